@@ -1,0 +1,4 @@
+//! The one binary `ringmain`.
+#![forbid(unsafe_code)]
+
+fn main() {}

@@ -1,0 +1,3 @@
+//! Developer tasks: `cargo xtask tidy|ci|suite`.
+
+fn main() {}
