@@ -4,3 +4,5 @@
 
 pub mod backend;
 pub mod limits;
+pub mod timer;
+pub mod wake;

@@ -82,3 +82,16 @@ const _: () = assert!(WRITE_MARK < WRITE_LIMIT && SEND_BYTES <= WRITE_MARK);
 const _: () = assert!(WRITE_BUFFER_BYTES <= POOLED_BUFFER_BYTES && POOLED_BUFFER_BYTES <= SEND_BYTES);
 const _: () = assert!(RECEIVE_BUFFERS.is_power_of_two() && DATAGRAM_BUFFERS.is_power_of_two());
 const _: () = assert!(CONNECTIONS_PER_WORKER <= crate::backend::Slot::LIMIT);
+/// Timers armed at once in one worker. One more is refused: [`crate::timer::Wheel::insert`] gives `None`.
+pub const TIMERS_PER_WORKER: usize = 1 << 20;
+
+/// Timers fired in one loop turn of a worker. More fire in the next turn, which then does not wait.
+pub const TIMERS_PER_TURN: usize = 1024;
+
+/// Timers moved to a finer level of the wheel in one loop turn. More move in the next turn, which
+/// then does not wait; a burst beyond this may delay firing by those turns.
+pub const TIMER_MOVES_PER_TURN: usize = 4096;
+const _: () = assert!(TIMER_MOVES_PER_TURN >= TIMERS_PER_TURN);
+
+/// Task slots of one [`crate::wake::WakeSet`]. A larger capacity is a bug of the caller and panics.
+pub const WAKE_SLOTS: u32 = crate::backend::Slot::LIMIT;
