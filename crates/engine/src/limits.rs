@@ -95,3 +95,7 @@ const _: () = assert!(TIMER_MOVES_PER_TURN >= TIMERS_PER_TURN);
 
 /// Task slots of one [`crate::wake::WakeSet`]. A larger capacity is a bug of the caller and panics.
 pub const WAKE_SLOTS: u32 = crate::backend::Slot::LIMIT;
+
+/// Milliseconds that a closed connection may take to hand its last bytes to the kernel. Longer: they are
+/// dropped and it ends with `Reason::FlushTimeout`.
+pub const FLUSH_MS: u64 = 30_000;
