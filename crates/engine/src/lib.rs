@@ -8,3 +8,4 @@ pub mod limits;
 pub mod mail;
 pub mod timer;
 pub mod wake;
+pub mod watchdog;
