@@ -99,3 +99,25 @@ pub const WAKE_SLOTS: u32 = crate::backend::Slot::LIMIT;
 /// Milliseconds that a closed connection may take to hand its last bytes to the kernel. Longer: they are
 /// dropped and it ends with `Reason::FlushTimeout`.
 pub const FLUSH_MS: u64 = 30_000;
+/// Messages under way from one worker to one other. One more is refused: [`crate::mail::PostError::Full`].
+pub const MAIL_PER_PAIR: usize = 1024;
+
+/// Messages from foreign threads waiting at one worker, all senders together. One more is refused:
+/// [`crate::mail::PostError::Full`].
+pub const INBOX: usize = 4096;
+
+/// Messages taken from one sender before the next sender has its turn.
+pub const MAIL_IN_A_ROW: usize = 16;
+
+/// Threads of the process's blocking pool. Further jobs wait in its queue.
+pub const BLOCKING_THREADS: usize = 16;
+
+/// Jobs that wait for a thread of the blocking pool. One more is refused:
+/// [`crate::backend::PoolFull`].
+pub const BLOCKING_QUEUE: usize = 1024;
+
+/// How long a thread of the blocking pool lives without a job.
+pub const BLOCKING_IDLE: std::time::Duration = std::time::Duration::from_secs(10);
+
+/// Names of steps in one [`crate::watchdog::Names`]. Further ones are all called "other".
+pub const STEP_NAMES: usize = 1024;

@@ -172,9 +172,6 @@ impl Wheel {
     }
 
     /// The occupied slot that starts first: level, slot and first tick.
-    ///
-    /// Of slots that start together the coarsest: what a full budget left in it may be due
-    /// before anything finer.
     fn next_slot(&self) -> Option<(usize, usize, u64)> {
         let mut next: Option<(usize, usize, u64)> = None;
         for (level, &occupied) in self.occupied.iter().enumerate() {
@@ -186,7 +183,7 @@ impl Wheel {
             let shift = BITS * level as u32;
             let round = self.tick >> (shift + BITS) << (shift + BITS);
             let start = round | (slot as u64) << shift;
-            if next.is_none_or(|(_, _, earliest)| start <= earliest) {
+            if next.is_none_or(|(_, _, earliest)| start < earliest) {
                 next = Some((level, slot, start));
             }
         }
