@@ -121,3 +121,10 @@ pub const BLOCKING_IDLE: std::time::Duration = std::time::Duration::from_secs(10
 
 /// Names of steps in one [`crate::watchdog::Names`]. Further ones are all called "other".
 pub const STEP_NAMES: usize = 1024;
+
+/// Datagrams received and not yet taken, for one socket. More stay in the kernel's socket buffer, which drops
+/// what it cannot hold.
+pub const DATAGRAMS_QUEUED: usize = 64;
+
+/// Datagrams in flight to the kernel for one socket. More: `send_to` waits.
+pub const DATAGRAM_SENDS: u32 = 64;
