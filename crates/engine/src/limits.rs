@@ -82,6 +82,7 @@ const _: () = assert!(WRITE_MARK < WRITE_LIMIT && SEND_BYTES <= WRITE_MARK);
 const _: () = assert!(WRITE_BUFFER_BYTES <= POOLED_BUFFER_BYTES && POOLED_BUFFER_BYTES <= SEND_BYTES);
 const _: () = assert!(RECEIVE_BUFFERS.is_power_of_two() && DATAGRAM_BUFFERS.is_power_of_two());
 const _: () = assert!(CONNECTIONS_PER_WORKER <= crate::backend::Slot::LIMIT);
+
 /// Timers armed at once in one worker. One more is refused: [`crate::timer::Wheel::insert`] gives `None`.
 pub const TIMERS_PER_WORKER: usize = 1 << 20;
 
