@@ -47,4 +47,4 @@ for part in "$@"; do
   esac
   ("build_$part")
 done
-echo "built into $bin: $(ls "$bin" | tr '\n' ' ')"
+echo "built $* into $bin"

@@ -118,19 +118,15 @@ def hold(args, server):
         f"answered    {answers['answered']:,.0f} in {answers['seconds']:.1f} s (wrong {answers['wrong']:,.0f},"
         f" closed {answers['closed']:,.0f}, silent {answers['silent']:,.0f})"
     )
-    for key in before:
+    print(f"server      {'alive' if server.alive() else 'ENDED'}; its last words: {server.last_output()}")
+    for key in before if server.alive() else []:
         print(
             f"{key:11s} {before[key] / 2**20:.1f} MiB before, {idle[key] / 2**20:.1f} MiB idle,"
-            f" {after[key] / 2**20:.1f} MiB after the answers: {per_connection(before, idle, stood, key)} and"
-            f" {per_connection(before, after, stood, key)} bytes a connection"
+            f" {after[key] / 2**20:.1f} MiB after the answers:"
+            f" {(idle[key] - before[key]) / max(stood['connected'], 1):.0f} bytes a connection idle,"
+            f" {(after[key] - before[key]) / max(answers['answered'], 1):.0f} after its answer"
         )
-    print(f"server      {'alive' if server.alive() else 'ENDED'}; its last words: {server.last_output()}")
     return answers["answered"] == args.connections and server.alive()
-
-
-def per_connection(before, now, stood, key):
-    """Growth of resident memory by connection, in whole bytes."""
-    return round((now[key] - before[key]) / max(stood["connected"], 1))
 
 
 def main():

@@ -12,7 +12,7 @@ import signal
 import socket
 import subprocess
 import sys
-import tempfile
+import threading
 import time
 
 REPO = pathlib.Path(__file__).resolve().parent.parent
@@ -20,6 +20,7 @@ PEERS = pathlib.Path(os.environ.get("PEERS") or REPO / "target" / "peers")
 TICKS_PER_SECOND = os.sysconf("SC_CLK_TCK")
 READY_SECONDS = 20.0
 END_SECONDS = 5.0
+TAIL_BYTES = 4096
 # clock_gettime's id of another process's CPU time clock: the inverted pid, and kind 2
 # (scheduled time: user + system in nanoseconds, ended threads included).
 CPU_CLOCK_KIND = 2
@@ -67,19 +68,21 @@ class Server:
     def __init__(self, command, cpu=None, descriptors=None):
         self.port = free_port()
         self.command = [a.replace("$PORT", str(self.port)) for a in command]
-        self._log = tempfile.TemporaryFile()
+        self._tail = b""
         try:
             self.process = subprocess.Popen(
                 self.command,
                 stdin=subprocess.DEVNULL,
-                stdout=self._log,
-                stderr=self._log,
+                stdout=subprocess.PIPE,
+                stderr=subprocess.STDOUT,
                 env=dict(os.environ, PORT=str(self.port)),
                 start_new_session=True,
                 preexec_fn=prepare_child(cpu, descriptors),
             )
         except (OSError, subprocess.SubprocessError) as e:
             raise ServerError(f"cannot start {self.command[0]}: {e}") from e
+        self._reader = threading.Thread(target=self._read_output, daemon=True)
+        self._reader.start()
 
     def __enter__(self):
         try:
@@ -108,15 +111,20 @@ class Server:
                 raise ServerError(f"no echo on port {self.port} within {READY_SECONDS:g} s: {self.last_output()}")
             time.sleep(0.02)
 
+    def _read_output(self):
+        """Keeps the pipe empty and the last of it in memory: a server that floods its log fills no disk."""
+        while chunk := os.read(self.process.stdout.fileno(), 65536):
+            self._tail = (self._tail + chunk)[-TAIL_BYTES:]
+
     def alive(self):
         """Whether the started process still runs."""
         return self.process.poll() is None
 
     def last_output(self, lines=5):
         """The end of what the server wrote to standard output and error, on one line."""
-        # Positioned reads: the server's own writes share this file's offset.
-        size = os.fstat(self._log.fileno()).st_size
-        text = os.pread(self._log.fileno(), 4096, max(0, size - 4096)).decode(errors="replace")
+        if not self.alive():
+            self._reader.join(1)  # what it wrote last may still be in the pipe
+        text = self._tail.decode(errors="replace")
         return " / ".join(text.strip().splitlines()[-lines:]) or "(no output)"
 
     def pids(self):
@@ -173,7 +181,9 @@ class Server:
                 break
             except subprocess.TimeoutExpired:
                 continue
-        self._log.close()
+        self._reader.join(1)
+        if not self._reader.is_alive():
+            self.process.stdout.close()
 
 
 def _stat_fields(pid, *indices):

@@ -171,6 +171,7 @@ int main(int argc, char **argv) {
   expected = malloc((size_t)opt.bytes);
   received = malloc((size_t)opt.bytes + 1);
   if (epoll < 0 || !all || !expected || !received) fail("set-up");
+  for (int i = 0; i < opt.connections; i++) all[i].fd = -1;
   connect_all();
   while (fgets(line, sizeof line, stdin) && strcmp(line, "end\n"))
     if (!strcmp(line, "send\n")) send_all();

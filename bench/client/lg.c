@@ -453,5 +453,7 @@ int main(int argc, char **argv) {
   }
   connect_all();
   measure();
+  fflush(stdout);
+  usleep(20000); /* the caller samples the server now, before it has to close these connections */
   return 0;
 }

@@ -5,6 +5,7 @@ import (
 	"log"
 	"net"
 	"os"
+	"time"
 )
 
 func echo(c net.Conn) {
@@ -29,7 +30,7 @@ func main() {
 	for {
 		c, err := l.Accept()
 		if err != nil {
-			log.Print(err)
+			time.Sleep(5 * time.Millisecond) // out of descriptors: as net/http does
 			continue
 		}
 		go echo(c)
