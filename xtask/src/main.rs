@@ -37,6 +37,7 @@ fn main() -> ExitCode {
             println!("{USAGE}");
             ExitCode::SUCCESS
         }
+        [] => usage_error("a task is missing"),
         _ => usage_error(&format!("no such task: `{}`", words.join(" "))),
     }
 }

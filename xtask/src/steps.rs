@@ -19,8 +19,9 @@ impl Line {
         Line { env: &[], words }
     }
 
-    /// Runs the command with `extra` arguments; `Err` says what went wrong.
+    /// Shows and runs the command with `extra` arguments; `Err` says what went wrong.
     pub(crate) fn run(&self, root: &Path, extra: &[&str]) -> Result<(), String> {
+        eprintln!("$ {self} {}", extra.join(" "));
         let (program, args) = self.words.split_first().expect("a command has a program");
         let status = Command::new(program)
             .args(args)

@@ -158,7 +158,7 @@ fn list() -> ExitCode {
 impl Work {
     fn run(&self, root: &Path) -> Result<(), String> {
         match self {
-            Work::Commands(lines) => lines.iter().try_for_each(|line| shown(line, root)),
+            Work::Commands(lines) => lines.iter().try_for_each(|line| line.run(root, &[])),
             Work::Tidy if tidy::run(root) == ExitCode::SUCCESS => Ok(()),
             Work::Tidy => Err("see above".into()),
             Work::Advisories => advisories(root),
@@ -166,20 +166,15 @@ impl Work {
     }
 }
 
-fn shown(line: &Line, root: &Path) -> Result<(), String> {
-    eprintln!("$ {line}");
-    line.run(root, &[])
-}
-
 const FETCH_ADVISORIES: Line = Line::new(&["cargo", "deny", "fetch", "db"]);
 const ADVISORIES: Line = Line::new(&["cargo", "deny", "check", "--disable-fetch", "advisories"]);
 
 /// Without the database there is nothing to check against: said aloud, not failed.
 fn advisories(root: &Path) -> Result<(), String> {
-    if let Err(what) = shown(&FETCH_ADVISORIES, root) {
+    if let Err(what) = FETCH_ADVISORIES.run(root, &[]) {
         eprintln!("!! SKIPPED: advisories were NOT checked, their database could not be fetched ({what})");
         eprintln!("!! run `cargo deny check advisories` on a machine that reaches it before a release");
         return Ok(());
     }
-    shown(&ADVISORIES, root)
+    ADVISORIES.run(root, &[])
 }
