@@ -5,7 +5,6 @@
 //! The rules, operation by operation, are in `docs/contract.md`; `tests/contract.rs`
 //! runs them on every back-end.
 
-
 use std::io;
 use std::net::SocketAddr;
 use std::os::fd::OwnedFd;

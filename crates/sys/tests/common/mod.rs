@@ -1,10 +1,6 @@
 //! What the tests share: temporary directories and running a test of this binary in a child process.
 
-#![allow(
-    dead_code,
-    unreachable_pub,
-    reason = "each test binary uses its own part"
-)]
+#![allow(dead_code, unreachable_pub, reason = "each test binary uses its own part")]
 
 use std::path::{Path, PathBuf};
 use std::process::Command;
@@ -56,11 +52,7 @@ pub fn run_in_child(test: &str) {
     let output = in_child(test).output().unwrap();
     let text = String::from_utf8_lossy(&output.stdout);
     let errors = String::from_utf8_lossy(&output.stderr);
-    assert!(
-        output.status.success(),
-        "{}\n{text}\n{errors}",
-        output.status
-    );
+    assert!(output.status.success(), "{}\n{text}\n{errors}", output.status);
     assert!(text.contains("1 passed"), "the child ran no test:\n{text}");
 }
 
