@@ -3,10 +3,7 @@
 //! Owns what "clean" means for this repository and the order in which it is checked.
 //! Knows nothing of what the product does.
 #![forbid(unsafe_code)]
-#![allow(
-    clippy::disallowed_macros,
-    reason = "a command-line tool talks on stdout and stderr"
-)]
+#![allow(clippy::print_stdout, clippy::print_stderr, reason = "a command line talks")]
 
 mod ci;
 mod steps;

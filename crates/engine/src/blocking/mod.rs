@@ -186,6 +186,10 @@ impl Shared {
             let shared = Arc::clone(shared);
             move || shared.work_until_idle()
         };
+        #[expect(
+            clippy::disallowed_methods,
+            reason = "the pool of real back-ends; a simulation has its own"
+        )]
         let handle = thread::Builder::new().name(name).spawn(body)?;
         state.handles.retain(|handle| !handle.is_finished());
         state.handles.push(handle);

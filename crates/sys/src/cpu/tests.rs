@@ -124,13 +124,13 @@ fn a_pinned_thread_runs_where_it_was_told() {
     let cpus = allowed();
     assert!(!cpus.is_empty());
     for cpu in cpus {
-        std::thread::spawn(move || {
-            pin(cpu).unwrap();
-            assert_eq!(allowed(), [cpu]);
-            assert_eq!(current(), cpu);
-        })
-        .join()
-        .unwrap();
+        std::thread::scope(|scope| {
+            scope.spawn(|| {
+                pin(cpu).unwrap();
+                assert_eq!(allowed(), [cpu]);
+                assert_eq!(current(), cpu);
+            });
+        });
     }
 }
 

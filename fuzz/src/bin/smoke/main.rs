@@ -3,10 +3,6 @@
 //! Owns the command line, the clock and the report. Without coverage to guide it this finds less
 //! than libFuzzer, but it needs no nightly compiler and runs on every change.
 #![forbid(unsafe_code)]
-#![allow(
-    clippy::disallowed_macros,
-    reason = "a command-line tool talks on stdout and stderr"
-)]
 #![allow(clippy::disallowed_methods, reason = "it runs for a stretch of real time")]
 
 mod mutate;
