@@ -21,7 +21,10 @@ impl Line {
 
     /// Shows and runs the command with `extra` arguments; `Err` says what went wrong.
     pub(crate) fn run(&self, root: &Path, extra: &[&str]) -> Result<(), String> {
-        eprintln!("$ {self} {}", extra.join(" "));
+        eprintln!(
+            "$ {self}{}",
+            extra.iter().map(|word| format!(" {word}")).collect::<String>()
+        );
         let (program, args) = self.words.split_first().expect("a command has a program");
         let status = Command::new(program)
             .args(args)

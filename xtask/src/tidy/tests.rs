@@ -132,6 +132,8 @@ fn unsafe_stands_in_two_crates_only() {
     let text = "//! A.\nfn a() {\n    unsafe { b() }\n}\n";
     check_source("crates/sys/src/a.rs", text, &[]);
     check_source("crates/engine/tests/a.rs", text, &[]);
+    check_source("bench/floor/src/a.rs", text, &[]);
+    check_source("bench/src/a.rs", text, &["3 `unsafe`"]);
     check_source("crates/web/src/a.rs", text, &["3 `unsafe`"]);
     check_source(
         "crates/system/src/a.rs",
