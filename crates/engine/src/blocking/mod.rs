@@ -52,9 +52,7 @@ struct State {
 
 /// Threads were still running when [`Pool::shutdown`] gave up.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
-#[error(
-    "{running} blocking jobs still ran at the end of the time given; {dropped} more were dropped"
-)]
+#[error("{running} blocking jobs still ran at the end of the time given; {dropped} more were dropped")]
 pub struct Unfinished {
     /// Threads whose job goes on; they end with the process.
     pub running: usize,
@@ -188,6 +186,10 @@ impl Shared {
             let shared = Arc::clone(shared);
             move || shared.work_until_idle()
         };
+        #[expect(
+            clippy::disallowed_methods,
+            reason = "the pool of real back-ends; a simulation has its own"
+        )]
         let handle = thread::Builder::new().name(name).spawn(body)?;
         state.handles.retain(|handle| !handle.is_finished());
         state.handles.push(handle);
@@ -217,9 +219,7 @@ impl Shared {
             state.idle += 1;
             let (next, timeout) = self
                 .work
-                .wait_timeout_while(state, self.idle, |state| {
-                    state.jobs.is_empty() && !state.closing
-                })
+                .wait_timeout_while(state, self.idle, |state| state.jobs.is_empty() && !state.closing)
                 .unwrap_or_else(PoisonError::into_inner);
             state = next;
             state.idle -= 1;

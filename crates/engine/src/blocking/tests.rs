@@ -52,10 +52,7 @@ fn jobs_run_in_order_on_named_threads() {
         pool.run(report(&to, n)).expect("room");
     }
     pool.shutdown(PATIENCE).expect("all end");
-    assert_eq!(
-        from.try_iter().collect::<Vec<_>>(),
-        (0..100).collect::<Vec<_>>()
-    );
+    assert_eq!(from.try_iter().collect::<Vec<_>>(), (0..100).collect::<Vec<_>>());
     assert_eq!(pool.threads(), 0);
 }
 
@@ -112,11 +109,7 @@ fn a_full_queue_gives_the_job_back() {
     assert_eq!(pool.queued(), 2);
     let refused = pool.run(report(&to, 3)).expect_err("two fit");
     (refused.0)();
-    assert_eq!(
-        from.try_iter().collect::<Vec<_>>(),
-        [3],
-        "it was the job itself"
-    );
+    assert_eq!(from.try_iter().collect::<Vec<_>>(), [3], "it was the job itself");
     drop(end);
     assert_eq!(from.recv_timeout(PATIENCE), Ok(1));
     assert_eq!(from.recv_timeout(PATIENCE), Ok(2));
@@ -129,10 +122,8 @@ fn a_panicking_job_is_counted_and_harms_no_other() {
     let (to, from) = channel();
     let end = occupy(&pool);
     // Not panic!: the hook would print a backtrace into the test's output.
-    pool.run(Box::new(|| {
-        std::panic::resume_unwind(Box::new("on purpose"))
-    }))
-    .expect("room");
+    pool.run(Box::new(|| std::panic::resume_unwind(Box::new("on purpose"))))
+        .expect("room");
     pool.run(report(&to, 1)).expect("room");
     drop(end);
     assert_eq!(from.recv_timeout(PATIENCE), Ok(1));

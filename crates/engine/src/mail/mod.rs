@@ -25,9 +25,7 @@ mod tests;
 #[derive(Clone, Copy, PartialEq, Eq, thiserror::Error)]
 pub enum PostError<M> {
     /// The receiver has too many messages waiting; it may take one later.
-    #[error(
-        "the receiving worker's mail queue is full; it works too slowly for what is sent to it"
-    )]
+    #[error("the receiving worker's mail queue is full; it works too slowly for what is sent to it")]
     Full(M),
     /// The receiver has ended; it takes no message ever again.
     #[error("the receiving worker has ended")]
@@ -63,11 +61,7 @@ impl<M> fmt::Debug for PostError<M> {
 /// # Panics
 /// If a capacity is zero.
 #[must_use]
-pub fn grid<M: Send>(
-    doorbells: &[Arc<Doorbell>],
-    per_pair: usize,
-    inbox: usize,
-) -> Vec<Mailbox<M>> {
+pub fn grid<M: Send>(doorbells: &[Arc<Doorbell>], per_pair: usize, inbox: usize) -> Vec<Mailbox<M>> {
     assert!(per_pair > 0, "mail between workers needs a capacity");
     let mut mailboxes: Vec<Mailbox<M>> = doorbells
         .iter()

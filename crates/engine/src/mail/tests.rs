@@ -89,18 +89,13 @@ fn a_sleeping_receiver_is_rung_once() {
     let bells = doorbells(2);
     let mut mail: Vec<Mailbox<u32>> = grid(&bells, 8, 8);
     for bell in &bells {
-        bell.install(Waker::noop().clone())
-            .expect("the first waker");
+        bell.install(Waker::noop().clone()).expect("the first waker");
     }
     bells[1].prepare_sleep();
     assert_eq!(mail[0].post(1, 1), Ok(true), "this caller has to wake it");
     assert_eq!(mail[0].post(1, 2), Ok(false));
     bells[0].prepare_sleep();
-    assert_eq!(
-        mail[0].post(0, 3),
-        Ok(false),
-        "a worker that posts is awake"
-    );
+    assert_eq!(mail[0].post(0, 3), Ok(false), "a worker that posts is awake");
 }
 
 #[test]
@@ -113,15 +108,9 @@ fn an_ended_receiver_refuses_and_drops_what_waits() {
     drop(mail.pop());
     assert_eq!(Arc::strong_count(&probe), 1, "a message was kept");
     let by_worker = mail[0].post(1, Arc::clone(&probe));
-    assert!(
-        matches!(by_worker, Err(PostError::Gone(_))),
-        "{by_worker:?}"
-    );
+    assert!(matches!(by_worker, Err(PostError::Gone(_))), "{by_worker:?}");
     let by_thread = inbox.post(probe);
-    assert!(
-        matches!(by_thread, Err(PostError::Gone(_))),
-        "{by_thread:?}"
-    );
+    assert!(matches!(by_thread, Err(PostError::Gone(_))), "{by_thread:?}");
 }
 
 #[derive(Default)]
@@ -139,10 +128,7 @@ impl Sleep {
             .changed
             .wait_timeout_while(woken, limit, |woken| !*woken)
             .expect("as above");
-        assert!(
-            !timeout.timed_out(),
-            "mail waits and nobody woke its receiver"
-        );
+        assert!(!timeout.timed_out(), "mail waits and nobody woke its receiver");
         *woken = false;
     }
 }

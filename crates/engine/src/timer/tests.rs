@@ -121,9 +121,7 @@ fn a_burst_is_spread_over_turns_without_waiting() {
     let mut fired = Vec::new();
     for turn in 1.. {
         assert_eq!(
-            wheel
-                .next_deadline(ms(9000))
-                .is_some_and(|at| at <= ms(9000)),
+            wheel.next_deadline(ms(9000)).is_some_and(|at| at <= ms(9000)),
             !wheel.is_empty()
         );
         if wheel.is_empty() {
@@ -143,9 +141,7 @@ fn a_burst_beyond_the_moves_of_a_turn_fires_in_order() {
     let count = 2 * limits::TIMER_MOVES_PER_TURN as u64 + 100;
     // All in one coarse slot, the last inserted due first.
     for key in 0..count {
-        wheel
-            .insert(ms(4096 + (count - key) / 8), key)
-            .expect("room");
+        wheel.insert(ms(4096 + (count - key) / 8), key).expect("room");
     }
     let mut fired = Vec::new();
     let mut turns = 0;
@@ -212,8 +208,7 @@ impl Twin {
             let fired = fire(wheel, now);
             assert!(fired.len() <= limits::TIMERS_PER_TURN);
             for key in fired {
-                let Armed { at, tick, id } =
-                    self.armed.remove(&key).expect("fired twice or never armed");
+                let Armed { at, tick, id } = self.armed.remove(&key).expect("fired twice or never armed");
                 assert!(at <= now, "key {key} fired early");
                 assert!(tick >= last, "key {key} fired out of order");
                 last = tick;
@@ -221,10 +216,7 @@ impl Twin {
             }
         }
         for (key, Armed { at, tick, .. }) in &self.armed {
-            assert!(
-                *tick > now.0 / TICK,
-                "key {key} due at {at:?} missed at {now:?}"
-            );
+            assert!(*tick > now.0 / TICK, "key {key} due at {at:?} missed at {now:?}");
         }
         let first = self.armed.values().map(|armed| armed.tick * TICK).min();
         let next = wheel.next_deadline(now).map(|at| at.0);
@@ -298,9 +290,6 @@ fn run(seed: u64) {
 fn agrees_with_a_naive_twin() {
     for seed in 0..2000 {
         let outcome = std::panic::catch_unwind(|| run(seed));
-        assert!(
-            outcome.is_ok(),
-            "seed {seed} failed; reproduce with run({seed})"
-        );
+        assert!(outcome.is_ok(), "seed {seed} failed; reproduce with run({seed})");
     }
 }

@@ -15,11 +15,7 @@ fn ms(ms: u64) -> Time {
 }
 
 fn stalled(worker: usize, what: StepName, since: Time) -> Event {
-    Event::Stalled {
-        worker,
-        what,
-        since,
-    }
+    Event::Stalled { worker, what, since }
 }
 
 fn recovered(worker: usize, what: StepName, held_ms: u64) -> Event {
