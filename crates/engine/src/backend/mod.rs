@@ -5,6 +5,9 @@
 //! The rules, operation by operation, are in `docs/contract.md`; `tests/contract.rs`
 //! runs them on every back-end.
 
+#[cfg(feature = "testing")]
+pub mod conformance;
+
 use std::io;
 use std::net::SocketAddr;
 use std::os::fd::OwnedFd;
@@ -22,7 +25,10 @@ impl Time {
     /// The time `span` after this one; saturates.
     #[must_use]
     pub fn after(self, span: Duration) -> Time {
-        Time(self.0.saturating_add(u64::try_from(span.as_nanos()).unwrap_or(u64::MAX)))
+        Time(
+            self.0
+                .saturating_add(u64::try_from(span.as_nanos()).unwrap_or(u64::MAX)),
+        )
     }
 
     /// How long ago `earlier` was; zero if it lies ahead.
