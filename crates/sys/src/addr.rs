@@ -5,7 +5,7 @@
 use std::ffi::OsStr;
 use std::fmt;
 use std::io;
-use std::net::{IpAddr, Ipv6Addr, SocketAddr, SocketAddrV4, SocketAddrV6};
+use std::net::{IpAddr, Ipv6Addr, SocketAddr};
 use std::os::unix::ffi::{OsStrExt, OsStringExt};
 use std::path::{Path, PathBuf};
 use std::ptr;
@@ -334,23 +334,21 @@ impl SockAddr {
     /// other than internet and Unix.
     #[must_use]
     pub fn to_addr(&self) -> Option<Addr> {
+        // SAFETY: the storage is initialised as a whole, and `len` lies within it.
+        let bytes =
+            unsafe { std::slice::from_raw_parts(self.as_ptr().cast::<u8>(), self.len as usize) };
         let least = match i32::from(self.storage.ss_family) {
+            libc::AF_UNIX => return from_unix(bytes.get(size_of::<libc::sa_family_t>()..)?),
             libc::AF_INET => size_of::<libc::sockaddr_in>(),
             libc::AF_INET6 => size_of::<libc::sockaddr_in6>(),
-            libc::AF_UNIX => size_of::<libc::sa_family_t>(),
             _ => return None,
         };
-        if (self.len as usize) < least {
+        if bytes.len() < least {
             return None;
         }
-        // SAFETY: the storage is initialised as a whole, `len` lies within it, and is long
-        // enough for the family it names.
+        // SAFETY: the bytes are long enough for the internet family that they name.
         let any = unsafe { SocketAddrAny::read(self.as_ptr().cast(), self.len) };
-        match any.address_family() {
-            AddressFamily::INET => Some(Addr::Inet(SocketAddrV4::try_from(any).ok()?.into())),
-            AddressFamily::INET6 => Some(Addr::Inet(SocketAddrV6::try_from(any).ok()?.into())),
-            _ => from_unix(&SocketAddrUnix::try_from(any).ok()?),
-        }
+        SocketAddr::try_from(any).ok().map(Addr::Inet)
     }
 
     fn copy(addr: &impl SocketAddrArg) -> SockAddr {
@@ -367,12 +365,16 @@ pub(crate) fn from_any(any: &SocketAddrAny) -> Option<Addr> {
     SockAddr::copy(any).to_addr()
 }
 
-fn from_unix(unix: &SocketAddrUnix) -> Option<Addr> {
-    if let Some(name) = unix.abstract_name() {
-        return Some(Addr::Abstract(name.to_vec()));
+/// Reads `sun_path` as long as the kernel said: nothing, a zero byte and a name, or a path.
+fn from_unix(name: &[u8]) -> Option<Addr> {
+    match name.split_first()? {
+        (0, []) => None,
+        (0, name) => Some(Addr::Abstract(name.to_vec())),
+        _ => {
+            let path = name.split(|&byte| byte == 0).next()?;
+            Some(Addr::Unix(PathBuf::from(OsStr::from_bytes(path))))
+        }
     }
-    let path = unix.path_bytes()?;
-    (!path.is_empty()).then(|| Addr::Unix(PathBuf::from(OsStr::from_bytes(path))))
 }
 
 impl fmt::Debug for SockAddr {
