@@ -7,6 +7,7 @@
 
 #[cfg(feature = "testing")]
 pub mod conformance;
+pub mod epoll;
 
 use std::io;
 use std::net::SocketAddr;
