@@ -10,7 +10,7 @@ pub const SEND_BYTES: usize = 64 * 1024;
 pub const TURN_COMPLETIONS: usize = 4096;
 
 /// Connections on their way to one worker. Beyond it a give fails and the giver keeps its connection.
-pub const GIVEN_CONNECTIONS: usize = 1024;
+pub const GIVEN_CONNECTIONS: usize = 256;
 
 /// Datagrams that wait for room on one socket. Beyond it sending one fails with `ENOBUFS`.
 pub const WAITING_DATAGRAMS: usize = 64;

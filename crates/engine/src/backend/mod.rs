@@ -5,7 +5,7 @@
 //! The rules, operation by operation, are in `docs/contract.md`; `tests/contract.rs`
 //! runs them on every back-end.
 
-#[cfg(feature = "testing")]
+#[cfg(any(test, feature = "testing"))]
 pub mod conformance;
 pub mod epoll;
 
