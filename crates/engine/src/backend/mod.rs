@@ -5,6 +5,8 @@
 //! The rules, operation by operation, are in `docs/contract.md`; `tests/contract.rs`
 //! runs them on every back-end.
 
+pub mod sim;
+
 use std::io;
 use std::net::SocketAddr;
 use std::os::fd::OwnedFd;
