@@ -24,7 +24,10 @@ impl Time {
     /// The time `span` after this one; saturates.
     #[must_use]
     pub fn after(self, span: Duration) -> Time {
-        Time(self.0.saturating_add(u64::try_from(span.as_nanos()).unwrap_or(u64::MAX)))
+        Time(
+            self.0
+                .saturating_add(u64::try_from(span.as_nanos()).unwrap_or(u64::MAX)),
+        )
     }
 
     /// How long ago `earlier` was; zero if it lies ahead.

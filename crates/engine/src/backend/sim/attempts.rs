@@ -28,7 +28,11 @@ impl State {
     }
 
     fn kind(&self, worker: usize, socket: u32) -> &Kind {
-        &self.workers[worker].sockets.get(&socket).expect("it outlives its operations").kind
+        &self.workers[worker]
+            .sockets
+            .get(&socket)
+            .expect("it outlives its operations")
+            .kind
     }
 
     fn end_of(&self, worker: usize, socket: u32) -> Option<u32> {
@@ -47,7 +51,10 @@ impl State {
         };
         loop {
             let listener = &self.listeners[&listener_id];
-            let fail = |error| Completion::AcceptEnded { slot, error: Some(os(error)) };
+            let fail = |error| Completion::AcceptEnded {
+                slot,
+                error: Some(os(error)),
+            };
             if listener.shut {
                 return self.push(id, fail(libc::EINVAL), true);
             }
@@ -61,7 +68,10 @@ impl State {
                 return self.push(id, fail(libc::ENFILE), true);
             }
             let aborted = self.strikes(Fault::AcceptAborted);
-            let listener = self.listeners.get_mut(&listener_id).expect("it was just read");
+            let listener = self
+                .listeners
+                .get_mut(&listener_id)
+                .expect("it was just read");
             let end = listener.backlog.pop_front().expect("it is not empty");
             if aborted {
                 self.reset_end(end);
@@ -69,12 +79,22 @@ impl State {
             }
             let Some(number) = self.open_number(worker, Kind::Stream(end)) else {
                 self.saw(Fault::AcceptProcessLimit);
-                let listener = self.listeners.get_mut(&listener_id).expect("it was just read");
+                let listener = self
+                    .listeners
+                    .get_mut(&listener_id)
+                    .expect("it was just read");
                 listener.backlog.push_front(end);
                 return self.push(id, fail(libc::EMFILE), true);
             };
             self.own(end, worker, number);
-            self.push(id, Completion::Accepted { slot, socket: Socket(number) }, false);
+            self.push(
+                id,
+                Completion::Accepted {
+                    slot,
+                    socket: Socket(number),
+                },
+                false,
+            );
             if self.random.coin() {
                 return self.plan_attempt(id);
             }
@@ -82,7 +102,10 @@ impl State {
     }
 
     fn own(&mut self, end: u32, worker: usize, number: u32) {
-        let end = self.ends.get_mut(&end).expect("it stays while somebody waits for it");
+        let end = self
+            .ends
+            .get_mut(&end)
+            .expect("it stays while somebody waits for it");
         end.owner = Owner::Worker(worker, number);
     }
 
@@ -94,13 +117,21 @@ impl State {
         let Some(end_id) = self.end_of(worker, socket) else {
             return self.push(id, ended(RecvEnd::Failed(os(libc::ENOTCONN))), true);
         };
-        let eager = match &mut self.operations.get_mut(&id).expect("the caller has it").work {
+        let eager = match &mut self
+            .operations
+            .get_mut(&id)
+            .expect("the caller has it")
+            .work
+        {
             Work::Recv { eager } => std::mem::take(eager),
             _ => unreachable!("only a receive is tried here"),
         };
         loop {
             let no_buffer = self.workers[worker].buffers.free() == 0;
-            let end = self.ends.get_mut(&end_id).expect("an open socket has its end");
+            let end = self
+                .ends
+                .get_mut(&end_id)
+                .expect("an open socket has its end");
             if end.receive.is_empty() {
                 if let Some(error) = end.error.take() {
                     return self.push(id, ended(RecvEnd::Failed(os(error))), true);
@@ -136,7 +167,11 @@ impl State {
         let (worker, slot, _) = self.place(id);
         let possible = self.ends[&end].receive.len().min(self.plan.buffer_bytes);
         let cut = possible > 1 && self.strikes(Fault::CutRead);
-        let count = if cut { 1 + self.random.index(possible - 1) } else { possible };
+        let count = if cut {
+            1 + self.random.index(possible - 1)
+        } else {
+            possible
+        };
         let bytes = self.take_received(end, count);
         let data = self.workers[worker].buffers.fill(&mut self.random, &bytes);
         let more = !self.strikes(Fault::ReceiveStops);
@@ -154,11 +189,18 @@ impl State {
             return self.push(id, Completion::Released { slot }, true);
         }
         let (done, left) = (sending.done, sending.total - sending.done);
-        let fail = |error| Completion::Sent { slot, result: Err(os(error)), held: false };
+        let fail = |error| Completion::Sent {
+            slot,
+            result: Err(os(error)),
+            held: false,
+        };
         let Some(end_id) = self.end_of(worker, socket) else {
             return self.push(id, fail(libc::ENOTCONN), true);
         };
-        let end = self.ends.get_mut(&end_id).expect("an open socket has its end");
+        let end = self
+            .ends
+            .get_mut(&end_id)
+            .expect("an open socket has its end");
         let room = end.send_room();
         if let Some(error) = end.take_send_error() {
             if done == 0 {
@@ -173,14 +215,25 @@ impl State {
         }
         let possible = room.min(left);
         let short = possible > 1 && self.strikes(Fault::ShortSend);
-        let count = if short { 1 + self.random.index(possible - 1) } else { possible };
+        let count = if short {
+            1 + self.random.index(possible - 1)
+        } else {
+            possible
+        };
         let Some(Work::Send(sending)) = self.operations.get_mut(&id).map(|op| &mut op.work) else {
             unreachable!("it was just read");
         };
         let bytes = sending.gather(count);
         sending.done += count;
-        let (done, more) = (sending.done, sending.wait_all && sending.done < sending.total);
-        self.ends.get_mut(&end_id).expect("it was just read").send.extend(bytes);
+        let (done, more) = (
+            sending.done,
+            sending.wait_all && sending.done < sending.total,
+        );
+        self.ends
+            .get_mut(&end_id)
+            .expect("it was just read")
+            .send
+            .extend(bytes);
         self.arm_wire(end_id);
         if !more {
             self.end_send(id, done);
@@ -193,7 +246,15 @@ impl State {
     fn end_send(&mut self, id: u64, done: usize) {
         let slot = self.operations[&id].slot;
         let held = self.strikes(Fault::HeldSend);
-        self.push(id, Completion::Sent { slot, result: Ok(done), held }, !held);
+        self.push(
+            id,
+            Completion::Sent {
+                slot,
+                result: Ok(done),
+                held,
+            },
+            !held,
+        );
         if held {
             let Some(Work::Send(sending)) = self.operations.get_mut(&id).map(|op| &mut op.work)
             else {
@@ -215,8 +276,11 @@ impl State {
             return self.push(id, outcome(Err(os(libc::ETIMEDOUT))), true);
         }
         if self.strikes(Fault::ConnectTimeout) {
-            if let Work::Connect { doomed, .. } =
-                &mut self.operations.get_mut(&id).expect("the caller has it").work
+            if let Work::Connect { doomed, .. } = &mut self
+                .operations
+                .get_mut(&id)
+                .expect("the caller has it")
+                .work
             {
                 *doomed = true;
             }
@@ -247,7 +311,10 @@ impl State {
             Kind::Stream(end) => {
                 let end_id = *end;
                 let drop_unread = self.random.coin();
-                let end = self.ends.get_mut(&end_id).expect("an open socket has its end");
+                let end = self
+                    .ends
+                    .get_mut(&end_id)
+                    .expect("an open socket has its end");
                 end.eof = true;
                 if drop_unread {
                     end.receive.clear();
@@ -259,7 +326,10 @@ impl State {
             }
             Kind::Listener(id) => {
                 let id = *id;
-                let listener = self.listeners.get_mut(&id).expect("an open listener is listed");
+                let listener = self
+                    .listeners
+                    .get_mut(&id)
+                    .expect("an open listener is listed");
                 listener.shut = true;
                 for end in std::mem::take(&mut listener.backlog) {
                     self.reset_end(end);
@@ -279,8 +349,13 @@ impl State {
     }
 
     fn abort_connect(&mut self, worker: usize, socket: u32) {
-        let entry = self.workers[worker].sockets.get(&socket).expect("the caller has checked");
-        let Some(id) = entry.operations[Op::Connect as usize] else { return };
+        let entry = self.workers[worker]
+            .sockets
+            .get(&socket)
+            .expect("the caller has checked");
+        let Some(id) = entry.operations[Op::Connect as usize] else {
+            return;
+        };
         if !self.operations[&id].ended {
             let slot = self.operations[&id].slot;
             let result = Err(os(libc::ECONNABORTED));
@@ -307,7 +382,10 @@ impl State {
         let Work::Give { to, tag } = self.operations[&id].work else {
             unreachable!("only a give is tried here");
         };
-        let refuse = |error| Completion::Given { slot, result: Err(os(error)) };
+        let refuse = |error| Completion::Given {
+            slot,
+            result: Err(os(error)),
+        };
         let target = self.workers.get(to);
         if target.is_none_or(|target| !target.taken || target.gone) {
             return self.push(id, refuse(libc::EBADF), true);
@@ -323,8 +401,22 @@ impl State {
         self.own(end, to, number);
         let entry = self.workers[worker].sockets.get_mut(&socket);
         entry.expect("it outlives its operations").kind = Kind::Gone;
-        self.push_adopted(to, number, Completion::Adopted { tag, socket: Socket(number) });
-        self.push(id, Completion::Given { slot, result: Ok(()) }, true);
+        self.push_adopted(
+            to,
+            number,
+            Completion::Adopted {
+                tag,
+                socket: Socket(number),
+            },
+        );
+        self.push(
+            id,
+            Completion::Given {
+                slot,
+                result: Ok(()),
+            },
+            true,
+        );
     }
 
     // ---- datagrams ----
@@ -359,7 +451,16 @@ impl State {
             let (from, bytes) = queue.pop_front().expect("it is not empty");
             let data = self.workers[worker].buffers.fill(&mut self.random, &bytes);
             let more = !self.strikes(Fault::ReceiveStops);
-            self.push(id, Completion::Datagram { slot, data, from: Some(from), more }, !more);
+            self.push(
+                id,
+                Completion::Datagram {
+                    slot,
+                    data,
+                    from: Some(from),
+                    more,
+                },
+                !more,
+            );
             if !more {
                 return;
             }
@@ -368,7 +469,11 @@ impl State {
 
     pub(super) fn attempt_send_to(&mut self, id: u64) {
         let (_, slot, _) = self.place(id);
-        let work = &mut self.operations.get_mut(&id).expect("the caller has it").work;
+        let work = &mut self
+            .operations
+            .get_mut(&id)
+            .expect("the caller has it")
+            .work;
         let Work::SendTo { from, to, data } = work else {
             unreachable!("only a datagram is sent here");
         };
@@ -391,14 +496,26 @@ impl State {
             return;
         }
         if self.strikes(Fault::DatagramTwice) {
-            self.later(Event::Datagram { from, to, data: data.clone() }, false);
+            self.later(
+                Event::Datagram {
+                    from,
+                    to,
+                    data: data.clone(),
+                },
+                false,
+            );
         }
         let slow = self.strikes(Fault::SlowWire);
         self.later(Event::Datagram { from, to, data }, slow);
     }
 
     pub(super) fn datagram_arrives(&mut self, from: SocketAddr, to: SocketAddr, data: Vec<u8>) {
-        self.note("datagram arrives", data.len() as u64, u64::from(to.port()), 0);
+        self.note(
+            "datagram arrives",
+            data.len() as u64,
+            u64::from(to.port()),
+            0,
+        );
         if let Some(queue) = self.outside.get_mut(&to) {
             queue.push_back((from, data));
             return;
@@ -416,7 +533,10 @@ impl State {
         }
         let (worker, number) = group[self.random.index(group.len())];
         let limit = self.plan.datagrams;
-        let entry = self.workers[worker].sockets.get_mut(&number).expect("it was just found");
+        let entry = self.workers[worker]
+            .sockets
+            .get_mut(&number)
+            .expect("it was just found");
         let Kind::Datagram { queue, .. } = &mut entry.kind else {
             unreachable!("it was just found");
         };
@@ -433,7 +553,9 @@ impl State {
         if self.strikes(Fault::OpenFails) {
             return Err(os(libc::EMFILE));
         }
-        self.open_number(worker, kind).map(Socket).ok_or_else(|| os(libc::ENFILE))
+        self.open_number(worker, kind)
+            .map(Socket)
+            .ok_or_else(|| os(libc::ENFILE))
     }
 
     /// The addresses of an open stream: local, then remote.

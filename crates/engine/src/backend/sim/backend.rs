@@ -129,17 +129,25 @@ impl Backend for Sim {
     fn open_datagram(&mut self, local: SocketAddr) -> io::Result<Socket> {
         let mut state = self.state.borrow_mut();
         let local = state.with_port(local);
-        let kind = Kind::Datagram { local, queue: VecDeque::new(), shut: false };
+        let kind = Kind::Datagram {
+            local,
+            queue: VecDeque::new(),
+            shut: false,
+        };
         state.open_socket(self.worker, kind)
     }
 
     fn accept(&mut self, slot: Slot, listener: Socket) {
-        self.state.borrow_mut().begin(self.worker, slot, listener.0, Work::Accept);
+        self.state
+            .borrow_mut()
+            .begin(self.worker, slot, listener.0, Work::Accept);
     }
 
     fn recv(&mut self, slot: Slot, socket: Socket, poll_first: bool) {
         let work = Work::Recv { eager: !poll_first };
-        self.state.borrow_mut().begin(self.worker, slot, socket.0, work);
+        self.state
+            .borrow_mut()
+            .begin(self.worker, slot, socket.0, work);
     }
 
     unsafe fn send(&mut self, slot: Slot, socket: Socket, pieces: &[io::IoSlice<'_>]) {
@@ -155,12 +163,19 @@ impl Backend for Sim {
     }
 
     fn connect(&mut self, slot: Slot, socket: Socket, to: &Addr) {
-        let work = Work::Connect { to: to.clone(), doomed: false };
-        self.state.borrow_mut().begin(self.worker, slot, socket.0, work);
+        let work = Work::Connect {
+            to: to.clone(),
+            doomed: false,
+        };
+        self.state
+            .borrow_mut()
+            .begin(self.worker, slot, socket.0, work);
     }
 
     fn recv_from(&mut self, slot: Slot, socket: Socket) {
-        self.state.borrow_mut().begin(self.worker, slot, socket.0, Work::RecvFrom);
+        self.state
+            .borrow_mut()
+            .begin(self.worker, slot, socket.0, Work::RecvFrom);
     }
 
     fn send_to(&mut self, slot: Slot, socket: Socket, to: SocketAddr, data: &[u8]) {
@@ -171,7 +186,11 @@ impl Backend for Sim {
             let what = format!("send_to() on socket {}, a {:?}", socket.0, entry.kind);
             state.misuse(self.worker, &what);
         };
-        let work = Work::SendTo { from: *local, to, data: data.to_vec() };
+        let work = Work::SendTo {
+            from: *local,
+            to,
+            data: data.to_vec(),
+        };
         state.begin(self.worker, slot, socket.0, work);
     }
 
@@ -196,12 +215,16 @@ impl Backend for Sim {
     }
 
     fn close(&mut self, slot: Slot, socket: Socket) {
-        self.state.borrow_mut().begin(self.worker, slot, socket.0, Work::Close);
+        self.state
+            .borrow_mut()
+            .begin(self.worker, slot, socket.0, Work::Close);
     }
 
     fn give(&mut self, slot: Slot, socket: Socket, worker: usize, tag: u32) {
         let work = Work::Give { to: worker, tag };
-        self.state.borrow_mut().begin(self.worker, slot, socket.0, work);
+        self.state
+            .borrow_mut()
+            .begin(self.worker, slot, socket.0, work);
     }
 
     fn peer_addr(&mut self, socket: Socket) -> io::Result<Option<Addr>> {
@@ -230,12 +253,19 @@ impl Backend for Sim {
         self.check_open(&state, socket, "set_option");
         match state.workers[self.worker].sockets[&socket.0].kind {
             Kind::Stream(end) => {
-                state.ends.get_mut(&end).expect("an open socket has its end").apply(option);
+                state
+                    .ends
+                    .get_mut(&end)
+                    .expect("an open socket has its end")
+                    .apply(option);
                 state.stir(end, Op::Send);
             }
             // Linux copies a listener's options to what it accepts.
             Kind::Listener(id) => {
-                let listener = state.listeners.get_mut(&id).expect("an open listener is listed");
+                let listener = state
+                    .listeners
+                    .get_mut(&id)
+                    .expect("an open listener is listed");
                 listener.options.push(option);
             }
             Kind::Unconnected(_) | Kind::Datagram { .. } | Kind::Gone => {}

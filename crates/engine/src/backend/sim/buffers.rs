@@ -26,7 +26,14 @@ pub(super) struct Buffers {
 impl Buffers {
     pub(super) fn new(worker: usize, limit: usize, size: usize) -> Buffers {
         let worker = u32::try_from(worker).expect("a simulation has few workers");
-        Buffers { worker, limit, size, made: Vec::new(), free: Vec::new(), held: None }
+        Buffers {
+            worker,
+            limit,
+            size,
+            made: Vec::new(),
+            free: Vec::new(),
+            held: None,
+        }
     }
 
     /// Buffers that neither the worker nor an undelivered completion holds.
@@ -74,7 +81,10 @@ impl Buffers {
     pub(super) fn give_back(&mut self, mut data: Lent) -> Result<(), String> {
         if self.held != Some(data.id()) {
             let owner = data.id() >> 16;
-            return Err(format!("a buffer of worker {owner} was given back to worker {}", self.worker));
+            return Err(format!(
+                "a buffer of worker {owner} was given back to worker {}",
+                self.worker
+            ));
         }
         self.held = None;
         data.bytes_mut().fill(FREE_PATTERN);
@@ -83,7 +93,10 @@ impl Buffers {
     }
 
     fn make(&mut self) -> u32 {
-        assert!(self.made.len() < self.limit, "the caller asked free() first");
+        assert!(
+            self.made.len() < self.limit,
+            "the caller asked free() first"
+        );
         let memory = Box::leak(vec![FREE_PATTERN; self.size].into_boxed_slice());
         self.made.push(NonNull::from(memory).cast());
         u32::try_from(self.made.len() - 1).expect("the limit is below 2^16")

@@ -68,7 +68,9 @@ impl World {
     /// A world of `workers` workers whose whole future follows from `seed`.
     #[must_use]
     pub fn new(seed: u64, plan: Plan, workers: usize) -> World {
-        World { state: Rc::new(RefCell::new(State::new(seed, plan, workers))) }
+        World {
+            state: Rc::new(RefCell::new(State::new(seed, plan, workers))),
+        }
     }
 
     /// The back-end of one worker.
@@ -89,7 +91,9 @@ impl World {
     pub fn listen(&self, worker: usize, addr: &Addr) -> Socket {
         let mut state = self.state.borrow_mut();
         // The number is reserved first, because the listener must know it.
-        let number = state.open_number(worker, Kind::Gone).expect("the plan leaves room for listeners");
+        let number = state
+            .open_number(worker, Kind::Gone)
+            .expect("the plan leaves room for listeners");
         let id = state.open_listener(Some((worker, number)), addr);
         let entry = state.workers[worker].sockets.get_mut(&number);
         entry.expect("it was just opened").kind = Kind::Listener(id);
@@ -121,7 +125,11 @@ impl World {
         if let Some(worker) = self.state.borrow_mut().choose_worker() {
             return Step::Turn(worker);
         }
-        if self.advance() { Step::Moved } else { Step::Quiet }
+        if self.advance() {
+            Step::Moved
+        } else {
+            Step::Quiet
+        }
     }
 
     /// Moves the clock to the next thing that is due, and lets it happen: a network event, a job,

@@ -100,15 +100,23 @@ impl State {
             other => other.clone(),
         };
         let id = self.fresh_id();
-        let listener =
-            Listener { owner, addr, backlog: VecDeque::new(), shut: false, options: Vec::new() };
+        let listener = Listener {
+            owner,
+            addr,
+            backlog: VecDeque::new(),
+            shut: false,
+            options: Vec::new(),
+        };
         self.listeners.insert(id, listener);
         id
     }
 
     /// Closes a listener; who waits there is reset.
     pub(super) fn close_listener(&mut self, id: u32) {
-        let listener = self.listeners.remove(&id).expect("only an open listener is closed");
+        let listener = self
+            .listeners
+            .remove(&id)
+            .expect("only an open listener is closed");
         for end in listener.backlog {
             self.reset_end(end);
         }
@@ -135,7 +143,11 @@ impl State {
             .map(|(id, _)| *id)
             .collect();
         if group.is_empty() {
-            return Err(if matches!(to, Addr::Unix(_)) { libc::ENOENT } else { libc::ECONNREFUSED });
+            return Err(if matches!(to, Addr::Unix(_)) {
+                libc::ENOENT
+            } else {
+                libc::ECONNREFUSED
+            });
         }
         let id = group[self.random.index(group.len())];
         if self.listeners[&id].backlog.len() >= self.plan.backlog {
@@ -143,7 +155,8 @@ impl State {
         }
         let from = from.or_else(|| self.source_for(to));
         let (near, far) = (self.fresh_id(), self.fresh_id());
-        self.ends.insert(near, self.end(far, owner, from.clone(), Some(to.clone())));
+        self.ends
+            .insert(near, self.end(far, owner, from.clone(), Some(to.clone())));
         let mut arrived = self.end(near, Owner::Backlog, Some(to.clone()), from);
         let listener = self.listeners.get_mut(&id).expect("it was just found");
         for option in &listener.options {
@@ -196,30 +209,42 @@ impl State {
 
     /// Plans the next movement of what this end has to send, if it can move.
     pub(super) fn arm_wire(&mut self, id: u32) {
-        let Some(end) = self.ends.get(&id) else { return };
+        let Some(end) = self.ends.get(&id) else {
+            return;
+        };
         let room = match self.ends.get(&end.other) {
             Some(other) => other.receive.len() < other.receive_limit,
             None => true,
         };
-        let work = (!end.send.is_empty() && room) || (end.send.is_empty() && end.fin && !end.fin_sent);
+        let work =
+            (!end.send.is_empty() && room) || (end.send.is_empty() && end.fin && !end.fin_sent);
         if end.wire_armed || end.dead || !work {
             return;
         }
-        self.ends.get_mut(&id).expect("it was just found").wire_armed = true;
+        self.ends
+            .get_mut(&id)
+            .expect("it was just found")
+            .wire_armed = true;
         let slow = self.strikes(Fault::SlowWire);
         self.later(Event::Wire(id), slow);
     }
 
     /// Moves some of what an end has to send.
     pub(super) fn wire(&mut self, id: u32) {
-        let Some(end) = self.ends.get_mut(&id) else { return };
+        let Some(end) = self.ends.get_mut(&id) else {
+            return;
+        };
         end.wire_armed = false;
         if end.dead {
             return;
         }
         let other_id = end.other;
         if !end.send.is_empty() {
-            if self.ends.get(&other_id).is_none_or(|other| other.owner == Owner::Orphan) {
+            if self
+                .ends
+                .get(&other_id)
+                .is_none_or(|other| other.owner == Owner::Orphan)
+            {
                 self.note("wire to closed", u64::from(id), 0, 0);
                 self.forget_end(other_id);
                 self.kill(id, libc::ECONNRESET);
@@ -252,8 +277,11 @@ impl State {
         if possible == 0 {
             return;
         }
-        let count =
-            if self.random.coin() { possible } else { 1 + self.random.index(possible) };
+        let count = if self.random.coin() {
+            possible
+        } else {
+            1 + self.random.index(possible)
+        };
         let end = self.ends.get_mut(&id).expect("the caller has it");
         let bytes: Vec<u8> = end.send.drain(..count).collect();
         let other = self.ends.get_mut(&other_id).expect("it was just read");
@@ -285,7 +313,10 @@ impl State {
 
     /// Ends one direction once what is queued has gone.
     pub(super) fn end_sending(&mut self, id: u32) {
-        let end = self.ends.get_mut(&id).expect("only an open end is shut down");
+        let end = self
+            .ends
+            .get_mut(&id)
+            .expect("only an open end is shut down");
         end.fin = true;
         self.stir(id, Op::Send);
         self.arm_wire(id);
@@ -318,7 +349,9 @@ impl State {
 
     /// Marks an end as failed: nothing more goes out, what has come in can be read.
     pub(super) fn kill(&mut self, id: u32, error: i32) {
-        let Some(end) = self.ends.get_mut(&id) else { return };
+        let Some(end) = self.ends.get_mut(&id) else {
+            return;
+        };
         if end.dead {
             return;
         }
@@ -335,7 +368,11 @@ impl State {
 
     /// Removes a closed end that has nothing left to send.
     fn reap(&mut self, id: u32) {
-        if self.ends.get(&id).is_some_and(|end| end.owner == Owner::Orphan && end.fin_sent) {
+        if self
+            .ends
+            .get(&id)
+            .is_some_and(|end| end.owner == Owner::Orphan && end.fin_sent)
+        {
             self.forget_end(id);
         }
     }

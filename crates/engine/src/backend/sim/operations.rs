@@ -119,10 +119,19 @@ impl Sending {
     /// # Safety
     /// The memory of the pieces must stay valid until the send's final completion is taken.
     pub(super) unsafe fn new(pieces: &[io::IoSlice<'_>], wait_all: bool) -> Sending {
-        let pieces: Vec<_> = pieces.iter().map(|piece| (piece.as_ptr(), piece.len())).collect();
+        let pieces: Vec<_> = pieces
+            .iter()
+            .map(|piece| (piece.as_ptr(), piece.len()))
+            .collect();
         let total = pieces.iter().map(|(_, len)| len).sum();
-        let mut sending =
-            Sending { pieces, total, done: 0, checksum: 0, wait_all, reported: false };
+        let mut sending = Sending {
+            pieces,
+            total,
+            done: 0,
+            checksum: 0,
+            wait_all,
+            reported: false,
+        };
         sending.checksum = sending.sum();
         sending
     }
@@ -159,15 +168,25 @@ impl State {
     pub(super) fn begin(&mut self, worker: usize, slot: Slot, socket: u32, work: Work) {
         let name = work.name();
         self.check_begin(worker, slot, socket, &work);
-        self.note(name, worker as u64, u64::from(slot.index), u64::from(socket));
+        self.note(
+            name,
+            worker as u64,
+            u64::from(slot.index),
+            u64::from(socket),
+        );
         let id = self.fresh_operation();
         let state = &mut self.workers[worker];
-        let entry = state.sockets.get_mut(&socket).expect("the check has seen it");
+        let entry = state
+            .sockets
+            .get_mut(&socket)
+            .expect("the check has seen it");
         entry.in_flight += 1;
         entry.leaving |= matches!(work, Work::Close | Work::Give { .. });
         if let Some(op) = work.op() {
             entry.operations[op as usize] = Some(id);
-            state.slots.insert((slot.index, op as u8), (slot.generation, id));
+            state
+                .slots
+                .insert((slot.index, op as u8), (slot.generation, id));
         }
         self.insert(id, worker, slot, socket, work);
         if self.strikes(Fault::AtOnce) {
@@ -195,16 +214,28 @@ impl State {
         let name = work.name();
         let state = &self.workers[worker];
         if slot.index >= Slot::LIMIT {
-            self.misuse(worker, &format!("{name}() for {slot:?}, beyond the largest index"));
+            self.misuse(
+                worker,
+                &format!("{name}() for {slot:?}, beyond the largest index"),
+            );
         }
         let Some(entry) = state.sockets.get(&socket) else {
-            self.misuse(worker, &format!("{name}() on socket {socket}, which is not open here"));
+            self.misuse(
+                worker,
+                &format!("{name}() on socket {socket}, which is not open here"),
+            );
         };
         if entry.leaving {
-            self.misuse(worker, &format!("{name}() on socket {socket} after close() or give()"));
+            self.misuse(
+                worker,
+                &format!("{name}() on socket {socket} after close() or give()"),
+            );
         }
         if !work.suits(&entry.kind) {
-            self.misuse(worker, &format!("{name}() on socket {socket}, a {:?}", entry.kind));
+            self.misuse(
+                worker,
+                &format!("{name}() on socket {socket}, a {:?}", entry.kind),
+            );
         }
         if matches!(work, Work::Close | Work::Give { .. }) && entry.in_flight > 0 {
             let ops: Vec<&str> = self
@@ -213,11 +244,17 @@ impl State {
                 .filter(|other| other.worker == worker && other.socket == socket)
                 .map(|other| other.work.name())
                 .collect();
-            self.misuse(worker, &format!("{name}() of socket {socket} with {ops:?} in flight"));
+            self.misuse(
+                worker,
+                &format!("{name}() of socket {socket} with {ops:?} in flight"),
+            );
         }
         let Some(op) = work.op() else { return };
         if entry.operations[op as usize].is_some() {
-            self.misuse(worker, &format!("a second {name}() in flight on socket {socket}"));
+            self.misuse(
+                worker,
+                &format!("a second {name}() in flight on socket {socket}"),
+            );
         }
         self.check_slot(worker, slot, op, name);
     }
@@ -240,7 +277,9 @@ impl State {
 
     /// Lets an operation look, soon, whether it can go on.
     pub(super) fn plan_attempt(&mut self, id: u64) {
-        let Some(operation) = self.operations.get_mut(&id) else { return };
+        let Some(operation) = self.operations.get_mut(&id) else {
+            return;
+        };
         if !operation.ended && !std::mem::replace(&mut operation.attempt_planned, true) {
             self.later(Event::Attempt(id), false);
         }
@@ -248,7 +287,9 @@ impl State {
 
     /// An operation looks whether it can go on.
     pub(super) fn attempt(&mut self, id: u64) {
-        let Some(operation) = self.operations.get_mut(&id) else { return };
+        let Some(operation) = self.operations.get_mut(&id) else {
+            return;
+        };
         operation.attempt_planned = false;
         if operation.ended {
             return;
@@ -268,7 +309,10 @@ impl State {
 
     /// Adds a completion behind the operation's earlier ones; it becomes visible later.
     pub(super) fn push(&mut self, id: u64, completion: Completion, last: bool) {
-        let operation = self.operations.get_mut(&id).expect("only a live operation completes");
+        let operation = self
+            .operations
+            .get_mut(&id)
+            .expect("only a live operation completes");
         operation.ended |= last;
         operation.outbox.push_back((completion, last));
         let late = self.strikes(Fault::LateCompletion);
@@ -278,7 +322,10 @@ impl State {
     /// Tells a worker of a socket that another one has given it.
     pub(super) fn push_adopted(&mut self, worker: usize, socket: u32, completion: Completion) {
         let id = self.fresh_operation();
-        let nobody = Slot { index: 0, generation: 0 };
+        let nobody = Slot {
+            index: 0,
+            generation: 0,
+        };
         self.insert(id, worker, nobody, socket, Work::Adopted);
         self.push(id, completion, true);
     }
@@ -290,8 +337,12 @@ impl State {
 
     fn deliver_one(&mut self, id: u64) -> bool {
         self.check_memory(id);
-        let Some(operation) = self.operations.get_mut(&id) else { return false };
-        let Some((completion, last)) = operation.outbox.pop_front() else { return false };
+        let Some(operation) = self.operations.get_mut(&id) else {
+            return false;
+        };
+        let Some((completion, last)) = operation.outbox.pop_front() else {
+            return false;
+        };
         let worker = operation.worker;
         self.show(worker, id, completion, last);
         true
@@ -299,12 +350,15 @@ impl State {
 
     /// Catches a worker that touched a send's memory too early.
     pub(super) fn check_memory(&self, id: u64) {
-        let Some(operation) = self.operations.get(&id) else { return };
+        let Some(operation) = self.operations.get(&id) else {
+            return;
+        };
         if let Work::Send(sending) = &operation.work
             && !sending.is_intact()
         {
             let slot = operation.slot;
-            let what = format!("the memory of the send for {slot:?} changed before its final completion");
+            let what =
+                format!("the memory of the send for {slot:?} changed before its final completion");
             self.misuse(operation.worker, &what);
         }
     }
@@ -318,7 +372,10 @@ impl State {
         }
         self.check_memory(id);
         let (what, number) = describe(&completion);
-        let index = self.operations.get(&id).map_or(0, |operation| operation.slot.index);
+        let index = self
+            .operations
+            .get(&id)
+            .map_or(0, |operation| operation.slot.index);
         self.note(what, worker as u64, u64::from(index), number);
         if last {
             self.forget(id);
@@ -333,7 +390,10 @@ impl State {
             return;
         }
         let state = &mut self.workers[operation.worker];
-        let entry = state.sockets.get_mut(&operation.socket).expect("it outlives its operations");
+        let entry = state
+            .sockets
+            .get_mut(&operation.socket)
+            .expect("it outlives its operations");
         entry.in_flight -= 1;
         if let Some(op) = operation.work.op() {
             entry.operations[op as usize] = None;
@@ -370,7 +430,9 @@ impl State {
         if self.random.coin() {
             self.attempt(id);
         }
-        let Some(operation) = self.operations.get(&id) else { return };
+        let Some(operation) = self.operations.get(&id) else {
+            return;
+        };
         if operation.ended {
             return;
         }
@@ -378,13 +440,30 @@ impl State {
         let cancelled = || io::Error::from_raw_os_error(libc::ECANCELED);
         let completion = match &operation.work {
             Work::Accept => Completion::AcceptEnded { slot, error: None },
-            Work::Recv { .. } => Completion::RecvEnded { slot, end: RecvEnd::Cancelled },
-            Work::RecvFrom => Completion::DatagramsEnded { slot, end: RecvEnd::Cancelled },
-            Work::Connect { .. } => Completion::Connected { slot, result: Err(cancelled()) },
+            Work::Recv { .. } => Completion::RecvEnded {
+                slot,
+                end: RecvEnd::Cancelled,
+            },
+            Work::RecvFrom => Completion::DatagramsEnded {
+                slot,
+                end: RecvEnd::Cancelled,
+            },
+            Work::Connect { .. } => Completion::Connected {
+                slot,
+                result: Err(cancelled()),
+            },
             Work::Send(sending) if sending.reported => return,
             Work::Send(sending) => {
-                let result = if sending.done > 0 { Ok(sending.done) } else { Err(cancelled()) };
-                Completion::Sent { slot, result, held: false }
+                let result = if sending.done > 0 {
+                    Ok(sending.done)
+                } else {
+                    Err(cancelled())
+                };
+                Completion::Sent {
+                    slot,
+                    result,
+                    held: false,
+                }
             }
             Work::SendTo { .. } | Work::Close | Work::Give { .. } | Work::Adopted => return,
         };
@@ -396,19 +475,36 @@ impl State {
         let mut leaks = Vec::new();
         for (index, worker) in self.workers.iter().enumerate() {
             for (number, entry) in &worker.sockets {
-                leaks.push(format!("worker {index}: socket {number} is open: {:?}", entry.kind));
+                leaks.push(format!(
+                    "worker {index}: socket {number} is open: {:?}",
+                    entry.kind
+                ));
             }
             if worker.buffers.out() > 0 {
-                leaks.push(format!("worker {index}: {} buffers are out", worker.buffers.out()));
+                leaks.push(format!(
+                    "worker {index}: {} buffers are out",
+                    worker.buffers.out()
+                ));
             }
             if !worker.ready.is_empty() {
-                leaks.push(format!("worker {index}: {} completions not taken", worker.ready.len()));
+                leaks.push(format!(
+                    "worker {index}: {} completions not taken",
+                    worker.ready.len()
+                ));
             }
         }
         for operation in self.operations.values() {
-            let Operation { worker, slot, socket, work, .. } = operation;
+            let Operation {
+                worker,
+                slot,
+                socket,
+                work,
+                ..
+            } = operation;
             let name = work.name();
-            leaks.push(format!("worker {worker}: {name} on socket {socket} for {slot:?} in flight"));
+            leaks.push(format!(
+                "worker {worker}: {name} on socket {socket} for {slot:?} in flight"
+            ));
         }
         if !self.jobs.is_empty() {
             leaks.push(format!("{} jobs have not run", self.jobs.len()));

@@ -24,7 +24,10 @@ impl Peer {
     pub(super) fn connect(state: &Rc<RefCell<State>>, to: &Addr) -> io::Result<Peer> {
         let end = state.borrow_mut().dial(to, None, Owner::Peer);
         match end {
-            Ok(end) => Ok(Peer { state: Rc::clone(state), end }),
+            Ok(end) => Ok(Peer {
+                state: Rc::clone(state),
+                end,
+            }),
             Err(error) => Err(io::Error::from_raw_os_error(error)),
         }
     }
@@ -41,7 +44,11 @@ impl Peer {
     /// The connection's failure (once), then `EPIPE`; `ENOTCONN` after close.
     pub fn write(&self, bytes: &[u8]) -> io::Result<usize> {
         let mut state = self.state.borrow_mut();
-        let Some(end) = state.ends.get_mut(&self.end).filter(|end| end.owner == Owner::Peer) else {
+        let Some(end) = state
+            .ends
+            .get_mut(&self.end)
+            .filter(|end| end.owner == Owner::Peer)
+        else {
             return Err(io::Error::from_raw_os_error(libc::ENOTCONN));
         };
         if let Some(error) = end.take_send_error() {
@@ -81,7 +88,8 @@ impl Peer {
     /// Whether the other side has ended its direction and all of it has been read.
     #[must_use]
     pub fn eof(&self) -> bool {
-        self.with_end(|end| end.eof && !end.dead && end.receive.is_empty()).unwrap_or(false)
+        self.with_end(|end| end.eof && !end.dead && end.receive.is_empty())
+            .unwrap_or(false)
     }
 
     /// Whether the connection was reset, by the other side or by the network.
@@ -108,7 +116,11 @@ impl Peer {
     /// Closes as `close(2)` does: with unread bytes this resets the connection.
     pub fn close(&self) {
         let mut state = self.state.borrow_mut();
-        if state.ends.get(&self.end).is_some_and(|end| end.owner == Owner::Peer) {
+        if state
+            .ends
+            .get(&self.end)
+            .is_some_and(|end| end.owner == Owner::Peer)
+        {
             state.note("peer closes", u64::from(self.end), 0, 0);
             state.close_end(self.end);
         }
@@ -121,7 +133,11 @@ impl Peer {
 
     fn with_end<T>(&self, ask: impl FnOnce(&super::network::End) -> T) -> Option<T> {
         let state = self.state.borrow();
-        state.ends.get(&self.end).filter(|end| end.owner == Owner::Peer).map(ask)
+        state
+            .ends
+            .get(&self.end)
+            .filter(|end| end.owner == Owner::Peer)
+            .map(ask)
     }
 }
 
@@ -140,7 +156,10 @@ pub struct PeerListener {
 impl PeerListener {
     pub(super) fn new(state: &Rc<RefCell<State>>, addr: &Addr) -> PeerListener {
         let id = state.borrow_mut().open_listener(None, addr);
-        PeerListener { state: Rc::clone(state), id }
+        PeerListener {
+            state: Rc::clone(state),
+            id,
+        }
     }
 
     /// Where it listens.
@@ -153,10 +172,16 @@ impl PeerListener {
     #[must_use]
     pub fn accept(&self) -> Option<Peer> {
         let mut state = self.state.borrow_mut();
-        let listener = state.listeners.get_mut(&self.id).expect("only this handle could close it");
+        let listener = state
+            .listeners
+            .get_mut(&self.id)
+            .expect("only this handle could close it");
         let end = listener.backlog.pop_front()?;
         state.ends.get_mut(&end).expect("who waits is there").owner = Owner::Peer;
-        Some(Peer { state: Rc::clone(&self.state), end })
+        Some(Peer {
+            state: Rc::clone(&self.state),
+            end,
+        })
     }
 }
 
@@ -176,7 +201,10 @@ impl PeerDatagrams {
     pub(super) fn new(state: &Rc<RefCell<State>>, local: SocketAddr) -> PeerDatagrams {
         let local = state.borrow_mut().with_port(local);
         state.borrow_mut().outside.insert(local, VecDeque::new());
-        PeerDatagrams { state: Rc::clone(state), local }
+        PeerDatagrams {
+            state: Rc::clone(state),
+            local,
+        }
     }
 
     /// Where it is bound.
@@ -187,13 +215,19 @@ impl PeerDatagrams {
 
     /// Sends one datagram, which the network may lose, double or let others overtake.
     pub fn send_to(&self, to: SocketAddr, data: &[u8]) {
-        self.state.borrow_mut().send_datagram(self.local, to, data.to_vec());
+        self.state
+            .borrow_mut()
+            .send_datagram(self.local, to, data.to_vec());
     }
 
     /// The oldest datagram that arrived, and who sent it.
     #[must_use]
     pub fn recv_from(&self) -> Option<(SocketAddr, Vec<u8>)> {
-        self.state.borrow_mut().outside.get_mut(&self.local)?.pop_front()
+        self.state
+            .borrow_mut()
+            .outside
+            .get_mut(&self.local)?
+            .pop_front()
     }
 }
 

@@ -12,7 +12,9 @@ impl Random {
     /// A generator whose whole future follows from `seed`.
     pub(super) fn new(seed: u64) -> Random {
         let mut mix = seed;
-        Random { state: std::array::from_fn(|_| split_mix(&mut mix)) }
+        Random {
+            state: std::array::from_fn(|_| split_mix(&mut mix)),
+        }
     }
 
     /// The next 64 bits.

@@ -47,7 +47,11 @@ pub(super) enum Event {
     /// The blocking pool runs a job.
     Job(u64),
     /// A datagram arrives.
-    Datagram { from: SocketAddr, to: SocketAddr, data: Vec<u8> },
+    Datagram {
+        from: SocketAddr,
+        to: SocketAddr,
+        data: Vec<u8>,
+    },
 }
 
 /// What a wake from any thread leaves behind.
@@ -84,7 +88,11 @@ pub(super) enum Kind {
     Stream(u32),
     /// A stream socket before its connection, with its source.
     Unconnected(Option<Addr>),
-    Datagram { local: SocketAddr, queue: VecDeque<(SocketAddr, Vec<u8>)>, shut: bool },
+    Datagram {
+        local: SocketAddr,
+        queue: VecDeque<(SocketAddr, Vec<u8>)>,
+        shut: bool,
+    },
     /// Closed or given away; the number is free when the worker has been told.
     Gone,
 }
@@ -187,7 +195,9 @@ impl State {
             wall_shift_ns: 0,
             trace: Trace::new(plan.trace),
             counts: [0; Fault::ALL.len()],
-            workers: (0..workers).map(|index| WorkerState::new(index, &plan, seed)).collect(),
+            workers: (0..workers)
+                .map(|index| WorkerState::new(index, &plan, seed))
+                .collect(),
             events: BTreeMap::new(),
             next_event: 0,
             next_id: 0,
@@ -276,16 +286,25 @@ impl State {
             0 if !late => 0,
             _ => self.random.below(self.plan.delay_ns() + 1),
         };
-        let delay = if late { delay.saturating_mul(LATE_FACTOR) } else { delay };
+        let delay = if late {
+            delay.saturating_mul(LATE_FACTOR)
+        } else {
+            delay
+        };
         self.next_event += 1;
         let tie = (self.random.next() << 32) | u64::from(self.next_event);
-        self.events.insert((self.now.saturating_add(delay), tie), event);
+        self.events
+            .insert((self.now.saturating_add(delay), tie), event);
     }
 
     /// When the next event or the next end of a worker's wait is due.
     pub(super) fn next_time(&self) -> Option<u64> {
         let event = self.events.first_key_value().map(|((time, _), _)| *time);
-        [event, self.next_deadline()].into_iter().flatten().min().map(|time| time.max(self.now))
+        [event, self.next_deadline()]
+            .into_iter()
+            .flatten()
+            .min()
+            .map(|time| time.max(self.now))
     }
 
     fn next_deadline(&self) -> Option<u64> {
@@ -293,13 +312,19 @@ impl State {
             Rest::Until(until) if !worker.gone => until,
             _ => None,
         };
-        self.workers.iter().filter_map(deadline).filter(|until| *until > self.now).min()
+        self.workers
+            .iter()
+            .filter_map(deadline)
+            .filter(|until| *until > self.now)
+            .min()
     }
 
     /// Moves the clock to the next thing that is due and lets it happen.
     pub(super) fn advance(&mut self) -> Advance {
         self.collect_wakes();
-        let Some(time) = self.next_time() else { return Advance::Nothing };
+        let Some(time) = self.next_time() else {
+            return Advance::Nothing;
+        };
         self.now = time;
         match self.events.first_entry() {
             Some(entry) if entry.key().0 <= time => {
@@ -312,7 +337,9 @@ impl State {
 
     /// Moves the clock without letting anything happen, as when a machine sleeps.
     pub(super) fn jump(&mut self, span: Duration) {
-        self.now = self.now.saturating_add(u64::try_from(span.as_nanos()).unwrap_or(u64::MAX));
+        self.now = self
+            .now
+            .saturating_add(u64::try_from(span.as_nanos()).unwrap_or(u64::MAX));
     }
 
     fn happen(&mut self, event: Event) -> Advance {
@@ -372,11 +399,15 @@ impl State {
     pub(super) fn choose_worker(&mut self) -> Option<usize> {
         self.collect_wakes();
         let all = 0..self.workers.len();
-        let runnable: Vec<usize> = all.clone().filter(|index| self.is_runnable(*index)).collect();
+        let runnable: Vec<usize> = all
+            .clone()
+            .filter(|index| self.is_runnable(*index))
+            .collect();
         let coming = self.next_time().is_some();
         if coming && self.strikes(Fault::SpuriousWait) {
-            let alive: Vec<usize> =
-                all.filter(|i| self.workers[*i].taken && !self.workers[*i].gone).collect();
+            let alive: Vec<usize> = all
+                .filter(|i| self.workers[*i].taken && !self.workers[*i].gone)
+                .collect();
             return alive.get(self.random.index(alive.len())).copied();
         }
         // Half of the time the world moves on while a worker could run: that is a slow worker.
@@ -400,10 +431,19 @@ impl State {
             || timeout == Some(Duration::ZERO);
         let until = timeout
             .map(|span| now.saturating_add(u64::try_from(span.as_nanos()).unwrap_or(u64::MAX)));
-        worker.rest = if shows { Rest::Busy } else { Rest::Until(until) };
+        worker.rest = if shows {
+            Rest::Busy
+        } else {
+            Rest::Until(until)
+        };
         worker.clock = now;
         worker.wall = wall;
-        self.note("wait", index as u64, u64::from(shows), until.unwrap_or(u64::MAX));
+        self.note(
+            "wait",
+            index as u64,
+            u64::from(shows),
+            until.unwrap_or(u64::MAX),
+        );
         shows
     }
 
@@ -436,14 +476,22 @@ impl State {
                 state.next_number - 1
             }
         };
-        let entry = Entry { kind, operations: [None; 5], in_flight: 0, leaving: false };
+        let entry = Entry {
+            kind,
+            operations: [None; 5],
+            in_flight: 0,
+            leaving: false,
+        };
         state.sockets.insert(number, entry);
         Some(number)
     }
 
     pub(super) fn check_nothing_lent(&self, worker: usize, call: &str) {
         if self.workers[worker].buffers.is_held() {
-            self.misuse(worker, &format!("{call}() while a lent buffer has not been given back"));
+            self.misuse(
+                worker,
+                &format!("{call}() while a lent buffer has not been given back"),
+            );
         }
     }
 }

@@ -10,7 +10,10 @@ use echo::Run;
 
 /// Seeds of one test run; more with `SIM_SEEDS`.
 fn seeds() -> u64 {
-    std::env::var("SIM_SEEDS").ok().and_then(|text| text.parse().ok()).unwrap_or(300)
+    std::env::var("SIM_SEEDS")
+        .ok()
+        .and_then(|text| text.parse().ok())
+        .unwrap_or(300)
 }
 
 #[test]
@@ -32,8 +35,12 @@ fn no_byte_is_lost_doubled_or_crossed() {
 fn without_faults_every_byte_comes_back() {
     for seed in 0..seeds() / 3 {
         let run = Run::new(seed, Plan::calm(), 2);
-        let whole = run.clients.len();
-        assert_eq!(run.finish_counting().1, whole, "seed {seed}: complete echoes");
+        let clients = run.clients.len();
+        // The upstream's connections may come on top of these.
+        assert!(
+            run.finish_counting().1 >= clients,
+            "seed {seed}: complete echoes"
+        );
     }
 }
 

@@ -25,7 +25,12 @@ pub(super) struct Trace {
 impl Trace {
     /// Keeps the last `limit` entries; the hash covers all of them.
     pub(super) fn new(limit: usize) -> Trace {
-        Trace { tail: VecDeque::new(), limit, hash: 0xcbf2_9ce4_8422_2325, count: 0 }
+        Trace {
+            tail: VecDeque::new(),
+            limit,
+            hash: 0xcbf2_9ce4_8422_2325,
+            count: 0,
+        }
     }
 
     pub(super) fn note(&mut self, time: u64, what: &'static str, numbers: [u64; 3]) {
@@ -41,7 +46,11 @@ impl Trace {
             if self.tail.len() == self.limit {
                 self.tail.pop_front();
             }
-            self.tail.push_back(Entry { time, what, numbers });
+            self.tail.push_back(Entry {
+                time,
+                what,
+                numbers,
+            });
         }
     }
 
@@ -54,8 +63,12 @@ impl Trace {
         let mut text = String::new();
         for entry in self.tail.iter().skip(self.tail.len().saturating_sub(lines)) {
             let [a, b, c] = entry.numbers;
-            writeln!(text, "{:>12} ns  {:<18} {a} {b} {c}", entry.time, entry.what)
-                .expect("a String takes all text");
+            writeln!(
+                text,
+                "{:>12} ns  {:<18} {a} {b} {c}",
+                entry.time, entry.what
+            )
+            .expect("a String takes all text");
         }
         text
     }

@@ -24,7 +24,10 @@ const JOBS: usize = 3;
 const STEP_LIMIT: usize = 200_000;
 
 fn fixed(index: u32) -> Slot {
-    Slot { index, generation: 1 }
+    Slot {
+        index,
+        generation: 1,
+    }
 }
 
 /// One echoed connection.
@@ -100,7 +103,8 @@ impl Echo {
         if !self.stopping && self.accept_at.is_some_and(|at| at <= self.backend.now()) {
             self.accept_at = None;
             self.accepting = true;
-            self.backend.accept(fixed(LISTENER), self.listener.expect("it is open"));
+            self.backend
+                .accept(fixed(LISTENER), self.listener.expect("it is open"));
         }
         let indexes: Vec<u32> = self.conns.keys().copied().collect();
         for index in indexes {
@@ -151,10 +155,15 @@ impl Echo {
 
     fn new_slot(&mut self) -> Slot {
         let used = |index: &u32| self.conns.contains_key(index) || self.leaving.contains_key(index);
-        let index = (FIRST..).find(|index| !used(index)).expect("few connections");
+        let index = (FIRST..)
+            .find(|index| !used(index))
+            .expect("few connections");
         let generation = self.generations.entry(index).or_default();
         *generation += 1;
-        Slot { index, generation: *generation }
+        Slot {
+            index,
+            generation: *generation,
+        }
     }
 
     fn add(&mut self, socket: Socket) {
@@ -175,7 +184,10 @@ impl Echo {
     }
 
     fn conn(&mut self, slot: Slot) -> &mut Conn {
-        let conn = self.conns.get_mut(&slot.index).expect("completions come for live slots only");
+        let conn = self
+            .conns
+            .get_mut(&slot.index)
+            .expect("completions come for live slots only");
         assert_eq!(conn.slot, slot, "a completion of a former life");
         conn
     }
@@ -196,12 +208,19 @@ impl Echo {
                 self.add(socket);
             }
             Completion::Given { slot, result } => {
-                let (_, socket) = self.leaving.remove(&slot.index).expect("it was being given");
+                let (_, socket) = self
+                    .leaving
+                    .remove(&slot.index)
+                    .expect("it was being given");
                 if result.is_err() {
                     self.add(socket);
                 }
             }
-            Completion::Received { slot, mut data, more } => {
+            Completion::Received {
+                slot,
+                mut data,
+                more,
+            } => {
                 let bytes = data.bytes_mut().to_vec();
                 assert_eq!(bytes.len(), data.len());
                 self.backend.give_back(data);
@@ -212,7 +231,11 @@ impl Echo {
             Completion::RecvEnded { slot, end } => self.receive_ended(slot, end),
             Completion::Sent { slot, result, held } => {
                 let conn = self.conn(slot);
-                let sent = conn.sending.as_ref().expect("a send was in flight").to_vec();
+                let sent = conn
+                    .sending
+                    .as_ref()
+                    .expect("a send was in flight")
+                    .to_vec();
                 let count = match result {
                     Ok(count) => count,
                     Err(error) => {
@@ -243,7 +266,12 @@ impl Echo {
                     Err(_) => self.close(fixed(UPSTREAM), socket),
                 }
             }
-            Completion::Datagram { mut data, from, more, .. } => {
+            Completion::Datagram {
+                mut data,
+                from,
+                more,
+                ..
+            } => {
                 self.receiving_datagrams = more;
                 let bytes = data.bytes_mut().to_vec();
                 self.backend.give_back(data);
@@ -258,11 +286,17 @@ impl Echo {
     }
 
     fn arrived(&mut self, socket: Socket) {
-        assert!(self.backend.peer_addr(socket).expect("it was accepted").is_some());
+        assert!(
+            self.backend
+                .peer_addr(socket)
+                .expect("it was accepted")
+                .is_some()
+        );
         if self.workers > 1 && self.backend.random().is_multiple_of(3) {
             let slot = self.new_slot();
             self.leaving.insert(slot.index, (slot, socket));
-            self.backend.give(slot, socket, (self.me + 1) % self.workers, 77);
+            self.backend
+                .give(slot, socket, (self.me + 1) % self.workers, 77);
         } else {
             self.add(socket);
         }
@@ -287,7 +321,10 @@ impl Echo {
     fn push_on(&mut self, index: u32) {
         let random = self.backend.random();
         let free = self.backend.buffers_free() > 0;
-        let conn = self.conns.get_mut(&index).expect("the caller has listed it");
+        let conn = self
+            .conns
+            .get_mut(&index)
+            .expect("the caller has listed it");
         let (slot, socket) = (conn.slot, conn.socket);
         if conn.closing {
             return;
@@ -312,7 +349,10 @@ impl Echo {
             let middle = (random >> 8) as usize % (bytes.len() + 1);
             let (first, second) = bytes.split_at(middle);
             // SAFETY: the box is kept in `sending` until the send's final completion.
-            unsafe { self.backend.send(slot, socket, &[IoSlice::new(first), IoSlice::new(second)]) };
+            unsafe {
+                self.backend
+                    .send(slot, socket, &[IoSlice::new(first), IoSlice::new(second)])
+            };
             conn.sending = Some(bytes);
         } else if conn.sending.is_some() && random.is_multiple_of(32) {
             // What was not sent goes on with the next send.
@@ -371,7 +411,15 @@ pub(super) struct Client {
 
 impl Client {
     fn new(peer: Peer, key: u64, total: usize) -> Client {
-        Client { peer, key, written: 0, total, checked: 0, ended: false, done: false }
+        Client {
+            peer,
+            key,
+            written: 0,
+            total,
+            checked: 0,
+            ended: false,
+            done: false,
+        }
     }
 
     /// Byte `position` of this client's stream, like no other client's.
@@ -386,14 +434,23 @@ impl Client {
         }
         if self.written < self.total && world.below(2) == 0 {
             let count = 1 + world.below((self.total - self.written).min(700));
-            let bytes: Vec<u8> =
-                (self.written..self.written + count).map(|at| self.byte(at)).collect();
+            let bytes: Vec<u8> = (self.written..self.written + count)
+                .map(|at| self.byte(at))
+                .collect();
             self.written += self.peer.write(&bytes).unwrap_or(0);
         }
         if world.below(3) == 0 {
             for byte in self.peer.read(1 + world.below(900)) {
-                assert!(self.checked < self.written, "{label}: more came back than was sent");
-                assert_eq!(byte, self.byte(self.checked), "{label}: byte {}", self.checked);
+                assert!(
+                    self.checked < self.written,
+                    "{label}: more came back than was sent"
+                );
+                assert_eq!(
+                    byte,
+                    self.byte(self.checked),
+                    "{label}: byte {}",
+                    self.checked
+                );
                 self.checked += 1;
             }
         }
@@ -452,7 +509,8 @@ impl Run {
     fn connect(&mut self) {
         if let Ok(peer) = self.world.connect(&self.addr) {
             let total = self.world.below(5000);
-            self.clients.push(Client::new(peer, self.clients.len() as u64 + 1, total));
+            self.clients
+                .push(Client::new(peer, self.clients.len() as u64 + 1, total));
         }
     }
 
@@ -463,11 +521,18 @@ impl Run {
     /// Runs to the end. Returns the world and how many clients got every byte back.
     pub(super) fn finish_counting(mut self) -> (World, usize) {
         self.drive(Run::clients_done, "serving");
-        let broken = self.clients.iter().filter(|client| !client.is_whole()).count();
+        let broken = self
+            .clients
+            .iter()
+            .filter(|client| !client.is_whole())
+            .count();
         let causes = [Fault::Reset, Fault::AcceptAborted].map(|fault| self.world.count(fault));
         if causes == [0, 0] && broken > 0 {
             let trace = self.world.trace_text();
-            panic!("{}: {broken} streams broke without a cause\n{trace}", self.label);
+            panic!(
+                "{}: {broken} streams broke without a cause\n{trace}",
+                self.label
+            );
         }
         for echo in &mut self.echoes {
             echo.stopping = true;
@@ -477,7 +542,11 @@ impl Run {
         self.drive(|run| run.world.next_event_time().is_none(), "settling");
         assert_eq!(self.world.leaks(), Vec::<String>::new(), "{}", self.label);
         self.check_jobs();
-        let whole = self.clients.iter().filter(|client| client.is_whole()).count();
+        let whole = self
+            .clients
+            .iter()
+            .filter(|client| client.is_whole())
+            .count();
         (self.world, whole)
     }
 
@@ -488,7 +557,12 @@ impl Run {
     fn check_jobs(&self) {
         for echo in &self.echoes {
             let done = echo.jobs_done.load(Ordering::Relaxed);
-            assert_eq!(done + echo.jobs_left, JOBS, "{}: every job runs once", self.label);
+            assert_eq!(
+                done + echo.jobs_left,
+                JOBS,
+                "{}: every job runs once",
+                self.label
+            );
         }
     }
 
@@ -514,7 +588,8 @@ impl Run {
     fn outside(&mut self) {
         if let Some(peer) = self.upstream.accept() {
             let total = self.world.below(2000);
-            self.clients.push(Client::new(peer, self.clients.len() as u64 + 1, total));
+            self.clients
+                .push(Client::new(peer, self.clients.len() as u64 + 1, total));
         }
         if self.sent < 20 {
             self.sent += 1;
@@ -523,7 +598,11 @@ impl Run {
         }
         if let Some((_, data)) = self.datagrams.recv_from() {
             let number = u64::from_be_bytes(data.try_into().expect("datagrams stay whole"));
-            assert!((1..=self.sent).contains(&number), "{}: a datagram nobody sent", self.label);
+            assert!(
+                (1..=self.sent).contains(&number),
+                "{}: a datagram nobody sent",
+                self.label
+            );
         }
     }
 }
