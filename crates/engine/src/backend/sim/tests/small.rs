@@ -201,7 +201,7 @@ fn lack_of_buffers_depends_on_polling_first() {
             generation: 1,
         };
         backend.recv(SLOT, first, true);
-        peer.write(b"takes the only buffer").expect("there is room");
+        peer.write(b"x").expect("there is room");
         settle(&world);
         assert_eq!(backend.buffers_free(), 0);
         backend.recv(other, second, seed % 2 == 0);
