@@ -5,6 +5,9 @@
 //! The rules, operation by operation, are in `docs/contract.md`; `tests/contract.rs`
 //! runs them on every back-end.
 
+#[cfg(feature = "testing")]
+pub mod conformance;
+pub mod epoll;
 pub mod sim;
 
 use std::io;
