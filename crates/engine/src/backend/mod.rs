@@ -8,6 +8,7 @@
 #[cfg(any(test, feature = "testing"))]
 pub mod conformance;
 pub mod epoll;
+pub mod sim;
 
 use std::io;
 use std::net::SocketAddr;
