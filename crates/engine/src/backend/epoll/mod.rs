@@ -232,6 +232,20 @@ impl Backend for Epoll {
         Ok(self.insert(fd, probe))
     }
 
+    fn adopt_listener(&mut self, fd: OwnedFd) -> io::Result<Socket> {
+        self.adopt(fd)
+    }
+
+    fn accept_now(&mut self, listener: Socket) -> io::Result<Option<Socket>> {
+        let Some(record) = self.table.get_mut(listener.0) else { return Err(closed_name()) };
+        let probe = record.probe;
+        match socket::accept(record.fd()) {
+            Ok(fd) => Ok(Some(self.table.insert(fd, probe))),
+            Err(error) if error.kind() == io::ErrorKind::WouldBlock => Ok(None),
+            Err(error) => Err(error),
+        }
+    }
+
     fn open_stream(&mut self, to: &Addr, source: Option<&Addr>) -> io::Result<Socket> {
         let fd = socket::stream(to, source)?;
         Ok(self.insert(fd, !matches!(to, Addr::Inet(_))))

@@ -101,6 +101,21 @@ impl State {
         }
     }
 
+    /// Takes one connection out of a listener's backlog, without faults: what waits is served at shutdown.
+    pub(super) fn accept_now(&mut self, worker: usize, listener: u32) -> io::Result<Option<Socket>> {
+        let Kind::Listener(id) = *self.kind(worker, listener) else {
+            return Err(os(libc::EINVAL));
+        };
+        let taken = self.listeners.get_mut(&id).and_then(|l| l.backlog.pop_front());
+        let Some(end) = taken else { return Ok(None) };
+        let Some(number) = self.open_number(worker, Kind::Stream(end)) else {
+            self.listeners.get_mut(&id).expect("it was just read").backlog.push_front(end);
+            return Err(os(libc::EMFILE));
+        };
+        self.own(end, worker, number);
+        Ok(Some(Socket(number)))
+    }
+
     fn own(&mut self, end: u32, worker: usize, number: u32) {
         let end = self
             .ends

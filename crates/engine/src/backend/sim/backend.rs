@@ -121,6 +121,16 @@ impl Backend for Sim {
         Err(io::Error::new(io::ErrorKind::Unsupported, what))
     }
 
+    fn adopt_listener(&mut self, fd: OwnedFd) -> io::Result<Socket> {
+        self.adopt(fd)
+    }
+
+    fn accept_now(&mut self, listener: Socket) -> io::Result<Option<Socket>> {
+        let mut state = self.state.borrow_mut();
+        self.check_open(&state, listener, "accept_now");
+        state.accept_now(self.worker, listener.0)
+    }
+
     fn open_stream(&mut self, _to: &Addr, source: Option<&Addr>) -> io::Result<Socket> {
         let kind = Kind::Unconnected(source.cloned());
         self.state.borrow_mut().open_socket(self.worker, kind)
