@@ -50,7 +50,8 @@ impl Signal {
 
 /// Signals that arrive here instead of ending the process.
 ///
-/// Readable when one is there. Programs started by `std::process::Command` begin with no signal blocked.
+/// Readable when one is there. Programs that a blocking thread starts by `std::process::Command` begin with the
+/// signals blocked too; those of [`crate::inherit::spawn_with`] do not.
 #[derive(Debug)]
 pub struct Signals {
     fd: OwnedFd,
