@@ -51,11 +51,9 @@ impl ListenError {
             Some(Errno::AFNOSUPPORT) if inet.is_ipv6() => {
                 format!("this host has no IPv6; take an IPv4 address, such as 0.0.0.0:{port}")
             }
-            Some(Errno::MFILE) => {
-                "no descriptor is free; raise the limit of open files (ulimit -n, \
+            Some(Errno::MFILE) => "no descriptor is free; raise the limit of open files (ulimit -n, \
                  or LimitNOFILE= in the systemd unit)"
-                    .to_owned()
-            }
+                .to_owned(),
             _ => error.to_string(),
         };
         ListenError::new(addr, what, error)
