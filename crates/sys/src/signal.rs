@@ -74,8 +74,7 @@ impl Signals {
             }
         }
         // SAFETY: reads `set`, writes nothing.
-        let status =
-            unsafe { libc::pthread_sigmask(libc::SIG_BLOCK, &raw const set, std::ptr::null_mut()) };
+        let status = unsafe { libc::pthread_sigmask(libc::SIG_BLOCK, &raw const set, std::ptr::null_mut()) };
         if status != 0 {
             return Err(io::Error::from_raw_os_error(status));
         }

@@ -82,14 +82,7 @@ fn a_name_that_was_never_looked_up_is_not_cached() {
 #[test]
 fn a_fifo_is_opened_without_waiting() {
     let (directory, root) = root();
-    mknodat(
-        CWD,
-        directory.join("root/fifo"),
-        FileType::Fifo,
-        Mode::RUSR,
-        0,
-    )
-    .unwrap();
+    mknodat(CWD, directory.join("root/fifo"), FileType::Fifo, Mode::RUSR, 0).unwrap();
     let fifo = root.open_beneath(Path::new("fifo"), false).unwrap();
     assert_eq!(stat(&fifo).unwrap().kind, Kind::Other);
 }
@@ -133,10 +126,7 @@ fn what_a_file_is() {
     file.set_modified(UNIX_EPOCH + time).unwrap();
     let fd = root.open_beneath(Path::new("inside"), false).unwrap();
     let found = stat(&fd).unwrap();
-    assert_eq!(
-        (found.len, found.modified, found.kind),
-        (10, time, Kind::File)
-    );
+    assert_eq!((found.len, found.modified, found.kind), (10, time, Kind::File));
     let other = stat(root.open_beneath(Path::new("sub"), false).unwrap()).unwrap();
     assert_eq!(other.kind, Kind::Directory);
     assert_ne!(found.inode, other.inode);

@@ -32,9 +32,7 @@ fn is_successor() -> bool {
 }
 
 fn spawn(listeners: &[OwnedFd], program: &Path, args: &[&str]) -> std::io::Result<Successor> {
-    let names = [
-        "one", "two", "three", "four", "five", "six", "seven", "eight",
-    ];
+    let names = ["one", "two", "three", "four", "five", "six", "seven", "eight"];
     let listeners: Vec<_> = listeners.iter().map(AsFd::as_fd).zip(names).collect();
     let args: Vec<_> = args.iter().map(OsString::from).collect();
     spawn_with(&listeners, program, &args)
@@ -82,10 +80,7 @@ fn serve_one_each() {
     assert!(status.contains("SigBlk:\t0000000000000000"), "{status}");
     let inherited = take().unwrap();
     assert!(take().unwrap().is_empty());
-    let names: Vec<_> = inherited
-        .iter()
-        .map(|listener| listener.name.as_str())
-        .collect();
+    let names: Vec<_> = inherited.iter().map(|listener| listener.name.as_str()).collect();
     assert_eq!(names, ["one", "two"]);
     assert!(matches!(inherited[0].addr, Addr::Inet(addr) if addr.port() != 0));
     assert!(matches!(&inherited[1].addr, Addr::Unix(path) if path.ends_with("s")));
@@ -134,10 +129,7 @@ fn a_successor_refuses_what_does_not_listen() {
 fn a_successor_that_dies_is_an_error() {
     let mut successor = spawn_shell(&[any_port()], "exit 3");
     let error = successor.wait_ready(None).unwrap_err().to_string();
-    assert_eq!(
-        error,
-        "the new process ended before it was ready: exit status: 3"
-    );
+    assert_eq!(error, "the new process ended before it was ready: exit status: 3");
 }
 
 #[test]
@@ -151,9 +143,7 @@ fn a_successor_that_never_will_be_ready_is_ended() {
 #[test]
 fn a_successor_that_is_slow_lives_on() {
     let mut successor = spawn_shell(&[any_port()], "exec sleep 1000");
-    let error = successor
-        .wait_ready(Some(Duration::from_millis(1)))
-        .unwrap_err();
+    let error = successor.wait_ready(Some(Duration::from_millis(1))).unwrap_err();
     assert_eq!(error.kind(), ErrorKind::TimedOut);
     assert!(successor.process.try_wait().unwrap().is_none());
     successor.process.kill().unwrap();
@@ -172,8 +162,7 @@ fn a_program_that_is_not_there_says_so() {
 fn names_that_the_protocol_cannot_carry_are_refused() {
     let listener = any_port();
     for name in ["", "a:b", "a\nb", "ü", &"x".repeat(256)] {
-        let error =
-            spawn_with(&[(listener.as_fd(), name)], Path::new("/bin/true"), &[]).unwrap_err();
+        let error = spawn_with(&[(listener.as_fd(), name)], Path::new("/bin/true"), &[]).unwrap_err();
         assert_eq!(error.kind(), ErrorKind::InvalidInput, "{name}");
     }
 }

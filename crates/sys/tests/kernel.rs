@@ -1,5 +1,10 @@
 //! Clocks, events, signals, filters, settings and descriptor passing on the real kernel.
 
+#![allow(
+    clippy::disallowed_methods,
+    reason = "tests of the real clocks and of real threads"
+)]
+
 mod common;
 
 use std::io::{ErrorKind, Read, Write};
@@ -23,10 +28,7 @@ fn clocks_run_forward_and_agree_with_the_standard_library() {
     let before = SystemTime::now().duration_since(UNIX_EPOCH).unwrap();
     let now = clock::realtime();
     let after = SystemTime::now().duration_since(UNIX_EPOCH).unwrap();
-    assert!(
-        before <= now && now <= after,
-        "{before:?} {now:?} {after:?}"
-    );
+    assert!(before <= now && now <= after, "{before:?} {now:?} {after:?}");
 }
 
 #[test]
@@ -35,10 +37,7 @@ fn random_numbers_differ() {
     numbers.sort_unstable();
     numbers.dedup();
     assert_eq!(numbers.len(), 1000);
-    assert_eq!(
-        numbers.iter().fold(0, |bits, number| bits | number),
-        u64::MAX
-    );
+    assert_eq!(numbers.iter().fold(0, |bits, number| bits | number), u64::MAX);
 }
 
 fn is_readable(fd: impl AsFd) -> bool {
@@ -77,10 +76,7 @@ fn blocked_signals_are_waited_for() {
     let signals = Signals::block(&[Signal::User1, Signal::Hangup]).unwrap();
     assert_eq!(signals.wait(Some(Duration::ZERO)).unwrap(), None);
     assert_eq!(signals.wait(Some(Duration::from_millis(1))).unwrap(), None);
-    for (number, signal) in [
-        (libc::SIGHUP, Signal::Hangup),
-        (libc::SIGUSR1, Signal::User1),
-    ] {
+    for (number, signal) in [(libc::SIGHUP, Signal::Hangup), (libc::SIGUSR1, Signal::User1)] {
         // SAFETY: raises a signal in this thread, which blocks it.
         assert_eq!(unsafe { libc::raise(number) }, 0);
         assert!(is_readable(&signals));
@@ -118,14 +114,8 @@ fn a_filter_holds_for_one_thread_and_what_it_starts() {
 #[test]
 fn settings_by_name() {
     let expect = std::fs::read_to_string("/proc/sys/kernel/ostype").unwrap();
-    assert_eq!(
-        sysctl::read("kernel.ostype").as_deref(),
-        Some(expect.trim_end())
-    );
-    assert_eq!(
-        sysctl::read("kernel/ostype").as_deref(),
-        Some(expect.trim_end())
-    );
+    assert_eq!(sysctl::read("kernel.ostype").as_deref(), Some(expect.trim_end()));
+    assert_eq!(sysctl::read("kernel/ostype").as_deref(), Some(expect.trim_end()));
     for name in [
         "kernel.nosuch",
         "kernel",
@@ -142,10 +132,7 @@ fn settings_by_name() {
 fn this_process() {
     assert!(process::resident_bytes().unwrap() > 100_000);
     let status = std::fs::read_to_string("/proc/self/status").unwrap();
-    let uids = status
-        .lines()
-        .find_map(|line| line.strip_prefix("Uid:"))
-        .unwrap();
+    let uids = status.lines().find_map(|line| line.strip_prefix("Uid:")).unwrap();
     assert_eq!(
         uids.split_whitespace().nth(1),
         Some(process::uid().to_string().as_str())
@@ -218,9 +205,7 @@ fn descriptors_that_do_not_fit_are_an_error() {
     .unwrap();
     let error = recv_fds(&receiver, &mut [0; 4]).unwrap_err();
     assert!(
-        error
-            .to_string()
-            .contains("the limit of open files is reached"),
+        error.to_string().contains("the limit of open files is reached"),
         "{error}"
     );
     // The one that did arrive was closed.

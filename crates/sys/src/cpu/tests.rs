@@ -1,5 +1,7 @@
 //! CPU lists and quotas on made-up file systems, affinity on the real kernel.
 
+#![allow(clippy::disallowed_methods, reason = "tests of real threads' affinity")]
+
 use std::path::Path;
 
 use super::{allowed, current, parse_list, pin, quota};

@@ -50,10 +50,7 @@ pub fn spawn_with(
     let end = FIRST + listeners.len() as RawFd + 1;
     let (pipe, child_pipe) = pipe_with(PipeFlags::CLOEXEC)?;
     // Duplicates above all places, so that no place is taken before its own duplicate is made.
-    let fds = listeners
-        .iter()
-        .map(|(fd, _)| *fd)
-        .chain([child_pipe.as_fd()]);
+    let fds = listeners.iter().map(|(fd, _)| *fd).chain([child_pipe.as_fd()]);
     let fds: Vec<OwnedFd> = fds
         .map(|fd| fcntl_dupfd_cloexec(fd, end))
         .collect::<Result<_, _>>()?;
@@ -199,11 +196,7 @@ unsafe impl Send for Image {}
 unsafe impl Sync for Image {}
 
 impl Image {
-    fn new(
-        program: &Path,
-        args: &[OsString],
-        variables: Vec<(OsString, OsString)>,
-    ) -> io::Result<Image> {
+    fn new(program: &Path, args: &[OsString], variables: Vec<(OsString, OsString)>) -> io::Result<Image> {
         let mut strings = vec![CString::new(program.as_os_str().as_bytes())?];
         for arg in args {
             strings.push(CString::new(arg.as_bytes())?);

@@ -11,25 +11,22 @@ struct Fixture(Tree);
 impl Fixture {
     fn new(name: &str) -> Fixture {
         let fixture = Fixture(Tree::new(&format!("steering-{name}")));
-        fixture.0.write(
-            "proc/thread-self/status",
-            "Name:\tx\nCpus_allowed_list:\t0-1\n",
-        );
+        fixture
+            .0
+            .write("proc/thread-self/status", "Name:\tx\nCpus_allowed_list:\t0-1\n");
         fixture.0.write("sys/class/net/eth0/type", "1\n");
         for queue in 0..2 {
             fixture.0.write(
                 &format!("sys/class/net/eth0/queues/rx-{queue}/rps_cpus"),
                 "00000000,00000000\n",
             );
-            fixture.0.write(
-                &format!("sys/class/net/eth0/queues/tx-{queue}/xps_cpus"),
-                "0\n",
-            );
+            fixture
+                .0
+                .write(&format!("sys/class/net/eth0/queues/tx-{queue}/xps_cpus"), "0\n");
             let irq = 40 + queue;
-            fixture.0.write(
-                &format!("sys/class/net/eth0/device/msi_irqs/{irq}"),
-                "msix\n",
-            );
+            fixture
+                .0
+                .write(&format!("sys/class/net/eth0/device/msi_irqs/{irq}"), "msix\n");
             fixture
                 .0
                 .write(&format!("proc/irq/{irq}/eth0-TxRx-{queue}/spurious"), "");
@@ -42,9 +39,7 @@ impl Fixture {
                 &format!("{cpu}\n"),
             );
         }
-        fixture
-            .0
-            .write("sys/class/net/eth0/device/msi_irqs/39", "msix\n");
+        fixture.0.write("sys/class/net/eth0/device/msi_irqs/39", "msix\n");
         fixture.0.write("proc/irq/39/eth0-mgmnt/spurious", "");
         fixture
     }
@@ -71,10 +66,8 @@ fn a_virtio_card_has_its_interrupts_one_level_up() {
     host.0.remove("sys/class/net/eth0/device/msi_irqs");
     host.0.write("sys/class/net/eth0/device/features", "");
     for queue in 0..2 {
-        host.0.write(
-            &format!("sys/class/net/eth0/msi_irqs/{}", 40 + queue),
-            "msix\n",
-        );
+        host.0
+            .write(&format!("sys/class/net/eth0/msi_irqs/{}", 40 + queue), "msix\n");
     }
     assert_eq!(host.check(&[0, 1]), Ok(()));
 }
@@ -121,10 +114,8 @@ fn fewer_queues_than_workers() {
 #[test]
 fn packets_that_are_moved_on() {
     let host = Fixture::new("rps");
-    host.0.write(
-        "sys/class/net/eth0/queues/rx-1/rps_cpus",
-        "00000000,00000003\n",
-    );
+    host.0
+        .write("sys/class/net/eth0/queues/rx-1/rps_cpus", "00000000,00000003\n");
     host.check_unmet(&[0, 1], "moves packets of eth0 rx-1 to other CPUs");
 }
 
