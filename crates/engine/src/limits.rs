@@ -82,6 +82,7 @@ const _: () = assert!(WRITE_MARK < WRITE_LIMIT && SEND_BYTES <= WRITE_MARK);
 const _: () = assert!(WRITE_BUFFER_BYTES <= POOLED_BUFFER_BYTES && POOLED_BUFFER_BYTES <= SEND_BYTES);
 const _: () = assert!(RECEIVE_BUFFERS.is_power_of_two() && DATAGRAM_BUFFERS.is_power_of_two());
 const _: () = assert!(CONNECTIONS_PER_WORKER <= crate::backend::Slot::LIMIT);
+
 /// Timers armed at once in one worker. One more is refused: [`crate::timer::Wheel::insert`] gives `None`.
 pub const TIMERS_PER_WORKER: usize = 1 << 20;
 
@@ -121,3 +122,31 @@ pub const BLOCKING_IDLE: std::time::Duration = std::time::Duration::from_secs(10
 
 /// Names of steps in one [`crate::watchdog::Names`]. Further ones are all called "other".
 pub const STEP_NAMES: usize = 1024;
+
+/// Datagrams received and not yet taken, for one socket. More stay in the kernel's socket buffer, which drops
+/// what it cannot hold.
+pub const DATAGRAMS_QUEUED: usize = 64;
+
+/// Datagrams in flight to the kernel for one socket. More: `send_to` waits.
+pub const DATAGRAM_SENDS: u32 = 64;
+/// Completions that one turn reports. The rest comes in the next turn, which does not wait.
+pub const TURN_COMPLETIONS: usize = 4096;
+
+/// Connections on their way to one worker. Beyond it a give fails and the giver keeps its connection.
+pub const GIVEN_CONNECTIONS: usize = 256;
+
+/// Datagrams that wait for room on one socket. Beyond it sending one fails with `ENOBUFS`.
+pub const WAITING_DATAGRAMS: usize = 64;
+
+/// Events taken from the kernel in one call (epoll). The rest comes with the next call.
+pub const EPOLL_EVENTS: usize = 512;
+
+/// Bytes of the receive buffer, one for each worker (epoll). It is what a socket may take
+/// before others are served.
+pub const EPOLL_BUFFER_BYTES: usize = 64 * 1024;
+
+/// Connections of one listener, or datagrams of one socket, taken before others are served (epoll).
+pub const EPOLL_SHARE: u16 = 64;
+
+/// Waits in a row that report queued completions without asking the kernel (epoll).
+pub const EPOLL_SKIPS: u32 = 4;

@@ -5,6 +5,11 @@
 //! The rules, operation by operation, are in `docs/contract.md`; `tests/contract.rs`
 //! runs them on every back-end.
 
+#[cfg(any(test, feature = "testing"))]
+pub mod conformance;
+pub mod epoll;
+pub mod sim;
+
 use std::io;
 use std::net::SocketAddr;
 use std::os::fd::OwnedFd;

@@ -67,6 +67,27 @@ fn a_job_never_waits_while_a_thread_may_start() {
 }
 
 #[test]
+fn a_thread_already_told_of_a_job_does_not_count_as_idle() {
+    // Which comes first, the second job or the idle thread's waking, differs from round to round.
+    for _ in 0..20 {
+        let pool = Pool::new(2, 10);
+        drop(occupy(&pool));
+        while pool.shared.lock().idle == 0 {
+            thread::yield_now();
+        }
+        let ((a, a_started, _end_a), (b, b_started, _end_b)) = (held(), held());
+        pool.run(a).expect("room");
+        pool.run(b).expect("room");
+        a_started
+            .recv_timeout(PATIENCE)
+            .expect("the idle thread takes it");
+        b_started
+            .recv_timeout(PATIENCE)
+            .expect("a new thread takes it");
+    }
+}
+
+#[test]
 fn an_idle_thread_is_used_again() {
     let pool = Pool::new(8, 10);
     drop(occupy(&pool));

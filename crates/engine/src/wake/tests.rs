@@ -202,3 +202,48 @@ fn no_wake_is_lost_under_a_storm() {
 fn no_wake_is_lost_when_the_worker_sleeps_between() {
     hammer(3, 5_000, true);
 }
+
+#[test]
+fn the_doorbell_alone_orders_publishing_and_sleeping() {
+    const ROUNDS: u64 = 100_000;
+    let sleep = Arc::new(Sleep::default());
+    let doorbell = Doorbell::new();
+    doorbell
+        .install(Waker::from(Arc::clone(&sleep)))
+        .expect("the first waker");
+    // As mail does it: published by a release store, which on its own may pass the look at the flag.
+    let (posted, seen) = (AtomicU64::new(0), AtomicU64::new(0));
+    thread::scope(|scope| {
+        scope.spawn(|| {
+            for round in 1..=ROUNDS {
+                posted.store(round, Ordering::Release);
+                doorbell.ring();
+                let mut spins = 0;
+                while seen.load(Ordering::Acquire) < round {
+                    spins += 1;
+                    if spins % 1000 == 0 {
+                        // The sleeper may want this very CPU.
+                        thread::yield_now();
+                    }
+                    std::hint::spin_loop();
+                }
+            }
+        });
+        for round in 1..=ROUNDS {
+            // Spinning first lets both sides meet at the flag in every phase.
+            for _ in 0..round % 64 {
+                std::hint::spin_loop();
+            }
+            while posted.load(Ordering::Acquire) < round {
+                doorbell.prepare_sleep();
+                let lost = posted.load(Ordering::Acquire) < round && !sleep.wait();
+                doorbell.cancel_sleep();
+                if lost {
+                    seen.store(ROUNDS, Ordering::Release);
+                    panic!("the ring of round {round} was lost");
+                }
+            }
+            seen.store(round, Ordering::Release);
+        }
+    });
+}

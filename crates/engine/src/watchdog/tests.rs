@@ -132,7 +132,7 @@ fn a_reader_never_joins_two_steps() {
     thread::scope(|scope| {
         scope.spawn(|| {
             // The time tells the step.
-            for i in 0..1_000_000u32 {
+            for i in 0..10_000_000u32 {
                 beat.enter(Time(u64::from(i)), StepName(i % 7));
                 if i % 3 == 0 {
                     beat.leave();

@@ -165,6 +165,7 @@ fn stream_error(reason: Reason) -> Option<io::Error> {
         Reason::Aborted => "the connection was aborted by the application",
         Reason::Deadline => return Some(io::ErrorKind::TimedOut.into()),
         Reason::WriteLimit => "too many unsent bytes",
+        Reason::ReadLimit => "too many unconsumed bytes",
         Reason::FlushTimeout => "the peer did not take the last bytes in time",
         Reason::Shutdown => "the worker shut down",
         Reason::Panicked => "the handler panicked",

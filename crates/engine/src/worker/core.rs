@@ -265,6 +265,21 @@ impl Core {
         }
     }
 
+    /// Keeps received bytes until somebody looks at them.
+    pub(crate) fn keep_unread(&mut self, slot: Slot, bytes: &[u8]) {
+        let Some(Record::Connection(connection)) = self.records.get_mut(slot) else { return };
+        if connection.phase != Phase::Open {
+            return;
+        }
+        if connection.unread.capacity() == 0 {
+            connection.unread = self.pool.take(bytes.len());
+        }
+        connection.unread.extend_from_slice(bytes);
+        if let Some(reader) = connection.stream.as_mut().and_then(|s| s.reader.take()) {
+            reader.wake();
+        }
+    }
+
     /// Asks that the handler or stream looks at unconsumed bytes again.
     pub(crate) fn offer_unread(&mut self, slot: Slot) {
         let Some(connection) = self.connection(slot) else { return };

@@ -33,6 +33,8 @@ pub enum Reason {
     Deadline,
     /// More than [`crate::limits::WRITE_LIMIT`] unsent bytes.
     WriteLimit,
+    /// [`crate::limits::READ_MARK`] received bytes of which the handler consumed nothing.
+    ReadLimit,
     /// The peer did not take the last bytes within [`crate::limits::FLUSH_MS`].
     FlushTimeout,
     /// The worker shut down before the connection was done.

@@ -1,0 +1,141 @@
+//! What reaches a worker from other threads: wake-ups and given connections.
+//!
+//! Owns one mailbox per worker of a group. Knows nothing of epoll but that an eventfd can be watched.
+
+use std::io;
+use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::task::{Wake, Waker};
+
+use crossbeam_queue::ArrayQueue;
+use rustix::event::{EventfdFlags, eventfd};
+
+use super::clock::Start;
+use super::{Blocking, Epoll};
+use crate::limits;
+
+/// The workers of one engine, by number: how they wake each other and hand connections over.
+pub struct EpollGroup {
+    mailboxes: Vec<Arc<Mailbox>>,
+    start: Start,
+}
+
+impl EpollGroup {
+    /// Mailboxes for `workers` workers. The engine's clock starts here.
+    ///
+    /// # Errors
+    /// As `eventfd(2)`: `EMFILE`, `ENFILE`, `ENOMEM`.
+    pub fn new(workers: usize) -> io::Result<Arc<EpollGroup>> {
+        let mailboxes = (0..workers).map(|_| Ok(Arc::new(Mailbox::new()?)));
+        let mailboxes = mailboxes.collect::<io::Result<Vec<_>>>()?;
+        Ok(Arc::new(EpollGroup {
+            mailboxes,
+            start: Start::now(),
+        }))
+    }
+
+    /// The back-end of worker `worker` (from 0); to be called once for each, on its thread.
+    ///
+    /// # Errors
+    /// As `epoll_create1(2)` and `epoll_ctl(2)`: `EMFILE`, `ENFILE`, `ENOMEM`, `ENOSPC`.
+    ///
+    /// # Panics
+    /// If the group has no such worker.
+    pub fn worker(self: &Arc<Self>, worker: usize, blocking: Blocking) -> io::Result<Epoll> {
+        Epoll::new(Arc::clone(self), worker, blocking)
+    }
+
+    pub(super) fn len(&self) -> usize {
+        self.mailboxes.len()
+    }
+
+    pub(super) fn start(&self) -> Start {
+        self.start
+    }
+
+    pub(super) fn mailbox(&self, worker: usize) -> &Arc<Mailbox> {
+        &self.mailboxes[worker]
+    }
+}
+
+/// A connection on its way to another worker.
+pub(super) struct Parcel {
+    pub(super) fd: OwnedFd,
+    pub(super) tag: u32,
+    /// See [`super::table::Record::probe`].
+    pub(super) probe: bool,
+}
+
+pub(super) struct Mailbox {
+    /// Watched edge-triggered and never read: each write is an edge, and 2^64 writes do not happen.
+    event: OwnedFd,
+    /// Set by the first wake since the worker looked; the others need no system call.
+    woken: AtomicBool,
+    shut: AtomicBool,
+    parcels: ArrayQueue<Parcel>,
+}
+
+impl Mailbox {
+    fn new() -> io::Result<Mailbox> {
+        Ok(Mailbox {
+            event: eventfd(0, EventfdFlags::CLOEXEC | EventfdFlags::NONBLOCK)?,
+            woken: AtomicBool::new(false),
+            shut: AtomicBool::new(false),
+            parcels: ArrayQueue::new(limits::GIVEN_CONNECTIONS),
+        })
+    }
+
+    pub(super) fn event(&self) -> BorrowedFd<'_> {
+        self.event.as_fd()
+    }
+
+    pub(super) fn wake(&self) {
+        // AcqRel: what the waker wrote before is visible to the worker that takes the flag.
+        if !self.woken.swap(true, Ordering::AcqRel) {
+            // Cannot fail: the counter is far from full and the descriptor is ours.
+            let _ = rustix::io::write(&self.event, &1_u64.to_ne_bytes());
+        }
+    }
+
+    /// Whether somebody woke the worker since the last call. A wake that comes just before is
+    /// served by the turn that begins now; one that comes after writes the eventfd again.
+    pub(super) fn was_woken(&self) -> bool {
+        self.woken.load(Ordering::Relaxed) && self.woken.swap(false, Ordering::AcqRel)
+    }
+
+    pub(super) fn waker(self: &Arc<Self>) -> Waker {
+        Waker::from(Arc::clone(self))
+    }
+
+    /// Leaves a connection here and wakes the worker; back it comes if there is no room.
+    pub(super) fn put(&self, parcel: Parcel) -> Result<(), Parcel> {
+        if self.shut.load(Ordering::Acquire) {
+            return Err(parcel);
+        }
+        self.parcels.push(parcel)?;
+        self.wake();
+        Ok(())
+    }
+
+    pub(super) fn take(&self) -> Option<Parcel> {
+        self.parcels.pop()
+    }
+
+    /// The worker has ended: connections that wait are closed. One that is being put at this very
+    /// moment is closed with the group.
+    pub(super) fn shut(&self) {
+        self.shut.store(true, Ordering::Release);
+        while self.parcels.pop().is_some() {}
+    }
+}
+
+impl Wake for Mailbox {
+    fn wake(self: Arc<Self>) {
+        Mailbox::wake(&self);
+    }
+
+    fn wake_by_ref(self: &Arc<Self>) {
+        Mailbox::wake(self);
+    }
+}
