@@ -74,8 +74,9 @@ impl State {
                 .expect("it was just read");
             let end = listener.backlog.pop_front().expect("it is not empty");
             if aborted {
+                // What concerns one connection only is passed over.
                 self.reset_end(end);
-                return self.push(id, fail(libc::ECONNABORTED), true);
+                continue;
             }
             let Some(number) = self.open_number(worker, Kind::Stream(end)) else {
                 self.saw(Fault::AcceptProcessLimit);
@@ -299,6 +300,8 @@ impl State {
                 entry.expect("it outlives its operations").kind = Kind::Stream(end);
                 self.push(id, outcome(Ok(())), true);
             }
+            // Nobody answers, and the kernel gives up later than any worker.
+            Err(libc::EINPROGRESS) => {}
             // The backlog is full: the first packet is sent again later.
             Err(libc::EAGAIN) => self.later(Event::Attempt(id), true),
             Err(error) => self.push(id, outcome(Err(os(error))), true),
@@ -310,17 +313,8 @@ impl State {
         match self.kind(worker, socket) {
             Kind::Stream(end) => {
                 let end_id = *end;
-                let drop_unread = self.random.coin();
-                let end = self
-                    .ends
-                    .get_mut(&end_id)
-                    .expect("an open socket has its end");
-                end.eof = true;
-                if drop_unread {
-                    end.receive.clear();
-                }
-                let other = end.other;
-                self.arm_wire(other);
+                let end = self.ends.get_mut(&end_id);
+                end.expect("an open socket has its end").eof = true;
                 self.end_sending(end_id);
                 self.stir(end_id, Op::Recv);
             }
@@ -367,13 +361,7 @@ impl State {
 
     pub(super) fn attempt_close(&mut self, id: u64) {
         let (worker, slot, socket) = self.place(id);
-        let entry = self.workers[worker].sockets.get_mut(&socket);
-        let kind = &mut entry.expect("it outlives its operations").kind;
-        match std::mem::replace(kind, Kind::Gone) {
-            Kind::Stream(end) => self.close_end(end),
-            Kind::Listener(listener) => self.close_listener(listener),
-            Kind::Unconnected(_) | Kind::Datagram { .. } | Kind::Gone => {}
-        }
+        self.leave(worker, socket);
         self.push(id, Completion::Closed { slot }, true);
     }
 
@@ -386,9 +374,11 @@ impl State {
             slot,
             result: Err(os(error)),
         };
-        let target = self.workers.get(to);
-        if target.is_none_or(|target| !target.taken || target.gone) {
+        let Some(target) = self.workers.get(to) else {
             return self.push(id, refuse(libc::EBADF), true);
+        };
+        if !target.taken || target.gone {
+            return self.give_to_nobody(id);
         }
         if self.strikes(Fault::GiveRefused) {
             return self.push(id, refuse(libc::EAGAIN), true);
@@ -417,6 +407,29 @@ impl State {
             },
             true,
         );
+    }
+
+    /// A worker that has ended: its mail may still take the connection, which is then closed.
+    fn give_to_nobody(&mut self, id: u64) {
+        let (worker, slot, socket) = self.place(id);
+        let result = if self.random.coin() {
+            self.leave(worker, socket);
+            Ok(())
+        } else {
+            Err(os(libc::EBADF))
+        };
+        self.push(id, Completion::Given { slot, result }, true);
+    }
+
+    /// Closes whatever a number stands for; the number stays taken.
+    pub(super) fn leave(&mut self, worker: usize, socket: u32) {
+        let entry = self.workers[worker].sockets.get_mut(&socket);
+        let kind = &mut entry.expect("it outlives its operations").kind;
+        match std::mem::replace(kind, Kind::Gone) {
+            Kind::Stream(end) => self.close_end(end),
+            Kind::Listener(listener) => self.close_listener(listener),
+            Kind::Unconnected(_) | Kind::Datagram { .. } | Kind::Gone => {}
+        }
     }
 
     // ---- datagrams ----

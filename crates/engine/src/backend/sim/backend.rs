@@ -156,6 +156,9 @@ impl Backend for Sim {
             let what = format!("send() with {} pieces; at most {SEND_PIECES}", pieces.len());
             state.misuse(self.worker, &what);
         }
+        if pieces.iter().all(|piece| piece.is_empty()) {
+            state.misuse(self.worker, "send() of nothing");
+        }
         let wait_all = state.random.coin();
         // SAFETY: the caller promises that the memory stays until the final completion.
         let sending = unsafe { Sending::new(pieces, wait_all) };
@@ -294,10 +297,9 @@ impl Backend for Sim {
     }
 
     fn wake_peer(&mut self, worker: usize) {
-        let state = self.state.borrow();
-        match state.workers.get(worker) {
-            Some(peer) => peer.cell.wake_by_ref(),
-            None => state.misuse(self.worker, &format!("wake_peer({worker}): no such worker")),
+        // A number that is no worker is ignored.
+        if let Some(peer) = self.state.borrow().workers.get(worker) {
+            peer.cell.wake_by_ref();
         }
     }
 }
@@ -306,7 +308,7 @@ impl Drop for Sim {
     fn drop(&mut self) {
         // A panic within a call may still hold the state; then nobody schedules any more.
         if let Ok(mut state) = self.state.try_borrow_mut() {
-            state.workers[self.worker].gone = true;
+            state.worker_ends(self.worker);
         }
     }
 }

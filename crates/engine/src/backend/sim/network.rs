@@ -89,6 +89,8 @@ pub(super) struct Listener {
     pub(super) addr: Addr,
     pub(super) backlog: VecDeque<u32>,
     pub(super) shut: bool,
+    /// It never answers, as behind a firewall.
+    pub(super) silent: bool,
     pub(super) options: Vec<SocketOption>,
 }
 
@@ -105,6 +107,7 @@ impl State {
             addr,
             backlog: VecDeque::new(),
             shut: false,
+            silent: false,
             options: Vec::new(),
         };
         self.listeners.insert(id, listener);
@@ -134,7 +137,8 @@ impl State {
     /// Connects a new pair of ends; the caller's one is returned, the other waits in a backlog.
     ///
     /// # Errors
-    /// `ECONNREFUSED` or `ENOENT` if nobody listens, `EAGAIN` if every backlog is full.
+    /// `ECONNREFUSED` or `ENOENT` if nobody listens, `EAGAIN` if the backlog is full, `EINPROGRESS` if
+    /// there will be no answer.
     pub(super) fn dial(&mut self, to: &Addr, from: Option<Addr>, owner: Owner) -> Result<u32, i32> {
         let group: Vec<u32> = self
             .listeners
@@ -150,6 +154,9 @@ impl State {
             });
         }
         let id = group[self.random.index(group.len())];
+        if self.listeners[&id].silent {
+            return Err(libc::EINPROGRESS);
+        }
         if self.listeners[&id].backlog.len() >= self.plan.backlog {
             return Err(libc::EAGAIN);
         }
@@ -358,7 +365,14 @@ impl State {
         end.dead = true;
         end.error = Some(error);
         end.send.clear();
-        if end.owner == Owner::Orphan {
+        if !end.receive.is_empty() && self.strikes(Fault::ResetLosesBytes) {
+            self.ends
+                .get_mut(&id)
+                .expect("it was just read")
+                .receive
+                .clear();
+        }
+        if self.ends[&id].owner == Owner::Orphan {
             self.forget_end(id);
             return;
         }

@@ -3,10 +3,11 @@
 
 mod echo;
 mod misuse;
+mod run;
 mod small;
 
 use super::{Fault, Plan, World};
-use echo::Run;
+use run::Run;
 
 /// Seeds of one test run; more with `SIM_SEEDS`.
 fn seeds() -> u64 {
