@@ -68,10 +68,7 @@ impl State {
                 return self.push(id, fail(libc::ENFILE), true);
             }
             let aborted = self.strikes(Fault::AcceptAborted);
-            let listener = self
-                .listeners
-                .get_mut(&listener_id)
-                .expect("it was just read");
+            let listener = self.listeners.get_mut(&listener_id).expect("it was just read");
             let end = listener.backlog.pop_front().expect("it is not empty");
             if aborted {
                 // What concerns one connection only is passed over.
@@ -80,10 +77,7 @@ impl State {
             }
             let Some(number) = self.open_number(worker, Kind::Stream(end)) else {
                 self.saw(Fault::AcceptProcessLimit);
-                let listener = self
-                    .listeners
-                    .get_mut(&listener_id)
-                    .expect("it was just read");
+                let listener = self.listeners.get_mut(&listener_id).expect("it was just read");
                 listener.backlog.push_front(end);
                 return self.push(id, fail(libc::EMFILE), true);
             };
@@ -118,21 +112,13 @@ impl State {
         let Some(end_id) = self.end_of(worker, socket) else {
             return self.push(id, ended(RecvEnd::Failed(os(libc::ENOTCONN))), true);
         };
-        let eager = match &mut self
-            .operations
-            .get_mut(&id)
-            .expect("the caller has it")
-            .work
-        {
+        let eager = match &mut self.operations.get_mut(&id).expect("the caller has it").work {
             Work::Recv { eager } => std::mem::take(eager),
             _ => unreachable!("only a receive is tried here"),
         };
         loop {
             let no_buffer = self.workers[worker].buffers.free() == 0;
-            let end = self
-                .ends
-                .get_mut(&end_id)
-                .expect("an open socket has its end");
+            let end = self.ends.get_mut(&end_id).expect("an open socket has its end");
             if end.receive.is_empty() {
                 if let Some(error) = end.error.take() {
                     return self.push(id, ended(RecvEnd::Failed(os(error))), true);
@@ -198,10 +184,7 @@ impl State {
         let Some(end_id) = self.end_of(worker, socket) else {
             return self.push(id, fail(libc::ENOTCONN), true);
         };
-        let end = self
-            .ends
-            .get_mut(&end_id)
-            .expect("an open socket has its end");
+        let end = self.ends.get_mut(&end_id).expect("an open socket has its end");
         let room = end.send_room();
         if let Some(error) = end.take_send_error() {
             if done == 0 {
@@ -226,10 +209,7 @@ impl State {
         };
         let bytes = sending.gather(count);
         sending.done += count;
-        let (done, more) = (
-            sending.done,
-            sending.wait_all && sending.done < sending.total,
-        );
+        let (done, more) = (sending.done, sending.wait_all && sending.done < sending.total);
         self.ends
             .get_mut(&end_id)
             .expect("it was just read")
@@ -257,8 +237,7 @@ impl State {
             !held,
         );
         if held {
-            let Some(Work::Send(sending)) = self.operations.get_mut(&id).map(|op| &mut op.work)
-            else {
+            let Some(Work::Send(sending)) = self.operations.get_mut(&id).map(|op| &mut op.work) else {
                 unreachable!("only a send ends here");
             };
             sending.reported = true;
@@ -277,11 +256,8 @@ impl State {
             return self.push(id, outcome(Err(os(libc::ETIMEDOUT))), true);
         }
         if self.strikes(Fault::ConnectTimeout) {
-            if let Work::Connect { doomed, .. } = &mut self
-                .operations
-                .get_mut(&id)
-                .expect("the caller has it")
-                .work
+            if let Work::Connect { doomed, .. } =
+                &mut self.operations.get_mut(&id).expect("the caller has it").work
             {
                 *doomed = true;
             }
@@ -320,10 +296,7 @@ impl State {
             }
             Kind::Listener(id) => {
                 let id = *id;
-                let listener = self
-                    .listeners
-                    .get_mut(&id)
-                    .expect("an open listener is listed");
+                let listener = self.listeners.get_mut(&id).expect("an open listener is listed");
                 listener.shut = true;
                 for end in std::mem::take(&mut listener.backlog) {
                     self.reset_end(end);
@@ -399,14 +372,7 @@ impl State {
                 socket: Socket(number),
             },
         );
-        self.push(
-            id,
-            Completion::Given {
-                slot,
-                result: Ok(()),
-            },
-            true,
-        );
+        self.push(id, Completion::Given { slot, result: Ok(()) }, true);
     }
 
     /// A worker that has ended: its mail may still take the connection, which is then closed.
@@ -440,8 +406,7 @@ impl State {
         loop {
             let no_buffer = self.workers[worker].buffers.free() == 0;
             let entry = self.workers[worker].sockets.get_mut(&socket);
-            let Kind::Datagram { queue, shut, .. } =
-                &mut entry.expect("it outlives its operations").kind
+            let Kind::Datagram { queue, shut, .. } = &mut entry.expect("it outlives its operations").kind
             else {
                 unreachable!("recv_from begins on datagram sockets only");
             };
@@ -482,11 +447,7 @@ impl State {
 
     pub(super) fn attempt_send_to(&mut self, id: u64) {
         let (_, slot, _) = self.place(id);
-        let work = &mut self
-            .operations
-            .get_mut(&id)
-            .expect("the caller has it")
-            .work;
+        let work = &mut self.operations.get_mut(&id).expect("the caller has it").work;
         let Work::SendTo { from, to, data } = work else {
             unreachable!("only a datagram is sent here");
         };
@@ -523,12 +484,7 @@ impl State {
     }
 
     pub(super) fn datagram_arrives(&mut self, from: SocketAddr, to: SocketAddr, data: Vec<u8>) {
-        self.note(
-            "datagram arrives",
-            data.len() as u64,
-            u64::from(to.port()),
-            0,
-        );
+        self.note("datagram arrives", data.len() as u64, u64::from(to.port()), 0);
         if let Some(queue) = self.outside.get_mut(&to) {
             queue.push_back((from, data));
             return;

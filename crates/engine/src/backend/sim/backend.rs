@@ -17,9 +17,7 @@ use ringmain_sys::addr::Addr;
 use super::operations::{Sending, Work};
 use super::plan::Fault;
 use super::state::{Advance, Event, Kind, State};
-use crate::backend::{
-    Backend, Completion, Job, Lent, Op, PoolFull, Slot, Socket, SocketOption, Time,
-};
+use crate::backend::{Backend, Completion, Job, Lent, Op, PoolFull, Slot, Socket, SocketOption, Time};
 use crate::limits::SEND_PIECES;
 
 /// The back-end of one simulated worker.
@@ -145,9 +143,7 @@ impl Backend for Sim {
 
     fn recv(&mut self, slot: Slot, socket: Socket, poll_first: bool) {
         let work = Work::Recv { eager: !poll_first };
-        self.state
-            .borrow_mut()
-            .begin(self.worker, slot, socket.0, work);
+        self.state.borrow_mut().begin(self.worker, slot, socket.0, work);
     }
 
     unsafe fn send(&mut self, slot: Slot, socket: Socket, pieces: &[io::IoSlice<'_>]) {
@@ -170,9 +166,7 @@ impl Backend for Sim {
             to: to.clone(),
             doomed: false,
         };
-        self.state
-            .borrow_mut()
-            .begin(self.worker, slot, socket.0, work);
+        self.state.borrow_mut().begin(self.worker, slot, socket.0, work);
     }
 
     fn recv_from(&mut self, slot: Slot, socket: Socket) {
@@ -225,9 +219,7 @@ impl Backend for Sim {
 
     fn give(&mut self, slot: Slot, socket: Socket, worker: usize, tag: u32) {
         let work = Work::Give { to: worker, tag };
-        self.state
-            .borrow_mut()
-            .begin(self.worker, slot, socket.0, work);
+        self.state.borrow_mut().begin(self.worker, slot, socket.0, work);
     }
 
     fn peer_addr(&mut self, socket: Socket) -> io::Result<Option<Addr>> {
@@ -265,10 +257,7 @@ impl Backend for Sim {
             }
             // Linux copies a listener's options to what it accepts.
             Kind::Listener(id) => {
-                let listener = state
-                    .listeners
-                    .get_mut(&id)
-                    .expect("an open listener is listed");
+                let listener = state.listeners.get_mut(&id).expect("an open listener is listed");
                 listener.options.push(option);
             }
             Kind::Unconnected(_) | Kind::Datagram { .. } | Kind::Gone => {}

@@ -12,8 +12,7 @@ use super::{Peer, PeerDatagrams, PeerListener, Plan, Sim, World};
 use crate::backend::conformance::{FarState, Harness};
 use crate::backend::{Backend, Socket};
 
-const LOOPBACK: SocketAddr =
-    SocketAddr::new(std::net::IpAddr::V4(std::net::Ipv4Addr::LOCALHOST), 0);
+const LOOPBACK: SocketAddr = SocketAddr::new(std::net::IpAddr::V4(std::net::Ipv4Addr::LOCALHOST), 0);
 
 /// Two simulated workers.
 #[derive(Debug)]

@@ -146,11 +146,7 @@ impl World {
         if let Some(worker) = self.state.borrow_mut().choose_worker() {
             return Step::Turn(worker);
         }
-        if self.advance() {
-            Step::Moved
-        } else {
-            Step::Quiet
-        }
+        if self.advance() { Step::Moved } else { Step::Quiet }
     }
 
     /// Moves the clock to the next thing that is due, and lets it happen: a network event, a job,

@@ -74,9 +74,7 @@ impl End {
             SocketOption::SendBuffer(bytes) => self.send_limit = doubled(bytes),
             SocketOption::ReceiveBuffer(bytes) => self.receive_limit = doubled(bytes),
             SocketOption::ResetOnClose => self.reset_on_close = true,
-            SocketOption::NoDelay(_)
-            | SocketOption::NotSentLowWater(_)
-            | SocketOption::KeepAlive(_) => {}
+            SocketOption::NoDelay(_) | SocketOption::NotSentLowWater(_) | SocketOption::KeepAlive(_) => {}
         }
     }
 }
@@ -223,15 +221,11 @@ impl State {
             Some(other) => other.receive.len() < other.receive_limit,
             None => true,
         };
-        let work =
-            (!end.send.is_empty() && room) || (end.send.is_empty() && end.fin && !end.fin_sent);
+        let work = (!end.send.is_empty() && room) || (end.send.is_empty() && end.fin && !end.fin_sent);
         if end.wire_armed || end.dead || !work {
             return;
         }
-        self.ends
-            .get_mut(&id)
-            .expect("it was just found")
-            .wire_armed = true;
+        self.ends.get_mut(&id).expect("it was just found").wire_armed = true;
         let slow = self.strikes(Fault::SlowWire);
         self.later(Event::Wire(id), slow);
     }
@@ -320,10 +314,7 @@ impl State {
 
     /// Ends one direction once what is queued has gone.
     pub(super) fn end_sending(&mut self, id: u32) {
-        let end = self
-            .ends
-            .get_mut(&id)
-            .expect("only an open end is shut down");
+        let end = self.ends.get_mut(&id).expect("only an open end is shut down");
         end.fin = true;
         self.stir(id, Op::Send);
         self.arm_wire(id);
@@ -366,11 +357,7 @@ impl State {
         end.error = Some(error);
         end.send.clear();
         if !end.receive.is_empty() && self.strikes(Fault::ResetLosesBytes) {
-            self.ends
-                .get_mut(&id)
-                .expect("it was just read")
-                .receive
-                .clear();
+            self.ends.get_mut(&id).expect("it was just read").receive.clear();
         }
         if self.ends[&id].owner == Owner::Orphan {
             self.forget_end(id);

@@ -134,10 +134,7 @@ impl Sending {
     /// # Safety
     /// The memory of the pieces must stay valid until the send's final completion is taken.
     pub(super) unsafe fn new(pieces: &[io::IoSlice<'_>], wait_all: bool) -> Sending {
-        let pieces: Vec<_> = pieces
-            .iter()
-            .map(|piece| (piece.as_ptr(), piece.len()))
-            .collect();
+        let pieces: Vec<_> = pieces.iter().map(|piece| (piece.as_ptr(), piece.len())).collect();
         let total = pieces.iter().map(|(_, len)| len).sum();
         let mut sending = Sending {
             pieces,
@@ -183,18 +180,10 @@ impl State {
     pub(super) fn begin(&mut self, worker: usize, slot: Slot, socket: u32, work: Work) {
         let name = work.name();
         self.check_begin(worker, slot, socket, &work);
-        self.note(
-            name,
-            worker as u64,
-            u64::from(slot.index),
-            u64::from(socket),
-        );
+        self.note(name, worker as u64, u64::from(slot.index), u64::from(socket));
         let id = self.fresh_operation();
         let state = &mut self.workers[worker];
-        let entry = state
-            .sockets
-            .get_mut(&socket)
-            .expect("the check has seen it");
+        let entry = state.sockets.get_mut(&socket).expect("the check has seen it");
         entry.slot = Some(slot);
         entry.in_flight += usize::from(!work.is_datagram());
         entry.leaving |= matches!(work, Work::Close | Work::Give { .. });
@@ -202,9 +191,7 @@ impl State {
             entry.operations[op as usize] = Some(id);
         }
         if let Some(code) = work.code() {
-            state
-                .slots
-                .insert((slot.index, code), (slot.generation, id));
+            state.slots.insert((slot.index, code), (slot.generation, id));
         }
         self.insert(id, worker, slot, socket, work);
         if self.strikes(Fault::AtOnce) {
@@ -381,8 +368,7 @@ impl State {
             && !sending.is_intact()
         {
             let slot = operation.slot;
-            let what =
-                format!("the memory of the send for {slot:?} changed before its final completion");
+            let what = format!("the memory of the send for {slot:?} changed before its final completion");
             self.misuse(operation.worker, &what);
         }
     }
@@ -433,9 +419,8 @@ impl State {
     /// A worker has ended: what was given to it and not seen is closed, as its descriptors would be.
     pub(super) fn worker_ends(&mut self, worker: usize) {
         self.workers[worker].gone = true;
-        let is_unseen = |operation: &Operation| {
-            operation.worker == worker && matches!(operation.work, Work::Adopted)
-        };
+        let is_unseen =
+            |operation: &Operation| operation.worker == worker && matches!(operation.work, Work::Adopted);
         let unseen: Vec<(u64, u32)> = self
             .operations
             .iter()

@@ -300,8 +300,7 @@ impl State {
         };
         self.next_event += 1;
         let tie = (self.random.next() << 32) | u64::from(self.next_event);
-        self.events
-            .insert((self.now.saturating_add(delay), tie), event);
+        self.events.insert((self.now.saturating_add(delay), tie), event);
     }
 
     /// When the next event or the next end of a worker's wait is due.
@@ -411,10 +410,7 @@ impl State {
     pub(super) fn choose_worker(&mut self) -> Option<usize> {
         self.collect_wakes();
         let all = 0..self.workers.len();
-        let runnable: Vec<usize> = all
-            .clone()
-            .filter(|index| self.is_runnable(*index))
-            .collect();
+        let runnable: Vec<usize> = all.clone().filter(|index| self.is_runnable(*index)).collect();
         let coming = self.next_time().is_some();
         if coming && self.strikes(Fault::SpuriousWait) {
             let alive: Vec<usize> = all
@@ -441,21 +437,12 @@ impl State {
             || !worker.ready.is_empty()
             || was_due
             || timeout == Some(Duration::ZERO);
-        let until = timeout
-            .map(|span| now.saturating_add(u64::try_from(span.as_nanos()).unwrap_or(u64::MAX)));
-        worker.rest = if shows {
-            Rest::Busy
-        } else {
-            Rest::Until(until)
-        };
+        let until =
+            timeout.map(|span| now.saturating_add(u64::try_from(span.as_nanos()).unwrap_or(u64::MAX)));
+        worker.rest = if shows { Rest::Busy } else { Rest::Until(until) };
         worker.clock = now;
         worker.wall = wall;
-        self.note(
-            "wait",
-            index as u64,
-            u64::from(shows),
-            until.unwrap_or(u64::MAX),
-        );
+        self.note("wait", index as u64, u64::from(shows), until.unwrap_or(u64::MAX));
         shows
     }
 

@@ -38,10 +38,7 @@ fn without_faults_every_byte_comes_back() {
         let run = Run::new(seed, Plan::calm(), 2);
         let clients = run.clients.len();
         // The upstream's connections may come on top of these.
-        assert!(
-            run.finish_counting().1 >= clients,
-            "seed {seed}: complete echoes"
-        );
+        assert!(run.finish_counting().1 >= clients, "seed {seed}: complete echoes");
     }
 }
 

@@ -23,10 +23,7 @@ pub(super) const JOBS: usize = 3;
 pub(super) const DATAGRAM_PORT: u16 = 5353;
 
 fn fixed(index: u32) -> Slot {
-    Slot {
-        index,
-        generation: 1,
-    }
+    Slot { index, generation: 1 }
 }
 
 /// One echoed connection.
@@ -66,13 +63,7 @@ pub(super) struct Echo {
 }
 
 impl Echo {
-    pub(super) fn new(
-        world: &World,
-        me: usize,
-        workers: usize,
-        addr: &Addr,
-        upstream: Addr,
-    ) -> Echo {
+    pub(super) fn new(world: &World, me: usize, workers: usize, addr: &Addr, upstream: Addr) -> Echo {
         let mut backend = world.backend(me);
         let listener = world.listen(me, addr);
         backend.accept(fixed(LISTENER), listener);
@@ -161,9 +152,7 @@ impl Echo {
 
     fn new_slot(&mut self) -> Slot {
         let used = |index: &u32| self.conns.contains_key(index) || self.leaving.contains_key(index);
-        let index = (FIRST..)
-            .find(|index| !used(index))
-            .expect("few connections");
+        let index = (FIRST..).find(|index| !used(index)).expect("few connections");
         let generation = self.generations.entry(index).or_default();
         *generation += 1;
         Slot {
@@ -214,19 +203,12 @@ impl Echo {
                 self.add(socket);
             }
             Completion::Given { slot, result } => {
-                let (_, socket) = self
-                    .leaving
-                    .remove(&slot.index)
-                    .expect("it was being given");
+                let (_, socket) = self.leaving.remove(&slot.index).expect("it was being given");
                 if result.is_err() {
                     self.add(socket);
                 }
             }
-            Completion::Received {
-                slot,
-                mut data,
-                more,
-            } => {
+            Completion::Received { slot, mut data, more } => {
                 let bytes = data.bytes_mut().to_vec();
                 assert_eq!(bytes.len(), data.len());
                 self.backend.give_back(data);
@@ -253,10 +235,7 @@ impl Echo {
                 }
             }
             Completion::Datagram {
-                mut data,
-                from,
-                more,
-                ..
+                mut data, from, more, ..
             } => {
                 self.receiving_datagrams = more;
                 let bytes = data.bytes_mut().to_vec();
@@ -272,17 +251,11 @@ impl Echo {
     }
 
     fn arrived(&mut self, socket: Socket) {
-        assert!(
-            self.backend
-                .peer_addr(socket)
-                .expect("it was accepted")
-                .is_some()
-        );
+        assert!(self.backend.peer_addr(socket).expect("it was accepted").is_some());
         if self.workers > 1 && self.backend.random().is_multiple_of(3) {
             let slot = self.new_slot();
             self.leaving.insert(slot.index, (slot, socket));
-            self.backend
-                .give(slot, socket, (self.me + 1) % self.workers, 77);
+            self.backend.give(slot, socket, (self.me + 1) % self.workers, 77);
         } else {
             self.add(socket);
         }
@@ -300,11 +273,7 @@ impl Echo {
 
     fn sent(&mut self, slot: Slot, result: std::io::Result<usize>, held: bool) {
         let conn = self.conn(slot);
-        let sent = conn
-            .sending
-            .as_ref()
-            .expect("a send was in flight")
-            .to_vec();
+        let sent = conn.sending.as_ref().expect("a send was in flight").to_vec();
         let count = match result {
             Ok(count) => count,
             Err(error) => {
@@ -329,10 +298,7 @@ impl Echo {
     fn push_on(&mut self, index: u32) {
         let random = self.backend.random();
         let free = self.backend.buffers_free() > 0;
-        let conn = self
-            .conns
-            .get_mut(&index)
-            .expect("the caller has listed it");
+        let conn = self.conns.get_mut(&index).expect("the caller has listed it");
         let (slot, socket) = (conn.slot, conn.socket);
         if conn.closing {
             return;

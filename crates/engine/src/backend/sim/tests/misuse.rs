@@ -59,17 +59,12 @@ fn received(backend: &mut Sim) -> Lent {
 /// Runs `act` on a fresh connection and expects it to be stopped with these words.
 fn check(words: &str, act: impl FnOnce(&World, &mut Sim, Socket, &Peer)) {
     let (world, mut backend, socket, peer) = connected();
-    let caught = catch_unwind(AssertUnwindSafe(|| {
-        act(&world, &mut backend, socket, &peer)
-    }));
+    let caught = catch_unwind(AssertUnwindSafe(|| act(&world, &mut backend, socket, &peer)));
     let message = *caught
         .expect_err(words)
         .downcast::<String>()
         .expect("a formatted panic");
-    assert!(
-        message.contains(words),
-        "expected {words:?}, found {message}"
-    );
+    assert!(message.contains(words), "expected {words:?}, found {message}");
     assert!(
         message.contains("contract broken by worker 0 (seed 1,"),
         "{message}"
@@ -177,28 +172,22 @@ fn lent_buffers() {
 
 #[test]
 fn send_memory() {
-    check(
-        "the memory of the send for Slot",
-        |_, backend, socket, _| {
-            let mut bytes = *b"to be changed";
-            // SAFETY: the memory stays valid; that it changes is what is tested.
-            unsafe { backend.send(SLOT, socket, &[IoSlice::new(&bytes)]) };
-            bytes[0] = b'X';
-            next(backend);
-            assert_eq!(bytes[0], b'X');
-        },
-    );
+    check("the memory of the send for Slot", |_, backend, socket, _| {
+        let mut bytes = *b"to be changed";
+        // SAFETY: the memory stays valid; that it changes is what is tested.
+        unsafe { backend.send(SLOT, socket, &[IoSlice::new(&bytes)]) };
+        bytes[0] = b'X';
+        next(backend);
+        assert_eq!(bytes[0], b'X');
+    });
     check("send() of nothing", |_, backend, socket, _| {
         // SAFETY: there is no memory.
         unsafe { backend.send(SLOT, socket, &[IoSlice::new(b"")]) };
     });
-    check(
-        "send() with 9 pieces; at most 8",
-        |_, backend, socket, _| {
-            // SAFETY: the memory is static.
-            unsafe { backend.send(SLOT, socket, &[IoSlice::new(b"piece"); 9]) };
-        },
-    );
+    check("send() with 9 pieces; at most 8", |_, backend, socket, _| {
+        // SAFETY: the memory is static.
+        unsafe { backend.send(SLOT, socket, &[IoSlice::new(b"piece"); 9]) };
+    });
 }
 
 #[test]

@@ -60,12 +60,7 @@ impl Client {
                     self.checked < self.written,
                     "{label}: more came back than was sent"
                 );
-                assert_eq!(
-                    byte,
-                    self.byte(self.checked),
-                    "{label}: byte {}",
-                    self.checked
-                );
+                assert_eq!(byte, self.byte(self.checked), "{label}: byte {}", self.checked);
                 self.checked += 1;
             }
         }
@@ -136,18 +131,11 @@ impl Run {
     /// Runs to the end. Returns the world and how many clients got every byte back.
     pub(super) fn finish_counting(mut self) -> (World, usize) {
         self.drive(Run::clients_done, "serving");
-        let broken = self
-            .clients
-            .iter()
-            .filter(|client| !client.is_whole())
-            .count();
+        let broken = self.clients.iter().filter(|client| !client.is_whole()).count();
         let causes = [Fault::Reset, Fault::AcceptAborted].map(|fault| self.world.count(fault));
         if causes == [0, 0] && broken > 0 {
             let trace = self.world.trace_text();
-            panic!(
-                "{}: {broken} streams broke without a cause\n{trace}",
-                self.label
-            );
+            panic!("{}: {broken} streams broke without a cause\n{trace}", self.label);
         }
         for echo in &mut self.echoes {
             echo.stopping = true;
@@ -157,11 +145,7 @@ impl Run {
         self.drive(|run| run.world.next_event_time().is_none(), "settling");
         assert_eq!(self.world.leaks(), Vec::<String>::new(), "{}", self.label);
         self.check_jobs();
-        let whole = self
-            .clients
-            .iter()
-            .filter(|client| client.is_whole())
-            .count();
+        let whole = self.clients.iter().filter(|client| client.is_whole()).count();
         (self.world, whole)
     }
 
@@ -172,12 +156,7 @@ impl Run {
     fn check_jobs(&self) {
         for echo in &self.echoes {
             let done = echo.jobs_done.load(Ordering::Relaxed);
-            assert_eq!(
-                done + echo.jobs_left,
-                JOBS,
-                "{}: every job runs once",
-                self.label
-            );
+            assert_eq!(done + echo.jobs_left, JOBS, "{}: every job runs once", self.label);
         }
     }
 
