@@ -1,3 +1,54 @@
 //! Developer tasks: `cargo xtask tidy|ci|suite`.
+//!
+//! Owns what "clean" means for this repository and the order in which it is checked.
+//! Knows nothing of what the product does.
+#![forbid(unsafe_code)]
+#![allow(clippy::print_stdout, clippy::print_stderr, reason = "a command line talks")]
 
-fn main() {}
+mod ci;
+mod steps;
+mod suite;
+mod tidy;
+
+use std::path::{Path, PathBuf};
+use std::process::ExitCode;
+
+const USAGE: &str = "\
+usage: cargo xtask <task>
+
+  tidy                      structure and style that the compiler does not check
+  ci [--except STEP]...     everything that a change must pass
+  ci --list                 the steps of `ci` and their commands
+  suite [NAME [ARGS]...]    the slower suites; alone it lists them";
+
+fn main() -> ExitCode {
+    let args: Vec<String> = std::env::args().skip(1).collect();
+    let words: Vec<&str> = args.iter().map(String::as_str).collect();
+    let root = root();
+    match words.as_slice() {
+        ["tidy"] => tidy::run(&root),
+        ["ci", rest @ ..] => ci::run(&root, rest),
+        ["suite"] => suite::list(),
+        ["suite", name, rest @ ..] => suite::run(&root, name, rest),
+        ["help" | "--help" | "-h"] => {
+            println!("{USAGE}");
+            ExitCode::SUCCESS
+        }
+        [] => usage_error("a task is missing"),
+        _ => usage_error(&format!("no such task: `{}`", words.join(" "))),
+    }
+}
+
+/// The repository: the parent of this crate's folder.
+fn root() -> PathBuf {
+    let here = Path::new(env!("CARGO_MANIFEST_DIR"));
+    here.parent()
+        .expect("xtask lies inside the repository")
+        .to_path_buf()
+}
+
+/// Says what was wrong with the command line; exit code 2.
+fn usage_error(what: &str) -> ExitCode {
+    eprintln!("{what}\n{USAGE}");
+    ExitCode::from(2)
+}

@@ -6,6 +6,129 @@ pub const SEND_PIECES: usize = 8;
 /// Bytes in one send. More are sent in the next one.
 pub const SEND_BYTES: usize = 64 * 1024;
 
+/// Operations queued between two entries of the kernel. More: the kernel is entered in between.
+pub const SUBMISSION_ENTRIES: u32 = 1024;
+
+/// Completions in the ring. More: the kernel keeps them in a list and hands them over later.
+pub const COMPLETION_ENTRIES: u32 = 8192;
+
+/// Receive buffers of a worker on `uring`. None free: connections with data wait their turn,
+/// first in, first out, and are armed again one by one as buffers come back.
+pub const RECEIVE_BUFFERS: u16 = 1024;
+
+/// Bytes of one receive buffer. Larger receipts arrive in several.
+pub const RECEIVE_BUFFER_BYTES: u32 = 4096;
+
+/// Datagram buffers of a worker on `uring`. None free: receiving ends with `NoBuffers` and starts again
+/// when one is back; the kernel's socket buffer holds or drops what comes meanwhile.
+pub const DATAGRAM_BUFFERS: u16 = 32;
+
+/// The largest payload of a datagram, bytes.
+pub const DATAGRAM_BYTES: usize = 65_507;
+
+/// Sockets on their way to another worker. More: the giver keeps the connection.
+pub const GIFTS_IN_FLIGHT: usize = 256;
+
+/// Zero-copy sends that the kernel copied all the same, in a row, after which the worker stops asking.
+pub const ZERO_COPY_PATIENCE: u32 = 16;
+
+/// Unsent bytes above which a connection stops reading and a writer should wait for `drained`.
+pub const WRITE_MARK: usize = 64 * 1024;
+
+/// Unsent bytes that a connection may hold. A write beyond it fails with `Full` and closes the
+/// connection with `Reason::WriteLimit`.
+pub const WRITE_LIMIT: usize = 1024 * 1024;
+
+/// Received bytes that wait unconsumed, above which receiving pauses.
+pub const READ_MARK: usize = 64 * 1024;
+
+/// Bytes that one connection may take in one loop turn while others wait; then it pauses until the next turn.
+pub const READ_PER_TURN: usize = 256 * 1024;
+
+/// Bytes of a fresh output buffer; it grows up to [`SEND_BYTES`].
+pub const WRITE_BUFFER_BYTES: usize = 2048;
+
+/// Output and input buffers that a worker keeps for reuse. More are freed.
+pub const POOLED_BUFFERS: usize = 1024;
+
+/// Capacity in bytes up to which a buffer is kept for reuse.
+pub const POOLED_BUFFER_BYTES: usize = 16 * 1024;
+
+/// Connections of one worker: slots of its slab. More: accepting pauses.
+pub const CONNECTIONS_PER_WORKER: u32 = 1 << 20;
+
+/// Descriptors of a worker's table that stay free for what arrives while accepting stops.
+pub const TABLE_RESERVE: u32 = 128;
+
+/// Milliseconds until accepting is tried again after `EMFILE`, `ENFILE`, `ENOBUFS` or `ENOMEM`.
+pub const ACCEPT_BACKOFF_MS: u64 = 100;
+
+/// Connections by which a worker must exceed the least loaded one before it gives new ones away.
+pub const SKEW_CONNECTIONS: u32 = 32;
+
+/// Tasks of one worker. More: `spawn` fails with `TooManyTasks`.
+pub const TASKS_PER_WORKER: u32 = 1 << 20;
+
+/// Tasks polled in one loop turn; the rest is polled in the next.
+pub const TASKS_PER_TURN: usize = 1024;
+
+/// Completions handled in one loop turn; the rest is handled in the next.
+pub const COMPLETIONS_PER_TURN: usize = 4096;
+
+/// Letters taken from the mail in one loop turn; the rest is taken in the next.
+pub const MAIL_PER_TURN: usize = 1024;
+
+const _: () = assert!(WRITE_MARK < WRITE_LIMIT && SEND_BYTES <= WRITE_MARK);
+const _: () = assert!(WRITE_BUFFER_BYTES <= POOLED_BUFFER_BYTES && POOLED_BUFFER_BYTES <= SEND_BYTES);
+const _: () = assert!(RECEIVE_BUFFERS.is_power_of_two() && DATAGRAM_BUFFERS.is_power_of_two());
+const _: () = assert!(CONNECTIONS_PER_WORKER <= crate::backend::Slot::LIMIT);
+
+/// Timers armed at once in one worker. One more is refused: [`crate::timer::Wheel::insert`] gives `None`.
+pub const TIMERS_PER_WORKER: usize = 1 << 20;
+
+/// Timers fired in one loop turn of a worker. More fire in the next turn, which then does not wait.
+pub const TIMERS_PER_TURN: usize = 1024;
+
+/// Timers moved to a finer level of the wheel in one loop turn. More move in the next turn, which
+/// then does not wait; a burst beyond this may delay firing by those turns.
+pub const TIMER_MOVES_PER_TURN: usize = 4096;
+const _: () = assert!(TIMER_MOVES_PER_TURN >= TIMERS_PER_TURN);
+
+/// Task slots of one [`crate::wake::WakeSet`]. A larger capacity is a bug of the caller and panics.
+pub const WAKE_SLOTS: u32 = crate::backend::Slot::LIMIT;
+
+/// Milliseconds that a closed connection may take to hand its last bytes to the kernel. Longer: they are
+/// dropped and it ends with `Reason::FlushTimeout`.
+pub const FLUSH_MS: u64 = 30_000;
+/// Messages under way from one worker to one other. One more is refused: [`crate::mail::PostError::Full`].
+pub const MAIL_PER_PAIR: usize = 1024;
+
+/// Messages from foreign threads waiting at one worker, all senders together. One more is refused:
+/// [`crate::mail::PostError::Full`].
+pub const INBOX: usize = 4096;
+
+/// Messages taken from one sender before the next sender has its turn.
+pub const MAIL_IN_A_ROW: usize = 16;
+
+/// Threads of the process's blocking pool. Further jobs wait in its queue.
+pub const BLOCKING_THREADS: usize = 16;
+
+/// Jobs that wait for a thread of the blocking pool. One more is refused:
+/// [`crate::backend::PoolFull`].
+pub const BLOCKING_QUEUE: usize = 1024;
+
+/// How long a thread of the blocking pool lives without a job.
+pub const BLOCKING_IDLE: std::time::Duration = std::time::Duration::from_secs(10);
+
+/// Names of steps in one [`crate::watchdog::Names`]. Further ones are all called "other".
+pub const STEP_NAMES: usize = 1024;
+
+/// Datagrams received and not yet taken, for one socket. More stay in the kernel's socket buffer, which drops
+/// what it cannot hold.
+pub const DATAGRAMS_QUEUED: usize = 64;
+
+/// Datagrams in flight to the kernel for one socket. More: `send_to` waits.
+pub const DATAGRAM_SENDS: u32 = 64;
 /// Completions that one turn reports. The rest comes in the next turn, which does not wait.
 pub const TURN_COMPLETIONS: usize = 4096;
 

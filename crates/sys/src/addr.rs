@@ -75,9 +75,7 @@ pub enum AddrError {
         found: String,
     },
     /// A backslash begins `\xNN`; nothing else.
-    #[error(
-        "expected two hexadecimal digits after `\\x` (a backslash itself is `\\x5c`); found `{found}`"
-    )]
+    #[error("expected two hexadecimal digits after `\\x` (a backslash itself is `\\x5c`); found `{found}`")]
     Escape {
         /// The text as given.
         found: String,
@@ -221,9 +219,7 @@ fn unix(text: &str, name: &str) -> Result<Addr, AddrError> {
     if bytes.contains(&0) {
         return Err(AddrError::ZeroByte { found: found() });
     }
-    Ok(Addr::Unix(PathBuf::from(std::ffi::OsString::from_vec(
-        bytes,
-    ))))
+    Ok(Addr::Unix(PathBuf::from(std::ffi::OsString::from_vec(bytes))))
 }
 
 fn unescape(text: &str) -> Option<Vec<u8>> {
@@ -252,10 +248,7 @@ fn inet(text: &str) -> Result<Addr, AddrError> {
     if let Some(port) = text.strip_prefix(':')
         && let Some(port) = port_number(port)
     {
-        return Ok(Addr::Inet(SocketAddr::new(
-            Ipv6Addr::UNSPECIFIED.into(),
-            port,
-        )));
+        return Ok(Addr::Inet(SocketAddr::new(Ipv6Addr::UNSPECIFIED.into(), port)));
     }
     Err(AddrError::Unknown {
         found: text.to_owned(),
@@ -335,8 +328,7 @@ impl SockAddr {
     #[must_use]
     pub fn to_addr(&self) -> Option<Addr> {
         // SAFETY: the storage is initialised as a whole, and `len` lies within it.
-        let bytes =
-            unsafe { std::slice::from_raw_parts(self.as_ptr().cast::<u8>(), self.len as usize) };
+        let bytes = unsafe { std::slice::from_raw_parts(self.as_ptr().cast::<u8>(), self.len as usize) };
         let least = match i32::from(self.storage.ss_family) {
             libc::AF_UNIX => return from_unix(bytes.get(size_of::<libc::sa_family_t>()..)?),
             libc::AF_INET => size_of::<libc::sockaddr_in>(),
@@ -385,10 +377,7 @@ impl fmt::Debug for SockAddr {
 
 // SAFETY: the pointer and length describe the structure inside `self`, which lives through `f`.
 unsafe impl SocketAddrArg for SockAddr {
-    unsafe fn with_sockaddr<R>(
-        &self,
-        f: impl FnOnce(*const SocketAddrOpaque, SocketAddrLen) -> R,
-    ) -> R {
+    unsafe fn with_sockaddr<R>(&self, f: impl FnOnce(*const SocketAddrOpaque, SocketAddrLen) -> R) -> R {
         f(self.as_ptr().cast(), self.len)
     }
 }

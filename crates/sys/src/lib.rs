@@ -1,7 +1,17 @@
 //! Safe wrappers of raw kernel interfaces. Knows nothing of workers, protocols or policy.
 
 pub mod addr;
+pub mod clock;
 pub mod cpu;
+pub mod event;
+pub mod file;
+pub mod inherit;
 pub mod limits;
 pub mod listen;
+pub mod process;
+pub mod scm;
+pub mod seccomp;
+pub mod signal;
 pub mod socket;
+pub mod steering;
+pub mod sysctl;

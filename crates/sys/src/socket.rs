@@ -10,8 +10,8 @@ use std::time::Duration;
 
 use rustix::io::{Errno, retry_on_intr};
 use rustix::net::{
-    RecvFlags, SendAncillaryBuffer, SendFlags, Shutdown, SocketAddrAny, SocketFlags, SocketType,
-    ipproto, sockopt,
+    RecvFlags, SendAncillaryBuffer, SendFlags, Shutdown, SocketAddrAny, SocketFlags, SocketType, ipproto,
+    sockopt,
 };
 
 use crate::addr::{self, Addr};
@@ -77,12 +77,7 @@ pub(crate) fn open(addr: &Addr, kind: SocketType) -> io::Result<OwnedFd> {
         (Addr::Inet(_), SocketType::STREAM) => Some(ipproto::TCP),
         _ => None,
     };
-    Ok(rustix::net::socket_with(
-        addr.family(),
-        kind,
-        FLAGS,
-        protocol,
-    )?)
+    Ok(rustix::net::socket_with(addr.family(), kind, FLAGS, protocol)?)
 }
 
 /// Takes one waiting connection, non-blocking and closed on exec.
@@ -122,8 +117,7 @@ pub fn send_vectored(fd: impl AsFd, pieces: &[IoSlice<'_>]) -> io::Result<usize>
 /// As `recvfrom(2)`: `EAGAIN` when nothing is there.
 pub fn recv_from(fd: impl AsFd, buffer: &mut [u8]) -> io::Result<(usize, Option<SocketAddr>)> {
     let fd = fd.as_fd();
-    let (count, _, from) =
-        retry_on_intr(|| rustix::net::recvfrom(fd, &mut *buffer, RecvFlags::empty()))?;
+    let (count, _, from) = retry_on_intr(|| rustix::net::recvfrom(fd, &mut *buffer, RecvFlags::empty()))?;
     Ok((count, from.and_then(|from| SocketAddr::try_from(from).ok())))
 }
 

@@ -85,10 +85,7 @@ fn forms_that_are_refused() {
     );
     check_refused("8080", "; for port 8080 on every address write :8080");
     check_refused("*:80", "; for every address write :80");
-    check_refused(
-        "127.0.0.1:65536",
-        "; the port must be a number from 0 to 65535",
-    );
+    check_refused("127.0.0.1:65536", "; the port must be a number from 0 to 65535");
     check_refused("127.0.0.1:+80", "; the port must be a number");
     check_refused(":+80", "; the port must be a number");
     check_refused("127.0.0.1:", "the port must be");

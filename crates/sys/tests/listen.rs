@@ -64,10 +64,7 @@ fn connections_inherit_options() {
     let accepted = socket::accept(&listener).unwrap();
     assert!(sockopt::tcp_nodelay(&accepted).unwrap());
     assert_eq!(sockopt::socket_recv_buffer_size(&accepted).unwrap(), 80_000);
-    assert_eq!(
-        sockopt::socket_send_buffer_size(&accepted).unwrap(),
-        100_000
-    );
+    assert_eq!(sockopt::socket_send_buffer_size(&accepted).unwrap(), 100_000);
 }
 
 #[test]
@@ -105,10 +102,7 @@ fn a_low_port_without_the_privilege_names_the_remedy() {
         let error = listen(&"127.0.0.1:1".parse().unwrap(), &ListenOptions::default()).unwrap_err();
         let text = error.to_string();
         assert!(text.contains("CAP_NET_BIND_SERVICE"), "{text}");
-        assert!(
-            text.contains("net.ipv4.ip_unprivileged_port_start"),
-            "{text}"
-        );
+        assert!(text.contains("net.ipv4.ip_unprivileged_port_start"), "{text}");
         assert!(!text.contains('\n'), "{text}");
     } else if common::is_root() {
         common::run_in_child("a_low_port_without_the_privilege_names_the_remedy");
@@ -158,10 +152,7 @@ fn abstract_names_are_exclusive() {
     let name = format!("@ringmain-sys-abstract-{}", std::process::id());
     let _first = open(&name);
     let error = listen(&name.parse().unwrap(), &ListenOptions::default()).unwrap_err();
-    assert!(
-        error.to_string().contains("in use by another process"),
-        "{error}"
-    );
+    assert!(error.to_string().contains("in use by another process"), "{error}");
 }
 
 #[test]
@@ -213,10 +204,7 @@ fn a_file_that_is_no_socket_stays() {
     let path = directory.join("precious");
     fs::write(&path, "data").unwrap();
     let error = open_unix(&path, &ListenOptions::default()).unwrap_err();
-    assert!(
-        error.contains("a file that is not a socket is there"),
-        "{error}"
-    );
+    assert!(error.contains("a file that is not a socket is there"), "{error}");
     assert_eq!(fs::read_to_string(&path).unwrap(), "data");
 
     let link = directory.join("link");
@@ -232,10 +220,7 @@ fn a_missing_directory_is_named() {
     let missing = directory.join("none");
     let error = open_unix(&missing.join("s"), &ListenOptions::default()).unwrap_err();
     assert!(
-        error.contains(&format!(
-            "the directory {} does not exist",
-            missing.display()
-        )),
+        error.contains(&format!("the directory {} does not exist", missing.display())),
         "{error}"
     );
     fs::write(&missing, "").unwrap();
@@ -250,10 +235,7 @@ fn a_directory_without_permission_is_named() {
         common::become_nobody();
         let path = std::env::var_os("RINGMAIN_TEST_PATH").unwrap();
         let error = open_unix(Path::new(&path), &ListenOptions::default()).unwrap_err();
-        assert!(
-            error.contains("no permission to create files in"),
-            "{error}"
-        );
+        assert!(error.contains("no permission to create files in"), "{error}");
     } else if common::is_root() {
         let directory = Directory::new();
         let mut child = common::in_child(test);
@@ -283,13 +265,7 @@ fn another_users_socket_is_not_judged() {
         };
         let _holder = open_unix(&path, &options).unwrap();
         let mut child = common::in_child(test);
-        assert!(
-            child
-                .env("RINGMAIN_TEST_PATH", &path)
-                .status()
-                .unwrap()
-                .success()
-        );
+        assert!(child.env("RINGMAIN_TEST_PATH", &path).status().unwrap().success());
     }
 }
 
@@ -337,13 +313,7 @@ fn an_owner_that_may_not_be_given_leaves_no_file() {
         fs::set_permissions(directory.path(), fs::Permissions::from_mode(0o777)).unwrap();
         let path = directory.join("s");
         let mut child = common::in_child(test);
-        assert!(
-            child
-                .env("RINGMAIN_TEST_PATH", &path)
-                .status()
-                .unwrap()
-                .success()
-        );
+        assert!(child.env("RINGMAIN_TEST_PATH", &path).status().unwrap().success());
         assert!(!path.exists());
     }
 }
@@ -361,10 +331,7 @@ fn of_many_starters_one_wins() {
         };
         let results: Vec<_> = std::thread::scope(|scope| {
             let threads: Vec<_> = (0..4).map(|_| scope.spawn(start)).collect();
-            threads
-                .into_iter()
-                .map(|thread| thread.join().unwrap())
-                .collect()
+            threads.into_iter().map(|thread| thread.join().unwrap()).collect()
         });
         let winners: Vec<_> = results.iter().flatten().collect();
         assert_eq!(winners.len(), 1, "{results:?}");
@@ -396,14 +363,7 @@ fn owners_by_name_and_number() {
     assert_eq!(owner("root:root"), Ok((Some(0), Some(0))));
     assert_eq!(owner(":7"), Ok((None, Some(7))));
     assert_eq!(owner("12:34"), Ok((Some(12), Some(34))));
-    for spec in [
-        "",
-        ":",
-        "nosuchuser",
-        "root:nosuchgroup",
-        "root:",
-        "4294967295",
-    ] {
+    for spec in ["", ":", "nosuchuser", "root:nosuchgroup", "root:", "4294967295"] {
         assert!(owner(spec).is_err(), "{spec}");
     }
     let text = owner("nosuchuser").unwrap_err().to_string();

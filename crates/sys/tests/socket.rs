@@ -77,8 +77,7 @@ fn streams_carry_bytes() {
 
 #[test]
 fn an_accepted_unix_peer_is_unnamed() {
-    let (_listener, _client, server) =
-        connection(&format!("@ringmain-sys-peer-{}", std::process::id()));
+    let (_listener, _client, server) = connection(&format!("@ringmain-sys-peer-{}", std::process::id()));
     assert_eq!(socket::peer_addr(&server).unwrap(), None);
 }
 
@@ -161,15 +160,9 @@ fn options_reach_the_kernel() {
     socket::set_nodelay(&client, false).unwrap();
     assert!(!sockopt::tcp_nodelay(&client).unwrap());
     socket::set_send_buffer(&client, 32 * 1024).unwrap();
-    assert_eq!(
-        sockopt::socket_send_buffer_size(&client).unwrap(),
-        64 * 1024
-    );
+    assert_eq!(sockopt::socket_send_buffer_size(&client).unwrap(), 64 * 1024);
     socket::set_receive_buffer(&client, 32 * 1024).unwrap();
-    assert_eq!(
-        sockopt::socket_recv_buffer_size(&client).unwrap(),
-        64 * 1024
-    );
+    assert_eq!(sockopt::socket_recv_buffer_size(&client).unwrap(), 64 * 1024);
     socket::set_keepalive(&client, true).unwrap();
     assert!(sockopt::socket_keepalive(&client).unwrap());
     socket::set_notsent_lowat(&client, 16 * 1024).unwrap();

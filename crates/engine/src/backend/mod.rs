@@ -8,6 +8,7 @@
 #[cfg(any(test, feature = "testing"))]
 pub mod conformance;
 pub mod epoll;
+pub mod sim;
 
 use std::io;
 use std::net::SocketAddr;
@@ -255,6 +256,9 @@ pub enum SocketOption {
 /// Work for the blocking pool.
 pub type Job = Box<dyn FnOnce() + Send>;
 
+/// Hands a job to the process's blocking pool, or returns it when the pool's queue is full.
+pub type RunJob = std::sync::Arc<dyn Fn(Job) -> Result<(), PoolFull> + Send + Sync>;
+
 /// The pool's queue was full; the job comes back.
 pub struct PoolFull(pub Job);
 
@@ -302,6 +306,19 @@ pub trait Backend {
     /// # Errors
     /// `ENFILE` when the descriptor table is full; `Unsupported` in a simulation.
     fn adopt(&mut self, fd: OwnedFd) -> io::Result<Socket>;
+
+    /// Takes over a listening descriptor. It stays an ordinary, inheritable one.
+    ///
+    /// # Errors
+    /// `Unsupported` in a simulation.
+    fn adopt_listener(&mut self, fd: OwnedFd) -> io::Result<Socket>;
+
+    /// Accepts one connection if one is waiting; used to empty a listener's queue before closing it.
+    /// No [`Backend::accept`] may be in flight on it.
+    ///
+    /// # Errors
+    /// As `accept(2)`, but for `EAGAIN`, which is `None`.
+    fn accept_now(&mut self, listener: Socket) -> io::Result<Option<Socket>>;
 
     /// Opens an unconnected stream socket for [`Backend::connect`], bound to `source` if given.
     ///

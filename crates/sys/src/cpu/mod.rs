@@ -14,9 +14,7 @@ use rustix::thread::{CpuSet, sched_getaffinity, sched_getcpu, sched_setaffinity}
 #[must_use]
 pub fn allowed() -> Vec<usize> {
     if let Ok(set) = sched_getaffinity(None) {
-        return (0..CpuSet::MAX_CPU)
-            .filter(|&cpu| set.is_set(cpu))
-            .collect();
+        return (0..CpuSet::MAX_CPU).filter(|&cpu| set.is_set(cpu)).collect();
     }
     // A kernel built for more than 1024 CPUs refuses the fixed-size mask; this file has no such limit.
     let listed = fs::read_to_string("/proc/thread-self/status")

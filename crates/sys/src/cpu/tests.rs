@@ -31,8 +31,7 @@ fn check_quota(name: &str, files: &[(&str, &str)], expect: Option<f64>) {
     assert_eq!(quota::under(&tree.0), expect, "{name}");
 }
 
-const MOUNT_TWO: &str =
-    "30 23 0:26 / /sys/fs/cgroup rw,nosuid shared:4 - cgroup2 cgroup2 rw,nsdelegate\n";
+const MOUNT_TWO: &str = "30 23 0:26 / /sys/fs/cgroup rw,nosuid shared:4 - cgroup2 cgroup2 rw,nsdelegate\n";
 const MOUNT_ONE: &str =
     "33 24 0:29 / /sys/fs/cgroup/cpu,cpuacct rw shared:9 - cgroup cgroup rw,cpu,cpuacct\n";
 
@@ -68,10 +67,7 @@ fn version_one_in_a_container_that_sees_its_hosts_names() {
     check_quota(
         "one",
         &[
-            (
-                "proc/self/mountinfo",
-                &MOUNT_ONE.replace(" / ", " /docker/cafe "),
-            ),
+            ("proc/self/mountinfo", &MOUNT_ONE.replace(" / ", " /docker/cafe ")),
             (
                 "proc/self/cgroup",
                 "4:cpu,cpuacct:/docker/cafe\n0::/docker/cafe\n",
@@ -128,21 +124,18 @@ fn a_pinned_thread_runs_where_it_was_told() {
     let cpus = allowed();
     assert!(!cpus.is_empty());
     for cpu in cpus {
-        std::thread::spawn(move || {
-            pin(cpu).unwrap();
-            assert_eq!(allowed(), [cpu]);
-            assert_eq!(current(), cpu);
-        })
-        .join()
-        .unwrap();
+        std::thread::scope(|scope| {
+            scope.spawn(|| {
+                pin(cpu).unwrap();
+                assert_eq!(allowed(), [cpu]);
+                assert_eq!(current(), cpu);
+            });
+        });
     }
 }
 
 #[test]
 fn a_cpu_that_is_not_there_is_refused() {
     assert!(pin(1023).is_err());
-    assert_eq!(
-        pin(5000).unwrap_err().kind(),
-        std::io::ErrorKind::InvalidInput
-    );
+    assert_eq!(pin(5000).unwrap_err().kind(), std::io::ErrorKind::InvalidInput);
 }

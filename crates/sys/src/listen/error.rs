@@ -1,6 +1,5 @@
 //! Why a listener could not be opened, in words that somebody can act on.
 
-use std::fs;
 use std::io;
 use std::net::SocketAddr;
 use std::path::Path;
@@ -8,6 +7,7 @@ use std::path::Path;
 use rustix::io::Errno;
 
 use crate::addr::Addr;
+use crate::sysctl;
 
 /// A listener could not be opened. Displayed in one line that ends with what to do.
 #[derive(Debug, thiserror::Error)]
@@ -51,11 +51,9 @@ impl ListenError {
             Some(Errno::AFNOSUPPORT) if inet.is_ipv6() => {
                 format!("this host has no IPv6; take an IPv4 address, such as 0.0.0.0:{port}")
             }
-            Some(Errno::MFILE) => {
-                "no descriptor is free; raise the limit of open files (ulimit -n, \
+            Some(Errno::MFILE) => "no descriptor is free; raise the limit of open files (ulimit -n, \
                  or LimitNOFILE= in the systemd unit)"
-                    .to_owned()
-            }
+                .to_owned(),
             _ => error.to_string(),
         };
         ListenError::new(addr, what, error)
@@ -91,9 +89,7 @@ impl ListenError {
 }
 
 fn unprivileged_port_start() -> u32 {
-    let text = fs::read_to_string("/proc/sys/net/ipv4/ip_unprivileged_port_start");
+    let value = sysctl::read("net.ipv4.ip_unprivileged_port_start");
     // 1024 is what the kernel begins with.
-    text.ok()
-        .and_then(|text| text.trim().parse().ok())
-        .unwrap_or(1024)
+    value.and_then(|text| text.parse().ok()).unwrap_or(1024)
 }

@@ -76,9 +76,7 @@ pub fn listen(addr: &Addr, options: &ListenOptions) -> Result<OwnedFd, ListenErr
             listen_inet(addr, inet, options).map_err(|error| ListenError::inet(addr, inet, error))
         }
         Addr::Unix(path) => unix::listen(addr, path, options),
-        Addr::Abstract(_) => {
-            listen_abstract(addr, options).map_err(|error| ListenError::unix(addr, error))
-        }
+        Addr::Abstract(_) => listen_abstract(addr, options).map_err(|error| ListenError::unix(addr, error)),
     }
 }
 

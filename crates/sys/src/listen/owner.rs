@@ -20,9 +20,7 @@ pub struct OwnerError {
 /// # Errors
 /// Says which part is unknown on this host.
 pub fn owner(spec: &str) -> Result<(Option<u32>, Option<u32>), OwnerError> {
-    let (user, group) = spec
-        .split_once(':')
-        .map_or((spec, None), |(u, g)| (u, Some(g)));
+    let (user, group) = spec.split_once(':').map_or((spec, None), |(u, g)| (u, Some(g)));
     if user.is_empty() && group.is_none_or(str::is_empty) {
         return Err(OwnerError {
             expected: "USER, USER:GROUP or :GROUP",

@@ -40,10 +40,5 @@ pub fn attach_cpu_steering(fd: impl AsFd, workers: u32) -> io::Result<()> {
         len: program.len() as u16,
         filter: program.as_mut_ptr(),
     };
-    socket::set_raw(
-        fd,
-        libc::SOL_SOCKET,
-        libc::SO_ATTACH_REUSEPORT_CBPF,
-        &program,
-    )
+    socket::set_raw(fd, libc::SOL_SOCKET, libc::SO_ATTACH_REUSEPORT_CBPF, &program)
 }

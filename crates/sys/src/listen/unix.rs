@@ -19,11 +19,7 @@ use super::{ListenError, ListenOptions, diag, start};
 use crate::addr::Addr;
 use crate::socket;
 
-pub(super) fn listen(
-    addr: &Addr,
-    path: &Path,
-    options: &ListenOptions,
-) -> Result<OwnedFd, ListenError> {
+pub(super) fn listen(addr: &Addr, path: &Path, options: &ListenOptions) -> Result<OwnedFd, ListenError> {
     let fail = |error| ListenError::unix(addr, error);
     let kernel_addr = addr.to_sockaddr().map_err(fail)?;
     let _lock = PathLock::take(path).map_err(fail)?;
@@ -64,11 +60,7 @@ fn set_access(addr: &Addr, path: &Path, options: &ListenOptions) -> Result<(), L
     }
     if let Some(mode) = options.unix_mode {
         fs::set_permissions(path, Permissions::from_mode(mode & 0o777)).map_err(|error| {
-            ListenError::new(
-                addr,
-                format!("cannot set its mode to {mode:o}: {error}"),
-                error,
-            )
+            ListenError::new(addr, format!("cannot set its mode to {mode:o}: {error}"), error)
         })?;
     }
     Ok(())
@@ -103,12 +95,8 @@ fn clear_stale(addr: &Addr, path: &Path) -> Result<(), ListenError> {
             metadata.uid()
         ))),
         // Connected, a full backlog, or a socket of another type: somebody holds it.
-        None | Some(Errno::AGAIN | Errno::PROTOTYPE) => {
-            Err(ListenError::unix(addr, Errno::ADDRINUSE.into()))
-        }
-        Some(error) => Err(in_use(format!(
-            "a socket is there that does not answer: {error}"
-        ))),
+        None | Some(Errno::AGAIN | Errno::PROTOTYPE) => Err(ListenError::unix(addr, Errno::ADDRINUSE.into())),
+        Some(error) => Err(in_use(format!("a socket is there that does not answer: {error}"))),
     }
 }
 

@@ -1,0 +1,46 @@
+//! The floor: what a one-thread echo server must cost on this kernel.
+//!
+//! Owns nothing but a listener and two bare loops. No limits, no timers, no errors worth
+//! the name: it exists to be measured against, and must not grow features, because every
+//! one of them would raise the floor.
+//!
+//! Usage: `PORT=n floor uring|epoll`. A fault of the set-up ends the process by a panic.
+
+mod epoll;
+mod uring;
+
+/// A listener on 127.0.0.1:`port`. Accepted sockets inherit TCP_NODELAY.
+fn listen(port: u16) -> i32 {
+    let one: i32 = 1;
+    let one_ptr: *const libc::c_void = (&raw const one).cast();
+    // SAFETY: the address and the option value live across the calls that read them.
+    unsafe {
+        let fd = libc::socket(libc::AF_INET, libc::SOCK_STREAM | libc::SOCK_CLOEXEC, 0);
+        libc::setsockopt(fd, libc::SOL_SOCKET, libc::SO_REUSEADDR, one_ptr, 4);
+        libc::setsockopt(fd, libc::IPPROTO_TCP, libc::TCP_NODELAY, one_ptr, 4);
+        let mut address: libc::sockaddr_in = std::mem::zeroed();
+        address.sin_family = libc::AF_INET as u16;
+        address.sin_port = port.to_be();
+        address.sin_addr.s_addr = u32::from_ne_bytes([127, 0, 0, 1]);
+        let length = size_of_val(&address) as u32;
+        let bound = libc::bind(fd, (&raw const address).cast(), length);
+        assert_eq!(
+            bound,
+            0,
+            "bind 127.0.0.1:{port}: {}",
+            std::io::Error::last_os_error()
+        );
+        assert_eq!(libc::listen(fd, 4096), 0);
+        fd
+    }
+}
+
+fn main() {
+    let port = std::env::var("PORT").ok().and_then(|p| p.parse().ok());
+    let listener = listen(port.expect("PORT: expected a port number in the environment"));
+    match std::env::args().nth(1).as_deref() {
+        Some("uring") => uring::run(listener),
+        Some("epoll") => epoll::run(listener),
+        other => panic!("expected uring or epoll, found {other:?}"),
+    }
+}

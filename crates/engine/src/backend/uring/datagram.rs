@@ -1,0 +1,126 @@
+//! Datagrams: multishot `recvmsg` into a buffer group of its own, and sends that own their memory.
+
+use std::io;
+use std::net::SocketAddr;
+
+use io_uring::{cqueue, opcode, squeue, types};
+use ringmain_sys::addr::{Addr, SockAddr};
+
+use super::buffers::Buffers;
+use super::complete::{outcome, recv_end};
+use super::user_data::{Kind, pack};
+use super::{Uring, with_fd};
+use crate::backend::{Completion, Lent, RecvEnd, Slot, Socket};
+use crate::limits;
+
+const GROUP: u16 = 1;
+/// `struct io_uring_recvmsg_out`, which the kernel puts before the address and the payload.
+const HEADER_BYTES: usize = 16;
+const ADDRESS_BYTES: usize = size_of::<libc::sockaddr_storage>();
+const BUFFER_BYTES: usize = (HEADER_BYTES + ADDRESS_BYTES + limits::DATAGRAM_BYTES).next_multiple_of(64);
+
+#[derive(Default)]
+pub(super) struct Datagrams {
+    buffers: Option<Buffers>,
+    /// Read by the kernel at submission only; the lengths are alike for all.
+    header: Option<Box<libc::msghdr>>,
+    sends: Vec<Option<Box<Sending>>>,
+    idle: Vec<u32>,
+}
+
+struct Sending {
+    slot: Slot,
+    address: SockAddr,
+    data: Vec<u8>,
+    vector: libc::iovec,
+    header: libc::msghdr,
+}
+
+impl Datagrams {
+    pub(super) fn give_back(&mut self, id: u16) {
+        self.buffers.as_mut().expect("a buffer of this group was lent").give_back(id);
+    }
+}
+
+impl Uring {
+    pub(super) fn push_recv_from(&mut self, slot: Slot, socket: Socket) {
+        if self.datagrams.buffers.is_none() {
+            let ring = self.ring.io_uring();
+            match Buffers::register(ring, GROUP, limits::DATAGRAM_BUFFERS, BUFFER_BYTES as u32) {
+                Ok(buffers) => self.datagrams.buffers = Some(buffers),
+                Err(error) => {
+                    let end = RecvEnd::Failed(error);
+                    self.ready.push_back(Completion::DatagramsEnded { slot, end });
+                    return;
+                }
+            }
+        }
+        let header = self.datagrams.header.get_or_insert_with(|| {
+            // SAFETY: all-zero is a valid msghdr: null pointers and zero lengths.
+            let mut header: libc::msghdr = unsafe { std::mem::zeroed() };
+            header.msg_namelen = ADDRESS_BYTES as u32;
+            Box::new(header)
+        });
+        let header = std::ptr::from_ref(&**header);
+        let entry = with_fd!(socket, |fd| opcode::RecvMsgMulti::new(fd, header, GROUP).build());
+        // SAFETY: the header lives as long as the ring; the buffers are the group's.
+        unsafe { self.ring.push(entry.user_data(pack(Kind::RecvFrom, slot))) };
+    }
+
+    pub(super) fn datagram(&mut self, slot: Slot, entry: &cqueue::Entry) -> Completion {
+        let more = cqueue::more(entry.flags());
+        let (Some(id), Ok(len)) = (cqueue::buffer_select(entry.flags()), outcome(entry)) else {
+            return Completion::DatagramsEnded { slot, end: recv_end(entry.result()) };
+        };
+        let header = self.datagrams.header.as_deref().expect("made when receiving began");
+        let buffers = self.datagrams.buffers.as_mut().expect("registered when receiving began");
+        let parsed = types::RecvMsgOut::parse(buffers.peek(id, len as usize), header);
+        let parsed = parsed.expect("the kernel writes the whole header before it completes");
+        let from = SockAddr::from_bytes(parsed.name_data()).and_then(|a| a.to_addr());
+        let payload = parsed.payload_data().len();
+        let data: Lent = buffers.lend(id, HEADER_BYTES + ADDRESS_BYTES, payload);
+        let from = match from {
+            Some(Addr::Inet(address)) => Some(address),
+            _ => None,
+        };
+        Completion::Datagram { slot, data, from, more }
+    }
+
+    pub(super) fn push_send_to(&mut self, slot: Slot, socket: Socket, to: SocketAddr, data: &[u8]) {
+        let address = match Addr::Inet(to).to_sockaddr() {
+            Ok(address) => address,
+            Err(error) => {
+                self.ready.push_back(Completion::DatagramSent { slot, result: Err(error) });
+                return;
+            }
+        };
+        // SAFETY: all-zero is valid for both: null pointers and zero lengths.
+        let (vector, header) = unsafe { (std::mem::zeroed(), std::mem::zeroed()) };
+        let mut sending = Box::new(Sending { slot, address, data: data.to_vec(), vector, header });
+        sending.vector =
+            libc::iovec { iov_base: sending.data.as_mut_ptr().cast(), iov_len: sending.data.len() };
+        sending.header.msg_name = sending.address.as_ptr().cast_mut().cast();
+        sending.header.msg_namelen = sending.address.len();
+        sending.header.msg_iov = std::ptr::from_mut(&mut sending.vector);
+        sending.header.msg_iovlen = 1;
+        let header = std::ptr::from_ref(&sending.header);
+        let index = self.datagrams.idle.pop().unwrap_or_else(|| {
+            self.datagrams.sends.push(None);
+            self.datagrams.sends.len() as u32 - 1
+        });
+        self.datagrams.sends[index as usize] = Some(sending);
+        let name = pack(Kind::SendTo, Slot { index, generation: 0 });
+        let flags = libc::MSG_NOSIGNAL as u32;
+        let entry: squeue::Entry =
+            with_fd!(socket, |fd| opcode::SendMsg::new(fd, header).flags(flags).build());
+        // SAFETY: the boxed record holds all that the entry points to, until the completion takes it out.
+        unsafe { self.ring.push(entry.user_data(name)) };
+    }
+
+    pub(super) fn datagram_sent(&mut self, index: u32, entry: &cqueue::Entry) -> Completion {
+        let sending = self.datagrams.sends[index as usize].take().expect("completes once");
+        self.datagrams.idle.push(index);
+        let result: io::Result<usize> = outcome(entry).map(|n| n as usize);
+        Completion::DatagramSent { slot: sending.slot, result }
+    }
+}

@@ -1,0 +1,126 @@
+//! The rings of one process: how workers find, wake and give sockets to each other.
+
+use std::io;
+use std::os::fd::{OwnedFd, RawFd};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicI32, Ordering};
+use std::task::Waker;
+
+use crossbeam_queue::ArrayQueue;
+use io_uring::{cqueue, opcode, types};
+use ringmain_sys::event::Event;
+
+use super::complete::outcome;
+use super::user_data::{Kind, pack, plain};
+use super::{DIRECT, Uring};
+use crate::backend::{Completion, Slot, Socket};
+use crate::features::Feature;
+use crate::limits;
+
+/// One entry a worker; made before the workers start.
+pub struct Group {
+    members: Vec<Member>,
+}
+
+struct Member {
+    /// The ring's descriptor, -1 while there is none.
+    ring: AtomicI32,
+    event: Arc<Event>,
+    /// Sockets given away where the rings cannot pass them themselves.
+    gifts: ArrayQueue<(u32, OwnedFd)>,
+}
+
+impl Group {
+    /// A group of `workers`.
+    ///
+    /// # Errors
+    /// As `eventfd(2)`.
+    pub fn new(workers: usize) -> io::Result<Arc<Group>> {
+        let member = || {
+            Ok(Member {
+                ring: AtomicI32::new(-1),
+                event: Arc::new(Event::new()?),
+                gifts: ArrayQueue::new(limits::GIFTS_IN_FLIGHT),
+            })
+        };
+        Ok(Arc::new(Group { members: (0..workers).map(|_| member()).collect::<io::Result<_>>()? }))
+    }
+
+    /// Wakes worker `index`; works before and after its life too.
+    #[must_use]
+    pub fn waker(&self, index: usize) -> Waker {
+        Waker::from(Arc::clone(&self.members[index].event))
+    }
+
+    pub(super) fn event(&self, index: usize) -> &Event {
+        &self.members[index].event
+    }
+
+    pub(super) fn ring(&self, index: usize) -> Option<RawFd> {
+        let fd = self.members[index].ring.load(Ordering::Acquire);
+        (fd >= 0).then_some(fd)
+    }
+
+    pub(super) fn join(&self, index: usize, ring: RawFd) {
+        self.members[index].ring.store(ring, Ordering::Release);
+    }
+
+    pub(super) fn leave(&self, index: usize) {
+        self.members[index].ring.store(-1, Ordering::Release);
+    }
+}
+
+impl Uring {
+    /// A direct descriptor goes from table to table (MSG_RING, Linux 6.0), any other by the queue.
+    pub(super) fn give_away(&mut self, slot: Slot, socket: Socket, worker: usize, tag: u32) {
+        let target = self.group.ring(worker);
+        let target = target.filter(|_| self.config.features.has(Feature::MessageRing));
+        if socket.0 & DIRECT == 0 || target.is_none() {
+            let result = self.queue_gift(socket, worker, tag);
+            self.ready.push_back(Completion::Given { slot, result });
+            return;
+        }
+        let index = self.gifts.iter().position(Option::is_none).unwrap_or_else(|| {
+            self.gifts.push(None);
+            self.gifts.len() - 1
+        });
+        self.gifts[index] = Some((slot, socket));
+        let entry = opcode::MsgRingSendFd::new(
+            types::Fd(target.expect("checked above")),
+            types::Fixed(socket.0 & !DIRECT),
+            types::DestinationSlot::auto_target(),
+            plain(Kind::Adopt, tag),
+        );
+        let name = pack(Kind::Give, Slot { index: index as u32, generation: 0 });
+        // SAFETY: points to no memory.
+        unsafe { self.ring.push(entry.build().user_data(name)) };
+    }
+
+    pub(super) fn given(&mut self, index: u32, entry: &cqueue::Entry) -> Completion {
+        let (slot, socket) = self.gifts[index as usize].take().expect("completes once");
+        let result = outcome(entry).map(drop);
+        if result.is_ok() {
+            self.close_silently(socket);
+        }
+        Completion::Given { slot, result }
+    }
+
+    fn queue_gift(&mut self, socket: Socket, worker: usize, tag: u32) -> io::Result<()> {
+        let copy = self.with_descriptor(socket, |fd| fd.try_clone_to_owned())?;
+        let member = &self.group.members[worker];
+        member.gifts.push((tag, copy)).map_err(|_| io::Error::from_raw_os_error(libc::ENOBUFS))?;
+        member.event.signal();
+        self.close_silently(socket);
+        Ok(())
+    }
+
+    /// Takes over what other workers queued for this one.
+    pub(super) fn take_gifts(&mut self) {
+        while let Some((tag, fd)) = self.group.members[self.index].gifts.pop() {
+            match crate::backend::Backend::adopt(self, fd) {
+                Ok(socket) => self.ready.push_back(Completion::Adopted { tag, socket }),
+                Err(error) => log::warn!("a connection handed over by another worker was closed: {error}"),
+            }
+        }
+    }
+}

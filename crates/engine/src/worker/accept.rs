@@ -1,0 +1,250 @@
+//! Listeners of a worker: arming, pausing when full, giving new connections away, draining.
+
+use std::io;
+use std::sync::atomic::Ordering;
+use std::time::Duration;
+
+use super::core::{Core, Told, Via};
+use super::record::{Connection, Listener, Phase, Record};
+use super::shared::Counters;
+use super::sleep::accept_key;
+use crate::backend::{Op, Slot, Socket, Time};
+use crate::limits;
+
+impl Core {
+    pub(crate) fn add_listener(&mut self, socket: Socket, tag: u32) -> io::Result<()> {
+        let listener = Listener {
+            socket,
+            tag,
+            accepting: false,
+            cancelled: false,
+            not_before: Time(0),
+            draining: false,
+            closed: false,
+        };
+        let slot = self.records.insert(Record::Listener(listener));
+        let slot = slot.map_err(|_| io::Error::from_raw_os_error(libc::ENFILE))?;
+        self.listeners.push(slot);
+        self.arm_listener(slot);
+        Ok(())
+    }
+
+    fn arm_listener(&mut self, slot: Slot) {
+        let now = self.now();
+        let (full, draining) = (self.full, self.draining);
+        let Some(Record::Listener(listener)) = self.records.get_mut(slot) else { return };
+        if !listener.accepting && !full && !draining && listener.not_before <= now {
+            listener.accepting = true;
+            listener.cancelled = false;
+            self.backend.accept(slot, listener.socket);
+        }
+    }
+
+    pub(crate) fn publish_load(&self) {
+        self.shared.workers[self.index].load.store(self.connections, Ordering::Relaxed);
+    }
+
+    /// A connection arrived here. Keeps it, gives it away, or closes it when the process is full.
+    pub(crate) fn on_accepted(&mut self, listener: Slot, socket: Socket) {
+        Counters::add(&self.counters().accepted, 1);
+        let tag = match self.records.get(listener) {
+            Some(Record::Listener(listener)) => listener.tag,
+            _ => return self.close_unnamed(socket),
+        };
+        if self.shared.connections() >= self.shared.max_connections {
+            Counters::add(&self.counters().refused, 1);
+            self.close_unnamed(socket);
+            return self.pause_accepting("the process has reached its connection limit");
+        }
+        match self.better_worker() {
+            Some(worker) => self.give(socket, worker, tag),
+            None => self.keep(socket, tag),
+        }
+        if self.connections >= self.capacity && self.better_worker().is_none() {
+            self.pause_accepting("the worker's connection table is full");
+        }
+    }
+
+    /// Another worker, if this one is full or has clearly more connections.
+    fn better_worker(&self) -> Option<usize> {
+        if self.shared.workers.len() == 1 {
+            return None;
+        }
+        let (worker, load) = self.shared.least_loaded()?;
+        let excess = self.connections.saturating_sub(load);
+        let full = self.connections >= self.capacity;
+        let skewed = excess > limits::SKEW_CONNECTIONS.max(load / 8);
+        (worker != self.index && (full || skewed)).then_some(worker)
+    }
+
+    fn keep(&mut self, socket: Socket, tag: u32) {
+        if let Ok(slot) = self.add_connection(Connection::new(socket, tag, Phase::Open)) {
+            self.told.push_back(Told::Opened(slot, Via::Listener(tag)));
+        }
+    }
+
+    fn give(&mut self, socket: Socket, worker: usize, tag: u32) {
+        if let Ok(slot) = self.add_connection(Connection::new(socket, tag, Phase::Giving)) {
+            self.backend.give(slot, socket, worker, tag);
+        }
+    }
+
+    pub(crate) fn on_given(&mut self, slot: Slot, result: io::Result<()>) {
+        let Some(Record::Connection(connection)) = self.records.get_mut(slot) else { return };
+        match result {
+            Ok(()) => {
+                self.records.remove(slot);
+                self.connections -= 1;
+                self.publish_load();
+                Counters::add(&self.counters().given, 1);
+            }
+            // Full queue or full table over there: it stays here.
+            Err(_) => {
+                connection.phase = Phase::Open;
+                let tag = connection.listener;
+                self.told.push_back(Told::Opened(slot, Via::Listener(tag)));
+            }
+        }
+    }
+
+    pub(crate) fn on_adopted(&mut self, tag: u32, socket: Socket) {
+        Counters::add(&self.counters().adopted, 1);
+        self.keep(socket, tag);
+    }
+
+    /// Accepting has ended: paused, drained, or failed.
+    pub(crate) fn on_accept_ended(&mut self, slot: Slot, error: Option<io::Error>) {
+        let now = self.now();
+        let Some(Record::Listener(listener)) = self.records.get_mut(slot) else { return };
+        listener.accepting = false;
+        if let Some(error) = &error {
+            listener.not_before = now.after(Duration::from_millis(limits::ACCEPT_BACKOFF_MS));
+            let at = listener.not_before;
+            self.wheel.insert(at, accept_key());
+            Counters::add(&self.counters().accept_pauses, 1);
+            self.warn_accept(error);
+        }
+        let Some(Record::Listener(listener)) = self.records.get_mut(slot) else { return };
+        if listener.draining {
+            self.finish_listener(slot);
+        } else if error.is_none() {
+            self.arm_listener(slot);
+        }
+    }
+
+    fn warn_accept(&mut self, error: &io::Error) {
+        if std::mem::replace(&mut self.warned_full, true) {
+            return;
+        }
+        let advice = match error.raw_os_error() {
+            Some(libc::EMFILE) => {
+                let (soft, _) = ringmain_sys::limits::open_files();
+                format!(
+                    "the process holds its {soft} descriptors (RLIMIT_NOFILE): raise `ulimit -n` or, with \
+                     io_uring, let connections use direct descriptors"
+                )
+            }
+            Some(libc::ENFILE) => "the descriptor table is full: raise --max-connections or start more \
+                                   workers; system-wide, see sysctl fs.file-max"
+                .into(),
+            _ => "accepting goes on when it passes".into(),
+        };
+        log::warn!(
+            "worker {}: accepting paused with {} connections: {error}; {advice}; waiting clients stay in the \
+             listen queue",
+            self.index,
+            self.connections
+        );
+    }
+
+    fn pause_accepting(&mut self, why: &str) {
+        if std::mem::replace(&mut self.full, true) {
+            return;
+        }
+        Counters::add(&self.counters().accept_pauses, 1);
+        if !std::mem::replace(&mut self.warned_full, true) {
+            log::warn!(
+                "worker {}: accepting paused with {} connections: {why}; waiting clients stay in the listen queue",
+                self.index,
+                self.connections
+            );
+        }
+        for slot in self.listeners.clone() {
+            self.cancel_listener(slot);
+        }
+        // Other workers' connections may be the ones that end, so look again after a while.
+        let at = self.now().after(Duration::from_millis(limits::ACCEPT_BACKOFF_MS));
+        self.wheel.insert(at, accept_key());
+    }
+
+    fn cancel_listener(&mut self, slot: Slot) {
+        let Some(Record::Listener(listener)) = self.records.get_mut(slot) else { return };
+        if listener.accepting && !listener.cancelled {
+            listener.cancelled = true;
+            self.backend.cancel(Op::Accept, slot);
+        }
+    }
+
+    /// A connection has ended or time has passed: accepting may go on.
+    pub(crate) fn accept_again(&mut self) {
+        if self.draining {
+            return;
+        }
+        if self.full {
+            let room = self.connections < self.capacity
+                && self.shared.connections() < self.shared.max_connections;
+            if !room {
+                return;
+            }
+            self.full = false;
+        }
+        for index in 0..self.listeners.len() {
+            self.arm_listener(self.listeners[index]);
+        }
+    }
+
+    pub(crate) fn on_accept_timer(&mut self) {
+        self.accept_again();
+        if self.full {
+            let at = self.now().after(Duration::from_millis(limits::ACCEPT_BACKOFF_MS));
+            self.wheel.insert(at, accept_key());
+        }
+    }
+
+    /// Stops accepting for good: cancel, empty the queue (unless another process goes on serving it), close.
+    pub(crate) fn drain_listeners(&mut self) {
+        self.draining = true;
+        for slot in self.listeners.clone() {
+            let Some(Record::Listener(listener)) = self.records.get_mut(slot) else { continue };
+            listener.draining = true;
+            if listener.accepting {
+                self.cancel_listener(slot);
+            } else {
+                self.finish_listener(slot);
+            }
+        }
+    }
+
+    fn finish_listener(&mut self, slot: Slot) {
+        let Some(Record::Listener(listener)) = self.records.get_mut(slot) else { return };
+        if std::mem::replace(&mut listener.closed, true) {
+            return;
+        }
+        let (socket, tag) = (listener.socket, listener.tag);
+        let empty_queue = self.shared.state() != super::shared::State::HandedOver;
+        while empty_queue && self.connections < self.capacity {
+            match self.backend.accept_now(socket) {
+                Ok(Some(connection)) => {
+                    Counters::add(&self.counters().accepted, 1);
+                    self.keep(connection, tag);
+                }
+                Ok(None) => break,
+                Err(error) => {
+                    log::warn!("worker {}: connections still queued at shutdown are lost: {error}", self.index);
+                    break;
+                }
+            }
+        }
+        self.backend.close(slot, socket);
+    }
+}

@@ -1,0 +1,179 @@
+//! The end of a connection: flushing, cancelling, closing, and freeing the slot when the last
+//! completion is in.
+
+use std::io;
+use std::time::Duration;
+
+use super::core::{Core, Told};
+use super::record::{Phase, Reason, Record};
+use super::shared::Counters;
+use crate::backend::{Op, Slot};
+use crate::limits;
+
+impl Core {
+    /// Closes once all that was written is sent. Reading stops at once.
+    pub(crate) fn close(&mut self, slot: Slot, reason: Reason) {
+        let Some(Record::Connection(connection)) = self.records.get_mut(slot) else { return };
+        match connection.phase {
+            Phase::Connecting => return self.fail(slot, reason),
+            Phase::Open => {}
+            _ => return,
+        }
+        connection.reason = Some(reason);
+        if connection.output.is_empty() && !connection.flags.send_held {
+            return self.begin_close(slot, reason);
+        }
+        connection.phase = Phase::Flushing;
+        self.update_recv(slot);
+        self.mark_dirty(slot);
+        self.set_deadline(slot, Some(Duration::from_millis(limits::FLUSH_MS)));
+    }
+
+    /// Announces our last byte; the peer's bytes are still received.
+    pub(crate) fn shutdown(&mut self, slot: Slot) {
+        let Some(connection) = self.connection(slot) else { return };
+        if matches!(connection.phase, Phase::Open | Phase::Connecting) {
+            connection.flags.fin_wanted = true;
+            self.mark_dirty(slot);
+        }
+    }
+
+    /// Ends the connection at once and drops what is unsent; the peer sees a reset.
+    pub(crate) fn abort(&mut self, slot: Slot, reason: Reason) {
+        if let Some(Record::Connection(connection)) = self.records.get_mut(slot)
+            && !matches!(connection.phase, Phase::Closing | Phase::Closed | Phase::Giving)
+        {
+            // Without the option the kernel would go on sending what it holds; if it fails, that happens.
+            let _ = self.backend.set_option(connection.socket, crate::backend::SocketOption::ResetOnClose);
+            self.fail(slot, reason);
+        }
+    }
+
+    /// Ends the connection at once; what the kernel holds is still sent.
+    pub(crate) fn fail(&mut self, slot: Slot, reason: Reason) {
+        let Some(Record::Connection(connection)) = self.records.get_mut(slot) else { return };
+        match connection.phase {
+            Phase::Connecting => {
+                connection.phase = Phase::Closing;
+                connection.reason = Some(reason);
+                self.backend.cancel(Op::Connect, slot);
+                self.told_end(slot, reason);
+            }
+            Phase::Open | Phase::Flushing => self.begin_close(slot, reason),
+            Phase::Giving | Phase::Closing | Phase::Closed => {}
+        }
+    }
+
+    /// As [`Core::fail`]; a stream is told the error itself.
+    pub(crate) fn fail_with(&mut self, slot: Slot, error: &io::Error) {
+        if let Some(connection) = self.connection(slot)
+            && let Some(stream) = &mut connection.stream
+            && stream.error.is_none()
+        {
+            stream.error = Some(copy_error(error));
+        }
+        self.fail(slot, Reason::Failed(error.kind()));
+    }
+
+    /// From here on the application hears no more of it; the slot lives until the kernel is done.
+    pub(crate) fn begin_close(&mut self, slot: Slot, reason: Reason) {
+        let Some(Record::Connection(connection)) = self.records.get_mut(slot) else { return };
+        if matches!(connection.phase, Phase::Closing | Phase::Closed) {
+            return;
+        }
+        connection.phase = Phase::Closing;
+        connection.reason = Some(reason);
+        if connection.flags.recv_armed && !connection.flags.recv_cancelled {
+            connection.flags.recv_cancelled = true;
+            self.backend.cancel(Op::Recv, slot);
+        }
+        if connection.flags.send_in_flight {
+            self.backend.cancel(Op::Send, slot);
+        }
+        connection.deadline = crate::backend::Time(0);
+        if let Some(timer) = connection.timer.take() {
+            self.wheel.cancel(timer);
+        }
+        let unread = std::mem::take(&mut connection.unread);
+        self.pool.put(unread);
+        self.told_end(slot, reason);
+        self.close_if_quiet(slot);
+    }
+
+    fn told_end(&mut self, slot: Slot, reason: Reason) {
+        let Some(connection) = self.connection(slot) else { return };
+        match &mut connection.stream {
+            Some(stream) => {
+                if stream.error.is_none() {
+                    stream.error = stream_error(reason);
+                }
+                for waker in [stream.reader.take(), stream.writer.take()].into_iter().flatten() {
+                    waker.wake();
+                }
+            }
+            None => self.told.push_back(Told::Ended(slot, reason)),
+        }
+    }
+
+    /// Closes the socket when no operation names the slot any more.
+    pub(crate) fn close_if_quiet(&mut self, slot: Slot) {
+        let Some(Record::Connection(connection)) = self.records.get_mut(slot) else { return };
+        if connection.phase == Phase::Closing && !connection.busy() && !connection.flags.connecting {
+            connection.phase = Phase::Closed;
+            connection.output.clear(&mut self.pool);
+            self.backend.close(slot, connection.socket);
+        }
+    }
+
+    /// The kernel has let go of the socket. The record of a stream stays until the stream is dropped.
+    pub(crate) fn on_closed(&mut self, slot: Slot) {
+        match self.records.get_mut(slot) {
+            Some(Record::Connection(connection)) => {
+                connection.flags.kernel_done = true;
+                self.free_if_done(slot);
+            }
+            Some(Record::Listener(_)) => {
+                self.records.remove(slot);
+                self.listeners.retain(|listener| *listener != slot);
+            }
+            Some(Record::Datagrams(_)) => {
+                self.records.remove(slot);
+                self.datagram_sockets -= 1;
+            }
+            None => {}
+        }
+    }
+
+    /// Frees the slot when neither the kernel nor a stream names it.
+    pub(crate) fn free_if_done(&mut self, slot: Slot) {
+        let Some(connection) = self.connection(slot) else { return };
+        if !connection.flags.kernel_done || connection.stream.is_some() {
+            return;
+        }
+        self.records.remove(slot);
+        self.connections -= 1;
+        Counters::add(&self.counters().closed, 1);
+        self.publish_load();
+        self.accept_again();
+    }
+}
+
+/// What a stream's next call reports; an orderly end is no error.
+fn stream_error(reason: Reason) -> Option<io::Error> {
+    let text = match reason {
+        Reason::Closed => return None,
+        Reason::Aborted => "the connection was aborted by the application",
+        Reason::Deadline => return Some(io::ErrorKind::TimedOut.into()),
+        Reason::WriteLimit => "too many unsent bytes",
+        Reason::ReadLimit => "too many unconsumed bytes",
+        Reason::FlushTimeout => "the peer did not take the last bytes in time",
+        Reason::Shutdown => "the worker shut down",
+        Reason::Panicked => "the handler panicked",
+        Reason::Failed(kind) | Reason::NotConnected(kind) => return Some(kind.into()),
+    };
+    Some(io::Error::new(io::ErrorKind::ConnectionAborted, text))
+}
+
+fn copy_error(error: &io::Error) -> io::Error {
+    error.raw_os_error().map_or_else(|| error.kind().into(), io::Error::from_raw_os_error)
+}

@@ -1,0 +1,487 @@
+//! A worker's state and what happens to connections: reading, writing, marks.
+//!
+//! Owns the slab, the output queues and the back-end. Knows nothing of handlers and tasks; what they have to
+//! be told is queued in `told` and delivered by the worker when no borrow is held.
+
+use std::collections::VecDeque;
+use std::io::{self, IoSlice};
+use std::sync::Arc;
+use std::time::Duration;
+
+use bytes::Bytes;
+
+use super::pool::Pool;
+use super::record::{Connection, Phase, Reason, Record};
+use super::shared::{Counters, Shared};
+use super::sleep::Sleepers;
+use crate::backend::{Backend, Op, RecvEnd, Slot, Socket, Time};
+use crate::limits;
+use crate::slab::Slab;
+use crate::timer::Wheel;
+
+/// What the handler of a connection is still to be told.
+pub(crate) enum Told {
+    Opened(Slot, Via),
+    Drained(Slot),
+    Ended(Slot, Reason),
+    EndOfData(Slot),
+    Deadline(Slot),
+    /// Unconsumed bytes may be looked at again.
+    Unread(Slot),
+    Timer(u64),
+}
+
+/// How a connection came to be.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Via {
+    /// Accepted from the listener of this number, in the order in which they were added.
+    Listener(u32),
+    /// Opened by [`crate::Cx::connect`].
+    Connect,
+}
+
+/// Why a write was refused.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum WriteError {
+    /// More than [`limits::WRITE_LIMIT`] bytes would wait; the connection is closed for it.
+    #[error("more than {} bytes wait to be sent: the connection is closed", limits::WRITE_LIMIT)]
+    Full,
+    /// The connection is closed, closing, or its end was announced by `shutdown`.
+    #[error("the connection is closed for writing")]
+    Closed,
+}
+
+pub(crate) struct Core {
+    pub(crate) backend: Box<dyn Backend>,
+    pub(crate) records: Slab<Record>,
+    pub(crate) wheel: Wheel,
+    pub(crate) sleepers: Sleepers,
+    pub(crate) pool: Pool,
+    pub(crate) dirty: Vec<Slot>,
+    pub(crate) parked: VecDeque<Slot>,
+    pub(crate) sated: Vec<Slot>,
+    pub(crate) told: VecDeque<Told>,
+    pub(crate) listeners: Vec<Slot>,
+    pub(crate) connections: u32,
+    pub(crate) datagram_sockets: u32,
+    pub(crate) turn: u32,
+    pub(crate) shared: Arc<Shared>,
+    pub(crate) index: usize,
+    pub(crate) capacity: u32,
+    /// Accepting paused because the worker or the process is full.
+    pub(crate) full: bool,
+    pub(crate) draining: bool,
+    pub(crate) warned_full: bool,
+}
+
+impl Core {
+    pub(crate) fn counters(&self) -> &Counters {
+        &self.shared.workers[self.index].counters
+    }
+
+    pub(crate) fn connection(&mut self, slot: Slot) -> Option<&mut Connection> {
+        match self.records.get_mut(slot) {
+            Some(Record::Connection(connection)) => Some(connection),
+            _ => None,
+        }
+    }
+
+    /// Appends bytes to the connection's output; they leave at the end of the turn.
+    pub(crate) fn write(&mut self, slot: Slot, bytes: &[u8]) -> Result<(), WriteError> {
+        let Some(Record::Connection(connection)) = self.records.get_mut(slot) else {
+            return Err(WriteError::Closed);
+        };
+        if !connection.writable() {
+            return Err(WriteError::Closed);
+        }
+        if connection.output.len() + bytes.len() > limits::WRITE_LIMIT {
+            self.fail(slot, Reason::WriteLimit);
+            return Err(WriteError::Full);
+        }
+        connection.output.write(bytes, &mut self.pool);
+        self.wrote(slot);
+        Ok(())
+    }
+
+    /// As [`Core::write`], without copying.
+    pub(crate) fn write_frame(&mut self, slot: Slot, frame: Bytes) -> Result<(), WriteError> {
+        let Some(Record::Connection(connection)) = self.records.get_mut(slot) else {
+            return Err(WriteError::Closed);
+        };
+        if !connection.writable() {
+            return Err(WriteError::Closed);
+        }
+        if connection.output.len() + frame.len() > limits::WRITE_LIMIT {
+            self.fail(slot, Reason::WriteLimit);
+            return Err(WriteError::Full);
+        }
+        connection.output.write_frame(frame);
+        self.wrote(slot);
+        Ok(())
+    }
+
+    fn wrote(&mut self, slot: Slot) {
+        let connection = self.connection(slot).expect("the caller has just written to it");
+        if connection.output.len() > limits::WRITE_MARK && !connection.flags.blocked {
+            connection.flags.blocked = true;
+            self.update_recv(slot);
+        }
+        self.mark_dirty(slot);
+    }
+
+    pub(crate) fn mark_dirty(&mut self, slot: Slot) {
+        if let Some(connection) = self.connection(slot)
+            && !connection.flags.dirty
+        {
+            connection.flags.dirty = true;
+            self.dirty.push(slot);
+        }
+    }
+
+    /// Starts a send for every connection that was written to and has none in flight.
+    pub(crate) fn flush_dirty(&mut self) {
+        while let Some(slot) = self.dirty.pop() {
+            self.flush(slot);
+        }
+    }
+
+    fn flush(&mut self, slot: Slot) {
+        let Some(Record::Connection(connection)) = self.records.get_mut(slot) else { return };
+        connection.flags.dirty = false;
+        if connection.flags.send_in_flight || connection.flags.send_held {
+            return;
+        }
+        if !matches!(connection.phase, Phase::Open | Phase::Flushing) {
+            return;
+        }
+        if connection.output.is_empty() {
+            return self.all_sent(slot);
+        }
+        let mut slices = [IoSlice::new(&[]); limits::SEND_PIECES];
+        let count = connection.output.freeze(&mut slices);
+        connection.flags.send_in_flight = true;
+        // SAFETY: the queue keeps frozen pieces in place and unchanged until `advance` or `clear`, which are
+        // called only when the final completion is in; the slot is not freed before (`busy`).
+        unsafe { self.backend.send(slot, connection.socket, &slices[..count]) };
+    }
+
+    /// A send has ended; with `held` the kernel still reads the memory.
+    pub(crate) fn on_sent(&mut self, slot: Slot, result: io::Result<usize>, held: bool) {
+        let Some(Record::Connection(connection)) = self.records.get_mut(slot) else { return };
+        connection.flags.send_in_flight = false;
+        connection.flags.send_held = held;
+        let sent = match &result {
+            Ok(count) => *count,
+            Err(_) => 0,
+        };
+        if held {
+            connection.held_bytes = sent as u32;
+        } else {
+            connection.output.advance(sent, &mut self.pool);
+        }
+        Counters::add(&self.shared.workers[self.index].counters.bytes_sent, sent as u64);
+        match result {
+            Ok(0) => self.fail(slot, Reason::Failed(io::ErrorKind::WriteZero)),
+            Err(error) => self.fail(slot, Reason::Failed(error.kind())),
+            Ok(_) if !held => self.sent_some(slot),
+            Ok(_) => {}
+        }
+        self.close_if_quiet(slot);
+    }
+
+    pub(crate) fn on_released(&mut self, slot: Slot) {
+        let Some(Record::Connection(connection)) = self.records.get_mut(slot) else { return };
+        connection.flags.send_held = false;
+        let sent = std::mem::take(&mut connection.held_bytes) as usize;
+        connection.output.advance(sent, &mut self.pool);
+        self.sent_some(slot);
+        self.close_if_quiet(slot);
+    }
+
+    fn sent_some(&mut self, slot: Slot) {
+        let Some(connection) = self.connection(slot) else { return };
+        let left = connection.output.len();
+        let was_blocked = connection.flags.blocked;
+        if was_blocked && left <= limits::WRITE_MARK / 2 {
+            connection.flags.blocked = false;
+        }
+        let unblocked = was_blocked && !connection.flags.blocked;
+        if let Some(writer) = connection.stream.as_mut().and_then(|s| s.writer.take()) {
+            writer.wake();
+        } else if unblocked && connection.phase == Phase::Open && !connection.flags.streamed {
+            self.told.push_back(Told::Drained(slot));
+        }
+        if unblocked {
+            self.update_recv(slot);
+            self.offer_unread(slot);
+        }
+        if left > 0 {
+            self.mark_dirty(slot);
+        } else {
+            self.all_sent(slot);
+        }
+    }
+
+    /// The output is empty: the moment for FIN, or for closing.
+    fn all_sent(&mut self, slot: Slot) {
+        let Some(Record::Connection(connection)) = self.records.get_mut(slot) else { return };
+        if connection.phase == Phase::Flushing {
+            let reason = connection.reason.unwrap_or(Reason::Closed);
+            return self.begin_close(slot, reason);
+        }
+        if connection.flags.fin_wanted && !connection.flags.fin_sent && connection.phase == Phase::Open {
+            connection.flags.fin_sent = true;
+            self.backend.shutdown_write(connection.socket);
+            if connection.flags.eof && connection.flags.eof_told {
+                self.begin_close(slot, Reason::Closed);
+            }
+        }
+    }
+
+    /// Arms or cancels the receive, as the connection's state asks.
+    pub(crate) fn update_recv(&mut self, slot: Slot) {
+        let Some(Record::Connection(connection)) = self.records.get_mut(slot) else { return };
+        let flags = &mut connection.flags;
+        if flags.recv_armed {
+            let flags = *flags;
+            if !connection.wants_data() && !flags.recv_cancelled {
+                connection.flags.recv_cancelled = true;
+                self.backend.cancel(Op::Recv, slot);
+            }
+        } else if connection.wants_data() {
+            connection.flags.recv_armed = true;
+            connection.flags.recv_cancelled = false;
+            self.backend.recv(slot, connection.socket, true);
+        }
+    }
+
+    /// The first receive of a new connection: its first request is often there already.
+    pub(crate) fn first_recv(&mut self, slot: Slot) {
+        let Some(Record::Connection(connection)) = self.records.get_mut(slot) else { return };
+        if connection.wants_data() && !connection.flags.recv_armed {
+            connection.flags.recv_armed = true;
+            connection.flags.recv_cancelled = false;
+            self.backend.recv(slot, connection.socket, false);
+        }
+    }
+
+    /// Keeps received bytes until somebody looks at them.
+    pub(crate) fn keep_unread(&mut self, slot: Slot, bytes: &[u8]) {
+        let Some(Record::Connection(connection)) = self.records.get_mut(slot) else { return };
+        if connection.phase != Phase::Open {
+            return;
+        }
+        if connection.unread.capacity() == 0 {
+            connection.unread = self.pool.take(bytes.len());
+        }
+        connection.unread.extend_from_slice(bytes);
+        if let Some(reader) = connection.stream.as_mut().and_then(|s| s.reader.take()) {
+            reader.wake();
+        }
+    }
+
+    /// Asks that the handler or stream looks at unconsumed bytes again.
+    pub(crate) fn offer_unread(&mut self, slot: Slot) {
+        let Some(connection) = self.connection(slot) else { return };
+        let has_news = !connection.unread.is_empty() || (connection.flags.eof && !connection.flags.eof_told);
+        if has_news && !connection.flags.streamed && !connection.flags.paused {
+            self.told.push_back(Told::Unread(slot));
+        }
+    }
+
+    /// The receive operation has ended without bytes.
+    pub(crate) fn on_recv_ended(&mut self, slot: Slot, end: RecvEnd) {
+        let Some(Record::Connection(connection)) = self.records.get_mut(slot) else { return };
+        connection.flags.recv_armed = false;
+        match end {
+            RecvEnd::Cancelled => {}
+            RecvEnd::Eof => {
+                connection.flags.eof = true;
+                self.tell_eof(slot);
+            }
+            RecvEnd::NoBuffers => {
+                Counters::add(&self.shared.workers[self.index].counters.no_buffers, 1);
+                if connection.wants_data() {
+                    connection.flags.parked = true;
+                    self.parked.push_back(slot);
+                }
+            }
+            RecvEnd::Failed(error) => self.fail_with(slot, &error),
+        }
+        self.update_recv(slot);
+        self.close_if_quiet(slot);
+    }
+
+    fn tell_eof(&mut self, slot: Slot) {
+        let Some(connection) = self.connection(slot) else { return };
+        if let Some(stream) = &mut connection.stream {
+            connection.flags.eof_told = true;
+            if let Some(reader) = stream.reader.take() {
+                reader.wake();
+            }
+        } else if connection.phase == Phase::Open && !connection.flags.paused && !connection.flags.blocked {
+            connection.flags.eof_told = true;
+            self.told.push_back(Told::EndOfData(slot));
+        }
+    }
+
+    /// Arms connections that wait for a receive buffer: first in, first out, one for each free one.
+    pub(crate) fn rearm_parked(&mut self) {
+        if self.parked.is_empty() {
+            return;
+        }
+        let mut free = self.backend.buffers_free();
+        while free > 0
+            && let Some(slot) = self.parked.pop_front()
+        {
+            match self.records.get_mut(slot) {
+                Some(Record::Connection(connection)) => {
+                    connection.flags.parked = false;
+                    self.update_recv(slot);
+                }
+                Some(Record::Datagrams(_)) => self.rearm_datagrams(slot),
+                _ => continue,
+            }
+            free -= 1;
+        }
+    }
+
+    /// Connections that took their share of the last turn may receive again.
+    pub(crate) fn rearm_sated(&mut self) {
+        for slot in std::mem::take(&mut self.sated) {
+            if let Some(connection) = self.connection(slot) {
+                connection.flags.sated = false;
+                self.update_recv(slot);
+            }
+        }
+    }
+
+    /// Counts what a connection takes in this turn; above its share it pauses until the next.
+    pub(crate) fn count_received(&mut self, slot: Slot, bytes: usize) {
+        let turn = self.turn;
+        Counters::add(&self.counters().bytes_received, bytes as u64);
+        let Some(connection) = self.connection(slot) else { return };
+        if connection.turn != turn {
+            connection.turn = turn;
+            connection.turn_bytes = 0;
+        }
+        connection.turn_bytes = connection.turn_bytes.saturating_add(bytes as u32);
+        if connection.turn_bytes as usize > limits::READ_PER_TURN && !connection.flags.sated {
+            connection.flags.sated = true;
+            self.sated.push(slot);
+            self.update_recv(slot);
+        }
+    }
+
+    /// Begins to connect; the outcome reaches the handler or the stream later.
+    pub(crate) fn connect(
+        &mut self,
+        to: &ringmain_sys::addr::Addr,
+        source: Option<&ringmain_sys::addr::Addr>,
+        streamed: bool,
+    ) -> io::Result<Slot> {
+        let socket = self.backend.open_stream(to, source)?;
+        let mut connection = Connection::new(socket, 0, Phase::Connecting);
+        connection.flags.streamed = streamed;
+        connection.flags.connecting = true;
+        connection.stream = streamed.then(Box::default);
+        let slot = self.add_connection(connection)?;
+        self.backend.connect(slot, socket, to);
+        Ok(slot)
+    }
+
+    /// Puts a record into the slab; without room the socket is closed.
+    pub(crate) fn add_connection(&mut self, connection: Connection) -> io::Result<Slot> {
+        let socket = connection.socket;
+        match self.records.insert(Record::Connection(connection)) {
+            Ok(slot) => {
+                self.connections += 1;
+                self.publish_load();
+                Ok(slot)
+            }
+            Err(_) => {
+                self.close_unnamed(socket);
+                Err(io::Error::from_raw_os_error(libc::ENFILE))
+            }
+        }
+    }
+
+    /// Closes a socket that never got a record. The slot index is one that no record can have.
+    pub(crate) fn close_unnamed(&mut self, socket: Socket) {
+        self.backend.close(Slot { index: Slot::LIMIT - 1, generation: u32::MAX }, socket);
+    }
+
+    pub(crate) fn on_connected(&mut self, slot: Slot, result: io::Result<()>) {
+        let Some(Record::Connection(connection)) = self.records.get_mut(slot) else { return };
+        connection.flags.connecting = false;
+        if connection.phase != Phase::Connecting {
+            return self.close_if_quiet(slot);
+        }
+        connection.phase = Phase::Open;
+        match result {
+            Ok(()) => {
+                if let Some(stream) = &mut connection.stream {
+                    if let Some(writer) = stream.writer.take() {
+                        writer.wake();
+                    }
+                    self.first_recv(slot);
+                } else {
+                    self.told.push_back(Told::Opened(slot, Via::Connect));
+                }
+                self.mark_dirty(slot);
+            }
+            Err(error) => {
+                let kind = error.kind();
+                if let Some(stream) = &mut connection.stream {
+                    stream.error = Some(error);
+                }
+                self.begin_close(slot, Reason::NotConnected(kind));
+            }
+        }
+    }
+
+    pub(crate) fn now(&self) -> Time {
+        self.backend.now()
+    }
+
+    /// Sets or moves the connection's deadline; costs a store when it moves back.
+    pub(crate) fn set_deadline(&mut self, slot: Slot, after: Option<Duration>) {
+        let now = self.now();
+        let Some(Record::Connection(connection)) = self.records.get_mut(slot) else { return };
+        connection.deadline = after.map_or(Time(0), |span| now.after(span.max(Duration::from_nanos(1))));
+        let at = connection.deadline;
+        if at == Time(0) || (connection.timer.is_some() && connection.timer_at <= at) {
+            return;
+        }
+        if let Some(timer) = connection.timer.take() {
+            self.wheel.cancel(timer);
+        }
+        // A full wheel leaves the connection without a deadline until the next call sets one.
+        connection.timer = self.wheel.insert(at, super::sleep::deadline_key(slot));
+        connection.timer_at = at;
+    }
+
+    /// The timer of a connection's deadline fired, perhaps too early because the deadline has moved.
+    pub(crate) fn on_deadline(&mut self, slot: Slot) {
+        let now = self.now();
+        let Some(Record::Connection(connection)) = self.records.get_mut(slot) else { return };
+        connection.timer = None;
+        if connection.deadline == Time(0) {
+            return;
+        }
+        if connection.deadline > now {
+            let at = connection.deadline;
+            connection.timer = self.wheel.insert(at, super::sleep::deadline_key(slot));
+            connection.timer_at = at;
+            return;
+        }
+        connection.deadline = Time(0);
+        match connection.phase {
+            Phase::Flushing => self.fail(slot, Reason::FlushTimeout),
+            Phase::Open | Phase::Connecting if connection.flags.streamed => self.fail(slot, Reason::Deadline),
+            Phase::Open => self.told.push_back(Told::Deadline(slot)),
+            Phase::Connecting => self.fail(slot, Reason::Deadline),
+            _ => {}
+        }
+    }
+}

@@ -1,0 +1,347 @@
+//! The application's way back into its worker: connections, timers, tasks, blocking work.
+
+use std::cell::{RefCell, RefMut};
+use std::fmt;
+use std::future::Future;
+use std::io;
+use std::rc::Rc;
+use std::task::Waker;
+use std::time::Duration;
+
+use bytes::Bytes;
+use ringmain_sys::addr::Addr;
+
+use super::core::{Core, WriteError};
+use super::record::{Phase, Reason};
+use super::tasks::{TaskId, Tasks, TooManyTasks};
+use crate::backend::{Slot, SocketOption, Time};
+use crate::stream::Stream;
+
+pub(crate) struct Inner {
+    pub(crate) core: RefCell<Core>,
+    pub(crate) tasks: Tasks,
+}
+
+/// A handle to the worker that this code runs on; cheap to clone, never leaves its thread.
+#[derive(Clone)]
+pub struct Cx(pub(crate) Rc<Inner>);
+
+/// Names a connection of this worker, in this life of its slot.
+#[derive(Clone, Copy, PartialEq, Eq, Hash)]
+pub struct ConnId(pub(crate) Slot);
+
+/// One connection, for the time of a call.
+#[derive(Clone, Copy)]
+pub struct Conn<'a> {
+    cx: &'a Cx,
+    id: ConnId,
+}
+
+impl fmt::Debug for ConnId {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{}.{}", self.0.index, self.0.generation)
+    }
+}
+
+impl fmt::Debug for Cx {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("Cx")
+    }
+}
+
+impl Cx {
+    pub(crate) fn core(&self) -> RefMut<'_, Core> {
+        self.0.core.borrow_mut()
+    }
+
+    /// This worker's number, from 0.
+    #[must_use]
+    pub fn worker(&self) -> usize {
+        self.core().index
+    }
+
+    /// How many workers the engine runs.
+    #[must_use]
+    pub fn workers(&self) -> usize {
+        self.core().shared.workers.len()
+    }
+
+    /// The time, read once a loop turn.
+    #[must_use]
+    pub fn now(&self) -> Time {
+        self.core().now()
+    }
+
+    /// Wall-clock time since the Unix epoch, read once a loop turn.
+    #[must_use]
+    pub fn wall(&self) -> Duration {
+        self.core().backend.wall()
+    }
+
+    /// A random number; in a simulation it follows from the seed.
+    #[must_use]
+    pub fn random(&self) -> u64 {
+        self.core().backend.random()
+    }
+
+    /// The connection of this name. Calls on one that is over do nothing.
+    #[must_use]
+    pub fn conn(&self, id: ConnId) -> Conn<'_> {
+        Conn { cx: self, id }
+    }
+
+    /// Opens a connection for the handler: `open` or `not_connected` follows.
+    ///
+    /// # Errors
+    /// No descriptor, no slot, or `source` is not an address of this host.
+    pub fn connect(&self, to: &Addr, source: Option<&Addr>) -> io::Result<ConnId> {
+        self.core().connect(to, source, false).map(ConnId)
+    }
+
+    /// Opens a connection as a stream.
+    ///
+    /// # Errors
+    /// As [`Cx::connect`], and what the network says: refused, timed out, unreachable.
+    pub async fn connect_stream(&self, to: &Addr, source: Option<&Addr>) -> io::Result<Stream> {
+        let slot = self.core().connect(to, source, true)?;
+        Stream::new(self.clone(), slot).connected().await
+    }
+
+    /// Runs a future on this worker, beginning in this loop turn.
+    ///
+    /// # Errors
+    /// [`TooManyTasks`]; the future is dropped.
+    pub fn spawn(&self, future: impl Future<Output = ()> + 'static) -> Result<TaskId, TooManyTasks> {
+        self.0.tasks.spawn(future)
+    }
+
+    /// Drops a task's future; nothing happens if it is over.
+    pub fn cancel(&self, task: TaskId) {
+        self.0.tasks.cancel(task);
+    }
+
+    /// Calls the handler's `timer` with `key` after `span` (1 ms resolution).
+    ///
+    /// Returns false when the worker has [`crate::limits::TIMERS_PER_WORKER`] timers already.
+    #[must_use]
+    pub fn timer(&self, span: Duration, key: u64) -> bool {
+        let core = &mut *self.core();
+        let at = core.now().after(span);
+        core.sleepers.handler_timer(&mut core.wheel, at, key).is_some()
+    }
+
+    /// Begins the shutdown of the whole process, as a termination signal does.
+    pub fn shut_down(&self) {
+        self.core().shared.advance(super::shared::State::Draining);
+    }
+}
+
+impl<'a> Conn<'a> {
+    pub(crate) fn new(cx: &'a Cx, slot: Slot) -> Conn<'a> {
+        Conn { cx, id: ConnId(slot) }
+    }
+
+    /// The worker's handle.
+    #[must_use]
+    pub fn cx(&self) -> &'a Cx {
+        self.cx
+    }
+
+    /// The connection's name, to be kept for later.
+    #[must_use]
+    pub fn id(&self) -> ConnId {
+        self.id
+    }
+
+    /// Whether it can still be written to.
+    #[must_use]
+    pub fn is_open(&self) -> bool {
+        self.cx.core().connection(self.id.0).is_some_and(|c| c.writable())
+    }
+
+    /// Queues a copy of `bytes`; they leave at the end of the loop turn.
+    ///
+    /// # Errors
+    /// [`WriteError::Full`] beyond [`crate::limits::WRITE_LIMIT`]: the connection is closed for it.
+    pub fn write(&self, bytes: &[u8]) -> Result<(), WriteError> {
+        self.cx.core().write(self.id.0, bytes)
+    }
+
+    /// Queues a shared frame without copying it.
+    ///
+    /// # Errors
+    /// As [`Conn::write`].
+    pub fn write_frame(&self, frame: Bytes) -> Result<(), WriteError> {
+        self.cx.core().write_frame(self.id.0, frame)
+    }
+
+    /// Bytes written and not yet handed to the kernel.
+    #[must_use]
+    pub fn unsent(&self) -> usize {
+        self.cx.core().connection(self.id.0).map_or(0, |c| c.output.len())
+    }
+
+    /// Closes it when all that was written is sent; nothing more is received.
+    pub fn close(&self) {
+        self.cx.core().close(self.id.0, Reason::Closed);
+    }
+
+    /// Sends FIN after what was written; the peer's bytes are still received.
+    pub fn shutdown(&self) {
+        self.cx.core().shutdown(self.id.0);
+    }
+
+    /// Ends it at once: unsent bytes are dropped and the peer sees a reset.
+    pub fn abort(&self) {
+        self.abort_because(Reason::Aborted);
+    }
+
+    /// As [`Conn::abort`], with the reason that `closed` is told.
+    pub fn abort_because(&self, reason: Reason) {
+        self.cx.core().abort(self.id.0, reason);
+    }
+
+    /// Receives nothing until [`Conn::resume`]; what is on its way is kept.
+    pub fn pause(&self) {
+        let mut core = self.cx.core();
+        if let Some(connection) = core.connection(self.id.0) {
+            connection.flags.paused = true;
+            core.update_recv(self.id.0);
+        }
+    }
+
+    /// Receives again, and offers what is kept.
+    pub fn resume(&self) {
+        let mut core = self.cx.core();
+        if let Some(connection) = core.connection(self.id.0)
+            && std::mem::replace(&mut connection.flags.paused, false)
+        {
+            core.update_recv(self.id.0);
+            core.offer_unread(self.id.0);
+        }
+    }
+
+    /// Calls the handler's `deadline` after `span` unless it is moved before; `None` removes it. Cheap
+    /// enough to be called for each request.
+    pub fn set_deadline(&self, span: Option<Duration>) {
+        self.cx.core().set_deadline(self.id.0, span);
+    }
+
+    /// The peer's address; `None` for an unnamed Unix socket. Costs a system call.
+    ///
+    /// # Errors
+    /// `NotConnected` when the connection is over.
+    pub fn peer_addr(&self) -> io::Result<Option<Addr>> {
+        let core = &mut *self.cx.core();
+        let connection = core.connection(self.id.0).filter(|c| c.phase == Phase::Open);
+        let socket = connection.ok_or(io::ErrorKind::NotConnected)?.socket;
+        core.backend.peer_addr(socket)
+    }
+
+    /// The local address. Costs up to three system calls.
+    ///
+    /// # Errors
+    /// `NotConnected` when the connection is over.
+    pub fn local_addr(&self) -> io::Result<Option<Addr>> {
+        let core = &mut *self.cx.core();
+        let connection = core.connection(self.id.0).filter(|c| c.phase == Phase::Open);
+        let socket = connection.ok_or(io::ErrorKind::NotConnected)?.socket;
+        core.backend.local_addr(socket)
+    }
+
+    /// Sets a socket option. Options wanted on all connections belong on the listener.
+    ///
+    /// # Errors
+    /// As `setsockopt(2)`; `NotConnected` when the connection is over.
+    pub fn set_option(&self, option: SocketOption) -> io::Result<()> {
+        let core = &mut *self.cx.core();
+        let connection = core.connection(self.id.0).filter(|c| c.phase == Phase::Open);
+        let socket = connection.ok_or(io::ErrorKind::NotConnected)?.socket;
+        core.backend.set_option(socket, option)
+    }
+
+    /// Makes it an asynchronous stream; the handler hears no more of it. To be called in
+    /// `open`, which then returns `None`.
+    #[must_use]
+    pub fn into_stream(self) -> Stream {
+        let mut core = self.cx.core();
+        if let Some(connection) = core.connection(self.id.0) {
+            connection.flags.streamed = true;
+            connection.stream.get_or_insert_default();
+        }
+        drop(core);
+        Stream::new(self.cx.clone(), self.id.0)
+    }
+}
+
+/// A future that waits; see [`Cx::sleep`].
+pub struct Sleep {
+    cx: Cx,
+    at: Time,
+    slot: Option<Slot>,
+}
+
+impl Cx {
+    /// Waits for `span` (1 ms resolution, never early).
+    #[must_use]
+    pub fn sleep(&self, span: Duration) -> Sleep {
+        Sleep { cx: self.clone(), at: self.now().after(span), slot: None }
+    }
+
+    /// Runs `work` on a thread of the blocking pool.
+    ///
+    /// # Errors
+    /// `WouldBlock` when the pool's queue is full; `Other` when the work panicked.
+    pub async fn blocking<T: Send + 'static>(
+        &self,
+        work: impl FnOnce() -> T + Send + 'static,
+    ) -> io::Result<T> {
+        crate::blocking::call(|job| self.core().backend.run_blocking(job), work).await
+    }
+}
+
+impl Future for Sleep {
+    type Output = ();
+
+    fn poll(mut self: std::pin::Pin<&mut Self>, context: &mut std::task::Context<'_>) -> std::task::Poll<()> {
+        use std::task::Poll;
+        let this = &mut *self;
+        let core = &mut *this.cx.0.core.borrow_mut();
+        if let Some(slot) = this.slot {
+            let sleeper = core.sleepers.get_mut(slot).expect("removed only by this future");
+            if !sleeper.fired {
+                keep_waker(&mut sleeper.waker, context.waker());
+                return Poll::Pending;
+            }
+            core.sleepers.remove(&mut core.wheel, slot);
+            this.slot = None;
+            return Poll::Ready(());
+        }
+        if core.now() >= this.at {
+            return Poll::Ready(());
+        }
+        this.slot = core.sleepers.sleep(&mut core.wheel, this.at, context.waker().clone());
+        if this.slot.is_none() {
+            // No timer is free: try again in the next turn rather than never.
+            context.waker().wake_by_ref();
+        }
+        Poll::Pending
+    }
+}
+
+impl Drop for Sleep {
+    fn drop(&mut self) {
+        if let Some(slot) = self.slot {
+            let core = &mut *self.cx.0.core.borrow_mut();
+            core.sleepers.remove(&mut core.wheel, slot);
+        }
+    }
+}
+
+/// Keeps the waker, cloning only when it is another one.
+pub(crate) fn keep_waker(place: &mut Option<Waker>, waker: &Waker) {
+    match place {
+        Some(old) if old.will_wake(waker) => {}
+        _ => *place = Some(waker.clone()),
+    }
+}

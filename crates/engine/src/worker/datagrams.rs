@@ -1,0 +1,121 @@
+//! Datagram sockets of a worker: a bounded queue of received datagrams and the sends in flight.
+
+use std::io;
+use std::net::SocketAddr;
+
+use super::core::Core;
+use super::record::{Datagrams, Record};
+use crate::backend::{Lent, Op, RecvEnd, Slot};
+use crate::limits;
+
+impl Core {
+    pub(crate) fn datagrams(&mut self, slot: Slot) -> Option<&mut Datagrams> {
+        match self.records.get_mut(slot) {
+            Some(Record::Datagrams(datagrams)) => Some(datagrams),
+            _ => None,
+        }
+    }
+
+    pub(crate) fn open_datagrams(&mut self, local: SocketAddr) -> io::Result<Slot> {
+        let socket = self.backend.open_datagram(local)?;
+        let record = Datagrams {
+            socket,
+            armed: false,
+            cancelled: false,
+            closing: false,
+            parked: false,
+            sends_in_flight: 0,
+            queue: Default::default(),
+            reader: None,
+            writer: None,
+            error: None,
+        };
+        match self.records.insert(Record::Datagrams(Box::new(record))) {
+            Ok(slot) => {
+                self.datagram_sockets += 1;
+                self.rearm_datagrams(slot);
+                Ok(slot)
+            }
+            Err(_) => {
+                self.close_unnamed(socket);
+                Err(io::Error::from_raw_os_error(libc::ENFILE))
+            }
+        }
+    }
+
+    /// Receives while the queue has room; the kernel's socket buffer holds or drops the rest.
+    pub(crate) fn rearm_datagrams(&mut self, slot: Slot) {
+        let Some(Record::Datagrams(datagrams)) = self.records.get_mut(slot) else { return };
+        datagrams.parked = false;
+        let wants = !datagrams.closing && datagrams.queue.len() < limits::DATAGRAMS_QUEUED;
+        if wants && !datagrams.armed {
+            datagrams.armed = true;
+            datagrams.cancelled = false;
+            self.backend.recv_from(slot, datagrams.socket);
+        } else if !wants && datagrams.armed && !datagrams.cancelled {
+            datagrams.cancelled = true;
+            self.backend.cancel(Op::RecvFrom, slot);
+        }
+    }
+
+    pub(crate) fn on_datagram(&mut self, slot: Slot, mut data: Lent, from: Option<SocketAddr>, more: bool) {
+        if let Some(datagrams) = self.datagrams(slot) {
+            datagrams.armed = more;
+            datagrams.queue.push_back((data.bytes_mut().to_vec(), from));
+            if let Some(reader) = datagrams.reader.take() {
+                reader.wake();
+            }
+        }
+        self.backend.give_back(data);
+        self.rearm_datagrams(slot);
+        self.close_datagrams_if_quiet(slot);
+    }
+
+    pub(crate) fn on_datagrams_ended(&mut self, slot: Slot, end: RecvEnd) {
+        let Some(datagrams) = self.datagrams(slot) else { return };
+        datagrams.armed = false;
+        match end {
+            RecvEnd::Failed(error) => {
+                datagrams.error = Some(error);
+                if let Some(reader) = datagrams.reader.take() {
+                    reader.wake();
+                }
+            }
+            RecvEnd::NoBuffers => {
+                datagrams.parked = true;
+                self.parked.push_back(slot);
+            }
+            RecvEnd::Cancelled | RecvEnd::Eof => self.rearm_datagrams(slot),
+        }
+        self.close_datagrams_if_quiet(slot);
+    }
+
+    pub(crate) fn on_datagram_sent(&mut self, slot: Slot, result: io::Result<usize>) {
+        let Some(datagrams) = self.datagrams(slot) else { return };
+        datagrams.sends_in_flight -= 1;
+        if let Err(error) = result {
+            datagrams.error = Some(error);
+        }
+        if let Some(writer) = datagrams.writer.take() {
+            writer.wake();
+        }
+        self.close_datagrams_if_quiet(slot);
+    }
+
+    pub(crate) fn close_datagrams(&mut self, slot: Slot) {
+        if let Some(datagrams) = self.datagrams(slot) {
+            datagrams.closing = true;
+            self.rearm_datagrams(slot);
+            self.close_datagrams_if_quiet(slot);
+        }
+    }
+
+    fn close_datagrams_if_quiet(&mut self, slot: Slot) {
+        let Some(Record::Datagrams(datagrams)) = self.records.get_mut(slot) else { return };
+        if datagrams.closing && !datagrams.armed && datagrams.sends_in_flight == 0 {
+            // Counted as a send so that it is closed once.
+            datagrams.sends_in_flight = 1;
+            self.backend.close(slot, datagrams.socket);
+        }
+    }
+}

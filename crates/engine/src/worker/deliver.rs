@@ -1,0 +1,232 @@
+//! Delivers events to the handler, with no borrow of the worker's state held.
+//!
+//! A panic of the handler ends the connection that it had at hand and nothing else.
+
+use std::panic::{AssertUnwindSafe, catch_unwind};
+
+use super::{State, Worker};
+use super::core::{Told, Via};
+use super::cx::{Conn, ConnId};
+use super::handler::Handler;
+use super::record::{Phase, Reason};
+use super::shared::Counters;
+use crate::backend::{Lent, Slot};
+use crate::limits;
+
+/// Where received bytes go.
+enum Route {
+    /// Straight to the handler, without a copy.
+    Handler,
+    /// To the handler, behind bytes that it has not consumed.
+    Behind,
+    /// Kept until somebody asks.
+    Keep,
+    Drop,
+}
+
+impl<H: Handler> Worker<H> {
+    pub(super) fn received(&mut self, slot: Slot, mut data: Lent, more: bool) {
+        let mut core = self.cx.core();
+        core.count_received(slot, data.len());
+        let route = match core.connection(slot) {
+            Some(connection) => {
+                connection.flags.recv_armed = more;
+                let flags = &connection.flags;
+                if connection.phase != Phase::Open {
+                    Route::Drop
+                } else if flags.streamed || flags.paused || flags.blocked {
+                    Route::Keep
+                } else if connection.unread.is_empty() {
+                    Route::Handler
+                } else {
+                    Route::Behind
+                }
+            }
+            None => Route::Drop,
+        };
+        match route {
+            Route::Handler => {
+                drop(core);
+                let bytes = data.bytes_mut();
+                let consumed = self.offer(slot, bytes);
+                core = self.cx.core();
+                if consumed < bytes.len() {
+                    core.keep_unread(slot, &bytes[consumed..]);
+                }
+            }
+            Route::Behind => {
+                core.keep_unread(slot, data.bytes_mut());
+                drop(core);
+                self.offer_kept(slot);
+                core = self.cx.core();
+            }
+            Route::Keep => core.keep_unread(slot, data.bytes_mut()),
+            Route::Drop => {}
+        }
+        core.backend.give_back(data);
+        core.update_recv(slot);
+        core.close_if_quiet(slot);
+    }
+
+    /// Shows bytes to the handler; returns how many it consumed.
+    fn offer(&mut self, slot: Slot, bytes: &mut [u8]) -> usize {
+        let len = bytes.len();
+        let Some(state) = self.states.get_mut(slot) else { return len };
+        let (handler, conn) = (&mut self.handler, Conn::new(&self.cx, slot));
+        match catch_unwind(AssertUnwindSafe(|| handler.data(conn, state, bytes))) {
+            Ok(consumed) => consumed.min(len),
+            Err(_) => {
+                self.panicked(slot);
+                len
+            }
+        }
+    }
+
+    /// Shows the kept bytes to the handler; ends a connection whose handler can make nothing of them.
+    fn offer_kept(&mut self, slot: Slot) {
+        let mut kept = {
+            let mut core = self.cx.core();
+            let Some(connection) = core.connection(slot) else { return };
+            std::mem::take(&mut connection.unread)
+        };
+        if kept.is_empty() {
+            return;
+        }
+        let consumed = self.offer(slot, &mut kept);
+        let core = &mut *self.cx.core();
+        let Some(connection) = core.connection(slot).filter(|c| c.phase == Phase::Open) else {
+            return core.pool.put(kept);
+        };
+        if consumed == kept.len() {
+            return core.pool.put(kept);
+        }
+        kept.drain(..consumed);
+        let flags = connection.flags;
+        let stuck = kept.len() >= limits::READ_MARK && !flags.paused && !flags.blocked && !flags.streamed;
+        connection.unread = kept;
+        if stuck {
+            core.fail(slot, Reason::ReadLimit);
+        }
+    }
+
+    pub(super) fn deliver_told(&mut self) {
+        loop {
+            let told = self.cx.core().told.pop_front();
+            let Some(told) = told else { return };
+            match told {
+                Told::Opened(slot, via) => self.opened(slot, via),
+                Told::Drained(slot) => self.with_state(slot, |handler, conn, state| handler.drained(conn, state)),
+                Told::Deadline(slot) => self.with_state(slot, |handler, conn, state| handler.deadline(conn, state)),
+                Told::EndOfData(slot) => self.with_state(slot, |handler, conn, state| handler.end(conn, state)),
+                Told::Unread(slot) => self.unread(slot),
+                Told::Ended(slot, reason) => self.ended(slot, reason),
+                Told::Timer(key) => {
+                    let (handler, cx) = (&mut self.handler, &self.cx);
+                    self.guard(catch_unwind(AssertUnwindSafe(|| handler.timer(cx, key))));
+                }
+            }
+        }
+    }
+
+    fn opened(&mut self, slot: Slot, via: Via) {
+        if !self.is_open(slot) {
+            return;
+        }
+        let (handler, conn) = (&mut self.handler, Conn::new(&self.cx, slot));
+        match catch_unwind(AssertUnwindSafe(|| handler.open(conn, via))) {
+            Ok(Some(state)) => self.states.put(slot, state),
+            Ok(None) => {
+                // Without state there is nobody to hear of it, unless a stream has taken it.
+                let mut core = self.cx.core();
+                let streamed = core.connection(slot).is_some_and(|c| c.flags.streamed);
+                if !streamed {
+                    core.close(slot, Reason::Closed);
+                }
+            }
+            Err(_) => self.panicked(slot),
+        }
+        self.cx.core().first_recv(slot);
+        if self.state > State::Running {
+            self.drain_one(slot);
+        }
+    }
+
+    /// Kept bytes first, then the end of data if that has come.
+    fn unread(&mut self, slot: Slot) {
+        let ready = self.cx.core().connection(slot).is_some_and(|c| {
+            c.phase == Phase::Open && !c.flags.paused && !c.flags.blocked && !c.flags.streamed
+        });
+        if !ready {
+            return;
+        }
+        self.offer_kept(slot);
+        let mut core = self.cx.core();
+        let Some(connection) = core.connection(slot) else { return };
+        let flags = &mut connection.flags;
+        if flags.eof && !flags.eof_told && !flags.paused && !flags.blocked {
+            flags.eof_told = true;
+            core.told.push_back(Told::EndOfData(slot));
+        }
+        core.update_recv(slot);
+    }
+
+    fn ended(&mut self, slot: Slot, reason: Reason) {
+        let (handler, cx) = (&mut self.handler, &self.cx);
+        let outcome = match self.states.take(slot) {
+            Some(state) => catch_unwind(AssertUnwindSafe(|| handler.closed(cx, state, reason))),
+            None if matches!(reason, Reason::NotConnected(_)) => {
+                catch_unwind(AssertUnwindSafe(|| handler.not_connected(cx, ConnId(slot), reason)))
+            }
+            None => Ok(()),
+        };
+        self.guard(outcome);
+    }
+
+    pub(super) fn deliver_mail(&mut self, mail: H::Mail) {
+        let (handler, cx) = (&mut self.handler, &self.cx);
+        let outcome = catch_unwind(AssertUnwindSafe(|| handler.mail(cx, mail)));
+        self.guard(outcome);
+        self.deliver_told();
+    }
+
+    pub(super) fn drain_connections(&mut self) {
+        let slots: Vec<Slot> = self.cx.core().records.slots().collect();
+        for slot in slots {
+            self.drain_one(slot);
+        }
+    }
+
+    fn drain_one(&mut self, slot: Slot) {
+        if self.is_open(slot) {
+            self.with_state(slot, |handler, conn, state| handler.drain(conn, state));
+            self.deliver_told();
+        }
+    }
+
+    fn is_open(&self, slot: Slot) -> bool {
+        self.cx.core().connection(slot).is_some_and(|c| c.phase == Phase::Open)
+    }
+
+    fn with_state(&mut self, slot: Slot, call: impl FnOnce(&mut H, Conn<'_>, &mut H::Conn)) {
+        if !self.is_open(slot) {
+            return;
+        }
+        let Some(state) = self.states.get_mut(slot) else { return };
+        let (handler, conn) = (&mut self.handler, Conn::new(&self.cx, slot));
+        if catch_unwind(AssertUnwindSafe(|| call(handler, conn, state))).is_err() {
+            self.panicked(slot);
+        }
+    }
+
+    fn panicked(&mut self, slot: Slot) {
+        self.guard(Err(Box::new(())));
+        self.cx.core().abort(slot, Reason::Panicked);
+    }
+
+    fn guard(&mut self, outcome: std::thread::Result<()>) {
+        if outcome.is_err() {
+            Counters::add(&self.shared.workers[self.index].counters.panics, 1);
+            log::error!("{} panicked; the worker goes on", self.handler.name());
+        }
+    }
+}

@@ -1,0 +1,102 @@
+//! What an application plugs into a worker: one value that handles all its connections' events.
+
+use super::core::Via;
+use super::cx::{Conn, Cx};
+use super::record::Reason;
+
+/// An application's or protocol's part of one worker.
+///
+/// All methods run on the worker's thread and must not block: a watchdog names the handler that does.
+/// What happens on a connection arrives in this order: `open`, then any of `data`, `drained`, `deadline`,
+/// `end`, `drain`, then `closed` exactly once (or `not_connected` instead of all of them).
+pub trait Handler: 'static {
+    /// State of one connection. Keep it small: an idle connection costs this and one record.
+    type Conn: 'static;
+
+    /// What other workers and threads may send to this one.
+    type Mail: Send + 'static;
+
+    /// The name under which the watchdog reports this handler.
+    fn name(&self) -> &'static str {
+        std::any::type_name::<Self>()
+    }
+
+    /// A connection was accepted or has been opened by [`Cx::connect`]. `None` if it needs no state here:
+    /// it was closed, or [`Conn::into_stream`] has taken it.
+    fn open(&mut self, conn: Conn<'_>, via: Via) -> Option<Self::Conn>;
+
+    /// Bytes have arrived: those not consumed before and the new ones. They may be changed in place.
+    ///
+    /// Returns how many were consumed from the front; the rest is kept and offered again with the
+    /// next bytes. With [`crate::limits::READ_MARK`] bytes unconsumed and no pause asked for, the
+    /// connection is closed with [`Reason::ReadLimit`].
+    fn data(&mut self, conn: Conn<'_>, state: &mut Self::Conn, bytes: &mut [u8]) -> usize;
+
+    /// The peer has sent its last byte. Unless overridden, the connection is closed when all that was
+    /// written is sent.
+    fn end(&mut self, conn: Conn<'_>, state: &mut Self::Conn) {
+        let _ = state;
+        conn.close();
+    }
+
+    /// Unsent bytes have fallen from above [`crate::limits::WRITE_MARK`] to below half of it.
+    fn drained(&mut self, conn: Conn<'_>, state: &mut Self::Conn) {
+        let _ = (conn, state);
+    }
+
+    /// The deadline set by [`Conn::set_deadline`] has passed. Unless overridden, the connection ends.
+    fn deadline(&mut self, conn: Conn<'_>, state: &mut Self::Conn) {
+        let _ = state;
+        conn.abort_because(Reason::Deadline);
+    }
+
+    /// The worker is shutting down. Unless overridden, the connection is closed when all that was
+    /// written is sent; a handler that overrides this must close it before the grace time ends.
+    fn drain(&mut self, conn: Conn<'_>, state: &mut Self::Conn) {
+        let _ = state;
+        conn.close();
+    }
+
+    /// The connection is over; nothing can be written any more.
+    fn closed(&mut self, cx: &Cx, state: Self::Conn, reason: Reason) {
+        let _ = (cx, state, reason);
+    }
+
+    /// A connection asked for by [`Cx::connect`] did not come about.
+    fn not_connected(&mut self, cx: &Cx, conn: super::cx::ConnId, reason: Reason) {
+        let _ = (cx, conn, reason);
+    }
+
+    /// A timer set by [`Cx::timer`] has fired.
+    fn timer(&mut self, cx: &Cx, key: u64) {
+        let _ = (cx, key);
+    }
+
+    /// Another worker or thread has sent something.
+    fn mail(&mut self, cx: &Cx, mail: Self::Mail) {
+        let _ = (cx, mail);
+    }
+}
+
+/// A handler without state from a function of the received bytes, as for an echo server.
+pub fn on_data<F>(function: F) -> impl Handler<Conn = (), Mail = ()>
+where
+    F: FnMut(Conn<'_>, &mut [u8]) -> usize + 'static,
+{
+    OnData(function)
+}
+
+struct OnData<F>(F);
+
+impl<F: FnMut(Conn<'_>, &mut [u8]) -> usize + 'static> Handler for OnData<F> {
+    type Conn = ();
+    type Mail = ();
+
+    fn open(&mut self, _conn: Conn<'_>, _via: Via) -> Option<()> {
+        Some(())
+    }
+
+    fn data(&mut self, conn: Conn<'_>, _state: &mut (), bytes: &mut [u8]) -> usize {
+        (self.0)(conn, bytes)
+    }
+}

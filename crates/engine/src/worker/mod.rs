@@ -1,0 +1,342 @@
+//! A worker: one thread, one back-end, its connections, timers, tasks and mail.
+//!
+//! Owns the loop and the delivery of events to the handler. Knows nothing of protocols.
+//! A turn: wait → completions → timers → mail → tasks → re-arm → flush.
+
+pub(crate) mod accept;
+pub(crate) mod closing;
+pub(crate) mod core;
+pub(crate) mod cx;
+pub(crate) mod datagrams;
+pub(crate) mod deliver;
+pub(crate) mod handler;
+pub(crate) mod output;
+pub(crate) mod pool;
+pub(crate) mod record;
+pub(crate) mod shared;
+pub(crate) mod sleep;
+pub(crate) mod tasks;
+
+use std::cell::RefCell;
+use std::io;
+use std::rc::Rc;
+use std::sync::Arc;
+use std::sync::atomic::Ordering;
+use std::time::Duration;
+
+use self::core::Core;
+use self::cx::{Cx, Inner};
+use self::handler::Handler;
+use self::record::{Reason, Record};
+use self::shared::{Counters, Shared, State};
+use self::sleep::{Fired, Sleepers};
+use self::tasks::Tasks;
+use crate::backend::{Backend, Completion, Socket, Time};
+use crate::limits;
+use crate::mail::{Mailbox, PostError};
+use crate::slab::{Beside, Slab};
+use crate::timer::Wheel;
+use crate::watchdog::StepName;
+
+/// What a worker's handler is made from.
+pub struct Start<M> {
+    /// The worker's handle.
+    pub cx: Cx,
+    /// The worker's way to send to the others.
+    pub post: Post<M>,
+}
+
+/// Sends mail to other workers.
+pub struct Post<M> {
+    mailbox: Rc<RefCell<Mailbox<M>>>,
+    cx: Cx,
+}
+
+impl<M> Clone for Post<M> {
+    fn clone(&self) -> Post<M> {
+        Post { mailbox: Rc::clone(&self.mailbox), cx: self.cx.clone() }
+    }
+}
+
+impl<M> Post<M> {
+    /// Sends `mail` to worker `to`, this one included.
+    ///
+    /// # Errors
+    /// The mail itself, when the queue to that worker is full or it has ended.
+    pub fn send(&self, to: usize, mail: M) -> Result<(), PostError<M>> {
+        let ring = self.mailbox.borrow_mut().post(to, mail)?;
+        if ring {
+            self.cx.core().backend.wake_peer(to);
+        }
+        Ok(())
+    }
+}
+
+/// One worker. Made on its own thread.
+pub struct Worker<H: Handler> {
+    pub(crate) cx: Cx,
+    pub(crate) handler: H,
+    pub(crate) states: Beside<H::Conn>,
+    mailbox: Rc<RefCell<Mailbox<H::Mail>>>,
+    shared: Arc<Shared>,
+    index: usize,
+    step: StepName,
+    fired: Vec<u64>,
+    state: State,
+    grace: Duration,
+    stop_at: Option<Time>,
+    more_completions: bool,
+    more_mail: bool,
+}
+
+/// What a worker needs besides its handler.
+pub(crate) struct Parts<M> {
+    pub(crate) backend: Box<dyn Backend>,
+    pub(crate) mailbox: Mailbox<M>,
+    pub(crate) shared: Arc<Shared>,
+    pub(crate) index: usize,
+    /// Connections that this worker may hold.
+    pub(crate) capacity: u32,
+    pub(crate) grace: Duration,
+}
+
+impl<H: Handler> Worker<H> {
+    pub(crate) fn new(parts: Parts<H::Mail>, make: impl FnOnce(Start<H::Mail>) -> H) -> Worker<H> {
+        let Parts { backend, mailbox, shared, index, capacity, grace } = parts;
+        let own = &shared.workers[index];
+        own.capacity.store(capacity, Ordering::Relaxed);
+        // The first installed waker stays; a worker is made once.
+        let _ = own.doorbell.install(backend.waker());
+        let tasks = Tasks::new(Arc::clone(&own.doorbell));
+        let core = Core {
+            wheel: Wheel::new(backend.now()),
+            backend,
+            records: Slab::new(limits::CONNECTIONS_PER_WORKER),
+            sleepers: Sleepers::new(),
+            pool: Default::default(),
+            dirty: Vec::new(),
+            parked: Default::default(),
+            sated: Vec::new(),
+            told: Default::default(),
+            listeners: Vec::new(),
+            connections: 0,
+            datagram_sockets: 0,
+            turn: 0,
+            shared: Arc::clone(&shared),
+            index,
+            capacity: capacity.min(limits::CONNECTIONS_PER_WORKER - 1),
+            full: false,
+            draining: false,
+            warned_full: false,
+        };
+        let cx = Cx(Rc::new(Inner { core: RefCell::new(core), tasks }));
+        let mailbox = Rc::new(RefCell::new(mailbox));
+        let post = Post { mailbox: Rc::clone(&mailbox), cx: cx.clone() };
+        let handler = make(Start { cx: cx.clone(), post });
+        let step = shared.names.intern(handler.name());
+        Worker {
+            cx,
+            handler,
+            states: Beside::new(),
+            mailbox,
+            shared,
+            index,
+            step,
+            fired: Vec::new(),
+            state: State::Running,
+            grace,
+            stop_at: None,
+            more_completions: false,
+            more_mail: false,
+        }
+    }
+
+    /// Takes over a listener; `tag` is its number, alike on all workers.
+    pub(crate) fn listen(&mut self, socket: Socket, tag: u32) -> io::Result<()> {
+        self.cx.core().add_listener(socket, tag)
+    }
+
+    /// Runs until the process has shut down and all is returned.
+    pub(crate) fn run(&mut self) -> io::Result<()> {
+        while !self.is_done() {
+            self.turn()?;
+        }
+        Ok(())
+    }
+
+    /// Whether the shutdown is complete: every slot is free.
+    pub(crate) fn is_done(&self) -> bool {
+        self.state == State::Stopping && self.cx.core().records.len() == 0 && self.cx.0.tasks.count() == 0
+    }
+
+    /// One turn of the loop; waits if there is nothing to do.
+    pub(crate) fn turn(&mut self) -> io::Result<()> {
+        self.wait()?;
+        self.shared.beats[self.index].enter(self.cx.now(), self.step);
+        self.follow_state();
+        self.completions();
+        self.timers();
+        self.mail();
+        self.cx.0.tasks.run();
+        self.deliver_told();
+        let mut core = self.cx.core();
+        core.rearm_parked();
+        core.rearm_sated();
+        core.flush_dirty();
+        drop(core);
+        self.deliver_told();
+        self.shared.beats[self.index].leave();
+        Ok(())
+    }
+
+    fn wait(&mut self) -> io::Result<()> {
+        let doorbell = &self.shared.workers[self.index].doorbell;
+        let timeout = self.timeout();
+        let idle = timeout != Some(Duration::ZERO);
+        let timeout = if idle {
+            doorbell.prepare_sleep();
+            let news = self.cx.0.tasks.pending()
+                || !self.mailbox.borrow().is_empty()
+                || self.shared.state() != self.state;
+            if news { Some(Duration::ZERO) } else { timeout }
+        } else {
+            timeout
+        };
+        let outcome = self.cx.core().backend.wait(timeout);
+        if idle {
+            doorbell.cancel_sleep();
+        }
+        outcome
+    }
+
+    fn timeout(&self) -> Option<Duration> {
+        let core = self.cx.core();
+        let busy = self.more_completions
+            || self.more_mail
+            || self.cx.0.tasks.pending()
+            || !(core.told.is_empty() && core.dirty.is_empty() && core.sated.is_empty())
+            || (self.state == State::Stopping && core.records.len() == 0);
+        if busy {
+            return Some(Duration::ZERO);
+        }
+        let now = core.now();
+        let timer = core.wheel.next_deadline(now);
+        let next = timer.into_iter().chain(self.stop_at).min()?;
+        Some(next.since(now))
+    }
+
+    fn completions(&mut self) {
+        self.more_completions = true;
+        let mut count = 0;
+        while count < limits::COMPLETIONS_PER_TURN {
+            let next = self.cx.core().backend.next();
+            let Some(completion) = next else {
+                self.more_completions = false;
+                break;
+            };
+            count += 1;
+            self.handle(completion);
+            self.deliver_told();
+        }
+        let core = &mut *self.cx.core();
+        core.turn = core.turn.wrapping_add(1);
+        let counters = &self.shared.workers[self.index].counters;
+        Counters::add(&counters.turns, 1);
+        Counters::add(&counters.completions, count as u64);
+    }
+
+    fn handle(&mut self, completion: Completion) {
+        match completion {
+            Completion::Received { slot, data, more } => return self.received(slot, data, more),
+            completion => self.cx.core().handle(completion),
+        }
+    }
+
+    fn timers(&mut self) {
+        let core = &mut *self.cx.core();
+        let now = core.now();
+        if core.wheel.is_empty() {
+            return;
+        }
+        core.wheel.advance(now, &mut self.fired);
+        for key in self.fired.drain(..) {
+            match sleep::fired(key) {
+                Fired::Deadline(slot) => core.on_deadline(slot),
+                Fired::Sleep(slot) => core.sleepers.fire(slot),
+                Fired::Accept => core.on_accept_timer(),
+                Fired::Handler(slot) => {
+                    if let Some(sleeper) = core.sleepers.remove(&mut core.wheel, slot) {
+                        core.told.push_back(core::Told::Timer(sleeper.handler_key));
+                    }
+                }
+            }
+        }
+    }
+
+    fn mail(&mut self) {
+        self.more_mail = false;
+        for _ in 0..limits::MAIL_PER_TURN {
+            let next = self.mailbox.borrow_mut().pop();
+            let Some(mail) = next else { return };
+            self.deliver_mail(mail);
+        }
+        self.more_mail = true;
+    }
+
+    /// Follows the process through draining and stopping.
+    fn follow_state(&mut self) {
+        let target = self.shared.state();
+        if target > State::Running && self.state == State::Running {
+            self.state = State::Draining;
+            self.stop_at = Some(self.cx.now().after(self.grace));
+            self.cx.core().drain_listeners();
+            self.deliver_told();
+            self.drain_connections();
+        }
+        if self.state == State::Draining {
+            let late = self.stop_at.is_some_and(|at| self.cx.now() >= at);
+            let core = self.cx.core();
+            let quiet = core.connections == 0 && core.listeners.is_empty();
+            drop(core);
+            if late || quiet || target == State::Stopping {
+                self.stop();
+            }
+        }
+    }
+
+    /// Ends everything that is left; slots are freed as the kernel lets go of them.
+    fn stop(&mut self) {
+        self.state = State::Stopping;
+        self.stop_at = None;
+        self.cx.0.tasks.clear();
+        let mut core = self.cx.core();
+        let slots: Vec<_> = core.records.slots().collect();
+        for slot in slots {
+            match core.records.get_mut(slot) {
+                Some(Record::Connection(_)) => core.abort(slot, Reason::Shutdown),
+                Some(Record::Datagrams(_)) => core.close_datagrams(slot),
+                Some(Record::Listener(_)) | None => {}
+            }
+        }
+    }
+}
+
+impl Core {
+    fn handle(&mut self, completion: Completion) {
+        match completion {
+            Completion::Received { .. } => unreachable!("the worker handles these, it has the handler"),
+            Completion::RecvEnded { slot, end } => self.on_recv_ended(slot, end),
+            Completion::Sent { slot, result, held } => self.on_sent(slot, result, held),
+            Completion::Released { slot } => self.on_released(slot),
+            Completion::Accepted { slot, socket } => self.on_accepted(slot, socket),
+            Completion::AcceptEnded { slot, error } => self.on_accept_ended(slot, error),
+            Completion::Adopted { tag, socket } => self.on_adopted(tag, socket),
+            Completion::Given { slot, result } => self.on_given(slot, result),
+            Completion::Connected { slot, result } => self.on_connected(slot, result),
+            Completion::Closed { slot } => self.on_closed(slot),
+            Completion::Datagram { slot, data, from, more } => self.on_datagram(slot, data, from, more),
+            Completion::DatagramsEnded { slot, end } => self.on_datagrams_ended(slot, end),
+            Completion::DatagramSent { slot, result } => self.on_datagram_sent(slot, result),
+        }
+    }
+}

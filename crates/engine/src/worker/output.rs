@@ -1,0 +1,154 @@
+//! A connection's unsent bytes: inline bytes and shared frames, in order.
+//!
+//! Owns what the kernel reads during a send: pieces in flight are frozen until its completion.
+//! Knows nothing of sockets. An idle queue holds no memory beyond its own record.
+
+use std::collections::VecDeque;
+use std::io::IoSlice;
+
+use bytes::Bytes;
+
+use super::pool::Pool;
+use crate::limits;
+
+enum Piece {
+    /// Bytes of this connection alone, in a pooled buffer.
+    Inline(Vec<u8>),
+    /// Bytes shared with others: encoded once, sent to many.
+    Frame(Bytes),
+}
+
+impl Piece {
+    fn bytes(&self) -> &[u8] {
+        match self {
+            Piece::Inline(bytes) => bytes,
+            Piece::Frame(bytes) => bytes,
+        }
+    }
+}
+
+/// The queue. The head lies apart, so that a single piece (the common case) allocates no deque.
+#[derive(Default)]
+pub(crate) struct Output {
+    head: Option<Piece>,
+    tail: VecDeque<Piece>,
+    /// Bytes of the head that are sent already.
+    sent: u32,
+    /// Pieces, from the head on, that the kernel may be reading.
+    frozen: u32,
+    /// Unsent bytes.
+    len: u32,
+}
+
+impl Output {
+    pub(crate) fn len(&self) -> usize {
+        self.len as usize
+    }
+
+    pub(crate) fn is_empty(&self) -> bool {
+        self.len == 0
+    }
+
+    /// Appends a copy of `bytes`.
+    pub(crate) fn write(&mut self, bytes: &[u8], pool: &mut Pool) {
+        if bytes.is_empty() {
+            return;
+        }
+        self.len += bytes.len() as u32;
+        if let Some(last) = self.open_buffer()
+            && last.len() + bytes.len() <= limits::SEND_BYTES
+        {
+            last.extend_from_slice(bytes);
+            return;
+        }
+        let mut buffer = pool.take(bytes.len());
+        buffer.extend_from_slice(bytes);
+        self.push(Piece::Inline(buffer));
+    }
+
+    /// Appends a shared frame.
+    pub(crate) fn write_frame(&mut self, frame: Bytes) {
+        if frame.is_empty() {
+            return;
+        }
+        self.len += frame.len() as u32;
+        self.push(Piece::Frame(frame));
+    }
+
+    /// Freezes and shows the pieces of the next send: at most [`limits::SEND_PIECES`] of them and
+    /// [`limits::SEND_BYTES`] bytes.
+    ///
+    /// The memory stays in place until [`Output::advance`] or [`Output::thaw`].
+    pub(crate) fn freeze<'a>(&'a mut self, slices: &mut [IoSlice<'a>; limits::SEND_PIECES]) -> usize {
+        debug_assert_eq!(self.frozen, 0, "one send in flight a socket");
+        let mut room = limits::SEND_BYTES;
+        let mut skip = self.sent as usize;
+        let mut count = 0;
+        for piece in self.head.iter().chain(&self.tail) {
+            let bytes = &piece.bytes()[skip..];
+            skip = 0;
+            slices[count] = IoSlice::new(&bytes[..bytes.len().min(room)]);
+            room = room.saturating_sub(bytes.len());
+            count += 1;
+            if room == 0 || count == limits::SEND_PIECES {
+                break;
+            }
+        }
+        self.frozen = count as u32;
+        count
+    }
+
+    /// The send is over and took `count` bytes.
+    pub(crate) fn advance(&mut self, mut count: usize, pool: &mut Pool) {
+        self.frozen = 0;
+        debug_assert!(count <= self.len());
+        self.len -= count as u32;
+        while let Some(piece) = &self.head {
+            let left = piece.bytes().len() - self.sent as usize;
+            if count < left {
+                self.sent += count as u32;
+                return;
+            }
+            count -= left;
+            self.sent = 0;
+            if let Some(Piece::Inline(buffer)) = std::mem::replace(&mut self.head, self.tail.pop_front()) {
+                pool.put(buffer);
+            }
+        }
+        if self.tail.capacity() > limits::SEND_PIECES {
+            self.tail = VecDeque::new();
+        }
+    }
+
+    /// Drops all unsent bytes. Nothing may be in flight.
+    pub(crate) fn clear(&mut self, pool: &mut Pool) {
+        debug_assert_eq!(self.frozen, 0, "the kernel may still read the memory");
+        for piece in self.head.take().into_iter().chain(self.tail.drain(..)) {
+            if let Piece::Inline(buffer) = piece {
+                pool.put(buffer);
+            }
+        }
+        self.sent = 0;
+        self.len = 0;
+    }
+
+    fn push(&mut self, piece: Piece) {
+        if self.head.is_none() {
+            self.head = Some(piece);
+        } else {
+            self.tail.push_back(piece);
+        }
+    }
+
+    /// The last piece, if it may grow.
+    fn open_buffer(&mut self) -> Option<&mut Vec<u8>> {
+        let pieces = usize::from(self.head.is_some()) + self.tail.len();
+        if pieces <= self.frozen as usize {
+            return None;
+        }
+        match self.tail.back_mut().or(self.head.as_mut()) {
+            Some(Piece::Inline(buffer)) => Some(buffer),
+            _ => None,
+        }
+    }
+}

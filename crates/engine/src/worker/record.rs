@@ -1,0 +1,191 @@
+//! What a worker keeps for each slot: listeners, connections and datagram sockets.
+//!
+//! The connection's life, all transitions in `core.rs` and `closing.rs`:
+//!
+//! ```text
+//! Connecting ──connected──► Open ──close()──► Flushing ──all sent──► Closing ──no operation──► Closed
+//!     │                      │                   │                    ▲         in flight        │
+//!     │                      └──failure, abort()─┴────────────────────┤                  slot is free
+//!     └──refused, abort()─────────────────────────────────────────────┘
+//! Giving ──taken by the other worker──► slot is free
+//!     └──refused──► Open
+//! ```
+
+use std::collections::VecDeque;
+use std::io;
+use std::net::SocketAddr;
+use std::task::Waker;
+
+use super::output::Output;
+use crate::backend::{Socket, Time};
+use crate::timer::TimerId;
+
+/// Why a connection ended.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Reason {
+    /// The application closed it; all it had written was handed to the kernel.
+    Closed,
+    /// The application aborted it; unsent bytes were dropped.
+    Aborted,
+    /// The connection failed: reset by the peer, timed out by TCP, and the like.
+    Failed(io::ErrorKind),
+    /// Its deadline passed.
+    Deadline,
+    /// More than [`crate::limits::WRITE_LIMIT`] unsent bytes.
+    WriteLimit,
+    /// [`crate::limits::READ_MARK`] received bytes of which the handler consumed nothing.
+    ReadLimit,
+    /// The peer did not take the last bytes within [`crate::limits::FLUSH_MS`].
+    FlushTimeout,
+    /// The worker shut down before the connection was done.
+    Shutdown,
+    /// The handler panicked while it had this connection.
+    Panicked,
+    /// The attempt to connect failed.
+    NotConnected(io::ErrorKind),
+}
+
+/// Where a connection is in its life.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Phase {
+    Connecting,
+    Open,
+    Giving,
+    Flushing,
+    Closing,
+    Closed,
+}
+
+/// One bit each; grouped so that a record stays small.
+#[derive(Clone, Copy, Debug, Default)]
+pub(crate) struct Flags {
+    pub(crate) recv_armed: bool,
+    pub(crate) recv_cancelled: bool,
+    pub(crate) send_in_flight: bool,
+    pub(crate) send_held: bool,
+    /// On the list of connections to flush at the end of the turn.
+    pub(crate) dirty: bool,
+    /// Waits for a receive buffer.
+    pub(crate) parked: bool,
+    /// The application wants no data now.
+    pub(crate) paused: bool,
+    /// Unsent bytes are above the mark.
+    pub(crate) blocked: bool,
+    /// Took its share of this turn; receives again in the next.
+    pub(crate) sated: bool,
+    /// The peer's last byte is in.
+    pub(crate) eof: bool,
+    /// The handler or stream has been told of `eof`.
+    pub(crate) eof_told: bool,
+    /// Our last byte is queued: FIN follows it.
+    pub(crate) fin_wanted: bool,
+    pub(crate) fin_sent: bool,
+    /// The connect operation is in flight.
+    pub(crate) connecting: bool,
+    /// The close operation has completed.
+    pub(crate) kernel_done: bool,
+    /// A [`crate::stream::Stream`] owns it, not the handler.
+    pub(crate) streamed: bool,
+}
+
+pub(crate) struct Connection {
+    pub(crate) socket: Socket,
+    pub(crate) phase: Phase,
+    pub(crate) flags: Flags,
+    pub(crate) listener: u32,
+    pub(crate) output: Output,
+    /// Bytes of a held send, taken off the output when the memory is released.
+    pub(crate) held_bytes: u32,
+    pub(crate) turn: u32,
+    pub(crate) turn_bytes: u32,
+    pub(crate) unread: Vec<u8>,
+    /// `Time(0)`: none. Only stored when it moves; the timer looks at it when it fires.
+    pub(crate) deadline: Time,
+    pub(crate) timer: Option<TimerId>,
+    pub(crate) timer_at: Time,
+    pub(crate) reason: Option<Reason>,
+    pub(crate) stream: Option<Box<StreamState>>,
+}
+
+/// The part that only connections owned by a stream have.
+#[derive(Default)]
+pub(crate) struct StreamState {
+    pub(crate) reader: Option<Waker>,
+    pub(crate) writer: Option<Waker>,
+    /// Told once, at the next call.
+    pub(crate) error: Option<io::Error>,
+}
+
+const _: () = assert!(size_of::<Connection>() <= 512, "an idle connection is a record of at most 512 bytes");
+const _: () = assert!(size_of::<Record>() <= 512);
+
+impl Connection {
+    pub(crate) fn new(socket: Socket, listener: u32, phase: Phase) -> Connection {
+        Connection {
+            socket,
+            phase,
+            flags: Flags::default(),
+            listener,
+            output: Output::default(),
+            held_bytes: 0,
+            turn: 0,
+            turn_bytes: 0,
+            unread: Vec::new(),
+            deadline: Time(0),
+            timer: None,
+            timer_at: Time(0),
+            reason: None,
+            stream: None,
+        }
+    }
+
+    /// Whether an operation of the kernel still names this slot.
+    pub(crate) fn busy(&self) -> bool {
+        self.flags.recv_armed || self.flags.send_in_flight || self.flags.send_held
+    }
+
+    /// Whether the application may still write.
+    pub(crate) fn writable(&self) -> bool {
+        matches!(self.phase, Phase::Open | Phase::Connecting) && !self.flags.fin_wanted
+    }
+
+    /// Whether bytes should be received now.
+    pub(crate) fn wants_data(&self) -> bool {
+        let f = &self.flags;
+        self.phase == Phase::Open
+            && !(f.paused || f.blocked || f.sated || f.eof || f.parked)
+            && self.unread.len() < crate::limits::READ_MARK
+    }
+}
+
+pub(crate) struct Listener {
+    pub(crate) socket: Socket,
+    /// The listener's number, alike on all workers.
+    pub(crate) tag: u32,
+    pub(crate) accepting: bool,
+    pub(crate) cancelled: bool,
+    /// Not to be armed before this time.
+    pub(crate) not_before: Time,
+    /// Being emptied and closed.
+    pub(crate) draining: bool,
+    pub(crate) closed: bool,
+}
+
+pub(crate) struct Datagrams {
+    pub(crate) socket: Socket,
+    pub(crate) armed: bool,
+    pub(crate) cancelled: bool,
+    pub(crate) closing: bool,
+    pub(crate) parked: bool,
+    pub(crate) sends_in_flight: u32,
+    pub(crate) queue: VecDeque<(Vec<u8>, Option<SocketAddr>)>,
+    pub(crate) reader: Option<Waker>,
+    pub(crate) writer: Option<Waker>,
+    pub(crate) error: Option<io::Error>,
+}
+
+pub(crate) enum Record {
+    Listener(Listener),
+    Connection(Connection),
+    Datagrams(Box<Datagrams>),
+}

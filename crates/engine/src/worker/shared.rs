@@ -1,0 +1,128 @@
+//! What the workers of a process share: loads, counters, heartbeats, the state of the whole.
+//!
+//! Each field of a worker is written by that worker alone (relaxed load and store, no
+//! read-modify-write); everybody may read.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU8, AtomicU32, AtomicU64, Ordering};
+
+use crate::wake::Doorbell;
+use crate::watchdog::{Heartbeat, Names};
+
+/// What the process is doing.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+#[repr(u8)]
+pub(crate) enum State {
+    Running,
+    /// No new connections; open ones finish.
+    Draining,
+    /// As draining, but the listeners live on in another process, so their queues are left alone.
+    HandedOver,
+    /// Open connections are ended.
+    Stopping,
+}
+
+/// State common to all workers.
+#[derive(Debug)]
+pub(crate) struct Shared {
+    pub(crate) workers: Vec<WorkerShared>,
+    pub(crate) beats: Vec<Heartbeat>,
+    pub(crate) names: Names,
+    pub(crate) max_connections: u32,
+    state: AtomicU8,
+}
+
+/// One worker's part, on cache lines of its own.
+#[derive(Debug)]
+#[repr(align(128))]
+pub(crate) struct WorkerShared {
+    pub(crate) load: AtomicU32,
+    pub(crate) capacity: AtomicU32,
+    pub(crate) counters: Counters,
+    pub(crate) doorbell: Arc<Doorbell>,
+}
+
+/// Counts since the start. Bytes are those of stream payload.
+#[derive(Debug, Default)]
+pub struct Counters {
+    /// Connections accepted, also those given away afterwards.
+    pub accepted: AtomicU64,
+    /// Connections received from other workers.
+    pub adopted: AtomicU64,
+    /// Connections given to other workers.
+    pub given: AtomicU64,
+    /// Connections closed at once because the process was full.
+    pub refused: AtomicU64,
+    /// Connections whose slot is free again.
+    pub closed: AtomicU64,
+    /// Bytes received.
+    pub bytes_received: AtomicU64,
+    /// Bytes handed to the kernel.
+    pub bytes_sent: AtomicU64,
+    /// Receives that found no free buffer.
+    pub no_buffers: AtomicU64,
+    /// Loop turns.
+    pub turns: AtomicU64,
+    /// Completions handled.
+    pub completions: AtomicU64,
+    /// Times that accepting paused for want of descriptors, memory or room.
+    pub accept_pauses: AtomicU64,
+    /// Panics of handlers and tasks, each of which ended one connection or task.
+    pub panics: AtomicU64,
+}
+
+impl Counters {
+    /// Adds without a read-modify-write: only the owner writes.
+    #[inline]
+    pub(crate) fn add(counter: &AtomicU64, count: u64) {
+        counter.store(counter.load(Ordering::Relaxed).wrapping_add(count), Ordering::Relaxed);
+    }
+}
+
+impl Shared {
+    pub(crate) fn new(workers: usize, max_connections: u32) -> Arc<Shared> {
+        let worker = |_| WorkerShared {
+            load: AtomicU32::new(0),
+            capacity: AtomicU32::new(u32::MAX),
+            counters: Counters::default(),
+            doorbell: Arc::new(Doorbell::new()),
+        };
+        Arc::new(Shared {
+            workers: (0..workers).map(worker).collect(),
+            beats: (0..workers).map(|_| Heartbeat::new()).collect(),
+            names: Names::new(),
+            max_connections,
+            state: AtomicU8::new(State::Running as u8),
+        })
+    }
+
+    pub(crate) fn state(&self) -> State {
+        match self.state.load(Ordering::Acquire) {
+            0 => State::Running,
+            1 => State::Draining,
+            2 => State::HandedOver,
+            _ => State::Stopping,
+        }
+    }
+
+    /// Moves on to a later state and wakes everybody; an earlier one is ignored.
+    pub(crate) fn advance(&self, to: State) {
+        self.state.fetch_max(to as u8, Ordering::AcqRel);
+        for worker in &self.workers {
+            worker.doorbell.ring();
+        }
+    }
+
+    pub(crate) fn connections(&self) -> u32 {
+        self.workers.iter().map(|w| w.load.load(Ordering::Relaxed)).sum()
+    }
+
+    /// The worker with the fewest connections among those with room, and how many it has.
+    pub(crate) fn least_loaded(&self) -> Option<(usize, u32)> {
+        let loads = self.workers.iter().enumerate().filter_map(|(index, worker)| {
+            let load = worker.load.load(Ordering::Relaxed);
+            (load < worker.capacity.load(Ordering::Relaxed)).then_some((index, load))
+        });
+        loads.min_by_key(|(_, load)| *load)
+    }
+}

@@ -1,0 +1,47 @@
+//! The kernel's clocks and its random numbers: the two things that a simulation replaces.
+
+use std::time::Duration;
+
+use rustix::io::{Errno, retry_on_intr};
+use rustix::time::{ClockId, Timespec, clock_gettime};
+
+/// Time since some fixed moment (the host's start); never goes back, stands still in suspend.
+#[must_use]
+pub fn monotonic() -> Duration {
+    duration(clock_gettime(ClockId::Monotonic))
+}
+
+/// Wall-clock time since the Unix epoch; may jump either way. Zero if the clock is set before 1970.
+#[must_use]
+pub fn realtime() -> Duration {
+    duration(clock_gettime(ClockId::Realtime))
+}
+
+fn duration(time: Timespec) -> Duration {
+    match u64::try_from(time.tv_sec) {
+        Ok(seconds) => Duration::new(seconds, u32::try_from(time.tv_nsec).unwrap_or(0)),
+        Err(_) => Duration::ZERO,
+    }
+}
+
+/// A random number from the kernel's cryptographic generator. Early in the host's start it waits
+/// until that has been seeded.
+#[must_use]
+pub fn random() -> u64 {
+    let mut bytes = [0u8; 8];
+    let count = retry_on_intr(|| {
+        // SAFETY: the kernel writes at most `bytes.len()` bytes to it.
+        let count = unsafe { libc::getrandom(bytes.as_mut_ptr().cast(), bytes.len(), 0) };
+        usize::try_from(count).map_err(|_| {
+            let error = std::io::Error::last_os_error();
+            Errno::from_io_error(&error).unwrap_or(Errno::IO)
+        })
+    });
+    // Up to 256 bytes come whole; the call exists since Linux 3.17.
+    assert_eq!(
+        count,
+        Ok(bytes.len()),
+        "getrandom(2) is refused: does a seccomp filter forbid it?"
+    );
+    u64::from_ne_bytes(bytes)
+}

@@ -1,0 +1,58 @@
+//! An eventfd: ends another thread's wait.
+
+use std::io;
+use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
+use std::sync::Arc;
+use std::task::Wake;
+
+use rustix::event::{EventfdFlags, eventfd};
+use rustix::io::retry_on_intr;
+
+/// A descriptor that is readable from [`Event::signal`] until [`Event::drain`].
+///
+/// `Waker::from(Arc<Event>)` signals it.
+#[derive(Debug)]
+pub struct Event {
+    fd: OwnedFd,
+}
+
+impl Event {
+    /// A new one, not signalled; non-blocking, closed on exec.
+    ///
+    /// # Errors
+    /// As `eventfd(2)`: `EMFILE` and `ENFILE` when a table is full.
+    pub fn new() -> io::Result<Event> {
+        Ok(Event {
+            fd: eventfd(0, EventfdFlags::CLOEXEC | EventfdFlags::NONBLOCK)?,
+        })
+    }
+
+    /// Makes it readable. From any thread, any number of times.
+    pub fn signal(&self) {
+        // The one failure that can happen is EAGAIN, when the counter is at its end: then it is
+        // readable already.
+        let _ = retry_on_intr(|| rustix::io::write(&self.fd, &1u64.to_ne_bytes()));
+    }
+
+    /// Makes it unreadable until the next signal.
+    pub fn drain(&self) {
+        // EAGAIN: it was not signalled.
+        let _ = retry_on_intr(|| rustix::io::read(&self.fd, &mut [0; 8][..]));
+    }
+}
+
+impl AsFd for Event {
+    fn as_fd(&self) -> BorrowedFd<'_> {
+        self.fd.as_fd()
+    }
+}
+
+impl Wake for Event {
+    fn wake(self: Arc<Event>) {
+        self.signal();
+    }
+
+    fn wake_by_ref(self: &Arc<Event>) {
+        self.signal();
+    }
+}

@@ -1,0 +1,29 @@
+//! Fuzz targets as plain functions: bytes in, a panic when a law is broken.
+//!
+//! Two drivers share them: libFuzzer (`fuzz_targets/`) and the smoke runner on stable Rust
+//! (`src/bin/smoke`). Neither what drives a target nor where inputs lie is known here.
+#![forbid(unsafe_code)]
+
+pub mod addr;
+pub mod timer_wheel;
+
+/// One target.
+#[derive(Clone, Copy, Debug)]
+pub struct Target {
+    /// Its name, also that of its folder in `corpus/` and of its libFuzzer binary.
+    pub name: &'static str,
+    /// Runs one input; panics when a law is broken.
+    pub run: fn(&[u8]),
+}
+
+/// Every target.
+pub const TARGETS: &[Target] = &[
+    Target {
+        name: "addr",
+        run: addr::run,
+    },
+    Target {
+        name: "timer_wheel",
+        run: timer_wheel::run,
+    },
+];

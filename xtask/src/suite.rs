@@ -1,0 +1,114 @@
+//! The slower suites: too long for each change, one command each.
+
+use std::path::Path;
+use std::process::ExitCode;
+
+use crate::steps::Line;
+use crate::usage_error;
+
+/// One suite: its commands run in turn, the last one takes further arguments.
+struct Suite {
+    name: &'static str,
+    about: &'static str,
+    lines: &'static [Line],
+}
+
+const SUITES: &[Suite] = &[
+    Suite {
+        name: "sim",
+        about: "10,000 seeds of the simulation: workers, connections, mail and faults",
+        lines: &[Line {
+            env: &[("RINGMAIN_SIM_SEEDS", "10000")],
+            words: &[
+                "cargo",
+                "test",
+                "--release",
+                "-p",
+                "ringmain-engine",
+                "--test",
+                "sim",
+                "--",
+                "--nocapture",
+            ],
+        }],
+    },
+    Suite {
+        name: "hold",
+        about: "80,000 echo connections held by one process under a limit of 20,000 descriptors, each answered",
+        lines: &[Line::new(&["bench/build.sh", "client"]), RELEASE, HOLD],
+    },
+    Suite {
+        name: "bench",
+        about: "CPU per echoed message against the bare server and the peers, interleaved pairs",
+        lines: &[
+            Line::new(&["bench/build.sh"]),
+            RELEASE,
+            Line::new(&["python3", "bench/echo.py"]),
+        ],
+    },
+    Suite {
+        name: "fuzz",
+        about: "ten minutes of mutations on each fuzz target",
+        lines: &[FUZZ],
+    },
+];
+
+const RELEASE: Line = Line::new(&["cargo", "build", "--release"]);
+
+const HOLD: Line = Line::new(&[
+    "python3",
+    "bench/hold.py",
+    "--connections",
+    "80000",
+    "--",
+    "target/release/ringmain",
+    "run",
+    "--echo",
+    "--listen",
+    "127.0.0.1:$PORT",
+]);
+
+const FUZZ: Line = Line::new(&[
+    "cargo",
+    "run",
+    "--release",
+    "--manifest-path",
+    "fuzz/Cargo.toml",
+    "--bin",
+    "smoke",
+    "--",
+    "--seconds",
+    "600",
+]);
+
+/// Prints name, purpose and commands of every suite.
+pub(crate) fn list() -> ExitCode {
+    for suite in SUITES {
+        println!("{:<8}{}", suite.name, suite.about);
+        suite.lines.iter().for_each(|line| println!("{:<8}$ {line}", ""));
+    }
+    ExitCode::SUCCESS
+}
+
+/// Runs one suite; `extra` goes to its last command.
+pub(crate) fn run(root: &Path, name: &str, extra: &[&str]) -> ExitCode {
+    let Some(suite) = SUITES.iter().find(|suite| suite.name == name) else {
+        let names: Vec<&str> = SUITES.iter().map(|suite| suite.name).collect();
+        return usage_error(&format!(
+            "no such suite: `{name}`; there are {}",
+            names.join(", ")
+        ));
+    };
+    for (index, line) in suite.lines.iter().enumerate() {
+        let extra = if index + 1 == suite.lines.len() {
+            extra
+        } else {
+            &[]
+        };
+        if let Err(what) = line.run(root, extra) {
+            eprintln!("suite {name}: {what}");
+            return ExitCode::FAILURE;
+        }
+    }
+    ExitCode::SUCCESS
+}

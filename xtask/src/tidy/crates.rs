@@ -1,0 +1,171 @@
+//! Which crate may depend on which, and what a plain application must not pull in.
+//!
+//! Works on what cargo printed; knows nothing of files' contents.
+
+use std::path::Path;
+
+use serde_json::Value;
+
+use super::Finding;
+
+/// Who may know whom. A crate without a row may not exist; `None` may know everybody.
+///
+/// The direction is the design: bytes, messages and decisions are three different things.
+const MAY_KNOW: &[(&str, Option<&[&str]>)] = &[
+    ("ringmain-sys", Some(&[])),
+    ("ringmain-wire", Some(&[])),
+    ("ringmain-engine", Some(&["ringmain-sys"])),
+    ("ringmain-hub", Some(&["ringmain-wire"])),
+    ("ringmain-web", Some(&["ringmain-wire", "ringmain-engine"])),
+    (
+        "ringmain-gateway",
+        Some(&[
+            "ringmain-web",
+            "ringmain-hub",
+            "ringmain-engine",
+            "ringmain-wire",
+            "ringmain-sys",
+        ]),
+    ),
+    (
+        "ringmain-control",
+        Some(&[
+            "ringmain-gateway",
+            "ringmain-web",
+            "ringmain-hub",
+            "ringmain-engine",
+            "ringmain-wire",
+            "ringmain-sys",
+        ]),
+    ),
+    ("ringmain-load", Some(&["ringmain-engine", "ringmain-wire"])),
+    ("ringmain-tune", Some(&["ringmain-sys"])),
+    ("ringmain-cli", None),
+    ("ringmain", Some(&["ringmain-web", "ringmain-engine"])),
+    ("xtask", Some(&[])),
+];
+
+/// Never under a plain application. A name covers its family too (`tokio` covers `tokio-util`).
+const NOT_UNDER_PLAIN: &[&str] = &["tokio", "clap", "kube", "k8s-openapi"];
+
+/// One crate of the workspace, as far as the rules need it.
+#[derive(Debug)]
+pub(crate) struct Package {
+    /// Its name.
+    pub(crate) name: String,
+    /// Its `Cargo.toml`, relative to the root.
+    pub(crate) manifest: String,
+    /// All crates it names as dependencies, of whatever kind.
+    pub(crate) dependencies: Vec<String>,
+    /// Crate roots of libraries and binaries, relative to the root.
+    pub(crate) roots: Vec<String>,
+}
+
+/// Reads the workspace's crates from `cargo metadata --no-deps`.
+pub(crate) fn packages(metadata: &Value, root: &Path) -> Result<Vec<Package>, String> {
+    let list = metadata["packages"]
+        .as_array()
+        .ok_or("`cargo metadata` named no packages")?;
+    list.iter().map(|value| package(value, root)).collect()
+}
+
+fn package(value: &Value, root: &Path) -> Result<Package, String> {
+    let text = |value: &Value, key: &str| {
+        let text = value[key].as_str().map(str::to_owned);
+        text.ok_or_else(|| format!("`cargo metadata`: a package or target without `{key}`"))
+    };
+    let relative = |path: String| {
+        let path = Path::new(&path);
+        path.strip_prefix(root)
+            .unwrap_or(path)
+            .to_string_lossy()
+            .into_owned()
+    };
+    let list = |key: &str| value[key].as_array().map_or(&[][..], Vec::as_slice);
+    let dependencies = list("dependencies")
+        .iter()
+        .map(|value| text(value, "name"))
+        .collect::<Result<_, _>>()?;
+    let mut roots = Vec::new();
+    for target in list("targets") {
+        let kinds = target["kind"].as_array().map_or(&[][..], Vec::as_slice);
+        if kinds.iter().any(|kind| kind == "lib" || kind == "bin") {
+            roots.push(relative(text(target, "src_path")?));
+        }
+    }
+    Ok(Package {
+        name: text(value, "name")?,
+        manifest: relative(text(value, "manifest_path")?),
+        dependencies,
+        roots,
+    })
+}
+
+/// Dependencies between our own crates point one way.
+pub(crate) fn direction(packages: &[Package]) -> Vec<Finding> {
+    let mut findings = Vec::new();
+    for package in packages {
+        let Some((_, may_know)) = MAY_KNOW.iter().find(|(name, _)| *name == package.name) else {
+            findings.push(Finding::new(
+                &package.manifest,
+                1,
+                format!("crate `{}` has no row in the table of dependencies", package.name),
+                "every crate of the workspace in it",
+                "add its row to MAY_KNOW in xtask/src/tidy/crates.rs, as the design has it",
+            ));
+            continue;
+        };
+        let Some(may_know) = may_know else { continue };
+        let ours = packages.iter().map(|other| other.name.as_str());
+        for other in ours.filter(|name| package.dependencies.iter().any(|dependency| dependency == name)) {
+            if other != package.name && !may_know.contains(&other) {
+                findings.push(wrong_way(package, other, may_know));
+            }
+        }
+    }
+    findings
+}
+
+fn wrong_way(package: &Package, other: &str, may_know: &[&str]) -> Finding {
+    let allowed = if may_know.is_empty() {
+        "none of our crates".to_owned()
+    } else {
+        may_know.join(", ")
+    };
+    Finding::new(
+        &package.manifest,
+        1,
+        format!("`{}` depends on `{other}`", package.name),
+        format!("at most {allowed} (dependencies point one way)"),
+        format!("move what is shared down, or what uses it up, and drop `{other}` from this manifest"),
+    )
+}
+
+/// `tree` is `cargo tree --prefix none -f {p}` of the root package with default features.
+pub(crate) fn plain_closure(tree: &str) -> Vec<Finding> {
+    let mut names: Vec<&str> = tree
+        .lines()
+        .filter_map(|line| line.split_whitespace().next())
+        .collect();
+    names.sort_unstable();
+    names.dedup();
+    let banned = |name: &&str| {
+        NOT_UNDER_PLAIN.iter().any(|family| {
+            name.strip_prefix(family)
+                .is_some_and(|rest| rest.is_empty() || rest.starts_with(['-', '_']))
+        })
+    };
+    let finding = |name: &str| {
+        Finding::new(
+            "Cargo.toml",
+            1,
+            format!("a plain application pulls in `{name}`"),
+            format!(
+                "none of {} under `ringmain` with default features",
+                NOT_UNDER_PLAIN.join(", ")
+            ),
+            format!("see `cargo tree -p ringmain -i {name}` and put what needs it behind a feature"),
+        )
+    };
+    names.into_iter().filter(banned).map(finding).collect()
+}
