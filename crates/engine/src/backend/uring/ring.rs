@@ -8,7 +8,7 @@ use std::io;
 use std::os::fd::{AsRawFd, RawFd};
 use std::time::Duration;
 
-use io_uring::{IoUring, cqueue, squeue};
+use io_uring::{IoUring, cqueue, opcode, squeue};
 
 use super::user_data::{self, Kind};
 
@@ -121,8 +121,13 @@ impl Ring {
         if self.sqpoll && want == 0 && !self.needs_entry() {
             return Ok(());
         }
-        match self.enter(want, ENTER_GETEVENTS, timeout.filter(|_| want > 0)) {
-            Ok(()) => Ok(()),
+        let mut entered = self.enter(want, ENTER_GETEVENTS, timeout.filter(|_| want > 0));
+        // A short submit returns at once: the rest goes out now, not after a turn that may never come.
+        while entered.is_ok() && !self.sqpoll && !self.submission_is_empty() {
+            entered = self.enter(0, ENTER_GETEVENTS, None);
+        }
+        match entered {
+            Ok(_) => Ok(()),
             Err(error) => match error.raw_os_error() {
                 // EBUSY: completions overflowed and must be taken first. EAGAIN: no memory for a request;
                 // what was not submitted stays queued for the next turn.
@@ -147,13 +152,36 @@ impl Ring {
     /// # Safety
     /// What the entry points to must stay valid during this call.
     pub(super) unsafe fn call(&mut self, entry: squeue::Entry) -> io::Result<i32> {
-        self.calls = self.calls.wrapping_add(1);
-        let name = user_data::plain(Kind::Call, self.calls);
-        // SAFETY: the caller's promise; the loop below ends only when the result is there.
+        let name = self.call_name();
+        // SAFETY: the caller's promise; `result_of` returns only when the result is there.
         unsafe { self.push(entry.user_data(name)) };
+        self.result_of(name)
+    }
+
+    /// As [`Ring::call`] for an operation that might wait: it gets one try, then `ECANCELED`.
+    ///
+    /// # Safety
+    /// What the entry points to must stay valid during this call.
+    pub(super) unsafe fn call_once(&mut self, entry: squeue::Entry) -> io::Result<i32> {
+        let name = self.call_name();
+        let cancel = opcode::AsyncCancel::new(name).build();
+        // SAFETY: the caller's promise for the first, the second points to no memory.
+        unsafe {
+            self.push(entry.user_data(name));
+            self.push(cancel.user_data(user_data::plain(Kind::Ignored, 0)));
+        }
+        self.result_of(name)
+    }
+
+    fn call_name(&mut self) -> u64 {
+        self.calls = self.calls.wrapping_add(1);
+        user_data::plain(Kind::Call, self.calls)
+    }
+
+    fn result_of(&mut self, name: u64) -> io::Result<i32> {
         loop {
             match self.enter(1, ENTER_GETEVENTS, None) {
-                Ok(()) => {}
+                Ok(_) => {}
                 Err(error)
                     if matches!(
                         error.raw_os_error(),
@@ -194,7 +222,8 @@ impl Ring {
         queue.need_wakeup() || queue.cq_overflow() || queue.taskrun()
     }
 
-    fn enter(&mut self, mut want: u32, mut flags: u32, timeout: Option<Duration>) -> io::Result<()> {
+    /// Returns how many operations the kernel took over.
+    fn enter(&mut self, mut want: u32, mut flags: u32, timeout: Option<Duration>) -> io::Result<u32> {
         let mut submit = self.ring.submission().len() as u32;
         self.entered += 1;
         if submit > 0
@@ -239,7 +268,7 @@ impl Ring {
         if done < 0 {
             Err(io::Error::last_os_error())
         } else {
-            Ok(())
+            Ok(done as u32)
         }
     }
 }
