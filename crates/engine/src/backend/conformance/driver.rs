@@ -282,16 +282,25 @@ impl<H: Harness> Driver<H> {
         None
     }
 
-    /// The bytes of `slot` that are in the log, if any; does not wait, re-arms after a final receipt.
+    /// The bytes of `slot` that are in the log, if any; does not wait, re-arms after a final receipt
+    /// and after one that found no buffer.
     pub fn received_so_far(&mut self, worker: usize, slot: Slot, socket: Socket) -> Vec<u8> {
-        let is = |event: &Event| matches!(event, Event::Received { slot: of, .. } if *of == slot);
+        let is = |event: &Event| match event {
+            Event::Received { slot: of, .. } => *of == slot,
+            Event::RecvEnded { slot: of, end } => *of == slot && matches!(end, RecvEnd::NoBuffers),
+            _ => false,
+        };
         let mut got = Vec::new();
         while let Some(at) = self.logs[worker].iter().position(is) {
-            if let Some(Event::Received { bytes, more, .. }) = self.logs[worker].remove(at) {
-                got.extend_from_slice(&bytes);
-                if !more {
-                    self.recv(worker, slot, socket);
+            let more = match self.logs[worker].remove(at) {
+                Some(Event::Received { bytes, more, .. }) => {
+                    got.extend_from_slice(&bytes);
+                    more
                 }
+                _ => false,
+            };
+            if !more {
+                self.recv(worker, slot, socket);
             }
         }
         got
