@@ -349,7 +349,12 @@ impl SetUp {
             }
         };
         let mut worker = worker;
-        worker.run().map_err(died)
+        let outcome = worker.run();
+        if outcome.is_err() {
+            // Operations may still be in flight: the kernel keeps the memory that they name.
+            std::mem::forget(worker);
+        }
+        outcome.map_err(died)
     }
 
     fn build<H: Handler>(

@@ -74,6 +74,8 @@ pub(crate) struct Core {
     /// Accepting paused because the worker or the process is full.
     pub(crate) full: bool,
     pub(crate) draining: bool,
+    /// No connection is taken any more.
+    pub(crate) stopping: bool,
     pub(crate) warned_full: bool,
 }
 
@@ -407,6 +409,9 @@ impl Core {
         source: Option<&ringmain_sys::addr::Addr>,
         streamed: bool,
     ) -> io::Result<Slot> {
+        if self.stopping {
+            return Err(io::Error::new(io::ErrorKind::ConnectionAborted, "the worker is shutting down"));
+        }
         let socket = self.backend.open_stream(to, source)?;
         let mut connection = Connection::new(socket, 0, Phase::Connecting);
         connection.flags.streamed = streamed;
@@ -420,6 +425,10 @@ impl Core {
     /// Puts a record into the slab; without room the socket is closed.
     pub(crate) fn add_connection(&mut self, connection: Connection) -> io::Result<Slot> {
         let socket = connection.socket;
+        if self.stopping {
+            self.close_unnamed(socket);
+            return Err(io::ErrorKind::ConnectionAborted.into());
+        }
         match self.records.insert(Record::Connection(connection)) {
             Ok(slot) => {
                 self.connections += 1;

@@ -138,6 +138,7 @@ impl<H: Handler> Worker<H> {
             capacity: capacity.min(limits::CONNECTIONS_PER_WORKER - 1),
             full: false,
             draining: false,
+            stopping: false,
             warned_full: false,
         };
         let cx = Cx(Rc::new(Inner {
@@ -318,14 +319,19 @@ impl<H: Handler> Worker<H> {
             self.deliver_told();
             self.drain_connections();
         }
-        if self.state == State::Draining {
-            let late = self.stop_at.is_some_and(|at| self.cx.now() >= at);
-            let core = self.cx.core();
-            let quiet = core.connections == 0 && core.listeners.is_empty();
-            drop(core);
-            if late || quiet || target == State::Stopping {
-                self.stop();
+        match self.state {
+            State::Running => {}
+            State::Draining | State::HandedOver => {
+                let late = self.stop_at.is_some_and(|at| self.cx.now() >= at);
+                let core = self.cx.core();
+                let quiet = core.connections == 0 && core.listeners.is_empty();
+                drop(core);
+                if late || quiet || target == State::Stopping {
+                    self.stop();
+                }
             }
+            // A handler may have spawned when it was told of an end.
+            State::Stopping => self.cx.0.tasks.clear(),
         }
     }
 
@@ -335,6 +341,7 @@ impl<H: Handler> Worker<H> {
         self.stop_at = None;
         self.cx.0.tasks.clear();
         let mut core = self.cx.core();
+        core.stopping = true;
         let slots: Vec<_> = core.records.slots().collect();
         for slot in slots {
             match core.records.get_mut(slot) {
