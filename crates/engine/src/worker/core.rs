@@ -71,6 +71,8 @@ pub(crate) struct Core {
     pub(crate) shared: Arc<Shared>,
     pub(crate) index: usize,
     pub(crate) capacity: u32,
+    /// Connections that the listen queues may hold together.
+    pub(crate) queue_limit: u32,
     /// Accepting paused because the worker or the process is full.
     pub(crate) full: bool,
     pub(crate) draining: bool,
@@ -410,7 +412,10 @@ impl Core {
         streamed: bool,
     ) -> io::Result<Slot> {
         if self.stopping {
-            return Err(io::Error::new(io::ErrorKind::ConnectionAborted, "the worker is shutting down"));
+            return Err(io::Error::new(
+                io::ErrorKind::ConnectionAborted,
+                "the worker is shutting down",
+            ));
         }
         let socket = self.backend.open_stream(to, source)?;
         let mut connection = Connection::new(socket, 0, Phase::Connecting);

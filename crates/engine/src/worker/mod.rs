@@ -101,6 +101,8 @@ pub(crate) struct Parts<M> {
     pub(crate) index: usize,
     /// Connections that this worker may hold.
     pub(crate) capacity: u32,
+    /// Connections that the listen queues may hold together.
+    pub(crate) queue_limit: u32,
     pub(crate) grace: Duration,
 }
 
@@ -112,6 +114,7 @@ impl<H: Handler> Worker<H> {
             shared,
             index,
             capacity,
+            queue_limit,
             grace,
         } = parts;
         let own = &shared.workers[index];
@@ -136,6 +139,7 @@ impl<H: Handler> Worker<H> {
             shared: Arc::clone(&shared),
             index,
             capacity: capacity.min(limits::CONNECTIONS_PER_WORKER - 1),
+            queue_limit,
             full: false,
             draining: false,
             stopping: false,

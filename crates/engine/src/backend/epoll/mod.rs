@@ -100,6 +100,22 @@ impl Epoll {
         }
     }
 
+    fn begin_accept(&mut self, slot: Slot, listener: Socket, one: bool) {
+        match self.watch(listener, Watch::Listener) {
+            Ok(()) => {
+                if let Some(record) = self.table.get_mut(listener.0) {
+                    record.one = one;
+                }
+                self.arm(Armed::ACCEPT, slot, listener);
+            }
+            Err(error) => {
+                let error = Some(error);
+                self.completions
+                    .push_back(Completion::AcceptEnded { slot, error });
+            }
+        }
+    }
+
     fn enqueue_if_due(&mut self, index: u32) {
         if let Some(record) = self.table.get_mut(index)
             && record.due()
@@ -257,15 +273,11 @@ impl Backend for Epoll {
     }
 
     fn accept(&mut self, slot: Slot, listener: Socket) {
-        match self.watch(listener, Watch::Listener) {
-            Ok(()) => self.arm(Armed::ACCEPT, slot, listener),
-            Err(error) => {
-                self.completions.push_back(Completion::AcceptEnded {
-                    slot,
-                    error: Some(error),
-                });
-            }
-        }
+        self.begin_accept(slot, listener, false);
+    }
+
+    fn accept_one(&mut self, slot: Slot, listener: Socket) {
+        self.begin_accept(slot, listener, true);
     }
 
     fn recv(&mut self, slot: Slot, socket: Socket, _poll_first: bool) {

@@ -116,6 +116,12 @@ impl Epoll {
             Ok(fd) => {
                 record.share -= 1;
                 let probe = record.probe;
+                if std::mem::take(&mut record.one) {
+                    record.armed.remove(Armed::ACCEPT);
+                    self.poller.unwatch(record);
+                    let ended = Completion::AcceptEnded { slot, error: None };
+                    self.completions.push_back(ended);
+                }
                 let socket = self.table.insert(fd, probe);
                 Some(Completion::Accepted { slot, socket })
             }

@@ -38,7 +38,10 @@ pub(super) struct Operation {
 /// What an operation is to do.
 #[derive(Debug)]
 pub(super) enum Work {
-    Accept,
+    Accept {
+        /// It ends with the next connection.
+        one: bool,
+    },
     /// `eager`: the next look may report a lack of buffers although there is no data.
     Recv {
         eager: bool,
@@ -68,7 +71,7 @@ impl Work {
     /// The operation's name in [`crate::backend::Backend::cancel`], if it has one.
     fn op(&self) -> Option<Op> {
         match self {
-            Work::Accept => Some(Op::Accept),
+            Work::Accept { .. } => Some(Op::Accept),
             Work::Recv { .. } => Some(Op::Recv),
             Work::Send(_) => Some(Op::Send),
             Work::Connect { .. } => Some(Op::Connect),
@@ -91,7 +94,7 @@ impl Work {
 
     fn name(&self) -> &'static str {
         match self {
-            Work::Accept => "accept",
+            Work::Accept { .. } => "accept",
             Work::Recv { .. } => "recv",
             Work::Send(_) => "send",
             Work::Connect { .. } => "connect",
@@ -105,7 +108,7 @@ impl Work {
 
     fn suits(&self, kind: &Kind) -> bool {
         match self {
-            Work::Accept => matches!(kind, Kind::Listener(_)),
+            Work::Accept { .. } => matches!(kind, Kind::Listener(_)),
             Work::Recv { .. } | Work::Send(_) => {
                 matches!(kind, Kind::Stream(_) | Kind::Unconnected(_))
             }
@@ -306,7 +309,7 @@ impl State {
             return;
         }
         match &operation.work {
-            Work::Accept => self.attempt_accept(id),
+            Work::Accept { .. } => self.attempt_accept(id),
             Work::Recv { .. } => self.attempt_recv(id),
             Work::Send(_) => self.attempt_send(id),
             Work::Connect { .. } => self.attempt_connect(id),
@@ -466,7 +469,7 @@ impl State {
         let slot = operation.slot;
         let cancelled = || io::Error::from_raw_os_error(libc::ECANCELED);
         let completion = match &operation.work {
-            Work::Accept => Completion::AcceptEnded { slot, error: None },
+            Work::Accept { .. } => Completion::AcceptEnded { slot, error: None },
             Work::Recv { .. } => Completion::RecvEnded {
                 slot,
                 end: RecvEnd::Cancelled,

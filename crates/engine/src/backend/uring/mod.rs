@@ -118,6 +118,7 @@ struct Accepting {
     slot: Slot,
     listener: Socket,
     cancelled: bool,
+    one: bool,
 }
 
 #[derive(Default)]
@@ -204,9 +205,19 @@ impl Uring {
         unsafe { self.ring.push(poll.user_data(plain(Kind::Bell, 0))) };
     }
 
-    fn push_accept(&mut self, slot: Slot, listener: Socket) {
+    fn begin_accept(&mut self, slot: Slot, listener: Socket, one: bool) {
+        self.accepts.push(Accepting {
+            slot,
+            listener,
+            cancelled: false,
+            one,
+        });
+        self.push_accept(slot, listener, one);
+    }
+
+    fn push_accept(&mut self, slot: Slot, listener: Socket, one: bool) {
         let user_data = pack(Kind::Accept, slot);
-        let multishot = self.config.features.has(Feature::MultishotAccept);
+        let multishot = self.config.features.has(Feature::MultishotAccept) && !one;
         let direct = self.direct;
         let entry = with_fd!(listener, |fd| if multishot {
             let accept = opcode::AcceptMulti::new(fd).allocate_file_index(direct);
@@ -405,12 +416,11 @@ impl Backend for Uring {
     }
 
     fn accept(&mut self, slot: Slot, listener: Socket) {
-        self.accepts.push(Accepting {
-            slot,
-            listener,
-            cancelled: false,
-        });
-        self.push_accept(slot, listener);
+        self.begin_accept(slot, listener, false);
+    }
+
+    fn accept_one(&mut self, slot: Slot, listener: Socket) {
+        self.begin_accept(slot, listener, true);
     }
 
     fn recv(&mut self, slot: Slot, socket: Socket, poll_first: bool) {
