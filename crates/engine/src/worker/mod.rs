@@ -17,6 +17,9 @@ pub(crate) mod shared;
 pub(crate) mod sleep;
 pub(crate) mod tasks;
 
+#[cfg(test)]
+mod sim_tests;
+
 use std::cell::RefCell;
 use std::io;
 use std::rc::Rc;
@@ -171,7 +174,15 @@ impl<H: Handler> Worker<H> {
 
     /// One turn of the loop; waits if there is nothing to do.
     pub(crate) fn turn(&mut self) -> io::Result<()> {
-        self.wait()?;
+        if self.begin_wait()? {
+            self.shared.workers[self.index].doorbell.cancel_sleep();
+        }
+        self.work();
+        Ok(())
+    }
+
+    /// What a turn does after its wait.
+    fn work(&mut self) {
         self.shared.beats[self.index].enter(self.cx.now(), self.step);
         self.follow_state();
         self.completions();
@@ -186,10 +197,11 @@ impl<H: Handler> Worker<H> {
         drop(core);
         self.deliver_told();
         self.shared.beats[self.index].leave();
-        Ok(())
     }
 
-    fn wait(&mut self) -> io::Result<()> {
+    /// Waits. True if the doorbell was told so: it must hear of the end. In a simulation the wait
+    /// only begins here.
+    fn begin_wait(&mut self) -> io::Result<bool> {
         let doorbell = &self.shared.workers[self.index].doorbell;
         let timeout = self.timeout();
         let idle = timeout != Some(Duration::ZERO);
@@ -202,11 +214,8 @@ impl<H: Handler> Worker<H> {
         } else {
             timeout
         };
-        let outcome = self.cx.core().backend.wait(timeout);
-        if idle {
-            doorbell.cancel_sleep();
-        }
-        outcome
+        self.cx.core().backend.wait(timeout)?;
+        Ok(idle)
     }
 
     fn timeout(&self) -> Option<Duration> {

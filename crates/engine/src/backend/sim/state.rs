@@ -446,6 +446,18 @@ impl State {
         shows
     }
 
+    /// A wait that has begun before ends now.
+    pub(super) fn end_wait(&mut self, index: usize) {
+        self.collect_wakes();
+        let (now, wall) = (self.now, self.wall());
+        let worker = &mut self.workers[index];
+        worker.woken = false;
+        worker.rest = Rest::Busy;
+        worker.clock = now;
+        worker.wall = wall;
+        self.note("wait ends", index as u64, 0, 0);
+    }
+
     /// Makes a worker's completion visible.
     pub(super) fn show(&mut self, worker: usize, id: u64, completion: Completion, last: bool) {
         self.workers[worker].ready.push_back((id, completion, last));
