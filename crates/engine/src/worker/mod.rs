@@ -1,7 +1,7 @@
 //! A worker: one thread, one back-end, its connections, timers, tasks and mail.
 //!
 //! Owns the loop and the delivery of events to the handler. Knows nothing of protocols.
-//! A turn: wait → completions → timers → mail → tasks → re-arm → flush.
+//! A turn: wait → completions → timers → mail → tasks → state of the process → re-arm → flush.
 
 pub(crate) mod accept;
 pub(crate) mod closing;
@@ -22,6 +22,7 @@ mod sim_tests;
 
 use std::cell::RefCell;
 use std::io;
+use std::os::fd::OwnedFd;
 use std::rc::Rc;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
@@ -57,7 +58,10 @@ pub struct Post<M> {
 
 impl<M> Clone for Post<M> {
     fn clone(&self) -> Post<M> {
-        Post { mailbox: Rc::clone(&self.mailbox), cx: self.cx.clone() }
+        Post {
+            mailbox: Rc::clone(&self.mailbox),
+            cx: self.cx.clone(),
+        }
     }
 }
 
@@ -105,7 +109,14 @@ pub(crate) struct Parts<M> {
 
 impl<H: Handler> Worker<H> {
     pub(crate) fn new(parts: Parts<H::Mail>, make: impl FnOnce(Start<H::Mail>) -> H) -> Worker<H> {
-        let Parts { backend, mailbox, shared, index, capacity, grace } = parts;
+        let Parts {
+            backend,
+            mailbox,
+            shared,
+            index,
+            capacity,
+            grace,
+        } = parts;
         let own = &shared.workers[index];
         own.capacity.store(capacity, Ordering::Relaxed);
         // The first installed waker stays; a worker is made once.
@@ -132,9 +143,15 @@ impl<H: Handler> Worker<H> {
             draining: false,
             warned_full: false,
         };
-        let cx = Cx(Rc::new(Inner { core: RefCell::new(core), tasks }));
+        let cx = Cx(Rc::new(Inner {
+            core: RefCell::new(core),
+            tasks,
+        }));
         let mailbox = Rc::new(RefCell::new(mailbox));
-        let post = Post { mailbox: Rc::clone(&mailbox), cx: cx.clone() };
+        let post = Post {
+            mailbox: Rc::clone(&mailbox),
+            cx: cx.clone(),
+        };
         let handler = make(Start { cx: cx.clone(), post });
         let step = shared.names.intern(handler.name());
         Worker {
@@ -152,6 +169,12 @@ impl<H: Handler> Worker<H> {
             more_completions: false,
             more_mail: false,
         }
+    }
+
+    /// Takes over a listening descriptor; `tag` is the listener's number, alike on all workers.
+    pub(crate) fn adopt_listener(&mut self, fd: OwnedFd, tag: u32) -> io::Result<()> {
+        let socket = self.cx.core().backend.adopt_listener(fd)?;
+        self.listen(socket, tag)
     }
 
     /// Takes over a listener; `tag` is its number, alike on all workers.
@@ -184,11 +207,12 @@ impl<H: Handler> Worker<H> {
     /// What a turn does after its wait.
     fn work(&mut self) {
         self.shared.beats[self.index].enter(self.cx.now(), self.step);
-        self.follow_state();
         self.completions();
         self.timers();
         self.mail();
         self.cx.0.tasks.run();
+        self.deliver_told();
+        self.follow_state();
         self.deliver_told();
         let mut core = self.cx.core();
         core.rearm_parked();
@@ -298,6 +322,7 @@ impl<H: Handler> Worker<H> {
         if target > State::Running && self.state == State::Running {
             self.state = State::Draining;
             self.stop_at = Some(self.cx.now().after(self.grace));
+            self.shared.kept().clear();
             self.cx.core().drain_listeners();
             self.deliver_told();
             self.drain_connections();
@@ -343,7 +368,12 @@ impl Core {
             Completion::Given { slot, result } => self.on_given(slot, result),
             Completion::Connected { slot, result } => self.on_connected(slot, result),
             Completion::Closed { slot } => self.on_closed(slot),
-            Completion::Datagram { slot, data, from, more } => self.on_datagram(slot, data, from, more),
+            Completion::Datagram {
+                slot,
+                data,
+                from,
+                more,
+            } => self.on_datagram(slot, data, from, more),
             Completion::DatagramsEnded { slot, end } => self.on_datagrams_ended(slot, end),
             Completion::DatagramSent { slot, result } => self.on_datagram_sent(slot, result),
         }

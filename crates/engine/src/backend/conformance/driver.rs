@@ -142,8 +142,7 @@ impl<H: Harness> Driver<H> {
             .entry((worker, slot.index))
             .insert_entry(pieces)
             .into_mut();
-        let slices: Vec<io::IoSlice<'_>> =
-            kept.iter().map(|piece| io::IoSlice::new(piece)).collect();
+        let slices: Vec<io::IoSlice<'_>> = kept.iter().map(|piece| io::IoSlice::new(piece)).collect();
         // SAFETY: the pieces' heap memory stays in `sending`, unchanged, until the final completion.
         unsafe { self.harness.worker(worker).send(slot, socket, &slices) };
     }
@@ -161,14 +160,7 @@ impl<H: Harness> Driver<H> {
     }
 
     /// See [`Backend::send_to`].
-    pub fn send_to(
-        &mut self,
-        worker: usize,
-        slot: Slot,
-        socket: Socket,
-        to: SocketAddr,
-        data: &[u8],
-    ) {
+    pub fn send_to(&mut self, worker: usize, slot: Slot, socket: Socket, to: SocketAddr, data: &[u8]) {
         self.monitors[worker].start_datagram(slot);
         self.harness.worker(worker).send_to(slot, socket, to, data);
     }
@@ -384,10 +376,7 @@ impl<H: Harness> Driver<H> {
     pub fn finish(mut self) {
         self.quiet();
         for (worker, monitor) in self.monitors.iter().enumerate() {
-            assert!(
-                monitor.idle(),
-                "worker {worker}: still in flight: {monitor:?}"
-            );
+            assert!(monitor.idle(), "worker {worker}: still in flight: {monitor:?}");
         }
     }
 

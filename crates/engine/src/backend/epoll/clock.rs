@@ -17,6 +17,10 @@ impl Start {
     pub(super) fn now() -> Start {
         Start(nanoseconds(clock_gettime(ClockId::Monotonic)))
     }
+
+    pub(super) fn elapsed(self) -> Time {
+        Time(nanoseconds(clock_gettime(ClockId::Monotonic)).saturating_sub(self.0))
+    }
 }
 
 #[derive(Debug)]

@@ -13,6 +13,7 @@ use rustix::event::{EventfdFlags, eventfd};
 
 use super::clock::Start;
 use super::{Blocking, Epoll};
+use crate::backend::Time;
 use crate::limits;
 
 /// The workers of one engine, by number: how they wake each other and hand connections over.
@@ -44,6 +45,12 @@ impl EpollGroup {
     /// If the group has no such worker.
     pub fn worker(self: &Arc<Self>, worker: usize, blocking: Blocking) -> io::Result<Epoll> {
         Epoll::new(Arc::clone(self), worker, blocking)
+    }
+
+    /// The time since the group was made: the zero of all its workers' clocks.
+    #[must_use]
+    pub fn now(&self) -> Time {
+        self.start.elapsed()
     }
 
     pub(super) fn len(&self) -> usize {

@@ -26,9 +26,7 @@ use std::time::Duration;
 use ringmain_sys::addr::Addr;
 use ringmain_sys::socket;
 
-use super::{
-    Backend, Completion, Job, Lent, Op, PoolFull, RecvEnd, Slot, Socket, SocketOption, Time,
-};
+use super::{Backend, Completion, Job, Lent, Op, PoolFull, RecvEnd, Slot, Socket, SocketOption, Time};
 use crate::limits;
 
 pub use mail::EpollGroup;
@@ -237,7 +235,9 @@ impl Backend for Epoll {
     }
 
     fn accept_now(&mut self, listener: Socket) -> io::Result<Option<Socket>> {
-        let Some(record) = self.table.get_mut(listener.0) else { return Err(closed_name()) };
+        let Some(record) = self.table.get_mut(listener.0) else {
+            return Err(closed_name());
+        };
         let probe = record.probe;
         match socket::accept(record.fd()) {
             Ok(fd) => Ok(Some(self.table.insert(fd, probe))),
@@ -293,8 +293,7 @@ impl Backend for Epoll {
 
     fn connect(&mut self, slot: Slot, socket: Socket, to: &Addr) {
         if let Some(result) = self.connect_or_wait(slot, socket, to) {
-            self.completions
-                .push_back(Completion::Connected { slot, result });
+            self.completions.push_back(Completion::Connected { slot, result });
         }
     }
 
@@ -340,8 +339,7 @@ impl Backend for Epoll {
 
     fn give(&mut self, slot: Slot, socket: Socket, worker: usize, tag: u32) {
         let result = self.give_now(socket, worker, tag);
-        self.completions
-            .push_back(Completion::Given { slot, result });
+        self.completions.push_back(Completion::Given { slot, result });
     }
 
     fn peer_addr(&mut self, socket: Socket) -> io::Result<Option<Addr>> {

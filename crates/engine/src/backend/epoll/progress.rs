@@ -218,18 +218,15 @@ impl Epoll {
             return Some(Err(closed_name()));
         };
         let result = match pieces {
-            [one] => retry_on_intr(|| rustix::net::send(fd, one, SendFlags::NOSIGNAL))
-                .map_err(io::Error::from),
+            [one] => {
+                retry_on_intr(|| rustix::net::send(fd, one, SendFlags::NOSIGNAL)).map_err(io::Error::from)
+            }
             many => socket::send_vectored(fd, many),
         };
         if !result.as_ref().is_err_and(would_block) {
             return Some(result);
         }
-        debug_assert!(
-            pieces.len() <= limits::SEND_PIECES,
-            "{} pieces",
-            pieces.len()
-        );
+        debug_assert!(pieces.len() <= limits::SEND_PIECES, "{} pieces", pieces.len());
         let empty = libc::iovec {
             iov_base: std::ptr::null_mut(),
             iov_len: 0,
@@ -252,13 +249,7 @@ impl Epoll {
     }
 
     /// Parks an operation until the socket is writable.
-    fn wait_for_room(
-        &mut self,
-        op: Armed,
-        slot: Slot,
-        socket: Socket,
-        waiting: Waiting,
-    ) -> io::Result<()> {
+    fn wait_for_room(&mut self, op: Armed, slot: Slot, socket: Socket, waiting: Waiting) -> io::Result<()> {
         if let Some(record) = self.table.get_mut(socket.0) {
             record.ready.remove(Ready::WRITE);
         }

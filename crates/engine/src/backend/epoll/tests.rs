@@ -58,28 +58,20 @@ fn next(worker: &mut Epoll) -> (Said, String) {
         if let Some(completion) = worker.next() {
             return split(worker, completion);
         }
-        worker
-            .wait(Some(Duration::from_millis(10)))
-            .expect("epoll works");
+        worker.wait(Some(Duration::from_millis(10))).expect("epoll works");
     }
     panic!("nothing came");
 }
 
 fn split(worker: &mut Epoll, completion: Completion) -> (Said, String) {
     match completion {
-        Completion::Received {
-            slot,
-            mut data,
-            more,
-        } => {
+        Completion::Received { slot, mut data, more } => {
             assert!(more, "this back-end keeps a receive armed");
             let text = String::from_utf8_lossy(data.bytes_mut()).into_owned();
             worker.give_back(data);
             (format!("received {}", slot.index), text)
         }
-        Completion::RecvEnded { slot, end } => {
-            (format!("ended {} {end:?}", slot.index), String::new())
-        }
+        Completion::RecvEnded { slot, end } => (format!("ended {} {end:?}", slot.index), String::new()),
         other => (format!("{other:?}"), String::new()),
     }
 }
@@ -119,12 +111,7 @@ fn passed_descriptors_do_not_hide_what_is_behind_them() {
         let mut ancillary = SendAncillaryBuffer::new(&mut space);
         let fds = [peer.as_fd()];
         assert!(ancillary.push(SendAncillaryMessage::ScmRights(&fds)));
-        let sent = rustix::net::sendmsg(
-            &peer,
-            &[IoSlice::new(piece)],
-            &mut ancillary,
-            SendFlags::empty(),
-        );
+        let sent = rustix::net::sendmsg(&peer, &[IoSlice::new(piece)], &mut ancillary, SendFlags::empty());
         assert_eq!(sent, Ok(3));
     }
     assert_eq!(text(&mut worker, 6), "onetwo");
@@ -159,18 +146,13 @@ fn a_socket_with_a_full_buffer_yields_to_the_next() {
     let (flooded, mut flood) = connection(&mut worker);
     let (calm, mut other) = connection(&mut worker);
     worker
-        .set_option(
-            flooded,
-            crate::backend::SocketOption::ReceiveBuffer(1 << 20),
-        )
+        .set_option(flooded, crate::backend::SocketOption::ReceiveBuffer(1 << 20))
         .expect("set");
     flood.set_nonblocking(true).expect("a socket");
     let block = vec![b'x'; limits::EPOLL_BUFFER_BYTES];
     let mut queued = 0;
     while queued < 2 * limits::EPOLL_BUFFER_BYTES {
-        queued += flood
-            .write(&block)
-            .expect("the receive buffer is large enough");
+        queued += flood.write(&block).expect("the receive buffer is large enough");
     }
     other.write_all(b"calm").expect("connected");
     worker.recv(SLOT, flooded, false);
@@ -187,10 +169,7 @@ fn a_socket_with_a_full_buffer_yields_to_the_next() {
         .collect();
     assert_eq!(
         order,
-        [
-            ("received 1", limits::EPOLL_BUFFER_BYTES),
-            ("received 2", 4)
-        ]
+        [("received 1", limits::EPOLL_BUFFER_BYTES), ("received 2", 4)]
     );
     worker
         .wait(None)
@@ -237,9 +216,7 @@ fn queued_completions_do_not_keep_the_kernel_waiting() {
     for _ in 0..limits::EPOLL_SKIPS + 2 {
         // SAFETY: the memory is static.
         unsafe { worker.send(SLOT, busy, &[IoSlice::new(b"x")]) };
-        worker
-            .wait(None)
-            .expect("does not block: a completion is there");
+        worker.wait(None).expect("does not block: a completion is there");
         while let Some(completion) = worker.next() {
             if split(&mut worker, completion).0 == "received 2" {
                 return;
@@ -327,10 +304,7 @@ fn no_wake_is_lost_between_racing_threads() {
             })
         })
         .collect();
-    while counts
-        .iter()
-        .any(|count| count.load(Ordering::Relaxed) < WAKES)
-    {
+    while counts.iter().any(|count| count.load(Ordering::Relaxed) < WAKES) {
         // A lost wake would let this wait for ever.
         worker.wait(None).expect("epoll works");
     }
@@ -348,10 +322,7 @@ fn a_lent_buffer_must_come_back_before_the_next_completion() {
     worker.recv(SLOT, socket, false);
     worker.wait(None).expect("epoll works");
     let kept = worker.next();
-    assert!(
-        matches!(kept, Some(Completion::Received { .. })),
-        "{kept:?}"
-    );
+    assert!(matches!(kept, Some(Completion::Received { .. })), "{kept:?}");
     worker.next();
 }
 
@@ -432,9 +403,7 @@ fn full_table() {
     };
     assert_eq!(error.raw_os_error(), Some(libc::EMFILE));
     // It does not try again by itself.
-    worker
-        .wait(Some(Duration::from_millis(5)))
-        .expect("epoll works");
+    worker.wait(Some(Duration::from_millis(5))).expect("epoll works");
     assert!(worker.next().is_none());
     setrlimit(Resource::Nofile, normal).expect("raised");
     worker.accept(SLOT, listener);

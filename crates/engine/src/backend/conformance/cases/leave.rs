@@ -109,9 +109,7 @@ fn given<H: Harness>(driver: &mut Driver<H>, slot: Slot) -> std::io::Result<()> 
 }
 
 fn adopted<H: Harness>(driver: &mut Driver<H>, worker: usize, tag: u32) -> crate::backend::Socket {
-    match driver.take(worker, "Adopted", |event| {
-        matches!(event, Event::Adopted { .. })
-    }) {
+    match driver.take(worker, "Adopted", |event| matches!(event, Event::Adopted { .. })) {
         Event::Adopted { tag: of, socket } => {
             assert_eq!(of, tag);
             socket
@@ -173,9 +171,6 @@ pub fn give_to_oneself<H: Harness>(harness: H) {
     pair.slot = pair.driver.slot();
     pair.recv();
     pair.driver.peer_write(&mut pair.peer, b"round trip");
-    assert_eq!(
-        pair.driver.received(0, pair.slot, pair.socket, 10),
-        b"round trip"
-    );
+    assert_eq!(pair.driver.received(0, pair.slot, pair.socket, 10), b"round trip");
     pair.finish_receiving();
 }

@@ -25,10 +25,7 @@ pub fn every_connection_is_accepted_once<H: Harness>(harness: H) {
     let peers: Vec<_> = (0..COUNT).map(|_| driver.harness.dial(&at)).collect();
     let sockets: Vec<_> = peers.iter().map(|_| driver.accepted(0, slot)).collect();
     for (at, socket) in sockets.iter().enumerate() {
-        assert!(
-            !sockets[..at].contains(socket),
-            "{socket:?} given out twice"
-        );
+        assert!(!sockets[..at].contains(socket), "{socket:?} given out twice");
     }
     for socket in sockets {
         let own = driver.slot();

@@ -151,10 +151,7 @@ pub fn addresses_are_reported<H: Harness>(harness: H) {
         .expect("connected");
     assert_eq!(found, expected);
     match pair.driver.harness.worker(0).local_addr(pair.socket) {
-        Ok(found) => assert!(
-            found.is_some(),
-            "an accepted connection has a local address"
-        ),
+        Ok(found) => assert!(found.is_some(), "an accepted connection has a local address"),
         Err(error) => assert_eq!(error.kind(), std::io::ErrorKind::Unsupported, "{error}"),
     }
     pair.finish();
@@ -172,11 +169,7 @@ pub fn options_are_taken<H: Harness>(harness: H) {
         SocketOption::KeepAlive(true),
     ];
     for option in options {
-        let result = pair
-            .driver
-            .harness
-            .worker(0)
-            .set_option(pair.socket, option);
+        let result = pair.driver.harness.worker(0).set_option(pair.socket, option);
         result.unwrap_or_else(|error| panic!("{option:?}: {error}"));
     }
     pair.finish();
