@@ -142,6 +142,7 @@ impl<H: Handler> Worker<H> {
             full: false,
             draining: false,
             warned_full: false,
+            unnamed_closes: 0,
         };
         let cx = Cx(Rc::new(Inner {
             core: RefCell::new(core),
@@ -192,7 +193,7 @@ impl<H: Handler> Worker<H> {
 
     /// Whether the shutdown is complete: every slot is free.
     pub(crate) fn is_done(&self) -> bool {
-        self.state == State::Stopping && self.cx.core().records.len() == 0 && self.cx.0.tasks.count() == 0
+        self.state == State::Stopping && self.cx.core().holds_nothing() && self.cx.0.tasks.count() == 0
     }
 
     /// One turn of the loop; waits if there is nothing to do.
@@ -248,7 +249,7 @@ impl<H: Handler> Worker<H> {
             || self.more_mail
             || self.cx.0.tasks.pending()
             || !(core.told.is_empty() && core.dirty.is_empty() && core.sated.is_empty())
-            || (self.state == State::Stopping && core.records.len() == 0);
+            || (self.state == State::Stopping && core.holds_nothing());
         if busy {
             return Some(Duration::ZERO);
         }
@@ -356,6 +357,11 @@ impl<H: Handler> Worker<H> {
 }
 
 impl Core {
+    /// Whether every slot is free and every socket closed.
+    fn holds_nothing(&self) -> bool {
+        self.records.len() == 0 && self.unnamed_closes == 0
+    }
+
     fn handle(&mut self, completion: Completion) {
         match completion {
             Completion::Received { .. } => unreachable!("the worker handles these, it has the handler"),

@@ -27,6 +27,8 @@ use crate::stream::Stream;
 
 /// Steps after which a run counts as stuck.
 const STEP_LIMIT: usize = 400_000;
+/// Rounds that clients have before time leaps.
+const PATIENCE: usize = 64;
 /// The handler's timer for mail that was refused.
 const RETRY_MAIL: u64 = 0;
 
@@ -45,7 +47,14 @@ enum Mode {
     Sip,
 }
 
-const MODES: [Mode; 6] = [Mode::Write, Mode::Frame, Mode::Mail, Mode::Task, Mode::Blocking, Mode::Sip];
+const MODES: [Mode; 6] = [
+    Mode::Write,
+    Mode::Frame,
+    Mode::Mail,
+    Mode::Task,
+    Mode::Blocking,
+    Mode::Sip,
+];
 
 /// Bytes on their way to another worker and back.
 struct Letter {
@@ -75,7 +84,13 @@ struct Echo {
 impl Echo {
     fn new(start: Start<Letter>) -> Echo {
         let Start { cx, post } = start;
-        Echo { cx, post, entries: Entries::default(), next_key: 0, waiting: VecDeque::new() }
+        Echo {
+            cx,
+            post,
+            entries: Entries::default(),
+            next_key: 0,
+            waiting: VecDeque::new(),
+        }
     }
 
     fn send(&mut self, to: usize, letter: Letter) {
@@ -91,7 +106,10 @@ impl Echo {
                 Ok(()) | Err(PostError::Gone(_)) => {}
                 Err(PostError::Full(letter)) => {
                     self.waiting.push_front((to, letter));
-                    assert!(self.cx.timer(Duration::from_millis(1), RETRY_MAIL), "there are timers");
+                    assert!(
+                        self.cx.timer(Duration::from_millis(1), RETRY_MAIL),
+                        "there are timers"
+                    );
                     return;
                 }
             }
@@ -143,7 +161,11 @@ impl Handler for Echo {
             return None;
         };
         self.next_key += 1;
-        let entry = Entry { id: conn.id(), outstanding: 0, ended: false };
+        let entry = Entry {
+            id: conn.id(),
+            outstanding: 0,
+            ended: false,
+        };
         self.entries.borrow_mut().insert(self.next_key, entry);
         Some((self.next_key, *mode))
     }
@@ -152,7 +174,11 @@ impl Handler for Echo {
         let (key, mode) = *state;
         let later = matches!(mode, Mode::Mail | Mode::Task | Mode::Blocking);
         if later {
-            self.entries.borrow_mut().get_mut(&key).expect("it is open").outstanding += 1;
+            self.entries
+                .borrow_mut()
+                .get_mut(&key)
+                .expect("it is open")
+                .outstanding += 1;
         }
         let copy = bytes.to_vec();
         let (cx, entries) = (self.cx.clone(), Rc::clone(&self.entries));
@@ -160,10 +186,17 @@ impl Handler for Echo {
             Mode::Write => drop(conn.write(bytes)),
             Mode::Frame => drop(conn.write_frame(Bytes::from(copy))),
             Mode::Mail => {
-                let (home, to) = (self.cx.worker(), self.cx.random() as usize);
+                let home = self.cx.worker();
                 // One way for all bytes of a connection, or they could overtake each other.
-                let to = if self.cx.workers() > 1 { (home + 1) % self.cx.workers() } else { to * 0 };
-                self.send(to, Letter { home, key, bytes: copy });
+                let to = (home + 1) % self.cx.workers();
+                self.send(
+                    to,
+                    Letter {
+                        home,
+                        key,
+                        bytes: copy,
+                    },
+                );
             }
             Mode::Task => {
                 conn.pause();
@@ -206,7 +239,10 @@ impl Handler for Echo {
     }
 
     fn closed(&mut self, _cx: &Cx, state: (u64, Mode), _reason: Reason) {
-        self.entries.borrow_mut().remove(&state.0).expect("closed comes once");
+        self.entries
+            .borrow_mut()
+            .remove(&state.0)
+            .expect("closed comes once");
     }
 
     fn timer(&mut self, cx: &Cx, key: u64) {
@@ -251,14 +287,34 @@ impl Run {
         let workers = mailboxes.into_iter().enumerate().map(|(index, mailbox)| {
             let backend = Box::new(world.backend(index));
             let (shared, grace) = (Arc::clone(&shared), Duration::from_secs(1));
-            let mut worker = Worker::new(Parts { backend, mailbox, shared, index, capacity, grace }, Echo::new);
-            worker.listen(world.listen(index, &addr), 9).expect("there is room");
+            let mut worker = Worker::new(
+                Parts {
+                    backend,
+                    mailbox,
+                    shared,
+                    index,
+                    capacity,
+                    grace,
+                },
+                Echo::new,
+            );
+            worker
+                .listen(world.listen(index, &addr), 9)
+                .expect("there is room");
             worker.begin_wait().expect("the simulation goes on");
             Some(worker)
         });
         let workers = workers.collect();
         let wanted = 1 + world.below(24);
-        Run { seed, world, shared, workers, clients: Vec::new(), wanted, addr }
+        Run {
+            seed,
+            world,
+            shared,
+            workers,
+            clients: Vec::new(),
+            wanted,
+            addr,
+        }
     }
 
     /// Runs to the end. Returns how many clients got every byte back, and the world.
@@ -274,7 +330,10 @@ impl Run {
         self.drive("stopping", |run| run.workers.iter().all(Option::is_none));
         self.drive("settling", |run| run.world.next_event_time().is_none());
         assert_eq!(self.world.leaks(), Vec::<String>::new(), "seed {}", self.seed);
-        (self.clients.iter().filter(|client| client.is_whole()).count(), self.world)
+        (
+            self.clients.iter().filter(|client| client.is_whole()).count(),
+            self.world,
+        )
     }
 
     /// Without a cause nobody's stream may have broken.
@@ -282,19 +341,29 @@ impl Run {
         let resets = self.world.count(Fault::Reset) + self.world.count(Fault::AcceptAborted);
         let refused = |w: &super::shared::WorkerShared| w.counters.refused.load(Ordering::Relaxed);
         let refused: u64 = self.shared.workers.iter().map(refused).sum();
-        let broken = self.clients.iter().filter(|client| client.done && !client.is_whole()).count() as u64;
+        let broken = self
+            .clients
+            .iter()
+            .filter(|client| client.done && !client.is_whole())
+            .count() as u64;
         if !early && resets == 0 && broken > refused {
             let trace = self.world.trace_text();
-            panic!("seed {}: {broken} streams broke, {refused} refused\n{trace}", self.seed);
+            panic!(
+                "seed {}: {broken} streams broke, {refused} refused\n{trace}",
+                self.seed
+            );
         }
     }
 
     fn drive(&mut self, phase: &str, until: impl Fn(&Run) -> bool) {
+        let mut patience = PATIENCE;
         for _ in 0..STEP_LIMIT {
             if until(self) {
                 return;
             }
-            if let Step::Turn(worker) = self.world.step() {
+            if !self.clients_first(&mut patience)
+                && let Step::Turn(worker) = self.world.step()
+            {
                 self.turn(worker);
             }
             if self.clients.len() < self.wanted
@@ -302,22 +371,47 @@ impl Run {
                 && let Ok(peer) = self.world.connect(&self.addr)
             {
                 let total = self.world.below(4000);
-                self.clients.push(Client::new(peer, self.clients.len() as u64 + 1, total));
+                self.clients
+                    .push(Client::new(peer, self.clients.len() as u64 + 1, total));
             }
             for client in &mut self.clients {
                 client.act(&self.world, "client");
             }
         }
-        panic!("seed {}: stuck while {phase}; last of it:\n{}", self.seed, self.world.trace_text());
+        panic!(
+            "seed {}: stuck while {phase}; last of it:\n{}",
+            self.seed,
+            self.world.trace_text()
+        );
+    }
+
+    /// Whether the clients, who take no virtual time, should act before time makes a leap: no
+    /// deadline may pass only because they had no occasion to read.
+    fn clients_first(&self, patience: &mut usize) -> bool {
+        let now = self.world.now();
+        let next = self.world.next_event_time();
+        let leap = next.is_some_and(|at| at.since(now) > Duration::from_millis(1));
+        if !leap || *patience == 0 {
+            *patience = PATIENCE;
+            return false;
+        }
+        *patience -= 1;
+        true
     }
 
     fn turn(&mut self, index: usize) {
-        let worker = self.workers[index].as_mut().expect("a worker that has ended is not scheduled");
+        let worker = self.workers[index]
+            .as_mut()
+            .expect("a worker that has ended is not scheduled");
         self.world.end_wait(index);
         self.shared.workers[index].doorbell.cancel_sleep();
         worker.work();
         if worker.is_done() {
-            assert!(worker.handler.entries.borrow().is_empty(), "seed {}: closed() for all", self.seed);
+            assert!(
+                worker.handler.entries.borrow().is_empty(),
+                "seed {}: closed() for all",
+                self.seed
+            );
             self.workers[index] = None;
         } else {
             worker.begin_wait().expect("the simulation goes on");

@@ -273,7 +273,10 @@ impl State {
             same && matches!(other.work, Work::Close)
         };
         if !matches!(work, Work::Close) && self.operations.values().any(|other| closing(&other)) {
-            self.misuse(worker, &format!("{name}() for {slot:?}, whose close is in flight"));
+            self.misuse(
+                worker,
+                &format!("{name}() for {slot:?}, whose close is in flight"),
+            );
         }
         let slots = &self.workers[worker].slots;
         for (key, (generation, id)) in slots.range((slot.index, 0)..=(slot.index, u8::MAX)) {
