@@ -412,6 +412,11 @@ impl State {
         let all = 0..self.workers.len();
         let runnable: Vec<usize> = all.clone().filter(|index| self.is_runnable(*index)).collect();
         let coming = self.next_time().is_some();
+        // A worker may be slow, but not by the half minute until the next deadline.
+        let slowest = self
+            .now
+            .saturating_add(self.plan.delay_ns().saturating_mul(LATE_FACTOR));
+        let soon = self.next_time().is_some_and(|time| time <= slowest);
         if coming && self.strikes(Fault::SpuriousWait) {
             let alive: Vec<usize> = all
                 .filter(|i| self.workers[*i].taken && !self.workers[*i].gone)
@@ -419,7 +424,7 @@ impl State {
             return alive.get(self.random.index(alive.len())).copied();
         }
         // Half of the time the world moves on while a worker could run: that is a slow worker.
-        if runnable.is_empty() || (coming && self.random.coin()) {
+        if runnable.is_empty() || (soon && self.random.coin()) {
             return None;
         }
         Some(runnable[self.random.index(runnable.len())])
