@@ -79,7 +79,15 @@ pub(crate) struct Core {
     /// No connection is taken any more.
     pub(crate) stopping: bool,
     pub(crate) warned_full: bool,
+    /// Closes in flight of sockets that never got a record.
+    pub(crate) unnamed_closes: u32,
 }
+
+/// Names the closes of sockets without a record: an index that no record can have.
+pub(crate) const UNNAMED: Slot = Slot {
+    index: Slot::LIMIT - 1,
+    generation: u32::MAX,
+};
 
 impl Core {
     pub(crate) fn counters(&self) -> &Counters {
@@ -447,15 +455,10 @@ impl Core {
         }
     }
 
-    /// Closes a socket that never got a record. The slot index is one that no record can have.
+    /// Closes a socket that never got a record.
     pub(crate) fn close_unnamed(&mut self, socket: Socket) {
-        self.backend.close(
-            Slot {
-                index: Slot::LIMIT - 1,
-                generation: u32::MAX,
-            },
-            socket,
-        );
+        self.unnamed_closes += 1;
+        self.backend.close(UNNAMED, socket);
     }
 
     pub(crate) fn on_connected(&mut self, slot: Slot, result: io::Result<()>) {

@@ -17,6 +17,9 @@ pub(crate) mod shared;
 pub(crate) mod sleep;
 pub(crate) mod tasks;
 
+#[cfg(test)]
+mod sim_tests;
+
 use std::cell::RefCell;
 use std::io;
 use std::os::fd::OwnedFd;
@@ -144,6 +147,7 @@ impl<H: Handler> Worker<H> {
             draining: false,
             stopping: false,
             warned_full: false,
+            unnamed_closes: 0,
         };
         let cx = Cx(Rc::new(Inner {
             core: RefCell::new(core),
@@ -194,12 +198,20 @@ impl<H: Handler> Worker<H> {
 
     /// Whether the shutdown is complete: every slot is free.
     pub(crate) fn is_done(&self) -> bool {
-        self.state == State::Stopping && self.cx.core().records.len() == 0 && self.cx.0.tasks.count() == 0
+        self.state == State::Stopping && self.cx.core().holds_nothing() && self.cx.0.tasks.count() == 0
     }
 
     /// One turn of the loop; waits if there is nothing to do.
     pub(crate) fn turn(&mut self) -> io::Result<()> {
-        self.wait()?;
+        if self.begin_wait()? {
+            self.shared.workers[self.index].doorbell.cancel_sleep();
+        }
+        self.work();
+        Ok(())
+    }
+
+    /// What a turn does after its wait.
+    fn work(&mut self) {
         self.shared.beats[self.index].enter(self.cx.now(), self.step);
         self.completions();
         self.timers();
@@ -215,10 +227,11 @@ impl<H: Handler> Worker<H> {
         drop(core);
         self.deliver_told();
         self.shared.beats[self.index].leave();
-        Ok(())
     }
 
-    fn wait(&mut self) -> io::Result<()> {
+    /// Waits. True if the doorbell was told so: it must hear of the end. In a simulation the wait
+    /// only begins here.
+    fn begin_wait(&mut self) -> io::Result<bool> {
         let doorbell = &self.shared.workers[self.index].doorbell;
         let timeout = self.timeout();
         let idle = timeout != Some(Duration::ZERO);
@@ -231,11 +244,8 @@ impl<H: Handler> Worker<H> {
         } else {
             timeout
         };
-        let outcome = self.cx.core().backend.wait(timeout);
-        if idle {
-            doorbell.cancel_sleep();
-        }
-        outcome
+        self.cx.core().backend.wait(timeout)?;
+        Ok(idle)
     }
 
     fn timeout(&self) -> Option<Duration> {
@@ -244,7 +254,7 @@ impl<H: Handler> Worker<H> {
             || self.more_mail
             || self.cx.0.tasks.pending()
             || !(core.told.is_empty() && core.dirty.is_empty() && core.sated.is_empty())
-            || (self.state == State::Stopping && core.records.len() == 0);
+            || (self.state == State::Stopping && core.holds_nothing());
         if busy {
             return Some(Duration::ZERO);
         }
@@ -358,6 +368,11 @@ impl<H: Handler> Worker<H> {
 }
 
 impl Core {
+    /// Whether every slot is free and every socket closed.
+    fn holds_nothing(&self) -> bool {
+        self.records.len() == 0 && self.unnamed_closes == 0
+    }
+
     fn handle(&mut self, completion: Completion) {
         match completion {
             Completion::Received { .. } => unreachable!("the worker handles these, it has the handler"),

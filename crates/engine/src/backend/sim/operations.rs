@@ -19,8 +19,8 @@ use super::plan::Fault;
 use super::state::{Event, Kind, State};
 use crate::backend::{Completion, Op, RecvEnd, Slot};
 
-/// The code of a close or give among a slot's operations, beyond every [`Op`].
-const LEAVING: u8 = 5;
+/// The code of a give among a slot's operations, beyond every [`Op`].
+const GIVING: u8 = 5;
 
 /// One operation, from its submission until its final completion has been taken.
 #[derive(Debug)]
@@ -80,10 +80,11 @@ impl Work {
         }
     }
 
-    /// Tells the operations of a slot apart; several datagrams may be in flight.
+    /// Tells the operations of a slot apart. Several datagrams may be in flight, and several closes: a
+    /// worker closes what never got a slot of its own under one spare name.
     fn code(&self) -> Option<u8> {
         match self {
-            Work::Close | Work::Give { .. } => Some(LEAVING),
+            Work::Give { .. } => Some(GIVING),
             other => other.op().map(|op| op as u8),
         }
     }
@@ -270,6 +271,16 @@ impl State {
     /// A slot has one socket and one life at a time, and one operation of each kind.
     fn check_slot(&self, worker: usize, slot: Slot, socket: u32, work: &Work) {
         let name = work.name();
+        let closing = |other: &&Operation| {
+            let same = other.worker == worker && other.slot.index == slot.index;
+            same && matches!(other.work, Work::Close)
+        };
+        if !matches!(work, Work::Close) && self.operations.values().any(|other| closing(&other)) {
+            self.misuse(
+                worker,
+                &format!("{name}() for {slot:?}, whose close is in flight"),
+            );
+        }
         let slots = &self.workers[worker].slots;
         for (key, (generation, id)) in slots.range((slot.index, 0)..=(slot.index, u8::MAX)) {
             if *generation != slot.generation {
