@@ -90,6 +90,8 @@ pub struct Worker<H: Handler> {
     step: StepName,
     fired: Vec<u64>,
     state: State,
+    /// The process's state when this worker last followed it.
+    seen: State,
     grace: Duration,
     stop_at: Option<Time>,
     more_completions: bool,
@@ -170,6 +172,7 @@ impl<H: Handler> Worker<H> {
             step,
             fired: Vec::new(),
             state: State::Running,
+            seen: State::Running,
             grace,
             stop_at: None,
             more_completions: false,
@@ -239,7 +242,7 @@ impl<H: Handler> Worker<H> {
             doorbell.prepare_sleep();
             let news = self.cx.0.tasks.pending()
                 || !self.mailbox.borrow().is_empty()
-                || self.shared.state() != self.state;
+                || self.shared.state() != self.seen;
             if news { Some(Duration::ZERO) } else { timeout }
         } else {
             timeout
@@ -325,6 +328,7 @@ impl<H: Handler> Worker<H> {
     /// Follows the process through draining and stopping.
     fn follow_state(&mut self) {
         let target = self.shared.state();
+        self.seen = target;
         if target > State::Running && self.state == State::Running {
             self.state = State::Draining;
             self.stop_at = Some(self.cx.now().after(self.grace));

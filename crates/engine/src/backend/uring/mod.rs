@@ -358,6 +358,13 @@ impl Backend for Uring {
             self.headers.reset();
         }
         self.read_clocks();
+        if self.ring.lost() > 0 {
+            // The kernel had no memory to keep a completion: what it was about will never end.
+            return Err(io::Error::new(
+                io::ErrorKind::OutOfMemory,
+                "the kernel dropped a completion",
+            ));
+        }
         outcome
     }
 
