@@ -5,10 +5,11 @@
 use std::sync::Arc;
 
 use ringmain_engine::backend::conformance::RealHarness;
-use ringmain_engine::backend::epoll::{Blocking, Epoll, EpollGroup};
+use ringmain_engine::backend::RunJob;
+use ringmain_engine::backend::epoll::{Epoll, EpollGroup};
 
 /// A pool of its own for each job: what the pool does is not the contract's business.
-fn blocking() -> Blocking {
+fn run_job() -> RunJob {
     Arc::new(|job| {
         std::thread::spawn(job);
         Ok(())
@@ -17,7 +18,7 @@ fn blocking() -> Blocking {
 
 fn epoll() -> RealHarness<Epoll> {
     let group = EpollGroup::new(2).expect("eventfds");
-    let worker = |index| group.worker(index, blocking()).expect("an epoll instance");
+    let worker = |index| group.worker(index, run_job()).expect("an epoll instance");
     RealHarness::new([worker(0), worker(1)])
 }
 

@@ -85,8 +85,9 @@ impl Epoll {
             Ok(count) => {
                 if count == self.scratch.len() {
                     record.share = 0;
-                } else if !record.probe && !record.ready.has(Ready::END) {
+                } else if !record.probe {
                     // epoll(7): a short receive means drained, and the next byte will be an edge.
+                    // If the end is near (Ready::END) the socket stays due all the same.
                     record.ready.remove(Ready::READ);
                 }
                 Some(Completion::Received {
@@ -302,7 +303,7 @@ impl Epoll {
             return Some(Err(closed_name()));
         };
         if let Waiting::Datagrams(queue) = &mut record.waiting {
-            if queue.len() >= limits::WAITING_DATAGRAMS {
+            if queue.len() >= limits::DATAGRAM_SENDS as usize {
                 return Some(Err(io::Error::from_raw_os_error(libc::ENOBUFS)));
             }
             queue.push_back((to, data.into()));

@@ -11,8 +11,8 @@ use std::time::Duration;
 use rustix::net::{SendAncillaryBuffer, SendAncillaryMessage, SendFlags};
 use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
 
-use super::{Blocking, Epoll, EpollGroup};
-use crate::backend::{Backend, Completion, Op, RecvEnd, Slot, Socket};
+use super::{Epoll, EpollGroup};
+use crate::backend::{Backend, Completion, Op, RecvEnd, RunJob, Slot, Socket};
 use crate::limits;
 
 const SLOT: Slot = Slot {
@@ -24,7 +24,7 @@ const OTHER: Slot = Slot {
     generation: 1,
 };
 
-fn blocking() -> Blocking {
+fn run_job() -> RunJob {
     Arc::new(|job| {
         job();
         Ok(())
@@ -33,7 +33,7 @@ fn blocking() -> Blocking {
 
 fn pair_of_workers() -> [Epoll; 2] {
     let group = EpollGroup::new(2).expect("eventfds");
-    [0, 1].map(|index| group.worker(index, blocking()).expect("an epoll instance"))
+    [0, 1].map(|index| group.worker(index, run_job()).expect("an epoll instance"))
 }
 
 fn one_worker() -> Epoll {
@@ -219,7 +219,7 @@ fn a_turn_ends_even_if_each_completion_makes_another() {
             "{completion:?}"
         );
         count += 1;
-        assert!(count <= limits::TURN_COMPLETIONS, "the turn never ends");
+        assert!(count <= limits::COMPLETIONS_PER_TURN, "the turn never ends");
         send(&mut worker);
     }
     assert!(count > 0);
@@ -253,7 +253,7 @@ fn queued_completions_do_not_keep_the_kernel_waiting() {
 fn full_mail_refuses_and_the_connection_stays() {
     let [mut worker, _other] = pair_of_workers();
     let (socket, mut peer) = connection(&mut worker);
-    for _ in 0..limits::GIVEN_CONNECTIONS {
+    for _ in 0..limits::GIFTS_IN_FLIGHT {
         // Any descriptor will do: the mailbox does not look at it.
         let fd = rustix::io::dup(&peer).expect("a descriptor");
         let parcel = super::mail::Parcel {
