@@ -39,10 +39,13 @@ fn main() -> ExitCode {
     }
 }
 
-/// The repository: the parent of this crate's folder.
+/// The repository: the parent of this crate's folder, as cargo names it when it runs this.
+///
+/// The folder at compile time would be another one where several work trees share a target folder.
 fn root() -> PathBuf {
-    let here = Path::new(env!("CARGO_MANIFEST_DIR"));
-    here.parent()
+    let here = std::env::var_os("CARGO_MANIFEST_DIR").unwrap_or_else(|| env!("CARGO_MANIFEST_DIR").into());
+    Path::new(&here)
+        .parent()
         .expect("xtask lies inside the repository")
         .to_path_buf()
 }

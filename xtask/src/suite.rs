@@ -16,17 +16,17 @@ struct Suite {
 const SUITES: &[Suite] = &[
     Suite {
         name: "sim",
-        about: "10,000 seeds of the simulation: workers, connections, mail and faults",
+        about: "10,000 seeds of the simulated back-end: connections, cut reads, short writes, resets, faults",
         lines: &[Line {
-            env: &[("RINGMAIN_SIM_SEEDS", "10000")],
+            env: &[("SIM_SEEDS", "10000")],
             words: &[
                 "cargo",
                 "test",
                 "--release",
                 "-p",
                 "ringmain-engine",
-                "--test",
-                "sim",
+                "--lib",
+                "backend::sim",
                 "--",
                 "--nocapture",
             ],

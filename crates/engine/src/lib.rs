@@ -4,8 +4,21 @@
 
 pub mod backend;
 pub mod blocking;
+pub mod features;
 pub mod limits;
 pub mod mail;
+mod slab;
+pub mod stream;
 pub mod timer;
+pub mod udp;
 pub mod wake;
 pub mod watchdog;
+mod worker;
+
+pub use worker::core::{Via, WriteError};
+pub use worker::cx::{Conn, ConnId, Cx, Sleep};
+pub use worker::handler::{Handler, on_data};
+pub use worker::record::Reason;
+pub use worker::shared::Counters;
+pub use worker::tasks::{TaskId, TooManyTasks};
+pub use worker::{Post, Start, Worker};

@@ -74,6 +74,12 @@ impl<T> Slab<T> {
         value
     }
 
+    /// The present life of a place, if it is in use.
+    pub(crate) fn living(&self, index: u32) -> Option<Slot> {
+        let entry = self.chunks.get(index as usize / CHUNK)?.get(index as usize % CHUNK)?;
+        entry.value.is_some().then_some(Slot { index, generation: entry.generation })
+    }
+
     /// The slots in use, lowest index first.
     pub(crate) fn slots(&self) -> impl Iterator<Item = Slot> + '_ {
         let entries = self.chunks.iter().flat_map(|chunk| chunk.iter()).zip(0..);

@@ -71,14 +71,7 @@ pub fn read_at(fd: impl AsFd, buffer: &mut [u8], offset: u64) -> io::Result<usiz
 /// cannot tell.
 pub fn read_at_cached(fd: impl AsFd, buffer: &mut [u8], offset: u64) -> io::Result<usize> {
     let fd = fd.as_fd();
-    let read = retry_on_intr(|| {
-        preadv2(
-            fd,
-            &mut [IoSliceMut::new(buffer)],
-            offset,
-            ReadWriteFlags::NOWAIT,
-        )
-    });
+    let read = retry_on_intr(|| preadv2(fd, &mut [IoSliceMut::new(buffer)], offset, ReadWriteFlags::NOWAIT));
     match read {
         Err(Errno::OPNOTSUPP) => Err(Errno::AGAIN.into()),
         result => Ok(result?),
@@ -118,9 +111,8 @@ pub fn stat(fd: impl AsFd) -> io::Result<Stat> {
     let nanoseconds = u32::try_from(raw.st_mtime_nsec).unwrap_or(0);
     Ok(Stat {
         len: u64::try_from(raw.st_size).unwrap_or(0),
-        modified: u64::try_from(raw.st_mtime).map_or(Duration::ZERO, |seconds| {
-            Duration::new(seconds, nanoseconds)
-        }),
+        modified: u64::try_from(raw.st_mtime)
+            .map_or(Duration::ZERO, |seconds| Duration::new(seconds, nanoseconds)),
         inode: raw.st_ino,
         kind: match FileType::from_raw_mode(raw.st_mode) {
             FileType::RegularFile => Kind::File,

@@ -5,6 +5,8 @@ pub mod clock;
 pub mod cpu;
 pub mod event;
 pub mod file;
+#[cfg(test)]
+mod fixture;
 pub mod inherit;
 pub mod limits;
 pub mod listen;

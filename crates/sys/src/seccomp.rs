@@ -14,10 +14,7 @@ const CALLS_LIMIT: usize = 2000;
 /// As `seccomp(2)`; `InvalidInput` beyond 2000 calls.
 pub fn deny(syscalls: &[i64], errno: i32) -> io::Result<()> {
     if syscalls.len() > CALLS_LIMIT {
-        let text = format!(
-            "expected at most {CALLS_LIMIT} calls; found {}",
-            syscalls.len()
-        );
+        let text = format!("expected at most {CALLS_LIMIT} calls; found {}", syscalls.len());
         return Err(io::Error::new(io::ErrorKind::InvalidInput, text));
     }
     let op = |code: u32, k: u32, jf: u8| libc::sock_filter {
@@ -31,11 +28,7 @@ pub fn deny(syscalls: &[i64], errno: i32) -> io::Result<()> {
     let mut program = vec![op(libc::BPF_LD | libc::BPF_W | libc::BPF_ABS, 0, 0)];
     for &number in syscalls {
         // Skips the refusal unless it is this call.
-        program.push(op(
-            libc::BPF_JMP | libc::BPF_JEQ | libc::BPF_K,
-            number as u32,
-            1,
-        ));
+        program.push(op(libc::BPF_JMP | libc::BPF_JEQ | libc::BPF_K, number as u32, 1));
         program.push(op(libc::BPF_RET | libc::BPF_K, refuse, 0));
     }
     program.push(op(libc::BPF_RET | libc::BPF_K, libc::SECCOMP_RET_ALLOW, 0));

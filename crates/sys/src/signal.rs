@@ -50,7 +50,8 @@ impl Signal {
 
 /// Signals that arrive here instead of ending the process.
 ///
-/// Readable when one is there. Programs started by `std::process::Command` begin with no signal blocked.
+/// Readable when one is there. Programs that a blocking thread starts by `std::process::Command` begin with the
+/// signals blocked too; those of [`crate::inherit::spawn_with`] do not.
 #[derive(Debug)]
 pub struct Signals {
     fd: OwnedFd,
@@ -73,8 +74,7 @@ impl Signals {
             }
         }
         // SAFETY: reads `set`, writes nothing.
-        let status =
-            unsafe { libc::pthread_sigmask(libc::SIG_BLOCK, &raw const set, std::ptr::null_mut()) };
+        let status = unsafe { libc::pthread_sigmask(libc::SIG_BLOCK, &raw const set, std::ptr::null_mut()) };
         if status != 0 {
             return Err(io::Error::from_raw_os_error(status));
         }

@@ -59,6 +59,10 @@ const STEPS: &[Step] = &[
         name: "fuzz",
         work: Work::Commands(&[FUZZ]),
     },
+    Step {
+        name: "bench",
+        work: Work::Commands(&[Line::new(&["bench/smoke.sh"])]),
+    },
 ];
 
 /// The test command of the README.

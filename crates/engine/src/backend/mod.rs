@@ -9,6 +9,7 @@
 pub mod conformance;
 pub mod epoll;
 pub mod sim;
+pub mod uring;
 
 use std::io;
 use std::net::SocketAddr;

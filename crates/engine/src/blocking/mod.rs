@@ -7,8 +7,10 @@
 //! [`Pool::shutdown`] nothing new is taken; what was queued still runs.
 
 use std::collections::VecDeque;
+use std::io;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
+use std::task::{Poll, Waker};
 use std::thread::{self, JoinHandle};
 use std::time::Duration;
 
@@ -230,4 +232,48 @@ impl Shared {
         state.live -= 1;
         self.ended.notify_all();
     }
+}
+
+/// Runs `work` on the pool that `run` hands jobs to, and waits for its result.
+pub(crate) async fn call<T: Send + 'static>(
+    run: impl FnOnce(Job) -> Result<(), PoolFull>,
+    work: impl FnOnce() -> T + Send + 'static,
+) -> io::Result<T> {
+    struct Answer<T> {
+        result: Option<T>,
+        waker: Option<Waker>,
+        over: bool,
+    }
+    /// Reports the end also when the work panics.
+    struct Over<T>(Arc<Mutex<Answer<T>>>);
+    impl<T> Drop for Over<T> {
+        fn drop(&mut self) {
+            let mut answer = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+            answer.over = true;
+            if let Some(waker) = answer.waker.take() {
+                waker.wake();
+            }
+        }
+    }
+    let answer = Arc::new(Mutex::new(Answer { result: None, waker: None, over: false }));
+    let over = Over(Arc::clone(&answer));
+    let job = move || {
+        let result = work();
+        over.0.lock().unwrap_or_else(PoisonError::into_inner).result = Some(result);
+    };
+    if run(Box::new(job)).is_err() {
+        return Err(io::Error::new(io::ErrorKind::WouldBlock, "the blocking pool's queue is full"));
+    }
+    std::future::poll_fn(|context| {
+        let mut answer = answer.lock().unwrap_or_else(PoisonError::into_inner);
+        if let Some(result) = answer.result.take() {
+            return Poll::Ready(Ok(result));
+        }
+        if answer.over {
+            return Poll::Ready(Err(io::Error::other("the work on the blocking pool panicked")));
+        }
+        crate::worker::cx::keep_waker(&mut answer.waker, context.waker());
+        Poll::Pending
+    })
+    .await
 }

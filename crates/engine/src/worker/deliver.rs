@@ -122,7 +122,8 @@ impl<H: Handler> Worker<H> {
                 Told::Ended(slot, reason) => self.ended(slot, reason),
                 Told::Timer(key) => {
                     let (handler, cx) = (&mut self.handler, &self.cx);
-                    self.guard(catch_unwind(AssertUnwindSafe(|| handler.timer(cx, key))));
+                    let outcome = catch_unwind(AssertUnwindSafe(|| handler.timer(cx, key)));
+                    self.guard(outcome);
                 }
             }
         }

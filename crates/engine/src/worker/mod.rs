@@ -58,7 +58,7 @@ impl<M> Clone for Post<M> {
     }
 }
 
-impl<M> Post<M> {
+impl<M: Send> Post<M> {
     /// Sends `mail` to worker `to`, this one included.
     ///
     /// # Errors

@@ -1,34 +1,18 @@
 //! CPU lists and quotas on made-up file systems, affinity on the real kernel.
 
-use std::fs;
+#![allow(clippy::disallowed_methods, reason = "tests of real threads' affinity")]
+
 use std::path::Path;
 
 use super::{allowed, current, parse_list, pin, quota};
-
-/// A file system under a fresh directory, removed at the end.
-struct Tree(std::path::PathBuf);
-
-impl Tree {
-    fn new(name: &str, files: &[(&str, &str)]) -> Tree {
-        let root = std::env::temp_dir().join(format!("ringmain-{}-{name}", std::process::id()));
-        for (path, text) in files {
-            let path = root.join(path);
-            fs::create_dir_all(path.parent().unwrap()).unwrap();
-            fs::write(path, text).unwrap();
-        }
-        Tree(root)
-    }
-}
-
-impl Drop for Tree {
-    fn drop(&mut self) {
-        fs::remove_dir_all(&self.0).unwrap();
-    }
-}
+use crate::fixture::Tree;
 
 fn check_quota(name: &str, files: &[(&str, &str)], expect: Option<f64>) {
-    let tree = Tree::new(name, files);
-    assert_eq!(quota::under(&tree.0), expect, "{name}");
+    let tree = Tree::new(&format!("quota-{name}"));
+    for (path, text) in files {
+        tree.write(path, text);
+    }
+    assert_eq!(quota::under(tree.root()), expect, "{name}");
 }
 
 const MOUNT_TWO: &str = "30 23 0:26 / /sys/fs/cgroup rw,nosuid shared:4 - cgroup2 cgroup2 rw,nsdelegate\n";

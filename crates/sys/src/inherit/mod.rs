@@ -94,9 +94,7 @@ pub fn take() -> Result<Vec<Inherited>, InheritError> {
         let pipe = own(fd as RawFd).filter(|pipe| {
             fstat(pipe).is_ok_and(|stat| FileType::from_raw_mode(stat.st_mode) == FileType::Fifo)
         });
-        *WAITING
-            .lock()
-            .unwrap_or_else(|poisoned| poisoned.into_inner()) = pipe;
+        *WAITING.lock().unwrap_or_else(|poisoned| poisoned.into_inner()) = pipe;
     }
     (FIRST..)
         .zip(names)
@@ -129,11 +127,7 @@ fn names(count: usize) -> Result<Vec<String>, InheritError> {
     let Some(names) = env::var_os("LISTEN_FDNAMES") else {
         return Ok(vec![UNKNOWN.to_owned(); count]);
     };
-    let names: Vec<_> = names
-        .to_string_lossy()
-        .split(':')
-        .map(str::to_owned)
-        .collect();
+    let names: Vec<_> = names.to_string_lossy().split(':').map(str::to_owned).collect();
     match names.len() {
         found if found == count => Ok(names),
         found => Err(InheritError::Names {
@@ -170,11 +164,7 @@ fn listener(fd: RawFd, name: String) -> Result<Inherited, InheritError> {
         }
     };
     let flags = fcntl_getfl(&owned).and_then(|now| fcntl_setfl(&owned, now | OFlags::NONBLOCK));
-    flags.map_err(|error| {
-        refuse(format!(
-            "a socket that cannot be made non-blocking: {error}"
-        ))
-    })?;
+    flags.map_err(|error| refuse(format!("a socket that cannot be made non-blocking: {error}")))?;
     Ok(Inherited {
         fd: owned,
         name,

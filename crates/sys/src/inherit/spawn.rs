@@ -50,10 +50,7 @@ pub fn spawn_with(
     let end = FIRST + listeners.len() as RawFd + 1;
     let (pipe, child_pipe) = pipe_with(PipeFlags::CLOEXEC)?;
     // Duplicates above all places, so that no place is taken before its own duplicate is made.
-    let fds = listeners
-        .iter()
-        .map(|(fd, _)| *fd)
-        .chain([child_pipe.as_fd()]);
+    let fds = listeners.iter().map(|(fd, _)| *fd).chain([child_pipe.as_fd()]);
     let fds: Vec<OwnedFd> = fds
         .map(|fd| fcntl_dupfd_cloexec(fd, end))
         .collect::<Result<_, _>>()?;
@@ -71,9 +68,10 @@ pub fn spawn_with(
                 return Err(io::Error::last_os_error());
             }
         }
+        unblock_signals()?;
         Err(image.exec())
     };
-    // SAFETY: the closure only calls dup2, getpid and execve, and writes to memory that is there already.
+    // SAFETY: the closure only calls dup2, pthread_sigmask, getpid and execve, and writes to memory that is there already.
     let process = unsafe { command.pre_exec(exec) }.spawn()?;
     drop((fds, fillers));
     Ok(Successor { process, pipe })
@@ -132,7 +130,14 @@ fn check_names(listeners: &[(BorrowedFd<'_>, &str)]) -> io::Result<()> {
 
 /// This process's variables, but for those of the protocol, which are added without `LISTEN_PID`.
 fn environment(listeners: &[(BorrowedFd<'_>, &str)], pipe: RawFd) -> Vec<(OsString, OsString)> {
-    let ours = ["LISTEN_PID", "LISTEN_FDS", "LISTEN_FDNAMES", READY];
+    // The second is systemd's newer name of the process: stale, it would make a reader refuse.
+    let ours = [
+        "LISTEN_PID",
+        "LISTEN_PIDFDID",
+        "LISTEN_FDS",
+        "LISTEN_FDNAMES",
+        READY,
+    ];
     let mut all: Vec<_> = env::vars_os()
         .filter(|(key, _)| !ours.iter().any(|name| key == OsStr::new(name)))
         .collect();
@@ -158,9 +163,25 @@ fn fill(end: RawFd) -> io::Result<Vec<OwnedFd>> {
     Ok(fillers)
 }
 
+/// Lets this thread get every signal again: what is blocked stays so across exec, and the new program
+/// would never hear of SIGTERM. Between fork and exec: must not allocate.
+fn unblock_signals() -> io::Result<()> {
+    // SAFETY: all bytes zero is a valid `sigset_t`.
+    let mut none: libc::sigset_t = unsafe { std::mem::zeroed() };
+    // SAFETY: writes to and reads from the set only.
+    let status = unsafe {
+        libc::sigemptyset(&raw mut none);
+        libc::pthread_sigmask(libc::SIG_SETMASK, &raw const none, ptr::null_mut())
+    };
+    if status == 0 {
+        Ok(())
+    } else {
+        Err(io::Error::from_raw_os_error(status))
+    }
+}
+
 /// What `execve(2)` wants, laid out in memory.
 struct Image {
-    program: CString,
     /// The strings that the pointers point to.
     _strings: Vec<CString>,
     args: Vec<*const c_char>,
@@ -175,13 +196,8 @@ unsafe impl Send for Image {}
 unsafe impl Sync for Image {}
 
 impl Image {
-    fn new(
-        program: &Path,
-        args: &[OsString],
-        variables: Vec<(OsString, OsString)>,
-    ) -> io::Result<Image> {
-        let program = CString::new(program.as_os_str().as_bytes())?;
-        let mut strings = Vec::new();
+    fn new(program: &Path, args: &[OsString], variables: Vec<(OsString, OsString)>) -> io::Result<Image> {
+        let mut strings = vec![CString::new(program.as_os_str().as_bytes())?];
         for arg in args {
             strings.push(CString::new(arg.as_bytes())?);
         }
@@ -191,16 +207,15 @@ impl Image {
             strings.push(CString::new(variable.into_vec())?);
         }
         let pointers: Vec<*const c_char> = strings.iter().map(|string| string.as_ptr()).collect();
-        let (arg_pointers, variable_pointers) = pointers.split_at(args.len());
-        let mut args = vec![program.as_ptr()];
-        args.extend(arg_pointers);
+        // The first argument is the program itself.
+        let (arg_pointers, variable_pointers) = pointers.split_at(1 + args.len());
+        let mut args = arg_pointers.to_vec();
         args.push(ptr::null());
         let mut environment = vec![ptr::null()];
         environment.extend(variable_pointers);
         environment.push(ptr::null());
         let pid = [0; PID_KEY.len() + PID_ROOM];
         Ok(Image {
-            program,
             _strings: strings,
             args,
             environment,
@@ -218,11 +233,7 @@ impl Image {
         // SAFETY: program, arguments and variables are strings that end with a zero byte, and both lists end
         // with a null pointer.
         unsafe {
-            libc::execve(
-                self.program.as_ptr(),
-                self.args.as_ptr(),
-                self.environment.as_ptr(),
-            );
+            libc::execve(self.args[0], self.args.as_ptr(), self.environment.as_ptr());
         }
         io::Error::last_os_error()
     }

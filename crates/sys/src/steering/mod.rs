@@ -43,10 +43,7 @@ struct Host<'a> {
 
 impl Host<'_> {
     fn network(&self, path: &str) -> PathBuf {
-        self.root
-            .join("sys/class/net")
-            .join(self.interface)
-            .join(path)
+        self.root.join("sys/class/net").join(self.interface).join(path)
     }
 
     fn is_a_card(&self) -> Result<(), Unmet> {
@@ -191,10 +188,7 @@ impl Host<'_> {
 /// `eth0-TxRx-0` (Intel, ENA), `virtio2-input.0`, `mlx5_comp0@pci:…`. What is not known is not counted.
 fn brings_packets(handler: &Path) -> bool {
     let name = file_name(handler).to_ascii_lowercase();
-    handler.is_dir()
-        && ["rx", "input", "comp"]
-            .iter()
-            .any(|part| name.contains(part))
+    handler.is_dir() && ["rx", "input", "comp"].iter().any(|part| name.contains(part))
 }
 
 fn effective_affinity(interrupt: &Path) -> Option<Vec<usize>> {

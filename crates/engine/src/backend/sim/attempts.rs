@@ -68,21 +68,16 @@ impl State {
                 return self.push(id, fail(libc::ENFILE), true);
             }
             let aborted = self.strikes(Fault::AcceptAborted);
-            let listener = self
-                .listeners
-                .get_mut(&listener_id)
-                .expect("it was just read");
+            let listener = self.listeners.get_mut(&listener_id).expect("it was just read");
             let end = listener.backlog.pop_front().expect("it is not empty");
             if aborted {
+                // What concerns one connection only is passed over.
                 self.reset_end(end);
-                return self.push(id, fail(libc::ECONNABORTED), true);
+                continue;
             }
             let Some(number) = self.open_number(worker, Kind::Stream(end)) else {
                 self.saw(Fault::AcceptProcessLimit);
-                let listener = self
-                    .listeners
-                    .get_mut(&listener_id)
-                    .expect("it was just read");
+                let listener = self.listeners.get_mut(&listener_id).expect("it was just read");
                 listener.backlog.push_front(end);
                 return self.push(id, fail(libc::EMFILE), true);
             };
@@ -101,6 +96,21 @@ impl State {
         }
     }
 
+    /// Takes one connection out of a listener's backlog, without faults: what waits is served at shutdown.
+    pub(super) fn accept_now(&mut self, worker: usize, listener: u32) -> io::Result<Option<Socket>> {
+        let Kind::Listener(id) = *self.kind(worker, listener) else {
+            return Err(os(libc::EINVAL));
+        };
+        let taken = self.listeners.get_mut(&id).and_then(|l| l.backlog.pop_front());
+        let Some(end) = taken else { return Ok(None) };
+        let Some(number) = self.open_number(worker, Kind::Stream(end)) else {
+            self.listeners.get_mut(&id).expect("it was just read").backlog.push_front(end);
+            return Err(os(libc::EMFILE));
+        };
+        self.own(end, worker, number);
+        Ok(Some(Socket(number)))
+    }
+
     fn own(&mut self, end: u32, worker: usize, number: u32) {
         let end = self
             .ends
@@ -117,21 +127,13 @@ impl State {
         let Some(end_id) = self.end_of(worker, socket) else {
             return self.push(id, ended(RecvEnd::Failed(os(libc::ENOTCONN))), true);
         };
-        let eager = match &mut self
-            .operations
-            .get_mut(&id)
-            .expect("the caller has it")
-            .work
-        {
+        let eager = match &mut self.operations.get_mut(&id).expect("the caller has it").work {
             Work::Recv { eager } => std::mem::take(eager),
             _ => unreachable!("only a receive is tried here"),
         };
         loop {
             let no_buffer = self.workers[worker].buffers.free() == 0;
-            let end = self
-                .ends
-                .get_mut(&end_id)
-                .expect("an open socket has its end");
+            let end = self.ends.get_mut(&end_id).expect("an open socket has its end");
             if end.receive.is_empty() {
                 if let Some(error) = end.error.take() {
                     return self.push(id, ended(RecvEnd::Failed(os(error))), true);
@@ -197,10 +199,7 @@ impl State {
         let Some(end_id) = self.end_of(worker, socket) else {
             return self.push(id, fail(libc::ENOTCONN), true);
         };
-        let end = self
-            .ends
-            .get_mut(&end_id)
-            .expect("an open socket has its end");
+        let end = self.ends.get_mut(&end_id).expect("an open socket has its end");
         let room = end.send_room();
         if let Some(error) = end.take_send_error() {
             if done == 0 {
@@ -225,10 +224,7 @@ impl State {
         };
         let bytes = sending.gather(count);
         sending.done += count;
-        let (done, more) = (
-            sending.done,
-            sending.wait_all && sending.done < sending.total,
-        );
+        let (done, more) = (sending.done, sending.wait_all && sending.done < sending.total);
         self.ends
             .get_mut(&end_id)
             .expect("it was just read")
@@ -256,8 +252,7 @@ impl State {
             !held,
         );
         if held {
-            let Some(Work::Send(sending)) = self.operations.get_mut(&id).map(|op| &mut op.work)
-            else {
+            let Some(Work::Send(sending)) = self.operations.get_mut(&id).map(|op| &mut op.work) else {
                 unreachable!("only a send ends here");
             };
             sending.reported = true;
@@ -276,11 +271,8 @@ impl State {
             return self.push(id, outcome(Err(os(libc::ETIMEDOUT))), true);
         }
         if self.strikes(Fault::ConnectTimeout) {
-            if let Work::Connect { doomed, .. } = &mut self
-                .operations
-                .get_mut(&id)
-                .expect("the caller has it")
-                .work
+            if let Work::Connect { doomed, .. } =
+                &mut self.operations.get_mut(&id).expect("the caller has it").work
             {
                 *doomed = true;
             }
@@ -299,6 +291,8 @@ impl State {
                 entry.expect("it outlives its operations").kind = Kind::Stream(end);
                 self.push(id, outcome(Ok(())), true);
             }
+            // Nobody answers, and the kernel gives up later than any worker.
+            Err(libc::EINPROGRESS) => {}
             // The backlog is full: the first packet is sent again later.
             Err(libc::EAGAIN) => self.later(Event::Attempt(id), true),
             Err(error) => self.push(id, outcome(Err(os(error))), true),
@@ -310,26 +304,14 @@ impl State {
         match self.kind(worker, socket) {
             Kind::Stream(end) => {
                 let end_id = *end;
-                let drop_unread = self.random.coin();
-                let end = self
-                    .ends
-                    .get_mut(&end_id)
-                    .expect("an open socket has its end");
-                end.eof = true;
-                if drop_unread {
-                    end.receive.clear();
-                }
-                let other = end.other;
-                self.arm_wire(other);
+                let end = self.ends.get_mut(&end_id);
+                end.expect("an open socket has its end").eof = true;
                 self.end_sending(end_id);
                 self.stir(end_id, Op::Recv);
             }
             Kind::Listener(id) => {
                 let id = *id;
-                let listener = self
-                    .listeners
-                    .get_mut(&id)
-                    .expect("an open listener is listed");
+                let listener = self.listeners.get_mut(&id).expect("an open listener is listed");
                 listener.shut = true;
                 for end in std::mem::take(&mut listener.backlog) {
                     self.reset_end(end);
@@ -367,13 +349,7 @@ impl State {
 
     pub(super) fn attempt_close(&mut self, id: u64) {
         let (worker, slot, socket) = self.place(id);
-        let entry = self.workers[worker].sockets.get_mut(&socket);
-        let kind = &mut entry.expect("it outlives its operations").kind;
-        match std::mem::replace(kind, Kind::Gone) {
-            Kind::Stream(end) => self.close_end(end),
-            Kind::Listener(listener) => self.close_listener(listener),
-            Kind::Unconnected(_) | Kind::Datagram { .. } | Kind::Gone => {}
-        }
+        self.leave(worker, socket);
         self.push(id, Completion::Closed { slot }, true);
     }
 
@@ -386,9 +362,11 @@ impl State {
             slot,
             result: Err(os(error)),
         };
-        let target = self.workers.get(to);
-        if target.is_none_or(|target| !target.taken || target.gone) {
+        let Some(target) = self.workers.get(to) else {
             return self.push(id, refuse(libc::EBADF), true);
+        };
+        if !target.taken || target.gone {
+            return self.give_to_nobody(id);
         }
         if self.strikes(Fault::GiveRefused) {
             return self.push(id, refuse(libc::EAGAIN), true);
@@ -409,14 +387,30 @@ impl State {
                 socket: Socket(number),
             },
         );
-        self.push(
-            id,
-            Completion::Given {
-                slot,
-                result: Ok(()),
-            },
-            true,
-        );
+        self.push(id, Completion::Given { slot, result: Ok(()) }, true);
+    }
+
+    /// A worker that has ended: its mail may still take the connection, which is then closed.
+    fn give_to_nobody(&mut self, id: u64) {
+        let (worker, slot, socket) = self.place(id);
+        let result = if self.random.coin() {
+            self.leave(worker, socket);
+            Ok(())
+        } else {
+            Err(os(libc::EBADF))
+        };
+        self.push(id, Completion::Given { slot, result }, true);
+    }
+
+    /// Closes whatever a number stands for; the number stays taken.
+    pub(super) fn leave(&mut self, worker: usize, socket: u32) {
+        let entry = self.workers[worker].sockets.get_mut(&socket);
+        let kind = &mut entry.expect("it outlives its operations").kind;
+        match std::mem::replace(kind, Kind::Gone) {
+            Kind::Stream(end) => self.close_end(end),
+            Kind::Listener(listener) => self.close_listener(listener),
+            Kind::Unconnected(_) | Kind::Datagram { .. } | Kind::Gone => {}
+        }
     }
 
     // ---- datagrams ----
@@ -427,8 +421,7 @@ impl State {
         loop {
             let no_buffer = self.workers[worker].buffers.free() == 0;
             let entry = self.workers[worker].sockets.get_mut(&socket);
-            let Kind::Datagram { queue, shut, .. } =
-                &mut entry.expect("it outlives its operations").kind
+            let Kind::Datagram { queue, shut, .. } = &mut entry.expect("it outlives its operations").kind
             else {
                 unreachable!("recv_from begins on datagram sockets only");
             };
@@ -469,11 +462,7 @@ impl State {
 
     pub(super) fn attempt_send_to(&mut self, id: u64) {
         let (_, slot, _) = self.place(id);
-        let work = &mut self
-            .operations
-            .get_mut(&id)
-            .expect("the caller has it")
-            .work;
+        let work = &mut self.operations.get_mut(&id).expect("the caller has it").work;
         let Work::SendTo { from, to, data } = work else {
             unreachable!("only a datagram is sent here");
         };
@@ -510,12 +499,7 @@ impl State {
     }
 
     pub(super) fn datagram_arrives(&mut self, from: SocketAddr, to: SocketAddr, data: Vec<u8>) {
-        self.note(
-            "datagram arrives",
-            data.len() as u64,
-            u64::from(to.port()),
-            0,
-        );
+        self.note("datagram arrives", data.len() as u64, u64::from(to.port()), 0);
         if let Some(queue) = self.outside.get_mut(&to) {
             queue.push_back((from, data));
             return;

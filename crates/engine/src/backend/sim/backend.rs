@@ -17,9 +17,7 @@ use ringmain_sys::addr::Addr;
 use super::operations::{Sending, Work};
 use super::plan::Fault;
 use super::state::{Advance, Event, Kind, State};
-use crate::backend::{
-    Backend, Completion, Job, Lent, Op, PoolFull, Slot, Socket, SocketOption, Time,
-};
+use crate::backend::{Backend, Completion, Job, Lent, Op, PoolFull, Slot, Socket, SocketOption, Time};
 use crate::limits::SEND_PIECES;
 
 /// The back-end of one simulated worker.
@@ -121,6 +119,16 @@ impl Backend for Sim {
         Err(io::Error::new(io::ErrorKind::Unsupported, what))
     }
 
+    fn adopt_listener(&mut self, fd: OwnedFd) -> io::Result<Socket> {
+        self.adopt(fd)
+    }
+
+    fn accept_now(&mut self, listener: Socket) -> io::Result<Option<Socket>> {
+        let mut state = self.state.borrow_mut();
+        self.check_open(&state, listener, "accept_now");
+        state.accept_now(self.worker, listener.0)
+    }
+
     fn open_stream(&mut self, _to: &Addr, source: Option<&Addr>) -> io::Result<Socket> {
         let kind = Kind::Unconnected(source.cloned());
         self.state.borrow_mut().open_socket(self.worker, kind)
@@ -145,9 +153,7 @@ impl Backend for Sim {
 
     fn recv(&mut self, slot: Slot, socket: Socket, poll_first: bool) {
         let work = Work::Recv { eager: !poll_first };
-        self.state
-            .borrow_mut()
-            .begin(self.worker, slot, socket.0, work);
+        self.state.borrow_mut().begin(self.worker, slot, socket.0, work);
     }
 
     unsafe fn send(&mut self, slot: Slot, socket: Socket, pieces: &[io::IoSlice<'_>]) {
@@ -155,6 +161,9 @@ impl Backend for Sim {
         if pieces.len() > SEND_PIECES {
             let what = format!("send() with {} pieces; at most {SEND_PIECES}", pieces.len());
             state.misuse(self.worker, &what);
+        }
+        if pieces.iter().all(|piece| piece.is_empty()) {
+            state.misuse(self.worker, "send() of nothing");
         }
         let wait_all = state.random.coin();
         // SAFETY: the caller promises that the memory stays until the final completion.
@@ -167,9 +176,7 @@ impl Backend for Sim {
             to: to.clone(),
             doomed: false,
         };
-        self.state
-            .borrow_mut()
-            .begin(self.worker, slot, socket.0, work);
+        self.state.borrow_mut().begin(self.worker, slot, socket.0, work);
     }
 
     fn recv_from(&mut self, slot: Slot, socket: Socket) {
@@ -222,9 +229,7 @@ impl Backend for Sim {
 
     fn give(&mut self, slot: Slot, socket: Socket, worker: usize, tag: u32) {
         let work = Work::Give { to: worker, tag };
-        self.state
-            .borrow_mut()
-            .begin(self.worker, slot, socket.0, work);
+        self.state.borrow_mut().begin(self.worker, slot, socket.0, work);
     }
 
     fn peer_addr(&mut self, socket: Socket) -> io::Result<Option<Addr>> {
@@ -262,10 +267,7 @@ impl Backend for Sim {
             }
             // Linux copies a listener's options to what it accepts.
             Kind::Listener(id) => {
-                let listener = state
-                    .listeners
-                    .get_mut(&id)
-                    .expect("an open listener is listed");
+                let listener = state.listeners.get_mut(&id).expect("an open listener is listed");
                 listener.options.push(option);
             }
             Kind::Unconnected(_) | Kind::Datagram { .. } | Kind::Gone => {}
@@ -294,10 +296,9 @@ impl Backend for Sim {
     }
 
     fn wake_peer(&mut self, worker: usize) {
-        let state = self.state.borrow();
-        match state.workers.get(worker) {
-            Some(peer) => peer.cell.wake_by_ref(),
-            None => state.misuse(self.worker, &format!("wake_peer({worker}): no such worker")),
+        // A number that is no worker is ignored.
+        if let Some(peer) = self.state.borrow().workers.get(worker) {
+            peer.cell.wake_by_ref();
         }
     }
 }
@@ -306,7 +307,7 @@ impl Drop for Sim {
     fn drop(&mut self) {
         // A panic within a call may still hold the state; then nobody schedules any more.
         if let Ok(mut state) = self.state.try_borrow_mut() {
-            state.workers[self.worker].gone = true;
+            state.worker_ends(self.worker);
         }
     }
 }

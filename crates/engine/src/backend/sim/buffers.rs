@@ -93,10 +93,7 @@ impl Buffers {
     }
 
     fn make(&mut self) -> u32 {
-        assert!(
-            self.made.len() < self.limit,
-            "the caller asked free() first"
-        );
+        assert!(self.made.len() < self.limit, "the caller asked free() first");
         let memory = Box::leak(vec![FREE_PATTERN; self.size].into_boxed_slice());
         self.made.push(NonNull::from(memory).cast());
         u32::try_from(self.made.len() - 1).expect("the limit is below 2^16")

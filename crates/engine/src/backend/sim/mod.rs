@@ -23,6 +23,8 @@
 mod attempts;
 mod backend;
 mod buffers;
+#[cfg(feature = "testing")]
+mod harness;
 mod network;
 mod operations;
 mod peer;
@@ -42,10 +44,12 @@ use std::time::Duration;
 use ringmain_sys::addr::Addr;
 
 pub use self::backend::Sim;
+#[cfg(feature = "testing")]
+pub use self::harness::SimHarness;
 pub use self::peer::{Peer, PeerDatagrams, PeerListener};
 pub use self::plan::{Fault, Plan};
-use self::state::{Advance, Kind, State};
-use super::{Socket, Time};
+use self::state::{Advance, Event, Kind, State};
+use super::{Job, Socket, Time};
 
 /// What the scheduler wants next.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -114,6 +118,23 @@ impl World {
         PeerListener::new(&self.state, addr)
     }
 
+    /// Makes connection attempts to `addr` hang without an answer, as a firewall does.
+    pub fn silence(&self, addr: &Addr) {
+        let mut state = self.state.borrow_mut();
+        let id = state.open_listener(None, addr);
+        let listener = state.listeners.get_mut(&id);
+        listener.expect("it was just opened").silent = true;
+    }
+
+    /// Runs `job` at a time that the seed chooses, from outside every worker: what another thread
+    /// of the process does, such as a control plane that publishes a change.
+    pub fn run_outside(&self, job: Job) {
+        let mut state = self.state.borrow_mut();
+        let id = state.fresh_operation();
+        state.outside_jobs.insert(id, job);
+        state.later(Event::Outside(id), false);
+    }
+
     /// Opens a datagram socket of the test; port 0 chooses one.
     #[must_use]
     pub fn peer_datagrams(&self, local: SocketAddr) -> PeerDatagrams {
@@ -125,11 +146,7 @@ impl World {
         if let Some(worker) = self.state.borrow_mut().choose_worker() {
             return Step::Turn(worker);
         }
-        if self.advance() {
-            Step::Moved
-        } else {
-            Step::Quiet
-        }
+        if self.advance() { Step::Moved } else { Step::Quiet }
     }
 
     /// Moves the clock to the next thing that is due, and lets it happen: a network event, a job,

@@ -74,9 +74,7 @@ impl End {
             SocketOption::SendBuffer(bytes) => self.send_limit = doubled(bytes),
             SocketOption::ReceiveBuffer(bytes) => self.receive_limit = doubled(bytes),
             SocketOption::ResetOnClose => self.reset_on_close = true,
-            SocketOption::NoDelay(_)
-            | SocketOption::NotSentLowWater(_)
-            | SocketOption::KeepAlive(_) => {}
+            SocketOption::NoDelay(_) | SocketOption::NotSentLowWater(_) | SocketOption::KeepAlive(_) => {}
         }
     }
 }
@@ -89,6 +87,8 @@ pub(super) struct Listener {
     pub(super) addr: Addr,
     pub(super) backlog: VecDeque<u32>,
     pub(super) shut: bool,
+    /// It never answers, as behind a firewall.
+    pub(super) silent: bool,
     pub(super) options: Vec<SocketOption>,
 }
 
@@ -105,6 +105,7 @@ impl State {
             addr,
             backlog: VecDeque::new(),
             shut: false,
+            silent: false,
             options: Vec::new(),
         };
         self.listeners.insert(id, listener);
@@ -134,7 +135,8 @@ impl State {
     /// Connects a new pair of ends; the caller's one is returned, the other waits in a backlog.
     ///
     /// # Errors
-    /// `ECONNREFUSED` or `ENOENT` if nobody listens, `EAGAIN` if every backlog is full.
+    /// `ECONNREFUSED` or `ENOENT` if nobody listens, `EAGAIN` if the backlog is full, `EINPROGRESS` if
+    /// there will be no answer.
     pub(super) fn dial(&mut self, to: &Addr, from: Option<Addr>, owner: Owner) -> Result<u32, i32> {
         let group: Vec<u32> = self
             .listeners
@@ -150,6 +152,9 @@ impl State {
             });
         }
         let id = group[self.random.index(group.len())];
+        if self.listeners[&id].silent {
+            return Err(libc::EINPROGRESS);
+        }
         if self.listeners[&id].backlog.len() >= self.plan.backlog {
             return Err(libc::EAGAIN);
         }
@@ -216,15 +221,11 @@ impl State {
             Some(other) => other.receive.len() < other.receive_limit,
             None => true,
         };
-        let work =
-            (!end.send.is_empty() && room) || (end.send.is_empty() && end.fin && !end.fin_sent);
+        let work = (!end.send.is_empty() && room) || (end.send.is_empty() && end.fin && !end.fin_sent);
         if end.wire_armed || end.dead || !work {
             return;
         }
-        self.ends
-            .get_mut(&id)
-            .expect("it was just found")
-            .wire_armed = true;
+        self.ends.get_mut(&id).expect("it was just found").wire_armed = true;
         let slow = self.strikes(Fault::SlowWire);
         self.later(Event::Wire(id), slow);
     }
@@ -313,10 +314,7 @@ impl State {
 
     /// Ends one direction once what is queued has gone.
     pub(super) fn end_sending(&mut self, id: u32) {
-        let end = self
-            .ends
-            .get_mut(&id)
-            .expect("only an open end is shut down");
+        let end = self.ends.get_mut(&id).expect("only an open end is shut down");
         end.fin = true;
         self.stir(id, Op::Send);
         self.arm_wire(id);
@@ -358,7 +356,10 @@ impl State {
         end.dead = true;
         end.error = Some(error);
         end.send.clear();
-        if end.owner == Owner::Orphan {
+        if !end.receive.is_empty() && self.strikes(Fault::ResetLosesBytes) {
+            self.ends.get_mut(&id).expect("it was just read").receive.clear();
+        }
+        if self.ends[&id].owner == Owner::Orphan {
             self.forget_end(id);
             return;
         }

@@ -19,6 +19,9 @@ use super::plan::Fault;
 use super::state::{Event, Kind, State};
 use crate::backend::{Completion, Op, RecvEnd, Slot};
 
+/// The code of a close or give among a slot's operations, beyond every [`Op`].
+const LEAVING: u8 = 5;
+
 /// One operation, from its submission until its final completion has been taken.
 #[derive(Debug)]
 pub(super) struct Operation {
@@ -74,6 +77,18 @@ impl Work {
         }
     }
 
+    /// Tells the operations of a slot apart; several datagrams may be in flight.
+    fn code(&self) -> Option<u8> {
+        match self {
+            Work::Close | Work::Give { .. } => Some(LEAVING),
+            other => other.op().map(|op| op as u8),
+        }
+    }
+
+    fn is_datagram(&self) -> bool {
+        matches!(self, Work::SendTo { .. })
+    }
+
     fn name(&self) -> &'static str {
         match self {
             Work::Accept => "accept",
@@ -119,10 +134,7 @@ impl Sending {
     /// # Safety
     /// The memory of the pieces must stay valid until the send's final completion is taken.
     pub(super) unsafe fn new(pieces: &[io::IoSlice<'_>], wait_all: bool) -> Sending {
-        let pieces: Vec<_> = pieces
-            .iter()
-            .map(|piece| (piece.as_ptr(), piece.len()))
-            .collect();
+        let pieces: Vec<_> = pieces.iter().map(|piece| (piece.as_ptr(), piece.len())).collect();
         let total = pieces.iter().map(|(_, len)| len).sum();
         let mut sending = Sending {
             pieces,
@@ -168,25 +180,18 @@ impl State {
     pub(super) fn begin(&mut self, worker: usize, slot: Slot, socket: u32, work: Work) {
         let name = work.name();
         self.check_begin(worker, slot, socket, &work);
-        self.note(
-            name,
-            worker as u64,
-            u64::from(slot.index),
-            u64::from(socket),
-        );
+        self.note(name, worker as u64, u64::from(slot.index), u64::from(socket));
         let id = self.fresh_operation();
         let state = &mut self.workers[worker];
-        let entry = state
-            .sockets
-            .get_mut(&socket)
-            .expect("the check has seen it");
-        entry.in_flight += 1;
+        let entry = state.sockets.get_mut(&socket).expect("the check has seen it");
+        entry.slot = Some(slot);
+        entry.in_flight += usize::from(!work.is_datagram());
         entry.leaving |= matches!(work, Work::Close | Work::Give { .. });
         if let Some(op) = work.op() {
             entry.operations[op as usize] = Some(id);
-            state
-                .slots
-                .insert((slot.index, op as u8), (slot.generation, id));
+        }
+        if let Some(code) = work.code() {
+            state.slots.insert((slot.index, code), (slot.generation, id));
         }
         self.insert(id, worker, slot, socket, work);
         if self.strikes(Fault::AtOnce) {
@@ -249,28 +254,34 @@ impl State {
                 &format!("{name}() of socket {socket} with {ops:?} in flight"),
             );
         }
-        let Some(op) = work.op() else { return };
-        if entry.operations[op as usize].is_some() {
-            self.misuse(
-                worker,
-                &format!("a second {name}() in flight on socket {socket}"),
-            );
+        self.check_slot(worker, slot, socket, work);
+        if let Some(other) = entry.slot
+            && entry.in_flight > 0
+            && other != slot
+        {
+            let what = format!("{name}() for {slot:?} on socket {socket}, in use by {other:?}");
+            self.misuse(worker, &what);
         }
-        self.check_slot(worker, slot, op, name);
     }
 
-    /// A slot has one operation of each kind, and one life at a time.
-    fn check_slot(&self, worker: usize, slot: Slot, op: Op, name: &str) {
+    /// A slot has one socket and one life at a time, and one operation of each kind.
+    fn check_slot(&self, worker: usize, slot: Slot, socket: u32, work: &Work) {
+        let name = work.name();
         let slots = &self.workers[worker].slots;
-        for (key, (generation, _)) in slots.range((slot.index, 0)..=(slot.index, u8::MAX)) {
+        for (key, (generation, id)) in slots.range((slot.index, 0)..=(slot.index, u8::MAX)) {
             if *generation != slot.generation {
                 let what = format!(
                     "{name}() for {slot:?} while an operation of generation {generation} is in flight"
                 );
                 self.misuse(worker, &what);
             }
-            if key.1 == op as u8 {
+            if Some(key.1) == work.code() {
                 self.misuse(worker, &format!("a second {name}() in flight for {slot:?}"));
+            }
+            let other = self.operations[id].socket;
+            if other != socket {
+                let what = format!("{name}() for {slot:?} on socket {socket}, not its {other}");
+                self.misuse(worker, &what);
             }
         }
     }
@@ -357,8 +368,7 @@ impl State {
             && !sending.is_intact()
         {
             let slot = operation.slot;
-            let what =
-                format!("the memory of the send for {slot:?} changed before its final completion");
+            let what = format!("the memory of the send for {slot:?} changed before its final completion");
             self.misuse(operation.worker, &what);
         }
     }
@@ -386,25 +396,42 @@ impl State {
     /// An operation's final completion has been taken.
     fn forget(&mut self, id: u64) {
         let operation = self.operations.remove(&id).expect("it ends once");
-        if matches!(operation.work, Work::Adopted) {
+        if matches!(operation.work, Work::Adopted) || operation.work.is_datagram() {
             return;
         }
         let state = &mut self.workers[operation.worker];
-        let entry = state
-            .sockets
-            .get_mut(&operation.socket)
-            .expect("it outlives its operations");
+        let entry = state.sockets.get_mut(&operation.socket);
+        let entry = entry.expect("it outlives its operations");
         entry.in_flight -= 1;
+        if let Some(code) = operation.work.code() {
+            state.slots.remove(&(operation.slot.index, code));
+        }
         if let Some(op) = operation.work.op() {
             entry.operations[op as usize] = None;
-            state.slots.remove(&(operation.slot.index, op as u8));
-        } else if matches!(operation.work, Work::Close | Work::Give { .. }) {
-            if matches!(entry.kind, Kind::Gone) {
-                state.sockets.remove(&operation.socket);
-                state.free_numbers.push(operation.socket);
-            } else {
-                entry.leaving = false;
-            }
+        } else if matches!(entry.kind, Kind::Gone) {
+            state.sockets.remove(&operation.socket);
+            state.free_numbers.push(operation.socket);
+        } else {
+            entry.leaving = false;
+        }
+    }
+
+    /// A worker has ended: what was given to it and not seen is closed, as its descriptors would be.
+    pub(super) fn worker_ends(&mut self, worker: usize) {
+        self.workers[worker].gone = true;
+        let is_unseen =
+            |operation: &Operation| operation.worker == worker && matches!(operation.work, Work::Adopted);
+        let unseen: Vec<(u64, u32)> = self
+            .operations
+            .iter()
+            .filter(|(_, operation)| is_unseen(operation))
+            .map(|(id, operation)| (*id, operation.socket))
+            .collect();
+        for (id, socket) in unseen {
+            self.leave(worker, socket);
+            self.operations.remove(&id);
+            self.workers[worker].sockets.remove(&socket);
+            self.workers[worker].ready.retain(|(of, ..)| *of != id);
         }
     }
 

@@ -223,11 +223,7 @@ impl PeerDatagrams {
     /// The oldest datagram that arrived, and who sent it.
     #[must_use]
     pub fn recv_from(&self) -> Option<(SocketAddr, Vec<u8>)> {
-        self.state
-            .borrow_mut()
-            .outside
-            .get_mut(&self.local)?
-            .pop_front()
+        self.state.borrow_mut().outside.get_mut(&self.local)?.pop_front()
     }
 }
 

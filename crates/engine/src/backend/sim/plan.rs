@@ -24,13 +24,15 @@ pub enum Fault {
     HeldSend,
     /// The network resets a connection.
     Reset,
+    /// Bytes that had arrived, but were not yet received, are lost with a reset.
+    ResetLosesBytes,
     /// A piece of the stream travels for 50 times the usual delay.
     SlowWire,
     /// Accepting ends with `EMFILE`, by a full table or by chance.
     AcceptProcessLimit,
     /// Accepting ends with `ENFILE`.
     AcceptSystemLimit,
-    /// Accepting ends with `ECONNABORTED`: the peer gave up while it was queued.
+    /// A connection is reset while it waits to be accepted, and never reported.
     AcceptAborted,
     /// A connection attempt ends with `ECONNREFUSED` although somebody listens.
     ConnectRefused,
@@ -62,7 +64,7 @@ pub enum Fault {
 
 impl Fault {
     /// All of them.
-    pub const ALL: [Fault; 24] = [
+    pub const ALL: [Fault; 25] = [
         Fault::CutRead,
         Fault::ReceiveStops,
         Fault::NoBuffers,
@@ -70,6 +72,7 @@ impl Fault {
         Fault::PendingSend,
         Fault::HeldSend,
         Fault::Reset,
+        Fault::ResetLosesBytes,
         Fault::SlowWire,
         Fault::AcceptProcessLimit,
         Fault::AcceptSystemLimit,
@@ -94,6 +97,7 @@ impl Fault {
         match self {
             Fault::CutRead | Fault::ShortSend | Fault::AtOnce => 250,
             Fault::HeldSend | Fault::ReceiveStops => 100,
+            Fault::ResetLosesBytes => 300,
             Fault::ConnectRefused | Fault::ConnectTimeout | Fault::OpenFails => 100,
             Fault::GiveRefused | Fault::PoolFull => 150,
             Fault::LateCompletion | Fault::LateWake | Fault::SlowWire => 50,

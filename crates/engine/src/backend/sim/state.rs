@@ -18,7 +18,7 @@ use super::operations::Operation;
 use super::plan::{Fault, Plan};
 use super::random::Random;
 use super::trace::Trace;
-use crate::backend::{Completion, Job, Op};
+use crate::backend::{Completion, Job, Op, Slot};
 
 /// The wall clock at virtual time zero: some day in 2025.
 const WALL_START: Duration = Duration::from_secs(1_750_000_000);
@@ -46,6 +46,8 @@ pub(super) enum Event {
     Wake(usize),
     /// The blocking pool runs a job.
     Job(u64),
+    /// Somebody outside the workers acts.
+    Outside(u64),
     /// A datagram arrives.
     Datagram {
         from: SocketAddr,
@@ -103,7 +105,9 @@ pub(super) struct Entry {
     pub(super) kind: Kind,
     /// The operation of each [`Op`] that is in flight on it.
     pub(super) operations: [Option<u64>; 5],
-    /// Operations in flight, also those that no [`Op`] names.
+    /// Whose operations these are, while any is in flight.
+    pub(super) slot: Option<Slot>,
+    /// Operations in flight but for datagrams, also those that no [`Op`] names.
     pub(super) in_flight: usize,
     /// A close or give has been asked for.
     pub(super) leaving: bool,
@@ -184,6 +188,8 @@ pub(super) struct State {
     pub(super) outside: BTreeMap<SocketAddr, VecDeque<(SocketAddr, Vec<u8>)>>,
     pub(super) operations: BTreeMap<u64, Operation>,
     pub(super) jobs: BTreeMap<u64, Job>,
+    /// What the test does from outside the workers.
+    pub(super) outside_jobs: BTreeMap<u64, Job>,
 }
 
 impl State {
@@ -209,6 +215,7 @@ impl State {
             outside: BTreeMap::new(),
             operations: BTreeMap::new(),
             jobs: BTreeMap::new(),
+            outside_jobs: BTreeMap::new(),
             plan,
         }
     }
@@ -293,8 +300,7 @@ impl State {
         };
         self.next_event += 1;
         let tie = (self.random.next() << 32) | u64::from(self.next_event);
-        self.events
-            .insert((self.now.saturating_add(delay), tie), event);
+        self.events.insert((self.now.saturating_add(delay), tie), event);
     }
 
     /// When the next event or the next end of a worker's wait is due.
@@ -358,6 +364,11 @@ impl State {
                 self.note("job", id, 0, 0);
                 return Advance::Run(self.jobs.remove(&id).expect("a job runs once"));
             }
+            Event::Outside(id) => {
+                self.note("outside", id, 0, 0);
+                let job = self.outside_jobs.remove(&id);
+                return Advance::Run(job.expect("a job runs once"));
+            }
             Event::Datagram { from, to, data } => self.datagram_arrives(from, to, data),
         }
         Advance::Done
@@ -399,10 +410,7 @@ impl State {
     pub(super) fn choose_worker(&mut self) -> Option<usize> {
         self.collect_wakes();
         let all = 0..self.workers.len();
-        let runnable: Vec<usize> = all
-            .clone()
-            .filter(|index| self.is_runnable(*index))
-            .collect();
+        let runnable: Vec<usize> = all.clone().filter(|index| self.is_runnable(*index)).collect();
         let coming = self.next_time().is_some();
         if coming && self.strikes(Fault::SpuriousWait) {
             let alive: Vec<usize> = all
@@ -429,21 +437,12 @@ impl State {
             || !worker.ready.is_empty()
             || was_due
             || timeout == Some(Duration::ZERO);
-        let until = timeout
-            .map(|span| now.saturating_add(u64::try_from(span.as_nanos()).unwrap_or(u64::MAX)));
-        worker.rest = if shows {
-            Rest::Busy
-        } else {
-            Rest::Until(until)
-        };
+        let until =
+            timeout.map(|span| now.saturating_add(u64::try_from(span.as_nanos()).unwrap_or(u64::MAX)));
+        worker.rest = if shows { Rest::Busy } else { Rest::Until(until) };
         worker.clock = now;
         worker.wall = wall;
-        self.note(
-            "wait",
-            index as u64,
-            u64::from(shows),
-            until.unwrap_or(u64::MAX),
-        );
+        self.note("wait", index as u64, u64::from(shows), until.unwrap_or(u64::MAX));
         shows
     }
 
@@ -479,6 +478,7 @@ impl State {
         let entry = Entry {
             kind,
             operations: [None; 5],
+            slot: None,
             in_flight: 0,
             leaving: false,
         };

@@ -3,10 +3,11 @@
 
 mod echo;
 mod misuse;
+mod run;
 mod small;
 
 use super::{Fault, Plan, World};
-use echo::Run;
+use run::Run;
 
 /// Seeds of one test run; more with `SIM_SEEDS`.
 fn seeds() -> u64 {
@@ -37,10 +38,7 @@ fn without_faults_every_byte_comes_back() {
         let run = Run::new(seed, Plan::calm(), 2);
         let clients = run.clients.len();
         // The upstream's connections may come on top of these.
-        assert!(
-            run.finish_counting().1 >= clients,
-            "seed {seed}: complete echoes"
-        );
+        assert!(run.finish_counting().1 >= clients, "seed {seed}: complete echoes");
     }
 }
 

@@ -46,11 +46,7 @@ impl Trace {
             if self.tail.len() == self.limit {
                 self.tail.pop_front();
             }
-            self.tail.push_back(Entry {
-                time,
-                what,
-                numbers,
-            });
+            self.tail.push_back(Entry { time, what, numbers });
         }
     }
 
@@ -63,12 +59,8 @@ impl Trace {
         let mut text = String::new();
         for entry in self.tail.iter().skip(self.tail.len().saturating_sub(lines)) {
             let [a, b, c] = entry.numbers;
-            writeln!(
-                text,
-                "{:>12} ns  {:<18} {a} {b} {c}",
-                entry.time, entry.what
-            )
-            .expect("a String takes all text");
+            writeln!(text, "{:>12} ns  {:<18} {a} {b} {c}", entry.time, entry.what)
+                .expect("a String takes all text");
         }
         text
     }

@@ -36,6 +36,15 @@ struct Sending {
     header: libc::msghdr,
 }
 
+fn address(bytes: &[u8]) -> Option<Addr> {
+    // SAFETY: all-zero is a valid (empty) address.
+    let mut storage: libc::sockaddr_storage = unsafe { std::mem::zeroed() };
+    let len = bytes.len().min(ADDRESS_BYTES);
+    // SAFETY: both are at least `len` bytes long; any bytes are a valid address storage.
+    unsafe { std::ptr::copy_nonoverlapping(bytes.as_ptr(), std::ptr::from_mut(&mut storage).cast(), len) };
+    SockAddr::from_raw(storage, len as u32).to_addr()
+}
+
 impl Datagrams {
     pub(super) fn give_back(&mut self, id: u16) {
         self.buffers.as_mut().expect("a buffer of this group was lent").give_back(id);
@@ -76,7 +85,7 @@ impl Uring {
         let buffers = self.datagrams.buffers.as_mut().expect("registered when receiving began");
         let parsed = types::RecvMsgOut::parse(buffers.peek(id, len as usize), header);
         let parsed = parsed.expect("the kernel writes the whole header before it completes");
-        let from = SockAddr::from_bytes(parsed.name_data()).and_then(|a| a.to_addr());
+        let from = address(parsed.name_data());
         let payload = parsed.payload_data().len();
         let data: Lent = buffers.lend(id, HEADER_BYTES + ADDRESS_BYTES, payload);
         let from = match from {

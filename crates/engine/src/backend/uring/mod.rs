@@ -30,7 +30,7 @@ use std::collections::VecDeque;
 use std::io;
 use std::mem::MaybeUninit;
 use std::net::SocketAddr;
-use std::os::fd::{AsFd, AsRawFd, IntoRawFd, OwnedFd};
+use std::os::fd::{AsFd, AsRawFd, BorrowedFd, IntoRawFd, OwnedFd};
 use std::sync::Arc;
 use std::task::Waker;
 use std::time::Duration;
@@ -244,6 +244,20 @@ impl Uring {
     }
 }
 
+/// Accepts without waiting, on a listener that is a blocking file.
+fn accept_waiting(listener: BorrowedFd<'_>) -> io::Result<Option<OwnedFd>> {
+    use rustix::event::{PollFd, PollFlags, Timespec, poll};
+    let mut ready = [PollFd::new(&listener, PollFlags::IN)];
+    if poll(&mut ready, Some(&Timespec { tv_sec: 0, tv_nsec: 0 }))? == 0 {
+        return Ok(None);
+    }
+    match ringmain_sys::socket::accept(listener) {
+        Ok(fd) => Ok(Some(fd)),
+        Err(error) if error.kind() == io::ErrorKind::WouldBlock => Ok(None),
+        Err(error) => Err(error),
+    }
+}
+
 fn build(config: &UringConfig) -> io::Result<IoUring> {
     let mut builder = IoUring::builder();
     builder.setup_cqsize(config.completion_entries).setup_clamp().setup_single_issuer().setup_submit_all();
@@ -352,7 +366,7 @@ impl Backend for Uring {
     }
 
     fn accept_now(&mut self, listener: Socket) -> io::Result<Option<Socket>> {
-        let accepted = self.with_descriptor(listener, |fd| ringmain_sys::socket::accept_waiting(fd))?;
+        let accepted = self.with_descriptor(listener, accept_waiting)?;
         accepted.map(|fd| self.adopt(fd)).transpose()
     }
 

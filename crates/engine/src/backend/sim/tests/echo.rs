@@ -1,4 +1,4 @@
-//! A tiny echo server on the raw contract, its simulated clients, and the run of both.
+//! A tiny echo server on the raw contract, with a bit of everything that a worker does.
 
 use std::collections::{BTreeMap, VecDeque};
 use std::io::IoSlice;
@@ -9,25 +9,21 @@ use std::time::Duration;
 
 use ringmain_sys::addr::Addr;
 
-use super::super::random::split_mix;
-use super::super::{Fault, Peer, PeerDatagrams, PeerListener, Plan, Sim, Step, World};
+use super::super::{Sim, World};
 use crate::backend::{Backend, Completion, Op, RecvEnd, Slot, Socket, Time};
 
 const LISTENER: u32 = 0;
-const UPSTREAM: u32 = 1;
-const DATAGRAM: u32 = 2;
+const DATAGRAM: u32 = 1;
+/// The first of the slots for connection attempts: each has its own.
+const UPSTREAM: u32 = 2;
+const ATTEMPTS: u32 = 4;
 const FIRST: u32 = 16;
 const BACK_OFF: Duration = Duration::from_micros(700);
-const JOBS: usize = 3;
-
-/// Steps after which a run counts as stuck.
-const STEP_LIMIT: usize = 200_000;
+pub(super) const JOBS: usize = 3;
+pub(super) const DATAGRAM_PORT: u16 = 5353;
 
 fn fixed(index: u32) -> Slot {
-    Slot {
-        index,
-        generation: 1,
-    }
+    Slot { index, generation: 1 }
 }
 
 /// One echoed connection.
@@ -44,8 +40,8 @@ struct Conn {
 }
 
 /// One worker's echo loop.
-struct Echo {
-    backend: Sim,
+pub(super) struct Echo {
+    pub(super) backend: Sim,
     me: usize,
     workers: usize,
     listener: Option<Socket>,
@@ -59,15 +55,15 @@ struct Echo {
     datagram: Option<Socket>,
     datagram_sends: usize,
     receiving_datagrams: bool,
-    upstream: Option<(Addr, usize)>,
-    connecting: Option<Socket>,
-    jobs_left: usize,
-    jobs_done: Arc<AtomicUsize>,
-    stopping: bool,
+    upstream: Option<(Addr, u32)>,
+    connecting: Option<(Slot, Socket)>,
+    pub(super) jobs_left: usize,
+    pub(super) jobs_done: Arc<AtomicUsize>,
+    pub(super) stopping: bool,
 }
 
 impl Echo {
-    fn new(world: &World, me: usize, workers: usize, addr: &Addr, upstream: Addr) -> Echo {
+    pub(super) fn new(world: &World, me: usize, workers: usize, addr: &Addr, upstream: Addr) -> Echo {
         let mut backend = world.backend(me);
         let listener = world.listen(me, addr);
         backend.accept(fixed(LISTENER), listener);
@@ -85,7 +81,7 @@ impl Echo {
             datagram: None,
             datagram_sends: 0,
             receiving_datagrams: false,
-            upstream: Some((upstream, 4)),
+            upstream: Some((upstream, ATTEMPTS)),
             connecting: None,
             jobs_left: JOBS,
             jobs_done: Arc::default(),
@@ -93,7 +89,7 @@ impl Echo {
         }
     }
 
-    fn turn(&mut self) {
+    pub(super) fn turn(&mut self) {
         let due = self.accept_at.map(|at| at.since(self.backend.now()));
         self.backend.wait(due).expect("the simulation goes on");
         while let Some(completion) = self.backend.next() {
@@ -121,7 +117,7 @@ impl Echo {
             return;
         }
         if self.datagram.is_none() {
-            let local = SocketAddr::from(([0, 0, 0, 0], 5353));
+            let local = SocketAddr::from(([0, 0, 0, 0], DATAGRAM_PORT));
             self.datagram = self.backend.open_datagram(local).ok();
         }
         if let Some(socket) = self.datagram
@@ -136,8 +132,9 @@ impl Echo {
         {
             *tries -= 1;
             if let Ok(socket) = self.backend.open_stream(to, None) {
-                self.connecting = Some(socket);
-                self.backend.connect(fixed(UPSTREAM), socket, to);
+                let slot = fixed(UPSTREAM + *tries);
+                self.connecting = Some((slot, socket));
+                self.backend.connect(slot, socket, to);
             }
         }
         if self.jobs_left > 0 {
@@ -155,9 +152,7 @@ impl Echo {
 
     fn new_slot(&mut self) -> Slot {
         let used = |index: &u32| self.conns.contains_key(index) || self.leaving.contains_key(index);
-        let index = (FIRST..)
-            .find(|index| !used(index))
-            .expect("few connections");
+        let index = (FIRST..).find(|index| !used(index)).expect("few connections");
         let generation = self.generations.entry(index).or_default();
         *generation += 1;
         Slot {
@@ -208,19 +203,12 @@ impl Echo {
                 self.add(socket);
             }
             Completion::Given { slot, result } => {
-                let (_, socket) = self
-                    .leaving
-                    .remove(&slot.index)
-                    .expect("it was being given");
+                let (_, socket) = self.leaving.remove(&slot.index).expect("it was being given");
                 if result.is_err() {
                     self.add(socket);
                 }
             }
-            Completion::Received {
-                slot,
-                mut data,
-                more,
-            } => {
+            Completion::Received { slot, mut data, more } => {
                 let bytes = data.bytes_mut().to_vec();
                 assert_eq!(bytes.len(), data.len());
                 self.backend.give_back(data);
@@ -229,48 +217,25 @@ impl Echo {
                 conn.waiting.extend(bytes);
             }
             Completion::RecvEnded { slot, end } => self.receive_ended(slot, end),
-            Completion::Sent { slot, result, held } => {
-                let conn = self.conn(slot);
-                let sent = conn
-                    .sending
-                    .as_ref()
-                    .expect("a send was in flight")
-                    .to_vec();
-                let count = match result {
-                    Ok(count) => count,
-                    Err(error) => {
-                        conn.failed |= error.raw_os_error() != Some(libc::ECANCELED);
-                        0
-                    }
-                };
-                for byte in sent[count..].iter().rev() {
-                    conn.waiting.push_front(*byte);
-                }
-                if !held {
-                    conn.sending = None;
-                }
-            }
+            Completion::Sent { slot, result, held } => self.sent(slot, result, held),
             Completion::Released { slot } => self.conn(slot).sending = None,
             Completion::Closed { slot } => {
                 self.closing -= 1;
                 self.conns.remove(&slot.index);
             }
             Completion::Connected { slot, result } => {
-                assert_eq!(slot, fixed(UPSTREAM));
-                let socket = self.connecting.take().expect("a connect was in flight");
+                let (of, socket) = self.connecting.take().expect("a connect was in flight");
+                assert_eq!(slot, of);
                 match result {
                     Ok(()) => {
                         self.upstream = None;
                         self.add(socket);
                     }
-                    Err(_) => self.close(fixed(UPSTREAM), socket),
+                    Err(_) => self.close(slot, socket),
                 }
             }
             Completion::Datagram {
-                mut data,
-                from,
-                more,
-                ..
+                mut data, from, more, ..
             } => {
                 self.receiving_datagrams = more;
                 let bytes = data.bytes_mut().to_vec();
@@ -286,17 +251,11 @@ impl Echo {
     }
 
     fn arrived(&mut self, socket: Socket) {
-        assert!(
-            self.backend
-                .peer_addr(socket)
-                .expect("it was accepted")
-                .is_some()
-        );
+        assert!(self.backend.peer_addr(socket).expect("it was accepted").is_some());
         if self.workers > 1 && self.backend.random().is_multiple_of(3) {
             let slot = self.new_slot();
             self.leaving.insert(slot.index, (slot, socket));
-            self.backend
-                .give(slot, socket, (self.me + 1) % self.workers, 77);
+            self.backend.give(slot, socket, (self.me + 1) % self.workers, 77);
         } else {
             self.add(socket);
         }
@@ -312,6 +271,24 @@ impl Echo {
         }
     }
 
+    fn sent(&mut self, slot: Slot, result: std::io::Result<usize>, held: bool) {
+        let conn = self.conn(slot);
+        let sent = conn.sending.as_ref().expect("a send was in flight").to_vec();
+        let count = match result {
+            Ok(count) => count,
+            Err(error) => {
+                conn.failed |= error.raw_os_error() != Some(libc::ECANCELED);
+                0
+            }
+        };
+        for byte in sent[count..].iter().rev() {
+            conn.waiting.push_front(*byte);
+        }
+        if !held {
+            conn.sending = None;
+        }
+    }
+
     fn close(&mut self, slot: Slot, socket: Socket) {
         self.closing += 1;
         self.backend.close(slot, socket);
@@ -321,10 +298,7 @@ impl Echo {
     fn push_on(&mut self, index: u32) {
         let random = self.backend.random();
         let free = self.backend.buffers_free() > 0;
-        let conn = self
-            .conns
-            .get_mut(&index)
-            .expect("the caller has listed it");
+        let conn = self.conns.get_mut(&index).expect("the caller has listed it");
         let (slot, socket) = (conn.slot, conn.socket);
         if conn.closing {
             return;
@@ -373,8 +347,8 @@ impl Echo {
         }
         self.accept_at = None;
         self.upstream = None;
-        if self.connecting.is_some() {
-            self.backend.cancel(Op::Connect, fixed(UPSTREAM));
+        if let Some((slot, _)) = self.connecting {
+            self.backend.cancel(Op::Connect, slot);
         }
         if self.receiving_datagrams {
             self.backend.cancel(Op::RecvFrom, fixed(DATAGRAM));
@@ -388,221 +362,12 @@ impl Echo {
         }
     }
 
-    fn is_empty(&self) -> bool {
+    pub(super) fn is_empty(&self) -> bool {
         self.listener.is_none()
             && self.conns.is_empty()
             && self.leaving.is_empty()
             && self.datagram.is_none()
             && self.connecting.is_none()
             && self.closing == 0
-    }
-}
-
-/// A client that sends a pattern of its own and checks what comes back.
-pub(super) struct Client {
-    peer: Peer,
-    key: u64,
-    written: usize,
-    total: usize,
-    checked: usize,
-    ended: bool,
-    done: bool,
-}
-
-impl Client {
-    fn new(peer: Peer, key: u64, total: usize) -> Client {
-        Client {
-            peer,
-            key,
-            written: 0,
-            total,
-            checked: 0,
-            ended: false,
-            done: false,
-        }
-    }
-
-    /// Byte `position` of this client's stream, like no other client's.
-    fn byte(&self, position: usize) -> u8 {
-        let mut mix = self.key << 32 | position as u64;
-        split_mix(&mut mix) as u8
-    }
-
-    fn act(&mut self, world: &World, label: &str) {
-        if self.done {
-            return;
-        }
-        if self.written < self.total && world.below(2) == 0 {
-            let count = 1 + world.below((self.total - self.written).min(700));
-            let bytes: Vec<u8> = (self.written..self.written + count)
-                .map(|at| self.byte(at))
-                .collect();
-            self.written += self.peer.write(&bytes).unwrap_or(0);
-        }
-        if world.below(3) == 0 {
-            for byte in self.peer.read(1 + world.below(900)) {
-                assert!(
-                    self.checked < self.written,
-                    "{label}: more came back than was sent"
-                );
-                assert_eq!(
-                    byte,
-                    self.byte(self.checked),
-                    "{label}: byte {}",
-                    self.checked
-                );
-                self.checked += 1;
-            }
-        }
-        if self.written == self.total && !self.ended {
-            self.ended = true;
-            self.peer.shutdown_write();
-        }
-        if self.peer.eof() || self.peer.failed() && self.peer.readable() == 0 {
-            self.done = true;
-            self.peer.close();
-        }
-    }
-
-    fn is_whole(&self) -> bool {
-        self.checked == self.total
-    }
-}
-
-/// A whole run: workers, clients, one upstream server and one datagram client.
-pub(super) struct Run {
-    world: World,
-    addr: Addr,
-    label: String,
-    echoes: Vec<Echo>,
-    pub(super) clients: Vec<Client>,
-    upstream: PeerListener,
-    datagrams: PeerDatagrams,
-    sent: u64,
-}
-
-impl Run {
-    pub(super) fn new(seed: u64, plan: Plan, workers: usize) -> Run {
-        let world = World::new(seed, plan, workers);
-        let local = |port| Addr::Inet(SocketAddr::from(([127, 0, 0, 1], port)));
-        let addr = local(7);
-        let upstream = world.peer_listen(&local(0));
-        let echo = |me| Echo::new(&world, me, workers, &addr, upstream.addr());
-        let echoes = (0..workers).map(echo).collect();
-        let datagrams = world.peer_datagrams(SocketAddr::from(([127, 0, 0, 1], 0)));
-        let mut run = Run {
-            label: format!("seed {seed}"),
-            world,
-            addr,
-            echoes,
-            clients: Vec::new(),
-            upstream,
-            datagrams,
-            sent: 0,
-        };
-        for _ in 0..6 {
-            run.connect();
-        }
-        run
-    }
-
-    fn connect(&mut self) {
-        if let Ok(peer) = self.world.connect(&self.addr) {
-            let total = self.world.below(5000);
-            self.clients
-                .push(Client::new(peer, self.clients.len() as u64 + 1, total));
-        }
-    }
-
-    pub(super) fn finish(self) -> World {
-        self.finish_counting().0
-    }
-
-    /// Runs to the end. Returns the world and how many clients got every byte back.
-    pub(super) fn finish_counting(mut self) -> (World, usize) {
-        self.drive(Run::clients_done, "serving");
-        let broken = self
-            .clients
-            .iter()
-            .filter(|client| !client.is_whole())
-            .count();
-        let causes = [Fault::Reset, Fault::AcceptAborted].map(|fault| self.world.count(fault));
-        if causes == [0, 0] && broken > 0 {
-            let trace = self.world.trace_text();
-            panic!(
-                "{}: {broken} streams broke without a cause\n{trace}",
-                self.label
-            );
-        }
-        for echo in &mut self.echoes {
-            echo.stopping = true;
-            echo.backend.waker().wake();
-        }
-        self.drive(|run| run.echoes.iter().all(Echo::is_empty), "stopping");
-        self.drive(|run| run.world.next_event_time().is_none(), "settling");
-        assert_eq!(self.world.leaks(), Vec::<String>::new(), "{}", self.label);
-        self.check_jobs();
-        let whole = self
-            .clients
-            .iter()
-            .filter(|client| client.is_whole())
-            .count();
-        (self.world, whole)
-    }
-
-    fn clients_done(run: &Run) -> bool {
-        run.clients.iter().all(|client| client.done)
-    }
-
-    fn check_jobs(&self) {
-        for echo in &self.echoes {
-            let done = echo.jobs_done.load(Ordering::Relaxed);
-            assert_eq!(
-                done + echo.jobs_left,
-                JOBS,
-                "{}: every job runs once",
-                self.label
-            );
-        }
-    }
-
-    fn drive(&mut self, until: impl Fn(&Run) -> bool, phase: &str) {
-        for _ in 0..STEP_LIMIT {
-            if until(self) {
-                return;
-            }
-            let step = self.world.step();
-            if let Step::Turn(worker) = step {
-                self.echoes[worker].turn();
-            }
-            for client in &mut self.clients {
-                client.act(&self.world, &self.label);
-            }
-            self.outside();
-        }
-        let trace = self.world.trace_text();
-        panic!("{}: stuck while {phase}; last of it:\n{trace}", self.label);
-    }
-
-    /// The upstream server's and the datagram client's part.
-    fn outside(&mut self) {
-        if let Some(peer) = self.upstream.accept() {
-            let total = self.world.below(2000);
-            self.clients
-                .push(Client::new(peer, self.clients.len() as u64 + 1, total));
-        }
-        if self.sent < 20 {
-            self.sent += 1;
-            let to = SocketAddr::from(([127, 0, 0, 1], 5353));
-            self.datagrams.send_to(to, &self.sent.to_be_bytes());
-        }
-        if let Some((_, data)) = self.datagrams.recv_from() {
-            let number = u64::from_be_bytes(data.try_into().expect("datagrams stay whole"));
-            assert!(
-                (1..=self.sent).contains(&number),
-                "{}: a datagram nobody sent",
-                self.label
-            );
-        }
     }
 }

@@ -59,17 +59,12 @@ fn received(backend: &mut Sim) -> Lent {
 /// Runs `act` on a fresh connection and expects it to be stopped with these words.
 fn check(words: &str, act: impl FnOnce(&World, &mut Sim, Socket, &Peer)) {
     let (world, mut backend, socket, peer) = connected();
-    let caught = catch_unwind(AssertUnwindSafe(|| {
-        act(&world, &mut backend, socket, &peer)
-    }));
+    let caught = catch_unwind(AssertUnwindSafe(|| act(&world, &mut backend, socket, &peer)));
     let message = *caught
         .expect_err(words)
         .downcast::<String>()
         .expect("a formatted panic");
-    assert!(
-        message.contains(words),
-        "expected {words:?}, found {message}"
-    );
+    assert!(message.contains(words), "expected {words:?}, found {message}");
     assert!(
         message.contains("contract broken by worker 0 (seed 1,"),
         "{message}"
@@ -78,24 +73,24 @@ fn check(words: &str, act: impl FnOnce(&World, &mut Sim, Socket, &Peer)) {
 
 #[test]
 fn two_operations_of_a_kind() {
-    check(
-        "a second recv() in flight on socket",
-        |_, backend, socket, _| {
-            backend.recv(SLOT, socket, false);
-            backend.recv(OTHER, socket, false);
-        },
-    );
-    check(
-        "a second recv() in flight for Slot",
-        |world, backend, socket, _| {
-            backend.recv(SLOT, socket, false);
-            let _second = world.connect(&addr()).expect("somebody listens");
-            let Completion::Accepted { socket, .. } = next(backend) else {
-                panic!("a connection")
-            };
-            backend.recv(SLOT, socket, false);
-        },
-    );
+    check("a second recv() in flight for", |_, backend, socket, _| {
+        backend.recv(SLOT, socket, false);
+        backend.recv(SLOT, socket, false);
+    });
+    check("in use by Slot { index: 1", |_, backend, socket, _| {
+        backend.recv(SLOT, socket, false);
+        backend.recv(OTHER, socket, false);
+    });
+    check("on socket 2, not its 1", |world, backend, socket, _| {
+        backend.recv(SLOT, socket, false);
+        let _second = world.connect(&addr()).expect("somebody listens");
+        let Completion::Accepted { socket, .. } = next(backend) else {
+            panic!("a connection")
+        };
+        assert_eq!(socket, Socket(2));
+        // SAFETY: the memory is static.
+        unsafe { backend.send(SLOT, socket, &[IoSlice::new(b"x")]) };
+    });
     check(
         "while an operation of generation 1 is in flight",
         |_, backend, socket, _| {
@@ -104,8 +99,8 @@ fn two_operations_of_a_kind() {
                 generation: 2,
                 ..SLOT
             };
-            // SAFETY: nothing is sent.
-            unsafe { backend.send(late, socket, &[]) };
+            // SAFETY: the memory is static.
+            unsafe { backend.send(late, socket, &[IoSlice::new(b"x")]) };
         },
     );
 }
@@ -177,24 +172,22 @@ fn lent_buffers() {
 
 #[test]
 fn send_memory() {
-    check(
-        "the memory of the send for Slot",
-        |_, backend, socket, _| {
-            let mut bytes = *b"to be changed";
-            // SAFETY: the memory stays valid; that it changes is what is tested.
-            unsafe { backend.send(SLOT, socket, &[IoSlice::new(&bytes)]) };
-            bytes[0] = b'X';
-            next(backend);
-            assert_eq!(bytes[0], b'X');
-        },
-    );
-    check(
-        "send() with 9 pieces; at most 8",
-        |_, backend, socket, _| {
-            // SAFETY: the memory is static.
-            unsafe { backend.send(SLOT, socket, &[IoSlice::new(b"piece"); 9]) };
-        },
-    );
+    check("the memory of the send for Slot", |_, backend, socket, _| {
+        let mut bytes = *b"to be changed";
+        // SAFETY: the memory stays valid; that it changes is what is tested.
+        unsafe { backend.send(SLOT, socket, &[IoSlice::new(&bytes)]) };
+        bytes[0] = b'X';
+        next(backend);
+        assert_eq!(bytes[0], b'X');
+    });
+    check("send() of nothing", |_, backend, socket, _| {
+        // SAFETY: there is no memory.
+        unsafe { backend.send(SLOT, socket, &[IoSlice::new(b"")]) };
+    });
+    check("send() with 9 pieces; at most 8", |_, backend, socket, _| {
+        // SAFETY: the memory is static.
+        unsafe { backend.send(SLOT, socket, &[IoSlice::new(b"piece"); 9]) };
+    });
 }
 
 #[test]

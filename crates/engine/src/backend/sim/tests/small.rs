@@ -111,10 +111,7 @@ fn a_cancelled_receive_ends_once() {
         }
         assert!(bytes == 0 || bytes == 4);
         settle(&world);
-        assert!(
-            backend.next().is_none(),
-            "seed {seed}: one final completion"
-        );
+        assert!(backend.next().is_none(), "seed {seed}: one final completion");
         backend.close(SLOT, socket);
         assert!(matches!(next(&mut backend), Completion::Closed { .. }));
         settle(&world);
@@ -166,10 +163,7 @@ fn a_reset_lets_received_bytes_be_read_first() {
         let Completion::Sent { result, .. } = next(&mut backend) else {
             panic!("a send")
         };
-        assert_eq!(
-            result.expect_err("it is gone").raw_os_error(),
-            Some(libc::EPIPE)
-        );
+        assert_eq!(result.expect_err("it is gone").raw_os_error(), Some(libc::EPIPE));
     }
 }
 

@@ -1,0 +1,266 @@
+//! A connection as an asynchronous byte stream, for code that reads and writes in its own order.
+//!
+//! Reading copies out of the connection's buffer, writing into its output queue; both are bounded by the
+//! marks of [`limits`]. Errors of the kernel that come after a write was queued surface at
+//! the next call. Knows nothing of tokio or hyper; see `adapters`.
+
+use std::fmt;
+use std::future::poll_fn;
+use std::io;
+use std::task::{Context, Poll};
+use std::time::Duration;
+
+use bytes::Bytes;
+use ringmain_sys::addr::Addr;
+
+use crate::backend::Slot;
+use crate::limits;
+use crate::worker::core::WriteError;
+use crate::worker::cx::{Conn, ConnId, Cx, keep_waker};
+use crate::worker::record::{Connection, Phase, Reason};
+
+/// A connection that belongs to the code that holds this; dropping it closes the connection once
+/// what was written is sent.
+pub struct Stream {
+    cx: Cx,
+    slot: Slot,
+}
+
+impl fmt::Debug for Stream {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "Stream({}.{})", self.slot.index, self.slot.generation)
+    }
+}
+
+impl Stream {
+    pub(crate) fn new(cx: Cx, slot: Slot) -> Stream {
+        Stream { cx, slot }
+    }
+
+    /// The worker's handle.
+    #[must_use]
+    pub fn cx(&self) -> &Cx {
+        &self.cx
+    }
+
+    fn conn(&self) -> Conn<'_> {
+        self.cx.conn(ConnId(self.slot))
+    }
+
+    /// Waits until the connection stands.
+    pub(crate) async fn connected(self) -> io::Result<Stream> {
+        poll_fn(|context| {
+            let mut core = self.cx.core();
+            let connection = core.connection(self.slot).expect("a stream keeps its record");
+            if connection.phase == Phase::Connecting {
+                let stream = connection.stream.as_mut().expect("made with the stream");
+                keep_waker(&mut stream.writer, context.waker());
+                return Poll::Pending;
+            }
+            Poll::Ready(take_error(connection).map_or(Ok(()), Err))
+        })
+        .await?;
+        Ok(self)
+    }
+
+    /// Copies received bytes into `buffer`; `Ok(0)` is the end of the stream (or an empty `buffer`).
+    pub fn poll_read(&self, context: &mut Context<'_>, buffer: &mut [u8]) -> Poll<io::Result<usize>> {
+        self.poll_received(context, |bytes| {
+            let count = bytes.len().min(buffer.len());
+            buffer[..count].copy_from_slice(&bytes[..count]);
+            count
+        })
+    }
+
+    /// Shows received bytes to `take`, which says how many it consumed. `Ok(0)` without a call is the
+    /// end of the stream.
+    pub fn poll_received(
+        &self,
+        context: &mut Context<'_>,
+        take: impl FnOnce(&[u8]) -> usize,
+    ) -> Poll<io::Result<usize>> {
+        let mut core = self.cx.core();
+        let Some(connection) = core.connection(self.slot) else { return Poll::Ready(Ok(0)) };
+        if !connection.unread.is_empty() {
+            let count = take(&connection.unread).min(connection.unread.len());
+            connection.unread.drain(..count);
+            if connection.unread.is_empty() {
+                let buffer = std::mem::take(&mut connection.unread);
+                core.pool.put(buffer);
+            }
+            core.update_recv(self.slot);
+            return Poll::Ready(Ok(count));
+        }
+        if let Some(error) = take_error(connection) {
+            return Poll::Ready(Err(error));
+        }
+        if connection.flags.eof || !matches!(connection.phase, Phase::Open | Phase::Connecting) {
+            return Poll::Ready(Ok(0));
+        }
+        let stream = connection.stream.as_mut().expect("made with the stream");
+        keep_waker(&mut stream.reader, context.waker());
+        core.update_recv(self.slot);
+        Poll::Pending
+    }
+
+    /// Queues bytes, as many as fit below [`limits::WRITE_MARK`]; pending while nothing does.
+    pub fn poll_write(&self, context: &mut Context<'_>, bytes: &[u8]) -> Poll<io::Result<usize>> {
+        if bytes.is_empty() {
+            return Poll::Ready(Ok(0));
+        }
+        let room = match self.poll_room(context) {
+            Poll::Ready(Ok(room)) => room,
+            Poll::Ready(Err(error)) => return Poll::Ready(Err(error)),
+            Poll::Pending => return Poll::Pending,
+        };
+        let count = bytes.len().min(room);
+        match self.cx.core().write(self.slot, &bytes[..count]) {
+            Ok(()) => Poll::Ready(Ok(count)),
+            Err(error) => Poll::Ready(Err(closed_error(error))),
+        }
+    }
+
+    /// How many bytes fit below the mark.
+    fn poll_room(&self, context: &mut Context<'_>) -> Poll<io::Result<usize>> {
+        let mut core = self.cx.core();
+        let Some(connection) = core.connection(self.slot) else {
+            return Poll::Ready(Err(io::ErrorKind::NotConnected.into()));
+        };
+        if let Some(error) = take_error(connection) {
+            return Poll::Ready(Err(error));
+        }
+        if !connection.writable() {
+            return Poll::Ready(Err(io::ErrorKind::BrokenPipe.into()));
+        }
+        match limits::WRITE_MARK.saturating_sub(connection.output.len()) {
+            0 => {
+                let stream = connection.stream.as_mut().expect("made with the stream");
+                keep_waker(&mut stream.writer, context.waker());
+                Poll::Pending
+            }
+            room => Poll::Ready(Ok(room)),
+        }
+    }
+
+    /// Ready when all that was written is handed to the kernel.
+    pub fn poll_flush(&self, context: &mut Context<'_>) -> Poll<io::Result<()>> {
+        let mut core = self.cx.core();
+        let Some(connection) = core.connection(self.slot) else { return Poll::Ready(Ok(())) };
+        if let Some(error) = take_error(connection) {
+            return Poll::Ready(Err(error));
+        }
+        let in_kernel = connection.output.is_empty() && !connection.flags.send_held;
+        if in_kernel || matches!(connection.phase, Phase::Closing | Phase::Closed) {
+            return Poll::Ready(Ok(()));
+        }
+        let stream = connection.stream.as_mut().expect("made with the stream");
+        keep_waker(&mut stream.writer, context.waker());
+        Poll::Pending
+    }
+
+    /// Sends FIN after what was written; ready when that is handed to the kernel.
+    pub fn poll_shutdown(&self, context: &mut Context<'_>) -> Poll<io::Result<()>> {
+        self.conn().shutdown();
+        self.poll_flush(context)
+    }
+
+    /// Reads some bytes; 0 is the end of the stream.
+    ///
+    /// # Errors
+    /// What ended the connection.
+    pub async fn read(&self, buffer: &mut [u8]) -> io::Result<usize> {
+        poll_fn(|context| self.poll_read(context, buffer)).await
+    }
+
+    /// Reads until `buffer` is full.
+    ///
+    /// # Errors
+    /// `UnexpectedEof` if the stream ends before, and what ended the connection.
+    pub async fn read_exact(&self, buffer: &mut [u8]) -> io::Result<()> {
+        let mut filled = 0;
+        while filled < buffer.len() {
+            match self.read(&mut buffer[filled..]).await? {
+                0 => return Err(io::ErrorKind::UnexpectedEof.into()),
+                count => filled += count,
+            }
+        }
+        Ok(())
+    }
+
+    /// Queues all bytes, waiting while the connection is above its mark.
+    ///
+    /// # Errors
+    /// What ended the connection.
+    pub async fn write_all(&self, mut bytes: &[u8]) -> io::Result<()> {
+        while !bytes.is_empty() {
+            let count = poll_fn(|context| self.poll_write(context, bytes)).await?;
+            bytes = &bytes[count..];
+        }
+        Ok(())
+    }
+
+    /// Queues a shared frame without copying it, once the connection is below its mark.
+    ///
+    /// # Errors
+    /// What ended the connection.
+    pub async fn write_frame(&self, frame: Bytes) -> io::Result<()> {
+        poll_fn(|context| self.poll_room(context)).await?;
+        self.cx.core().write_frame(self.slot, frame).map_err(closed_error)
+    }
+
+    /// Waits until all that was written is handed to the kernel.
+    ///
+    /// # Errors
+    /// What ended the connection.
+    pub async fn flush(&self) -> io::Result<()> {
+        poll_fn(|context| self.poll_flush(context)).await
+    }
+
+    /// Sends FIN after what was written.
+    ///
+    /// # Errors
+    /// What ended the connection.
+    pub async fn shutdown(&self) -> io::Result<()> {
+        poll_fn(|context| self.poll_shutdown(context)).await
+    }
+
+    /// Ends the connection after `span` unless it is moved before; reads and writes then fail with `TimedOut`.
+    pub fn set_deadline(&self, span: Option<Duration>) {
+        self.conn().set_deadline(span);
+    }
+
+    /// The peer's address; see [`Conn::peer_addr`].
+    ///
+    /// # Errors
+    /// `NotConnected` when the connection is over.
+    pub fn peer_addr(&self) -> io::Result<Option<Addr>> {
+        self.conn().peer_addr()
+    }
+
+    /// Ends it at once: unsent bytes are dropped and the peer sees a reset.
+    pub fn abort(self) {
+        self.cx.core().abort(self.slot, Reason::Aborted);
+    }
+}
+
+impl Drop for Stream {
+    fn drop(&mut self) {
+        let mut core = self.cx.core();
+        core.close(self.slot, Reason::Closed);
+        if let Some(connection) = core.connection(self.slot) {
+            connection.stream = None;
+        }
+        core.free_if_done(self.slot);
+    }
+}
+
+fn take_error(connection: &mut Connection) -> Option<io::Error> {
+    connection.stream.as_mut().and_then(|stream| stream.error.take())
+}
+
+fn closed_error(error: WriteError) -> io::Error {
+    match error {
+        WriteError::Full => io::Error::new(io::ErrorKind::StorageFull, error),
+        WriteError::Closed => io::ErrorKind::BrokenPipe.into(),
+    }
+}
