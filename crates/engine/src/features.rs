@@ -94,7 +94,10 @@ impl FromStr for Features {
         let mut set = Features::none();
         for name in text.split(',').map(str::trim).filter(|n| !n.is_empty()) {
             let Some((feature, _)) = FEATURES.iter().find(|(_, known)| *known == name) else {
-                return Err(UnknownFeature { found: name.into(), known: Features::all().to_string() });
+                return Err(UnknownFeature {
+                    found: name.into(),
+                    known: Features::all().to_string(),
+                });
             };
             set = set.with(*feature);
         }
@@ -104,8 +107,11 @@ impl FromStr for Features {
 
 impl fmt::Display for Features {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let names: Vec<&str> =
-            FEATURES.iter().filter(|(feature, _)| self.has(*feature)).map(|(_, name)| *name).collect();
+        let names: Vec<&str> = FEATURES
+            .iter()
+            .filter(|(feature, _)| self.has(*feature))
+            .map(|(_, name)| *name)
+            .collect();
         f.write_str(&names.join(","))
     }
 }

@@ -4,9 +4,12 @@
 
 pub mod backend;
 pub mod blocking;
+pub mod config;
+mod engine;
 pub mod features;
 pub mod limits;
 pub mod mail;
+pub mod probe;
 mod slab;
 pub mod stream;
 pub mod timer;
@@ -15,6 +18,10 @@ pub mod wake;
 pub mod watchdog;
 mod worker;
 
+pub use config::{Choice, Config};
+pub use engine::{Engine, EngineError, Report, Running, Summary, WorkerReport};
+pub use ringmain_sys::addr::Addr;
+pub use ringmain_sys::listen::ListenOptions;
 pub use worker::core::{Via, WriteError};
 pub use worker::cx::{Conn, ConnId, Cx, Sleep};
 pub use worker::handler::{Handler, on_data};

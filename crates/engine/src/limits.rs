@@ -142,3 +142,12 @@ pub const EPOLL_SHARE: u16 = 64;
 
 /// Waits in a row that report queued completions without asking the kernel (epoll).
 pub const EPOLL_SKIPS: u32 = 4;
+
+/// Workers of one process. More are refused as a setting out of range.
+pub const WORKERS: usize = 1024;
+
+/// Descriptors below which an engine does not start.
+pub const DESCRIPTORS_MIN: u32 = 64;
+
+/// Descriptors kept for what is no connection (listeners, files, logs) where connections are descriptors.
+pub const DESCRIPTORS_RESERVE: u32 = 128;

@@ -24,7 +24,12 @@ pub(crate) struct Slab<T> {
 impl<T> Slab<T> {
     pub(crate) fn new(limit: u32) -> Slab<T> {
         assert!(limit <= Slot::LIMIT, "slot indices have 24 bits");
-        Slab { chunks: Vec::new(), free: NONE, len: 0, limit }
+        Slab {
+            chunks: Vec::new(),
+            free: NONE,
+            len: 0,
+            limit,
+        }
     }
 
     pub(crate) fn len(&self) -> u32 {
@@ -52,14 +57,28 @@ impl<T> Slab<T> {
     /// `None` if the slot lives no more.
     #[inline]
     pub(crate) fn get_mut(&mut self, slot: Slot) -> Option<&mut T> {
-        let entry = self.chunks.get_mut(slot.index as usize / CHUNK)?.get_mut(slot.index as usize % CHUNK)?;
-        if entry.generation == slot.generation { entry.value.as_mut() } else { None }
+        let entry = self
+            .chunks
+            .get_mut(slot.index as usize / CHUNK)?
+            .get_mut(slot.index as usize % CHUNK)?;
+        if entry.generation == slot.generation {
+            entry.value.as_mut()
+        } else {
+            None
+        }
     }
 
     #[inline]
     pub(crate) fn get(&self, slot: Slot) -> Option<&T> {
-        let entry = self.chunks.get(slot.index as usize / CHUNK)?.get(slot.index as usize % CHUNK)?;
-        if entry.generation == slot.generation { entry.value.as_ref() } else { None }
+        let entry = self
+            .chunks
+            .get(slot.index as usize / CHUNK)?
+            .get(slot.index as usize % CHUNK)?;
+        if entry.generation == slot.generation {
+            entry.value.as_ref()
+        } else {
+            None
+        }
     }
 
     pub(crate) fn remove(&mut self, slot: Slot) -> Option<T> {
@@ -76,8 +95,14 @@ impl<T> Slab<T> {
 
     /// The present life of a place, if it is in use.
     pub(crate) fn living(&self, index: u32) -> Option<Slot> {
-        let entry = self.chunks.get(index as usize / CHUNK)?.get(index as usize % CHUNK)?;
-        entry.value.is_some().then_some(Slot { index, generation: entry.generation })
+        let entry = self
+            .chunks
+            .get(index as usize / CHUNK)?
+            .get(index as usize % CHUNK)?;
+        entry.value.is_some().then_some(Slot {
+            index,
+            generation: entry.generation,
+        })
     }
 
     /// The slots in use, lowest index first.
@@ -85,7 +110,10 @@ impl<T> Slab<T> {
         let entries = self.chunks.iter().flat_map(|chunk| chunk.iter()).zip(0..);
         entries
             .filter(|(entry, _)| entry.value.is_some())
-            .map(|(entry, index)| Slot { index, generation: entry.generation })
+            .map(|(entry, index)| Slot {
+                index,
+                generation: entry.generation,
+            })
     }
 
     fn entry_mut(&mut self, index: u32) -> &mut Entry<T> {

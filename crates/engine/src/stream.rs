@@ -80,7 +80,9 @@ impl Stream {
         take: impl FnOnce(&[u8]) -> usize,
     ) -> Poll<io::Result<usize>> {
         let mut core = self.cx.core();
-        let Some(connection) = core.connection(self.slot) else { return Poll::Ready(Ok(0)) };
+        let Some(connection) = core.connection(self.slot) else {
+            return Poll::Ready(Ok(0));
+        };
         if !connection.unread.is_empty() {
             let count = take(&connection.unread).min(connection.unread.len());
             connection.unread.drain(..count);
@@ -145,7 +147,9 @@ impl Stream {
     /// Ready when all that was written is handed to the kernel.
     pub fn poll_flush(&self, context: &mut Context<'_>) -> Poll<io::Result<()>> {
         let mut core = self.cx.core();
-        let Some(connection) = core.connection(self.slot) else { return Poll::Ready(Ok(())) };
+        let Some(connection) = core.connection(self.slot) else {
+            return Poll::Ready(Ok(()));
+        };
         if let Some(error) = take_error(connection) {
             return Poll::Ready(Err(error));
         }

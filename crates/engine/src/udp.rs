@@ -31,7 +31,10 @@ impl Cx {
     /// As `socket(2)` and `bind(2)`.
     pub fn bind_udp(&self, local: SocketAddr) -> io::Result<Udp> {
         let slot = self.core().open_datagrams(local)?;
-        Ok(Udp { cx: self.clone(), slot })
+        Ok(Udp {
+            cx: self.clone(),
+            slot,
+        })
     }
 }
 
@@ -93,7 +96,10 @@ impl Udp {
     /// As `getsockname(2)`.
     pub fn local_addr(&self) -> io::Result<Option<Addr>> {
         let core = &mut *self.cx.core();
-        let socket = core.datagrams(self.slot).expect("lives as long as this handle").socket;
+        let socket = core
+            .datagrams(self.slot)
+            .expect("lives as long as this handle")
+            .socket;
         core.backend.local_addr(socket)
     }
 }

@@ -255,14 +255,21 @@ pub(crate) async fn call<T: Send + 'static>(
             }
         }
     }
-    let answer = Arc::new(Mutex::new(Answer { result: None, waker: None, over: false }));
+    let answer = Arc::new(Mutex::new(Answer {
+        result: None,
+        waker: None,
+        over: false,
+    }));
     let over = Over(Arc::clone(&answer));
     let job = move || {
         let result = work();
         over.0.lock().unwrap_or_else(PoisonError::into_inner).result = Some(result);
     };
     if run(Box::new(job)).is_err() {
-        return Err(io::Error::new(io::ErrorKind::WouldBlock, "the blocking pool's queue is full"));
+        return Err(io::Error::new(
+            io::ErrorKind::WouldBlock,
+            "the blocking pool's queue is full",
+        ));
     }
     std::future::poll_fn(|context| {
         let mut answer = answer.lock().unwrap_or_else(PoisonError::into_inner);

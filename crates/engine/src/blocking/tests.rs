@@ -81,9 +81,7 @@ fn a_thread_already_told_of_a_job_does_not_count_as_idle() {
         a_started
             .recv_timeout(PATIENCE)
             .expect("the idle thread takes it");
-        b_started
-            .recv_timeout(PATIENCE)
-            .expect("a new thread takes it");
+        b_started.recv_timeout(PATIENCE).expect("a new thread takes it");
     }
 }
 

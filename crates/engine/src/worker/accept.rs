@@ -32,7 +32,9 @@ impl Core {
     fn arm_listener(&mut self, slot: Slot) {
         let now = self.now();
         let (full, draining) = (self.full, self.draining);
-        let Some(Record::Listener(listener)) = self.records.get_mut(slot) else { return };
+        let Some(Record::Listener(listener)) = self.records.get_mut(slot) else {
+            return;
+        };
         if !listener.accepting && !full && !draining && listener.not_before <= now {
             listener.accepting = true;
             listener.cancelled = false;
@@ -41,7 +43,9 @@ impl Core {
     }
 
     pub(crate) fn publish_load(&self) {
-        self.shared.workers[self.index].load.store(self.connections, Ordering::Relaxed);
+        self.shared.workers[self.index]
+            .load
+            .store(self.connections, Ordering::Relaxed);
     }
 
     /// A connection arrived here. Keeps it, gives it away, or closes it when the process is full.
@@ -90,7 +94,9 @@ impl Core {
     }
 
     pub(crate) fn on_given(&mut self, slot: Slot, result: io::Result<()>) {
-        let Some(Record::Connection(connection)) = self.records.get_mut(slot) else { return };
+        let Some(Record::Connection(connection)) = self.records.get_mut(slot) else {
+            return;
+        };
         match result {
             Ok(()) => {
                 self.records.remove(slot);
@@ -115,16 +121,20 @@ impl Core {
     /// Accepting has ended: paused, drained, or failed.
     pub(crate) fn on_accept_ended(&mut self, slot: Slot, error: Option<io::Error>) {
         let now = self.now();
-        let Some(Record::Listener(listener)) = self.records.get_mut(slot) else { return };
+        let Some(Record::Listener(listener)) = self.records.get_mut(slot) else {
+            return;
+        };
         listener.accepting = false;
         if let Some(error) = &error {
             listener.not_before = now.after(Duration::from_millis(limits::ACCEPT_BACKOFF_MS));
             let at = listener.not_before;
-            self.wheel.insert(at, accept_key());
+            self.look_again(at);
             Counters::add(&self.counters().accept_pauses, 1);
             self.warn_accept(error);
         }
-        let Some(Record::Listener(listener)) = self.records.get_mut(slot) else { return };
+        let Some(Record::Listener(listener)) = self.records.get_mut(slot) else {
+            return;
+        };
         if listener.draining {
             self.finish_listener(slot);
         } else if error.is_none() {
@@ -174,11 +184,18 @@ impl Core {
         }
         // Other workers' connections may be the ones that end, so look again after a while.
         let at = self.now().after(Duration::from_millis(limits::ACCEPT_BACKOFF_MS));
-        self.wheel.insert(at, accept_key());
+        self.look_again(at);
+    }
+
+    /// Looks at the listeners again at that time. Without a free timer the next closed connection does.
+    fn look_again(&mut self, at: Time) {
+        let _ = self.wheel.insert(at, accept_key());
     }
 
     fn cancel_listener(&mut self, slot: Slot) {
-        let Some(Record::Listener(listener)) = self.records.get_mut(slot) else { return };
+        let Some(Record::Listener(listener)) = self.records.get_mut(slot) else {
+            return;
+        };
         if listener.accepting && !listener.cancelled {
             listener.cancelled = true;
             self.backend.cancel(Op::Accept, slot);
@@ -191,8 +208,8 @@ impl Core {
             return;
         }
         if self.full {
-            let room = self.connections < self.capacity
-                && self.shared.connections() < self.shared.max_connections;
+            let room =
+                self.connections < self.capacity && self.shared.connections() < self.shared.max_connections;
             if !room {
                 return;
             }
@@ -207,7 +224,7 @@ impl Core {
         self.accept_again();
         if self.full {
             let at = self.now().after(Duration::from_millis(limits::ACCEPT_BACKOFF_MS));
-            self.wheel.insert(at, accept_key());
+            self.look_again(at);
         }
     }
 
@@ -215,7 +232,9 @@ impl Core {
     pub(crate) fn drain_listeners(&mut self) {
         self.draining = true;
         for slot in self.listeners.clone() {
-            let Some(Record::Listener(listener)) = self.records.get_mut(slot) else { continue };
+            let Some(Record::Listener(listener)) = self.records.get_mut(slot) else {
+                continue;
+            };
             listener.draining = true;
             if listener.accepting {
                 self.cancel_listener(slot);
@@ -226,7 +245,9 @@ impl Core {
     }
 
     fn finish_listener(&mut self, slot: Slot) {
-        let Some(Record::Listener(listener)) = self.records.get_mut(slot) else { return };
+        let Some(Record::Listener(listener)) = self.records.get_mut(slot) else {
+            return;
+        };
         if std::mem::replace(&mut listener.closed, true) {
             return;
         }
@@ -240,7 +261,10 @@ impl Core {
                 }
                 Ok(None) => break,
                 Err(error) => {
-                    log::warn!("worker {}: connections still queued at shutdown are lost: {error}", self.index);
+                    log::warn!(
+                        "worker {}: connections still queued at shutdown are lost: {error}",
+                        self.index
+                    );
                     break;
                 }
             }

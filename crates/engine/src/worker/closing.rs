@@ -13,7 +13,9 @@ use crate::limits;
 impl Core {
     /// Closes once all that was written is sent. Reading stops at once.
     pub(crate) fn close(&mut self, slot: Slot, reason: Reason) {
-        let Some(Record::Connection(connection)) = self.records.get_mut(slot) else { return };
+        let Some(Record::Connection(connection)) = self.records.get_mut(slot) else {
+            return;
+        };
         match connection.phase {
             Phase::Connecting => return self.fail(slot, reason),
             Phase::Open => {}
@@ -31,7 +33,9 @@ impl Core {
 
     /// Announces our last byte; the peer's bytes are still received.
     pub(crate) fn shutdown(&mut self, slot: Slot) {
-        let Some(connection) = self.connection(slot) else { return };
+        let Some(connection) = self.connection(slot) else {
+            return;
+        };
         if matches!(connection.phase, Phase::Open | Phase::Connecting) {
             connection.flags.fin_wanted = true;
             self.mark_dirty(slot);
@@ -44,14 +48,18 @@ impl Core {
             && !matches!(connection.phase, Phase::Closing | Phase::Closed | Phase::Giving)
         {
             // Without the option the kernel would go on sending what it holds; if it fails, that happens.
-            let _ = self.backend.set_option(connection.socket, crate::backend::SocketOption::ResetOnClose);
+            let _ = self
+                .backend
+                .set_option(connection.socket, crate::backend::SocketOption::ResetOnClose);
             self.fail(slot, reason);
         }
     }
 
     /// Ends the connection at once; what the kernel holds is still sent.
     pub(crate) fn fail(&mut self, slot: Slot, reason: Reason) {
-        let Some(Record::Connection(connection)) = self.records.get_mut(slot) else { return };
+        let Some(Record::Connection(connection)) = self.records.get_mut(slot) else {
+            return;
+        };
         match connection.phase {
             Phase::Connecting => {
                 connection.phase = Phase::Closing;
@@ -77,7 +85,9 @@ impl Core {
 
     /// From here on the application hears no more of it; the slot lives until the kernel is done.
     pub(crate) fn begin_close(&mut self, slot: Slot, reason: Reason) {
-        let Some(Record::Connection(connection)) = self.records.get_mut(slot) else { return };
+        let Some(Record::Connection(connection)) = self.records.get_mut(slot) else {
+            return;
+        };
         if matches!(connection.phase, Phase::Closing | Phase::Closed) {
             return;
         }
@@ -101,7 +111,9 @@ impl Core {
     }
 
     fn told_end(&mut self, slot: Slot, reason: Reason) {
-        let Some(connection) = self.connection(slot) else { return };
+        let Some(connection) = self.connection(slot) else {
+            return;
+        };
         match &mut connection.stream {
             Some(stream) => {
                 if stream.error.is_none() {
@@ -117,7 +129,9 @@ impl Core {
 
     /// Closes the socket when no operation names the slot any more.
     pub(crate) fn close_if_quiet(&mut self, slot: Slot) {
-        let Some(Record::Connection(connection)) = self.records.get_mut(slot) else { return };
+        let Some(Record::Connection(connection)) = self.records.get_mut(slot) else {
+            return;
+        };
         if connection.phase == Phase::Closing && !connection.busy() && !connection.flags.connecting {
             connection.phase = Phase::Closed;
             connection.output.clear(&mut self.pool);
@@ -146,7 +160,9 @@ impl Core {
 
     /// Frees the slot when neither the kernel nor a stream names it.
     pub(crate) fn free_if_done(&mut self, slot: Slot) {
-        let Some(connection) = self.connection(slot) else { return };
+        let Some(connection) = self.connection(slot) else {
+            return;
+        };
         if !connection.flags.kernel_done || connection.stream.is_some() {
             return;
         }
@@ -175,5 +191,7 @@ fn stream_error(reason: Reason) -> Option<io::Error> {
 }
 
 fn copy_error(error: &io::Error) -> io::Error {
-    error.raw_os_error().map_or_else(|| error.kind().into(), io::Error::from_raw_os_error)
+    error
+        .raw_os_error()
+        .map_or_else(|| error.kind().into(), io::Error::from_raw_os_error)
 }

@@ -44,7 +44,10 @@ pub enum Via {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum WriteError {
     /// More than [`limits::WRITE_LIMIT`] bytes would wait; the connection is closed for it.
-    #[error("more than {} bytes wait to be sent: the connection is closed", limits::WRITE_LIMIT)]
+    #[error(
+        "more than {} bytes wait to be sent: the connection is closed",
+        limits::WRITE_LIMIT
+    )]
     Full,
     /// The connection is closed, closing, or its end was announced by `shutdown`.
     #[error("the connection is closed for writing")]
@@ -71,6 +74,8 @@ pub(crate) struct Core {
     /// Accepting paused because the worker or the process is full.
     pub(crate) full: bool,
     pub(crate) draining: bool,
+    /// No connection is taken any more.
+    pub(crate) stopping: bool,
     pub(crate) warned_full: bool,
 }
 
@@ -146,7 +151,9 @@ impl Core {
     }
 
     fn flush(&mut self, slot: Slot) {
-        let Some(Record::Connection(connection)) = self.records.get_mut(slot) else { return };
+        let Some(Record::Connection(connection)) = self.records.get_mut(slot) else {
+            return;
+        };
         connection.flags.dirty = false;
         if connection.flags.send_in_flight || connection.flags.send_held {
             return;
@@ -167,7 +174,9 @@ impl Core {
 
     /// A send has ended; with `held` the kernel still reads the memory.
     pub(crate) fn on_sent(&mut self, slot: Slot, result: io::Result<usize>, held: bool) {
-        let Some(Record::Connection(connection)) = self.records.get_mut(slot) else { return };
+        let Some(Record::Connection(connection)) = self.records.get_mut(slot) else {
+            return;
+        };
         connection.flags.send_in_flight = false;
         connection.flags.send_held = held;
         let sent = match &result {
@@ -190,7 +199,9 @@ impl Core {
     }
 
     pub(crate) fn on_released(&mut self, slot: Slot) {
-        let Some(Record::Connection(connection)) = self.records.get_mut(slot) else { return };
+        let Some(Record::Connection(connection)) = self.records.get_mut(slot) else {
+            return;
+        };
         connection.flags.send_held = false;
         let sent = std::mem::take(&mut connection.held_bytes) as usize;
         connection.output.advance(sent, &mut self.pool);
@@ -199,7 +210,9 @@ impl Core {
     }
 
     fn sent_some(&mut self, slot: Slot) {
-        let Some(connection) = self.connection(slot) else { return };
+        let Some(connection) = self.connection(slot) else {
+            return;
+        };
         let left = connection.output.len();
         let was_blocked = connection.flags.blocked;
         if was_blocked && left <= limits::WRITE_MARK / 2 {
@@ -224,7 +237,9 @@ impl Core {
 
     /// The output is empty: the moment for FIN, or for closing.
     fn all_sent(&mut self, slot: Slot) {
-        let Some(Record::Connection(connection)) = self.records.get_mut(slot) else { return };
+        let Some(Record::Connection(connection)) = self.records.get_mut(slot) else {
+            return;
+        };
         if connection.phase == Phase::Flushing {
             let reason = connection.reason.unwrap_or(Reason::Closed);
             return self.begin_close(slot, reason);
@@ -240,7 +255,9 @@ impl Core {
 
     /// Arms or cancels the receive, as the connection's state asks.
     pub(crate) fn update_recv(&mut self, slot: Slot) {
-        let Some(Record::Connection(connection)) = self.records.get_mut(slot) else { return };
+        let Some(Record::Connection(connection)) = self.records.get_mut(slot) else {
+            return;
+        };
         let flags = &mut connection.flags;
         if flags.recv_armed {
             let flags = *flags;
@@ -257,7 +274,9 @@ impl Core {
 
     /// The first receive of a new connection: its first request is often there already.
     pub(crate) fn first_recv(&mut self, slot: Slot) {
-        let Some(Record::Connection(connection)) = self.records.get_mut(slot) else { return };
+        let Some(Record::Connection(connection)) = self.records.get_mut(slot) else {
+            return;
+        };
         if connection.wants_data() && !connection.flags.recv_armed {
             connection.flags.recv_armed = true;
             connection.flags.recv_cancelled = false;
@@ -267,7 +286,9 @@ impl Core {
 
     /// Keeps received bytes until somebody looks at them.
     pub(crate) fn keep_unread(&mut self, slot: Slot, bytes: &[u8]) {
-        let Some(Record::Connection(connection)) = self.records.get_mut(slot) else { return };
+        let Some(Record::Connection(connection)) = self.records.get_mut(slot) else {
+            return;
+        };
         if connection.phase != Phase::Open {
             return;
         }
@@ -282,7 +303,9 @@ impl Core {
 
     /// Asks that the handler or stream looks at unconsumed bytes again.
     pub(crate) fn offer_unread(&mut self, slot: Slot) {
-        let Some(connection) = self.connection(slot) else { return };
+        let Some(connection) = self.connection(slot) else {
+            return;
+        };
         let has_news = !connection.unread.is_empty() || (connection.flags.eof && !connection.flags.eof_told);
         if has_news && !connection.flags.streamed && !connection.flags.paused {
             self.told.push_back(Told::Unread(slot));
@@ -291,7 +314,9 @@ impl Core {
 
     /// The receive operation has ended without bytes.
     pub(crate) fn on_recv_ended(&mut self, slot: Slot, end: RecvEnd) {
-        let Some(Record::Connection(connection)) = self.records.get_mut(slot) else { return };
+        let Some(Record::Connection(connection)) = self.records.get_mut(slot) else {
+            return;
+        };
         connection.flags.recv_armed = false;
         match end {
             RecvEnd::Cancelled => {}
@@ -313,7 +338,9 @@ impl Core {
     }
 
     fn tell_eof(&mut self, slot: Slot) {
-        let Some(connection) = self.connection(slot) else { return };
+        let Some(connection) = self.connection(slot) else {
+            return;
+        };
         if let Some(stream) = &mut connection.stream {
             connection.flags.eof_told = true;
             if let Some(reader) = stream.reader.take() {
@@ -360,7 +387,9 @@ impl Core {
     pub(crate) fn count_received(&mut self, slot: Slot, bytes: usize) {
         let turn = self.turn;
         Counters::add(&self.counters().bytes_received, bytes as u64);
-        let Some(connection) = self.connection(slot) else { return };
+        let Some(connection) = self.connection(slot) else {
+            return;
+        };
         if connection.turn != turn {
             connection.turn = turn;
             connection.turn_bytes = 0;
@@ -380,6 +409,9 @@ impl Core {
         source: Option<&ringmain_sys::addr::Addr>,
         streamed: bool,
     ) -> io::Result<Slot> {
+        if self.stopping {
+            return Err(io::Error::new(io::ErrorKind::ConnectionAborted, "the worker is shutting down"));
+        }
         let socket = self.backend.open_stream(to, source)?;
         let mut connection = Connection::new(socket, 0, Phase::Connecting);
         connection.flags.streamed = streamed;
@@ -393,6 +425,10 @@ impl Core {
     /// Puts a record into the slab; without room the socket is closed.
     pub(crate) fn add_connection(&mut self, connection: Connection) -> io::Result<Slot> {
         let socket = connection.socket;
+        if self.stopping {
+            self.close_unnamed(socket);
+            return Err(io::ErrorKind::ConnectionAborted.into());
+        }
         match self.records.insert(Record::Connection(connection)) {
             Ok(slot) => {
                 self.connections += 1;
@@ -408,11 +444,19 @@ impl Core {
 
     /// Closes a socket that never got a record. The slot index is one that no record can have.
     pub(crate) fn close_unnamed(&mut self, socket: Socket) {
-        self.backend.close(Slot { index: Slot::LIMIT - 1, generation: u32::MAX }, socket);
+        self.backend.close(
+            Slot {
+                index: Slot::LIMIT - 1,
+                generation: u32::MAX,
+            },
+            socket,
+        );
     }
 
     pub(crate) fn on_connected(&mut self, slot: Slot, result: io::Result<()>) {
-        let Some(Record::Connection(connection)) = self.records.get_mut(slot) else { return };
+        let Some(Record::Connection(connection)) = self.records.get_mut(slot) else {
+            return;
+        };
         connection.flags.connecting = false;
         if connection.phase != Phase::Connecting {
             return self.close_if_quiet(slot);
@@ -447,7 +491,9 @@ impl Core {
     /// Sets or moves the connection's deadline; costs a store when it moves back.
     pub(crate) fn set_deadline(&mut self, slot: Slot, after: Option<Duration>) {
         let now = self.now();
-        let Some(Record::Connection(connection)) = self.records.get_mut(slot) else { return };
+        let Some(Record::Connection(connection)) = self.records.get_mut(slot) else {
+            return;
+        };
         connection.deadline = after.map_or(Time(0), |span| now.after(span.max(Duration::from_nanos(1))));
         let at = connection.deadline;
         if at == Time(0) || (connection.timer.is_some() && connection.timer_at <= at) {
@@ -464,7 +510,9 @@ impl Core {
     /// The timer of a connection's deadline fired, perhaps too early because the deadline has moved.
     pub(crate) fn on_deadline(&mut self, slot: Slot) {
         let now = self.now();
-        let Some(Record::Connection(connection)) = self.records.get_mut(slot) else { return };
+        let Some(Record::Connection(connection)) = self.records.get_mut(slot) else {
+            return;
+        };
         connection.timer = None;
         if connection.deadline == Time(0) {
             return;

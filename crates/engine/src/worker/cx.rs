@@ -285,7 +285,11 @@ impl Cx {
     /// Waits for `span` (1 ms resolution, never early).
     #[must_use]
     pub fn sleep(&self, span: Duration) -> Sleep {
-        Sleep { cx: self.clone(), at: self.now().after(span), slot: None }
+        Sleep {
+            cx: self.clone(),
+            at: self.now().after(span),
+            slot: None,
+        }
     }
 
     /// Runs `work` on a thread of the blocking pool.
@@ -320,7 +324,9 @@ impl Future for Sleep {
         if core.now() >= this.at {
             return Poll::Ready(());
         }
-        this.slot = core.sleepers.sleep(&mut core.wheel, this.at, context.waker().clone());
+        this.slot = core
+            .sleepers
+            .sleep(&mut core.wheel, this.at, context.waker().clone());
         if this.slot.is_none() {
             // No timer is free: try again in the next turn rather than never.
             context.waker().wake_by_ref();

@@ -45,7 +45,9 @@ impl Core {
 
     /// Receives while the queue has room; the kernel's socket buffer holds or drops the rest.
     pub(crate) fn rearm_datagrams(&mut self, slot: Slot) {
-        let Some(Record::Datagrams(datagrams)) = self.records.get_mut(slot) else { return };
+        let Some(Record::Datagrams(datagrams)) = self.records.get_mut(slot) else {
+            return;
+        };
         datagrams.parked = false;
         let wants = !datagrams.closing && datagrams.queue.len() < limits::DATAGRAMS_QUEUED;
         if wants && !datagrams.armed {
@@ -72,7 +74,9 @@ impl Core {
     }
 
     pub(crate) fn on_datagrams_ended(&mut self, slot: Slot, end: RecvEnd) {
-        let Some(datagrams) = self.datagrams(slot) else { return };
+        let Some(datagrams) = self.datagrams(slot) else {
+            return;
+        };
         datagrams.armed = false;
         match end {
             RecvEnd::Failed(error) => {
@@ -91,7 +95,9 @@ impl Core {
     }
 
     pub(crate) fn on_datagram_sent(&mut self, slot: Slot, result: io::Result<usize>) {
-        let Some(datagrams) = self.datagrams(slot) else { return };
+        let Some(datagrams) = self.datagrams(slot) else {
+            return;
+        };
         datagrams.sends_in_flight -= 1;
         if let Err(error) = result {
             datagrams.error = Some(error);
@@ -111,7 +117,9 @@ impl Core {
     }
 
     fn close_datagrams_if_quiet(&mut self, slot: Slot) {
-        let Some(Record::Datagrams(datagrams)) = self.records.get_mut(slot) else { return };
+        let Some(Record::Datagrams(datagrams)) = self.records.get_mut(slot) else {
+            return;
+        };
         if datagrams.closing && !datagrams.armed && datagrams.sends_in_flight == 0 {
             // Counted as a send so that it is closed once.
             datagrams.sends_in_flight = 1;

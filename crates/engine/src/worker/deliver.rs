@@ -4,12 +4,12 @@
 
 use std::panic::{AssertUnwindSafe, catch_unwind};
 
-use super::{State, Worker};
 use super::core::{Told, Via};
 use super::cx::{Conn, ConnId};
 use super::handler::Handler;
 use super::record::{Phase, Reason};
 use super::shared::Counters;
+use super::{State, Worker};
 use crate::backend::{Lent, Slot};
 use crate::limits;
 
@@ -71,7 +71,9 @@ impl<H: Handler> Worker<H> {
     /// Shows bytes to the handler; returns how many it consumed.
     fn offer(&mut self, slot: Slot, bytes: &mut [u8]) -> usize {
         let len = bytes.len();
-        let Some(state) = self.states.get_mut(slot) else { return len };
+        let Some(state) = self.states.get_mut(slot) else {
+            return len;
+        };
         let (handler, conn) = (&mut self.handler, Conn::new(&self.cx, slot));
         match catch_unwind(AssertUnwindSafe(|| handler.data(conn, state, bytes))) {
             Ok(consumed) => consumed.min(len),
@@ -86,7 +88,9 @@ impl<H: Handler> Worker<H> {
     fn offer_kept(&mut self, slot: Slot) {
         let mut kept = {
             let mut core = self.cx.core();
-            let Some(connection) = core.connection(slot) else { return };
+            let Some(connection) = core.connection(slot) else {
+                return;
+            };
             std::mem::take(&mut connection.unread)
         };
         if kept.is_empty() {
@@ -115,9 +119,15 @@ impl<H: Handler> Worker<H> {
             let Some(told) = told else { return };
             match told {
                 Told::Opened(slot, via) => self.opened(slot, via),
-                Told::Drained(slot) => self.with_state(slot, |handler, conn, state| handler.drained(conn, state)),
-                Told::Deadline(slot) => self.with_state(slot, |handler, conn, state| handler.deadline(conn, state)),
-                Told::EndOfData(slot) => self.with_state(slot, |handler, conn, state| handler.end(conn, state)),
+                Told::Drained(slot) => {
+                    self.with_state(slot, |handler, conn, state| handler.drained(conn, state))
+                }
+                Told::Deadline(slot) => {
+                    self.with_state(slot, |handler, conn, state| handler.deadline(conn, state))
+                }
+                Told::EndOfData(slot) => {
+                    self.with_state(slot, |handler, conn, state| handler.end(conn, state))
+                }
                 Told::Unread(slot) => self.unread(slot),
                 Told::Ended(slot, reason) => self.ended(slot, reason),
                 Told::Timer(key) => {
@@ -162,7 +172,9 @@ impl<H: Handler> Worker<H> {
         }
         self.offer_kept(slot);
         let mut core = self.cx.core();
-        let Some(connection) = core.connection(slot) else { return };
+        let Some(connection) = core.connection(slot) else {
+            return;
+        };
         let flags = &mut connection.flags;
         if flags.eof && !flags.eof_told && !flags.paused && !flags.blocked {
             flags.eof_told = true;
@@ -175,9 +187,9 @@ impl<H: Handler> Worker<H> {
         let (handler, cx) = (&mut self.handler, &self.cx);
         let outcome = match self.states.take(slot) {
             Some(state) => catch_unwind(AssertUnwindSafe(|| handler.closed(cx, state, reason))),
-            None if matches!(reason, Reason::NotConnected(_)) => {
-                catch_unwind(AssertUnwindSafe(|| handler.not_connected(cx, ConnId(slot), reason)))
-            }
+            None if matches!(reason, Reason::NotConnected(_)) => catch_unwind(AssertUnwindSafe(|| {
+                handler.not_connected(cx, ConnId(slot), reason)
+            })),
             None => Ok(()),
         };
         self.guard(outcome);
@@ -205,14 +217,19 @@ impl<H: Handler> Worker<H> {
     }
 
     fn is_open(&self, slot: Slot) -> bool {
-        self.cx.core().connection(slot).is_some_and(|c| c.phase == Phase::Open)
+        self.cx
+            .core()
+            .connection(slot)
+            .is_some_and(|c| c.phase == Phase::Open)
     }
 
     fn with_state(&mut self, slot: Slot, call: impl FnOnce(&mut H, Conn<'_>, &mut H::Conn)) {
         if !self.is_open(slot) {
             return;
         }
-        let Some(state) = self.states.get_mut(slot) else { return };
+        let Some(state) = self.states.get_mut(slot) else {
+            return;
+        };
         let (handler, conn) = (&mut self.handler, Conn::new(&self.cx, slot));
         if catch_unwind(AssertUnwindSafe(|| call(handler, conn, state))).is_err() {
             self.panicked(slot);

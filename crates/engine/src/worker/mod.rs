@@ -1,7 +1,7 @@
 //! A worker: one thread, one back-end, its connections, timers, tasks and mail.
 //!
 //! Owns the loop and the delivery of events to the handler. Knows nothing of protocols.
-//! A turn: wait → completions → timers → mail → tasks → re-arm → flush.
+//! A turn: wait → completions → timers → mail → tasks → state of the process → re-arm → flush.
 
 pub(crate) mod accept;
 pub(crate) mod closing;
@@ -19,6 +19,7 @@ pub(crate) mod tasks;
 
 use std::cell::RefCell;
 use std::io;
+use std::os::fd::OwnedFd;
 use std::rc::Rc;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
@@ -54,7 +55,10 @@ pub struct Post<M> {
 
 impl<M> Clone for Post<M> {
     fn clone(&self) -> Post<M> {
-        Post { mailbox: Rc::clone(&self.mailbox), cx: self.cx.clone() }
+        Post {
+            mailbox: Rc::clone(&self.mailbox),
+            cx: self.cx.clone(),
+        }
     }
 }
 
@@ -102,7 +106,14 @@ pub(crate) struct Parts<M> {
 
 impl<H: Handler> Worker<H> {
     pub(crate) fn new(parts: Parts<H::Mail>, make: impl FnOnce(Start<H::Mail>) -> H) -> Worker<H> {
-        let Parts { backend, mailbox, shared, index, capacity, grace } = parts;
+        let Parts {
+            backend,
+            mailbox,
+            shared,
+            index,
+            capacity,
+            grace,
+        } = parts;
         let own = &shared.workers[index];
         own.capacity.store(capacity, Ordering::Relaxed);
         // The first installed waker stays; a worker is made once.
@@ -127,11 +138,18 @@ impl<H: Handler> Worker<H> {
             capacity: capacity.min(limits::CONNECTIONS_PER_WORKER - 1),
             full: false,
             draining: false,
+            stopping: false,
             warned_full: false,
         };
-        let cx = Cx(Rc::new(Inner { core: RefCell::new(core), tasks }));
+        let cx = Cx(Rc::new(Inner {
+            core: RefCell::new(core),
+            tasks,
+        }));
         let mailbox = Rc::new(RefCell::new(mailbox));
-        let post = Post { mailbox: Rc::clone(&mailbox), cx: cx.clone() };
+        let post = Post {
+            mailbox: Rc::clone(&mailbox),
+            cx: cx.clone(),
+        };
         let handler = make(Start { cx: cx.clone(), post });
         let step = shared.names.intern(handler.name());
         Worker {
@@ -149,6 +167,12 @@ impl<H: Handler> Worker<H> {
             more_completions: false,
             more_mail: false,
         }
+    }
+
+    /// Takes over a listening descriptor; `tag` is the listener's number, alike on all workers.
+    pub(crate) fn adopt_listener(&mut self, fd: OwnedFd, tag: u32) -> io::Result<()> {
+        let socket = self.cx.core().backend.adopt_listener(fd)?;
+        self.listen(socket, tag)
     }
 
     /// Takes over a listener; `tag` is its number, alike on all workers.
@@ -173,11 +197,12 @@ impl<H: Handler> Worker<H> {
     pub(crate) fn turn(&mut self) -> io::Result<()> {
         self.wait()?;
         self.shared.beats[self.index].enter(self.cx.now(), self.step);
-        self.follow_state();
         self.completions();
         self.timers();
         self.mail();
         self.cx.0.tasks.run();
+        self.deliver_told();
+        self.follow_state();
         self.deliver_told();
         let mut core = self.cx.core();
         core.rearm_parked();
@@ -289,18 +314,24 @@ impl<H: Handler> Worker<H> {
         if target > State::Running && self.state == State::Running {
             self.state = State::Draining;
             self.stop_at = Some(self.cx.now().after(self.grace));
+            self.shared.kept().clear();
             self.cx.core().drain_listeners();
             self.deliver_told();
             self.drain_connections();
         }
-        if self.state == State::Draining {
-            let late = self.stop_at.is_some_and(|at| self.cx.now() >= at);
-            let core = self.cx.core();
-            let quiet = core.connections == 0 && core.listeners.is_empty();
-            drop(core);
-            if late || quiet || target == State::Stopping {
-                self.stop();
+        match self.state {
+            State::Running => {}
+            State::Draining | State::HandedOver => {
+                let late = self.stop_at.is_some_and(|at| self.cx.now() >= at);
+                let core = self.cx.core();
+                let quiet = core.connections == 0 && core.listeners.is_empty();
+                drop(core);
+                if late || quiet || target == State::Stopping {
+                    self.stop();
+                }
             }
+            // A handler may have spawned when it was told of an end.
+            State::Stopping => self.cx.0.tasks.clear(),
         }
     }
 
@@ -310,6 +341,7 @@ impl<H: Handler> Worker<H> {
         self.stop_at = None;
         self.cx.0.tasks.clear();
         let mut core = self.cx.core();
+        core.stopping = true;
         let slots: Vec<_> = core.records.slots().collect();
         for slot in slots {
             match core.records.get_mut(slot) {
@@ -334,7 +366,12 @@ impl Core {
             Completion::Given { slot, result } => self.on_given(slot, result),
             Completion::Connected { slot, result } => self.on_connected(slot, result),
             Completion::Closed { slot } => self.on_closed(slot),
-            Completion::Datagram { slot, data, from, more } => self.on_datagram(slot, data, from, more),
+            Completion::Datagram {
+                slot,
+                data,
+                from,
+                more,
+            } => self.on_datagram(slot, data, from, more),
             Completion::DatagramsEnded { slot, end } => self.on_datagrams_ended(slot, end),
             Completion::DatagramSent { slot, result } => self.on_datagram_sent(slot, result),
         }

@@ -116,7 +116,10 @@ pub(crate) struct StreamState {
     pub(crate) error: Option<io::Error>,
 }
 
-const _: () = assert!(size_of::<Connection>() <= 512, "an idle connection is a record of at most 512 bytes");
+const _: () = assert!(
+    size_of::<Connection>() <= 512,
+    "an idle connection is a record of at most 512 bytes"
+);
 const _: () = assert!(size_of::<Record>() <= 512);
 
 impl Connection {

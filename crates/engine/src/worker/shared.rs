@@ -3,8 +3,9 @@
 //! Each field of a worker is written by that worker alone (relaxed load and store, no
 //! read-modify-write); everybody may read.
 
-use std::sync::Arc;
+use std::os::fd::OwnedFd;
 use std::sync::atomic::{AtomicU8, AtomicU32, AtomicU64, Ordering};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use crate::wake::Doorbell;
 use crate::watchdog::{Heartbeat, Names};
@@ -30,6 +31,16 @@ pub(crate) struct Shared {
     pub(crate) names: Names,
     pub(crate) max_connections: u32,
     state: AtomicU8,
+    /// The process's own copies of its listeners, for handing them over. Dropped when draining begins:
+    /// a listener is closed only when nobody holds it.
+    kept: Mutex<Vec<Kept>>,
+}
+
+/// A listener that can be handed to another process.
+#[derive(Debug)]
+pub(crate) struct Kept {
+    pub(crate) fd: OwnedFd,
+    pub(crate) name: String,
 }
 
 /// One worker's part, on cache lines of its own.
@@ -75,7 +86,10 @@ impl Counters {
     /// Adds without a read-modify-write: only the owner writes.
     #[inline]
     pub(crate) fn add(counter: &AtomicU64, count: u64) {
-        counter.store(counter.load(Ordering::Relaxed).wrapping_add(count), Ordering::Relaxed);
+        counter.store(
+            counter.load(Ordering::Relaxed).wrapping_add(count),
+            Ordering::Relaxed,
+        );
     }
 }
 
@@ -93,6 +107,7 @@ impl Shared {
             names: Names::new(),
             max_connections,
             state: AtomicU8::new(State::Running as u8),
+            kept: Mutex::new(Vec::new()),
         })
     }
 
@@ -111,6 +126,10 @@ impl Shared {
         for worker in &self.workers {
             worker.doorbell.ring();
         }
+    }
+
+    pub(crate) fn kept(&self) -> MutexGuard<'_, Vec<Kept>> {
+        self.kept.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     pub(crate) fn connections(&self) -> u32 {

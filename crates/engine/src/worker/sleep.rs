@@ -26,7 +26,13 @@ pub(crate) fn deadline_key(slot: Slot) -> u64 {
 }
 
 pub(crate) fn accept_key() -> u64 {
-    key(ACCEPT, Slot { index: 0, generation: 0 })
+    key(
+        ACCEPT,
+        Slot {
+            index: 0,
+            generation: 0,
+        },
+    )
 }
 
 fn key(kind: u64, slot: Slot) -> u64 {
@@ -34,7 +40,10 @@ fn key(kind: u64, slot: Slot) -> u64 {
 }
 
 pub(crate) fn fired(key: u64) -> Fired {
-    let slot = Slot { index: (key >> 32) as u32 & (Slot::LIMIT - 1), generation: key as u32 };
+    let slot = Slot {
+        index: (key >> 32) as u32 & (Slot::LIMIT - 1),
+        generation: key as u32,
+    };
     match key >> 56 {
         DEADLINE => Fired::Deadline(slot),
         SLEEP => Fired::Sleep(slot),
@@ -58,7 +67,9 @@ pub(crate) struct Sleeper {
 
 impl Sleepers {
     pub(crate) fn new() -> Sleepers {
-        Sleepers { sleeps: Slab::new(limits::TIMERS_PER_WORKER as u32) }
+        Sleepers {
+            sleeps: Slab::new(limits::TIMERS_PER_WORKER as u32),
+        }
     }
 
     /// `None` when the worker has too many timers.
@@ -79,7 +90,15 @@ impl Sleepers {
         waker: Option<Waker>,
         handler_key: u64,
     ) -> Option<Slot> {
-        let slot = self.sleeps.insert(Sleeper { timer: None, fired: false, waker, handler_key }).ok()?;
+        let slot = self
+            .sleeps
+            .insert(Sleeper {
+                timer: None,
+                fired: false,
+                waker,
+                handler_key,
+            })
+            .ok()?;
         let timer = wheel.insert(at, key(kind, slot));
         if timer.is_none() {
             self.sleeps.remove(slot);

@@ -54,7 +54,10 @@ impl Tasks {
     }
 
     pub(crate) fn spawn(&self, future: impl Future<Output = ()> + 'static) -> Result<TaskId, TooManyTasks> {
-        let task = Task { future: Some(Box::pin(future)), cancelled: false };
+        let task = Task {
+            future: Some(Box::pin(future)),
+            cancelled: false,
+        };
         // A refused future is dropped only after the borrow: its destructor may come back here.
         let outcome = self.slots.borrow_mut().insert(task);
         let slot = outcome.map_err(|_refused| TooManyTasks)?;
@@ -96,10 +99,6 @@ impl Tasks {
         !self.ready.borrow().is_empty() || !self.wake_set.is_empty()
     }
 
-    pub(crate) fn panics(&self) -> u64 {
-        self.panics.get()
-    }
-
     /// Polls the tasks that were woken, at most [`limits::TASKS_PER_TURN`].
     pub(crate) fn run(&self) {
         if !self.wake_set.is_empty() {
@@ -116,7 +115,9 @@ impl Tasks {
     fn poll(&self, index: u32) {
         let mut slots = self.slots.borrow_mut();
         let Some(slot) = slots.living(index) else { return };
-        let Some(mut future) = slots.get_mut(slot).and_then(|task| task.future.take()) else { return };
+        let Some(mut future) = slots.get_mut(slot).and_then(|task| task.future.take()) else {
+            return;
+        };
         drop(slots);
         let waker = self.wakers.borrow()[index as usize].clone();
         let mut context = Context::from_waker(&waker);

@@ -97,16 +97,10 @@ impl Monitor {
             Completion::Adopted { .. } => {}
             Completion::Given { slot, .. } => {
                 let flying = self.of(*slot, "Given");
-                assert!(
-                    std::mem::take(&mut flying.give),
-                    "Given without a give: {slot:?}"
-                );
+                assert!(std::mem::take(&mut flying.give), "Given without a give: {slot:?}");
             }
             Completion::Received { slot, data, more } => {
-                assert!(
-                    !data.is_empty(),
-                    "an empty receipt must be RecvEnded: {slot:?}"
-                );
+                assert!(!data.is_empty(), "an empty receipt must be RecvEnded: {slot:?}");
                 if *more {
                     self.going_on(Op::Recv, *slot)
                 } else {
@@ -155,10 +149,7 @@ impl Monitor {
             }
             Completion::DatagramSent { slot, .. } => {
                 let flying = self.of(*slot, "DatagramSent");
-                assert!(
-                    flying.datagrams > 0,
-                    "DatagramSent without a send_to: {slot:?}"
-                );
+                assert!(flying.datagrams > 0, "DatagramSent without a send_to: {slot:?}");
                 flying.datagrams -= 1;
             }
         }
@@ -197,10 +188,7 @@ impl Monitor {
 
     fn going_on(&mut self, op: Op, slot: Slot) {
         let flag = *self.of(slot, "completion").op(op);
-        assert!(
-            flag,
-            "completion of {op:?} on {slot:?}, which is not in flight"
-        );
+        assert!(flag, "completion of {op:?} on {slot:?}, which is not in flight");
     }
 
     fn end(&mut self, op: Op, slot: Slot) {

@@ -46,8 +46,7 @@ impl<B: Backend> RealHarness<B> {
 }
 
 fn stream_socket(flags: SocketFlags) -> OwnedFd {
-    rustix::net::socket_with(AddressFamily::INET, SocketType::STREAM, flags, None)
-        .expect("a socket")
+    rustix::net::socket_with(AddressFamily::INET, SocketType::STREAM, flags, None).expect("a socket")
 }
 
 impl<B: Backend> Harness for RealHarness<B> {
@@ -61,9 +60,7 @@ impl<B: Backend> Harness for RealHarness<B> {
     }
 
     fn wait(&mut self, worker: usize, timeout: Option<Duration>) {
-        self.workers[worker]
-            .wait(timeout)
-            .expect("the back-end works");
+        self.workers[worker].wait(timeout).expect("the back-end works");
     }
 
     fn listen(&mut self, worker: usize) -> (Socket, Addr) {
@@ -159,10 +156,7 @@ impl<B: Backend> Harness for RealHarness<B> {
     }
 
     fn far_send(&mut self, from: &mut UdpSocket, to: SocketAddr, data: &[u8]) {
-        assert_eq!(
-            from.send_to(data, to).expect("loopback takes it"),
-            data.len()
-        );
+        assert_eq!(from.send_to(data, to).expect("loopback takes it"), data.len());
     }
 
     fn far_recv(&mut self, at: &mut UdpSocket) -> Option<(Vec<u8>, SocketAddr)> {

@@ -18,7 +18,11 @@ pub(super) struct Clock {
 
 impl Clock {
     pub(super) fn new(start: Duration) -> Clock {
-        let mut clock = Clock { start, now: Time(0), wall: Duration::ZERO };
+        let mut clock = Clock {
+            start,
+            now: Time(0),
+            wall: Duration::ZERO,
+        };
         clock.read();
         clock
     }

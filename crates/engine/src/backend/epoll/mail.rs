@@ -14,7 +14,7 @@ use ringmain_sys::clock;
 use ringmain_sys::event::Event;
 
 use super::Epoll;
-use crate::backend::RunJob;
+use crate::backend::{RunJob, Time};
 use crate::limits;
 
 /// The workers of one engine, by number: how they wake each other and hand connections over.
@@ -46,6 +46,12 @@ impl EpollGroup {
     /// If the group has no such worker.
     pub fn worker(self: &Arc<Self>, worker: usize, run_job: RunJob) -> io::Result<Epoll> {
         Epoll::new(Arc::clone(self), worker, run_job)
+    }
+
+    /// The time since the group was made: the zero of all its workers' clocks.
+    #[must_use]
+    pub fn now(&self) -> Time {
+        Time::default().after(clock::monotonic().saturating_sub(self.start))
     }
 
     pub(super) fn len(&self) -> usize {

@@ -232,13 +232,7 @@ impl Backend for Epoll {
     }
 
     fn accept_now(&mut self, listener: Socket) -> io::Result<Option<Socket>> {
-        let Some(record) = self.table.get_mut(listener.0) else { return Err(closed_name()) };
-        let probe = record.probe;
-        match socket::accept(record.fd()) {
-            Ok(fd) => Ok(Some(self.table.insert(fd, probe))),
-            Err(error) if error.kind() == io::ErrorKind::WouldBlock => Ok(None),
-            Err(error) => Err(error),
-        }
+        self.accept_one(listener)
     }
 
     fn open_stream(&mut self, to: &Addr, source: Option<&Addr>) -> io::Result<Socket> {
@@ -288,8 +282,7 @@ impl Backend for Epoll {
 
     fn connect(&mut self, slot: Slot, socket: Socket, to: &Addr) {
         if let Some(result) = self.connect_or_wait(slot, socket, to) {
-            self.completions
-                .push_back(Completion::Connected { slot, result });
+            self.completions.push_back(Completion::Connected { slot, result });
         }
     }
 
@@ -335,8 +328,7 @@ impl Backend for Epoll {
 
     fn give(&mut self, slot: Slot, socket: Socket, worker: usize, tag: u32) {
         let result = self.give_now(socket, worker, tag);
-        self.completions
-            .push_back(Completion::Given { slot, result });
+        self.completions.push_back(Completion::Given { slot, result });
     }
 
     fn peer_addr(&mut self, socket: Socket) -> io::Result<Option<Addr>> {

@@ -139,6 +139,20 @@ impl Epoll {
         }
     }
 
+    /// See [`crate::backend::Backend::accept_now`].
+    pub(super) fn accept_one(&mut self, listener: Socket) -> io::Result<Option<Socket>> {
+        let record = self.table.get_mut(listener.0).ok_or_else(closed_name)?;
+        let probe = record.probe;
+        loop {
+            match socket::accept(record.fd()) {
+                Ok(fd) => return Ok(Some(self.table.insert(fd, probe))),
+                Err(error) if would_block(&error) => return Ok(None),
+                Err(error) if concerns_one_connection(&error) => {}
+                Err(error) => return Err(error),
+            }
+        }
+    }
+
     fn advance_recv_from(&mut self, index: u32) -> Option<Completion> {
         let record = self.table.get_mut(index)?;
         let slot = record.slot;
@@ -219,18 +233,15 @@ impl Epoll {
             return Some(Err(closed_name()));
         };
         let result = match pieces {
-            [one] => retry_on_intr(|| rustix::net::send(fd, one, SendFlags::NOSIGNAL))
-                .map_err(io::Error::from),
+            [one] => {
+                retry_on_intr(|| rustix::net::send(fd, one, SendFlags::NOSIGNAL)).map_err(io::Error::from)
+            }
             many => socket::send_vectored(fd, many),
         };
         if !result.as_ref().is_err_and(would_block) {
             return Some(result);
         }
-        debug_assert!(
-            pieces.len() <= limits::SEND_PIECES,
-            "{} pieces",
-            pieces.len()
-        );
+        debug_assert!(pieces.len() <= limits::SEND_PIECES, "{} pieces", pieces.len());
         let empty = libc::iovec {
             iov_base: std::ptr::null_mut(),
             iov_len: 0,
@@ -253,13 +264,7 @@ impl Epoll {
     }
 
     /// Parks an operation until the socket is writable.
-    fn wait_for_room(
-        &mut self,
-        op: Armed,
-        slot: Slot,
-        socket: Socket,
-        waiting: Waiting,
-    ) -> io::Result<()> {
+    fn wait_for_room(&mut self, op: Armed, slot: Slot, socket: Socket, waiting: Waiting) -> io::Result<()> {
         if let Some(record) = self.table.get_mut(socket.0) {
             record.ready.remove(Ready::WRITE);
         }

@@ -226,11 +226,7 @@ impl Table {
     }
 
     pub(super) fn fd(&self, index: u32) -> Option<BorrowedFd<'_>> {
-        self.records
-            .get(index as usize)?
-            .fd
-            .as_ref()
-            .map(AsFd::as_fd)
+        self.records.get(index as usize)?.fd.as_ref().map(AsFd::as_fd)
     }
 
     /// Lets `slot` name the socket.

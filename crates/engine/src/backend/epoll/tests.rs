@@ -12,6 +12,7 @@ use rustix::net::{SendAncillaryBuffer, SendAncillaryMessage, SendFlags};
 use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
 
 use super::{Epoll, EpollGroup};
+use crate::backend::conformance::{Driver, Harness, RealHarness};
 use crate::backend::{Backend, Completion, Op, RecvEnd, RunJob, Slot, Socket};
 use crate::limits;
 
@@ -58,28 +59,20 @@ fn next(worker: &mut Epoll) -> (Said, String) {
         if let Some(completion) = worker.next() {
             return split(worker, completion);
         }
-        worker
-            .wait(Some(Duration::from_millis(10)))
-            .expect("epoll works");
+        worker.wait(Some(Duration::from_millis(10))).expect("epoll works");
     }
     panic!("nothing came");
 }
 
 fn split(worker: &mut Epoll, completion: Completion) -> (Said, String) {
     match completion {
-        Completion::Received {
-            slot,
-            mut data,
-            more,
-        } => {
+        Completion::Received { slot, mut data, more } => {
             assert!(more, "this back-end keeps a receive armed");
             let text = String::from_utf8_lossy(data.bytes_mut()).into_owned();
             worker.give_back(data);
             (format!("received {}", slot.index), text)
         }
-        Completion::RecvEnded { slot, end } => {
-            (format!("ended {} {end:?}", slot.index), String::new())
-        }
+        Completion::RecvEnded { slot, end } => (format!("ended {} {end:?}", slot.index), String::new()),
         other => (format!("{other:?}"), String::new()),
     }
 }
@@ -119,12 +112,7 @@ fn passed_descriptors_do_not_hide_what_is_behind_them() {
         let mut ancillary = SendAncillaryBuffer::new(&mut space);
         let fds = [peer.as_fd()];
         assert!(ancillary.push(SendAncillaryMessage::ScmRights(&fds)));
-        let sent = rustix::net::sendmsg(
-            &peer,
-            &[IoSlice::new(piece)],
-            &mut ancillary,
-            SendFlags::empty(),
-        );
+        let sent = rustix::net::sendmsg(&peer, &[IoSlice::new(piece)], &mut ancillary, SendFlags::empty());
         assert_eq!(sent, Ok(3));
     }
     assert_eq!(text(&mut worker, 6), "onetwo");
@@ -159,18 +147,13 @@ fn a_socket_with_a_full_buffer_yields_to_the_next() {
     let (flooded, mut flood) = connection(&mut worker);
     let (calm, mut other) = connection(&mut worker);
     worker
-        .set_option(
-            flooded,
-            crate::backend::SocketOption::ReceiveBuffer(1 << 20),
-        )
+        .set_option(flooded, crate::backend::SocketOption::ReceiveBuffer(1 << 20))
         .expect("set");
     flood.set_nonblocking(true).expect("a socket");
     let block = vec![b'x'; limits::EPOLL_BUFFER_BYTES];
     let mut queued = 0;
     while queued < 2 * limits::EPOLL_BUFFER_BYTES {
-        queued += flood
-            .write(&block)
-            .expect("the receive buffer is large enough");
+        queued += flood.write(&block).expect("the receive buffer is large enough");
     }
     other.write_all(b"calm").expect("connected");
     worker.recv(SLOT, flooded, false);
@@ -187,10 +170,7 @@ fn a_socket_with_a_full_buffer_yields_to_the_next() {
         .collect();
     assert_eq!(
         order,
-        [
-            ("received 1", limits::EPOLL_BUFFER_BYTES),
-            ("received 2", 4)
-        ]
+        [("received 1", limits::EPOLL_BUFFER_BYTES), ("received 2", 4)]
     );
     worker
         .wait(None)
@@ -237,9 +217,7 @@ fn queued_completions_do_not_keep_the_kernel_waiting() {
     for _ in 0..limits::EPOLL_SKIPS + 2 {
         // SAFETY: the memory is static.
         unsafe { worker.send(SLOT, busy, &[IoSlice::new(b"x")]) };
-        worker
-            .wait(None)
-            .expect("does not block: a completion is there");
+        worker.wait(None).expect("does not block: a completion is there");
         while let Some(completion) = worker.next() {
             if split(&mut worker, completion).0 == "received 2" {
                 return;
@@ -247,6 +225,70 @@ fn queued_completions_do_not_keep_the_kernel_waiting() {
         }
     }
     panic!("never asked the kernel");
+}
+
+#[test]
+fn a_wait_never_blocks_while_a_completion_is_queued() {
+    let mut worker = one_worker();
+    let (busy, _peer) = connection(&mut worker);
+    let start = worker.now();
+    for _ in 0..3 * limits::EPOLL_SKIPS {
+        // SAFETY: the memory is static.
+        unsafe { worker.send(SLOT, busy, &[IoSlice::new(b"x")]) };
+        worker.wait(Some(Duration::from_secs(5))).expect("epoll works");
+        assert!(worker.now().since(start) < Duration::from_secs(5), "it blocked");
+        assert!(matches!(worker.next(), Some(Completion::Sent { .. })));
+    }
+}
+
+#[test]
+fn a_given_connection_no_longer_reports_to_the_giver() {
+    let [mut worker, mut other] = pair_of_workers();
+    let (socket, mut peer) = connection(&mut worker);
+    worker.recv(SLOT, socket, false);
+    worker.cancel(Op::Recv, SLOT);
+    worker.wait(Some(Duration::ZERO)).expect("epoll works");
+    while worker.next().is_some() {}
+    worker.give(SLOT, socket, 1, 0);
+    assert!(matches!(
+        worker.next(),
+        Some(Completion::Given { result: Ok(()), .. })
+    ));
+    other.wait(None).expect("epoll works");
+    assert!(matches!(other.next(), Some(Completion::Adopted { .. })));
+    peer.write_all(b"for the other").expect("connected");
+    assert_eq!(worker.poller.wait(Some(Duration::ZERO)).expect("epoll works"), 0);
+}
+
+/// A descriptor that somebody else holds too goes on reporting after close (epoll(7), questions and answers).
+#[test]
+fn events_of_a_former_socket_do_not_reach_the_next_of_its_name() {
+    let mut driver = Driver::new(RealHarness::new(pair_of_workers()));
+    let silent = driver.harness.silent_addr();
+    let worker = driver.harness.worker(0);
+    let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).expect("a port");
+    let peer = TcpStream::connect(listener.local_addr().expect("bound")).expect("a backlog");
+    let (shared, _) = listener.accept().expect("a connection");
+    let former = worker
+        .adopt(OwnedFd::from(shared.try_clone().expect("a descriptor")))
+        .expect("adopted");
+    driver.recv(0, SLOT, former);
+    driver.cancel(0, Op::Recv, SLOT);
+    driver.recv_ended(0, SLOT);
+    driver.closed(0, SLOT, former);
+    let next = driver
+        .harness
+        .worker(0)
+        .open_stream(&silent, None)
+        .expect("a socket");
+    assert_eq!(next, former, "the name is reused, else this test shows nothing");
+    driver.connect(0, OTHER, next, &silent);
+    driver.harness.peer_reset(peer);
+    driver.quiet();
+    driver.cancel(0, Op::Connect, OTHER);
+    driver.connected(0, OTHER).expect_err("cancelled");
+    driver.closed(0, OTHER, next);
+    driver.finish();
 }
 
 #[test]
@@ -327,10 +369,7 @@ fn no_wake_is_lost_between_racing_threads() {
             })
         })
         .collect();
-    while counts
-        .iter()
-        .any(|count| count.load(Ordering::Relaxed) < WAKES)
-    {
+    while counts.iter().any(|count| count.load(Ordering::Relaxed) < WAKES) {
         // A lost wake would let this wait for ever.
         worker.wait(None).expect("epoll works");
     }
@@ -348,10 +387,7 @@ fn a_lent_buffer_must_come_back_before_the_next_completion() {
     worker.recv(SLOT, socket, false);
     worker.wait(None).expect("epoll works");
     let kept = worker.next();
-    assert!(
-        matches!(kept, Some(Completion::Received { .. })),
-        "{kept:?}"
-    );
+    assert!(matches!(kept, Some(Completion::Received { .. })), "{kept:?}");
     worker.next();
 }
 
@@ -431,10 +467,9 @@ fn full_table() {
         panic!("{end:?}")
     };
     assert_eq!(error.raw_os_error(), Some(libc::EMFILE));
-    // It does not try again by itself.
-    worker
-        .wait(Some(Duration::from_millis(5)))
-        .expect("epoll works");
+    // It does not try again by itself, nor keep waking the worker.
+    assert_eq!(worker.poller.wait(Some(Duration::ZERO)).expect("epoll works"), 0);
+    worker.wait(Some(Duration::from_millis(5))).expect("epoll works");
     assert!(worker.next().is_none());
     setrlimit(Resource::Nofile, normal).expect("raised");
     worker.accept(SLOT, listener);

@@ -104,7 +104,11 @@ impl State {
         let taken = self.listeners.get_mut(&id).and_then(|l| l.backlog.pop_front());
         let Some(end) = taken else { return Ok(None) };
         let Some(number) = self.open_number(worker, Kind::Stream(end)) else {
-            self.listeners.get_mut(&id).expect("it was just read").backlog.push_front(end);
+            self.listeners
+                .get_mut(&id)
+                .expect("it was just read")
+                .backlog
+                .push_front(end);
             return Err(os(libc::EMFILE));
         };
         self.own(end, worker, number);

@@ -27,13 +27,27 @@ impl Buffers {
     ///
     /// The pages are touched only when the kernel first writes to them.
     pub(super) fn register(ring: &IoUring, group: u16, count: u16, bytes: u32) -> io::Result<Buffers> {
-        assert!(count.is_power_of_two() && count <= 32_768, "the kernel takes 2^0 to 2^15 buffers");
+        assert!(
+            count.is_power_of_two() && count <= 32_768,
+            "the kernel takes 2^0 to 2^15 buffers"
+        );
         let entries = map(usize::from(count) * size_of::<BufRingEntry>())?;
         let memory = map(usize::from(count) * bytes as usize)?;
-        let mut buffers = Buffers { ring: entries.cast(), memory, count, bytes, group, tail: 0, free: 0 };
+        let mut buffers = Buffers {
+            ring: entries.cast(),
+            memory,
+            count,
+            bytes,
+            group,
+            tail: 0,
+            free: 0,
+        };
         // SAFETY: the mapping is page-aligned, large enough for `count` entries, and lives until `drop`,
         // which runs after the ring is gone (field order in `Uring`).
-        unsafe { ring.submitter().register_buf_ring_with_flags(entries.as_ptr() as u64, count, group, 0)? };
+        unsafe {
+            ring.submitter()
+                .register_buf_ring_with_flags(entries.as_ptr() as u64, count, group, 0)?
+        };
         for id in 0..count {
             buffers.put(id);
         }
@@ -50,7 +64,10 @@ impl Buffers {
 
     /// Takes the buffer that a completion named.
     pub(super) fn lend(&mut self, id: u16, offset: usize, len: usize) -> Lent {
-        assert!(id < self.count && offset + len <= self.bytes as usize, "the kernel named a foreign buffer");
+        assert!(
+            id < self.count && offset + len <= self.bytes as usize,
+            "the kernel named a foreign buffer"
+        );
         self.free -= 1;
         // SAFETY: in bounds by the check above; the kernel gave the buffer away with the completion and
         // `put` has not returned it, so nobody else touches it. The mapping is zero-filled: initialised.
@@ -67,10 +84,16 @@ impl Buffers {
 
     /// Copies out a part of a buffer that has not been lent yet.
     pub(super) fn peek(&self, id: u16, len: usize) -> &[u8] {
-        assert!(id < self.count && len <= self.bytes as usize, "the kernel named a foreign buffer");
+        assert!(
+            id < self.count && len <= self.bytes as usize,
+            "the kernel named a foreign buffer"
+        );
         // SAFETY: as in `lend`; the shared borrow of self keeps `put` away while the slice lives.
         unsafe {
-            std::slice::from_raw_parts(self.memory.add(usize::from(id) * self.bytes as usize).as_ptr(), len)
+            std::slice::from_raw_parts(
+                self.memory.add(usize::from(id) * self.bytes as usize).as_ptr(),
+                len,
+            )
         }
     }
 

@@ -21,7 +21,10 @@ impl Uring {
             Kind::Send => Some(self.sent(slot, entry)),
             Kind::Accept => self.accepted(slot, entry),
             Kind::Close => Some(Completion::Closed { slot }),
-            Kind::Connect => Some(Completion::Connected { slot, result: outcome(entry).map(drop) }),
+            Kind::Connect => Some(Completion::Connected {
+                slot,
+                result: outcome(entry).map(drop),
+            }),
             Kind::RecvFrom => Some(self.datagram(slot, entry)),
             Kind::SendTo => Some(self.datagram_sent(slot.index, entry)),
             Kind::Give => Some(self.given(slot.index, entry)),
@@ -42,16 +45,21 @@ impl Uring {
         let more = cqueue::more(entry.flags());
         let buffer = cqueue::buffer_select(entry.flags());
         match (entry.result(), buffer) {
-            (len @ 1.., Some(id)) => {
-                Completion::Received { slot, data: self.buffers.lend(id, 0, len as usize), more }
-            }
+            (len @ 1.., Some(id)) => Completion::Received {
+                slot,
+                data: self.buffers.lend(id, 0, len as usize),
+                more,
+            },
             (result, buffer) => {
                 if let Some(id) = buffer {
                     // A buffer was picked although nothing came (EOF on some kernels).
                     let unused = self.buffers.lend(id, 0, 0);
                     self.buffers.give_back(unused.id() as u16);
                 }
-                Completion::RecvEnded { slot, end: recv_end(result) }
+                Completion::RecvEnded {
+                    slot,
+                    end: recv_end(result),
+                }
             }
         }
     }
@@ -59,24 +67,35 @@ impl Uring {
     fn sent(&mut self, slot: Slot, entry: &cqueue::Entry) -> Completion {
         if cqueue::notif(entry.flags()) {
             let copied = entry.result() & NOTIF_USAGE_COPIED != 0;
-            self.copied_sends = if copied { self.copied_sends.saturating_add(1) } else { 0 };
+            self.copied_sends = if copied {
+                self.copied_sends.saturating_add(1)
+            } else {
+                0
+            };
             return Completion::Released { slot };
         }
         let result = outcome(entry).map(|n| n as usize);
-        Completion::Sent { slot, result, held: cqueue::more(entry.flags()) }
+        Completion::Sent {
+            slot,
+            result,
+            held: cqueue::more(entry.flags()),
+        }
     }
 
     fn accepted(&mut self, slot: Slot, entry: &cqueue::Entry) -> Option<Completion> {
         let position = self.accepts.iter().position(|a| a.slot == slot);
         let position = position.expect("every accept in flight is in the list");
         let result = outcome(entry);
-        let Accepting { listener, cancelled, .. } = self.accepts[position];
+        let Accepting {
+            listener, cancelled, ..
+        } = self.accepts[position];
         if !cqueue::more(entry.flags()) {
             match &result {
                 Ok(_) if !cancelled => self.push_accept(slot, listener),
                 Ok(_) => {
                     self.accepts.swap_remove(position);
-                    self.ready.push_back(Completion::AcceptEnded { slot, error: None });
+                    self.ready
+                        .push_back(Completion::AcceptEnded { slot, error: None });
                 }
                 // The connection was gone before it was accepted: accept(2) says to try again.
                 Err(error) if is_lost_connection(error) && !cancelled => {
@@ -87,16 +106,25 @@ impl Uring {
             }
         }
         Some(match result {
-            Ok(name) => Completion::Accepted { slot, socket: self.name(name) },
+            Ok(name) => Completion::Accepted {
+                slot,
+                socket: self.name(name),
+            },
             Err(_) if cancelled => Completion::AcceptEnded { slot, error: None },
-            Err(error) => Completion::AcceptEnded { slot, error: Some(error) },
+            Err(error) => Completion::AcceptEnded {
+                slot,
+                error: Some(error),
+            },
         })
     }
 
     fn adopted(&mut self, tag: u32, entry: &cqueue::Entry) -> Option<Completion> {
         // The giver sees the error, if there was one, and keeps the socket.
         let index = u32::try_from(entry.result()).ok()?;
-        Some(Completion::Adopted { tag, socket: Socket(index | DIRECT) })
+        Some(Completion::Adopted {
+            tag,
+            socket: Socket(index | DIRECT),
+        })
     }
 
     fn name(&self, result: i32) -> Socket {
@@ -121,5 +149,8 @@ pub(super) fn recv_end(result: i32) -> RecvEnd {
 }
 
 fn is_lost_connection(error: &io::Error) -> bool {
-    matches!(error.raw_os_error(), Some(libc::ECONNABORTED | libc::EPROTO | libc::EINTR))
+    matches!(
+        error.raw_os_error(),
+        Some(libc::ECONNABORTED | libc::EPROTO | libc::EINTR)
+    )
 }

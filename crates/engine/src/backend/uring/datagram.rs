@@ -6,10 +6,10 @@ use std::net::SocketAddr;
 use io_uring::{cqueue, opcode, squeue, types};
 use ringmain_sys::addr::{Addr, SockAddr};
 
+use super::Uring;
 use super::buffers::Buffers;
 use super::complete::{outcome, recv_end};
 use super::user_data::{Kind, pack};
-use super::{Uring, with_fd};
 use crate::backend::{Completion, Lent, RecvEnd, Slot, Socket};
 use crate::limits;
 
@@ -47,7 +47,10 @@ fn address(bytes: &[u8]) -> Option<Addr> {
 
 impl Datagrams {
     pub(super) fn give_back(&mut self, id: u16) {
-        self.buffers.as_mut().expect("a buffer of this group was lent").give_back(id);
+        self.buffers
+            .as_mut()
+            .expect("a buffer of this group was lent")
+            .give_back(id);
     }
 }
 
@@ -79,10 +82,21 @@ impl Uring {
     pub(super) fn datagram(&mut self, slot: Slot, entry: &cqueue::Entry) -> Completion {
         let more = cqueue::more(entry.flags());
         let (Some(id), Ok(len)) = (cqueue::buffer_select(entry.flags()), outcome(entry)) else {
-            return Completion::DatagramsEnded { slot, end: recv_end(entry.result()) };
+            return Completion::DatagramsEnded {
+                slot,
+                end: recv_end(entry.result()),
+            };
         };
-        let header = self.datagrams.header.as_deref().expect("made when receiving began");
-        let buffers = self.datagrams.buffers.as_mut().expect("registered when receiving began");
+        let header = self
+            .datagrams
+            .header
+            .as_deref()
+            .expect("made when receiving began");
+        let buffers = self
+            .datagrams
+            .buffers
+            .as_mut()
+            .expect("registered when receiving began");
         let parsed = types::RecvMsgOut::parse(buffers.peek(id, len as usize), header);
         let parsed = parsed.expect("the kernel writes the whole header before it completes");
         let from = address(parsed.name_data());
@@ -92,22 +106,38 @@ impl Uring {
             Some(Addr::Inet(address)) => Some(address),
             _ => None,
         };
-        Completion::Datagram { slot, data, from, more }
+        Completion::Datagram {
+            slot,
+            data,
+            from,
+            more,
+        }
     }
 
     pub(super) fn push_send_to(&mut self, slot: Slot, socket: Socket, to: SocketAddr, data: &[u8]) {
         let address = match Addr::Inet(to).to_sockaddr() {
             Ok(address) => address,
             Err(error) => {
-                self.ready.push_back(Completion::DatagramSent { slot, result: Err(error) });
+                self.ready.push_back(Completion::DatagramSent {
+                    slot,
+                    result: Err(error),
+                });
                 return;
             }
         };
         // SAFETY: all-zero is valid for both: null pointers and zero lengths.
         let (vector, header) = unsafe { (std::mem::zeroed(), std::mem::zeroed()) };
-        let mut sending = Box::new(Sending { slot, address, data: data.to_vec(), vector, header });
-        sending.vector =
-            libc::iovec { iov_base: sending.data.as_mut_ptr().cast(), iov_len: sending.data.len() };
+        let mut sending = Box::new(Sending {
+            slot,
+            address,
+            data: data.to_vec(),
+            vector,
+            header,
+        });
+        sending.vector = libc::iovec {
+            iov_base: sending.data.as_mut_ptr().cast(),
+            iov_len: sending.data.len(),
+        };
         sending.header.msg_name = sending.address.as_ptr().cast_mut().cast();
         sending.header.msg_namelen = sending.address.len();
         sending.header.msg_iov = std::ptr::from_mut(&mut sending.vector);
@@ -127,9 +157,14 @@ impl Uring {
     }
 
     pub(super) fn datagram_sent(&mut self, index: u32, entry: &cqueue::Entry) -> Completion {
-        let sending = self.datagrams.sends[index as usize].take().expect("completes once");
+        let sending = self.datagrams.sends[index as usize]
+            .take()
+            .expect("completes once");
         self.datagrams.idle.push(index);
         let result: io::Result<usize> = outcome(entry).map(|n| n as usize);
-        Completion::DatagramSent { slot: sending.slot, result }
+        Completion::DatagramSent {
+            slot: sending.slot,
+            result,
+        }
     }
 }

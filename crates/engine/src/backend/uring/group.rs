@@ -5,21 +5,24 @@ use std::os::fd::{OwnedFd, RawFd};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicI32, Ordering};
 use std::task::Waker;
+use std::time::Duration;
 
 use crossbeam_queue::ArrayQueue;
 use io_uring::{cqueue, opcode, types};
+use ringmain_sys::clock;
 use ringmain_sys::event::Event;
 
 use super::complete::outcome;
 use super::user_data::{Kind, pack, plain};
 use super::{DIRECT, Uring};
-use crate::backend::{Completion, Slot, Socket};
+use crate::backend::{Completion, Slot, Socket, Time};
 use crate::features::Feature;
 use crate::limits;
 
 /// One entry a worker; made before the workers start.
 pub struct Group {
     members: Vec<Member>,
+    origin: Duration,
 }
 
 struct Member {
@@ -43,7 +46,17 @@ impl Group {
                 gifts: ArrayQueue::new(limits::GIFTS_IN_FLIGHT),
             })
         };
-        Ok(Arc::new(Group { members: (0..workers).map(|_| member()).collect::<io::Result<_>>()? }))
+        let members = (0..workers).map(|_| member()).collect::<io::Result<_>>()?;
+        Ok(Arc::new(Group {
+            members,
+            origin: clock::monotonic(),
+        }))
+    }
+
+    /// The time since the group was made: the zero of all its workers' clocks.
+    #[must_use]
+    pub fn now(&self) -> Time {
+        Time::default().after(clock::monotonic().saturating_sub(self.origin))
     }
 
     /// Wakes worker `index`; works before and after its life too.
@@ -91,7 +104,13 @@ impl Uring {
             types::DestinationSlot::auto_target(),
             plain(Kind::Adopt, tag),
         );
-        let name = pack(Kind::Give, Slot { index: index as u32, generation: 0 });
+        let name = pack(
+            Kind::Give,
+            Slot {
+                index: index as u32,
+                generation: 0,
+            },
+        );
         // SAFETY: points to no memory.
         unsafe { self.ring.push(entry.build().user_data(name)) };
     }
@@ -108,7 +127,10 @@ impl Uring {
     fn queue_gift(&mut self, socket: Socket, worker: usize, tag: u32) -> io::Result<()> {
         let copy = self.with_descriptor(socket, |fd| fd.try_clone_to_owned())?;
         let member = &self.group.members[worker];
-        member.gifts.push((tag, copy)).map_err(|_| io::Error::from_raw_os_error(libc::ENOBUFS))?;
+        member
+            .gifts
+            .push((tag, copy))
+            .map_err(|_| io::Error::from_raw_os_error(libc::ENOBUFS))?;
         member.event.signal();
         self.close_silently(socket);
         Ok(())

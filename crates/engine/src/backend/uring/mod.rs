@@ -16,7 +16,6 @@ macro_rules! with_fd {
         }
     }};
 }
-use with_fd;
 
 mod buffers;
 mod complete;
@@ -111,7 +110,6 @@ pub struct Uring {
     run_job: super::RunJob,
     now: Time,
     wall: Duration,
-    origin: Duration,
     /// Zero-copy sends in a row that the kernel copied after all.
     copied_sends: u32,
 }
@@ -168,7 +166,6 @@ impl Uring {
             run_job,
             now: Time(0),
             wall: Duration::ZERO,
-            origin: clock::monotonic(),
             copied_sends: 0,
             config,
         };
@@ -194,7 +191,7 @@ impl Uring {
     }
 
     fn read_clocks(&mut self) {
-        self.now = Time::default().after(clock::monotonic().saturating_sub(self.origin));
+        self.now = self.group.now();
         self.wall = clock::realtime();
     }
 
@@ -218,7 +215,9 @@ impl Uring {
         } else {
             let accept = opcode::Accept::new(fd, std::ptr::null_mut(), std::ptr::null_mut());
             if direct {
-                accept.file_index(Some(types::DestinationSlot::auto_target())).build()
+                accept
+                    .file_index(Some(types::DestinationSlot::auto_target()))
+                    .build()
             } else {
                 accept.flags(libc::SOCK_CLOEXEC).build()
             }
@@ -248,7 +247,14 @@ impl Uring {
 fn accept_waiting(listener: BorrowedFd<'_>) -> io::Result<Option<OwnedFd>> {
     use rustix::event::{PollFd, PollFlags, Timespec, poll};
     let mut ready = [PollFd::new(&listener, PollFlags::IN)];
-    if poll(&mut ready, Some(&Timespec { tv_sec: 0, tv_nsec: 0 }))? == 0 {
+    if poll(
+        &mut ready,
+        Some(&Timespec {
+            tv_sec: 0,
+            tv_nsec: 0,
+        }),
+    )? == 0
+    {
         return Ok(None);
     }
     match ringmain_sys::socket::accept(listener) {
@@ -260,7 +266,11 @@ fn accept_waiting(listener: BorrowedFd<'_>) -> io::Result<Option<OwnedFd>> {
 
 fn build(config: &UringConfig) -> io::Result<IoUring> {
     let mut builder = IoUring::builder();
-    builder.setup_cqsize(config.completion_entries).setup_clamp().setup_single_issuer().setup_submit_all();
+    builder
+        .setup_cqsize(config.completion_entries)
+        .setup_clamp()
+        .setup_single_issuer()
+        .setup_submit_all();
     match config.sqpoll {
         // Task work runs on the poller's side there; DEFER_TASKRUN would be refused.
         Some(idle) => builder.setup_sqpoll(u32::try_from(idle.as_millis()).unwrap_or(u32::MAX)),
@@ -277,16 +287,26 @@ impl Headers {
     }
 
     fn message(&mut self, pieces: &[io::IoSlice<'_>]) -> *const libc::msghdr {
-        assert!(pieces.len() <= limits::SEND_PIECES, "at most {} pieces a send", limits::SEND_PIECES);
+        assert!(
+            pieces.len() <= limits::SEND_PIECES,
+            "at most {} pieces a send",
+            limits::SEND_PIECES
+        );
         if self.used == self.messages.len() {
             // SAFETY: all-zero is a valid msghdr: null pointers and zero lengths.
             let header = unsafe { std::mem::zeroed() };
-            self.messages.push(Box::new((header, [const { MaybeUninit::uninit() }; limits::SEND_PIECES])));
+            self.messages.push(Box::new((
+                header,
+                [const { MaybeUninit::uninit() }; limits::SEND_PIECES],
+            )));
         }
         let (header, vectors) = &mut *self.messages[self.used];
         self.used += 1;
         for (vector, piece) in vectors.iter_mut().zip(pieces) {
-            vector.write(libc::iovec { iov_base: piece.as_ptr().cast_mut().cast(), iov_len: piece.len() });
+            vector.write(libc::iovec {
+                iov_base: piece.as_ptr().cast_mut().cast(),
+                iov_len: piece.len(),
+            });
         }
         header.msg_iov = vectors.as_mut_ptr().cast();
         header.msg_iovlen = pieces.len();
@@ -317,7 +337,11 @@ impl Backend for Uring {
     }
 
     fn wait(&mut self, timeout: Option<Duration>) -> io::Result<()> {
-        let timeout = if self.ready.is_empty() { timeout } else { Some(Duration::ZERO) };
+        let timeout = if self.ready.is_empty() {
+            timeout
+        } else {
+            Some(Duration::ZERO)
+        };
         let outcome = self.ring.wait(timeout);
         if self.ring.submission_is_empty() {
             self.headers.reset();
@@ -381,7 +405,11 @@ impl Backend for Uring {
     }
 
     fn accept(&mut self, slot: Slot, listener: Socket) {
-        self.accepts.push(Accepting { slot, listener, cancelled: false });
+        self.accepts.push(Accepting {
+            slot,
+            listener,
+            cancelled: false,
+        });
         self.push_accept(slot, listener);
     }
 
@@ -392,10 +420,16 @@ impl Backend for Uring {
             opcode::RecvMulti::new(fd, group).build()
         } else {
             let bytes = self.config.receive_buffer_bytes;
-            opcode::Recv::new(fd, std::ptr::null_mut(), bytes).buf_group(group).build()
+            opcode::Recv::new(fd, std::ptr::null_mut(), bytes)
+                .buf_group(group)
+                .build()
                 .flags(squeue::Flags::BUFFER_SELECT)
         });
-        let entry = if poll_first { socket::poll_first(entry) } else { entry };
+        let entry = if poll_first {
+            socket::poll_first(entry)
+        } else {
+            entry
+        };
         // SAFETY: the buffers are the group's, which lives as long as the ring.
         unsafe { self.ring.push(entry.user_data(pack(Kind::Recv, slot))) };
     }
@@ -408,14 +442,20 @@ impl Backend for Uring {
         let entry = if let [piece] = pieces {
             let (start, len) = (piece.as_ptr(), piece.len() as u32);
             with_fd!(socket, |fd| if zero_copy {
-                opcode::SendZc::new(fd, start, len).flags(flags).zc_flags(socket::REPORT_USAGE).build()
+                opcode::SendZc::new(fd, start, len)
+                    .flags(flags)
+                    .zc_flags(socket::REPORT_USAGE)
+                    .build()
             } else {
                 opcode::Send::new(fd, start, len).flags(flags).build()
             })
         } else {
             let message = self.headers.message(pieces);
             with_fd!(socket, |fd| if zero_copy {
-                opcode::SendMsgZc::new(fd, message).flags(flags as u32).ioprio(socket::REPORT_USAGE).build()
+                opcode::SendMsgZc::new(fd, message)
+                    .flags(flags as u32)
+                    .ioprio(socket::REPORT_USAGE)
+                    .build()
             } else {
                 opcode::SendMsg::new(fd, message).flags(flags as u32).build()
             })
@@ -428,7 +468,10 @@ impl Backend for Uring {
         let address = match to.to_sockaddr() {
             Ok(address) => self.headers.address(address),
             Err(error) => {
-                self.ready.push_back(Completion::Connected { slot, result: Err(error) });
+                self.ready.push_back(Completion::Connected {
+                    slot,
+                    result: Err(error),
+                });
                 return;
             }
         };

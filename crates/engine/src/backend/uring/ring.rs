@@ -51,8 +51,20 @@ pub(super) struct Ring {
 impl Ring {
     pub(super) fn new(ring: IoUring, register: bool, short_submit_every: u32) -> Ring {
         let sqpoll = ring.params().is_setup_sqpoll();
-        let registered = if register { register_ring(ring.as_raw_fd()) } else { None };
-        Ring { ring, stash: VecDeque::new(), registered, sqpoll, calls: 0, entered: 0, short_submit_every }
+        let registered = if register {
+            register_ring(ring.as_raw_fd())
+        } else {
+            None
+        };
+        Ring {
+            ring,
+            stash: VecDeque::new(),
+            registered,
+            sqpoll,
+            calls: 0,
+            entered: 0,
+            short_submit_every,
+        }
     }
 
     pub(super) fn io_uring(&self) -> &IoUring {
@@ -91,7 +103,10 @@ impl Ring {
             let flags = if self.sqpoll { ENTER_SQ_WAIT } else { 0 };
             if let Err(error) = self.enter(0, flags, None) {
                 // EBUSY and EAGAIN: the kernel wants completions reaped or memory back first.
-                if !matches!(error.raw_os_error(), Some(libc::EINTR | libc::EBUSY | libc::EAGAIN)) {
+                if !matches!(
+                    error.raw_os_error(),
+                    Some(libc::EINTR | libc::EBUSY | libc::EAGAIN)
+                ) {
                     panic!("io_uring_enter failed for good: {error}");
                 }
                 self.reap();
@@ -139,11 +154,19 @@ impl Ring {
         loop {
             match self.enter(1, ENTER_GETEVENTS, None) {
                 Ok(()) => {}
-                Err(error) if matches!(error.raw_os_error(), Some(libc::EINTR | libc::EBUSY | libc::EAGAIN)) => {}
+                Err(error)
+                    if matches!(
+                        error.raw_os_error(),
+                        Some(libc::EINTR | libc::EBUSY | libc::EAGAIN)
+                    ) => {}
                 Err(error) => panic!("io_uring_enter failed for good: {error}"),
             }
             if let Some(result) = self.reap_for(name) {
-                return if result < 0 { Err(io::Error::from_raw_os_error(-result)) } else { Ok(result) };
+                return if result < 0 {
+                    Err(io::Error::from_raw_os_error(-result))
+                } else {
+                    Ok(result)
+                };
             }
         }
     }
@@ -174,7 +197,9 @@ impl Ring {
     fn enter(&mut self, mut want: u32, mut flags: u32, timeout: Option<Duration>) -> io::Result<()> {
         let mut submit = self.ring.submission().len() as u32;
         self.entered += 1;
-        if submit > 0 && self.short_submit_every > 0 && self.entered.is_multiple_of(u64::from(self.short_submit_every))
+        if submit > 0
+            && self.short_submit_every > 0
+            && self.entered.is_multiple_of(u64::from(self.short_submit_every))
         {
             // As the kernel does when it cannot take all: it returns at once.
             submit -= 1;
@@ -211,7 +236,11 @@ impl Ring {
         };
         // SAFETY: `fd` is this ring's own (raw or registered); the argument, if any, outlives the call.
         let done = unsafe { libc::syscall(libc::SYS_io_uring_enter, fd, submit, want, flags, pointer, size) };
-        if done < 0 { Err(io::Error::last_os_error()) } else { Ok(()) }
+        if done < 0 {
+            Err(io::Error::last_os_error())
+        } else {
+            Ok(())
+        }
     }
 }
 
@@ -223,10 +252,20 @@ impl AsRawFd for Ring {
 
 /// Registers the ring's descriptor with this thread (at most 16 a thread), so that entering skips a look-up.
 fn register_ring(fd: RawFd) -> Option<u32> {
-    let mut update = ResourceUpdate { offset: u32::MAX, reserved: 0, data: fd as u64 };
+    let mut update = ResourceUpdate {
+        offset: u32::MAX,
+        reserved: 0,
+        data: fd as u64,
+    };
     // SAFETY: one update record that outlives the call.
     let done = unsafe {
-        libc::syscall(libc::SYS_io_uring_register, fd, REGISTER_RING_FDS, std::ptr::from_mut(&mut update), 1)
+        libc::syscall(
+            libc::SYS_io_uring_register,
+            fd,
+            REGISTER_RING_FDS,
+            std::ptr::from_mut(&mut update),
+            1,
+        )
     };
     (done == 1).then_some(update.offset)
 }

@@ -10,7 +10,7 @@ use io_uring::{opcode, squeue, types};
 use ringmain_sys::addr::{Addr, SockAddr};
 use ringmain_sys::socket;
 
-use super::{DIRECT, Uring, with_fd};
+use super::{DIRECT, Uring};
 use crate::backend::{Socket, SocketOption};
 
 /// `IORING_RECVSEND_POLL_FIRST`
@@ -25,7 +25,9 @@ impl Uring {
     /// Moves a descriptor into the ring's table; `ENFILE` when that is full.
     pub(super) fn install(&mut self, fd: OwnedFd) -> io::Result<Socket> {
         let mut name = fd.as_raw_fd();
-        let update = opcode::FilesUpdate::new(std::ptr::from_mut(&mut name), 1).offset(INDEX_ALLOC).build();
+        let update = opcode::FilesUpdate::new(std::ptr::from_mut(&mut name), 1)
+            .offset(INDEX_ALLOC)
+            .build();
         // SAFETY: `name` outlives the call, in which the kernel replaces it with the index.
         unsafe { self.ring.call(update)? };
         Ok(Socket(name as u32 | DIRECT))
@@ -51,10 +53,17 @@ impl Uring {
 
     pub(super) fn shutdown(&mut self, socket: Socket, how: i32) {
         let done = self.with_descriptor(socket, |fd| {
-            if how == libc::SHUT_WR { socket::shutdown_write(fd) } else { socket::shutdown_both(fd) }
+            if how == libc::SHUT_WR {
+                socket::shutdown_write(fd)
+            } else {
+                socket::shutdown_both(fd)
+            }
         });
         let lacks_descriptor = |e: &io::Error| {
-            matches!(e.raw_os_error(), Some(libc::EMFILE | libc::ENFILE | libc::EINVAL | libc::EOPNOTSUPP))
+            matches!(
+                e.raw_os_error(),
+                Some(libc::EMFILE | libc::ENFILE | libc::EINVAL | libc::EOPNOTSUPP)
+            )
         };
         if done.is_err_and(|e| lacks_descriptor(&e)) {
             // The operation of that name costs a kernel worker thread, so it is the second choice.
@@ -63,21 +72,38 @@ impl Uring {
         }
     }
 
-    /// `SO_PEERNAME` asks what getpeername(2) asks, but as an option.
+    /// `SO_PEERNAME` asks what getpeername(2) asks, but as an option, and wants to be asked for no more
+    /// bytes than the address has: first as many as an IPv4 address has, which tell the family.
     pub(super) fn peer_of(&mut self, socket: Socket) -> io::Result<Option<Addr>> {
         if socket.0 & DIRECT == 0 {
             return self.with_descriptor(socket, |fd| socket::peer_addr(fd));
         }
+        let first = self.peer_name(socket, size_of::<libc::sockaddr_in>());
+        match first {
+            Ok(storage) if i32::from(storage.ss_family) == libc::AF_INET => {
+                Ok(SockAddr::from_raw(storage, size_of::<libc::sockaddr_in>() as u32).to_addr())
+            }
+            Ok(storage) if i32::from(storage.ss_family) == libc::AF_INET6 => {
+                let len = size_of::<libc::sockaddr_in6>();
+                Ok(SockAddr::from_raw(self.peer_name(socket, len)?, len as u32).to_addr())
+            }
+            // A Unix address may have any length.
+            _ => self.with_descriptor(socket, |fd| socket::peer_addr(fd)),
+        }
+    }
+
+    fn peer_name(&mut self, socket: Socket, len: usize) -> io::Result<libc::sockaddr_storage> {
         // SAFETY: all-zero is a valid (empty) address.
         let mut storage: libc::sockaddr_storage = unsafe { std::mem::zeroed() };
         let (level, name) = (libc::SOL_SOCKET as u32, libc::SO_PEERNAME as u32);
-        let capacity = size_of::<libc::sockaddr_storage>() as u32;
         let value = std::ptr::from_mut(&mut storage).cast::<libc::c_void>();
-        let entry = with_fd!(socket, |fd| opcode::SetSockOpt::new(fd, level, name, value, capacity).build());
-        // SAFETY: the storage outlives the call and is as large as said.
-        let len = unsafe { self.ring.call(as_getsockopt(entry))? };
-        let address = SockAddr::from_raw(storage, len.try_into().unwrap_or(0));
-        Ok(address.to_addr())
+        let entry = with_fd!(socket, |fd| opcode::SetSockOpt::new(
+            fd, level, name, value, len as u32
+        )
+        .build());
+        // SAFETY: the storage outlives the call and is larger than any `len` asked for.
+        unsafe { self.ring.call(as_getsockopt(entry))? };
+        Ok(storage)
     }
 
     pub(super) fn set(&mut self, socket: Socket, option: SocketOption) -> io::Result<()> {
@@ -109,10 +135,20 @@ impl Uring {
         if let Some(fd) = plain_descriptor(socket) {
             // SAFETY: the value outlives the call and is as large as said.
             let done = unsafe { libc::setsockopt(fd, level, name, start, bytes) };
-            return if done < 0 { Err(io::Error::last_os_error()) } else { Ok(()) };
+            return if done < 0 {
+                Err(io::Error::last_os_error())
+            } else {
+                Ok(())
+            };
         }
-        let entry = with_fd!(socket, |fd| opcode::SetSockOpt::new(fd, level as u32, name as u32, start, bytes)
-            .build());
+        let entry = with_fd!(socket, |fd| opcode::SetSockOpt::new(
+            fd,
+            level as u32,
+            name as u32,
+            start,
+            bytes
+        )
+        .build());
         // SAFETY: the value outlives the call and is as large as said.
         unsafe { self.ring.call(entry).map(drop) }
     }
@@ -135,7 +171,9 @@ pub(super) fn poll_first(entry: squeue::Entry) -> squeue::Entry {
 /// The bindings know the set command only; the get command has the same layout under another number.
 pub(super) fn as_getsockopt(entry: squeue::Entry) -> squeue::Entry {
     // `cmd_op`, four bytes at offset 8.
-    patch(entry, |bytes| bytes[8..12].copy_from_slice(&SOCKET_GETSOCKOPT.to_ne_bytes()))
+    patch(entry, |bytes| {
+        bytes[8..12].copy_from_slice(&SOCKET_GETSOCKOPT.to_ne_bytes())
+    })
 }
 
 fn patch(mut entry: squeue::Entry, change: impl FnOnce(&mut [u8; 64])) -> squeue::Entry {

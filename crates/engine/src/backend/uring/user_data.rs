@@ -59,6 +59,9 @@ pub(super) fn plain(kind: Kind, low: u32) -> u64 {
 
 pub(super) fn unpack(user_data: u64) -> (Kind, Slot) {
     let kind = KINDS[usize::from((user_data >> 56) as u8).wrapping_sub(1)];
-    let slot = Slot { index: (user_data >> 32) as u32 & (Slot::LIMIT - 1), generation: user_data as u32 };
+    let slot = Slot {
+        index: (user_data >> 32) as u32 & (Slot::LIMIT - 1),
+        generation: user_data as u32,
+    };
     (kind, slot)
 }

@@ -20,11 +20,7 @@ impl<H: Harness> Pair<H> {
     fn new(harness: H) -> Pair<H> {
         let mut driver = Driver::new(harness);
         let local = driver.harness.datagram_local();
-        let socket = driver
-            .harness
-            .worker(0)
-            .open_datagram(local)
-            .expect("a socket");
+        let socket = driver.harness.worker(0).open_datagram(local).expect("a socket");
         let (mut far, far_addr) = driver.harness.far_datagram();
         let slot = driver.slot();
         driver.send_to(0, slot, socket, far_addr, b"hello");
@@ -44,9 +40,7 @@ impl<H: Harness> Pair<H> {
     fn datagram(&mut self) -> (Vec<u8>, Option<SocketAddr>) {
         let slot = self.slot;
         let is = |event: &Event| match event {
-            Event::Datagram { slot: of, .. } | Event::DatagramsEnded { slot: of, .. } => {
-                *of == slot
-            }
+            Event::Datagram { slot: of, .. } | Event::DatagramsEnded { slot: of, .. } => *of == slot,
             _ => false,
         };
         loop {
@@ -71,8 +65,7 @@ impl<H: Harness> Pair<H> {
     fn finish_receiving(mut self) {
         self.driver.cancel(0, Op::RecvFrom, self.slot);
         let slot = self.slot;
-        let is =
-            |event: &Event| matches!(event, Event::DatagramsEnded { slot: of, .. } if *of == slot);
+        let is = |event: &Event| matches!(event, Event::DatagramsEnded { slot: of, .. } if *of == slot);
         let end = self.driver.take(0, "DatagramsEnded", is);
         assert!(
             matches!(
@@ -111,9 +104,7 @@ pub fn datagrams_keep_bounds_and_sender<H: Harness>(harness: H) {
     let mut pair = Pair::new(harness);
     pair.driver.recv_from(0, pair.slot, pair.socket);
     for text in [&b"one"[..], b"", b"three three three", &[7; 1200]] {
-        pair.driver
-            .harness
-            .far_send(&mut pair.far, pair.own_addr, text);
+        pair.driver.harness.far_send(&mut pair.far, pair.own_addr, text);
         let (bytes, from) = pair.datagram();
         assert_eq!((bytes.as_slice(), from), (text, Some(pair.far_addr)));
     }

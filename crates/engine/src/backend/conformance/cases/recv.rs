@@ -11,10 +11,7 @@ pub fn bytes_come_whole_and_in_order<H: Harness>(harness: H) {
     let data = pattern(700_001);
     let (mut written, mut got) = (0, Vec::new());
     while got.len() < data.len() {
-        written += pair
-            .driver
-            .harness
-            .peer_write(&mut pair.peer, &data[written..]);
+        written += pair.driver.harness.peer_write(&mut pair.peer, &data[written..]);
         let some = pair.driver.received(0, pair.slot, pair.socket, 1);
         got.extend_from_slice(&some);
     }
@@ -27,6 +24,7 @@ pub fn bytes_there_before_the_receive_are_found<H: Harness>(harness: H) {
     let mut pair = Pair::new(harness);
     pair.driver.peer_write(&mut pair.peer, b"early");
     pair.driver.quiet();
+    pair.driver.sleeps(0);
     pair.recv();
     assert_eq!(pair.driver.received(0, pair.slot, pair.socket, 5), b"early");
     pair.finish_receiving();
@@ -50,10 +48,7 @@ pub fn end_of_file_follows_the_last_byte<H: Harness>(harness: H) {
     pair.recv();
     pair.driver.peer_write(&mut pair.peer, b"last words");
     pair.driver.harness.peer_shutdown(&mut pair.peer);
-    assert_eq!(
-        pair.driver.received(0, pair.slot, pair.socket, 10),
-        b"last words"
-    );
+    assert_eq!(pair.driver.received(0, pair.slot, pair.socket, 10), b"last words");
     let end = pair.driver.recv_ended(0, pair.slot);
     assert!(matches!(end, RecvEnd::Eof), "{end:?}");
     pair.driver.quiet();
@@ -224,10 +219,7 @@ pub fn a_flood_on_one_socket_does_not_starve_another<H: Harness>(harness: H) {
     let mut heard = Vec::new();
     for _ in 0..50 {
         flooded.driver.turn();
-        seen += flooded
-            .driver
-            .received(0, flooded.slot, flooded.socket, 1)
-            .len();
+        seen += flooded.driver.received(0, flooded.slot, flooded.socket, 1).len();
         let more = flooded.driver.harness.peer_write(&mut flooded.peer, &block);
         written += more;
         heard.extend(flooded.driver.received_so_far(0, slot, other));

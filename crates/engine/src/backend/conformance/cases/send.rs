@@ -12,8 +12,7 @@ fn send_until_stalled<H: Harness>(pair: &mut Pair<H>, data: &mut Vec<u8>) -> usi
     let mut taken = 0;
     for _ in 0..ROUNDS {
         let block = pattern(crate::limits::SEND_BYTES - 7);
-        pair.driver
-            .send(0, pair.slot, pair.socket, vec![block.clone()]);
+        pair.driver.send(0, pair.slot, pair.socket, vec![block.clone()]);
         let Some(result) = pair.driver.sent_soon(0, pair.slot) else {
             data.extend_from_slice(&block);
             return taken;
@@ -35,8 +34,7 @@ pub fn pieces_arrive_in_order<H: Harness>(harness: H) {
     pair.driver.send(0, pair.slot, pair.socket, pieces);
     let count = pair.driver.sent(0, pair.slot).expect("the peer is there");
     assert!((1..=all.len()).contains(&count), "{count}");
-    pair.driver
-        .send_all(0, pair.slot, pair.socket, &all[count..]);
+    pair.driver.send_all(0, pair.slot, pair.socket, &all[count..]);
     assert_eq!(
         pair.driver.peer_read(&mut pair.peer, all.len()),
         (all, FarState::Open)
@@ -119,19 +117,12 @@ pub fn send_to_a_reset_connection_fails<H: Harness>(harness: H) {
 pub fn half_close_keeps_the_other_direction<H: Harness>(harness: H) {
     let mut pair = Pair::new(harness);
     pair.recv();
-    pair.driver
-        .send_all(0, pair.slot, pair.socket, b"that is all");
+    pair.driver.send_all(0, pair.slot, pair.socket, b"that is all");
     pair.driver.harness.worker(0).shutdown_write(pair.socket);
     let (got, state) = pair.driver.peer_read(&mut pair.peer, usize::MAX);
-    assert_eq!(
-        (got.as_slice(), state),
-        (&b"that is all"[..], FarState::Eof)
-    );
+    assert_eq!((got.as_slice(), state), (&b"that is all"[..], FarState::Eof));
     pair.driver.peer_write(&mut pair.peer, b"not for me");
-    assert_eq!(
-        pair.driver.received(0, pair.slot, pair.socket, 10),
-        b"not for me"
-    );
+    assert_eq!(pair.driver.received(0, pair.slot, pair.socket, 10), b"not for me");
     pair.finish_receiving();
 }
 

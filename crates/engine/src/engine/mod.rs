@@ -1,0 +1,419 @@
+//! The process: opens listeners, starts workers, watches them, ends them.
+//!
+//! Owns the threads and the order of starting and stopping. Knows nothing of what handlers do.
+
+mod running;
+mod signals;
+mod size;
+
+use std::os::fd::{AsFd, OwnedFd};
+use std::sync::{Arc, mpsc};
+
+use ringmain_sys::addr::Addr;
+use ringmain_sys::inherit::Inherited;
+use ringmain_sys::listen::{self, ListenError, ListenOptions};
+use ringmain_sys::{cpu, socket};
+
+pub use self::running::{Report, Running, Summary, WorkerReport};
+use self::size::Size;
+use crate::backend::epoll::EpollGroup;
+use crate::backend::uring::{Group, Uring, UringConfig};
+use crate::backend::{Backend, RunJob, Time};
+use crate::blocking::Pool;
+use crate::config::Config;
+use crate::limits;
+use crate::mail;
+use crate::probe::{ProbeError, Selection, probe};
+use crate::worker::handler::Handler;
+use crate::worker::shared::{Kept, Shared};
+use crate::worker::{Parts, Start, Worker};
+
+/// Why an engine could not be set up or had to end.
+#[derive(Debug, thiserror::Error)]
+pub enum EngineError {
+    /// No back-end as asked for.
+    #[error(transparent)]
+    Probe(#[from] ProbeError),
+    /// A listener could not be opened.
+    #[error(transparent)]
+    Listen(#[from] ListenError),
+    /// Nothing to listen on.
+    #[error("no listener: add at least one address before starting")]
+    NoListener,
+    /// A setting out of its range.
+    #[error("{setting}: expected {expected}, found {found}")]
+    Setting {
+        /// Its name.
+        setting: &'static str,
+        /// What it may be.
+        expected: String,
+        /// What it is.
+        found: String,
+    },
+    /// A system call failed while starting.
+    #[error("{what}: {source}")]
+    System {
+        /// What was tried.
+        what: String,
+        /// What the kernel said.
+        source: std::io::Error,
+    },
+    /// A worker ended by itself.
+    #[error("worker {worker} ended: {source}")]
+    Worker {
+        /// Its number.
+        worker: usize,
+        /// Why.
+        source: std::io::Error,
+    },
+}
+
+/// One address, opened for all workers.
+struct Bound {
+    addr: Addr,
+    /// One for each worker, in worker order, or fewer that are shared.
+    fds: Vec<OwnedFd>,
+}
+
+/// An engine that is set up and not started.
+pub struct Engine {
+    config: Config,
+    selection: Selection,
+    size: Size,
+    listeners: Vec<Bound>,
+}
+
+impl Engine {
+    /// Chooses the back-end, raises the descriptor limit to its hard limit, and sizes the workers.
+    ///
+    /// # Errors
+    /// A forced back-end or feature that does not work here, or a setting out of range.
+    pub fn new(config: Config) -> Result<Engine, EngineError> {
+        let selection = probe(&config)?;
+        let size = Size::of(&config, &selection)?;
+        Ok(Engine {
+            config,
+            selection,
+            size,
+            listeners: Vec::new(),
+        })
+    }
+
+    /// What was chosen and why.
+    #[must_use]
+    pub fn selection(&self) -> &Selection {
+        &self.selection
+    }
+
+    /// How many workers will run.
+    #[must_use]
+    pub fn workers(&self) -> usize {
+        self.size.workers
+    }
+
+    /// Connections that the process will hold at most.
+    #[must_use]
+    pub fn max_connections(&self) -> u32 {
+        self.size.max_connections
+    }
+
+    /// Opens an address; with port 0 the kernel chooses, see the result. Listeners are numbered in
+    /// the order in which they are added.
+    ///
+    /// # Errors
+    /// One line that says what is wrong with the address and what to do.
+    pub fn listen(&mut self, addr: &Addr, options: &ListenOptions) -> Result<Addr, EngineError> {
+        let Addr::Inet(_) = addr else {
+            // The kernel balances no group of Unix listeners: all workers accept from one.
+            let fd = listen::listen(addr, options)?;
+            self.listeners.push(Bound {
+                addr: addr.clone(),
+                fds: vec![fd],
+            });
+            return Ok(addr.clone());
+        };
+        let alone = self.size.workers == 1;
+        if !alone {
+            // A port that others hold with SO_REUSEPORT would be joined silently: look first.
+            drop(listen::listen(
+                addr,
+                &ListenOptions {
+                    reuse_port: false,
+                    ..options.clone()
+                },
+            )?);
+        }
+        let options = ListenOptions {
+            reuse_port: !alone,
+            ..options.clone()
+        };
+        let first = listen::listen(addr, &options)?;
+        let bound = socket::local_addr(&first)
+            .map_err(system("getsockname"))?
+            .unwrap_or(addr.clone());
+        let mut fds = vec![first];
+        // In worker order: the kernel numbers a group in the order of joining.
+        for _ in 1..self.size.workers {
+            fds.push(listen::listen(&bound, &options)?);
+        }
+        self.steer(&fds)?;
+        self.listeners.push(Bound {
+            addr: bound.clone(),
+            fds,
+        });
+        Ok(bound)
+    }
+
+    /// Takes over listeners of a former process or of a service manager. Those of the
+    /// same name belong together.
+    ///
+    /// # Errors
+    /// When a descriptor cannot be duplicated.
+    pub fn inherit(&mut self, listeners: Vec<Inherited>) -> Result<Vec<Addr>, EngineError> {
+        let first = self.listeners.len();
+        for Inherited { fd, addr, .. } in listeners {
+            match self.listeners[first..]
+                .iter_mut()
+                .find(|bound| bound.addr == addr)
+            {
+                Some(bound) => bound.fds.push(fd),
+                None => self.listeners.push(Bound { addr, fds: vec![fd] }),
+            }
+        }
+        Ok(self.listeners[first..]
+            .iter()
+            .map(|bound| bound.addr.clone())
+            .collect())
+    }
+
+    /// Attaches CPU steering if it was asked for and would do good.
+    fn steer(&self, fds: &[OwnedFd]) -> Result<(), EngineError> {
+        let Some(interface) = &self.config.steer else {
+            return Ok(());
+        };
+        let unmet = if self.size.pins.is_empty() {
+            Some("the workers are not pinned to CPUs of their own".to_string())
+        } else {
+            let root = std::path::Path::new("/");
+            ringmain_sys::steering::check(root, interface, &self.size.pins)
+                .err()
+                .map(|e| e.to_string())
+        };
+        match unmet {
+            Some(why) => log::warn!("CPU steering is off, the kernel spreads connections by hash: {why}"),
+            None => listen::attach_cpu_steering(&fds[0], fds.len() as u32)
+                .map_err(system("SO_ATTACH_REUSEPORT_CBPF"))?,
+        }
+        Ok(())
+    }
+
+    /// Starts the workers. `make` is called once on each worker's thread.
+    ///
+    /// # Errors
+    /// No listener, or a worker that could not be set up; nothing runs then.
+    pub fn start<H, F>(self, make: F) -> Result<Running<H::Mail>, EngineError>
+    where
+        H: Handler,
+        F: Fn(Start<H::Mail>) -> H + Send + Sync + 'static,
+    {
+        if self.listeners.is_empty() {
+            return Err(EngineError::NoListener);
+        }
+        let workers = self.size.workers;
+        let shared = Shared::new(workers, self.size.max_connections);
+        let fabric = Fabric::new(&self.selection, workers).map_err(system("eventfd"))?;
+        let pool = Arc::new(Pool::new(self.config.blocking_threads, limits::BLOCKING_QUEUE));
+        let jobs = Arc::clone(&pool);
+        let run_job: RunJob = Arc::new(move |job| jobs.run(job));
+        let doorbells: Vec<_> = shared.workers.iter().map(|w| Arc::clone(&w.doorbell)).collect();
+        let mailboxes = mail::grid(&doorbells, limits::MAIL_PER_PAIR, limits::INBOX);
+        let inboxes = mailboxes.iter().map(mail::Mailbox::inbox).collect();
+        let mut listeners = spread(&self.listeners, workers).map_err(system("dup"))?;
+        *shared.kept() = keep(&self.listeners).map_err(system("dup"))?;
+        let make = Arc::new(make);
+        let (ready, started) = mpsc::channel();
+        let mut threads = Vec::new();
+        for (index, mailbox) in mailboxes.into_iter().enumerate() {
+            let set_up = SetUp {
+                index,
+                pin: self.size.pins.get(index).copied(),
+                fabric: fabric.clone(),
+                uring: self.uring_config(),
+                run_job: Arc::clone(&run_job),
+                listeners: std::mem::take(&mut listeners[index]),
+                capacity: self.size.capacity,
+                grace: self.config.grace,
+                shared: Arc::clone(&shared),
+            };
+            let (make, ready) = (Arc::clone(&make), ready.clone());
+            let body = move || set_up.run(mailbox, |start| make(start), &ready);
+            let builder = std::thread::Builder::new().name(format!("ringmain-{index}"));
+            #[expect(
+                clippy::disallowed_methods,
+                reason = "this is where a process starts its workers"
+            )]
+            let thread = builder.spawn(body).map_err(system("starting a worker thread"))?;
+            threads.push(thread);
+        }
+        drop(ready);
+        let running = Running::new(self, shared, fabric, pool, inboxes, threads);
+        running.wait_started(&started, workers)
+    }
+
+    fn uring_config(&self) -> UringConfig {
+        UringConfig {
+            table: self.size.table,
+            sqpoll: self.config.sqpoll,
+            napi: self.config.busy_poll,
+            zero_copy: self.config.zero_copy,
+            features: self.selection.features,
+            receive_buffers: self.config.receive_buffers,
+            receive_buffer_bytes: self.config.receive_buffer_bytes,
+            ..UringConfig::default()
+        }
+    }
+}
+
+/// What connects the workers of one process.
+#[derive(Clone)]
+enum Fabric {
+    Uring(Arc<Group>),
+    Epoll(Arc<EpollGroup>),
+}
+
+impl Fabric {
+    fn new(selection: &Selection, workers: usize) -> std::io::Result<Fabric> {
+        Ok(if selection.uring {
+            Fabric::Uring(Group::new(workers)?)
+        } else {
+            Fabric::Epoll(EpollGroup::new(workers)?)
+        })
+    }
+
+    fn now(&self) -> Time {
+        match self {
+            Fabric::Uring(group) => group.now(),
+            Fabric::Epoll(group) => group.now(),
+        }
+    }
+
+    /// The back-end of one worker; on the worker's thread.
+    fn backend(
+        &self,
+        index: usize,
+        uring: UringConfig,
+        run_job: RunJob,
+    ) -> std::io::Result<Box<dyn Backend>> {
+        Ok(match self {
+            Fabric::Uring(group) => Box::new(Uring::new(uring, Arc::clone(group), index, run_job)?),
+            Fabric::Epoll(group) => Box::new(group.worker(index, run_job)?),
+        })
+    }
+}
+
+/// What one worker's thread begins with.
+struct SetUp {
+    index: usize,
+    pin: Option<usize>,
+    fabric: Fabric,
+    uring: UringConfig,
+    run_job: RunJob,
+    listeners: Vec<(u32, OwnedFd)>,
+    capacity: u32,
+    grace: std::time::Duration,
+    shared: Arc<Shared>,
+}
+
+impl SetUp {
+    fn run<H: Handler>(
+        self,
+        mailbox: mail::Mailbox<H::Mail>,
+        make: impl FnOnce(Start<H::Mail>) -> H,
+        ready: &mpsc::Sender<Result<(), EngineError>>,
+    ) -> Result<(), EngineError> {
+        let index = self.index;
+        let died = move |source| EngineError::Worker {
+            worker: index,
+            source,
+        };
+        let worker = match self.build(mailbox, make) {
+            Ok(worker) => {
+                // The receiver waits for this message.
+                let _ = ready.send(Ok(()));
+                worker
+            }
+            Err(source) => {
+                let what = format!("setting up worker {index}");
+                let _ = ready.send(Err(EngineError::System { what, source }));
+                return Ok(());
+            }
+        };
+        let mut worker = worker;
+        let outcome = worker.run();
+        if outcome.is_err() {
+            // Operations may still be in flight: the kernel keeps the memory that they name.
+            std::mem::forget(worker);
+        }
+        outcome.map_err(died)
+    }
+
+    fn build<H: Handler>(
+        self,
+        mailbox: mail::Mailbox<H::Mail>,
+        make: impl FnOnce(Start<H::Mail>) -> H,
+    ) -> std::io::Result<Worker<H>> {
+        if let Some(cpu) = self.pin
+            && let Err(error) = cpu::pin(cpu)
+        {
+            log::warn!("worker {} is not pinned to CPU {cpu}: {error}", self.index);
+        }
+        let backend = self.fabric.backend(self.index, self.uring, self.run_job)?;
+        let parts = Parts {
+            backend,
+            mailbox,
+            shared: self.shared,
+            index: self.index,
+            capacity: self.capacity,
+            grace: self.grace,
+        };
+        let mut worker = Worker::new(parts, make);
+        for (tag, fd) in self.listeners {
+            worker.adopt_listener(fd, tag)?;
+        }
+        Ok(worker)
+    }
+}
+
+/// Gives every worker its listeners: its own of a group, or a copy of one that is shared. No listener of
+/// a larger group goes without a worker.
+fn spread(bound: &[Bound], workers: usize) -> std::io::Result<Vec<Vec<(u32, OwnedFd)>>> {
+    let mut all: Vec<Vec<(u32, OwnedFd)>> = (0..workers).map(|_| Vec::new()).collect();
+    for (tag, bound) in bound.iter().enumerate() {
+        for turn in 0..workers.max(bound.fds.len()) {
+            let fd = bound.fds[turn % bound.fds.len()].as_fd().try_clone_to_owned()?;
+            all[turn % workers].push((tag as u32, fd));
+        }
+    }
+    Ok(all)
+}
+
+fn keep(bound: &[Bound]) -> std::io::Result<Vec<Kept>> {
+    let all = bound
+        .iter()
+        .flat_map(|bound| bound.fds.iter().map(|fd| (fd, &bound.addr)));
+    // Names of descriptors may hold no colon.
+    all.map(|(fd, addr)| {
+        Ok(Kept {
+            fd: fd.try_clone()?,
+            name: addr.to_string().replace(':', "_"),
+        })
+    })
+    .collect()
+}
+
+fn system(what: &'static str) -> impl Fn(std::io::Error) -> EngineError {
+    move |source| EngineError::System {
+        what: what.into(),
+        source,
+    }
+}

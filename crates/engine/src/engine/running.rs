@@ -1,0 +1,264 @@
+//! An engine at work: its watchdog, its counters, its end.
+
+use std::io;
+use std::os::fd::AsFd;
+use std::path::Path;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, mpsc};
+use std::thread::JoinHandle;
+use std::time::Duration;
+
+use ringmain_sys::addr::Addr;
+use ringmain_sys::inherit;
+
+use super::{Engine, EngineError, Fabric};
+use crate::backend::Time;
+use crate::blocking::Pool;
+use crate::mail::Inbox;
+use crate::probe::Selection;
+use crate::watchdog::{Event, Watch};
+use crate::worker::shared::{Counters, Shared, State};
+
+/// A running engine. Dropping it ends the process's connections at once and waits for the workers.
+pub struct Running<M> {
+    shared: Arc<Shared>,
+    selection: Selection,
+    addrs: Vec<Addr>,
+    pool: Arc<Pool>,
+    inboxes: Vec<Inbox<M>>,
+    threads: Vec<JoinHandle<Result<(), EngineError>>>,
+    watchdog: Option<(mpsc::Sender<()>, JoinHandle<()>)>,
+}
+
+/// Counts of one worker since the start; see [`Counters`].
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[allow(missing_docs, reason = "named as in Counters, which says what they are")]
+pub struct WorkerReport {
+    pub connections: u32,
+    pub accepted: u64,
+    pub adopted: u64,
+    pub given: u64,
+    pub refused: u64,
+    pub closed: u64,
+    pub bytes_received: u64,
+    pub bytes_sent: u64,
+    pub no_buffers: u64,
+    pub turns: u64,
+    pub completions: u64,
+    pub accept_pauses: u64,
+    pub panics: u64,
+}
+
+/// What an engine is and has done.
+#[derive(Clone, Debug)]
+pub struct Report {
+    /// The back-end and its features.
+    pub selection: Selection,
+    /// One entry a worker.
+    pub workers: Vec<WorkerReport>,
+}
+
+/// How an engine ended.
+#[derive(Clone, Debug)]
+pub struct Summary {
+    /// The last counts.
+    pub report: Report,
+}
+
+impl<M: Send + 'static> Running<M> {
+    pub(super) fn new(
+        engine: Engine,
+        shared: Arc<Shared>,
+        fabric: Fabric,
+        pool: Arc<Pool>,
+        inboxes: Vec<Inbox<M>>,
+        threads: Vec<JoinHandle<Result<(), EngineError>>>,
+    ) -> Running<M> {
+        let watchdog = watch(Arc::clone(&shared), fabric, engine.config.stall);
+        Running {
+            shared,
+            selection: engine.selection,
+            addrs: engine.listeners.into_iter().map(|bound| bound.addr).collect(),
+            pool,
+            inboxes,
+            threads,
+            watchdog: watchdog.ok(),
+        }
+    }
+
+    /// Waits until every worker listens; ends all if one cannot.
+    pub(super) fn wait_started(
+        self,
+        started: &mpsc::Receiver<Result<(), EngineError>>,
+        workers: usize,
+    ) -> Result<Running<M>, EngineError> {
+        for _ in 0..workers {
+            match started.recv() {
+                Ok(Ok(())) => {}
+                Ok(Err(error)) => return Err(error),
+                Err(_) => break,
+            }
+        }
+        Ok(self)
+    }
+
+    /// Where it listens, ports filled in.
+    #[must_use]
+    pub fn addrs(&self) -> &[Addr] {
+        &self.addrs
+    }
+
+    /// The way to send to worker `index` from any thread.
+    #[must_use]
+    pub fn inbox(&self, index: usize) -> &Inbox<M> {
+        &self.inboxes[index]
+    }
+
+    /// The counts so far.
+    #[must_use]
+    pub fn report(&self) -> Report {
+        let read = |counter: &AtomicU64| counter.load(Ordering::Relaxed);
+        let worker = |worker: &crate::worker::shared::WorkerShared| {
+            let c: &Counters = &worker.counters;
+            WorkerReport {
+                connections: worker.load.load(Ordering::Relaxed),
+                accepted: read(&c.accepted),
+                adopted: read(&c.adopted),
+                given: read(&c.given),
+                refused: read(&c.refused),
+                closed: read(&c.closed),
+                bytes_received: read(&c.bytes_received),
+                bytes_sent: read(&c.bytes_sent),
+                no_buffers: read(&c.no_buffers),
+                turns: read(&c.turns),
+                completions: read(&c.completions),
+                accept_pauses: read(&c.accept_pauses),
+                panics: read(&c.panics),
+            }
+        };
+        Report {
+            selection: self.selection.clone(),
+            workers: self.shared.workers.iter().map(worker).collect(),
+        }
+    }
+
+    /// Begins a graceful shutdown: no new connections; open ones get the grace time.
+    pub fn shut_down(&self) {
+        self.shared.kept().clear();
+        self.shared.advance(State::Draining);
+    }
+
+    /// Ends all connections at once.
+    pub fn stop(&self) {
+        self.shared.kept().clear();
+        self.shared.advance(State::Stopping);
+    }
+
+    /// Starts `program` with all listeners, waits until it says that it serves
+    /// ([`inherit::ready`]), and begins a graceful shutdown here. The queues of the listeners pass on
+    /// as they are: no connection is refused or reset.
+    ///
+    /// # Errors
+    /// The program could not be started or ended before it was ready; this process goes on serving then.
+    pub fn hand_over(
+        &self,
+        program: &Path,
+        arguments: &[std::ffi::OsString],
+        patience: Duration,
+    ) -> io::Result<u32> {
+        let kept = self.shared.kept();
+        let listeners: Vec<_> = kept
+            .iter()
+            .map(|kept| (kept.fd.as_fd(), kept.name.as_str()))
+            .collect();
+        let mut successor = inherit::spawn_with(&listeners, program, arguments)?;
+        drop(kept);
+        successor.wait_ready(Some(patience))?;
+        self.shared.advance(State::HandedOver);
+        Ok(successor.process.id())
+    }
+
+    /// Whether a worker has ended: after a shutdown, or because its back-end failed.
+    #[must_use]
+    pub fn is_over(&self) -> bool {
+        self.threads.iter().any(JoinHandle::is_finished)
+    }
+
+    /// Waits until all workers have ended.
+    ///
+    /// # Errors
+    /// The first worker that ended by a failure.
+    pub fn join(mut self) -> Result<Summary, EngineError> {
+        let mut outcome = Ok(());
+        for (worker, thread) in self.threads.drain(..).enumerate() {
+            let ended = thread.join().unwrap_or_else(|_| {
+                let source = io::Error::other("it panicked outside any handler");
+                Err(EngineError::Worker { worker, source })
+            });
+            if ended.is_err() {
+                // The others must not wait for connections that nobody serves.
+                self.shared.advance(State::Stopping);
+            }
+            outcome = outcome.and(ended);
+        }
+        outcome.map(|()| Summary {
+            report: self.report(),
+        })
+    }
+}
+
+impl<M> Drop for Running<M> {
+    fn drop(&mut self) {
+        self.shared.kept().clear();
+        self.shared.advance(State::Stopping);
+        for thread in self.threads.drain(..) {
+            // Its outcome has no reader any more.
+            let _ = thread.join();
+        }
+        if let Some((stop, thread)) = self.watchdog.take() {
+            drop(stop);
+            let _ = thread.join();
+        }
+        if let Err(unfinished) = self.pool.shutdown(Duration::from_secs(5)) {
+            log::warn!("blocking work was still running at the end: {unfinished}");
+        }
+    }
+}
+
+/// The thread that looks at the workers' heartbeats and names the handler that holds one too long.
+fn watch(
+    shared: Arc<Shared>,
+    fabric: Fabric,
+    threshold: Duration,
+) -> io::Result<(mpsc::Sender<()>, JoinHandle<()>)> {
+    let (stop, stopped) = mpsc::channel::<()>();
+    let body = move || {
+        let mut watch = Watch::new(threshold);
+        while stopped.recv_timeout(threshold / 4) == Err(mpsc::RecvTimeoutError::Timeout) {
+            for event in watch.check(&shared.beats, fabric.now()) {
+                tell(&shared, &event, fabric.now());
+            }
+        }
+    };
+    let builder = std::thread::Builder::new().name("ringmain-watchdog".into());
+    #[expect(
+        clippy::disallowed_methods,
+        reason = "this is where a process starts its watchdog"
+    )]
+    let thread = builder.spawn(body)?;
+    Ok((stop, thread))
+}
+
+fn tell(shared: &Shared, event: &Event, now: Time) {
+    match event {
+        Event::Stalled { worker, what, since } => log::warn!(
+            "worker {worker} is held by {} for {:?}: its other connections wait; move blocking or long work to \
+             Cx::blocking",
+            shared.names.text(*what),
+            now.since(*since)
+        ),
+        Event::Recovered { worker, held, .. } => {
+            log::info!("worker {worker} goes on after {held:?}");
+        }
+    }
+}
