@@ -2,6 +2,11 @@
 //!
 //! Owns the list of back-ends and how a pair of workers of each is made.
 
+#![allow(
+    clippy::disallowed_methods,
+    reason = "jobs of real workers run on real threads"
+)]
+
 use std::sync::Arc;
 
 use ringmain_engine::backend::RunJob;

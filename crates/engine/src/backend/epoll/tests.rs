@@ -1,5 +1,7 @@
 //! What only this back-end does; the contract itself is tested by `conformance`.
 
+#![allow(clippy::disallowed_methods, reason = "real sockets and racing threads")]
+
 use std::io::{IoSlice, Read, Write};
 use std::net::{Ipv4Addr, TcpListener, TcpStream};
 use std::os::fd::{AsFd, OwnedFd};
