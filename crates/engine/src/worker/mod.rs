@@ -289,7 +289,7 @@ impl<H: Handler> Worker<H> {
 
     fn handle(&mut self, completion: Completion) {
         match completion {
-            Completion::Received { slot, data, more } => return self.received(slot, data, more),
+            Completion::Received { slot, data, more } => self.received(slot, data, more),
             completion => self.cx.core().handle(completion),
         }
     }

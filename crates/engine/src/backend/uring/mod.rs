@@ -123,7 +123,9 @@ struct Accepting {
 
 #[derive(Default)]
 struct Headers {
+    #[expect(clippy::vec_box, reason = "the addresses must hold while the list grows")]
     messages: Vec<Box<(libc::msghdr, [MaybeUninit<libc::iovec>; limits::SEND_PIECES])>>,
+    #[expect(clippy::vec_box, reason = "the addresses must hold while the list grows")]
     addresses: Vec<Box<SockAddr>>,
     used: usize,
 }
@@ -569,7 +571,7 @@ impl Backend for Uring {
                 // A peer that has ended in between answers with an error, which is as good.
                 self.push_ignored(entry.flags(squeue::Flags::SKIP_SUCCESS));
             }
-            None => self.group.event(worker).signal(),
+            None => self.group.signal(worker),
         }
     }
 }
