@@ -2,11 +2,14 @@
 //!
 //! Owns workers, connections, buffers, timers and mail. Knows nothing of HTTP or any other protocol.
 
+#[cfg(any(feature = "tokio-io", feature = "hyper-rt"))]
+pub mod adapters;
 pub mod backend;
 pub mod blocking;
 pub mod config;
 mod engine;
 pub mod features;
+pub mod file;
 pub mod limits;
 pub mod mail;
 pub mod probe;

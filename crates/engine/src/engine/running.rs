@@ -46,6 +46,8 @@ pub struct WorkerReport {
     pub completions: u64,
     pub accept_pauses: u64,
     pub panics: u64,
+    pub file_hits: u64,
+    pub file_misses: u64,
 }
 
 /// What an engine is and has done.
@@ -135,6 +137,8 @@ impl<M: Send + 'static> Running<M> {
                 completions: read(&c.completions),
                 accept_pauses: read(&c.accept_pauses),
                 panics: read(&c.panics),
+                file_hits: read(&c.file_hits),
+                file_misses: read(&c.file_misses),
             }
         };
         Report {

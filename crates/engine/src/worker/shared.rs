@@ -127,6 +127,10 @@ pub struct Counters {
     pub accept_pauses: AtomicU64,
     /// Panics of handlers and tasks, each of which ended one connection or task.
     pub panics: AtomicU64,
+    /// Reads of files answered from the page cache, on the worker.
+    pub file_hits: AtomicU64,
+    /// Reads of files that went to the blocking pool.
+    pub file_misses: AtomicU64,
 }
 
 impl Counters {
