@@ -171,7 +171,9 @@ impl<M: Send + 'static> Running<M> {
         patience: Duration,
     ) -> io::Result<u32> {
         if self.shared.state() != State::Running {
-            return Err(io::Error::other("this process is shutting down and listens no more"));
+            return Err(io::Error::other(
+                "this process is shutting down and listens no more",
+            ));
         }
         // Out of reach of a shutdown meanwhile, which would remove what the successor needs.
         let mut kept = std::mem::take(&mut *self.shared.kept());
