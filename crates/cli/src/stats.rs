@@ -56,12 +56,11 @@ impl fmt::Display for Counts<'_> {
         let sum = |pick: fn(&ringmain_engine::WorkerReport) -> u64| workers.iter().map(pick).sum::<u64>();
         write!(
             f,
-            "connections={} accepted={} closed={} refused={} messages={} received_bytes={} sent_bytes={} \
+            "connections={} accepted={} closed={} messages={} received_bytes={} sent_bytes={} \
              accept_pauses={} no_buffers={} panics={}",
             sum(|w| w.connections.into()),
             sum(|w| w.accepted),
             sum(|w| w.closed),
-            sum(|w| w.refused),
             self.messages.total(),
             sum(|w| w.bytes_received),
             sum(|w| w.bytes_sent),
