@@ -129,14 +129,6 @@ pub const DATAGRAMS_QUEUED: usize = 64;
 
 /// Datagrams in flight to the kernel for one socket. More: `send_to` waits.
 pub const DATAGRAM_SENDS: u32 = 64;
-/// Completions that one turn reports. The rest comes in the next turn, which does not wait.
-pub const TURN_COMPLETIONS: usize = 4096;
-
-/// Connections on their way to one worker. Beyond it a give fails and the giver keeps its connection.
-pub const GIVEN_CONNECTIONS: usize = 256;
-
-/// Datagrams that wait for room on one socket. Beyond it sending one fails with `ENOBUFS`.
-pub const WAITING_DATAGRAMS: usize = 64;
 
 /// Events taken from the kernel in one call (epoll). The rest comes with the next call.
 pub const EPOLL_EVENTS: usize = 512;
@@ -159,3 +151,9 @@ pub const DESCRIPTORS_MIN: u32 = 64;
 
 /// Descriptors kept for what is no connection (listeners, files, logs) where connections are descriptors.
 pub const DESCRIPTORS_RESERVE: u32 = 128;
+
+/// Bytes of one read of a file. A larger buffer is filled up to it; on a worker a read takes a copy of so many.
+pub const FILE_READ_BYTES: usize = 256 * 1024;
+
+/// Sleeping futures of one `adapters::hyper::HyperTimer` and its clones. One more ends at once, and a warning says so.
+pub const HYPER_SLEEPS: usize = 1 << 20;

@@ -4,7 +4,7 @@
 use std::io;
 use std::time::Duration;
 
-use super::core::{Core, Told};
+use super::core::{Core, Told, UNNAMED};
 use super::record::{Phase, Reason, Record};
 use super::shared::Counters;
 use crate::backend::{Op, Slot};
@@ -104,8 +104,11 @@ impl Core {
         if let Some(timer) = connection.timer.take() {
             self.wheel.cancel(timer);
         }
-        let unread = std::mem::take(&mut connection.unread);
-        self.pool.put(unread);
+        // A stream still reads what came before the end; it gives the buffer back when it is dropped.
+        if connection.stream.is_none() {
+            let unread = std::mem::take(&mut connection.unread);
+            self.pool.put(unread);
+        }
         self.told_end(slot, reason);
         self.close_if_quiet(slot);
     }
@@ -141,6 +144,10 @@ impl Core {
 
     /// The kernel has let go of the socket. The record of a stream stays until the stream is dropped.
     pub(crate) fn on_closed(&mut self, slot: Slot) {
+        if slot == UNNAMED {
+            self.unnamed_closes -= 1;
+            return;
+        }
         match self.records.get_mut(slot) {
             Some(Record::Connection(connection)) => {
                 connection.flags.kernel_done = true;
@@ -174,8 +181,8 @@ impl Core {
     }
 }
 
-/// What a stream's next call reports; an orderly end is no error.
-fn stream_error(reason: Reason) -> Option<io::Error> {
+/// What a stream's calls report after this end; an orderly one is no error.
+pub(crate) fn stream_error(reason: Reason) -> Option<io::Error> {
     let text = match reason {
         Reason::Closed => return None,
         Reason::Aborted => "the connection was aborted by the application",

@@ -71,11 +71,23 @@ pub(crate) struct Core {
     pub(crate) shared: Arc<Shared>,
     pub(crate) index: usize,
     pub(crate) capacity: u32,
+    /// Connections that the listen queues may hold together.
+    pub(crate) queue_limit: u32,
     /// Accepting paused because the worker or the process is full.
     pub(crate) full: bool,
     pub(crate) draining: bool,
+    /// No connection is taken any more.
+    pub(crate) stopping: bool,
     pub(crate) warned_full: bool,
+    /// Closes in flight of sockets that never got a record.
+    pub(crate) unnamed_closes: u32,
 }
+
+/// Names the closes of sockets without a record: an index that no record can have.
+pub(crate) const UNNAMED: Slot = Slot {
+    index: Slot::LIMIT - 1,
+    generation: u32::MAX,
+};
 
 impl Core {
     pub(crate) fn counters(&self) -> &Counters {
@@ -407,6 +419,12 @@ impl Core {
         source: Option<&ringmain_sys::addr::Addr>,
         streamed: bool,
     ) -> io::Result<Slot> {
+        if self.stopping {
+            return Err(io::Error::new(
+                io::ErrorKind::ConnectionAborted,
+                "the worker is shutting down",
+            ));
+        }
         let socket = self.backend.open_stream(to, source)?;
         let mut connection = Connection::new(socket, 0, Phase::Connecting);
         connection.flags.streamed = streamed;
@@ -420,6 +438,10 @@ impl Core {
     /// Puts a record into the slab; without room the socket is closed.
     pub(crate) fn add_connection(&mut self, connection: Connection) -> io::Result<Slot> {
         let socket = connection.socket;
+        if self.stopping {
+            self.close_unnamed(socket);
+            return Err(io::ErrorKind::ConnectionAborted.into());
+        }
         match self.records.insert(Record::Connection(connection)) {
             Ok(slot) => {
                 self.connections += 1;
@@ -433,20 +455,15 @@ impl Core {
         }
     }
 
-    /// Closes a socket that never got a record. The slot index is one that no record can have.
+    /// Closes a socket that never got a record.
     pub(crate) fn close_unnamed(&mut self, socket: Socket) {
-        self.backend.close(
-            Slot {
-                index: Slot::LIMIT - 1,
-                generation: u32::MAX,
-            },
-            socket,
-        );
+        self.unnamed_closes += 1;
+        self.backend.close(UNNAMED, socket);
     }
 
     pub(crate) fn on_connected(&mut self, slot: Slot, result: io::Result<()>) {
         let Some(Record::Connection(connection)) = self.records.get_mut(slot) else {
-            return;
+            return self.on_datagrams_connected(slot, result);
         };
         connection.flags.connecting = false;
         if connection.phase != Phase::Connecting {

@@ -166,6 +166,8 @@ pub(crate) struct Listener {
     /// The listener's number, alike on all workers.
     pub(crate) tag: u32,
     pub(crate) accepting: bool,
+    /// The accept in flight ends with one connection.
+    pub(crate) one: bool,
     pub(crate) cancelled: bool,
     /// Not to be armed before this time.
     pub(crate) not_before: Time,
@@ -180,6 +182,8 @@ pub(crate) struct Datagrams {
     pub(crate) cancelled: bool,
     pub(crate) closing: bool,
     pub(crate) parked: bool,
+    /// The connect operation is in flight.
+    pub(crate) connecting: bool,
     pub(crate) sends_in_flight: u32,
     pub(crate) queue: VecDeque<(Vec<u8>, Option<SocketAddr>)>,
     pub(crate) reader: Option<Waker>,

@@ -69,9 +69,15 @@ impl Group {
         Waker::from(Arc::clone(&self.members[index].event))
     }
 
-    /// `None` if there is no such worker.
-    pub(super) fn event(&self, index: usize) -> Option<&Event> {
-        Some(&*self.members.get(index)?.event)
+    pub(super) fn event(&self, index: usize) -> &Event {
+        &self.members[index].event
+    }
+
+    /// Wakes worker `index`; a number that is no worker is ignored.
+    pub(super) fn signal(&self, index: usize) {
+        if let Some(member) = self.members.get(index) {
+            member.event.signal();
+        }
     }
 
     /// `None` while there is no such worker.
@@ -102,9 +108,8 @@ impl Uring {
     pub(super) fn give_away(&mut self, slot: Slot, socket: Socket, worker: usize, tag: u32) {
         if worker == self.index {
             // Nothing moves, so the kernel need not hear of it.
-            let result = Ok(());
-            self.ready.push_back(Completion::Given { slot, result });
             self.ready.push_back(Completion::Adopted { tag, socket });
+            self.ready.push_back(Completion::Given { slot, result: Ok(()) });
             return;
         }
         if !self.group.expects(worker) {
@@ -151,6 +156,10 @@ impl Uring {
     }
 
     fn queue_gift(&mut self, socket: Socket, worker: usize, tag: u32) -> io::Result<()> {
+        let missing = || io::Error::from_raw_os_error(libc::ESRCH);
+        if worker >= self.group.members.len() {
+            return Err(missing());
+        }
         let copy = self.with_descriptor(socket, |fd| fd.try_clone_to_owned())?;
         let member = &self.group.members[worker];
         member

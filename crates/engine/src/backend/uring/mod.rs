@@ -118,11 +118,14 @@ struct Accepting {
     slot: Slot,
     listener: Socket,
     cancelled: bool,
+    one: bool,
 }
 
 #[derive(Default)]
 struct Headers {
+    #[expect(clippy::vec_box, reason = "the addresses must hold while the list grows")]
     messages: Vec<Box<(libc::msghdr, [MaybeUninit<libc::iovec>; limits::SEND_PIECES])>>,
+    #[expect(clippy::vec_box, reason = "the addresses must hold while the list grows")]
     addresses: Vec<Box<SockAddr>>,
     used: usize,
 }
@@ -198,16 +201,25 @@ impl Uring {
     /// Watches the event descriptor that other threads signal. It is never read: every signal
     /// is a new edge, and one worker cannot count to 2^64.
     fn arm_bell(&mut self) {
-        let event = self.group.event(self.index).expect("the ring joined the group");
-        let fd = types::Fd(event.as_fd().as_raw_fd());
+        let fd = types::Fd(self.group.event(self.index).as_fd().as_raw_fd());
         let poll = opcode::PollAdd::new(fd, libc::POLLIN as u32).multi(true).build();
         // SAFETY: points to no memory; the descriptor lives in the group, which outlives the ring.
         unsafe { self.ring.push(poll.user_data(plain(Kind::Bell, 0))) };
     }
 
-    fn push_accept(&mut self, slot: Slot, listener: Socket) {
+    fn begin_accept(&mut self, slot: Slot, listener: Socket, one: bool) {
+        self.accepts.push(Accepting {
+            slot,
+            listener,
+            cancelled: false,
+            one,
+        });
+        self.push_accept(slot, listener, one);
+    }
+
+    fn push_accept(&mut self, slot: Slot, listener: Socket, one: bool) {
         let user_data = pack(Kind::Accept, slot);
-        let multishot = self.config.features.has(Feature::MultishotAccept);
+        let multishot = self.config.features.has(Feature::MultishotAccept) && !one;
         let direct = self.direct;
         let entry = with_fd!(listener, |fd| if multishot {
             let accept = opcode::AcceptMulti::new(fd).allocate_file_index(direct);
@@ -333,6 +345,13 @@ impl Backend for Uring {
             self.headers.reset();
         }
         self.read_clocks();
+        if self.ring.lost() > 0 {
+            // The kernel had no memory to keep a completion: what it was about will never end.
+            return Err(io::Error::new(
+                io::ErrorKind::OutOfMemory,
+                "the kernel dropped a completion",
+            ));
+        }
         outcome
     }
 
@@ -401,12 +420,11 @@ impl Backend for Uring {
     }
 
     fn accept(&mut self, slot: Slot, listener: Socket) {
-        self.accepts.push(Accepting {
-            slot,
-            listener,
-            cancelled: false,
-        });
-        self.push_accept(slot, listener);
+        self.begin_accept(slot, listener, false);
+    }
+
+    fn accept_one(&mut self, slot: Slot, listener: Socket) {
+        self.begin_accept(slot, listener, true);
     }
 
     fn recv(&mut self, slot: Slot, socket: Socket, poll_first: bool) {
@@ -548,11 +566,7 @@ impl Backend for Uring {
                 // A peer that has ended in between answers with an error, which is as good.
                 self.push_ignored(entry.flags(squeue::Flags::SKIP_SUCCESS));
             }
-            None => {
-                if let Some(event) = self.group.event(worker) {
-                    event.signal();
-                }
-            }
+            None => self.group.signal(worker),
         }
     }
 }

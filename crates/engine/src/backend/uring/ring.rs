@@ -121,19 +121,31 @@ impl Ring {
         if self.sqpoll && want == 0 && !self.needs_entry() {
             return Ok(());
         }
-        let mut entered = self.enter(want, ENTER_GETEVENTS, timeout.filter(|_| want > 0));
-        // A short submit returns at once: the rest goes out now, not after a turn that may never come.
-        while entered.is_ok() && !self.sqpoll && !self.submission_is_empty() {
-            entered = self.enter(0, ENTER_GETEVENTS, None);
-        }
-        match entered {
-            Ok(_) => Ok(()),
+        match self.enter(want, ENTER_GETEVENTS, timeout.filter(|_| want > 0)) {
+            // A short submit returns at once: what is left goes now, so that it is not late by a turn.
+            Ok(()) if !self.sqpoll && !self.ring.submission().is_empty() => self.submit_rest(),
+            Ok(()) => Ok(()),
             Err(error) => match error.raw_os_error() {
                 // EBUSY: completions overflowed and must be taken first. EAGAIN: no memory for a request;
                 // what was not submitted stays queued for the next turn.
                 Some(libc::ETIME | libc::EINTR | libc::EBUSY | libc::EAGAIN) => Ok(()),
                 _ => Err(error),
             },
+        }
+    }
+
+    /// A second try; the third is the next wait.
+    fn submit_rest(&mut self) -> io::Result<()> {
+        match self.enter(0, ENTER_GETEVENTS, None) {
+            Err(error)
+                if !matches!(
+                    error.raw_os_error(),
+                    Some(libc::EINTR | libc::EBUSY | libc::EAGAIN)
+                ) =>
+            {
+                Err(error)
+            }
+            _ => Ok(()),
         }
     }
 
@@ -181,7 +193,7 @@ impl Ring {
     fn result_of(&mut self, name: u64) -> io::Result<i32> {
         loop {
             match self.enter(1, ENTER_GETEVENTS, None) {
-                Ok(_) => {}
+                Ok(()) => {}
                 Err(error)
                     if matches!(
                         error.raw_os_error(),
@@ -222,8 +234,7 @@ impl Ring {
         queue.need_wakeup() || queue.cq_overflow() || queue.taskrun()
     }
 
-    /// Returns how many operations the kernel took over.
-    fn enter(&mut self, mut want: u32, mut flags: u32, timeout: Option<Duration>) -> io::Result<u32> {
+    fn enter(&mut self, mut want: u32, mut flags: u32, timeout: Option<Duration>) -> io::Result<()> {
         let mut submit = self.ring.submission().len() as u32;
         self.entered += 1;
         if submit > 0
@@ -268,7 +279,7 @@ impl Ring {
         if done < 0 {
             Err(io::Error::last_os_error())
         } else {
-            Ok(done as u32)
+            Ok(())
         }
     }
 }
