@@ -12,8 +12,8 @@ use std::os::fd::OwnedFd;
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, PoisonError};
 
-pub use ringmain_sys::file::{Kind, Stat};
 use ringmain_sys::file::{self as sys, Root as Directory};
+pub use ringmain_sys::file::{Kind, Stat};
 
 use crate::limits;
 use crate::worker::cx::Cx;

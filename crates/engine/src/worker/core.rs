@@ -410,7 +410,10 @@ impl Core {
         streamed: bool,
     ) -> io::Result<Slot> {
         if self.stopping {
-            return Err(io::Error::new(io::ErrorKind::ConnectionAborted, "the worker is shutting down"));
+            return Err(io::Error::new(
+                io::ErrorKind::ConnectionAborted,
+                "the worker is shutting down",
+            ));
         }
         let socket = self.backend.open_stream(to, source)?;
         let mut connection = Connection::new(socket, 0, Phase::Connecting);

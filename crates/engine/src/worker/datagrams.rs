@@ -119,8 +119,7 @@ impl Core {
     pub(crate) fn connect_datagrams(&mut self, slot: Slot, peer: SocketAddr) {
         if let Some(Record::Datagrams(datagrams)) = self.records.get_mut(slot) {
             datagrams.connecting = true;
-            self.backend
-                .connect(slot, datagrams.socket, &Addr::Inet(peer));
+            self.backend.connect(slot, datagrams.socket, &Addr::Inet(peer));
         }
     }
 
