@@ -22,7 +22,7 @@ pub mod watchdog;
 mod worker;
 
 pub use config::{Choice, Config};
-pub use engine::{Engine, EngineError, Report, Running, Summary, WorkerReport};
+pub use engine::{Engine, EngineError, Report, Running, Summary, WorkerReport, block_signals};
 pub use ringmain_sys::addr::Addr;
 pub use ringmain_sys::listen::ListenOptions;
 pub use worker::core::{Via, WriteError};

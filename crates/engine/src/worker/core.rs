@@ -71,13 +71,23 @@ pub(crate) struct Core {
     pub(crate) shared: Arc<Shared>,
     pub(crate) index: usize,
     pub(crate) capacity: u32,
+    /// Connections that the listen queues may hold together.
+    pub(crate) queue_limit: u32,
     /// Accepting paused because the worker or the process is full.
     pub(crate) full: bool,
     pub(crate) draining: bool,
     /// No connection is taken any more.
     pub(crate) stopping: bool,
     pub(crate) warned_full: bool,
+    /// Closes in flight of sockets that never got a record.
+    pub(crate) unnamed_closes: u32,
 }
+
+/// Names the closes of sockets without a record: an index that no record can have.
+pub(crate) const UNNAMED: Slot = Slot {
+    index: Slot::LIMIT - 1,
+    generation: u32::MAX,
+};
 
 impl Core {
     pub(crate) fn counters(&self) -> &Counters {
@@ -445,15 +455,10 @@ impl Core {
         }
     }
 
-    /// Closes a socket that never got a record. The slot index is one that no record can have.
+    /// Closes a socket that never got a record.
     pub(crate) fn close_unnamed(&mut self, socket: Socket) {
-        self.backend.close(
-            Slot {
-                index: Slot::LIMIT - 1,
-                generation: u32::MAX,
-            },
-            socket,
-        );
+        self.unnamed_closes += 1;
+        self.backend.close(UNNAMED, socket);
     }
 
     pub(crate) fn on_connected(&mut self, slot: Slot, result: io::Result<()>) {
