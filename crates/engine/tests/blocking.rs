@@ -124,3 +124,17 @@ fn the_result_for_a_cancelled_task_is_dropped() {
         assert_eq!(rig.report().panics, 0);
     });
 }
+
+#[test]
+fn a_task_that_panics_is_counted_and_the_worker_goes_on() {
+    for_each_engine(|choice| {
+        let rig = Rig::new(choice);
+        let nothing = rig.begin(|_| async { panic!("as the test wants") });
+        let nothing: Result<(), _> = nothing.recv_timeout(PATIENCE);
+        assert_eq!(nothing, Err(mpsc::RecvTimeoutError::Disconnected));
+        // The count is there when the next turn is.
+        rig.run(|_| async {});
+        rig.run(|_| async {});
+        assert_eq!(rig.report().panics, 1);
+    });
+}

@@ -22,6 +22,14 @@ fn far(ip: IpAddr) -> (UdpSocket, SocketAddr) {
     (socket, addr)
 }
 
+/// An address that answers datagrams with ICMP errors as long as the socket lives: it takes those of one peer
+/// only, and nobody else can have the port.
+fn dead() -> (UdpSocket, SocketAddr) {
+    let (socket, addr) = far(V4);
+    socket.connect(addr).expect("its own peer");
+    (socket, addr)
+}
+
 fn bind(cx: &Cx, ip: IpAddr) -> (Udp, SocketAddr) {
     let socket = cx.bind_udp(SocketAddr::new(ip, 0)).expect("a loopback address");
     match socket.local_addr().expect("it is bound") {
@@ -98,8 +106,7 @@ fn too_much_for_a_datagram_is_refused() {
 fn a_refused_datagram_surfaces_once_and_the_socket_works_on() {
     for_each_engine(|choice| {
         let rig = Rig::new(choice);
-        let (closed, dead) = far(V4);
-        drop(closed);
+        let (_held, dead) = dead();
         let (live, at) = far(V4);
         let (told, mine) = mpsc::channel();
         let outcome = rig.begin(move |cx: Cx| async move {
@@ -144,25 +151,19 @@ fn a_refused_datagram_surfaces_once_and_the_socket_works_on() {
 fn an_error_taken_by_a_sender_does_not_end_receiving() {
     for_each_engine(|choice| {
         let rig = Rig::new(choice);
-        let (closed, dead) = far(V4);
-        drop(closed);
+        let (peer, dead) = dead();
         let outcome = rig.begin(move |cx: Cx| async move {
             let (socket, addr) = bind(&cx, V4);
             socket.connect(dead).await.expect("a peer costs no packet");
-            socket.send_to(b"?", dead).await.expect("queued");
             while socket.send_to(b"?", dead).await.is_ok() {
                 cx.sleep(Duration::from_millis(1)).await;
             }
-            // A peer comes up where nobody was; nothing but the error taken above re-arms receiving.
-            let (peer, at) = loop {
-                if let Ok(peer) = cx.bind_udp(dead) {
-                    break (peer, dead);
-                }
-            };
-            peer.send_to(b"here", addr).await.expect("queued");
+            // Now somebody is there; nothing but the error taken above re-arms receiving.
+            peer.connect(addr).expect("the socket is bound");
+            peer.send(b"here").expect("loopback takes it");
             loop {
                 match socket.recv_from().await {
-                    Ok((data, from)) => break (data, from == Some(at)),
+                    Ok((data, from)) => break (data, from == Some(dead)),
                     Err(error) => assert_eq!(error.kind(), io::ErrorKind::ConnectionRefused),
                 }
             }
