@@ -26,7 +26,7 @@ use crate::limits;
 use crate::mail;
 use crate::probe::{ProbeError, Selection, probe};
 use crate::worker::handler::Handler;
-use crate::worker::shared::{Kept, Shared, SocketFile};
+use crate::worker::shared::{Kept, Shared, SocketFile, State};
 use crate::worker::{Parts, Start, Worker};
 
 /// Why an engine could not be set up or had to end.
@@ -363,6 +363,7 @@ impl SetUp {
         ready: &mpsc::Sender<Result<(), EngineError>>,
     ) -> Result<(), EngineError> {
         let index = self.index;
+        let shared = Arc::clone(&self.shared);
         let died = move |source| EngineError::Worker {
             worker: index,
             source,
@@ -380,6 +381,7 @@ impl SetUp {
             }
         };
         let mut worker = worker;
+        let _guard = EndsTheOthers(shared);
         let outcome = worker.run();
         if outcome.is_err() {
             // Operations may still be in flight: the kernel keeps the memory that they name.
@@ -413,6 +415,18 @@ impl SetUp {
             worker.adopt_listener(fd, tag)?;
         }
         Ok(worker)
+    }
+}
+
+/// A worker that fails ends the process: the others must not go on as if its connections were served.
+/// After an orderly end there is nothing left to stop.
+struct EndsTheOthers(Arc<Shared>);
+
+impl Drop for EndsTheOthers {
+    fn drop(&mut self) {
+        if self.0.state() == State::Running {
+            self.0.advance(State::Stopping);
+        }
     }
 }
 

@@ -196,10 +196,10 @@ impl<M: Send + 'static> Running<M> {
         }
     }
 
-    /// Whether a worker has ended: after a shutdown, or because its back-end failed.
+    /// Whether all workers have ended: after a shutdown, or because one failed, which ends the others.
     #[must_use]
     pub fn is_over(&self) -> bool {
-        self.threads.iter().any(JoinHandle::is_finished)
+        self.threads.iter().all(JoinHandle::is_finished)
     }
 
     /// Waits until all workers have ended.
@@ -213,10 +213,6 @@ impl<M: Send + 'static> Running<M> {
                 let source = io::Error::other("it panicked outside any handler");
                 Err(EngineError::Worker { worker, source })
             });
-            if ended.is_err() {
-                // The others must not wait for connections that nobody serves.
-                self.shared.advance(State::Stopping);
-            }
             outcome = outcome.and(ended);
         }
         outcome.map(|()| Summary {
