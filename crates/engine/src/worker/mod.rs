@@ -219,7 +219,7 @@ impl<H: Handler> Worker<H> {
         self.completions();
         self.timers();
         self.mail();
-        self.cx.0.tasks.run();
+        self.tasks();
         self.deliver_told();
         self.follow_state();
         self.deliver_told();
@@ -313,6 +313,15 @@ impl<H: Handler> Worker<H> {
                 }
             }
         }
+    }
+
+    fn tasks(&mut self) {
+        let tasks = &self.cx.0.tasks;
+        tasks.run();
+        Counters::add(
+            &self.shared.workers[self.index].counters.panics,
+            tasks.take_panics(),
+        );
     }
 
     fn mail(&mut self) {

@@ -94,6 +94,11 @@ impl Tasks {
         self.slots.borrow().len()
     }
 
+    /// How many tasks have panicked since the last call.
+    pub(crate) fn take_panics(&self) -> u64 {
+        self.panics.take()
+    }
+
     /// Whether a task is ready to run.
     pub(crate) fn pending(&self) -> bool {
         !self.ready.borrow().is_empty() || !self.wake_set.is_empty()
