@@ -243,6 +243,7 @@ impl Engine {
                 listeners: std::mem::take(&mut listeners[index]),
                 capacity: self.size.capacity,
                 grace: self.config.grace,
+                flush: self.config.flush,
                 shared: Arc::clone(&shared),
             };
             let (make, ready) = (Arc::clone(&make), ready.clone());
@@ -321,6 +322,7 @@ struct SetUp {
     listeners: Vec<(u32, OwnedFd)>,
     capacity: u32,
     grace: std::time::Duration,
+    flush: std::time::Duration,
     shared: Arc<Shared>,
 }
 
@@ -375,6 +377,7 @@ impl SetUp {
             index: self.index,
             capacity: self.capacity,
             grace: self.grace,
+            flush: self.flush,
         };
         let mut worker = Worker::new(parts, make);
         for (tag, fd) in self.listeners {

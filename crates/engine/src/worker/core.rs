@@ -24,6 +24,7 @@ pub(crate) enum Told {
     Opened(Slot, Via),
     Drained(Slot),
     Ended(Slot, Reason),
+    NotConnected(Slot, Reason),
     EndOfData(Slot),
     Deadline(Slot),
     /// Unconsumed bytes may be looked at again.
@@ -71,6 +72,8 @@ pub(crate) struct Core {
     pub(crate) shared: Arc<Shared>,
     pub(crate) index: usize,
     pub(crate) capacity: u32,
+    /// How long a closed connection may take to hand over its last bytes.
+    pub(crate) flush: Duration,
     /// Accepting paused because the worker or the process is full.
     pub(crate) full: bool,
     pub(crate) draining: bool,
@@ -247,9 +250,7 @@ impl Core {
         if connection.flags.fin_wanted && !connection.flags.fin_sent && connection.phase == Phase::Open {
             connection.flags.fin_sent = true;
             self.backend.shutdown_write(connection.socket);
-            if connection.flags.eof && connection.flags.eof_told {
-                self.begin_close(slot, Reason::Closed);
-            }
+            self.close_if_over(slot);
         }
     }
 
@@ -309,6 +310,18 @@ impl Core {
         let has_news = !connection.unread.is_empty() || (connection.flags.eof && !connection.flags.eof_told);
         if has_news && !connection.flags.streamed && !connection.flags.paused {
             self.told.push_back(Told::Unread(slot));
+        }
+    }
+
+    /// Ends a connection whose handler leaves a full buffer and wants more.
+    pub(crate) fn end_if_stuck(&mut self, slot: Slot) {
+        let Some(connection) = self.connection(slot).filter(|c| c.phase == Phase::Open) else {
+            return;
+        };
+        let flags = &connection.flags;
+        let wants = !(flags.paused || flags.blocked || flags.streamed);
+        if wants && connection.unread.len() >= limits::READ_MARK {
+            self.fail(slot, Reason::ReadLimit);
         }
     }
 

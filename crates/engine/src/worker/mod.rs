@@ -102,6 +102,8 @@ pub(crate) struct Parts<M> {
     /// Connections that this worker may hold.
     pub(crate) capacity: u32,
     pub(crate) grace: Duration,
+    /// How long a closed connection may take to hand over its last bytes.
+    pub(crate) flush: Duration,
 }
 
 impl<H: Handler> Worker<H> {
@@ -113,6 +115,7 @@ impl<H: Handler> Worker<H> {
             index,
             capacity,
             grace,
+            flush,
         } = parts;
         let own = &shared.workers[index];
         own.capacity.store(capacity, Ordering::Relaxed);
@@ -136,6 +139,7 @@ impl<H: Handler> Worker<H> {
             shared: Arc::clone(&shared),
             index,
             capacity: capacity.min(limits::CONNECTIONS_PER_WORKER - 1),
+            flush,
             full: false,
             draining: false,
             stopping: false,

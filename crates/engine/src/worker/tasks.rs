@@ -90,6 +90,11 @@ impl Tasks {
         }
     }
 
+    /// Panics so far.
+    pub(crate) fn panics(&self) -> u64 {
+        self.panics.get()
+    }
+
     pub(crate) fn count(&self) -> u32 {
         self.slots.borrow().len()
     }
