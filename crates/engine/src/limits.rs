@@ -131,14 +131,6 @@ pub const DATAGRAMS_QUEUED: usize = 64;
 
 /// Datagrams in flight to the kernel for one socket. More: `send_to` waits.
 pub const DATAGRAM_SENDS: u32 = 64;
-/// Completions that one turn reports. The rest comes in the next turn, which does not wait.
-pub const TURN_COMPLETIONS: usize = 4096;
-
-/// Connections on their way to one worker. Beyond it a give fails and the giver keeps its connection.
-pub const GIVEN_CONNECTIONS: usize = 256;
-
-/// Datagrams that wait for room on one socket. Beyond it sending one fails with `ENOBUFS`.
-pub const WAITING_DATAGRAMS: usize = 64;
 
 /// Events taken from the kernel in one call (epoll). The rest comes with the next call.
 pub const EPOLL_EVENTS: usize = 512;

@@ -2,13 +2,21 @@
 //!
 //! Owns the list of back-ends and how a pair of workers of each is made.
 
+#![allow(
+    clippy::disallowed_methods,
+    reason = "jobs of real workers run on real threads"
+)]
+
 use std::sync::Arc;
 
+use ringmain_engine::backend::RunJob;
 use ringmain_engine::backend::conformance::RealHarness;
-use ringmain_engine::backend::epoll::{Blocking, Epoll, EpollGroup};
+use ringmain_engine::backend::epoll::{Epoll, EpollGroup};
+use ringmain_engine::backend::uring::{Group, Uring, UringConfig};
+use ringmain_engine::features::Features;
 
 /// A pool of its own for each job: what the pool does is not the contract's business.
-fn blocking() -> Blocking {
+fn run_job() -> RunJob {
     Arc::new(|job| {
         std::thread::spawn(job);
         Ok(())
@@ -17,8 +25,46 @@ fn blocking() -> Blocking {
 
 fn epoll() -> RealHarness<Epoll> {
     let group = EpollGroup::new(2).expect("eventfds");
-    let worker = |index| group.worker(index, blocking()).expect("an epoll instance");
+    let worker = |index| group.worker(index, run_job()).expect("an epoll instance");
+    RealHarness::new([worker(0), worker(1)])
+}
+
+fn uring(config: &UringConfig) -> RealHarness<Uring> {
+    let group = Group::new(2).expect("eventfds");
+    let worker = |index| Uring::new(config.clone(), Arc::clone(&group), index, run_job()).expect("a ring");
     RealHarness::new([worker(0), worker(1)])
 }
 
 ringmain_engine::conformance!(on_epoll, epoll());
+
+ringmain_engine::conformance!(on_uring, uring(&UringConfig::default()));
+
+// Nothing beyond the floor.
+ringmain_engine::conformance!(
+    on_uring_floor,
+    uring(&UringConfig {
+        features: Features::none(),
+        ..UringConfig::default()
+    })
+);
+
+// Every second entry of the kernel takes one operation less than it was given.
+ringmain_engine::conformance!(
+    on_uring_short_submits,
+    uring(&UringConfig {
+        short_submit_every: 2,
+        ..UringConfig::default()
+    })
+);
+
+// Rings and buffers so small that submissions wait, completions overflow and receives end with `NoBuffers`.
+ringmain_engine::conformance!(
+    on_uring_cramped,
+    uring(&UringConfig {
+        submission_entries: 2,
+        completion_entries: 4,
+        receive_buffers: 2,
+        receive_buffer_bytes: 512,
+        ..UringConfig::default()
+    })
+);

@@ -336,6 +336,10 @@ pub trait Backend {
     /// Accepts connections from `listener` until cancelled or failed.
     fn accept(&mut self, slot: Slot, listener: Socket);
 
+    /// Accepts one connection and ends: `Accepted`, then `AcceptEnded { error: None }`. For the last
+    /// places before a limit, since [`Backend::accept`] may bring a whole listen queue at once.
+    fn accept_one(&mut self, slot: Slot, listener: Socket);
+
     /// Receives until ended. `poll_first`: do not try at once, no data is expected yet.
     fn recv(&mut self, slot: Slot, socket: Socket, poll_first: bool);
 

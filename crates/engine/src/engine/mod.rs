@@ -73,6 +73,8 @@ struct Bound {
     addr: Addr,
     /// One for each worker, in worker order, or fewer that are shared.
     fds: Vec<OwnedFd>,
+    /// Connections that its queue may hold.
+    backlog: u32,
 }
 
 /// An engine that is set up and not started.
@@ -129,6 +131,7 @@ impl Engine {
             self.listeners.push(Bound {
                 addr: addr.clone(),
                 fds: vec![fd],
+                backlog: options.backlog,
             });
             return Ok(addr.clone());
         };
@@ -160,6 +163,7 @@ impl Engine {
         self.listeners.push(Bound {
             addr: bound.clone(),
             fds,
+            backlog: options.backlog,
         });
         Ok(bound)
     }
@@ -177,7 +181,14 @@ impl Engine {
                 .find(|bound| bound.addr == addr)
             {
                 Some(bound) => bound.fds.push(fd),
-                None => self.listeners.push(Bound { addr, fds: vec![fd] }),
+                None => {
+                    let backlog = ListenOptions::default().backlog;
+                    self.listeners.push(Bound {
+                        addr,
+                        fds: vec![fd],
+                        backlog,
+                    });
+                }
             }
         }
         Ok(self.listeners[first..]
@@ -242,6 +253,10 @@ impl Engine {
                 run_job: Arc::clone(&run_job),
                 listeners: std::mem::take(&mut listeners[index]),
                 capacity: self.size.capacity,
+                queue_limit: self
+                    .listeners
+                    .iter()
+                    .fold(0, |sum, l| sum.saturating_add(l.backlog)),
                 grace: self.config.grace,
                 flush: self.config.flush,
                 shared: Arc::clone(&shared),
@@ -321,6 +336,7 @@ struct SetUp {
     run_job: RunJob,
     listeners: Vec<(u32, OwnedFd)>,
     capacity: u32,
+    queue_limit: u32,
     grace: std::time::Duration,
     flush: std::time::Duration,
     shared: Arc<Shared>,
@@ -376,6 +392,7 @@ impl SetUp {
             shared: self.shared,
             index: self.index,
             capacity: self.capacity,
+            queue_limit: self.queue_limit,
             grace: self.grace,
             flush: self.flush,
         };

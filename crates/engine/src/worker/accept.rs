@@ -17,6 +17,7 @@ impl Core {
             socket,
             tag,
             accepting: false,
+            one: false,
             cancelled: false,
             not_before: Time(0),
             draining: false,
@@ -31,15 +32,35 @@ impl Core {
 
     fn arm_listener(&mut self, slot: Slot) {
         let now = self.now();
-        let (full, draining) = (self.full, self.draining);
+        let (full, draining, careful) = (self.full, self.draining, self.careful());
         let Some(Record::Listener(listener)) = self.records.get_mut(slot) else {
             return;
         };
         if !listener.accepting && !full && !draining && listener.not_before <= now {
             listener.accepting = true;
             listener.cancelled = false;
-            self.backend.accept(slot, listener.socket);
+            listener.one = careful;
+            if careful {
+                self.backend.accept_one(slot, listener.socket);
+            } else {
+                self.backend.accept(slot, listener.socket);
+            }
         }
+    }
+
+    /// Connections that may still be taken here.
+    fn room(&self) -> u32 {
+        let own = self.capacity.saturating_sub(self.connections);
+        own.min(
+            self.shared
+                .max_connections
+                .saturating_sub(self.shared.connections()),
+        )
+    }
+
+    /// So near to a limit that one listen queue could exceed it: connections are accepted one by one.
+    fn careful(&self) -> bool {
+        self.room() <= self.queue_limit
     }
 
     pub(crate) fn publish_load(&self) {
@@ -48,24 +69,33 @@ impl Core {
             .store(self.connections, Ordering::Relaxed);
     }
 
-    /// A connection arrived here. Keeps it, gives it away, or closes it when the process is full.
+    /// A connection arrived here: keeps it or gives it away. At a limit accepting pauses; what had been
+    /// accepted by then is kept, at most one connection for each other worker above the limit.
     pub(crate) fn on_accepted(&mut self, listener: Slot, socket: Socket) {
         Counters::add(&self.counters().accepted, 1);
         let tag = match self.records.get(listener) {
             Some(Record::Listener(listener)) => listener.tag,
             _ => return self.close_unnamed(socket),
         };
-        if self.shared.connections() >= self.shared.max_connections {
-            Counters::add(&self.counters().refused, 1);
-            self.close_unnamed(socket);
-            return self.pause_accepting("the process has reached its connection limit");
-        }
         match self.better_worker() {
             Some(worker) => self.give(socket, worker, tag),
             None => self.keep(socket, tag),
         }
-        if self.connections >= self.capacity && self.better_worker().is_none() {
+        if self.shared.connections() >= self.shared.max_connections {
+            self.pause_accepting("the process has reached its connection limit");
+        } else if self.connections >= self.capacity && self.better_worker().is_none() {
             self.pause_accepting("the worker's connection table is full");
+        } else if self.careful() {
+            self.slow_down(listener);
+        }
+    }
+
+    /// Goes over to accepting one by one.
+    fn slow_down(&mut self, slot: Slot) {
+        if let Some(Record::Listener(listener)) = self.records.get(slot)
+            && !listener.one
+        {
+            self.cancel_listener(slot);
         }
     }
 

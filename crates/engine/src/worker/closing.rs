@@ -3,7 +3,7 @@
 
 use std::io;
 
-use super::core::{Core, Told};
+use super::core::{Core, Told, UNNAMED};
 use super::record::{Phase, Reason, Record};
 use super::shared::Counters;
 use crate::backend::{Op, Slot};
@@ -160,6 +160,10 @@ impl Core {
 
     /// The kernel has let go of the socket. The record of a stream stays until the stream is dropped.
     pub(crate) fn on_closed(&mut self, slot: Slot) {
+        if slot == UNNAMED {
+            self.unnamed_closes -= 1;
+            return;
+        }
         match self.records.get_mut(slot) {
             Some(Record::Connection(connection)) => {
                 connection.flags.kernel_done = true;

@@ -72,6 +72,8 @@ pub(crate) struct Core {
     pub(crate) shared: Arc<Shared>,
     pub(crate) index: usize,
     pub(crate) capacity: u32,
+    /// Connections that the listen queues may hold together.
+    pub(crate) queue_limit: u32,
     /// How long a closed connection may take to hand over its last bytes.
     pub(crate) flush: Duration,
     /// Accepting paused because the worker or the process is full.
@@ -80,7 +82,15 @@ pub(crate) struct Core {
     /// No connection is taken any more.
     pub(crate) stopping: bool,
     pub(crate) warned_full: bool,
+    /// Closes in flight of sockets that never got a record.
+    pub(crate) unnamed_closes: u32,
 }
+
+/// Names the closes of sockets without a record: an index that no record can have.
+pub(crate) const UNNAMED: Slot = Slot {
+    index: Slot::LIMIT - 1,
+    generation: u32::MAX,
+};
 
 impl Core {
     pub(crate) fn counters(&self) -> &Counters {
@@ -423,7 +433,10 @@ impl Core {
         streamed: bool,
     ) -> io::Result<Slot> {
         if self.stopping {
-            return Err(io::Error::new(io::ErrorKind::ConnectionAborted, "the worker is shutting down"));
+            return Err(io::Error::new(
+                io::ErrorKind::ConnectionAborted,
+                "the worker is shutting down",
+            ));
         }
         let socket = self.backend.open_stream(to, source)?;
         let mut connection = Connection::new(socket, 0, Phase::Connecting);
@@ -455,15 +468,10 @@ impl Core {
         }
     }
 
-    /// Closes a socket that never got a record. The slot index is one that no record can have.
+    /// Closes a socket that never got a record.
     pub(crate) fn close_unnamed(&mut self, socket: Socket) {
-        self.backend.close(
-            Slot {
-                index: Slot::LIMIT - 1,
-                generation: u32::MAX,
-            },
-            socket,
-        );
+        self.unnamed_closes += 1;
+        self.backend.close(UNNAMED, socket);
     }
 
     pub(crate) fn on_connected(&mut self, slot: Slot, result: io::Result<()>) {

@@ -17,6 +17,9 @@ pub(crate) mod shared;
 pub(crate) mod sleep;
 pub(crate) mod tasks;
 
+#[cfg(test)]
+mod sim_tests;
+
 use std::cell::RefCell;
 use std::io;
 use std::os::fd::OwnedFd;
@@ -87,6 +90,8 @@ pub struct Worker<H: Handler> {
     step: StepName,
     fired: Vec<u64>,
     state: State,
+    /// The process's state when this worker last followed it.
+    seen: State,
     grace: Duration,
     stop_at: Option<Time>,
     more_completions: bool,
@@ -101,6 +106,8 @@ pub(crate) struct Parts<M> {
     pub(crate) index: usize,
     /// Connections that this worker may hold.
     pub(crate) capacity: u32,
+    /// Connections that the listen queues may hold together.
+    pub(crate) queue_limit: u32,
     pub(crate) grace: Duration,
     /// How long a closed connection may take to hand over its last bytes.
     pub(crate) flush: Duration,
@@ -114,6 +121,7 @@ impl<H: Handler> Worker<H> {
             shared,
             index,
             capacity,
+            queue_limit,
             grace,
             flush,
         } = parts;
@@ -139,11 +147,13 @@ impl<H: Handler> Worker<H> {
             shared: Arc::clone(&shared),
             index,
             capacity: capacity.min(limits::CONNECTIONS_PER_WORKER - 1),
+            queue_limit,
             flush,
             full: false,
             draining: false,
             stopping: false,
             warned_full: false,
+            unnamed_closes: 0,
         };
         let cx = Cx(Rc::new(Inner {
             core: RefCell::new(core),
@@ -166,6 +176,7 @@ impl<H: Handler> Worker<H> {
             step,
             fired: Vec::new(),
             state: State::Running,
+            seen: State::Running,
             grace,
             stop_at: None,
             more_completions: false,
@@ -194,17 +205,27 @@ impl<H: Handler> Worker<H> {
 
     /// Whether the shutdown is complete: every slot is free.
     pub(crate) fn is_done(&self) -> bool {
-        self.state == State::Stopping && self.cx.core().records.len() == 0 && self.cx.0.tasks.count() == 0
+        self.state == State::Stopping && self.cx.core().holds_nothing() && self.cx.0.tasks.count() == 0
     }
 
     /// One turn of the loop; waits if there is nothing to do.
     pub(crate) fn turn(&mut self) -> io::Result<()> {
-        self.wait()?;
+        if self.begin_wait()? {
+            self.shared.workers[self.index].doorbell.cancel_sleep();
+        }
+        self.work();
+        Ok(())
+    }
+
+    /// What a turn does after its wait.
+    fn work(&mut self) {
         self.shared.beats[self.index].enter(self.cx.now(), self.step);
         self.completions();
         self.timers();
         self.mail();
         self.cx.0.tasks.run();
+        let panics = self.cx.0.tasks.take_panics();
+        Counters::add(&self.shared.workers[self.index].counters.panics, panics);
         self.deliver_told();
         self.follow_state();
         self.deliver_told();
@@ -215,10 +236,11 @@ impl<H: Handler> Worker<H> {
         drop(core);
         self.deliver_told();
         self.shared.beats[self.index].leave();
-        Ok(())
     }
 
-    fn wait(&mut self) -> io::Result<()> {
+    /// Waits. True if the doorbell was told so: it must hear of the end. In a simulation the wait
+    /// only begins here.
+    fn begin_wait(&mut self) -> io::Result<bool> {
         let doorbell = &self.shared.workers[self.index].doorbell;
         let timeout = self.timeout();
         let idle = timeout != Some(Duration::ZERO);
@@ -226,16 +248,13 @@ impl<H: Handler> Worker<H> {
             doorbell.prepare_sleep();
             let news = self.cx.0.tasks.pending()
                 || !self.mailbox.borrow().is_empty()
-                || self.shared.state() != self.state;
+                || self.shared.state() != self.seen;
             if news { Some(Duration::ZERO) } else { timeout }
         } else {
             timeout
         };
-        let outcome = self.cx.core().backend.wait(timeout);
-        if idle {
-            doorbell.cancel_sleep();
-        }
-        outcome
+        self.cx.core().backend.wait(timeout)?;
+        Ok(idle)
     }
 
     fn timeout(&self) -> Option<Duration> {
@@ -244,7 +263,7 @@ impl<H: Handler> Worker<H> {
             || self.more_mail
             || self.cx.0.tasks.pending()
             || !(core.told.is_empty() && core.dirty.is_empty() && core.sated.is_empty())
-            || (self.state == State::Stopping && core.records.len() == 0);
+            || (self.state == State::Stopping && core.holds_nothing());
         if busy {
             return Some(Duration::ZERO);
         }
@@ -276,7 +295,7 @@ impl<H: Handler> Worker<H> {
 
     fn handle(&mut self, completion: Completion) {
         match completion {
-            Completion::Received { slot, data, more } => return self.received(slot, data, more),
+            Completion::Received { slot, data, more } => self.received(slot, data, more),
             completion => self.cx.core().handle(completion),
         }
     }
@@ -315,6 +334,7 @@ impl<H: Handler> Worker<H> {
     /// Follows the process through draining and stopping.
     fn follow_state(&mut self) {
         let target = self.shared.state();
+        self.seen = target;
         if target > State::Running && self.state == State::Running {
             self.state = State::Draining;
             self.stop_at = Some(self.cx.now().after(self.grace));
@@ -358,6 +378,11 @@ impl<H: Handler> Worker<H> {
 }
 
 impl Core {
+    /// Whether every slot is free and every socket closed.
+    fn holds_nothing(&self) -> bool {
+        self.records.len() == 0 && self.unnamed_closes == 0
+    }
+
     fn handle(&mut self, completion: Completion) {
         match completion {
             Completion::Received { .. } => unreachable!("the worker handles these, it has the handler"),

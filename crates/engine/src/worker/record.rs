@@ -166,6 +166,8 @@ pub(crate) struct Listener {
     /// The listener's number, alike on all workers.
     pub(crate) tag: u32,
     pub(crate) accepting: bool,
+    /// The accept in flight ends with one connection.
+    pub(crate) one: bool,
     pub(crate) cancelled: bool,
     /// Not to be armed before this time.
     pub(crate) not_before: Time,

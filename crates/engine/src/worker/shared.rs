@@ -62,8 +62,6 @@ pub struct Counters {
     pub adopted: AtomicU64,
     /// Connections given to other workers.
     pub given: AtomicU64,
-    /// Connections closed at once because the process was full.
-    pub refused: AtomicU64,
     /// Connections whose slot is free again.
     pub closed: AtomicU64,
     /// Bytes received.

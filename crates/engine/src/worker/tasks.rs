@@ -90,9 +90,9 @@ impl Tasks {
         }
     }
 
-    /// Panics so far.
-    pub(crate) fn panics(&self) -> u64 {
-        self.panics.get()
+    /// Panics since the last call.
+    pub(crate) fn take_panics(&self) -> u64 {
+        self.panics.take()
     }
 
     pub(crate) fn count(&self) -> u32 {

@@ -3,7 +3,7 @@
 //! Owns the three ways to reach the kernel ([`direct`], [`plain`], [`epoll`]), the handler [`App`] whose every
 //! event can be scripted and is told to the test, and clients that give up after [`PATIENCE`]
 //! rather than hang. Knows no single case.
-#![allow(dead_code, reason = "each test binary uses its own part")]
+#![allow(dead_code, unreachable_pub, reason = "each test binary uses its own part")]
 #![allow(
     clippy::disallowed_methods,
     reason = "clients and servers in a test are real threads and sockets"

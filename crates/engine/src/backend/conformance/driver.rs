@@ -238,6 +238,22 @@ impl<H: Harness> Driver<H> {
         );
     }
 
+    /// Shows that waits of `worker` wait: not one that returns at once, over and over (rule W1).
+    pub fn sleeps(&mut self, worker: usize) {
+        let span = Duration::from_millis(20);
+        let start = self.harness.worker(worker).now();
+        let mut waits = 0;
+        loop {
+            let passed = self.harness.worker(worker).now().since(start);
+            let Some(left) = span.checked_sub(passed).filter(|left| !left.is_zero()) else {
+                break;
+            };
+            self.turn_for(worker, Some(left));
+            waits += 1;
+            assert!(waits <= 5, "{waits} waits in {passed:?} of {span:?}: a busy loop");
+        }
+    }
+
     /// The next connection on the listener of `slot`.
     pub fn accepted(&mut self, worker: usize, slot: Slot) -> Socket {
         let is = |event: &Event| matches!(event, Event::Accepted { slot: of, .. } if *of == slot);
@@ -284,14 +300,24 @@ impl<H: Harness> Driver<H> {
 
     /// The bytes of `slot` that are in the log, if any; does not wait, re-arms after a final receipt.
     pub fn received_so_far(&mut self, worker: usize, slot: Slot, socket: Socket) -> Vec<u8> {
-        let is = |event: &Event| matches!(event, Event::Received { slot: of, .. } if *of == slot);
+        let is = |event: &Event| match event {
+            Event::Received { slot: of, .. } => *of == slot,
+            Event::RecvEnded {
+                slot: of,
+                end: RecvEnd::NoBuffers,
+            } => *of == slot,
+            _ => false,
+        };
         let mut got = Vec::new();
         while let Some(at) = self.logs[worker].iter().position(is) {
-            if let Some(Event::Received { bytes, more, .. }) = self.logs[worker].remove(at) {
-                got.extend_from_slice(&bytes);
-                if !more {
-                    self.recv(worker, slot, socket);
+            match self.logs[worker].remove(at) {
+                Some(Event::Received { bytes, more, .. }) => {
+                    got.extend_from_slice(&bytes);
+                    if !more {
+                        self.recv(worker, slot, socket);
+                    }
                 }
+                _ => self.recv(worker, slot, socket),
             }
         }
         got

@@ -2,6 +2,8 @@
 //!
 //! Owns loopback sockets and the threads that wake workers. Knows no back-end's inside.
 
+#![allow(clippy::disallowed_methods, reason = "wakes come from real threads")]
+
 use std::io::{ErrorKind, Read, Write};
 use std::net::{Ipv4Addr, SocketAddr, TcpListener, TcpStream, UdpSocket};
 use std::os::fd::OwnedFd;

@@ -7,19 +7,20 @@ use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::task::{Wake, Waker};
+use std::time::Duration;
 
 use crossbeam_queue::ArrayQueue;
-use rustix::event::{EventfdFlags, eventfd};
+use ringmain_sys::clock;
+use ringmain_sys::event::Event;
 
-use super::clock::Start;
-use super::{Blocking, Epoll};
-use crate::backend::Time;
+use super::Epoll;
+use crate::backend::{RunJob, Time};
 use crate::limits;
 
 /// The workers of one engine, by number: how they wake each other and hand connections over.
 pub struct EpollGroup {
     mailboxes: Vec<Arc<Mailbox>>,
-    start: Start,
+    start: Duration,
 }
 
 impl EpollGroup {
@@ -32,7 +33,7 @@ impl EpollGroup {
         let mailboxes = mailboxes.collect::<io::Result<Vec<_>>>()?;
         Ok(Arc::new(EpollGroup {
             mailboxes,
-            start: Start::now(),
+            start: clock::monotonic(),
         }))
     }
 
@@ -43,21 +44,21 @@ impl EpollGroup {
     ///
     /// # Panics
     /// If the group has no such worker.
-    pub fn worker(self: &Arc<Self>, worker: usize, blocking: Blocking) -> io::Result<Epoll> {
-        Epoll::new(Arc::clone(self), worker, blocking)
+    pub fn worker(self: &Arc<Self>, worker: usize, run_job: RunJob) -> io::Result<Epoll> {
+        Epoll::new(Arc::clone(self), worker, run_job)
     }
 
     /// The time since the group was made: the zero of all its workers' clocks.
     #[must_use]
     pub fn now(&self) -> Time {
-        self.start.elapsed()
+        Time::default().after(clock::monotonic().saturating_sub(self.start))
     }
 
     pub(super) fn len(&self) -> usize {
         self.mailboxes.len()
     }
 
-    pub(super) fn start(&self) -> Start {
+    pub(super) fn start(&self) -> Duration {
         self.start
     }
 
@@ -75,8 +76,8 @@ pub(super) struct Parcel {
 }
 
 pub(super) struct Mailbox {
-    /// Watched edge-triggered and never read: each write is an edge, and 2^64 writes do not happen.
-    event: OwnedFd,
+    /// Watched edge-triggered and never drained: each write is an edge, and 2^64 writes do not happen.
+    event: Event,
     /// Set by the first wake since the worker looked; the others need no system call.
     woken: AtomicBool,
     shut: AtomicBool,
@@ -86,10 +87,10 @@ pub(super) struct Mailbox {
 impl Mailbox {
     fn new() -> io::Result<Mailbox> {
         Ok(Mailbox {
-            event: eventfd(0, EventfdFlags::CLOEXEC | EventfdFlags::NONBLOCK)?,
+            event: Event::new()?,
             woken: AtomicBool::new(false),
             shut: AtomicBool::new(false),
-            parcels: ArrayQueue::new(limits::GIVEN_CONNECTIONS),
+            parcels: ArrayQueue::new(limits::GIFTS_IN_FLIGHT),
         })
     }
 
@@ -100,8 +101,7 @@ impl Mailbox {
     pub(super) fn wake(&self) {
         // AcqRel: what the waker wrote before is visible to the worker that takes the flag.
         if !self.woken.swap(true, Ordering::AcqRel) {
-            // Cannot fail: the counter is far from full and the descriptor is ours.
-            let _ = rustix::io::write(&self.event, &1_u64.to_ne_bytes());
+            self.event.signal();
         }
     }
 

@@ -26,17 +26,16 @@ use std::time::Duration;
 use ringmain_sys::addr::Addr;
 use ringmain_sys::socket;
 
-use super::{Backend, Completion, Job, Lent, Op, PoolFull, RecvEnd, Slot, Socket, SocketOption, Time};
+use super::{
+    Backend, Completion, Job, Lent, Op, PoolFull, RecvEnd, RunJob, Slot, Socket, SocketOption, Time,
+};
 use crate::limits;
 
 pub use mail::EpollGroup;
 
-use clock::{Clock, Entropy};
+use clock::Clock;
 use poller::{Poller, Watch};
 use table::{Armed, Ready, Table};
-
-/// Where [`Backend::run_blocking`] sends jobs.
-pub type Blocking = Arc<dyn Fn(Job) -> Result<(), PoolFull> + Send + Sync>;
 
 /// One worker's epoll back-end. Made by [`EpollGroup::worker`] on the worker's own thread.
 pub struct Epoll {
@@ -55,14 +54,13 @@ pub struct Epoll {
     scratch: Box<[u8]>,
     lent: bool,
     clock: Clock,
-    entropy: Entropy,
     group: Arc<EpollGroup>,
     worker: usize,
-    blocking: Blocking,
+    run_job: RunJob,
 }
 
 impl Epoll {
-    fn new(group: Arc<EpollGroup>, worker: usize, blocking: Blocking) -> io::Result<Epoll> {
+    fn new(group: Arc<EpollGroup>, worker: usize, run_job: RunJob) -> io::Result<Epoll> {
         let poller = Poller::new(group.mailbox(worker).event())?;
         Ok(Epoll {
             poller,
@@ -70,15 +68,14 @@ impl Epoll {
             ready: VecDeque::new(),
             ready_left: 0,
             completions: VecDeque::new(),
-            turn_left: limits::TURN_COMPLETIONS,
+            turn_left: limits::COMPLETIONS_PER_TURN,
             skipped: 0,
             scratch: vec![0; limits::EPOLL_BUFFER_BYTES].into_boxed_slice(),
             lent: false,
             clock: Clock::new(group.start()),
-            entropy: Entropy::default(),
             group,
             worker,
-            blocking,
+            run_job,
         })
     }
 
@@ -97,6 +94,22 @@ impl Epoll {
         if let Some(record) = self.table.get_mut(socket.0) {
             record.armed.insert(op);
             self.enqueue_if_due(socket.0);
+        }
+    }
+
+    fn begin_accept(&mut self, slot: Slot, listener: Socket, one: bool) {
+        match self.watch(listener, Watch::Listener) {
+            Ok(()) => {
+                if let Some(record) = self.table.get_mut(listener.0) {
+                    record.one = one;
+                }
+                self.arm(Armed::ACCEPT, slot, listener);
+            }
+            Err(error) => {
+                let error = Some(error);
+                self.completions
+                    .push_back(Completion::AcceptEnded { slot, error });
+            }
         }
     }
 
@@ -183,7 +196,7 @@ impl Backend for Epoll {
     }
 
     fn random(&mut self) -> u64 {
-        self.entropy.take()
+        ringmain_sys::clock::random()
     }
 
     fn wait(&mut self, timeout: Option<Duration>) -> io::Result<()> {
@@ -198,7 +211,7 @@ impl Backend for Epoll {
         }
         self.clock.read();
         self.ready_left = self.ready.len();
-        self.turn_left = limits::TURN_COMPLETIONS;
+        self.turn_left = limits::COMPLETIONS_PER_TURN;
         Ok(())
     }
 
@@ -235,15 +248,7 @@ impl Backend for Epoll {
     }
 
     fn accept_now(&mut self, listener: Socket) -> io::Result<Option<Socket>> {
-        let Some(record) = self.table.get_mut(listener.0) else {
-            return Err(closed_name());
-        };
-        let probe = record.probe;
-        match socket::accept(record.fd()) {
-            Ok(fd) => Ok(Some(self.table.insert(fd, probe))),
-            Err(error) if error.kind() == io::ErrorKind::WouldBlock => Ok(None),
-            Err(error) => Err(error),
-        }
+        self.accept_one(listener)
     }
 
     fn open_stream(&mut self, to: &Addr, source: Option<&Addr>) -> io::Result<Socket> {
@@ -257,15 +262,11 @@ impl Backend for Epoll {
     }
 
     fn accept(&mut self, slot: Slot, listener: Socket) {
-        match self.watch(listener, Watch::Listener) {
-            Ok(()) => self.arm(Armed::ACCEPT, slot, listener),
-            Err(error) => {
-                self.completions.push_back(Completion::AcceptEnded {
-                    slot,
-                    error: Some(error),
-                });
-            }
-        }
+        self.begin_accept(slot, listener, false);
+    }
+
+    fn accept_one(&mut self, slot: Slot, listener: Socket) {
+        self.begin_accept(slot, listener, true);
     }
 
     fn recv(&mut self, slot: Slot, socket: Socket, _poll_first: bool) {
@@ -363,7 +364,7 @@ impl Backend for Epoll {
     }
 
     fn run_blocking(&mut self, job: Job) -> Result<(), PoolFull> {
-        (self.blocking)(job)
+        (self.run_job)(job)
     }
 
     fn waker(&self) -> Waker {

@@ -85,8 +85,9 @@ impl Epoll {
             Ok(count) => {
                 if count == self.scratch.len() {
                     record.share = 0;
-                } else if !record.probe && !record.ready.has(Ready::END) {
+                } else if !record.probe {
                     // epoll(7): a short receive means drained, and the next byte will be an edge.
+                    // If the end is near (Ready::END) the socket stays due all the same.
                     record.ready.remove(Ready::READ);
                 }
                 Some(Completion::Received {
@@ -116,6 +117,12 @@ impl Epoll {
             Ok(fd) => {
                 record.share -= 1;
                 let probe = record.probe;
+                if std::mem::take(&mut record.one) {
+                    record.armed.remove(Armed::ACCEPT);
+                    self.poller.unwatch(record);
+                    let ended = Completion::AcceptEnded { slot, error: None };
+                    self.completions.push_back(ended);
+                }
                 let socket = self.table.insert(fd, probe);
                 Some(Completion::Accepted { slot, socket })
             }
@@ -134,6 +141,20 @@ impl Epoll {
                     slot,
                     error: Some(error),
                 })
+            }
+        }
+    }
+
+    /// See [`crate::backend::Backend::accept_now`].
+    pub(super) fn accept_one(&mut self, listener: Socket) -> io::Result<Option<Socket>> {
+        let record = self.table.get_mut(listener.0).ok_or_else(closed_name)?;
+        let probe = record.probe;
+        loop {
+            match socket::accept(record.fd()) {
+                Ok(fd) => return Ok(Some(self.table.insert(fd, probe))),
+                Err(error) if would_block(&error) => return Ok(None),
+                Err(error) if concerns_one_connection(&error) => {}
+                Err(error) => return Err(error),
             }
         }
     }
@@ -293,7 +314,7 @@ impl Epoll {
             return Some(Err(closed_name()));
         };
         if let Waiting::Datagrams(queue) = &mut record.waiting {
-            if queue.len() >= limits::WAITING_DATAGRAMS {
+            if queue.len() >= limits::DATAGRAM_SENDS as usize {
                 return Some(Err(io::Error::from_raw_os_error(libc::ENOBUFS)));
             }
             queue.push_back((to, data.into()));

@@ -133,6 +133,8 @@ pub(super) struct Record {
     pub(super) probe: bool,
     /// Connections or datagrams it may still take before others are served.
     pub(super) share: u16,
+    /// Accepting ends with the next connection.
+    pub(super) one: bool,
     pub(super) watch: Watch,
     pub(super) waiting: Waiting,
 }
@@ -178,6 +180,7 @@ impl Table {
                 armed: Armed::default(),
                 ready: Ready::default(),
                 queued: false,
+                one: false,
                 probe: false,
                 share: 0,
                 watch: Watch::Nothing,

@@ -1,5 +1,7 @@
 //! What only this back-end does; the contract itself is tested by `conformance`.
 
+#![allow(clippy::disallowed_methods, reason = "real sockets and racing threads")]
+
 use std::io::{IoSlice, Read, Write};
 use std::net::{Ipv4Addr, TcpListener, TcpStream};
 use std::os::fd::{AsFd, OwnedFd};
@@ -11,8 +13,9 @@ use std::time::Duration;
 use rustix::net::{SendAncillaryBuffer, SendAncillaryMessage, SendFlags};
 use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
 
-use super::{Blocking, Epoll, EpollGroup};
-use crate::backend::{Backend, Completion, Op, RecvEnd, Slot, Socket};
+use super::{Epoll, EpollGroup};
+use crate::backend::conformance::{Driver, Harness, RealHarness};
+use crate::backend::{Backend, Completion, Op, RecvEnd, RunJob, Slot, Socket};
 use crate::limits;
 
 const SLOT: Slot = Slot {
@@ -24,7 +27,7 @@ const OTHER: Slot = Slot {
     generation: 1,
 };
 
-fn blocking() -> Blocking {
+fn run_job() -> RunJob {
     Arc::new(|job| {
         job();
         Ok(())
@@ -33,7 +36,7 @@ fn blocking() -> Blocking {
 
 fn pair_of_workers() -> [Epoll; 2] {
     let group = EpollGroup::new(2).expect("eventfds");
-    [0, 1].map(|index| group.worker(index, blocking()).expect("an epoll instance"))
+    [0, 1].map(|index| group.worker(index, run_job()).expect("an epoll instance"))
 }
 
 fn one_worker() -> Epoll {
@@ -198,7 +201,7 @@ fn a_turn_ends_even_if_each_completion_makes_another() {
             "{completion:?}"
         );
         count += 1;
-        assert!(count <= limits::TURN_COMPLETIONS, "the turn never ends");
+        assert!(count <= limits::COMPLETIONS_PER_TURN, "the turn never ends");
         send(&mut worker);
     }
     assert!(count > 0);
@@ -227,10 +230,74 @@ fn queued_completions_do_not_keep_the_kernel_waiting() {
 }
 
 #[test]
+fn a_wait_never_blocks_while_a_completion_is_queued() {
+    let mut worker = one_worker();
+    let (busy, _peer) = connection(&mut worker);
+    let start = worker.now();
+    for _ in 0..3 * limits::EPOLL_SKIPS {
+        // SAFETY: the memory is static.
+        unsafe { worker.send(SLOT, busy, &[IoSlice::new(b"x")]) };
+        worker.wait(Some(Duration::from_secs(5))).expect("epoll works");
+        assert!(worker.now().since(start) < Duration::from_secs(5), "it blocked");
+        assert!(matches!(worker.next(), Some(Completion::Sent { .. })));
+    }
+}
+
+#[test]
+fn a_given_connection_no_longer_reports_to_the_giver() {
+    let [mut worker, mut other] = pair_of_workers();
+    let (socket, mut peer) = connection(&mut worker);
+    worker.recv(SLOT, socket, false);
+    worker.cancel(Op::Recv, SLOT);
+    worker.wait(Some(Duration::ZERO)).expect("epoll works");
+    while worker.next().is_some() {}
+    worker.give(SLOT, socket, 1, 0);
+    assert!(matches!(
+        worker.next(),
+        Some(Completion::Given { result: Ok(()), .. })
+    ));
+    other.wait(None).expect("epoll works");
+    assert!(matches!(other.next(), Some(Completion::Adopted { .. })));
+    peer.write_all(b"for the other").expect("connected");
+    assert_eq!(worker.poller.wait(Some(Duration::ZERO)).expect("epoll works"), 0);
+}
+
+/// A descriptor that somebody else holds too goes on reporting after close (epoll(7), questions and answers).
+#[test]
+fn events_of_a_former_socket_do_not_reach_the_next_of_its_name() {
+    let mut driver = Driver::new(RealHarness::new(pair_of_workers()));
+    let silent = driver.harness.silent_addr();
+    let worker = driver.harness.worker(0);
+    let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).expect("a port");
+    let peer = TcpStream::connect(listener.local_addr().expect("bound")).expect("a backlog");
+    let (shared, _) = listener.accept().expect("a connection");
+    let former = worker
+        .adopt(OwnedFd::from(shared.try_clone().expect("a descriptor")))
+        .expect("adopted");
+    driver.recv(0, SLOT, former);
+    driver.cancel(0, Op::Recv, SLOT);
+    driver.recv_ended(0, SLOT);
+    driver.closed(0, SLOT, former);
+    let next = driver
+        .harness
+        .worker(0)
+        .open_stream(&silent, None)
+        .expect("a socket");
+    assert_eq!(next, former, "the name is reused, else this test shows nothing");
+    driver.connect(0, OTHER, next, &silent);
+    driver.harness.peer_reset(peer);
+    driver.quiet();
+    driver.cancel(0, Op::Connect, OTHER);
+    driver.connected(0, OTHER).expect_err("cancelled");
+    driver.closed(0, OTHER, next);
+    driver.finish();
+}
+
+#[test]
 fn full_mail_refuses_and_the_connection_stays() {
     let [mut worker, _other] = pair_of_workers();
     let (socket, mut peer) = connection(&mut worker);
-    for _ in 0..limits::GIVEN_CONNECTIONS {
+    for _ in 0..limits::GIFTS_IN_FLIGHT {
         // Any descriptor will do: the mailbox does not look at it.
         let fd = rustix::io::dup(&peer).expect("a descriptor");
         let parcel = super::mail::Parcel {
@@ -402,7 +469,8 @@ fn full_table() {
         panic!("{end:?}")
     };
     assert_eq!(error.raw_os_error(), Some(libc::EMFILE));
-    // It does not try again by itself.
+    // It does not try again by itself, nor keep waking the worker.
+    assert_eq!(worker.poller.wait(Some(Duration::ZERO)).expect("epoll works"), 0);
     worker.wait(Some(Duration::from_millis(5))).expect("epoll works");
     assert!(worker.next().is_none());
     setrlimit(Resource::Nofile, normal).expect("raised");

@@ -90,6 +90,9 @@ impl State {
                 },
                 false,
             );
+            if matches!(self.operations[&id].work, Work::Accept { one: true }) {
+                return self.push(id, Completion::AcceptEnded { slot, error: None }, true);
+            }
             if self.random.coin() {
                 return self.plan_attempt(id);
             }

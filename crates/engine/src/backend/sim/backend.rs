@@ -148,7 +148,12 @@ impl Backend for Sim {
     fn accept(&mut self, slot: Slot, listener: Socket) {
         self.state
             .borrow_mut()
-            .begin(self.worker, slot, listener.0, Work::Accept);
+            .begin(self.worker, slot, listener.0, Work::Accept { one: false });
+    }
+
+    fn accept_one(&mut self, slot: Slot, listener: Socket) {
+        let work = Work::Accept { one: true };
+        self.state.borrow_mut().begin(self.worker, slot, listener.0, work);
     }
 
     fn recv(&mut self, slot: Slot, socket: Socket, poll_first: bool) {

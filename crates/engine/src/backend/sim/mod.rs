@@ -34,7 +34,7 @@ mod state;
 mod trace;
 
 #[cfg(test)]
-mod tests;
+pub(crate) mod tests;
 
 use std::cell::RefCell;
 use std::net::SocketAddr;
@@ -147,6 +147,15 @@ impl World {
             return Step::Turn(worker);
         }
         if self.advance() { Step::Moved } else { Step::Quiet }
+    }
+
+    /// Ends the wait that a worker has begun, for a driver that begins it at the end of a turn: the
+    /// worker reads the clocks now, and a wake that has arrived is taken.
+    ///
+    /// Such a driver's turn is `end_wait`, then what the completions ask for, then `wait`. In between the
+    /// worker really waits, as the threads that would wake it see it.
+    pub fn end_wait(&self, worker: usize) {
+        self.state.borrow_mut().end_wait(worker);
     }
 
     /// Moves the clock to the next thing that is due, and lets it happen: a network event, a job,

@@ -19,8 +19,8 @@ use super::plan::Fault;
 use super::state::{Event, Kind, State};
 use crate::backend::{Completion, Op, RecvEnd, Slot};
 
-/// The code of a close or give among a slot's operations, beyond every [`Op`].
-const LEAVING: u8 = 5;
+/// The code of a give among a slot's operations, beyond every [`Op`].
+const GIVING: u8 = 5;
 
 /// One operation, from its submission until its final completion has been taken.
 #[derive(Debug)]
@@ -38,7 +38,10 @@ pub(super) struct Operation {
 /// What an operation is to do.
 #[derive(Debug)]
 pub(super) enum Work {
-    Accept,
+    Accept {
+        /// It ends with the next connection.
+        one: bool,
+    },
     /// `eager`: the next look may report a lack of buffers although there is no data.
     Recv {
         eager: bool,
@@ -68,7 +71,7 @@ impl Work {
     /// The operation's name in [`crate::backend::Backend::cancel`], if it has one.
     fn op(&self) -> Option<Op> {
         match self {
-            Work::Accept => Some(Op::Accept),
+            Work::Accept { .. } => Some(Op::Accept),
             Work::Recv { .. } => Some(Op::Recv),
             Work::Send(_) => Some(Op::Send),
             Work::Connect { .. } => Some(Op::Connect),
@@ -77,10 +80,11 @@ impl Work {
         }
     }
 
-    /// Tells the operations of a slot apart; several datagrams may be in flight.
+    /// Tells the operations of a slot apart. Several datagrams may be in flight, and several closes: a
+    /// worker closes what never got a slot of its own under one spare name.
     fn code(&self) -> Option<u8> {
         match self {
-            Work::Close | Work::Give { .. } => Some(LEAVING),
+            Work::Give { .. } => Some(GIVING),
             other => other.op().map(|op| op as u8),
         }
     }
@@ -91,7 +95,7 @@ impl Work {
 
     fn name(&self) -> &'static str {
         match self {
-            Work::Accept => "accept",
+            Work::Accept { .. } => "accept",
             Work::Recv { .. } => "recv",
             Work::Send(_) => "send",
             Work::Connect { .. } => "connect",
@@ -105,7 +109,7 @@ impl Work {
 
     fn suits(&self, kind: &Kind) -> bool {
         match self {
-            Work::Accept => matches!(kind, Kind::Listener(_)),
+            Work::Accept { .. } => matches!(kind, Kind::Listener(_)),
             Work::Recv { .. } | Work::Send(_) => {
                 matches!(kind, Kind::Stream(_) | Kind::Unconnected(_))
             }
@@ -267,6 +271,16 @@ impl State {
     /// A slot has one socket and one life at a time, and one operation of each kind.
     fn check_slot(&self, worker: usize, slot: Slot, socket: u32, work: &Work) {
         let name = work.name();
+        let closing = |other: &&Operation| {
+            let same = other.worker == worker && other.slot.index == slot.index;
+            same && matches!(other.work, Work::Close)
+        };
+        if !matches!(work, Work::Close) && self.operations.values().any(|other| closing(&other)) {
+            self.misuse(
+                worker,
+                &format!("{name}() for {slot:?}, whose close is in flight"),
+            );
+        }
         let slots = &self.workers[worker].slots;
         for (key, (generation, id)) in slots.range((slot.index, 0)..=(slot.index, u8::MAX)) {
             if *generation != slot.generation {
@@ -306,7 +320,7 @@ impl State {
             return;
         }
         match &operation.work {
-            Work::Accept => self.attempt_accept(id),
+            Work::Accept { .. } => self.attempt_accept(id),
             Work::Recv { .. } => self.attempt_recv(id),
             Work::Send(_) => self.attempt_send(id),
             Work::Connect { .. } => self.attempt_connect(id),
@@ -466,7 +480,7 @@ impl State {
         let slot = operation.slot;
         let cancelled = || io::Error::from_raw_os_error(libc::ECANCELED);
         let completion = match &operation.work {
-            Work::Accept => Completion::AcceptEnded { slot, error: None },
+            Work::Accept { .. } => Completion::AcceptEnded { slot, error: None },
             Work::Recv { .. } => Completion::RecvEnded {
                 slot,
                 end: RecvEnd::Cancelled,

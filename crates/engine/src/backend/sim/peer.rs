@@ -56,7 +56,9 @@ impl Peer {
         }
         let count = bytes.len().min(end.send_room());
         end.send.extend(&bytes[..count]);
-        state.note("peer writes", u64::from(self.end), count as u64, 0);
+        if count > 0 {
+            state.note("peer writes", u64::from(self.end), count as u64, 0);
+        }
         state.arm_wire(self.end);
         Ok(count)
     }
@@ -69,7 +71,9 @@ impl Peer {
             return Vec::new();
         }
         let bytes = state.take_received(self.end, limit);
-        state.note("peer reads", u64::from(self.end), bytes.len() as u64, 0);
+        if !bytes.is_empty() {
+            state.note("peer reads", u64::from(self.end), bytes.len() as u64, 0);
+        }
         bytes
     }
 

@@ -412,6 +412,11 @@ impl State {
         let all = 0..self.workers.len();
         let runnable: Vec<usize> = all.clone().filter(|index| self.is_runnable(*index)).collect();
         let coming = self.next_time().is_some();
+        // A worker may be slow, but not by the half minute until the next deadline.
+        let slowest = self
+            .now
+            .saturating_add(self.plan.delay_ns().saturating_mul(LATE_FACTOR));
+        let soon = self.next_time().is_some_and(|time| time <= slowest);
         if coming && self.strikes(Fault::SpuriousWait) {
             let alive: Vec<usize> = all
                 .filter(|i| self.workers[*i].taken && !self.workers[*i].gone)
@@ -419,7 +424,7 @@ impl State {
             return alive.get(self.random.index(alive.len())).copied();
         }
         // Half of the time the world moves on while a worker could run: that is a slow worker.
-        if runnable.is_empty() || (coming && self.random.coin()) {
+        if runnable.is_empty() || (soon && self.random.coin()) {
             return None;
         }
         Some(runnable[self.random.index(runnable.len())])
@@ -444,6 +449,18 @@ impl State {
         worker.wall = wall;
         self.note("wait", index as u64, u64::from(shows), until.unwrap_or(u64::MAX));
         shows
+    }
+
+    /// A wait that has begun before ends now.
+    pub(super) fn end_wait(&mut self, index: usize) {
+        self.collect_wakes();
+        let (now, wall) = (self.now, self.wall());
+        let worker = &mut self.workers[index];
+        worker.woken = false;
+        worker.rest = Rest::Busy;
+        worker.clock = now;
+        worker.wall = wall;
+        self.note("wait ends", index as u64, 0, 0);
     }
 
     /// Makes a worker's completion visible.

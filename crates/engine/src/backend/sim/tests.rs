@@ -3,7 +3,7 @@
 
 mod echo;
 mod misuse;
-mod run;
+pub(crate) mod run;
 mod small;
 
 use super::{Fault, Plan, World};

@@ -87,11 +87,14 @@ impl Uring {
         let position = position.expect("every accept in flight is in the list");
         let result = outcome(entry);
         let Accepting {
-            listener, cancelled, ..
+            listener,
+            cancelled,
+            one,
+            ..
         } = self.accepts[position];
         if !cqueue::more(entry.flags()) {
             match &result {
-                Ok(_) if !cancelled => self.push_accept(slot, listener),
+                Ok(_) if !cancelled && !one => self.push_accept(slot, listener, false),
                 Ok(_) => {
                     self.accepts.swap_remove(position);
                     self.ready
@@ -99,7 +102,7 @@ impl Uring {
                 }
                 // The connection was gone before it was accepted: accept(2) says to try again.
                 Err(error) if is_lost_connection(error) && !cancelled => {
-                    self.push_accept(slot, listener);
+                    self.push_accept(slot, listener, one);
                     return None;
                 }
                 Err(_) => drop(self.accepts.swap_remove(position)),

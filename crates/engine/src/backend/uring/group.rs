@@ -69,8 +69,15 @@ impl Group {
         &self.members[index].event
     }
 
+    /// Wakes worker `index`; a number that is no worker is ignored.
+    pub(super) fn signal(&self, index: usize) {
+        if let Some(member) = self.members.get(index) {
+            member.event.signal();
+        }
+    }
+
     pub(super) fn ring(&self, index: usize) -> Option<RawFd> {
-        let fd = self.members[index].ring.load(Ordering::Acquire);
+        let fd = self.members.get(index)?.ring.load(Ordering::Acquire);
         (fd >= 0).then_some(fd)
     }
 
@@ -86,6 +93,11 @@ impl Group {
 impl Uring {
     /// A direct descriptor goes from table to table (MSG_RING, Linux 6.0), any other by the queue.
     pub(super) fn give_away(&mut self, slot: Slot, socket: Socket, worker: usize, tag: u32) {
+        if worker == self.index {
+            self.ready.push_back(Completion::Adopted { tag, socket });
+            self.ready.push_back(Completion::Given { slot, result: Ok(()) });
+            return;
+        }
         let target = self.group.ring(worker);
         let target = target.filter(|_| self.config.features.has(Feature::MessageRing));
         if socket.0 & DIRECT == 0 || target.is_none() {
@@ -125,6 +137,10 @@ impl Uring {
     }
 
     fn queue_gift(&mut self, socket: Socket, worker: usize, tag: u32) -> io::Result<()> {
+        let missing = || io::Error::from_raw_os_error(libc::ESRCH);
+        if worker >= self.group.members.len() {
+            return Err(missing());
+        }
         let copy = self.with_descriptor(socket, |fd| fd.try_clone_to_owned())?;
         let member = &self.group.members[worker];
         member

@@ -118,11 +118,14 @@ struct Accepting {
     slot: Slot,
     listener: Socket,
     cancelled: bool,
+    one: bool,
 }
 
 #[derive(Default)]
 struct Headers {
+    #[expect(clippy::vec_box, reason = "the addresses must hold while the list grows")]
     messages: Vec<Box<(libc::msghdr, [MaybeUninit<libc::iovec>; limits::SEND_PIECES])>>,
+    #[expect(clippy::vec_box, reason = "the addresses must hold while the list grows")]
     addresses: Vec<Box<SockAddr>>,
     used: usize,
 }
@@ -204,9 +207,19 @@ impl Uring {
         unsafe { self.ring.push(poll.user_data(plain(Kind::Bell, 0))) };
     }
 
-    fn push_accept(&mut self, slot: Slot, listener: Socket) {
+    fn begin_accept(&mut self, slot: Slot, listener: Socket, one: bool) {
+        self.accepts.push(Accepting {
+            slot,
+            listener,
+            cancelled: false,
+            one,
+        });
+        self.push_accept(slot, listener, one);
+    }
+
+    fn push_accept(&mut self, slot: Slot, listener: Socket, one: bool) {
         let user_data = pack(Kind::Accept, slot);
-        let multishot = self.config.features.has(Feature::MultishotAccept);
+        let multishot = self.config.features.has(Feature::MultishotAccept) && !one;
         let direct = self.direct;
         let entry = with_fd!(listener, |fd| if multishot {
             let accept = opcode::AcceptMulti::new(fd).allocate_file_index(direct);
@@ -347,6 +360,13 @@ impl Backend for Uring {
             self.headers.reset();
         }
         self.read_clocks();
+        if self.ring.lost() > 0 {
+            // The kernel had no memory to keep a completion: what it was about will never end.
+            return Err(io::Error::new(
+                io::ErrorKind::OutOfMemory,
+                "the kernel dropped a completion",
+            ));
+        }
         outcome
     }
 
@@ -405,12 +425,11 @@ impl Backend for Uring {
     }
 
     fn accept(&mut self, slot: Slot, listener: Socket) {
-        self.accepts.push(Accepting {
-            slot,
-            listener,
-            cancelled: false,
-        });
-        self.push_accept(slot, listener);
+        self.begin_accept(slot, listener, false);
+    }
+
+    fn accept_one(&mut self, slot: Slot, listener: Socket) {
+        self.begin_accept(slot, listener, true);
     }
 
     fn recv(&mut self, slot: Slot, socket: Socket, poll_first: bool) {
@@ -552,7 +571,7 @@ impl Backend for Uring {
                 // A peer that has ended in between answers with an error, which is as good.
                 self.push_ignored(entry.flags(squeue::Flags::SKIP_SUCCESS));
             }
-            None => self.group.event(worker).signal(),
+            None => self.group.signal(worker),
         }
     }
 }

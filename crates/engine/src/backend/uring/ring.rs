@@ -122,6 +122,8 @@ impl Ring {
             return Ok(());
         }
         match self.enter(want, ENTER_GETEVENTS, timeout.filter(|_| want > 0)) {
+            // A short submit returns at once: what is left goes now, so that it is not late by a turn.
+            Ok(()) if !self.sqpoll && !self.ring.submission().is_empty() => self.submit_rest(),
             Ok(()) => Ok(()),
             Err(error) => match error.raw_os_error() {
                 // EBUSY: completions overflowed and must be taken first. EAGAIN: no memory for a request;
@@ -129,6 +131,21 @@ impl Ring {
                 Some(libc::ETIME | libc::EINTR | libc::EBUSY | libc::EAGAIN) => Ok(()),
                 _ => Err(error),
             },
+        }
+    }
+
+    /// A second try; the third is the next wait.
+    fn submit_rest(&mut self) -> io::Result<()> {
+        match self.enter(0, ENTER_GETEVENTS, None) {
+            Err(error)
+                if !matches!(
+                    error.raw_os_error(),
+                    Some(libc::EINTR | libc::EBUSY | libc::EAGAIN)
+                ) =>
+            {
+                Err(error)
+            }
+            _ => Ok(()),
         }
     }
 

@@ -59,6 +59,20 @@ pub fn cancel_ends_connecting<H: Harness>(harness: H) {
     driver.finish();
 }
 
+/// Rule H2: a shut down attempt ends with an error, without cancel.
+pub fn shutdown_both_ends_connecting<H: Harness>(harness: H) {
+    let mut driver = Driver::new(harness);
+    let to = driver.harness.silent_addr();
+    let socket = driver.harness.worker(0).open_stream(&to, None).expect("a socket");
+    let slot = driver.slot();
+    driver.connect(0, slot, socket, &to);
+    driver.quiet();
+    driver.harness.worker(0).shutdown_both(socket);
+    driver.connected(0, slot).expect_err("nobody answered");
+    driver.closed(0, slot, socket);
+    driver.finish();
+}
+
 /// Rule N2: the socket of a failed attempt holds its name until it is closed.
 pub fn failed_connect_leaves_a_socket_to_close<H: Harness>(harness: H) {
     let mut driver = Driver::new(harness);

@@ -121,6 +121,10 @@ fn adopted<H: Harness>(driver: &mut Driver<H>, worker: usize, tag: u32) -> crate
 /// Rule G1: the other worker gets the connection, its tag and every byte that waits in it.
 pub fn given_connection_moves_to_the_other_worker<H: Harness>(harness: H) {
     let mut pair = Pair::new(harness);
+    // It has been received on before, so the giver's side has to let go of it.
+    pair.recv();
+    pair.driver.cancel(0, Op::Recv, pair.slot);
+    pair.driver.recv_ended(0, pair.slot);
     pair.driver.peer_write(&mut pair.peer, b"before");
     pair.driver.give(0, pair.slot, pair.socket, 1, 77);
     let Pair {

@@ -47,6 +47,7 @@ pub fn accepting_ends_by_cancel_and_can_start_again<H: Harness>(harness: H) {
     assert!(error.is_none(), "{error:?}");
     let peer = driver.harness.dial(&at);
     driver.quiet();
+    driver.sleeps(0);
     driver.accept(0, slot, listener);
     let socket = driver.accepted(0, slot);
     let own = driver.slot();
@@ -66,6 +67,30 @@ pub fn shutdown_of_a_listener_ends_accepting<H: Harness>(harness: H) {
     driver.harness.worker(0).shutdown_both(listener);
     let error = accept_ended(&mut driver, slot);
     assert!(error.is_some(), "not cancelled, so there is an error");
+    driver.closed(0, slot, listener);
+    driver.finish();
+}
+
+/// Rule A4: what waits when accepting has been cancelled can be taken one by one, to the last.
+pub fn a_cancelled_listener_can_be_emptied<H: Harness>(harness: H) {
+    let mut driver = Driver::new(harness);
+    let (listener, at) = driver.harness.listen(0);
+    let slot = driver.slot();
+    driver.accept(0, slot, listener);
+    driver.quiet();
+    driver.cancel(0, Op::Accept, slot);
+    assert!(accept_ended(&mut driver, slot).is_none());
+    let mut peers: Vec<_> = (0..3).map(|_| driver.harness.dial(&at)).collect();
+    driver.quiet();
+    for peer in &mut peers {
+        let socket = driver.harness.worker(0).accept_now(listener).expect("open");
+        let socket = socket.expect("one is waiting");
+        let own = driver.slot();
+        driver.send_all(0, own, socket, b"welcome");
+        assert_eq!(driver.peer_read(peer, 7).0, b"welcome");
+        driver.closed(0, own, socket);
+    }
+    assert_eq!(driver.harness.worker(0).accept_now(listener).expect("open"), None);
     driver.closed(0, slot, listener);
     driver.finish();
 }

@@ -24,6 +24,7 @@ pub fn bytes_there_before_the_receive_are_found<H: Harness>(harness: H) {
     let mut pair = Pair::new(harness);
     pair.driver.peer_write(&mut pair.peer, b"early");
     pair.driver.quiet();
+    pair.driver.sleeps(0);
     pair.recv();
     assert_eq!(pair.driver.received(0, pair.slot, pair.socket, 5), b"early");
     pair.finish_receiving();

@@ -14,18 +14,18 @@ use crate::backend::Backend;
 const STEP_LIMIT: usize = 200_000;
 
 /// A client that sends a pattern of its own and checks what comes back.
-pub(super) struct Client {
+pub(crate) struct Client {
     peer: Peer,
     key: u64,
     written: usize,
     total: usize,
     checked: usize,
     ended: bool,
-    done: bool,
+    pub(crate) done: bool,
 }
 
 impl Client {
-    fn new(peer: Peer, key: u64, total: usize) -> Client {
+    pub(crate) fn new(peer: Peer, key: u64, total: usize) -> Client {
         Client {
             peer,
             key,
@@ -43,7 +43,7 @@ impl Client {
         split_mix(&mut mix) as u8
     }
 
-    fn act(&mut self, world: &World, label: &str) {
+    pub(crate) fn act(&mut self, world: &World, label: &str) {
         if self.done {
             return;
         }
@@ -74,7 +74,7 @@ impl Client {
         }
     }
 
-    fn is_whole(&self) -> bool {
+    pub(crate) fn is_whole(&self) -> bool {
         self.checked == self.total
     }
 }
