@@ -2,11 +2,14 @@
 //!
 //! Owns workers, connections, buffers, timers and mail. Knows nothing of HTTP or any other protocol.
 
+#[cfg(any(feature = "tokio-io", feature = "hyper-rt"))]
+pub mod adapters;
 pub mod backend;
 pub mod blocking;
 pub mod config;
 mod engine;
 pub mod features;
+pub mod file;
 pub mod limits;
 pub mod mail;
 pub mod probe;
@@ -19,7 +22,7 @@ pub mod watchdog;
 mod worker;
 
 pub use config::{Choice, Config};
-pub use engine::{Engine, EngineError, Report, Running, Summary, WorkerReport};
+pub use engine::{Engine, EngineError, Report, Running, Summary, WorkerReport, block_signals};
 pub use ringmain_sys::addr::Addr;
 pub use ringmain_sys::listen::ListenOptions;
 pub use worker::core::{Via, WriteError};

@@ -153,3 +153,9 @@ pub const DESCRIPTORS_MIN: u32 = 64;
 
 /// Descriptors kept for what is no connection (listeners, files, logs) where connections are descriptors.
 pub const DESCRIPTORS_RESERVE: u32 = 128;
+
+/// Bytes of one read of a file. A larger buffer is filled up to it; on a worker a read takes a copy of so many.
+pub const FILE_READ_BYTES: usize = 256 * 1024;
+
+/// Sleeping futures of one `adapters::hyper::HyperTimer` and its clones. One more ends at once, and a warning says so.
+pub const HYPER_SLEEPS: usize = 1 << 20;

@@ -2,11 +2,13 @@
 //!
 //! Reading copies out of the connection's buffer, writing into its output queue; both are bounded by the
 //! marks of [`limits`]. Errors of the kernel that come after a write was queued surface at
-//! the next call. Knows nothing of tokio or hyper; see `adapters`.
+//! the next call of any kind. After one, what was received before can still be read; then every read fails, so that
+//! a broken stream is not taken for an ended one. One task may read while one other writes.
+//! Knows nothing of tokio or hyper; see `adapters`.
 
 use std::fmt;
 use std::future::poll_fn;
-use std::io;
+use std::io::{self, IoSlice};
 use std::task::{Context, Poll};
 use std::time::Duration;
 
@@ -15,6 +17,7 @@ use ringmain_sys::addr::Addr;
 
 use crate::backend::Slot;
 use crate::limits;
+use crate::worker::closing::stream_error;
 use crate::worker::core::WriteError;
 use crate::worker::cx::{Conn, ConnId, Cx, keep_waker};
 use crate::worker::record::{Connection, Phase, Reason};
@@ -81,7 +84,7 @@ impl Stream {
     ) -> Poll<io::Result<usize>> {
         let mut core = self.cx.core();
         let Some(connection) = core.connection(self.slot) else {
-            return Poll::Ready(Ok(0));
+            return Poll::Ready(Err(io::ErrorKind::NotConnected.into()));
         };
         if !connection.unread.is_empty() {
             let count = take(&connection.unread).min(connection.unread.len());
@@ -96,8 +99,11 @@ impl Stream {
         if let Some(error) = take_error(connection) {
             return Poll::Ready(Err(error));
         }
-        if connection.flags.eof || !matches!(connection.phase, Phase::Open | Phase::Connecting) {
+        if connection.flags.eof {
             return Poll::Ready(Ok(0));
+        }
+        if !matches!(connection.phase, Phase::Open | Phase::Connecting) {
+            return Poll::Ready(broken(connection).map_or(Ok(0), Err));
         }
         let stream = connection.stream.as_mut().expect("made with the stream");
         keep_waker(&mut stream.reader, context.waker());
@@ -120,6 +126,32 @@ impl Stream {
             Ok(()) => Poll::Ready(Ok(count)),
             Err(error) => Poll::Ready(Err(closed_error(error))),
         }
+    }
+
+    /// Queues the pieces in order, as many bytes as fit below [`limits::WRITE_MARK`]; pending while nothing does.
+    pub fn poll_write_vectored(
+        &self,
+        context: &mut Context<'_>,
+        pieces: &[IoSlice<'_>],
+    ) -> Poll<io::Result<usize>> {
+        if pieces.iter().all(|piece| piece.is_empty()) {
+            return Poll::Ready(Ok(0));
+        }
+        let room = match self.poll_room(context) {
+            Poll::Ready(Ok(room)) => room,
+            Poll::Ready(Err(error)) => return Poll::Ready(Err(error)),
+            Poll::Pending => return Poll::Pending,
+        };
+        let mut core = self.cx.core();
+        let mut count = 0;
+        for piece in pieces {
+            let part = &piece[..piece.len().min(room - count)];
+            if let Err(error) = core.write(self.slot, part) {
+                return Poll::Ready(Err(closed_error(error)));
+            }
+            count += part.len();
+        }
+        Poll::Ready(Ok(count))
     }
 
     /// How many bytes fit below the mark.
@@ -153,9 +185,11 @@ impl Stream {
         if let Some(error) = take_error(connection) {
             return Poll::Ready(Err(error));
         }
-        let in_kernel = connection.output.is_empty() && !connection.flags.send_held;
-        if in_kernel || matches!(connection.phase, Phase::Closing | Phase::Closed) {
+        if connection.output.is_empty() && !connection.flags.send_held {
             return Poll::Ready(Ok(()));
+        }
+        if matches!(connection.phase, Phase::Closing | Phase::Closed) {
+            return Poll::Ready(broken(connection).map_or(Ok(()), Err));
         }
         let stream = connection.stream.as_mut().expect("made with the stream");
         keep_waker(&mut stream.writer, context.waker());
@@ -250,6 +284,10 @@ impl Stream {
 impl Drop for Stream {
     fn drop(&mut self) {
         let mut core = self.cx.core();
+        if let Some(connection) = core.connection(self.slot) {
+            let unread = std::mem::take(&mut connection.unread);
+            core.pool.put(unread);
+        }
         core.close(self.slot, Reason::Closed);
         if let Some(connection) = core.connection(self.slot) {
             connection.stream = None;
@@ -260,6 +298,11 @@ impl Drop for Stream {
 
 fn take_error(connection: &mut Connection) -> Option<io::Error> {
     connection.stream.as_mut().and_then(|stream| stream.error.take())
+}
+
+/// What ended a connection whose error was told already; `None` if it ended in order.
+fn broken(connection: &Connection) -> Option<io::Error> {
+    connection.reason.and_then(stream_error)
 }
 
 fn closed_error(error: WriteError) -> io::Error {

@@ -1,4 +1,7 @@
 //! Datagram sockets for asynchronous code.
+//!
+//! What the kernel reports late (a send that failed, an ICMP error) is told once, at the next call of whatever
+//! kind; the socket works on. One task may receive while another sends. Knows nothing of what is in the datagrams.
 
 use std::fmt;
 use std::future::poll_fn;
@@ -39,6 +42,30 @@ impl Cx {
 }
 
 impl Udp {
+    /// Binds the socket to one peer: only its datagrams are received, and its ICMP errors ("connection refused")
+    /// are reported, which Linux keeps from a socket without a peer.
+    ///
+    /// # Errors
+    /// As `connect(2)`, and the error of an earlier send.
+    pub async fn connect(&self, peer: SocketAddr) -> io::Result<()> {
+        let mut begun = false;
+        poll_fn(|context| {
+            let mut core = self.cx.core();
+            let datagrams = core.datagrams(self.slot).expect("lives as long as this handle");
+            // One attempt at a time, also after one whose future was dropped.
+            if !datagrams.connecting && begun {
+                return Poll::Ready(core.take_datagram_error(self.slot).map_or(Ok(()), Err));
+            }
+            keep_waker(&mut datagrams.writer, context.waker());
+            if !datagrams.connecting {
+                begun = true;
+                core.connect_datagrams(self.slot, peer);
+            }
+            Poll::Pending
+        })
+        .await
+    }
+
     /// The next datagram and its sender (`None` if the kernel gave no internet address).
     ///
     /// Up to [`limits::DATAGRAMS_QUEUED`] wait here, then in the kernel's socket buffer.
@@ -53,10 +80,10 @@ impl Udp {
                 core.rearm_datagrams(self.slot);
                 return Poll::Ready(Ok(datagram));
             }
-            if let Some(error) = datagrams.error.take() {
-                core.rearm_datagrams(self.slot);
+            if let Some(error) = core.take_datagram_error(self.slot) {
                 return Poll::Ready(Err(error));
             }
+            let datagrams = core.datagrams(self.slot).expect("lives as long as this handle");
             keep_waker(&mut datagrams.reader, context.waker());
             Poll::Pending
         })
@@ -66,7 +93,8 @@ impl Udp {
     /// Queues one datagram; waits while [`limits::DATAGRAM_SENDS`] are in flight.
     ///
     /// # Errors
-    /// `InvalidInput` above [`limits::DATAGRAM_BYTES`], and the error of an earlier send.
+    /// `InvalidInput` above [`limits::DATAGRAM_BYTES`]; the error of an earlier send, and then this datagram is
+    /// not sent.
     pub async fn send_to(&self, data: &[u8], to: SocketAddr) -> io::Result<()> {
         if data.len() > limits::DATAGRAM_BYTES {
             let text = format!("a datagram carries at most {} bytes", limits::DATAGRAM_BYTES);
@@ -74,10 +102,10 @@ impl Udp {
         }
         poll_fn(|context| {
             let core = &mut *self.cx.core();
-            let datagrams = core.datagrams(self.slot).expect("lives as long as this handle");
-            if let Some(error) = datagrams.error.take() {
+            if let Some(error) = core.take_datagram_error(self.slot) {
                 return Poll::Ready(Err(error));
             }
+            let datagrams = core.datagrams(self.slot).expect("lives as long as this handle");
             if datagrams.sends_in_flight >= limits::DATAGRAM_SENDS {
                 keep_waker(&mut datagrams.writer, context.waker());
                 return Poll::Pending;

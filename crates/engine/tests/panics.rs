@@ -1,12 +1,12 @@
 //! A panic of the application costs the connection or task at hand, is counted, and nothing else.
 
 #[macro_use]
-mod support;
+mod scripted;
 
 use std::io::{Read, Write};
 
 use ringmain_engine::{Config, EngineError, Reason};
-use support::{Letter, Server, Setting, Told, echo, serve};
+use scripted::{Letter, Server, Setting, Told, echo, serve};
 
 on_every_backend!(
     in_data_it_costs_the_connection,
@@ -116,7 +116,7 @@ fn blocking_work_that_panics_is_an_error(config: Config) {
         })
         .unwrap();
     });
-    let outcome = take.recv_timeout(support::PATIENCE).unwrap();
+    let outcome = take.recv_timeout(scripted::PATIENCE).unwrap();
     assert_eq!(outcome.unwrap_err().kind(), std::io::ErrorKind::Other);
     assert_eq!(panics(&server), 0);
 }

@@ -268,7 +268,8 @@ pub(crate) async fn call<T: Send + 'static>(
     if run(Box::new(job)).is_err() {
         return Err(io::Error::new(
             io::ErrorKind::WouldBlock,
-            "the blocking pool's queue is full",
+            "the blocking pool is full or shut down: try again later, do less at once, or raise \
+             Config::blocking_threads",
         ));
     }
     std::future::poll_fn(|context| {

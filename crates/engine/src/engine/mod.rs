@@ -15,6 +15,7 @@ use ringmain_sys::listen::{self, ListenError, ListenOptions};
 use ringmain_sys::{cpu, socket};
 
 pub use self::running::{Report, Running, Summary, WorkerReport};
+pub use self::signals::block_signals;
 use self::size::Size;
 use crate::backend::epoll::EpollGroup;
 use crate::backend::uring::{Group, Uring, UringConfig};
@@ -25,7 +26,7 @@ use crate::limits;
 use crate::mail;
 use crate::probe::{ProbeError, Selection, probe};
 use crate::worker::handler::Handler;
-use crate::worker::shared::{Kept, Shared};
+use crate::worker::shared::{Kept, Shared, SocketFile};
 use crate::worker::{Parts, Start, Worker};
 
 /// Why an engine could not be set up or had to end.
@@ -68,13 +69,22 @@ pub enum EngineError {
     },
 }
 
+/// The names of listeners that this program opened begin so when they are handed over. Others, from
+/// a service manager, keep theirs, and their socket files are not ours to remove.
+const OWN_NAME: &str = "ringmain/";
+
+/// The longest name of a listener that can be handed over, bytes.
+const NAME_BYTES: usize = 255;
+
 /// One address, opened for all workers.
 struct Bound {
     addr: Addr,
+    name: String,
     /// One for each worker, in worker order, or fewer that are shared.
     fds: Vec<OwnedFd>,
     /// Connections that its queue may hold.
     backlog: u32,
+    file: Option<SocketFile>,
 }
 
 /// An engine that is set up and not started.
@@ -128,8 +138,11 @@ impl Engine {
         let Addr::Inet(_) = addr else {
             // The kernel balances no group of Unix listeners: all workers accept from one.
             let fd = listen::listen(addr, options)?;
+            let file = addr.path().map(|path| SocketFile::new(path, &fd, true));
             self.listeners.push(Bound {
                 addr: addr.clone(),
+                name: own_name(addr),
+                file: file.transpose().map_err(system("dup"))?,
                 fds: vec![fd],
                 backlog: options.backlog,
             });
@@ -162,34 +175,36 @@ impl Engine {
         self.steer(&fds)?;
         self.listeners.push(Bound {
             addr: bound.clone(),
+            name: own_name(&bound),
             fds,
             backlog: options.backlog,
+            file: None,
         });
         Ok(bound)
     }
 
-    /// Takes over listeners of a former process or of a service manager. Those of the
-    /// same name belong together.
+    /// Takes over listeners of a former process or of a service manager. Those of the same address
+    /// belong together. A Unix listener's file is removed at the end only if this program once made it.
     ///
     /// # Errors
     /// When a descriptor cannot be duplicated.
     pub fn inherit(&mut self, listeners: Vec<Inherited>) -> Result<Vec<Addr>, EngineError> {
         let first = self.listeners.len();
-        for Inherited { fd, addr, .. } in listeners {
-            match self.listeners[first..]
-                .iter_mut()
-                .find(|bound| bound.addr == addr)
-            {
-                Some(bound) => bound.fds.push(fd),
-                None => {
-                    let backlog = ListenOptions::default().backlog;
-                    self.listeners.push(Bound {
-                        addr,
-                        fds: vec![fd],
-                        backlog,
-                    });
-                }
+        for Inherited { fd, name, addr } in listeners {
+            let known = self.listeners[first..].iter_mut().find(|b| b.addr == addr);
+            if let Some(bound) = known {
+                bound.fds.push(fd);
+                continue;
             }
+            let path = addr.path().filter(|_| name.starts_with(OWN_NAME));
+            let file = path.map(|path| SocketFile::new(path, &fd, false));
+            self.listeners.push(Bound {
+                file: file.transpose().map_err(system("dup"))?,
+                addr,
+                name,
+                fds: vec![fd],
+                backlog: ListenOptions::default().backlog,
+            });
         }
         Ok(self.listeners[first..]
             .iter()
@@ -222,7 +237,7 @@ impl Engine {
     ///
     /// # Errors
     /// No listener, or a worker that could not be set up; nothing runs then.
-    pub fn start<H, F>(self, make: F) -> Result<Running<H::Mail>, EngineError>
+    pub fn start<H, F>(mut self, make: F) -> Result<Running<H::Mail>, EngineError>
     where
         H: Handler,
         F: Fn(Start<H::Mail>) -> H + Send + Sync + 'static,
@@ -240,7 +255,7 @@ impl Engine {
         let mailboxes = mail::grid(&doorbells, limits::MAIL_PER_PAIR, limits::INBOX);
         let inboxes = mailboxes.iter().map(mail::Mailbox::inbox).collect();
         let mut listeners = spread(&self.listeners, workers).map_err(system("dup"))?;
-        *shared.kept() = keep(&self.listeners).map_err(system("dup"))?;
+        *shared.kept() = keep(&mut self.listeners).map_err(system("dup"))?;
         let make = Arc::new(make);
         let (ready, started) = mpsc::channel();
         let mut threads = Vec::new();
@@ -417,18 +432,27 @@ fn spread(bound: &[Bound], workers: usize) -> std::io::Result<Vec<Vec<(u32, Owne
     Ok(all)
 }
 
-fn keep(bound: &[Bound]) -> std::io::Result<Vec<Kept>> {
-    let all = bound
-        .iter()
-        .flat_map(|bound| bound.fds.iter().map(|fd| (fd, &bound.addr)));
-    // Names of descriptors may hold no colon.
-    all.map(|(fd, addr)| {
-        Ok(Kept {
-            fd: fd.try_clone()?,
-            name: addr.to_string().replace(':', "_"),
-        })
-    })
-    .collect()
+fn keep(bound: &mut [Bound]) -> std::io::Result<Vec<Kept>> {
+    let mut all = Vec::new();
+    for bound in bound {
+        for fd in &bound.fds {
+            all.push(Kept {
+                fd: fd.try_clone()?,
+                name: bound.name.clone(),
+                file: bound.file.take(),
+            });
+        }
+    }
+    Ok(all)
+}
+
+/// What a listener of ours is called when it is handed over: for people. A name takes printable ASCII
+/// without a colon.
+fn own_name(addr: &Addr) -> String {
+    let fits = |c: char| c.is_ascii_graphic() && c != ':';
+    let text = addr.to_string();
+    let name = text.chars().map(|c| if fits(c) { c } else { '_' });
+    OWN_NAME.chars().chain(name).take(NAME_BYTES).collect()
 }
 
 fn system(what: &'static str) -> impl Fn(std::io::Error) -> EngineError {

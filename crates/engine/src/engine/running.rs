@@ -17,7 +17,7 @@ use crate::blocking::Pool;
 use crate::mail::Inbox;
 use crate::probe::Selection;
 use crate::watchdog::{Event, Watch};
-use crate::worker::shared::{Counters, Shared, State};
+use crate::worker::shared::{Counters, Kept, Shared, State};
 
 /// A running engine. Dropping it ends the process's connections at once and waits for the workers.
 pub struct Running<M> {
@@ -46,6 +46,8 @@ pub struct WorkerReport {
     pub completions: u64,
     pub accept_pauses: u64,
     pub panics: u64,
+    pub file_hits: u64,
+    pub file_misses: u64,
 }
 
 /// What an engine is and has done.
@@ -98,6 +100,9 @@ impl<M: Send + 'static> Running<M> {
                 Err(_) => break,
             }
         }
+        for file in self.shared.kept().iter_mut().filter_map(|k| k.file.as_mut()) {
+            file.arm();
+        }
         Ok(self)
     }
 
@@ -132,6 +137,8 @@ impl<M: Send + 'static> Running<M> {
                 completions: read(&c.completions),
                 accept_pauses: read(&c.accept_pauses),
                 panics: read(&c.panics),
+                file_hits: read(&c.file_hits),
+                file_misses: read(&c.file_misses),
             }
         };
         Report {
@@ -157,23 +164,36 @@ impl<M: Send + 'static> Running<M> {
     /// as they are: no connection is refused or reset.
     ///
     /// # Errors
-    /// The program could not be started or ended before it was ready; this process goes on serving then.
+    /// The program could not be started, ended before it was ready, or was not ready within `patience` and
+    /// has been ended; this process goes on serving then.
     pub fn hand_over(
         &self,
         program: &Path,
         arguments: &[std::ffi::OsString],
         patience: Duration,
     ) -> io::Result<u32> {
-        let kept = self.shared.kept();
-        let listeners: Vec<_> = kept
-            .iter()
-            .map(|kept| (kept.fd.as_fd(), kept.name.as_str()))
-            .collect();
-        let mut successor = inherit::spawn_with(&listeners, program, arguments)?;
-        drop(kept);
-        successor.wait_ready(Some(patience))?;
-        self.shared.advance(State::HandedOver);
-        Ok(successor.process.id())
+        if self.shared.state() != State::Running {
+            return Err(io::Error::other(
+                "this process is shutting down and listens no more",
+            ));
+        }
+        // Out of reach of a shutdown meanwhile, which would remove what the successor needs.
+        let mut kept = std::mem::take(&mut *self.shared.kept());
+        match succeed(&kept, program, arguments, patience) {
+            Ok(pid) => {
+                for file in kept.iter_mut().filter_map(|kept| kept.file.as_mut()) {
+                    file.disarm();
+                }
+                self.shared.advance(State::HandedOver);
+                Ok(pid)
+            }
+            Err(error) => {
+                if self.shared.state() == State::Running {
+                    *self.shared.kept() = kept;
+                }
+                Err(error)
+            }
+        }
     }
 
     /// Whether a worker has ended: after a shutdown, or because its back-end failed.
@@ -221,6 +241,28 @@ impl<M> Drop for Running<M> {
             log::warn!("blocking work was still running at the end: {unfinished}");
         }
     }
+}
+
+/// Starts the successor and waits until it serves; one that does not in time is ended, for two must not serve
+/// side by side for good.
+fn succeed(
+    kept: &[Kept],
+    program: &Path,
+    arguments: &[std::ffi::OsString],
+    patience: Duration,
+) -> io::Result<u32> {
+    let listeners: Vec<_> = kept
+        .iter()
+        .map(|kept| (kept.fd.as_fd(), kept.name.as_str()))
+        .collect();
+    let mut successor = inherit::spawn_with(&listeners, program, arguments)?;
+    if let Err(error) = successor.wait_ready(Some(patience)) {
+        // It may have ended by itself: then there is nothing to kill and its status is taken already.
+        let _ = successor.process.kill();
+        let _ = successor.process.wait();
+        return Err(error);
+    }
+    Ok(successor.process.id())
 }
 
 /// The thread that looks at the workers' heartbeats and names the handler that holds one too long.

@@ -1,5 +1,6 @@
 //! Running until a signal says otherwise.
 
+use std::path::Path;
 use std::time::Duration;
 
 use ringmain_sys::inherit;
@@ -11,6 +12,25 @@ use crate::worker::handler::Handler;
 
 /// How often the main thread looks whether a worker has ended by itself.
 const LOOK: Duration = Duration::from_millis(250);
+
+/// How long a successor may take until it serves.
+const PATIENCE: Duration = Duration::from_secs(30);
+
+/// Lets the signals that steer an engine wait for [`Engine::run_observed`] instead of ending the process. For
+/// programs that start threads of their own before the engine: those must inherit what is blocked.
+///
+/// # Errors
+/// No descriptor for them.
+pub fn block_signals() -> Result<Signals, EngineError> {
+    let watched = [
+        Signal::Terminate,
+        Signal::Interrupt,
+        Signal::Quit,
+        Signal::User2,
+        Signal::Hangup,
+    ];
+    Signals::block(&watched).map_err(system("signalfd"))
+}
 
 impl Engine {
     /// Starts the workers and waits for a signal.
@@ -27,24 +47,45 @@ impl Engine {
         F: Fn(Start<H::Mail>) -> H + Send + Sync + 'static,
     {
         // Before any other thread starts: they inherit what is blocked.
-        let watched = [
-            Signal::Terminate,
-            Signal::Interrupt,
-            Signal::Quit,
-            Signal::User2,
-            Signal::Hangup,
-        ];
-        let signals = Signals::block(&watched).map_err(system("signalfd"))?;
+        let signals = block_signals()?;
+        self.run_observed(&signals, make, |_| {})
+    }
+
+    /// As [`Engine::run`], for a program that has blocked the signals itself ([`block_signals`]).
+    /// `observe` is called on this thread when all workers serve, and then every quarter of a second, sooner after
+    /// a signal.
+    ///
+    /// # Errors
+    /// As [`Engine::run`].
+    pub fn run_observed<H, F>(
+        self,
+        signals: &Signals,
+        make: F,
+        observe: impl FnMut(&Running<H::Mail>),
+    ) -> Result<Summary, EngineError>
+    where
+        H: Handler,
+        F: Fn(Start<H::Mail>) -> H + Send + Sync + 'static,
+    {
+        // Now, while the name still means this file: an upgrade puts another one in its place, and that is the one to
+        // start then.
+        let program = std::env::current_exe().map_err(system("the program's own path"))?;
         let running = self.start(make)?;
         inherit::ready();
-        running.follow(&signals)
+        running.follow(signals, &program, observe)
     }
 }
 
 impl<M: Send + 'static> Running<M> {
-    fn follow(self, signals: &Signals) -> Result<Summary, EngineError> {
+    fn follow(
+        self,
+        signals: &Signals,
+        program: &Path,
+        mut observe: impl FnMut(&Running<M>),
+    ) -> Result<Summary, EngineError> {
         let mut asked = false;
         while !self.is_over() {
+            observe(&self);
             let signal = signals.wait(Some(LOOK)).map_err(system("signalfd"))?;
             match signal {
                 Some(Signal::Terminate | Signal::Interrupt) if !asked => {
@@ -56,7 +97,7 @@ impl<M: Send + 'static> Running<M> {
                     self.shut_down();
                 }
                 Some(Signal::Terminate | Signal::Interrupt | Signal::Quit) => self.stop(),
-                Some(Signal::User2) => self.replace(),
+                Some(Signal::User2) => self.replace(program),
                 Some(Signal::Hangup | Signal::User1) | None => {}
             }
         }
@@ -64,12 +105,9 @@ impl<M: Send + 'static> Running<M> {
     }
 
     /// Hands the listeners to a new instance of this program.
-    fn replace(&self) {
-        let program = std::env::current_exe();
+    fn replace(&self, program: &Path) {
         let arguments: Vec<_> = std::env::args_os().skip(1).collect();
-        let outcome =
-            program.and_then(|program| self.hand_over(&program, &arguments, Duration::from_secs(30)));
-        match outcome {
+        match self.hand_over(program, &arguments, PATIENCE) {
             Ok(pid) => log::info!("process {pid} serves now; open connections here may finish"),
             Err(error) => log::error!("the new instance did not come up, this one goes on serving: {error}"),
         }

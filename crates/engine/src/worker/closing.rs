@@ -102,8 +102,11 @@ impl Core {
         if let Some(timer) = connection.timer.take() {
             self.wheel.cancel(timer);
         }
-        let unread = std::mem::take(&mut connection.unread);
-        self.pool.put(unread);
+        // A stream still reads what came before the end; it gives the buffer back when it is dropped.
+        if connection.stream.is_none() {
+            let unread = std::mem::take(&mut connection.unread);
+            self.pool.put(unread);
+        }
         self.told_end(slot, reason);
         self.close_if_quiet(slot);
     }
@@ -197,8 +200,8 @@ impl Core {
     }
 }
 
-/// What a stream's next call reports; an orderly end is no error.
-fn stream_error(reason: Reason) -> Option<io::Error> {
+/// What a stream's calls report after this end; an orderly one is no error.
+pub(crate) fn stream_error(reason: Reason) -> Option<io::Error> {
     let text = match reason {
         Reason::Closed => return None,
         Reason::Aborted => "the connection was aborted by the application",

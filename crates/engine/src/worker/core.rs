@@ -476,7 +476,7 @@ impl Core {
 
     pub(crate) fn on_connected(&mut self, slot: Slot, result: io::Result<()>) {
         let Some(Record::Connection(connection)) = self.records.get_mut(slot) else {
-            return;
+            return self.on_datagrams_connected(slot, result);
         };
         connection.flags.connecting = false;
         if connection.phase != Phase::Connecting {

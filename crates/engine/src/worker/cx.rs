@@ -107,6 +107,24 @@ impl Cx {
         Stream::new(self.clone(), slot).connected().await
     }
 
+    /// As [`Cx::connect_stream`], giving up after `span`.
+    ///
+    /// # Errors
+    /// As there; `TimedOut` when the connection does not stand by then.
+    pub async fn connect_within(
+        &self,
+        to: &Addr,
+        source: Option<&Addr>,
+        span: Duration,
+    ) -> io::Result<Stream> {
+        let slot = self.core().connect(to, source, true)?;
+        let stream = Stream::new(self.clone(), slot);
+        stream.set_deadline(Some(span));
+        let stream = stream.connected().await?;
+        stream.set_deadline(None);
+        Ok(stream)
+    }
+
     /// Runs a future on this worker, beginning in this loop turn.
     ///
     /// # Errors
@@ -300,10 +318,12 @@ impl Cx {
         }
     }
 
-    /// Runs `work` on a thread of the blocking pool.
+    /// Runs `work` on a thread of the blocking pool. If the future is dropped the work still runs, and its result is
+    /// dropped there.
     ///
     /// # Errors
-    /// `WouldBlock` when the pool's queue is full; `Other` when the work panicked.
+    /// `WouldBlock` when [`crate::limits::BLOCKING_QUEUE`] jobs wait already: try again later or do less at once;
+    /// `Other` when the work panicked.
     pub async fn blocking<T: Send + 'static>(
         &self,
         work: impl FnOnce() -> T + Send + 'static,

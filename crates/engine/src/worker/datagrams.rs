@@ -3,6 +3,8 @@
 use std::io;
 use std::net::SocketAddr;
 
+use ringmain_sys::addr::Addr;
+
 use super::core::Core;
 use super::record::{Datagrams, Record};
 use crate::backend::{Lent, Op, RecvEnd, Slot};
@@ -24,6 +26,7 @@ impl Core {
             cancelled: false,
             closing: false,
             parked: false,
+            connecting: false,
             sends_in_flight: 0,
             queue: Default::default(),
             reader: None,
@@ -80,10 +83,8 @@ impl Core {
         datagrams.armed = false;
         match end {
             RecvEnd::Failed(error) => {
-                datagrams.error = Some(error);
-                if let Some(reader) = datagrams.reader.take() {
-                    reader.wake();
-                }
+                // Receiving goes on when somebody has taken the error: one that lasts must not spin.
+                datagrams.fail(error);
             }
             RecvEnd::NoBuffers => {
                 datagrams.parked = true;
@@ -100,7 +101,35 @@ impl Core {
         };
         datagrams.sends_in_flight -= 1;
         if let Err(error) = result {
-            datagrams.error = Some(error);
+            datagrams.fail(error);
+        }
+        if let Some(writer) = datagrams.writer.take() {
+            writer.wake();
+        }
+        self.close_datagrams_if_quiet(slot);
+    }
+
+    /// The error that the next call reports; receiving goes on once it is taken.
+    pub(crate) fn take_datagram_error(&mut self, slot: Slot) -> Option<io::Error> {
+        let error = self.datagrams(slot)?.error.take()?;
+        self.rearm_datagrams(slot);
+        Some(error)
+    }
+
+    pub(crate) fn connect_datagrams(&mut self, slot: Slot, peer: SocketAddr) {
+        if let Some(Record::Datagrams(datagrams)) = self.records.get_mut(slot) {
+            datagrams.connecting = true;
+            self.backend.connect(slot, datagrams.socket, &Addr::Inet(peer));
+        }
+    }
+
+    pub(crate) fn on_datagrams_connected(&mut self, slot: Slot, result: io::Result<()>) {
+        let Some(datagrams) = self.datagrams(slot) else {
+            return;
+        };
+        datagrams.connecting = false;
+        if let Err(error) = result {
+            datagrams.fail(error);
         }
         if let Some(writer) = datagrams.writer.take() {
             writer.wake();
@@ -120,10 +149,25 @@ impl Core {
         let Some(Record::Datagrams(datagrams)) = self.records.get_mut(slot) else {
             return;
         };
-        if datagrams.closing && !datagrams.armed && datagrams.sends_in_flight == 0 {
+        if datagrams.closing && !datagrams.busy() {
             // Counted as a send so that it is closed once.
             datagrams.sends_in_flight = 1;
             self.backend.close(slot, datagrams.socket);
         }
+    }
+}
+
+impl Datagrams {
+    /// Keeps the first error that nobody has seen, and tells who waits.
+    fn fail(&mut self, error: io::Error) {
+        self.error.get_or_insert(error);
+        for waker in [self.reader.take(), self.writer.take()].into_iter().flatten() {
+            waker.wake();
+        }
+    }
+
+    /// Whether an operation of the kernel still names the socket.
+    fn busy(&self) -> bool {
+        self.armed || self.connecting || self.sends_in_flight > 0
     }
 }

@@ -182,6 +182,8 @@ pub(crate) struct Datagrams {
     pub(crate) cancelled: bool,
     pub(crate) closing: bool,
     pub(crate) parked: bool,
+    /// The connect operation is in flight.
+    pub(crate) connecting: bool,
     pub(crate) sends_in_flight: u32,
     pub(crate) queue: VecDeque<(Vec<u8>, Option<SocketAddr>)>,
     pub(crate) reader: Option<Waker>,

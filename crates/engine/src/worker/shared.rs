@@ -3,9 +3,12 @@
 //! Each field of a worker is written by that worker alone (relaxed load and store, no
 //! read-modify-write); everybody may read.
 
-use std::os::fd::OwnedFd;
+use std::os::fd::{AsFd, OwnedFd};
+use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicU8, AtomicU32, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+
+use ringmain_sys::listen;
 
 use crate::wake::Doorbell;
 use crate::watchdog::{Heartbeat, Names};
@@ -32,7 +35,7 @@ pub(crate) struct Shared {
     pub(crate) max_connections: u32,
     state: AtomicU8,
     /// The process's own copies of its listeners, for handing them over. Dropped when draining begins:
-    /// a listener is closed only when nobody holds it.
+    /// a listener is closed only when nobody holds it. Files of Unix listeners go with them.
     kept: Mutex<Vec<Kept>>,
 }
 
@@ -41,6 +44,52 @@ pub(crate) struct Shared {
 pub(crate) struct Kept {
     pub(crate) fd: OwnedFd,
     pub(crate) name: String,
+    /// Of a Unix listener, if it is this process's to remove.
+    pub(crate) file: Option<SocketFile>,
+}
+
+/// A Unix listener's file. Dropping this removes it, unless it is somebody else's by then.
+#[derive(Debug)]
+pub(crate) struct SocketFile {
+    path: PathBuf,
+    listener: OwnedFd,
+    removes: bool,
+}
+
+impl SocketFile {
+    /// The file at `path` that `listener` is bound to. With `removes` false it stays until [`SocketFile::arm`]:
+    /// a successor that fails while starting must leave it to its predecessor, which goes on serving.
+    pub(crate) fn new(path: &Path, listener: impl AsFd, removes: bool) -> std::io::Result<SocketFile> {
+        Ok(SocketFile {
+            path: path.to_owned(),
+            listener: listener.as_fd().try_clone_to_owned()?,
+            removes,
+        })
+    }
+
+    /// From now on dropping removes the file.
+    pub(crate) fn arm(&mut self) {
+        self.removes = true;
+    }
+
+    /// The file belongs to a successor: dropping leaves it alone.
+    pub(crate) fn disarm(&mut self) {
+        self.removes = false;
+    }
+}
+
+impl Drop for SocketFile {
+    fn drop(&mut self) {
+        if !self.removes {
+            return;
+        }
+        if let Err(error) = listen::unlink_if_ours(&self.path, &self.listener) {
+            log::warn!(
+                "the socket file {} stays, the next start replaces it: {error}",
+                self.path.display()
+            );
+        }
+    }
 }
 
 /// One worker's part, on cache lines of its own.
@@ -78,6 +127,10 @@ pub struct Counters {
     pub accept_pauses: AtomicU64,
     /// Panics of handlers and tasks, each of which ended one connection or task.
     pub panics: AtomicU64,
+    /// Reads of files answered from the page cache, on the worker.
+    pub file_hits: AtomicU64,
+    /// Reads of files that went to the blocking pool.
+    pub file_misses: AtomicU64,
 }
 
 impl Counters {

@@ -1,327 +1,158 @@
-//! A scripted application on a real engine, for the behaviour tests.
-//!
-//! Owns the three ways to reach the kernel ([`direct`], [`plain`], [`epoll`]), the handler [`App`] whose every
-//! event can be scripted and is told to the test, and clients that give up after [`PATIENCE`]
-//! rather than hang. Knows no single case.
-#![allow(dead_code, unreachable_pub, reason = "each test binary uses its own part")]
-#![allow(
-    clippy::disallowed_methods,
-    reason = "clients and servers in a test are real threads and sockets"
-)]
+//! An engine of one worker on which a test runs asynchronous code. Knows nothing of what is tested.
+#![allow(dead_code, reason = "each test file uses a part of it")]
+#![allow(clippy::disallowed_methods, reason = "the far ends of these tests are ordinary threads")]
 
-use std::io::{Read, Write};
-use std::net::{SocketAddr, TcpStream};
-use std::sync::mpsc::{Receiver, Sender, channel};
+use std::future::Future;
+use std::net::SocketAddr;
+use std::sync::{Arc, mpsc};
+use std::thread::JoinHandle;
 use std::time::Duration;
 
-use ringmain_engine::features::{Feature, Features};
+use ringmain_engine::stream::Stream;
 use ringmain_engine::{
-    Addr, Choice, Config, Conn, ConnId, Cx, Engine, Handler, ListenOptions, Post, Reason, Running, Via,
+    Addr, Choice, Config, Conn, Cx, Engine, Handler, ListenOptions, Running, Via, WorkerReport,
 };
 
-/// How long a test waits for what must come: a guard against hanging, never a measure.
-pub const PATIENCE: Duration = Duration::from_secs(30);
+/// So long a test waits for what must come.
+pub const PATIENCE: Duration = Duration::from_secs(20);
 
-/// io_uring with all that works here, one worker.
-pub fn direct() -> Config {
-    Config {
-        engine: Choice::Uring,
-        workers: Some(1),
-        pin: false,
-        ..Config::default()
+pub fn for_each_engine(test: impl Fn(Choice)) {
+    for choice in [Choice::Uring, Choice::Epoll] {
+        println!("on {choice:?}");
+        test(choice);
     }
 }
 
-/// io_uring with ordinary descriptors.
-pub fn plain() -> Config {
-    Config {
-        without: Features::none().with(Feature::DirectDescriptors),
-        ..direct()
-    }
+type Letter = Box<dyn FnOnce(&Cx) + Send>;
+type Serve = Arc<dyn Fn(Stream) + Send + Sync>;
+
+/// Runs what it is sent, and gives every accepted connection to `serve` as a stream.
+struct Host {
+    serve: Serve,
 }
 
-/// epoll.
-pub fn epoll() -> Config {
-    Config {
-        engine: Choice::Epoll,
-        ..direct()
-    }
-}
-
-/// Runs each case on each back-end.
-#[allow(unused_macros, reason = "each test binary uses its own part")]
-macro_rules! on_every_backend {
-    ($($case:ident),+ $(,)?) => {
-        mod direct { $(#[test] fn $case() { super::$case(super::support::direct()) })+ }
-        mod plain { $(#[test] fn $case() { super::$case(super::support::plain()) })+ }
-        mod epoll { $(#[test] fn $case() { super::$case(super::support::epoll()) })+ }
-    };
-}
-
-/// What a test sends to a worker.
-pub enum Letter {
-    /// Is told back with the worker's number.
-    Number(u64),
-    /// Runs on the worker.
-    Run(Box<dyn FnOnce(&Cx) + Send>),
-}
-
-/// What a worker tells the test.
-#[derive(Debug, PartialEq)]
-pub enum Told {
-    Opened(ConnId),
-    Data(usize),
-    Drained,
-    End,
-    Deadline,
-    Drain,
-    Closed(Reason),
-    NotConnected(Reason),
-    Timer(u64),
-    Number(u64),
-    /// A test's own word.
-    Note(&'static str),
-}
-
-type OnConn = Box<dyn FnMut(Conn<'_>)>;
-
-/// The handler. Unless scripted it echoes, and closes as the defaults do.
-pub struct App {
-    pub open: OnConn,
-    pub data: Box<dyn FnMut(Conn<'_>, &mut [u8]) -> usize>,
-    pub end: OnConn,
-    pub drained: OnConn,
-    pub deadline: OnConn,
-    pub drain: OnConn,
-    pub closed: Box<dyn FnMut(&Cx, Reason)>,
-    pub timer: Box<dyn FnMut(&Cx, u64)>,
-    pub tell: Sender<(usize, Told)>,
-}
-
-/// What an app is made from, on its worker's thread.
-pub struct Setting {
-    pub cx: Cx,
-    pub post: Post<Letter>,
-    pub tell: Sender<(usize, Told)>,
-}
-
-impl Setting {
-    pub fn echo(self) -> App {
-        App {
-            open: Box::new(|_| {}),
-            data: Box::new(|conn, bytes| {
-                // A connection that cannot be written to is being closed.
-                let _ = conn.write(bytes);
-                bytes.len()
-            }),
-            end: Box::new(|conn| conn.close()),
-            drained: Box::new(|_| {}),
-            deadline: Box::new(|conn| conn.abort_because(Reason::Deadline)),
-            drain: Box::new(|conn| conn.close()),
-            closed: Box::new(|_, _| {}),
-            timer: Box::new(|_, _| {}),
-            tell: self.tell,
-        }
-    }
-}
-
-impl App {
-    fn tell(&self, cx: &Cx, told: Told) {
-        // The test may have seen enough.
-        let _ = self.tell.send((cx.worker(), told));
-    }
-}
-
-impl Handler for App {
+impl Handler for Host {
     type Conn = ();
     type Mail = Letter;
 
-    fn name(&self) -> &'static str {
-        "scripted app"
-    }
-
     fn open(&mut self, conn: Conn<'_>, _via: Via) -> Option<()> {
-        self.tell(conn.cx(), Told::Opened(conn.id()));
-        (self.open)(conn);
-        Some(())
+        (self.serve)(conn.into_stream());
+        None
     }
 
-    fn data(&mut self, conn: Conn<'_>, _: &mut (), bytes: &mut [u8]) -> usize {
-        self.tell(conn.cx(), Told::Data(bytes.len()));
-        (self.data)(conn, bytes)
+    fn data(&mut self, _conn: Conn<'_>, _state: &mut (), bytes: &mut [u8]) -> usize {
+        bytes.len()
     }
 
-    fn end(&mut self, conn: Conn<'_>, _: &mut ()) {
-        self.tell(conn.cx(), Told::End);
-        (self.end)(conn);
-    }
-
-    fn drained(&mut self, conn: Conn<'_>, _: &mut ()) {
-        self.tell(conn.cx(), Told::Drained);
-        (self.drained)(conn);
-    }
-
-    fn deadline(&mut self, conn: Conn<'_>, _: &mut ()) {
-        self.tell(conn.cx(), Told::Deadline);
-        (self.deadline)(conn);
-    }
-
-    fn drain(&mut self, conn: Conn<'_>, _: &mut ()) {
-        self.tell(conn.cx(), Told::Drain);
-        (self.drain)(conn);
-    }
-
-    fn closed(&mut self, cx: &Cx, _: (), reason: Reason) {
-        self.tell(cx, Told::Closed(reason));
-        (self.closed)(cx, reason);
-    }
-
-    fn not_connected(&mut self, cx: &Cx, _: ConnId, reason: Reason) {
-        self.tell(cx, Told::NotConnected(reason));
-    }
-
-    fn timer(&mut self, cx: &Cx, key: u64) {
-        self.tell(cx, Told::Timer(key));
-        (self.timer)(cx, key);
-    }
-
-    fn mail(&mut self, cx: &Cx, mail: Letter) {
-        match mail {
-            Letter::Number(number) => self.tell(cx, Told::Number(number)),
-            Letter::Run(work) => work(cx),
-        }
+    fn mail(&mut self, cx: &Cx, letter: Letter) {
+        letter(cx);
     }
 }
 
-/// An engine with one TCP listener on the loopback.
-pub struct Server {
-    pub running: Running<Letter>,
-    pub addr: SocketAddr,
-    pub told: Receiver<(usize, Told)>,
+pub struct Rig {
+    running: Running<Letter>,
 }
 
-/// Serves with small socket buffers, so that a peer that does not read is felt soon.
-pub fn serve(config: Config, make: impl Fn(Setting) -> App + Send + Sync + 'static) -> Server {
-    let options = ListenOptions {
-        send_buffer: Some(32 * 1024),
-        receive_buffer: Some(32 * 1024),
-        ..ListenOptions::default()
-    };
-    serve_at(config, &"127.0.0.1:0".parse().unwrap(), &options, make)
-}
+impl Rig {
+    /// An engine that only runs tasks.
+    pub fn new(choice: Choice) -> Rig {
+        Rig::with(choice, |_| {}, |stream| async move { drop(stream) })
+    }
 
-pub fn serve_at(
-    config: Config,
-    addr: &Addr,
-    options: &ListenOptions,
-    make: impl Fn(Setting) -> App + Send + Sync + 'static,
-) -> Server {
-    let mut engine = Engine::new(config).expect("the back-end is there");
-    let addr = engine.listen(addr, options).expect("a free port");
-    start(engine, addr, make)
-}
+    /// An engine that runs `serve` for every connection.
+    pub fn serving<F>(choice: Choice, serve: impl Fn(Stream) -> F + Send + Sync + 'static) -> Rig
+    where
+        F: Future<Output = ()> + 'static,
+    {
+        Rig::with(choice, |_| {}, serve)
+    }
 
-/// Starts an engine that listens already.
-pub fn start(
-    engine: Engine,
-    addr: Addr,
-    make: impl Fn(Setting) -> App + Send + Sync + 'static,
-) -> Server {
-    let (tell, told) = channel();
-    let running = engine
-        .start(move |start| {
-            make(Setting {
-                cx: start.cx,
-                post: start.post,
-                tell: tell.clone(),
+    pub fn with<F>(
+        choice: Choice,
+        change: impl FnOnce(&mut Config),
+        serve: impl Fn(Stream) -> F + Send + Sync + 'static,
+    ) -> Rig
+    where
+        F: Future<Output = ()> + 'static,
+    {
+        let mut config = Config {
+            engine: choice,
+            workers: Some(1),
+            ..Config::default()
+        };
+        change(&mut config);
+        let mut engine = Engine::new(config).expect("the engine is there");
+        let addr: Addr = "127.0.0.1:0".parse().expect("an address");
+        engine
+            .listen(&addr, &ListenOptions::default())
+            .expect("a free port");
+        let serve: Serve = Arc::new(move |stream: Stream| {
+            let cx = stream.cx().clone();
+            cx.spawn(serve(stream)).expect("room for a task");
+        });
+        let running = engine
+            .start(move |_| Host {
+                serve: Arc::clone(&serve),
             })
-        })
-        .expect("the workers start");
-    let addr = match addr {
-        Addr::Inet(addr) => addr,
-        _ => "0.0.0.0:0".parse().unwrap(),
-    };
-    Server { running, addr, told }
-}
-
-impl Server {
-    pub fn client(&self) -> TcpStream {
-        client(self.addr)
+            .expect("the engine starts");
+        Rig { running }
     }
 
-    /// Waits for the first news that `wanted` takes, passing over others.
-    pub fn until<T>(&self, mut wanted: impl FnMut(usize, Told) -> Option<T>) -> T {
-        loop {
-            let (worker, told) = self.told.recv_timeout(PATIENCE).expect("what the test waits for");
-            if let Some(found) = wanted(worker, told) {
-                return found;
-            }
+    pub fn addr(&self) -> SocketAddr {
+        match &self.running.addrs()[0] {
+            Addr::Inet(addr) => *addr,
+            other => panic!("{other} is no internet address"),
         }
     }
 
-    /// Waits until this is told, passing over other news.
-    pub fn expect(&self, wanted: &Told) {
-        self.until(|_, told| (told == *wanted).then_some(()));
+    /// Runs a task on the worker to its end and returns its value.
+    pub fn run<T, F>(&self, task: impl FnOnce(Cx) -> F + Send + 'static) -> T
+    where
+        T: Send + 'static,
+        F: Future<Output = T> + 'static,
+    {
+        self.begin(task).recv_timeout(PATIENCE).expect("the task ends")
     }
 
-    pub fn opened(&self) -> ConnId {
-        self.until(|_, told| match told {
-            Told::Opened(id) => Some(id),
-            _ => None,
-        })
+    /// Begins a task on the worker; its value arrives at the receiver.
+    pub fn begin<T, F>(&self, task: impl FnOnce(Cx) -> F + Send + 'static) -> mpsc::Receiver<T>
+    where
+        T: Send + 'static,
+        F: Future<Output = T> + 'static,
+    {
+        let (sender, receiver) = mpsc::channel();
+        let letter: Letter = Box::new(move |cx| {
+            let future = task(cx.clone());
+            let body = async move {
+                // A test that has stopped waiting has failed already.
+                let _ = sender.send(future.await);
+            };
+            cx.spawn(body).expect("room for a task");
+        });
+        self.running.inbox(0).post(letter).expect("room for mail");
+        receiver
     }
 
-    pub fn closed(&self) -> Reason {
-        self.until(|_, told| match told {
-            Told::Closed(reason) => Some(reason),
-            _ => None,
-        })
+    pub fn report(&self) -> WorkerReport {
+        self.running.report().workers[0]
     }
 
-    /// Runs `work` on a worker and waits for what it returns.
-    pub fn on_worker<T: Send + 'static>(
-        &self,
-        worker: usize,
-        work: impl FnOnce(&Cx) -> T + Send + 'static,
-    ) -> T {
-        let (give, take) = channel();
-        let job = Box::new(move |cx: &Cx| give.send(work(cx)).expect("the test waits"));
-        assert!(self.running.inbox(worker).post(Letter::Run(job)).is_ok());
-        take.recv_timeout(PATIENCE).expect("the worker runs it")
+    /// Waits until the worker has freed all connections but `left`.
+    pub fn wait_connections(&self, left: u32) {
+        while self.report().connections > left {
+            self.run(|cx| async move { cx.sleep(Duration::from_millis(1)).await });
+        }
     }
 }
 
-/// A client that gives up rather than hang.
-pub fn client(addr: SocketAddr) -> TcpStream {
-    let client = TcpStream::connect(addr).expect("the server listens");
-    client.set_read_timeout(Some(PATIENCE)).unwrap();
-    client.set_write_timeout(Some(PATIENCE)).unwrap();
-    client.set_nodelay(true).unwrap();
-    client
+/// A far end on a thread of its own.
+pub fn thread<T: Send + 'static>(body: impl FnOnce() -> T + Send + 'static) -> JoinHandle<T> {
+    std::thread::spawn(body)
 }
 
-/// Sends `bytes` and waits for the same back.
-pub fn echo(client: &mut (impl Read + Write), bytes: &[u8]) {
-    client.write_all(bytes).expect("the server takes it");
-    let mut back = vec![0; bytes.len()];
-    client.read_exact(&mut back).expect("the server answers");
-    assert!(back == bytes, "the answer is what was sent");
-}
-
-/// All that comes until the end of the stream.
-pub fn read_all(client: &mut impl Read) -> Vec<u8> {
-    let mut all = Vec::new();
-    client.read_to_end(&mut all).expect("an orderly end");
-    all
-}
-
-/// Bytes whose position can be told from their value.
+/// Bytes that differ from place to place, so that lost, doubled or swapped ones show.
 pub fn pattern(len: usize) -> Vec<u8> {
-    (0..len).map(|i| (i * 31 + i / 251) as u8).collect()
-}
-
-/// Makes the socket's close a reset.
-pub fn reset(client: TcpStream) {
-    rustix::net::sockopt::set_socket_linger(&client, Some(Duration::ZERO)).unwrap();
-    drop(client);
+    (0..len as u64)
+        .map(|i| (i.wrapping_mul(0x9E37_79B9_7F4A_7C15) >> 56) as u8)
+        .collect()
 }
