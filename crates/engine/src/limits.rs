@@ -112,6 +112,12 @@ pub const INBOX: usize = 4096;
 /// Messages taken from one sender before the next sender has its turn.
 pub const MAIL_IN_A_ROW: usize = 16;
 
+/// How often the listen queues of a worker that is held are emptied for it, at least.
+pub const RESCUE_PAUSE: std::time::Duration = std::time::Duration::from_millis(2);
+
+/// How long an accept may wait when another thread has taken the connection that was there.
+pub const ACCEPT_WAIT: std::time::Duration = std::time::Duration::from_millis(1);
+
 /// Threads of the process's blocking pool. Further jobs wait in its queue.
 pub const BLOCKING_THREADS: usize = 16;
 

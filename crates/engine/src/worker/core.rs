@@ -67,6 +67,8 @@ pub(crate) struct Core {
     pub(crate) told: VecDeque<Told>,
     pub(crate) listeners: Vec<Slot>,
     pub(crate) connections: u32,
+    /// Of them, those on their way to another worker.
+    pub(crate) giving: u32,
     pub(crate) datagram_sockets: u32,
     pub(crate) turn: u32,
     pub(crate) shared: Arc<Shared>,

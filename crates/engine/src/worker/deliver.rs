@@ -162,7 +162,7 @@ impl<H: Handler> Worker<H> {
         }
         self.cx.core().first_recv(slot);
         if self.state > State::Running {
-            self.drain_one(slot);
+            self.newcomers.push(slot);
         }
     }
 
@@ -209,7 +209,7 @@ impl<H: Handler> Worker<H> {
         }
     }
 
-    fn drain_one(&mut self, slot: Slot) {
+    pub(super) fn drain_one(&mut self, slot: Slot) {
         if self.is_open(slot) {
             self.with_state(slot, |handler, conn, state| handler.drain(conn, state));
             self.deliver_told();

@@ -29,7 +29,7 @@ use std::collections::VecDeque;
 use std::io;
 use std::mem::MaybeUninit;
 use std::net::SocketAddr;
-use std::os::fd::{AsFd, AsRawFd, BorrowedFd, IntoRawFd, OwnedFd};
+use std::os::fd::{AsFd, AsRawFd, IntoRawFd, OwnedFd};
 use std::sync::Arc;
 use std::task::Waker;
 use std::time::Duration;
@@ -256,27 +256,6 @@ impl Uring {
     }
 }
 
-/// Accepts without waiting, on a listener that is a blocking file.
-fn accept_waiting(listener: BorrowedFd<'_>) -> io::Result<Option<OwnedFd>> {
-    use rustix::event::{PollFd, PollFlags, Timespec, poll};
-    let mut ready = [PollFd::new(&listener, PollFlags::IN)];
-    if poll(
-        &mut ready,
-        Some(&Timespec {
-            tv_sec: 0,
-            tv_nsec: 0,
-        }),
-    )? == 0
-    {
-        return Ok(None);
-    }
-    match ringmain_sys::socket::accept(listener) {
-        Ok(fd) => Ok(Some(fd)),
-        Err(error) if error.kind() == io::ErrorKind::WouldBlock => Ok(None),
-        Err(error) => Err(error),
-    }
-}
-
 fn build(config: &UringConfig) -> io::Result<IoUring> {
     let mut builder = IoUring::builder();
     builder
@@ -406,11 +385,14 @@ impl Backend for Uring {
     fn adopt_listener(&mut self, fd: OwnedFd) -> io::Result<Socket> {
         // A non-blocking file makes io_uring fail with EAGAIN instead of waiting.
         rustix::io::ioctl_fionbio(&fd, false)?;
+        // For `accept_waiting`; what io_uring waits for knows no such limit.
+        let wait = Some(limits::ACCEPT_WAIT);
+        rustix::net::sockopt::set_socket_timeout(&fd, rustix::net::sockopt::Timeout::Recv, wait)?;
         Ok(Socket(fd.into_raw_fd() as u32))
     }
 
     fn accept_now(&mut self, listener: Socket) -> io::Result<Option<Socket>> {
-        let accepted = self.with_descriptor(listener, accept_waiting)?;
+        let accepted = self.with_descriptor(listener, super::accept_waiting)?;
         accepted.map(|fd| self.adopt(fd)).transpose()
     }
 
