@@ -100,9 +100,11 @@ const _: () = assert!(TIMER_MOVES_PER_TURN >= TIMERS_PER_TURN);
 /// Task slots of one [`crate::wake::WakeSet`]. A larger capacity is a bug of the caller and panics.
 pub const WAKE_SLOTS: u32 = crate::backend::Slot::LIMIT;
 
-/// Milliseconds that a closed connection may take to hand its last bytes to the kernel. Longer: they are
-/// dropped and it ends with `Reason::FlushTimeout`.
-pub const FLUSH_MS: u64 = 30_000;
+/// How long a closed connection may take to hand its last bytes to the kernel, unless
+/// [`Config::flush`](crate::Config::flush) says otherwise. Longer: they are dropped and it ends with
+/// `Reason::FlushTimeout`.
+pub const FLUSH: std::time::Duration = std::time::Duration::from_secs(30);
+
 /// Messages under way from one worker to one other. One more is refused: [`crate::mail::PostError::Full`].
 pub const MAIL_PER_PAIR: usize = 1024;
 
@@ -112,6 +114,12 @@ pub const INBOX: usize = 4096;
 
 /// Messages taken from one sender before the next sender has its turn.
 pub const MAIL_IN_A_ROW: usize = 16;
+
+/// How often the listen queues of a worker that is held are emptied for it, at least.
+pub const RESCUE_PAUSE: std::time::Duration = std::time::Duration::from_millis(2);
+
+/// How long an accept may wait when another thread has taken the connection that was there.
+pub const ACCEPT_WAIT: std::time::Duration = std::time::Duration::from_millis(1);
 
 /// Threads of the process's blocking pool. Further jobs wait in its queue.
 pub const BLOCKING_THREADS: usize = 16;
