@@ -119,6 +119,7 @@ impl Core {
 
     fn give(&mut self, socket: Socket, worker: usize, tag: u32) {
         if let Ok(slot) = self.add_connection(Connection::new(socket, tag, Phase::Giving)) {
+            self.giving += 1;
             self.backend.give(slot, socket, worker, tag);
         }
     }
@@ -127,6 +128,7 @@ impl Core {
         let Some(Record::Connection(connection)) = self.records.get_mut(slot) else {
             return;
         };
+        self.giving -= 1;
         match result {
             Ok(()) => {
                 self.records.remove(slot);
