@@ -92,7 +92,7 @@ impl<M: Send + 'static> Running<M> {
                     asked = true;
                     let open: u32 = self.report().workers.iter().map(|w| w.connections).sum();
                     log::info!(
-                        "shutting down: {open} open connections may finish; a second signal ends them"
+                        "shutting down: what is still open ({open} connections) may finish; a second signal ends it"
                     );
                     self.shut_down();
                 }
