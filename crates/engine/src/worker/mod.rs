@@ -33,13 +33,12 @@ use self::cx::{Cx, Inner};
 use self::handler::Handler;
 use self::record::{Reason, Record};
 use self::shared::{Counters, Shared, State};
-use self::sleep::{Fired, Sleepers};
+use self::sleep::Fired;
 use self::tasks::Tasks;
 use crate::backend::{Backend, Completion, Slot, Socket, Time};
 use crate::limits;
 use crate::mail::{Mailbox, PostError};
-use crate::slab::{Beside, Slab};
-use crate::timer::Wheel;
+use crate::slab::Beside;
 use crate::watchdog::StepName;
 
 /// What a worker's handler is made from.
