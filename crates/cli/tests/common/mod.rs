@@ -92,21 +92,28 @@ impl Server {
 
     /// Waits for the next line with this text.
     pub(crate) fn wait_for(&mut self, text: &str) -> String {
+        self.wait_for_each(&[text]).remove(0)
+    }
+
+    /// Waits until each of these texts has been in a new line, in any order; returns the lines.
+    pub(crate) fn wait_for_each(&mut self, texts: &[&str]) -> Vec<String> {
         let end = Instant::now() + PATIENCE;
-        loop {
+        let mut found = vec![None; texts.len()];
+        while let Some(missing) = found.iter().position(Option::is_none) {
             let left = end.saturating_duration_since(Instant::now());
-            match self.lines.recv_timeout(left) {
-                Ok(line) => {
-                    self.said.push(line.clone());
-                    if line.contains(text) {
-                        return line;
-                    }
-                }
-                Err(RecvTimeoutError::Timeout | RecvTimeoutError::Disconnected) => {
-                    panic!("`{text}` was never said: {:#?}", self.said)
-                }
+            let Ok(line) = self.lines.recv_timeout(left) else {
+                panic!("`{}` was never said: {:#?}", texts[missing], self.said);
+            };
+            let place = texts
+                .iter()
+                .zip(&mut found)
+                .find(|(text, place)| place.is_none() && line.contains(*text));
+            if let Some((_, place)) = place {
+                *place = Some(line.clone());
             }
+            self.said.push(line);
         }
+        found.into_iter().flatten().collect()
     }
 
     /// Its process number.
