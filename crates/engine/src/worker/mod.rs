@@ -17,9 +17,6 @@ pub(crate) mod shared;
 pub(crate) mod sleep;
 pub(crate) mod tasks;
 
-#[cfg(test)]
-mod sim_tests;
-
 use std::cell::RefCell;
 use std::io;
 use std::os::fd::OwnedFd;
@@ -208,7 +205,7 @@ impl<H: Handler> Worker<H> {
     }
 
     /// What a turn does after its wait.
-    fn work(&mut self) {
+    pub(crate) fn work(&mut self) {
         self.shared.beats[self.index].enter(self.cx.now(), self.step);
         self.completions();
         self.timers();
@@ -228,7 +225,7 @@ impl<H: Handler> Worker<H> {
 
     /// Waits. True if the doorbell was told so: it must hear of the end. In a simulation the wait
     /// only begins here.
-    fn begin_wait(&mut self) -> io::Result<bool> {
+    pub(crate) fn begin_wait(&mut self) -> io::Result<bool> {
         let doorbell = &self.shared.workers[self.index].doorbell;
         let timeout = self.timeout();
         let idle = timeout != Some(Duration::ZERO);
