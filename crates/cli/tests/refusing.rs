@@ -3,6 +3,7 @@
     clippy::disallowed_methods,
     reason = "tests of the real program have real threads and real time"
 )]
+#![allow(clippy::print_stderr, reason = "a skipped test says so")]
 
 mod common;
 

@@ -8,7 +8,7 @@ use ringmain_sys::inherit::Inherited;
 use ringmain_sys::limits;
 
 use crate::args::Run;
-use crate::echo::{self, Messages};
+use crate::echo::{Echo, Messages};
 use crate::failure::Failure;
 use crate::logging;
 use crate::stats::{Counts, Ticker};
@@ -48,7 +48,7 @@ pub(crate) fn run(args: &Run, inherited: Vec<Inherited>) -> Result<(), Failure> 
     let summary = engine
         .run_observed(
             &signals,
-            move |_| echo::handler(&counted),
+            move |_| Echo::new(&counted),
             |running| {
                 // When all workers serve and signals are heard: what follows the line may rely on both.
                 for addr in unsaid.take().into_iter().flatten() {

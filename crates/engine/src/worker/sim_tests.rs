@@ -294,7 +294,9 @@ impl Run {
                     shared,
                     index,
                     capacity,
+                    queue_limit: 4096,
                     grace,
+                    flush: crate::limits::FLUSH,
                 },
                 Echo::new,
             );

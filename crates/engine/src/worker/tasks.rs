@@ -90,13 +90,13 @@ impl Tasks {
         }
     }
 
-    pub(crate) fn count(&self) -> u32 {
-        self.slots.borrow().len()
-    }
-
-    /// How many tasks have panicked since the last call.
+    /// Panics since the last call.
     pub(crate) fn take_panics(&self) -> u64 {
         self.panics.take()
+    }
+
+    pub(crate) fn count(&self) -> u32 {
+        self.slots.borrow().len()
     }
 
     /// Whether a task is ready to run.

@@ -83,7 +83,8 @@ macro_rules! conformance_cases {
     ($module:ident, $make:expr) => {
         $crate::conformance_cases! { @each $module, $make,
             listen::{every_connection_is_accepted_once, accepting_ends_by_cancel_and_can_start_again,
-                shutdown_of_a_listener_ends_accepting, a_cancelled_listener_can_be_emptied}
+                shutdown_of_a_listener_ends_accepting, a_cancelled_listener_can_be_emptied,
+                accept_now_empties_the_queue, accept_now_after_a_cancelled_accept}
             recv::{bytes_come_whole_and_in_order, bytes_there_before_the_receive_are_found,
                 poll_first_finds_bytes_that_are_already_there, end_of_file_follows_the_last_byte,
                 end_of_file_without_bytes, bytes_and_fin_waiting_before_the_receive,
