@@ -17,9 +17,6 @@ pub(crate) mod shared;
 pub(crate) mod sleep;
 pub(crate) mod tasks;
 
-#[cfg(test)]
-mod sim_tests;
-
 use std::cell::RefCell;
 use std::io;
 use std::os::fd::OwnedFd;
@@ -33,13 +30,12 @@ use self::cx::{Cx, Inner};
 use self::handler::Handler;
 use self::record::{Reason, Record};
 use self::shared::{Counters, Shared, State};
-use self::sleep::{Fired, Sleepers};
+use self::sleep::Fired;
 use self::tasks::Tasks;
 use crate::backend::{Backend, Completion, Slot, Socket, Time};
 use crate::limits;
 use crate::mail::{Mailbox, PostError};
-use crate::slab::{Beside, Slab};
-use crate::timer::Wheel;
+use crate::slab::Beside;
 use crate::watchdog::StepName;
 
 /// What a worker's handler is made from.
@@ -209,7 +205,7 @@ impl<H: Handler> Worker<H> {
     }
 
     /// What a turn does after its wait.
-    fn work(&mut self) {
+    pub(crate) fn work(&mut self) {
         self.shared.beats[self.index].enter(self.cx.now(), self.step);
         self.completions();
         self.timers();
@@ -229,7 +225,7 @@ impl<H: Handler> Worker<H> {
 
     /// Waits. True if the doorbell was told so: it must hear of the end. In a simulation the wait
     /// only begins here.
-    fn begin_wait(&mut self) -> io::Result<bool> {
+    pub(crate) fn begin_wait(&mut self) -> io::Result<bool> {
         let doorbell = &self.shared.workers[self.index].doorbell;
         let timeout = self.timeout();
         let idle = timeout != Some(Duration::ZERO);
