@@ -74,8 +74,15 @@ impl Way {
 /// Mail of the couriers.
 pub(crate) enum Letter {
     /// Bytes of a connection of worker `home`, to be sent back there.
-    There { home: usize, key: u64, bytes: Vec<u8> },
-    Back { key: u64, bytes: Vec<u8> },
+    There {
+        home: usize,
+        key: u64,
+        bytes: Vec<u8>,
+    },
+    Back {
+        key: u64,
+        bytes: Vec<u8>,
+    },
     /// From outside; counted.
     Nudge,
 }

@@ -75,7 +75,10 @@ fn nothing_is_lost_doubled_or_crossed() {
         .filter(|(fault, count)| *count == 0 && !format!("{fault:?}").starts_with("Datagram"))
         .map(|(fault, _)| fault)
         .collect();
-    assert!(runs < 100 || never.is_empty(), "never seen in {runs} seeds: {never:?}");
+    assert!(
+        runs < 100 || never.is_empty(),
+        "never seen in {runs} seeds: {never:?}"
+    );
 }
 
 #[test]

@@ -165,7 +165,10 @@ impl Run {
         let seen = self.seen.borrow();
         assert_eq!(seen.faults, Vec::<String>::new());
         assert_eq!(seen.opened, seen.closed, "closed() for all that opened");
-        assert!(seen.nudges <= self.nudges.load(Ordering::Relaxed), "mail is not doubled");
+        assert!(
+            seen.nudges <= self.nudges.load(Ordering::Relaxed),
+            "mail is not doubled"
+        );
         let mut sum = [0; 4];
         for worker in 0..self.config.workers {
             let counters = self.cluster.counters(worker);
@@ -202,7 +205,10 @@ impl Run {
         }
         let seen = self.seen.borrow();
         let (seen, sent) = (seen.nudges, self.nudges.load(Ordering::Relaxed));
-        assert!(seen + 2 * self.config.workers as u64 >= sent, "{seen} of {sent} letters came");
+        assert!(
+            seen + 2 * self.config.workers as u64 >= sent,
+            "{seen} of {sent} letters came"
+        );
     }
 
     /// One step of the world and of everybody in it.
