@@ -431,10 +431,7 @@ fn the_largest_write_and_close_arrives_whole(config: Config) {
 }
 
 fn a_peer_that_does_not_take_the_last_bytes_is_given_up(config: Config) {
-    let config = Config {
-        flush: ONE,
-        ..config
-    };
+    let config = Config { flush: ONE, ..config };
     let server = serve(config, writes_and_closes);
     let mut client = server.client();
     rustix::net::sockopt::set_socket_recv_buffer_size(&client, 16 * 1024).unwrap();
@@ -443,10 +440,7 @@ fn a_peer_that_does_not_take_the_last_bytes_is_given_up(config: Config) {
 }
 
 fn a_deadline_set_after_close_leaves_the_flush_time(config: Config) {
-    let config = Config {
-        flush: ONE,
-        ..config
-    };
+    let config = Config { flush: ONE, ..config };
     let server = serve(config, |setting| {
         let mut app = writes_and_closes(setting);
         let mut inner = app.data;

@@ -127,10 +127,15 @@ fn a_handler_that_cannot_be_made_ends_the_start(config: Config) {
         ..config
     };
     let mut engine = ringmain_engine::Engine::new(config).unwrap();
-    engine.listen(&"127.0.0.1:0".parse().unwrap(), &Default::default()).unwrap();
+    engine
+        .listen(&"127.0.0.1:0".parse().unwrap(), &Default::default())
+        .unwrap();
     let outcome = engine.start(|start| {
         assert_eq!(start.cx.worker(), 0, "only the first can be made");
         ringmain_engine::on_data(|_, bytes| bytes.len())
     });
-    assert!(matches!(outcome.err(), Some(EngineError::Worker { worker: 1, .. })));
+    assert!(matches!(
+        outcome.err(),
+        Some(EngineError::Worker { worker: 1, .. })
+    ));
 }

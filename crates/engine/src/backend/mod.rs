@@ -349,7 +349,7 @@ pub trait Backend {
     /// The memory of all pieces must stay valid and unchanged until the final completion.
     unsafe fn send(&mut self, slot: Slot, socket: Socket, pieces: &[io::IoSlice<'_>]);
 
-    /// Connects `socket` to `to`.
+    /// Connects `socket` to `to`. For a datagram socket that sends no packet: it binds it to one peer.
     fn connect(&mut self, slot: Slot, socket: Socket, to: &Addr);
 
     /// Receives datagrams until ended.

@@ -28,7 +28,7 @@ use crate::limits;
 use crate::mail;
 use crate::probe::{ProbeError, Selection, probe};
 use crate::worker::handler::Handler;
-use crate::worker::shared::{State, Kept, Shared, SocketFile};
+use crate::worker::shared::{Kept, Shared, SocketFile, State};
 use crate::worker::{Parts, Start, Worker};
 
 /// Why an engine could not be set up or had to end.
@@ -459,7 +459,9 @@ fn keep(bound: &mut [Bound], workers: usize) -> std::io::Result<Vec<Kept>> {
     let mut all = Vec::new();
     for (tag, bound) in bound.iter_mut().enumerate() {
         for (index, fd) in bound.fds.iter().enumerate() {
-            let turns = (0..workers.max(bound.fds.len())).skip(index).step_by(bound.fds.len());
+            let turns = (0..workers.max(bound.fds.len()))
+                .skip(index)
+                .step_by(bound.fds.len());
             all.push(Kept {
                 tag: tag as u32,
                 workers: turns.map(|turn| turn % workers).collect(),

@@ -97,7 +97,11 @@ impl<M: Send + 'static> Running<M> {
                 Ok(Ok(())) => {}
                 Ok(Err(error)) => return Err(error),
                 // All others have reported: the missing one died, and joining says of what.
-                Err(_) => return self.join().map(|_| unreachable!("a worker that never reported has died")),
+                Err(_) => {
+                    return self
+                        .join()
+                        .map(|_| unreachable!("a worker that never reported has died"));
+                }
             }
         }
         for file in self.shared.kept().iter_mut().filter_map(|k| k.file.as_mut()) {

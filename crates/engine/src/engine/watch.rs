@@ -143,7 +143,10 @@ impl Rescue {
         mut fd: OwnedFd,
     ) -> Result<(), OwnedFd> {
         loop {
-            let open = loads.iter().enumerate().filter_map(|(i, load)| Some((i, (*load)?)));
+            let open = loads
+                .iter()
+                .enumerate()
+                .filter_map(|(i, load)| Some((i, (*load)?)));
             let Some((worker, load)) = open.min_by_key(|(_, load)| *load) else {
                 return Err(fd);
             };

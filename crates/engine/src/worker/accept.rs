@@ -260,7 +260,7 @@ impl Core {
         }
     }
 
-    /// Stops accepting for good: cancel, empty the queue (unless another process goes on serving it), close.
+    /// Stops accepting for good: cancel, empty the queue, close.
     pub(crate) fn drain_listeners(&mut self) {
         self.draining = true;
         for slot in self.listeners.clone() {
@@ -284,8 +284,9 @@ impl Core {
             return;
         }
         let (socket, tag) = (listener.socket, listener.tag);
-        let empty_queue = self.shared.state() != super::shared::State::HandedOver;
-        while empty_queue && self.connections < self.capacity {
+        // Also where a successor serves the queue now: the kernel wakes one waiter for each connection, and the one that
+        // it woke here may have been cancelled since. Nobody else would hear of that connection.
+        while self.connections < self.capacity {
             match self.backend.accept_now(socket) {
                 Ok(Some(connection)) => {
                     Counters::add(&self.counters().accepted, 1);

@@ -95,6 +95,36 @@ pub(crate) const UNNAMED: Slot = Slot {
 };
 
 impl Core {
+    /// A worker without connections, room for any, or listeners.
+    pub(crate) fn new(backend: Box<dyn Backend>, shared: Arc<Shared>, index: usize) -> Core {
+        Core {
+            wheel: Wheel::new(backend.now()),
+            backend,
+            records: Slab::new(limits::CONNECTIONS_PER_WORKER),
+            sleepers: Sleepers::new(),
+            pool: Default::default(),
+            dirty: Vec::new(),
+            parked: Default::default(),
+            sated: Vec::new(),
+            told: Default::default(),
+            listeners: Vec::new(),
+            connections: 0,
+            giving: 0,
+            datagram_sockets: 0,
+            turn: 0,
+            shared,
+            index,
+            capacity: 0,
+            queue_limit: 0,
+            flush: Duration::ZERO,
+            full: false,
+            draining: false,
+            stopping: false,
+            warned_full: false,
+            unnamed_closes: 0,
+        }
+    }
+
     pub(crate) fn counters(&self) -> &Counters {
         &self.shared.workers[self.index].counters
     }

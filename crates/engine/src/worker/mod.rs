@@ -17,9 +17,6 @@ pub(crate) mod shared;
 pub(crate) mod sleep;
 pub(crate) mod tasks;
 
-#[cfg(test)]
-mod sim_tests;
-
 use std::cell::RefCell;
 use std::io;
 use std::os::fd::OwnedFd;
@@ -33,13 +30,12 @@ use self::cx::{Cx, Inner};
 use self::handler::Handler;
 use self::record::{Reason, Record};
 use self::shared::{Counters, Shared, State};
-use self::sleep::{Fired, Sleepers};
+use self::sleep::Fired;
 use self::tasks::Tasks;
 use crate::backend::{Backend, Completion, Slot, Socket, Time};
 use crate::limits;
 use crate::mail::{Mailbox, PostError};
-use crate::slab::{Beside, Slab};
-use crate::timer::Wheel;
+use crate::slab::Beside;
 use crate::watchdog::StepName;
 
 /// What a worker's handler is made from.
@@ -138,32 +134,10 @@ impl<H: Handler> Worker<H> {
         // The first installed waker stays; a worker is made once.
         let _ = own.doorbell.install(backend.waker());
         let tasks = Tasks::new(Arc::clone(&own.doorbell));
-        let core = Core {
-            wheel: Wheel::new(backend.now()),
-            backend,
-            records: Slab::new(limits::CONNECTIONS_PER_WORKER),
-            sleepers: Sleepers::new(),
-            pool: Default::default(),
-            dirty: Vec::new(),
-            parked: Default::default(),
-            sated: Vec::new(),
-            told: Default::default(),
-            listeners: Vec::new(),
-            connections: 0,
-            giving: 0,
-            datagram_sockets: 0,
-            turn: 0,
-            shared: Arc::clone(&shared),
-            index,
-            capacity: capacity.min(limits::CONNECTIONS_PER_WORKER - 1),
-            queue_limit,
-            flush,
-            full: false,
-            draining: false,
-            stopping: false,
-            warned_full: false,
-            unnamed_closes: 0,
-        };
+        let mut core = Core::new(backend, Arc::clone(&shared), index);
+        core.capacity = capacity.min(limits::CONNECTIONS_PER_WORKER - 1);
+        core.queue_limit = queue_limit;
+        core.flush = flush;
         let cx = Cx(Rc::new(Inner {
             core: RefCell::new(core),
             tasks,
@@ -231,14 +205,12 @@ impl<H: Handler> Worker<H> {
     }
 
     /// What a turn does after its wait.
-    fn work(&mut self) {
+    pub(crate) fn work(&mut self) {
         self.shared.beats[self.index].enter(self.cx.now(), self.step);
         self.completions();
         self.timers();
         self.mail();
-        self.cx.0.tasks.run();
-        let panics = self.cx.0.tasks.take_panics();
-        Counters::add(&self.shared.workers[self.index].counters.panics, panics);
+        self.tasks();
         self.deliver_told();
         self.follow_state();
         self.deliver_told();
@@ -253,7 +225,7 @@ impl<H: Handler> Worker<H> {
 
     /// Waits. True if the doorbell was told so: it must hear of the end. In a simulation the wait
     /// only begins here.
-    fn begin_wait(&mut self) -> io::Result<bool> {
+    pub(crate) fn begin_wait(&mut self) -> io::Result<bool> {
         let doorbell = &self.shared.workers[self.index].doorbell;
         let timeout = self.timeout();
         let idle = timeout != Some(Duration::ZERO);
@@ -266,7 +238,11 @@ impl<H: Handler> Worker<H> {
             || self.shared.state() != self.seen
             || alone != self.alone;
         self.alone = alone;
-        let timeout = if idle && news { Some(Duration::ZERO) } else { timeout };
+        let timeout = if idle && news {
+            Some(Duration::ZERO)
+        } else {
+            timeout
+        };
         self.cx.core().backend.wait(timeout)?;
         Ok(idle)
     }
@@ -336,6 +312,15 @@ impl<H: Handler> Worker<H> {
         }
     }
 
+    fn tasks(&mut self) {
+        let tasks = &self.cx.0.tasks;
+        tasks.run();
+        Counters::add(
+            &self.shared.workers[self.index].counters.panics,
+            tasks.take_panics(),
+        );
+    }
+
     fn mail(&mut self) {
         self.more_mail = false;
         for _ in 0..limits::MAIL_PER_TURN {
@@ -384,7 +369,10 @@ impl<H: Handler> Worker<H> {
     /// Whether no connection is here and none can come, not even from another worker.
     fn is_quiet(&mut self) -> bool {
         let core = self.cx.core();
-        let (closed, empty) = (core.listeners.is_empty() && core.giving == 0, core.connections == 0);
+        let (closed, empty) = (
+            core.listeners.is_empty() && core.giving == 0,
+            core.connections == 0,
+        );
         drop(core);
         if closed && !self.left {
             self.left = true;

@@ -222,11 +222,7 @@ pub fn serve_at(
 }
 
 /// Starts an engine that listens already.
-pub fn start(
-    engine: Engine,
-    addr: Addr,
-    make: impl Fn(Setting) -> App + Send + Sync + 'static,
-) -> Server {
+pub fn start(engine: Engine, addr: Addr, make: impl Fn(Setting) -> App + Send + Sync + 'static) -> Server {
     let (tell, told) = channel();
     let running = engine
         .start(move |start| {

@@ -19,6 +19,10 @@ use crate::backend::{Completion, Slot, Socket, Time};
 use crate::features::Feature;
 use crate::limits;
 
+/// In place of a ring's descriptor.
+const NOT_STARTED: RawFd = -1;
+const ENDED: RawFd = -2;
+
 /// One entry a worker; made before the workers start.
 pub struct Group {
     members: Vec<Member>,
@@ -26,7 +30,7 @@ pub struct Group {
 }
 
 struct Member {
-    /// The ring's descriptor, -1 while there is none.
+    /// The ring's descriptor, or why there is none.
     ring: AtomicI32,
     event: Arc<Event>,
     /// Sockets given away where the rings cannot pass them themselves.
@@ -41,7 +45,7 @@ impl Group {
     pub fn new(workers: usize) -> io::Result<Arc<Group>> {
         let member = || {
             Ok(Member {
-                ring: AtomicI32::new(-1),
+                ring: AtomicI32::new(NOT_STARTED),
                 event: Arc::new(Event::new()?),
                 gifts: ArrayQueue::new(limits::GIFTS_IN_FLIGHT),
             })
@@ -88,9 +92,16 @@ impl Group {
         }
     }
 
+    /// `None` while there is no such worker.
     pub(super) fn ring(&self, index: usize) -> Option<RawFd> {
         let fd = self.members.get(index)?.ring.load(Ordering::Acquire);
         (fd >= 0).then_some(fd)
+    }
+
+    /// Whether connections may be queued for that worker: it is yet to start, or at work.
+    fn expects(&self, index: usize) -> bool {
+        let member = self.members.get(index);
+        member.is_some_and(|member| member.ring.load(Ordering::Acquire) != ENDED)
     }
 
     pub(super) fn join(&self, index: usize, ring: RawFd) {
@@ -98,7 +109,9 @@ impl Group {
     }
 
     pub(super) fn leave(&self, index: usize) {
-        self.members[index].ring.store(-1, Ordering::Release);
+        self.members[index].ring.store(ENDED, Ordering::Release);
+        // What was still on its way is closed.
+        while self.members[index].gifts.pop().is_some() {}
     }
 }
 
@@ -106,8 +119,14 @@ impl Uring {
     /// A direct descriptor goes from table to table (MSG_RING, Linux 6.0), any other by the queue.
     pub(super) fn give_away(&mut self, slot: Slot, socket: Socket, worker: usize, tag: u32) {
         if worker == self.index {
+            // Nothing moves, so the kernel need not hear of it.
             self.ready.push_back(Completion::Adopted { tag, socket });
             self.ready.push_back(Completion::Given { slot, result: Ok(()) });
+            return;
+        }
+        if !self.group.expects(worker) {
+            let result = Err(io::Error::from_raw_os_error(libc::EBADF));
+            self.ready.push_back(Completion::Given { slot, result });
             return;
         }
         let target = self.group.ring(worker);

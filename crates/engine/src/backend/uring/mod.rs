@@ -226,14 +226,7 @@ impl Uring {
             let flags = if direct { 0 } else { libc::SOCK_CLOEXEC };
             accept.flags(flags).build()
         } else {
-            let accept = opcode::Accept::new(fd, std::ptr::null_mut(), std::ptr::null_mut());
-            if direct {
-                accept
-                    .file_index(Some(types::DestinationSlot::auto_target()))
-                    .build()
-            } else {
-                accept.flags(libc::SOCK_CLOEXEC).build()
-            }
+            accept_once(listener, direct)
         });
         // SAFETY: no address is asked for, so the entry points to no memory.
         unsafe { self.ring.push(entry.user_data(user_data)) };
@@ -254,6 +247,19 @@ impl Uring {
         self.copied_sends < limits::ZERO_COPY_PATIENCE
             && self.config.zero_copy.is_some_and(|from| bytes >= from as usize)
     }
+}
+
+/// An accept of one connection.
+fn accept_once(listener: Socket, direct: bool) -> squeue::Entry {
+    with_fd!(listener, |fd| {
+        let accept = opcode::Accept::new(fd, std::ptr::null_mut(), std::ptr::null_mut());
+        if direct {
+            let target = types::DestinationSlot::auto_target();
+            accept.file_index(Some(target)).build()
+        } else {
+            accept.flags(libc::SOCK_CLOEXEC).build()
+        }
+    })
 }
 
 fn build(config: &UringConfig) -> io::Result<IoUring> {
@@ -392,8 +398,18 @@ impl Backend for Uring {
     }
 
     fn accept_now(&mut self, listener: Socket) -> io::Result<Option<Socket>> {
-        let accepted = self.with_descriptor(listener, super::accept_waiting)?;
-        accepted.map(|fd| self.adopt(fd)).transpose()
+        loop {
+            // SAFETY: no address is asked for, so the entry points to no memory.
+            let accepted = unsafe { self.ring.call_once(accept_once(listener, self.direct)) };
+            return match accepted {
+                Ok(name) => Ok(Some(self.socket_of(name))),
+                Err(error) if complete::is_lost_connection(&error) => continue,
+                Err(error) if matches!(error.raw_os_error(), Some(libc::ECANCELED | libc::EAGAIN)) => {
+                    Ok(None)
+                }
+                Err(error) => Err(error),
+            };
+        }
     }
 
     fn open_stream(&mut self, to: &Addr, source: Option<&Addr>) -> io::Result<Socket> {
