@@ -45,14 +45,17 @@ pub const READ_MARK: usize = 64 * 1024;
 /// Bytes that one connection may take in one loop turn while others wait; then it pauses until the next turn.
 pub const READ_PER_TURN: usize = 256 * 1024;
 
-/// Bytes of a fresh output buffer; it grows up to [`SEND_BYTES`].
-pub const WRITE_BUFFER_BYTES: usize = 2048;
+/// Bytes of an output or input buffer for small messages.
+pub const SMALL_BUFFER_BYTES: usize = 2048;
 
-/// Output and input buffers that a worker keeps for reuse. More are freed.
-pub const POOLED_BUFFERS: usize = 1024;
+/// Bytes of an output or input buffer for more. An output longer than that takes several.
+pub const LARGE_BUFFER_BYTES: usize = 16 * 1024;
 
-/// Capacity in bytes up to which a buffer is kept for reuse.
-pub const POOLED_BUFFER_BYTES: usize = 16 * 1024;
+/// Small buffers that a worker keeps for reuse (2 MiB). More are freed.
+pub const POOLED_SMALL_BUFFERS: usize = 1024;
+
+/// Large buffers that a worker keeps for reuse (4 MiB). More are freed.
+pub const POOLED_LARGE_BUFFERS: usize = 256;
 
 /// Connections of one worker: slots of its slab. More: accepting pauses.
 pub const CONNECTIONS_PER_WORKER: u32 = 1 << 20;
@@ -79,7 +82,7 @@ pub const COMPLETIONS_PER_TURN: usize = 4096;
 pub const MAIL_PER_TURN: usize = 1024;
 
 const _: () = assert!(WRITE_MARK < WRITE_LIMIT && SEND_BYTES <= WRITE_MARK);
-const _: () = assert!(WRITE_BUFFER_BYTES <= POOLED_BUFFER_BYTES && POOLED_BUFFER_BYTES <= SEND_BYTES);
+const _: () = assert!(SMALL_BUFFER_BYTES < LARGE_BUFFER_BYTES && LARGE_BUFFER_BYTES <= SEND_BYTES);
 const _: () = assert!(RECEIVE_BUFFERS.is_power_of_two() && DATAGRAM_BUFFERS.is_power_of_two());
 const _: () = assert!(CONNECTIONS_PER_WORKER <= crate::backend::Slot::LIMIT);
 
@@ -97,9 +100,11 @@ const _: () = assert!(TIMER_MOVES_PER_TURN >= TIMERS_PER_TURN);
 /// Task slots of one [`crate::wake::WakeSet`]. A larger capacity is a bug of the caller and panics.
 pub const WAKE_SLOTS: u32 = crate::backend::Slot::LIMIT;
 
-/// Milliseconds that a closed connection may take to hand its last bytes to the kernel. Longer: they are
-/// dropped and it ends with `Reason::FlushTimeout`.
-pub const FLUSH_MS: u64 = 30_000;
+/// How long a closed connection may take to hand its last bytes to the kernel, unless
+/// [`Config::flush`](crate::Config::flush) says otherwise. Longer: they are dropped and it ends with
+/// `Reason::FlushTimeout`.
+pub const FLUSH: std::time::Duration = std::time::Duration::from_secs(30);
+
 /// Messages under way from one worker to one other. One more is refused: [`crate::mail::PostError::Full`].
 pub const MAIL_PER_PAIR: usize = 1024;
 
@@ -109,6 +114,15 @@ pub const INBOX: usize = 4096;
 
 /// Messages taken from one sender before the next sender has its turn.
 pub const MAIL_IN_A_ROW: usize = 16;
+
+/// A worker that is longer than this in one step is given no connections by others.
+pub const GIVE_PATIENCE: std::time::Duration = std::time::Duration::from_millis(10);
+
+/// How often the listen queues of a worker that is held are emptied for it, at least.
+pub const RESCUE_PAUSE: std::time::Duration = std::time::Duration::from_millis(2);
+
+/// How long an accept may wait when another thread has taken the connection that was there.
+pub const ACCEPT_WAIT: std::time::Duration = std::time::Duration::from_millis(1);
 
 /// Threads of the process's blocking pool. Further jobs wait in its queue.
 pub const BLOCKING_THREADS: usize = 16;

@@ -27,6 +27,10 @@ impl Failure {
 
     /// What clap found, in one line instead of its paragraphs.
     pub(crate) fn from_clap(error: &clap::Error) -> Failure {
+        if error.kind() == clap::error::ErrorKind::DisplayHelpOnMissingArgumentOrSubcommand {
+            let what = "expected a command, such as: ringmain run --echo; see `ringmain --help`";
+            return Failure::Usage(what.into());
+        }
         Failure::Usage(one_line(&error.render().to_string()))
     }
 
@@ -45,6 +49,8 @@ impl Failure {
 /// Joins clap's paragraphs: what is wrong, the possible values and the tips; without the usage line.
 fn one_line(text: &str) -> String {
     let text = text.strip_prefix("error: ").unwrap_or(text);
+    // Clap shows the usage of the command that it could not make sense of.
+    let of_the_program = text.contains("Usage: ringmain <COMMAND>");
     let mut out = String::new();
     for line in text.lines().map(str::trim).filter(|line| !line.is_empty()) {
         if line.starts_with("Usage:") || line.starts_with("For more information") {
@@ -55,6 +61,10 @@ fn one_line(text: &str) -> String {
         }
         out.push_str(line);
     }
-    out.push_str("; see `ringmain run --help`");
-    out
+    let help = if of_the_program {
+        "ringmain --help"
+    } else {
+        "ringmain run --help"
+    };
+    out + "; see `" + help + "`"
 }

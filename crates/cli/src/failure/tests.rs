@@ -32,6 +32,18 @@ fn a_misspelt_flag_names_the_right_one() {
 }
 
 #[test]
+fn what_is_no_command_leads_to_the_commands() {
+    check(
+        &["serve"],
+        "unrecognized subcommand 'serve'; see `ringmain --help`",
+    );
+    check(
+        &[],
+        "expected a command, such as: ringmain run --echo; see `ringmain --help`",
+    );
+}
+
+#[test]
 fn a_wrong_address_says_what_is_right() {
     check(
         &["run", "--echo", "--listen", "localhost:80"],

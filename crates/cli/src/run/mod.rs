@@ -3,12 +3,13 @@
 use std::net::{Ipv4Addr, SocketAddr, SocketAddrV4};
 use std::time::Duration;
 
+use ringmain_engine::features::Features;
 use ringmain_engine::{Addr, Engine, Report, block_signals};
 use ringmain_sys::inherit::Inherited;
 use ringmain_sys::limits;
 
 use crate::args::Run;
-use crate::echo::{self, Messages};
+use crate::echo::{Echo, Messages};
 use crate::failure::Failure;
 use crate::logging;
 use crate::stats::{Counts, Ticker};
@@ -48,7 +49,7 @@ pub(crate) fn run(args: &Run, inherited: Vec<Inherited>) -> Result<(), Failure> 
     let summary = engine
         .run_observed(
             &signals,
-            move |_| echo::handler(&counted),
+            move |_| Echo::new(&counted),
             |running| {
                 // When all workers serve and signals are heard: what follows the line may rely on both.
                 for addr in unsaid.take().into_iter().flatten() {
@@ -74,13 +75,29 @@ fn introduce(args: &Run, engine: &Engine) {
             log::warn!("{option} has no effect on epoll");
         }
     }
-    log::info!("{selection}");
+    if selection.uring {
+        let missing = Features::all().minus(selection.features);
+        log::info!("engine uring with {}", list(selection.features));
+        if missing != Features::none() {
+            log::info!("engine uring without {} (-v says why)", list(missing));
+        }
+    } else {
+        log::info!("engine epoll");
+    }
     let (descriptors, _) = limits::open_files();
     log::info!(
-        "{} workers, up to {} connections, {descriptors} descriptors",
+        "workers {}, connections up to {}, descriptors up to {descriptors}",
         engine.workers(),
         engine.max_connections()
     );
+}
+
+/// Names as a person reads them; without spaces no terminal breaks the line well.
+fn list(features: Features) -> String {
+    match features.to_string() {
+        none if none.is_empty() => "no feature".into(),
+        names => names.replace(',', ", "),
+    }
 }
 
 /// Takes over what was handed to this process, and opens the addresses that are not among it.

@@ -17,25 +17,26 @@ use std::sync::atomic::{AtomicU32, Ordering};
 use std::sync::mpsc::{self, Receiver, RecvTimeoutError};
 use std::time::{Duration, Instant};
 
-use rustix::process::{Pid, Signal, kill_process};
+use rustix::event::{PollFd, PollFlags, Timespec, poll};
+use rustix::process::{Pid, PidfdFlags, Signal, kill_process, pidfd_open};
 
 /// How long anything may take before a test fails. Generous: the machine may be busy.
-pub const PATIENCE: Duration = Duration::from_secs(60);
+pub(crate) const PATIENCE: Duration = Duration::from_secs(60);
 
 /// The program under test.
-pub fn program() -> &'static Path {
+pub(crate) fn program() -> &'static Path {
     Path::new(env!("CARGO_BIN_EXE_ringmain"))
 }
 
 /// `ringmain run --echo` and these arguments.
-pub fn echo(args: &[&str]) -> Command {
+pub(crate) fn echo(args: &[&str]) -> Command {
     let mut command = Command::new(program());
     command.args(["run", "--echo"]).args(args);
     command
 }
 
 /// `wrapper… ringmain run --echo` and these arguments.
-pub fn wrapped(wrapper: &[&str], program: &Path, args: &[&str]) -> Command {
+pub(crate) fn wrapped(wrapper: &[&str], program: &Path, args: &[&str]) -> Command {
     let mut command = Command::new(wrapper[0]);
     command
         .args(&wrapper[1..])
@@ -46,16 +47,16 @@ pub fn wrapped(wrapper: &[&str], program: &Path, args: &[&str]) -> Command {
 }
 
 /// A server at work, or about to be. Dropping it ends it.
-pub struct Server {
+pub(crate) struct Server {
     child: Child,
     lines: Receiver<String>,
     /// All that it has said so far.
-    pub said: Vec<String>,
+    pub(crate) said: Vec<String>,
 }
 
 impl Server {
     /// Starts it and does not wait.
-    pub fn spawn(command: &mut Command) -> Server {
+    pub(crate) fn spawn(command: &mut Command) -> Server {
         let mut child = command
             .stdin(Stdio::null())
             .stdout(Stdio::null())
@@ -78,49 +79,56 @@ impl Server {
     }
 
     /// Starts it and waits until it listens; returns the addresses too, in the order in which it says them.
-    pub fn start(command: &mut Command, count: usize) -> (Server, Vec<String>) {
+    pub(crate) fn start(command: &mut Command, count: usize) -> (Server, Vec<String>) {
         let mut server = Server::spawn(command);
         let addrs = (0..count).map(|_| server.listening()).collect();
         (server, addrs)
     }
 
     /// Waits for the next `listening on ADDR`.
-    pub fn listening(&mut self) -> String {
+    pub(crate) fn listening(&mut self) -> String {
         let line = self.wait_for("listening on ");
         line.split_once("listening on ").unwrap().1.to_owned()
     }
 
     /// Waits for the next line with this text.
-    pub fn wait_for(&mut self, text: &str) -> String {
+    pub(crate) fn wait_for(&mut self, text: &str) -> String {
+        self.wait_for_each(&[text]).remove(0)
+    }
+
+    /// Waits until each of these texts has been in a new line, in any order; returns the lines.
+    pub(crate) fn wait_for_each(&mut self, texts: &[&str]) -> Vec<String> {
         let end = Instant::now() + PATIENCE;
-        loop {
+        let mut found = vec![None; texts.len()];
+        while let Some(missing) = found.iter().position(Option::is_none) {
             let left = end.saturating_duration_since(Instant::now());
-            match self.lines.recv_timeout(left) {
-                Ok(line) => {
-                    self.said.push(line.clone());
-                    if line.contains(text) {
-                        return line;
-                    }
-                }
-                Err(RecvTimeoutError::Timeout | RecvTimeoutError::Disconnected) => {
-                    panic!("`{text}` was never said: {:#?}", self.said)
-                }
+            let Ok(line) = self.lines.recv_timeout(left) else {
+                panic!("`{}` was never said: {:#?}", texts[missing], self.said);
+            };
+            let place = texts
+                .iter()
+                .zip(&mut found)
+                .find(|(text, place)| place.is_none() && line.contains(*text));
+            if let Some((_, place)) = place {
+                *place = Some(line.clone());
             }
+            self.said.push(line);
         }
+        found.into_iter().flatten().collect()
     }
 
     /// Its process number.
-    pub fn pid(&self) -> Pid {
+    pub(crate) fn pid(&self) -> Pid {
         Pid::from_child(&self.child)
     }
 
     /// Sends it a signal.
-    pub fn signal(&self, signal: Signal) {
+    pub(crate) fn signal(&self, signal: Signal) {
         kill_process(self.pid(), signal).unwrap();
     }
 
     /// Waits for its end; returns how it ended and all that it said.
-    pub fn finish(mut self) -> (ExitStatus, Vec<String>) {
+    pub(crate) fn finish(mut self) -> (ExitStatus, Vec<String>) {
         let end = Instant::now() + PATIENCE;
         // Standard error ends with the process (and its successors, which a test ends first).
         loop {
@@ -138,7 +146,7 @@ impl Server {
     }
 
     /// SIGTERM, then [`Server::finish`]; asserts exit code 0.
-    pub fn terminate(self) -> Vec<String> {
+    pub(crate) fn terminate(self) -> Vec<String> {
         self.signal(Signal::TERM);
         let (status, said) = self.finish();
         assert_eq!(status.code(), Some(0), "{said:#?}");
@@ -155,12 +163,12 @@ impl Drop for Server {
 }
 
 /// Expects the program to end by itself with this code and one line of error, which is returned.
-pub fn fails(command: &mut Command, code: i32) -> String {
+pub(crate) fn fails(command: &mut Command, code: i32) -> String {
     fails_with(Server::spawn(command), code)
 }
 
 /// As [`fails`], for one that is started already.
-pub fn fails_with(server: Server, code: i32) -> String {
+pub(crate) fn fails_with(server: Server, code: i32) -> String {
     let (status, said) = server.finish();
     assert_eq!(status.code(), Some(code), "{said:#?}");
     let errors: Vec<&String> = said.iter().filter(|line| line.starts_with("error: ")).collect();
@@ -175,7 +183,7 @@ pub fn fails_with(server: Server, code: i32) -> String {
 }
 
 /// A connected stream of any family.
-pub trait Stream: Read + Write + Send {
+pub(crate) trait Stream: Read + Write + Send {
     /// No more will be written.
     fn finish(&self);
 }
@@ -193,7 +201,7 @@ impl Stream for UnixStream {
 }
 
 /// Connects to an address as the program says it; an error if nobody listens.
-pub fn try_connect(addr: &str) -> std::io::Result<Box<dyn Stream>> {
+pub(crate) fn try_connect(addr: &str) -> std::io::Result<Box<dyn Stream>> {
     if let Some(name) = addr.strip_prefix("unix:") {
         let stream = match name.strip_prefix('@') {
             Some(name) => UnixStream::connect_addr(&UnixAddr::from_abstract_name(name)?)?,
@@ -209,12 +217,12 @@ pub fn try_connect(addr: &str) -> std::io::Result<Box<dyn Stream>> {
 }
 
 /// As [`try_connect`], where somebody must listen.
-pub fn connect(addr: &str) -> Box<dyn Stream> {
+pub(crate) fn connect(addr: &str) -> Box<dyn Stream> {
     try_connect(addr).unwrap_or_else(|error| panic!("{addr}: {error}"))
 }
 
 /// Sends a message and reads it back.
-pub fn exchange(stream: &mut dyn Stream, message: &[u8]) -> std::io::Result<()> {
+pub(crate) fn exchange(stream: &mut dyn Stream, message: &[u8]) -> std::io::Result<()> {
     stream.write_all(message)?;
     let mut back = vec![0; message.len()];
     stream.read_exact(&mut back)?;
@@ -223,7 +231,7 @@ pub fn exchange(stream: &mut dyn Stream, message: &[u8]) -> std::io::Result<()> 
 }
 
 /// One connection: a short and a long message, then the end from both sides.
-pub fn check_echo(addr: &str) {
+pub(crate) fn check_echo(addr: &str) {
     let mut stream = connect(addr);
     exchange(&mut *stream, b"hello").unwrap();
     let long: Vec<u8> = (0..40_000u32).map(|n| (n * 7 % 251) as u8).collect();
@@ -235,10 +243,10 @@ pub fn check_echo(addr: &str) {
 }
 
 /// A directory of this test's own that everybody may search, removed at the end.
-pub struct Directory(PathBuf);
+pub(crate) struct Directory(PathBuf);
 
 impl Directory {
-    pub fn new() -> Directory {
+    pub(crate) fn new() -> Directory {
         static NEXT: AtomicU32 = AtomicU32::new(0);
         let number = NEXT.fetch_add(1, Ordering::Relaxed);
         let path = std::env::temp_dir().join(format!("ringmain-cli-{}-{number}", std::process::id()));
@@ -246,11 +254,11 @@ impl Directory {
         Directory(path)
     }
 
-    pub fn path(&self) -> &Path {
+    pub(crate) fn path(&self) -> &Path {
         &self.0
     }
 
-    pub fn join(&self, name: &str) -> PathBuf {
+    pub(crate) fn join(&self, name: &str) -> PathBuf {
         self.0.join(name)
     }
 }
@@ -263,10 +271,23 @@ impl Drop for Directory {
 }
 
 /// Both back-ends by their names; `uring` only where it is to be had, which is said loudly.
-pub fn engines() -> Vec<&'static str> {
+pub(crate) fn engines() -> Vec<&'static str> {
     if ringmain_engine::probe::probe(&ringmain_engine::Config::default()).is_ok_and(|found| found.uring) {
         return vec!["uring", "epoll"];
     }
     eprintln!("SKIPPED in part: no io_uring here, so only epoll is tested");
     vec!["epoll"]
+}
+
+/// Waits for the end of a process that was started without [`Server`].
+pub(crate) fn wait_end(child: &mut Child) -> ExitStatus {
+    let handle = pidfd_open(Pid::from_child(child), PidfdFlags::empty()).unwrap();
+    let patience = Timespec::try_from(PATIENCE).unwrap();
+    let ended = poll(&mut [PollFd::new(&handle, PollFlags::IN)], Some(&patience)).unwrap();
+    if ended == 0 {
+        child.kill().unwrap();
+    }
+    let status = child.wait().unwrap();
+    assert_eq!(ended, 1, "it does not end");
+    status
 }

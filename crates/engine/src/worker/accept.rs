@@ -104,7 +104,7 @@ impl Core {
         if self.shared.workers.len() == 1 {
             return None;
         }
-        let (worker, load) = self.shared.least_loaded()?;
+        let (worker, load) = self.shared.least_loaded(self.now())?;
         let excess = self.connections.saturating_sub(load);
         let full = self.connections >= self.capacity;
         let skewed = excess > limits::SKEW_CONNECTIONS.max(load / 8);
@@ -119,6 +119,7 @@ impl Core {
 
     fn give(&mut self, socket: Socket, worker: usize, tag: u32) {
         if let Ok(slot) = self.add_connection(Connection::new(socket, tag, Phase::Giving)) {
+            self.giving += 1;
             self.backend.give(slot, socket, worker, tag);
         }
     }
@@ -127,6 +128,7 @@ impl Core {
         let Some(Record::Connection(connection)) = self.records.get_mut(slot) else {
             return;
         };
+        self.giving -= 1;
         match result {
             Ok(()) => {
                 self.records.remove(slot);
@@ -258,7 +260,7 @@ impl Core {
         }
     }
 
-    /// Stops accepting for good: cancel, empty the queue (unless another process goes on serving it), close.
+    /// Stops accepting for good: cancel, empty the queue, close.
     pub(crate) fn drain_listeners(&mut self) {
         self.draining = true;
         for slot in self.listeners.clone() {
@@ -282,8 +284,9 @@ impl Core {
             return;
         }
         let (socket, tag) = (listener.socket, listener.tag);
-        let empty_queue = self.shared.state() != super::shared::State::HandedOver;
-        while empty_queue && self.connections < self.capacity {
+        // Also where a successor serves the queue now: the kernel wakes one waiter for each connection, and the one that
+        // it woke here may have been cancelled since. Nobody else would hear of that connection.
+        while self.connections < self.capacity {
             match self.backend.accept_now(socket) {
                 Ok(Some(connection)) => {
                     Counters::add(&self.counters().accepted, 1);

@@ -24,6 +24,7 @@ pub(crate) enum Told {
     Opened(Slot, Via),
     Drained(Slot),
     Ended(Slot, Reason),
+    NotConnected(Slot, Reason),
     EndOfData(Slot),
     Deadline(Slot),
     /// Unconsumed bytes may be looked at again.
@@ -66,6 +67,8 @@ pub(crate) struct Core {
     pub(crate) told: VecDeque<Told>,
     pub(crate) listeners: Vec<Slot>,
     pub(crate) connections: u32,
+    /// Of them, those on their way to another worker.
+    pub(crate) giving: u32,
     pub(crate) datagram_sockets: u32,
     pub(crate) turn: u32,
     pub(crate) shared: Arc<Shared>,
@@ -73,6 +76,8 @@ pub(crate) struct Core {
     pub(crate) capacity: u32,
     /// Connections that the listen queues may hold together.
     pub(crate) queue_limit: u32,
+    /// How long a closed connection may take to hand over its last bytes.
+    pub(crate) flush: Duration,
     /// Accepting paused because the worker or the process is full.
     pub(crate) full: bool,
     pub(crate) draining: bool,
@@ -90,6 +95,36 @@ pub(crate) const UNNAMED: Slot = Slot {
 };
 
 impl Core {
+    /// A worker without connections, room for any, or listeners.
+    pub(crate) fn new(backend: Box<dyn Backend>, shared: Arc<Shared>, index: usize) -> Core {
+        Core {
+            wheel: Wheel::new(backend.now()),
+            backend,
+            records: Slab::new(limits::CONNECTIONS_PER_WORKER),
+            sleepers: Sleepers::new(),
+            pool: Default::default(),
+            dirty: Vec::new(),
+            parked: Default::default(),
+            sated: Vec::new(),
+            told: Default::default(),
+            listeners: Vec::new(),
+            connections: 0,
+            giving: 0,
+            datagram_sockets: 0,
+            turn: 0,
+            shared,
+            index,
+            capacity: 0,
+            queue_limit: 0,
+            flush: Duration::ZERO,
+            full: false,
+            draining: false,
+            stopping: false,
+            warned_full: false,
+            unnamed_closes: 0,
+        }
+    }
+
     pub(crate) fn counters(&self) -> &Counters {
         &self.shared.workers[self.index].counters
     }
@@ -257,9 +292,7 @@ impl Core {
         if connection.flags.fin_wanted && !connection.flags.fin_sent && connection.phase == Phase::Open {
             connection.flags.fin_sent = true;
             self.backend.shutdown_write(connection.socket);
-            if connection.flags.eof && connection.flags.eof_told {
-                self.begin_close(slot, Reason::Closed);
-            }
+            self.close_if_over(slot);
         }
     }
 
@@ -319,6 +352,18 @@ impl Core {
         let has_news = !connection.unread.is_empty() || (connection.flags.eof && !connection.flags.eof_told);
         if has_news && !connection.flags.streamed && !connection.flags.paused {
             self.told.push_back(Told::Unread(slot));
+        }
+    }
+
+    /// Ends a connection whose handler leaves a full buffer and wants more.
+    pub(crate) fn end_if_stuck(&mut self, slot: Slot) {
+        let Some(connection) = self.connection(slot).filter(|c| c.phase == Phase::Open) else {
+            return;
+        };
+        let flags = &connection.flags;
+        let wants = !(flags.paused || flags.blocked || flags.streamed);
+        if wants && connection.unread.len() >= limits::READ_MARK {
+            self.fail(slot, Reason::ReadLimit);
         }
     }
 

@@ -11,7 +11,6 @@ use super::record::{Phase, Reason};
 use super::shared::Counters;
 use super::{State, Worker};
 use crate::backend::{Lent, Slot};
-use crate::limits;
 
 /// Where received bytes go.
 enum Route {
@@ -52,6 +51,7 @@ impl<H: Handler> Worker<H> {
                 core = self.cx.core();
                 if consumed < bytes.len() {
                     core.keep_unread(slot, &bytes[consumed..]);
+                    core.end_if_stuck(slot);
                 }
             }
             Route::Behind => {
@@ -105,12 +105,8 @@ impl<H: Handler> Worker<H> {
             return core.pool.put(kept);
         }
         kept.drain(..consumed);
-        let flags = connection.flags;
-        let stuck = kept.len() >= limits::READ_MARK && !flags.paused && !flags.blocked && !flags.streamed;
         connection.unread = kept;
-        if stuck {
-            core.fail(slot, Reason::ReadLimit);
-        }
+        core.end_if_stuck(slot);
     }
 
     pub(super) fn deliver_told(&mut self) {
@@ -126,10 +122,18 @@ impl<H: Handler> Worker<H> {
                     self.with_state(slot, |handler, conn, state| handler.deadline(conn, state))
                 }
                 Told::EndOfData(slot) => {
-                    self.with_state(slot, |handler, conn, state| handler.end(conn, state))
+                    self.with_state(slot, |handler, conn, state| handler.end(conn, state));
+                    self.cx.core().close_if_over(slot);
                 }
                 Told::Unread(slot) => self.unread(slot),
                 Told::Ended(slot, reason) => self.ended(slot, reason),
+                Told::NotConnected(slot, reason) => {
+                    let (handler, cx) = (&mut self.handler, &self.cx);
+                    let id = ConnId(slot);
+                    let call = || handler.not_connected(cx, id, reason);
+                    let outcome = catch_unwind(AssertUnwindSafe(call));
+                    self.guard(outcome);
+                }
                 Told::Timer(key) => {
                     let (handler, cx) = (&mut self.handler, &self.cx);
                     let outcome = catch_unwind(AssertUnwindSafe(|| handler.timer(cx, key)));
@@ -158,7 +162,7 @@ impl<H: Handler> Worker<H> {
         }
         self.cx.core().first_recv(slot);
         if self.state > State::Running {
-            self.drain_one(slot);
+            self.newcomers.push(slot);
         }
     }
 
@@ -185,14 +189,10 @@ impl<H: Handler> Worker<H> {
 
     fn ended(&mut self, slot: Slot, reason: Reason) {
         let (handler, cx) = (&mut self.handler, &self.cx);
-        let outcome = match self.states.take(slot) {
-            Some(state) => catch_unwind(AssertUnwindSafe(|| handler.closed(cx, state, reason))),
-            None if matches!(reason, Reason::NotConnected(_)) => catch_unwind(AssertUnwindSafe(|| {
-                handler.not_connected(cx, ConnId(slot), reason)
-            })),
-            None => Ok(()),
-        };
-        self.guard(outcome);
+        if let Some(state) = self.states.take(slot) {
+            let outcome = catch_unwind(AssertUnwindSafe(|| handler.closed(cx, state, reason)));
+            self.guard(outcome);
+        }
     }
 
     pub(super) fn deliver_mail(&mut self, mail: H::Mail) {
@@ -209,7 +209,7 @@ impl<H: Handler> Worker<H> {
         }
     }
 
-    fn drain_one(&mut self, slot: Slot) {
+    pub(super) fn drain_one(&mut self, slot: Slot) {
         if self.is_open(slot) {
             self.with_state(slot, |handler, conn, state| handler.drain(conn, state));
             self.deliver_told();

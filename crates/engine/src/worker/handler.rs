@@ -33,7 +33,8 @@ pub trait Handler: 'static {
     fn data(&mut self, conn: Conn<'_>, state: &mut Self::Conn, bytes: &mut [u8]) -> usize;
 
     /// The peer has sent its last byte. Unless overridden, the connection is closed when all that was
-    /// written is sent.
+    /// written is sent. One that has announced its own last byte too ([`Conn::shutdown`]) is closed once
+    /// that has left.
     fn end(&mut self, conn: Conn<'_>, state: &mut Self::Conn) {
         let _ = state;
         conn.close();
@@ -62,7 +63,8 @@ pub trait Handler: 'static {
         let _ = (cx, state, reason);
     }
 
-    /// A connection asked for by [`Cx::connect`] did not come about.
+    /// A connection asked for by [`Cx::connect`] did not come about: [`Reason::NotConnected`], or why it was given
+    /// up before.
     fn not_connected(&mut self, cx: &Cx, conn: super::cx::ConnId, reason: Reason) {
         let _ = (cx, conn, reason);
     }

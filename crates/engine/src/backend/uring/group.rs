@@ -69,6 +69,18 @@ impl Group {
         Waker::from(Arc::clone(&self.members[index].event))
     }
 
+    /// Brings a connection to worker `worker` from any thread, as if it had been given to it with this `tag`. A
+    /// worker that has ended closes it.
+    ///
+    /// # Errors
+    /// The connection, when too many are on their way to that worker.
+    pub fn hand(&self, worker: usize, tag: u32, fd: OwnedFd) -> Result<(), OwnedFd> {
+        let member = &self.members[worker];
+        member.gifts.push((tag, fd)).map_err(|(_, fd)| fd)?;
+        member.event.signal();
+        Ok(())
+    }
+
     pub(super) fn event(&self, index: usize) -> &Event {
         &self.members[index].event
     }
@@ -161,12 +173,8 @@ impl Uring {
             return Err(missing());
         }
         let copy = self.with_descriptor(socket, |fd| fd.try_clone_to_owned())?;
-        let member = &self.group.members[worker];
-        member
-            .gifts
-            .push((tag, copy))
-            .map_err(|_| io::Error::from_raw_os_error(libc::ENOBUFS))?;
-        member.event.signal();
+        let handed = self.group.hand(worker, tag, copy);
+        handed.map_err(|_| io::Error::from_raw_os_error(libc::ENOBUFS))?;
         self.close_silently(socket);
         Ok(())
     }

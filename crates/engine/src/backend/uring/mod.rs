@@ -391,6 +391,9 @@ impl Backend for Uring {
     fn adopt_listener(&mut self, fd: OwnedFd) -> io::Result<Socket> {
         // A non-blocking file makes io_uring fail with EAGAIN instead of waiting.
         rustix::io::ioctl_fionbio(&fd, false)?;
+        // For `accept_waiting`; what io_uring waits for knows no such limit.
+        let wait = Some(limits::ACCEPT_WAIT);
+        rustix::net::sockopt::set_socket_timeout(&fd, rustix::net::sockopt::Timeout::Recv, wait)?;
         Ok(Socket(fd.into_raw_fd() as u32))
     }
 
