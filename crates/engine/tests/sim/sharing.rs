@@ -139,3 +139,34 @@ fn a_full_descriptor_table_backs_off_and_goes_on() {
         finish(run);
     }
 }
+
+/// Each time that accepting pauses somebody looks again later: one look at a time, not one for each pause.
+#[test]
+fn coming_and_going_at_the_limit_leaves_nothing_behind() {
+    const ROUNDS: usize = 300;
+    for seed in some_seeds(4) {
+        let config = ClusterConfig {
+            max_connections: 4,
+            ..ClusterConfig::default()
+        };
+        let name = "coming_and_going_at_the_limit_leaves_nothing_behind";
+        let mut run = lopsided(seed, name, Plan::calm(), config);
+        for round in 0..ROUNDS {
+            dial(&mut run, round + 5);
+            run.clients[round].let_go();
+            run.drive("one leaves", |run| run.clients[round].done);
+        }
+        let (world, pauses) = (run.world(), sum(&run, |c| &c.accept_pauses));
+        assert!(pauses >= ROUNDS as u64 / 2, "{pauses} pauses");
+        let (start, turns) = (world.now(), sum(&run, |c| &c.turns));
+        while world.now().since(start).as_millis() < 2000 {
+            run.step();
+        }
+        let turns = sum(&run, |c| &c.turns) - turns;
+        assert!(
+            turns < 300,
+            "{turns} turns in two seconds: the timers were not one"
+        );
+        finish(run);
+    }
+}
