@@ -5,7 +5,7 @@ use std::sync::atomic::Ordering;
 use std::time::Duration;
 
 use super::core::{Core, Told, Via};
-use super::record::{Connection, Listener, Phase, Record};
+use super::record::{Connection, Listener, Phase, Reason, Record};
 use super::shared::Counters;
 use super::sleep::accept_key;
 use crate::backend::{Op, Slot, Socket, Time};
@@ -140,6 +140,9 @@ impl Core {
             Err(_) => {
                 connection.phase = Phase::Open;
                 let tag = connection.listener;
+                if self.stopping {
+                    return self.abort(slot, Reason::Shutdown);
+                }
                 self.told.push_back(Told::Opened(slot, Via::Listener(tag)));
             }
         }

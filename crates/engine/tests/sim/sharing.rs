@@ -170,3 +170,25 @@ fn coming_and_going_at_the_limit_leaves_nothing_behind() {
         finish(run);
     }
 }
+
+/// Who is on the way to another worker when all ends, and comes back, ends too.
+#[test]
+fn a_refused_gift_ends_with_its_worker() {
+    for seed in some_seeds(40) {
+        let mut plan = Plan::calm()
+            .with(Fault::GiveRefused, 900)
+            .with(Fault::LateCompletion, 500);
+        plan.backlog = 200;
+        let name = "a_refused_gift_ends_with_its_worker";
+        let mut run = lopsided(seed, name, plan, ClusterConfig::default());
+        dial(&mut run, 150);
+        run.drive("gifts are on their way", |run| {
+            run.cluster.connections(0) > limits::SKEW_CONNECTIONS + 5
+        });
+        for _ in 0..run.world().below(400) {
+            run.step();
+        }
+        run.cluster.stop();
+        run.end();
+    }
+}
