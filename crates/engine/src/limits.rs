@@ -115,6 +115,9 @@ pub const INBOX: usize = 4096;
 /// Messages taken from one sender before the next sender has its turn.
 pub const MAIL_IN_A_ROW: usize = 16;
 
+/// A worker that is longer than this in one step is given no connections by others.
+pub const GIVE_PATIENCE: std::time::Duration = std::time::Duration::from_millis(10);
+
 /// How often the listen queues of a worker that is held are emptied for it, at least.
 pub const RESCUE_PAUSE: std::time::Duration = std::time::Duration::from_millis(2);
 

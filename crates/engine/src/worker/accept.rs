@@ -104,7 +104,7 @@ impl Core {
         if self.shared.workers.len() == 1 {
             return None;
         }
-        let (worker, load) = self.shared.least_loaded()?;
+        let (worker, load) = self.shared.least_loaded(self.now())?;
         let excess = self.connections.saturating_sub(load);
         let full = self.connections >= self.capacity;
         let skewed = excess > limits::SKEW_CONNECTIONS.max(load / 8);

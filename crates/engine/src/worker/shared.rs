@@ -10,6 +10,8 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use ringmain_sys::listen;
 
+use crate::backend::Time;
+use crate::limits;
 use crate::wake::Doorbell;
 use crate::watchdog::{Heartbeat, Names};
 
@@ -205,11 +207,14 @@ impl Shared {
         self.workers.iter().map(|w| w.load.load(Ordering::Relaxed)).sum()
     }
 
-    /// The worker with the fewest connections among those with room, and how many it has.
-    pub(crate) fn least_loaded(&self) -> Option<(usize, u32)> {
+    /// The worker with the fewest connections among those with room that are not held by one step, and how many it
+    /// has.
+    pub(crate) fn least_loaded(&self, now: Time) -> Option<(usize, u32)> {
         let loads = self.workers.iter().enumerate().filter_map(|(index, worker)| {
             let load = worker.load.load(Ordering::Relaxed);
-            (load < worker.capacity.load(Ordering::Relaxed)).then_some((index, load))
+            let fits = load < worker.capacity.load(Ordering::Relaxed);
+            let held = || self.beats[index].held_for(now) >= limits::GIVE_PATIENCE;
+            (fits && !held()).then_some((index, load))
         });
         loads.min_by_key(|(_, load)| *load)
     }

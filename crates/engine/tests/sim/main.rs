@@ -49,7 +49,11 @@ impl Drop for Named {
     fn drop(&mut self) {
         if std::thread::panicking() {
             let (seed, test) = (self.seed, self.test);
-            eprintln!("the last of seed {seed}:\n{}", self.world.trace_text());
+            let text = self.world.trace_text();
+            // Idle turns tell nothing, and there may be many.
+            let told: Vec<&str> = text.lines().filter(|line| !line.contains("  wait")).collect();
+            let told = &told[told.len().saturating_sub(200)..];
+            eprintln!("the last of seed {seed}:\n{}", told.join("\n"));
             eprintln!("again: SIM_SEED={seed} cargo test -p ringmain-engine --test sim {test}");
         }
     }

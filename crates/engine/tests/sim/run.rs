@@ -57,6 +57,7 @@ fn plan(seed: u64) -> (Plan, bool) {
     } else {
         Plan::mixed(seed)
     };
+    plan.trace = 20_000;
     let short = seed % 8 == 5;
     if short {
         plan.sockets = 6 + (seed / 8 % 8) as usize;
@@ -239,9 +240,15 @@ impl Run {
             .clients
             .iter()
             .filter(|client| !client.done)
-            .map(|client| format!("{:?} {:?} by {}", client.manner, client.way, client.tag))
+            .map(|client| format!("{client:?}"))
             .collect();
-        panic!("seed {}: stuck while {phase}: {waiting:?}", self.named.seed);
+        let loads: Vec<u32> = (0..self.config.workers)
+            .map(|worker| self.cluster.connections(worker))
+            .collect();
+        panic!(
+            "seed {}: stuck while {phase} with {loads:?} connections, {:?}: {waiting:#?}",
+            self.named.seed, self.config
+        );
     }
 
     /// New clients, letters from outside, jumps of the clocks.
