@@ -73,23 +73,39 @@ fn an_ipv6_listener_serves(config: Config) {
 
 fn a_dual_stack_listener_serves_both(config: Config) {
     let options = ListenOptions::default();
-    let server = serve_at(two(config.clone()), &"[::]:0".parse().unwrap(), &options, Setting::echo);
+    let server = serve_at(
+        two(config.clone()),
+        &"[::]:0".parse().unwrap(),
+        &options,
+        Setting::echo,
+    );
     let port = server.addr.port();
     echo(&mut client(([127, 0, 0, 1], port).into()), b"by IPv4");
-    echo(&mut client((std::net::Ipv6Addr::LOCALHOST, port).into()), b"by IPv6");
+    echo(
+        &mut client((std::net::Ipv6Addr::LOCALHOST, port).into()),
+        b"by IPv6",
+    );
     let options = ListenOptions {
         v6_only: true,
         ..options
     };
     let server = serve_at(two(config), &"[::]:0".parse().unwrap(), &options, Setting::echo);
     let port = server.addr.port();
-    echo(&mut client((std::net::Ipv6Addr::LOCALHOST, port).into()), b"by IPv6");
+    echo(
+        &mut client((std::net::Ipv6Addr::LOCALHOST, port).into()),
+        b"by IPv6",
+    );
     std::net::TcpStream::connect(("127.0.0.1", port)).expect_err("IPv6 alone");
 }
 
 fn a_unix_socket_serves_and_its_file_goes_with_it(config: Config) {
     let path = SocketPath::new();
-    let server = serve_at(two(config), &path.addr(), &ListenOptions::default(), Setting::echo);
+    let server = serve_at(
+        two(config),
+        &path.addr(),
+        &ListenOptions::default(),
+        Setting::echo,
+    );
     let mut clients: Vec<_> = (0..100).map(|_| path.client()).collect();
     for client in &mut clients {
         echo(client, b"hello");
@@ -106,7 +122,12 @@ fn a_stale_socket_file_is_replaced(config: Config) {
     let path = SocketPath::new();
     drop(UnixListener::bind(&path.0).unwrap());
     assert!(path.0.exists(), "what a crash leaves behind");
-    let _server = serve_at(two(config), &path.addr(), &ListenOptions::default(), Setting::echo);
+    let _server = serve_at(
+        two(config),
+        &path.addr(),
+        &ListenOptions::default(),
+        Setting::echo,
+    );
     echo(&mut path.client(), b"hello");
 }
 
@@ -119,7 +140,9 @@ fn a_socket_file_in_use_is_an_error(config: Config) {
         Setting::echo,
     );
     let mut engine = Engine::new(config).unwrap();
-    let error = engine.listen(&path.addr(), &ListenOptions::default()).unwrap_err();
+    let error = engine
+        .listen(&path.addr(), &ListenOptions::default())
+        .unwrap_err();
     assert!(error.to_string().contains(path.0.to_str().unwrap()), "{error}");
     drop(engine);
     echo(&mut path.client(), b"the first one has it still");
@@ -127,7 +150,11 @@ fn a_socket_file_in_use_is_an_error(config: Config) {
 }
 
 fn an_abstract_name_serves(config: Config) {
-    let name = format!("ringmain-addresses-{}-{:?}", std::process::id(), std::thread::current().id());
+    let name = format!(
+        "ringmain-addresses-{}-{:?}",
+        std::process::id(),
+        std::thread::current().id()
+    );
     let addr = Addr::Abstract(name.clone().into_bytes());
     let server = serve_at(two(config), &addr, &ListenOptions::default(), Setting::echo);
     let to = UnixAddr::from_abstract_name(name.as_bytes()).unwrap();
@@ -166,7 +193,9 @@ fn several_listeners_tell_their_number(config: Config) {
     assert_eq!(running.addrs(), [first.clone(), path.addr(), third.clone()]);
     let mut number = [0];
     for (addr, expected) in [(first, b'0'), (third, b'2')] {
-        let Addr::Inet(addr) = addr else { panic!("as it was asked for") };
+        let Addr::Inet(addr) = addr else {
+            panic!("as it was asked for")
+        };
         client(addr).read_exact(&mut number).unwrap();
         assert_eq!(number[0], expected);
     }
@@ -181,7 +210,10 @@ fn a_port_in_use_is_an_error(config: Config) {
     let mut engine = Engine::new(two(config)).unwrap();
     let addr = Addr::Inet(first.addr);
     let error = engine.listen(&addr, &ListenOptions::default()).unwrap_err();
-    assert!(error.to_string().contains(&first.addr.port().to_string()), "{error}");
+    assert!(
+        error.to_string().contains(&first.addr.port().to_string()),
+        "{error}"
+    );
     let mut client = first.client();
     client.write_all(b"x").unwrap();
     client.read_exact(&mut [0]).unwrap();

@@ -154,7 +154,10 @@ fn an_ended_worker_takes_no_mail(config: Config) {
     let inbox = server.running.inbox(0).clone();
     server.running.stop();
     server.running.join().unwrap();
-    assert!(matches!(inbox.post(Letter::Number(7)), Err(PostError::Gone(Letter::Number(7)))));
+    assert!(matches!(
+        inbox.post(Letter::Number(7)),
+        Err(PostError::Gone(Letter::Number(7)))
+    ));
 }
 
 fn a_thread_wakes_a_task(config: Config) {

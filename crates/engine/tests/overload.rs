@@ -50,8 +50,10 @@ fn crowd(addr: SocketAddr, count: usize, all_open: impl FnOnce(), mut each: impl
 
 fn beyond_the_connection_limit_clients_wait_their_turn(config: Config) {
     let server = serve(with_limit(config, 1, 5), Setting::echo);
-    let paused = || while server.running.report().workers[0].accept_pauses == 0 {
-        std::thread::yield_now();
+    let paused = || {
+        while server.running.report().workers[0].accept_pauses == 0 {
+            std::thread::yield_now();
+        }
     };
     let below = || {
         let open = server.running.report().workers[0].connections;
@@ -154,7 +156,10 @@ fn beyond_the_descriptor_limit_clients_wait_their_turn(config: Config) {
     let addr = SocketAddr::from(([127, 0, 0, 1], port));
     let message = || {
         let rest = until(": accepting paused with ");
-        assert!(rest.contains("waiting clients stay in the listen queue"), "{rest}");
+        assert!(
+            rest.contains("waiting clients stay in the listen queue"),
+            "{rest}"
+        );
     };
     crowd(addr, 150, message, || {});
     // And again, now that it knows.
@@ -164,4 +169,3 @@ fn beyond_the_descriptor_limit_clients_wait_their_turn(config: Config) {
     until("ended");
     assert!(child.wait().unwrap().success());
 }
-

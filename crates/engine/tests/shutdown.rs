@@ -177,7 +177,10 @@ fn sleeping_tasks_and_datagram_sockets_end_with_the_worker(config: Config) {
     });
     server.running.shut_down();
     server.running.join().unwrap();
-    assert!(went.try_recv().is_err_and(|e| e == std::sync::mpsc::TryRecvError::Disconnected));
+    assert!(
+        went.try_recv()
+            .is_err_and(|e| e == std::sync::mpsc::TryRecvError::Disconnected)
+    );
 }
 
 fn streams_that_the_handler_holds_do_not_keep_it(config: Config) {
@@ -282,7 +285,11 @@ fn successor() {
         return;
     }
     let epoll = std::env::args().any(|arg| arg.contains("epoll"));
-    let config = if epoll { scripted::epoll() } else { scripted::direct() };
+    let config = if epoll {
+        scripted::epoll()
+    } else {
+        scripted::direct()
+    };
     let mut engine = Engine::new(Config {
         workers: Some(2),
         ..config
@@ -301,7 +308,9 @@ fn ask(addr: std::net::SocketAddr, line: &str) -> u32 {
     let mut answer = Vec::new();
     while !answer.ends_with(line.as_bytes()) {
         let mut byte = [0];
-        client.read_exact(&mut byte).expect("no connection is refused or reset");
+        client
+            .read_exact(&mut byte)
+            .expect("no connection is refused or reset");
         answer.push(byte[0]);
     }
     let answer = String::from_utf8(answer).unwrap();
@@ -335,7 +344,10 @@ fn a_successor_takes_over_without_a_refused_connection(config: Config) {
         arguments.extend(["--skip".into(), "epoll".into()]);
     }
     let program = std::env::current_exe().unwrap();
-    let pid = server.running.hand_over(&program, &arguments, scripted::PATIENCE).unwrap();
+    let pid = server
+        .running
+        .hand_over(&program, &arguments, scripted::PATIENCE)
+        .unwrap();
     for thread in threads {
         thread.join().unwrap();
     }

@@ -107,7 +107,10 @@ fn others_take_the_connections_of_a_worker_that_is_held(config: Config) {
         echo(client, b"answered");
     }
     let report = server.running.report();
-    assert_eq!((report.workers[0].accepted, report.workers[0].connections), (0, 0));
+    assert_eq!(
+        (report.workers[0].accepted, report.workers[0].connections),
+        (0, 0)
+    );
     assert!(report.workers[1].adopted > 0, "none of 64 was hashed to worker 0");
     assert_eq!(report.workers[1].accepted + report.workers[1].adopted, 64);
     drop(release);
