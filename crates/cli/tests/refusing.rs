@@ -138,7 +138,10 @@ fn a_low_descriptor_limit_serves() {
         let args = ["--engine", engine, "--listen", "127.0.0.1:0", "--workers", "2"];
         let (server, addrs) = Server::start(&mut limited(64, &args), 1);
         assert!(
-            server.said.iter().any(|line| line.contains("64 descriptors")),
+            server
+                .said
+                .iter()
+                .any(|line| line.contains("descriptors up to 64")),
             "{:#?}",
             server.said
         );

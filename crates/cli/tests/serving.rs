@@ -86,7 +86,7 @@ fn sigterm_lets_open_connections_finish() {
         let mut stream = connect(&addrs[0]);
         exchange(&mut *stream, b"before").unwrap();
         server.signal(Signal::TERM);
-        server.wait_for("shutting down: 1 open connections");
+        server.wait_for("shutting down, 1 still open");
         exchange(&mut *stream, &[7; 100_000]).unwrap();
         stream.finish();
         let mut rest = Vec::new();
@@ -112,7 +112,7 @@ fn connections_that_do_not_finish_end_with_the_grace_time_or_a_second_signal() {
     let mut stream = connect(&addrs[0]);
     exchange(&mut *stream, b"x").unwrap();
     server.signal(Signal::TERM);
-    server.wait_for("shutting down: 1 open connections");
+    server.wait_for("shutting down, 1 still open");
     server.terminate();
 }
 

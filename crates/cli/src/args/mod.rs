@@ -23,7 +23,8 @@ const STYLES: Styles = Styles::styled()
 
 /// One engine that serves, routes and pushes HTTP and realtime traffic on io_uring.
 #[derive(Debug, Parser)]
-#[command(name = "ringmain", version, styles = STYLES, max_term_width = 100, subcommand_required = true)]
+#[command(name = "ringmain", version, styles = STYLES, max_term_width = 100)]
+#[command(subcommand_required = true, disable_help_subcommand = true, after_help = FIRST_STEPS)]
 pub(crate) struct Cli {
     #[command(subcommand)]
     pub(crate) command: Command,
@@ -35,11 +36,16 @@ pub(crate) enum Command {
     Run(Box<Run>),
 }
 
+const FIRST_STEPS: &str = "\
+Try it:
+  ringmain run --echo   an echo server on 127.0.0.1:7000
+  ringmain run --help   its options, with examples";
+
 const SIGNALS_AND_EXAMPLES: &str = "\
 Signals:
   SIGTERM, SIGINT  accept no more, let open connections finish (--grace); a second one ends them
   SIGQUIT          end at once
-  SIGUSR2          start this program anew and hand it the listeners: no connection is refused or reset
+  SIGUSR2          start this program anew and hand it the listeners; no client is refused
 
 Exit codes:
   0  ended by a signal

@@ -3,6 +3,7 @@
 use std::net::{Ipv4Addr, SocketAddr, SocketAddrV4};
 use std::time::Duration;
 
+use ringmain_engine::features::Features;
 use ringmain_engine::{Addr, Engine, Report, block_signals};
 use ringmain_sys::inherit::Inherited;
 use ringmain_sys::limits;
@@ -74,13 +75,29 @@ fn introduce(args: &Run, engine: &Engine) {
             log::warn!("{option} has no effect on epoll");
         }
     }
-    log::info!("{selection}");
+    if selection.uring {
+        let missing = Features::all().minus(selection.features);
+        log::info!("engine uring with {}", list(selection.features));
+        if missing != Features::none() {
+            log::info!("engine uring without {} (-v says why)", list(missing));
+        }
+    } else {
+        log::info!("engine epoll");
+    }
     let (descriptors, _) = limits::open_files();
     log::info!(
-        "{} workers, up to {} connections, {descriptors} descriptors",
+        "workers {}, connections up to {}, descriptors up to {descriptors}",
         engine.workers(),
         engine.max_connections()
     );
+}
+
+/// Names as a person reads them; without spaces no terminal breaks the line well.
+fn list(features: Features) -> String {
+    match features.to_string() {
+        none if none.is_empty() => "no feature".into(),
+        names => names.replace(',', ", "),
+    }
 }
 
 /// Takes over what was handed to this process, and opens the addresses that are not among it.

@@ -17,7 +17,8 @@ use std::sync::atomic::{AtomicU32, Ordering};
 use std::sync::mpsc::{self, Receiver, RecvTimeoutError};
 use std::time::{Duration, Instant};
 
-use rustix::process::{Pid, Signal, kill_process};
+use rustix::event::{PollFd, PollFlags, Timespec, poll};
+use rustix::process::{Pid, PidfdFlags, Signal, kill_process, pidfd_open};
 
 /// How long anything may take before a test fails. Generous: the machine may be busy.
 pub(crate) const PATIENCE: Duration = Duration::from_secs(60);
@@ -276,4 +277,17 @@ pub(crate) fn engines() -> Vec<&'static str> {
     }
     eprintln!("SKIPPED in part: no io_uring here, so only epoll is tested");
     vec!["epoll"]
+}
+
+/// Waits for the end of a process that was started without [`Server`].
+pub(crate) fn wait_end(child: &mut Child) -> ExitStatus {
+    let handle = pidfd_open(Pid::from_child(child), PidfdFlags::empty()).unwrap();
+    let patience = Timespec::try_from(PATIENCE).unwrap();
+    let ended = poll(&mut [PollFd::new(&handle, PollFlags::IN)], Some(&patience)).unwrap();
+    if ended == 0 {
+        child.kill().unwrap();
+    }
+    let status = child.wait().unwrap();
+    assert_eq!(ended, 1, "it does not end");
+    status
 }

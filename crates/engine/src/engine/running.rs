@@ -188,7 +188,7 @@ impl<M: Send + 'static> Running<M> {
                 for file in kept.iter_mut().filter_map(|kept| kept.file.as_mut()) {
                     file.disarm();
                 }
-                self.shared.advance(State::HandedOver);
+                self.shared.advance(State::Draining);
                 Ok(pid)
             }
             Err(error) => {

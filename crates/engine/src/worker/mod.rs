@@ -345,7 +345,7 @@ impl<H: Handler> Worker<H> {
         }
         match self.state {
             State::Running => {}
-            State::Draining | State::HandedOver => {
+            State::Draining => {
                 self.drain_newcomers();
                 let late = self.stop_at.is_some_and(|at| self.cx.now() >= at);
                 if late || self.is_quiet() || target == State::Stopping {

@@ -22,8 +22,6 @@ pub(crate) enum State {
     Running,
     /// No new connections; open ones finish.
     Draining,
-    /// As draining, but the listeners live on in another process, so their queues are left alone.
-    HandedOver,
     /// Open connections are ended.
     Stopping,
 }
@@ -189,7 +187,6 @@ impl Shared {
         match self.state.load(Ordering::Acquire) {
             0 => State::Running,
             1 => State::Draining,
-            2 => State::HandedOver,
             _ => State::Stopping,
         }
     }

@@ -184,6 +184,23 @@ impl Client {
     }
 }
 
+impl std::fmt::Debug for Client {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        let (peer, way) = (&self.peer, self.way);
+        write!(
+            f,
+            "{:?} {peer:?} {way:?} by {}: {} back of {} written of {}; {} readable, {} not yet there",
+            self.manner,
+            self.tag,
+            self.checked,
+            self.written,
+            self.total,
+            peer.readable(),
+            peer.unsent()
+        )
+    }
+}
+
 /// A server outside the cluster that sends everything back.
 pub(crate) struct Upstream {
     listener: PeerListener,

@@ -74,8 +74,15 @@ impl Way {
 /// Mail of the couriers.
 pub(crate) enum Letter {
     /// Bytes of a connection of worker `home`, to be sent back there.
-    There { home: usize, key: u64, bytes: Vec<u8> },
-    Back { key: u64, bytes: Vec<u8> },
+    There {
+        home: usize,
+        key: u64,
+        bytes: Vec<u8>,
+    },
+    Back {
+        key: u64,
+        bytes: Vec<u8>,
+    },
     /// From outside; counted.
     Nudge,
 }
@@ -220,6 +227,38 @@ impl Courier {
         self.cx.spawn(task).expect("there is room for tasks");
     }
 
+    /// Sends bytes back on the connection's way; returns how many it took.
+    fn carry(&mut self, conn: Conn<'_>, key: u64, way: Way, bytes: &[u8], echoed: usize) -> usize {
+        // A refused write is one on a connection that is ending.
+        match way {
+            Way::Mail | Way::Task | Way::Blocking => self.by_detour(conn, key, way, bytes.to_vec()),
+            Way::Relay => self.relay(conn, key, bytes),
+            Way::Frame => {
+                let _ = conn.write_frame(Bytes::copy_from_slice(bytes));
+            }
+            Way::Sip => {
+                let count = 1 + self.cx.random() as usize % bytes.len();
+                let _ = conn.write(&bytes[..count]);
+                if count < bytes.len() {
+                    conn.pause();
+                    assert!(self.cx.timer(Duration::from_millis(1), key));
+                }
+                return count;
+            }
+            _ => {
+                let _ = conn.write(bytes);
+            }
+        }
+        match way {
+            Way::Deadline => conn.set_deadline(Some(Duration::from_millis(20))),
+            Way::Close if echoed > ENOUGH => conn.close(),
+            Way::Abort if echoed > ENOUGH => conn.abort(),
+            Way::Half if echoed > ENOUGH => conn.shutdown(),
+            _ => {}
+        }
+        bytes.len()
+    }
+
     /// Sends bytes on to the other half of a relay, which is opened first.
     fn relay(&mut self, conn: Conn<'_>, key: u64, bytes: &[u8]) {
         let partner = self.book.borrow().entries[&key].partner;
@@ -283,18 +322,15 @@ fn reply(cx: &Cx, book: &RefCell<Book>, key: u64, bytes: &[u8]) {
     }
 }
 
-/// Carries bytes one way until they end.
+/// Carries bytes one way until they end, or one side breaks: then the other one ends too.
 async fn pump(from: Rc<Stream>, to: Rc<Stream>) {
     let mut buffer = [0; 300];
-    while let Ok(count) = from.read(&mut buffer).await {
-        if count == 0 {
-            let _ = to.shutdown().await;
-            return;
-        }
+    while let Ok(count @ 1..) = from.read(&mut buffer).await {
         if to.write_all(&buffer[..count]).await.is_err() {
             return;
         }
     }
+    let _ = to.shutdown().await;
 }
 
 async fn proxy(cx: Cx, client: Stream, to: Addr) {
@@ -363,36 +399,7 @@ impl Handler for Courier {
             entry.outstanding += usize::from(matches!(way, Way::Mail | Way::Task | Way::Blocking));
             entry.echoed
         };
-        match way {
-            Way::Write | Way::Fin => drop(conn.write(bytes)),
-            Way::Frame => drop(conn.write_frame(Bytes::copy_from_slice(bytes))),
-            Way::Mail | Way::Task | Way::Blocking => self.by_detour(conn, key, way, bytes.to_vec()),
-            Way::Relay => self.relay(conn, key, bytes),
-            Way::Sip => {
-                let count = 1 + self.cx.random() as usize % bytes.len();
-                drop(conn.write(&bytes[..count]));
-                if count < bytes.len() {
-                    conn.pause();
-                    assert!(self.cx.timer(Duration::from_millis(1), key));
-                }
-                return count;
-            }
-            Way::Deadline => {
-                drop(conn.write(bytes));
-                conn.set_deadline(Some(Duration::from_millis(20)));
-            }
-            Way::Close | Way::Abort | Way::Half => {
-                // Refused once our direction has ended.
-                drop(conn.write(bytes));
-                match way {
-                    Way::Close if echoed > ENOUGH => conn.close(),
-                    Way::Abort if echoed > ENOUGH => conn.abort(),
-                    Way::Half if echoed > ENOUGH => conn.shutdown(),
-                    _ => {}
-                }
-            }
-        }
-        bytes.len()
+        self.carry(conn, key, way, bytes, echoed)
     }
 
     fn end(&mut self, conn: Conn<'_>, line: &mut Line) {

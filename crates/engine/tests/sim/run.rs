@@ -57,6 +57,7 @@ fn plan(seed: u64) -> (Plan, bool) {
     } else {
         Plan::mixed(seed)
     };
+    plan.trace = 20_000;
     let short = seed % 8 == 5;
     if short {
         plan.sockets = 6 + (seed / 8 % 8) as usize;
@@ -165,7 +166,10 @@ impl Run {
         let seen = self.seen.borrow();
         assert_eq!(seen.faults, Vec::<String>::new());
         assert_eq!(seen.opened, seen.closed, "closed() for all that opened");
-        assert!(seen.nudges <= self.nudges.load(Ordering::Relaxed), "mail is not doubled");
+        assert!(
+            seen.nudges <= self.nudges.load(Ordering::Relaxed),
+            "mail is not doubled"
+        );
         let mut sum = [0; 4];
         for worker in 0..self.config.workers {
             let counters = self.cluster.counters(worker);
@@ -202,7 +206,10 @@ impl Run {
         }
         let seen = self.seen.borrow();
         let (seen, sent) = (seen.nudges, self.nudges.load(Ordering::Relaxed));
-        assert!(seen + 2 * self.config.workers as u64 >= sent, "{seen} of {sent} letters came");
+        assert!(
+            seen + 2 * self.config.workers as u64 >= sent,
+            "{seen} of {sent} letters came"
+        );
     }
 
     /// One step of the world and of everybody in it.
@@ -233,9 +240,15 @@ impl Run {
             .clients
             .iter()
             .filter(|client| !client.done)
-            .map(|client| format!("{:?} {:?} by {}", client.manner, client.way, client.tag))
+            .map(|client| format!("{client:?}"))
             .collect();
-        panic!("seed {}: stuck while {phase}: {waiting:?}", self.named.seed);
+        let loads: Vec<u32> = (0..self.config.workers)
+            .map(|worker| self.cluster.connections(worker))
+            .collect();
+        panic!(
+            "seed {}: stuck while {phase} with {loads:?} connections, {:?}: {waiting:#?}",
+            self.named.seed, self.config
+        );
     }
 
     /// New clients, letters from outside, jumps of the clocks.
