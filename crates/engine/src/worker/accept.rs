@@ -5,7 +5,7 @@ use std::sync::atomic::Ordering;
 use std::time::Duration;
 
 use super::core::{Core, Told, Via};
-use super::record::{Connection, Listener, Phase, Record};
+use super::record::{Connection, Listener, Phase, Reason, Record};
 use super::shared::Counters;
 use super::sleep::accept_key;
 use crate::backend::{Op, Slot, Socket, Time};
@@ -140,6 +140,9 @@ impl Core {
             Err(_) => {
                 connection.phase = Phase::Open;
                 let tag = connection.listener;
+                if self.stopping {
+                    return self.abort(slot, Reason::Shutdown);
+                }
                 self.told.push_back(Told::Opened(slot, Via::Listener(tag)));
             }
         }
@@ -219,9 +222,12 @@ impl Core {
         self.look_again(at);
     }
 
-    /// Looks at the listeners again at that time. Without a free timer the next closed connection does.
+    /// Looks at the listeners again at that time or before. One timer serves all reasons, or each pause at a
+    /// limit would leave one behind. Without a free timer the next closed connection does.
     fn look_again(&mut self, at: Time) {
-        let _ = self.wheel.insert(at, accept_key());
+        if !self.looks_again {
+            self.looks_again = self.wheel.insert(at, accept_key()).is_some();
+        }
     }
 
     fn cancel_listener(&mut self, slot: Slot) {
@@ -253,9 +259,21 @@ impl Core {
     }
 
     pub(crate) fn on_accept_timer(&mut self) {
+        self.looks_again = false;
         self.accept_again();
+        let now = self.now();
         if self.full {
-            let at = self.now().after(Duration::from_millis(limits::ACCEPT_BACKOFF_MS));
+            self.look_again(now.after(Duration::from_millis(limits::ACCEPT_BACKOFF_MS)));
+        }
+        // One that failed after the timer was set waits for longer.
+        let later = self
+            .listeners
+            .iter()
+            .filter_map(|slot| match self.records.get(*slot) {
+                Some(Record::Listener(listener)) if listener.not_before > now => Some(listener.not_before),
+                _ => None,
+            });
+        if let Some(at) = later.min() {
             self.look_again(at);
         }
     }

@@ -84,6 +84,8 @@ pub(crate) struct Core {
     /// No connection is taken any more.
     pub(crate) stopping: bool,
     pub(crate) warned_full: bool,
+    /// A timer is set to look at the listeners again.
+    pub(crate) looks_again: bool,
     /// Closes in flight of sockets that never got a record.
     pub(crate) unnamed_closes: u32,
 }
@@ -121,6 +123,7 @@ impl Core {
             draining: false,
             stopping: false,
             warned_full: false,
+            looks_again: false,
             unnamed_closes: 0,
         }
     }

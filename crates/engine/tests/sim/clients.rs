@@ -56,6 +56,8 @@ pub(crate) struct Client {
     stall: usize,
     /// Bytes or steps after which it leaves.
     limit: usize,
+    /// Bytes at the end that are not written yet.
+    held: usize,
 }
 
 impl Client {
@@ -79,12 +81,25 @@ impl Client {
             done: false,
             stall: 0,
             limit,
+            held: 0,
         }
     }
 
-    pub(crate) fn with_manner(mut self, manner: Manner) -> Client {
+    /// With a manner of the test's choice; `limit` as there.
+    pub(crate) fn patient(mut self, manner: Manner, limit: usize) -> Client {
         self.manner = manner;
+        self.limit = limit;
         self
+    }
+
+    /// It keeps its last byte until [`Client::let_go`].
+    pub(crate) fn holding(mut self) -> Client {
+        self.held = 1;
+        self
+    }
+
+    pub(crate) fn let_go(&mut self) {
+        self.held = 0;
     }
 
     pub(crate) fn checked(&self) -> usize {
@@ -139,11 +154,12 @@ impl Client {
     }
 
     fn write(&mut self, world: &World) {
-        if self.written == self.total || world.below(2) == 0 {
+        let left = self.total - self.held - self.written;
+        if left == 0 || world.below(2) == 0 {
             return;
         }
         let most = if self.total > 10_000 { 9000 } else { 700 };
-        let count = 1 + world.below((self.total - self.written).min(most));
+        let count = 1 + world.below(left.min(most));
         let bytes: Vec<u8> = (self.written..self.written + count)
             .map(|at| self.byte(at))
             .collect();

@@ -37,6 +37,8 @@ pub(crate) enum Way {
     Sip,
     /// Through a connection that the handler opens.
     Relay,
+    /// As that, but the connection is given up before it stands.
+    Fickle,
     /// At once, with FIN instead of a close at the end.
     Fin,
     /// Until nothing comes for a while.
@@ -50,7 +52,7 @@ pub(crate) enum Way {
 }
 
 impl Way {
-    pub(crate) const ALL: [Way; 12] = [
+    pub(crate) const ALL: [Way; 13] = [
         Way::Write,
         Way::Frame,
         Way::Mail,
@@ -58,6 +60,7 @@ impl Way {
         Way::Blocking,
         Way::Sip,
         Way::Relay,
+        Way::Fickle,
         Way::Fin,
         Way::Deadline,
         Way::Close,
@@ -67,7 +70,10 @@ impl Way {
 
     /// Whether every byte must come back.
     pub(crate) fn echoes_all(self) -> bool {
-        !matches!(self, Way::Deadline | Way::Close | Way::Abort | Way::Half)
+        !matches!(
+            self,
+            Way::Fickle | Way::Deadline | Way::Close | Way::Abort | Way::Half
+        )
     }
 }
 
@@ -104,6 +110,10 @@ struct Entry {
 pub(crate) struct Seen {
     pub(crate) opened: u64,
     pub(crate) closed: u64,
+    /// Connections asked for, and what came of them.
+    pub(crate) asked: u64,
+    pub(crate) connected: u64,
+    pub(crate) not_connected: u64,
     pub(crate) nudges: u64,
     /// The most unsent bytes of any one connection.
     pub(crate) unsent: usize,
@@ -232,7 +242,7 @@ impl Courier {
         // A refused write is one on a connection that is ending.
         match way {
             Way::Mail | Way::Task | Way::Blocking => self.by_detour(conn, key, way, bytes.to_vec()),
-            Way::Relay => self.relay(conn, key, bytes),
+            Way::Relay | Way::Fickle => self.relay(conn, key, way, bytes),
             Way::Frame => {
                 let _ = conn.write_frame(Bytes::copy_from_slice(bytes));
             }
@@ -260,7 +270,7 @@ impl Courier {
     }
 
     /// Sends bytes on to the other half of a relay, which is opened first.
-    fn relay(&mut self, conn: Conn<'_>, key: u64, bytes: &[u8]) {
+    fn relay(&mut self, conn: Conn<'_>, key: u64, way: Way, bytes: &[u8]) {
         let partner = self.book.borrow().entries[&key].partner;
         if let Some(partner) = partner.and_then(|partner| self.book.borrow().id(partner)) {
             let other = self.cx.conn(partner);
@@ -274,13 +284,24 @@ impl Courier {
         }
         conn.pause();
         match self.cx.connect(&self.upstream, None) {
-            Ok(id) => self.connecting.push((id, key, bytes.to_vec())),
+            Ok(id) => {
+                self.seen.borrow_mut().asked += 1;
+                self.connecting.push((id, key, bytes.to_vec()));
+                match self.cx.random() % 3 {
+                    _ if way == Way::Relay => {}
+                    0 => self.cx.conn(id).abort(),
+                    1 => self.cx.conn(id).close(),
+                    _ => self.cx.conn(id).set_deadline(Some(Duration::from_millis(1))),
+                }
+            }
             Err(_) => conn.abort(),
         }
     }
 
     /// The upstream half stands.
     fn relayed(&mut self, conn: Conn<'_>) -> Option<Line> {
+        self.seen.borrow_mut().connected += 1;
+        conn.set_deadline(None);
         let at = self.connecting.iter().position(|(id, ..)| *id == conn.id());
         let (_, client, bytes) = self.connecting.swap_remove(at.expect("it was asked for"));
         let mut book = self.book.borrow_mut();
@@ -417,12 +438,13 @@ impl Handler for Courier {
                     self.cx.conn(client).close();
                 }
             }
-            (Some(Way::Relay), false) => {
+            (Some(Way::Relay | Way::Fickle), false) => {
                 if let Some(upstream) = partner {
                     self.cx.conn(upstream).shutdown();
                 }
             }
-            (Some(Way::Fin), false) => conn.shutdown(),
+            // With both directions ended the connection is over.
+            (Some(Way::Fin | Way::Half), false) => conn.shutdown(),
             _ if idle => conn.close(),
             _ => {}
         }
@@ -447,6 +469,13 @@ impl Handler for Courier {
         conn.close();
     }
 
+    /// Every other connection stays until the grace time ends.
+    fn drain(&mut self, conn: Conn<'_>, line: &mut Line) {
+        if line.key.is_multiple_of(2) {
+            conn.close();
+        }
+    }
+
     fn closed(&mut self, cx: &Cx, line: Line, reason: Reason) {
         let mut seen = self.seen.borrow_mut();
         seen.closed += 1;
@@ -465,6 +494,7 @@ impl Handler for Courier {
     }
 
     fn not_connected(&mut self, cx: &Cx, conn: ConnId, _reason: Reason) {
+        self.seen.borrow_mut().not_connected += 1;
         let at = self.connecting.iter().position(|(id, ..)| *id == conn);
         let (_, client, _) = self.connecting.swap_remove(at.expect("it was asked for"));
         let id = self.book.borrow().id(client);

@@ -142,6 +142,10 @@ impl Run {
         });
         if !early {
             self.check_unbroken();
+            // With its client gone every connection ends by itself.
+            self.drive("emptying", |run| {
+                (0..run.config.workers).all(|worker| run.cluster.connections(worker) == 0)
+            });
         }
         self.end();
         self.clients.iter().filter(|client| client.is_whole()).count() as u64
@@ -166,6 +170,11 @@ impl Run {
         let seen = self.seen.borrow();
         assert_eq!(seen.faults, Vec::<String>::new());
         assert_eq!(seen.opened, seen.closed, "closed() for all that opened");
+        let told = seen.connected + seen.not_connected;
+        assert_eq!(
+            seen.asked, told,
+            "open() or not_connected() for all that were asked for"
+        );
         assert!(
             seen.nudges <= self.nudges.load(Ordering::Relaxed),
             "mail is not doubled"
