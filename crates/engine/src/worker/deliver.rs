@@ -11,6 +11,7 @@ use super::record::{Phase, Reason};
 use super::shared::Counters;
 use super::{State, Worker};
 use crate::backend::{Lent, Slot};
+use crate::limits;
 
 /// Where received bytes go.
 enum Route {
