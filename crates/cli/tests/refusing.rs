@@ -12,7 +12,7 @@ use std::net::TcpListener;
 use std::os::unix::fs::PermissionsExt;
 use std::process::Command;
 
-use common::{Directory, Server, check_echo, echo, engines, fails, fails_with, program, wrapped};
+use common::{Directory, Server, check_echo, echo, engines, fails, fails_with, program, skipped, wrapped};
 use ringmain_sys::seccomp;
 
 fn check(command: &mut Command, code: i32, expect: &[&str]) {
@@ -168,7 +168,7 @@ const NOBODY: [&str; 4] = ["setpriv", "--reuid=65534", "--regid=65534", "--clear
 /// A copy of the program where everybody may run it; `None`, and a loud word, where this is not root.
 fn for_nobody(directory: &Directory) -> Option<std::path::PathBuf> {
     if ringmain_sys::process::uid() != 0 {
-        eprintln!("SKIPPED: not root, so the program cannot be run as another user");
+        skipped("not root, so the program cannot be run as another user");
         return None;
     }
     fs::set_permissions(directory.path(), Permissions::from_mode(0o755)).unwrap();
@@ -187,9 +187,9 @@ fn no_permission_for_a_low_port() {
     let start = ringmain_sys::sysctl::read("net.ipv4.ip_unprivileged_port_start");
     let start: u32 = start.and_then(|text| text.trim().parse().ok()).unwrap();
     if start <= 80 {
-        eprintln!(
-            "SKIPPED: everybody may listen on port 80 here (net.ipv4.ip_unprivileged_port_start={start})"
-        );
+        skipped(&format!(
+            "everybody may listen on port 80 here (net.ipv4.ip_unprivileged_port_start={start})"
+        ));
         return;
     }
     let mut command = wrapped(&NOBODY, &program, &["--listen", "127.0.0.1:80"]);

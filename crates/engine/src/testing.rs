@@ -81,7 +81,7 @@ impl<H: Handler> SimCluster<H> {
                 capacity: config.capacity,
                 queue_limit: config.queue_limit,
                 grace: config.grace,
-                flush: std::time::Duration::from_secs(30),
+                flush: crate::limits::FLUSH,
             };
             let mut worker = Worker::new(parts, &mut make);
             for (_, addr, tag) in listeners.iter().filter(|(owner, ..)| *owner == index) {

@@ -64,6 +64,8 @@ pub(crate) struct Core {
     pub(crate) dirty: Vec<Slot>,
     pub(crate) parked: VecDeque<Slot>,
     pub(crate) sated: Vec<Slot>,
+    /// Streams that hear of their peer's end in the next turn.
+    pub(crate) ending: Vec<Slot>,
     pub(crate) told: VecDeque<Told>,
     pub(crate) listeners: Vec<Slot>,
     pub(crate) connections: u32,
@@ -108,6 +110,7 @@ impl Core {
             dirty: Vec::new(),
             parked: Default::default(),
             sated: Vec::new(),
+            ending: Vec::new(),
             told: Default::default(),
             listeners: Vec::new(),
             connections: 0,
@@ -380,7 +383,13 @@ impl Core {
             RecvEnd::Cancelled => {}
             RecvEnd::Eof => {
                 connection.flags.eof = true;
-                self.tell_eof(slot);
+                // A send that a reset has cut short takes the error along, and receiving then sees an end. The
+                // next send knows better, so a stream with unsent bytes hears of it a turn later.
+                if connection.stream.is_some() && !connection.output.is_empty() {
+                    self.ending.push(slot);
+                } else {
+                    self.tell_eof(slot);
+                }
             }
             RecvEnd::NoBuffers => {
                 Counters::add(&self.shared.workers[self.index].counters.no_buffers, 1);
@@ -395,7 +404,7 @@ impl Core {
         self.close_if_quiet(slot);
     }
 
-    fn tell_eof(&mut self, slot: Slot) {
+    pub(crate) fn tell_eof(&mut self, slot: Slot) {
         let Some(connection) = self.connection(slot) else {
             return;
         };

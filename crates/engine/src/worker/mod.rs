@@ -207,7 +207,11 @@ impl<H: Handler> Worker<H> {
     /// What a turn does after its wait.
     pub(crate) fn work(&mut self) {
         self.shared.beats[self.index].enter(self.cx.now(), self.step);
+        let ending = std::mem::take(&mut self.cx.core().ending);
         self.completions();
+        for slot in ending {
+            self.cx.core().tell_eof(slot);
+        }
         self.timers();
         self.mail();
         self.tasks();
@@ -253,6 +257,7 @@ impl<H: Handler> Worker<H> {
             || self.more_mail
             || self.cx.0.tasks.pending()
             || !(core.told.is_empty() && core.dirty.is_empty() && core.sated.is_empty())
+            || !core.ending.is_empty()
             || !(self.newcomers.is_empty() && self.settled.is_empty())
             || (self.state == State::Stopping && core.holds_nothing());
         if busy {

@@ -84,17 +84,19 @@ pub enum Told {
 }
 
 type OnConn = Box<dyn FnMut(Conn<'_>)>;
+type OnData = Box<dyn FnMut(Conn<'_>, &mut [u8]) -> usize>;
+type OnWorker<T> = Box<dyn FnMut(&Cx, T)>;
 
 /// The handler. Unless scripted it echoes, and closes as the defaults do.
 pub struct App {
     pub open: OnConn,
-    pub data: Box<dyn FnMut(Conn<'_>, &mut [u8]) -> usize>,
+    pub data: OnData,
     pub end: OnConn,
     pub drained: OnConn,
     pub deadline: OnConn,
     pub drain: OnConn,
-    pub closed: Box<dyn FnMut(&Cx, Reason)>,
-    pub timer: Box<dyn FnMut(&Cx, u64)>,
+    pub closed: OnWorker<Reason>,
+    pub timer: OnWorker<u64>,
     pub tell: Sender<(usize, Told)>,
 }
 
