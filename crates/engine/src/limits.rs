@@ -39,7 +39,8 @@ pub const WRITE_MARK: usize = 64 * 1024;
 /// connection with `Reason::WriteLimit`.
 pub const WRITE_LIMIT: usize = 1024 * 1024;
 
-/// Received bytes that wait unconsumed, above which receiving pauses.
+/// Received bytes that wait unconsumed, above which receiving pauses. What the kernel has received before the pause
+/// takes effect comes on top: up to [`READ_PER_TURN`].
 pub const READ_MARK: usize = 64 * 1024;
 
 /// Bytes that one connection may take in one loop turn while others wait; then it pauses until the next turn.

@@ -1,4 +1,8 @@
 //! Every kind of address that an engine listens on: IPv4, IPv6, both at once, Unix files and abstract names.
+#![allow(
+    clippy::disallowed_methods,
+    reason = "clients in a test are real threads and sockets"
+)]
 
 #[macro_use]
 mod scripted;

@@ -1,6 +1,10 @@
 //! What a connection may rely on, on every real back-end: back-pressure, half-close, resets, deadlines, limits, panics.
 //!
 //! Owns one case per promise of `Handler`, `Conn` and `limits`. Knows nothing of processes and shutdown.
+#![allow(
+    clippy::disallowed_methods,
+    reason = "clients in a test are real threads and sockets"
+)]
 
 #[macro_use]
 mod scripted;

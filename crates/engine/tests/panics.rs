@@ -1,4 +1,8 @@
 //! A panic of the application costs the connection or task at hand, is counted, and nothing else.
+#![allow(
+    clippy::disallowed_methods,
+    reason = "clients in a test are real threads and sockets"
+)]
 
 #[macro_use]
 mod scripted;

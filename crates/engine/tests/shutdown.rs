@@ -1,4 +1,8 @@
 //! How an engine ends: what is queued and open is served, what does not end is ended, nothing hangs.
+#![allow(
+    clippy::disallowed_methods,
+    reason = "clients in a test are real threads and sockets"
+)]
 
 #[macro_use]
 mod scripted;

@@ -1,4 +1,8 @@
 //! A worker that is held: it is named in the log, and its new connections go to the others.
+#![allow(
+    clippy::disallowed_methods,
+    reason = "clients in a test are real threads and sockets"
+)]
 
 #[macro_use]
 mod scripted;
