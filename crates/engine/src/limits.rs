@@ -172,3 +172,7 @@ pub const FILE_READ_BYTES: usize = 256 * 1024;
 
 /// Sleeping futures of one `adapters::hyper::HyperTimer` and its clones. One more ends at once, and a warning says so.
 pub const HYPER_SLEEPS: usize = 1 << 20;
+
+/// Turns without waiting between the beginning of a shutdown, or a connection's opening in it, and its being told: enough
+/// for every back-end to report what the peer had sent before.
+pub const SETTLE_TURNS: u32 = EPOLL_SKIPS + 2;

@@ -65,8 +65,8 @@ pub trait Handler: 'static {
         conn.abort_because(Reason::Deadline);
     }
 
-    /// The worker is shutting down. A connection that was still in the listen queue is told after the bytes that it had
-    /// sent by then were handled. Unless overridden, the connection is closed when all that was
+    /// The worker is shutting down. A connection is told after the bytes that it had sent by then were handled, also
+    /// one that was still in the listen queue. Unless overridden, the connection is closed when all that was
     /// written is sent; a handler that overrides this must close it before the grace time ends.
     fn drain(&mut self, conn: Conn<'_>, state: &mut Self::Conn) {
         let _ = state;
