@@ -11,6 +11,7 @@ use super::record::{Phase, Reason};
 use super::shared::Counters;
 use super::{State, Worker};
 use crate::backend::{Lent, Slot};
+use crate::limits;
 
 /// Where received bytes go.
 enum Route {
@@ -96,7 +97,7 @@ impl<H: Handler> Worker<H> {
         if kept.is_empty() {
             return;
         }
-        let consumed = self.offer(slot, &mut kept);
+        let consumed = self.offer_in_shares(slot, &mut kept);
         let core = &mut *self.cx.core();
         let Some(connection) = core.connection(slot).filter(|c| c.phase == Phase::Open) else {
             return core.pool.put(kept);
@@ -107,6 +108,25 @@ impl<H: Handler> Worker<H> {
         kept.drain(..consumed);
         connection.unread = kept;
         core.end_if_stuck(slot);
+    }
+
+    /// Shows at most [`limits::READ_MARK`] bytes at a time, as long as the connection takes them: what was on
+    /// its way when receiving stopped may be much more than a handler may write in one go.
+    fn offer_in_shares(&mut self, slot: Slot, kept: &mut [u8]) -> usize {
+        let mut consumed = 0;
+        loop {
+            let share = (kept.len() - consumed).min(limits::READ_MARK);
+            let shown = consumed + share;
+            let taken = self.offer(slot, &mut kept[consumed..shown]);
+            consumed += taken;
+            let more = shown < kept.len() && taken > 0;
+            let open = self.cx.core().connection(slot).is_some_and(|c| {
+                c.phase == Phase::Open && !c.flags.paused && !c.flags.blocked && !c.flags.streamed
+            });
+            if !(more && open) {
+                return consumed;
+            }
+        }
     }
 
     pub(super) fn deliver_told(&mut self) {
