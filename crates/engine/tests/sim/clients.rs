@@ -4,7 +4,7 @@ use std::collections::VecDeque;
 
 use ringmain_engine::backend::sim::{Peer, PeerListener, World};
 
-use crate::courier::Way;
+use crate::courier::{RECORD, Way};
 
 /// How a client behaves.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -74,7 +74,10 @@ impl Client {
             manner,
             key,
             // The first byte chooses the way, so there is one.
-            total: total.max(1),
+            total: match way {
+                Way::Records => total.max(1).next_multiple_of(RECORD),
+                _ => total.max(1),
+            },
             written: 0,
             checked: 0,
             ended: false,

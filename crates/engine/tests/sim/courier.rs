@@ -22,6 +22,9 @@ const RETRY_MAIL: u64 = 0;
 /// Bytes after which [`Way::Close`], [`Way::Abort`] and [`Way::Half`] end their direction.
 const ENOUGH: usize = 500;
 
+/// Bytes of a record of [`Way::Records`].
+pub(crate) const RECORD: usize = 48;
+
 /// How a connection's bytes come back.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Way {
@@ -35,6 +38,8 @@ pub(crate) enum Way {
     Blocking,
     /// Consumed in part, paused, and offered again.
     Sip,
+    /// In whole records only; the rest waits for more.
+    Records,
     /// Through a connection that the handler opens.
     Relay,
     /// As that, but the connection is given up before it stands.
@@ -52,13 +57,14 @@ pub(crate) enum Way {
 }
 
 impl Way {
-    pub(crate) const ALL: [Way; 13] = [
+    pub(crate) const ALL: [Way; 14] = [
         Way::Write,
         Way::Frame,
         Way::Mail,
         Way::Task,
         Way::Blocking,
         Way::Sip,
+        Way::Records,
         Way::Relay,
         Way::Fickle,
         Way::Fin,
@@ -253,6 +259,11 @@ impl Courier {
                     conn.pause();
                     assert!(self.cx.timer(Duration::from_millis(1), key));
                 }
+                return count;
+            }
+            Way::Records => {
+                let count = bytes.len() / RECORD * RECORD;
+                let _ = conn.write(&bytes[..count]);
                 return count;
             }
             _ => {

@@ -46,6 +46,7 @@ struct Named {
 }
 
 impl Drop for Named {
+    #[expect(clippy::print_stderr, reason = "beside the panic's own message")]
     fn drop(&mut self) {
         if std::thread::panicking() {
             let (seed, test) = (self.seed, self.test);

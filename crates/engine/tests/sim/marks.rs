@@ -193,8 +193,8 @@ fn a_deaf_peer_is_not_read_from() {
 /// With one buffer for all, those who found none get their turns: nobody waits for the last of another.
 #[test]
 fn connections_without_a_buffer_take_turns() {
-    const CLIENTS: usize = 8;
-    const EACH: usize = 60_000;
+    const CLIENTS: usize = 32;
+    const EACH: usize = 20_000;
     for seed in some_seeds(20) {
         let mut plan = Plan::calm();
         plan.buffers = 1;

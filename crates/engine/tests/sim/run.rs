@@ -31,6 +31,9 @@ pub(crate) fn addr(port: u32) -> Addr {
     Addr::Inet(SocketAddr::from(([127, 0, 0, 1], port as u16)))
 }
 
+/// A jump beyond every deadline, as when a machine sleeps: streams may break then, and nothing else.
+const LEAP: Duration = Duration::from_secs(3600);
+
 /// Where the clients' upstream listens.
 pub(crate) const UPSTREAM: u32 = 99;
 
@@ -46,6 +49,8 @@ pub(crate) struct Run {
     nudges: Arc<AtomicU64>,
     patience: usize,
     sockets_short: bool,
+    /// Nobody comes any more.
+    ending: bool,
     /// Last, so that it speaks when all else is gone.
     named: Named,
 }
@@ -124,6 +129,7 @@ impl Run {
             nudges: Arc::default(),
             patience: PATIENCE,
             sockets_short: false,
+            ending: false,
             named,
         }
     }
@@ -153,6 +159,8 @@ impl Run {
 
     /// Shuts down, gracefully or not, and checks that all is returned.
     pub(crate) fn end(&mut self) {
+        // Some still come while it shuts down: they are served, or turned away.
+        self.ending = self.world.below(2) == 0;
         if self.world.below(2) == 0 {
             self.cluster.shut_down();
             if self.world.below(3) == 0 {
@@ -195,7 +203,7 @@ impl Run {
         let count = |faults: &[Fault]| -> u64 { faults.iter().map(|fault| self.world.count(*fault)).sum() };
         let resets = count(&[Fault::Reset, Fault::AcceptAborted]);
         let connects = count(&[Fault::ConnectRefused, Fault::ConnectTimeout, Fault::OpenFails]);
-        if resets > 0 {
+        if resets > 0 || self.leaps() {
             return;
         }
         for client in &self.clients {
@@ -241,7 +249,7 @@ impl Run {
                 return;
             }
             self.step();
-            if phase == "serving" {
+            if phase != "settling" {
                 self.disturb();
             }
         }
@@ -262,19 +270,28 @@ impl Run {
 
     /// New clients, letters from outside, jumps of the clocks.
     fn disturb(&mut self) {
-        if self.clients.len() < self.wanted && self.world.below(8) == 0 {
+        if self.clients.len() < self.wanted && !self.ending && self.world.below(8) == 0 {
             let tag = [HANDLER, HANDLER, HANDLER, STREAM, PROXY][self.world.below(5)];
             self.dial(tag);
         }
         match self.world.below(2000) {
             0 if self.jumps > 0 => {
                 self.jumps -= 1;
-                self.world.jump(JUMPS[self.world.below(JUMPS.len())]);
+                let span = if self.leaps() {
+                    LEAP
+                } else {
+                    JUMPS[self.world.below(JUMPS.len())]
+                };
+                self.world.jump(span);
             }
             1 => self.world.jump_wall(self.world.below(200_000) as i64 - 100_000),
             2..=6 => self.nudge(),
             _ => {}
         }
+    }
+
+    fn leaps(&self) -> bool {
+        self.named.seed % 16 == 9
     }
 
     fn dial(&mut self, tag: u32) {
