@@ -39,7 +39,8 @@ pub const WRITE_MARK: usize = 64 * 1024;
 /// connection with `Reason::WriteLimit`.
 pub const WRITE_LIMIT: usize = 1024 * 1024;
 
-/// Received bytes that wait unconsumed, above which receiving pauses.
+/// Received bytes that wait unconsumed, above which receiving pauses. What the kernel has received before the pause
+/// takes effect comes on top: up to [`READ_PER_TURN`].
 pub const READ_MARK: usize = 64 * 1024;
 
 /// Bytes that one connection may take in one loop turn while others wait; then it pauses until the next turn.
@@ -171,3 +172,7 @@ pub const FILE_READ_BYTES: usize = 256 * 1024;
 
 /// Sleeping futures of one `adapters::hyper::HyperTimer` and its clones. One more ends at once, and a warning says so.
 pub const HYPER_SLEEPS: usize = 1 << 20;
+
+/// Turns without waiting between the beginning of a shutdown, or a connection's opening in it, and its being told: enough
+/// for every back-end to report what the peer had sent before.
+pub const SETTLE_TURNS: u32 = EPOLL_SKIPS + 2;

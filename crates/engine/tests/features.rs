@@ -1,4 +1,8 @@
 //! The basics hold under every switch of the configuration, and a skewed worker gives new connections away.
+#![allow(
+    clippy::disallowed_methods,
+    reason = "clients in a test are real threads and sockets"
+)]
 
 #[macro_use]
 mod scripted;

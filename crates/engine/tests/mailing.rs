@@ -1,4 +1,8 @@
 //! Mail, wakers and timers between real threads: order, bounds, and nothing lost.
+#![allow(
+    clippy::disallowed_methods,
+    reason = "clients in a test are real threads and sockets"
+)]
 
 #[macro_use]
 mod scripted;

@@ -1,4 +1,8 @@
 //! Full tables: accepting pauses with a message, nothing breaks, and who waits is served when others leave.
+#![allow(
+    clippy::disallowed_methods,
+    reason = "clients in a test are real threads and sockets"
+)]
 
 #[macro_use]
 mod scripted;
@@ -83,6 +87,7 @@ impl log::Log for Print {
         true
     }
 
+    #[expect(clippy::print_stdout, reason = "the test reads it there")]
     fn log(&self, record: &log::Record<'_>) {
         println!("log {}", record.args());
     }

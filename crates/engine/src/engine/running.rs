@@ -151,7 +151,10 @@ impl<M: Send + 'static> Running<M> {
         }
     }
 
-    /// Begins a graceful shutdown: no new connections; open ones get the grace time.
+    /// Begins a graceful shutdown: no new connections but those in the listen queues, which are accepted; open ones get
+    /// the grace time and end with [`Reason::Shutdown`](crate::Reason::Shutdown) then. Tasks and datagram sockets end with
+    /// the last connection of their worker; blocking work is not waited for by the workers, but by whoever drops or joins this, for
+    /// up to five seconds.
     pub fn shut_down(&self) {
         self.shared.kept().clear();
         self.shared.advance(State::Draining);

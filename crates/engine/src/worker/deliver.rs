@@ -222,13 +222,6 @@ impl<H: Handler> Worker<H> {
         self.deliver_told();
     }
 
-    pub(super) fn drain_connections(&mut self) {
-        let slots: Vec<Slot> = self.cx.core().records.slots().collect();
-        for slot in slots {
-            self.drain_one(slot);
-        }
-    }
-
     pub(super) fn drain_one(&mut self, slot: Slot) {
         if self.is_open(slot) {
             self.with_state(slot, |handler, conn, state| handler.drain(conn, state));

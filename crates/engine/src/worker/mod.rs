@@ -94,10 +94,12 @@ pub struct Worker<H: Handler> {
     left: bool,
     /// Before this turn's completions nobody could give this worker a connection any more.
     alone: bool,
-    /// Opened in this turn of a shutdown.
+    /// Open or opened in this turn of a shutdown.
     newcomers: Vec<Slot>,
-    /// Opened in the turn before it: what they had sent by then is handled, now they are told.
+    /// The same of some turns before: what they had sent by then is handled, now they are told.
     settled: Vec<Slot>,
+    /// Turns until those are told.
+    settle_turns: u32,
     more_completions: bool,
     more_mail: bool,
 }
@@ -166,6 +168,7 @@ impl<H: Handler> Worker<H> {
             alone: false,
             newcomers: Vec::new(),
             settled: Vec::new(),
+            settle_turns: 0,
             more_completions: false,
             more_mail: false,
         }
@@ -344,7 +347,7 @@ impl<H: Handler> Worker<H> {
             self.state = State::Draining;
             self.stop_at = Some(self.cx.now().after(self.grace));
             self.shared.kept().clear();
-            self.drain_connections();
+            self.newcomers.extend(self.cx.core().records.slots());
             self.cx.core().drain_listeners();
             self.deliver_told();
         }
@@ -362,13 +365,19 @@ impl<H: Handler> Worker<H> {
         }
     }
 
-    /// Connections that came while the worker drains are told of it one turn later: until then what
-    /// they had sent before is handled.
+    /// Connections are told of the shutdown some turns later: until then what they had sent before is handled.
     fn drain_newcomers(&mut self) {
+        if self.settle_turns > 0 {
+            self.settle_turns -= 1;
+            return;
+        }
         for slot in std::mem::take(&mut self.settled) {
             self.drain_one(slot);
         }
         self.settled = std::mem::take(&mut self.newcomers);
+        if !self.settled.is_empty() {
+            self.settle_turns = limits::SETTLE_TURNS;
+        }
     }
 
     /// Whether no connection is here and none can come, not even from another worker.

@@ -9,7 +9,7 @@
     reason = "clients and servers in a test are real threads and sockets"
 )]
 
-use std::io::{Read, Write};
+use std::io::{ErrorKind, Read, Write};
 use std::net::{SocketAddr, TcpStream};
 use std::sync::mpsc::{Receiver, Sender, channel};
 use std::time::Duration;
@@ -311,6 +311,13 @@ pub fn read_all(client: &mut impl Read) -> Vec<u8> {
     let mut all = Vec::new();
     client.read_to_end(&mut all).expect("an orderly end");
     all
+}
+
+/// Whether the connection ends by a reset.
+pub fn is_reset(client: &mut impl Read) -> bool {
+    // Unlike `read`, it goes on after an interruption.
+    let outcome = client.read_exact(&mut [0]);
+    outcome.is_err_and(|error| error.kind() == ErrorKind::ConnectionReset)
 }
 
 /// Bytes whose position can be told from their value.
