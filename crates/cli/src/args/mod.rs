@@ -175,7 +175,7 @@ pub(crate) struct Uring {
     #[arg(long, value_name = "BYTES", value_parser = clap::value_parser!(u32).range(1..))]
     pub(crate) zero_copy: Option<u32>,
 
-    /// Receive buffers of 4 KiB a worker: a power of two up to 32768
+    /// Receive buffers of 16 KiB a worker: a power of two up to 32768
     #[arg(long, value_name = "N", default_value_t = Config::default().receive_buffers, value_parser = buffers)]
     pub(crate) receive_buffers: u16,
 }
