@@ -69,6 +69,9 @@ pub const TABLE_RESERVE: u32 = 128;
 /// Milliseconds until accepting is tried again after `EMFILE`, `ENFILE`, `ENOBUFS` or `ENOMEM`.
 pub const ACCEPT_BACKOFF_MS: u64 = 100;
 
+/// Milliseconds between two log lines of a worker about paused accepting. Pauses in between are only counted.
+pub const WARN_MS: u64 = 60_000;
+
 /// Connections by which a worker must exceed the least loaded one before it gives new ones away.
 pub const SKEW_CONNECTIONS: u32 = 32;
 

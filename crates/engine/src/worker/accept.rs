@@ -82,9 +82,15 @@ impl Core {
             None => self.keep(socket, tag),
         }
         if self.shared.connections() >= self.shared.max_connections {
-            self.pause_accepting("the process has reached its connection limit");
+            let limit = self.shared.max_connections;
+            self.pause_accepting(&format!(
+                "the process holds {limit}, its limit; raise --max-connections or, where connections are descriptors, \
+                 `ulimit -n`"
+            ));
         } else if self.connections >= self.capacity && self.better_worker().is_none() {
-            self.pause_accepting("the worker's connection table is full");
+            self.pause_accepting(
+                "all tables of direct descriptors are full; raise `ulimit -n` or start more workers",
+            );
         } else if self.careful() {
             self.slow_down(listener);
         }
@@ -178,7 +184,7 @@ impl Core {
     }
 
     fn warn_accept(&mut self, error: &io::Error) {
-        if std::mem::replace(&mut self.warned_full, true) {
+        if !self.may_warn() {
             return;
         }
         let advice = match error.raw_os_error() {
@@ -202,12 +208,22 @@ impl Core {
         );
     }
 
+    /// A worker at its limit pauses again and again: it says so once in [`limits::WARN_MS`].
+    fn may_warn(&mut self) -> bool {
+        let now = self.now();
+        let due = now >= self.warn_again;
+        if due {
+            self.warn_again = now.after(Duration::from_millis(limits::WARN_MS));
+        }
+        due
+    }
+
     fn pause_accepting(&mut self, why: &str) {
         if std::mem::replace(&mut self.full, true) {
             return;
         }
         Counters::add(&self.counters().accept_pauses, 1);
-        if !std::mem::replace(&mut self.warned_full, true) {
+        if self.may_warn() {
             log::warn!(
                 "worker {}: accepting paused with {} connections: {why}; waiting clients stay in the listen queue",
                 self.index,

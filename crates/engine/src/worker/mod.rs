@@ -8,6 +8,7 @@ pub(crate) mod closing;
 pub(crate) mod core;
 pub(crate) mod cx;
 pub(crate) mod datagrams;
+pub(crate) mod deadline;
 pub(crate) mod deliver;
 pub(crate) mod handler;
 pub(crate) mod output;
