@@ -28,7 +28,7 @@ pub use engine::{Engine, EngineError, Report, Running, Summary, WorkerReport, bl
 pub use ringmain_sys::addr::Addr;
 pub use ringmain_sys::listen::ListenOptions;
 pub use worker::core::{Via, WriteError};
-pub use worker::cx::{Conn, ConnId, Cx, Sleep};
+pub use worker::cx::{Conn, ConnId, Cx, Draining, Sleep};
 pub use worker::handler::{Handler, on_data};
 pub use worker::record::Reason;
 pub use worker::shared::Counters;

@@ -27,6 +27,7 @@ on_every_backend!(
     sleeping_tasks_and_datagram_sockets_end_with_the_worker,
     streams_that_the_handler_holds_do_not_keep_it,
     a_task_spawned_at_the_end_is_dropped,
+    a_task_hears_of_the_shutdown,
     dropping_it_ends_everything,
     it_restarts_on_the_same_port_at_once,
     a_successor_takes_over_without_a_refused_connection,
@@ -210,6 +211,36 @@ fn streams_that_the_handler_holds_do_not_keep_it(config: Config) {
     server.expect(&Told::Note("held"));
     server.running.stop();
     server.running.join().unwrap();
+}
+
+fn a_task_hears_of_the_shutdown(config: Config) {
+    let server = serve(config, |setting| {
+        let mut app = setting.echo();
+        app.data = Box::new(move |conn, bytes| {
+            let (cx, id) = (conn.cx().clone(), conn.id());
+            let goodbye = async move {
+                assert!(!cx.is_draining());
+                cx.draining().await;
+                assert!(cx.is_draining());
+                cx.conn(id).write(b"bye").unwrap();
+                cx.conn(id).close();
+            };
+            conn.cx().spawn(goodbye).unwrap();
+            conn.write(b"hello").unwrap();
+            bytes.len()
+        });
+        // Only the task ends it.
+        app.drain = Box::new(|_| {});
+        app
+    });
+    let mut client = server.client();
+    client.write_all(b"go").unwrap();
+    let mut hello = [0; 5];
+    client.read_exact(&mut hello).unwrap();
+    server.running.shut_down();
+    assert_eq!(read_all(&mut client), b"bye");
+    let summary = server.running.join().unwrap();
+    assert_eq!(summary.report.workers.iter().map(|w| w.panics).sum::<u64>(), 0);
 }
 
 fn a_task_spawned_at_the_end_is_dropped(config: Config) {

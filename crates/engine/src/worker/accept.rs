@@ -297,6 +297,13 @@ impl Core {
     /// Stops accepting for good: cancel, empty the queue, close.
     pub(crate) fn drain_listeners(&mut self) {
         self.draining = true;
+        let waiters: Vec<Slot> = self.drain_waiters.slots().collect();
+        for waiter in waiters
+            .into_iter()
+            .filter_map(|place| self.drain_waiters.get(place))
+        {
+            waiter.wake_by_ref();
+        }
         for slot in self.listeners.clone() {
             let Some(Record::Listener(listener)) = self.records.get_mut(slot) else {
                 continue;

@@ -6,6 +6,7 @@
 use std::collections::VecDeque;
 use std::io::{self, IoSlice};
 use std::sync::Arc;
+use std::task::Waker;
 use std::time::Duration;
 
 use bytes::Bytes;
@@ -83,6 +84,8 @@ pub(crate) struct Core {
     /// Accepting paused because the worker or the process is full.
     pub(crate) full: bool,
     pub(crate) draining: bool,
+    /// Futures that wait for that; they take themselves out.
+    pub(crate) drain_waiters: Slab<Waker>,
     /// No connection is taken any more.
     pub(crate) stopping: bool,
     /// When a pause of accepting may be logged again.
@@ -125,6 +128,7 @@ impl Core {
             flush: Duration::ZERO,
             full: false,
             draining: false,
+            drain_waiters: Slab::new(limits::TASKS_PER_WORKER),
             stopping: false,
             warn_again: Time(0),
             looks_again: false,

@@ -148,6 +148,21 @@ impl Cx {
         core.sleepers.handler_timer(&mut core.wheel, at, key).is_some()
     }
 
+    /// Whether the process is shutting down: no new connections, open ones should end.
+    #[must_use]
+    pub fn is_draining(&self) -> bool {
+        self.core().draining
+    }
+
+    /// Waits until the process begins to shut down. What a handler hears by `drain`, a task hears by this.
+    #[must_use]
+    pub fn draining(&self) -> Draining {
+        Draining {
+            cx: self.clone(),
+            place: None,
+        }
+    }
+
     /// Begins the shutdown of the whole process, as a termination signal does.
     pub fn shut_down(&self) {
         self.core().shared.advance(super::shared::State::Draining);
@@ -368,6 +383,43 @@ impl Drop for Sleep {
         if let Some(slot) = self.slot {
             let core = &mut *self.cx.0.core.borrow_mut();
             core.sleepers.remove(&mut core.wheel, slot);
+        }
+    }
+}
+
+/// A future that waits for the shutdown; see [`Cx::draining`].
+pub struct Draining {
+    cx: Cx,
+    place: Option<Slot>,
+}
+
+impl Future for Draining {
+    type Output = ();
+
+    fn poll(mut self: std::pin::Pin<&mut Self>, context: &mut std::task::Context<'_>) -> std::task::Poll<()> {
+        use std::task::Poll;
+        let this = &mut *self;
+        let core = &mut *this.cx.0.core.borrow_mut();
+        if core.draining {
+            return Poll::Ready(());
+        }
+        let place = this.place.and_then(|place| core.drain_waiters.get_mut(place));
+        match place {
+            Some(waker) => waker.clone_from(context.waker()),
+            None => this.place = core.drain_waiters.insert(context.waker().clone()).ok(),
+        }
+        if this.place.is_none() {
+            // As many wait as tasks may run: look again in the next turn rather than never.
+            context.waker().wake_by_ref();
+        }
+        Poll::Pending
+    }
+}
+
+impl Drop for Draining {
+    fn drop(&mut self) {
+        if let Some(place) = self.place {
+            self.cx.0.core.borrow_mut().drain_waiters.remove(place);
         }
     }
 }
