@@ -101,9 +101,8 @@ fn try_uring(config: &Config) -> Result<Features, ProbeError> {
     let without = config.without;
     let mut features = Features::none();
     for (feature, name) in FEATURES {
-        let allowed = Features::none().with(feature).minus(without) != Features::none();
-        if !allowed {
-            log::debug!("io_uring feature {name}: switched off");
+        if without.has(feature) || !wanted(config, feature) {
+            log::debug!("io_uring feature {name}: switched off or not asked for");
             continue;
         }
         let outcome = match feature {
@@ -123,6 +122,15 @@ fn try_uring(config: &Config) -> Result<Features, ProbeError> {
     }
     check_options(config, features)?;
     Ok(features)
+}
+
+/// Two features are used only by those who ask for them.
+fn wanted(config: &Config, feature: Feature) -> bool {
+    match feature {
+        Feature::ZeroCopySend => config.zero_copy.is_some(),
+        Feature::BusyPoll => config.busy_poll.is_some(),
+        _ => true,
+    }
 }
 
 /// Options that somebody asked for by name must work or say why they do not.
