@@ -1,0 +1,198 @@
+//! Request heads: the server's side of parsing. Answers nothing and routes nothing.
+
+use super::authority;
+use super::fault::{FaultKind, Found, PeerFault};
+use super::fields::{FieldTable, Fields, Known};
+use super::framing::{self, ConnectionOptions, Framing, Version};
+use super::grammar::{self, TARGET, TOKEN};
+use super::head::{self, HeadScanner, Parsed, StartLine};
+use super::limits::Limits;
+use super::method::Method;
+use super::target::Target;
+
+/// A request's head, borrowed from the input and from the table of its fields.
+#[derive(Clone, Copy, Debug)]
+pub struct RequestHead<'a> {
+    /// The method.
+    pub method: Method<'a>,
+    /// The target, by form.
+    pub target: Target<'a>,
+    /// The target as it stands in the request line.
+    pub target_text: &'a str,
+    /// The version.
+    pub version: Version,
+    /// All fields.
+    pub fields: Fields<'a>,
+    /// Host and perhaps port: the target's own, else `Host` (RFC 9112 §3.2.2). Always there in HTTP/1.1.
+    pub authority: Option<&'a str>,
+    /// Where the body ends. Never `UntilClose`.
+    pub framing: Framing,
+    /// Whether the client lets the connection live on after this request.
+    pub keep_alive: bool,
+    /// Whether the client waits for `100 Continue` before it sends the body (there is one).
+    pub expect_continue: bool,
+    /// The value of `Upgrade`, if the client offers to switch. Until a 101 is sent the framing above holds.
+    pub upgrade: Option<&'a [u8]>,
+}
+
+/// Parses one request head at the start of `input`.
+///
+/// `input` is all that is buffered of this request and what follows it; on [`Parsed::Partial`] call again
+/// with the same bytes and more. The `scanner` belongs to the connection, the `table` may be shared.
+///
+/// # Errors
+/// The first rule or limit that the client broke; then the scanner returns it for ever.
+#[inline]
+pub fn parse_request<'a>(
+    input: &'a [u8],
+    limits: &Limits,
+    scanner: &mut HeadScanner,
+    table: &'a mut FieldTable,
+) -> Result<Parsed<RequestHead<'a>>, PeerFault> {
+    let read = match head::read::<RequestLine<'a>>(input, limits, scanner, table) {
+        Ok(Some(read)) => Ok(read),
+        Ok(None) => return Ok(Parsed::Partial),
+        Err(fault) => Err(fault),
+    };
+    let table = &*table;
+    let result = read.and_then(|(line, bytes)| {
+        let head = line.with_fields(limits, table.fields(input))?;
+        Ok(Parsed::Complete { head, bytes })
+    });
+    scanner.settle(result)
+}
+
+/// `method SP request-target SP HTTP-version CRLF` (RFC 9112 §3).
+struct RequestLine<'a> {
+    method: Method<'a>,
+    target: Target<'a>,
+    target_text: &'a str,
+    version: Version,
+}
+
+impl<'a> StartLine<'a> for RequestLine<'a> {
+    const SKIPS_EMPTY_LINE: bool = true;
+
+    #[inline]
+    fn parse(input: &'a [u8], at: usize) -> Result<(Self, usize), PeerFault> {
+        let method_end = grammar::class_end(input, at, TOKEN);
+        if method_end == at || input.get(method_end) != Some(&b' ') {
+            return Err(PeerFault::byte_or_line_end(FaultKind::Method, input, method_end));
+        }
+        let target_at = method_end + 1;
+        let target_end = grammar::class_end(input, target_at, TARGET);
+        if target_end == target_at || input.get(target_end) != Some(&b' ') {
+            return Err(target_fault(input, target_at, target_end));
+        }
+        let version_at = target_end + 1;
+        let version = match input.get(version_at..version_at + 10) {
+            Some(b"HTTP/1.1\r\n") => Version::Http11,
+            Some(b"HTTP/1.0\r\n") => Version::Http10,
+            _ => return Err(version_fault(input, version_at)),
+        };
+        let method = Method::new(ascii(&input[at..method_end]));
+        let target_text = ascii(&input[target_at..target_end]);
+        let target = Target::parse(method, target_text)
+            .map_err(|(kind, index)| PeerFault::byte(kind, input, target_at + index))?;
+        let line = Self {
+            method,
+            target,
+            target_text,
+            version,
+        };
+        Ok((line, version_at + 10))
+    }
+}
+
+impl<'a> RequestLine<'a> {
+    #[inline]
+    fn with_fields(self, limits: &Limits, fields: Fields<'a>) -> Result<RequestHead<'a>, PeerFault> {
+        if self.method == Method::Connect && !limits.connect {
+            return Err(PeerFault::new(FaultKind::ConnectRefused, 0, Found::This));
+        }
+        let host = host(self.version, &fields)?;
+        let framing = framing::of_request(self.method, self.version, &fields)?;
+        let options = ConnectionOptions::of(&fields);
+        Ok(RequestHead {
+            method: self.method,
+            target: self.target,
+            target_text: self.target_text,
+            version: self.version,
+            fields,
+            authority: self.target.authority().or(host),
+            framing,
+            keep_alive: options.persists(self.version),
+            expect_continue: expects_continue(self.version, framing, &fields)?,
+            upgrade: options.upgrade(self.version, &fields),
+        })
+    }
+}
+
+/// RFC 9112 §3.2: exactly one valid `Host` in HTTP/1.1, at most one in HTTP/1.0. It must be valid also where
+/// the target overrides it.
+#[inline]
+fn host<'a>(version: Version, fields: &Fields<'a>) -> Result<Option<&'a str>, PeerFault> {
+    let Some(record) = fields.record(Known::Host) else {
+        return match version {
+            Version::Http10 => Ok(None),
+            Version::Http11 => Err(PeerFault::new(FaultKind::HostMissing, 0, Found::This)),
+        };
+    };
+    if fields.is_repeated(Known::Host) {
+        return Err(PeerFault::new(
+            FaultKind::HostRepeated,
+            fields.last_at(Known::Host),
+            Found::This,
+        ));
+    }
+    let value = fields.known(Known::Host).unwrap_or_default();
+    authority::check(value).map_err(|index| {
+        let found = value.get(index).map_or(Found::This, |&byte| Found::Byte(byte));
+        PeerFault::new(FaultKind::Authority, record.value_at as usize + index, found)
+    })?;
+    Ok(Some(ascii(value)))
+}
+
+/// RFC 9110 §10.1.1: ignored in HTTP/1.0, and moot without a body.
+#[inline]
+fn expects_continue(version: Version, framing: Framing, fields: &Fields<'_>) -> Result<bool, PeerFault> {
+    let Some(value) = fields.known(Known::Expect) else {
+        return Ok(false);
+    };
+    if version == Version::Http10 {
+        return Ok(false);
+    }
+    if fields.is_repeated(Known::Expect) || !value.eq_ignore_ascii_case(b"100-continue") {
+        return Err(PeerFault::new(
+            FaultKind::Expectation,
+            fields.last_at(Known::Expect),
+            Found::This,
+        ));
+    }
+    Ok(!matches!(framing, Framing::None | Framing::Length(0)))
+}
+
+#[cold]
+fn target_fault(input: &[u8], target_at: usize, target_end: usize) -> PeerFault {
+    let kind = match input.get(target_end) {
+        // A line end instead of a version: HTTP/0.9.
+        Some(b'\r') if target_end > target_at => FaultKind::Version,
+        _ => FaultKind::Target,
+    };
+    PeerFault::byte_or_line_end(kind, input, target_end)
+}
+
+#[cold]
+fn version_fault(input: &[u8], at: usize) -> PeerFault {
+    let version = input.get(at..at + 8).unwrap_or_default();
+    match framing::version(version) {
+        Ok(_) => PeerFault::byte_or_line_end(FaultKind::Version, input, at + 8),
+        Err(kind) => PeerFault::byte(kind, input, at),
+    }
+}
+
+/// Bytes that were checked by class.
+#[inline]
+fn ascii(bytes: &[u8]) -> &str {
+    str::from_utf8(bytes).expect("tokens, targets and authorities were checked to be ASCII")
+}

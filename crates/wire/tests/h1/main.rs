@@ -1,0 +1,8 @@
+//! The HTTP/1.1 codec against its rules and laws.
+#![forbid(unsafe_code)]
+
+mod chunk_rules;
+mod framing_rules;
+mod line_rules;
+mod response_rules;
+mod support;
