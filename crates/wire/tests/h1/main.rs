@@ -2,6 +2,8 @@
 #![forbid(unsafe_code)]
 
 mod chunk_rules;
+mod corpus;
+mod cuts;
 mod framing_rules;
 mod line_rules;
 mod response_rules;
