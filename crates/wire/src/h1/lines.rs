@@ -149,7 +149,7 @@ fn name_fault(input: &[u8], at: usize, name_end: usize) -> PeerFault {
 
 /// CGI-like recipients fold `_` and `-` into one, so such a name frames the message for them and not for us.
 #[inline]
-fn is_framing_variant(name: &[u8]) -> bool {
+pub(super) fn is_framing_variant(name: &[u8]) -> bool {
     let framing = match name.len() {
         14 => Known::ContentLength,
         17 => Known::TransferEncoding,

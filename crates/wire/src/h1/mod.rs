@@ -14,6 +14,8 @@
 
 mod authority;
 mod body;
+mod body_encoder;
+mod encoder;
 mod fault;
 mod fields;
 mod framing;
@@ -22,19 +24,25 @@ mod head;
 mod limits;
 mod lines;
 mod method;
+mod misuse;
 mod request;
 mod response;
+mod status;
 mod target;
 mod trailers;
 
 pub use body::{BodyDecoder, BodyEvent, BodyStep};
+pub use body_encoder::BodyEncoder;
+pub use encoder::{AnswerTo, Exchange, FieldBlock, LengthSlot, RequestEncoder, ResponseEncoder};
 pub use fault::{FaultKind, Found, PeerFault};
 pub use fields::{Field, FieldTable, Fields, Known};
 pub use framing::{Framing, Version};
 pub use head::{HeadScanner, Parsed};
 pub use limits::Limits;
 pub use method::Method;
+pub use misuse::Misuse;
 pub use request::{RequestHead, parse_request};
 pub use response::{ResponseHead, parse_response};
+pub use status::reason;
 pub use target::Target;
 pub use trailers::Trailers;

@@ -4,6 +4,7 @@
 mod chunk_rules;
 mod corpus;
 mod cuts;
+mod encoding;
 mod framing_rules;
 mod line_rules;
 mod response_rules;
