@@ -61,39 +61,89 @@ const LENGTHS: usize = 18;
 /// Known names of one length, at most.
 const SAME_LENGTH: usize = 6;
 
-/// Known names by length; a table, because the length tells most names apart.
-static BY_LENGTH: [[Option<Known>; SAME_LENGTH]; LENGTHS] = by_length();
+/// A known name as it is compared: its first eight bytes folded to lower case, zeroes behind a shorter one.
+#[derive(Clone, Copy)]
+struct Candidate {
+    head: u64,
+    known: Option<Known>,
+}
 
-const fn by_length() -> [[Option<Known>; SAME_LENGTH]; LENGTHS] {
-    let mut table = [[None; SAME_LENGTH]; LENGTHS];
+/// Known names by length: that and the first eight bytes leave one candidate at most.
+static BY_LENGTH: [[Candidate; SAME_LENGTH]; LENGTHS] = by_length();
+
+const fn by_length() -> [[Candidate; SAME_LENGTH]; LENGTHS] {
+    // No token folds to all ones.
+    let none = Candidate {
+        head: u64::MAX,
+        known: None,
+    };
+    let mut table = [[none; SAME_LENGTH]; LENGTHS];
     let mut index = 0;
     while index < KNOWN {
         let known = Known::ALL[index];
         let row = &mut table[known.name().len()];
+        let head = head(known.name().as_bytes());
         let mut place = 0;
-        while row[place].is_some() {
+        while row[place].known.is_some() {
+            assert!(
+                row[place].head != head,
+                "two known names that length and head do not tell apart"
+            );
             place += 1;
         }
-        row[place] = Some(known);
+        row[place] = Candidate {
+            head,
+            known: Some(known),
+        };
         index += 1;
     }
     table
 }
 
+/// The first eight bytes of a token, folded to lower case. Of token characters only letters, `^` and `_`
+/// change by the fold, and the latter two become what no known name holds.
+const fn head(name: &[u8]) -> u64 {
+    let mut word = 0;
+    let mut at = 0;
+    while at < name.len() && at < 8 {
+        word |= ((name[at] | 0x20) as u64) << (8 * at);
+        at += 1;
+    }
+    word
+}
+
 impl Known {
-    /// The known field that `name` names, in any case.
+    /// The known field that the token `name` names, in any case.
     #[must_use]
     #[inline]
     pub fn of(name: &[u8]) -> Option<Self> {
-        let candidates = BY_LENGTH.get(name.len())?;
-        let first = name.first()? | 0x20;
-        for &candidate in candidates {
-            let text = candidate?.name().as_bytes();
-            if text[0] | 0x20 == first && text.eq_ignore_ascii_case(name) {
-                return candidate;
+        Self::with_head(name, head(name))
+    }
+
+    /// As [`of`](Self::of), for the token in `input` from `at` to `end`, mostly without a loop over its bytes.
+    #[inline]
+    pub(super) fn at(input: &[u8], at: usize, end: usize) -> Option<Self> {
+        let name = &input[at..end];
+        match input[at..].first_chunk::<8>() {
+            Some(word) => {
+                let word = u64::from_le_bytes(*word) | 0x2020_2020_2020_2020;
+                let unused = 64 - 8 * name.len().clamp(1, 8);
+                Self::with_head(name, word << unused >> unused)
             }
+            None => Self::of(name),
         }
-        None
+    }
+
+    #[inline]
+    fn with_head(name: &[u8], head: u64) -> Option<Self> {
+        let candidates = BY_LENGTH.get(name.len())?;
+        let known = candidates
+            .iter()
+            .find(|candidate| candidate.head == head)?
+            .known?;
+        let rest = known.name().as_bytes().get(8..).unwrap_or_default();
+        let same = name.len() <= 8 || rest.eq_ignore_ascii_case(&name[8..]);
+        same.then_some(known)
     }
 }
 

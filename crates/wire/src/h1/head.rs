@@ -54,28 +54,28 @@ impl HeadScanner {
 
     /// What comes of a head is final: the next one begins afresh, or there is none.
     #[inline]
-    pub(super) fn settle<T>(&mut self, result: Result<T, PeerFault>) -> Result<T, PeerFault> {
-        match &result {
-            Ok(_) => *self = Self::new(),
+    pub(super) fn settle<H>(&mut self, result: &Result<Parsed<H>, PeerFault>) {
+        match result {
+            Ok(Parsed::Partial) => {}
+            Ok(Parsed::Complete { .. }) => self.cursor = Cursor::default(),
             Err(fault) => self.fault = Some(*fault),
         }
-        result
     }
 }
 
 /// How a role's start line is read.
-pub(super) trait StartLine<'a>: Sized {
+pub(super) trait StartLine: Copy {
     /// RFC 9112 §2.2: a server skips one empty line before the request line; a client skips none.
     const SKIPS_EMPTY_LINE: bool;
 
     /// The line at `at` and where the next one begins. A fault is true only if the line's LF is in `input`.
-    fn parse(input: &'a [u8], at: usize) -> Result<(Self, usize), PeerFault>;
+    fn parse(input: &[u8], at: usize) -> Result<(Self, usize), PeerFault>;
 }
 
 /// Reads start line and fields; `None` when there is more to come. The fields are in `table`.
 #[inline]
-pub(super) fn read<'a, S: StartLine<'a>>(
-    input: &'a [u8],
+pub(super) fn read<S: StartLine>(
+    input: &[u8],
     limits: &Limits,
     scanner: &mut HeadScanner,
     table: &mut FieldTable,
@@ -97,8 +97,8 @@ pub(super) fn read<'a, S: StartLine<'a>>(
 
 /// Reads from where `cursor` is. The start line is there only if it was read from the start.
 #[inline]
-fn lines<'a, S: StartLine<'a>>(
-    input: &'a [u8],
+fn lines<S: StartLine>(
+    input: &[u8],
     limits: &Limits,
     cursor: &mut Cursor,
     table: &mut FieldTable,
@@ -128,8 +128,8 @@ fn lines<'a, S: StartLine<'a>>(
 }
 
 #[inline]
-fn start_line<'a, S: StartLine<'a>>(
-    window: &'a [u8],
+fn start_line<S: StartLine>(
+    window: &[u8],
     limits: &Limits,
     cursor: &mut Cursor,
 ) -> Result<Option<S>, PeerFault> {

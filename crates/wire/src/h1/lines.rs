@@ -121,7 +121,7 @@ fn field_line(input: &[u8], at: usize) -> Result<(Record, usize), PeerFault> {
         value_end -= 1;
     }
     let name = &input[at..name_end];
-    let known = Known::of(name);
+    let known = Known::at(input, at, name_end);
     if known.is_none() && is_framing_variant(name) {
         return Err(PeerFault::new(FaultKind::FramingNameVariant, at, Found::This));
     }

@@ -49,32 +49,62 @@ pub fn parse_request<'a>(
     scanner: &mut HeadScanner,
     table: &'a mut FieldTable,
 ) -> Result<Parsed<RequestHead<'a>>, PeerFault> {
-    let read = match head::read::<RequestLine<'a>>(input, limits, scanner, table) {
-        Ok(Some(read)) => Ok(read),
-        Ok(None) => return Ok(Parsed::Partial),
-        Err(fault) => Err(fault),
-    };
-    let table = &*table;
-    let result = read.and_then(|(line, bytes)| {
-        let head = line.with_fields(limits, table.fields(input))?;
-        Ok(Parsed::Complete { head, bytes })
-    });
-    scanner.settle(result)
+    let result = parse(input, limits, scanner, table);
+    scanner.settle(&result);
+    result
 }
 
-/// `method SP request-target SP HTTP-version CRLF` (RFC 9112 §3).
-struct RequestLine<'a> {
-    method: Method<'a>,
-    target: Target<'a>,
-    target_text: &'a str,
+#[inline]
+fn parse<'a>(
+    input: &'a [u8],
+    limits: &Limits,
+    scanner: &mut HeadScanner,
+    table: &'a mut FieldTable,
+) -> Result<Parsed<RequestHead<'a>>, PeerFault> {
+    let Some((line, bytes)) = head::read::<RequestLine>(input, limits, scanner, table)? else {
+        return Ok(Parsed::Partial);
+    };
+    let fields = table.fields(input);
+    let (method, target_text) = line.texts(input);
+    let target = Target::parse(method, target_text)
+        .map_err(|(kind, index)| PeerFault::byte(kind, input, line.target_at as usize + index))?;
+    if method == Method::Connect && !limits.connect {
+        return Err(PeerFault::new(FaultKind::ConnectRefused, 0, Found::This));
+    }
+    let version = line.version;
+    let host = host(version, &fields)?;
+    let framing = framing::of_request(method, version, &fields)?;
+    let options = ConnectionOptions::of(&fields);
+    let head = RequestHead {
+        method,
+        target,
+        target_text,
+        version,
+        fields,
+        authority: target.authority().or(host),
+        framing,
+        keep_alive: options.persists(version),
+        expect_continue: expects_continue(version, framing, &fields)?,
+        upgrade: options.upgrade(version, &fields),
+    };
+    Ok(Parsed::Complete { head, bytes })
+}
+
+/// `method SP request-target SP HTTP-version CRLF` (RFC 9112 §3): where its parts are.
+#[derive(Clone, Copy)]
+struct RequestLine {
+    method_at: u32,
+    /// One space after the method.
+    target_at: u32,
+    target_end: u32,
     version: Version,
 }
 
-impl<'a> StartLine<'a> for RequestLine<'a> {
+impl StartLine for RequestLine {
     const SKIPS_EMPTY_LINE: bool = true;
 
     #[inline]
-    fn parse(input: &'a [u8], at: usize) -> Result<(Self, usize), PeerFault> {
+    fn parse(input: &[u8], at: usize) -> Result<(Self, usize), PeerFault> {
         let method_end = grammar::class_end(input, at, TOKEN);
         if method_end == at || input.get(method_end) != Some(&b' ') {
             return Err(PeerFault::byte_or_line_end(FaultKind::Method, input, method_end));
@@ -90,41 +120,22 @@ impl<'a> StartLine<'a> for RequestLine<'a> {
             Some(b"HTTP/1.0\r\n") => Version::Http10,
             _ => return Err(version_fault(input, version_at)),
         };
-        let method = Method::new(ascii(&input[at..method_end]));
-        let target_text = ascii(&input[target_at..target_end]);
-        let target = Target::parse(method, target_text)
-            .map_err(|(kind, index)| PeerFault::byte(kind, input, target_at + index))?;
         let line = Self {
-            method,
-            target,
-            target_text,
+            method_at: at as u32,
+            target_at: target_at as u32,
+            target_end: target_end as u32,
             version,
         };
         Ok((line, version_at + 10))
     }
 }
 
-impl<'a> RequestLine<'a> {
+impl RequestLine {
     #[inline]
-    fn with_fields(self, limits: &Limits, fields: Fields<'a>) -> Result<RequestHead<'a>, PeerFault> {
-        if self.method == Method::Connect && !limits.connect {
-            return Err(PeerFault::new(FaultKind::ConnectRefused, 0, Found::This));
-        }
-        let host = host(self.version, &fields)?;
-        let framing = framing::of_request(self.method, self.version, &fields)?;
-        let options = ConnectionOptions::of(&fields);
-        Ok(RequestHead {
-            method: self.method,
-            target: self.target,
-            target_text: self.target_text,
-            version: self.version,
-            fields,
-            authority: self.target.authority().or(host),
-            framing,
-            keep_alive: options.persists(self.version),
-            expect_continue: expects_continue(self.version, framing, &fields)?,
-            upgrade: options.upgrade(self.version, &fields),
-        })
+    fn texts(self, input: &[u8]) -> (Method<'_>, &str) {
+        let method = &input[self.method_at as usize..self.target_at as usize - 1];
+        let target = &input[self.target_at as usize..self.target_end as usize];
+        (Method::new(ascii(method)), ascii(target))
     }
 }
 

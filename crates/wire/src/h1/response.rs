@@ -48,30 +48,50 @@ pub fn parse_response<'a>(
     scanner: &mut HeadScanner,
     table: &'a mut FieldTable,
 ) -> Result<Parsed<ResponseHead<'a>>, PeerFault> {
-    let read = match head::read::<StatusLine<'a>>(input, limits, scanner, table) {
-        Ok(Some(read)) => Ok(read),
-        Ok(None) => return Ok(Parsed::Partial),
-        Err(fault) => Err(fault),
-    };
-    let table = &*table;
-    let result = read.and_then(|(line, bytes)| {
-        let head = line.with_fields(method, table.fields(input))?;
-        Ok(Parsed::Complete { head, bytes })
-    });
-    scanner.settle(result)
+    let result = parse(input, method, limits, scanner, table);
+    scanner.settle(&result);
+    result
 }
 
-/// `HTTP-version SP status-code SP [ reason-phrase ] CRLF` (RFC 9112 §4).
-struct StatusLine<'a> {
+fn parse<'a>(
+    input: &'a [u8],
+    method: Method<'_>,
+    limits: &Limits,
+    scanner: &mut HeadScanner,
+    table: &'a mut FieldTable,
+) -> Result<Parsed<ResponseHead<'a>>, PeerFault> {
+    let Some((line, bytes)) = head::read::<StatusLine>(input, limits, scanner, table)? else {
+        return Ok(Parsed::Partial);
+    };
+    let fields = table.fields(input);
+    let StatusLine { version, status, .. } = line;
+    let (framing, reusable) = framing::of_response(method, status, version, &fields)?;
+    let switches = status == 101 || (method == Method::Connect && matches!(status, 200..=299));
+    let head = ResponseHead {
+        version,
+        status,
+        reason: &input[line.reason_at as usize..line.reason_end as usize],
+        fields,
+        framing,
+        keep_alive: reusable && !switches && ConnectionOptions::of(&fields).persists(version),
+        switches,
+    };
+    Ok(Parsed::Complete { head, bytes })
+}
+
+/// `HTTP-version SP status-code SP [ reason-phrase ] CRLF` (RFC 9112 §4), read.
+#[derive(Clone, Copy)]
+struct StatusLine {
     version: Version,
     status: u16,
-    reason: &'a [u8],
+    reason_at: u32,
+    reason_end: u32,
 }
 
-impl<'a> StartLine<'a> for StatusLine<'a> {
+impl StartLine for StatusLine {
     const SKIPS_EMPTY_LINE: bool = false;
 
-    fn parse(input: &'a [u8], at: usize) -> Result<(Self, usize), PeerFault> {
+    fn parse(input: &[u8], at: usize) -> Result<(Self, usize), PeerFault> {
         let version = framing::version(input.get(at..at + 8).unwrap_or_default())
             .map_err(|kind| PeerFault::byte(kind, input, at))?;
         if input.get(at + 8) != Some(&b' ') {
@@ -97,28 +117,12 @@ impl<'a> StartLine<'a> for StatusLine<'a> {
         if input.get(end..end + 2) != Some(b"\r\n") {
             return Err(PeerFault::byte_or_line_end(FaultKind::StatusLine, input, end));
         }
-        let reason = &input[reason_at..end];
         let line = Self {
             version,
             status,
-            reason,
+            reason_at: reason_at as u32,
+            reason_end: end as u32,
         };
         Ok((line, end + 2))
-    }
-}
-
-impl<'a> StatusLine<'a> {
-    fn with_fields(self, method: Method<'_>, fields: Fields<'a>) -> Result<ResponseHead<'a>, PeerFault> {
-        let (framing, reusable) = framing::of_response(method, self.status, self.version, &fields)?;
-        let switches = self.status == 101 || (method == Method::Connect && matches!(self.status, 200..=299));
-        Ok(ResponseHead {
-            version: self.version,
-            status: self.status,
-            reason: self.reason,
-            fields,
-            framing,
-            keep_alive: reusable && !switches && ConnectionOptions::of(&fields).persists(self.version),
-            switches,
-        })
     }
 }
