@@ -1,7 +1,7 @@
 //! Bodies: framed bytes in, data out (RFC 9112 §6, §7.1). Counts data against its limit, but not time.
 
 use super::fault::{FaultKind, Found, PeerFault};
-use super::fields::Known;
+use super::fields::{Known, Record};
 use super::framing::Framing;
 use super::grammar;
 use super::limits::Limits;
@@ -340,18 +340,22 @@ impl BodyDecoder {
         let caps = self.limits.trailers;
         let window = &rest[..rest.len().min(caps.bytes as usize)];
         loop {
-            let step = cursor.next(window, &caps).map_err(|fault| PeerFault {
+            let line = cursor.line as usize;
+            let mut forbidden = false;
+            let mut inspect = |record: Record| {
+                let reframes = [Known::ContentLength, Known::TransferEncoding, Known::Host];
+                forbidden = record.known.is_some_and(|known| reframes.contains(&known));
+            };
+            let step = cursor.next(window, &caps, &mut inspect);
+            let step = step.map_err(|fault| PeerFault {
                 at: self.position + from as u64 + fault.at,
                 ..fault
             })?;
             match step {
-                Step::Field(record) => {
-                    let forbidden = [Known::ContentLength, Known::TransferEncoding, Known::Host];
-                    if record.known.is_some_and(|known| forbidden.contains(&known)) {
-                        let at = from + record.name_at as usize;
-                        return Err(self.fault(FaultKind::TrailerForbidden, at, Found::This));
-                    }
+                Step::Field if forbidden => {
+                    return Err(self.fault(FaultKind::TrailerForbidden, from + line, Found::This));
                 }
+                Step::Field => {}
                 Step::Cut => {
                     self.state = State::Trailers(cursor);
                     return Ok(data_or_need_more(&[], from));

@@ -119,8 +119,8 @@ fn lines<S: StartLine>(
         }
     }
     loop {
-        match cursor.next(window, &caps)? {
-            Step::Field(record) => table.push(record),
+        match cursor.next(window, &caps, &mut |record| table.push(record))? {
+            Step::Field => {}
             Step::End(end) => return Ok(Some((start, end))),
             Step::Cut => return Ok(None),
         }

@@ -38,7 +38,8 @@ pub(super) struct Cursor {
 
 /// What the next line is.
 pub(super) enum Step {
-    Field(Record),
+    /// A field line; its record went to the sink.
+    Field,
     /// The empty line; the section ends at this offset.
     End(usize),
     Cut,
@@ -52,9 +53,15 @@ impl Cursor {
         self.seen = at as u32;
     }
 
-    /// Reads the next line. `window` is the input up to the section's limit.
+    /// Reads the next line. `window` is the input up to the section's limit. A field goes to `sink` rather than
+    /// into the result, which would carry it through memory twice.
     #[inline]
-    pub(super) fn next(&mut self, window: &[u8], caps: &Caps) -> Result<Step, PeerFault> {
+    pub(super) fn next(
+        &mut self,
+        window: &[u8],
+        caps: &Caps,
+        sink: &mut impl FnMut(Record),
+    ) -> Result<Step, PeerFault> {
         let at = self.line as usize;
         let first = window.get(at).copied();
         if first == Some(b'\r') && window.get(at + 1) == Some(&b'\n') {
@@ -67,11 +74,11 @@ impl Cursor {
         if self.seen > self.line && !self.ends(window) {
             return self.cut(window, caps);
         }
-        match field_line(window, at) {
-            Ok((record, end)) => {
+        match field_line(window, at, sink) {
+            Ok(end) => {
                 self.begin(end);
                 self.fields += 1;
-                Ok(Step::Field(record))
+                Ok(Step::Field)
             }
             Err(fault) if self.ends(window) => Err(fault),
             Err(_) => self.cut(window, caps),
@@ -99,11 +106,11 @@ impl Cursor {
     }
 }
 
-/// `field-name ":" OWS field-value OWS CRLF` (RFC 9112 §5); the record and where the next line begins.
+/// `field-name ":" OWS field-value OWS CRLF` (RFC 9112 §5); returns where the next line begins.
 ///
 /// A fault is true only if the line's LF is in `input`.
 #[inline]
-fn field_line(input: &[u8], at: usize) -> Result<(Record, usize), PeerFault> {
+fn field_line(input: &[u8], at: usize, sink: &mut impl FnMut(Record)) -> Result<usize, PeerFault> {
     let name_end = grammar::class_end(input, at, TOKEN);
     if name_end == at || input.get(name_end) != Some(&b':') {
         return Err(name_fault(input, at, name_end));
@@ -125,14 +132,14 @@ fn field_line(input: &[u8], at: usize) -> Result<(Record, usize), PeerFault> {
     if known.is_none() && is_framing_variant(name) {
         return Err(PeerFault::new(FaultKind::FramingNameVariant, at, Found::This));
     }
-    let record = Record {
+    sink(Record {
         name_at: at as u32,
         name_end: name_end as u32,
         value_at: value_at as u32,
         value_end: value_end as u32,
         known,
-    };
-    Ok((record, end + 2))
+    });
+    Ok(end + 2)
 }
 
 #[cold]
@@ -151,17 +158,12 @@ fn name_fault(input: &[u8], at: usize, name_end: usize) -> PeerFault {
 #[inline]
 pub(super) fn is_framing_variant(name: &[u8]) -> bool {
     let framing = match name.len() {
-        14 => Known::ContentLength,
-        17 => Known::TransferEncoding,
+        14 if name[7] == b'_' => Known::ContentLength,
+        17 if name[8] == b'_' => Known::TransferEncoding,
         _ => return false,
     };
-    let folded = |byte: &u8| {
-        if *byte == b'_' {
-            b'-'
-        } else {
-            byte.to_ascii_lowercase()
-        }
-    };
-    let framing = framing.name().bytes().map(|byte| byte.to_ascii_lowercase());
-    name.iter().map(folded).eq(framing)
+    let framing = framing.name().as_bytes();
+    let dash = name.iter().position(|&byte| byte == b'_').unwrap_or_default();
+    framing[..dash].eq_ignore_ascii_case(&name[..dash])
+        && framing[dash + 1..].eq_ignore_ascii_case(&name[dash + 1..])
 }
