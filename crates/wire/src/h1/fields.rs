@@ -61,10 +61,12 @@ const LENGTHS: usize = 18;
 /// Known names of one length, at most.
 const SAME_LENGTH: usize = 6;
 
-/// A known name as it is compared: its first eight bytes folded to lower case, zeroes behind a shorter one.
+/// A known name as it is compared: its first eight bytes in lower case, zeroes behind a shorter one.
 #[derive(Clone, Copy)]
 struct Candidate {
     head: u64,
+    /// The case bit of each of its letters; of nothing else, or CR would equal a hyphen.
+    case: u64,
     known: Option<Known>,
 }
 
@@ -72,9 +74,10 @@ struct Candidate {
 static BY_LENGTH: [[Candidate; SAME_LENGTH]; LENGTHS] = by_length();
 
 const fn by_length() -> [[Candidate; SAME_LENGTH]; LENGTHS] {
-    // No token folds to all ones.
+    // Nothing known is empty, so what equals it is none.
     let none = Candidate {
-        head: u64::MAX,
+        head: 0,
+        case: 0,
         known: None,
     };
     let mut table = [[none; SAME_LENGTH]; LENGTHS];
@@ -82,7 +85,8 @@ const fn by_length() -> [[Candidate; SAME_LENGTH]; LENGTHS] {
     while index < KNOWN {
         let known = Known::ALL[index];
         let row = &mut table[known.name().len()];
-        let head = head(known.name().as_bytes());
+        let case = case(known.name().as_bytes());
+        let head = head(known.name().as_bytes()) | case;
         let mut place = 0;
         while row[place].known.is_some() {
             assert!(
@@ -93,6 +97,7 @@ const fn by_length() -> [[Candidate; SAME_LENGTH]; LENGTHS] {
         }
         row[place] = Candidate {
             head,
+            case,
             known: Some(known),
         };
         index += 1;
@@ -100,33 +105,45 @@ const fn by_length() -> [[Candidate; SAME_LENGTH]; LENGTHS] {
     table
 }
 
-/// The first eight bytes of a token, folded to lower case. Of token characters only letters, `^` and `_`
-/// change by the fold, and the latter two become what no known name holds.
+/// The first eight bytes of `name`, as little-endian number.
 const fn head(name: &[u8]) -> u64 {
     let mut word = 0;
     let mut at = 0;
     while at < name.len() && at < 8 {
-        word |= ((name[at] | 0x20) as u64) << (8 * at);
+        word |= (name[at] as u64) << (8 * at);
+        at += 1;
+    }
+    word
+}
+
+/// The case bit of each letter among them.
+const fn case(name: &[u8]) -> u64 {
+    let mut word = 0;
+    let mut at = 0;
+    while at < name.len() && at < 8 {
+        if name[at].is_ascii_alphabetic() {
+            word |= 0x20 << (8 * at);
+        }
         at += 1;
     }
     word
 }
 
 impl Known {
-    /// The known field that the token `name` names, in any case.
+    /// The known field that `name` names, in any case.
     #[must_use]
     #[inline]
     pub fn of(name: &[u8]) -> Option<Self> {
         Self::with_head(name, head(name))
     }
 
-    /// As [`of`](Self::of), for the token in `input` from `at` to `end`, mostly without a loop over its bytes.
+    /// As [`of`](Self::of), for the name in `input` from `at` to `end`, mostly without a loop over its bytes.
     #[inline]
     pub(super) fn at(input: &[u8], at: usize, end: usize) -> Option<Self> {
         let name = &input[at..end];
         match input[at..].first_chunk::<8>() {
             Some(word) => {
-                let word = u64::from_le_bytes(*word) | 0x2020_2020_2020_2020;
+                let word = u64::from_le_bytes(*word);
                 let unused = 64 - 8 * name.len().clamp(1, 8);
                 Self::with_head(name, word << unused >> unused)
             }
@@ -137,10 +154,8 @@ impl Known {
     #[inline]
     fn with_head(name: &[u8], head: u64) -> Option<Self> {
         let candidates = BY_LENGTH.get(name.len())?;
-        let known = candidates
-            .iter()
-            .find(|candidate| candidate.head == head)?
-            .known?;
+        let same = |candidate: &&Candidate| candidate.head == head | candidate.case;
+        let known = candidates.iter().find(same)?.known?;
         let rest = known.name().as_bytes().get(8..).unwrap_or_default();
         let same = name.len() <= 8 || rest.eq_ignore_ascii_case(&name[8..]);
         same.then_some(known)

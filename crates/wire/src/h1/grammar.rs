@@ -69,6 +69,13 @@ pub(super) fn is_text(byte: u8) -> bool {
 #[inline]
 pub(super) fn text_end(input: &[u8], from: usize) -> usize {
     let mut at = from;
+    // Long values: blocks without an early exit, which the compiler turns into vector instructions.
+    while let Some(block) = input.get(at..).and_then(|rest| rest.first_chunk::<32>()) {
+        if block.iter().fold(false, |other, &byte| other | !is_text(byte)) {
+            break;
+        }
+        at += 32;
+    }
     while let Some(word) = input.get(at..).and_then(|rest| rest.first_chunk::<8>()) {
         match first_control(u64::from_le_bytes(*word)) {
             None => at += 8,
@@ -80,11 +87,28 @@ pub(super) fn text_end(input: &[u8], from: usize) -> usize {
     at + rest.iter().position(|&byte| !is_text(byte)).unwrap_or(rest.len())
 }
 
+/// The index of the first `byte` within 24 bytes at or after `from`.
+#[inline]
+pub(super) fn find_near(input: &[u8], from: usize, byte: u8) -> Option<usize> {
+    let near: &[u8; 24] = input.get(from..)?.first_chunk()?;
+    let (words, _) = near.as_chunks::<8>();
+    for (index, word) in words.iter().enumerate() {
+        let differs = u64::from_le_bytes(*word) ^ (ONES * byte as u64);
+        // As below: the lowest mark is exact.
+        let marks = differs.wrapping_sub(ONES) & !differs & HIGH;
+        if marks != 0 {
+            return Some(from + 8 * index + (marks.trailing_zeros() / 8) as usize);
+        }
+    }
+    None
+}
+
+const ONES: u64 = u64::MAX / 255;
+const HIGH: u64 = ONES * 0x80;
+
 /// The index of the lowest byte of `word` below 0x20 or equal to 0x7F.
 #[inline]
 fn first_control(word: u64) -> Option<usize> {
-    const ONES: u64 = u64::MAX / 255;
-    const HIGH: u64 = ONES * 0x80;
     // A borrow can only mark bytes above a true hit, so the lowest mark is exact.
     let below_space = word.wrapping_sub(ONES * 0x20) & !word;
     let delete = (word ^ (ONES * 0x7F)).wrapping_sub(ONES) & !word;

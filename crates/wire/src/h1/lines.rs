@@ -111,10 +111,7 @@ impl Cursor {
 /// A fault is true only if the line's LF is in `input`.
 #[inline]
 fn field_line(input: &[u8], at: usize, sink: &mut impl FnMut(Record)) -> Result<usize, PeerFault> {
-    let name_end = grammar::class_end(input, at, TOKEN);
-    if name_end == at || input.get(name_end) != Some(&b':') {
-        return Err(name_fault(input, at, name_end));
-    }
+    let (known, name_end) = field_name(input, at)?;
     let mut value_at = name_end + 1;
     while input.get(value_at).is_some_and(|&byte| grammar::is_space(byte)) {
         value_at += 1;
@@ -127,11 +124,6 @@ fn field_line(input: &[u8], at: usize, sink: &mut impl FnMut(Record)) -> Result<
     while value_end > value_at && grammar::is_space(input[value_end - 1]) {
         value_end -= 1;
     }
-    let name = &input[at..name_end];
-    let known = Known::at(input, at, name_end);
-    if known.is_none() && is_framing_variant(name) {
-        return Err(PeerFault::new(FaultKind::FramingNameVariant, at, Found::This));
-    }
     sink(Record {
         name_at: at as u32,
         name_end: name_end as u32,
@@ -140,6 +132,28 @@ fn field_line(input: &[u8], at: usize, sink: &mut impl FnMut(Record)) -> Result<
         known,
     });
     Ok(end + 2)
+}
+
+/// A name and where its colon is.
+///
+/// What equals a known name is a token, so only other names are looked at byte by byte.
+#[inline]
+fn field_name(input: &[u8], at: usize) -> Result<(Option<Known>, usize), PeerFault> {
+    if let Some(colon) = grammar::find_near(input, at, b':')
+        && let Some(known) = Known::at(input, at, colon)
+    {
+        return Ok((Some(known), colon));
+    }
+    let name_end = grammar::class_end(input, at, TOKEN);
+    if name_end == at || input.get(name_end) != Some(&b':') {
+        return Err(name_fault(input, at, name_end));
+    }
+    let name = &input[at..name_end];
+    if is_framing_variant(name) {
+        return Err(PeerFault::new(FaultKind::FramingNameVariant, at, Found::This));
+    }
+    // Near the end of the input nothing was compared above.
+    Ok((Known::of(name), name_end))
 }
 
 #[cold]

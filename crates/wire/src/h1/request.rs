@@ -133,9 +133,9 @@ impl StartLine for RequestLine {
 impl RequestLine {
     #[inline]
     fn texts(self, input: &[u8]) -> (Method<'_>, &str) {
-        let method = &input[self.method_at as usize..self.target_at as usize - 1];
-        let target = &input[self.target_at as usize..self.target_end as usize];
-        (Method::new(ascii(method)), ascii(target))
+        let line = ascii(&input[self.method_at as usize..self.target_end as usize]);
+        let (method, target) = line.split_at((self.target_at - self.method_at) as usize);
+        (Method::new(&method[..method.len() - 1]), target)
     }
 }
 

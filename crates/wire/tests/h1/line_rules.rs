@@ -1,9 +1,9 @@
 //! Rules 5, 12 and 13: lines, hosts, request lines, and the limits of a head.
 
 use ringmain_wire::h1::FaultKind::{self, *};
-use ringmain_wire::h1::Limits;
+use ringmain_wire::h1::{Known, Limits};
 
-use crate::support::{Event, Role, check, check_fields, check_with, events, with_request};
+use crate::support::{Event, Role, check, check_fields, check_with, events, verdict, with_request};
 
 #[test]
 fn rule_5_lines_end_in_crlf_and_hold_no_control_character() {
@@ -75,6 +75,38 @@ fn rule_5_lines_end_in_crlf_and_hold_no_control_character() {
             _ => Some(FieldName),
         };
         check_with(&Limits::default(), &name, expected);
+    }
+}
+
+/// Known names are compared by whole words; this is what keeps a look-alike from being one.
+#[test]
+fn rule_5_no_byte_in_a_known_name_is_taken_for_another() {
+    for known in Known::ALL {
+        let name = known.name().as_bytes();
+        for place in 0..name.len() {
+            for byte in 0..=255_u8 {
+                let mut changed = name.to_vec();
+                changed[place] = byte;
+                let same = changed.eq_ignore_ascii_case(name);
+                assert_eq!(
+                    Known::of(&changed) == Some(*known),
+                    same,
+                    "{}",
+                    changed.escape_ascii()
+                );
+                let is_token = byte.is_ascii_alphanumeric() || b"!#$%&'*+-.^_`|~".contains(&byte);
+                let input = [
+                    b"GET / HTTP/1.0\r\n".as_slice(),
+                    &changed,
+                    b": 0, and enough behind it\r\n\r\n",
+                ]
+                .concat();
+                let verdict = verdict(Role::Server, &Limits::default(), &input);
+                if !is_token && byte != b':' {
+                    assert!(verdict.is_err(), "{}", input.escape_ascii());
+                }
+            }
+        }
     }
 }
 
