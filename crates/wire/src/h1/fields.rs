@@ -56,11 +56,6 @@ known! {
 }
 
 const KNOWN: usize = Known::ALL.len();
-/// One more than the longest known name.
-const LENGTHS: usize = 18;
-/// Known names of one length, at most.
-const SAME_LENGTH: usize = 6;
-
 /// A known name as it is compared: its first eight bytes in lower case, zeroes behind a shorter one.
 #[derive(Clone, Copy)]
 struct Candidate {
@@ -70,34 +65,40 @@ struct Candidate {
     known: Option<Known>,
 }
 
-/// Known names by length: that and the first eight bytes leave one candidate at most.
-static BY_LENGTH: [[Candidate; SAME_LENGTH]; LENGTHS] = by_length();
+const PLACES: usize = 64;
 
-const fn by_length() -> [[Candidate; SAME_LENGTH]; LENGTHS] {
-    // Nothing known is empty, so what equals it is none.
-    let none = Candidate {
+/// Where a name would stand in the table: a hash of its length, its first and its last letter that is perfect
+/// for the known names. A new name may need other factors; then this does not compile.
+#[inline]
+const fn place(name: &[u8]) -> usize {
+    match name {
+        [] => 0,
+        [first, .., last] => (name.len() * 17 + (*first & 31) as usize + (*last & 31) as usize * 60) % PLACES,
+        [only] => *only as usize % PLACES,
+    }
+}
+
+static PLACED: [Candidate; PLACES] = placed();
+
+const fn placed() -> [Candidate; PLACES] {
+    let nobody = Candidate {
         head: 0,
         case: 0,
         known: None,
     };
-    let mut table = [[none; SAME_LENGTH]; LENGTHS];
+    let mut table = [nobody; PLACES];
     let mut index = 0;
     while index < KNOWN {
         let known = Known::ALL[index];
-        let row = &mut table[known.name().len()];
-        let case = case(known.name().as_bytes());
-        let head = head(known.name().as_bytes()) | case;
-        let mut place = 0;
-        while row[place].known.is_some() {
-            assert!(
-                row[place].head != head,
-                "two known names that length and head do not tell apart"
-            );
-            place += 1;
-        }
-        row[place] = Candidate {
-            head,
-            case,
+        let name = known.name().as_bytes();
+        let candidate = &mut table[place(name)];
+        assert!(
+            candidate.known.is_none(),
+            "two known names at one place: choose other factors"
+        );
+        *candidate = Candidate {
+            head: head(name) | case(name),
+            case: case(name),
             known: Some(known),
         };
         index += 1;
@@ -153,11 +154,14 @@ impl Known {
 
     #[inline]
     fn with_head(name: &[u8], head: u64) -> Option<Self> {
-        let candidates = BY_LENGTH.get(name.len())?;
-        let same = |candidate: &&Candidate| candidate.head == head | candidate.case;
-        let known = candidates.iter().find(same)?.known?;
-        let rest = known.name().as_bytes().get(8..).unwrap_or_default();
-        let same = name.len() <= 8 || rest.eq_ignore_ascii_case(&name[8..]);
+        let candidate = &PLACED[place(name)];
+        if candidate.head != head | candidate.case {
+            return None;
+        }
+        let known = candidate.known?;
+        let text = known.name().as_bytes();
+        let same =
+            name.len() == text.len() && (name.len() <= 8 || text[8..].eq_ignore_ascii_case(&name[8..]));
         same.then_some(known)
     }
 }

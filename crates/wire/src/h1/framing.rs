@@ -59,7 +59,12 @@ impl ConnectionOptions {
         let Some(first) = fields.known(Known::Connection) else {
             return options;
         };
-        options.add(first);
+        // What nearly all clients say, in nearly all cases they say it in.
+        match first {
+            b"keep-alive" | b"Keep-Alive" => options.keep_alive = true,
+            b"close" | b"Close" => options.close = true,
+            _ => options.add(first),
+        }
         if fields.is_repeated(Known::Connection) {
             fields
                 .all_known(Known::Connection)
@@ -69,7 +74,6 @@ impl ConnectionOptions {
         options
     }
 
-    #[inline]
     fn add(&mut self, value: &[u8]) {
         for option in grammar::list(value) {
             match option.len() {

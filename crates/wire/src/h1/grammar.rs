@@ -69,7 +69,7 @@ pub(super) fn is_text(byte: u8) -> bool {
 #[inline]
 pub(super) fn text_end(input: &[u8], from: usize) -> usize {
     let mut at = from;
-    // Long values: blocks without an early exit, which the compiler turns into vector instructions.
+    // Long values: blocks without an exit in between, which the compiler turns into vector instructions.
     while let Some(block) = input.get(at..).and_then(|rest| rest.first_chunk::<32>()) {
         if block.iter().fold(false, |other, &byte| other | !is_text(byte)) {
             break;
@@ -77,30 +77,15 @@ pub(super) fn text_end(input: &[u8], from: usize) -> usize {
         at += 32;
     }
     while let Some(word) = input.get(at..).and_then(|rest| rest.first_chunk::<8>()) {
-        match first_control(u64::from_le_bytes(*word)) {
+        let word = u64::from_le_bytes(*word);
+        match first_control(word) {
             None => at += 8,
-            Some(index) if word[index] == b'\t' => at += index + 1,
+            Some(index) if (word >> (8 * index)) as u8 == b'\t' => at += index + 1,
             Some(index) => return at + index,
         }
     }
     let rest = input.get(at..).unwrap_or_default();
     at + rest.iter().position(|&byte| !is_text(byte)).unwrap_or(rest.len())
-}
-
-/// The index of the first `byte` within 24 bytes at or after `from`.
-#[inline]
-pub(super) fn find_near(input: &[u8], from: usize, byte: u8) -> Option<usize> {
-    let near: &[u8; 24] = input.get(from..)?.first_chunk()?;
-    let (words, _) = near.as_chunks::<8>();
-    for (index, word) in words.iter().enumerate() {
-        let differs = u64::from_le_bytes(*word) ^ (ONES * byte as u64);
-        // As below: the lowest mark is exact.
-        let marks = differs.wrapping_sub(ONES) & !differs & HIGH;
-        if marks != 0 {
-            return Some(from + 8 * index + (marks.trailing_zeros() / 8) as usize);
-        }
-    }
-    None
 }
 
 const ONES: u64 = u64::MAX / 255;
@@ -112,7 +97,27 @@ fn first_control(word: u64) -> Option<usize> {
     // A borrow can only mark bytes above a true hit, so the lowest mark is exact.
     let below_space = word.wrapping_sub(ONES * 0x20) & !word;
     let delete = (word ^ (ONES * 0x7F)).wrapping_sub(ONES) & !word;
-    let marks = (below_space | delete) & HIGH;
+    lowest((below_space | delete) & HIGH)
+}
+
+/// The index of the first `byte` within 24 bytes at or after `from`; `None` also near the end of the input.
+#[inline]
+pub(super) fn find_near(input: &[u8], from: usize, byte: u8) -> Option<usize> {
+    let near: &[u8; 24] = input.get(from..)?.first_chunk()?;
+    let (words, _) = near.as_chunks::<8>();
+    for (index, word) in words.iter().enumerate() {
+        // As above: the lowest mark is exact.
+        let differs = u64::from_le_bytes(*word) ^ (ONES * u64::from(byte));
+        if let Some(place) = lowest(differs.wrapping_sub(ONES) & !differs & HIGH) {
+            return Some(from + 8 * index + place);
+        }
+    }
+    None
+}
+
+/// The index of the byte that holds the lowest mark.
+#[inline]
+fn lowest(marks: u64) -> Option<usize> {
     (marks != 0).then(|| (marks.trailing_zeros() / 8) as usize)
 }
 

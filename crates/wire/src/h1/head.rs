@@ -64,45 +64,48 @@ impl HeadScanner {
 }
 
 /// How a role's start line is read.
-pub(super) trait StartLine: Copy {
+pub(super) trait StartLine {
     /// RFC 9112 §2.2: a server skips one empty line before the request line; a client skips none.
     const SKIPS_EMPTY_LINE: bool;
 
-    /// The line at `at` and where the next one begins. A fault is true only if the line's LF is in `input`.
-    fn parse(input: &[u8], at: usize) -> Result<(Self, usize), PeerFault>;
+    /// Reads the line at `at` into itself; returns where the next one begins. A fault is true only if the
+    /// line's LF is in `input`.
+    fn parse(&mut self, input: &[u8], at: usize) -> Result<usize, PeerFault>;
 }
 
-/// Reads start line and fields; `None` when there is more to come. The fields are in `table`.
+/// Reads start line and fields, into `start` and `table`. Returns the head's length; `None` when there is more
+/// to come.
 #[inline]
 pub(super) fn read<S: StartLine>(
     input: &[u8],
     limits: &Limits,
     scanner: &mut HeadScanner,
+    start: &mut S,
     table: &mut FieldTable,
-) -> Result<Option<(S, usize)>, PeerFault> {
+) -> Result<Option<usize>, PeerFault> {
     if let Some(fault) = scanner.fault {
         return Err(fault);
     }
     // A head in pieces is read twice: line by line as it arrives, with the table in others' use in between,
     // and once more when it is whole.
     let resumed = scanner.cursor.line > 0;
-    let mut read = lines(input, limits, &mut scanner.cursor, table)?;
+    let read = lines(input, limits, &mut scanner.cursor, start, table)?;
     if resumed && read.is_some() {
         scanner.cursor = Cursor::default();
-        read = lines(input, limits, &mut scanner.cursor, table)?;
+        return lines(input, limits, &mut scanner.cursor, start, table);
     }
-    let whole = |(start, end): (Option<S>, usize)| Some((start?, end));
-    Ok(read.and_then(whole))
+    Ok(read)
 }
 
-/// Reads from where `cursor` is. The start line is there only if it was read from the start.
+/// Reads from where `cursor` is.
 #[inline]
 fn lines<S: StartLine>(
     input: &[u8],
     limits: &Limits,
     cursor: &mut Cursor,
+    start: &mut S,
     table: &mut FieldTable,
-) -> Result<Option<(Option<S>, usize)>, PeerFault> {
+) -> Result<Option<usize>, PeerFault> {
     let window = &input[..input.len().min(limits.head_bytes as usize)];
     let caps = Caps {
         bytes: limits.head_bytes,
@@ -111,28 +114,31 @@ fn lines<S: StartLine>(
         too_many: FaultKind::TooManyFields,
     };
     table.clear();
-    let mut start = None;
-    if cursor.line == 0 {
-        start = start_line(window, limits, cursor)?;
-        if start.is_none() {
-            return Ok(None);
-        }
+    if cursor.line == 0 && !start_line(window, limits, cursor, start)? {
+        return Ok(None);
     }
+    // In registers while it runs; only a cut needs it afterwards.
+    let mut local = *cursor;
     loop {
-        match cursor.next(window, &caps, &mut |record| table.push(record))? {
+        match local.next(window, &caps, &mut |record| table.push(record))? {
             Step::Field => {}
-            Step::End(end) => return Ok(Some((start, end))),
-            Step::Cut => return Ok(None),
+            Step::End(end) => return Ok(Some(end)),
+            Step::Cut => {
+                *cursor = local;
+                return Ok(None);
+            }
         }
     }
 }
 
+/// Whether the start line is there.
 #[inline]
 fn start_line<S: StartLine>(
     window: &[u8],
     limits: &Limits,
     cursor: &mut Cursor,
-) -> Result<Option<S>, PeerFault> {
+    start: &mut S,
+) -> Result<bool, PeerFault> {
     let skipped = S::SKIPS_EMPTY_LINE && window.starts_with(b"\r\n");
     let at = if skipped { 2 } else { 0 };
     cursor.seen = cursor.seen.max(at as u32);
@@ -140,10 +146,10 @@ fn start_line<S: StartLine>(
     let line = &window[..window.len().min(limit)];
     let resumed = cursor.seen as usize > at;
     if !resumed || cursor.ends(line) {
-        match S::parse(line, at) {
-            Ok((start, end)) => {
+        match start.parse(line, at) {
+            Ok(end) => {
                 cursor.begin(end);
-                return Ok(Some(start));
+                return Ok(true);
             }
             Err(fault) if cursor.ends(line) => return Err(fault),
             Err(_) => {}
@@ -154,11 +160,8 @@ fn start_line<S: StartLine>(
     } else if window.len() == limits.head_bytes as usize {
         (FaultKind::HeadTooLarge, limits.head_bytes)
     } else {
-        return Ok(None);
+        return Ok(false);
     };
-    Err(PeerFault::new(
-        kind,
-        line.len(),
-        Found::MoreThan(u64::from(limit_bytes)),
-    ))
+    let found = Found::MoreThan(u64::from(limit_bytes));
+    Err(PeerFault::new(kind, line.len(), found))
 }

@@ -20,20 +20,25 @@ pub enum Method<'a> {
 impl<'a> Method<'a> {
     /// The method that `text` names; nothing is said about whether it is a token.
     #[must_use]
-    #[inline]
     pub fn new(text: &'a str) -> Self {
-        match text {
-            "GET" => Self::Get,
-            "HEAD" => Self::Head,
-            "POST" => Self::Post,
-            "PUT" => Self::Put,
-            "DELETE" => Self::Delete,
-            "CONNECT" => Self::Connect,
-            "OPTIONS" => Self::Options,
-            "TRACE" => Self::Trace,
-            "PATCH" => Self::Patch,
-            other => Self::Other(other),
-        }
+        Self::registered(text.as_bytes()).unwrap_or(Self::Other(text))
+    }
+
+    /// The method with a name of its own here.
+    #[inline]
+    pub(super) fn registered(text: &[u8]) -> Option<Self> {
+        Some(match text {
+            b"GET" => Self::Get,
+            b"HEAD" => Self::Head,
+            b"POST" => Self::Post,
+            b"PUT" => Self::Put,
+            b"DELETE" => Self::Delete,
+            b"CONNECT" => Self::Connect,
+            b"OPTIONS" => Self::Options,
+            b"TRACE" => Self::Trace,
+            b"PATCH" => Self::Patch,
+            _ => return None,
+        })
     }
 
     /// As it stands in a request line.

@@ -61,13 +61,22 @@ fn parse<'a>(
     scanner: &mut HeadScanner,
     table: &'a mut FieldTable,
 ) -> Result<Parsed<RequestHead<'a>>, PeerFault> {
-    let Some((line, bytes)) = head::read::<RequestLine>(input, limits, scanner, table)? else {
+    let mut line = RequestLine {
+        method_at: 0,
+        target_at: 0,
+        target_end: 0,
+        version: Version::Http11,
+    };
+    let Some(bytes) = head::read(input, limits, scanner, &mut line, table)? else {
         return Ok(Parsed::Partial);
     };
     let fields = table.fields(input);
     let (method, target_text) = line.texts(input);
-    let target = Target::parse(method, target_text)
-        .map_err(|(kind, index)| PeerFault::byte(kind, input, line.target_at as usize + index))?;
+    let target = match Target::origin(method, target_text) {
+        Some(target) => target,
+        None => Target::parse(method, target_text)
+            .map_err(|(kind, index)| PeerFault::byte(kind, input, line.target_at + index))?,
+    };
     if method == Method::Connect && !limits.connect {
         return Err(PeerFault::new(FaultKind::ConnectRefused, 0, Found::This));
     }
@@ -91,12 +100,11 @@ fn parse<'a>(
 }
 
 /// `method SP request-target SP HTTP-version CRLF` (RFC 9112 §3): where its parts are.
-#[derive(Clone, Copy)]
 struct RequestLine {
-    method_at: u32,
+    method_at: usize,
     /// One space after the method.
-    target_at: u32,
-    target_end: u32,
+    target_at: usize,
+    target_end: usize,
     version: Version,
 }
 
@@ -104,7 +112,7 @@ impl StartLine for RequestLine {
     const SKIPS_EMPTY_LINE: bool = true;
 
     #[inline]
-    fn parse(input: &[u8], at: usize) -> Result<(Self, usize), PeerFault> {
+    fn parse(&mut self, input: &[u8], at: usize) -> Result<usize, PeerFault> {
         let method_end = grammar::class_end(input, at, TOKEN);
         if method_end == at || input.get(method_end) != Some(&b' ') {
             return Err(PeerFault::byte_or_line_end(FaultKind::Method, input, method_end));
@@ -120,22 +128,22 @@ impl StartLine for RequestLine {
             Some(b"HTTP/1.0\r\n") => Version::Http10,
             _ => return Err(version_fault(input, version_at)),
         };
-        let line = Self {
-            method_at: at as u32,
-            target_at: target_at as u32,
-            target_end: target_end as u32,
+        *self = Self {
+            method_at: at,
+            target_at,
+            target_end,
             version,
         };
-        Ok((line, version_at + 10))
+        Ok(version_at + 10)
     }
 }
 
 impl RequestLine {
     #[inline]
-    fn texts(self, input: &[u8]) -> (Method<'_>, &str) {
-        let line = ascii(&input[self.method_at as usize..self.target_end as usize]);
-        let (method, target) = line.split_at((self.target_at - self.method_at) as usize);
-        (Method::new(&method[..method.len() - 1]), target)
+    fn texts<'a>(&self, input: &'a [u8]) -> (Method<'a>, &'a str) {
+        let method = &input[self.method_at..self.target_at - 1];
+        let method = Method::registered(method).unwrap_or_else(|| Method::Other(ascii(method)));
+        (method, ascii(&input[self.target_at..self.target_end]))
     }
 }
 

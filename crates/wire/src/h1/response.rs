@@ -60,7 +60,13 @@ fn parse<'a>(
     scanner: &mut HeadScanner,
     table: &'a mut FieldTable,
 ) -> Result<Parsed<ResponseHead<'a>>, PeerFault> {
-    let Some((line, bytes)) = head::read::<StatusLine>(input, limits, scanner, table)? else {
+    let mut line = StatusLine {
+        version: Version::Http11,
+        status: 0,
+        reason_at: 0,
+        reason_end: 0,
+    };
+    let Some(bytes) = head::read(input, limits, scanner, &mut line, table)? else {
         return Ok(Parsed::Partial);
     };
     let fields = table.fields(input);
@@ -70,7 +76,7 @@ fn parse<'a>(
     let head = ResponseHead {
         version,
         status,
-        reason: &input[line.reason_at as usize..line.reason_end as usize],
+        reason: &input[line.reason_at..line.reason_end],
         fields,
         framing,
         keep_alive: reusable && !switches && ConnectionOptions::of(&fields).persists(version),
@@ -80,18 +86,17 @@ fn parse<'a>(
 }
 
 /// `HTTP-version SP status-code SP [ reason-phrase ] CRLF` (RFC 9112 §4), read.
-#[derive(Clone, Copy)]
 struct StatusLine {
     version: Version,
     status: u16,
-    reason_at: u32,
-    reason_end: u32,
+    reason_at: usize,
+    reason_end: usize,
 }
 
 impl StartLine for StatusLine {
     const SKIPS_EMPTY_LINE: bool = false;
 
-    fn parse(input: &[u8], at: usize) -> Result<(Self, usize), PeerFault> {
+    fn parse(&mut self, input: &[u8], at: usize) -> Result<usize, PeerFault> {
         let version = framing::version(input.get(at..at + 8).unwrap_or_default())
             .map_err(|kind| PeerFault::byte(kind, input, at))?;
         if input.get(at + 8) != Some(&b' ') {
@@ -117,12 +122,12 @@ impl StartLine for StatusLine {
         if input.get(end..end + 2) != Some(b"\r\n") {
             return Err(PeerFault::byte_or_line_end(FaultKind::StatusLine, input, end));
         }
-        let line = Self {
+        *self = Self {
             version,
             status,
-            reason_at: reason_at as u32,
-            reason_end: end as u32,
+            reason_at,
+            reason_end: end,
         };
-        Ok((line, end + 2))
+        Ok(end + 2)
     }
 }

@@ -61,8 +61,17 @@ impl<'a> Target<'a> {
         }
     }
 
-    /// Tells the forms apart. `text` is not empty and of `TARGET` characters. A failure names the offset.
+    /// The form of almost every request; `None` for the others.
     #[inline]
+    pub(super) fn origin(method: Method<'_>, text: &'a str) -> Option<Self> {
+        if !text.starts_with('/') || method == Method::Connect {
+            return None;
+        }
+        let (path, query) = split_query(text);
+        Some(Self::Origin { path, query })
+    }
+
+    /// Tells the forms apart. `text` is not empty and of `TARGET` characters. A failure names the offset.
     pub(super) fn parse(method: Method<'_>, text: &'a str) -> Result<Self, (FaultKind, usize)> {
         if method == Method::Connect {
             let checked = authority::check_with_port(text.as_bytes());
@@ -70,9 +79,8 @@ impl<'a> Target<'a> {
                 .map(|()| Self::Authority(text))
                 .map_err(|at| (FaultKind::Authority, at));
         }
-        if text.starts_with('/') {
-            let (path, query) = split_query(text);
-            return Ok(Self::Origin { path, query });
+        if let Some(target) = Self::origin(method, text) {
+            return Ok(target);
         }
         if text == "*" && method == Method::Options {
             return Ok(Self::Asterisk);
