@@ -56,13 +56,44 @@ known! {
 }
 
 const KNOWN: usize = Known::ALL.len();
-/// A known name as it is compared: its first eight bytes in lower case, zeroes behind a shorter one.
+/// A known name as it is compared: its first eight bytes and its last eight in lower case, zeroes behind a shorter
+/// one.
 #[derive(Clone, Copy)]
 struct Candidate {
-    head: u64,
-    /// The case bit of each of its letters; of nothing else, or CR would equal a hyphen.
-    case: u64,
+    head: Word,
+    tail: Word,
+    length: usize,
     known: Option<Known>,
+}
+
+/// Eight bytes of a name as a little-endian number.
+#[derive(Clone, Copy)]
+struct Word {
+    lower: u64,
+    /// The case bit of each letter; of nothing else, or CR would equal a hyphen.
+    case: u64,
+}
+
+impl Word {
+    /// Of the bytes of `name` from `from` on.
+    const fn of(name: &[u8], from: usize) -> Self {
+        let mut word = Self { lower: 0, case: 0 };
+        let mut at = 0;
+        while from + at < name.len() && at < 8 {
+            let byte = name[from + at];
+            word.lower |= (byte.to_ascii_lowercase() as u64) << (8 * at);
+            if byte.is_ascii_alphabetic() {
+                word.case |= 0x20 << (8 * at);
+            }
+            at += 1;
+        }
+        word
+    }
+
+    #[inline]
+    const fn equals(self, other: u64) -> bool {
+        self.lower == other | self.case
+    }
 }
 
 const PLACES: usize = 64;
@@ -81,9 +112,11 @@ const fn place(name: &[u8]) -> usize {
 static PLACED: [Candidate; PLACES] = placed();
 
 const fn placed() -> [Candidate; PLACES] {
+    let nothing = Word { lower: 0, case: 0 };
     let nobody = Candidate {
-        head: 0,
-        case: 0,
+        head: nothing,
+        tail: nothing,
+        length: 0,
         known: None,
     };
     let mut table = [nobody; PLACES];
@@ -97,8 +130,9 @@ const fn placed() -> [Candidate; PLACES] {
             "two known names at one place: choose other factors"
         );
         *candidate = Candidate {
-            head: head(name) | case(name),
-            case: case(name),
+            head: Word::of(name, 0),
+            tail: Word::of(name, name.len().saturating_sub(8)),
+            length: name.len(),
             known: Some(known),
         };
         index += 1;
@@ -106,63 +140,40 @@ const fn placed() -> [Candidate; PLACES] {
     table
 }
 
-/// The first eight bytes of `name`, as little-endian number.
-const fn head(name: &[u8]) -> u64 {
-    let mut word = 0;
-    let mut at = 0;
-    while at < name.len() && at < 8 {
-        word |= (name[at] as u64) << (8 * at);
-        at += 1;
-    }
-    word
-}
-
-/// The case bit of each letter among them.
-const fn case(name: &[u8]) -> u64 {
-    let mut word = 0;
-    let mut at = 0;
-    while at < name.len() && at < 8 {
-        if name[at].is_ascii_alphabetic() {
-            word |= 0x20 << (8 * at);
-        }
-        at += 1;
-    }
-    word
-}
-
 impl Known {
     /// The known field that `name` names, in any case.
     #[must_use]
-    #[inline]
     pub fn of(name: &[u8]) -> Option<Self> {
-        Self::with_head(name, head(name))
+        let known = PLACED[place(name)].known?;
+        known
+            .name()
+            .as_bytes()
+            .eq_ignore_ascii_case(name)
+            .then_some(known)
     }
 
-    /// As [`of`](Self::of), for the name in `input` from `at` to `end`, mostly without a loop over its bytes.
+    /// As [`of`](Self::of), for the name in `input` from `at` to `end`, by words instead of bytes.
     #[inline]
     pub(super) fn at(input: &[u8], at: usize, end: usize) -> Option<Self> {
         let name = &input[at..end];
-        match input[at..].first_chunk::<8>() {
-            Some(word) => {
-                let word = u64::from_le_bytes(*word);
-                let unused = 64 - 8 * name.len().clamp(1, 8);
-                Self::with_head(name, word << unused >> unused)
-            }
-            None => Self::of(name),
-        }
-    }
-
-    #[inline]
-    fn with_head(name: &[u8], head: u64) -> Option<Self> {
+        let Some(first) = input[at..].first_chunk::<8>() else {
+            return Self::of(name);
+        };
+        let first = u64::from_le_bytes(*first);
         let candidate = &PLACED[place(name)];
-        if candidate.head != head | candidate.case {
-            return None;
-        }
-        let known = candidate.known?;
-        let text = known.name().as_bytes();
-        let same =
-            name.len() == text.len() && (name.len() <= 8 || text[8..].eq_ignore_ascii_case(&name[8..]));
-        same.then_some(known)
+        let same = name.len() == candidate.length
+            && match name.last_chunk::<8>() {
+                // Up to sixteen bytes the two words leave none out.
+                Some(last) if name.len() <= 16 => {
+                    candidate.head.equals(first) && candidate.tail.equals(u64::from_le_bytes(*last))
+                }
+                Some(_) => return Self::of(name),
+                None => {
+                    let unused = 64 - 8 * name.len().max(1);
+                    candidate.head.equals(first << unused >> unused)
+                }
+            };
+        if same { candidate.known } else { None }
     }
 }
 
