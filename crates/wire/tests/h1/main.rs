@@ -1,6 +1,7 @@
 //! The HTTP/1.1 codec against its rules and laws.
 #![forbid(unsafe_code)]
 
+mod against_httparse;
 mod chunk_rules;
 mod corpus;
 mod cuts;
