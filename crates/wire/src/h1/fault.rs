@@ -29,179 +29,102 @@ pub enum Found {
     This,
 }
 
-/// The rules.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
-pub enum FaultKind {
+macro_rules! faults {
+    ($($(#[$doc:meta])* $kind:ident $status:literal $expected:literal $section:literal,)*) => {
+        /// The rules.
+        #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+        pub enum FaultKind { $($(#[$doc])* $kind,)* }
+
+        impl FaultKind {
+            const fn row(self) -> (u16, &'static str, &'static str) {
+                match self { $(Self::$kind => ($status, $expected, $section),)* }
+            }
+        }
+    };
+}
+
+// The one table of faults: the status that answers it, what was expected, where that stands.
+faults! {
     /// A line that ends in LF without CR.
-    BareLineFeed,
+    BareLineFeed 400 "CRLF at the end of a line" "RFC 9112 §2.2",
     /// A CR without LF.
-    BareCarriageReturn,
+    BareCarriageReturn 400 "LF after CR" "RFC 9112 §2.2",
     /// The request line or status line exceeds its limit.
-    StartLineTooLong,
+    StartLineTooLong 414 "a start line within its limit of bytes" "RFC 9112 §3",
     /// The head exceeds its limit.
-    HeadTooLarge,
+    HeadTooLarge 431 "a head within its limit of bytes" "RFC 6585 §5",
     /// The head has more fields than its limit.
-    TooManyFields,
+    TooManyFields 431 "a head within its limit of fields" "RFC 6585 §5",
     /// The method is no token, or is not followed by one space.
-    Method,
+    Method 400 "a method of token characters and one space" "RFC 9112 §3.1",
     /// The request target is empty, or has a byte that no URI has, or a fragment.
-    Target,
+    Target 400 "a request target of visible ASCII without `#`, and one space" "RFC 9112 §3.2",
     /// The request target's form does not fit the method.
-    TargetForm,
+    TargetForm 400 "`/path`, `http://host/path`, `*` for OPTIONS or `host:port` for CONNECT" "RFC 9112 §3.2",
     /// No HTTP version where one must be (HTTP/0.9 too).
-    Version,
+    Version 400 "`HTTP/1.1` or `HTTP/1.0` before CRLF" "RFC 9112 §2.3",
     /// A version that is not 1.0 or 1.1.
-    VersionUnsupported,
+    VersionUnsupported 505 "version 1.1 or 1.0" "RFC 9110 §15.6.6",
     /// `CONNECT`, which is off.
-    ConnectRefused,
+    ConnectRefused 501 "a method other than CONNECT" "RFC 9110 §9.3.6",
     /// `CONNECT` that announces content.
-    ConnectContent,
+    ConnectContent 400 "CONNECT without content" "RFC 9110 §9.3.6",
     /// A status line that does not read `HTTP/1.x NNN reason`.
-    StatusLine,
+    StatusLine 502 "`HTTP/1.1` or `HTTP/1.0`, a space, three digits, a reason" "RFC 9112 §4",
     /// A field name that is empty or no token; whitespace before the colon.
-    FieldName,
+    FieldName 400 "a field name of token characters, then a colon" "RFC 9112 §5.1",
     /// A field line without a colon.
-    FieldColon,
+    FieldColon 400 "a colon in a field line" "RFC 9112 §5",
     /// A control character in a field value.
-    FieldValue,
+    FieldValue 400 "a field value without control characters" "RFC 9110 §5.5",
     /// A line that begins with whitespace.
-    FoldedLine,
+    FoldedLine 400 "a field line that does not begin with whitespace" "RFC 9112 §5.2",
     /// A name that some recipients take for a framing field, such as `Transfer_Encoding`.
-    FramingNameVariant,
+    FramingNameVariant 400 "framing fields by their exact names" "RFC 9112 §11.2",
     /// No `Host` in HTTP/1.1.
-    HostMissing,
+    HostMissing 400 "a Host field" "RFC 9112 §3.2",
     /// Two `Host` fields.
-    HostRepeated,
+    HostRepeated 400 "one Host field" "RFC 9112 §3.2",
     /// `Host` or the target's authority is no host with an optional port.
-    Authority,
+    Authority 400 "a host without user information, and perhaps a port" "RFC 9110 §4.2",
     /// `Content-Length` is not a number, or a list, or beyond 2⁶³ − 1.
-    ContentLength,
+    ContentLength 400 "one decimal number up to 2^63 - 1" "RFC 9110 §8.6",
     /// Two `Content-Length` fields.
-    ContentLengthRepeated,
+    ContentLengthRepeated 400 "one Content-Length field" "RFC 9112 §6.3",
     /// `Transfer-Encoding` that is empty, doubled, has parameters, or does not end in `chunked`.
-    TransferEncoding,
+    TransferEncoding 400 "`chunked`, once and last" "RFC 9112 §6.1",
     /// A transfer coding other than `chunked`.
-    TransferCodingUnknown,
+    TransferCodingUnknown 501 "no transfer coding but `chunked`" "RFC 9112 §6.1",
     /// `Transfer-Encoding` in HTTP/1.0.
-    TransferEncodingOldVersion,
+    TransferEncodingOldVersion 400 "no Transfer-Encoding in HTTP/1.0" "RFC 9112 §6.1",
     /// `Transfer-Encoding` and `Content-Length` in one request.
-    TransferEncodingAndLength,
+    TransferEncodingAndLength 400 "either Transfer-Encoding or Content-Length" "RFC 9112 §6.1",
     /// An expectation other than `100-continue`.
-    Expectation,
+    Expectation 417 "no expectation but `100-continue`" "RFC 9110 §10.1.1",
     /// A chunk size that is not 1 to 16 hexadecimal digits up to 2⁶³ − 1, or what follows it.
-    ChunkSize,
+    ChunkSize 400 "1 to 16 hexadecimal digits, then `;` or CRLF" "RFC 9112 §7.1",
     /// A control character in a chunk extension.
-    ChunkExtension,
+    ChunkExtension 400 "chunk extensions without control characters" "RFC 9112 §7.1.1",
     /// A chunk's size line exceeds its limit.
-    ChunkLineTooLong,
+    ChunkLineTooLong 400 "a chunk's size line within its limit of bytes" "RFC 9112 §7.1.1",
     /// The chunk extensions of a body exceed their limit.
-    ChunkExtensionsTooLong,
+    ChunkExtensionsTooLong 400 "chunk extensions within the body's limit of bytes" "RFC 9112 §7.1.1",
     /// No CRLF after a chunk's data.
-    ChunkEnd,
+    ChunkEnd 400 "CRLF after the data of a chunk" "RFC 9112 §7.1",
     /// The trailer section exceeds its limit.
-    TrailersTooLarge,
+    TrailersTooLarge 431 "trailers within their limit of bytes" "RFC 6585 §5",
     /// More trailer fields than the limit.
-    TooManyTrailers,
+    TooManyTrailers 431 "trailers within their limit of fields" "RFC 6585 §5",
     /// A trailer field that would change framing or routing.
-    TrailerForbidden,
+    TrailerForbidden 400 "no framing or routing field among the trailers" "RFC 9110 §6.5.1",
     /// The body exceeds its limit.
-    BodyTooLarge,
+    BodyTooLarge 413 "a body within its limit of bytes" "RFC 9110 §15.5.14",
     /// The input ended before the message.
-    Truncated,
+    Truncated 400 "the rest of the message" "RFC 9112 §8",
 }
 
 impl FaultKind {
-    /// The one table of faults: status, what was expected, where that stands.
-    const fn row(self) -> (u16, &'static str, &'static str) {
-        match self {
-            Self::BareLineFeed => (400, "CRLF at the end of a line", "RFC 9112 §2.2"),
-            Self::BareCarriageReturn => (400, "LF after CR", "RFC 9112 §2.2"),
-            Self::StartLineTooLong => (414, "a start line within its limit of bytes", "RFC 9112 §3"),
-            Self::HeadTooLarge => (431, "a head within its limit of bytes", "RFC 6585 §5"),
-            Self::TooManyFields => (431, "a head within its limit of fields", "RFC 6585 §5"),
-            Self::Method => (400, "a method of token characters and one space", "RFC 9112 §3.1"),
-            Self::Target => (
-                400,
-                "a request target of visible ASCII without `#`, and one space",
-                "RFC 9112 §3.2",
-            ),
-            Self::TargetForm => (
-                400,
-                "`/path`, `http://host/path`, `*` for OPTIONS or `host:port` for CONNECT",
-                "RFC 9112 §3.2",
-            ),
-            Self::Version => (400, "`HTTP/1.1` or `HTTP/1.0` before CRLF", "RFC 9112 §2.3"),
-            Self::VersionUnsupported => (505, "version 1.1 or 1.0", "RFC 9110 §15.6.6"),
-            Self::ConnectRefused => (501, "a method other than CONNECT", "RFC 9110 §9.3.6"),
-            Self::ConnectContent => (400, "CONNECT without content", "RFC 9110 §9.3.6"),
-            Self::StatusLine => (
-                502,
-                "`HTTP/1.1` or `HTTP/1.0`, a space, three digits, a reason",
-                "RFC 9112 §4",
-            ),
-            Self::FieldName => (
-                400,
-                "a field name of token characters, then a colon",
-                "RFC 9112 §5.1",
-            ),
-            Self::FieldColon => (400, "a colon in a field line", "RFC 9112 §5"),
-            Self::FieldValue => (400, "a field value without control characters", "RFC 9110 §5.5"),
-            Self::FoldedLine => (
-                400,
-                "a field line that does not begin with whitespace",
-                "RFC 9112 §5.2",
-            ),
-            Self::FramingNameVariant => (400, "framing fields by their exact names", "RFC 9112 §11.2"),
-            Self::HostMissing => (400, "a Host field", "RFC 9112 §3.2"),
-            Self::HostRepeated => (400, "one Host field", "RFC 9112 §3.2"),
-            Self::Authority => (
-                400,
-                "a host without user information, and perhaps a port",
-                "RFC 9110 §4.2",
-            ),
-            Self::ContentLength => (400, "one decimal number up to 2^63 - 1", "RFC 9110 §8.6"),
-            Self::ContentLengthRepeated => (400, "one Content-Length field", "RFC 9112 §6.3"),
-            Self::TransferEncoding => (400, "`chunked`, once and last", "RFC 9112 §6.1"),
-            Self::TransferCodingUnknown => (501, "no transfer coding but `chunked`", "RFC 9112 §6.1"),
-            Self::TransferEncodingOldVersion => (400, "no Transfer-Encoding in HTTP/1.0", "RFC 9112 §6.1"),
-            Self::TransferEncodingAndLength => {
-                (400, "either Transfer-Encoding or Content-Length", "RFC 9112 §6.1")
-            }
-            Self::Expectation => (417, "no expectation but `100-continue`", "RFC 9110 §10.1.1"),
-            Self::ChunkSize => (
-                400,
-                "1 to 16 hexadecimal digits, then `;` or CRLF",
-                "RFC 9112 §7.1",
-            ),
-            Self::ChunkExtension => (
-                400,
-                "chunk extensions without control characters",
-                "RFC 9112 §7.1.1",
-            ),
-            Self::ChunkLineTooLong => (
-                400,
-                "a chunk's size line within its limit of bytes",
-                "RFC 9112 §7.1.1",
-            ),
-            Self::ChunkExtensionsTooLong => (
-                400,
-                "chunk extensions within the body's limit of bytes",
-                "RFC 9112 §7.1.1",
-            ),
-            Self::ChunkEnd => (400, "CRLF after the data of a chunk", "RFC 9112 §7.1"),
-            Self::TrailersTooLarge => (431, "trailers within their limit of bytes", "RFC 6585 §5"),
-            Self::TooManyTrailers => (431, "trailers within their limit of fields", "RFC 6585 §5"),
-            Self::TrailerForbidden => (
-                400,
-                "no framing or routing field among the trailers",
-                "RFC 9110 §6.5.1",
-            ),
-            Self::BodyTooLarge => (413, "a body within its limit of bytes", "RFC 9110 §15.5.14"),
-            Self::Truncated => (400, "the rest of the message", "RFC 9112 §8"),
-        }
-    }
-
-    /// The status with which a server answers.
+    /// The status with which a server answers a request that has it.
     #[must_use]
     pub const fn status(self) -> u16 {
         self.row().0

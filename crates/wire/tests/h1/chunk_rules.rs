@@ -45,7 +45,7 @@ fn rule_6_chunk_sizes_are_plain_hexadecimal() {
         "fffffffffffffffff",
         "ffffffffffffffff",
         "\u{665}",
-        "\05",
+        "\x005",
         "5\0",
         "5\x0b",
     ] {

@@ -36,94 +36,48 @@ fn response(status: u16, exchange: Exchange, framing: Framing, body: &str) -> Re
     Ok(text(&out).to_owned())
 }
 
+/// Status, exchange, framing, body; what is written after the status line.
+type Case = (u16, Exchange, Framing, &'static str, &'static str);
+
+fn check_responses(cases: &[Case]) {
+    for &(status, exchange, framing, body, expected) in cases {
+        let line = format!("HTTP/1.1 {status} {}\r\n", ringmain_wire::h1::reason(status));
+        let found = response(status, exchange, framing, body);
+        assert_eq!(found.as_deref(), Ok(format!("{line}{expected}").as_str()));
+    }
+}
+
 #[test]
 fn responses_say_how_they_end() {
-    let cases = [
-        (
-            200,
-            PLAIN,
-            Framing::Length(2),
-            "hi",
-            "HTTP/1.1 200 OK\r\nContent-Length: 2\r\n\r\nhi",
-        ),
-        (
-            200,
-            PLAIN,
-            Framing::None,
-            "",
-            "HTTP/1.1 200 OK\r\nContent-Length: 0\r\n\r\n",
-        ),
-        (
-            200,
-            PLAIN,
-            Framing::Chunked,
-            "0123456789abcdef!",
-            "HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n11\r\n0123456789abcdef!\r\n0\r\n\r\n",
-        ),
-        (
-            200,
-            PLAIN,
-            Framing::UntilClose,
-            "hi",
-            "HTTP/1.1 200 OK\r\nConnection: close\r\n\r\nhi",
-        ),
-        (
-            200,
-            OLD,
-            Framing::Length(2),
-            "hi",
-            "HTTP/1.1 200 OK\r\nContent-Length: 2\r\nConnection: keep-alive\r\n\r\nhi",
-        ),
-        (
-            400,
-            Exchange::REFUSED,
-            Framing::None,
-            "",
-            "HTTP/1.1 400 Bad Request\r\nContent-Length: 0\r\nConnection: close\r\n\r\n",
-        ),
-        (
-            200,
-            HEAD,
-            Framing::Length(2),
-            "hi",
-            "HTTP/1.1 200 OK\r\nContent-Length: 2\r\n\r\n",
-        ),
-        (
-            200,
-            HEAD,
-            Framing::Length(2),
-            "",
-            "HTTP/1.1 200 OK\r\nContent-Length: 2\r\n\r\n",
-        ),
-        (
-            200,
-            HEAD,
-            Framing::Chunked,
-            "hi",
-            "HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n",
-        ),
-        (200, HEAD, Framing::None, "hi", "HTTP/1.1 200 OK\r\n\r\n"),
-        (304, PLAIN, Framing::None, "", "HTTP/1.1 304 Not Modified\r\n\r\n"),
-        (
-            304,
-            PLAIN,
-            Framing::Length(9),
-            "",
-            "HTTP/1.1 304 Not Modified\r\nContent-Length: 9\r\n\r\n",
-        ),
-        (204, PLAIN, Framing::None, "", "HTTP/1.1 204 No Content\r\n\r\n"),
-        (100, PLAIN, Framing::None, "", "HTTP/1.1 100 Continue\r\n\r\n"),
-        (
-            299,
-            PLAIN,
-            Framing::None,
-            "",
-            "HTTP/1.1 299 \r\nContent-Length: 0\r\n\r\n",
-        ),
-    ];
-    for (status, exchange, framing, body, expected) in cases {
-        assert_eq!(response(status, exchange, framing, body).as_deref(), Ok(expected));
-    }
+    use Framing::{Chunked, Length, None, UntilClose};
+    let refused = Exchange::REFUSED;
+    let chunks = "Transfer-Encoding: chunked\r\n\r\n11\r\n0123456789abcdef!\r\n0\r\n\r\n";
+    let alive = "Content-Length: 2\r\nConnection: keep-alive\r\n\r\nhi";
+    let closing = "Content-Length: 0\r\nConnection: close\r\n\r\n";
+    check_responses(&[
+        (200, PLAIN, Length(2), "hi", "Content-Length: 2\r\n\r\nhi"),
+        (200, PLAIN, None, "", "Content-Length: 0\r\n\r\n"),
+        (200, PLAIN, Chunked, "0123456789abcdef!", chunks),
+        (200, PLAIN, UntilClose, "hi", "Connection: close\r\n\r\nhi"),
+        (200, OLD, Length(2), "hi", alive),
+        (400, refused, None, "", closing),
+        (299, PLAIN, None, "", "Content-Length: 0\r\n\r\n"),
+    ]);
+}
+
+#[test]
+fn responses_without_body() {
+    use Framing::{Chunked, Length, None};
+    check_responses(&[
+        (200, HEAD, Length(2), "hi", "Content-Length: 2\r\n\r\n"),
+        (200, HEAD, Length(2), "", "Content-Length: 2\r\n\r\n"),
+        (200, HEAD, Chunked, "hi", "Transfer-Encoding: chunked\r\n\r\n"),
+        (200, HEAD, None, "hi", "\r\n"),
+        (304, PLAIN, None, "", "\r\n"),
+        (304, PLAIN, Length(9), "", "Content-Length: 9\r\n\r\n"),
+        (204, PLAIN, None, "", "\r\n"),
+        (100, PLAIN, None, "", "\r\n"),
+    ]);
 }
 
 #[test]

@@ -15,98 +15,74 @@ fn answer(method: Method<'_>, input: &str) -> Result<(Framing, bool, bool), Faul
     }
 }
 
+const LENGTH: &str = "Content-Length: 5\r\n";
+const CHUNKS: &str = "Transfer-Encoding: chunked\r\n";
+
 #[test]
 fn rule_11_responses_are_framed_by_the_same_rules() {
-    use Framing::{Chunked, Length, None, UntilClose};
-    let get = |status: &str, fields: &str| answer(Method::Get, &format!("HTTP/1.1 {status}\r\n{fields}\r\n"));
-    let head =
-        |status: &str, fields: &str| answer(Method::Head, &format!("HTTP/1.1 {status}\r\n{fields}\r\n"));
-    assert_eq!(
-        get("200 OK", "Content-Length: 5\r\n"),
-        Ok((Length(5), true, false))
-    );
-    assert_eq!(
-        get("200 OK", "Transfer-Encoding: chunked\r\n"),
-        Ok((Chunked, true, false))
-    );
-    assert_eq!(get("200 OK", ""), Ok((UntilClose, false, false)));
-    let both = "Content-Length: 5\r\nTransfer-Encoding: chunked\r\n";
-    assert_eq!(
-        get("200 OK", both),
-        Ok((Chunked, false, false)),
-        "no length, no reuse"
-    );
-    assert_eq!(head("200 OK", "Content-Length: 5\r\n"), Ok((None, true, false)));
-    assert_eq!(
-        head("200 OK", "Transfer-Encoding: chunked\r\n"),
-        Ok((None, true, false))
-    );
-    assert_eq!(head("200 OK", ""), Ok((None, true, false)));
-    assert_eq!(
-        get("304 Not Modified", "Content-Length: 5\r\n"),
-        Ok((None, true, false))
-    );
-    assert_eq!(get("204 No Content", ""), Ok((None, true, false)));
-    assert_eq!(
-        get("204 No Content", "Content-Length: 0\r\n"),
-        Ok((None, true, false))
-    );
-    assert_eq!(
-        get("204 No Content", "Content-Length: 5\r\n"),
-        Ok((None, false, false)),
-        "who knows what follows"
-    );
-    assert_eq!(
-        get("103 Early Hints", "Transfer-Encoding: chunked\r\n"),
-        Ok((None, false, false))
-    );
-    assert_eq!(get("100 Continue", ""), Ok((None, true, false)));
-    assert_eq!(
-        get("101 Switching", "Connection: upgrade\r\nUpgrade: x\r\n"),
-        Ok((None, false, true))
-    );
-    assert_eq!(
-        answer(Method::Connect, "HTTP/1.1 200 OK\r\nContent-Length: 5\r\n\r\n"),
-        Ok((None, false, true))
-    );
-    assert_eq!(
-        answer(Method::Connect, "HTTP/1.1 400 No\r\nContent-Length: 5\r\n\r\n"),
-        Ok((Length(5), true, false))
-    );
-    for (fields, kind) in [
-        (
-            "Content-Length: 5\r\nContent-Length: 5\r\n",
-            ContentLengthRepeated,
-        ),
-        ("Content-Length: 5, 5\r\n", ContentLength),
-        ("Content-Length: +5\r\n", ContentLength),
-        ("Transfer-Encoding: gzip\r\n", TransferEncoding),
-        ("Transfer-Encoding: gzip, chunked\r\n", TransferCodingUnknown),
-        ("Transfer-Encoding: chunked, chunked\r\n", TransferEncoding),
-        ("Transfer-Encoding : chunked\r\n", FieldName),
-        ("Content_Length: 5\r\n", FramingNameVariant),
-    ] {
-        assert_eq!(get("200 OK", fields), Err(kind), "{fields}");
-        assert_eq!(
-            head("200 OK", fields),
-            Err(kind),
-            "also where there is no body: {fields}"
-        );
+    use Framing::{Chunked, Length, UntilClose};
+    use Method::{Connect, Get, Head};
+    let none = Framing::None;
+    let both = &format!("{LENGTH}{CHUNKS}");
+    let closing = &format!("{LENGTH}Connection: x, close\r\n");
+    let upgrade = "Connection: upgrade\r\nUpgrade: x\r\n";
+    // Method, status, fields; framing, whether the connection lives on, whether it switches.
+    let cases = [
+        (Get, 200, LENGTH, (Length(5), true, false)),
+        (Get, 200, CHUNKS, (Chunked, true, false)),
+        (Get, 200, "", (UntilClose, false, false)),
+        // No length, no reuse.
+        (Get, 200, both, (Chunked, false, false)),
+        (Get, 200, closing, (Length(5), false, false)),
+        (Head, 200, LENGTH, (none, true, false)),
+        (Head, 200, CHUNKS, (none, true, false)),
+        (Head, 200, "", (none, true, false)),
+        (Get, 304, LENGTH, (none, true, false)),
+        (Get, 204, "", (none, true, false)),
+        (Get, 204, "Content-Length: 0\r\n", (none, true, false)),
+        // Who knows what follows.
+        (Get, 204, LENGTH, (none, false, false)),
+        (Get, 103, CHUNKS, (none, false, false)),
+        (Get, 100, "", (none, true, false)),
+        (Get, 101, upgrade, (none, false, true)),
+        (Connect, 200, LENGTH, (none, false, true)),
+        (Connect, 400, LENGTH, (Length(5), true, false)),
+    ];
+    for (method, status, fields, expected) in cases {
+        let found = answer(method, &format!("HTTP/1.1 {status} X\r\n{fields}\r\n"));
+        assert_eq!(found, Ok(expected), "{method:?} {status} {fields}");
     }
+}
+
+#[test]
+fn rule_11_responses_of_old_servers() {
     let old = |fields: &str| answer(Method::Get, &format!("HTTP/1.0 200 OK\r\n{fields}\r\n"));
-    assert_eq!(old("Content-Length: 5\r\n"), Ok((Length(5), false, false)));
-    assert_eq!(
-        old("Content-Length: 5\r\nConnection: keep-alive\r\n"),
-        Ok((Length(5), true, false))
-    );
-    assert_eq!(
-        old("Transfer-Encoding: chunked\r\n"),
-        Err(TransferEncodingOldVersion)
-    );
-    assert_eq!(
-        get("200 OK", "Content-Length: 5\r\nConnection: x, close\r\n"),
-        Ok((Length(5), false, false))
-    );
+    let length = Framing::Length(5);
+    assert_eq!(old(LENGTH), Ok((length, false, false)));
+    let alive = format!("{LENGTH}Connection: keep-alive\r\n");
+    assert_eq!(old(&alive), Ok((length, true, false)));
+    assert_eq!(old(CHUNKS), Err(TransferEncodingOldVersion));
+}
+
+#[test]
+fn rule_11_bad_framing_of_responses() {
+    let cases = [
+        ("Content-Length: 5\r\nContent-Length: 5", ContentLengthRepeated),
+        ("Content-Length: 5, 5", ContentLength),
+        ("Content-Length: +5", ContentLength),
+        ("Transfer-Encoding: gzip", TransferEncoding),
+        ("Transfer-Encoding: gzip, chunked", TransferCodingUnknown),
+        ("Transfer-Encoding: chunked, chunked", TransferEncoding),
+        ("Transfer-Encoding : chunked", FieldName),
+        ("Content_Length: 5", FramingNameVariant),
+    ];
+    for (fields, kind) in cases {
+        // Also where there is no body.
+        for method in [Method::Get, Method::Head] {
+            let found = answer(method, &format!("HTTP/1.1 200 OK\r\n{fields}\r\n\r\n"));
+            assert_eq!(found, Err(kind), "{fields}");
+        }
+    }
 }
 
 #[test]
