@@ -2,15 +2,51 @@
 //!
 //! Says only whether it is one: never looks a name up, never normalises.
 
+use std::fmt;
 use std::net::Ipv6Addr;
 
 use super::grammar::{self, HEX, REG_NAME};
+
+/// A host and perhaps a port, checked; kept as bytes because nobody may ask for text.
+#[derive(Clone, Copy, PartialEq, Eq, Hash)]
+pub struct Authority<'a>(&'a [u8]);
+
+impl<'a> Authority<'a> {
+    /// Checks `text`; on failure the index of the byte that does not fit.
+    #[inline]
+    pub(super) fn new(text: &'a [u8]) -> Result<Self, usize> {
+        check(text).map(|()| Self(text))
+    }
+
+    /// As [`new`](Self::new), with a port that is not empty: the target of CONNECT (RFC 9110 §9.3.6).
+    pub(super) fn with_port(text: &'a [u8]) -> Result<Self, usize> {
+        check_with_port(text).map(|()| Self(text))
+    }
+
+    /// As it came, in whatever case: ASCII.
+    #[must_use]
+    pub fn as_bytes(self) -> &'a [u8] {
+        self.0
+    }
+
+    /// The same as text.
+    #[must_use]
+    pub fn as_str(self) -> &'a str {
+        str::from_utf8(self.0).expect("every character of an authority is ASCII")
+    }
+}
+
+impl fmt::Debug for Authority<'_> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        self.as_str().fmt(f)
+    }
+}
 
 /// Checks `text`; on failure the index of the byte that does not fit (the length: something is missing).
 ///
 /// User information is refused (RFC 9110 §4.2.4), and so is an empty host (§4.2.1).
 #[inline]
-pub(super) fn check(text: &[u8]) -> Result<(), usize> {
+fn check(text: &[u8]) -> Result<(), usize> {
     let end = if text.first() == Some(&b'[') {
         ip_literal_end(text)?
     } else {
@@ -23,8 +59,7 @@ pub(super) fn check(text: &[u8]) -> Result<(), usize> {
     }
 }
 
-/// As [`check`], with a port that is not empty: the target of CONNECT (RFC 9110 §9.3.6).
-pub(super) fn check_with_port(text: &[u8]) -> Result<(), usize> {
+fn check_with_port(text: &[u8]) -> Result<(), usize> {
     check(text)?;
     match text.last() {
         Some(b':' | b']') => Err(text.len()),

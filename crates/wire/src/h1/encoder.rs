@@ -3,7 +3,7 @@
 //! Framing fields are written here only, so that a head cannot contradict its body. A head that was begun and
 //! not finished takes its bytes back.
 
-use super::authority;
+use super::authority::Authority;
 use super::body_encoder::BodyEncoder;
 use super::fields::Known;
 use super::framing::{Framing, Version};
@@ -347,7 +347,7 @@ impl<'o> RequestEncoder<'o> {
         if !is_all(target.as_bytes(), TARGET) || Target::parse(method, target).is_err() {
             return Err(Misuse::Target);
         }
-        authority::check(host.as_bytes()).map_err(|_| Misuse::Host)?;
+        Authority::new(host.as_bytes()).map_err(|_| Misuse::Host)?;
         let draft = Draft::new(out);
         for part in [method.as_str(), " ", target, " HTTP/1.1\r\nHost: ", host, "\r\n"] {
             draft.out.extend_from_slice(part.as_bytes());

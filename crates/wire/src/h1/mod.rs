@@ -31,6 +31,7 @@ mod status;
 mod target;
 mod trailers;
 
+pub use authority::Authority;
 pub use body::{BodyDecoder, BodyEvent, BodyStep};
 pub use body_encoder::BodyEncoder;
 pub use encoder::{AnswerTo, Exchange, FieldBlock, LengthSlot, RequestEncoder, ResponseEncoder};

@@ -1,6 +1,6 @@
 //! Request heads: the server's side of parsing. Answers nothing and routes nothing.
 
-use super::authority;
+use super::authority::Authority;
 use super::fault::{FaultKind, Found, PeerFault};
 use super::fields::{FieldTable, Fields, Known};
 use super::framing::{self, ConnectionOptions, Framing, Version};
@@ -24,7 +24,7 @@ pub struct RequestHead<'a> {
     /// All fields.
     pub fields: Fields<'a>,
     /// Host and perhaps port: the target's own, else `Host` (RFC 9112 §3.2.2). Always there in HTTP/1.1.
-    pub authority: Option<&'a str>,
+    pub authority: Option<Authority<'a>>,
     /// Where the body ends. Never `UntilClose`.
     pub framing: Framing,
     /// Whether the client lets the connection live on after this request.
@@ -150,7 +150,7 @@ impl RequestLine {
 /// RFC 9112 §3.2: exactly one valid `Host` in HTTP/1.1, at most one in HTTP/1.0. It must be valid also where
 /// the target overrides it.
 #[inline]
-fn host<'a>(version: Version, fields: &Fields<'a>) -> Result<Option<&'a str>, PeerFault> {
+fn host<'a>(version: Version, fields: &Fields<'a>) -> Result<Option<Authority<'a>>, PeerFault> {
     let Some(record) = fields.record(Known::Host) else {
         return match version {
             Version::Http10 => Ok(None),
@@ -165,11 +165,11 @@ fn host<'a>(version: Version, fields: &Fields<'a>) -> Result<Option<&'a str>, Pe
         ));
     }
     let value = fields.known(Known::Host).unwrap_or_default();
-    authority::check(value).map_err(|index| {
+    let host = Authority::new(value).map_err(|index| {
         let found = value.get(index).map_or(Found::This, |&byte| Found::Byte(byte));
         PeerFault::new(FaultKind::Authority, record.value_at as usize + index, found)
     })?;
-    Ok(Some(ascii(value)))
+    Ok(Some(host))
 }
 
 /// RFC 9110 §10.1.1: ignored in HTTP/1.0, and moot without a body.
@@ -213,5 +213,5 @@ fn version_fault(input: &[u8], at: usize) -> PeerFault {
 /// Bytes that were checked by class.
 #[inline]
 fn ascii(bytes: &[u8]) -> &str {
-    str::from_utf8(bytes).expect("tokens, targets and authorities were checked to be ASCII")
+    str::from_utf8(bytes).expect("tokens and targets were checked to be ASCII")
 }

@@ -1,6 +1,6 @@
 //! The four forms of a request target (RFC 9112 §3.2). Decodes nothing and normalises nothing.
 
-use super::authority;
+use super::authority::Authority;
 use super::fault::FaultKind;
 use super::method::Method;
 
@@ -19,14 +19,14 @@ pub enum Target<'a> {
         /// `http` or `https`, in the case it came in.
         scheme: &'a str,
         /// Host and perhaps port; it overrides the `Host` field.
-        authority: &'a str,
+        authority: Authority<'a>,
         /// As in `Origin`; what an empty one means is said at [`Target::path`].
         path: &'a str,
         /// What follows the first `?`.
         query: Option<&'a str>,
     },
     /// `host:port`, of CONNECT only.
-    Authority(&'a str),
+    Authority(Authority<'a>),
     /// `*`, of OPTIONS only.
     Asterisk,
 }
@@ -54,7 +54,7 @@ impl<'a> Target<'a> {
 
     /// The authority that the target itself names.
     #[must_use]
-    pub fn authority(&self) -> Option<&'a str> {
+    pub fn authority(&self) -> Option<Authority<'a>> {
         match *self {
             Self::Absolute { authority, .. } | Self::Authority(authority) => Some(authority),
             Self::Origin { .. } | Self::Asterisk => None,
@@ -74,9 +74,9 @@ impl<'a> Target<'a> {
     /// Tells the forms apart. `text` is not empty and of `TARGET` characters. A failure names the offset.
     pub(super) fn parse(method: Method<'_>, text: &'a str) -> Result<Self, (FaultKind, usize)> {
         if method == Method::Connect {
-            let checked = authority::check_with_port(text.as_bytes());
-            return checked
-                .map(|()| Self::Authority(text))
+            let authority = Authority::with_port(text.as_bytes());
+            return authority
+                .map(Self::Authority)
                 .map_err(|at| (FaultKind::Authority, at));
         }
         if let Some(target) = Self::origin(method, text) {
@@ -96,7 +96,8 @@ impl<'a> Target<'a> {
         let end = rest.find(['/', '?']).unwrap_or(rest.len());
         let (authority, rest) = rest.split_at(end);
         let at = scheme.len() + 3;
-        authority::check(authority.as_bytes()).map_err(|index| (FaultKind::Authority, at + index))?;
+        let authority =
+            Authority::new(authority.as_bytes()).map_err(|index| (FaultKind::Authority, at + index))?;
         let (path, query) = split_query(rest);
         let path = match path {
             "" if query.is_none() && method == Method::Options => "*",

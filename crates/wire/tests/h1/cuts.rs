@@ -1,6 +1,6 @@
 //! Cut invariance: how a conversation was cut into receipts changes no event, valid or not.
 
-use ringmain_wire::h1::{FieldTable, HeadScanner, Limits, Method, Parsed, parse_request};
+use ringmain_wire::h1::{Authority, FieldTable, HeadScanner, Limits, Method, Parsed, parse_request};
 
 use crate::corpus::{REQUESTS, RESPONSES};
 use crate::support::{Event, Rng, Role, events};
@@ -197,7 +197,8 @@ fn a_table_serves_many_connections_at_once() {
                 Parsed::Partial => assert!(length < input.len()),
                 Parsed::Complete { head, bytes } => {
                     assert_eq!(bytes, input.len());
-                    assert_eq!(head.authority, head.target_text.strip_prefix('/'));
+                    let host = head.authority.map(Authority::as_str);
+                    assert_eq!(host, head.target_text.strip_prefix('/'));
                     assert_eq!(head.fields.len(), 2);
                 }
             }
