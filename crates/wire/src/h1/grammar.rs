@@ -69,13 +69,7 @@ pub(super) fn is_text(byte: u8) -> bool {
 #[inline]
 pub(super) fn text_end(input: &[u8], from: usize) -> usize {
     let mut at = from;
-    // Long values: blocks without an exit in between, which the compiler turns into vector instructions.
-    while let Some(block) = input.get(at..).and_then(|rest| rest.first_chunk::<32>()) {
-        if block.iter().fold(false, |other, &byte| other | !is_text(byte)) {
-            break;
-        }
-        at += 32;
-    }
+    let mut words = 0;
     while let Some(word) = input.get(at..).and_then(|rest| rest.first_chunk::<8>()) {
         let word = u64::from_le_bytes(*word);
         match first_control(word) {
@@ -83,9 +77,27 @@ pub(super) fn text_end(input: &[u8], from: usize) -> usize {
             Some(index) if (word >> (8 * index)) as u8 == b'\t' => at += index + 1,
             Some(index) => return at + index,
         }
+        words += 1;
+        // Most values end before.
+        if words == 2 {
+            at = blocks_end(input, at);
+        }
     }
     let rest = input.get(at..).unwrap_or_default();
     at + rest.iter().position(|&byte| !is_text(byte)).unwrap_or(rest.len())
+}
+
+/// The end of as many whole blocks of text as there are. No exit within a block, so that the compiler makes vector
+/// instructions of it.
+#[inline]
+fn blocks_end(input: &[u8], from: usize) -> usize {
+    let mut at = from;
+    while let Some(block) = input.get(at..).and_then(|rest| rest.first_chunk::<32>())
+        && block.iter().fold(true, |text, &byte| text & is_text(byte))
+    {
+        at += 32;
+    }
+    at
 }
 
 const ONES: u64 = u64::MAX / 255;
