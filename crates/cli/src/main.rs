@@ -1,29 +1,63 @@
-//! The one binary `ringmain`.
+//! The one binary `ringmain`: reads the command line, runs the command, and ends with an exit code that means
+//! something: 0 done, 1 failed, 2 used wrongly.
+//!
+//! Data goes to standard output, talk to standard error. Knows nothing of how bytes move.
 #![forbid(unsafe_code)]
 
-fn main() -> std::process::ExitCode {
-    let mut args = std::env::args().skip(1);
-    let addr = args.next().unwrap_or("127.0.0.1:7000".into());
-    let engine = args.next();
-    let mut config = ringmain_engine::Config {
-        workers: Some(1),
-        ..Default::default()
-    };
-    if engine.as_deref() == Some("epoll") {
-        config.engine = ringmain_engine::Choice::Epoll;
+mod args;
+mod echo;
+mod failure;
+mod limits;
+mod logging;
+mod run;
+mod stats;
+
+use std::panic::{AssertUnwindSafe, PanicHookInfo};
+use std::process::ExitCode;
+
+use clap::Parser;
+use ringmain_sys::inherit::{self, Inherited};
+
+use crate::args::{Cli, Command};
+use crate::failure::Failure;
+
+fn main() -> ExitCode {
+    // First of all: inherited listeners are recognised by the number of their descriptor.
+    let inherited = inherit::take();
+    std::panic::set_hook(Box::new(tell_panic));
+    let outcome = std::panic::catch_unwind(AssertUnwindSafe(|| start(inherited)));
+    logging::flush();
+    match outcome {
+        Ok(Ok(())) => ExitCode::SUCCESS,
+        Ok(Err(failure)) => failure.report(),
+        // The hook has said it.
+        Err(_) => ExitCode::FAILURE,
     }
-    let mut engine = ringmain_engine::Engine::new(config).unwrap();
-    eprintln!("{}", engine.selection());
-    engine
-        .listen(&addr.parse().unwrap(), &Default::default())
-        .unwrap();
-    engine
-        .run(|_| {
-            ringmain_engine::on_data(|conn, bytes: &mut [u8]| match conn.write(bytes) {
-                Ok(()) => bytes.len(),
-                Err(_) => 0,
-            })
-        })
-        .unwrap();
-    std::process::ExitCode::SUCCESS
+}
+
+fn start(inherited: Result<Vec<Inherited>, inherit::InheritError>) -> Result<(), Failure> {
+    let cli = match Cli::try_parse() {
+        Ok(cli) => cli,
+        Err(answer) if !answer.use_stderr() => {
+            // Help or version. A reader that has left (`ringmain --help | head -1`) has seen enough.
+            let _ = answer.print();
+            return Ok(());
+        }
+        Err(error) => return Err(Failure::from_clap(&error)),
+    };
+    match cli.command {
+        Command::Run(run) => run::run(&run, inherited.map_err(Failure::other)?),
+    }
+}
+
+/// One line for a panic, wherever it happens: a backtrace helps nobody who did not write the program.
+fn tell_panic(info: &PanicHookInfo<'_>) {
+    let message = info.payload_as_str().unwrap_or("no message");
+    let place = info.location().map_or_else(String::new, |l| format!(" at {l}"));
+    let thread = std::thread::current();
+    let name = thread.name().unwrap_or("unnamed").to_owned();
+    logging::say(
+        log::Level::Error,
+        format_args!("panic in thread {name}{place}: {message}; this is a bug, please report it"),
+    );
 }

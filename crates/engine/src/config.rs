@@ -30,6 +30,9 @@ pub struct Config {
     pub max_connections: Option<u32>,
     /// How long open connections may take to finish at shutdown.
     pub grace: Duration,
+    /// How long a closed connection may take to hand its last bytes to the kernel. Longer: they are dropped
+    /// and it ends with [`Reason::FlushTimeout`](crate::Reason::FlushTimeout).
+    pub flush: Duration,
     /// Pin each worker to a CPU. Done only if there is one for each and no CPU quota.
     pub pin: bool,
     /// Features of io_uring not to be used, even if they work.
@@ -62,6 +65,7 @@ impl Default for Config {
             workers: None,
             max_connections: None,
             grace: Duration::from_secs(30),
+            flush: limits::FLUSH,
             pin: true,
             without: Features::none(),
             sqpoll: None,

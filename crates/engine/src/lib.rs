@@ -15,6 +15,8 @@ pub mod mail;
 pub mod probe;
 mod slab;
 pub mod stream;
+#[cfg(feature = "testing")]
+pub mod testing;
 pub mod timer;
 pub mod udp;
 pub mod wake;

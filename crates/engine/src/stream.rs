@@ -99,7 +99,7 @@ impl Stream {
         if let Some(error) = take_error(connection) {
             return Poll::Ready(Err(error));
         }
-        if connection.flags.eof {
+        if connection.flags.eof_told {
             return Poll::Ready(Ok(0));
         }
         if !matches!(connection.phase, Phase::Open | Phase::Connecting) {

@@ -13,7 +13,7 @@ use ringmain_engine::backend::RunJob;
 use ringmain_engine::backend::conformance::RealHarness;
 use ringmain_engine::backend::epoll::{Epoll, EpollGroup};
 use ringmain_engine::backend::uring::{Group, Uring, UringConfig};
-use ringmain_engine::features::Features;
+use ringmain_engine::features::{Feature, Features};
 
 /// A pool of its own for each job: what the pool does is not the contract's business.
 fn run_job() -> RunJob {
@@ -38,6 +38,28 @@ fn uring(config: &UringConfig) -> RealHarness<Uring> {
 ringmain_engine::conformance!(on_epoll, epoll());
 
 ringmain_engine::conformance!(on_uring, uring(&UringConfig::default()));
+
+/// Rings without some of what the probe would find here.
+fn without(features: &[Feature]) -> UringConfig {
+    UringConfig {
+        features: features
+            .iter()
+            .fold(Features::all(), |set, feature| set.without(*feature)),
+        ..UringConfig::default()
+    }
+}
+
+ringmain_engine::conformance!(
+    on_uring_plain_descriptors,
+    uring(&without(&[Feature::DirectDescriptors]))
+);
+
+ringmain_engine::conformance!(on_uring_no_message_ring, uring(&without(&[Feature::MessageRing])));
+
+ringmain_engine::conformance!(
+    on_uring_single_shot,
+    uring(&without(&[Feature::MultishotAccept, Feature::MultishotRecv]))
+);
 
 // Nothing beyond the floor.
 ringmain_engine::conformance!(

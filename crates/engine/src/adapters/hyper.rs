@@ -4,8 +4,8 @@
 //! task on the worker, which does the sleeping and wakes by ordinary wakers; the lock between them is
 //! taken by one thread only, as long as the futures stay where they were made.
 //!
-//! hyper reads its own clock (`Instant::now`) for deadlines; spans run on the worker's clock. In a
-//! simulation use spans only.
+//! hyper reads its own clock (`Instant::now`) for deadlines; spans run on the worker's clock, which stands
+//! still during a loop turn. In a simulation use spans only.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::future::Future;

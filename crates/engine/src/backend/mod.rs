@@ -13,7 +13,7 @@ pub mod uring;
 
 use std::io;
 use std::net::SocketAddr;
-use std::os::fd::OwnedFd;
+use std::os::fd::{BorrowedFd, OwnedFd};
 use std::ptr::NonNull;
 use std::task::Waker;
 use std::time::Duration;
@@ -349,7 +349,7 @@ pub trait Backend {
     /// The memory of all pieces must stay valid and unchanged until the final completion.
     unsafe fn send(&mut self, slot: Slot, socket: Socket, pieces: &[io::IoSlice<'_>]);
 
-    /// Connects `socket` to `to`.
+    /// Connects `socket` to `to`. For a datagram socket that sends no packet: it binds it to one peer.
     fn connect(&mut self, slot: Slot, socket: Socket, to: &Addr);
 
     /// Receives datagrams until ended.
@@ -403,4 +403,26 @@ pub trait Backend {
 
     /// Ends a present or the next [`Backend::wait`] of another worker, in the cheapest way.
     fn wake_peer(&mut self, worker: usize);
+}
+
+/// Accepts without waiting, also on a listener that is a blocking file. If another thread is faster, it waits for
+/// [`crate::limits::ACCEPT_WAIT`] at most, which `Uring` sets on its listeners.
+pub(crate) fn accept_waiting(listener: BorrowedFd<'_>) -> io::Result<Option<OwnedFd>> {
+    use rustix::event::{PollFd, PollFlags, Timespec, poll};
+    let mut ready = [PollFd::new(&listener, PollFlags::IN)];
+    if poll(
+        &mut ready,
+        Some(&Timespec {
+            tv_sec: 0,
+            tv_nsec: 0,
+        }),
+    )? == 0
+    {
+        return Ok(None);
+    }
+    match ringmain_sys::socket::accept(listener) {
+        Ok(fd) => Ok(Some(fd)),
+        Err(error) if error.kind() == io::ErrorKind::WouldBlock => Ok(None),
+        Err(error) => Err(error),
+    }
 }

@@ -5,7 +5,9 @@
 mod running;
 mod signals;
 mod size;
+mod watch;
 
+use std::mem::ManuallyDrop;
 use std::os::fd::{AsFd, OwnedFd};
 use std::sync::{Arc, mpsc};
 
@@ -26,7 +28,7 @@ use crate::limits;
 use crate::mail;
 use crate::probe::{ProbeError, Selection, probe};
 use crate::worker::handler::Handler;
-use crate::worker::shared::{Kept, Shared, SocketFile};
+use crate::worker::shared::{Kept, Shared, SocketFile, State};
 use crate::worker::{Parts, Start, Worker};
 
 /// Why an engine could not be set up or had to end.
@@ -255,7 +257,7 @@ impl Engine {
         let mailboxes = mail::grid(&doorbells, limits::MAIL_PER_PAIR, limits::INBOX);
         let inboxes = mailboxes.iter().map(mail::Mailbox::inbox).collect();
         let mut listeners = spread(&self.listeners, workers).map_err(system("dup"))?;
-        *shared.kept() = keep(&mut self.listeners).map_err(system("dup"))?;
+        *shared.kept() = keep(&mut self.listeners, workers).map_err(system("dup"))?;
         let make = Arc::new(make);
         let (ready, started) = mpsc::channel();
         let mut threads = Vec::new();
@@ -273,10 +275,11 @@ impl Engine {
                     .iter()
                     .fold(0, |sum, l| sum.saturating_add(l.backlog)),
                 grace: self.config.grace,
+                flush: self.config.flush,
                 shared: Arc::clone(&shared),
             };
             let (make, ready) = (Arc::clone(&make), ready.clone());
-            let body = move || set_up.run(mailbox, |start| make(start), &ready);
+            let body = move || set_up.run(mailbox, |start| make(start), ready);
             let builder = std::thread::Builder::new().name(format!("ringmain-{index}"));
             #[expect(
                 clippy::disallowed_methods,
@@ -327,6 +330,15 @@ impl Fabric {
         }
     }
 
+    /// Brings a connection to a worker from a thread that is none; back it comes if that one has
+    /// no room for more at present.
+    fn hand(&self, worker: usize, tag: u32, fd: OwnedFd) -> Result<(), OwnedFd> {
+        match self {
+            Fabric::Uring(group) => group.hand(worker, tag, fd),
+            Fabric::Epoll(group) => group.hand(worker, tag, fd),
+        }
+    }
+
     /// The back-end of one worker; on the worker's thread.
     fn backend(
         &self,
@@ -341,6 +353,17 @@ impl Fabric {
     }
 }
 
+/// Ends all workers when one fails, also by a panic: the others must not go on as if nothing had happened.
+struct EndAll(Option<Arc<Shared>>);
+
+impl Drop for EndAll {
+    fn drop(&mut self) {
+        if let Some(shared) = &self.0 {
+            shared.advance(State::Stopping);
+        }
+    }
+}
+
 /// What one worker's thread begins with.
 struct SetUp {
     index: usize,
@@ -352,6 +375,7 @@ struct SetUp {
     capacity: u32,
     queue_limit: u32,
     grace: std::time::Duration,
+    flush: std::time::Duration,
     shared: Arc<Shared>,
 }
 
@@ -360,9 +384,10 @@ impl SetUp {
         self,
         mailbox: mail::Mailbox<H::Mail>,
         make: impl FnOnce(Start<H::Mail>) -> H,
-        ready: &mpsc::Sender<Result<(), EngineError>>,
+        ready: mpsc::Sender<Result<(), EngineError>>,
     ) -> Result<(), EngineError> {
         let index = self.index;
+        let mut failure = EndAll(Some(Arc::clone(&self.shared)));
         let died = move |source| EngineError::Worker {
             worker: index,
             source,
@@ -371,6 +396,7 @@ impl SetUp {
             Ok(worker) => {
                 // The receiver waits for this message.
                 let _ = ready.send(Ok(()));
+                drop(ready);
                 worker
             }
             Err(source) => {
@@ -379,13 +405,12 @@ impl SetUp {
                 return Ok(());
             }
         };
-        let mut worker = worker;
-        let outcome = worker.run();
-        if outcome.is_err() {
-            // Operations may still be in flight: the kernel keeps the memory that they name.
-            std::mem::forget(worker);
-        }
-        outcome.map_err(died)
+        // Unless it ends well, operations may still be in flight: then the kernel keeps the memory that they name.
+        let mut worker = ManuallyDrop::new(worker);
+        worker.run().map_err(died)?;
+        failure.0 = None;
+        drop(ManuallyDrop::into_inner(worker));
+        Ok(())
     }
 
     fn build<H: Handler>(
@@ -407,6 +432,7 @@ impl SetUp {
             capacity: self.capacity,
             queue_limit: self.queue_limit,
             grace: self.grace,
+            flush: self.flush,
         };
         let mut worker = Worker::new(parts, make);
         for (tag, fd) in self.listeners {
@@ -429,11 +455,16 @@ fn spread(bound: &[Bound], workers: usize) -> std::io::Result<Vec<Vec<(u32, Owne
     Ok(all)
 }
 
-fn keep(bound: &mut [Bound]) -> std::io::Result<Vec<Kept>> {
+fn keep(bound: &mut [Bound], workers: usize) -> std::io::Result<Vec<Kept>> {
     let mut all = Vec::new();
-    for bound in bound {
-        for fd in &bound.fds {
+    for (tag, bound) in bound.iter_mut().enumerate() {
+        for (index, fd) in bound.fds.iter().enumerate() {
+            let turns = (0..workers.max(bound.fds.len()))
+                .skip(index)
+                .step_by(bound.fds.len());
             all.push(Kept {
+                tag: tag as u32,
+                workers: turns.map(|turn| turn % workers).collect(),
                 fd: fd.try_clone()?,
                 name: bound.name.clone(),
                 file: bound.file.take(),

@@ -11,12 +11,11 @@ use std::time::Duration;
 use ringmain_sys::addr::Addr;
 use ringmain_sys::inherit;
 
+use super::watch::{Watchdog, watch};
 use super::{Engine, EngineError, Fabric};
-use crate::backend::Time;
 use crate::blocking::Pool;
 use crate::mail::Inbox;
 use crate::probe::Selection;
-use crate::watchdog::{Event, Watch};
 use crate::worker::shared::{Counters, Kept, Shared, State};
 
 /// A running engine. Dropping it ends the process's connections at once and waits for the workers.
@@ -27,7 +26,7 @@ pub struct Running<M> {
     pool: Arc<Pool>,
     inboxes: Vec<Inbox<M>>,
     threads: Vec<JoinHandle<Result<(), EngineError>>>,
-    watchdog: Option<(mpsc::Sender<()>, JoinHandle<()>)>,
+    watchdog: Option<Watchdog>,
 }
 
 /// Counts of one worker since the start; see [`Counters`].
@@ -97,7 +96,12 @@ impl<M: Send + 'static> Running<M> {
             match started.recv() {
                 Ok(Ok(())) => {}
                 Ok(Err(error)) => return Err(error),
-                Err(_) => break,
+                // All others have reported: the missing one died, and joining says of what.
+                Err(_) => {
+                    return self
+                        .join()
+                        .map(|_| unreachable!("a worker that never reported has died"));
+                }
             }
         }
         for file in self.shared.kept().iter_mut().filter_map(|k| k.file.as_mut()) {
@@ -147,7 +151,10 @@ impl<M: Send + 'static> Running<M> {
         }
     }
 
-    /// Begins a graceful shutdown: no new connections; open ones get the grace time.
+    /// Begins a graceful shutdown: no new connections but those in the listen queues, which are accepted; open ones get
+    /// the grace time and end with [`Reason::Shutdown`](crate::Reason::Shutdown) then. Tasks and datagram sockets end with
+    /// the last connection of their worker; blocking work is not waited for by the workers, but by whoever drops or joins this, for
+    /// up to five seconds.
     pub fn shut_down(&self) {
         self.shared.kept().clear();
         self.shared.advance(State::Draining);
@@ -184,7 +191,7 @@ impl<M: Send + 'static> Running<M> {
                 for file in kept.iter_mut().filter_map(|kept| kept.file.as_mut()) {
                     file.disarm();
                 }
-                self.shared.advance(State::HandedOver);
+                self.shared.advance(State::Draining);
                 Ok(pid)
             }
             Err(error) => {
@@ -196,10 +203,10 @@ impl<M: Send + 'static> Running<M> {
         }
     }
 
-    /// Whether a worker has ended: after a shutdown, or because its back-end failed.
+    /// Whether all workers have ended: after a shutdown, or because one of them failed, which ends the others.
     #[must_use]
     pub fn is_over(&self) -> bool {
-        self.threads.iter().any(JoinHandle::is_finished)
+        self.threads.iter().all(JoinHandle::is_finished)
     }
 
     /// Waits until all workers have ended.
@@ -213,10 +220,6 @@ impl<M: Send + 'static> Running<M> {
                 let source = io::Error::other("it panicked outside any handler");
                 Err(EngineError::Worker { worker, source })
             });
-            if ended.is_err() {
-                // The others must not wait for connections that nobody serves.
-                self.shared.advance(State::Stopping);
-            }
             outcome = outcome.and(ended);
         }
         outcome.map(|()| Summary {
@@ -263,42 +266,4 @@ fn succeed(
         return Err(error);
     }
     Ok(successor.process.id())
-}
-
-/// The thread that looks at the workers' heartbeats and names the handler that holds one too long.
-fn watch(
-    shared: Arc<Shared>,
-    fabric: Fabric,
-    threshold: Duration,
-) -> io::Result<(mpsc::Sender<()>, JoinHandle<()>)> {
-    let (stop, stopped) = mpsc::channel::<()>();
-    let body = move || {
-        let mut watch = Watch::new(threshold);
-        while stopped.recv_timeout(threshold / 4) == Err(mpsc::RecvTimeoutError::Timeout) {
-            for event in watch.check(&shared.beats, fabric.now()) {
-                tell(&shared, &event, fabric.now());
-            }
-        }
-    };
-    let builder = std::thread::Builder::new().name("ringmain-watchdog".into());
-    #[expect(
-        clippy::disallowed_methods,
-        reason = "this is where a process starts its watchdog"
-    )]
-    let thread = builder.spawn(body)?;
-    Ok((stop, thread))
-}
-
-fn tell(shared: &Shared, event: &Event, now: Time) {
-    match event {
-        Event::Stalled { worker, what, since } => log::warn!(
-            "worker {worker} is held by {} for {:?}: its other connections wait; move blocking or long work to \
-             Cx::blocking",
-            shared.names.text(*what),
-            now.since(*since)
-        ),
-        Event::Recovered { worker, held, .. } => {
-            log::info!("worker {worker} goes on after {held:?}");
-        }
-    }
 }

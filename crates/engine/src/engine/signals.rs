@@ -91,9 +91,7 @@ impl<M: Send + 'static> Running<M> {
                 Some(Signal::Terminate | Signal::Interrupt) if !asked => {
                     asked = true;
                     let open: u32 = self.report().workers.iter().map(|w| w.connections).sum();
-                    log::info!(
-                        "shutting down: {open} open connections may finish; a second signal ends them"
-                    );
+                    log::info!("shutting down, {open} still open; a second signal ends them at once");
                     self.shut_down();
                 }
                 Some(Signal::Terminate | Signal::Interrupt | Signal::Quit) => self.stop(),

@@ -108,6 +108,12 @@ impl Heartbeat {
         self.beat.store(beat >> 32 << 32, Ordering::Release);
     }
 
+    /// For how long the worker has been in its present step; zero if idle.
+    #[must_use]
+    pub fn held_for(&self, now: Time) -> Duration {
+        self.read().map_or(Duration::ZERO, |(.., since)| now.since(since))
+    }
+
     /// The present step, its number and its beginning; `None` if idle or changing right now.
     fn read(&self) -> Option<(u64, StepName, Time)> {
         let beat = self.beat.load(Ordering::Acquire);

@@ -5,7 +5,7 @@ use std::sync::atomic::Ordering;
 use std::time::Duration;
 
 use super::core::{Core, Told, Via};
-use super::record::{Connection, Listener, Phase, Record};
+use super::record::{Connection, Listener, Phase, Reason, Record};
 use super::shared::Counters;
 use super::sleep::accept_key;
 use crate::backend::{Op, Slot, Socket, Time};
@@ -82,9 +82,15 @@ impl Core {
             None => self.keep(socket, tag),
         }
         if self.shared.connections() >= self.shared.max_connections {
-            self.pause_accepting("the process has reached its connection limit");
+            let limit = self.shared.max_connections;
+            self.pause_accepting(&format!(
+                "the process holds {limit}, its limit; raise --max-connections or, where connections are descriptors, \
+                 `ulimit -n`"
+            ));
         } else if self.connections >= self.capacity && self.better_worker().is_none() {
-            self.pause_accepting("the worker's connection table is full");
+            self.pause_accepting(
+                "all tables of direct descriptors are full; raise `ulimit -n` or start more workers",
+            );
         } else if self.careful() {
             self.slow_down(listener);
         }
@@ -104,7 +110,7 @@ impl Core {
         if self.shared.workers.len() == 1 {
             return None;
         }
-        let (worker, load) = self.shared.least_loaded()?;
+        let (worker, load) = self.shared.least_loaded(self.now())?;
         let excess = self.connections.saturating_sub(load);
         let full = self.connections >= self.capacity;
         let skewed = excess > limits::SKEW_CONNECTIONS.max(load / 8);
@@ -119,6 +125,7 @@ impl Core {
 
     fn give(&mut self, socket: Socket, worker: usize, tag: u32) {
         if let Ok(slot) = self.add_connection(Connection::new(socket, tag, Phase::Giving)) {
+            self.giving += 1;
             self.backend.give(slot, socket, worker, tag);
         }
     }
@@ -127,6 +134,7 @@ impl Core {
         let Some(Record::Connection(connection)) = self.records.get_mut(slot) else {
             return;
         };
+        self.giving -= 1;
         match result {
             Ok(()) => {
                 self.records.remove(slot);
@@ -138,6 +146,9 @@ impl Core {
             Err(_) => {
                 connection.phase = Phase::Open;
                 let tag = connection.listener;
+                if self.stopping {
+                    return self.abort(slot, Reason::Shutdown);
+                }
                 self.told.push_back(Told::Opened(slot, Via::Listener(tag)));
             }
         }
@@ -173,7 +184,7 @@ impl Core {
     }
 
     fn warn_accept(&mut self, error: &io::Error) {
-        if std::mem::replace(&mut self.warned_full, true) {
+        if !self.may_warn() {
             return;
         }
         let advice = match error.raw_os_error() {
@@ -197,12 +208,22 @@ impl Core {
         );
     }
 
+    /// A worker at its limit pauses again and again: it says so once in [`limits::WARN_MS`].
+    fn may_warn(&mut self) -> bool {
+        let now = self.now();
+        let due = now >= self.warn_again;
+        if due {
+            self.warn_again = now.after(Duration::from_millis(limits::WARN_MS));
+        }
+        due
+    }
+
     fn pause_accepting(&mut self, why: &str) {
         if std::mem::replace(&mut self.full, true) {
             return;
         }
         Counters::add(&self.counters().accept_pauses, 1);
-        if !std::mem::replace(&mut self.warned_full, true) {
+        if self.may_warn() {
             log::warn!(
                 "worker {}: accepting paused with {} connections: {why}; waiting clients stay in the listen queue",
                 self.index,
@@ -217,9 +238,12 @@ impl Core {
         self.look_again(at);
     }
 
-    /// Looks at the listeners again at that time. Without a free timer the next closed connection does.
+    /// Looks at the listeners again at that time or before. One timer serves all reasons, or each pause at a
+    /// limit would leave one behind. Without a free timer the next closed connection does.
     fn look_again(&mut self, at: Time) {
-        let _ = self.wheel.insert(at, accept_key());
+        if !self.looks_again {
+            self.looks_again = self.wheel.insert(at, accept_key()).is_some();
+        }
     }
 
     fn cancel_listener(&mut self, slot: Slot) {
@@ -251,14 +275,26 @@ impl Core {
     }
 
     pub(crate) fn on_accept_timer(&mut self) {
+        self.looks_again = false;
         self.accept_again();
+        let now = self.now();
         if self.full {
-            let at = self.now().after(Duration::from_millis(limits::ACCEPT_BACKOFF_MS));
+            self.look_again(now.after(Duration::from_millis(limits::ACCEPT_BACKOFF_MS)));
+        }
+        // One that failed after the timer was set waits for longer.
+        let later = self
+            .listeners
+            .iter()
+            .filter_map(|slot| match self.records.get(*slot) {
+                Some(Record::Listener(listener)) if listener.not_before > now => Some(listener.not_before),
+                _ => None,
+            });
+        if let Some(at) = later.min() {
             self.look_again(at);
         }
     }
 
-    /// Stops accepting for good: cancel, empty the queue (unless another process goes on serving it), close.
+    /// Stops accepting for good: cancel, empty the queue, close.
     pub(crate) fn drain_listeners(&mut self) {
         self.draining = true;
         for slot in self.listeners.clone() {
@@ -282,8 +318,9 @@ impl Core {
             return;
         }
         let (socket, tag) = (listener.socket, listener.tag);
-        let empty_queue = self.shared.state() != super::shared::State::HandedOver;
-        while empty_queue && self.connections < self.capacity {
+        // Also where a successor serves the queue now: the kernel wakes one waiter for each connection, and the one that
+        // it woke here may have been cancelled since. Nobody else would hear of that connection.
+        while self.connections < self.capacity {
             match self.backend.accept_now(socket) {
                 Ok(Some(connection)) => {
                     Counters::add(&self.counters().accepted, 1);

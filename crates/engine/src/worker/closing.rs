@@ -2,13 +2,11 @@
 //! completion is in.
 
 use std::io;
-use std::time::Duration;
 
 use super::core::{Core, Told, UNNAMED};
 use super::record::{Phase, Reason, Record};
 use super::shared::Counters;
 use crate::backend::{Op, Slot};
-use crate::limits;
 
 impl Core {
     /// Closes once all that was written is sent. Reading stops at once.
@@ -28,7 +26,7 @@ impl Core {
         connection.phase = Phase::Flushing;
         self.update_recv(slot);
         self.mark_dirty(slot);
-        self.set_deadline(slot, Some(Duration::from_millis(limits::FLUSH_MS)));
+        self.set_deadline(slot, Some(self.flush));
     }
 
     /// Announces our last byte; the peer's bytes are still received.
@@ -65,7 +63,7 @@ impl Core {
                 connection.phase = Phase::Closing;
                 connection.reason = Some(reason);
                 self.backend.cancel(Op::Connect, slot);
-                self.told_end(slot, reason);
+                self.told_not_connected(slot, reason);
             }
             Phase::Open | Phase::Flushing => self.begin_close(slot, reason),
             Phase::Giving | Phase::Closing | Phase::Closed => {}
@@ -113,6 +111,14 @@ impl Core {
         self.close_if_quiet(slot);
     }
 
+    /// A connection without a handler's state so far: a stream's owner or `not_connected` hears of it.
+    fn told_not_connected(&mut self, slot: Slot, reason: Reason) {
+        match self.connection(slot) {
+            Some(connection) if connection.stream.is_some() => self.told_end(slot, reason),
+            _ => self.told.push_back(Told::NotConnected(slot, reason)),
+        }
+    }
+
     fn told_end(&mut self, slot: Slot, reason: Reason) {
         let Some(connection) = self.connection(slot) else {
             return;
@@ -126,7 +132,20 @@ impl Core {
                     waker.wake();
                 }
             }
+            None if matches!(reason, Reason::NotConnected(_)) => self.told_not_connected(slot, reason),
             None => self.told.push_back(Told::Ended(slot, reason)),
+        }
+    }
+
+    /// Both directions have ended and the application knows: nothing can come any more.
+    pub(crate) fn close_if_over(&mut self, slot: Slot) {
+        if let Some(connection) = self.connection(slot)
+            && connection.phase == Phase::Open
+            && !connection.flags.streamed
+            && connection.flags.fin_sent
+            && connection.flags.eof_told
+        {
+            self.begin_close(slot, Reason::Closed);
         }
     }
 

@@ -24,6 +24,7 @@ pub(crate) enum Told {
     Opened(Slot, Via),
     Drained(Slot),
     Ended(Slot, Reason),
+    NotConnected(Slot, Reason),
     EndOfData(Slot),
     Deadline(Slot),
     /// Unconsumed bytes may be looked at again.
@@ -63,9 +64,13 @@ pub(crate) struct Core {
     pub(crate) dirty: Vec<Slot>,
     pub(crate) parked: VecDeque<Slot>,
     pub(crate) sated: Vec<Slot>,
+    /// Streams that hear of their peer's end in the next turn.
+    pub(crate) ending: Vec<Slot>,
     pub(crate) told: VecDeque<Told>,
     pub(crate) listeners: Vec<Slot>,
     pub(crate) connections: u32,
+    /// Of them, those on their way to another worker.
+    pub(crate) giving: u32,
     pub(crate) datagram_sockets: u32,
     pub(crate) turn: u32,
     pub(crate) shared: Arc<Shared>,
@@ -73,12 +78,17 @@ pub(crate) struct Core {
     pub(crate) capacity: u32,
     /// Connections that the listen queues may hold together.
     pub(crate) queue_limit: u32,
+    /// How long a closed connection may take to hand over its last bytes.
+    pub(crate) flush: Duration,
     /// Accepting paused because the worker or the process is full.
     pub(crate) full: bool,
     pub(crate) draining: bool,
     /// No connection is taken any more.
     pub(crate) stopping: bool,
-    pub(crate) warned_full: bool,
+    /// When a pause of accepting may be logged again.
+    pub(crate) warn_again: Time,
+    /// A timer is set to look at the listeners again.
+    pub(crate) looks_again: bool,
     /// Closes in flight of sockets that never got a record.
     pub(crate) unnamed_closes: u32,
 }
@@ -90,6 +100,38 @@ pub(crate) const UNNAMED: Slot = Slot {
 };
 
 impl Core {
+    /// A worker without connections, room for any, or listeners.
+    pub(crate) fn new(backend: Box<dyn Backend>, shared: Arc<Shared>, index: usize) -> Core {
+        Core {
+            wheel: Wheel::new(backend.now()),
+            backend,
+            records: Slab::new(limits::CONNECTIONS_PER_WORKER),
+            sleepers: Sleepers::new(),
+            pool: Default::default(),
+            dirty: Vec::new(),
+            parked: Default::default(),
+            sated: Vec::new(),
+            ending: Vec::new(),
+            told: Default::default(),
+            listeners: Vec::new(),
+            connections: 0,
+            giving: 0,
+            datagram_sockets: 0,
+            turn: 0,
+            shared,
+            index,
+            capacity: 0,
+            queue_limit: 0,
+            flush: Duration::ZERO,
+            full: false,
+            draining: false,
+            stopping: false,
+            warn_again: Time(0),
+            looks_again: false,
+            unnamed_closes: 0,
+        }
+    }
+
     pub(crate) fn counters(&self) -> &Counters {
         &self.shared.workers[self.index].counters
     }
@@ -257,9 +299,7 @@ impl Core {
         if connection.flags.fin_wanted && !connection.flags.fin_sent && connection.phase == Phase::Open {
             connection.flags.fin_sent = true;
             self.backend.shutdown_write(connection.socket);
-            if connection.flags.eof && connection.flags.eof_told {
-                self.begin_close(slot, Reason::Closed);
-            }
+            self.close_if_over(slot);
         }
     }
 
@@ -322,6 +362,18 @@ impl Core {
         }
     }
 
+    /// Ends a connection whose handler leaves a full buffer and wants more.
+    pub(crate) fn end_if_stuck(&mut self, slot: Slot) {
+        let Some(connection) = self.connection(slot).filter(|c| c.phase == Phase::Open) else {
+            return;
+        };
+        let flags = &connection.flags;
+        let wants = !(flags.paused || flags.blocked || flags.streamed);
+        if wants && connection.unread.len() >= limits::READ_MARK {
+            self.fail(slot, Reason::ReadLimit);
+        }
+    }
+
     /// The receive operation has ended without bytes.
     pub(crate) fn on_recv_ended(&mut self, slot: Slot, end: RecvEnd) {
         let Some(Record::Connection(connection)) = self.records.get_mut(slot) else {
@@ -332,7 +384,13 @@ impl Core {
             RecvEnd::Cancelled => {}
             RecvEnd::Eof => {
                 connection.flags.eof = true;
-                self.tell_eof(slot);
+                // A send that a reset has cut short takes the error along, and receiving then sees an end. The
+                // next send knows better, so a stream with unsent bytes hears of it a turn later.
+                if connection.stream.is_some() && !connection.output.is_empty() {
+                    self.ending.push(slot);
+                } else {
+                    self.tell_eof(slot);
+                }
             }
             RecvEnd::NoBuffers => {
                 Counters::add(&self.shared.workers[self.index].counters.no_buffers, 1);
@@ -347,7 +405,7 @@ impl Core {
         self.close_if_quiet(slot);
     }
 
-    fn tell_eof(&mut self, slot: Slot) {
+    pub(crate) fn tell_eof(&mut self, slot: Slot) {
         let Some(connection) = self.connection(slot) else {
             return;
         };
@@ -494,50 +552,5 @@ impl Core {
 
     pub(crate) fn now(&self) -> Time {
         self.backend.now()
-    }
-
-    /// Sets or moves the connection's deadline; costs a store when it moves back.
-    pub(crate) fn set_deadline(&mut self, slot: Slot, after: Option<Duration>) {
-        let now = self.now();
-        let Some(Record::Connection(connection)) = self.records.get_mut(slot) else {
-            return;
-        };
-        connection.deadline = after.map_or(Time(0), |span| now.after(span.max(Duration::from_nanos(1))));
-        let at = connection.deadline;
-        if at == Time(0) || (connection.timer.is_some() && connection.timer_at <= at) {
-            return;
-        }
-        if let Some(timer) = connection.timer.take() {
-            self.wheel.cancel(timer);
-        }
-        // A full wheel leaves the connection without a deadline until the next call sets one.
-        connection.timer = self.wheel.insert(at, super::sleep::deadline_key(slot));
-        connection.timer_at = at;
-    }
-
-    /// The timer of a connection's deadline fired, perhaps too early because the deadline has moved.
-    pub(crate) fn on_deadline(&mut self, slot: Slot) {
-        let now = self.now();
-        let Some(Record::Connection(connection)) = self.records.get_mut(slot) else {
-            return;
-        };
-        connection.timer = None;
-        if connection.deadline == Time(0) {
-            return;
-        }
-        if connection.deadline > now {
-            let at = connection.deadline;
-            connection.timer = self.wheel.insert(at, super::sleep::deadline_key(slot));
-            connection.timer_at = at;
-            return;
-        }
-        connection.deadline = Time(0);
-        match connection.phase {
-            Phase::Flushing => self.fail(slot, Reason::FlushTimeout),
-            Phase::Open | Phase::Connecting if connection.flags.streamed => self.fail(slot, Reason::Deadline),
-            Phase::Open => self.told.push_back(Told::Deadline(slot)),
-            Phase::Connecting => self.fail(slot, Reason::Deadline),
-            _ => {}
-        }
     }
 }

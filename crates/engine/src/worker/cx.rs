@@ -200,6 +200,9 @@ impl<'a> Conn<'a> {
     }
 
     /// Closes it when all that was written is sent; nothing more is received.
+    ///
+    /// Bytes that the peer has sent and this side has not taken make the kernel reset the connection, which may cost the
+    /// peer the last bytes. Where that matters, [`Conn::shutdown`] and close in `end`.
     pub fn close(&self) {
         self.cx.core().close(self.id.0, Reason::Closed);
     }
@@ -241,8 +244,13 @@ impl<'a> Conn<'a> {
 
     /// Calls the handler's `deadline` after `span` unless it is moved before; `None` removes it. Cheap
     /// enough to be called for each request.
+    /// After [`Conn::close`] it does nothing: then [`crate::Config::flush`] holds.
     pub fn set_deadline(&self, span: Option<Duration>) {
-        self.cx.core().set_deadline(self.id.0, span);
+        let mut core = self.cx.core();
+        let phase = core.connection(self.id.0).map(|c| c.phase);
+        if matches!(phase, Some(Phase::Open | Phase::Connecting)) {
+            core.set_deadline(self.id.0, span);
+        }
     }
 
     /// The peer's address; `None` for an unnamed Unix socket. Costs a system call.

@@ -52,6 +52,7 @@ impl<H: Handler> Worker<H> {
                 core = self.cx.core();
                 if consumed < bytes.len() {
                     core.keep_unread(slot, &bytes[consumed..]);
+                    core.end_if_stuck(slot);
                 }
             }
             Route::Behind => {
@@ -96,7 +97,7 @@ impl<H: Handler> Worker<H> {
         if kept.is_empty() {
             return;
         }
-        let consumed = self.offer(slot, &mut kept);
+        let consumed = self.offer_in_shares(slot, &mut kept);
         let core = &mut *self.cx.core();
         let Some(connection) = core.connection(slot).filter(|c| c.phase == Phase::Open) else {
             return core.pool.put(kept);
@@ -105,11 +106,26 @@ impl<H: Handler> Worker<H> {
             return core.pool.put(kept);
         }
         kept.drain(..consumed);
-        let flags = connection.flags;
-        let stuck = kept.len() >= limits::READ_MARK && !flags.paused && !flags.blocked && !flags.streamed;
         connection.unread = kept;
-        if stuck {
-            core.fail(slot, Reason::ReadLimit);
+        core.end_if_stuck(slot);
+    }
+
+    /// Shows at most [`limits::READ_MARK`] bytes at a time, as long as the connection takes them: what was on
+    /// its way when receiving stopped may be much more than a handler may write in one go.
+    fn offer_in_shares(&mut self, slot: Slot, kept: &mut [u8]) -> usize {
+        let mut consumed = 0;
+        loop {
+            let share = (kept.len() - consumed).min(limits::READ_MARK);
+            let shown = consumed + share;
+            let taken = self.offer(slot, &mut kept[consumed..shown]);
+            consumed += taken;
+            let more = shown < kept.len() && taken > 0;
+            let open = self.cx.core().connection(slot).is_some_and(|c| {
+                c.phase == Phase::Open && !c.flags.paused && !c.flags.blocked && !c.flags.streamed
+            });
+            if !(more && open) {
+                return consumed;
+            }
         }
     }
 
@@ -126,10 +142,18 @@ impl<H: Handler> Worker<H> {
                     self.with_state(slot, |handler, conn, state| handler.deadline(conn, state))
                 }
                 Told::EndOfData(slot) => {
-                    self.with_state(slot, |handler, conn, state| handler.end(conn, state))
+                    self.with_state(slot, |handler, conn, state| handler.end(conn, state));
+                    self.cx.core().close_if_over(slot);
                 }
                 Told::Unread(slot) => self.unread(slot),
                 Told::Ended(slot, reason) => self.ended(slot, reason),
+                Told::NotConnected(slot, reason) => {
+                    let (handler, cx) = (&mut self.handler, &self.cx);
+                    let id = ConnId(slot);
+                    let call = || handler.not_connected(cx, id, reason);
+                    let outcome = catch_unwind(AssertUnwindSafe(call));
+                    self.guard(outcome);
+                }
                 Told::Timer(key) => {
                     let (handler, cx) = (&mut self.handler, &self.cx);
                     let outcome = catch_unwind(AssertUnwindSafe(|| handler.timer(cx, key)));
@@ -158,7 +182,7 @@ impl<H: Handler> Worker<H> {
         }
         self.cx.core().first_recv(slot);
         if self.state > State::Running {
-            self.drain_one(slot);
+            self.newcomers.push(slot);
         }
     }
 
@@ -185,14 +209,10 @@ impl<H: Handler> Worker<H> {
 
     fn ended(&mut self, slot: Slot, reason: Reason) {
         let (handler, cx) = (&mut self.handler, &self.cx);
-        let outcome = match self.states.take(slot) {
-            Some(state) => catch_unwind(AssertUnwindSafe(|| handler.closed(cx, state, reason))),
-            None if matches!(reason, Reason::NotConnected(_)) => catch_unwind(AssertUnwindSafe(|| {
-                handler.not_connected(cx, ConnId(slot), reason)
-            })),
-            None => Ok(()),
-        };
-        self.guard(outcome);
+        if let Some(state) = self.states.take(slot) {
+            let outcome = catch_unwind(AssertUnwindSafe(|| handler.closed(cx, state, reason)));
+            self.guard(outcome);
+        }
     }
 
     pub(super) fn deliver_mail(&mut self, mail: H::Mail) {
@@ -202,14 +222,7 @@ impl<H: Handler> Worker<H> {
         self.deliver_told();
     }
 
-    pub(super) fn drain_connections(&mut self) {
-        let slots: Vec<Slot> = self.cx.core().records.slots().collect();
-        for slot in slots {
-            self.drain_one(slot);
-        }
-    }
-
-    fn drain_one(&mut self, slot: Slot) {
+    pub(super) fn drain_one(&mut self, slot: Slot) {
         if self.is_open(slot) {
             self.with_state(slot, |handler, conn, state| handler.drain(conn, state));
             self.deliver_told();

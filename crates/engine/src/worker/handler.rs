@@ -9,6 +9,20 @@ use super::record::Reason;
 /// All methods run on the worker's thread and must not block: a watchdog names the handler that does.
 /// What happens on a connection arrives in this order: `open`, then any of `data`, `drained`, `deadline`,
 /// `end`, `drain`, then `closed` exactly once (or `not_connected` instead of all of them).
+///
+/// What a peer may do, and what follows:
+///
+/// | the peer | outcome |
+/// |---|---|
+/// | does not read | above [`crate::limits::WRITE_MARK`] unsent bytes nothing is received from it; `drained` when it has taken half; beyond [`crate::limits::WRITE_LIMIT`] the write is refused and the connection ends with [`Reason::WriteLimit`] |
+/// | does not read the last bytes after [`Conn::close`] | [`Reason::FlushTimeout`] after [`crate::Config::flush`] |
+/// | sends what `data` does not consume | [`Reason::ReadLimit`] at [`crate::limits::READ_MARK`] bytes |
+/// | sends FIN | `end`, after all bytes and after [`Conn::resume`] if it is paused; what was written is still sent |
+/// | resets, or goes away with bytes unread | [`Reason::Failed`] |
+///
+/// A method that panics ends the connection at hand with [`Reason::Panicked`] (a reset for the peer); `closed`, `timer`
+/// and `mail` have none at hand. Each panic is counted and the worker goes on. A method that holds its worker
+/// for [`crate::Config::stall`] is named in the log; new connections that wait for this worker then go to the others.
 pub trait Handler: 'static {
     /// State of one connection. Keep it small: an idle connection costs this and one record.
     type Conn: 'static;
@@ -33,7 +47,8 @@ pub trait Handler: 'static {
     fn data(&mut self, conn: Conn<'_>, state: &mut Self::Conn, bytes: &mut [u8]) -> usize;
 
     /// The peer has sent its last byte. Unless overridden, the connection is closed when all that was
-    /// written is sent.
+    /// written is sent. One that has announced its own last byte too ([`Conn::shutdown`]) is closed once
+    /// that has left.
     fn end(&mut self, conn: Conn<'_>, state: &mut Self::Conn) {
         let _ = state;
         conn.close();
@@ -50,7 +65,8 @@ pub trait Handler: 'static {
         conn.abort_because(Reason::Deadline);
     }
 
-    /// The worker is shutting down. Unless overridden, the connection is closed when all that was
+    /// The worker is shutting down. A connection is told after the bytes that it had sent by then were handled, also
+    /// one that was still in the listen queue. Unless overridden, the connection is closed when all that was
     /// written is sent; a handler that overrides this must close it before the grace time ends.
     fn drain(&mut self, conn: Conn<'_>, state: &mut Self::Conn) {
         let _ = state;
@@ -62,7 +78,8 @@ pub trait Handler: 'static {
         let _ = (cx, state, reason);
     }
 
-    /// A connection asked for by [`Cx::connect`] did not come about.
+    /// A connection asked for by [`Cx::connect`] did not come about: [`Reason::NotConnected`], or why it was given
+    /// up before.
     fn not_connected(&mut self, cx: &Cx, conn: super::cx::ConnId, reason: Reason) {
         let _ = (cx, conn, reason);
     }

@@ -8,6 +8,7 @@ pub(crate) mod closing;
 pub(crate) mod core;
 pub(crate) mod cx;
 pub(crate) mod datagrams;
+pub(crate) mod deadline;
 pub(crate) mod deliver;
 pub(crate) mod handler;
 pub(crate) mod output;
@@ -16,9 +17,6 @@ pub(crate) mod record;
 pub(crate) mod shared;
 pub(crate) mod sleep;
 pub(crate) mod tasks;
-
-#[cfg(test)]
-mod sim_tests;
 
 use std::cell::RefCell;
 use std::io;
@@ -33,13 +31,12 @@ use self::cx::{Cx, Inner};
 use self::handler::Handler;
 use self::record::{Reason, Record};
 use self::shared::{Counters, Shared, State};
-use self::sleep::{Fired, Sleepers};
+use self::sleep::Fired;
 use self::tasks::Tasks;
-use crate::backend::{Backend, Completion, Socket, Time};
+use crate::backend::{Backend, Completion, Slot, Socket, Time};
 use crate::limits;
 use crate::mail::{Mailbox, PostError};
-use crate::slab::{Beside, Slab};
-use crate::timer::Wheel;
+use crate::slab::Beside;
 use crate::watchdog::StepName;
 
 /// What a worker's handler is made from.
@@ -94,6 +91,16 @@ pub struct Worker<H: Handler> {
     seen: State,
     grace: Duration,
     stop_at: Option<Time>,
+    /// Gives no connection away any more, and has said so.
+    left: bool,
+    /// Before this turn's completions nobody could give this worker a connection any more.
+    alone: bool,
+    /// Open or opened in this turn of a shutdown.
+    newcomers: Vec<Slot>,
+    /// The same of some turns before: what they had sent by then is handled, now they are told.
+    settled: Vec<Slot>,
+    /// Turns until those are told.
+    settle_turns: u32,
     more_completions: bool,
     more_mail: bool,
 }
@@ -109,6 +116,8 @@ pub(crate) struct Parts<M> {
     /// Connections that the listen queues may hold together.
     pub(crate) queue_limit: u32,
     pub(crate) grace: Duration,
+    /// How long a closed connection may take to hand over its last bytes.
+    pub(crate) flush: Duration,
 }
 
 impl<H: Handler> Worker<H> {
@@ -121,36 +130,17 @@ impl<H: Handler> Worker<H> {
             capacity,
             queue_limit,
             grace,
+            flush,
         } = parts;
         let own = &shared.workers[index];
         own.capacity.store(capacity, Ordering::Relaxed);
         // The first installed waker stays; a worker is made once.
         let _ = own.doorbell.install(backend.waker());
         let tasks = Tasks::new(Arc::clone(&own.doorbell));
-        let core = Core {
-            wheel: Wheel::new(backend.now()),
-            backend,
-            records: Slab::new(limits::CONNECTIONS_PER_WORKER),
-            sleepers: Sleepers::new(),
-            pool: Default::default(),
-            dirty: Vec::new(),
-            parked: Default::default(),
-            sated: Vec::new(),
-            told: Default::default(),
-            listeners: Vec::new(),
-            connections: 0,
-            datagram_sockets: 0,
-            turn: 0,
-            shared: Arc::clone(&shared),
-            index,
-            capacity: capacity.min(limits::CONNECTIONS_PER_WORKER - 1),
-            queue_limit,
-            full: false,
-            draining: false,
-            stopping: false,
-            warned_full: false,
-            unnamed_closes: 0,
-        };
+        let mut core = Core::new(backend, Arc::clone(&shared), index);
+        core.capacity = capacity.min(limits::CONNECTIONS_PER_WORKER - 1);
+        core.queue_limit = queue_limit;
+        core.flush = flush;
         let cx = Cx(Rc::new(Inner {
             core: RefCell::new(core),
             tasks,
@@ -175,6 +165,11 @@ impl<H: Handler> Worker<H> {
             seen: State::Running,
             grace,
             stop_at: None,
+            left: false,
+            alone: false,
+            newcomers: Vec::new(),
+            settled: Vec::new(),
+            settle_turns: 0,
             more_completions: false,
             more_mail: false,
         }
@@ -214,12 +209,16 @@ impl<H: Handler> Worker<H> {
     }
 
     /// What a turn does after its wait.
-    fn work(&mut self) {
+    pub(crate) fn work(&mut self) {
         self.shared.beats[self.index].enter(self.cx.now(), self.step);
+        let ending = std::mem::take(&mut self.cx.core().ending);
         self.completions();
+        for slot in ending {
+            self.cx.core().tell_eof(slot);
+        }
         self.timers();
         self.mail();
-        self.cx.0.tasks.run();
+        self.tasks();
         self.deliver_told();
         self.follow_state();
         self.deliver_told();
@@ -234,16 +233,21 @@ impl<H: Handler> Worker<H> {
 
     /// Waits. True if the doorbell was told so: it must hear of the end. In a simulation the wait
     /// only begins here.
-    fn begin_wait(&mut self) -> io::Result<bool> {
+    pub(crate) fn begin_wait(&mut self) -> io::Result<bool> {
         let doorbell = &self.shared.workers[self.index].doorbell;
         let timeout = self.timeout();
         let idle = timeout != Some(Duration::ZERO);
-        let timeout = if idle {
+        if idle {
             doorbell.prepare_sleep();
-            let news = self.cx.0.tasks.pending()
-                || !self.mailbox.borrow().is_empty()
-                || self.shared.state() != self.seen;
-            if news { Some(Duration::ZERO) } else { timeout }
+        }
+        let alone = self.shared.givers() == 0;
+        let news = self.cx.0.tasks.pending()
+            || !self.mailbox.borrow().is_empty()
+            || self.shared.state() != self.seen
+            || alone != self.alone;
+        self.alone = alone;
+        let timeout = if idle && news {
+            Some(Duration::ZERO)
         } else {
             timeout
         };
@@ -257,6 +261,8 @@ impl<H: Handler> Worker<H> {
             || self.more_mail
             || self.cx.0.tasks.pending()
             || !(core.told.is_empty() && core.dirty.is_empty() && core.sated.is_empty())
+            || !core.ending.is_empty()
+            || !(self.newcomers.is_empty() && self.settled.is_empty())
             || (self.state == State::Stopping && core.holds_nothing());
         if busy {
             return Some(Duration::ZERO);
@@ -315,6 +321,15 @@ impl<H: Handler> Worker<H> {
         }
     }
 
+    fn tasks(&mut self) {
+        let tasks = &self.cx.0.tasks;
+        tasks.run();
+        Counters::add(
+            &self.shared.workers[self.index].counters.panics,
+            tasks.take_panics(),
+        );
+    }
+
     fn mail(&mut self) {
         self.more_mail = false;
         for _ in 0..limits::MAIL_PER_TURN {
@@ -333,18 +348,16 @@ impl<H: Handler> Worker<H> {
             self.state = State::Draining;
             self.stop_at = Some(self.cx.now().after(self.grace));
             self.shared.kept().clear();
+            self.newcomers.extend(self.cx.core().records.slots());
             self.cx.core().drain_listeners();
             self.deliver_told();
-            self.drain_connections();
         }
         match self.state {
             State::Running => {}
-            State::Draining | State::HandedOver => {
+            State::Draining => {
+                self.drain_newcomers();
                 let late = self.stop_at.is_some_and(|at| self.cx.now() >= at);
-                let core = self.cx.core();
-                let quiet = core.connections == 0 && core.listeners.is_empty();
-                drop(core);
-                if late || quiet || target == State::Stopping {
+                if late || self.is_quiet() || target == State::Stopping {
                     self.stop();
                 }
             }
@@ -353,10 +366,42 @@ impl<H: Handler> Worker<H> {
         }
     }
 
+    /// Connections are told of the shutdown some turns later: until then what they had sent before is handled.
+    fn drain_newcomers(&mut self) {
+        if self.settle_turns > 0 {
+            self.settle_turns -= 1;
+            return;
+        }
+        for slot in std::mem::take(&mut self.settled) {
+            self.drain_one(slot);
+        }
+        self.settled = std::mem::take(&mut self.newcomers);
+        if !self.settled.is_empty() {
+            self.settle_turns = limits::SETTLE_TURNS;
+        }
+    }
+
+    /// Whether no connection is here and none can come, not even from another worker.
+    fn is_quiet(&mut self) -> bool {
+        let core = self.cx.core();
+        let (closed, empty) = (
+            core.listeners.is_empty() && core.giving == 0,
+            core.connections == 0,
+        );
+        drop(core);
+        if closed && !self.left {
+            self.left = true;
+            self.shared.gives_no_more();
+        }
+        closed && empty && self.alone
+    }
+
     /// Ends everything that is left; slots are freed as the kernel lets go of them.
     fn stop(&mut self) {
         self.state = State::Stopping;
         self.stop_at = None;
+        self.newcomers.clear();
+        self.settled.clear();
         self.cx.0.tasks.clear();
         let mut core = self.cx.core();
         core.stopping = true;
@@ -372,9 +417,13 @@ impl<H: Handler> Worker<H> {
 }
 
 impl Core {
-    /// Whether every slot is free and every socket closed.
+    /// Whether every socket is closed. Records of closed ones may be left to streams that the handler holds.
     fn holds_nothing(&self) -> bool {
-        self.records.len() == 0 && self.unnamed_closes == 0
+        let done = |slot| match self.records.get(slot) {
+            Some(Record::Connection(connection)) => connection.flags.kernel_done,
+            _ => false,
+        };
+        self.unnamed_closes == 0 && self.records.slots().all(done)
     }
 
     fn handle(&mut self, completion: Completion) {

@@ -1,25 +1,37 @@
 //! Buffers kept for reuse, last in, first out, so that the warm ones go round.
+//!
+//! Two sizes: memory that goes back to the system and comes again costs page faults, which cost more than
+//! the copy into it.
 
 use crate::limits;
 
 #[derive(Default)]
 pub(crate) struct Pool {
-    idle: Vec<Vec<u8>>,
+    small: Vec<Vec<u8>>,
+    large: Vec<Vec<u8>>,
 }
 
 impl Pool {
-    /// An empty buffer with room for at least `bytes`.
+    /// An empty buffer: small if `bytes` fit into that, else large (which may still be less than `bytes`).
     pub(crate) fn take(&mut self, bytes: usize) -> Vec<u8> {
-        let mut buffer = self.idle.pop().unwrap_or_default();
-        buffer.reserve(bytes.max(limits::WRITE_BUFFER_BYTES));
-        buffer
+        let (idle, capacity) = if bytes <= limits::SMALL_BUFFER_BYTES {
+            (&mut self.small, limits::SMALL_BUFFER_BYTES)
+        } else {
+            (&mut self.large, limits::LARGE_BUFFER_BYTES)
+        };
+        idle.pop().unwrap_or_else(|| Vec::with_capacity(capacity))
     }
 
-    /// Keeps the buffer, or frees it if there are enough or it has grown large.
+    /// Keeps the buffer if it has one of the two sizes and there are not enough yet; else frees it.
     pub(crate) fn put(&mut self, mut buffer: Vec<u8>) {
-        if self.idle.len() < limits::POOLED_BUFFERS && buffer.capacity() <= limits::POOLED_BUFFER_BYTES {
+        let (idle, most) = match buffer.capacity() {
+            limits::SMALL_BUFFER_BYTES => (&mut self.small, limits::POOLED_SMALL_BUFFERS),
+            limits::LARGE_BUFFER_BYTES => (&mut self.large, limits::POOLED_LARGE_BUFFERS),
+            _ => return,
+        };
+        if idle.len() < most {
             buffer.clear();
-            self.idle.push(buffer);
+            idle.push(buffer);
         }
     }
 }

@@ -35,7 +35,7 @@ pub enum Reason {
     WriteLimit,
     /// [`crate::limits::READ_MARK`] received bytes of which the handler consumed nothing.
     ReadLimit,
-    /// The peer did not take the last bytes within [`crate::limits::FLUSH_MS`].
+    /// The peer did not take the last bytes within [`crate::Config::flush`].
     FlushTimeout,
     /// The worker shut down before the connection was done.
     Shutdown,

@@ -5,11 +5,13 @@
 
 use std::os::fd::{AsFd, OwnedFd};
 use std::path::{Path, PathBuf};
-use std::sync::atomic::{AtomicU8, AtomicU32, AtomicU64, Ordering};
+use std::sync::atomic::{AtomicU8, AtomicU32, AtomicU64, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use ringmain_sys::listen;
 
+use crate::backend::Time;
+use crate::limits;
 use crate::wake::Doorbell;
 use crate::watchdog::{Heartbeat, Names};
 
@@ -20,8 +22,6 @@ pub(crate) enum State {
     Running,
     /// No new connections; open ones finish.
     Draining,
-    /// As draining, but the listeners live on in another process, so their queues are left alone.
-    HandedOver,
     /// Open connections are ended.
     Stopping,
 }
@@ -34,6 +34,8 @@ pub(crate) struct Shared {
     pub(crate) names: Names,
     pub(crate) max_connections: u32,
     state: AtomicU8,
+    /// Workers that may still give connections to others.
+    givers: AtomicUsize,
     /// The process's own copies of its listeners, for handing them over. Dropped when draining begins:
     /// a listener is closed only when nobody holds it. Files of Unix listeners go with them.
     kept: Mutex<Vec<Kept>>,
@@ -44,6 +46,10 @@ pub(crate) struct Shared {
 pub(crate) struct Kept {
     pub(crate) fd: OwnedFd,
     pub(crate) name: String,
+    /// The listener's number, alike on all workers.
+    pub(crate) tag: u32,
+    /// Who accepts from it.
+    pub(crate) workers: Vec<usize>,
     /// Of a Unix listener, if it is this process's to remove.
     pub(crate) file: Option<SocketFile>,
 }
@@ -158,15 +164,29 @@ impl Shared {
             names: Names::new(),
             max_connections,
             state: AtomicU8::new(State::Running as u8),
+            givers: AtomicUsize::new(workers),
             kept: Mutex::new(Vec::new()),
         })
+    }
+
+    /// How many workers may still give connections to others.
+    pub(crate) fn givers(&self) -> usize {
+        self.givers.load(Ordering::Acquire)
+    }
+
+    /// A worker has closed its listeners and gives nothing any more. The last one wakes those who wait for that.
+    pub(crate) fn gives_no_more(&self) {
+        if self.givers.fetch_sub(1, Ordering::AcqRel) == 1 {
+            for worker in &self.workers {
+                worker.doorbell.ring();
+            }
+        }
     }
 
     pub(crate) fn state(&self) -> State {
         match self.state.load(Ordering::Acquire) {
             0 => State::Running,
             1 => State::Draining,
-            2 => State::HandedOver,
             _ => State::Stopping,
         }
     }
@@ -187,11 +207,14 @@ impl Shared {
         self.workers.iter().map(|w| w.load.load(Ordering::Relaxed)).sum()
     }
 
-    /// The worker with the fewest connections among those with room, and how many it has.
-    pub(crate) fn least_loaded(&self) -> Option<(usize, u32)> {
+    /// The worker with the fewest connections among those with room that are not held by one step, and how many it
+    /// has.
+    pub(crate) fn least_loaded(&self, now: Time) -> Option<(usize, u32)> {
         let loads = self.workers.iter().enumerate().filter_map(|(index, worker)| {
             let load = worker.load.load(Ordering::Relaxed);
-            (load < worker.capacity.load(Ordering::Relaxed)).then_some((index, load))
+            let fits = load < worker.capacity.load(Ordering::Relaxed);
+            let held = || self.beats[index].held_for(now) >= limits::GIVE_PATIENCE;
+            (fits && !held()).then_some((index, load))
         });
         loads.min_by_key(|(_, load)| *load)
     }

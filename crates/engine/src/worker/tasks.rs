@@ -90,6 +90,11 @@ impl Tasks {
         }
     }
 
+    /// Panics since the last call.
+    pub(crate) fn take_panics(&self) -> u64 {
+        self.panics.take()
+    }
+
     pub(crate) fn count(&self) -> u32 {
         self.slots.borrow().len()
     }

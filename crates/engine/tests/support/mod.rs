@@ -1,6 +1,10 @@
 //! An engine of one worker on which a test runs asynchronous code. Knows nothing of what is tested.
 #![allow(dead_code, reason = "each test file uses a part of it")]
-#![allow(clippy::disallowed_methods, reason = "the far ends of these tests are ordinary threads")]
+#![allow(clippy::print_stdout, reason = "a failed test says on which engine it ran")]
+#![allow(
+    clippy::disallowed_methods,
+    reason = "the far ends of these tests are ordinary threads"
+)]
 
 use std::future::Future;
 use std::net::SocketAddr;
@@ -14,9 +18,9 @@ use ringmain_engine::{
 };
 
 /// So long a test waits for what must come.
-pub const PATIENCE: Duration = Duration::from_secs(20);
+pub(crate) const PATIENCE: Duration = Duration::from_secs(20);
 
-pub fn for_each_engine(test: impl Fn(Choice)) {
+pub(crate) fn for_each_engine(test: impl Fn(Choice)) {
     for choice in [Choice::Uring, Choice::Epoll] {
         println!("on {choice:?}");
         test(choice);
@@ -49,25 +53,25 @@ impl Handler for Host {
     }
 }
 
-pub struct Rig {
+pub(crate) struct Rig {
     running: Running<Letter>,
 }
 
 impl Rig {
     /// An engine that only runs tasks.
-    pub fn new(choice: Choice) -> Rig {
+    pub(crate) fn new(choice: Choice) -> Rig {
         Rig::with(choice, |_| {}, |stream| async move { drop(stream) })
     }
 
     /// An engine that runs `serve` for every connection.
-    pub fn serving<F>(choice: Choice, serve: impl Fn(Stream) -> F + Send + Sync + 'static) -> Rig
+    pub(crate) fn serving<F>(choice: Choice, serve: impl Fn(Stream) -> F + Send + Sync + 'static) -> Rig
     where
         F: Future<Output = ()> + 'static,
     {
         Rig::with(choice, |_| {}, serve)
     }
 
-    pub fn with<F>(
+    pub(crate) fn with<F>(
         choice: Choice,
         change: impl FnOnce(&mut Config),
         serve: impl Fn(Stream) -> F + Send + Sync + 'static,
@@ -98,7 +102,7 @@ impl Rig {
         Rig { running }
     }
 
-    pub fn addr(&self) -> SocketAddr {
+    pub(crate) fn addr(&self) -> SocketAddr {
         match &self.running.addrs()[0] {
             Addr::Inet(addr) => *addr,
             other => panic!("{other} is no internet address"),
@@ -106,7 +110,7 @@ impl Rig {
     }
 
     /// Runs a task on the worker to its end and returns its value.
-    pub fn run<T, F>(&self, task: impl FnOnce(Cx) -> F + Send + 'static) -> T
+    pub(crate) fn run<T, F>(&self, task: impl FnOnce(Cx) -> F + Send + 'static) -> T
     where
         T: Send + 'static,
         F: Future<Output = T> + 'static,
@@ -115,7 +119,7 @@ impl Rig {
     }
 
     /// Begins a task on the worker; its value arrives at the receiver.
-    pub fn begin<T, F>(&self, task: impl FnOnce(Cx) -> F + Send + 'static) -> mpsc::Receiver<T>
+    pub(crate) fn begin<T, F>(&self, task: impl FnOnce(Cx) -> F + Send + 'static) -> mpsc::Receiver<T>
     where
         T: Send + 'static,
         F: Future<Output = T> + 'static,
@@ -133,12 +137,12 @@ impl Rig {
         receiver
     }
 
-    pub fn report(&self) -> WorkerReport {
+    pub(crate) fn report(&self) -> WorkerReport {
         self.running.report().workers[0]
     }
 
     /// Waits until the worker has freed all connections but `left`.
-    pub fn wait_connections(&self, left: u32) {
+    pub(crate) fn wait_connections(&self, left: u32) {
         while self.report().connections > left {
             self.run(|cx| async move { cx.sleep(Duration::from_millis(1)).await });
         }
@@ -146,12 +150,12 @@ impl Rig {
 }
 
 /// A far end on a thread of its own.
-pub fn thread<T: Send + 'static>(body: impl FnOnce() -> T + Send + 'static) -> JoinHandle<T> {
+pub(crate) fn thread<T: Send + 'static>(body: impl FnOnce() -> T + Send + 'static) -> JoinHandle<T> {
     std::thread::spawn(body)
 }
 
 /// Bytes that differ from place to place, so that lost, doubled or swapped ones show.
-pub fn pattern(len: usize) -> Vec<u8> {
+pub(crate) fn pattern(len: usize) -> Vec<u8> {
     (0..len as u64)
         .map(|i| (i.wrapping_mul(0x9E37_79B9_7F4A_7C15) >> 56) as u8)
         .collect()

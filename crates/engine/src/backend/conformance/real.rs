@@ -69,7 +69,7 @@ impl<B: Backend> Harness for RealHarness<B> {
         let listener = TcpListener::bind(LOOPBACK).expect("a port");
         let at = listener.local_addr().expect("bound");
         let socket = self.workers[worker]
-            .adopt(OwnedFd::from(listener))
+            .adopt_listener(OwnedFd::from(listener))
             .expect("adopted");
         (socket, Addr::Inet(at))
     }

@@ -54,6 +54,17 @@ impl EpollGroup {
         Time::default().after(clock::monotonic().saturating_sub(self.start))
     }
 
+    /// Brings a connection to worker `worker` from any thread, as if it had been given to it with this `tag`.
+    ///
+    /// # Errors
+    /// The connection, when too many are on their way to that worker or it has ended.
+    pub fn hand(&self, worker: usize, tag: u32, fd: OwnedFd) -> Result<(), OwnedFd> {
+        let domain = rustix::net::sockopt::socket_domain(&fd);
+        let probe = domain.is_ok_and(|domain| domain == rustix::net::AddressFamily::UNIX);
+        let parcel = Parcel { fd, tag, probe };
+        self.mailboxes[worker].put(parcel).map_err(|parcel| parcel.fd)
+    }
+
     pub(super) fn len(&self) -> usize {
         self.mailboxes.len()
     }

@@ -274,6 +274,12 @@ impl State {
         };
         let (to, doomed) = (to.clone(), *doomed);
         let outcome = |result| Completion::Connected { slot, result };
+        let entry = self.workers[worker].sockets.get_mut(&socket);
+        if let (Some(Kind::Datagram { peer, .. }), Addr::Inet(to)) = (entry.map(|e| &mut e.kind), &to) {
+            // No packet is sent, so nothing can go wrong.
+            *peer = Some(*to);
+            return self.push(id, outcome(Ok(())), true);
+        }
         if doomed {
             return self.push(id, outcome(Err(os(libc::ETIMEDOUT))), true);
         }
@@ -514,7 +520,9 @@ impl State {
         let mut group: Vec<(usize, u32)> = Vec::new();
         for (worker, state) in self.workers.iter().enumerate() {
             for (number, entry) in &state.sockets {
-                if matches!(&entry.kind, Kind::Datagram { local, .. } if reaches_inet(to, *local)) {
+                if matches!(&entry.kind, Kind::Datagram { local, peer, .. }
+                    if reaches_inet(to, *local) && peer.is_none_or(|peer| peer == from))
+                {
                     group.push((worker, *number));
                 }
             }

@@ -139,6 +139,7 @@ impl Backend for Sim {
         let local = state.with_port(local);
         let kind = Kind::Datagram {
             local,
+            peer: None,
             queue: VecDeque::new(),
             shut: false,
         };

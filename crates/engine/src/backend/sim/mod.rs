@@ -34,7 +34,7 @@ mod state;
 mod trace;
 
 #[cfg(test)]
-pub(crate) mod tests;
+mod tests;
 
 use std::cell::RefCell;
 use std::net::SocketAddr;

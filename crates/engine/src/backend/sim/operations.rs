@@ -113,7 +113,7 @@ impl Work {
             Work::Recv { .. } | Work::Send(_) => {
                 matches!(kind, Kind::Stream(_) | Kind::Unconnected(_))
             }
-            Work::Connect { .. } => matches!(kind, Kind::Unconnected(_)),
+            Work::Connect { .. } => matches!(kind, Kind::Unconnected(_) | Kind::Datagram { .. }),
             Work::RecvFrom | Work::SendTo { .. } => matches!(kind, Kind::Datagram { .. }),
             Work::Give { .. } => matches!(kind, Kind::Stream(_)),
             Work::Close | Work::Adopted => true,

@@ -92,6 +92,8 @@ pub(super) enum Kind {
     Unconnected(Option<Addr>),
     Datagram {
         local: SocketAddr,
+        /// Whose datagrams alone are received.
+        peer: Option<SocketAddr>,
         queue: VecDeque<(SocketAddr, Vec<u8>)>,
         shut: bool,
     },

@@ -3,7 +3,7 @@
 
 mod echo;
 mod misuse;
-pub(crate) mod run;
+mod run;
 mod small;
 
 use super::{Fault, Plan, World};

@@ -100,7 +100,6 @@ impl Uring {
                     self.ready
                         .push_back(Completion::AcceptEnded { slot, error: None });
                 }
-                // The connection was gone before it was accepted: accept(2) says to try again.
                 Err(error) if is_lost_connection(error) && !cancelled => {
                     self.push_accept(slot, listener, one);
                     return None;
@@ -111,7 +110,7 @@ impl Uring {
         Some(match result {
             Ok(name) => Completion::Accepted {
                 slot,
-                socket: self.name(name),
+                socket: self.socket_of(name),
             },
             Err(_) if cancelled => Completion::AcceptEnded { slot, error: None },
             Err(error) => Completion::AcceptEnded {
@@ -130,7 +129,7 @@ impl Uring {
         })
     }
 
-    fn name(&self, result: i32) -> Socket {
+    pub(super) fn socket_of(&self, result: i32) -> Socket {
         Socket(result as u32 | if self.direct { DIRECT } else { 0 })
     }
 }
@@ -151,7 +150,8 @@ pub(super) fn recv_end(result: i32) -> RecvEnd {
     }
 }
 
-fn is_lost_connection(error: &io::Error) -> bool {
+/// The connection was gone before it was accepted: accept(2) says to try again.
+pub(super) fn is_lost_connection(error: &io::Error) -> bool {
     matches!(
         error.raw_os_error(),
         Some(libc::ECONNABORTED | libc::EPROTO | libc::EINTR)

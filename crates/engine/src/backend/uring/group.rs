@@ -19,6 +19,10 @@ use crate::backend::{Completion, Slot, Socket, Time};
 use crate::features::Feature;
 use crate::limits;
 
+/// In place of a ring's descriptor.
+const NOT_STARTED: RawFd = -1;
+const ENDED: RawFd = -2;
+
 /// One entry a worker; made before the workers start.
 pub struct Group {
     members: Vec<Member>,
@@ -26,7 +30,7 @@ pub struct Group {
 }
 
 struct Member {
-    /// The ring's descriptor, -1 while there is none.
+    /// The ring's descriptor, or why there is none.
     ring: AtomicI32,
     event: Arc<Event>,
     /// Sockets given away where the rings cannot pass them themselves.
@@ -41,7 +45,7 @@ impl Group {
     pub fn new(workers: usize) -> io::Result<Arc<Group>> {
         let member = || {
             Ok(Member {
-                ring: AtomicI32::new(-1),
+                ring: AtomicI32::new(NOT_STARTED),
                 event: Arc::new(Event::new()?),
                 gifts: ArrayQueue::new(limits::GIFTS_IN_FLIGHT),
             })
@@ -65,6 +69,18 @@ impl Group {
         Waker::from(Arc::clone(&self.members[index].event))
     }
 
+    /// Brings a connection to worker `worker` from any thread, as if it had been given to it with this `tag`. A
+    /// worker that has ended closes it.
+    ///
+    /// # Errors
+    /// The connection, when too many are on their way to that worker.
+    pub fn hand(&self, worker: usize, tag: u32, fd: OwnedFd) -> Result<(), OwnedFd> {
+        let member = &self.members[worker];
+        member.gifts.push((tag, fd)).map_err(|(_, fd)| fd)?;
+        member.event.signal();
+        Ok(())
+    }
+
     pub(super) fn event(&self, index: usize) -> &Event {
         &self.members[index].event
     }
@@ -76,9 +92,16 @@ impl Group {
         }
     }
 
+    /// `None` while there is no such worker.
     pub(super) fn ring(&self, index: usize) -> Option<RawFd> {
         let fd = self.members.get(index)?.ring.load(Ordering::Acquire);
         (fd >= 0).then_some(fd)
+    }
+
+    /// Whether connections may be queued for that worker: it is yet to start, or at work.
+    fn expects(&self, index: usize) -> bool {
+        let member = self.members.get(index);
+        member.is_some_and(|member| member.ring.load(Ordering::Acquire) != ENDED)
     }
 
     pub(super) fn join(&self, index: usize, ring: RawFd) {
@@ -86,7 +109,9 @@ impl Group {
     }
 
     pub(super) fn leave(&self, index: usize) {
-        self.members[index].ring.store(-1, Ordering::Release);
+        self.members[index].ring.store(ENDED, Ordering::Release);
+        // What was still on its way is closed.
+        while self.members[index].gifts.pop().is_some() {}
     }
 }
 
@@ -94,8 +119,14 @@ impl Uring {
     /// A direct descriptor goes from table to table (MSG_RING, Linux 6.0), any other by the queue.
     pub(super) fn give_away(&mut self, slot: Slot, socket: Socket, worker: usize, tag: u32) {
         if worker == self.index {
+            // Nothing moves, so the kernel need not hear of it.
             self.ready.push_back(Completion::Adopted { tag, socket });
             self.ready.push_back(Completion::Given { slot, result: Ok(()) });
+            return;
+        }
+        if !self.group.expects(worker) {
+            let result = Err(io::Error::from_raw_os_error(libc::EBADF));
+            self.ready.push_back(Completion::Given { slot, result });
             return;
         }
         let target = self.group.ring(worker);
@@ -142,12 +173,8 @@ impl Uring {
             return Err(missing());
         }
         let copy = self.with_descriptor(socket, |fd| fd.try_clone_to_owned())?;
-        let member = &self.group.members[worker];
-        member
-            .gifts
-            .push((tag, copy))
-            .map_err(|_| io::Error::from_raw_os_error(libc::ENOBUFS))?;
-        member.event.signal();
+        let handed = self.group.hand(worker, tag, copy);
+        handed.map_err(|_| io::Error::from_raw_os_error(libc::ENOBUFS))?;
         self.close_silently(socket);
         Ok(())
     }

@@ -29,7 +29,7 @@ use std::collections::VecDeque;
 use std::io;
 use std::mem::MaybeUninit;
 use std::net::SocketAddr;
-use std::os::fd::{AsFd, AsRawFd, BorrowedFd, IntoRawFd, OwnedFd};
+use std::os::fd::{AsFd, AsRawFd, IntoRawFd, OwnedFd};
 use std::sync::Arc;
 use std::task::Waker;
 use std::time::Duration;
@@ -226,14 +226,7 @@ impl Uring {
             let flags = if direct { 0 } else { libc::SOCK_CLOEXEC };
             accept.flags(flags).build()
         } else {
-            let accept = opcode::Accept::new(fd, std::ptr::null_mut(), std::ptr::null_mut());
-            if direct {
-                accept
-                    .file_index(Some(types::DestinationSlot::auto_target()))
-                    .build()
-            } else {
-                accept.flags(libc::SOCK_CLOEXEC).build()
-            }
+            accept_once(listener, direct)
         });
         // SAFETY: no address is asked for, so the entry points to no memory.
         unsafe { self.ring.push(entry.user_data(user_data)) };
@@ -256,25 +249,17 @@ impl Uring {
     }
 }
 
-/// Accepts without waiting, on a listener that is a blocking file.
-fn accept_waiting(listener: BorrowedFd<'_>) -> io::Result<Option<OwnedFd>> {
-    use rustix::event::{PollFd, PollFlags, Timespec, poll};
-    let mut ready = [PollFd::new(&listener, PollFlags::IN)];
-    if poll(
-        &mut ready,
-        Some(&Timespec {
-            tv_sec: 0,
-            tv_nsec: 0,
-        }),
-    )? == 0
-    {
-        return Ok(None);
-    }
-    match ringmain_sys::socket::accept(listener) {
-        Ok(fd) => Ok(Some(fd)),
-        Err(error) if error.kind() == io::ErrorKind::WouldBlock => Ok(None),
-        Err(error) => Err(error),
-    }
+/// An accept of one connection.
+fn accept_once(listener: Socket, direct: bool) -> squeue::Entry {
+    with_fd!(listener, |fd| {
+        let accept = opcode::Accept::new(fd, std::ptr::null_mut(), std::ptr::null_mut());
+        if direct {
+            let target = types::DestinationSlot::auto_target();
+            accept.file_index(Some(target)).build()
+        } else {
+            accept.flags(libc::SOCK_CLOEXEC).build()
+        }
+    })
 }
 
 fn build(config: &UringConfig) -> io::Result<IoUring> {
@@ -406,12 +391,25 @@ impl Backend for Uring {
     fn adopt_listener(&mut self, fd: OwnedFd) -> io::Result<Socket> {
         // A non-blocking file makes io_uring fail with EAGAIN instead of waiting.
         rustix::io::ioctl_fionbio(&fd, false)?;
+        // For `accept_waiting`; what io_uring waits for knows no such limit.
+        let wait = Some(limits::ACCEPT_WAIT);
+        rustix::net::sockopt::set_socket_timeout(&fd, rustix::net::sockopt::Timeout::Recv, wait)?;
         Ok(Socket(fd.into_raw_fd() as u32))
     }
 
     fn accept_now(&mut self, listener: Socket) -> io::Result<Option<Socket>> {
-        let accepted = self.with_descriptor(listener, accept_waiting)?;
-        accepted.map(|fd| self.adopt(fd)).transpose()
+        loop {
+            // SAFETY: no address is asked for, so the entry points to no memory.
+            let accepted = unsafe { self.ring.call_once(accept_once(listener, self.direct)) };
+            return match accepted {
+                Ok(name) => Ok(Some(self.socket_of(name))),
+                Err(error) if complete::is_lost_connection(&error) => continue,
+                Err(error) if matches!(error.raw_os_error(), Some(libc::ECANCELED | libc::EAGAIN)) => {
+                    Ok(None)
+                }
+                Err(error) => Err(error),
+            };
+        }
     }
 
     fn open_stream(&mut self, to: &Addr, source: Option<&Addr>) -> io::Result<Socket> {

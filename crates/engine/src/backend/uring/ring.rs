@@ -8,7 +8,7 @@ use std::io;
 use std::os::fd::{AsRawFd, RawFd};
 use std::time::Duration;
 
-use io_uring::{IoUring, cqueue, squeue};
+use io_uring::{IoUring, cqueue, opcode, squeue};
 
 use super::user_data::{self, Kind};
 
@@ -164,10 +164,33 @@ impl Ring {
     /// # Safety
     /// What the entry points to must stay valid during this call.
     pub(super) unsafe fn call(&mut self, entry: squeue::Entry) -> io::Result<i32> {
-        self.calls = self.calls.wrapping_add(1);
-        let name = user_data::plain(Kind::Call, self.calls);
-        // SAFETY: the caller's promise; the loop below ends only when the result is there.
+        let name = self.call_name();
+        // SAFETY: the caller's promise; `result_of` returns only when the result is there.
         unsafe { self.push(entry.user_data(name)) };
+        self.result_of(name)
+    }
+
+    /// As [`Ring::call`] for an operation that might wait: it gets one try, then `ECANCELED`.
+    ///
+    /// # Safety
+    /// What the entry points to must stay valid during this call.
+    pub(super) unsafe fn call_once(&mut self, entry: squeue::Entry) -> io::Result<i32> {
+        let name = self.call_name();
+        let cancel = opcode::AsyncCancel::new(name).build();
+        // SAFETY: the caller's promise for the first, the second points to no memory.
+        unsafe {
+            self.push(entry.user_data(name));
+            self.push(cancel.user_data(user_data::plain(Kind::Ignored, 0)));
+        }
+        self.result_of(name)
+    }
+
+    fn call_name(&mut self) -> u64 {
+        self.calls = self.calls.wrapping_add(1);
+        user_data::plain(Kind::Call, self.calls)
+    }
+
+    fn result_of(&mut self, name: u64) -> io::Result<i32> {
         loop {
             match self.enter(1, ENTER_GETEVENTS, None) {
                 Ok(()) => {}

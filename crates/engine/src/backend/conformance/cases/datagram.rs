@@ -2,6 +2,8 @@
 
 use std::net::SocketAddr;
 
+use ringmain_sys::addr::Addr;
+
 use crate::backend::conformance::{Driver, Event, Harness};
 use crate::backend::{Backend, Op, RecvEnd, Slot, Socket};
 
@@ -166,4 +168,24 @@ pub fn many_datagrams_in_flight<H: Harness>(harness: H) {
     assert_eq!(numbers, (0..COUNT).collect::<Vec<_>>());
     pair.driver.closed(0, pair.slot, pair.socket);
     pair.driver.finish();
+}
+
+/// Rule D4: a peer costs no packet; afterwards only its datagrams arrive.
+pub fn a_datagram_socket_with_a_peer_hears_nobody_else<H: Harness>(harness: H) {
+    let mut pair = Pair::new(harness);
+    let (mut other, _) = pair.driver.harness.far_datagram();
+    pair.driver.recv_from(0, pair.slot, pair.socket);
+    let peer = Addr::Inet(pair.far_addr);
+    pair.driver.connect(0, pair.slot, pair.socket, &peer);
+    let connected = pair.driver.connected(0, pair.slot);
+    connected.expect("no packet is sent");
+    pair.driver
+        .harness
+        .far_send(&mut other, pair.own_addr, b"not for you");
+    pair.driver.quiet();
+    pair.driver
+        .harness
+        .far_send(&mut pair.far, pair.own_addr, b"for you");
+    assert_eq!(pair.datagram(), (b"for you".to_vec(), Some(pair.far_addr)));
+    pair.finish_receiving();
 }

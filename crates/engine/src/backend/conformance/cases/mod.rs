@@ -83,7 +83,8 @@ macro_rules! conformance_cases {
     ($module:ident, $make:expr) => {
         $crate::conformance_cases! { @each $module, $make,
             listen::{every_connection_is_accepted_once, accepting_ends_by_cancel_and_can_start_again,
-                shutdown_of_a_listener_ends_accepting, a_cancelled_listener_can_be_emptied}
+                shutdown_of_a_listener_ends_accepting, a_cancelled_listener_can_be_emptied,
+                accept_now_empties_the_queue, accept_now_after_a_cancelled_accept}
             recv::{bytes_come_whole_and_in_order, bytes_there_before_the_receive_are_found,
                 poll_first_finds_bytes_that_are_already_there, end_of_file_follows_the_last_byte,
                 end_of_file_without_bytes, bytes_and_fin_waiting_before_the_receive,
@@ -100,7 +101,7 @@ macro_rules! conformance_cases {
             connect::{connects_and_carries_both_ways, refused_connection_fails,
                 cancel_ends_connecting, shutdown_both_ends_connecting, failed_connect_leaves_a_socket_to_close}
             datagram::{datagrams_keep_bounds_and_sender, cancel_ends_receiving_datagrams,
-                many_datagrams_in_flight}
+                many_datagrams_in_flight, a_datagram_socket_with_a_peer_hears_nobody_else}
             worker::{time_waits_at_least_as_long_as_asked, zero_timeout_does_not_wait,
                 clocks_and_randomness_move, waker_ends_a_wait, wake_before_the_wait_is_kept,
                 many_wakes_are_one, peer_wakes_peer, blocking_job_runs_and_wakes,

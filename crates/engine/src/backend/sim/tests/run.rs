@@ -14,18 +14,18 @@ use crate::backend::Backend;
 const STEP_LIMIT: usize = 200_000;
 
 /// A client that sends a pattern of its own and checks what comes back.
-pub(crate) struct Client {
+pub(super) struct Client {
     peer: Peer,
     key: u64,
     written: usize,
     total: usize,
     checked: usize,
     ended: bool,
-    pub(crate) done: bool,
+    done: bool,
 }
 
 impl Client {
-    pub(crate) fn new(peer: Peer, key: u64, total: usize) -> Client {
+    fn new(peer: Peer, key: u64, total: usize) -> Client {
         Client {
             peer,
             key,
@@ -43,7 +43,7 @@ impl Client {
         split_mix(&mut mix) as u8
     }
 
-    pub(crate) fn act(&mut self, world: &World, label: &str) {
+    fn act(&mut self, world: &World, label: &str) {
         if self.done {
             return;
         }
@@ -74,7 +74,7 @@ impl Client {
         }
     }
 
-    pub(crate) fn is_whole(&self) -> bool {
+    fn is_whole(&self) -> bool {
         self.checked == self.total
     }
 }

@@ -50,20 +50,27 @@ impl Output {
     }
 
     /// Appends a copy of `bytes`.
-    pub(crate) fn write(&mut self, bytes: &[u8], pool: &mut Pool) {
-        if bytes.is_empty() {
-            return;
-        }
+    pub(crate) fn write(&mut self, mut bytes: &[u8], pool: &mut Pool) {
         self.len += bytes.len() as u32;
-        if let Some(last) = self.open_buffer()
-            && last.len() + bytes.len() <= limits::SEND_BYTES
-        {
-            last.extend_from_slice(bytes);
-            return;
+        while !bytes.is_empty() {
+            let Some(last) = self.open_buffer() else {
+                let buffer = pool.take(bytes.len());
+                self.push(Piece::Inline(buffer));
+                continue;
+            };
+            if last.len() + bytes.len() > last.capacity() && last.capacity() < limits::LARGE_BUFFER_BYTES {
+                let mut larger = pool.take(limits::LARGE_BUFFER_BYTES);
+                larger.extend_from_slice(last);
+                pool.put(std::mem::replace(last, larger));
+            }
+            let (now, later) = bytes.split_at(bytes.len().min(last.capacity() - last.len()));
+            last.extend_from_slice(now);
+            bytes = later;
+            if !bytes.is_empty() {
+                let buffer = pool.take(bytes.len());
+                self.push(Piece::Inline(buffer));
+            }
         }
-        let mut buffer = pool.take(bytes.len());
-        buffer.extend_from_slice(bytes);
-        self.push(Piece::Inline(buffer));
     }
 
     /// Appends a shared frame.
@@ -140,7 +147,7 @@ impl Output {
         }
     }
 
-    /// The last piece, if it may grow.
+    /// The last piece, if it is a buffer that may be appended to.
     fn open_buffer(&mut self) -> Option<&mut Vec<u8>> {
         let pieces = usize::from(self.head.is_some()) + self.tail.len();
         if pieces <= self.frozen as usize {
@@ -152,3 +159,6 @@ impl Output {
         }
     }
 }
+
+#[cfg(test)]
+mod tests;

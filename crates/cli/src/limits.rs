@@ -1,0 +1,20 @@
+//! Every limit of the command line program, with its unit and what happens when it is reached.
+
+use std::time::Duration;
+
+/// Log lines that wait for standard error. One more is dropped and counted; the count is reported.
+pub(crate) const LOG_LINES: usize = 4096;
+
+/// Bytes of one log line. The rest is cut and marked.
+pub(crate) const LOG_LINE_BYTES: usize = 4096;
+
+/// How long the program waits at its end for standard error to take the last lines. Longer: they are lost.
+pub(crate) const LOG_FLUSH: Duration = Duration::from_secs(2);
+
+/// The longest time that an option may set, seconds: a day. More is refused as a wrong value.
+pub(crate) const SECONDS_MAX: u64 = 86_400;
+
+/// The largest backlog that `listen(2)` takes. More is refused as a wrong value.
+pub(crate) const BACKLOG_MAX: i64 = i32::MAX as i64;
+
+const _: () = assert!(LOG_LINE_BYTES >= 256 && LOG_LINES > 0);

@@ -1,0 +1,229 @@
+//! Where log lines go: a bounded queue and one thread that writes them to standard error.
+//!
+//! Nobody who logs ever waits for a terminal or a pipe. A line that finds the queue full is dropped and counted, and
+//! the count is said as soon as there is room. Knows nothing of what is logged.
+
+mod time;
+
+#[cfg(test)]
+mod tests;
+
+use std::collections::VecDeque;
+use std::fmt::{self, Write as _};
+use std::io::{self, IsTerminal, Write};
+use std::sync::{Arc, Condvar, Mutex, MutexGuard, OnceLock, PoisonError};
+use std::time::{Duration, SystemTime};
+
+use log::{Level, LevelFilter, Log, Metadata, Record};
+
+use crate::limits;
+
+/// The program's one log, once it is started.
+static LOG: OnceLock<Arc<Queue>> = OnceLock::new();
+
+/// Starts the log: lines up to `level` go to standard error from now on.
+///
+/// # Errors
+/// The writer's thread could not be started.
+pub(crate) fn start(level: LevelFilter) -> io::Result<()> {
+    let colour = io::stderr().is_terminal() && std::env::var_os("NO_COLOR").is_none_or(|v| v.is_empty());
+    let queue = LOG.get_or_init(|| Arc::new(Queue::new(limits::LOG_LINES, colour)));
+    let writer = Arc::clone(queue);
+    let builder = std::thread::Builder::new().name("ringmain-log".into());
+    #[expect(
+        clippy::disallowed_methods,
+        reason = "the log's writer waits for standard error so that no worker has to"
+    )]
+    builder.spawn(move || writer.write_to(&mut io::stderr()))?;
+    // Another logger cannot be there: this is the only place that sets one.
+    if log::set_logger(&Facade).is_ok() {
+        log::set_max_level(level);
+    }
+    Ok(())
+}
+
+/// Says something at once, in the log if it is started, else on standard error: for what must be said in any case.
+pub(crate) fn say(level: Level, message: fmt::Arguments<'_>) {
+    match LOG.get() {
+        Some(queue) => queue.push(wall(), level, message),
+        // Nobody is left to hear of a broken standard error.
+        None => drop(writeln!(
+            io::stderr(),
+            "{}: {message}",
+            name(level).to_lowercase()
+        )),
+    }
+}
+
+/// Waits until all lines are written, within [`limits::LOG_FLUSH`].
+pub(crate) fn flush() {
+    if let Some(queue) = LOG.get() {
+        queue.flush(limits::LOG_FLUSH);
+    }
+}
+
+#[expect(
+    clippy::disallowed_methods,
+    reason = "the time in a log line is for people; no simulation runs a command line"
+)]
+fn wall() -> SystemTime {
+    SystemTime::now()
+}
+
+/// What the `log` macros call.
+struct Facade;
+
+impl Log for Facade {
+    fn enabled(&self, metadata: &Metadata<'_>) -> bool {
+        metadata.level() <= log::max_level()
+    }
+
+    fn log(&self, record: &Record<'_>) {
+        if self.enabled(record.metadata()) {
+            say(record.level(), *record.args());
+        }
+    }
+
+    fn flush(&self) {
+        flush();
+    }
+}
+
+/// Lines on their way to the writer.
+struct Queue {
+    lines: Mutex<Lines>,
+    /// There is something to write.
+    filled: Condvar,
+    /// Everything is written.
+    idle: Condvar,
+    limit: usize,
+    colour: bool,
+}
+
+#[derive(Default)]
+struct Lines {
+    waiting: VecDeque<String>,
+    dropped: u64,
+    writing: bool,
+}
+
+impl Queue {
+    fn new(limit: usize, colour: bool) -> Queue {
+        Queue {
+            lines: Mutex::default(),
+            filled: Condvar::new(),
+            idle: Condvar::new(),
+            limit,
+            colour,
+        }
+    }
+
+    /// Takes a line or counts it as dropped; never waits for the writer to write.
+    fn push(&self, at: SystemTime, level: Level, message: fmt::Arguments<'_>) {
+        // Formatted outside the lock: others must not wait for somebody's Display.
+        let line = line(at, level, message, self.colour);
+        let mut lines = self.lock();
+        if lines.waiting.len() < self.limit {
+            lines.waiting.push_back(line);
+        } else {
+            lines.dropped += 1;
+        }
+        drop(lines);
+        self.filled.notify_one();
+    }
+
+    /// Writes for ever; what cannot be written is lost, for there is nowhere else to say it.
+    fn write_to(&self, out: &mut dyn Write) -> ! {
+        let mut lines = self.lock();
+        loop {
+            if lines.waiting.is_empty() && lines.dropped == 0 {
+                lines.writing = false;
+                self.idle.notify_all();
+                lines = self.filled.wait(lines).unwrap_or_else(PoisonError::into_inner);
+                continue;
+            }
+            lines.writing = true;
+            let batch = std::mem::take(&mut lines.waiting);
+            let dropped = std::mem::take(&mut lines.dropped);
+            drop(lines);
+            let mut text: String = batch.into_iter().collect();
+            if dropped > 0 {
+                let message = format_args!(
+                    "{dropped} log lines were dropped: standard error takes them slower than they come"
+                );
+                text.push_str(&line(wall(), Level::Warn, message, self.colour));
+            }
+            let _ = out.write_all(text.as_bytes()).and_then(|()| out.flush());
+            lines = self.lock();
+        }
+    }
+
+    /// Waits until all is written, at most `patience`; returns whether it is.
+    fn flush(&self, patience: Duration) -> bool {
+        let busy = |lines: &mut Lines| lines.writing || !lines.waiting.is_empty() || lines.dropped > 0;
+        let (_lines, outcome) = self
+            .idle
+            .wait_timeout_while(self.lock(), patience, busy)
+            .unwrap_or_else(PoisonError::into_inner);
+        !outcome.timed_out()
+    }
+
+    fn lock(&self) -> MutexGuard<'_, Lines> {
+        self.lines.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+/// `2026-01-31T12:00:00.123Z INFO  message`: always one line, whatever the message holds.
+fn line(at: SystemTime, level: Level, message: fmt::Arguments<'_>, colour: bool) -> String {
+    let (on, off) = if colour {
+        (paint(level), "\x1b[0m")
+    } else {
+        ("", "")
+    };
+    let mut out = OneLine(String::with_capacity(128));
+    let name = name(level);
+    // Writing to a string fails only where a Display fails: then what it gave so far is shown.
+    let _ = write!(out.0, "{} {on}{name:5}{off} ", time::Rfc3339(at));
+    let _ = out.write_fmt(message);
+    out.0.push('\n');
+    out.0
+}
+
+fn name(level: Level) -> &'static str {
+    match level {
+        Level::Error => "ERROR",
+        Level::Warn => "WARN",
+        Level::Info => "INFO",
+        Level::Debug => "DEBUG",
+        Level::Trace => "TRACE",
+    }
+}
+
+fn paint(level: Level) -> &'static str {
+    match level {
+        Level::Error => "\x1b[1;31m",
+        Level::Warn => "\x1b[33m",
+        Level::Info => "\x1b[32m",
+        Level::Debug | Level::Trace => "\x1b[2m",
+    }
+}
+
+/// Escapes what would forge a line or steer a terminal, and cuts what is too long.
+struct OneLine(String);
+
+impl fmt::Write for OneLine {
+    fn write_str(&mut self, text: &str) -> fmt::Result {
+        for c in text.chars() {
+            if self.0.len() >= limits::LOG_LINE_BYTES {
+                self.0.push('…');
+                return Err(fmt::Error);
+            }
+            if c.is_control() {
+                self.0.extend(c.escape_default());
+            } else {
+                self.0.push(c);
+            }
+        }
+        Ok(())
+    }
+}

@@ -1,0 +1,142 @@
+//! `ringmain run`: sets an engine up, says what it is, serves until a signal.
+
+use std::net::{Ipv4Addr, SocketAddr, SocketAddrV4};
+use std::time::Duration;
+
+use ringmain_engine::features::Features;
+use ringmain_engine::{Addr, Engine, Report, block_signals};
+use ringmain_sys::inherit::Inherited;
+use ringmain_sys::limits;
+
+use crate::args::Run;
+use crate::echo::{Echo, Messages};
+use crate::failure::Failure;
+use crate::logging;
+use crate::stats::{Counts, Ticker};
+
+#[cfg(test)]
+mod tests;
+
+/// Where it listens if nobody says where; `--help` says so too.
+const DEFAULT_ADDR: SocketAddr = SocketAddr::V4(SocketAddrV4::new(Ipv4Addr::LOCALHOST, 7000));
+
+/// Serves until a signal ends it.
+pub(crate) fn run(args: &Run, inherited: Vec<Inherited>) -> Result<(), Failure> {
+    if let Some(what) = args.contradiction() {
+        return Err(Failure::Usage(what));
+    }
+    // Before the first thread, which is the log's writer.
+    let signals = block_signals().map_err(Failure::other)?;
+    logging::start(args.output.level())
+        .map_err(|error| Failure::Other(format!("cannot start the log's thread: {error}")))?;
+    log::info!("ringmain {}", env!("CARGO_PKG_VERSION"));
+    let mut engine = Engine::new(args.config()).map_err(Failure::other)?;
+    introduce(args, &engine);
+    let addrs = open(args, &mut engine, inherited)?;
+    let messages = Messages::default();
+    let mut ticker = args.output.stats.map(|s| Ticker::new(Duration::from_secs(s)));
+    let mut unsaid = Some(addrs);
+    let say = |report: &Report| {
+        log::info!(
+            "{}",
+            Counts {
+                report,
+                messages: &messages
+            }
+        )
+    };
+    let counted = messages.clone();
+    let summary = engine
+        .run_observed(
+            &signals,
+            move |_| Echo::new(&counted),
+            |running| {
+                // When all workers serve and signals are heard: what follows the line may rely on both.
+                for addr in unsaid.take().into_iter().flatten() {
+                    log::info!("listening on {addr}");
+                }
+                if ticker.as_mut().is_some_and(Ticker::due) {
+                    say(&running.report());
+                }
+            },
+        )
+        .map_err(Failure::other)?;
+    say(&summary.report);
+    log::info!("all connections are closed");
+    Ok(())
+}
+
+/// Says what was chosen, why, and how large it is.
+fn introduce(args: &Run, engine: &Engine) {
+    let selection = engine.selection();
+    if let Some(why_not) = &selection.why_not {
+        log::warn!("{why_not}; using epoll");
+        for option in args.uring_options() {
+            log::warn!("{option} has no effect on epoll");
+        }
+    }
+    if selection.uring {
+        let missing = Features::all().minus(selection.features);
+        log::info!("engine uring with {}", list(selection.features));
+        if missing != Features::none() {
+            log::info!("engine uring without {} (-v says why)", list(missing));
+        }
+    } else {
+        log::info!("engine epoll");
+    }
+    let (descriptors, _) = limits::open_files();
+    log::info!(
+        "workers {}, connections up to {}, descriptors up to {descriptors}",
+        engine.workers(),
+        engine.max_connections()
+    );
+}
+
+/// Names as a person reads them; without spaces no terminal breaks the line well.
+fn list(features: Features) -> String {
+    match features.to_string() {
+        none if none.is_empty() => "no feature".into(),
+        names => names.replace(',', ", "),
+    }
+}
+
+/// Takes over what was handed to this process, and opens the addresses that are not among it.
+fn open(args: &Run, engine: &mut Engine, inherited: Vec<Inherited>) -> Result<Vec<Addr>, Failure> {
+    let mut addrs = engine.inherit(inherited).map_err(Failure::other)?;
+    if !addrs.is_empty() {
+        let list: Vec<String> = addrs.iter().map(Addr::to_string).collect();
+        log::info!("handed over to this process: {}", list.join(", "));
+    }
+    let default = [Addr::from(DEFAULT_ADDR)];
+    let wanted = match &args.listen.listen[..] {
+        [] if addrs.is_empty() => &default,
+        wanted => wanted,
+    };
+    for addr in missing(wanted, &addrs) {
+        addrs.push(
+            engine
+                .listen(addr, &args.listen_options())
+                .map_err(Failure::other)?,
+        );
+    }
+    Ok(addrs)
+}
+
+/// The wanted addresses that are not among the inherited ones. Port 0 is any port: it stands for an inherited
+/// one of the same address that nothing else stands for.
+fn missing<'a>(wanted: &'a [Addr], inherited: &[Addr]) -> Vec<&'a Addr> {
+    let mut left: Vec<&Addr> = inherited.iter().collect();
+    let mut take = |fits: &dyn Fn(&Addr) -> bool| {
+        let found = left.iter().position(|addr| fits(addr));
+        found.map(|index| left.remove(index)).is_some()
+    };
+    let mut missing: Vec<&Addr> = wanted.iter().collect();
+    missing.retain(|wanted| !take(&|addr| addr == *wanted));
+    missing.retain(|wanted| match wanted {
+        Addr::Inet(wanted) if wanted.port() == 0 => {
+            !take(&|addr| matches!(addr, Addr::Inet(inet) if inet.ip() == wanted.ip()))
+        }
+        _ => true,
+    });
+    missing
+}

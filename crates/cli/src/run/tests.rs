@@ -1,0 +1,36 @@
+//! Which addresses are opened when some were handed over.
+
+use super::*;
+
+fn check(wanted: &[&str], inherited: &[&str], expect: &[&str]) {
+    let parse = |texts: &[&str]| -> Vec<Addr> { texts.iter().map(|t| t.parse().unwrap()).collect() };
+    let wanted = parse(wanted);
+    let missing: Vec<Addr> = missing(&wanted, &parse(inherited)).into_iter().cloned().collect();
+    assert_eq!(missing, parse(expect));
+}
+
+#[test]
+fn only_what_was_not_handed_over_is_opened() {
+    check(&["127.0.0.1:80", "[::1]:80"], &[], &["127.0.0.1:80", "[::1]:80"]);
+    check(&["127.0.0.1:80", "[::1]:80"], &["[::1]:80"], &["127.0.0.1:80"]);
+    check(&[":80"], &["[::]:80"], &[]);
+    check(&["unix:/a", "@a"], &["unix:/a"], &["@a"]);
+    check(&[], &["unix:/a"], &[]);
+}
+
+#[test]
+fn port_0_stands_for_one_inherited_port() {
+    check(&["127.0.0.1:0"], &["127.0.0.1:4711"], &[]);
+    check(
+        &["127.0.0.1:0", "127.0.0.1:0"],
+        &["127.0.0.1:4711"],
+        &["127.0.0.1:0"],
+    );
+    check(&["127.0.0.1:0"], &["127.0.0.2:4711"], &["127.0.0.1:0"]);
+    // One that is asked for by its number is not free for port 0.
+    check(
+        &["127.0.0.1:0", "127.0.0.1:4711"],
+        &["127.0.0.1:4711"],
+        &["127.0.0.1:0"],
+    );
+}

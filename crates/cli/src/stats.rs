@@ -1,0 +1,72 @@
+//! The counter line of `--stats`: one definition of what it shows and how.
+
+use std::fmt;
+use std::time::{Duration, Instant};
+
+use ringmain_engine::Report;
+
+use crate::echo::Messages;
+
+/// Says the counters at a steady interval.
+pub(crate) struct Ticker {
+    every: Duration,
+    next: Instant,
+}
+
+impl Ticker {
+    /// The first line is due after one interval.
+    pub(crate) fn new(every: Duration) -> Ticker {
+        Ticker {
+            every,
+            next: now() + every,
+        }
+    }
+
+    /// Whether a line is due now. Missed ones are not made up for.
+    pub(crate) fn due(&mut self) -> bool {
+        let now = now();
+        if now < self.next {
+            return false;
+        }
+        self.next += self.every;
+        if self.next <= now {
+            self.next = now + self.every;
+        }
+        true
+    }
+}
+
+#[expect(
+    clippy::disallowed_methods,
+    reason = "the interval of a line on standard error: no simulation runs a command line"
+)]
+fn now() -> Instant {
+    Instant::now()
+}
+
+/// All workers' counters since the start, as `name=value` pairs.
+pub(crate) struct Counts<'a> {
+    pub(crate) report: &'a Report,
+    pub(crate) messages: &'a Messages,
+}
+
+impl fmt::Display for Counts<'_> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let workers = &self.report.workers;
+        let sum = |pick: fn(&ringmain_engine::WorkerReport) -> u64| workers.iter().map(pick).sum::<u64>();
+        write!(
+            f,
+            "connections={} accepted={} closed={} messages={} received_bytes={} sent_bytes={} \
+             accept_pauses={} no_buffers={} panics={}",
+            sum(|w| w.connections.into()),
+            sum(|w| w.accepted),
+            sum(|w| w.closed),
+            self.messages.total(),
+            sum(|w| w.bytes_received),
+            sum(|w| w.bytes_sent),
+            sum(|w| w.accept_pauses),
+            sum(|w| w.no_buffers),
+            sum(|w| w.panics),
+        )
+    }
+}

@@ -1,0 +1,117 @@
+//! The queue against a plain vector of bytes, over random writes, short sends and frozen pieces.
+
+use std::collections::VecDeque;
+use std::io::IoSlice;
+
+use bytes::Bytes;
+
+use super::Output;
+use crate::limits;
+use crate::worker::pool::Pool;
+
+struct Random(u64);
+
+impl Random {
+    fn next(&mut self) -> u64 {
+        self.0 ^= self.0 << 13;
+        self.0 ^= self.0 >> 7;
+        self.0 ^= self.0 << 17;
+        self.0
+    }
+
+    fn below(&mut self, limit: usize) -> usize {
+        (self.next() % limit as u64) as usize
+    }
+}
+
+/// What is in flight, copied, with where it lies.
+type InFlight = Vec<(*const u8, Vec<u8>)>;
+
+fn freeze(output: &mut Output) -> InFlight {
+    let mut slices = [IoSlice::new(&[]); limits::SEND_PIECES];
+    let count = output.freeze(&mut slices);
+    slices[..count].iter().map(|s| (s.as_ptr(), s.to_vec())).collect()
+}
+
+fn some_bytes(random: &mut Random, most: usize) -> Vec<u8> {
+    let len = random.below(most);
+    (0..len).map(|_| random.next() as u8).collect()
+}
+
+#[test]
+fn what_is_sent_is_what_was_written() {
+    for seed in 1..400 {
+        println!("seed {seed}");
+        let mut random = Random(seed);
+        let (mut output, mut pool) = (Output::default(), Pool::default());
+        let mut expected: VecDeque<u8> = VecDeque::new();
+        let mut in_flight: Option<InFlight> = None;
+        for _ in 0..200 {
+            match random.below(4) {
+                0 | 1 => {
+                    let most = [16, 3000, 40_000][random.below(3)];
+                    let bytes = some_bytes(&mut random, most);
+                    expected.extend(&bytes);
+                    if random.below(3) == 0 {
+                        output.write_frame(Bytes::from(bytes));
+                    } else {
+                        output.write(&bytes, &mut pool);
+                    }
+                }
+                2 if in_flight.is_none() && !output.is_empty() => in_flight = Some(freeze(&mut output)),
+                _ => finish(
+                    &mut output,
+                    &mut pool,
+                    &mut expected,
+                    in_flight.take(),
+                    &mut random,
+                ),
+            }
+            assert_eq!(output.len(), expected.len());
+            check_frozen(&output, in_flight.as_ref());
+        }
+    }
+}
+
+/// The memory in flight is where it was and holds what it held.
+fn check_frozen(output: &Output, in_flight: Option<&InFlight>) {
+    let Some(in_flight) = in_flight else { return };
+    let pieces = output.head.iter().chain(&output.tail);
+    let mut skip = output.sent as usize;
+    for ((start, bytes), piece) in in_flight.iter().zip(pieces) {
+        let now = &piece.bytes()[skip..];
+        skip = 0;
+        assert_eq!((*start, &bytes[..]), (now.as_ptr(), &now[..bytes.len()]));
+    }
+}
+
+fn finish(
+    output: &mut Output,
+    pool: &mut Pool,
+    expected: &mut VecDeque<u8>,
+    sent: Option<InFlight>,
+    random: &mut Random,
+) {
+    let Some(sent) = sent else { return };
+    let all: Vec<u8> = sent.into_iter().flat_map(|(_, bytes)| bytes).collect();
+    assert!(!all.is_empty() && all.len() <= limits::SEND_BYTES);
+    let taken = random.below(all.len() + 1);
+    let wanted: Vec<u8> = expected.drain(..taken).collect();
+    assert_eq!(&all[..taken], &wanted[..]);
+    output.advance(taken, pool);
+}
+
+#[test]
+fn an_empty_queue_holds_no_memory() {
+    let (mut output, mut pool) = (Output::default(), Pool::default());
+    for _ in 0..64 {
+        output.write(&[7; 5000], &mut pool);
+        output.write_frame(Bytes::from_static(b"frame"));
+    }
+    while !output.is_empty() {
+        let sent = freeze(&mut output).iter().map(|(_, bytes)| bytes.len()).sum();
+        output.advance(sent, &mut pool);
+    }
+    assert!(output.head.is_none() && output.tail.capacity() <= limits::SEND_PIECES);
+    assert!(size_of::<Output>() <= 96, "{}", size_of::<Output>());
+}
