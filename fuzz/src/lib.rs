@@ -5,6 +5,8 @@
 #![forbid(unsafe_code)]
 
 pub mod addr;
+pub mod h1_request;
+mod hyper_server;
 pub mod timer_wheel;
 
 /// One target.
@@ -21,6 +23,10 @@ pub const TARGETS: &[Target] = &[
     Target {
         name: "addr",
         run: addr::run,
+    },
+    Target {
+        name: "h1_request",
+        run: h1_request::run,
     },
     Target {
         name: "timer_wheel",

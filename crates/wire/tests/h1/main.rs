@@ -1,0 +1,12 @@
+//! The HTTP/1.1 codec against its rules and laws.
+#![forbid(unsafe_code)]
+
+mod against_httparse;
+mod chunk_rules;
+mod corpus;
+mod cuts;
+mod encoding;
+mod framing_rules;
+mod line_rules;
+mod response_rules;
+mod support;
