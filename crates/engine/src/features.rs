@@ -53,6 +53,14 @@ impl Features {
         Features((1 << FEATURES.len()) - 1)
     }
 
+    /// Those that are used unless somebody switches them off; the others wait to be asked for.
+    #[must_use]
+    pub const fn by_default() -> Features {
+        Features::all()
+            .without(Feature::ZeroCopySend)
+            .without(Feature::BusyPoll)
+    }
+
     /// Whether the feature is in the set.
     #[must_use]
     pub const fn has(self, feature: Feature) -> bool {

@@ -129,7 +129,7 @@ fn wanted(config: &Config, feature: Feature) -> bool {
     match feature {
         Feature::ZeroCopySend => config.zero_copy.is_some(),
         Feature::BusyPoll => config.busy_poll.is_some(),
-        _ => true,
+        by_default => Features::by_default().has(by_default),
     }
 }
 

@@ -76,7 +76,7 @@ fn introduce(args: &Run, engine: &Engine) {
         }
     }
     if selection.uring {
-        let missing = Features::all().minus(selection.features);
+        let missing = Features::by_default().minus(selection.features);
         log::info!("engine uring with {}", list(selection.features));
         if missing != Features::none() {
             log::info!("engine uring without {} (-v says why)", list(missing));
