@@ -7,6 +7,9 @@ use crate::backend::Slot;
 const CHUNK: usize = 256;
 const NONE: u32 = u32::MAX;
 
+/// The generation lies before the value and entries begin at a cache line, so that the first look at a
+/// record brings what the next ones need.
+#[repr(C, align(64))]
 struct Entry<T> {
     generation: u32,
     next_free: u32,

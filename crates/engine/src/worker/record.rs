@@ -88,23 +88,25 @@ pub(crate) struct Flags {
     pub(crate) streamed: bool,
 }
 
+// In this order: what every message needs comes first and shares its cache lines.
+#[repr(C)]
 pub(crate) struct Connection {
     pub(crate) socket: Socket,
     pub(crate) phase: Phase,
     pub(crate) flags: Flags,
-    pub(crate) listener: u32,
-    pub(crate) output: Output,
-    /// Bytes of a held send, taken off the output when the memory is released.
-    pub(crate) held_bytes: u32,
     pub(crate) turn: u32,
     pub(crate) turn_bytes: u32,
     pub(crate) unread: Vec<u8>,
+    pub(crate) output: Output,
+    /// Bytes of a held send, taken off the output when the memory is released.
+    pub(crate) held_bytes: u32,
+    pub(crate) listener: u32,
+    pub(crate) stream: Option<Box<StreamState>>,
     /// `Time(0)`: none. Only stored when it moves; the timer looks at it when it fires.
     pub(crate) deadline: Time,
     pub(crate) timer: Option<TimerId>,
     pub(crate) timer_at: Time,
     pub(crate) reason: Option<Reason>,
-    pub(crate) stream: Option<Box<StreamState>>,
 }
 
 /// The part that only connections owned by a stream have.

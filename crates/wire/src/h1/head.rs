@@ -32,7 +32,10 @@ pub struct HeadScanner {
     fault: Option<PeerFault>,
 }
 
-const _: () = assert!(size_of::<HeadScanner>() <= 48, "an idle connection is a small record");
+const _: () = assert!(
+    size_of::<HeadScanner>() <= 48,
+    "an idle connection is a small record"
+);
 
 impl HeadScanner {
     /// For a head of which nothing has arrived.

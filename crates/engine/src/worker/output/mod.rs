@@ -29,15 +29,16 @@ impl Piece {
 
 /// The queue. The head lies apart, so that a single piece (the common case) allocates no deque.
 #[derive(Default)]
+#[repr(C)]
 pub(crate) struct Output {
-    head: Option<Piece>,
-    tail: VecDeque<Piece>,
+    /// Unsent bytes.
+    len: u32,
     /// Bytes of the head that are sent already.
     sent: u32,
     /// Pieces, from the head on, that the kernel may be reading.
     frozen: u32,
-    /// Unsent bytes.
-    len: u32,
+    head: Option<Piece>,
+    tail: VecDeque<Piece>,
 }
 
 impl Output {
