@@ -9,6 +9,7 @@ mod scripted;
 
 use std::cell::{Cell, RefCell};
 use std::io::{Read, Write};
+use std::os::linux::net::SocketAddrExt;
 use std::rc::Rc;
 use std::sync::mpsc::channel;
 use std::time::Duration;
@@ -29,6 +30,7 @@ on_every_backend!(
     a_task_spawned_at_the_end_is_dropped,
     a_task_hears_of_the_shutdown,
     dropping_it_ends_everything,
+    dropping_it_closes_its_listener,
     it_restarts_on_the_same_port_at_once,
     a_successor_takes_over_without_a_refused_connection,
 );
@@ -272,6 +274,25 @@ fn dropping_it_ends_everything(config: Config) {
     for mut client in clients {
         assert!(scripted::is_reset(&mut client), "a reset");
     }
+}
+
+/// By an abstract name, which no other test can take over as it might a port that has become free.
+fn dropping_it_closes_its_listener(config: Config) {
+    let name = format!(
+        "@ringmain-dropped-{}-{:?}",
+        std::process::id(),
+        std::thread::current().id()
+    );
+    let addr: ringmain_engine::Addr = name.parse().unwrap();
+    let server = serve_at(config, &addr, &ListenOptions::default(), Setting::echo);
+    let connect = || {
+        let addr = std::os::unix::net::SocketAddr::from_abstract_name(&name[1..]).unwrap();
+        std::os::unix::net::UnixStream::connect_addr(&addr)
+    };
+    let _open = connect().unwrap();
+    drop(server);
+    let refused = connect().map(drop).unwrap_err();
+    assert_eq!(refused.kind(), std::io::ErrorKind::ConnectionRefused);
 }
 
 fn it_restarts_on_the_same_port_at_once(config: Config) {

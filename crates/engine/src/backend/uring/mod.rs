@@ -177,13 +177,7 @@ impl Uring {
         Ok(uring)
     }
 
-    /// Entries of the kernel so far.
-    #[must_use]
-    pub fn entered(&self) -> u64 {
-        self.ring.entered()
-    }
-
-    /// What is in use, for the log and the metrics.
+    /// What is in use: what was asked for, but for a registration that the thread had no place for.
     #[must_use]
     pub fn in_use(&self) -> Features {
         let mut features = self.config.features;

@@ -18,6 +18,7 @@ const ENTER_SQ_WAIT: u32 = 1 << 2;
 const ENTER_EXT_ARG: u32 = 1 << 3;
 const ENTER_REGISTERED_RING: u32 = 1 << 4;
 const REGISTER_RING_FDS: u32 = 20;
+const UNREGISTER_RING_FDS: u32 = 21;
 
 /// `struct io_uring_getevents_arg`
 #[repr(C)]
@@ -78,11 +79,6 @@ impl Ring {
     /// Whether the kernel has taken over all that was queued.
     pub(super) fn submission_is_empty(&mut self) -> bool {
         self.ring.submission().is_empty()
-    }
-
-    /// How often the kernel was entered.
-    pub(super) fn entered(&self) -> u64 {
-        self.entered
     }
 
     /// Completions that the kernel could not keep at all (no memory); never seen in health.
@@ -287,6 +283,28 @@ impl Ring {
 impl AsRawFd for Ring {
     fn as_raw_fd(&self) -> RawFd {
         self.ring.as_raw_fd()
+    }
+}
+
+impl Drop for Ring {
+    /// A registration holds the ring open, and one of the thread's 16 places, until the thread ends.
+    fn drop(&mut self) {
+        let Some(offset) = self.registered else { return };
+        let mut update = ResourceUpdate {
+            offset,
+            reserved: 0,
+            data: 0,
+        };
+        // SAFETY: one update record that outlives the call. From another thread it fails and changes nothing.
+        unsafe {
+            libc::syscall(
+                libc::SYS_io_uring_register,
+                self.ring.as_raw_fd(),
+                UNREGISTER_RING_FDS,
+                std::ptr::from_mut(&mut update),
+                1,
+            )
+        };
     }
 }
 

@@ -110,7 +110,7 @@ fn try_uring(config: &Config) -> Result<Features, ProbeError> {
             Feature::MessageRing => message_ring(),
             Feature::MultishotAccept => multishot_accept(),
             Feature::MultishotRecv => multishot_recv(),
-            Feature::RegisteredRing => Ok(()),
+            Feature::RegisteredRing => registered_ring(),
             Feature::ZeroCopySend => supported(opcode::SendZc::CODE),
             Feature::BusyPoll => busy_poll(),
         };
@@ -335,6 +335,15 @@ fn multishot_accept() -> io::Result<()> {
     Ok(())
 }
 
+fn registered_ring() -> io::Result<()> {
+    let ring = build(small(Features::none().with(Feature::RegisteredRing)))?;
+    if ring.in_use().has(Feature::RegisteredRing) {
+        Ok(())
+    } else {
+        Err(io::ErrorKind::Unsupported.into())
+    }
+}
+
 /// Two rings on this thread: one gives the other a socket.
 fn message_ring() -> io::Result<()> {
     let features = Features::none()
@@ -374,3 +383,6 @@ fn busy_poll() -> io::Result<()> {
     };
     build(config).map(drop)
 }
+
+#[cfg(test)]
+mod tests;
