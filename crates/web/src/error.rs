@@ -1,0 +1,109 @@
+//! What a handler may fail with, and how the client is told: problem details (RFC 9457).
+
+use std::borrow::Cow;
+use std::fmt;
+
+/// What handlers and hooks return.
+pub type Result<T = ()> = std::result::Result<T, Error>;
+
+/// A request that cannot be answered as asked: a status and what the client is told.
+///
+/// Any other error turns into one by `?`: status 500, the client is told nothing but that, the text is logged.
+pub struct Error {
+    status: u16,
+    detail: Cow<'static, str>,
+    /// For the log only.
+    source: Option<Box<dyn std::error::Error + Send + Sync>>,
+}
+
+impl Error {
+    /// An answer with this status (400 to 599) and one sentence for the client: what was expected, what was
+    /// found, where. Any other status is a bug of the caller and becomes 500.
+    pub fn new(status: u16, detail: impl Into<Cow<'static, str>>) -> Error {
+        let fits = (400..=599).contains(&status);
+        Error {
+            status: if fits { status } else { 500 },
+            detail: detail.into(),
+            source: None,
+        }
+    }
+
+    /// 400: the client must change the request.
+    pub fn bad_request(detail: impl Into<Cow<'static, str>>) -> Error {
+        Error::new(400, detail)
+    }
+
+    /// 401: who asks is not known.
+    pub fn unauthorized(detail: impl Into<Cow<'static, str>>) -> Error {
+        Error::new(401, detail)
+    }
+
+    /// 403: who asks may not.
+    pub fn forbidden(detail: impl Into<Cow<'static, str>>) -> Error {
+        Error::new(403, detail)
+    }
+
+    /// 404: there is nothing of that name.
+    pub fn not_found(detail: impl Into<Cow<'static, str>>) -> Error {
+        Error::new(404, detail)
+    }
+
+    /// 409: the request contradicts the present state.
+    pub fn conflict(detail: impl Into<Cow<'static, str>>) -> Error {
+        Error::new(409, detail)
+    }
+
+    /// 500 with a cause that is logged and not shown.
+    pub fn internal(cause: impl Into<Box<dyn std::error::Error + Send + Sync>>) -> Error {
+        Error {
+            status: 500,
+            detail: Cow::Borrowed(""),
+            source: Some(cause.into()),
+        }
+    }
+
+    /// The status that is answered.
+    #[must_use]
+    pub fn status(&self) -> u16 {
+        self.status
+    }
+
+    /// What the client is told.
+    #[must_use]
+    pub fn detail(&self) -> &str {
+        &self.detail
+    }
+
+    /// What only the log is told.
+    #[must_use]
+    pub fn cause(&self) -> Option<&(dyn std::error::Error + Send + Sync + 'static)> {
+        self.source.as_deref()
+    }
+}
+
+// `Error` is no `std::error::Error` itself: then this could not stand here, and `?` would need a conversion for
+// each foreign error.
+impl<E: std::error::Error + Send + Sync + 'static> From<E> for Error {
+    fn from(error: E) -> Error {
+        Error::internal(error)
+    }
+}
+
+impl fmt::Debug for Error {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{self}")
+    }
+}
+
+impl fmt::Display for Error {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{}", self.status)?;
+        if !self.detail.is_empty() {
+            write!(f, ": {}", self.detail)?;
+        }
+        if let Some(source) = &self.source {
+            write!(f, ": {source}")?;
+        }
+        Ok(())
+    }
+}

@@ -1,0 +1,9 @@
+//! HTTP applications on the engine: an [`App`] of routes and hooks, requests in, replies out.
+//!
+//! Owns connections as HTTP sees them (deadlines, keep-alive, bodies with back-pressure), routing and what a
+//! handler touches. Knows no system call and no byte of framing: those are the engine's and the codec's.
+#![forbid(unsafe_code)]
+
+mod error;
+
+pub use error::{Error, Result};
