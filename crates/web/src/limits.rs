@@ -1,0 +1,8 @@
+//! Every limit of this crate, with its unit and what happens when it is reached.
+
+/// The deepest nesting of a JSON document that can be asked for: beyond it the parser's own guard for the stack
+/// answers first. A higher limit counts as this one.
+pub const JSON_DEPTH_MOST: usize = 127;
+
+/// Bytes of a client's own text that an error sends back to it. Longer ones are cut in the middle.
+pub const ERROR_TEXT_BYTES: usize = 256;
