@@ -5,5 +5,11 @@
 #![forbid(unsafe_code)]
 
 mod error;
+#[cfg_attr(
+    not(test),
+    expect(dead_code, reason = "requests and replies will read and write JSON by it")
+)]
+mod json;
+pub mod limits;
 
 pub use error::{Error, Result};

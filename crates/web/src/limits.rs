@@ -99,6 +99,13 @@ pub const IDLE_COLLECTORS: usize = 64;
 /// How often a transfer's rate is looked at.
 pub const RATE_TICK: Duration = Duration::from_secs(1);
 
+/// The deepest nesting of a JSON document that can be asked for: beyond it the parser's own guard for the stack
+/// answers first. A higher limit counts as this one.
+pub const JSON_DEPTH_MOST: usize = 127;
+
+/// Bytes of a client's own text that an error sends back to it. Longer ones are cut in the middle.
+pub const ERROR_TEXT_BYTES: usize = 256;
+
 const _: () = assert!(HEAD_BYTES_MOST as usize + 16 * 1024 <= ringmain_engine::limits::READ_MARK);
 const _: () = assert!(PIPELINED_BYTES_MOST + 16 * 1024 <= ringmain_engine::limits::READ_MARK);
 const _: () = assert!(2 * SEND_SHARE <= ringmain_engine::limits::WRITE_LIMIT);

@@ -1,7 +1,14 @@
 //! What a handler may fail with, and how the client is told: problem details (RFC 9457).
 
+#[cfg(test)]
+mod tests;
+
 use std::borrow::Cow;
 use std::fmt;
+
+use ringmain_wire::h1;
+
+use crate::json;
 
 /// What handlers and hooks return.
 pub type Result<T = ()> = std::result::Result<T, Error>;
@@ -72,6 +79,28 @@ impl Error {
     #[must_use]
     pub fn detail(&self) -> &str {
         &self.detail
+    }
+
+    /// Appends the problem details (RFC 9457 §3) that the client is sent as `application/problem+json`. A status
+    /// without a name has no title; an error without words for the client has no detail.
+    #[cfg_attr(
+        not(test),
+        expect(dead_code, reason = "the connection machine will answer by it")
+    )]
+    pub(crate) fn write_problem(&self, out: &mut Vec<u8>) {
+        out.extend_from_slice(b"{\"type\":\"about:blank\"");
+        let title = h1::reason(self.status);
+        if !title.is_empty() {
+            out.extend_from_slice(b",\"title\":");
+            json::write_string(out, title);
+        }
+        out.extend_from_slice(b",\"status\":");
+        json::write_number(out, self.status);
+        if !self.detail.is_empty() {
+            out.extend_from_slice(b",\"detail\":");
+            json::write_string(out, &self.detail);
+        }
+        out.push(b'}');
     }
 
     /// What only the log is told.
