@@ -16,7 +16,7 @@ use crate::error::{Error, Result};
 use crate::local::Local;
 use crate::router::Params;
 use crate::server::exchange::Exchange;
-use crate::site::Site;
+use crate::site::{Hooks, Site, Verdict};
 
 /// One request. For a plain handler its whole body is there; a streaming handler reads it piece by piece.
 pub struct Request<'r> {
@@ -27,12 +27,43 @@ pub struct Request<'r> {
     pub(crate) body: &'r [u8],
     pub(crate) site: &'r Site,
     pub(crate) local: &'r Local,
+    hooks: &'r Hooks,
     pub(crate) exchange: Option<&'r Exchange>,
     pub(crate) remote: Option<std::net::SocketAddr>,
     pub(crate) extensions: RefCell<Vec<(TypeId, Rc<dyn Any>)>>,
 }
 
 impl<'r> Request<'r> {
+    #[expect(clippy::too_many_arguments, reason = "a request is made of these, in two places")]
+    pub(crate) fn new(
+        head: RequestHead<'r>,
+        path: &'r str,
+        params: Params<'r>,
+        body: &'r [u8],
+        site: &'r Site,
+        local: &'r Local,
+        verdict: &Verdict<'r>,
+        remote: Option<std::net::SocketAddr>,
+        exchange: Option<&'r Exchange>,
+    ) -> Request<'r> {
+        Request {
+            head,
+            path,
+            params,
+            body,
+            site,
+            local,
+            hooks: verdict.hooks(site),
+            exchange,
+            remote,
+            extensions: RefCell::new(Vec::new()),
+        }
+    }
+
+    pub(crate) fn hooks(&self) -> &'r Hooks {
+        self.hooks
+    }
+
     /// The method.
     #[must_use]
     pub fn method(&self) -> Method<'r> {

@@ -21,6 +21,9 @@ pub struct Error {
     detail: Cow<'static, str>,
     /// For the log only.
     source: Option<Box<dyn std::error::Error + Send + Sync>>,
+    /// A field that belongs to the status: `Allow`, `Retry-After`, `WWW-Authenticate`.
+    field: Option<(&'static str, String)>,
+    disconnected: bool,
 }
 
 impl Error {
@@ -32,6 +35,8 @@ impl Error {
             status: if fits { status } else { 500 },
             detail: detail.into(),
             source: None,
+            field: None,
+            disconnected: false,
         }
     }
 
@@ -66,6 +71,8 @@ impl Error {
             status: 500,
             detail: Cow::Borrowed(""),
             source: Some(cause.into()),
+            field: None,
+            disconnected: false,
         }
     }
 
@@ -103,6 +110,48 @@ impl Error {
         out.push(b'}');
     }
 
+    /// Adds a field that belongs to the status: `Allow`, `Retry-After`, `WWW-Authenticate`. One that is no valid
+    /// field is left out.
+    #[must_use]
+    pub fn with_header(mut self, name: &'static str, value: impl Into<String>) -> Error {
+        self.field = Some((name, value.into()));
+        self
+    }
+
+    pub(crate) fn field(&self) -> Option<(&'static str, &str)> {
+        self.field.as_ref().map(|(name, value)| (*name, value.as_str()))
+    }
+
+    /// The client is gone: nobody is left to be told.
+    pub(crate) fn disconnected() -> Error {
+        Error {
+            disconnected: true,
+            ..Error::new(500, "the client is gone")
+        }
+    }
+
+    /// Whether this is so because the client is gone.
+    #[must_use]
+    pub fn is_disconnected(&self) -> bool {
+        self.disconnected
+    }
+
+    /// What a broken rule of the protocol is to the client.
+    pub(crate) fn from_fault(fault: &h1::PeerFault) -> Error {
+        Error::new(fault.status(), fault.to_string())
+    }
+
+    /// The same for another reply; the cause, which was logged, is left out.
+    pub(crate) fn again(&self) -> Error {
+        Error {
+            status: self.status,
+            detail: self.detail.clone(),
+            source: None,
+            field: self.field.clone(),
+            disconnected: self.disconnected,
+        }
+    }
+
     /// What only the log is told.
     #[must_use]
     pub fn cause(&self) -> Option<&(dyn std::error::Error + Send + Sync + 'static)> {
@@ -135,4 +184,13 @@ impl fmt::Display for Error {
         }
         Ok(())
     }
+}
+
+/// A client's own text as an error repeats it: cut in the middle if it is long.
+pub(crate) fn shorten(text: &str) -> Cow<'_, str> {
+    if text.len() <= crate::limits::ERROR_TEXT_BYTES {
+        return Cow::Borrowed(text);
+    }
+    let (head, tail) = (text.floor_char_boundary(crate::limits::ERROR_TEXT_BYTES / 2), text.len() - crate::limits::ERROR_TEXT_BYTES / 4);
+    Cow::Owned(format!("{}…{}", &text[..head], &text[text.ceil_char_boundary(tail)..]))
 }

@@ -74,7 +74,8 @@ struct Incoming {
     /// The client waits for `100 Continue`.
     expects: bool,
     paused: bool,
-    received: u64,
+    /// The handler has held it up since the rate was last looked at.
+    held: bool,
 }
 
 impl Exchange {
@@ -107,7 +108,7 @@ impl Exchange {
         incoming.expects = expects && decoder.is_some();
         incoming.fault = None;
         incoming.paused = false;
-        incoming.received = 0;
+        incoming.held = false;
         incoming.queue.clear();
         drop(incoming);
         self.wake();
@@ -160,10 +161,7 @@ impl Exchange {
                 Ok(step) => {
                     consumed += step.consumed;
                     match step.event {
-                        BodyEvent::Data(data) => {
-                            incoming.received += data.len() as u64;
-                            incoming.queue.extend_from_slice(data);
-                        }
+                        BodyEvent::Data(data) => incoming.queue.extend_from_slice(data),
                         BodyEvent::NeedMore => break,
                         BodyEvent::Trailers(_) | BodyEvent::End => {}
                     }
@@ -185,12 +183,17 @@ impl Exchange {
         }
     }
 
-    /// Data bytes of the body received so far; `None` when it is over or the handler holds it up.
-    pub(crate) fn receiving(&self) -> Option<u64> {
-        let incoming = self.incoming.borrow();
+    /// Framed bytes of the body received so far, and whether the handler has held it up meanwhile; `None` when
+    /// nothing is expected of the client.
+    pub(crate) fn receiving(&self) -> Option<(u64, bool)> {
+        let incoming = &mut *self.incoming.borrow_mut();
         let decoder = incoming.decoder.as_ref()?;
         let held = incoming.paused || incoming.expects || incoming.queue.len() >= limits::BODY_QUEUE;
-        (!held && incoming.fault.is_none() && !decoder.is_over()).then_some(incoming.received)
+        if held || incoming.fault.is_some() || decoder.is_over() {
+            incoming.held = true;
+            return None;
+        }
+        Some((decoder.consumed(), std::mem::take(&mut incoming.held)))
     }
 
     // What the task calls.
@@ -229,6 +232,7 @@ impl Exchange {
             if !incoming.queue.is_empty() {
                 let bytes = Bytes::from(std::mem::take(&mut incoming.queue));
                 let paused = std::mem::take(&mut incoming.paused);
+                incoming.held |= paused;
                 drop(incoming);
                 if paused && !decoder.is_over() {
                     conn.resume();
@@ -242,6 +246,7 @@ impl Exchange {
                 return Poll::Ready(Ok(None));
             }
             drop(incoming);
+            conn.set_deadline(Some(limits::RATE_TICK));
             self.wait(context)
         })
         .await

@@ -211,6 +211,7 @@ pub(crate) async fn taken(exchange: &Exchange) -> Result {
         if !conn.is_open() {
             return Poll::Ready(Err(Error::disconnected()));
         }
+        conn.set_deadline(Some(limits::RATE_TICK));
         exchange.wait(context)
     })
     .await
