@@ -5,5 +5,11 @@
 #![forbid(unsafe_code)]
 
 mod error;
+#[cfg_attr(not(test), expect(dead_code, reason = "the connection will use it"))]
+mod limits;
+#[cfg_attr(not(test), expect(dead_code, reason = "the connection will use it"))]
+mod path;
+#[cfg_attr(not(test), expect(dead_code, reason = "the connection will use it"))]
+mod word;
 
 pub use error::{Error, Result};
