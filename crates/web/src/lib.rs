@@ -10,6 +10,7 @@ mod limits;
 #[cfg_attr(not(test), expect(dead_code, reason = "the connection will use it"))]
 mod path;
 #[cfg_attr(not(test), expect(dead_code, reason = "the connection will use it"))]
+mod router;
 mod word;
 
 pub use error::{Error, Result};
