@@ -4,12 +4,28 @@
 //! handler touches. Knows no system call and no byte of framing: those are the engine's and the codec's.
 #![forbid(unsafe_code)]
 
+mod app;
 mod error;
-#[cfg_attr(
-    not(test),
-    expect(dead_code, reason = "requests and replies will read and write JSON by it")
-)]
+mod exit;
 mod json;
 pub mod limits;
+mod local;
+mod path;
+mod reply;
+mod request;
+mod router;
+mod server;
+mod site;
+pub mod stats;
+mod word;
 
+pub use app::{App, AppError};
 pub use error::{Error, Result};
+pub use exit::Exit;
+pub use limits::Limits;
+pub use reply::Reply;
+pub use request::Request;
+pub use ringmain_wire::h1::{Method, Version};
+pub use server::Server;
+pub use server::stream::EventStream;
+pub use site::{Flow, Site};

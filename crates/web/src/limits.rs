@@ -106,6 +106,18 @@ pub const JSON_DEPTH_MOST: usize = 127;
 /// Bytes of a client's own text that an error sends back to it. Longer ones are cut in the middle.
 pub const ERROR_TEXT_BYTES: usize = 256;
 
+/// Parameters of one route, a wildcard counted. More: the route is refused when it is added.
+pub(crate) const PARAMS: usize = 16;
+
+/// Bytes of a route's pattern, its groups' prefixes counted. More: the route is refused when it is added.
+pub(crate) const PATTERN_BYTES: usize = 1024;
+
+/// Routes of one table. More: the route is refused when it is added.
+pub(crate) const ROUTES: usize = 65_536;
+
+const _: () = assert!(PARAMS <= u8::MAX as usize, "their number is kept in a byte");
+const _: () = assert!(ROUTES < u32::MAX as usize, "routes are numbered by `u32`");
+
 const _: () = assert!(HEAD_BYTES_MOST as usize + 16 * 1024 <= ringmain_engine::limits::READ_MARK);
 const _: () = assert!(PIPELINED_BYTES_MOST + 16 * 1024 <= ringmain_engine::limits::READ_MARK);
 const _: () = assert!(2 * SEND_SHARE <= ringmain_engine::limits::WRITE_LIMIT);
