@@ -11,5 +11,9 @@ mod error;
 )]
 mod json;
 pub mod limits;
+pub mod media_type;
+mod query;
+mod text;
 
 pub use error::{Error, Result};
+pub use query::Query;

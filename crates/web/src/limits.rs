@@ -6,3 +6,6 @@ pub const JSON_DEPTH_MOST: usize = 127;
 
 /// Bytes of a client's own text that an error sends back to it. Longer ones are cut in the middle.
 pub const ERROR_TEXT_BYTES: usize = 256;
+
+/// Pairs of a query string or a form. More: 400. As many as other frameworks take by default.
+pub const PAIRS: usize = 1000;
