@@ -4,6 +4,13 @@
 //! handler touches. Knows no system call and no byte of framing: those are the engine's and the codec's.
 #![forbid(unsafe_code)]
 
+#[cfg_attr(not(test), expect(dead_code, reason = "requests will give their cookies"))]
+mod cookie;
+#[cfg_attr(
+    not(test),
+    expect(dead_code, reason = "the access log will write times by it")
+)]
+mod date;
 mod error;
 #[cfg_attr(
     not(test),
@@ -12,8 +19,15 @@ mod error;
 mod json;
 pub mod limits;
 pub mod media_type;
+#[cfg_attr(
+    not(test),
+    expect(dead_code, reason = "the connection machine will begin answers with it")
+)]
+mod preamble;
 mod query;
 mod text;
 
+pub use cookie::{CookieFault, Cookies, SameSite, SetCookie};
+pub use date::http_date;
 pub use error::{Error, Result};
 pub use query::Query;

@@ -22,3 +22,16 @@ pub(crate) fn shown(value: &[u8]) -> String {
     let more = if start.len() < value.len() { "…" } else { "" };
     format!("{}{more}", start.escape_ascii())
 }
+
+/// `number` in decimal, at the end of `digits`.
+pub(crate) fn decimal(digits: &mut [u8; 20], mut number: u64) -> &[u8] {
+    let mut at = digits.len();
+    loop {
+        at -= 1;
+        digits[at] = b'0' + (number % 10) as u8;
+        number /= 10;
+        if number == 0 {
+            return &digits[at..];
+        }
+    }
+}
