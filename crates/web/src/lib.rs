@@ -31,3 +31,4 @@ pub use cookie::{CookieFault, Cookies, SameSite, SetCookie};
 pub use date::http_date;
 pub use error::{Error, Result};
 pub use query::Query;
+pub use ringmain_wire::sse::Event;
