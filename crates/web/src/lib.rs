@@ -5,27 +5,41 @@
 #![forbid(unsafe_code)]
 
 mod app;
+mod cookie;
+#[cfg_attr(
+    not(test),
+    expect(dead_code, reason = "the access log will write times by it")
+)]
+mod date;
 mod error;
 mod exit;
 mod json;
 pub mod limits;
 mod local;
+pub mod media_type;
 mod path;
+mod preamble;
+mod query;
 mod reply;
 mod request;
 mod router;
 mod server;
 mod site;
 pub mod stats;
+mod text;
 mod word;
 
 pub use app::{App, AppError};
+pub use cookie::{CookieFault, Cookies, SameSite, SetCookie};
+pub use date::http_date;
 pub use error::{Error, Result};
 pub use exit::Exit;
 pub use limits::Limits;
+pub use query::Query;
 pub use reply::Reply;
 pub use request::Request;
 pub use ringmain_wire::h1::{Method, Version};
+pub use ringmain_wire::sse::Event;
 pub use server::Server;
 pub use server::stream::EventStream;
 pub use site::{Flow, Site};

@@ -7,7 +7,7 @@ use std::borrow::Cow;
 use serde::de::IgnoredAny;
 
 use crate::error::Error;
-use crate::limits;
+use crate::text;
 
 /// 400 for `error`, which was met at `path` of the document.
 pub(super) fn fault(body: &[u8], error: &serde_json::Error, path: &str) -> Error {
@@ -19,26 +19,14 @@ pub(super) fn fault(body: &[u8], error: &serde_json::Error, path: &str) -> Error
     let sentence = whole.strip_suffix(&place).unwrap_or(&whole);
     let place = format!("line {}, column {}", error.line(), error.column());
     Error::bad_request(if error.is_data() {
-        wrong_value(&cut(sentence), &cut(path), &place)
+        wrong_value(&text::cut(sentence), &text::cut(path), &place)
     } else if sentence == "expected value" && serde_json::from_slice::<IgnoredAny>(body).is_ok() {
         // What cannot begin an enumeration's variant is a fault of syntax to the parser.
-        let path = cut(path);
+        let path = text::cut(path);
         format!("expected a value of another kind at `{path}` ({place})")
     } else {
         format!("not valid JSON: {} ({place})", syntax(sentence))
     })
-}
-
-/// Names of members are the client's and may be of any length.
-fn cut(text: &str) -> Cow<'_, str> {
-    if text.len() <= limits::ERROR_TEXT_BYTES {
-        return Cow::Borrowed(text);
-    }
-    // The end says what was expected, the start what was found.
-    let half = limits::ERROR_TEXT_BYTES / 2;
-    let start = text.floor_char_boundary(half);
-    let end = text.ceil_char_boundary(text.len() - half);
-    Cow::Owned(format!("{}…{}", &text[..start], &text[end..]))
 }
 
 /// 400 for a bracket at byte `at` that nests deeper than `limit`.

@@ -10,7 +10,7 @@ mod tests;
 use serde::{Deserialize, Serialize};
 
 use crate::error::{Error, Result};
-use crate::limits;
+use crate::{limits, media_type};
 
 /// A value from a whole JSON document, which may nest arrays and objects `max_depth` deep, at most
 /// [`limits::JSON_DEPTH_MOST`].
@@ -64,12 +64,8 @@ pub(crate) fn write_number(out: &mut Vec<u8>, number: impl Into<u64>) {
 /// Whether a `Content-Type` says that the body is JSON: `application/json` or `application/…+json` (RFC 6839 §3.1),
 /// with any parameters.
 pub(crate) fn is_json(content_type: &[u8]) -> bool {
-    let essence = content_type
-        .split(|&byte| byte == b';')
-        .next()
-        .unwrap_or_default()
-        .trim_ascii();
-    if essence.eq_ignore_ascii_case(b"application/json") {
+    let essence = media_type::essence(content_type);
+    if essence.eq_ignore_ascii_case(media_type::JSON.as_bytes()) {
         return true;
     }
     let (family, suffix) = (b"application/", b"+json");
