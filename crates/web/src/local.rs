@@ -7,7 +7,7 @@ use std::sync::Arc;
 use ringmain_engine::Cx;
 use ringmain_wire::h1::FieldBlock;
 
-use crate::date::Preamble;
+use crate::preamble::Preamble;
 use crate::reply::Kind;
 use crate::server::runner::Runners;
 use crate::site::Site;
@@ -25,10 +25,11 @@ pub(crate) struct Local {
 impl Local {
     pub(crate) fn new(site: &Site, cx: Cx) -> Local {
         let states = site.per_worker.iter().map(|make| make(&cx)).collect();
+        let preamble = Preamble::new(site.server_name.as_deref()).expect("checked when the application was built");
         let stats = site.stats.worker(cx.worker());
         Local {
             states,
-            preamble: RefCell::new(Preamble::new(&site.server_name)),
+            preamble: RefCell::new(preamble),
             lines: Lines::new(),
             runners: Runners::new(site.limits.running_requests),
             stats,

@@ -7,6 +7,7 @@ use bytes::Bytes;
 use ringmain_wire::h1::FieldBlock;
 use serde::Serialize;
 
+use crate::cookie::SetCookie;
 use crate::error::{Error, Result};
 use crate::json;
 use crate::request::Request;
@@ -166,6 +167,16 @@ impl<'r> Reply<'r> {
         self.header("Location", location)?;
         self.status = status;
         Ok(())
+    }
+
+    /// Has the client keep a cookie.
+    ///
+    /// # Errors
+    /// 500 if the cookie is none that clients would keep: what is wrong is in the log.
+    pub fn cookie(&mut self, cookie: &SetCookie<'_>) -> Result<&mut Self> {
+        let mut value = Vec::new();
+        cookie.write(&mut value)?;
+        self.add_header("Set-Cookie", value)
     }
 
     /// The body so far, to be appended to. Says nothing of its type.

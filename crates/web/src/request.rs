@@ -9,21 +9,25 @@ use std::rc::Rc;
 
 use bytes::Bytes;
 use ringmain_engine::Cx;
-use ringmain_wire::h1::{Field, Fields, Known, Method, RequestHead, Version};
+use ringmain_wire::h1::{Field, Known, Method, RequestHead, Version};
 use serde::Deserialize;
 
+use crate::cookie::Cookies;
 use crate::error::{Error, Result};
+use crate::json;
 use crate::local::Local;
+use crate::query::Query;
 use crate::router::Params;
 use crate::server::exchange::Exchange;
 use crate::site::{Hooks, Site, Verdict};
+use crate::text;
 
 /// One request. For a plain handler its whole body is there; a streaming handler reads it piece by piece.
 pub struct Request<'r> {
     pub(crate) head: RequestHead<'r>,
     /// Normalised: what was matched.
     pub(crate) path: &'r str,
-    pub(crate) params: Params<'r>,
+    pub(crate) params: Params,
     pub(crate) body: &'r [u8],
     pub(crate) site: &'r Site,
     pub(crate) local: &'r Local,
@@ -38,7 +42,7 @@ impl<'r> Request<'r> {
     pub(crate) fn new(
         head: RequestHead<'r>,
         path: &'r str,
-        params: Params<'r>,
+        params: Params,
         body: &'r [u8],
         site: &'r Site,
         local: &'r Local,
@@ -100,7 +104,7 @@ impl<'r> Request<'r> {
     /// # Errors
     /// 500 if the route has no such parameter: a mistake of the program, which the log names.
     pub fn param(&self, name: &str) -> Result<Cow<'r, str>> {
-        self.params.get(name, self.path).ok_or_else(|| {
+        self.params.get(name, self.site.router.names(), self.path).ok_or_else(|| {
             Error::internal(format!("the route has no parameter {{{name}}}: check its pattern"))
         })
     }
@@ -132,10 +136,6 @@ impl<'r> Request<'r> {
         self.head.fields.iter()
     }
 
-    pub(crate) fn fields(&self) -> Fields<'r> {
-        self.head.fields
-    }
-
     /// The body, whole. Empty for a streaming handler, which [reads](Request::chunk) it.
     #[must_use]
     pub fn body(&self) -> &[u8] {
@@ -150,6 +150,46 @@ impl<'r> Request<'r> {
         str::from_utf8(self.body).map_err(|error| {
             Error::bad_request(format!("expected UTF-8 text, found another byte at {}", error.valid_up_to()))
         })
+    }
+
+    /// The body as JSON. The client must say so in `Content-Type`.
+    ///
+    /// # Errors
+    /// 415 for another content type; 400 for what is no JSON, not of this type, or nests too deep: the error says
+    /// where.
+    pub fn json<'a, T: Deserialize<'a>>(&'a self) -> Result<T> {
+        match self.head.fields.known(Known::ContentType) {
+            Some(found) if json::is_json(found) => json::read(self.body, self.site.limits().json_depth),
+            found => Err(Error::new(
+                415,
+                format!(
+                    "expected `Content-Type: application/json`, found {}",
+                    found.map_or_else(|| "none".into(), |found| format!("`{}`", text::shown(found)))
+                ),
+            )),
+        }
+    }
+
+    /// The query of the target, the part behind `?`; empty if there is none.
+    ///
+    /// # Errors
+    /// 400 if it is not well escaped or has too many pairs.
+    pub fn query(&self) -> Result<Query<'r>> {
+        Query::new(self.head.target.query().unwrap_or_default())
+    }
+
+    /// The body as a form (`application/x-www-form-urlencoded`).
+    ///
+    /// # Errors
+    /// 415 for another content type; 400 as [`Request::query`].
+    pub fn form(&self) -> Result<Query<'_>> {
+        Query::form(self.head.fields.known(Known::ContentType), self.body)
+    }
+
+    /// The cookies that the client sends.
+    #[must_use]
+    pub fn cookies(&self) -> Cookies<'r> {
+        Cookies::new(self.head.fields)
     }
 
     /// The next piece of the body; `None` after the last. For streaming handlers; for others the whole body

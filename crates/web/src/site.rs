@@ -16,6 +16,7 @@ use crate::router::{Found, Params, Router};
 use crate::server::runner::Launch;
 use crate::server::admission::Admission;
 use crate::stats::Stats;
+use crate::text;
 
 /// What a hook before the handler wants next.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -63,7 +64,7 @@ pub struct Site {
     pub(crate) states: Vec<(TypeId, Box<dyn Any + Send + Sync>)>,
     pub(crate) per_worker: Vec<Box<MakeLocal>>,
     pub(crate) limits: Limits,
-    pub(crate) server_name: String,
+    pub(crate) server_name: Option<String>,
     pub(crate) stats: Stats,
     pub(crate) admission: Admission,
 }
@@ -98,7 +99,7 @@ impl Site {
         value.downcast_ref()
     }
 
-    pub(crate) fn find<'s>(&'s self, method: Method<'_>, path: &str, params: &mut Params<'s>) -> Verdict<'s> {
+    pub(crate) fn find<'s>(&'s self, method: Method<'_>, path: &str, params: &mut Params) -> Verdict<'s> {
         match self.router.find(method, path, params) {
             Found::Route(route) => Verdict::Route(route),
             Found::NotFound => self.fallback.as_ref().map_or(Verdict::NotFound, Verdict::Route),
@@ -127,11 +128,11 @@ impl<'s> Verdict<'s> {
             Verdict::Route(_) => Err(Error::internal("an asynchronous handler was not launched")),
             Verdict::NotFound => Err(Error::not_found(format!(
                 "nothing is served at `{}`",
-                crate::error::shorten(request.target())
+                text::cut(request.target())
             ))),
             Verdict::MethodNotAllowed { allow } => Err(Error::new(
                 405,
-                format!("expected one of {allow} here, found {}", crate::error::shorten(request.method().as_str())),
+                format!("expected one of {allow} here, found {}", text::cut(request.method().as_str())),
             )
             .with_header("Allow", (*allow).to_owned())),
             Verdict::Options { allow } => {

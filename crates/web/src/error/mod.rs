@@ -90,10 +90,6 @@ impl Error {
 
     /// Appends the problem details (RFC 9457 §3) that the client is sent as `application/problem+json`. A status
     /// without a name has no title; an error without words for the client has no detail.
-    #[cfg_attr(
-        not(test),
-        expect(dead_code, reason = "the connection machine will answer by it")
-    )]
     pub(crate) fn write_problem(&self, out: &mut Vec<u8>) {
         out.extend_from_slice(b"{\"type\":\"about:blank\"");
         let title = h1::reason(self.status);
@@ -184,13 +180,4 @@ impl fmt::Display for Error {
         }
         Ok(())
     }
-}
-
-/// A client's own text as an error repeats it: cut in the middle if it is long.
-pub(crate) fn shorten(text: &str) -> Cow<'_, str> {
-    if text.len() <= crate::limits::ERROR_TEXT_BYTES {
-        return Cow::Borrowed(text);
-    }
-    let (head, tail) = (text.floor_char_boundary(crate::limits::ERROR_TEXT_BYTES / 2), text.len() - crate::limits::ERROR_TEXT_BYTES / 4);
-    Cow::Owned(format!("{}…{}", &text[..head], &text[text.ceil_char_boundary(tail)..]))
 }

@@ -17,6 +17,7 @@ use bytes::Bytes;
 use ringmain_engine::backend::Time;
 use ringmain_wire::h1::{BodyDecoder, HeadScanner};
 
+use super::Then;
 use super::exchange::Exchange;
 
 /// One connection. An idle one is this and no buffer.
@@ -48,7 +49,7 @@ pub(crate) enum Phase {
     Running { exchange: Rc<Exchange>, serial: u64 },
     Discarding(Box<BodyDecoder>),
     /// The rest of a large answer, handed to the engine as the client takes it.
-    Sending { rest: Bytes, close: bool },
+    Sending { rest: Bytes, then: Then },
     /// The answer is written; what still comes is dropped, so many bytes of it at most.
     Lingering { left: u64 },
 }
@@ -94,7 +95,7 @@ impl Connection {
         }
     }
 
-    /// Follows a task that has answered meanwhile. Returns whether it has closed the connection.
+    /// Follows a task that has answered meanwhile. 
     pub(crate) fn settle(&mut self, linger_bytes: u64) {
         let Phase::Running { exchange, serial } = &self.phase else {
             return;

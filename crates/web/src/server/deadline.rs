@@ -5,11 +5,11 @@ use std::time::Duration;
 use ringmain_engine::Conn;
 
 use super::connection::{Connection, Phase};
-use super::{Server, Then};
+use super::{Machine, Then};
 use crate::error::Error;
 use crate::limits;
 
-impl Server {
+impl Machine {
     /// Sets the deadline that fits the phase.
     pub(super) fn arm(&self, conn: Conn<'_>, state: &Connection) {
         let limits = &self.site.limits;
@@ -24,23 +24,23 @@ impl Server {
         conn.set_deadline(Some(span));
     }
 
-    pub(super) fn on_deadline(&mut self, conn: Conn<'_>, state: &mut Connection) {
+    pub(super) fn on_deadline(&self, conn: Conn<'_>, state: &mut Connection, out: &mut Vec<u8>) {
         match &state.phase {
             // The answer to its last request is not even taken: that counts as a transfer.
             _ if conn.unsent() > 0 => self.check_sending(conn, state),
             Phase::Head if state.begun => {
                 let what = "expected the rest of the request's head in time, found none";
-                let then = self.refuse(&Error::new(408, what));
-                self.flush(conn, state, then);
+                let then = self.refuse(&Error::new(408, what), out);
+                self.flush(conn, state, out, then);
             }
             Phase::Head | Phase::Lingering { .. } => conn.close(),
             Phase::Collecting(collector) => {
                 let received = collector.decoder.consumed();
-                self.check_receiving(conn, state, received, true);
+                self.check_receiving(conn, state, received, Some(out));
             }
             Phase::Discarding(decoder) => {
                 let received = decoder.consumed();
-                self.check_receiving(conn, state, received, false);
+                self.check_receiving(conn, state, received, None);
             }
             Phase::Running { exchange, .. } => match exchange.receiving() {
                 Some((received, anew)) => {
@@ -48,7 +48,7 @@ impl Server {
                         state.began = self.local.cx.now();
                         state.base = received;
                     }
-                    self.check_receiving(conn, state, received, true);
+                    self.check_receiving(conn, state, received, Some(out));
                 }
                 None => conn.set_deadline(None),
             },
@@ -57,18 +57,24 @@ impl Server {
     }
 
     /// Whether a body comes in fast enough.
-    fn check_receiving(&mut self, conn: Conn<'_>, state: &mut Connection, received: u64, answers: bool) {
+    fn check_receiving(
+        &self,
+        conn: Conn<'_>,
+        state: &mut Connection,
+        received: u64,
+        out: Option<&mut Vec<u8>>,
+    ) {
         if received - state.base >= self.due(state) {
             return conn.set_deadline(Some(limits::RATE_TICK));
         }
-        if !answers || state.running().is_some() {
-            // Its answer has begun, or a task is about to make it: there is no place for another.
+        let Some(out) = out.filter(|_| state.running().is_none()) else {
+            // Its answer was given, or a task is about to give it: there is no place for another.
             return conn.abort();
-        }
+        };
         let least = self.site.limits.rate_bytes;
         let what = format!("expected {least} bytes of body a second, found {received} in all");
-        let then = self.refuse(&Error::new(408, what));
-        self.flush(conn, state, then);
+        let then = self.refuse(&Error::new(408, what), out);
+        self.flush(conn, state, out, then);
     }
 
     /// Bytes that must have passed by now.
@@ -79,7 +85,7 @@ impl Server {
     }
 
     /// Whether an answer is taken fast enough: looked at each tick, as long as it is not all handed over.
-    fn check_sending(&mut self, conn: Conn<'_>, state: &mut Connection) {
+    fn check_sending(&self, conn: Conn<'_>, state: &mut Connection) {
         let unsent = conn.unsent() as u32;
         let now = self.local.cx.now();
         if unsent != state.unsent {

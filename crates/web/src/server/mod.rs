@@ -11,11 +11,12 @@ mod receive;
 pub(crate) mod runner;
 pub(crate) mod stream;
 
+use std::cell::{Cell, RefCell};
 use std::convert::Infallible;
 use std::rc::Rc;
 use std::sync::Arc;
 
-use bytes::Bytes;
+use ringmain_engine::limits::WRITE_MARK;
 use ringmain_engine::{Addr, Conn, Cx, Handler, Reason, Start, Via};
 use ringmain_wire::h1::{self, FieldBlock, FieldTable};
 
@@ -26,24 +27,35 @@ use crate::limits;
 use crate::local::Local;
 use crate::site::Site;
 
-/// The handler of one worker: made by [`App::into_handler`](crate::App::into_handler) for an engine.
+/// The handler of one worker: made by [`Site::server`] for an engine.
 pub struct Server {
-    site: Arc<Site>,
-    local: Rc<Local>,
+    machine: Machine,
     scratch: Scratch,
-    collectors: Vec<Box<Collector>>,
-    /// Limits for bodies that are collected, with the application's number of bytes.
-    http1: h1::Limits,
-    /// Requests until one has its latency taken.
-    until_sample: u32,
 }
 
-/// Memory that every plain request of the worker uses in turn.
-pub(crate) struct Scratch {
+/// What stays the same from request to request.
+struct Machine {
+    site: Arc<Site>,
+    local: Rc<Local>,
+    /// Limits for bodies that are collected.
+    http1: h1::Limits,
+    collectors: RefCell<Vec<Box<Collector>>>,
+    /// Requests until one has its latency taken.
+    until_sample: Cell<u32>,
+}
+
+/// Memory that every plain request of the worker uses in turn. The head that is looked at borrows the table.
+struct Scratch {
     table: FieldTable,
+    desk: Desk,
+}
+
+#[derive(Default)]
+struct Desk {
     fields: FieldBlock,
     body: Vec<u8>,
     path: String,
+    /// What is written at the end of the step.
     out: Vec<u8>,
 }
 
@@ -62,28 +74,29 @@ enum Then {
 
 impl Server {
     pub(crate) fn new(site: &Arc<Site>, start: Start<Infallible>) -> Server {
+        let http1 = h1::Limits {
+            body_bytes: Some(site.limits.body_bytes),
+            ..site.limits.http1
+        };
         Server {
-            local: Rc::new(Local::new(site, start.cx)),
             scratch: Scratch {
                 table: FieldTable::new(&site.limits.http1),
-                fields: FieldBlock::new(),
-                body: Vec::new(),
-                path: String::new(),
-                out: Vec::new(),
+                desk: Desk::default(),
             },
-            collectors: Vec::new(),
-            http1: h1::Limits {
-                body_bytes: Some(site.limits.body_bytes),
-                ..site.limits.http1
+            machine: Machine {
+                local: Rc::new(Local::new(site, start.cx)),
+                http1,
+                collectors: RefCell::default(),
+                until_sample: Cell::new(0),
+                site: Arc::clone(site),
             },
-            until_sample: 0,
-            site: Arc::clone(site),
         }
     }
+}
 
+impl Machine {
     /// Writes what was encoded, and begins what follows from it.
-    fn flush(&mut self, conn: Conn<'_>, state: &mut Connection, then: Then) {
-        let out = &mut self.scratch.out;
+    fn flush(&self, conn: Conn<'_>, state: &mut Connection, out: &mut Vec<u8>, then: Then) {
         if !out.is_empty() {
             // Refused only when the connection is over, which `closed` tells.
             let _ = conn.write(out);
@@ -107,39 +120,34 @@ impl Server {
     }
 
     /// Hands on more of a large answer as the client takes it.
-    fn send_rest(&mut self, conn: Conn<'_>, state: &mut Connection) {
-        let Phase::Sending { rest, close } = &mut state.phase else {
+    fn send_rest(&self, conn: Conn<'_>, state: &mut Connection) {
+        let Phase::Sending { rest, then } = &mut state.phase else {
             return;
         };
-        let close = *close;
-        while !rest.is_empty() && conn.unsent() <= ringmain_engine::limits::WRITE_MARK {
+        let then = *then;
+        while !rest.is_empty() && conn.unsent() <= WRITE_MARK {
             let share = rest.split_to(rest.len().min(limits::SEND_SHARE));
             if conn.write_frame(share).is_err() {
                 return;
             }
         }
-        if rest.is_empty() {
-            state.phase = Phase::Head;
-            if close || state.last {
-                conn.close();
-            }
+        if !rest.is_empty() {
+            return conn.set_deadline(Some(limits::RATE_TICK));
         }
-        self.arm(conn, state);
+        state.phase = Phase::Head;
+        match then {
+            Then::Linger => self.linger(conn, state),
+            Then::Close => conn.close(),
+            // The client may have ended its side meanwhile, or the shutdown has begun.
+            _ if state.last => conn.close(),
+            _ => self.arm(conn, state),
+        }
     }
 
-    /// The rest of an answer that was encoded without it.
-    fn begin_rest(&mut self, conn: Conn<'_>, state: &mut Connection, rest: Bytes, close: bool) {
-        state.phase = Phase::Sending { rest, close };
-        state.began = self.local.cx.now();
-        state.unsent = 0;
-        self.flush(conn, state, Then::Wait);
-        self.send_rest(conn, state);
-    }
-
-    fn refuse(&mut self, error: &Error) -> Then {
+    fn refuse(&self, error: &Error, out: &mut Vec<u8>) -> Then {
         self.local.stats.answered(error.status());
         self.local.stats.refused();
-        answer::refuse(&self.local, error, &mut self.scratch.out);
+        answer::refuse(&self.local, error, out);
         Then::Linger
     }
 }
@@ -157,33 +165,34 @@ impl Handler for Server {
             Ok(Some(Addr::Inet(address))) => Some(address),
             _ => None,
         };
-        let mut state = Connection::new(self.local.cx.now(), remote);
+        let mut state = Connection::new(self.machine.local.cx.now(), remote);
         if let Some(address) = remote
-            && self.site.admission.counts()
+            && self.machine.site.admission.counts()
         {
-            if !self.site.admission.enter(address.ip()) {
+            if !self.machine.site.admission.enter(address.ip()) {
+                let out = &mut self.scratch.desk.out;
                 let error = Error::new(503, "this address has as many connections as it may")
                     .with_header("Retry-After", "1");
-                answer::refuse(&self.local, &error, &mut self.scratch.out);
-                self.local.stats.answered(503);
-                let _ = conn.write(&self.scratch.out);
-                self.scratch.out.clear();
+                answer::refuse(&self.machine.local, &error, out);
+                self.machine.local.stats.answered(503);
+                let _ = conn.write(out);
+                out.clear();
                 conn.close();
                 return None;
             }
             state.counted = true;
         }
-        conn.set_deadline(Some(self.site.limits.header_timeout));
+        conn.set_deadline(Some(self.machine.site.limits.header_timeout));
         Some(state)
     }
 
     fn data(&mut self, conn: Conn<'_>, state: &mut Connection, bytes: &mut [u8]) -> usize {
-        state.settle(self.site.limits.linger_bytes);
-        self.receive(conn, state, bytes)
+        state.settle(self.machine.site.limits.linger_bytes);
+        self.machine.receive(conn, state, bytes, &mut self.scratch)
     }
 
     fn end(&mut self, conn: Conn<'_>, state: &mut Connection) {
-        state.settle(self.site.limits.linger_bytes);
+        state.settle(self.machine.site.limits.linger_bytes);
         state.last = true;
         match &state.phase {
             // Nobody can send the rest of a head or body any more; what is not whole is not answered.
@@ -202,21 +211,21 @@ impl Handler for Server {
     }
 
     fn drained(&mut self, conn: Conn<'_>, state: &mut Connection) {
-        state.settle(self.site.limits.linger_bytes);
+        state.settle(self.machine.site.limits.linger_bytes);
         match &state.phase {
-            Phase::Sending { .. } => self.send_rest(conn, state),
+            Phase::Sending { .. } => self.machine.send_rest(conn, state),
             Phase::Running { exchange, .. } => exchange.wake(),
             _ => {}
         }
     }
 
     fn deadline(&mut self, conn: Conn<'_>, state: &mut Connection) {
-        state.settle(self.site.limits.linger_bytes);
-        self.on_deadline(conn, state);
+        state.settle(self.machine.site.limits.linger_bytes);
+        self.machine.on_deadline(conn, state, &mut self.scratch.desk.out);
     }
 
     fn drain(&mut self, conn: Conn<'_>, state: &mut Connection) {
-        state.settle(self.site.limits.linger_bytes);
+        state.settle(self.machine.site.limits.linger_bytes);
         state.last = true;
         match &state.phase {
             Phase::Head if !state.begun => conn.close(),
@@ -240,7 +249,7 @@ impl Handler for Server {
         if state.counted
             && let Some(remote) = state.remote
         {
-            self.site.admission.leave(remote.ip());
+            self.machine.site.admission.leave(remote.ip());
         }
         match state.phase {
             Phase::Running { exchange, serial } if exchange.runs(serial) => {
@@ -248,7 +257,7 @@ impl Handler for Server {
                     cx.cancel(task);
                 }
             }
-            Phase::Collecting(collector) => self.put_collector(collector),
+            Phase::Collecting(collector) => self.machine.put_collector(collector),
             _ => {}
         }
     }
@@ -256,6 +265,6 @@ impl Handler for Server {
 
 impl std::fmt::Debug for Server {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        write!(f, "Server on worker {}", self.local.cx.worker())
+        write!(f, "Server on worker {}", self.machine.local.cx.worker())
     }
 }
