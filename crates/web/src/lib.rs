@@ -5,11 +5,19 @@
 #![forbid(unsafe_code)]
 
 mod error;
-#[cfg_attr(not(test), expect(dead_code, reason = "the connection will use it"))]
+#[cfg(feature = "fuzzing")]
+#[doc(hidden)]
+pub mod fuzzing;
 mod limits;
-#[cfg_attr(not(test), expect(dead_code, reason = "the connection will use it"))]
+#[cfg_attr(
+    not(any(test, feature = "fuzzing")),
+    expect(dead_code, reason = "the connection will use it")
+)]
 mod path;
-#[cfg_attr(not(test), expect(dead_code, reason = "the connection will use it"))]
+#[cfg_attr(
+    not(test),
+    expect(dead_code, unused_imports, reason = "the application's builder will use it")
+)]
 mod router;
 mod word;
 
