@@ -13,6 +13,9 @@ mod cookie;
 mod date;
 mod error;
 mod exit;
+#[cfg(feature = "fuzzing")]
+#[doc(hidden)]
+pub mod fuzzing;
 mod json;
 pub mod limits;
 mod local;
@@ -29,7 +32,7 @@ pub mod stats;
 mod text;
 mod word;
 
-pub use app::{App, AppError};
+pub use app::{App, AppError, Group};
 pub use cookie::{CookieFault, Cookies, SameSite, SetCookie};
 pub use date::http_date;
 pub use error::{Error, Result};

@@ -25,7 +25,8 @@ pub(crate) struct Local {
 impl Local {
     pub(crate) fn new(site: &Site, cx: Cx) -> Local {
         let states = site.per_worker.iter().map(|make| make(&cx)).collect();
-        let preamble = Preamble::new(site.server_name.as_deref()).expect("checked when the application was built");
+        let preamble =
+            Preamble::new(site.server_name.as_deref()).expect("checked when the application was built");
         let stats = site.stats.worker(cx.worker());
         Local {
             states,

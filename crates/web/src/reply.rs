@@ -39,7 +39,11 @@ pub(crate) enum Kind {
 }
 
 impl<'r> Reply<'r> {
-    pub(crate) fn new(request: &'r Request<'r>, fields: &'r mut FieldBlock, body: &'r mut Vec<u8>) -> Reply<'r> {
+    pub(crate) fn new(
+        request: &'r Request<'r>,
+        fields: &'r mut FieldBlock,
+        body: &'r mut Vec<u8>,
+    ) -> Reply<'r> {
         fields.clear();
         body.clear();
         Reply {
@@ -58,7 +62,10 @@ impl<'r> Reply<'r> {
         self.status = if (200..=599).contains(&status) {
             status
         } else {
-            log::error!("{:?}: a handler set status {status}: expected 200 to 599", self.request);
+            log::error!(
+                "{:?}: a handler set status {status}: expected 200 to 599",
+                self.request
+            );
             500
         };
         self

@@ -38,7 +38,10 @@ pub struct Request<'r> {
 }
 
 impl<'r> Request<'r> {
-    #[expect(clippy::too_many_arguments, reason = "a request is made of these, in two places")]
+    #[expect(
+        clippy::too_many_arguments,
+        reason = "a request is made of these, in two places"
+    )]
     pub(crate) fn new(
         head: RequestHead<'r>,
         path: &'r str,
@@ -104,9 +107,13 @@ impl<'r> Request<'r> {
     /// # Errors
     /// 500 if the route has no such parameter: a mistake of the program, which the log names.
     pub fn param(&self, name: &str) -> Result<Cow<'r, str>> {
-        self.params.get(name, self.site.router.names(), self.path).ok_or_else(|| {
-            Error::internal(format!("the route has no parameter {{{name}}}: check its pattern"))
-        })
+        self.params
+            .get(name, self.site.router.names(), self.path)
+            .ok_or_else(|| {
+                Error::internal(format!(
+                    "the route has no parameter {{{name}}}: check its pattern"
+                ))
+            })
     }
 
     /// The part of the path at `{name}` as a number or another type that reads from text.
@@ -117,8 +124,15 @@ impl<'r> Request<'r> {
         let text = self.param(name)?;
         text.parse().map_err(|_| {
             let kind = std::any::type_name::<T>().rsplit("::").next().unwrap_or_default();
-            Error::bad_request(format!("expected a value of type {kind} at {{{name}}} in the path, found `{text}`"))
+            Error::bad_request(format!(
+                "expected a value of type {kind} at {{{name}}} in the path, found `{text}`"
+            ))
         })
+    }
+
+    /// All parameters of the path in the order of the pattern, decoded.
+    pub fn params(&self) -> impl Iterator<Item = (&str, Cow<'r, str>)> {
+        self.params.iter(self.site.router.names(), self.path)
     }
 
     /// The value of the first field of that name, if it is text.
@@ -148,7 +162,10 @@ impl<'r> Request<'r> {
     /// 400 if it is not UTF-8.
     pub fn text(&self) -> Result<&str> {
         str::from_utf8(self.body).map_err(|error| {
-            Error::bad_request(format!("expected UTF-8 text, found another byte at {}", error.valid_up_to()))
+            Error::bad_request(format!(
+                "expected UTF-8 text, found another byte at {}",
+                error.valid_up_to()
+            ))
         })
     }
 

@@ -13,8 +13,8 @@ use crate::limits::Limits;
 use crate::reply::Reply;
 use crate::request::Request;
 use crate::router::{Found, Params, Router};
-use crate::server::runner::Launch;
 use crate::server::admission::Admission;
+use crate::server::runner::Launch;
 use crate::stats::Stats;
 use crate::text;
 
@@ -74,9 +74,13 @@ pub(crate) enum Verdict<'s> {
     Route(&'s Route),
     /// There is no such route, or no such method on it.
     NotFound,
-    MethodNotAllowed { allow: &'s str },
+    MethodNotAllowed {
+        allow: &'s str,
+    },
     /// OPTIONS of a path that has no handler for it.
-    Options { allow: &'s str },
+    Options {
+        allow: &'s str,
+    },
     /// The request is wrong whatever the route.
     Refused(Error),
 }
@@ -102,7 +106,7 @@ impl Site {
     pub(crate) fn find<'s>(&'s self, method: Method<'_>, path: &str, params: &mut Params) -> Verdict<'s> {
         match self.router.find(method, path, params) {
             Found::Route(route) => Verdict::Route(route),
-            Found::NotFound => self.fallback.as_ref().map_or(Verdict::NotFound, Verdict::Route),
+            Found::Nothing => self.fallback.as_ref().map_or(Verdict::NotFound, Verdict::Route),
             Found::MethodNotAllowed { allow } => Verdict::MethodNotAllowed { allow },
             Found::Options { allow } => Verdict::Options { allow },
         }
@@ -132,7 +136,10 @@ impl<'s> Verdict<'s> {
             ))),
             Verdict::MethodNotAllowed { allow } => Err(Error::new(
                 405,
-                format!("expected one of {allow} here, found {}", text::cut(request.method().as_str())),
+                format!(
+                    "expected one of {allow} here, found {}",
+                    text::cut(request.method().as_str())
+                ),
             )
             .with_header("Allow", (*allow).to_owned())),
             Verdict::Options { allow } => {

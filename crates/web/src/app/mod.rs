@@ -12,8 +12,8 @@ use std::sync::Arc;
 
 use ringmain_engine::{Addr, Config, Cx, Engine, ListenOptions, Start};
 
-use self::group::Scope;
 pub use self::group::Group;
+use self::group::Scope;
 use crate::error::{Error, Result};
 use crate::exit::Exit;
 use crate::limits::{self, Limits};
@@ -168,7 +168,8 @@ impl App {
         let hooks = self.scope.hooks(&Hooks::default());
         let mut router = RouterBuilder::new();
         let mut index = 0;
-        self.scope.compile("", &Hooks::default(), None, &mut index, &mut router)?;
+        self.scope
+            .compile("", &Hooks::default(), None, &mut index, &mut router)?;
         let fallback = self.fallback.map(|action| Route {
             action,
             hooks: hooks.clone(),
@@ -224,13 +225,23 @@ fn check(limits: &Limits) -> std::result::Result<(), AppError> {
     let most = u64::from(limits::HEAD_BYTES_MOST);
     let bounds = [
         ("http1.head_bytes", u64::from(limits.http1.head_bytes), most),
-        ("http1.start_line_bytes", u64::from(limits.http1.start_line_bytes), most),
+        (
+            "http1.start_line_bytes",
+            u64::from(limits.http1.start_line_bytes),
+            most,
+        ),
         ("http1.trailer_bytes", u64::from(limits.http1.trailer_bytes), most),
-        ("pipelined_bytes", limits.pipelined_bytes as u64, limits::PIPELINED_BYTES_MOST as u64),
+        (
+            "pipelined_bytes",
+            limits.pipelined_bytes as u64,
+            limits::PIPELINED_BYTES_MOST as u64,
+        ),
     ];
     for (name, value, most) in bounds {
         if value > most {
-            return Err(AppError(format!("limit {name}: expected at most {most}, found {value}")));
+            return Err(AppError(format!(
+                "limit {name}: expected at most {most}, found {value}"
+            )));
         }
     }
     Ok(())

@@ -63,8 +63,8 @@ pub(crate) enum Found<'r, T> {
         /// The value of `Allow`.
         allow: &'r str,
     },
-    /// No pattern matches.
-    NotFound,
+    /// No pattern matches: 404.
+    Nothing,
 }
 
 /// A table while routes are added.
@@ -188,7 +188,7 @@ impl<T> Router<T> {
     pub(crate) fn find<'r>(&'r self, method: Method<'_>, path: &str, params: &mut Params) -> Found<'r, T> {
         params.clear();
         let Some(endpoint) = self.tree.find(path, params) else {
-            return Found::NotFound;
+            return Found::Nothing;
         };
         match self.endpoints[endpoint as usize].choose(method) {
             Ok(route) => {

@@ -55,7 +55,7 @@ pub(super) fn find(router: &Router<&str>, method: &str, path: &str) -> String {
         }
         Found::MethodNotAllowed { allow } => format!("405 {allow}"),
         Found::Options { allow } => format!("options {allow}"),
-        Found::NotFound => "404".to_owned(),
+        Found::Nothing => "404".to_owned(),
     }
 }
 
@@ -359,7 +359,7 @@ fn as_many_parameters_as_a_route_may_have() {
 fn alternatives_at_every_depth() {
     let routes: Vec<_> = (0..8)
         .map(|index| {
-            let mut segments = vec!["a"; 8];
+            let mut segments = ["a"; 8];
             segments[index] = "{x}";
             format!("GET /{}/z", segments.join("/"))
         })

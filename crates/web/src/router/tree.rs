@@ -18,6 +18,8 @@ pub(super) struct Tree {
 
 #[derive(Debug, Default)]
 struct Node {
+    /// The keys of `literals`, side by side.
+    keys: Box<[u64]>,
     /// Sorted by key, then by text.
     literals: Box<[Literal]>,
     /// Parameters with a prefix or suffix, the most specific first.
@@ -32,8 +34,6 @@ struct Node {
 
 #[derive(Debug)]
 struct Literal {
-    /// The first eight bytes, zeros after the end.
-    key: u64,
     child: u32,
     text: Box<[u8]>,
 }
@@ -45,8 +45,8 @@ struct Affixed {
     child: u32,
 }
 
-/// Fewer literals than this are looked through one by one.
-const FEW_LITERALS: usize = 12;
+/// Up to so many literals are looked through one by one.
+const FEW_LITERALS: usize = 32;
 
 impl Tree {
     /// Compiles patterns with their endpoints, the more specific first.
@@ -115,24 +115,33 @@ impl Tree {
 }
 
 impl Node {
-    /// The child by the literal `text`.
+    /// The child by the literal `text`. `key` is its first eight bytes, zeros after its end.
     #[inline]
     fn literal(&self, key: u64, text: &[u8]) -> Option<u32> {
-        if self.literals.len() < FEW_LITERALS {
-            let found = self.literals.iter().find(|literal| literal.is(key, text));
-            return found.map(|literal| literal.child);
+        if self.keys.len() > FEW_LITERALS {
+            return self.literal_of_many(key, text);
         }
-        let order = |literal: &Literal| (literal.key, &*literal.text).cmp(&(key, text));
-        let found = self.literals.binary_search_by(order);
-        found.ok().map(|index| self.literals[index].child)
+        let index = self.keys.iter().position(|&known| known == key)?;
+        // Those with the same key stand together; most often there is one.
+        let alike = self.keys[index..].iter().zip(&self.literals[index..]);
+        let mut alike = alike.take_while(|&(&known, _)| known == key);
+        alike.find_map(|(_, literal)| literal.is(text).then_some(literal.child))
+    }
+
+    fn literal_of_many(&self, key: u64, text: &[u8]) -> Option<u32> {
+        let first = self.keys.partition_point(|&known| known < key);
+        let alike = self.keys[first..].partition_point(|&known| known == key);
+        let alike = &self.literals[first..first + alike];
+        let found = alike.binary_search_by(|literal| (*literal.text).cmp(text));
+        found.ok().map(|index| alike[index].child)
     }
 }
 
 impl Literal {
+    /// Whether it is `text`, which has the same key.
     #[inline]
-    fn is(&self, key: u64, text: &[u8]) -> bool {
-        self.key == key
-            && self.text.len() == text.len()
+    fn is(&self, text: &[u8]) -> bool {
+        self.text.len() == text.len()
             && (text.len() <= word::BYTES || self.text[word::BYTES..] == text[word::BYTES..])
     }
 }
@@ -140,11 +149,23 @@ impl Literal {
 impl Affixed {
     /// Where in `segment` the value lies.
     fn value(&self, segment: &[u8]) -> Option<(usize, usize)> {
-        let (start, around) = (self.prefix.len(), self.prefix.len() + self.suffix.len());
-        let fits =
-            segment.len() > around && segment.starts_with(&self.prefix) && segment.ends_with(&self.suffix);
-        fits.then(|| (start, segment.len() - self.suffix.len()))
+        let start = self.prefix.len();
+        let end = segment.len().checked_sub(self.suffix.len())?;
+        let fits = start < end && ends_fit(segment, &self.prefix, &self.suffix);
+        fits.then_some((start, end))
     }
+}
+
+/// Byte by byte from the ends: a prefix or suffix is a few bytes, and mostly the first one compared differs.
+#[inline]
+fn ends_fit(segment: &[u8], prefix: &[u8], suffix: &[u8]) -> bool {
+    let before = prefix.iter().zip(segment).all(|(one, other)| one == other);
+    before
+        && suffix
+            .iter()
+            .rev()
+            .zip(segment.iter().rev())
+            .all(|(one, other)| one == other)
 }
 
 /// The end of the segment that begins at `at`, and its first eight bytes, zeros after its end.
@@ -181,11 +202,17 @@ fn compile(patterns: &[(&[Segment], u32)], nodes: &mut Vec<Node>) -> u32 {
             .collect();
         match head {
             Segment::Wildcard => node.wildcard = Some(endpoint),
-            Segment::Literal(text) => literals.push(Literal {
-                key: word::keep(word::load_padded(text.as_bytes(), 0), text.len()),
-                child: compile(&rest, nodes),
-                text: text.as_bytes().into(),
-            }),
+            Segment::Literal(text) => {
+                let text = text.as_bytes();
+                let child = compile(&rest, nodes);
+                literals.push((
+                    word::load_padded(text, 0),
+                    Literal {
+                        child,
+                        text: text.into(),
+                    },
+                ));
+            }
             Segment::Parameter { prefix, suffix } if prefix.is_empty() && suffix.is_empty() => {
                 node.parameter = Some(compile(&rest, nodes));
             }
@@ -196,8 +223,9 @@ fn compile(patterns: &[(&[Segment], u32)], nodes: &mut Vec<Node>) -> u32 {
             }),
         }
     }
-    literals.sort_by(|one: &Literal, other| (one.key, &one.text).cmp(&(other.key, &other.text)));
-    node.literals = literals.into();
+    literals.sort_by(|(key, one), (other_key, other)| (key, &one.text).cmp(&(other_key, &other.text)));
+    node.keys = literals.iter().map(|&(key, _)| key).collect();
+    node.literals = literals.into_iter().map(|(_, literal)| literal).collect();
     node.affixed = affixed.into();
     nodes.push(node);
     u32::try_from(nodes.len() - 1).expect("fewer nodes than routes times their bytes")

@@ -75,7 +75,11 @@ pub(crate) fn encode(reply: &mut Reply<'_>, exchange: Exchange, out: &mut Vec<u8
         Ok(rest) => rest,
         Err(misuse) => {
             // Every part was checked when it was set, so this is a bug of ours; the client gets an answer all the same.
-            log::error!("{:?}: cannot be answered with {}: {misuse}", reply.request, reply.status);
+            log::error!(
+                "{:?}: cannot be answered with {}: {misuse}",
+                reply.request,
+                reply.status
+            );
             out.truncate(start);
             out.extend_from_slice(LAST_RESORT);
             None

@@ -22,7 +22,7 @@ use super::exchange::Exchange;
 
 /// One connection. An idle one is this and no buffer.
 #[derive(Debug)]
-pub(crate) struct Connection {
+pub struct Connection {
     pub(crate) scanner: HeadScanner,
     pub(crate) phase: Phase,
     /// When the present head, body or rest of an answer began.
@@ -46,12 +46,20 @@ pub(crate) struct Connection {
 pub(crate) enum Phase {
     Head,
     Collecting(Box<Collector>),
-    Running { exchange: Rc<Exchange>, serial: u64 },
+    Running {
+        exchange: Rc<Exchange>,
+        serial: u64,
+    },
     Discarding(Box<BodyDecoder>),
     /// The rest of a large answer, handed to the engine as the client takes it.
-    Sending { rest: Bytes, then: Then },
+    Sending {
+        rest: Bytes,
+        then: Then,
+    },
     /// The answer is written; what still comes is dropped, so many bytes of it at most.
-    Lingering { left: u64 },
+    Lingering {
+        left: u64,
+    },
 }
 
 /// A request whose body is not there yet.
@@ -95,7 +103,7 @@ impl Connection {
         }
     }
 
-    /// Follows a task that has answered meanwhile. 
+    /// Follows a task that has answered meanwhile.
     pub(crate) fn settle(&mut self, linger_bytes: u64) {
         let Phase::Running { exchange, serial } = &self.phase else {
             return;

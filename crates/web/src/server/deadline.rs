@@ -4,8 +4,8 @@ use std::time::Duration;
 
 use ringmain_engine::Conn;
 
+use super::Machine;
 use super::connection::{Connection, Phase};
-use super::{Machine, Then};
 use crate::error::Error;
 use crate::limits;
 
@@ -96,12 +96,5 @@ impl Machine {
             return conn.abort();
         }
         conn.set_deadline(Some(limits::RATE_TICK));
-    }
-}
-
-impl Then {
-    /// Whether the connection goes on.
-    pub(super) fn goes_on(self) -> bool {
-        matches!(self, Then::Next | Then::Wait)
     }
 }

@@ -156,7 +156,9 @@ impl Exchange {
                 }
                 break;
             }
-            let Some(decoder) = &mut incoming.decoder else { break };
+            let Some(decoder) = &mut incoming.decoder else {
+                break;
+            };
             match decoder.decode(&input[consumed..]) {
                 Ok(step) => {
                     consumed += step.consumed;

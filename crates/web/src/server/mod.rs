@@ -39,6 +39,7 @@ struct Machine {
     local: Rc<Local>,
     /// Limits for bodies that are collected.
     http1: h1::Limits,
+    #[expect(clippy::vec_box, reason = "they move between here and connections by pointer")]
     collectors: RefCell<Vec<Box<Collector>>>,
     /// Requests until one has its latency taken.
     until_sample: Cell<u32>,
@@ -61,7 +62,7 @@ struct Desk {
 
 /// What a connection does after bytes were looked at.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Then {
+pub(crate) enum Then {
     /// Looks at the rest.
     Next,
     /// Waits for more bytes, or for the handler.
@@ -196,7 +197,9 @@ impl Handler for Server {
         state.last = true;
         match &state.phase {
             // Nobody can send the rest of a head or body any more; what is not whole is not answered.
-            Phase::Head | Phase::Collecting(_) | Phase::Discarding(_) | Phase::Lingering { .. } => conn.close(),
+            Phase::Head | Phase::Collecting(_) | Phase::Discarding(_) | Phase::Lingering { .. } => {
+                conn.close()
+            }
             // A client may end its side after its last request and still read.
             Phase::Sending { .. } => {}
             Phase::Running { exchange, .. } => {

@@ -175,7 +175,11 @@ impl Machine {
         let chosen = choose(&self.site, &head, &mut desk.path);
         let body = match self.wanted(&chosen.verdict, &head, behind) {
             Ok(body) => body,
-            Err(fault) => return self.faulty(&fault, behind, &mut desk.out).of(bytes.len() + behind.len()),
+            Err(fault) => {
+                return self
+                    .faulty(&fault, behind, &mut desk.out)
+                    .of(bytes.len() + behind.len());
+            }
         };
         match body {
             Body::There(content, framed) => {
@@ -203,7 +207,10 @@ impl Machine {
             Body::Abandon => {
                 arrived.unread = true;
                 state.last = true;
-                step(bytes.len() + behind.len(), self.serve(conn, state, &arrived, desk))
+                step(
+                    bytes.len() + behind.len(),
+                    self.serve(conn, state, &arrived, desk),
+                )
             }
         }
     }
@@ -273,12 +280,19 @@ impl Machine {
             };
             let Some((exchange, serial)) = launch.launch(*index, &self.site, &self.local, launched) else {
                 let busy = "the server runs as many requests as it may";
-                return self.refuse(&Error::new(503, busy).with_header("Retry-After", "1"), &mut desk.out);
+                return self.refuse(
+                    &Error::new(503, busy).with_header("Retry-After", "1"),
+                    &mut desk.out,
+                );
             };
             state.phase = Phase::Running { exchange, serial };
             return Then::Next;
         }
-        let Chosen { path, params, verdict } = chosen;
+        let Chosen {
+            path,
+            params,
+            verdict,
+        } = chosen;
         let request = Request::new(
             head,
             path,
@@ -353,7 +367,12 @@ impl Machine {
             return step(consumed, Then::Wait);
         };
         let limits = &self.site.limits.http1;
-        let parsed = parse_request(&collector.head, limits, &mut HeadScanner::new(), &mut scratch.table);
+        let parsed = parse_request(
+            &collector.head,
+            limits,
+            &mut HeadScanner::new(),
+            &mut scratch.table,
+        );
         let Ok(Parsed::Complete { head, .. }) = parsed else {
             unreachable!("these bytes were parsed when they came");
         };
@@ -418,7 +437,11 @@ fn choose<'a>(site: &'a Site, head: &RequestHead<'a>, scratch: &'a mut String) -
     match path::normalise(head.target.path(), scratch) {
         Ok(path) => {
             let verdict = site.find(head.method, path, &mut params);
-            Chosen { path, params, verdict }
+            Chosen {
+                path,
+                params,
+                verdict,
+            }
         }
         Err(fault) => Chosen {
             path: head.target.path(),

@@ -192,7 +192,12 @@ where
 
 /// Gives back what one large request has made grow.
 fn shrink(buffers: &mut Buffers, scratch: &mut Scratch) {
-    let all = [&mut buffers.head, &mut buffers.body, &mut scratch.body, &mut scratch.out];
+    let all = [
+        &mut buffers.head,
+        &mut buffers.body,
+        &mut scratch.body,
+        &mut scratch.out,
+    ];
     for buffer in all {
         buffer.clear();
         buffer.shrink_to(limits::SCRATCH_BYTES);
@@ -227,14 +232,30 @@ where
     F: AsyncFn(&Request<'_>, &mut Reply<'_>) -> Result,
 {
     let mut scanner = HeadScanner::new();
-    let parsed = parse_request(&buffers.head, &site.limits.http1, &mut scanner, &mut scratch.table);
+    let parsed = parse_request(
+        &buffers.head,
+        &site.limits.http1,
+        &mut scanner,
+        &mut scratch.table,
+    );
     let Ok(Parsed::Complete { head, .. }) = parsed else {
         unreachable!("the connection has parsed these bytes");
     };
-    let path = path::normalise(head.target.path(), &mut scratch.path).expect("the connection has normalised it");
+    let path =
+        path::normalise(head.target.path(), &mut scratch.path).expect("the connection has normalised it");
     let mut params = Params::new();
     let verdict = site.find(head.method, path, &mut params);
-    let request = Request::new(head, path, params, &buffers.body, site, local, &verdict, job.remote, Some(exchange));
+    let request = Request::new(
+        head,
+        path,
+        params,
+        &buffers.body,
+        site,
+        local,
+        &verdict,
+        job.remote,
+        Some(exchange),
+    );
     let mut reply = Reply::new(&request, &mut scratch.fields, &mut scratch.body);
     reply.outgoing = Some(Outgoing::new(exchange));
     let outcome = match answer::run_before(&request, &mut reply) {

@@ -9,13 +9,14 @@ use bytes::Bytes;
 use ringmain_engine::limits::WRITE_MARK;
 use ringmain_engine::{Conn, WriteError};
 use ringmain_wire::h1::{self, BodyEncoder, Framing, Version};
+use ringmain_wire::sse::HEARTBEAT;
 
 use super::answer;
 use super::exchange::{EventFraming, Exchange};
+use crate::Event;
 use crate::error::{Error, Result};
 use crate::limits;
 use crate::reply::Reply;
-use crate::Event;
 
 /// Where an asynchronous handler's reply goes.
 pub(crate) struct Outgoing<'r> {
@@ -104,14 +105,20 @@ impl<'r> Reply<'r> {
     /// The client is gone; 500 in a handler that is not asynchronous.
     pub async fn events(&mut self) -> Result<EventStream<'_, 'r>> {
         if self.outgoing.is_none() {
-            return Err(Error::internal("an event stream needs an asynchronous handler: get_async"));
+            return Err(Error::internal(
+                "an event stream needs an asynchronous handler: get_async",
+            ));
         }
         self.header("Content-Type", "text/event-stream")?;
         self.header("Cache-Control", "no-store")?;
         self.begin_stream()?;
         if let Some(outgoing) = &mut self.outgoing {
             let chunked = self.request.version() == Version::Http11;
-            let framing = if chunked { EventFraming::Chunked } else { EventFraming::UntilClose };
+            let framing = if chunked {
+                EventFraming::Chunked
+            } else {
+                EventFraming::UntilClose
+            };
             outgoing.exchange.events.set(Some(framing));
             let conn = outgoing.exchange.conn();
             conn.write(&std::mem::take(&mut outgoing.out)).map_err(gone)?;
@@ -177,7 +184,8 @@ impl<'r> Reply<'r> {
             fields: self.fields,
         };
         let out = &mut outgoing.out;
-        let mut body = answer::head(request.local, &parts, exchange, framing, out).map_err(Error::internal)?;
+        let mut body =
+            answer::head(request.local, &parts, exchange, framing, out).map_err(Error::internal)?;
         if !self.body.is_empty() {
             outgoing.sent += self.body.len() as u64;
             body.data(out, self.body).map_err(Error::internal)?;
@@ -233,10 +241,10 @@ impl EventStream<'_, '_> {
     /// Sends an event. Waits while the client does not take what was sent before.
     ///
     /// # Errors
-    /// The client is gone.
+    /// The client is gone; 500 for a name or id that no event can have, and nothing is sent.
     pub async fn send(&mut self, event: &Event<'_>) -> Result {
         self.line.clear();
-        event.write(&mut self.line);
+        event.write(&mut self.line)?;
         self.reply.write(&self.line).await
     }
 
@@ -245,7 +253,7 @@ impl EventStream<'_, '_> {
     /// # Errors
     /// The client is gone.
     pub async fn heartbeat(&mut self) -> Result {
-        self.reply.write(b":\n\n").await
+        self.reply.write(HEARTBEAT).await
     }
 }
 

@@ -41,7 +41,10 @@ impl FieldBlock {
         let mut at = 0;
         while at < self.lines.len() {
             let line = &self.lines[at..];
-            let end = line.iter().position(|&byte| byte == b'\n').map_or(line.len(), |lf| lf + 1);
+            let end = line
+                .iter()
+                .position(|&byte| byte == b'\n')
+                .map_or(line.len(), |lf| lf + 1);
             let is_named = line[..end]
                 .split(|&byte| byte == b':')
                 .next()

@@ -19,7 +19,12 @@ fn an_address_without_connections_leaves_no_entry() {
     let one = IpAddr::from([192, 0, 2, 1]);
     assert!(admission.enter(one));
     admission.leave(one);
-    assert!(admission.shards.iter().all(|shard| shard.lock().unwrap().is_empty()));
+    assert!(
+        admission
+            .shards
+            .iter()
+            .all(|shard| shard.lock().unwrap().is_empty())
+    );
 }
 
 #[test]
