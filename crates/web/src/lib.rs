@@ -4,12 +4,9 @@
 //! handler touches. Knows no system call and no byte of framing: those are the engine's and the codec's.
 #![forbid(unsafe_code)]
 
+mod access_log;
 #[cfg_attr(not(test), expect(dead_code, reason = "requests will give their cookies"))]
 mod cookie;
-#[cfg_attr(
-    not(test),
-    expect(dead_code, reason = "the access log will write times by it")
-)]
 mod date;
 mod error;
 #[cfg_attr(
@@ -18,6 +15,8 @@ mod error;
 )]
 mod json;
 pub mod limits;
+#[cfg_attr(not(test), expect(dead_code, reason = "replies will redirect by it"))]
+mod location;
 pub mod media_type;
 #[cfg_attr(
     not(test),
@@ -25,10 +24,17 @@ pub mod media_type;
 )]
 mod preamble;
 mod query;
+#[cfg_attr(
+    not(test),
+    expect(dead_code, reason = "the connection machine will name requests by it")
+)]
+mod request_id;
 mod text;
 
+pub use access_log::{AccessLog, AccessWriter, Format, Record};
 pub use cookie::{CookieFault, Cookies, SameSite, SetCookie};
 pub use date::http_date;
 pub use error::{Error, Result};
 pub use query::Query;
+pub use request_id::RequestId;
 pub use ringmain_wire::sse::Event;
