@@ -4,7 +4,7 @@
 //! handler touches. Knows no system call and no byte of framing: those are the engine's and the codec's.
 #![forbid(unsafe_code)]
 
-mod access_log;
+pub mod access_log;
 #[cfg_attr(not(test), expect(dead_code, reason = "requests will give their cookies"))]
 mod cookie;
 mod date;
@@ -31,7 +31,7 @@ mod query;
 mod request_id;
 mod text;
 
-pub use access_log::{AccessLog, AccessWriter, Format, Record};
+pub use access_log::AccessLog;
 pub use cookie::{CookieFault, Cookies, SameSite, SetCookie};
 pub use date::http_date;
 pub use error::{Error, Result};
