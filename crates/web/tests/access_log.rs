@@ -37,6 +37,33 @@ fn targets(text: &str) -> Vec<&str> {
     text.lines().map(target).collect()
 }
 
+/// What was said to the application's log, by all tests.
+static SAID: Mutex<Vec<String>> = Mutex::new(Vec::new());
+
+struct Logger;
+
+impl log::Log for Logger {
+    fn enabled(&self, _metadata: &log::Metadata<'_>) -> bool {
+        true
+    }
+
+    fn log(&self, record: &log::Record<'_>) {
+        SAID.lock().unwrap().push(record.args().to_string());
+    }
+
+    fn flush(&self) {}
+}
+
+fn listen() {
+    // Whichever test is first sets it.
+    let _ = log::set_logger(&Logger);
+    log::set_max_level(log::LevelFilter::Info);
+}
+
+fn was_said(text: &str) -> bool {
+    SAID.lock().unwrap().iter().any(|said| said.contains(text))
+}
+
 /// Collects what is written.
 #[derive(Clone, Default)]
 struct Memory(Arc<Mutex<Vec<u8>>>);
@@ -173,7 +200,8 @@ fn a_full_block_leaves_by_itself() {
 }
 
 #[test]
-fn a_full_queue_drops_and_counts() {
+fn a_full_queue_drops_counts_and_says_so() {
+    listen();
     let (gate, at_gate, opener, memory) = gate();
     let log = AccessLog::to_writer(gate).unwrap();
     let mut writer = log.writer();
@@ -193,6 +221,9 @@ fn a_full_queue_drops_and_counts() {
     assert_eq!(log.lost(), 7, "nobody waits for lines any more");
     drop(opener);
     assert!(log.finish(PATIENCE));
+    assert!(was_said(
+        "7 lines of the access log were dropped: its destination takes them slower than they come"
+    ));
     let text = memory.text();
     let all = targets(&text);
     assert_eq!(all.len(), 1 + 2 * ACCESS_LOG_BLOCKS);
@@ -202,6 +233,7 @@ fn a_full_queue_drops_and_counts() {
 
 #[test]
 fn a_destination_that_fails_costs_its_lines_only() {
+    listen();
     let (gate, at_gate, opener, memory) = gate();
     let log = AccessLog::to_writer(gate).unwrap();
     let mut writer = log.writer();
@@ -214,6 +246,10 @@ fn a_destination_that_fails_costs_its_lines_only() {
     drop(opener);
     assert!(log.finish(PATIENCE));
     assert_eq!(log.lost(), 1);
+    assert!(was_said(
+        "cannot write the access log to its destination: no space; lines are lost until it can"
+    ));
+    assert!(was_said("the access log can be written to its destination again"));
     let text = memory.text();
     // What was half written is no part of the next line.
     assert!(
@@ -247,6 +283,7 @@ fn a_file_is_appended_to_and_opened_again() {
 
 #[test]
 fn a_file_that_cannot_be_opened_again_is_written_on() {
+    listen();
     let folder = folder("gone");
     let (inner, moved) = (folder.join("inner"), folder.join("moved"));
     fs::create_dir(&inner).unwrap();
@@ -259,6 +296,7 @@ fn a_file_that_cannot_be_opened_again_is_written_on() {
         targets(&fs::read_to_string(moved.join("access.log")).unwrap()),
         ["/kept"]
     );
+    assert!(was_said("inner/access.log` again: No such file"));
     let error = AccessLog::to_file(inner.join("access.log")).unwrap_err();
     assert_eq!(error.kind(), io::ErrorKind::NotFound);
     assert!(
