@@ -7,6 +7,7 @@
 pub mod addr;
 pub mod h1_request;
 mod hyper_server;
+pub mod router;
 pub mod timer_wheel;
 
 /// One target.
@@ -27,6 +28,10 @@ pub const TARGETS: &[Target] = &[
     Target {
         name: "h1_request",
         run: h1_request::run,
+    },
+    Target {
+        name: "router",
+        run: router::run,
     },
     Target {
         name: "timer_wheel",
