@@ -23,7 +23,6 @@ mod preamble;
 mod query;
 mod reply;
 mod request;
-#[expect(dead_code, reason = "requests will be named by it")]
 mod request_id;
 mod router;
 mod server;

@@ -129,6 +129,9 @@ pub const ACCESS_LOG_BLOCK_BYTES: usize = 16 * 1024;
 /// and the count is logged.
 pub const ACCESS_LOG_BLOCKS: usize = 256;
 
+/// How long a line of the access log may wait at its worker.
+pub const ACCESS_LOG_FLUSH: Duration = Duration::from_millis(500);
+
 /// Bytes of lines that the access log's writer gathers for one write.
 pub const ACCESS_LOG_WRITE_BYTES: usize = 64 * 1024;
 

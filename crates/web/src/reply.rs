@@ -23,6 +23,8 @@ pub struct Reply<'r> {
     pub(crate) body: &'r mut Vec<u8>,
     /// Instead of `body`.
     pub(crate) frame: Option<Bytes>,
+    /// Body bytes that were sent, or handed over to be.
+    pub(crate) sent: u64,
     /// Where a streamed reply goes; only asynchronous handlers have it.
     pub(crate) outgoing: Option<Outgoing<'r>>,
 }
@@ -54,6 +56,7 @@ impl<'r> Reply<'r> {
             fields,
             body,
             frame: None,
+            sent: 0,
             outgoing: None,
         }
     }
