@@ -5,6 +5,7 @@
 #![forbid(unsafe_code)]
 
 pub mod addr;
+pub mod form;
 pub mod h1_request;
 mod hyper_server;
 pub mod timer_wheel;
@@ -23,6 +24,10 @@ pub const TARGETS: &[Target] = &[
     Target {
         name: "addr",
         run: addr::run,
+    },
+    Target {
+        name: "form",
+        run: form::run,
     },
     Target {
         name: "h1_request",
