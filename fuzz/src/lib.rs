@@ -5,6 +5,7 @@
 #![forbid(unsafe_code)]
 
 pub mod addr;
+pub mod form;
 pub mod h1_request;
 mod hyper_server;
 pub mod router;
@@ -24,6 +25,10 @@ pub const TARGETS: &[Target] = &[
     Target {
         name: "addr",
         run: addr::run,
+    },
+    Target {
+        name: "form",
+        run: form::run,
     },
     Target {
         name: "h1_request",

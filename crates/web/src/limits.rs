@@ -125,8 +125,8 @@ pub const ACCESS_LOG_FIELD_BYTES: usize = 2048;
 /// Bytes of lines after which a worker hands them over to the access log's writer without waiting for the turn's end.
 pub const ACCESS_LOG_BLOCK_BYTES: usize = 16 * 1024;
 
-/// Blocks of lines that wait for the access log's writer: 4 MiB or little more. More: their lines are dropped, counted,
-/// and the count is logged.
+/// Blocks of lines that wait for the access log's writer: 4 MiB of usual lines, at most 20 MiB when each block ends in
+/// the longest line there can be. More: their lines are dropped, counted, and the count is logged.
 pub const ACCESS_LOG_BLOCKS: usize = 256;
 
 /// How long a line of the access log may wait at its worker.

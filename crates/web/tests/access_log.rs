@@ -307,6 +307,15 @@ fn a_file_that_cannot_be_opened_again_is_written_on() {
 }
 
 #[test]
+fn a_line_after_the_end_is_counted_as_lost() {
+    let memory = Memory::default();
+    let log = AccessLog::to_writer(memory.clone()).unwrap();
+    assert!(log.finish(PATIENCE));
+    say(&mut log.writer(), "/late");
+    assert_eq!((log.lost(), memory.text()), (1, String::new()));
+}
+
+#[test]
 fn dropping_the_log_ends_its_thread_after_the_last_line() {
     let (ended, end) = channel();
     let log = AccessLog::to_writer(Tell(Memory::default(), ended)).unwrap();
