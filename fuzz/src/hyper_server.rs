@@ -13,7 +13,7 @@ use hyper::server::conn::http1;
 use hyper::service::service_fn;
 use hyper::{Request, Response};
 
-use crate::h1_request::Seen;
+use crate::conversation::Seen;
 
 /// Polls after which a connection that is still pending is given up: everything is always ready, so each poll
 /// makes progress.
@@ -54,8 +54,7 @@ async fn collect(request: Request<Incoming>) -> Option<Seen> {
         }
     }
     Some(Seen {
-        method: head.method.as_str().to_owned(),
-        target: head.uri.to_string(),
+        start: vec![head.method.as_str().to_owned(), head.uri.to_string()],
         body,
     })
 }

@@ -5,6 +5,9 @@
 #![forbid(unsafe_code)]
 
 pub mod addr;
+mod conversation;
+pub mod differences;
+pub mod guardian;
 pub mod h1_request;
 mod hyper_server;
 pub mod timer_wheel;
