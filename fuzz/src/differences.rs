@@ -76,6 +76,7 @@ impl fmt::Display for Refused {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let readers: Vec<String> = self.taken_by.iter().map(Reader::to_string).collect();
         let mut statuses: Vec<u16> = self.faults.iter().map(|fault| fault.status()).collect();
+        statuses.sort_unstable();
         statuses.dedup();
         let statuses: Vec<String> = statuses.iter().map(u16::to_string).collect();
         let (readers, statuses) = (readers.join(", "), statuses.join(", "));
@@ -187,10 +188,15 @@ pub const REQUESTS_REFUSED: &[Refused] = &[
         why: "a tunnel must be asked for by the operator",
     },
     Refused {
-        input: "more than 100 fields",
+        input: "more than 100 fields, 32 trailer fields, 256 bytes of a chunk's size line or 4 KiB of extensions",
         taken_by: ALL,
-        faults: &[FaultKind::TooManyFields],
-        why: "a limit; others have others",
+        faults: &[
+            FaultKind::TooManyFields,
+            FaultKind::TooManyTrailers,
+            FaultKind::ChunkLineTooLong,
+            FaultKind::ChunkExtensionsTooLong,
+        ],
+        why: "limits; others have others",
     },
     Refused {
         input: "`Content-Length` that is empty, a list, or above 2⁶³ − 1",
@@ -253,12 +259,6 @@ pub const REQUESTS_REFUSED: &[Refused] = &[
         why: "RFC 9110 §5.6.4",
     },
     Refused {
-        input: "a chunk's size line above 256 bytes",
-        taken_by: HYPER,
-        faults: &[FaultKind::ChunkLineTooLong],
-        why: "a limit; others have others",
-    },
-    Refused {
         input: "`Host`, `Content-Length`, `Transfer-Encoding` as trailers",
         taken_by: HYPER,
         faults: &[FaultKind::TrailerForbidden],
@@ -279,6 +279,12 @@ pub const RESPONSES_REFUSED: &[Refused] = &[
         taken_by: PARSERS,
         faults: &[FaultKind::Version],
         why: "RFC 9112 §2.2 lets servers skip one, not clients",
+    },
+    Refused {
+        input: "a status below 100",
+        taken_by: &[Reader::Httparse],
+        faults: &[FaultKind::StatusLine],
+        why: "RFC 9110 §15: invalid",
     },
     Refused {
         input: "more than the limits of the test allow, which are small",

@@ -98,8 +98,7 @@ fn compare_with_guardian(head: &RequestHead<'_>) {
     text.extend_from_slice(b"\r\n");
     let judgement = guardian::judge(&text).expect("it looks at versions 1.0 and 1.1");
     assert!(
-        !judgement.is_dangerous()
-            || differences::may_take(Reader::Guardian, Cause::Judged(judgement.reason)),
+        !judgement.is_dangerous() || differences::may_take(Reader::Guardian, Cause::Judged(judgement.reason)),
         "the guardian says {judgement:?} of what we take: `{}`",
         text.escape_ascii()
     );

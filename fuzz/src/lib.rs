@@ -8,8 +8,12 @@ pub mod addr;
 mod conversation;
 pub mod differences;
 pub mod guardian;
+pub mod h1_encode;
 pub mod h1_request;
+pub mod h1_response;
+mod hyper_client;
 mod hyper_server;
+mod memory;
 pub mod timer_wheel;
 
 /// One target.
@@ -28,8 +32,16 @@ pub const TARGETS: &[Target] = &[
         run: addr::run,
     },
     Target {
+        name: "h1_encode",
+        run: h1_encode::run,
+    },
+    Target {
         name: "h1_request",
         run: h1_request::run,
+    },
+    Target {
+        name: "h1_response",
+        run: h1_response::run,
     },
     Target {
         name: "timer_wheel",
