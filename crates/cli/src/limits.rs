@@ -11,10 +11,13 @@ pub(crate) const LOG_LINE_BYTES: usize = 4096;
 /// How long the program waits at its end for standard error to take the last lines. Longer: they are lost.
 pub(crate) const LOG_FLUSH: Duration = Duration::from_secs(2);
 
-/// The longest time that an option may set, seconds: a day. More is refused as a wrong value.
-pub(crate) const SECONDS_MAX: u64 = 86_400;
+/// The longest time that an option may set: a day. More is refused as a wrong value.
+pub(crate) const TIME_MAX: Duration = Duration::from_secs(86_400);
 
 /// The largest backlog that `listen(2)` takes. More is refused as a wrong value.
-pub(crate) const BACKLOG_MAX: i64 = i32::MAX as i64;
+pub(crate) const BACKLOG_MAX: u32 = i32::MAX as u32;
+
+/// The largest request body that an option may allow, bytes: 1 TiB. More is refused as a wrong value.
+pub(crate) const BODY_LIMIT_MAX: u64 = 1 << 40;
 
 const _: () = assert!(LOG_LINE_BYTES >= 256 && LOG_LINES > 0);

@@ -1,7 +1,6 @@
 //! `ringmain run`: sets an engine up, says what it is, serves until a signal.
 
 use std::net::{Ipv4Addr, SocketAddr, SocketAddrV4};
-use std::time::Duration;
 
 use ringmain_engine::features::Features;
 use ringmain_engine::{Addr, Engine, Report, block_signals};
@@ -13,17 +12,25 @@ use crate::echo::{Echo, Messages};
 use crate::failure::Failure;
 use crate::logging;
 use crate::stats::{Counts, Ticker};
+use crate::version::list;
 
 #[cfg(test)]
 mod tests;
 
 /// Where it listens if nobody says where; `--help` says so too.
-const DEFAULT_ADDR: SocketAddr = SocketAddr::V4(SocketAddrV4::new(Ipv4Addr::LOCALHOST, 7000));
+const HTTP_ADDR: SocketAddr = SocketAddr::V4(SocketAddrV4::new(Ipv4Addr::LOCALHOST, 8080));
+/// The same for the echo server.
+const ECHO_ADDR: SocketAddr = SocketAddr::V4(SocketAddrV4::new(Ipv4Addr::LOCALHOST, 7000));
 
 /// Serves until a signal ends it.
 pub(crate) fn run(args: &Run, inherited: Vec<Inherited>) -> Result<(), Failure> {
     if let Some(what) = args.contradiction() {
         return Err(Failure::Usage(what));
+    }
+    if !args.http.echo {
+        return Err(Failure::Usage(
+            "expected --echo: it serves no HTTP yet; run: ringmain --echo".into(),
+        ));
     }
     // Before the first thread, which is the log's writer.
     let signals = block_signals().map_err(Failure::other)?;
@@ -34,7 +41,7 @@ pub(crate) fn run(args: &Run, inherited: Vec<Inherited>) -> Result<(), Failure> 
     introduce(args, &engine);
     let addrs = open(args, &mut engine, inherited)?;
     let messages = Messages::default();
-    let mut ticker = args.output.stats.map(|s| Ticker::new(Duration::from_secs(s)));
+    let mut ticker = args.output.stats.map(|every| Ticker::new(every.0));
     let mut unsaid = Some(addrs);
     let say = |report: &Report| {
         log::info!(
@@ -92,14 +99,6 @@ fn introduce(args: &Run, engine: &Engine) {
     );
 }
 
-/// Names as a person reads them; without spaces no terminal breaks the line well.
-fn list(features: Features) -> String {
-    match features.to_string() {
-        none if none.is_empty() => "no feature".into(),
-        names => names.replace(',', ", "),
-    }
-}
-
 /// Takes over what was handed to this process, and opens the addresses that are not among it.
 fn open(args: &Run, engine: &mut Engine, inherited: Vec<Inherited>) -> Result<Vec<Addr>, Failure> {
     let mut addrs = engine.inherit(inherited).map_err(Failure::other)?;
@@ -107,7 +106,7 @@ fn open(args: &Run, engine: &mut Engine, inherited: Vec<Inherited>) -> Result<Ve
         let list: Vec<String> = addrs.iter().map(Addr::to_string).collect();
         log::info!("handed over to this process: {}", list.join(", "));
     }
-    let default = [Addr::from(DEFAULT_ADDR)];
+    let default = [Addr::from(if args.http.echo { ECHO_ADDR } else { HTTP_ADDR })];
     let wanted = match &args.listen.listen[..] {
         [] if addrs.is_empty() => &default,
         wanted => wanted,
