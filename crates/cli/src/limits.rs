@@ -20,4 +20,19 @@ pub(crate) const BACKLOG_MAX: u32 = i32::MAX as u32;
 /// The largest request body that an option may allow, bytes: 1 TiB. More is refused as a wrong value.
 pub(crate) const BODY_LIMIT_MAX: u64 = 1 << 40;
 
+/// How often the welcome page's figures are made.
+pub(crate) const FIGURES_EVERY: Duration = Duration::from_secs(1);
+
+/// Rates that the welcome page draws: a minute of them. Older ones are forgotten.
+pub(crate) const RATES: usize = 60;
+
+/// Seconds that the welcome page's latencies are taken over.
+pub(crate) const LATENCY_SECONDS: usize = 10;
+
+/// How often a viewer's stream looks for new figures.
+pub(crate) const VIEWER_LOOK: Duration = Duration::from_millis(250);
+
+/// How long a browser waits before it asks for the figures again after a break.
+pub(crate) const RETRY: Duration = Duration::from_secs(1);
+
 const _: () = assert!(LOG_LINE_BYTES >= 256 && LOG_LINES > 0);

@@ -13,6 +13,7 @@ mod reference;
 mod run;
 mod stats;
 mod version;
+mod welcome;
 
 use std::io::{self, Write};
 use std::panic::{AssertUnwindSafe, PanicHookInfo};

@@ -18,6 +18,20 @@ pub(crate) enum Lines {
     Commands(&'static [(&'static str, &'static str)]),
 }
 
+/// What `ringmain run` serves.
+pub(crate) const PATHS: &[(&str, &str)] = &[
+    (
+        "/",
+        "a welcome page that shows the server live; this list to curl",
+    ),
+    ("/live", "the figures of that page, an event each second"),
+    ("/json", "a JSON object, serialised anew for each request"),
+    ("/plaintext", "13 bytes of text"),
+    ("/echo", "the request's body and content type, for every method"),
+    ("/healthz", "200 as long as the process answers"),
+    ("/readyz", "200 while it takes requests, 503 from the shutdown on"),
+];
+
 /// What follows the help of `completions`.
 pub(super) const COMPLETIONS: &str = "\
 Where the script belongs:
@@ -36,17 +50,7 @@ pub(crate) fn sections() -> &'static [Section] {
     &[
         Section {
             title: "Paths served",
-            lines: Lines::Terms(&[
-                (
-                    "/",
-                    "a welcome page that shows the server live; plain text to curl",
-                ),
-                ("/json", "a JSON object, serialised anew for each request"),
-                ("/plaintext", "13 bytes of text"),
-                ("/echo", "the request's body and content type, for every method"),
-                ("/healthz", "200 as long as the process answers"),
-                ("/readyz", "200 while it takes requests, 503 from the shutdown on"),
-            ]),
+            lines: Lines::Terms(PATHS),
         },
         Section {
             title: "Signals",

@@ -14,23 +14,27 @@ pub(crate) struct Http {
     #[arg(long)]
     pub(crate) echo: bool,
 
-    /// Connections that one client address may hold at once [default: no limit]
+    /// Connections that one client address may hold at once [default: 1024]
     ///
-    /// One more is closed as soon as it is accepted. An IPv6 client is counted by its /64
+    /// One more gets 503 and is closed. Those from this host and from Unix sockets do not count
     #[arg(long, value_name = "N", hide_short_help = true, value_parser = values::whole(1..=u32::MAX))]
     pub(crate) per_address: Option<u32>,
 
-    /// How long a client may take for a request's head, from its first byte on
+    /// How long a client may take for a request's head [default: 10s]
+    ///
+    /// Longer: 408 if part of it is there, and the connection closes
     #[arg(long, value_name = "TIME", hide_short_help = true,
           value_parser = values::time(Duration::from_millis(1)..=TIME_MAX))]
     pub(crate) header_timeout: Option<Time>,
 
-    /// How long a connection may wait for its next request
+    /// How long a connection may wait for its next request [default: 75s]
     #[arg(long, value_name = "TIME", hide_short_help = true,
           value_parser = values::time(Duration::from_millis(1)..=TIME_MAX))]
     pub(crate) idle_timeout: Option<Time>,
 
-    /// The largest request body that is taken; one larger gets 413
+    /// The largest request body that is taken [default: 1MiB]
+    ///
+    /// A larger one gets 413
     #[arg(long, value_name = "SIZE", hide_short_help = true, value_parser = values::size(0..=BODY_LIMIT_MAX))]
     pub(crate) body_limit: Option<Size>,
 

@@ -16,7 +16,7 @@ use ringmain_engine::features::Features;
 use ringmain_engine::{Addr, Choice, Config, ListenOptions};
 use ringmain_sys::listen;
 
-pub(crate) use self::help::{Lines, sections};
+pub(crate) use self::help::{Lines, PATHS, sections};
 pub(crate) use self::http::Http;
 pub(crate) use self::values::Time;
 use crate::limits::{BACKLOG_MAX, TIME_MAX};

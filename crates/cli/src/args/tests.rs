@@ -228,6 +228,29 @@ fn the_help_names_every_feature_and_fits_a_terminal() {
 }
 
 #[test]
+fn defaults_in_the_help_are_those_of_the_library() {
+    let limits = ringmain_web::Limits::default();
+    let expect = [
+        ("per_address", limits.connections_per_address.unwrap().to_string()),
+        ("header_timeout", Time(limits.header_timeout).to_string()),
+        ("idle_timeout", Time(limits.idle_timeout).to_string()),
+        ("body_limit", Size(limits.body_bytes).to_string()),
+    ];
+    for (id, value) in expect {
+        let command = Cli::command();
+        let option = command
+            .get_arguments()
+            .find(|option| option.get_id() == id)
+            .unwrap();
+        let help = option.get_help().unwrap().to_string();
+        assert!(
+            help.ends_with(&format!(" [default: {value}]")),
+            "expected {value}: {help}"
+        );
+    }
+}
+
+#[test]
 fn nothing_that_follows_the_options_is_wrapped() {
     // At 80 columns it reads as at any width.
     let wide = help(200, "--help");
