@@ -11,6 +11,9 @@ pub(crate) const LOG_LINE_BYTES: usize = 4096;
 /// How long the program waits at its end for standard error to take the last lines. Longer: they are lost.
 pub(crate) const LOG_FLUSH: Duration = Duration::from_secs(2);
 
+/// How long the program waits at its end for the access log to be written. Longer: the rest is lost, which is said.
+pub(crate) const ACCESS_LOG_FLUSH: Duration = Duration::from_secs(5);
+
 /// The longest time that an option may set: a day. More is refused as a wrong value.
 pub(crate) const TIME_MAX: Duration = Duration::from_secs(86_400);
 

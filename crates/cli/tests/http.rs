@@ -7,10 +7,11 @@
 
 mod common;
 
+use std::fs::{self, File};
 use std::io::{BufRead, BufReader, Read};
 use std::process::Command;
 
-use common::{Server, Stream, connect, engines, program};
+use common::{Directory, Server, Stream, connect, engines, program};
 use rustix::process::Signal;
 use serde_json::Value;
 
@@ -258,6 +259,56 @@ fn bodies_above_the_limit_are_refused() {
     assert_eq!(ask(&addr, "POST /echo", "", "0123456789").body, "0123456789");
     assert_eq!(ask(&addr, "POST /echo", "", "0123456789a").status, 413);
     server.terminate();
+}
+
+#[test]
+fn requests_are_logged_to_a_file_or_to_standard_output() {
+    let directory = Directory::new();
+    let path = directory.join("access.log").display().to_string();
+    for (format, expect) in [
+        (
+            None,
+            r#"127.0.0.1 - - [DATE] "GET /json HTTP/1.1" 200 27 "-" "test/1""#,
+        ),
+        (
+            Some("common"),
+            r#"127.0.0.1 - - [DATE] "GET /json HTTP/1.1" 200 27"#,
+        ),
+    ] {
+        let mut args = vec!["--access-log", &path];
+        args.extend(format.iter().flat_map(|format| ["--access-log-format", format]));
+        let (server, addr) = start(&args);
+        ask(&addr, "GET /json", "User-Agent: test/1\r\n", "");
+        server.terminate();
+        let text = fs::read_to_string(&path).unwrap();
+        let (before, rest) = text.split_once('[').unwrap();
+        let (_, after) = rest.split_once(']').unwrap();
+        assert_eq!(format!("{before}[DATE]{after}"), format!("{expect}\n"));
+        fs::remove_file(&path).unwrap();
+    }
+    let mut command = http(&["--access-log", "-", "--access-log-format", "json"]);
+    let stdout = File::create(directory.join("stdout")).unwrap();
+    let (server, addrs) = Server::start_with(&mut command, stdout, 1);
+    let answer = ask(&addrs[0], "GET /nothing", "X-Request-Id: from-the-test-1\r\n", "");
+    assert_eq!(answer.field("x-request-id"), Some("from-the-test-1"));
+    server.terminate();
+    let line: Value = serde_json::from_reader(File::open(directory.join("stdout")).unwrap()).unwrap();
+    assert_eq!(
+        (&line["status"], &line["target"]),
+        (&404.into(), &"/nothing".into()),
+        "{line}"
+    );
+    assert_eq!(line["request_id"], "from-the-test-1", "{line}");
+}
+
+#[test]
+fn an_access_log_that_cannot_be_opened_ends_the_start() {
+    let directory = Directory::new();
+    let path = directory.join("nowhere").join("log").display().to_string();
+    let error = common::fails(&mut http(&["--access-log", &path]), 1);
+    for text in ["cannot open the access log", &path, "name a file"] {
+        assert!(error.contains(text), "expected `{text}` in: {error}");
+    }
 }
 
 #[test]

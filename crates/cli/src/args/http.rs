@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use clap::{Args, ValueEnum};
 
-use super::values::{self, AccessLog, Size, Time};
+use super::values::{self, Destination, Size, Time};
 use crate::limits::{BODY_LIMIT_MAX, TIME_MAX};
 
 #[derive(Debug, Args)]
@@ -39,8 +39,10 @@ pub(crate) struct Http {
     pub(crate) body_limit: Option<Size>,
 
     /// Log each request to a file, to standard output (-), or not at all (off) [default: off]
+    ///
+    /// With a log each answer names its request (X-Request-Id)
     #[arg(long, value_name = "PATH")]
-    pub(crate) access_log: Option<AccessLog>,
+    pub(crate) access_log: Option<Destination>,
 
     /// What a line of the access log looks like [default: combined]
     #[arg(long, value_name = "FORMAT", value_enum, hide_short_help = true)]
@@ -75,6 +77,8 @@ impl Http {
 
     /// Whether requests are logged.
     pub(crate) fn logs_access(&self) -> bool {
-        self.access_log.as_ref().is_some_and(|log| *log != AccessLog::Off)
+        self.access_log
+            .as_ref()
+            .is_some_and(|log| *log != Destination::Off)
     }
 }

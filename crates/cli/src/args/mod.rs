@@ -17,8 +17,8 @@ use ringmain_engine::{Addr, Choice, Config, ListenOptions};
 use ringmain_sys::listen;
 
 pub(crate) use self::help::{Lines, PATHS, sections};
-pub(crate) use self::http::Http;
-pub(crate) use self::values::Time;
+pub(crate) use self::http::{AccessLogFormat, Http};
+pub(crate) use self::values::{Destination, Time};
 use crate::limits::{BACKLOG_MAX, TIME_MAX};
 use crate::version;
 

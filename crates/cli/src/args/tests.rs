@@ -5,7 +5,7 @@ use std::path::Path;
 use ringmain_engine::features::FEATURES;
 
 use super::http::AccessLogFormat;
-use super::values::{AccessLog, Size};
+use super::values::{Destination, Size};
 use super::*;
 
 fn read(args: &[&str]) -> Result<Cli, clap::Error> {
@@ -165,7 +165,7 @@ fn options_of_http_are_read() {
     assert_eq!(http.body_limit, Some(Size(1 << 20)));
     assert_eq!(
         http.access_log,
-        Some(AccessLog::File(Path::new("/tmp/log").into()))
+        Some(Destination::File(Path::new("/tmp/log").into()))
     );
     assert_eq!(http.access_log_format, Some(AccessLogFormat::Json));
     assert_eq!(http.given().len(), 6);

@@ -7,13 +7,14 @@ use ringmain_engine::features::Features;
 use ringmain_engine::{Engine, Report};
 use ringmain_sys::signal::Signals;
 use ringmain_sys::{clock, cpu, process};
+use ringmain_web::access_log::Format;
 use ringmain_web::stats::Totals;
-use ringmain_web::{Limits, Site};
+use ringmain_web::{AccessLog, Limits, Site};
 
 use super::{Monitor, counts};
-use crate::args::{Http, Run};
+use crate::args::{AccessLogFormat, Destination, Http, Run};
 use crate::failure::Failure;
-use crate::limits::{FIGURES_EVERY, LATENCY_SECONDS};
+use crate::limits::{ACCESS_LOG_FLUSH, FIGURES_EVERY, LATENCY_SECONDS};
 use crate::stats::Ticker;
 use crate::welcome::figures::{Facts, Figures, Latency, Sample};
 use crate::welcome::{self, Board};
@@ -27,7 +28,10 @@ pub(super) fn serve(
 ) -> Result<String, Failure> {
     let facts = facts(&engine);
     let board = Board::default();
-    let app = welcome::app(&facts, &board).limits(limits(&args.http));
+    let mut app = welcome::app(&facts, &board).limits(limits(&args.http));
+    if let Some(log) = access_log(&args.http)? {
+        app = app.access_log(log).request_ids();
+    }
     let site = app.build().map_err(Failure::other)?;
     let mut watch = Watch::new(facts, board, Arc::clone(&site));
     let served = Arc::clone(&site);
@@ -44,7 +48,31 @@ pub(super) fn serve(
             },
         )
         .map_err(Failure::other)?;
+    let log = site.access_log();
+    if log.is_some_and(|log| !log.finish(ACCESS_LOG_FLUSH)) {
+        log::warn!("the last lines of the access log are lost: its destination takes them too slowly");
+    }
     Ok(counts(&summary.report, requests()))
+}
+
+/// The log of requests, if one is wanted.
+fn access_log(http: &Http) -> Result<Option<AccessLog>, Failure> {
+    let log = match http.access_log.as_ref() {
+        None | Some(Destination::Off) => return Ok(None),
+        Some(Destination::StandardOutput) => AccessLog::to_stdout(),
+        Some(Destination::File(path)) => AccessLog::to_file(path),
+    };
+    let log = log.map_err(|error| {
+        Failure::Other(format!(
+            "{error}; name a file that this user may write, in a directory that is there"
+        ))
+    })?;
+    let format = match http.access_log_format {
+        Some(AccessLogFormat::Common) => Format::Common,
+        Some(AccessLogFormat::Combined) | None => Format::Combined,
+        Some(AccessLogFormat::Json) => Format::Json,
+    };
+    Ok(Some(log.format(format)))
 }
 
 /// The application's limits: the defaults but for what was said.

@@ -112,7 +112,7 @@ pub(super) fn buffers(text: &str) -> Result<u16, String> {
 
 /// Where the access log goes.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) enum AccessLog {
+pub(crate) enum Destination {
     /// Nowhere.
     Off,
     /// To standard output.
@@ -121,15 +121,15 @@ pub(crate) enum AccessLog {
     File(PathBuf),
 }
 
-impl FromStr for AccessLog {
+impl FromStr for Destination {
     type Err = String;
 
-    fn from_str(text: &str) -> Result<AccessLog, String> {
+    fn from_str(text: &str) -> Result<Destination, String> {
         match text {
-            "off" => Ok(AccessLog::Off),
-            "-" => Ok(AccessLog::StandardOutput),
+            "off" => Ok(Destination::Off),
+            "-" => Ok(Destination::StandardOutput),
             "" => Err("expected a file's path, - for standard output, or off".into()),
-            path => Ok(AccessLog::File(path.into())),
+            path => Ok(Destination::File(path.into())),
         }
     }
 }

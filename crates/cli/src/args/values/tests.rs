@@ -113,12 +113,12 @@ fn whole_numbers_keep_their_range() {
 #[test]
 fn an_access_log_goes_somewhere_or_nowhere() {
     for (text, expect) in [
-        ("off", AccessLog::Off),
-        ("-", AccessLog::StandardOutput),
-        ("/var/log/x", AccessLog::File("/var/log/x".into())),
-        ("./off", AccessLog::File("./off".into())),
+        ("off", Destination::Off),
+        ("-", Destination::StandardOutput),
+        ("/var/log/x", Destination::File("/var/log/x".into())),
+        ("./off", Destination::File("./off".into())),
     ] {
         assert_eq!(text.parse(), Ok(expect));
     }
-    assert!("".parse::<AccessLog>().is_err());
+    assert!("".parse::<Destination>().is_err());
 }
