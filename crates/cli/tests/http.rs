@@ -230,6 +230,19 @@ fn live_figures_follow_what_happens() {
 }
 
 #[test]
+fn head_of_the_stream_is_over_at_once() {
+    let (server, addr) = start(&[]);
+    let mut stream = connect(&addr);
+    let head = "HEAD /live HTTP/1.1\r\nHost: test\r\n\r\n";
+    let next = "GET /plaintext HTTP/1.1\r\nHost: test\r\nConnection: close\r\n\r\n";
+    stream.write_all(format!("{head}{next}").as_bytes()).unwrap();
+    let answers = rest(&mut *stream);
+    assert_eq!(answers.field("content-type"), Some("text/event-stream"));
+    assert!(answers.body.ends_with("\r\n\r\nHello, World!"), "{answers:?}");
+    server.terminate();
+}
+
+#[test]
 fn a_viewer_does_not_hold_up_the_end() {
     let (server, addr) = start(&["--grace", "1h"]);
     let mut live = Live::open(&addr);
