@@ -166,15 +166,17 @@ impl App {
 
     /// As [`App::health`]; `/readyz` also asks `ready`, and answers what it fails with.
     #[must_use]
-    pub fn health_if(self, ready: impl Fn(&Request<'_>) -> Result + Send + Sync + 'static) -> App {
-        self.get("/healthz", |_, reply| reply.text("ok\n"))
-            .get("/readyz", move |req, reply| {
-                if req.cx().is_draining() {
-                    return Err(Error::new(503, "shutting down"));
-                }
-                ready(req)?;
-                reply.text("ok\n")
-            })
+    pub fn health_if(mut self, ready: impl Fn(&Request<'_>) -> Result + Send + Sync + 'static) -> App {
+        let ready = move |req: &Request<'_>, reply: &mut Reply<'_>| {
+            if req.cx().is_draining() {
+                return Err(Error::new(503, "shutting down"));
+            }
+            ready(req)?;
+            reply.text("ok\n")
+        };
+        self.scope.add_urgent("/healthz", |_, reply| reply.text("ok\n"));
+        self.scope.add_urgent("/readyz", ready);
+        self
     }
 
     /// Compiles routes and hooks.
@@ -194,6 +196,7 @@ impl App {
             action,
             hooks: hooks.clone(),
             index,
+            urgent: false,
             body_bytes: None,
         });
         Ok(Arc::new(Site {
