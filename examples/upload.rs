@@ -109,7 +109,7 @@ fn name(req: &Request<'_>) -> Result<String> {
     let fits = |byte: u8| byte.is_ascii_alphanumeric() || b"._-".contains(&byte);
     if name.starts_with('.') || name.len() > 200 || !name.bytes().all(fits) {
         return Err(Error::bad_request(
-            "name: expected letters, digits, `-`, `_` and dots, no dot in front",
+            "name: expected letters, digits, `.`, `_`, `-`",
         ));
     }
     Ok(name.into_owned())
@@ -123,11 +123,9 @@ fn main() -> Exit {
         Ok(root) => root,
         Err(error) => return Exit::Failure(format!("{path}: {error}")),
     };
+    let path = path.into();
     App::new()
-        .state(Store {
-            path: path.into(),
-            root,
-        })
+        .state(Store { path, root })
         .group("/files/{name}", |file| {
             file.body_limit(FILE_BYTES)
                 .put_streamed("", store)
