@@ -172,6 +172,8 @@ fn an_upload_comes_back_as_it_was() {
     let answer = server.ask("GET /files/film.mkv", "", b"");
     assert_eq!(answer.field("Content-Length"), Some("3000000"));
     assert!(answer.body == film, "what came back differs");
+    let answer = server.both("HEAD /files/film.mkv", "GET /gone");
+    assert!(answer.text().starts_with("HTTP/1.1 404 "), "{answer:?}");
     let answer = server.ask("HEAD /files/film.mkv", "", b"");
     assert_eq!(
         (answer.field("Content-Length"), &*answer.body),
@@ -211,6 +213,11 @@ fn the_clock_ticks_until_the_server_ends() {
     let page = server.ask("GET /", "", b"");
     assert_eq!(page.field("Content-Type"), Some("text/html; charset=utf-8"));
     assert!(page.text().contains("new EventSource(\"/ticks\")"));
+
+    // The head of what has no end is an answer like another: the next one follows.
+    let answer = server.both("HEAD /ticks", "GET /gone");
+    assert_eq!(answer.status, 200);
+    assert!(answer.text().starts_with("HTTP/1.1 404 "), "{answer:?}");
 
     let mut stream = server.connect();
     stream

@@ -126,6 +126,15 @@ impl Server {
         Answer::read(stream)
     }
 
+    /// Two requests on one connection, at once: the first answer, with the second one as its body.
+    pub(crate) fn both(&self, first: &str, second: &str) -> Answer {
+        let mut stream = self.connect();
+        let first = format!("{first} HTTP/1.1\r\nHost: test\r\n\r\n");
+        let second = format!("{second} HTTP/1.1\r\nHost: test\r\nConnection: close\r\n\r\n");
+        stream.write_all((first + &second).as_bytes()).unwrap();
+        Answer::read(stream)
+    }
+
     /// Sends SIGTERM and waits for the end, which must be a success.
     pub(crate) fn terminate(self) {
         kill_process(Pid::from_child(&self.child), Signal::TERM).unwrap();

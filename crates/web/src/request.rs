@@ -263,6 +263,12 @@ impl<'r> Request<'r> {
         value.ok_or_else(|| missing::<T>("Request::extend in a hook before this"))
     }
 
+    /// The request's id, if the application gives them ([`App::request_ids`](crate::App::request_ids)).
+    #[must_use]
+    pub fn id(&self) -> Option<&RequestId> {
+        self.id.as_ref()
+    }
+
     /// The client's address; `None` on a Unix socket. Behind a proxy it is the proxy's.
     #[must_use]
     pub fn remote(&self) -> Option<std::net::SocketAddr> {

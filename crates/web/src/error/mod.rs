@@ -126,7 +126,7 @@ impl Error {
         }
     }
 
-    /// Whether this is so because the client is gone.
+    /// Whether this is so because the client is gone, or wants no more than the head that it was sent (HEAD).
     #[must_use]
     pub fn is_disconnected(&self) -> bool {
         self.disconnected

@@ -287,6 +287,11 @@ async fn caught(handler: impl Future<Output = Result>) -> Result {
 
 /// Ends an answer that has begun. An error can only cut it: the client sees that it is not whole.
 fn end_stream(outcome: Result, reply: &mut Reply<'_>) -> bool {
+    let complete = reply.outgoing.as_ref().is_some_and(Outgoing::is_silent);
+    let outcome = match outcome {
+        Err(error) if error.is_disconnected() && complete => Ok(()),
+        outcome => outcome,
+    };
     let ended = outcome.and_then(|()| reply.finish_stream().map_err(Error::internal));
     match ended {
         Ok(kept) => kept,

@@ -41,6 +41,11 @@ impl<'r> Outgoing<'r> {
     pub(crate) fn has_begun(&self) -> bool {
         self.body.is_some()
     }
+
+    /// Whether the head is sent and all that is: the request was HEAD.
+    pub(crate) fn is_silent(&self) -> bool {
+        self.body.as_ref().is_some_and(BodyEncoder::is_silent)
+    }
 }
 
 impl<'r> Reply<'r> {
@@ -57,8 +62,8 @@ impl<'r> Reply<'r> {
     /// sent before ([`WRITE_MARK`]). For asynchronous handlers; a plain one appends to its body.
     ///
     /// # Errors
-    /// The client is gone, or the piece exceeds the declared [length](Reply::length) (500, and the connection closes:
-    /// an answer that has begun cannot be taken back).
+    /// The client is gone, or has asked for the head alone (HEAD: the answer is complete then); the piece exceeds the
+    /// declared [length](Reply::length) (500, and the connection closes: an answer that has begun cannot be taken back).
     pub async fn write(&mut self, bytes: impl AsRef<[u8]>) -> Result {
         let bytes = bytes.as_ref();
         if self.outgoing.is_none() {
@@ -99,7 +104,7 @@ impl<'r> Reply<'r> {
     /// Begins a stream of server-sent events (WHATWG HTML §9.2): the head is sent at once.
     ///
     /// # Errors
-    /// The client is gone; 500 in a handler that is not asynchronous.
+    /// The client is gone, or has asked for the head alone (HEAD); 500 in a handler that is not asynchronous.
     pub async fn events(&mut self) -> Result<EventStream<'_, 'r>> {
         if self.outgoing.is_none() {
             return Err(Error::internal(
@@ -110,6 +115,11 @@ impl<'r> Reply<'r> {
         self.header("Cache-Control", "no-store")?;
         self.begin_stream()?;
         if let Some(outgoing) = &mut self.outgoing {
+            if outgoing.is_silent() {
+                let conn = outgoing.exchange.conn();
+                conn.write(&std::mem::take(&mut outgoing.out)).map_err(gone)?;
+                return Err(Error::disconnected());
+            }
             let chunked = self.request.version() == Version::Http11;
             let framing = if chunked {
                 EventFraming::Chunked
@@ -146,8 +156,13 @@ impl<'r> Reply<'r> {
             body.end(out);
             self.sent += length;
         }
+        let silent = body.is_silent();
         conn.write(out).map_err(gone)?;
         out.clear();
+        if silent {
+            // Else a handler without an end would keep the connection from its next request.
+            return Err(Error::disconnected());
+        }
         taken(outgoing.exchange).await
     }
 
@@ -198,7 +213,9 @@ impl<'r> Reply<'r> {
             return Ok(true);
         };
         if let Some(body) = &mut outgoing.body {
-            body.finish(&mut outgoing.out)?;
+            if !body.is_silent() {
+                body.finish(&mut outgoing.out)?;
+            }
             // Refused only when the connection is over.
             let _ = outgoing.exchange.conn().write(&outgoing.out);
             outgoing.out.clear();
