@@ -5,6 +5,7 @@
 
 use std::time::Duration;
 
+use ringmain::access_log::AccessLog;
 use ringmain::{App, Event, Exit, Reply, Request, Result, http_date};
 
 const PAGE: &str = r#"<!doctype html>
@@ -51,5 +52,10 @@ async fn ticks(req: &Request<'_>, reply: &mut Reply<'_>) -> Result {
 
 fn main() -> Exit {
     let addr = std::env::args().nth(1).unwrap_or_else(|| "127.0.0.1:8080".into());
-    App::new().get("/", page).get_async("/ticks", ticks).run(&addr)
+    let log = match AccessLog::to_stdout() {
+        Ok(log) => log,
+        Err(error) => return Exit::Failure(error.to_string()),
+    };
+    let app = App::new().access_log(log).request_ids();
+    app.get("/", page).get_async("/ticks", ticks).run(&addr)
 }

@@ -237,7 +237,10 @@ fn the_clock_ticks_until_the_server_ends() {
     assert!(second > first, "{first} {second}");
 
     // A stream without an end does not hold up the shutdown, and ends as HTTP wants it.
-    server.terminate();
+    let log = server.terminate();
+    let lines_with = |text: &str| log.lines().filter(|line| line.contains(text)).count();
+    let logged = ["\"GET / ", "HEAD /ticks", "GET /gone"].map(lines_with);
+    assert_eq!(logged, [1, 1, 1], "{log}");
     let rest: Vec<String> = lines.collect();
     assert_eq!(rest[rest.len() - 2..], ["0", ""], "{rest:#?}");
 }

@@ -86,7 +86,7 @@ impl Server {
     pub(crate) fn spawn(command: &mut Command) -> Server {
         let mut child = command
             .stdin(Stdio::null())
-            .stdout(Stdio::null())
+            .stdout(Stdio::piped())
             .stderr(Stdio::piped())
             .spawn()
             .unwrap();
@@ -135,11 +135,16 @@ impl Server {
         Answer::read(stream)
     }
 
-    /// Sends SIGTERM and waits for the end, which must be a success.
-    pub(crate) fn terminate(self) {
+    /// Sends SIGTERM and waits for the end, which must be a success. Returns what came on standard output: little, for
+    /// nobody has read it before.
+    pub(crate) fn terminate(mut self) -> String {
+        let mut stdout = self.child.stdout.take().unwrap();
         kill_process(Pid::from_child(&self.child), Signal::TERM).unwrap();
         let (code, said) = self.finish();
         assert_eq!(code, Some(0), "{said:#?}");
+        let mut text = String::new();
+        stdout.read_to_string(&mut text).unwrap();
+        text
     }
 
     /// Waits for its end: exit code and all that it said.

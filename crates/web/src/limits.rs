@@ -96,6 +96,9 @@ pub const IDLE_RUNNERS: usize = 256;
 /// Collected bodies' buffers that a worker keeps. More are freed.
 pub const IDLE_COLLECTORS: usize = 64;
 
+/// How long the access log's last lines may take at the end of [`App::run`](crate::App::run). Longer: they are lost.
+pub const LAST_LINES: Duration = Duration::from_secs(5);
+
 /// How often a transfer's rate is looked at.
 pub const RATE_TICK: Duration = Duration::from_secs(1);
 

@@ -215,6 +215,9 @@ impl App {
     /// Serves `addr` (`127.0.0.1:8080`, `[::]:80`, `unix:/run/app.sock`) with the engine's defaults until a
     /// termination signal, then lets requests finish.
     ///
+    /// A program that starts threads of its own before this calls [`block_signals`](ringmain_engine::block_signals)
+    /// first of all: else a signal would end the process by one of them, and no request would be finished.
+    ///
     /// With port 0 the kernel chooses. `listening on ADDR` is logged when all workers serve, with the port that it
     /// became. Log lines go to the program's logger (of the `log` facade); without one they go to standard error, from
     /// level `info` on.
@@ -235,7 +238,13 @@ impl App {
             Ok(site) => site,
             Err(error) => return Exit::Failure(error.to_string()),
         };
-        Exit::from(process::run(addr, config, move |start| site.server(start)))
+        let of_workers = Arc::clone(&site);
+        let outcome = process::run(addr, config, move |start| of_workers.server(start));
+        if let Some(log) = site.access_log() {
+            // Whoever reads it is too slow: that was logged, and is no failure of the application.
+            let _ = log.finish(limits::LAST_LINES);
+        }
+        Exit::from(outcome)
     }
 }
 
