@@ -14,7 +14,12 @@
 //!     App::new().get("/hello/{name}", hello).run("127.0.0.1:8080")
 //! }
 //! ```
+//!
+//! How the rest goes: the [guide].
 #![forbid(unsafe_code)]
 
 pub use ringmain_engine as engine;
 pub use ringmain_web::*;
+
+#[doc = include_str!("../docs/framework.md")]
+pub mod guide {}
