@@ -6,6 +6,7 @@ use std::future::poll_fn;
 use std::task::Poll;
 
 use bytes::Bytes;
+use ringmain_engine::backend::Time;
 use ringmain_engine::limits::WRITE_MARK;
 use ringmain_engine::{Conn, WriteError};
 use ringmain_wire::h1::{self, BodyEncoder, Framing, Version};
@@ -16,11 +17,14 @@ use super::exchange::{EventFraming, Exchange};
 use crate::Event;
 use crate::error::{Error, Result};
 use crate::limits;
+use crate::media_type;
 use crate::reply::Reply;
 
 /// Where an asynchronous handler's reply goes.
 pub(crate) struct Outgoing<'r> {
     pub(crate) exchange: &'r Exchange,
+    /// When the request was there.
+    began: Time,
     /// Body bytes, if the handler has said how many.
     length: Option<u64>,
     /// There once the head is sent.
@@ -29,9 +33,10 @@ pub(crate) struct Outgoing<'r> {
 }
 
 impl<'r> Outgoing<'r> {
-    pub(crate) fn new(exchange: &'r Exchange) -> Outgoing<'r> {
+    pub(crate) fn new(exchange: &'r Exchange, began: Time) -> Outgoing<'r> {
         Outgoing {
             exchange,
+            began,
             length: None,
             body: None,
             out: Vec::new(),
@@ -42,8 +47,7 @@ impl<'r> Outgoing<'r> {
         self.body.is_some()
     }
 
-    /// Whether the head is sent and all that is: the request was HEAD.
-    pub(crate) fn is_silent(&self) -> bool {
+    fn is_silent(&self) -> bool {
         self.body.as_ref().is_some_and(BodyEncoder::is_silent)
     }
 }
@@ -62,8 +66,8 @@ impl<'r> Reply<'r> {
     /// sent before ([`WRITE_MARK`]). For asynchronous handlers; a plain one appends to its body.
     ///
     /// # Errors
-    /// The client is gone, or has asked for the head alone (HEAD: the answer is complete then); the piece exceeds the
-    /// declared [length](Reply::length) (500, and the connection closes: an answer that has begun cannot be taken back).
+    /// The client is gone, or needs only the head (HEAD): end the handler by `?`. Or the piece exceeds the declared [length](Reply::length) (500, and the connection closes:
+    /// an answer that has begun cannot be taken back).
     pub async fn write(&mut self, bytes: impl AsRef<[u8]>) -> Result {
         let bytes = bytes.as_ref();
         if self.outgoing.is_none() {
@@ -104,22 +108,17 @@ impl<'r> Reply<'r> {
     /// Begins a stream of server-sent events (WHATWG HTML §9.2): the head is sent at once.
     ///
     /// # Errors
-    /// The client is gone, or has asked for the head alone (HEAD); 500 in a handler that is not asynchronous.
+    /// The client is gone; 500 in a handler that is not asynchronous.
     pub async fn events(&mut self) -> Result<EventStream<'_, 'r>> {
         if self.outgoing.is_none() {
             return Err(Error::internal(
                 "an event stream needs an asynchronous handler: get_async",
             ));
         }
-        self.header("Content-Type", "text/event-stream")?;
+        self.header("Content-Type", media_type::EVENT_STREAM)?;
         self.header("Cache-Control", "no-store")?;
         self.begin_stream()?;
         if let Some(outgoing) = &mut self.outgoing {
-            if outgoing.is_silent() {
-                let conn = outgoing.exchange.conn();
-                conn.write(&std::mem::take(&mut outgoing.out)).map_err(gone)?;
-                return Err(Error::disconnected());
-            }
             let chunked = self.request.version() == Version::Http11;
             let framing = if chunked {
                 EventFraming::Chunked
@@ -128,7 +127,11 @@ impl<'r> Reply<'r> {
             };
             outgoing.exchange.events.set(Some(framing));
             let conn = outgoing.exchange.conn();
-            conn.write(&std::mem::take(&mut outgoing.out)).map_err(gone)?;
+            conn.write(&outgoing.out).map_err(gone)?;
+            outgoing.out.clear();
+            if outgoing.is_silent() {
+                return Err(Error::head_sent());
+            }
         }
         Ok(EventStream {
             reply: self,
@@ -156,12 +159,10 @@ impl<'r> Reply<'r> {
             body.end(out);
             self.sent += length;
         }
-        let silent = body.is_silent();
         conn.write(out).map_err(gone)?;
         out.clear();
-        if silent {
-            // Else a handler without an end would keep the connection from its next request.
-            return Err(Error::disconnected());
+        if outgoing.is_silent() {
+            return Err(Error::head_sent());
         }
         taken(outgoing.exchange).await
     }
@@ -172,6 +173,7 @@ impl<'r> Reply<'r> {
             return Ok(());
         }
         answer::run_after(self);
+        self.request.local.follow_the_clock();
         let Some(outgoing) = &mut self.outgoing else {
             return Ok(());
         };
@@ -204,6 +206,8 @@ impl<'r> Reply<'r> {
             body.data(out, self.body).map_err(Error::internal)?;
         }
         outgoing.body = Some(body);
+        let local = request.local;
+        local.stats.took(local.cx.clock().since(outgoing.began));
         Ok(())
     }
 
@@ -213,9 +217,7 @@ impl<'r> Reply<'r> {
             return Ok(true);
         };
         if let Some(body) = &mut outgoing.body {
-            if !body.is_silent() {
-                body.finish(&mut outgoing.out)?;
-            }
+            body.finish(&mut outgoing.out)?;
             // Refused only when the connection is over.
             let _ = outgoing.exchange.conn().write(&outgoing.out);
             outgoing.out.clear();
