@@ -6,6 +6,7 @@ use std::fs;
 use std::io::{BufRead, BufReader, Read, Write};
 use std::path::Path;
 
+use rustix::process::{Signal, kill_process};
 use serde_json::json;
 
 use self::support::{Answer, Server, example};
@@ -33,6 +34,18 @@ fn hello_greets_by_name() {
     assert_eq!(answer.status, 404);
     assert_eq!(answer.json()["detail"], "nothing is served at `/nowhere`");
     server.terminate();
+}
+
+#[test]
+fn a_new_process_takes_over() {
+    let mut server = Server::start("hello", &[]);
+    let successor = server.replace();
+    let answer = server.ask("GET /hello/you", "", b"");
+    assert_eq!((answer.status, answer.text()), (200, "Hello, you!\n"));
+    kill_process(successor, Signal::TERM).unwrap();
+    let (_, said) = server.finish();
+    let count = |text: &str| said.iter().filter(|line| line.contains(text)).count();
+    assert_eq!((count("listening on "), count("error")), (2, 0), "{said:#?}");
 }
 
 #[test]

@@ -66,20 +66,33 @@ impl Server {
     /// Starts an example on a free port of the loopback, with further arguments.
     pub(crate) fn start(name: &str, args: &[&str]) -> Server {
         let mut server = Server::spawn(example(name).arg("127.0.0.1:0").args(args));
-        let end = Instant::now() + PATIENCE;
-        while server.addr.is_empty() {
-            let Ok(line) = server
-                .lines
-                .recv_timeout(end.saturating_duration_since(Instant::now()))
-            else {
-                panic!("it never said where it listens: {:#?}", server.said);
-            };
-            if let Some((_, addr)) = line.split_once("listening on ") {
-                server.addr = addr.to_owned();
-            }
-            server.said.push(line);
-        }
+        let line = server.wait_for("listening on ");
+        server.addr = line.split_once("listening on ").unwrap().1.to_owned();
         server
+    }
+
+    /// Waits for the next line with this text.
+    pub(crate) fn wait_for(&mut self, text: &str) -> String {
+        let end = Instant::now() + PATIENCE;
+        loop {
+            let left = end.saturating_duration_since(Instant::now());
+            let Ok(line) = self.lines.recv_timeout(left) else {
+                panic!("`{text}` was never said: {:#?}", self.said);
+            };
+            self.said.push(line.clone());
+            if line.contains(text) {
+                return line;
+            }
+        }
+    }
+
+    /// Has it started anew (SIGUSR2); returns the successor, at the same address, when the first process has ended.
+    pub(crate) fn replace(&mut self) -> Pid {
+        kill_process(Pid::from_child(&self.child), Signal::USR2).unwrap();
+        let line = self.wait_for(" serves now");
+        let pid = line.split_whitespace().find_map(|word| word.parse().ok());
+        assert_eq!(self.child.wait().unwrap().code(), Some(0));
+        Pid::from_raw(pid.unwrap()).unwrap()
     }
 
     /// Starts it and does not wait.

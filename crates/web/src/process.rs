@@ -1,8 +1,8 @@
-//! A program that listens on one address until a signal ends it: what `main` does when it does nothing else.
+//! A program that listens on one address, or on what was handed to it, until a signal ends it: what `main` does when it does nothing else.
 //!
 //! Knows no request: handlers of bytes are run as well.
 
-use ringmain_engine::{Addr, Config, Engine, Handler, ListenOptions, Start, block_signals};
+use ringmain_engine::{Addr, Config, Engine, Handler, ListenOptions, Start, block_signals, inherit};
 
 use crate::exit::Exit;
 use crate::plain_log;
@@ -24,15 +24,19 @@ where
     H: Handler,
     F: Fn(Start<H::Mail>) -> H + Send + Sync + 'static,
 {
+    let inherited = inherit::take()?;
     plain_log::start();
     let addr: Addr = addr.parse()?;
     let mut engine = Engine::new(config)?;
-    let mut unsaid = Some(engine.listen(&addr, &ListenOptions::default())?);
+    let mut addrs = engine.inherit(inherited)?;
+    if addrs.is_empty() {
+        addrs.push(engine.listen(&addr, &ListenOptions::default())?);
+    }
     // Before any thread is there: they inherit what is blocked.
     let signals = block_signals()?;
     // Said when all workers serve, so that a script may go by it.
     let say = move |_: &_| {
-        if let Some(addr) = unsaid.take() {
+        for addr in addrs.drain(..) {
             log::info!("listening on {addr}");
         }
     };

@@ -215,6 +215,9 @@ impl App {
     /// Serves `addr` (`127.0.0.1:8080`, `[::]:80`, `unix:/run/app.sock`) with the engine's defaults until a
     /// termination signal, then lets requests finish.
     ///
+    /// Listeners that were handed to the process take the place of `addr`: from a service manager (`LISTEN_FDS`), or from
+    /// the process before it, which starts this program anew on `SIGUSR2` and ends when that one serves.
+    ///
     /// A program that starts threads of its own before this calls [`block_signals`](ringmain_engine::block_signals)
     /// first of all: else a signal would end the process by one of them, and no request would be finished.
     ///
