@@ -105,6 +105,9 @@ pub const IDLE_COLLECTORS: usize = 64;
 /// Receipts of a worker that is not late between two looks at the clock, see [`Limits::patience`].
 pub const RECEIPTS_UNTIMED: u32 = 8;
 
+/// How long the access log's last lines may take at the end of [`App::run`](crate::App::run). Longer: they are lost.
+pub const LAST_LINES: Duration = Duration::from_secs(5);
+
 /// How often a transfer's rate is looked at.
 pub const RATE_TICK: Duration = Duration::from_secs(1);
 
