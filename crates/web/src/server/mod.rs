@@ -98,6 +98,13 @@ impl Server {
     }
 }
 
+#[cfg(feature = "testing")]
+impl Server {
+    pub(crate) fn local(&self) -> &Rc<Local> {
+        &self.machine.local
+    }
+}
+
 /// Lines of the access log are at most so late.
 fn flush_later(cx: &Cx, key: u64) {
     // Without a free timer the next full block takes the lines along.

@@ -140,6 +140,17 @@ impl Runners {
     }
 }
 
+#[cfg(feature = "testing")]
+impl Runners {
+    pub(crate) fn running(&self) -> usize {
+        self.running.get()
+    }
+
+    pub(crate) fn idle_count(&self) -> usize {
+        self.idle.borrow().iter().map(Vec::len).sum()
+    }
+}
+
 /// A running request leaves the count however it ends.
 struct Place<'a>(&'a Runners);
 
