@@ -59,6 +59,13 @@ impl ReplyReader {
         &self.input
     }
 
+    /// Interim answers before the one that is expected next.
+    #[must_use]
+    pub fn interim(&self) -> &[u16] {
+        let present = self.present.as_ref().map(|(reply, _)| reply.interim.as_slice());
+        present.unwrap_or(&self.interim)
+    }
+
     /// Whether part of an answer is there.
     #[must_use]
     pub fn has_begun(&self) -> bool {
