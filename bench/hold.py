@@ -110,11 +110,11 @@ def answered(figures, args):
     return figures["answered"] == args.connections
 
 
-def print_answers(label, answers):
+def print_answers(label, figures):
     """What became of one message on each connection."""
     print(
-        f"{label:11s} {answers['answered']:,.0f} in {answers['seconds']:.1f} s (wrong {answers['wrong']:,.0f},"
-        f" closed {answers['closed']:,.0f}, silent {answers['silent']:,.0f})"
+        f"{label:11s} {figures['answered']:,.0f} in {figures['seconds']:.1f} s (wrong {figures['wrong']:,.0f},"
+        f" closed {figures['closed']:,.0f}, silent {figures['silent']:,.0f})"
     )
 
 

@@ -171,6 +171,7 @@ def one_run(subject, cell, args):
             return answers.responds(port, path)
         except answers.WrongAnswer:
             return True  # it answers; `check` says what is wrong
+
     args = argparse.Namespace(**{**vars(args), "warm": max(args.warm, subject.warm)})
     return runs.measure(subject.command, load(cell), args, check=check, ready=ready, settings=subject.settings)
 
@@ -179,7 +180,7 @@ def run_rounds(chosen, args):
     """Floors and ours in every round, the others in --peer-pairs of them, evenly spread."""
 
     def plan(number):
-        others = number * args.peer_pairs % args.pairs < args.peer_pairs
+        others = runs.evenly(number, args.peer_pairs, args.pairs)
         names = [n for n, s in chosen.items() if others or s.kind not in ("peer", "loop")] or list(chosen)
         found = {cell: [n for n in names if fits(chosen[n], cell)] for cell in cells(args)}
         return {cell: names for cell, names in found.items() if names}

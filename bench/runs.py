@@ -107,6 +107,11 @@ def measure(command, load, args, check=None, **options):
     return figures
 
 
+def evenly(number, some, every):
+    """Whether round `number` is one of `some` rounds that are spread over `every` rounds, the first among them."""
+    return number * some % every < some
+
+
 def rounds(plan, one_run, args):
     """Runs every cell of every round. Returns {server: {cell: {round: figures}}}.
 

@@ -80,9 +80,17 @@ static inline http_answer learn_http_answer(const char *request, size_t request_
 
 /* Whether these are the bytes at `offset` of such answers, one behind the other. */
 static inline int http_answer_matches(const http_answer *answer, size_t offset, const uint8_t *bytes, size_t n) {
-  for (size_t i = 0; i < n; i++) {
+  const uint32_t date_end = answer->date < answer->length ? answer->date + DATE_CHANGES : answer->length;
+  for (size_t i = 0; i < n;) {
     uint32_t at = (uint32_t)((offset + i) % answer->length);
-    if (bytes[i] != answer->bytes[at] && !(at >= answer->date && at - answer->date < DATE_CHANGES)) return 0;
+    if (at >= answer->date && at < date_end) {
+      i += date_end - at;
+      continue;
+    }
+    size_t same = (at < answer->date ? answer->date : answer->length) - at;
+    if (same > n - i) same = n - i;
+    if (memcmp(bytes + i, answer->bytes + at, same)) return 0;
+    i += same;
   }
   return 1;
 }
