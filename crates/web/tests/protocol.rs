@@ -1,7 +1,9 @@
 //! What a connection owes its client, byte by byte: order, framing, endings. Found by the simulation, each by a name.
 
-use ringmain_web::App;
-use ringmain_web::testing::TestClient;
+use std::time::Duration;
+
+use ringmain_web::testing::{Ending, TestClient};
+use ringmain_web::{App, Limits};
 
 #[test]
 fn no_interim_answer_follows_the_head_of_the_final_one() {
@@ -16,8 +18,34 @@ fn no_interim_answer_follows_the_head_of_the_final_one() {
     let mut client = TestClient::new(app).unwrap();
     let mut raw = client.raw();
     raw.send("POST / HTTP/1.1\r\nHost: a\r\nContent-Length: 4\r\nExpect: 100-continue\r\n\r\n");
-    raw.advance(std::time::Duration::from_secs(1));
+    raw.advance(Duration::from_secs(1));
     raw.send("body");
     let reply = raw.try_reply("POST").unwrap();
     assert_eq!((reply.text(), reply.interim()), ("begun, 4 read", &[][..]));
+}
+
+#[test]
+fn a_last_answer_is_not_lost_to_requests_that_are_on_their_way() {
+    let limits = Limits {
+        requests_per_connection: Some(1),
+        ..Limits::default()
+    };
+    let app = App::new()
+        .limits(limits)
+        .get("/plain", |_, reply| reply.text("plain"))
+        .get_async("/async", async |_, reply| reply.text("async"));
+    let mut client = TestClient::new(app).unwrap();
+    for path in ["plain", "async"] {
+        let mut raw = client.raw();
+        let request = format!("GET /{path} HTTP/1.1\r\nHost: a\r\n\r\n");
+        raw.send(&request);
+        // Answered by now, and not yet known to be the last.
+        raw.advance(Duration::from_millis(10));
+        raw.send(&request);
+        raw.advance(Duration::from_millis(10));
+        assert_eq!(raw.ending(), None, "{path}: no reset");
+        let reply = raw.reply();
+        assert_eq!((reply.text(), reply.closes()), (path, true));
+        assert_eq!(raw.read_to_end().unwrap(), (Vec::new(), Ending::Closed), "{path}");
+    }
 }

@@ -156,7 +156,7 @@ impl Machine {
             Then::Linger => self.linger(conn, state),
             Then::Close => conn.close(),
             // The client may have ended its side meanwhile, or the shutdown has begun.
-            _ if state.last => conn.close(),
+            _ if state.last => self.linger(conn, state),
             _ => self.arm(conn, state),
         }
     }

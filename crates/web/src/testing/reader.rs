@@ -66,6 +66,12 @@ impl ReplyReader {
         present.unwrap_or(&self.interim)
     }
 
+    /// The head of the final answer that is not whole yet, as far as it was read.
+    #[must_use]
+    pub fn begun(&self) -> Option<&TestReply> {
+        self.present.as_ref().map(|(reply, _)| reply)
+    }
+
     /// Whether part of an answer is there.
     #[must_use]
     pub fn has_begun(&self) -> bool {

@@ -149,7 +149,9 @@ impl Client {
         if self.ended || self.closed || self.writing >= self.answered + self.depth {
             return 0;
         }
-        let continues = self.answered == self.writing && !self.reader.interim().is_empty();
+        // A final answer that does not end without the body asks for it too.
+        let asked = !self.reader.interim().is_empty() || self.reader.begun().is_some();
+        let continues = self.answered == self.writing && asked;
         let whole = !ask.expects || self.impatient || continues || self.answered > self.writing;
         let most = if whole { ask.bytes.len() } else { ask.head };
         let left = most - self.written.min(most);
