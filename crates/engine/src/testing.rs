@@ -166,6 +166,15 @@ impl<H: Handler> SimCluster<H> {
     }
 }
 
+impl<H: Handler> Drop for SimCluster<H> {
+    fn drop(&mut self) {
+        // Tasks hold the worker that holds them.
+        for worker in self.workers.iter().flatten() {
+            worker.cx.0.tasks.clear();
+        }
+    }
+}
+
 impl<H: Handler> std::fmt::Debug for SimCluster<H> {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         write!(f, "SimCluster of {} in {:?}", self.workers.len(), self.world)

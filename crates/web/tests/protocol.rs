@@ -49,3 +49,15 @@ fn a_last_answer_is_not_lost_to_requests_that_are_on_their_way() {
         assert_eq!(raw.read_to_end().unwrap(), (Vec::new(), Ending::Closed), "{path}");
     }
 }
+
+#[test]
+fn a_hook_that_panics_in_front_of_an_asynchronous_handler_is_answered_with_500() {
+    let app = App::new()
+        .before(|_, _| panic!("planned"))
+        .get_async("/", async |_, reply| reply.text("not reached"));
+    let mut client = TestClient::new(app).unwrap();
+    for _ in 0..2 {
+        assert_eq!(client.get("/").send().status(), 500);
+    }
+    assert_eq!((client.running(), client.connections()), (0, 1));
+}

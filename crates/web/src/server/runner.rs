@@ -269,11 +269,13 @@ where
     );
     let mut reply = Reply::new(&request, &mut scratch.fields, &mut scratch.body);
     reply.outgoing = Some(Outgoing::new(exchange));
-    let outcome = match answer::run_before(&request, &mut reply) {
-        Ok(Flow::Continue) => caught(handler(&request, &mut reply)).await,
-        Ok(Flow::Stop) => Ok(()),
-        Err(error) => Err(error),
-    };
+    let outcome = caught(async {
+        match answer::run_before(&request, &mut reply)? {
+            Flow::Continue => handler(&request, &mut reply).await,
+            Flow::Stop => Ok(()),
+        }
+    })
+    .await;
     let kept = if reply.is_streaming() {
         end_stream(outcome, &mut reply)
     } else {
@@ -292,7 +294,7 @@ where
     }
 }
 
-/// Runs a handler; a panic is an error like another.
+/// Runs a handler and the hooks in front of it; a panic is an error like another.
 async fn caught(handler: impl Future<Output = Result>) -> Result {
     let mut handler = pin!(handler);
     poll_fn(|context| {
