@@ -254,6 +254,12 @@ impl Exchange {
         .await
     }
 
+    /// The final answer begins: no interim one may follow (RFC 9110 §15.2). A client that waits for `100 Continue` sends
+    /// its body after the final head, or not at all.
+    pub(crate) fn answers(&self) {
+        self.incoming.borrow_mut().expects = false;
+    }
+
     /// Whether all of the body was received: the next request can be found.
     pub(crate) fn body_is_over(&self) -> bool {
         let incoming = self.incoming.borrow();

@@ -177,6 +177,7 @@ impl<'r> Reply<'r> {
         let Some(outgoing) = &mut self.outgoing else {
             return Ok(());
         };
+        outgoing.exchange.answers();
         let request = self.request;
         let mut exchange = request.head.exchange();
         // A body that is still coming in might never end: the handler need not read it all.
