@@ -1,163 +1,65 @@
-//! Requests as a server reads them: ours against itself in pieces, against httparse and against hyper.
+//! Requests as a server reads them: ours against itself in pieces, against httparse, hyper and the guardian.
 //!
-//! What others take and we refuse is no finding: we are meant to be the strictest. The differences that are
-//! allowed in the other direction are listed in `h1-differences.md`.
+//! What differs must be listed in `differences`.
 
-use ringmain_wire::h1::{
-    BodyDecoder, BodyEvent, FieldTable, HeadScanner, Limits, Parsed, PeerFault, RequestHead, parse_request,
-};
+use ringmain_wire::h1::{FaultKind, Limits, Parsed, PeerFault, RequestHead, parse_request};
+use ringmain_wire::h1::{FieldTable, HeadScanner, Version};
 
-use crate::hyper_server;
+use crate::conversation::{self, Conversation, Head, Seen};
+use crate::differences::{self, Cause, REQUESTS_REFUSED, Reader};
+use crate::{guardian, hyper_server};
 
 /// Bytes read of an input: pipelined requests, and no more than hyper's own limits.
 const INPUT_LIMIT: usize = 4096;
 
-/// A request with its body, as a server saw it.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) struct Seen {
-    pub(crate) method: String,
-    pub(crate) target: String,
-    pub(crate) body: Vec<u8>,
-}
+/// Fields that httparse may hold: more than we take.
+const HTTPARSE_FIELDS: usize = 128;
 
-/// Laws: no panic; cuts change nothing; a head that we take httparse takes and reads the same; the requests that
-/// we take hyper sees too, with the same bodies, in the same order.
+/// Laws: no panic; cuts change nothing; what we take the others take too and read the same; what they take and we
+/// refuse is listed, and so is the little that we take and they do not.
 ///
 /// # Panics
 /// When a law is broken.
 pub fn run(input: &[u8]) {
     let input = &input[..input.len().min(INPUT_LIMIT)];
-    let whole = read(input, &[]);
-    let cut = input
-        .iter()
-        .fold(7_usize, |hash, &byte| hash.wrapping_mul(31) ^ usize::from(byte));
-    let cuts = [cut % (input.len() + 1), (cut >> 13) % (input.len() + 1)];
-    assert_eq!(
-        read(input, &[cuts[0].min(cuts[1]), cuts[0].max(cuts[1])]),
-        whole,
-        "cut at {cuts:?}"
-    );
+    let limits = Limits::default();
+    let ours = conversation::read(input, &[], &limits, &read_head);
+    let cuts = conversation::cuts(input);
+    let in_pieces = conversation::read(input, &cuts, &limits, &read_head);
+    assert_eq!(in_pieces, ours, "cut at {cuts:?}");
 
-    let theirs = hyper_server::read(input);
-    for (index, ours) in whole.requests.into_iter().enumerate() {
-        match (through_hyper(ours.clone()), theirs.get(index)) {
-            (Some(ours), Some(theirs)) => assert_eq!(&ours, theirs, "request {index}"),
-            (Some(_), None) => panic!("hyper refuses request {index}: {ours:?}"),
-            (None, Some(theirs)) => panic!("request {index} has no URI, yet hyper read {theirs:?}"),
-            // Difference 1 of `h1-differences.md`; hyper reads no further.
-            (None, None) => break,
-        }
+    for &(at, bytes) in &ours.heads {
+        compare_head(&input[at..], bytes, &limits);
     }
+    if let (Some(fault), Some(at)) = (ours.fault, ours.refused_at) {
+        compare_refused_head(&input[at..], fault.kind);
+    }
+    compare_with_hyper(&ours, &hyper_server::read(input));
 }
 
-/// `ours` as hyper would say it; `None` if its target is no URI for the `http` crate.
-fn through_hyper(ours: Seen) -> Option<Seen> {
-    let target = ours.target.parse::<hyper::Uri>().ok()?.to_string();
-    Some(Seen { target, ..ours })
+fn read_head(
+    input: &[u8],
+    limits: &Limits,
+    scanner: &mut HeadScanner,
+    table: &mut FieldTable,
+) -> Result<Option<Head>, PeerFault> {
+    let parsed = parse_request(input, limits, scanner, table)?;
+    Ok(conversation::whole(parsed, |head: RequestHead<'_>, bytes| Head {
+        start: vec![head.method.as_str().to_owned(), head.target_text.to_owned()],
+        framing: head.framing,
+        bytes,
+        last: !head.keep_alive || head.upgrade.is_some(),
+    }))
 }
 
-/// What came of an input.
-#[derive(Debug, PartialEq, Eq)]
-struct Read {
-    /// Requests that were read to their end, up to the first after which the connection closes or may switch.
-    requests: Vec<Seen>,
-    fault: Option<PeerFault>,
-}
-
-/// Reads `input` in the pieces that end at `cuts`.
-fn read(input: &[u8], cuts: &[usize]) -> Read {
-    let mut reader = Reader::new();
-    let mut result = Ok(true);
-    for end in cuts.iter().copied().chain([input.len()]) {
-        while let Ok(true) = result {
-            result = reader.step(&input[..end]);
-        }
-        if result == Ok(false) && !reader.over {
-            result = Ok(true);
-        }
-    }
-    Read {
-        requests: reader.requests,
-        fault: result.err(),
-    }
-}
-
-struct Reader {
-    limits: Limits,
-    scanner: HeadScanner,
-    table: FieldTable,
-    /// Bytes consumed.
-    at: usize,
-    body: Option<BodyDecoder>,
-    open: Option<Seen>,
-    last: bool,
-    over: bool,
-    requests: Vec<Seen>,
-}
-
-impl Reader {
-    fn new() -> Self {
-        let limits = Limits::default();
-        Self {
-            limits,
-            scanner: HeadScanner::new(),
-            table: FieldTable::new(&limits),
-            at: 0,
-            body: None,
-            open: None,
-            last: false,
-            over: false,
-            requests: Vec::new(),
-        }
-    }
-
-    /// Whether there was something to do with `input`, all that has arrived.
-    fn step(&mut self, input: &[u8]) -> Result<bool, PeerFault> {
-        if self.over || self.at == input.len() && self.body.is_none() {
-            return Ok(false);
-        }
-        let rest = &input[self.at..];
-        let Some(body) = &mut self.body else {
-            return self.head(rest);
-        };
-        let step = body.decode(rest)?;
-        self.at += step.consumed;
-        match step.event {
-            BodyEvent::Data(data) => {
-                let open = self.open.as_mut().expect("a body has a head");
-                open.body.extend_from_slice(data);
-            }
-            BodyEvent::NeedMore => return Ok(false),
-            BodyEvent::Trailers(trailers) => assert!(trailers.iter().all(|field| !field.name.is_empty())),
-            BodyEvent::End => {
-                self.body = None;
-                self.requests.extend(self.open.take());
-                self.over = self.last;
-            }
-        }
-        Ok(true)
-    }
-
-    fn head(&mut self, rest: &[u8]) -> Result<bool, PeerFault> {
-        let parsed = parse_request(rest, &self.limits, &mut self.scanner, &mut self.table)?;
-        let Parsed::Complete { head, bytes } = parsed else {
-            return Ok(false);
-        };
-        compare_head(rest, &head, bytes);
-        self.at += bytes;
-        self.last = !head.keep_alive || head.upgrade.is_some();
-        self.body = Some(BodyDecoder::new(head.framing, &self.limits)?);
-        self.open = Some(Seen {
-            method: head.method.as_str().to_owned(),
-            target: head.target_text.to_owned(),
-            body: Vec::new(),
-        });
-        Ok(true)
-    }
-}
-
-fn compare_head(input: &[u8], head: &RequestHead<'_>, bytes: usize) {
-    let mut headers = [httparse::EMPTY_HEADER; 100];
+/// A head that we take: `bytes` at the start of `input`.
+fn compare_head(input: &[u8], bytes: usize, limits: &Limits) {
+    let (mut scanner, mut table) = (HeadScanner::new(), FieldTable::new(limits));
+    let parsed = parse_request(input, limits, &mut scanner, &mut table);
+    let Ok(Parsed::Complete { head, .. }) = parsed else {
+        panic!("a head that was taken is taken again, not {parsed:?}");
+    };
+    let mut headers = [httparse::EMPTY_HEADER; HTTPARSE_FIELDS];
     let mut theirs = httparse::Request::new(&mut headers);
     assert_eq!(
         theirs.parse(input),
@@ -173,4 +75,79 @@ fn compare_head(input: &[u8], head: &RequestHead<'_>, bytes: usize) {
         .iter()
         .map(|header| (header.name.as_bytes(), header.value));
     assert!(fields.eq(theirs), "the same fields");
+
+    compare_with_guardian(&head);
+}
+
+/// A head that we take, without the names that the guardian misreads.
+fn compare_with_guardian(head: &RequestHead<'_>) {
+    let version = match head.version {
+        Version::Http10 => "HTTP/1.0",
+        Version::Http11 => "HTTP/1.1",
+    };
+    let mut text = format!("{} {} {version}\r\n", head.method.as_str(), head.target_text).into_bytes();
+    for field in head.fields.iter() {
+        if guardian::is_look_alike(field.name) {
+            assert!(differences::may_take(Reader::Guardian, Cause::LookAlike));
+            continue;
+        }
+        for part in [field.name, b": ", field.value, b"\r\n"] {
+            text.extend_from_slice(part);
+        }
+    }
+    text.extend_from_slice(b"\r\n");
+    let judgement = guardian::judge(&text).expect("it looks at versions 1.0 and 1.1");
+    assert!(
+        !judgement.is_dangerous() || differences::may_take(Reader::Guardian, Cause::Judged(judgement.reason)),
+        "the guardian says {judgement:?} of what we take: `{}`",
+        text.escape_ascii()
+    );
+}
+
+/// A head at the start of `input` that we refuse.
+fn compare_refused_head(input: &[u8], fault: FaultKind) {
+    let mut headers = [httparse::EMPTY_HEADER; HTTPARSE_FIELDS];
+    let taken = httparse::Request::new(&mut headers).parse(input);
+    if taken.is_ok_and(|status| status.is_complete()) {
+        check_listed(Reader::Httparse, fault);
+    }
+    if guardian::judge(input).is_some_and(guardian::Judgement::is_compliant) {
+        check_listed(Reader::Guardian, fault);
+    }
+}
+
+fn compare_with_hyper(ours: &Conversation, theirs: &[Seen]) {
+    for (index, ours) in ours.messages.iter().enumerate() {
+        match (through_hyper(ours), theirs.get(index)) {
+            (Some(ours), Some(theirs)) => assert_eq!(&ours, theirs, "request {index}"),
+            (Some(_), None) => panic!("hyper refuses request {index}: {ours:?}"),
+            (None, Some(theirs)) => panic!("request {index} has no URI, yet hyper read {theirs:?}"),
+            (None, None) => {
+                assert!(differences::may_take(Reader::Hyper, Cause::Uri));
+                // hyper reads no further.
+                return;
+            }
+        }
+    }
+    if let Some(fault) = ours.fault
+        && theirs.len() > ours.messages.len()
+    {
+        check_listed(Reader::Hyper, fault.kind);
+    }
+}
+
+/// `ours` as hyper would say it; `None` if its target is no URI for the `http` crate.
+fn through_hyper(ours: &Seen) -> Option<Seen> {
+    let target = ours.start[1].parse::<hyper::Uri>().ok()?.to_string();
+    Some(Seen {
+        start: vec![ours.start[0].clone(), target],
+        body: ours.body.clone(),
+    })
+}
+
+fn check_listed(reader: Reader, fault: FaultKind) {
+    assert!(
+        differences::may_refuse(REQUESTS_REFUSED, reader, fault),
+        "{reader} takes what we refuse as {fault:?}; that is not listed"
+    );
 }

@@ -5,8 +5,16 @@
 #![forbid(unsafe_code)]
 
 pub mod addr;
+mod conversation;
+pub mod differences;
+pub mod form;
+pub mod guardian;
+pub mod h1_encode;
 pub mod h1_request;
+pub mod h1_response;
+mod hyper_client;
 mod hyper_server;
+mod memory;
 pub mod router;
 pub mod timer_wheel;
 
@@ -26,12 +34,24 @@ pub const TARGETS: &[Target] = &[
         run: addr::run,
     },
     Target {
+        name: "form",
+        run: form::run,
+    },
+    Target {
+        name: "h1_encode",
+        run: h1_encode::run,
+    },
+    Target {
         name: "h1_request",
         run: h1_request::run,
     },
     Target {
         name: "router",
         run: router::run,
+    },
+    Target {
+        name: "h1_response",
+        run: h1_response::run,
     },
     Target {
         name: "timer_wheel",

@@ -10,6 +10,7 @@ use serde::Serialize;
 use crate::cookie::SetCookie;
 use crate::error::{Error, Result};
 use crate::json;
+use crate::location;
 use crate::request::Request;
 use crate::server::stream::Outgoing;
 
@@ -22,6 +23,8 @@ pub struct Reply<'r> {
     pub(crate) body: &'r mut Vec<u8>,
     /// Instead of `body`.
     pub(crate) frame: Option<Bytes>,
+    /// Body bytes that were sent, or handed over to be.
+    pub(crate) sent: u64,
     /// Where a streamed reply goes; only asynchronous handlers have it.
     pub(crate) outgoing: Option<Outgoing<'r>>,
 }
@@ -53,6 +56,7 @@ impl<'r> Reply<'r> {
             fields,
             body,
             frame: None,
+            sent: 0,
             outgoing: None,
         }
     }
@@ -165,13 +169,9 @@ impl<'r> Reply<'r> {
     /// # Errors
     /// 500 for another status, or a location that is no field value.
     pub fn redirect(&mut self, status: u16, location: &str) -> Result {
-        if !matches!(status, 301 | 302 | 303 | 307 | 308) {
-            return Err(Error::internal(format!(
-                "a redirect has status 301, 302, 303, 307 or 308, not {status}"
-            )));
-        }
+        let target = location::of_redirect(status, location)?;
         self.begin(Kind::None);
-        self.header("Location", location)?;
+        self.header("Location", target)?;
         self.status = status;
         Ok(())
     }

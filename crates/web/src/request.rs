@@ -17,6 +17,7 @@ use crate::error::{Error, Result};
 use crate::json;
 use crate::local::Local;
 use crate::query::Query;
+use crate::request_id::RequestId;
 use crate::router::Params;
 use crate::server::exchange::Exchange;
 use crate::site::{Hooks, Site, Verdict};
@@ -32,6 +33,7 @@ pub struct Request<'r> {
     pub(crate) site: &'r Site,
     pub(crate) local: &'r Local,
     hooks: &'r Hooks,
+    id: Option<RequestId>,
     pub(crate) exchange: Option<&'r Exchange>,
     pub(crate) remote: Option<std::net::SocketAddr>,
     pub(crate) extensions: RefCell<Vec<(TypeId, Rc<dyn Any>)>>,
@@ -53,7 +55,12 @@ impl<'r> Request<'r> {
         remote: Option<std::net::SocketAddr>,
         exchange: Option<&'r Exchange>,
     ) -> Request<'r> {
+        let id = site.request_ids.then(|| {
+            let said = head.fields.known(Known::XRequestId).and_then(RequestId::accept);
+            said.unwrap_or_else(|| local.request_id())
+        });
         Request {
+            id,
             head,
             path,
             params,
@@ -253,6 +260,12 @@ impl<'r> Request<'r> {
         Rc::clone(&found.1).downcast().ok()
     }
 
+    /// The request's id, if the application gives them ([`App::request_ids`](crate::App::request_ids)).
+    #[must_use]
+    pub fn id(&self) -> Option<&RequestId> {
+        self.id.as_ref()
+    }
+
     /// The client's address; `None` on a Unix socket. Behind a proxy it is the proxy's.
     #[must_use]
     pub fn remote(&self) -> Option<std::net::SocketAddr> {
@@ -282,6 +295,10 @@ fn missing<T>(how: &str) -> Error {
 
 impl std::fmt::Debug for Request<'_> {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        write!(f, "{} {}", self.head.method.as_str(), self.head.target_text)
+        write!(f, "{} {}", self.head.method.as_str(), self.head.target_text)?;
+        match &self.id {
+            Some(id) => write!(f, " ({id})"),
+            None => Ok(()),
+        }
     }
 }

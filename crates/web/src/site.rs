@@ -8,6 +8,7 @@ use std::sync::Arc;
 use ringmain_engine::Cx;
 use ringmain_wire::h1::Method;
 
+use crate::access_log::AccessLog;
 use crate::error::{Error, Result};
 use crate::limits::Limits;
 use crate::reply::Reply;
@@ -65,6 +66,8 @@ pub struct Site {
     pub(crate) per_worker: Vec<Box<MakeLocal>>,
     pub(crate) limits: Limits,
     pub(crate) server_name: Option<String>,
+    pub(crate) access_log: Option<AccessLog>,
+    pub(crate) request_ids: bool,
     pub(crate) stats: Stats,
     pub(crate) admission: Admission,
 }
@@ -96,6 +99,12 @@ impl Site {
     #[must_use]
     pub fn limits(&self) -> &Limits {
         &self.limits
+    }
+
+    /// The access log, to reopen or finish it.
+    #[must_use]
+    pub fn access_log(&self) -> Option<&AccessLog> {
+        self.access_log.as_ref()
     }
 
     pub(crate) fn state<T: 'static>(&self) -> Option<&T> {

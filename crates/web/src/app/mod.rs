@@ -14,6 +14,7 @@ use ringmain_engine::{Addr, Config, Cx, Engine, ListenOptions, Start};
 
 pub use self::group::Group;
 use self::group::Scope;
+use crate::access_log::AccessLog;
 use crate::error::{Error, Result};
 use crate::exit::Exit;
 use crate::limits::{self, Limits};
@@ -54,6 +55,8 @@ pub struct App {
     per_worker: Vec<Box<MakeLocal>>,
     limits: Limits,
     server_name: Option<String>,
+    access_log: Option<AccessLog>,
+    request_ids: bool,
 }
 
 /// Why an application cannot be built.
@@ -85,6 +88,8 @@ impl App {
             per_worker: Vec::new(),
             limits: Limits::default(),
             server_name: Some("ringmain".into()),
+            access_log: None,
+            request_ids: false,
         }
     }
 
@@ -138,6 +143,21 @@ impl App {
         self
     }
 
+    /// Writes a line for each answer.
+    #[must_use]
+    pub fn access_log(mut self, log: AccessLog) -> App {
+        self.access_log = Some(log);
+        self
+    }
+
+    /// Gives each request an id: the one that the client's `X-Request-Id` says, if it is a safe one, else a new one. The
+    /// answer says it too, and the access log.
+    #[must_use]
+    pub fn request_ids(mut self) -> App {
+        self.request_ids = true;
+        self
+    }
+
     /// Adds `/healthz` (the process answers) and `/readyz` (it takes traffic: 503 once shutdown has begun).
     #[must_use]
     pub fn health(self) -> App {
@@ -185,6 +205,8 @@ impl App {
             admission: Admission::new(self.limits.connections_per_address),
             limits: self.limits,
             server_name: self.server_name,
+            access_log: self.access_log,
+            request_ids: self.request_ids,
             stats: Stats::default(),
         }))
     }

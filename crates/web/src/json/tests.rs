@@ -202,6 +202,56 @@ fn depth_is_counted_outside_strings() {
     );
 }
 
+/// How deep a parsed document really is.
+fn depth_of(value: &Value) -> usize {
+    match value {
+        Value::Array(values) => 1 + values.iter().map(depth_of).max().unwrap_or(0),
+        Value::Object(members) => 1 + members.values().map(depth_of).max().unwrap_or(0),
+        _ => 0,
+    }
+}
+
+/// A document of pieces that are hard to tell apart: brackets, quotation marks and backslashes in and out of strings.
+fn document(random: &mut impl FnMut(u64) -> u64, depth: usize) -> String {
+    let strings = [r#""[""#, r#""\\""#, r#""\"{""#, r#""]\\\"[[""#, r#""\u005b}""#];
+    let mut string = || strings[random(strings.len() as u64) as usize].to_owned();
+    let text = string();
+    let kind = if depth == 0 { 0 } else { random(4) };
+    match kind {
+        0 => text,
+        1 => "7".into(),
+        2 => {
+            let inner = (0..random(4)).map(|_| document(random, depth - 1));
+            format!("[{}]", inner.collect::<Vec<_>>().join(", "))
+        }
+        _ => {
+            let inner = (0..random(3)).map(|index| format!("\"{index}[\": {}", document(random, depth - 1)));
+            format!("{{{}}}", inner.collect::<Vec<_>>().join(","))
+        }
+    }
+}
+
+#[test]
+fn the_depth_is_that_of_the_parsed_document() {
+    for seed in 1..3000_u64 {
+        let mut state = seed.wrapping_mul(0x9E37_79B9_7F4A_7C15);
+        let mut random = move |limit| {
+            state ^= state << 13;
+            state ^= state >> 7;
+            state ^= state << 17;
+            state % limit
+        };
+        let body = document(&mut random, 6);
+        let depth = depth_of(&serde_json::from_str(&body).expect("JSON"));
+        let bytes = body.as_bytes();
+        assert!(read::<Value>(bytes, depth).is_ok(), "seed {seed}: {body}");
+        if depth > 0 {
+            let error = read::<Value>(bytes, depth - 1).expect_err("too deep");
+            assert!(error.detail().contains("nested deeper"), "seed {seed}: {error}");
+        }
+    }
+}
+
 #[test]
 fn the_deepest_that_can_be_asked_for_is_what_the_parser_takes() {
     for (times, taken) in [

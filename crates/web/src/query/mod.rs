@@ -142,6 +142,7 @@ impl<'a> Query<'a> {
     }
 
     /// All pairs as a struct or map; a name that comes several times fills a sequence.
+    /// Allocates a map of the pairs besides what `T` does.
     ///
     /// # Errors
     /// 400 that names the parameter that is missing, of another type, or there more often than its type takes.

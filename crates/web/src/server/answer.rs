@@ -12,6 +12,7 @@ use crate::limits;
 use crate::local::Local;
 use crate::reply::{Kind, Reply};
 use crate::request::Request;
+use crate::request_id::RequestId;
 use crate::site::{Flow, Hooks, Verdict};
 
 /// What a head is made of.
@@ -19,6 +20,7 @@ pub(crate) struct Parts<'a> {
     pub(crate) status: u16,
     pub(crate) kind: Kind,
     pub(crate) fields: &'a FieldBlock,
+    pub(crate) id: Option<&'a RequestId>,
 }
 
 /// Runs hooks and handler of a request that needs no waiting; what they say is in `reply`, also if it is an error.
@@ -99,6 +101,7 @@ fn try_encode(
         status: reply.status,
         kind: reply.kind,
         fields: reply.fields,
+        id: reply.request.id(),
     };
     let length = reply.frame.as_ref().map_or(reply.body.len(), Bytes::len);
     let framing = match reply.status {
@@ -110,6 +113,7 @@ fn try_encode(
     if framing == Framing::None || !body.begin(out, length as u64)? {
         return Ok(None);
     }
+    reply.sent = length as u64;
     match reply.frame.take() {
         Some(frame) if length <= limits::COPIED_BODY => out.extend_from_slice(&frame),
         Some(frame) => return Ok(Some(frame)),
@@ -133,6 +137,9 @@ pub(crate) fn head(
         head.block(line);
     }
     head.block(parts.fields);
+    if let Some(id) = parts.id {
+        head.field("X-Request-Id", id.as_str().as_bytes())?;
+    }
     head.finish(framing)
 }
 
@@ -144,6 +151,7 @@ pub(crate) fn refuse(local: &Local, error: &Error, out: &mut Vec<u8>) {
         status: error.status(),
         kind: Kind::Problem,
         fields: &FieldBlock::new(),
+        id: None,
     };
     let framing = Framing::Length(problem.len() as u64);
     let body = head(local, &parts, h1::Exchange::REFUSED, framing, out);

@@ -30,7 +30,7 @@ impl Machine {
             _ if conn.unsent() > 0 => self.check_sending(conn, state),
             Phase::Head if state.begun => {
                 let what = "expected the rest of the request's head in time, found none";
-                let then = self.refuse(&Error::new(408, what), out);
+                let then = self.refuse(state, &Error::new(408, what), out);
                 self.flush(conn, state, out, then);
             }
             Phase::Head | Phase::Lingering { .. } => conn.close(),
@@ -73,7 +73,7 @@ impl Machine {
         };
         let least = self.site.limits.rate_bytes;
         let what = format!("expected {least} bytes of body a second, found {received} in all");
-        let then = self.refuse(&Error::new(408, what), out);
+        let then = self.refuse(state, &Error::new(408, what), out);
         self.flush(conn, state, out, then);
     }
 

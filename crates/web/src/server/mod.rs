@@ -79,6 +79,9 @@ impl Server {
             body_bytes: Some(site.limits.body_bytes),
             ..site.limits.http1
         };
+        if site.access_log.is_some() {
+            flush_later(&start.cx, 0);
+        }
         Server {
             scratch: Scratch {
                 table: FieldTable::new(&site.limits.http1),
@@ -93,6 +96,12 @@ impl Server {
             },
         }
     }
+}
+
+/// Lines of the access log are at most so late.
+fn flush_later(cx: &Cx, key: u64) {
+    // Without a free timer the next full block takes the lines along.
+    let _ = cx.timer(limits::ACCESS_LOG_FLUSH, key);
 }
 
 impl Machine {
@@ -145,7 +154,8 @@ impl Machine {
         }
     }
 
-    fn refuse(&self, error: &Error, out: &mut Vec<u8>) -> Then {
+    fn refuse(&self, state: &Connection, error: &Error, out: &mut Vec<u8>) -> Then {
+        self.local.log_refused(state.remote, error.status(), state.began);
         self.local.stats.answered(error.status());
         self.local.stats.refused();
         answer::refuse(&self.local, error, out);
@@ -245,6 +255,13 @@ impl Handler for Server {
                 }
             }
             _ => {}
+        }
+    }
+
+    fn timer(&mut self, cx: &Cx, key: u64) {
+        if let Some(access) = &self.machine.local.access {
+            access.borrow_mut().flush();
+            flush_later(cx, key);
         }
     }
 

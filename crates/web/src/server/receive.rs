@@ -140,13 +140,13 @@ impl Machine {
                 }
                 step(0, Then::Wait)
             }
-            Err(fault) => self.faulty(&fault, input, &mut desk.out),
+            Err(fault) => self.faulty(state, &fault, input, &mut desk.out),
         }
     }
 
     /// The client broke a rule: nothing that follows can be understood.
-    fn faulty(&self, fault: &PeerFault, input: &[u8], out: &mut Vec<u8>) -> Step {
-        step(input.len(), self.refuse(&Error::from_fault(fault), out))
+    fn faulty(&self, state: &Connection, fault: &PeerFault, input: &[u8], out: &mut Vec<u8>) -> Step {
+        step(input.len(), self.refuse(state, &Error::from_fault(fault), out))
     }
 
     /// A head is there: who answers, and what of the body is there?
@@ -177,7 +177,7 @@ impl Machine {
             Ok(body) => body,
             Err(fault) => {
                 return self
-                    .faulty(&fault, behind, &mut desk.out)
+                    .faulty(state, &fault, behind, &mut desk.out)
                     .of(bytes.len() + behind.len());
             }
         };
@@ -281,6 +281,7 @@ impl Machine {
             let Some((exchange, serial)) = launch.launch(*index, &self.site, &self.local, launched) else {
                 let busy = "the server runs as many requests as it may";
                 return self.refuse(
+                    state,
                     &Error::new(503, busy).with_header("Retry-After", "1"),
                     &mut desk.out,
                 );
@@ -309,8 +310,9 @@ impl Machine {
         let mut exchange = head.exchange();
         exchange.keep_alive &= !state.last;
         let rest = answer::encode(&mut reply, exchange, &mut desk.out);
-        let status = reply.status;
+        let (status, sent) = (reply.status, reply.sent);
         self.count(status, state);
+        self.local.log(&request, status, sent, state.began);
         let then = match (exchange.keep_alive, arrived.unread) {
             (true, _) => Then::Next,
             (false, true) => Then::Linger,
@@ -361,7 +363,7 @@ impl Machine {
         let consumed = match fill(collector, input) {
             Ok((consumed, true)) => consumed,
             Ok((consumed, false)) => return step(consumed, Then::Next),
-            Err(fault) => return self.faulty(&fault, input, &mut scratch.desk.out),
+            Err(fault) => return self.faulty(state, &fault, input, &mut scratch.desk.out),
         };
         let Phase::Collecting(collector) = std::mem::replace(&mut state.phase, Phase::Head) else {
             return step(consumed, Then::Wait);

@@ -271,6 +271,7 @@ where
     };
     local.stats.answered(reply.status);
     local.stats.took(local.cx.now().since(job.began));
+    local.log(&request, reply.status, reply.sent, job.began);
     kept
 }
 

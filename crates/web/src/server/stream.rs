@@ -26,8 +26,6 @@ pub(crate) struct Outgoing<'r> {
     /// There once the head is sent.
     body: Option<BodyEncoder>,
     out: Vec<u8>,
-    /// Body bytes sent.
-    pub(crate) sent: u64,
 }
 
 impl<'r> Outgoing<'r> {
@@ -37,7 +35,6 @@ impl<'r> Outgoing<'r> {
             length: None,
             body: None,
             out: Vec::new(),
-            sent: 0,
         }
     }
 
@@ -147,7 +144,7 @@ impl<'r> Reply<'r> {
         if body.begin(out, length).map_err(Error::internal)? {
             put(conn, out).map_err(gone)?;
             body.end(out);
-            outgoing.sent += length;
+            self.sent += length;
         }
         conn.write(out).map_err(gone)?;
         out.clear();
@@ -182,12 +179,13 @@ impl<'r> Reply<'r> {
             status: self.status,
             kind: self.kind,
             fields: self.fields,
+            id: request.id(),
         };
         let out = &mut outgoing.out;
         let mut body =
             answer::head(request.local, &parts, exchange, framing, out).map_err(Error::internal)?;
         if !self.body.is_empty() {
-            outgoing.sent += self.body.len() as u64;
+            self.sent += self.body.len() as u64;
             body.data(out, self.body).map_err(Error::internal)?;
         }
         outgoing.body = Some(body);

@@ -168,16 +168,18 @@ fn name_fault(input: &[u8], at: usize, name_end: usize) -> PeerFault {
     PeerFault::byte_or_line_end(kind, input, name_end)
 }
 
-/// CGI-like recipients fold `_` and `-` into one, so such a name frames the message for them and not for us.
+/// CGI-like recipients write `_` for whatever is no letter and no digit, so such a name frames the message for
+/// them and not for us. `name` is a token.
 #[inline]
 pub(super) fn is_framing_variant(name: &[u8]) -> bool {
-    let framing = match name.len() {
-        14 if name[7] == b'_' => Known::ContentLength,
-        17 if name[8] == b'_' => Known::TransferEncoding,
+    let (framing, hyphen) = match name.len() {
+        14 => (Known::ContentLength, 7),
+        17 => (Known::TransferEncoding, 8),
         _ => return false,
     };
     let framing = framing.name().as_bytes();
-    let dash = name.iter().position(|&byte| byte == b'_').unwrap_or_default();
-    framing[..dash].eq_ignore_ascii_case(&name[..dash])
-        && framing[dash + 1..].eq_ignore_ascii_case(&name[dash + 1..])
+    name[hyphen] != b'-'
+        && !name[hyphen].is_ascii_alphanumeric()
+        && framing[..hyphen].eq_ignore_ascii_case(&name[..hyphen])
+        && framing[hyphen + 1..].eq_ignore_ascii_case(&name[hyphen + 1..])
 }

@@ -131,6 +131,8 @@ fn rule_3_transfer_encoding_is_exactly_chunked() {
         ("transfer_encoding", FramingNameVariant),
         ("Content_Length", FramingNameVariant),
         ("content_length", FramingNameVariant),
+        ("Transfer.Encoding", FramingNameVariant),
+        ("content~length", FramingNameVariant),
         ("\rTransfer-Encoding", BareCarriageReturn),
         ("\nTransfer-Encoding", BareLineFeed),
         ("X: y\nTransfer-Encoding", BareLineFeed),
@@ -143,7 +145,8 @@ fn rule_3_transfer_encoding_is_exactly_chunked() {
         "Transfer-Encodin",
         "Transfer-Encodings",
         "X-Transfer_Encoding",
-        "Transfer.Encoding",
+        "TransferEncoding",
+        "Content0Length",
     ] {
         check_fields(&format!("{name}: chunked"), "", None);
     }

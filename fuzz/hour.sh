@@ -1,0 +1,118 @@
+#!/usr/bin/env bash
+# One CPU-hour of libFuzzer on one target: `fuzz/hour.sh TARGET [CPU-SECONDS]`.
+#
+# Builds with the pinned toolchain (needs g++), mutates guided by coverage, ends after that much processor time
+# (3600 s; time in which it is stopped by SIGSTOP does not count), and says what came of it. It fails when a law
+# is broken, and when the last new coverage is younger than 15 CPU-minutes.
+#
+# In $FUZZ_LOGS (fuzz/logs): TARGET.pid is the process to stop and continue; TARGET.log is what libFuzzer says, each
+# line with the CPU seconds used so far; TARGET.corpus grows from run to run; TARGET.artifacts holds findings.
+set -euo pipefail
+cd "$(dirname "$0")"
+
+target=${1:?usage: fuzz/hour.sh TARGET [CPU-SECONDS]}
+budget=${2:-3600}
+quiet=900
+logs=${FUZZ_LOGS:-$PWD/logs}
+log=$logs/$target.log
+ticks=$(getconf CLK_TCK)
+mkdir -p "$logs/$target.corpus" "$logs/$target.artifacts"
+[ -d "corpus/$target" ] || { echo "no target $target: fuzz/corpus has no such folder" >&2; exit 2; }
+
+export RUSTFLAGS="-Cpasses=sancov-module -Ccodegen-units=1 -Cllvm-args=-sanitizer-coverage-level=4
+  -Cllvm-args=-sanitizer-coverage-inline-8bit-counters -Cllvm-args=-sanitizer-coverage-pc-table
+  -Cllvm-args=-sanitizer-coverage-trace-compares"
+triple=$(rustc -vV | sed -n 's/^host: //p')
+cargo build --quiet --release --target "$triple" --target-dir target/libfuzzer --features libfuzzer --bin "$target"
+binary=target/libfuzzer/$triple/release/$target
+# Of its own, so that a later build does not change the program that runs.
+cp "$binary" "$logs/$target.binary"
+
+# cpu_of PID: seconds of processor time; nothing once it is gone.
+cpu_of() {
+    local stat
+    stat=$(cat "/proc/$1/stat" 2>/dev/null) || return 0
+    stat=${stat##*) }
+    # shellcheck disable=SC2086
+    set -- $stat
+    echo $(((${12} + ${13}) / ticks))
+}
+
+used=0
+: >"$log"
+# A pause is measured by libFuzzer too, so a "timeout" is run again alone before it is believed.
+while [ "$used" -lt "$budget" ]; do
+    mkfifo "$logs/$target.fifo" 2>/dev/null || true
+    dictionary=()
+    [ -f "dictionaries/${target%%_*}.dict" ] && dictionary=("-dict=dictionaries/${target%%_*}.dict")
+    RUST_BACKTRACE=0 nice -n 19 "$logs/$target.binary" "$logs/$target.corpus" "corpus/$target" \
+        -artifact_prefix="$logs/$target.artifacts/" -max_len=4096 -timeout=60 -rss_limit_mb=1024 \
+        -print_final_stats=1 "${dictionary[@]}" >"$logs/$target.fifo" 2>&1 &
+    pid=$!
+    echo "$pid" >"$logs/$target.pid"
+    {
+        while [ -e "/proc/$pid" ]; do
+            now=$(cpu_of "$pid")
+            if [ -n "$now" ] && [ $((used + now)) -ge "$budget" ]; then
+                kill -INT "$pid" 2>/dev/null || true
+            fi
+            sleep 2
+        done
+    } &
+    watch=$!
+    now=0
+    while IFS= read -r line; do
+        now=$(cpu_of "$pid")
+        last=${now:-${last:-0}}
+        printf '%s %s\n' $((used + last)) "$line"
+    done <"$logs/$target.fifo" >>"$log"
+    code=0
+    wait "$pid" || code=$?
+    wait "$watch"
+    rm -f "$logs/$target.fifo" "$logs/$target.pid"
+    used=$((used + last))
+    last=0
+    # 72: interrupted, by the watcher or by hand.
+    [ "$code" = 72 ] && break
+    for slow in "$logs/$target.artifacts"/timeout-*; do
+        [ -e "$slow" ] || continue
+        if nice -n 19 "$logs/$target.binary" -timeout=20 "$slow" >/dev/null 2>&1; then
+            rm "$slow"
+        fi
+    done
+    [ -z "$(find "$logs/$target.artifacts" -type f ! -name 'slow-unit-*' -print -quit)" ] || break
+done
+
+python3 - "$target" "$log" "$used" "$quiet" "$budget" "$logs/$target.artifacts" <<'PY'
+import os, re, sys
+
+target, log, used, quiet, budget, artifacts = sys.argv[1:]
+used, quiet, budget = int(used), int(quiet), int(budget)
+runs = total = edges = features = corpus = 0
+last_edge = last_feature = 0
+for line in open(log, errors="replace"):
+    stamp, _, rest = line.partition(" ")
+    found = re.match(r"#(\d+)\s+(\w+)\s+cov: (\d+) ft: (\d+)(?: corp: (\d+))?", rest)
+    if found:
+        count, what, cov, ft = int(found[1]), found[2], int(found[3]), int(found[4])
+        corpus = int(found[5] or corpus)
+        runs = max(runs, count)
+        if cov > edges:
+            edges, last_edge = cov, int(stamp)
+        if ft > features:
+            features, last_feature = ft, int(stamp)
+    final = re.match(r"stat::number_of_executed_units:\s+(\d+)", rest)
+    if final:
+        total += int(final[1])
+findings = [name for name in sorted(os.listdir(artifacts)) if not name.startswith("slow-unit-")]
+print(f"{target}: {max(total, runs)} runs in {used} s of CPU time; {edges} edges, the last new one at {last_edge} s;")
+print(f"  {features} features, the last new one at {last_feature} s; {corpus} inputs in the corpus")
+calm = used >= budget - 5 and used - last_edge >= quiet
+if findings:
+    print(f"  FOUND {len(findings)}: {', '.join(os.path.join(artifacts, name) for name in findings)}")
+else:
+    print("  no law was broken")
+if not calm:
+    print(f"  NOT DONE: {budget} s of CPU time, and no new edge in the last {quiet} s, are asked for")
+sys.exit(1 if findings or not calm else 0)
+PY

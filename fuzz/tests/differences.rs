@@ -1,0 +1,44 @@
+//! `h1-differences.md` shows the lists that the targets consult, row by row.
+
+use std::collections::BTreeSet;
+use std::fs;
+use std::path::Path;
+
+use ringmain_fuzz::differences::{REQUESTS_REFUSED, REQUESTS_TAKEN, RESPONSES_REFUSED};
+
+#[test]
+fn the_file_shows_the_lists() {
+    let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("h1-differences.md");
+    let file = fs::read_to_string(&path).expect("the file is there");
+    let taken = REQUESTS_TAKEN.iter().map(ToString::to_string).collect();
+    let refused = REQUESTS_REFUSED.iter().map(ToString::to_string).collect();
+    let responses = RESPONSES_REFUSED.iter().map(ToString::to_string).collect();
+    for (heading, expected) in [
+        ("## Requests that we take and another does not", taken),
+        ("## Requests that others take and we refuse", refused),
+        ("## Responses that others take and we refuse", responses),
+    ] {
+        let expected: Vec<String> = expected;
+        assert_eq!(
+            rows(&file, heading),
+            expected,
+            "`{heading}` must read\n\n{}\n",
+            expected.join("\n")
+        );
+        assert_eq!(
+            expected.iter().collect::<BTreeSet<_>>().len(),
+            expected.len(),
+            "no row twice"
+        );
+    }
+}
+
+/// The rows of the table below `heading`, without its two header lines.
+fn rows<'f>(file: &'f str, heading: &str) -> Vec<&'f str> {
+    let section = file.lines().skip_while(|line| *line != heading).skip(1);
+    section
+        .take_while(|line| !line.starts_with('#'))
+        .filter(|line| line.starts_with('|'))
+        .skip(2)
+        .collect()
+}
