@@ -254,6 +254,11 @@ impl Exchange {
         .await
     }
 
+    /// The final answer has begun: the client is not told to continue any more.
+    pub(crate) fn forget_continue(&self) {
+        self.incoming.borrow_mut().expects = false;
+    }
+
     /// Whether all of the body was received: the next request can be found.
     pub(crate) fn body_is_over(&self) -> bool {
         let incoming = self.incoming.borrow();
