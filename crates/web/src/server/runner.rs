@@ -258,7 +258,8 @@ where
     );
     let mut reply = Reply::new(&request, &mut scratch.fields, &mut scratch.body);
     reply.outgoing = Some(Outgoing::new(exchange));
-    let outcome = match answer::run_before(&request, &mut reply) {
+    let before = catch_unwind(AssertUnwindSafe(|| answer::run_before(&request, &mut reply)));
+    let outcome = match before.unwrap_or_else(|_| Err(answer::panicked())) {
         Ok(Flow::Continue) => caught(handler(&request, &mut reply)).await,
         Ok(Flow::Stop) => Ok(()),
         Err(error) => Err(error),
