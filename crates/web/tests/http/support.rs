@@ -230,11 +230,6 @@ impl Client {
         self.stream.shutdown(Shutdown::Write).expect("open so far");
     }
 
-    /// The same where the server may have closed already.
-    pub(crate) fn finish_or_closed(&mut self) {
-        let _ = self.stream.shutdown(Shutdown::Write);
-    }
-
     /// Leaves by a reset.
     pub(crate) fn reset(self) {
         rustix::net::sockopt::set_socket_linger(&self.stream, Some(Duration::ZERO)).expect("a socket");
@@ -327,7 +322,13 @@ impl Client {
     #[track_caller]
     fn more(&mut self) -> bool {
         let mut buffer = vec![0; 64 * 1024];
-        let length = self.stream.read(&mut buffer).expect("bytes or the end");
+        let length = loop {
+            match self.stream.read(&mut buffer) {
+                // Work of a ring that this thread has probed.
+                Err(error) if error.kind() == ErrorKind::Interrupted => {}
+                outcome => break outcome.expect("bytes or the end"),
+            }
+        };
         self.kept.extend_from_slice(&buffer[..length]);
         length > 0
     }
