@@ -150,4 +150,8 @@ const _: () = assert!(ROUTES < u32::MAX as usize, "routes are numbered by `u32`"
 const _: () = assert!(HEAD_BYTES_MOST as usize + 16 * 1024 <= ringmain_engine::limits::READ_MARK);
 const _: () = assert!(PIPELINED_BYTES_MOST + 16 * 1024 <= ringmain_engine::limits::READ_MARK);
 const _: () = assert!(2 * SEND_SHARE <= ringmain_engine::limits::WRITE_LIMIT);
+const _: () = assert!(
+    HEAD_BYTES_MOST <= u16::MAX as u32,
+    "a place in a path is kept in sixteen bits"
+);
 const _: () = assert!(COPIED_BODY < SEND_SHARE);

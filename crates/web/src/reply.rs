@@ -11,6 +11,7 @@ use crate::cookie::SetCookie;
 use crate::error::{Error, Result};
 use crate::json;
 use crate::location;
+use crate::media_type;
 use crate::request::Request;
 use crate::server::stream::Outgoing;
 
@@ -29,7 +30,7 @@ pub struct Reply<'r> {
     pub(crate) outgoing: Option<Outgoing<'r>>,
 }
 
-/// The content types that have a constant line of their own.
+/// What `Content-Type` says.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Kind {
     None,
@@ -37,8 +38,27 @@ pub(crate) enum Kind {
     Text,
     Html,
     Problem,
-    /// Among the fields.
+    /// It stands among the handler's fields.
     Own,
+}
+
+impl Kind {
+    pub(crate) const COUNT: usize = 6;
+
+    /// By [`Kind::index`].
+    pub(crate) const CONTENT_TYPES: [Option<&str>; Kind::COUNT] = [
+        None,
+        Some(media_type::JSON),
+        Some(media_type::TEXT),
+        Some(media_type::HTML),
+        Some(media_type::PROBLEM),
+        None,
+    ];
+
+    #[inline]
+    pub(crate) fn index(self) -> usize {
+        self as usize
+    }
 }
 
 impl<'r> Reply<'r> {

@@ -25,7 +25,7 @@ use crate::text;
 
 /// One request. For a plain handler its whole body is there; a streaming handler reads it piece by piece.
 pub struct Request<'r> {
-    pub(crate) head: RequestHead<'r>,
+    pub(crate) head: &'r RequestHead<'r>,
     /// Normalised: what was matched.
     pub(crate) path: &'r str,
     pub(crate) params: Params,
@@ -45,7 +45,7 @@ impl<'r> Request<'r> {
         reason = "a request is made of these, in two places"
     )]
     pub(crate) fn new(
-        head: RequestHead<'r>,
+        head: &'r RequestHead<'r>,
         path: &'r str,
         params: Params,
         body: &'r [u8],

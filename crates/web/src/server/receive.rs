@@ -4,6 +4,7 @@
 
 use bytes::Bytes;
 use ringmain_engine::Conn;
+use ringmain_engine::backend::Time;
 use ringmain_engine::limits::WRITE_MARK;
 use ringmain_wire::h1::{
     self, BodyDecoder, BodyEvent, Framing, HeadScanner, Parsed, PeerFault, RequestHead, Target, parse_request,
@@ -48,7 +49,7 @@ enum Body<'a> {
 
 /// A request with what is there of its body.
 struct Arrived<'a> {
-    head: RequestHead<'a>,
+    head: &'a RequestHead<'a>,
     /// The head as it came.
     bytes: &'a [u8],
     content: &'a [u8],
@@ -74,12 +75,14 @@ impl Machine {
         bytes: &[u8],
         scratch: &mut Scratch,
     ) -> usize {
+        self.local.follow_the_clock();
+        let now = self.local.cx.now();
         let mut consumed = 0;
         let mut then = Then::Next;
         while then == Then::Next && consumed < bytes.len() {
             let input = &bytes[consumed..];
             let step = match &mut state.phase {
-                Phase::Head => self.head(conn, state, input, scratch),
+                Phase::Head => self.head(conn, state, now, input, scratch),
                 Phase::Collecting(_) => self.collect(conn, state, input, scratch),
                 Phase::Discarding(decoder) => match discard(decoder, input) {
                     // What is left is part of a line: more of it has to come.
@@ -120,15 +123,22 @@ impl Machine {
         consumed
     }
 
-    fn head(&self, conn: Conn<'_>, state: &mut Connection, input: &[u8], scratch: &mut Scratch) -> Step {
+    fn head(
+        &self,
+        conn: Conn<'_>,
+        state: &mut Connection,
+        now: Time,
+        input: &[u8],
+        scratch: &mut Scratch,
+    ) -> Step {
         let (table, desk) = (&mut scratch.table, &mut scratch.desk);
         match parse_request(input, &self.site.limits.http1, &mut state.scanner, table) {
             Ok(Parsed::Complete { head, bytes }) => {
                 state.begun = false;
                 state.requests = state.requests.saturating_add(1);
-                state.began = self.local.cx.now();
+                state.began = now;
                 state.base = 0;
-                self.request(conn, state, head, input.split_at(bytes), desk)
+                self.request(conn, state, &head, input.split_at(bytes), desk)
             }
             Ok(Parsed::Partial) => {
                 if !state.begun {
@@ -154,7 +164,7 @@ impl Machine {
         &self,
         conn: Conn<'_>,
         state: &mut Connection,
-        head: RequestHead<'_>,
+        head: &RequestHead<'_>,
         (bytes, behind): (&[u8], &[u8]),
         desk: &mut Desk,
     ) -> Step {
@@ -172,8 +182,8 @@ impl Machine {
             arrived.unread = !behind.is_empty();
             return step(bytes.len(), self.serve(conn, state, &arrived, desk));
         }
-        let chosen = choose(&self.site, &head, &mut desk.path);
-        let body = match self.wanted(&chosen.verdict, &head, behind) {
+        let chosen = choose(&self.site, head, &mut desk.path);
+        let body = match self.wanted(&chosen.verdict, head, behind) {
             Ok(body) => body,
             Err(fault) => {
                 return self
@@ -259,7 +269,7 @@ impl Machine {
     /// Has a request answered: by its task, or here and now.
     fn serve(&self, conn: Conn<'_>, state: &mut Connection, arrived: &Arrived<'_>, desk: &mut Desk) -> Then {
         let head = arrived.head;
-        let chosen = choose(&self.site, &head, &mut desk.path);
+        let chosen = choose(&self.site, head, &mut desk.path);
         if let Verdict::Route(Route {
             action: Action::Task { launch, .. },
             index,
@@ -384,7 +394,7 @@ impl Machine {
             unreachable!("these bytes were parsed when they came");
         };
         let arrived = Arrived {
-            head,
+            head: &head,
             bytes: &collector.head,
             content: &collector.body,
             decoder: None,

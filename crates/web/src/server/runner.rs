@@ -246,7 +246,7 @@ where
     let mut params = Params::new();
     let verdict = site.find(head.method, path, &mut params);
     let request = Request::new(
-        head,
+        &head,
         path,
         params,
         &buffers.body,
@@ -257,7 +257,7 @@ where
         Some(exchange),
     );
     let mut reply = Reply::new(&request, &mut scratch.fields, &mut scratch.body);
-    reply.outgoing = Some(Outgoing::new(exchange));
+    reply.outgoing = Some(Outgoing::new(exchange, job.began));
     let before = catch_unwind(AssertUnwindSafe(|| answer::run_before(&request, &mut reply)));
     let outcome = match before.unwrap_or_else(|_| Err(answer::panicked())) {
         Ok(Flow::Continue) => caught(handler(&request, &mut reply)).await,
@@ -268,10 +268,10 @@ where
         end_stream(outcome, &mut reply)
     } else {
         answer::settle(outcome, &mut reply);
+        local.stats.took(local.cx.clock().since(job.began));
         send(exchange, &mut reply, &mut scratch.out).await
     };
     local.stats.answered(reply.status);
-    local.stats.took(local.cx.now().since(job.began));
     local.log(&request, reply.status, reply.sent, job.began);
     kept
 }
@@ -288,6 +288,10 @@ async fn caught(handler: impl Future<Output = Result>) -> Result {
 
 /// Ends an answer that has begun. An error can only cut it: the client sees that it is not whole.
 fn end_stream(outcome: Result, reply: &mut Reply<'_>) -> bool {
+    let outcome = match outcome {
+        Err(error) if error.is_head_sent() => Ok(()),
+        outcome => outcome,
+    };
     let ended = outcome.and_then(|()| reply.finish_stream().map_err(Error::internal));
     match ended {
         Ok(kept) => kept,
@@ -305,6 +309,7 @@ fn end_stream(outcome: Result, reply: &mut Reply<'_>) -> bool {
 
 /// Sends a whole answer.
 async fn send(exchange: &Exchange, reply: &mut Reply<'_>, out: &mut Vec<u8>) -> bool {
+    reply.request.local.follow_the_clock();
     let mut wire = reply.request.head.exchange();
     wire.keep_alive &= !exchange.last.get() && exchange.body_is_over();
     out.clear();

@@ -6,6 +6,7 @@ use std::future::poll_fn;
 use std::task::Poll;
 
 use bytes::Bytes;
+use ringmain_engine::backend::Time;
 use ringmain_engine::limits::WRITE_MARK;
 use ringmain_engine::{Conn, WriteError};
 use ringmain_wire::h1::{self, BodyEncoder, Framing, Version};
@@ -16,11 +17,14 @@ use super::exchange::{EventFraming, Exchange};
 use crate::Event;
 use crate::error::{Error, Result};
 use crate::limits;
+use crate::media_type;
 use crate::reply::Reply;
 
 /// Where an asynchronous handler's reply goes.
 pub(crate) struct Outgoing<'r> {
     pub(crate) exchange: &'r Exchange,
+    /// When the request was there.
+    began: Time,
     /// Body bytes, if the handler has said how many.
     length: Option<u64>,
     /// There once the head is sent.
@@ -29,9 +33,10 @@ pub(crate) struct Outgoing<'r> {
 }
 
 impl<'r> Outgoing<'r> {
-    pub(crate) fn new(exchange: &'r Exchange) -> Outgoing<'r> {
+    pub(crate) fn new(exchange: &'r Exchange, began: Time) -> Outgoing<'r> {
         Outgoing {
             exchange,
+            began,
             length: None,
             body: None,
             out: Vec::new(),
@@ -40,6 +45,10 @@ impl<'r> Outgoing<'r> {
 
     pub(crate) fn has_begun(&self) -> bool {
         self.body.is_some()
+    }
+
+    fn is_silent(&self) -> bool {
+        self.body.as_ref().is_some_and(BodyEncoder::is_silent)
     }
 }
 
@@ -57,7 +66,7 @@ impl<'r> Reply<'r> {
     /// sent before ([`WRITE_MARK`]). For asynchronous handlers; a plain one appends to its body.
     ///
     /// # Errors
-    /// The client is gone, or the piece exceeds the declared [length](Reply::length) (500, and the connection closes:
+    /// The client is gone, or needs only the head (HEAD): end the handler by `?`. Or the piece exceeds the declared [length](Reply::length) (500, and the connection closes:
     /// an answer that has begun cannot be taken back).
     pub async fn write(&mut self, bytes: impl AsRef<[u8]>) -> Result {
         let bytes = bytes.as_ref();
@@ -106,7 +115,7 @@ impl<'r> Reply<'r> {
                 "an event stream needs an asynchronous handler: get_async",
             ));
         }
-        self.header("Content-Type", "text/event-stream")?;
+        self.header("Content-Type", media_type::EVENT_STREAM)?;
         self.header("Cache-Control", "no-store")?;
         self.begin_stream()?;
         if let Some(outgoing) = &mut self.outgoing {
@@ -118,7 +127,11 @@ impl<'r> Reply<'r> {
             };
             outgoing.exchange.events.set(Some(framing));
             let conn = outgoing.exchange.conn();
-            conn.write(&std::mem::take(&mut outgoing.out)).map_err(gone)?;
+            conn.write(&outgoing.out).map_err(gone)?;
+            outgoing.out.clear();
+            if outgoing.is_silent() {
+                return Err(Error::head_sent());
+            }
         }
         Ok(EventStream {
             reply: self,
@@ -148,6 +161,9 @@ impl<'r> Reply<'r> {
         }
         conn.write(out).map_err(gone)?;
         out.clear();
+        if outgoing.is_silent() {
+            return Err(Error::head_sent());
+        }
         taken(outgoing.exchange).await
     }
 
@@ -157,6 +173,7 @@ impl<'r> Reply<'r> {
             return Ok(());
         }
         answer::run_after(self);
+        self.request.local.follow_the_clock();
         let Some(outgoing) = &mut self.outgoing else {
             return Ok(());
         };
@@ -191,6 +208,8 @@ impl<'r> Reply<'r> {
             body.data(out, self.body).map_err(Error::internal)?;
         }
         outgoing.body = Some(body);
+        let local = request.local;
+        local.stats.took(local.cx.clock().since(outgoing.began));
         Ok(())
     }
 

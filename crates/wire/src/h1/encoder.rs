@@ -73,6 +73,37 @@ impl FieldBlock {
     }
 }
 
+/// A response's status line and first fields, checked once and sent many times.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Preface {
+    status: u16,
+    bytes: Vec<u8>,
+}
+
+impl Preface {
+    /// The status line, and nothing else yet.
+    ///
+    /// # Errors
+    /// `Status`.
+    pub fn new(status: u16) -> Result<Self, Misuse> {
+        let mut bytes = Vec::new();
+        write_status(&mut bytes, status)?;
+        Ok(Self { status, bytes })
+    }
+
+    /// Appends fields that were checked before.
+    pub fn block(&mut self, block: &FieldBlock) {
+        self.bytes.extend_from_slice(block.as_bytes());
+    }
+
+    /// The status line alone again; keeps the memory.
+    pub fn clear(&mut self) {
+        self.bytes.clear();
+        // The status was checked by `new`.
+        let _ = write_status(&mut self.bytes, self.status);
+    }
+}
+
 /// What of a request its answer depends on; small, so that it outlives the request's bytes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Exchange {
@@ -173,20 +204,24 @@ impl<'o> ResponseEncoder<'o> {
     #[inline]
     pub fn new(out: &'o mut Vec<u8>, status: u16, exchange: Exchange) -> Result<Self, Misuse> {
         let draft = Draft::new(out);
-        match status::line(status) {
-            Some(line) => draft.out.extend_from_slice(line),
-            None if matches!(status, 100..=999) => {
-                draft.out.extend_from_slice(b"HTTP/1.1 ");
-                write_decimal(draft.out, u64::from(status));
-                draft.out.extend_from_slice(b" \r\n");
-            }
-            None => return Err(Misuse::Status),
-        }
+        write_status(draft.out, status)?;
         Ok(Self {
             draft,
             status,
             exchange,
         })
+    }
+
+    /// As [`new`](Self::new), with what was prepared.
+    #[inline]
+    pub fn with_preface(out: &'o mut Vec<u8>, preface: &Preface, exchange: Exchange) -> Self {
+        let draft = Draft::new(out);
+        draft.out.extend_from_slice(&preface.bytes);
+        Self {
+            draft,
+            status: preface.status,
+            exchange,
+        }
     }
 
     /// Adds a field.
@@ -433,6 +468,20 @@ impl<'o> RequestEncoder<'o> {
 }
 
 #[inline]
+fn write_status(out: &mut Vec<u8>, status: u16) -> Result<(), Misuse> {
+    match status::line(status) {
+        Some(line) => out.extend_from_slice(line),
+        None if matches!(status, 100..=999) => {
+            out.extend_from_slice(b"HTTP/1.1 ");
+            write_decimal(out, u64::from(status));
+            out.extend_from_slice(b" \r\n");
+        }
+        None => return Err(Misuse::Status),
+    }
+    Ok(())
+}
+
+#[inline]
 fn is_all(text: &[u8], class: u8) -> bool {
     !text.is_empty() && grammar::class_end(text, 0, class) == text.len()
 }
@@ -470,24 +519,40 @@ fn write_field(out: &mut Vec<u8>, name: &str, value: &[u8]) -> Result<(), Misuse
     Ok(())
 }
 
+/// In one piece, since it is part of almost every head.
 #[inline]
 fn write_length(out: &mut Vec<u8>, length: u64) {
-    out.extend_from_slice(b"Content-Length: ");
-    write_decimal(out, length);
-    out.extend_from_slice(b"\r\n");
+    const NAME: &[u8; 16] = b"Content-Length: ";
+    let mut line = [0; NAME.len() + LENGTH_DIGITS + 2];
+    let (name, rest) = line.split_at_mut(NAME.len());
+    name.copy_from_slice(NAME);
+    let digits = decimal_digits(length);
+    decimal(&mut rest[..digits], length);
+    rest[digits..digits + 2].copy_from_slice(b"\r\n");
+    out.extend_from_slice(&line[..NAME.len() + digits + 2]);
 }
 
 #[inline]
-fn write_decimal(out: &mut Vec<u8>, mut number: u64) {
-    let mut digits = [0; 20];
-    let mut at = digits.len();
-    loop {
-        at -= 1;
-        digits[at] = b'0' + (number % 10) as u8;
-        number /= 10;
-        if number == 0 {
-            break;
-        }
+fn write_decimal(out: &mut Vec<u8>, number: u64) {
+    let mut text = [0; LENGTH_DIGITS];
+    let digits = decimal_digits(number);
+    decimal(&mut text[..digits], number);
+    out.extend_from_slice(&text[..digits]);
+}
+
+#[inline]
+const fn decimal_digits(number: u64) -> usize {
+    match number.checked_ilog10() {
+        Some(log) => log as usize + 1,
+        None => 1,
     }
-    out.extend_from_slice(&digits[at..]);
+}
+
+/// Writes `number` into as many bytes as it has digits.
+#[inline]
+fn decimal(text: &mut [u8], mut number: u64) {
+    for digit in text.iter_mut().rev() {
+        *digit = b'0' + (number % 10) as u8;
+        number /= 10;
+    }
 }
