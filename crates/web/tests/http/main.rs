@@ -10,6 +10,8 @@
 mod support;
 
 mod bodies;
+mod ending;
 mod expect;
+mod framework;
 mod keep_alive;
 mod routing;
