@@ -152,7 +152,7 @@ pub const DATAGRAMS_QUEUED: usize = 64;
 pub const DATAGRAM_SENDS: u32 = 64;
 
 /// Events taken from the kernel in one call (epoll). The rest comes with the next call.
-pub const EPOLL_EVENTS: usize = 512;
+pub const EPOLL_EVENTS: usize = 4096;
 
 /// Bytes of the receive buffer, one for each worker (epoll). It is what a socket may take
 /// before others are served.

@@ -46,6 +46,11 @@ pub struct Limits {
     /// Connections from one client address at once, process-wide; those from loopback addresses and Unix sockets do not
     /// count (a local proxy, a load test). More: 503 and the connection closes. `None`: no limit.
     pub connections_per_address: Option<u32>,
+    /// How long a request may have waited in a busy worker before its handler runs. Longer: 503 with `Retry-After`, since
+    /// whoever asked has better been told than kept waiting; so an overloaded worker goes on answering as many in
+    /// time as it can. `None`: each is answered, however late. The routes of [`App::health`](crate::App::health) are
+    /// answered at any time.
+    pub patience: Option<Duration>,
     /// How deep JSON in a body may nest. Deeper: 400.
     pub json_depth: usize,
 }
@@ -67,6 +72,7 @@ impl Default for Limits {
             requests_per_connection: None,
             running_requests: 16 * 1024,
             connections_per_address: Some(1024),
+            patience: Some(Duration::from_millis(250)),
             json_depth: 64,
         }
     }
@@ -95,6 +101,12 @@ pub const IDLE_RUNNERS: usize = 256;
 
 /// Collected bodies' buffers that a worker keeps. More are freed.
 pub const IDLE_COLLECTORS: usize = 64;
+
+/// Receipts of a worker that is not late between two looks at the clock, see [`Limits::patience`].
+pub const RECEIPTS_UNTIMED: u32 = 8;
+
+/// How long the access log's last lines may take at the end of [`App::run`](crate::App::run). Longer: they are lost.
+pub const LAST_LINES: Duration = Duration::from_secs(5);
 
 /// How often a transfer's rate is looked at.
 pub const RATE_TICK: Duration = Duration::from_secs(1);

@@ -234,7 +234,8 @@ impl<'r> Reply<'r> {
 
     /// Makes an error the answer, in place of what was said so far.
     pub(crate) fn fail(&mut self, error: &Error) {
-        if error.status() >= 500 {
+        // Other statuses are the application's own decisions.
+        if error.status() == 500 || error.cause().is_some() {
             log::error!("{:?}: {error}", self.request);
         } else {
             log::debug!("{:?}: {error}", self.request);

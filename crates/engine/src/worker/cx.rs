@@ -79,6 +79,14 @@ impl Cx {
         self.core().backend.clock()
     }
 
+    /// When the bytes that the handler is shown were there, at the latest: the time between then and
+    /// [`Cx::clock`] they have waited at least, because the worker was busy or out of receive buffers. For an overloaded
+    /// worker to know what has become too old to be worth an answer.
+    #[must_use]
+    pub fn ready_at(&self) -> Time {
+        self.core().ready_at
+    }
+
     /// Wall-clock time since the Unix epoch, read once a loop turn.
     #[must_use]
     pub fn wall(&self) -> Duration {

@@ -76,6 +76,7 @@ impl Machine {
         scratch: &mut Scratch,
     ) -> usize {
         self.local.follow_the_clock();
+        self.look_at_the_clock();
         let now = self.local.cx.now();
         let mut consumed = 0;
         let mut then = Then::Next;
@@ -121,6 +122,20 @@ impl Machine {
             self.arm(conn, state);
         }
         consumed
+    }
+
+    /// Whether what is at hand has waited for too long: looked at now and then, and each time while that is so.
+    fn look_at_the_clock(&self) {
+        let until = self.until_timed.get();
+        if until > 0 {
+            return self.until_timed.set(until - 1);
+        }
+        if let Some(patience) = self.site.limits.patience {
+            let cx = &self.local.cx;
+            let late = cx.clock().since(cx.ready_at()) > patience;
+            self.late.set(late);
+            self.until_timed.set(if late { 0 } else { limits::RECEIPTS_UNTIMED });
+        }
     }
 
     fn head(
@@ -269,7 +284,12 @@ impl Machine {
     /// Has a request answered: by its task, or here and now.
     fn serve(&self, conn: Conn<'_>, state: &mut Connection, arrived: &Arrived<'_>, desk: &mut Desk) -> Then {
         let head = arrived.head;
-        let chosen = choose(&self.site, head, &mut desk.path);
+        let mut chosen = choose(&self.site, head, &mut desk.path);
+        if self.late.get() && matches!(chosen.verdict, Verdict::Route(Route { urgent: false, .. })) {
+            chosen.verdict = Verdict::TooLate;
+            // A body that its handler would have read is not read now.
+            state.last |= arrived.decoder.is_some();
+        }
         if let Verdict::Route(Route {
             action: Action::Task { launch, .. },
             index,
