@@ -42,7 +42,8 @@ pub const WRITE_MARK: usize = 64 * 1024;
 pub const WRITE_LIMIT: usize = 1024 * 1024;
 
 /// Received bytes that wait unconsumed, above which receiving pauses. What the kernel has received before the pause
-/// takes effect comes on top: up to [`READ_PER_TURN`].
+/// takes effect comes on top: up to [`READ_PER_TURN`], and on `uring` up to all receive buffers of the worker (4 MiB)
+/// when a peer sends as fast as one entry of the kernel receives (1.6 MB were seen).
 pub const READ_MARK: usize = 64 * 1024;
 
 /// Bytes that one connection may take in one loop turn while others wait; then it pauses until the next turn.

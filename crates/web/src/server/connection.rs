@@ -55,6 +55,8 @@ pub(crate) enum Phase {
     Sending {
         rest: Bytes,
         then: Then,
+        /// A body that is to be dropped when the answer is sent.
+        unwanted: Option<Box<BodyDecoder>>,
     },
     /// The answer is written; what still comes is dropped, so many bytes of it at most.
     Lingering {

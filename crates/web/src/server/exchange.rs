@@ -266,6 +266,12 @@ impl Exchange {
         incoming.fault.is_none() && incoming.decoder.as_ref().is_none_or(BodyDecoder::is_over)
     }
 
+    /// Whether the answer closes the connection. A handler that waits for the shutdown hears of it before the
+    /// connection does.
+    pub(crate) fn is_last(&self) -> bool {
+        self.last.get() || self.cx.is_draining()
+    }
+
     /// The connection that is answered.
     pub(crate) fn conn(&self) -> Conn<'_> {
         let id = self.conn.get().expect("a request has a connection");

@@ -144,7 +144,7 @@ impl Machine {
 
     /// Hands on more of a large answer as the client takes it.
     fn send_rest(&self, conn: Conn<'_>, state: &mut Connection) {
-        let Phase::Sending { rest, then } = &mut state.phase else {
+        let Phase::Sending { rest, then, unwanted } = &mut state.phase else {
             return;
         };
         let then = *then;
@@ -157,7 +157,7 @@ impl Machine {
         if !rest.is_empty() {
             return conn.set_deadline(Some(limits::RATE_TICK));
         }
-        state.phase = Phase::Head;
+        state.phase = unwanted.take().map_or(Phase::Head, Phase::Discarding);
         match then {
             Then::Linger => self.linger(conn, state),
             Then::Close => conn.close(),

@@ -86,10 +86,10 @@ impl Machine {
                 Phase::Head => self.head(conn, state, now, input, scratch),
                 Phase::Collecting(_) => self.collect(conn, state, input, scratch),
                 Phase::Discarding(decoder) => match discard(decoder, input) {
-                    Ok((used, over)) => {
-                        if over {
-                            state.phase = Phase::Head;
-                        }
+                    // What is left is part of a line: more of it has to come.
+                    Ok((used, false)) => step(used, Then::Wait),
+                    Ok((used, true)) => {
+                        state.phase = Phase::Head;
                         step(used, Then::Next)
                     }
                     // It was answered already; what follows cannot be found.
@@ -382,7 +382,11 @@ impl Machine {
             return then;
         }
         state.unsent = 0;
-        state.phase = Phase::Sending { rest, then };
+        let unwanted = match std::mem::replace(&mut state.phase, Phase::Head) {
+            Phase::Discarding(decoder) => Some(decoder),
+            _ => None,
+        };
+        state.phase = Phase::Sending { rest, then, unwanted };
         self.send_rest(conn, state);
         Then::Wait
     }
@@ -394,7 +398,8 @@ impl Machine {
         };
         let consumed = match fill(collector, input) {
             Ok((consumed, true)) => consumed,
-            Ok((consumed, false)) => return step(consumed, Then::Next),
+            // What is left is part of a line: more of it has to come.
+            Ok((consumed, false)) => return step(consumed, Then::Wait),
             Err(fault) => return self.faulty(state, &fault, input, &mut scratch.desk.out),
         };
         let Phase::Collecting(collector) = std::mem::replace(&mut state.phase, Phase::Head) else {

@@ -329,7 +329,7 @@ fn end_stream(outcome: Result, reply: &mut Reply<'_>) -> bool {
 async fn send(exchange: &Exchange, reply: &mut Reply<'_>, out: &mut Vec<u8>) -> bool {
     reply.request.local.follow_the_clock();
     let mut wire = reply.request.head.exchange();
-    wire.keep_alive &= !exchange.last.get() && exchange.body_is_over();
+    wire.keep_alive &= !exchange.is_last() && exchange.body_is_over();
     out.clear();
     let rest = answer::encode(reply, wire, out);
     let conn = exchange.conn();
