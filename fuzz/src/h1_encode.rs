@@ -32,7 +32,7 @@ pub fn run(input: &[u8]) {
     let mut script = Script(&input[..input.len().min(INPUT_LIMIT)]);
     let message = Message::of(&mut script);
     let mut out = BEFORE.to_vec();
-    let written = if script.byte() % 2 == 0 {
+    let written = if script.byte().is_multiple_of(2) {
         request(&mut script, &message, &mut out)
     } else {
         response(&mut script, &message, &mut out)
@@ -209,14 +209,14 @@ fn write_fields(
 fn request(script: &mut Script<'_>, message: &Message, out: &mut Vec<u8>) -> Option<()> {
     let method = script.one_of(&["GET", "POST", "CONNECT", "OPTIONS", "HEAD"]);
     // Also a name of its own by the way that is for others.
-    let method = if script.byte() % 2 == 0 {
+    let method = if script.byte().is_multiple_of(2) {
         Method::new(&method)
     } else {
         Method::Other(&method)
     };
     let target = script.one_of(&["/", "*", "a:443", "http://b/c?d", "/e?f"]);
     let host = script.one_of(&["a", "a:1", "[::1]:80"]);
-    let keep_alive = script.byte() % 2 == 0;
+    let keep_alive = script.byte().is_multiple_of(2);
     let protocol = (script.byte() % 4 == 1).then(|| script.bytes());
 
     let mut head = RequestEncoder::new(out, method, &target, &host).ok()?;
