@@ -1,11 +1,12 @@
 #!/usr/bin/env bash
 # Builds the servers and clients of the benchmarks into $PEERS (default target/peers).
 #
-#   bench/build.sh                    everything: client floor go
+#   bench/build.sh                    what echo.py and hold.py need: client floor go
+#   bench/build.sh http               what http.py needs: client floor go rust
 #   bench/build.sh client floor       only these
 #
 # Writes below $PEERS, besides the download caches of cargo and go. Needs gcc, cargo and,
-# for the Go peers, go 1.25 or newer.
+# for the Go peers, go 1.25 or newer. The Rust peers take some five minutes of one CPU.
 set -euo pipefail
 
 here=$(cd "$(dirname "$0")" && pwd)
@@ -15,7 +16,7 @@ gnet_version=v2.9.4
 
 build_client() {
   local name
-  for name in lg hold; do
+  for name in lg hold surge; do
     "${CC:-gcc}" -O2 -march=native -Wall -Wextra -o "$bin/$name" "$here/client/$name.c"
   done
 }
@@ -28,22 +29,46 @@ build_floor() {
 
 build_go() {
   cd "$here/peers"
-  local found
+  local found name
   found=$(go list -m -f '{{.Version}}' github.com/panjf2000/gnet/v2)
   if [ "$found" != "$gnet_version" ]; then
     echo "build.sh: the comparison is with gnet $gnet_version, go.mod asks for $found" >&2
     exit 1
   fi
-  go build -mod=readonly -o "$bin/gnet" ./gnet
-  go build -mod=readonly -o "$bin/gonet" ./gonet
+  for name in gnet gonet fasthttp gnethttp gohttp; do
+    go build -mod=readonly -o "$bin/$name" "./$name"
+  done
+}
+
+build_rust() {
+  cd "$here/peers/rust"
+  export CARGO_TARGET_DIR=$PEERS/rust RUSTFLAGS="-C target-cpu=native"
+  local name runtime
+  for name in actix axum hyper may monoio xitca; do
+    cargo build --locked --release --quiet --package "peer-$name"
+    cp "$PEERS/rust/release/peer-$name" "$bin/"
+  done
+  # One runtime is compiled in.
+  for runtime in neon-uring tokio; do
+    cargo build --locked --release --quiet --package peer-ntex --features "$runtime"
+    for name in ntex-web ntex-codec; do
+      cp "$PEERS/rust/release/$name" "$bin/$name-$runtime"
+    done
+  done
+  # These come from the distribution: http.py leaves out what is not there and says so.
+  for name in nginx haproxy h2o node; do
+    PATH=$PATH:/usr/sbin command -v "$name" >/dev/null ||
+      echo "build.sh: no $name here (on Debian: apt-get install nginx haproxy h2o nodejs; do not let them start)" >&2
+  done
 }
 
 mkdir -p "$bin"
 [ $# -gt 0 ] || set -- client floor go
+[ "$*" != http ] || set -- client floor go rust
 for part in "$@"; do
   case $part in
-    client | floor | go) ;;
-    *) echo "build.sh: expected client, floor or go, found \"$part\"" >&2; exit 2 ;;
+    client | floor | go | rust) ;;
+    *) echo "build.sh: expected http, or some of client, floor, go and rust, found \"$part\"" >&2; exit 2 ;;
   esac
   ("build_$part")
 done

@@ -1,29 +1,37 @@
 #!/usr/bin/env python3
-"""Holds many echo connections against a server, and proves that each of them is answered.
+"""Holds many connections against an echo or HTTP server, and proves that each of them is answered.
 
     bench/hold.py --connections 80000 -- target/release/ringmain run --echo --listen '127.0.0.1:$PORT'
     bench/hold.py --connections 15000 -- target/peers/bin/floor uring
+    bench/hold.py --http /json --connections 80000 -- target/release/ringmain run --listen '127.0.0.1:$PORT'
 
 The server and every client process run under a limit of 20,000 descriptors. The clients
 (client/hold.c) dial from several addresses of 127.0.0.0/8, one message per connection is
 sent, distinct for each, all under way together. Prints what stood, what was answered, and
 the server's resident memory before the connections, while they idle, and after the answers.
 
-Exit code: 0 all answered, 1 not all, 2 could not be run.
+With --http the message is a GET, and after a second of idling all are asked once more. The
+memory of a connection that idles after one request is judged: at most 2,048 bytes.
+
+Exit code: 0 all answered (and the memory is within its bar), 1 not, 2 could not be run.
 """
 
 import argparse
+import functools
 import os
 import select
 import subprocess
 import sys
 import time
 
+import answers
 import server as servers
 
 OWN_DESCRIPTORS = 100  # what a client process keeps for itself
 ADDRESSES_EACH = 2  # source addresses of one client process
 LAST_ADDRESS = 254
+IDLE_SECONDS = 1.0  # after the answers, before memory is read: what is still given back counts as given back
+CONNECTION_BYTES = 2048  # the bar on an idle HTTP connection after one request
 
 
 class Clients:
@@ -42,7 +50,7 @@ class Clients:
                 str(servers.PEERS / "bin" / "hold"),
                 f"-p{port}",
                 f"-c{min(each, args.connections - first)}",
-                f"-e{args.bytes}",
+                f"-r{args.http}" if args.http else f"-e{args.bytes}",
                 f"-i{first}",
                 f"-s127.0.0.{low}-127.0.0.{low + ADDRESSES_EACH - 1}",
                 f"-t{args.seconds / 3:g}",
@@ -87,6 +95,7 @@ def parse_arguments():
     ap = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     ap.add_argument("--connections", type=int, default=80_000)
     ap.add_argument("--bytes", type=int, default=64, help="size of the message on each connection")
+    ap.add_argument("--http", metavar="PATH", help="GET PATH instead of an echo")
     ap.add_argument("--descriptors", type=int, default=20_000, help="RLIMIT_NOFILE of each process")
     ap.add_argument("--seconds", type=float, default=180, help="bound for all steps together")
     ap.add_argument("command", nargs="+", help="the server; $PORT is replaced by the port")
@@ -96,16 +105,51 @@ def parse_arguments():
     return args
 
 
+def answered(figures, args):
+    """Whether every connection was answered."""
+    return figures["answered"] == args.connections
+
+
+def print_answers(label, figures):
+    """What became of one message on each connection."""
+    print(
+        f"{label:11s} {figures['answered']:,.0f} in {figures['seconds']:.1f} s (wrong {figures['wrong']:,.0f},"
+        f" closed {figures['closed']:,.0f}, silent {figures['silent']:,.0f})"
+    )
+
+
+def print_memory(before, idle, after, stood, found):
+    """Resident memory at three times, and its growth by connections."""
+    for key in ("VmRSS", "RssAnon"):
+        print(
+            f"{key:11s} {before[key] / 2**20:.1f} MiB before, {idle[key] / 2**20:.1f} MiB idle,"
+            f" {after[key] / 2**20:.1f} MiB after the answers:"
+            f" {(idle[key] - before[key]) / max(stood['connected'], 1):.0f} bytes a connection idle,"
+            f" {(after[key] - before[key]) / max(found['answered'], 1):.0f} after its answer"
+        )
+
+
+def within_bar(before, after, found):
+    """Judges the memory of an HTTP connection that idles after one request."""
+    each = (after["VmRSS"] - before["VmRSS"]) / max(found["answered"], 1)
+    met = each <= CONNECTION_BYTES
+    print(f"bar         {each:.0f} of {CONNECTION_BYTES} bytes a connection: {'met' if met else 'MISSED'}")
+    return met
+
+
 def hold(args, server):
-    """Runs the steps and prints what was found. Returns whether every connection was answered."""
+    """Runs the steps and prints what was found. Returns whether all is as it should be."""
     clients = None
     before = server.memory()
     try:
         clients = Clients(args, server.port)
         stood = clients.step()
         idle = server.memory()
-        answers = clients.step(b"send\n")
+        found = clients.step(b"send\n")
+        if args.http:
+            time.sleep(IDLE_SECONDS)
         after = server.memory()
+        again = clients.step(b"send\n") if args.http else found
     finally:
         if clients:
             clients.end()
@@ -114,19 +158,15 @@ def hold(args, server):
         f" (failed {stood['failed']:,.0f}, closed {stood['closed']:,.0f};"
         f" {len(clients.processes)} client processes, limit {args.descriptors:,} descriptors each)"
     )
-    print(
-        f"answered    {answers['answered']:,.0f} in {answers['seconds']:.1f} s (wrong {answers['wrong']:,.0f},"
-        f" closed {answers['closed']:,.0f}, silent {answers['silent']:,.0f})"
-    )
+    print_answers("answered", found)
+    if args.http:
+        print_answers("again", again)
     print(f"server      {'alive' if server.alive() else 'ENDED'}; its last words: {server.last_output()}")
-    for key in before if server.alive() else []:
-        print(
-            f"{key:11s} {before[key] / 2**20:.1f} MiB before, {idle[key] / 2**20:.1f} MiB idle,"
-            f" {after[key] / 2**20:.1f} MiB after the answers:"
-            f" {(idle[key] - before[key]) / max(stood['connected'], 1):.0f} bytes a connection idle,"
-            f" {(after[key] - before[key]) / max(answers['answered'], 1):.0f} after its answer"
-        )
-    return answers["answered"] == args.connections and server.alive()
+    if not server.alive():
+        return False
+    print_memory(before, idle, after, stood, found)
+    met = within_bar(before, after, found) if args.http else True
+    return answered(found, args) and answered(again, args) and met
 
 
 def main():
@@ -136,10 +176,11 @@ def main():
     if not os.access(client, os.X_OK):
         print(f"hold.py: no client at {client}: run bench/build.sh client first", file=sys.stderr)
         return 2
+    ready = functools.partial(answers.responds, path=args.http) if args.http else servers.echoes
     try:
-        with servers.Server(args.command, descriptors=args.descriptors) as server:
+        with servers.Server(args.command, descriptors=args.descriptors, ready=ready) as server:
             return 0 if hold(args, server) else 1
-    except (servers.ServerError, OSError, subprocess.SubprocessError) as e:
+    except (servers.ServerError, answers.WrongAnswer, OSError, subprocess.SubprocessError) as e:
         print(f"hold.py: {e}", file=sys.stderr)
         return 2
 

@@ -6,12 +6,14 @@ its pid. Standard library only; Linux only.
 
 import os
 import pathlib
+import pwd
 import re
 import resource
 import signal
 import socket
 import subprocess
 import sys
+import tempfile
 import threading
 import time
 
@@ -58,17 +60,31 @@ def prepare_child(cpu=None, descriptors=None):
     return prepare
 
 
+def echoes(port):
+    """Whether an echo server answers on `port`; OSError while nobody listens."""
+    with socket.create_connection(("127.0.0.1", port), 1) as s:
+        s.sendall(b"ready?")
+        return s.recv(64) == b"ready?"
+
+
 class Server:
-    """An echo server, running within a `with` block.
+    """A server, running within a `with` block.
 
     `$PORT` in the command's arguments is replaced by the port, which is also in the
     environment as PORT. `cpu`: the only CPU it may use. `descriptors`: its RLIMIT_NOFILE.
+    `ready`: a function of the port, true once the server answers. `settings`: a file whose
+    copy, with `$PORT`, `$USER`, `$FOLDER` (a new one, removed at the end) and `$HERE` (the
+    file's own) replaced, stands for `$SETTINGS` in the command.
     """
 
-    def __init__(self, command, cpu=None, descriptors=None):
+    def __init__(self, command, cpu=None, descriptors=None, ready=echoes, settings=None):
         self.port = free_port()
-        self.command = [a.replace("$PORT", str(self.port)) for a in command]
+        self.ready = ready
         self._tail = b""
+        self._folder = tempfile.TemporaryDirectory(prefix="bench-")
+        self.command = [
+            a.replace("$PORT", str(self.port)).replace("$SETTINGS", self._write_settings(settings)) for a in command
+        ]
         try:
             self.process = subprocess.Popen(
                 self.command,
@@ -80,9 +96,23 @@ class Server:
                 preexec_fn=prepare_child(cpu, descriptors),
             )
         except (OSError, subprocess.SubprocessError) as e:
+            self._folder.cleanup()
             raise ServerError(f"cannot start {self.command[0]}: {e}") from e
         self._reader = threading.Thread(target=self._read_output, daemon=True)
         self._reader.start()
+
+    def _write_settings(self, settings):
+        """The path of the file for this run; empty if there is none."""
+        if not settings:
+            return ""
+        names = {"$PORT": str(self.port), "$FOLDER": self._folder.name, "$HERE": str(pathlib.Path(settings).parent),
+                 "$USER": pwd.getpwuid(os.getuid()).pw_name}
+        text = pathlib.Path(settings).read_text()
+        for name, value in names.items():
+            text = text.replace(name, value)
+        path = pathlib.Path(self._folder.name, pathlib.Path(settings).name)
+        path.write_text(text)
+        return str(path)
 
     def __enter__(self):
         try:
@@ -101,14 +131,12 @@ class Server:
             if self.process.poll() is not None:
                 raise ServerError(f"exited with {self.process.returncode} at start: {self.last_output()}")
             try:
-                with socket.create_connection(("127.0.0.1", self.port), 1) as s:
-                    s.sendall(b"ready?")
-                    if s.recv(64) == b"ready?":
-                        return
+                if self.ready(self.port):
+                    return
             except OSError:
                 pass  # not listening yet
             if time.monotonic() > deadline:
-                raise ServerError(f"no echo on port {self.port} within {READY_SECONDS:g} s: {self.last_output()}")
+                raise ServerError(f"no answer on port {self.port} within {READY_SECONDS:g} s: {self.last_output()}")
             time.sleep(0.02)
 
     def _read_output(self):
@@ -156,8 +184,8 @@ class Server:
         return exact, user, system
 
     def memory(self):
-        """Resident bytes of the process tree: {"VmRSS": all, "RssAnon": without files}."""
-        total = {"VmRSS": 0, "RssAnon": 0}
+        """Resident bytes of the process tree: VmRSS, RssAnon (without files), VmHWM (the most ever)."""
+        total = {"VmRSS": 0, "RssAnon": 0, "VmHWM": 0}
         for pid in self.pids():
             try:
                 status = pathlib.Path(f"/proc/{pid}/status").read_text()
@@ -184,6 +212,7 @@ class Server:
         self._reader.join(1)
         if not self._reader.is_alive():
             self.process.stdout.close()
+        self._folder.cleanup()
 
 
 def _stat_fields(pid, *indices):

@@ -10,7 +10,7 @@ import sys
 import tempfile
 import unittest
 
-import echo
+import runs
 import server as servers
 import stats
 
@@ -106,10 +106,10 @@ class Comparison(unittest.TestCase):
         self.assertEqual(stats.paired_ratios(ours, {"a": {}, "b": {}}), {})
 
     def test_verdicts(self):
-        self.assertEqual(echo.verdict(1.0, 0.9, 1.05, 1.1), "met")
-        self.assertIn("met, but", echo.verdict(1.0, 0.9, 1.2, 1.1))
-        self.assertEqual(echo.verdict(1.2, 1.15, 1.3, 1.1), "**missed**")
-        self.assertIn("missed**, but", echo.verdict(1.2, 1.0, 1.3, 1.1))
+        self.assertEqual(runs.verdict(1.0, 0.9, 1.05, 1.1), "met")
+        self.assertIn("met, but", runs.verdict(1.0, 0.9, 1.2, 1.1))
+        self.assertEqual(runs.verdict(1.2, 1.15, 1.3, 1.1), "**missed**")
+        self.assertIn("missed**, but", runs.verdict(1.2, 1.0, 1.3, 1.1))
 
 
 class LoadClient(unittest.TestCase):

@@ -1,36 +1,28 @@
-//! The library `ringmain`: a façade over the engine (and later the web framework).
+//! The library `ringmain`: HTTP applications on the engine.
 //!
-//! It owns nothing: it chooses what an application author sees. A plain application
-//! pulls in no tokio, clap or Kubernetes crate.
+//! A façade: it owns nothing and chooses what an application author sees. A plain application pulls in no
+//! tokio, clap or Kubernetes crate.
+//!
+//! ```no_run
+//! use ringmain::{App, Exit, Reply, Request, Result};
+//!
+//! fn hello(req: &Request, reply: &mut Reply) -> Result {
+//!     reply.text(format!("Hello, {}!\n", req.param("name")?))
+//! }
+//!
+//! fn main() -> Exit {
+//!     App::new().get("/hello/{name}", hello).run("127.0.0.1:8080")
+//! }
+//! ```
 #![forbid(unsafe_code)]
 
 pub use ringmain_engine as engine;
+pub use ringmain_web::*;
 
 use engine::{Addr, Config, Engine, Handler, ListenOptions, Start};
 
-/// What `main` returns: prints one line on failure and ends with exit code 1.
-pub enum Exit {
-    /// All went well.
-    Success,
-    /// The line to print.
-    Failure(String),
-}
-
-impl std::process::Termination for Exit {
-    fn report(self) -> std::process::ExitCode {
-        match self {
-            Exit::Success => std::process::ExitCode::SUCCESS,
-            Exit::Failure(line) => {
-                use std::io::Write;
-                // Nobody is left to hear of a broken standard error.
-                let _ = writeln!(std::io::stderr(), "error: {line}");
-                std::process::ExitCode::FAILURE
-            }
-        }
-    }
-}
-
-/// Serves `addr` with the engine's defaults until a termination signal, then lets connections finish.
+/// Serves `addr` by a handler of the engine's (bytes, not HTTP) with the engine's defaults until a termination signal,
+/// then lets connections finish.
 ///
 /// `make` makes the handler of each worker, on that worker's thread.
 pub fn serve<H, F>(addr: &str, make: F) -> Exit
@@ -38,12 +30,12 @@ where
     H: Handler,
     F: Fn(Start<H::Mail>) -> H + Send + Sync + 'static,
 {
-    let run = || -> Result<(), Box<dyn std::error::Error>> {
+    let run = || -> std::result::Result<(), Box<dyn std::error::Error>> {
         let addr: Addr = addr.parse()?;
         let mut engine = Engine::new(Config::default())?;
         engine.listen(&addr, &ListenOptions::default())?;
         engine.run(make)?;
         Ok(())
     };
-    run().map_or_else(|error| Exit::Failure(error.to_string()), |()| Exit::Success)
+    Exit::from(run())
 }

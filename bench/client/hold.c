@@ -1,17 +1,18 @@
-/* hold: opens and holds many echo connections, and proves that each of them is answered.
+/* hold: opens and holds many echo or HTTP/1.1 connections, and proves that each of them is answered.
  *
  * One process of the several that ../hold.py runs, because one process cannot have more
  * descriptors than its limit. It is told each step by a line on standard input and answers
  * with one line of key=value pairs:
  *
  *   start      connected=N failed=N closed=N seconds=S            when all dials ended, or time was up
- *   "send"     answered=N wrong=N closed=N silent=N seconds=S     when all answered, or time was up
+ *   "send"     answered=N wrong=N closed=N silent=N seconds=S     when all answered, or time was up;
+ *                                                                 again as often as wanted
  *   "end"      (the process ends; so it does when standard input ends)
  *
  * Knows nothing of the server process or of the other clients.
  */
 #define _GNU_SOURCE
-#include "socket.h"
+#include "http.h"
 
 #include <sys/epoll.h>
 
@@ -30,24 +31,29 @@ static struct {
   int port, connections, bytes;
   uint64_t first_id;
   double limit;
+  const char *path; /* NULL: echo */
   source_range sources;
 } opt = {.port = 8080, .connections = 1000, .bytes = 64, .limit = 60};
 
 static connection *all;
 static int epoll;
 static uint8_t *expected, *received;
+static char *request;      /* HTTP */
+static http_answer answer; /* to it */
+static size_t message_bytes, answer_bytes;
 
 static void usage(void) {
-  fputs("hold -p PORT -c CONNECTIONS [-e BYTES] [-i FIRST_ID] [-s FROM-TO] [-t SECONDS_A_STEP]\n", stderr);
+  fputs("hold -p PORT -c CONNECTIONS [-e BYTES | -r PATH] [-i FIRST_ID] [-s FROM-TO] [-t SECONDS_A_STEP]\n", stderr);
   exit(2);
 }
 
 static void parse_options(int argc, char **argv) {
   int o;
-  while ((o = getopt(argc, argv, "p:c:e:i:s:t:")) != -1) switch (o) {
+  while ((o = getopt(argc, argv, "p:c:e:r:i:s:t:")) != -1) switch (o) {
     case 'p': opt.port = (int)number("-p", optarg, 1, 65535); break;
     case 'c': opt.connections = (int)number("-c", optarg, 1, 1000000); break;
     case 'e': opt.bytes = (int)number("-e", optarg, 8, 65536); break;
+    case 'r': opt.path = optarg; break;
     case 'i': opt.first_id = (uint64_t)number("-i", optarg, 0, 1000000000); break;
     case 's': opt.sources = parse_sources(optarg); break;
     case 't': opt.limit = seconds("-t", optarg); break;
@@ -90,21 +96,32 @@ static void on_dialled(connection *c) {
   watch(c, EPOLL_CTL_MOD, EPOLLIN);
 }
 
+/* What connection `index` sends: a pattern of its own, or the request. */
+static const void *message(int index) {
+  if (opt.path) return request;
+  fill_pattern(expected, message_bytes, opt.first_id + (uint64_t)index, 0);
+  return expected;
+}
+
+static int is_right(const connection *c, size_t n) {
+  if (n > answer_bytes - c->got) return 0;
+  if (opt.path) return http_answer_matches(&answer, c->got, received, n);
+  return !memcmp(received, (const uint8_t *)message((int)(c - all)) + c->got, n);
+}
+
 static void on_readable(connection *c) {
-  ssize_t n = recv(c->fd, received, (size_t)opt.bytes + 1, 0);
+  ssize_t n = recv(c->fd, received, answer_bytes + 1, 0);
   if (n < 0 && errno == EAGAIN) return;
   if (n <= 0) {
     give_up(c, CLOSED);
     return;
   }
-  fill_pattern(expected, (size_t)opt.bytes, opt.first_id + (uint64_t)(c - all), 0);
-  size_t left = (size_t)opt.bytes - c->got;
-  if ((size_t)n > left || memcmp(received, expected + c->got, (size_t)n)) {
+  if (c->state != HELD || !is_right(c, (size_t)n)) {
     give_up(c, WRONG);
     return;
   }
   c->got += (uint32_t)n;
-  if (c->got == (uint32_t)opt.bytes) c->state = ANSWERED;
+  if (c->got == answer_bytes) c->state = ANSWERED;
 }
 
 /* One turn. Returns how many connections moved on. */
@@ -151,9 +168,9 @@ static void send_all(void) {
   int no_dials = 0;
   for (int i = 0; i < opt.connections; i++) {
     connection *c = &all[i];
+    if (c->state == ANSWERED) c->state = HELD, c->got = 0;
     if (c->state != HELD) continue;
-    fill_pattern(expected, (size_t)opt.bytes, opt.first_id + (uint64_t)i, 0);
-    if (send(c->fd, expected, (size_t)opt.bytes, MSG_NOSIGNAL) != opt.bytes) give_up(c, CLOSED);
+    if (send(c->fd, message(i), message_bytes, MSG_NOSIGNAL) != (ssize_t)message_bytes) give_up(c, CLOSED);
   }
   while (count(HELD) && !time_is_up(start, progress))
     if (turn(&no_dials)) progress = now_ns();
@@ -168,8 +185,14 @@ int main(int argc, char **argv) {
   need_descriptors(opt.connections);
   epoll = epoll_create1(EPOLL_CLOEXEC);
   all = calloc((size_t)opt.connections, sizeof *all);
-  expected = malloc((size_t)opt.bytes);
-  received = malloc((size_t)opt.bytes + 1);
+  message_bytes = answer_bytes = (size_t)opt.bytes;
+  if (opt.path) {
+    message_bytes = http_request(&request, opt.path, opt.port);
+    answer = learn_http_answer(request, message_bytes, opt.port, opt.sources);
+    answer_bytes = answer.length;
+  }
+  expected = malloc(message_bytes);
+  received = malloc(answer_bytes + 1);
   if (epoll < 0 || !all || !expected || !received) fail("set-up");
   for (int i = 0; i < opt.connections; i++) all[i].fd = -1;
   connect_all();

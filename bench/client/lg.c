@@ -1,17 +1,16 @@
 /* lg: a lean load client, one thread, epoll, for raw echo and HTTP/1.1.
  *
- * So lean (one recv and one send a message, nothing parsed after the first answer) that
- * the server under test is nearly always the limit. Options are in usage() below; the
+ * So lean (one recv and one send a message, nothing parsed after the first answer, whole
+ * contents compared only of a sample) that the server under test is nearly always the limit. Options are in usage() below; the
  * figures that it prints are explained in ../README.md.
  *
  * Knows nothing of the server process: CPU time and memory are the caller's to sample,
  * at the line BEGIN and at the line of figures.
  */
 #define _GNU_SOURCE
-#include "socket.h"
+#include "http.h"
 
 #include <sys/epoll.h>
-#include <sys/ioctl.h>
 #include <sys/prctl.h>
 
 /* After a failed dial nothing is dialled for this long: a server that refuses is not hammered. */
@@ -20,6 +19,8 @@
 #define LATE_NS 1000000ull
 /* The longest that set-up may take. */
 #define SETUP_NS 60000000000ull
+/* A connection that has waited this long for its answer when the run ends is silent. */
+#define SILENT_NS 1000000000ull
 #define NEVER UINT64_MAX
 
 typedef enum { WAITING, DIALLING, IDLE, BUSY } state; /* WAITING -> DIALLING -> IDLE <-> BUSY -> WAITING */
@@ -30,7 +31,7 @@ typedef struct connection {
   state state;
   uint32_t want;      /* bytes of the answer still to come */
   uint32_t served;    /* messages answered on this TCP connection */
-  uint32_t patterned; /* the message on its way carries the connection's own pattern */
+  uint32_t verified;  /* every byte of the answer on its way is compared; the echo request carries a pattern of its own */
   uint64_t messages;  /* messages sent so far, over all TCP connections */
   uint64_t due;       /* fixed rate: messages that should have been sent by now */
   uint64_t sent_ns;
@@ -67,6 +68,7 @@ static uint8_t *request; /* what a message without a pattern looks like, `depth`
 static uint8_t *pattern; /* scratch, request_bytes long */
 static size_t request_bytes;
 static uint32_t answer_bytes; /* of one batch of `depth` messages */
+static http_answer answer;    /* to one HTTP request */
 static uint8_t received[1 << 18];
 
 static void usage(void) {
@@ -82,7 +84,7 @@ static void usage(void) {
         "              each connection sends as soon as it has its answer\n"
         "  -n K        close and reconnect after K messages\n"
         "  -s FROM-TO  source addresses, such as 127.0.0.2-127.0.0.5\n"
-        "  -k K        echo: verify the content of one message in K on each connection (16)\n"
+        "  -k K        verify the whole content of one answer in K on each connection (16)\n"
         "exit code: 0 measured (errors are in the figures), 2 could not measure\n",
         stderr);
   exit(2);
@@ -198,15 +200,13 @@ static uint64_t due_time(const connection *c, uint64_t message) {
   return run.start_ns + (uint64_t)(number * 1e9 / opt.rate);
 }
 
-/* Spread over the connections, so that not all of them send their pattern in one turn. */
-static int carries_pattern(const connection *c) {
-  return opt.echo_bytes && (c->messages + c->id) % (uint64_t)opt.verify_every == 0;
-}
+/* Spread over the connections, so that not all of them are verified in one turn. */
+static int is_verified(const connection *c) { return (c->messages + c->id) % (uint64_t)opt.verify_every == 0; }
 
 static void send_message(connection *c, uint64_t now) {
   const uint8_t *bytes = request;
-  c->patterned = (uint32_t)carries_pattern(c);
-  if (c->patterned) {
+  c->verified = (uint32_t)is_verified(c);
+  if (c->verified && opt.echo_bytes) {
     fill_pattern(pattern, request_bytes, c->id, c->messages);
     bytes = pattern;
   }
@@ -222,10 +222,19 @@ static void send_message(connection *c, uint64_t now) {
   if (send(c->fd, bytes, request_bytes, MSG_NOSIGNAL) != (ssize_t)request_bytes) lose(c);
 }
 
-/* Whether `n` bytes at the answer's offset are those that were sent, or an HTTP 200. */
+/* An HTTP answer: its status and its last byte always, everything of a sample. The length is
+ * checked by the caller, since each answer must end exactly where the first one did. */
+static int http_is_right(const connection *c, const uint8_t *bytes, size_t n) {
+  uint32_t offset = answer_bytes - c->want;
+  if (c->verified) return http_answer_matches(&answer, offset, bytes, n);
+  if (offset == 0 && n >= 12 && memcmp(bytes + 9, "200", 3)) return 0;
+  return n < c->want || bytes[n - 1] == answer.bytes[answer.length - 1];
+}
+
+/* Whether `n` bytes at the answer's offset are those that were sent, or that HTTP asks for. */
 static int content_is_right(const connection *c, const uint8_t *bytes, size_t n) {
-  if (!opt.echo_bytes) return c->want != answer_bytes || n < 12 || !memcmp(bytes + 9, "200", 3);
-  if (!c->patterned) return bytes[0] == 'x' && bytes[n - 1] == 'x';
+  if (!opt.echo_bytes) return http_is_right(c, bytes, n);
+  if (!c->verified) return bytes[0] == 'x' && bytes[n - 1] == 'x';
   fill_pattern(pattern, request_bytes, c->id, c->messages - 1);
   return !memcmp(bytes, pattern + (answer_bytes - c->want), n);
 }
@@ -332,6 +341,13 @@ static double cpu_seconds(void) {
   return (double)(u.ru_utime.tv_sec + u.ru_stime.tv_sec) + (double)(u.ru_utime.tv_usec + u.ru_stime.tv_usec) / 1e6;
 }
 
+/* Connections whose answer is overdue by a second: a server that stops answering makes no other error. */
+static int silent(uint64_t now) {
+  int n = 0;
+  for (int i = 0; i < opt.connections; i++) n += run.all[i].state == BUSY && now - run.all[i].sent_ns > SILENT_NS;
+  return n;
+}
+
 static uint64_t unsent(void) {
   uint64_t n = 0;
   for (int i = 0; i < opt.connections && opt.rate > 0; i++) n += run.all[i].due - run.all[i].messages;
@@ -347,9 +363,10 @@ static void report(double elapsed, double cpu) {
     printf(" sched_p50_us=%.1f sched_p99_us=%.1f sched_p999_us=%.1f sched_max_us=%.1f missed=%lu unsent=%lu", quantile_us(h, .5),
            quantile_us(h, .99), quantile_us(h, .999), (double)h->max / 1000, (unsigned long)figures.late, (unsigned long)unsent());
   }
-  printf(" errs=%lu lost=%lu mismatched=%lu connect_errs=%lu reconnects=%lu live=%d cpu=%.3f batch=%.1f\n",
-         (unsigned long)(figures.lost + figures.mismatched + figures.connect_errors), (unsigned long)figures.lost,
-         (unsigned long)figures.mismatched, (unsigned long)figures.connect_errors, (unsigned long)figures.reconnects, run.live, cpu,
+  unsigned long overdue = (unsigned long)silent(now_ns());
+  printf(" errs=%lu lost=%lu mismatched=%lu connect_errs=%lu silent=%lu reconnects=%lu live=%d cpu=%.3f batch=%.1f\n",
+         (unsigned long)(figures.lost + figures.mismatched + figures.connect_errors) + overdue, (unsigned long)figures.lost,
+         (unsigned long)figures.mismatched, (unsigned long)figures.connect_errors, overdue, (unsigned long)figures.reconnects, run.live, cpu,
          (double)figures.answered / opt.depth / (double)(figures.waits ? figures.waits : 1));
 }
 
@@ -386,34 +403,6 @@ static void measure(void) {
 
 /* ---- what is sent ---- */
 
-/* Asks once, waits for the whole answer, and returns its length. */
-static uint32_t learn_http_answer(size_t bytes) {
-  int fd = dial(opt.port, opt.sources, 0);
-  if (fd < 0) fail("connect");
-  struct timeval limit = {3, 0};
-  setsockopt(fd, SOL_SOCKET, SO_RCVTIMEO, &limit, sizeof limit);
-  int flags = 0;
-  /* Back to blocking: this is the one exchange outside the loop. */
-  if (ioctl(fd, FIONBIO, &flags)) fail("ioctl");
-  if (send(fd, request, bytes, MSG_NOSIGNAL) != (ssize_t)bytes) fail("first request");
-  for (size_t got = 0;;) {
-    ssize_t n = recv(fd, received + got, sizeof received - 1 - got, 0);
-    if (n <= 0) fail("first answer");
-    got += (size_t)n;
-    received[got] = 0;
-    char *text = (char *)received, *end = strstr(text, "\r\n\r\n"), *length = strcasestr(text, "content-length:");
-    if (!end) continue;
-    if (strncmp(text + 9, "200", 3) || !length || length > end) {
-      fprintf(stderr, "first answer: expected status 200 and a Content-Length, found: %.200s\n", text);
-      exit(2);
-    }
-    size_t total = (size_t)(end + 4 - text) + strtoul(length + 15, NULL, 10);
-    if (got < total) continue;
-    close(fd);
-    return (uint32_t)total;
-  }
-}
-
 static void prepare_request(void) {
   char *one = NULL;
   size_t bytes = (size_t)opt.echo_bytes;
@@ -422,13 +411,8 @@ static void prepare_request(void) {
     if (!one) fail("malloc");
     memset(one, 'x', bytes);
   } else {
-    /* The header fields of TechEmpower's load script. */
-    int n = asprintf(&one,
-                     "GET %s HTTP/1.1\r\nHost: localhost:%d\r\nAccept: application/json,text/html;q=0.9,"
-                     "application/xhtml+xml;q=0.9,application/xml;q=0.8,*/*;q=0.7\r\nConnection: keep-alive\r\n\r\n",
-                     opt.path, opt.port);
-    if (n < 0) fail("asprintf");
-    bytes = (size_t)n;
+    bytes = http_request(&one, opt.path, opt.port);
+    answer = learn_http_answer(one, bytes, opt.port, opt.sources);
   }
   request_bytes = bytes * (size_t)opt.depth;
   request = malloc(request_bytes);
@@ -436,7 +420,7 @@ static void prepare_request(void) {
   if (!request || !pattern) fail("malloc");
   for (int i = 0; i < opt.depth; i++) memcpy(request + (size_t)i * bytes, one, bytes);
   free(one);
-  answer_bytes = (uint32_t)(opt.echo_bytes ? request_bytes : learn_http_answer(bytes) * (size_t)opt.depth);
+  answer_bytes = (uint32_t)(opt.echo_bytes ? request_bytes : answer.length * (size_t)opt.depth);
 }
 
 int main(int argc, char **argv) {

@@ -7,6 +7,7 @@
 pub mod addr;
 mod conversation;
 pub mod differences;
+pub mod form;
 pub mod guardian;
 pub mod h1_encode;
 pub mod h1_request;
@@ -14,6 +15,7 @@ pub mod h1_response;
 mod hyper_client;
 mod hyper_server;
 mod memory;
+pub mod router;
 pub mod timer_wheel;
 
 /// One target.
@@ -32,12 +34,20 @@ pub const TARGETS: &[Target] = &[
         run: addr::run,
     },
     Target {
+        name: "form",
+        run: form::run,
+    },
+    Target {
         name: "h1_encode",
         run: h1_encode::run,
     },
     Target {
         name: "h1_request",
         run: h1_request::run,
+    },
+    Target {
+        name: "router",
+        run: router::run,
     },
     Target {
         name: "h1_response",

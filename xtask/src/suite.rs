@@ -61,6 +61,25 @@ const SUITES: &[Suite] = &[
         ],
     },
     Suite {
+        name: "http",
+        about: "CPU per HTTP request against bare servers, frameworks and servers, interleaved pairs: forty minutes",
+        lines: &[
+            Line::new(&["bench/build.sh", "http"]),
+            RELEASE,
+            Line::new(&["python3", "bench/http.py"]),
+        ],
+    },
+    Suite {
+        name: "hold-http",
+        about: "80,000 HTTP connections held by one process, each answered twice; memory of an idle one",
+        lines: &[Line::new(&["bench/build.sh", "client"]), RELEASE, HOLD_HTTP],
+    },
+    Suite {
+        name: "overload",
+        about: "goodput at three times the load that the HTTP server carries, and recovery from it; needs root",
+        lines: &[Line::new(&["bench/build.sh", "client"]), RELEASE, OVERLOAD],
+    },
+    Suite {
         name: "fuzz",
         about: "ten minutes of mutations on each fuzz target",
         lines: &[FUZZ],
@@ -85,6 +104,36 @@ const HOLD: Line = Line::new(&[
     "127.0.0.1:$PORT",
 ]);
 
+const HOLD_HTTP: Line = Line::new(&[
+    "python3",
+    "bench/hold.py",
+    "--http",
+    "/json",
+    "--connections",
+    "80000",
+    "--",
+    "target/release/ringmain",
+    "run",
+    "--listen",
+    "127.0.0.1:$PORT",
+    "--max-connections",
+    "80000",
+]);
+
+const OVERLOAD: Line = Line::new(&[
+    "python3",
+    "bench/overload.py",
+    "--",
+    "target/release/ringmain",
+    "run",
+    "--listen",
+    "127.0.0.1:$PORT",
+    "--workers",
+    "1",
+    "--max-connections",
+    "20000",
+]);
+
 const FUZZ: Line = Line::new(&[
     "cargo",
     "run",
@@ -101,8 +150,8 @@ const FUZZ: Line = Line::new(&[
 /// Prints name, purpose and commands of every suite.
 pub(crate) fn list() -> ExitCode {
     for suite in SUITES {
-        println!("{:<8}{}", suite.name, suite.about);
-        suite.lines.iter().for_each(|line| println!("{:<8}$ {line}", ""));
+        println!("{:<10}{}", suite.name, suite.about);
+        suite.lines.iter().for_each(|line| println!("{:<10}$ {line}", ""));
     }
     ExitCode::SUCCESS
 }

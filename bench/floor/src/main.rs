@@ -1,11 +1,14 @@
-//! The floor: what a one-thread echo server must cost on this kernel.
+//! The floor: what a one-thread echo or HTTP server must cost on this kernel.
 //!
 //! Owns nothing but a listener and two bare loops. No limits, no timers, no errors worth
 //! the name: it exists to be measured against, and must not grow features, because every
 //! one of them would raise the floor.
 //!
-//! Usage: `PORT=n floor uring|epoll`. A fault of the set-up ends the process by a panic.
+//! Usage: `PORT=n floor uring|epoll` echoes; `uring-http|epoll-http` answers every head with
+//! one constant response; `uring-bare|epoll-bare` parses requests and answers by path.
+//! A fault of the set-up ends the process by a panic.
 
+mod app;
 mod epoll;
 mod uring;
 
@@ -39,8 +42,12 @@ fn main() {
     let port = std::env::var("PORT").ok().and_then(|p| p.parse().ok());
     let listener = listen(port.expect("PORT: expected a port number in the environment"));
     match std::env::args().nth(1).as_deref() {
-        Some("uring") => uring::run(listener),
-        Some("epoll") => epoll::run(listener),
-        other => panic!("expected uring or epoll, found {other:?}"),
+        Some("uring") => uring::run(listener, app::Echo),
+        Some("epoll") => epoll::run(listener, app::Echo),
+        Some("uring-http") => uring::run(listener, app::Constant::new()),
+        Some("epoll-http") => epoll::run(listener, app::Constant::new()),
+        Some("uring-bare") => uring::run(listener, app::Bare::default()),
+        Some("epoll-bare") => epoll::run(listener, app::Bare::default()),
+        other => panic!("expected uring or epoll, alone or with -http or -bare, found {other:?}"),
     }
 }

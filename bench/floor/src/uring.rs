@@ -3,6 +3,7 @@
 //!
 //! Must not know of the epoll floor. Holds at most [`SLOTS`] connections.
 
+use crate::app::{self, App};
 use io_uring::{cqueue, opcode, squeue, types, IoUring};
 use std::sync::atomic::{AtomicU16, Ordering};
 
@@ -22,8 +23,10 @@ struct Connection {
     sending: bool,
     /// What the send under way reads from.
     out: Vec<u8>,
-    /// What arrived meanwhile.
+    /// What is to be sent after it.
     next: Vec<u8>,
+    /// The beginning of a request that has not arrived whole.
+    rest: Vec<u8>,
 }
 
 /// The buffers that the kernel receives into, and the ring that gives them to it.
@@ -124,20 +127,22 @@ fn send(slot: u32, bytes: &[u8]) -> squeue::Entry {
 }
 
 /// Everything that a completion may change, but for the ring itself.
-struct Server {
+struct Server<A> {
+    app: A,
     listener: i32,
     buffers: BufferRing,
     gave_buffers: bool,
     connections: Vec<Connection>,
 }
 
-impl Server {
+impl<A: App> Server<A> {
     fn on_accept(&mut self, result: i32, more: bool, mut push: impl FnMut(squeue::Entry)) {
         if result >= 0 {
             let connection = &mut self.connections[result as usize];
             connection.open = true;
             connection.sending = false;
             connection.next.clear();
+            connection.rest.clear();
             push(receive(result as u32));
         }
         if !more {
@@ -146,24 +151,20 @@ impl Server {
     }
 
     #[inline]
-    fn on_receive(
-        &mut self,
-        slot: u32,
-        result: i32,
-        flags: u32,
-        mut push: impl FnMut(squeue::Entry),
-    ) {
+    fn on_receive(&mut self, slot: u32, result: i32, flags: u32, mut push: impl FnMut(squeue::Entry)) {
         let connection = &mut self.connections[slot as usize];
         if result > 0 {
             let id = cqueue::buffer_select(flags).expect("a receive names its buffer");
             let data = self.buffers.bytes(id, result as usize);
             if connection.sending {
-                connection.next.extend_from_slice(data);
+                app::take(&self.app, &mut connection.rest, data, &mut connection.next);
             } else {
                 connection.out.clear();
-                connection.out.extend_from_slice(data);
-                connection.sending = true;
-                push(send(slot, &connection.out));
+                app::take(&self.app, &mut connection.rest, data, &mut connection.out);
+                if !connection.out.is_empty() {
+                    connection.sending = true;
+                    push(send(slot, &connection.out));
+                }
             }
             self.buffers.give(id);
             self.gave_buffers = true;
@@ -174,11 +175,7 @@ impl Server {
             push(receive(slot));
         } else if connection.open {
             connection.open = false;
-            push(
-                opcode::Close::new(types::Fixed(slot))
-                    .build()
-                    .user_data(CLOSE),
-            );
+            push(opcode::Close::new(types::Fixed(slot)).build().user_data(CLOSE));
         }
     }
 
@@ -196,9 +193,10 @@ impl Server {
 }
 
 /// Serves until the process is ended.
-pub fn run(listener: i32) -> ! {
+pub fn run(listener: i32, app: impl App) -> ! {
     let mut ring = build_ring();
     let mut server = Server {
+        app,
         listener,
         buffers: BufferRing::new(&ring),
         gave_buffers: false,
@@ -212,6 +210,7 @@ pub fn run(listener: i32) -> ! {
             Err(e) if matches!(e.raw_os_error(), Some(libc::EINTR | libc::EBUSY)) => {}
             Err(e) => panic!("submit and wait: {e}"),
         }
+        server.app.begin_turn();
         let (submitter, mut queue, completions) = ring.split();
         let mut push = |entry: squeue::Entry| {
             // SAFETY: a send reads `Connection::out`, which is not changed until it completes.

@@ -11,10 +11,31 @@ pub(crate) const LOG_LINE_BYTES: usize = 4096;
 /// How long the program waits at its end for standard error to take the last lines. Longer: they are lost.
 pub(crate) const LOG_FLUSH: Duration = Duration::from_secs(2);
 
-/// The longest time that an option may set, seconds: a day. More is refused as a wrong value.
-pub(crate) const SECONDS_MAX: u64 = 86_400;
+/// How long the program waits at its end for the access log to be written. Longer: the rest is lost, which is said.
+pub(crate) const ACCESS_LOG_FLUSH: Duration = Duration::from_secs(5);
+
+/// The longest time that an option may set: a day. More is refused as a wrong value.
+pub(crate) const TIME_MAX: Duration = Duration::from_secs(86_400);
 
 /// The largest backlog that `listen(2)` takes. More is refused as a wrong value.
-pub(crate) const BACKLOG_MAX: i64 = i32::MAX as i64;
+pub(crate) const BACKLOG_MAX: u32 = i32::MAX as u32;
+
+/// The largest request body that an option may allow, bytes: 1 TiB. More is refused as a wrong value.
+pub(crate) const BODY_LIMIT_MAX: u64 = 1 << 40;
+
+/// How often the welcome page's figures are made.
+pub(crate) const FIGURES_EVERY: Duration = Duration::from_secs(1);
+
+/// Rates that the welcome page draws: a minute of them. Older ones are forgotten.
+pub(crate) const RATES: usize = 60;
+
+/// Seconds that the welcome page's latencies are taken over.
+pub(crate) const LATENCY_SECONDS: usize = 10;
+
+/// How often a viewer's stream looks for new figures.
+pub(crate) const VIEWER_LOOK: Duration = Duration::from_millis(250);
+
+/// How long a browser waits before it asks for the figures again after a break.
+pub(crate) const RETRY: Duration = Duration::from_secs(1);
 
 const _: () = assert!(LOG_LINE_BYTES >= 256 && LOG_LINES > 0);

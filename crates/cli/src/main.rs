@@ -9,13 +9,16 @@ mod echo;
 mod failure;
 mod limits;
 mod logging;
+mod reference;
 mod run;
 mod stats;
+mod version;
+mod welcome;
 
+use std::io::{self, Write};
 use std::panic::{AssertUnwindSafe, PanicHookInfo};
 use std::process::ExitCode;
 
-use clap::Parser;
 use ringmain_sys::inherit::{self, Inherited};
 
 use crate::args::{Cli, Command};
@@ -36,7 +39,7 @@ fn main() -> ExitCode {
 }
 
 fn start(inherited: Result<Vec<Inherited>, inherit::InheritError>) -> Result<(), Failure> {
-    let cli = match Cli::try_parse() {
+    let cli = match Cli::read(std::env::args_os().collect()) {
         Ok(cli) => cli,
         Err(answer) if !answer.use_stderr() => {
             // Help or version. A reader that has left (`ringmain --help | head -1`) has seen enough.
@@ -45,8 +48,21 @@ fn start(inherited: Result<Vec<Inherited>, inherit::InheritError>) -> Result<(),
         }
         Err(error) => return Err(Failure::from_clap(&error)),
     };
-    match cli.command {
+    match cli.command.unwrap_or(Command::Run(cli.run)) {
         Command::Run(run) => run::run(&run, inherited.map_err(Failure::other)?),
+        Command::Completions { shell } => print(|out| reference::completions(shell, out)),
+        Command::Man => print(|out| reference::manual(out)),
+    }
+}
+
+/// Writes to standard output. A reader that has left has seen enough; anything else has failed.
+fn print(write: impl FnOnce(&mut dyn Write) -> io::Result<()>) -> Result<(), Failure> {
+    let mut out = io::stdout().lock();
+    match write(&mut out).and_then(|()| out.flush()) {
+        Err(error) if error.kind() != io::ErrorKind::BrokenPipe => Err(Failure::Other(format!(
+            "cannot write to standard output: {error}"
+        ))),
+        _ => Ok(()),
     }
 }
 

@@ -5,8 +5,6 @@ use std::time::{Duration, Instant};
 
 use ringmain_engine::Report;
 
-use crate::echo::Messages;
-
 /// Says the counters at a steady interval.
 pub(crate) struct Ticker {
     every: Duration,
@@ -47,7 +45,8 @@ fn now() -> Instant {
 /// All workers' counters since the start, as `name=value` pairs.
 pub(crate) struct Counts<'a> {
     pub(crate) report: &'a Report,
-    pub(crate) messages: &'a Messages,
+    /// What was served, and how many of it.
+    pub(crate) served: (&'static str, u64),
 }
 
 impl fmt::Display for Counts<'_> {
@@ -56,12 +55,13 @@ impl fmt::Display for Counts<'_> {
         let sum = |pick: fn(&ringmain_engine::WorkerReport) -> u64| workers.iter().map(pick).sum::<u64>();
         write!(
             f,
-            "connections={} accepted={} closed={} messages={} received_bytes={} sent_bytes={} \
+            "connections={} accepted={} closed={} {}={} received_bytes={} sent_bytes={} \
              accept_pauses={} no_buffers={} panics={}",
             sum(|w| w.connections.into()),
             sum(|w| w.accepted),
             sum(|w| w.closed),
-            self.messages.total(),
+            self.served.0,
+            self.served.1,
             sum(|w| w.bytes_received),
             sum(|w| w.bytes_sent),
             sum(|w| w.accept_pauses),

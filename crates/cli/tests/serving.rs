@@ -70,7 +70,7 @@ fn a_unix_socket_has_the_mode_that_was_asked_for() {
 
 #[test]
 fn counters_are_said_while_it_runs() {
-    let (mut server, addrs) = Server::start(&mut echo(&["--listen", "127.0.0.1:0", "--stats", "1"]), 1);
+    let (mut server, addrs) = Server::start(&mut echo(&["--listen", "127.0.0.1:0", "--stats", "1s"]), 1);
     let mut stream = connect(&addrs[0]);
     exchange(&mut *stream, b"count me").unwrap();
     server.wait_for("connections=1 accepted=1 closed=0 messages=1 received_bytes=8 sent_bytes=8");
@@ -104,11 +104,11 @@ fn sigterm_lets_open_connections_finish() {
 
 #[test]
 fn connections_that_do_not_finish_end_with_the_grace_time_or_a_second_signal() {
-    let (server, addrs) = Server::start(&mut echo(&["--listen", "127.0.0.1:0", "--grace", "1"]), 1);
+    let (server, addrs) = Server::start(&mut echo(&["--listen", "127.0.0.1:0", "--grace", "1s"]), 1);
     let mut stream = connect(&addrs[0]);
     exchange(&mut *stream, b"x").unwrap();
     server.terminate();
-    let (mut server, addrs) = Server::start(&mut echo(&["--listen", "127.0.0.1:0", "--grace", "3600"]), 1);
+    let (mut server, addrs) = Server::start(&mut echo(&["--listen", "127.0.0.1:0", "--grace", "1h"]), 1);
     let mut stream = connect(&addrs[0]);
     exchange(&mut *stream, b"x").unwrap();
     server.signal(Signal::TERM);

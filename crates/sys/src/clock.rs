@@ -1,4 +1,4 @@
-//! The kernel's clocks and its random numbers: the two things that a simulation replaces.
+//! The kernel's clocks and its random numbers: what a simulation replaces, and the CPU time that is reported.
 
 use std::time::Duration;
 
@@ -15,6 +15,12 @@ pub fn monotonic() -> Duration {
 #[must_use]
 pub fn realtime() -> Duration {
     duration(clock_gettime(ClockId::Realtime))
+}
+
+/// CPU time that this process has used since it began, in user space and in the kernel, all threads together.
+#[must_use]
+pub fn process_cpu() -> Duration {
+    duration(clock_gettime(ClockId::ProcessCPUTime))
 }
 
 fn duration(time: Timespec) -> Duration {

@@ -32,6 +32,19 @@ fn clocks_run_forward_and_agree_with_the_standard_library() {
 }
 
 #[test]
+fn cpu_time_grows_by_work_of_any_thread() {
+    let before = clock::process_cpu();
+    let worker = std::thread::spawn(move || {
+        // The clock of the process counts what this thread burns.
+        while clock::process_cpu() < before + Duration::from_millis(5) {
+            std::hint::spin_loop();
+        }
+    });
+    worker.join().unwrap();
+    assert!(clock::process_cpu() >= before + Duration::from_millis(5));
+}
+
+#[test]
 fn random_numbers_differ() {
     let mut numbers: Vec<_> = (0..1000).map(|_| clock::random()).collect();
     numbers.sort_unstable();

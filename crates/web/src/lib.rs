@@ -4,6 +4,46 @@
 //! handler touches. Knows no system call and no byte of framing: those are the engine's and the codec's.
 #![forbid(unsafe_code)]
 
+pub mod access_log;
+mod app;
+mod cookie;
+mod date;
 mod error;
+mod exit;
+#[cfg(feature = "fuzzing")]
+#[doc(hidden)]
+pub mod fuzzing;
+mod json;
+pub mod limits;
+mod local;
+mod location;
+pub mod media_type;
+mod path;
+mod preamble;
+mod query;
+mod reply;
+mod request;
+mod request_id;
+mod router;
+mod server;
+mod site;
+pub mod stats;
+mod text;
+mod word;
 
+pub use access_log::AccessLog;
+pub use app::{App, AppError, Group};
+pub use cookie::{CookieFault, Cookies, SameSite, SetCookie};
+pub use date::http_date;
 pub use error::{Error, Result};
+pub use exit::Exit;
+pub use limits::Limits;
+pub use query::Query;
+pub use reply::Reply;
+pub use request::Request;
+pub use request_id::RequestId;
+pub use ringmain_wire::h1::{Method, Version};
+pub use ringmain_wire::sse::Event;
+pub use server::Server;
+pub use server::stream::EventStream;
+pub use site::{Flow, Site};

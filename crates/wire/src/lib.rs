@@ -6,3 +6,4 @@
 #![forbid(unsafe_code)]
 
 pub mod h1;
+pub mod sse;

@@ -1,16 +1,26 @@
-//! The command line: each option defined once, which gives parsing, help and errors.
+//! The command line: each option defined once, which gives parsing, help, errors, the man page and completions.
 //!
 //! Knows how values are written and which of them make no sense together; not what is done with them.
 
+mod help;
+mod http;
+mod values;
+
+use std::ffi::OsString;
 use std::time::Duration;
 
 use clap::builder::styling::{AnsiColor, Styles};
-use clap::{ArgAction, Args, Parser, Subcommand, ValueEnum};
+use clap::{ArgAction, Args, CommandFactory, FromArgMatches, Parser, Subcommand, ValueEnum};
+use clap_complete::Shell;
 use ringmain_engine::features::Features;
 use ringmain_engine::{Addr, Choice, Config, ListenOptions};
 use ringmain_sys::listen;
 
-use crate::limits::{BACKLOG_MAX, SECONDS_MAX};
+pub(crate) use self::help::{Lines, PATHS, sections};
+pub(crate) use self::http::{AccessLogFormat, Http};
+pub(crate) use self::values::{Destination, Time};
+use crate::limits::{BACKLOG_MAX, TIME_MAX};
+use crate::version;
 
 #[cfg(test)]
 mod tests;
@@ -21,56 +31,76 @@ const STYLES: Styles = Styles::styled()
     .literal(AnsiColor::Cyan.on_default().bold())
     .placeholder(AnsiColor::Cyan.on_default());
 
+/// The least and the most of a time that must not be nothing.
+const MILLISECOND: Duration = Duration::from_millis(1);
+
 /// One engine that serves, routes and pushes HTTP and realtime traffic on io_uring.
+///
+/// Without a command it serves: `ringmain` is `ringmain run`. Listeners handed over by a service manager or a
+/// former instance (LISTEN_FDS) are used instead of opening the same addresses anew.
 #[derive(Debug, Parser)]
 #[command(name = "ringmain", version, styles = STYLES, max_term_width = 100)]
-#[command(subcommand_required = true, disable_help_subcommand = true, after_help = FIRST_STEPS)]
+#[command(args_conflicts_with_subcommands = true, disable_help_subcommand = true)]
+#[command(disable_help_flag = true, disable_version_flag = true)]
+#[command(after_help = help::short(), after_long_help = help::long())]
 pub(crate) struct Cli {
     #[command(subcommand)]
-    pub(crate) command: Command,
+    pub(crate) command: Option<Command>,
+    #[command(flatten)]
+    pub(crate) run: Box<Run>,
+    #[command(flatten)]
+    about: About,
+}
+
+/// What only prints; clap ends the program's work for both.
+#[derive(Debug, Args)]
+#[command(next_help_heading = "Help")]
+struct About {
+    /// Print help: -h the short one, --help all of it
+    #[arg(long, short, action = ArgAction::Help, global = true)]
+    help: Option<bool>,
+
+    /// Print the version; --version also the engine and the kernel found here
+    #[arg(long, short = 'V', action = ArgAction::Version)]
+    version: Option<bool>,
 }
 
 #[derive(Debug, Subcommand)]
 pub(crate) enum Command {
-    /// Serve until a signal ends it
+    /// Serve until a signal ends it (what happens without a command too)
+    #[command(after_help = help::short(), after_long_help = help::long())]
     Run(Box<Run>),
+    /// Print a script that teaches a shell to complete this command line
+    #[command(after_help = help::COMPLETIONS)]
+    Completions {
+        /// The shell it is for
+        shell: Shell,
+    },
+    /// Print the manual page (roff)
+    #[command(after_help = help::MAN)]
+    Man,
 }
 
-const FIRST_STEPS: &str = "\
-Try it:
-  ringmain run --echo   an echo server on 127.0.0.1:7000
-  ringmain run --help   its options, with examples";
-
-const SIGNALS_AND_EXAMPLES: &str = "\
-Signals:
-  SIGTERM, SIGINT  accept no more, let open connections finish (--grace); a second one ends them
-  SIGQUIT          end at once
-  SIGUSR2          start this program anew and hand it the listeners; no client is refused
-
-Exit codes:
-  0  ended by a signal
-  1  failed
-  2  wrong command line
-
-Examples:
-  ringmain run --echo
-  ringmain run --echo --listen :7000 --listen unix:/run/echo.sock --unix-mode 660
-  ringmain run --echo --engine epoll --workers 1 --stats 1
-  ringmain run --echo --listen 127.0.0.1:7000 --max-connections 80000";
+impl Cli {
+    /// Reads a command line, the program's name first.
+    pub(crate) fn read(args: Vec<OsString>) -> Result<Cli, clap::Error> {
+        // Finding out which engine works here takes a moment, which only those wait for who ask.
+        let definition = if args.iter().any(|arg| arg == "--version") {
+            Cli::command().long_version(version::long())
+        } else {
+            Cli::command()
+        };
+        Cli::from_arg_matches(&definition.try_get_matches_from(args)?)
+    }
+}
 
 /// Serve until a signal ends it.
-///
-/// Today this is an echo server (--echo): every byte comes back. Listeners handed over by a service
-/// manager or a former instance (LISTEN_FDS) are used instead of opening the same addresses anew.
 #[derive(Debug, Args)]
-#[command(after_help = SIGNALS_AND_EXAMPLES)]
 pub(crate) struct Run {
-    /// Send every byte back
-    #[arg(long)]
-    pub(crate) echo: bool,
-
     #[command(flatten)]
     pub(crate) listen: Listen,
+    #[command(flatten)]
+    pub(crate) http: Http,
     #[command(flatten)]
     pub(crate) engine: Engine,
     #[command(flatten)]
@@ -82,7 +112,7 @@ pub(crate) struct Run {
 #[derive(Debug, Args)]
 #[command(next_help_heading = "Listening")]
 pub(crate) struct Listen {
-    /// Where to listen; may be given several times [default: 127.0.0.1:7000]
+    /// Where to listen; may be given several times [default: 127.0.0.1:8080]
     ///
     /// An IP address and port (127.0.0.1:80, [::1]:80; :80 is every IPv4 and IPv6 address; port 0 lets the
     /// kernel choose), or a Unix socket (unix:/path, unix:@abstract)
@@ -92,59 +122,63 @@ pub(crate) struct Listen {
     /// Connections that may wait to be accepted, at each address
     ///
     /// The kernel clamps it by the sysctl net.core.somaxconn
-    #[arg(long, value_name = "N", default_value_t = ListenOptions::default().backlog,
-          value_parser = clap::value_parser!(u32).range(1..=BACKLOG_MAX))]
+    #[arg(long, value_name = "N", default_value_t = ListenOptions::default().backlog, hide_short_help = true,
+          value_parser = values::whole(1..=BACKLOG_MAX))]
     pub(crate) backlog: u32,
 
     /// IPv6 addresses take no IPv4 connections
-    #[arg(long)]
+    #[arg(long, hide_short_help = true)]
     pub(crate) ipv6_only: bool,
 
     /// Permission bits of Unix sockets, such as 660 [default: by the umask]
-    #[arg(long, value_name = "OCTAL", value_parser = mode)]
+    #[arg(long, value_name = "OCTAL", hide_short_help = true, value_parser = values::mode)]
     pub(crate) unix_mode: Option<u32>,
 
     /// Owner of Unix sockets, by name or number [default: this user]
-    #[arg(long, value_name = "USER[:GROUP]", value_parser = listen::owner)]
+    #[arg(long, value_name = "USER[:GROUP]", hide_short_help = true, value_parser = listen::owner)]
     pub(crate) unix_owner: Option<(Option<u32>, Option<u32>)>,
 }
 
 #[derive(Debug, Args)]
 #[command(next_help_heading = "Engine")]
 pub(crate) struct Engine {
-    /// How to talk to the kernel; auto takes io_uring where it works, else epoll, and says why
+    /// How to talk to the kernel
     #[arg(long, value_enum, default_value_t = EngineName::Auto)]
     pub(crate) engine: EngineName,
 
     /// Worker threads [default: one a CPU that this process may use, more if connections need them]
-    #[arg(long, value_name = "N",
-          value_parser = clap::value_parser!(u16).range(1..=ringmain_engine::limits::WORKERS as i64))]
-    pub(crate) workers: Option<u16>,
+    #[arg(long, short, value_name = "N", value_parser = values::whole(1..=ringmain_engine::limits::WORKERS))]
+    pub(crate) workers: Option<usize>,
 
     /// Connections held at once, all workers together [default: as the descriptor limit allows]
     ///
     /// Beyond it accepting pauses and clients wait in the backlog
-    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..))]
+    #[arg(long, value_name = "N", value_parser = values::whole(1..=u32::MAX))]
     pub(crate) max_connections: Option<u32>,
 
-    /// Seconds that open connections may take to finish at shutdown
-    #[arg(long, value_name = "SECONDS", default_value_t = Config::default().grace.as_secs(),
-          value_parser = clap::value_parser!(u64).range(0..=SECONDS_MAX))]
-    pub(crate) grace: u64,
+    /// How long open connections may take to finish at shutdown
+    #[arg(long, value_name = "TIME", default_value_t = Time(Config::default().grace), hide_short_help = true,
+          value_parser = values::time(Duration::ZERO..=TIME_MAX))]
+    pub(crate) grace: Time,
 
-    /// Milliseconds after which a handler that holds its worker is named in the log
-    #[arg(long, value_name = "MS", default_value_t = Config::default().stall.as_millis() as u64,
-          value_parser = clap::value_parser!(u64).range(1..=SECONDS_MAX * 1000))]
-    pub(crate) stall: u64,
+    /// Name a handler in the log that holds its worker for so long
+    #[arg(long, value_name = "TIME", default_value_t = Time(Config::default().stall), hide_short_help = true,
+          value_parser = values::time(MILLISECOND..=TIME_MAX))]
+    pub(crate) stall: Time,
 
     /// Do not pin workers to CPUs (done only if there is one for each and no CPU quota)
-    #[arg(long)]
+    #[arg(long, hide_short_help = true)]
     pub(crate) no_pin: bool,
 
     /// Steer each connection to the worker on the CPU that receives it from this network interface
     ///
     /// If the interface is not set up for that, a warning says what is missing and nothing is steered
-    #[arg(long, value_name = "INTERFACE", conflicts_with = "no_pin")]
+    #[arg(
+        long,
+        value_name = "INTERFACE",
+        hide_short_help = true,
+        conflicts_with = "no_pin"
+    )]
     pub(crate) steer_by_cpu: Option<String>,
 }
 
@@ -155,38 +189,40 @@ pub(crate) struct Uring {
     ///
     /// Out of: direct-descriptors, message-ring, multishot-accept, multishot-recv, registered-ring,
     /// zero-copy-send, busy-poll
-    #[arg(long, value_name = "LIST")]
+    #[arg(long, value_name = "LIST", hide_short_help = true)]
     pub(crate) uring_without: Option<Features>,
 
-    /// A kernel thread submits for each worker, spinning until idle for MS milliseconds [default MS: 1000]
+    /// A kernel thread submits for each worker, spinning until idle for so long [default TIME: 1s]
     ///
     /// Costs a CPU a worker
-    #[arg(long, value_name = "MS", num_args = 0..=1, default_missing_value = "1000",
-          value_parser = clap::value_parser!(u64).range(1..=SECONDS_MAX * 1000))]
-    pub(crate) sqpoll: Option<u64>,
+    #[arg(long, value_name = "TIME", num_args = 0..=1, require_equals = true, default_missing_value = "1s",
+          hide_short_help = true, value_parser = values::time(MILLISECOND..=TIME_MAX))]
+    pub(crate) sqpoll: Option<Time>,
 
-    /// Microseconds to poll the network device (NAPI) before sleeping
-    #[arg(long, value_name = "USEC", value_parser = clap::value_parser!(u64).range(1..=1_000_000))]
-    pub(crate) busy_poll: Option<u64>,
+    /// Poll the network device (NAPI) for so long before sleeping, such as 50us
+    #[arg(long, value_name = "TIME", hide_short_help = true,
+          value_parser = values::time(Duration::from_micros(1)..=Duration::from_secs(1)))]
+    pub(crate) busy_poll: Option<Time>,
 
     /// Send without copying from so many bytes on
     ///
-    /// Pays from 8 to 16 KiB on real devices and never on loopback
-    #[arg(long, value_name = "BYTES", value_parser = clap::value_parser!(u32).range(1..))]
+    /// Pays from 8k to 16k on real devices and never on loopback
+    #[arg(long, value_name = "SIZE", hide_short_help = true, value_parser = values::size_32(1..=u32::MAX))]
     pub(crate) zero_copy: Option<u32>,
 
     /// Receive buffers of 16 KiB a worker: a power of two up to 32768
-    #[arg(long, value_name = "N", default_value_t = Config::default().receive_buffers, value_parser = buffers)]
+    #[arg(long, value_name = "N", default_value_t = Config::default().receive_buffers, hide_short_help = true,
+          value_parser = values::buffers)]
     pub(crate) receive_buffers: u16,
 }
 
 #[derive(Debug, Args)]
 #[command(next_help_heading = "Output (standard error)")]
 pub(crate) struct Output {
-    /// Say the counters every so many seconds
-    #[arg(long, value_name = "SECONDS", conflicts_with = "quiet",
-          value_parser = clap::value_parser!(u64).range(1..=SECONDS_MAX))]
-    pub(crate) stats: Option<u64>,
+    /// Say the counters at this interval, such as 1s
+    #[arg(long, value_name = "TIME", conflicts_with = "quiet",
+          value_parser = values::time(Duration::from_millis(100)..=TIME_MAX))]
+    pub(crate) stats: Option<Time>,
 
     /// Say more; twice: everything
     #[arg(long, short, action = ArgAction::Count)]
@@ -200,19 +236,22 @@ pub(crate) struct Output {
 /// The back-end by its name on the command line.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
 pub(crate) enum EngineName {
+    /// io_uring where it works, else epoll; the log says which and why
     Auto,
+    /// io_uring, or an error that says why not
     Uring,
+    /// epoll, which works everywhere
     Epoll,
 }
 
 impl Run {
     /// What is wrong with options that are right one by one, if anything.
     pub(crate) fn contradiction(&self) -> Option<String> {
-        if !self.echo {
-            return Some(
-                "expected --echo: the echo server is all that `ringmain run` can do today; run: ringmain run --echo"
-                    .into(),
-            );
+        if let (true, Some(option)) = (self.http.echo, self.http.given().first()) {
+            return Some(format!("{option} is for HTTP: drop it, or drop --echo"));
+        }
+        if self.http.access_log_format.is_some() && !self.http.logs_access() {
+            return Some("--access-log-format needs a log: add --access-log PATH, or drop it".into());
         }
         let uring_only = self.uring_options();
         if let (EngineName::Epoll, Some(option)) = (self.engine.engine, uring_only.first()) {
@@ -266,16 +305,16 @@ impl Run {
                 EngineName::Uring => Choice::Uring,
                 EngineName::Epoll => Choice::Epoll,
             },
-            workers: engine.workers.map(usize::from),
+            workers: engine.workers,
             max_connections: engine.max_connections,
-            grace: Duration::from_secs(engine.grace),
+            grace: engine.grace.0,
             pin: !engine.no_pin,
             without: uring.uring_without.unwrap_or(Features::none()),
-            sqpoll: uring.sqpoll.map(Duration::from_millis),
-            busy_poll: uring.busy_poll.map(Duration::from_micros),
+            sqpoll: uring.sqpoll.map(|time| time.0),
+            busy_poll: uring.busy_poll.map(|time| time.0),
             zero_copy: uring.zero_copy,
             steer: engine.steer_by_cpu.clone(),
-            stall: Duration::from_millis(engine.stall),
+            stall: engine.stall.0,
             receive_buffers: uring.receive_buffers,
             ..Config::default()
         }
@@ -304,17 +343,4 @@ impl Output {
             _ => log::LevelFilter::Error,
         }
     }
-}
-
-fn mode(text: &str) -> Result<u32, String> {
-    let mode = u32::from_str_radix(text, 8).ok().filter(|mode| *mode <= 0o777);
-    mode.ok_or_else(|| format!("expected octal permission bits from 0 to 777, such as 660; found `{text}`"))
-}
-
-fn buffers(text: &str) -> Result<u16, String> {
-    let count = text
-        .parse()
-        .ok()
-        .filter(|n: &u16| n.is_power_of_two() && *n <= 32_768);
-    count.ok_or_else(|| format!("expected a power of two from 1 to 32768; found `{text}`"))
 }

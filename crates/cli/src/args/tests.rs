@@ -1,14 +1,29 @@
 //! The command line as a table: what it means, what is refused.
 
-use clap::CommandFactory;
+use std::path::Path;
+
 use ringmain_engine::features::FEATURES;
 
+use super::http::AccessLogFormat;
+use super::values::{Destination, Size};
 use super::*;
 
+fn read(args: &[&str]) -> Result<Cli, clap::Error> {
+    Cli::read(["ringmain"].iter().chain(args).map(OsString::from).collect())
+}
+
+/// The same with and without the word `run`.
 fn parse(args: &[&str]) -> Box<Run> {
-    let Command::Run(run) = Cli::try_parse_from([&["ringmain", "run"], args].concat())
+    let bare = read(args).unwrap_or_else(|error| panic!("{error}"));
+    assert!(bare.command.is_none());
+    let Command::Run(run) = read(&[&["run"], args].concat())
         .unwrap_or_else(|error| panic!("{error}"))
-        .command;
+        .command
+        .expect("the command is there")
+    else {
+        panic!("expected the command run");
+    };
+    assert_eq!(format!("{run:?}"), format!("{:?}", bare.run));
     run
 }
 
@@ -19,7 +34,7 @@ fn the_definition_is_sound() {
 
 #[test]
 fn without_options_everything_is_the_engines_default() {
-    let run = parse(&["--echo"]);
+    let run = parse(&[]);
     assert_eq!(format!("{:?}", run.config()), format!("{:?}", Config::default()));
     assert_eq!(run.listen_options(), ListenOptions::default());
     assert!(run.listen.listen.is_empty());
@@ -38,18 +53,17 @@ fn options_reach_the_engine() {
         "--max-connections",
         "80000",
         "--grace",
-        "7",
+        "7s",
         "--stall",
-        "20",
+        "20ms",
         "--no-pin",
         "--uring-without",
         "message-ring,busy-poll",
-        "--sqpoll",
-        "50",
+        "--sqpoll=50ms",
         "--busy-poll",
-        "40",
+        "40us",
         "--zero-copy",
-        "16384",
+        "16k",
         "--receive-buffers",
         "256",
     ]);
@@ -104,7 +118,15 @@ fn check_contradiction(args: &[&str], expect: &str) {
 
 #[test]
 fn options_that_would_do_nothing_are_refused() {
-    check_contradiction(&[], "expected --echo: ");
+    check_contradiction(&["--echo", "--body-limit", "1k"], "--body-limit is for HTTP");
+    check_contradiction(
+        &["--access-log-format", "json"],
+        "--access-log-format needs a log",
+    );
+    check_contradiction(
+        &["--access-log-format", "json", "--access-log", "off"],
+        "--access-log-format needs a log",
+    );
     check_contradiction(
         &["--echo", "--engine", "epoll", "--sqpoll"],
         "--sqpoll is for io_uring",
@@ -121,41 +143,147 @@ fn options_that_would_do_nothing_are_refused() {
 }
 
 #[test]
+fn options_of_http_are_read() {
+    let http = parse(&[
+        "--per-address",
+        "100",
+        "--header-timeout",
+        "500ms",
+        "--idle-timeout",
+        "2m",
+        "--body-limit",
+        "1MiB",
+        "--access-log",
+        "/tmp/log",
+        "--access-log-format",
+        "json",
+    ])
+    .http;
+    assert_eq!(http.per_address, Some(100));
+    assert_eq!(http.header_timeout, Some(Time(Duration::from_millis(500))));
+    assert_eq!(http.idle_timeout, Some(Time(Duration::from_secs(120))));
+    assert_eq!(http.body_limit, Some(Size(1 << 20)));
+    assert_eq!(
+        http.access_log,
+        Some(Destination::File(Path::new("/tmp/log").into()))
+    );
+    assert_eq!(http.access_log_format, Some(AccessLogFormat::Json));
+    assert_eq!(http.given().len(), 6);
+}
+
+#[test]
 fn values_out_of_range_are_refused() {
     for args in [
         ["--workers", "0"],
         ["--workers", "1025"],
         ["--max-connections", "0"],
         ["--backlog", "0"],
-        ["--grace", "86401"],
-        ["--stall", "0"],
+        ["--backlog", "2147483648"],
+        ["--grace", "25h"],
+        ["--grace", "7"],
+        ["--stall", "0s"],
         ["--unix-mode", "888"],
         ["--unix-mode", "1777"],
         ["--unix-owner", "no-such-user"],
         ["--receive-buffers", "1000"],
         ["--receive-buffers", "65536"],
-        ["--sqpoll", "0"],
-        ["--busy-poll", "0"],
+        ["--sqpoll=0s", "-v"],
+        ["--sqpoll", "1s"],
+        ["--busy-poll", "0us"],
         ["--zero-copy", "0"],
-        ["--stats", "0"],
+        ["--zero-copy", "4g"],
+        ["--stats", "0s"],
         ["--uring-without", "teleport"],
         ["--listen", "example.org:80"],
+        ["--per-address", "0"],
+        ["--header-timeout", "0s"],
+        ["--idle-timeout", "10"],
+        ["--body-limit", "1MB"],
+        ["--access-log", ""],
+        ["--access-log-format", "xml"],
     ] {
-        let all = [&["ringmain", "run", "--echo"], &args[..]].concat();
-        let error = Cli::try_parse_from(all).expect_err(&args.join(" "));
+        let error = read(&args).expect_err(&args.join(" "));
         assert_eq!(error.exit_code(), 2, "{args:?}");
     }
 }
 
+/// The help as a terminal of this width gets it.
+fn help(width: usize, arg: &str) -> String {
+    let command = Cli::command().term_width(width);
+    command
+        .try_get_matches_from(["ringmain", arg])
+        .expect_err("help")
+        .to_string()
+}
+
 #[test]
 fn the_help_names_every_feature_and_fits_a_terminal() {
-    let mut command = Cli::command();
-    let run = command.find_subcommand_mut("run").expect("the command is there");
-    let help = run.render_long_help().to_string();
+    let long = help(80, "--help");
     for (_, name) in FEATURES {
-        assert!(help.contains(name), "{name} is missing");
+        assert!(long.contains(name), "{name} is missing");
     }
-    for line in help.lines() {
-        assert!(line.chars().count() <= 100, "too wide: {line}");
+    for line in long.lines().chain(help(80, "-h").lines()) {
+        assert!(line.chars().count() <= 80, "too wide: {line}");
+    }
+}
+
+#[test]
+fn defaults_in_the_help_are_those_of_the_library() {
+    let limits = ringmain_web::Limits::default();
+    let expect = [
+        ("per_address", limits.connections_per_address.unwrap().to_string()),
+        ("header_timeout", Time(limits.header_timeout).to_string()),
+        ("idle_timeout", Time(limits.idle_timeout).to_string()),
+        ("body_limit", Size(limits.body_bytes).to_string()),
+    ];
+    for (id, value) in expect {
+        let command = Cli::command();
+        let option = command
+            .get_arguments()
+            .find(|option| option.get_id() == id)
+            .unwrap();
+        let help = option.get_help().unwrap().to_string();
+        assert!(
+            help.ends_with(&format!(" [default: {value}]")),
+            "expected {value}: {help}"
+        );
+    }
+}
+
+#[test]
+fn nothing_that_follows_the_options_is_wrapped() {
+    // At 80 columns it reads as at any width.
+    let wide = help(200, "--help");
+    let after = &wide[wide.find("Paths served:").expect("the first section")..];
+    assert!(help(80, "--help").ends_with(after));
+}
+
+#[test]
+fn the_short_help_fits_a_screen_and_the_long_one_has_all() {
+    assert!(help(100, "-h").lines().count() <= 48, "{}", help(100, "-h"));
+    let long = help(100, "--help");
+    for option in Cli::command().get_arguments() {
+        let name = option.get_long().expect("every option has a long name");
+        assert!(long.contains(&format!("--{name}")), "--{name} is missing");
+        assert!(option.get_help().is_some(), "--{name} says nothing");
+        assert!(
+            option.get_help_heading().is_some(),
+            "--{name} stands under no heading"
+        );
+    }
+}
+
+#[test]
+fn a_section_for_each_thing_to_know() {
+    let titles: Vec<&str> = sections().iter().map(|section| section.title).collect();
+    assert_eq!(titles, ["Paths served", "Signals", "Exit codes", "Examples"]);
+    for section in sections() {
+        if let Lines::Commands(lines) = section.lines {
+            for (line, _) in lines {
+                // What stands before a pipe is a command line of this program.
+                let words = line.split(" | ").next().expect("one part").split(' ');
+                read(&words.skip(1).collect::<Vec<_>>()).unwrap_or_else(|error| panic!("{line}: {error}"));
+            }
+        }
     }
 }

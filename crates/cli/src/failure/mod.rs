@@ -4,11 +4,19 @@ use std::fmt::Display;
 use std::io::Write;
 use std::process::ExitCode;
 
+use clap::CommandFactory;
+use clap::error::{ContextKind, ContextValue, ErrorKind};
+
+use crate::args::Cli;
+
 #[cfg(test)]
 mod tests;
 
 /// The exit code of a command line that cannot be carried out as written.
 const USAGE: u8 = 2;
+
+/// What to do when a line is not enough.
+const SEE_HELP: &str = "see `ringmain --help`";
 
 /// Why the program ends early.
 #[derive(Debug, PartialEq, Eq)]
@@ -27,9 +35,10 @@ impl Failure {
 
     /// What clap found, in one line instead of its paragraphs.
     pub(crate) fn from_clap(error: &clap::Error) -> Failure {
-        if error.kind() == clap::error::ErrorKind::DisplayHelpOnMissingArgumentOrSubcommand {
-            let what = "expected a command, such as: ringmain run --echo; see `ringmain --help`";
-            return Failure::Usage(what.into());
+        if error.kind() == ErrorKind::ArgumentConflict
+            && let Some(ContextValue::String(command)) = error.get(ContextKind::InvalidSubcommand)
+        {
+            return Failure::Usage(late_command(command));
         }
         Failure::Usage(one_line(&error.render().to_string()))
     }
@@ -46,11 +55,18 @@ impl Failure {
     }
 }
 
+/// A word after options: a command in the wrong place, or nothing that was expected.
+fn late_command(word: &str) -> String {
+    if Cli::command().find_subcommand(word).is_some() {
+        format!("options belong after the command: write `ringmain {word}`, then the options; {SEE_HELP}")
+    } else {
+        format!("unexpected argument '{word}' found: expected options only; {SEE_HELP}")
+    }
+}
+
 /// Joins clap's paragraphs: what is wrong, the possible values and the tips; without the usage line.
 fn one_line(text: &str) -> String {
     let text = text.strip_prefix("error: ").unwrap_or(text);
-    // Clap shows the usage of the command that it could not make sense of.
-    let of_the_program = text.contains("Usage: ringmain <COMMAND>");
     let mut out = String::new();
     for line in text.lines().map(str::trim).filter(|line| !line.is_empty()) {
         if line.starts_with("Usage:") || line.starts_with("For more information") {
@@ -61,10 +77,5 @@ fn one_line(text: &str) -> String {
         }
         out.push_str(line);
     }
-    let help = if of_the_program {
-        "ringmain --help"
-    } else {
-        "ringmain run --help"
-    };
-    out + "; see `" + help + "`"
+    out + "; " + SEE_HELP
 }

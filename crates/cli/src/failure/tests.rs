@@ -1,9 +1,8 @@
 //! Clap's paragraphs in one line.
 
-use clap::Parser;
+use clap::Parser as _;
 
 use super::*;
-use crate::args::Cli;
 
 fn check(args: &[&str], expect: &str) {
     let error = Cli::try_parse_from([&["ringmain"], args].concat()).unwrap_err();
@@ -18,7 +17,25 @@ fn a_wrong_value_names_the_possible_ones() {
     check(
         &["run", "--echo", "--engine", "kqueue"],
         "invalid value 'kqueue' for '--engine <ENGINE>' [possible values: auto, uring, epoll]; \
-         see `ringmain run --help`",
+         see `ringmain --help`",
+    );
+}
+
+#[test]
+fn a_wrong_number_time_or_size_says_what_is_right() {
+    check(
+        &["--workers", "two"],
+        "invalid value 'two' for '--workers <N>': expected a whole number from 1 to 1024; see `ringmain --help`",
+    );
+    check(
+        &["--grace", "7"],
+        "invalid value '7' for '--grace <TIME>': expected a time from 0s to 24h with its unit, such as 500ms, 10s or \
+         2m; write 7s for seconds; see `ringmain --help`",
+    );
+    check(
+        &["--body-limit", "1MB"],
+        "invalid value '1MB' for '--body-limit <SIZE>': expected bytes from 0 to 1024GiB, such as 4096, 64k or 1MiB \
+         (a k is 1024); see `ringmain --help`",
     );
 }
 
@@ -27,7 +44,7 @@ fn a_misspelt_flag_names_the_right_one() {
     check(
         &["run", "--echo", "--worker", "2"],
         "unexpected argument '--worker' found; tip: a similar argument exists: '--workers'; \
-         see `ringmain run --help`",
+         see `ringmain --help`",
     );
 }
 
@@ -38,8 +55,12 @@ fn what_is_no_command_leads_to_the_commands() {
         "unrecognized subcommand 'serve'; see `ringmain --help`",
     );
     check(
-        &[],
-        "expected a command, such as: ringmain run --echo; see `ringmain --help`",
+        &["--engine", "epoll", "serve"],
+        "unexpected argument 'serve' found: expected options only; see `ringmain --help`",
+    );
+    check(
+        &["--engine", "epoll", "run"],
+        "options belong after the command: write `ringmain run`, then the options; see `ringmain --help`",
     );
 }
 
@@ -49,6 +70,6 @@ fn a_wrong_address_says_what_is_right() {
         &["run", "--echo", "--listen", "localhost:80"],
         "invalid value 'localhost:80' for '--listen <ADDR>': expected an IP address and port, such as \
          127.0.0.1:8080, [::1]:8080 or :8080, or a Unix socket, such as unix:/run/app.sock or unix:@name; found \
-         `localhost:80`; write 127.0.0.1:80 or [::1]:80; see `ringmain run --help`",
+         `localhost:80`; write 127.0.0.1:80 or [::1]:80; see `ringmain --help`",
     );
 }

@@ -1,24 +1,29 @@
 //! `ringmain run`: sets an engine up, says what it is, serves until a signal.
 
-use std::net::{Ipv4Addr, SocketAddr, SocketAddrV4};
-use std::time::Duration;
+mod http;
+
+use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr, SocketAddrV4};
 
 use ringmain_engine::features::Features;
 use ringmain_engine::{Addr, Engine, Report, block_signals};
 use ringmain_sys::inherit::Inherited;
 use ringmain_sys::limits;
+use ringmain_sys::signal::Signals;
 
 use crate::args::Run;
 use crate::echo::{Echo, Messages};
 use crate::failure::Failure;
 use crate::logging;
 use crate::stats::{Counts, Ticker};
+use crate::version::list;
 
 #[cfg(test)]
 mod tests;
 
 /// Where it listens if nobody says where; `--help` says so too.
-const DEFAULT_ADDR: SocketAddr = SocketAddr::V4(SocketAddrV4::new(Ipv4Addr::LOCALHOST, 7000));
+const HTTP_ADDR: SocketAddr = SocketAddr::V4(SocketAddrV4::new(Ipv4Addr::LOCALHOST, 8080));
+/// The same for the echo server.
+const ECHO_ADDR: SocketAddr = SocketAddr::V4(SocketAddrV4::new(Ipv4Addr::LOCALHOST, 7000));
 
 /// Serves until a signal ends it.
 pub(crate) fn run(args: &Run, inherited: Vec<Inherited>) -> Result<(), Failure> {
@@ -33,37 +38,70 @@ pub(crate) fn run(args: &Run, inherited: Vec<Inherited>) -> Result<(), Failure> 
     let mut engine = Engine::new(args.config()).map_err(Failure::other)?;
     introduce(args, &engine);
     let addrs = open(args, &mut engine, inherited)?;
-    let messages = Messages::default();
-    let mut ticker = args.output.stats.map(|s| Ticker::new(Duration::from_secs(s)));
-    let mut unsaid = Some(addrs);
-    let say = |report: &Report| {
-        log::info!(
-            "{}",
-            Counts {
-                report,
-                messages: &messages
-            }
-        )
+    let mut monitor = Monitor {
+        unsaid: Some(addrs),
+        page: !args.http.echo,
+        ticker: args.output.stats.map(|every| Ticker::new(every.0)),
     };
+    let counts = if args.http.echo {
+        serve_echo(engine, &signals, &mut monitor)?
+    } else {
+        http::serve(args, engine, &signals, &mut monitor)?
+    };
+    log::info!("{counts}");
+    log::info!("all connections are closed");
+    Ok(())
+}
+
+fn serve_echo(engine: Engine, signals: &Signals, monitor: &mut Monitor) -> Result<String, Failure> {
+    let messages = Messages::default();
     let counted = messages.clone();
     let summary = engine
         .run_observed(
-            &signals,
+            signals,
             move |_| Echo::new(&counted),
-            |running| {
-                // When all workers serve and signals are heard: what follows the line may rely on both.
-                for addr in unsaid.take().into_iter().flatten() {
-                    log::info!("listening on {addr}");
-                }
-                if ticker.as_mut().is_some_and(Ticker::due) {
-                    say(&running.report());
-                }
-            },
+            |running| monitor.look(&running.report(), || ("messages", messages.total())),
         )
         .map_err(Failure::other)?;
-    say(&summary.report);
-    log::info!("all connections are closed");
-    Ok(())
+    Ok(counts(&summary.report, ("messages", messages.total())))
+}
+
+/// What is said while it runs.
+struct Monitor {
+    /// Said as soon as all workers serve.
+    unsaid: Option<Vec<Addr>>,
+    /// There is a page to look at.
+    page: bool,
+    ticker: Option<Ticker>,
+}
+
+impl Monitor {
+    /// Called when all workers serve and signals are heard, and then again and again.
+    fn look(&mut self, report: &Report, served: impl FnOnce() -> (&'static str, u64)) {
+        // What follows the line may rely on both.
+        for addr in self.unsaid.take().into_iter().flatten() {
+            log::info!("listening on {addr}");
+            if let (true, Addr::Inet(addr)) = (self.page, addr) {
+                log::info!("a browser shows it at work: http://{}/", here(addr));
+            }
+        }
+        if self.ticker.as_mut().is_some_and(Ticker::due) {
+            log::info!("{}", counts(report, served()));
+        }
+    }
+}
+
+/// Where this host reaches an address: any address is loopback too.
+fn here(addr: SocketAddr) -> SocketAddr {
+    match addr.ip() {
+        IpAddr::V4(ip) if ip.is_unspecified() => (Ipv4Addr::LOCALHOST, addr.port()).into(),
+        IpAddr::V6(ip) if ip.is_unspecified() => (Ipv6Addr::LOCALHOST, addr.port()).into(),
+        _ => addr,
+    }
+}
+
+fn counts(report: &Report, served: (&'static str, u64)) -> String {
+    Counts { report, served }.to_string()
 }
 
 /// Says what was chosen, why, and how large it is.
@@ -92,14 +130,6 @@ fn introduce(args: &Run, engine: &Engine) {
     );
 }
 
-/// Names as a person reads them; without spaces no terminal breaks the line well.
-fn list(features: Features) -> String {
-    match features.to_string() {
-        none if none.is_empty() => "no feature".into(),
-        names => names.replace(',', ", "),
-    }
-}
-
 /// Takes over what was handed to this process, and opens the addresses that are not among it.
 fn open(args: &Run, engine: &mut Engine, inherited: Vec<Inherited>) -> Result<Vec<Addr>, Failure> {
     let mut addrs = engine.inherit(inherited).map_err(Failure::other)?;
@@ -107,7 +137,7 @@ fn open(args: &Run, engine: &mut Engine, inherited: Vec<Inherited>) -> Result<Ve
         let list: Vec<String> = addrs.iter().map(Addr::to_string).collect();
         log::info!("handed over to this process: {}", list.join(", "));
     }
-    let default = [Addr::from(DEFAULT_ADDR)];
+    let default = [Addr::from(if args.http.echo { ECHO_ADDR } else { HTTP_ADDR })];
     let wanted = match &args.listen.listen[..] {
         [] if addrs.is_empty() => &default,
         wanted => wanted,

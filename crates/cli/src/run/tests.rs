@@ -34,3 +34,14 @@ fn port_0_stands_for_one_inherited_port() {
         &["127.0.0.1:0"],
     );
 }
+
+#[test]
+fn a_browser_reaches_any_address_by_loopback() {
+    for (listen, expect) in [
+        ("0.0.0.0:80", "127.0.0.1:80"),
+        ("[::]:80", "[::1]:80"),
+        ("192.0.2.1:80", "192.0.2.1:80"),
+    ] {
+        assert_eq!(here(listen.parse().unwrap()).to_string(), expect);
+    }
+}

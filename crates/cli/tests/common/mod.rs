@@ -57,9 +57,13 @@ pub(crate) struct Server {
 impl Server {
     /// Starts it and does not wait.
     pub(crate) fn spawn(command: &mut Command) -> Server {
+        Server::spawn_with(command, Stdio::null())
+    }
+
+    fn spawn_with(command: &mut Command, stdout: Stdio) -> Server {
         let mut child = command
             .stdin(Stdio::null())
-            .stdout(Stdio::null())
+            .stdout(stdout)
             .stderr(Stdio::piped())
             .spawn()
             .unwrap();
@@ -80,9 +84,19 @@ impl Server {
 
     /// Starts it and waits until it listens; returns the addresses too, in the order in which it says them.
     pub(crate) fn start(command: &mut Command, count: usize) -> (Server, Vec<String>) {
-        let mut server = Server::spawn(command);
-        let addrs = (0..count).map(|_| server.listening()).collect();
-        (server, addrs)
+        let server = Server::spawn(command);
+        server.until_listening(count)
+    }
+
+    /// As [`Server::start`]; its standard output goes to a file.
+    pub(crate) fn start_with(command: &mut Command, stdout: fs::File, count: usize) -> (Server, Vec<String>) {
+        let server = Server::spawn_with(command, stdout.into());
+        server.until_listening(count)
+    }
+
+    fn until_listening(mut self, count: usize) -> (Server, Vec<String>) {
+        let addrs = (0..count).map(|_| self.listening()).collect();
+        (self, addrs)
     }
 
     /// Waits for the next `listening on ADDR`.

@@ -280,6 +280,9 @@ pub trait Backend {
     /// The time, read once per [`Backend::wait`].
     fn now(&self) -> Time;
 
+    /// The time at this moment, on the clock of [`Backend::now`]; costs some tens of nanoseconds.
+    fn clock(&self) -> Time;
+
     /// Wall-clock time since the Unix epoch, read once per [`Backend::wait`].
     fn wall(&self) -> Duration;
 

@@ -134,6 +134,12 @@ impl BodyDecoder {
         matches!(self.state, State::End)
     }
 
+    /// Bytes of the body consumed so far, with their framing.
+    #[must_use]
+    pub const fn consumed(&self) -> u64 {
+        self.position
+    }
+
     /// The next event of `input`.
     ///
     /// # Errors

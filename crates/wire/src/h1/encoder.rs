@@ -36,6 +36,33 @@ impl FieldBlock {
         write_field(&mut self.lines, name, value)
     }
 
+    /// Takes out the fields of that name, in any case. Linear in the bytes of the block.
+    pub fn remove(&mut self, name: &str) {
+        let mut at = 0;
+        while at < self.lines.len() {
+            let line = &self.lines[at..];
+            let end = line
+                .iter()
+                .position(|&byte| byte == b'\n')
+                .map_or(line.len(), |lf| lf + 1);
+            let is_named = line[..end]
+                .split(|&byte| byte == b':')
+                .next()
+                .is_some_and(|found| found.eq_ignore_ascii_case(name.as_bytes()));
+            if is_named {
+                self.lines.drain(at..at + end);
+            } else {
+                at += end;
+            }
+        }
+    }
+
+    /// Whether there is no field.
+    #[must_use]
+    pub fn is_empty(&self) -> bool {
+        self.lines.is_empty()
+    }
+
     /// Forgets all fields and keeps the memory.
     pub fn clear(&mut self) {
         self.lines.clear();

@@ -28,8 +28,12 @@ impl Clock {
     }
 
     pub(super) fn read(&mut self) {
-        self.now = Time::default().after(clock::monotonic().saturating_sub(self.start));
+        self.now = self.precise();
         self.wall = clock::realtime();
+    }
+
+    pub(super) fn precise(&self) -> Time {
+        Time::default().after(clock::monotonic().saturating_sub(self.start))
     }
 
     pub(super) fn now(&self) -> Time {

@@ -191,6 +191,10 @@ impl Backend for Epoll {
         self.clock.now()
     }
 
+    fn clock(&self) -> Time {
+        self.clock.precise()
+    }
+
     fn wall(&self) -> Duration {
         self.clock.wall()
     }

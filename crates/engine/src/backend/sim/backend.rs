@@ -77,6 +77,10 @@ impl Backend for Sim {
         Time(self.state.borrow().workers[self.worker].clock)
     }
 
+    fn clock(&self) -> Time {
+        self.now()
+    }
+
     fn wall(&self) -> Duration {
         self.state.borrow().workers[self.worker].wall
     }

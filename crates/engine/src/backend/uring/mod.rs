@@ -320,6 +320,10 @@ impl Backend for Uring {
         self.now
     }
 
+    fn clock(&self) -> Time {
+        self.group.now()
+    }
+
     fn wall(&self) -> Duration {
         self.wall
     }

@@ -1,7 +1,14 @@
 //! What a handler may fail with, and how the client is told: problem details (RFC 9457).
 
+#[cfg(test)]
+mod tests;
+
 use std::borrow::Cow;
 use std::fmt;
+
+use ringmain_wire::h1;
+
+use crate::json;
 
 /// What handlers and hooks return.
 pub type Result<T = ()> = std::result::Result<T, Error>;
@@ -14,6 +21,9 @@ pub struct Error {
     detail: Cow<'static, str>,
     /// For the log only.
     source: Option<Box<dyn std::error::Error + Send + Sync>>,
+    /// A field that belongs to the status: `Allow`, `Retry-After`, `WWW-Authenticate`.
+    field: Option<(&'static str, String)>,
+    disconnected: bool,
 }
 
 impl Error {
@@ -25,6 +35,8 @@ impl Error {
             status: if fits { status } else { 500 },
             detail: detail.into(),
             source: None,
+            field: None,
+            disconnected: false,
         }
     }
 
@@ -59,6 +71,8 @@ impl Error {
             status: 500,
             detail: Cow::Borrowed(""),
             source: Some(cause.into()),
+            field: None,
+            disconnected: false,
         }
     }
 
@@ -72,6 +86,66 @@ impl Error {
     #[must_use]
     pub fn detail(&self) -> &str {
         &self.detail
+    }
+
+    /// Appends the problem details (RFC 9457 §3) that the client is sent as `application/problem+json`. A status
+    /// without a name has no title; an error without words for the client has no detail.
+    pub(crate) fn write_problem(&self, out: &mut Vec<u8>) {
+        out.extend_from_slice(b"{\"type\":\"about:blank\"");
+        let title = h1::reason(self.status);
+        if !title.is_empty() {
+            out.extend_from_slice(b",\"title\":");
+            json::write_string(out, title);
+        }
+        out.extend_from_slice(b",\"status\":");
+        json::write_number(out, self.status);
+        if !self.detail.is_empty() {
+            out.extend_from_slice(b",\"detail\":");
+            json::write_string(out, &self.detail);
+        }
+        out.push(b'}');
+    }
+
+    /// Adds a field that belongs to the status: `Allow`, `Retry-After`, `WWW-Authenticate`. One that is no valid
+    /// field is left out.
+    #[must_use]
+    pub fn with_header(mut self, name: &'static str, value: impl Into<String>) -> Error {
+        self.field = Some((name, value.into()));
+        self
+    }
+
+    pub(crate) fn field(&self) -> Option<(&'static str, &str)> {
+        self.field.as_ref().map(|(name, value)| (*name, value.as_str()))
+    }
+
+    /// The client is gone: nobody is left to be told.
+    pub(crate) fn disconnected() -> Error {
+        Error {
+            disconnected: true,
+            ..Error::new(500, "the client is gone")
+        }
+    }
+
+    /// Whether this is so because the client is gone.
+    #[must_use]
+    pub fn is_disconnected(&self) -> bool {
+        self.disconnected
+    }
+
+    /// What a broken rule of the protocol is to the client.
+    pub(crate) fn from_fault(fault: &h1::PeerFault) -> Error {
+        Error::new(fault.status(), fault.to_string())
+    }
+
+    /// The same for another reply; the cause, which was logged, is left out.
+    pub(crate) fn again(&self) -> Error {
+        Error {
+            status: self.status,
+            detail: self.detail.clone(),
+            source: None,
+            field: self.field.clone(),
+            disconnected: self.disconnected,
+        }
     }
 
     /// What only the log is told.

@@ -1,0 +1,311 @@
+#!/usr/bin/env python3
+"""HTTP compared: Ringmain on io_uring and on epoll, bare loops, frameworks and servers.
+
+    bench/build.sh http && cargo build --release && bench/http.py
+    bench/http.py --only floor-uring hyper nginx --pairs 2       peers alone
+    bench/http.py --scenario json --conns 256                    one cell
+
+Rounds are interleaved: the servers take turns in an order that rotates, each alone on the
+first CPU, the client on the last. The figure is CPU seconds per million requests, user and
+system of the server's process tree over the measuring window; ratios are taken within a
+round, and their 95 % interval comes from resampling rounds. Before and after its load each
+server is asked once, and a wrong answer fails the run. See README.md.
+
+Exit code: 0 measured and every bar that could be judged is met, 1 a bar is missed, a run
+failed or a client counted errors of a floor or of ours, 2 could not be run.
+"""
+
+import argparse
+import collections
+import os
+import re
+import shutil
+import statistics
+import subprocess
+import sys
+import time
+
+import answers
+import runs
+import server as servers
+
+PEERS_SOURCE = servers.REPO / "bench" / "peers"
+# Dialled from, since one address has some 28,000 ports and each is kept a while after its end.
+SOURCES = "-s127.0.0.2-127.0.0.9"
+RATE = 60_000
+CONNECTIONS = 256  # where a scenario has one number of them
+RESIDENT_BYTES = 32_000_000
+RESIDENT_CONNECTIONS = 512
+
+Cell = collections.namedtuple("Cell", "scenario connections")
+# kind: floor (neither parses nor builds), bare (parses), loop (a raw loop on a runtime), peer, ours.
+Subject = collections.namedtuple("Subject", "kind command settings warm", defaults=(None, 0.0))
+Bar = collections.namedtuple("Bar", "scenario ours other at_most")
+
+SCENARIOS = {
+    "json": "JSON, each connection sends as soon as it has its answer",
+    "json-rate": f"JSON at a fixed {RATE:,} requests a second, open loop (latency from the schedule)",
+    "plaintext": "plain text, 16 requests in one send",
+    "reconnect": "JSON, a new connection after ten requests",
+}
+BARS = [
+    Bar("json", "ours-uring", "floor-uring", 1.08),
+    Bar("json", "ours-epoll", "floor-epoll", 1.08),
+    Bar("json-rate", "ours-uring", "floor-uring", 1.08),
+    Bar("json-rate", "ours-epoll", "floor-epoll", 1.08),
+    Bar("plaintext", "ours-uring", "bare-uring", 1.30),
+    Bar("plaintext", "ours-epoll", "bare-epoll", 1.30),
+    Bar("plaintext", "ours-uring", "may_minihttp", 1.00),
+    Bar("reconnect", "ours-uring", "floor-uring", 1.10),
+    Bar("reconnect", "ours-epoll", "floor-epoll", 1.10),
+]
+
+
+def program(name):
+    """Where a program of the distribution is; its bare name if it is not here."""
+    return shutil.which(name, path=os.environ.get("PATH", "") + ":/usr/sbin") or name
+
+
+def subjects(ours):
+    """Every server that can be compared: {name: Subject}."""
+    built, settings = servers.PEERS / "bin", PEERS_SOURCE / "settings"
+    known = {}
+
+    def add(name, kind, command, *arguments, **more):
+        known[name] = Subject(kind, [str(command), *arguments], **more)
+
+    for kind, mode in (("floor", "http"), ("bare", "bare")):
+        for engine in ("uring", "epoll"):
+            add(f"{kind}-{engine}", kind, built / "floor", f"{engine}-{mode}")
+    for engine in ("uring", "epoll"):
+        add(f"ours-{engine}", "ours", ours, "run", "--listen", "127.0.0.1:$PORT", "--workers", "1", "--engine", engine)
+    for engine in ("uring", "epoll"):
+        add(f"monoio-{engine}", "loop", built / "peer-monoio", engine)
+    for runtime in ("neon-uring", "tokio"):
+        for name in ("ntex-codec", "ntex-web"):
+            add(f"{name}-{runtime}", "peer", built / f"{name}-{runtime}")
+    for name, binary in (("xitca-http", "peer-xitca"), ("may_minihttp", "peer-may"), ("hyper", "peer-hyper"),
+                         ("axum", "peer-axum"), ("actix-web", "peer-actix"), ("fasthttp", "fasthttp"),
+                         ("gnet", "gnethttp"), ("go-net-http", "gohttp")):
+        add(name, "peer", built / binary)
+    add("nginx", "peer", program("nginx"), "-c", "$SETTINGS", settings=settings / "nginx.conf")
+    add("haproxy", "peer", program("haproxy"), "-db", "-f", "$SETTINGS", settings=settings / "haproxy.cfg")
+    add("h2o", "peer", program("h2o"), "-c", "$SETTINGS", settings=settings / "h2o.conf")
+    add("node", "peer", program("node"), str(PEERS_SOURCE / "node" / "server.js"), warm=2.0)
+    return known
+
+
+def parse_arguments():
+    ap = runs.arguments(__doc__, pairs=10)
+    ap.add_argument("--only", nargs="+", metavar="SERVER", help="of: " + " ".join(subjects("")))
+    ap.add_argument("--scenario", nargs="+", choices=list(SCENARIOS), default=list(SCENARIOS), help="(all)")
+    ap.add_argument("--conns", nargs="+", type=int, metavar="N", default=[64, 256, 512],
+                    help="connections of json and json-rate (64 256 512)")
+    ap.add_argument("--peer-pairs", type=int, default=5, help="rounds in which peers and loops run too (5)")
+    args = runs.parse(ap)
+    if not 1 <= min(args.conns) <= max(args.conns) <= 15_000:
+        ap.error("--conns: expected numbers from 1 to 15,000")
+    if args.peer_pairs < 1:
+        ap.error("--peer-pairs: expected at least 1")
+    return args
+
+
+def choose(args):
+    """The servers to run and the names of those left out, or an error that says what to do."""
+    known = subjects(args.ours)
+    for name in args.only or []:
+        if name not in known:
+            print(f"http.py: --only: expected some of {' '.join(known)}, found {name}", file=sys.stderr)
+            raise SystemExit(2)
+    chosen, left_out = {}, []
+    for name in args.only or known:
+        subject = known[name]
+        if os.access(subject.command[0], os.X_OK):
+            chosen[name] = subject
+        elif subject.kind in ("peer", "loop") and not args.only:
+            left_out.append(name)
+            print(f"http.py: {name}: no program at {subject.command[0]}: left out", file=sys.stderr)
+        else:
+            remedy = "cargo build --release (or name it with --ours)" if subject.kind == "ours" else "bench/build.sh http"
+            print(f"http.py: {name}: no program at {subject.command[0]}: run {remedy}", file=sys.stderr)
+            raise SystemExit(2)
+    if not os.access(servers.PEERS / "bin" / "lg", os.X_OK):
+        print(f"http.py: no load client in {servers.PEERS}/bin: run bench/build.sh client", file=sys.stderr)
+        raise SystemExit(2)
+    return chosen, left_out
+
+
+def cells(args):
+    """The cells in the order of the report."""
+    found = []
+    for scenario in args.scenario:
+        several = scenario in ("json", "json-rate")
+        found += [Cell(scenario, n) for n in (args.conns if several else [CONNECTIONS])]
+    return found
+
+
+def fits(subject, cell):
+    """Whether a server can run a cell: the floor answers blocks, so it cannot tell pipelined requests apart."""
+    return subject.kind != "floor" or cell.scenario != "plaintext"
+
+
+def load(cell):
+    """The load client's options for a cell."""
+    path = "/plaintext" if cell.scenario == "plaintext" else "/json"
+    more = {"json": [], "json-rate": [f"-R{RATE}"], "plaintext": ["-P16"], "reconnect": ["-n10", SOURCES]}
+    return [f"-r{path}", f"-c{cell.connections}", *more[cell.scenario]]
+
+
+def one_run(subject, cell, args):
+    """One measured run of one server in one cell."""
+    path = load(cell)[0][2:]
+
+    def check(server):
+        try:
+            answers.check(server.port, path, date_moves=subject.kind != "floor")
+        except (answers.WrongAnswer, OSError) as e:
+            raise servers.ServerError(f"{e}; the server: {server.last_output()}") from e
+
+    def ready(port):
+        try:
+            return answers.responds(port, path)
+        except answers.WrongAnswer:
+            return True  # it answers; `check` says what is wrong
+
+    args = argparse.Namespace(**{**vars(args), "warm": max(args.warm, subject.warm)})
+    return runs.measure(subject.command, load(cell), args, check=check, ready=ready, settings=subject.settings)
+
+
+def run_rounds(chosen, args):
+    """Floors and ours in every round, the others in --peer-pairs of them, evenly spread."""
+
+    def plan(number):
+        others = runs.evenly(number, args.peer_pairs, args.pairs)
+        names = [n for n, s in chosen.items() if others or s.kind not in ("peer", "loop")] or list(chosen)
+        found = {cell: [n for n in names if fits(chosen[n], cell)] for cell in cells(args)}
+        return {cell: names for cell, names in found.items() if names}
+
+    results = runs.rounds(plan, lambda name, cell: one_run(chosen[name], cell, args), args)
+    planned = sum(len(names) for number in range(args.pairs) for names in plan(number).values())
+    return {name: results[name] for name in chosen if name in results}, planned
+
+
+def within(found, scenario):
+    """A server's cells of one scenario."""
+    return {cell: by_round for cell, by_round in found.items() if cell.scenario == scenario}
+
+
+def ratio_text(results, name, other, cell):
+    """ours/other in one cell, with its interval."""
+    if other not in results or name == other:
+        return ""
+    found = runs.compare({cell: results[name].get(cell, {})}, {cell: results[other].get(cell, {})})
+    return f"{found[1]:.3f} ({found[2]:.3f} to {found[3]:.3f})" if found else ""
+
+
+def cell_table(cell, results, chosen):
+    """One cell: every server's medians, the least CPU first."""
+    base = "bare-uring" if cell.scenario == "plaintext" else "floor-uring"
+    lines = [f"### {cell.scenario}, {cell.connections} connections", "", SCENARIOS[cell.scenario] + ".", "",
+             f"| server | kind | **CPU s/M requests** | least | by {base} (95 %) | of it user | req/s | p50 us | p99 us | p99.9 us |"
+             " peak MB | server CPU | client CPU | errors | runs |", "| --- |" + " --- |" * 14]
+    rows = []
+    for name, by_cell in results.items():
+        found = list(by_cell.get(cell, {}).values())
+        if found:
+            rows.append((runs.medians(found)["us_per_message"], name, found))
+        elif cell in by_cell:
+            lines.append(f"| {name} | {chosen[name].kind} | failed |" + " |" * 11 + " 0 |")
+    for cost, name, found in sorted(rows, key=lambda row: row[:2]):
+        m = runs.medians(found)
+        latency = "sched_" if "sched_p50_us" in m else ""
+        lines.append(
+            f"| {name} | {chosen[name].kind} | **{cost:.2f}** | {min(r['us_per_message'] for r in found):.2f} |"
+            f" {ratio_text(results, name, base, cell)} | {m['user_share']:.0%} | {m['rps']:,.0f} | {m[latency + 'p50_us']:,.0f} |"
+            f" {m[latency + 'p99_us']:,.0f} | {m[latency + 'p999_us']:,.0f} | {m['peak_bytes'] / 1e6:.1f} | {m['server_cpu']:.0%} |"
+            f" {m['load_core']:.0%} | {sum(r['errs'] for r in found):.0f} | {len(found)} |")
+    return lines + [""]
+
+
+def bars(chosen):
+    """All bars on CPU: the fixed ones, and ours below each peer."""
+    return BARS + [Bar("json", "ours-uring", name, 1.00) for name, s in chosen.items() if s.kind == "peer"]
+
+
+def compare(results, chosen, left_out):
+    """The bars on CPU: (lines of the report, number of bars missed)."""
+    lines = ["### Bars", "", "| CPU per request | scenario | by connections | median over them | 95 % interval | pairs | bar | |",
+             "| --- |" + " --- |" * 7]
+    judged = missed = 0
+    for bar in bars(chosen):
+        pair = [within(results.get(name, {}), bar.scenario) for name in (bar.ours, bar.other)]
+        found = runs.compare(*pair) if all(pair) else None
+        if not found:
+            continue
+        ratios, value, low, high = found
+        judged += 1
+        missed += value > bar.at_most
+        by_cell = ", ".join(f"{c.connections}: {statistics.median(r.values()):.3f}" for c, r in ratios.items())
+        lines.append(f"| {bar.ours} / {bar.other} | {bar.scenario} | {by_cell} | **{value:.3f}** | {low:.3f} to {high:.3f} |"
+                     f" {len(next(iter(ratios.values())))} | <= {bar.at_most:.2f} | {runs.verdict(value, low, high, bar.at_most)} |")
+    if not judged:
+        lines = ["### Bars", "", "No bar on CPU judged: none of the pairs was measured."]
+    if left_out:
+        lines += ["", f"Not here, so not compared: {', '.join(left_out)}."]
+    return lines + [""], missed
+
+
+def resident(results):
+    """The bar on memory: (lines of the report, number of bars missed)."""
+    lines, missed = [], 0
+    for name in ("ours-uring", "ours-epoll"):
+        found = results.get(name, {}).get(Cell("json", RESIDENT_CONNECTIONS), {})
+        if found:
+            most = max(f["peak_bytes"] for f in found.values())
+            missed += most > RESIDENT_BYTES
+            lines.append(f"{name}: at most {most / 1e6:.1f} MB resident (VmHWM) at {RESIDENT_CONNECTIONS} connections, bar"
+                         f" {RESIDENT_BYTES / 1e6:.0f}: {'**missed**' if most > RESIDENT_BYTES else 'met'}.")
+    return lines + [""] if lines else [], missed
+
+
+def versions(chosen):
+    """What was compared: from the lock files and from the programs themselves."""
+    found = []
+    lock = (PEERS_SOURCE / "rust" / "Cargo.lock").read_text()
+    for name in ("actix-web", "axum", "hyper", "may_minihttp", "monoio", "ntex", "tokio", "xitca-http"):
+        m = re.search(rf'name = "{name}"\nversion = "([^"]+)"', lock)
+        found.append(f"{name} {m.group(1)}")
+    for path, version in re.findall(r"^\s*(\S+/(?:gnet/v2|fasthttp)) (v\S+)$", (PEERS_SOURCE / "go.mod").read_text(), re.M):
+        found.append(f"{path} {version}")
+    commands = {"nginx": "-v", "haproxy": "-v", "h2o": "-v", "node": "-v", "go": "version"}
+    for name, flag in commands.items():
+        if name in chosen or (name == "go" and shutil.which("go")):
+            r = subprocess.run([program(name), flag], capture_output=True, text=True, timeout=10)
+            found.append(f"{name}: {(r.stdout + r.stderr).splitlines()[0].strip()}")
+    return "; ".join(found)
+
+
+def report(results, planned, chosen, left_out, args):
+    """Prints the report. Returns the exit code."""
+    lines = [f"## HTTP: {args.pairs} interleaved rounds of {args.secs:g} s, server on CPU {args.server_cpu},"
+             f" client on CPU {args.load_cpu}", "",
+             f"Linux {os.uname().release}, {os.cpu_count()} CPUs, {time.strftime('%Y-%m-%d')}. {versions(chosen)}.", ""]
+    for cell in cells(args):
+        lines += cell_table(cell, results, chosen)
+    on_cpu, missed = compare(results, chosen, left_out)
+    on_memory, missed_memory = resident(results)
+    runs.publish(lines + on_cpu + on_memory, args)
+    excused = [name for name, s in chosen.items() if s.kind in ("peer", "loop")]  # theirs are in the tables
+    return 0 if runs.all_sound(results, planned, excused) and not missed + missed_memory else 1
+
+
+def main():
+    args = parse_arguments()
+    chosen, left_out = choose(args)
+    runs.take_places(args)
+    results, planned = run_rounds(chosen, args)
+    return report(results, planned, chosen, left_out, args)
+
+
+if __name__ == "__main__":
+    sys.exit(main())

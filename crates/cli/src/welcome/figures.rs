@@ -1,0 +1,130 @@
+//! The figures that the welcome page shows: what is counted turned into rates, each second, as one JSON document.
+//!
+//! Plain functions over plain data; time comes in as a parameter.
+
+use std::collections::VecDeque;
+use std::time::Duration;
+
+use serde::Serialize;
+
+use crate::limits::RATES;
+
+/// What does not change while the program runs.
+#[derive(Clone, Debug, Serialize)]
+pub(crate) struct Facts {
+    pub(crate) version: &'static str,
+    /// `uring` or `epoll`.
+    pub(crate) engine: &'static str,
+    pub(crate) features: Vec<String>,
+    /// Features that a host could have and this one has not, or that were switched off.
+    pub(crate) missing: Vec<String>,
+    /// Why io_uring was passed over, if it was.
+    pub(crate) why_not: Option<String>,
+    pub(crate) workers: usize,
+    pub(crate) cpus: usize,
+}
+
+/// What was counted up to one moment.
+#[derive(Clone, Copy, Debug, Default)]
+pub(crate) struct Sample {
+    /// By a clock that does not jump.
+    pub(crate) at: Duration,
+    /// CPU time that the process has used.
+    pub(crate) cpu: Duration,
+    /// Answers since the start.
+    pub(crate) requests: u64,
+    pub(crate) connections: u64,
+    pub(crate) accepted: u64,
+    pub(crate) memory_bytes: Option<u64>,
+    /// Of the last seconds.
+    pub(crate) latency: Option<Latency<Duration>>,
+}
+
+/// Percentiles.
+#[derive(Clone, Copy, Debug, PartialEq, Serialize)]
+pub(crate) struct Latency<T> {
+    pub(crate) p50: T,
+    pub(crate) p90: T,
+    pub(crate) p99: T,
+    pub(crate) p999: T,
+}
+
+impl<T> Latency<T> {
+    pub(crate) fn map<U>(self, change: impl Fn(T) -> U) -> Latency<U> {
+        Latency {
+            p50: change(self.p50),
+            p90: change(self.p90),
+            p99: change(self.p99),
+            p999: change(self.p999),
+        }
+    }
+}
+
+/// Turns samples into documents.
+pub(crate) struct Figures {
+    facts: Facts,
+    first: Sample,
+    last: Sample,
+    /// Requests per second, the newest last.
+    rates: VecDeque<u64>,
+}
+
+#[derive(Serialize)]
+struct Document<'a> {
+    #[serde(flatten)]
+    facts: &'a Facts,
+    uptime_s: u64,
+    requests: u64,
+    rate: u64,
+    rates: &'a VecDeque<u64>,
+    latency_us: Option<Latency<f64>>,
+    connections: u64,
+    accepted: u64,
+    cpu_percent: f64,
+    memory_bytes: Option<u64>,
+}
+
+impl Figures {
+    /// Begins at `first`.
+    pub(crate) fn new(facts: Facts, first: Sample) -> Figures {
+        Figures {
+            facts,
+            first,
+            last: first,
+            rates: VecDeque::with_capacity(RATES),
+        }
+    }
+
+    /// The document at `now`, on one line; rates are those since the last call.
+    pub(crate) fn document(&mut self, now: Sample) -> String {
+        let span = now.at.saturating_sub(self.last.at).as_secs_f64();
+        let per_second = |amount: f64| if span > 0.0 { amount / span } else { 0.0 };
+        let rate = per_second(now.requests.saturating_sub(self.last.requests) as f64).round() as u64;
+        let cpu = per_second(now.cpu.saturating_sub(self.last.cpu).as_secs_f64());
+        if self.rates.len() == RATES {
+            self.rates.pop_front();
+        }
+        self.rates.push_back(rate);
+        self.last = now;
+        let document = Document {
+            facts: &self.facts,
+            uptime_s: now.at.saturating_sub(self.first.at).as_secs(),
+            requests: now.requests,
+            rate,
+            rates: &self.rates,
+            latency_us: now
+                .latency
+                .map(|latency| latency.map(|span| tenth(span.as_nanos() as f64 / 1000.0))),
+            connections: now.connections,
+            accepted: now.accepted,
+            cpu_percent: tenth(100.0 * cpu),
+            memory_bytes: now.memory_bytes,
+        };
+        serde_json::to_string(&document).expect("text and finite numbers under text names")
+    }
+}
+
+/// Rounded to what is worth being read.
+fn tenth(number: f64) -> f64 {
+    (number * 10.0).round() / 10.0
+}

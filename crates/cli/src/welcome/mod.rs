@@ -1,0 +1,159 @@
+//! The application that `ringmain run` serves: a page that shows the server at work, and the paths to try it on.
+//!
+//! Knows what is shown and how it gets there. What is counted comes from the engine and the application.
+
+pub(crate) mod figures;
+
+#[cfg(test)]
+mod tests;
+
+use std::fmt::Write;
+use std::sync::{Arc, Mutex, PoisonError};
+
+use ringmain_web::{App, Event, Method, Reply, Request, Result};
+use serde::Serialize;
+
+use self::figures::Facts;
+use crate::args::PATHS;
+use crate::limits::{RETRY, VIEWER_LOOK};
+
+/// The page: no file beside it, nothing from elsewhere.
+const PAGE: &str = include_str!("page.html");
+
+/// What a browser may do for the page: run its one script and style, by their digests (a test computes them), and
+/// ask this server.
+const POLICY: &str = "default-src 'none'; style-src 'sha256-FXiTD8eVw+uk39EOnCOPyZ72sUVTzdu/60/+5XjR2QQ='; script-src 'sha256-bMHTkQrcp6Tsy4n+rK2PqlilYFEZ6uWVzQs5nF5+Ack='; connect-src 'self'; \
+     img-src data:; base-uri 'none'; form-action 'none'; frame-ancestors 'none'";
+
+/// The newest figures, written each second by the main thread and read by each viewer's stream.
+#[derive(Clone, Default)]
+pub(crate) struct Board(Arc<Mutex<Newest>>);
+
+#[derive(Clone)]
+struct Newest {
+    /// Counts up with each document; none is there at 0.
+    number: u64,
+    document: Arc<str>,
+}
+
+impl Default for Newest {
+    fn default() -> Newest {
+        Newest {
+            number: 0,
+            document: Arc::from(""),
+        }
+    }
+}
+
+impl Board {
+    /// Puts up a document.
+    pub(crate) fn put(&self, document: String) {
+        let mut newest = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        newest.number += 1;
+        newest.document = document.into();
+    }
+
+    fn newest(&self) -> Newest {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner).clone()
+    }
+}
+
+/// What is said to those who ask with something other than a browser.
+struct Text(String);
+
+/// The application.
+pub(crate) fn app(facts: &Facts, board: &Board) -> App {
+    App::new()
+        .state(board.clone())
+        .state(Text(text(facts)))
+        .get("/", front)
+        .get_async("/live", live)
+        .get("/json", json)
+        .get("/plaintext", plaintext)
+        .any("/echo", echo)
+        .health()
+}
+
+/// The page for browsers, text for the rest.
+fn front(request: &Request<'_>, reply: &mut Reply<'_>) -> Result {
+    reply
+        .header("Vary", "Accept")?
+        .header("Cache-Control", "no-cache")?;
+    let accepts = request.header("Accept").unwrap_or_default();
+    if !accepts.to_ascii_lowercase().contains("text/html") {
+        return reply.text(&request.state::<Text>()?.0);
+    }
+    reply
+        .header("Content-Security-Policy", POLICY)?
+        .header("X-Content-Type-Options", "nosniff")?
+        .header("Referrer-Policy", "no-referrer")?;
+    reply.html(PAGE)
+}
+
+/// The figures, an event for each second.
+async fn live(request: &Request<'_>, reply: &mut Reply<'_>) -> Result {
+    let board = request.state::<Board>()?;
+    let mut events = reply.events().await?;
+    // Nobody would ever end a stream of which nothing is sent, and the connection's next request would wait for it.
+    if request.method() == Method::Head {
+        return Ok(());
+    }
+    events.send(&Event::new().retry(RETRY)).await?;
+    let mut seen = 0;
+    loop {
+        let newest = board.newest();
+        if newest.number != seen {
+            seen = newest.number;
+            events.send(&Event::new().data(&newest.document)).await?;
+        }
+        request.cx().sleep(VIEWER_LOOK).await;
+    }
+}
+
+/// TechEmpower's JSON test: an object made and serialised for each request.
+fn json(_: &Request<'_>, reply: &mut Reply<'_>) -> Result {
+    #[derive(Serialize)]
+    struct Message {
+        message: &'static str,
+    }
+    reply.json(&Message {
+        message: "Hello, World!",
+    })
+}
+
+/// TechEmpower's plaintext test.
+fn plaintext(_: &Request<'_>, reply: &mut Reply<'_>) -> Result {
+    reply.text("Hello, World!")
+}
+
+/// What came goes back. `nosniff`: a browser must not make more of foreign bytes than they say they are.
+fn echo(request: &Request<'_>, reply: &mut Reply<'_>) -> Result {
+    let kind = request
+        .header("Content-Type")
+        .unwrap_or("application/octet-stream");
+    reply
+        .header("Content-Type", kind)?
+        .header("X-Content-Type-Options", "nosniff")?;
+    reply.body().extend_from_slice(request.body());
+    Ok(())
+}
+
+/// Who serves, and what there is to ask for.
+fn text(facts: &Facts) -> String {
+    let engine = if facts.engine == "uring" {
+        "io_uring"
+    } else {
+        facts.engine
+    };
+    let plural = if facts.workers == 1 { "" } else { "s" };
+    let mut out = format!(
+        "ringmain {}, {engine}, {} worker{plural}\n\n",
+        facts.version, facts.workers
+    );
+    for (path, what) in PATHS {
+        // Writing to a string cannot fail.
+        let _ = writeln!(out, "  {path:11} {what}");
+    }
+    out.push_str("\nAll options: ringmain --help\n");
+    out
+}

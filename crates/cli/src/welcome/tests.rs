@@ -1,0 +1,140 @@
+//! Figures by tables, and what the browser is told about the page.
+
+use std::io::Write;
+use std::process::{Command, Stdio};
+use std::time::Duration;
+
+use serde_json::{Value, json};
+
+use super::figures::{Facts, Figures, Latency, Sample};
+use super::*;
+use crate::limits::RATES;
+
+fn facts() -> Facts {
+    Facts {
+        version: "1.2.3",
+        engine: "uring",
+        features: vec!["message-ring".into()],
+        missing: Vec::new(),
+        why_not: None,
+        workers: 2,
+        cpus: 4,
+    }
+}
+
+fn sample(second: u64, requests: u64, cpu_ms: u64) -> Sample {
+    Sample {
+        at: Duration::from_secs(1000 + second),
+        cpu: Duration::from_millis(cpu_ms),
+        requests,
+        ..Sample::default()
+    }
+}
+
+fn parsed(document: &str) -> Value {
+    assert!(!document.contains('\n'), "an event's data is one line");
+    serde_json::from_str(document).unwrap()
+}
+
+#[test]
+fn counts_become_rates() {
+    let mut figures = Figures::new(facts(), sample(0, 0, 0));
+    let found = parsed(&figures.document(Sample {
+        connections: 7,
+        accepted: 9,
+        memory_bytes: Some(1 << 20),
+        latency: Some(Latency {
+            p50: Duration::from_nanos(3_149),
+            p90: Duration::from_micros(8),
+            p99: Duration::from_micros(34),
+            p999: Duration::from_millis(1),
+        }),
+        ..sample(2, 1000, 500)
+    }));
+    let expect = json!({
+        "version": "1.2.3", "engine": "uring", "features": ["message-ring"], "missing": [], "why_not": null,
+        "workers": 2, "cpus": 4, "uptime_s": 2, "requests": 1000, "rate": 500, "rates": [500],
+        "latency_us": {"p50": 3.1, "p90": 8.0, "p99": 34.0, "p999": 1000.0},
+        "connections": 7, "accepted": 9, "cpu_percent": 25.0, "memory_bytes": 1_048_576,
+    });
+    assert_eq!(found, expect);
+    let next = parsed(&figures.document(sample(3, 1000, 2500)));
+    assert_eq!((&next["rate"], &next["rates"]), (&json!(0), &json!([500, 0])));
+    assert_eq!(
+        (&next["cpu_percent"], &next["latency_us"]),
+        (&json!(200.0), &Value::Null)
+    );
+}
+
+#[test]
+fn the_first_moment_has_no_rate() {
+    let mut figures = Figures::new(facts(), sample(0, 5, 100));
+    let found = parsed(&figures.document(sample(0, 5, 100)));
+    assert_eq!((&found["rate"], &found["cpu_percent"]), (&json!(0), &json!(0.0)));
+}
+
+#[test]
+fn rates_are_kept_for_a_minute() {
+    let mut figures = Figures::new(facts(), sample(0, 0, 0));
+    let mut last = Value::Null;
+    for second in 1..=100 {
+        last = parsed(&figures.document(sample(second, second * second, 0)));
+    }
+    let rates = last["rates"].as_array().unwrap();
+    assert_eq!(rates.len(), RATES);
+    assert_eq!(rates[RATES - 1], json!(100 * 100 - 99 * 99));
+}
+
+/// The base64 text of the SHA-256 digest, as a policy names it; computed by coreutils.
+fn digest(text: &str) -> String {
+    let script = "sha256sum | head -c 64 | tr a-f A-F | basenc --base16 -d | base64";
+    let mut child = Command::new("sh")
+        .args(["-c", script])
+        .stdin(Stdio::piped())
+        .stdout(Stdio::piped())
+        .spawn()
+        .unwrap();
+    child.stdin.take().unwrap().write_all(text.as_bytes()).unwrap();
+    let output = child.wait_with_output().unwrap();
+    assert!(output.status.success());
+    String::from_utf8(output.stdout).unwrap().trim().to_owned()
+}
+
+fn between<'a>(text: &'a str, start: &str, end: &str) -> &'a str {
+    let (_, rest) = text.split_once(start).unwrap();
+    rest.split_once(end).unwrap().0
+}
+
+#[test]
+fn the_policy_allows_this_style_and_this_script_and_nothing_else() {
+    for (tag, directive) in [("style", "style-src"), ("script", "script-src")] {
+        let content = between(PAGE, &format!("<{tag}>"), &format!("</{tag}>"));
+        let expect = format!("{directive} 'sha256-{}'", digest(content));
+        assert!(POLICY.contains(&expect), "expected {expect} in: {POLICY}");
+        assert_eq!(PAGE.matches(&format!("<{tag}")).count(), 1);
+    }
+    assert!(POLICY.starts_with("default-src 'none'; "));
+}
+
+#[test]
+fn the_page_needs_nothing_from_elsewhere() {
+    for place in ["src=", "@import", "url(", "style=", "onclick"] {
+        assert!(!PAGE.contains(place), "{place}");
+    }
+    let outside = PAGE.matches("http").count();
+    let known = PAGE.matches("http://www.w3.org/2000/svg").count()
+        + PAGE.matches("https://github.com/ringmain/").count();
+    assert_eq!(outside, known, "a link to elsewhere");
+}
+
+#[test]
+fn every_path_of_the_help_is_in_the_text_for_curl() {
+    let text = text(&facts());
+    for path in ["/json", "/plaintext", "/echo", "/healthz", "/readyz", "/live"] {
+        assert!(text.contains(&format!("  {path} ")), "{path} is missing: {text}");
+    }
+    assert!(
+        text.starts_with("ringmain 1.2.3, io_uring, 2 workers\n"),
+        "{text}"
+    );
+}

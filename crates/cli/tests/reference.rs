@@ -1,0 +1,145 @@
+//! Completion scripts and the manual page, as a shell and `man` would take them.
+#![allow(
+    clippy::disallowed_methods,
+    reason = "tests of the real program have real threads and real time"
+)]
+
+mod common;
+
+use std::fs;
+use std::process::{Command, Output, Stdio};
+
+use common::{Directory, program};
+
+fn output(args: &[&str]) -> String {
+    let output = Command::new(program()).args(args).output().unwrap();
+    assert_eq!(output.status.code(), Some(0), "{output:?}");
+    assert!(output.stderr.is_empty(), "{output:?}");
+    String::from_utf8(output.stdout).unwrap()
+}
+
+fn bash(args: &[&str]) -> Output {
+    Command::new("bash")
+        .args(["--norc", "--noprofile"])
+        .args(args)
+        .output()
+        .unwrap()
+}
+
+/// What bash offers for the last of these words.
+fn completed(script: &str, words: &[&str]) -> Vec<String> {
+    let last = words.len() - 1;
+    let code = format!(
+        "source {script}\nCOMP_WORDS=({})\nCOMP_CWORD={last}\n_ringmain ringmain '{}' '{}'\necho \"${{COMPREPLY[@]}}\"",
+        words.join(" "),
+        words[last],
+        words[last - 1],
+    );
+    let output = bash(&["-c", &code]);
+    assert!(output.status.success() && output.stderr.is_empty(), "{output:?}");
+    let offered = String::from_utf8(output.stdout).unwrap();
+    offered.split_whitespace().map(str::to_owned).collect()
+}
+
+#[test]
+fn bash_takes_its_script_and_completes_with_it() {
+    let directory = Directory::new();
+    let script = directory.join("ringmain.bash").display().to_string();
+    fs::write(&script, output(&["completions", "bash"])).unwrap();
+    let parsed = bash(&["-n", &script]);
+    assert!(parsed.status.success() && parsed.stderr.is_empty(), "{parsed:?}");
+
+    assert_eq!(completed(&script, &["ringmain", "ru"]), ["run"]);
+    assert_eq!(
+        completed(&script, &["ringmain", "--header"]),
+        ["--header-timeout"]
+    );
+    assert_eq!(
+        completed(&script, &["ringmain", "run", "--header"]),
+        ["--header-timeout"]
+    );
+    assert_eq!(completed(&script, &["ringmain", "--engine", "e"]), ["epoll"]);
+    assert_eq!(completed(&script, &["ringmain", "completions", "z"]), ["zsh"]);
+}
+
+#[test]
+fn every_shell_gets_a_script_that_knows_the_commands() {
+    for shell in ["bash", "zsh", "fish", "elvish", "powershell"] {
+        let script = output(&["completions", shell]);
+        for word in ["completions", "max-connections", "uring"] {
+            assert!(script.contains(word), "{word} is missing for {shell}");
+        }
+    }
+}
+
+/// What roff's `man` macros know, of which the page uses some.
+const MACROS: [&str; 14] = [
+    ".ie", ".el", ".TH", ".SH", ".TP", ".PP", ".RS", ".RE", ".IP", ".br", ".nf", ".fi", ".B", ".sp",
+];
+
+#[test]
+fn the_manual_page_is_sound_and_has_every_option() {
+    let page = output(&["man"]);
+    for line in page.lines() {
+        if line.starts_with(['.', '\'']) {
+            let name = line.split(' ').next().unwrap();
+            assert!(MACROS.contains(&name), "no macro of man: {line}");
+        }
+        assert!(!line.contains('\x1b'), "a terminal's escape: {line}");
+    }
+    for title in [
+        "NAME",
+        "SYNOPSIS",
+        "COMMANDS",
+        "LISTENING",
+        "PATHS SERVED",
+        "SIGNALS",
+        "EXIT CODES",
+        "EXAMPLES",
+    ] {
+        assert!(
+            page.lines().any(|line| line
+                .strip_prefix(".SH ")
+                .is_some_and(|rest| rest.trim_matches('"') == title)),
+            "no section {title}"
+        );
+    }
+    // Each option of the long help stands there, followed by what it does.
+    let help = output(&["--help"]);
+    let options = help.lines().filter_map(|line| {
+        let line = line.trim_start();
+        let line = line
+            .split_once(", ")
+            .filter(|(short, _)| short.len() == 2)
+            .map_or(line, |(_, long)| long);
+        line.strip_prefix("--")
+            .map(|rest| rest.split([' ', '[', '.']).next().unwrap())
+    });
+    let mut count = 0;
+    let lines: Vec<&str> = page.lines().collect();
+    for name in options {
+        let written = format!("\\fB\\-\\-{}\\fR", name.replace('-', "\\-"));
+        let place = lines.iter().position(|line| line.contains(&written));
+        let place = place.unwrap_or_else(|| panic!("--{name} is missing"));
+        assert!(
+            !lines[place + 1].is_empty() && !lines[place + 1].starts_with('.'),
+            "--{name} says nothing"
+        );
+        count += 1;
+    }
+    assert!(count > 25, "the help has lost its options: {count}");
+}
+
+#[test]
+fn a_reader_that_leaves_early_is_no_failure() {
+    let mut child = Command::new(program())
+        .args(["completions", "bash"])
+        .stdout(Stdio::piped())
+        .stderr(Stdio::piped())
+        .spawn()
+        .unwrap();
+    drop(child.stdout.take());
+    let output = child.wait_with_output().unwrap();
+    assert_eq!(output.status.code(), Some(0), "{output:?}");
+    assert!(output.stderr.is_empty(), "{output:?}");
+}

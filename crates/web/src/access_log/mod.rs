@@ -1,0 +1,253 @@
+//! The access log: one line a request, on its way to a file or a standard stream.
+//!
+//! ```text
+//! worker: AccessWriter ── blocks of lines ──▶ bounded queue ──▶ one thread ── file, stdout, stderr
+//!              ▲                                                   │
+//!              └───────────────── empty blocks ◀───────────────────┘
+//! ```
+//!
+//! No worker ever waits for a disk or a pipe, or takes a lock: what finds the queue full is dropped and counted, and
+//! the count is logged. Knows nothing of requests but what a [`Record`] says.
+
+mod output;
+mod record;
+mod thread;
+
+#[cfg(test)]
+mod tests;
+
+use std::io::{self, Write};
+use std::path::PathBuf;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::thread::Thread;
+use std::time::Duration;
+
+use crossbeam_queue::ArrayQueue;
+use ringmain_engine::blocking::Pool;
+
+use crate::limits;
+use output::Output;
+pub use record::{Format, Record};
+
+/// The process's access log. Each worker writes to it by an [`AccessWriter`] of its own.
+///
+/// Dropping it lets its thread write what waits in the background; [`finish`](Self::finish) waits for that.
+pub struct AccessLog {
+    shared: Arc<Shared>,
+    /// The writer and nothing else, so that it never waits for other blocking work, nor that for it.
+    pool: Pool,
+    thread: Thread,
+    format: Format,
+}
+
+/// What workers and the writer share.
+struct Shared {
+    full: ArrayQueue<Block>,
+    empty: ArrayQueue<Block>,
+    /// Lines that found the queue full or the log finished and were not spoken of yet.
+    dropped: AtomicU64,
+    /// Lines that were dropped, or lost to errors, since the start.
+    lost: AtomicU64,
+    /// There is something to do that the writer has not begun to look at.
+    work: AtomicBool,
+    reopen: AtomicBool,
+    closing: AtomicBool,
+}
+
+/// Some lines.
+#[derive(Default)]
+struct Block {
+    text: Vec<u8>,
+    lines: u64,
+}
+
+impl AccessLog {
+    /// A log that is appended to a file, which is made (mode 0640) if it is not there.
+    ///
+    /// # Errors
+    /// The file cannot be opened, or no thread started.
+    pub fn to_file(path: impl Into<PathBuf>) -> io::Result<AccessLog> {
+        AccessLog::start(Output::file(path.into())?)
+    }
+
+    /// A log on standard output.
+    ///
+    /// # Errors
+    /// No thread could be started.
+    pub fn to_stdout() -> io::Result<AccessLog> {
+        AccessLog::start(Output::Stdout)
+    }
+
+    /// A log on standard error.
+    ///
+    /// # Errors
+    /// No thread could be started.
+    pub fn to_stderr() -> io::Result<AccessLog> {
+        AccessLog::start(Output::Stderr)
+    }
+
+    /// A log that goes elsewhere. `out` may block: it is called by the log's own thread.
+    ///
+    /// # Errors
+    /// No thread could be started.
+    pub fn to_writer(out: impl Write + Send + 'static) -> io::Result<AccessLog> {
+        AccessLog::start(Output::Other(Box::new(out)))
+    }
+
+    /// How lines look; [`Format::Combined`] unless said otherwise. To be called before [`writer`](Self::writer).
+    #[must_use]
+    pub fn format(mut self, format: Format) -> AccessLog {
+        self.format = format;
+        self
+    }
+
+    /// A worker's own way in.
+    #[must_use]
+    pub fn writer(&self) -> AccessWriter {
+        AccessWriter {
+            shared: Arc::clone(&self.shared),
+            thread: self.thread.clone(),
+            format: self.format,
+            block: Block::default(),
+        }
+    }
+
+    /// Opens the file by its name again, after it was moved away. Lines that are handed over from now on go to the new
+    /// one; if it cannot be opened, that is logged and the old one stays. Nothing happens to other logs.
+    pub fn reopen(&self) {
+        self.shared.reopen.store(true, Ordering::Release);
+        self.shared.wake(&self.thread);
+    }
+
+    /// Lines that were lost since the start: the destination was too slow, or refused them.
+    #[must_use]
+    pub fn lost(&self) -> u64 {
+        self.shared.lost.load(Ordering::Relaxed)
+    }
+
+    /// Writes what was handed over and ends; what comes later is lost. Workers flush or drop their writers before.
+    /// Returns whether all was written within `patience`.
+    pub fn finish(&self, patience: Duration) -> bool {
+        self.close();
+        self.pool.shutdown(patience).is_ok()
+    }
+
+    fn start(output: Output) -> io::Result<AccessLog> {
+        let shared = Arc::new(Shared {
+            full: ArrayQueue::new(limits::ACCESS_LOG_BLOCKS),
+            empty: ArrayQueue::new(limits::ACCESS_LOG_BLOCKS),
+            dropped: AtomicU64::new(0),
+            lost: AtomicU64::new(0),
+            work: AtomicBool::new(false),
+            reopen: AtomicBool::new(false),
+            closing: AtomicBool::new(false),
+        });
+        let pool = Pool::new(1, 1);
+        let thread = thread::start(&pool, Arc::clone(&shared), output)?;
+        Ok(AccessLog {
+            shared,
+            pool,
+            thread,
+            format: Format::default(),
+        })
+    }
+
+    fn close(&self) {
+        self.shared.closing.store(true, Ordering::Release);
+        self.shared.wake(&self.thread);
+    }
+}
+
+impl Drop for AccessLog {
+    fn drop(&mut self) {
+        self.close();
+    }
+}
+
+impl std::fmt::Debug for AccessLog {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("AccessLog")
+            .field("format", &self.format)
+            .field("lost", &self.lost())
+            .finish_non_exhaustive()
+    }
+}
+
+/// One worker's lines, until they are worth handing over. Nothing is allocated once enough blocks are in circulation.
+pub struct AccessWriter {
+    shared: Arc<Shared>,
+    thread: Thread,
+    format: Format,
+    block: Block,
+}
+
+impl AccessWriter {
+    /// Takes a line. [`limits::ACCESS_LOG_BLOCK_BYTES`] of them are handed over at once.
+    pub fn record(&mut self, record: &Record<'_>) {
+        if self.block.text.capacity() == 0 {
+            self.block = self.shared.empty_block();
+        }
+        record.write(self.format, &mut self.block.text);
+        self.block.lines += 1;
+        if self.block.text.len() >= limits::ACCESS_LOG_BLOCK_BYTES {
+            self.flush();
+        }
+    }
+
+    /// Hands over what there is, without waiting; to be called at the end of a loop turn, or by a timer where a line
+    /// may be late: waking the writer when it sleeps costs a system call.
+    pub fn flush(&mut self) {
+        if self.block.lines == 0 {
+            return;
+        }
+        let block = std::mem::take(&mut self.block);
+        if self.shared.closing.load(Ordering::Acquire) {
+            self.shared.drop_lines(block);
+            return;
+        }
+        if let Err(block) = self.shared.full.push(block) {
+            self.shared.drop_lines(block);
+        }
+        self.shared.wake(&self.thread);
+    }
+}
+
+impl Drop for AccessWriter {
+    fn drop(&mut self) {
+        self.flush();
+    }
+}
+
+impl Shared {
+    /// A flag besides the thread's own token, which a destination that parks in its turn would take away.
+    fn wake(&self, thread: &Thread) {
+        if !self.work.swap(true, Ordering::AcqRel) {
+            thread.unpark();
+        }
+    }
+
+    fn empty_block(&self) -> Block {
+        self.empty.pop().unwrap_or_else(|| Block {
+            // The line that fills a block may be as long as most are.
+            text: Vec::with_capacity(limits::ACCESS_LOG_BLOCK_BYTES + 1024),
+            lines: 0,
+        })
+    }
+
+    fn drop_lines(&self, block: Block) {
+        self.dropped.fetch_add(block.lines, Ordering::Relaxed);
+        self.lost.fetch_add(block.lines, Ordering::Relaxed);
+        self.recycle(block);
+    }
+
+    /// Keeps a block for the next lines, unless very long lines have made it large or there are enough.
+    fn recycle(&self, mut block: Block) {
+        if block.text.capacity() <= 2 * limits::ACCESS_LOG_BLOCK_BYTES {
+            block.text.clear();
+            block.lines = 0;
+            // Whether there is room for it does not matter.
+            drop(self.empty.push(block));
+        }
+    }
+}

@@ -1,0 +1,186 @@
+//! One answered request as a line of text. Nothing a client says can end the line, end a quotation or steer a terminal.
+//!
+//! Pure: no clock, no file, no allocation but what the caller's buffer needs.
+
+use std::io::Write as _;
+use std::net::IpAddr;
+use std::time::Duration;
+
+use ringmain_wire::h1::Version;
+
+use crate::{date, limits, text};
+
+/// How a line looks.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Format {
+    /// The Common Log Format: `127.0.0.1 - - [06/Nov/1994:08:49:37 +0000] "GET / HTTP/1.1" 200 5`. In quotations `"`
+    /// and `\` have a backslash before them, and what is not visible ASCII is `\xHH`.
+    Common,
+    /// As [`Common`](Format::Common), with `Referer` and `User-Agent`.
+    #[default]
+    Combined,
+    /// A JSON object a line, with all that is known; what is absent has no member.
+    Json,
+}
+
+/// What is said of one request. Client's texts longer than [`limits::ACCESS_LOG_FIELD_BYTES`] are cut.
+#[derive(Clone, Copy, Debug)]
+pub struct Record<'a> {
+    /// Who asked; `None`: not known, or no IP connection.
+    pub remote: Option<IpAddr>,
+    /// When the answer was complete, since 1970-01-01.
+    pub time: Duration,
+    /// The method as it was sent.
+    pub method: &'a str,
+    /// The target as it was sent.
+    pub target: &'a str,
+    /// The version that the client spoke.
+    pub version: Version,
+    /// The status that was answered.
+    pub status: u16,
+    /// Bytes of the answer's body.
+    pub body_bytes: u64,
+    /// Microseconds from the request's head to the end of the answer.
+    pub duration_us: u64,
+    /// `Referer`.
+    pub referer: Option<&'a [u8]>,
+    /// `User-Agent`.
+    pub user_agent: Option<&'a [u8]>,
+    /// The request's id.
+    pub request_id: Option<&'a str>,
+}
+
+impl Record<'_> {
+    /// Appends the record as a line.
+    pub(super) fn write(&self, format: Format, out: &mut Vec<u8>) {
+        match format {
+            Format::Common => self.write_common(out),
+            Format::Combined => {
+                self.write_common(out);
+                for value in [self.referer, self.user_agent] {
+                    out.extend_from_slice(b" \"");
+                    quoted(out, value.unwrap_or(b"-"));
+                    out.push(b'"');
+                }
+            }
+            Format::Json => self.write_json(out),
+        }
+        out.push(b'\n');
+    }
+
+    fn write_common(&self, out: &mut Vec<u8>) {
+        match self.remote {
+            Some(remote) => address(out, remote),
+            None => out.push(b'-'),
+        }
+        out.extend_from_slice(b" - - [");
+        out.extend_from_slice(&date::log_date(self.time));
+        out.extend_from_slice(b"] \"");
+        quoted(out, self.method.as_bytes());
+        out.push(b' ');
+        quoted(out, self.target.as_bytes());
+        out.push(b' ');
+        out.extend_from_slice(self.version().as_bytes());
+        out.extend_from_slice(b"\" ");
+        number(out, u64::from(self.status));
+        out.push(b' ');
+        number(out, self.body_bytes);
+    }
+
+    fn write_json(&self, out: &mut Vec<u8>) {
+        out.extend_from_slice(b"{\"time\":\"");
+        out.extend_from_slice(&date::timestamp(self.time));
+        out.push(b'"');
+        if let Some(remote) = self.remote {
+            out.extend_from_slice(b",\"remote\":\"");
+            address(out, remote);
+            out.push(b'"');
+        }
+        member(out, b"method", Some(self.method.as_bytes()));
+        member(out, b"target", Some(self.target.as_bytes()));
+        member(out, b"version", Some(self.version().as_bytes()));
+        for (name, value) in [
+            (&b",\"status\":"[..], u64::from(self.status)),
+            (b",\"bytes\":", self.body_bytes),
+            (b",\"duration_us\":", self.duration_us),
+        ] {
+            out.extend_from_slice(name);
+            number(out, value);
+        }
+        member(out, b"referer", self.referer);
+        member(out, b"user_agent", self.user_agent);
+        member(out, b"request_id", self.request_id.map(str::as_bytes));
+        out.push(b'}');
+    }
+
+    fn version(&self) -> &'static str {
+        match self.version {
+            Version::Http10 => "HTTP/1.0",
+            Version::Http11 => "HTTP/1.1",
+        }
+    }
+}
+
+fn address(out: &mut Vec<u8>, address: IpAddr) {
+    write!(out, "{address}").expect("memory takes it");
+}
+
+fn number(out: &mut Vec<u8>, number: u64) {
+    out.extend_from_slice(text::decimal(&mut [0; 20], number));
+}
+
+/// `value` up to the limit, and whether there was more.
+fn cut(value: &[u8]) -> (&[u8], &[u8]) {
+    match value.get(..limits::ACCESS_LOG_FIELD_BYTES) {
+        Some(start) if start.len() < value.len() => (start, b"..."),
+        _ => (value, b""),
+    }
+}
+
+/// Between the quotation marks of the Common Log Format, as Apache escapes it.
+fn quoted(out: &mut Vec<u8>, value: &[u8]) {
+    let (value, more) = cut(value);
+    for &byte in value {
+        match byte {
+            b'"' | b'\\' => out.extend_from_slice(&[b'\\', byte]),
+            b' '..=b'~' => out.push(byte),
+            _ => out.extend_from_slice(&[b'\\', b'x', hex(byte >> 4), hex(byte & 15)]),
+        }
+    }
+    out.extend_from_slice(more);
+}
+
+fn member(out: &mut Vec<u8>, name: &[u8], value: Option<&[u8]>) {
+    let Some(value) = value else { return };
+    let (value, more) = cut(value);
+    out.extend_from_slice(b",\"");
+    out.extend_from_slice(name);
+    out.extend_from_slice(b"\":\"");
+    for chunk in value.utf8_chunks() {
+        for character in chunk.valid().chars() {
+            escaped(out, character);
+        }
+        if !chunk.invalid().is_empty() {
+            escaped(out, char::REPLACEMENT_CHARACTER);
+        }
+    }
+    out.extend_from_slice(more);
+    out.push(b'"');
+}
+
+/// A character of a JSON string. Also those controls are escaped that JSON would allow but a terminal obeys.
+fn escaped(out: &mut Vec<u8>, character: char) {
+    match character {
+        '"' | '\\' => out.extend_from_slice(&[b'\\', character as u8]),
+        // All of them are below U+00A0.
+        _ if character.is_control() => {
+            let byte = character as u8;
+            out.extend_from_slice(&[b'\\', b'u', b'0', b'0', hex(byte >> 4), hex(byte & 15)]);
+        }
+        _ => out.extend_from_slice(character.encode_utf8(&mut [0; 4]).as_bytes()),
+    }
+}
+
+fn hex(digit: u8) -> u8 {
+    b"0123456789abcdef"[usize::from(digit)]
+}

@@ -1,0 +1,123 @@
+//! Routes below one prefix, with their hooks: a tree while it is built, a flat table afterwards.
+
+use std::sync::Arc;
+
+use ringmain_wire::h1::Method;
+
+use super::AppError;
+use crate::error::Result;
+use crate::reply::Reply;
+use crate::request::Request;
+use crate::router::{Methods, RouterBuilder, join};
+use crate::server::runner::Asynchronous;
+use crate::site::{Action, After, Before, Hooks, Route};
+
+/// Routes below a prefix; made by [`App::group`](crate::App::group).
+#[derive(Default)]
+pub struct Group {
+    pub(super) scope: Scope,
+}
+
+/// What an application and a group have in common.
+#[derive(Default)]
+pub(super) struct Scope {
+    pub(super) before: Vec<Arc<Before>>,
+    pub(super) after: Vec<Arc<After>>,
+    pub(super) body_bytes: Option<u64>,
+    routes: Vec<Pending>,
+    groups: Vec<(String, Scope)>,
+}
+
+/// A route as it was added. `None`: any method.
+struct Pending {
+    method: Option<String>,
+    pattern: String,
+    action: Action,
+}
+
+impl Group {
+    /// Adds routes below a further prefix.
+    #[must_use]
+    pub fn group(mut self, prefix: &str, build: impl FnOnce(Group) -> Group) -> Group {
+        self.scope.group(prefix, build);
+        self
+    }
+}
+
+impl Action {
+    pub(super) fn waiting<F>(handler: F, streamed: bool) -> Action
+    where
+        F: AsyncFn(&Request<'_>, &mut Reply<'_>) -> Result + Send + Sync + 'static,
+    {
+        Action::Task {
+            launch: Box::new(Asynchronous(Arc::new(handler))),
+            streamed,
+        }
+    }
+}
+
+impl Scope {
+    pub(super) fn add(&mut self, method: Option<&str>, pattern: &str, action: Action) {
+        self.routes.push(Pending {
+            method: method.map(Into::into),
+            pattern: pattern.into(),
+            action,
+        });
+    }
+
+    pub(super) fn group(&mut self, prefix: &str, build: impl FnOnce(Group) -> Group) {
+        let group = build(Group::default());
+        self.groups.push((prefix.into(), group.scope));
+    }
+
+    /// The hooks here, within those around.
+    pub(super) fn hooks(&self, outer: &Hooks) -> Hooks {
+        Hooks {
+            before: outer.before.iter().chain(&self.before).cloned().collect(),
+            after: self.after.iter().chain(&outer.after).cloned().collect(),
+        }
+    }
+
+    /// Adds all routes to the table.
+    pub(super) fn compile(
+        self,
+        prefix: &str,
+        outer: &Hooks,
+        body_bytes: Option<u64>,
+        index: &mut usize,
+        router: &mut RouterBuilder<Route>,
+    ) -> std::result::Result<(), AppError> {
+        let hooks = self.hooks(outer);
+        let body_bytes = self.body_bytes.or(body_bytes);
+        for pending in self.routes {
+            let pattern = join(prefix, &pending.pattern).map_err(refused)?;
+            let route = Route {
+                action: pending.action,
+                hooks: hooks.clone(),
+                index: *index,
+                body_bytes,
+            };
+            *index += 1;
+            let inserted = match &pending.method {
+                None => router.insert(Methods::Any, &pattern, route),
+                Some(method) => router.insert(Methods::Only(&[Method::new(method)]), &pattern, route),
+            };
+            inserted.map_err(refused)?;
+        }
+        for (below, scope) in self.groups {
+            let prefix = join(prefix, &below).map_err(refused)?;
+            scope.compile(&prefix, &hooks, body_bytes, index, router)?;
+        }
+        Ok(())
+    }
+}
+
+fn refused(error: crate::router::RouteError) -> AppError {
+    AppError(error.to_string())
+}
+
+impl std::fmt::Debug for Group {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        write!(f, "Group of {} routes", self.scope.routes.len())
+    }
+}

@@ -1,0 +1,30 @@
+//! What `main` returns: success, or one line and exit code 1.
+
+/// The outcome of a program; on failure it prints one line to standard error and ends with exit code 1.
+#[derive(Debug)]
+pub enum Exit {
+    /// All went well.
+    Success,
+    /// The line to print.
+    Failure(String),
+}
+
+impl std::process::Termination for Exit {
+    fn report(self) -> std::process::ExitCode {
+        match self {
+            Exit::Success => std::process::ExitCode::SUCCESS,
+            Exit::Failure(line) => {
+                use std::io::Write;
+                // Nobody is left to hear of a broken standard error.
+                let _ = writeln!(std::io::stderr(), "error: {line}");
+                std::process::ExitCode::FAILURE
+            }
+        }
+    }
+}
+
+impl From<Result<(), Box<dyn std::error::Error>>> for Exit {
+    fn from(outcome: Result<(), Box<dyn std::error::Error>>) -> Exit {
+        outcome.map_or_else(|error| Exit::Failure(error.to_string()), |()| Exit::Success)
+    }
+}

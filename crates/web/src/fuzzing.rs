@@ -1,0 +1,70 @@
+//! What crates outside may drive to test it: paths and routes. No part of the interface.
+//!
+//! Owns nothing: forwards to [`crate::path`] and [`crate::router`] in types that may be seen outside.
+
+use std::borrow::Cow;
+
+use ringmain_wire::h1::Method;
+
+use crate::path;
+use crate::router::{Found, Methods, Params, Router, RouterBuilder};
+
+/// The normal form of a request path.
+///
+/// # Errors
+/// Why it has none.
+pub fn normalise<'a>(raw: &'a str, scratch: &'a mut String) -> Result<&'a str, String> {
+    path::normalise(raw, scratch).map_err(|fault| fault.to_string())
+}
+
+/// Part of a normal path as handlers see it.
+pub fn shown(text: &str) -> Cow<'_, str> {
+    path::shown(text)
+}
+
+/// Routes, each with its number as its value.
+#[derive(Debug)]
+pub struct Table(Router<usize>);
+
+impl Table {
+    /// The routes (a method, an empty one for any, and a pattern) that are routes and do not clash with
+    /// an earlier one; and why the others were refused.
+    pub fn new<'a>(routes: impl Iterator<Item = (&'a str, &'a str)>) -> (Table, Vec<String>) {
+        let mut table = RouterBuilder::new();
+        let mut refused = Vec::new();
+        for (number, (method, pattern)) in routes.enumerate() {
+            let method = [Method::new(method)];
+            let methods = match method {
+                [Method::Other("")] => Methods::Any,
+                _ => Methods::Only(&method),
+            };
+            if let Err(error) = table.insert(methods, pattern, number) {
+                refused.push(error.to_string());
+            }
+        }
+        (Table(table.build()), refused)
+    }
+
+    /// The number of the route for a path in normal form, and to `each` its parameters.
+    ///
+    /// # Errors
+    /// The value of `Allow` if the path has routes, but the method has none.
+    pub fn find<'p>(
+        &self,
+        method: Method<'_>,
+        path: &'p str,
+        mut each: impl FnMut(&str, Cow<'p, str>),
+    ) -> Result<usize, Option<&str>> {
+        let mut params = Params::new();
+        match self.0.find(method, path, &mut params) {
+            Found::Route(&number) => {
+                params
+                    .iter(self.0.names(), path)
+                    .for_each(|(name, value)| each(name, value));
+                Ok(number)
+            }
+            Found::MethodNotAllowed { allow } | Found::Options { allow } => Err(Some(allow)),
+            Found::Nothing => Err(None),
+        }
+    }
+}

@@ -1,0 +1,145 @@
+//! What a client is told about a JSON document that was refused: in the words of JSON, not of Rust.
+//!
+//! Knows the sentences of serde and serde_json; one that it does not know is passed on as it is.
+
+use std::borrow::Cow;
+
+use serde::de::IgnoredAny;
+
+use crate::error::Error;
+use crate::text;
+
+/// 400 for `error`, which was met at `path` of the document.
+pub(super) fn fault(body: &[u8], error: &serde_json::Error, path: &str) -> Error {
+    if body.trim_ascii().is_empty() {
+        return Error::bad_request("expected a JSON document, found an empty body");
+    }
+    let whole = error.to_string();
+    let place = format!(" at line {} column {}", error.line(), error.column());
+    let sentence = whole.strip_suffix(&place).unwrap_or(&whole);
+    let place = format!("line {}, column {}", error.line(), error.column());
+    Error::bad_request(if error.is_data() {
+        wrong_value(&text::cut(sentence), &text::cut(path), &place)
+    } else if sentence == "expected value" && serde_json::from_slice::<IgnoredAny>(body).is_ok() {
+        // What cannot begin an enumeration's variant is a fault of syntax to the parser.
+        let path = text::cut(path);
+        format!("expected a value of another kind at `{path}` ({place})")
+    } else {
+        format!("not valid JSON: {} ({place})", syntax(sentence))
+    })
+}
+
+/// 400 for a bracket at byte `at` that nests deeper than `limit`.
+pub(super) fn too_deep(body: &[u8], at: usize, limit: usize) -> Error {
+    let before = &body[..at];
+    let line = 1 + before.iter().filter(|&&byte| byte == b'\n').count();
+    let column = before.iter().rev().take_while(|&&byte| byte != b'\n').count() + 1;
+    Error::bad_request(format!(
+        "the JSON document is nested deeper than {limit} (line {line}, column {column})"
+    ))
+}
+
+/// `sentence` is serde's: `invalid type: string "a", expected u8` and the like.
+fn wrong_value(sentence: &str, path: &str, place: &str) -> String {
+    // The path of the document itself is a dot.
+    let location = match path {
+        "" | "." => String::new(),
+        _ => format!(" at `{path}`"),
+    };
+    let invalid = ["invalid type: ", "invalid value: ", "invalid length "];
+    let Some(rest) = invalid.iter().find_map(|start| sentence.strip_prefix(start)) else {
+        return format!("{sentence}{location} ({place})");
+    };
+    // The found value may be a string with any text in it, so the last comma counts.
+    let Some((found, expected)) = rest.rsplit_once(", expected ") else {
+        return format!("{sentence}{location} ({place})");
+    };
+    let found = if sentence.starts_with("invalid length") {
+        elements(found)
+    } else {
+        found_in_json(found)
+    };
+    format!(
+        "expected {}{location}, found {found} ({place})",
+        expected_in_json(expected)
+    )
+}
+
+/// Names of Rust's types and of the application's own mean nothing to a client.
+fn expected_in_json(expected: &str) -> Cow<'_, str> {
+    Cow::Borrowed(match expected {
+        "u8" => "an integer from 0 to 255",
+        "u16" => "an integer from 0 to 65535",
+        "u32" => "an integer from 0 to 4294967295",
+        "u64" | "u128" | "usize" => "an integer that is not negative",
+        "i8" => "an integer from -128 to 127",
+        "i16" => "an integer from -32768 to 32767",
+        "i32" => "an integer from -2147483648 to 2147483647",
+        "i64" | "i128" | "isize" => "an integer",
+        "f32" | "f64" => "a number",
+        "a borrowed string" => "a string without escapes",
+        "unit" => "null",
+        "a map" => "an object",
+        "a sequence" => "an array",
+        "option" => "a value or null",
+        _ if expected.starts_with("struct ") || expected.starts_with("map ") => "an object",
+        _ if expected.starts_with("unit struct ") => "null",
+        _ if expected.starts_with("enum ") => "a string or an object with one member",
+        _ if expected.starts_with("tuple ") || expected.starts_with("an array of length ") => {
+            return array_of(expected);
+        }
+        _ => expected,
+    })
+}
+
+/// `tuple struct Point with 2 elements`, `a tuple of size 2`, `an array of length 2`: the number is the only one.
+fn array_of(expected: &str) -> Cow<'_, str> {
+    let mut words = expected.split(' ').rev();
+    match words.find(|word| word.parse::<u64>().is_ok()) {
+        Some(number) => Cow::Owned(format!("an array of {}", elements(number))),
+        None => Cow::Borrowed("an array"),
+    }
+}
+
+fn elements(number: &str) -> Cow<'_, str> {
+    Cow::Owned(match number {
+        "1" => "1 element".into(),
+        _ => format!("{number} elements"),
+    })
+}
+
+/// Texts of the document are not sent back.
+fn found_in_json(found: &str) -> Cow<'_, str> {
+    let number = found
+        .strip_prefix("integer `")
+        .or_else(|| found.strip_prefix("floating point `"))
+        .and_then(|rest| rest.strip_suffix('`'));
+    if let Some(number) = number {
+        return Cow::Owned(format!("the number {number}"));
+    }
+    Cow::Borrowed(match found {
+        "boolean `true`" => "true",
+        "boolean `false`" => "false",
+        "map" => "an object",
+        "sequence" => "an array",
+        "number" => "a number",
+        _ if found.starts_with("string ") => "a string",
+        _ if found.starts_with("character ") => "a string",
+        _ => found,
+    })
+}
+
+/// What serde_json says about text that is no JSON, where it can be said more plainly.
+fn syntax(sentence: &str) -> Cow<'_, str> {
+    Cow::Borrowed(match sentence {
+        "trailing characters" => "there is more behind the end of the document",
+        "EOF while parsing a list" => "it ends inside an array",
+        "EOF while parsing an object" => "it ends inside an object",
+        "EOF while parsing a string" => "it ends inside a string",
+        "EOF while parsing a value" => "it ends where a value is expected",
+        "trailing comma" => "a comma with nothing behind it",
+        "invalid unicode code point" => "a string that is not UTF-8, or an escape that is no character",
+        "recursion limit exceeded" => "it is nested too deep",
+        _ => sentence,
+    })
+}

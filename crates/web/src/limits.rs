@@ -1,0 +1,153 @@
+//! Every limit of an HTTP application: what a client may make a server hold, read or wait for, with unit, default
+//! and outcome.
+
+use std::time::Duration;
+
+use ringmain_wire::h1;
+
+/// Limits of one application. Each holds per connection unless it says otherwise; the defaults survive the
+/// internet.
+#[derive(Clone, Debug)]
+pub struct Limits {
+    /// Sizes of heads, chunk lines and trailers: see [`h1::Limits`]. `head_bytes` and `trailer_bytes` are at most
+    /// [`HEAD_BYTES_MOST`]; `body_bytes` is not looked at here (see [`Limits::body_bytes`]).
+    pub http1: h1::Limits,
+    /// From a head's first byte, or from the opening of the connection, to the head's last byte. Longer: 408 if part of
+    /// a head is there, and the connection closes.
+    pub header_timeout: Duration,
+    /// From an answer to the next request's first byte. Longer: the connection closes.
+    pub idle_timeout: Duration,
+    /// Bytes of a body that is collected before its handler runs. More: 413, and the connection closes.
+    pub body_bytes: u64,
+    /// Bytes of a body that its handler streams; `None`: no limit. More: 413 if nothing was answered yet, and the
+    /// connection closes.
+    pub streamed_body_bytes: Option<u64>,
+    /// Bytes a second that a body must bring in, and an answer must be taken at, on average after
+    /// [`Limits::rate_grace`]. Slower: 408 (or a cut answer), and the connection closes. Time in which the handler
+    /// itself does not read does not count.
+    pub rate_bytes: u32,
+    /// How long a transfer may be slow before [`Limits::rate_bytes`] holds.
+    pub rate_grace: Duration,
+    /// Bytes of an unwanted body (as behind a 404) that are read and dropped to keep the connection. More announced:
+    /// the answer says `Connection: close`.
+    pub discard_bytes: u64,
+    /// How long a connection is read and dropped after an answer that closes it, so that the client can read the answer
+    /// before a reset (RFC 9112 §9.6). Longer: it is closed.
+    pub linger: Duration,
+    /// Bytes that are dropped meanwhile. More: it is closed.
+    pub linger_bytes: u64,
+    /// Bytes of further requests that wait behind a running one (pipelining). More: nothing is received until it is
+    /// answered. At most [`PIPELINED_BYTES_MOST`].
+    pub pipelined_bytes: usize,
+    /// Requests answered on one connection; the last one's answer says `Connection: close`. `None`: no limit.
+    pub requests_per_connection: Option<u32>,
+    /// Requests of asynchronous handlers that one worker runs at once. More: 503 with `Retry-After`.
+    pub running_requests: usize,
+    /// Connections from one client address at once, process-wide; those from loopback addresses and Unix sockets do not
+    /// count (a local proxy, a load test). More: 503 and the connection closes. `None`: no limit.
+    pub connections_per_address: Option<u32>,
+    /// How deep JSON in a body may nest. Deeper: 400.
+    pub json_depth: usize,
+}
+
+impl Default for Limits {
+    fn default() -> Limits {
+        Limits {
+            http1: h1::Limits::INTERNET,
+            header_timeout: Duration::from_secs(10),
+            idle_timeout: Duration::from_secs(75),
+            body_bytes: 1024 * 1024,
+            streamed_body_bytes: None,
+            rate_bytes: 240,
+            rate_grace: Duration::from_secs(5),
+            discard_bytes: 64 * 1024,
+            linger: Duration::from_secs(2),
+            linger_bytes: 1024 * 1024,
+            pipelined_bytes: 32 * 1024,
+            requests_per_connection: None,
+            running_requests: 16 * 1024,
+            connections_per_address: Some(1024),
+            json_depth: 64,
+        }
+    }
+}
+
+/// What [`Limits::http1`] may say of heads and trailers: the engine keeps no more of unread bytes.
+pub const HEAD_BYTES_MOST: u32 = 48 * 1024;
+
+/// What [`Limits::pipelined_bytes`] may say.
+pub const PIPELINED_BYTES_MOST: usize = 48 * 1024;
+
+/// Bytes of an answer handed to the engine at once; the rest follows as the client takes them.
+pub const SEND_SHARE: usize = 256 * 1024;
+
+/// Bytes of a reply's body up to which it is copied behind its head; a longer one is handed over as it is.
+pub const COPIED_BODY: usize = 16 * 1024;
+
+/// Bytes of a streamed body that wait for their handler. More: nothing is received until it reads.
+pub const BODY_QUEUE: usize = 64 * 1024;
+
+/// Bytes of memory that a scratch buffer keeps for the next request. More is given back.
+pub const SCRATCH_BYTES: usize = 64 * 1024;
+
+/// Idle runners of one asynchronous route that a worker keeps. More end with their request.
+pub const IDLE_RUNNERS: usize = 256;
+
+/// Collected bodies' buffers that a worker keeps. More are freed.
+pub const IDLE_COLLECTORS: usize = 64;
+
+/// How often a transfer's rate is looked at.
+pub const RATE_TICK: Duration = Duration::from_secs(1);
+
+/// The deepest nesting of a JSON document that can be asked for: beyond it the parser's own guard for the stack
+/// answers first. A higher limit counts as this one.
+pub const JSON_DEPTH_MOST: usize = 127;
+
+/// Bytes of a client's own text that an error sends back to it. Longer ones are cut in the middle.
+pub const ERROR_TEXT_BYTES: usize = 256;
+
+/// Pairs of a query string or a form. More: 400. As many as other frameworks take by default.
+pub const PAIRS: usize = 1000;
+
+/// Bytes of a cookie's name and value together. More: it is not written, for clients would ignore it
+/// (RFC 6265bis §5.6).
+pub const COOKIE_BYTES: usize = 4096;
+
+/// Bytes of a cookie's path and of its domain. More: it is not written, for clients would ignore the attribute.
+pub const COOKIE_ATTRIBUTE_BYTES: usize = 1024;
+
+/// Bytes of a request's id. A longer one that a client says is not taken over.
+pub const REQUEST_ID_BYTES: usize = 128;
+
+/// Bytes of a client's text in the access log, before escapes. Longer ones are cut and end in `...`.
+pub const ACCESS_LOG_FIELD_BYTES: usize = 2048;
+
+/// Bytes of lines after which a worker hands them over to the access log's writer without waiting for the turn's end.
+pub const ACCESS_LOG_BLOCK_BYTES: usize = 16 * 1024;
+
+/// Blocks of lines that wait for the access log's writer: 4 MiB of usual lines, at most 20 MiB when each block ends in
+/// the longest line there can be. More: their lines are dropped, counted, and the count is logged.
+pub const ACCESS_LOG_BLOCKS: usize = 256;
+
+/// How long a line of the access log may wait at its worker.
+pub const ACCESS_LOG_FLUSH: Duration = Duration::from_millis(500);
+
+/// Bytes of lines that the access log's writer gathers for one write.
+pub const ACCESS_LOG_WRITE_BYTES: usize = 64 * 1024;
+
+/// Parameters of one route, a wildcard counted. More: the route is refused when it is added.
+pub(crate) const PARAMS: usize = 16;
+
+/// Bytes of a route's pattern, its groups' prefixes counted. More: the route is refused when it is added.
+pub(crate) const PATTERN_BYTES: usize = 1024;
+
+/// Routes of one table. More: the route is refused when it is added.
+pub(crate) const ROUTES: usize = 65_536;
+
+const _: () = assert!(PARAMS <= u8::MAX as usize, "their number is kept in a byte");
+const _: () = assert!(ROUTES < u32::MAX as usize, "routes are numbered by `u32`");
+
+const _: () = assert!(HEAD_BYTES_MOST as usize + 16 * 1024 <= ringmain_engine::limits::READ_MARK);
+const _: () = assert!(PIPELINED_BYTES_MOST + 16 * 1024 <= ringmain_engine::limits::READ_MARK);
+const _: () = assert!(2 * SEND_SHARE <= ringmain_engine::limits::WRITE_LIMIT);
+const _: () = assert!(COPIED_BODY < SEND_SHARE);

@@ -1,0 +1,145 @@
+//! What one worker keeps for its application: its own state, constant lines, runners, counts.
+
+use std::any::{Any, TypeId};
+use std::cell::{Cell, RefCell};
+use std::net::SocketAddr;
+use std::sync::Arc;
+use std::time::Duration;
+
+use ringmain_engine::Cx;
+use ringmain_engine::backend::Time;
+use ringmain_wire::h1::{FieldBlock, Known, Version};
+
+use crate::access_log::{AccessWriter, Record};
+use crate::preamble::Preamble;
+use crate::reply::Kind;
+use crate::request::Request;
+use crate::request_id::RequestId;
+use crate::server::runner::Runners;
+use crate::site::Site;
+use crate::stats::WorkerStats;
+
+pub(crate) struct Local {
+    pub(crate) cx: Cx,
+    states: Vec<(TypeId, Box<dyn Any>)>,
+    pub(crate) preamble: RefCell<Preamble>,
+    pub(crate) lines: Lines,
+    pub(crate) runners: Runners,
+    pub(crate) stats: Arc<WorkerStats>,
+    pub(crate) access: Option<RefCell<AccessWriter>>,
+    /// Ids so far, and where they began.
+    ids: Cell<(u64, u64)>,
+}
+
+impl Local {
+    pub(crate) fn new(site: &Site, cx: Cx) -> Local {
+        let states = site.per_worker.iter().map(|make| make(&cx)).collect();
+        let preamble =
+            Preamble::new(site.server_name.as_deref()).expect("checked when the application was built");
+        let stats = site.stats.worker(cx.worker());
+        Local {
+            states,
+            preamble: RefCell::new(preamble),
+            lines: Lines::new(),
+            runners: Runners::new(site.limits.running_requests),
+            stats,
+            access: site.access_log.as_ref().map(|log| RefCell::new(log.writer())),
+            ids: Cell::new((cx.random(), cx.random())),
+            cx,
+        }
+    }
+
+    /// A new id. The random part tells workers and processes apart, the rest the worker's requests.
+    pub(crate) fn request_id(&self) -> RequestId {
+        let (high, low) = self.ids.get();
+        // A Weyl sequence: every value once before any comes again.
+        let low = low.wrapping_add(0x9e37_79b9_7f4a_7c15);
+        self.ids.set((high, low));
+        RequestId::new(high, low)
+    }
+
+    /// Notes an answer in the access log, if there is one.
+    pub(crate) fn log(&self, request: &Request<'_>, status: u16, body_bytes: u64, began: Time) {
+        let Some(access) = &self.access else {
+            return;
+        };
+        access.borrow_mut().record(&Record {
+            remote: request.remote().map(|remote| remote.ip()),
+            time: self.cx.wall(),
+            method: request.method().as_str(),
+            target: request.target(),
+            version: request.version(),
+            status,
+            body_bytes,
+            duration_us: micros(self.cx.clock().since(began)),
+            referer: request.head.fields.known(Known::Referer),
+            user_agent: request.head.fields.known(Known::UserAgent),
+            request_id: request.id().map(RequestId::as_str),
+        });
+    }
+
+    /// Notes what could not be read as a request.
+    pub(crate) fn log_refused(&self, remote: Option<SocketAddr>, status: u16, began: Time) {
+        let Some(access) = &self.access else {
+            return;
+        };
+        access.borrow_mut().record(&Record {
+            remote: remote.map(|remote| remote.ip()),
+            time: self.cx.wall(),
+            method: "-",
+            target: "-",
+            version: Version::Http11,
+            status,
+            body_bytes: 0,
+            duration_us: micros(self.cx.clock().since(began)),
+            referer: None,
+            user_agent: None,
+            request_id: None,
+        });
+    }
+
+    pub(crate) fn state<T: 'static>(&self) -> Option<&T> {
+        let (_, value) = self.states.iter().find(|(id, _)| *id == TypeId::of::<T>())?;
+        value.downcast_ref()
+    }
+}
+
+fn micros(span: Duration) -> u64 {
+    u64::try_from(span.as_micros()).unwrap_or(u64::MAX)
+}
+
+/// Content types, checked and written once.
+pub(crate) struct Lines {
+    json: FieldBlock,
+    text: FieldBlock,
+    html: FieldBlock,
+    problem: FieldBlock,
+}
+
+impl Lines {
+    fn new() -> Lines {
+        let line = |value: &str| {
+            let mut block = FieldBlock::new();
+            block
+                .push("Content-Type", value.as_bytes())
+                .expect("a constant of this file");
+            block
+        };
+        Lines {
+            json: line("application/json"),
+            text: line("text/plain; charset=utf-8"),
+            html: line("text/html; charset=utf-8"),
+            problem: line("application/problem+json"),
+        }
+    }
+
+    pub(crate) fn of(&self, kind: Kind) -> Option<&FieldBlock> {
+        match kind {
+            Kind::None | Kind::Own => None,
+            Kind::Json => Some(&self.json),
+            Kind::Text => Some(&self.text),
+            Kind::Html => Some(&self.html),
+            Kind::Problem => Some(&self.problem),
+        }
+    }
+}

@@ -1,0 +1,237 @@
+//! The request path in the one form that routes are matched against and hooks are shown.
+//!
+//! Owns percent-decoding, dot segments and repeated slashes. Whoever decides by the path (a route, a hook that
+//! lets in or not, a file) decides by this form, so that no two of them can read one path differently. Knows
+//! nothing of routes.
+//!
+//! What is done, in this order:
+//!
+//! 1. Percent-escapes are decoded, once: `%2541` becomes `%41` and stays so.
+//! 2. An escaped slash is data of its segment. It stands in the path as [`ENCODED_SLASH`] and is shown to handlers as
+//!    `/` by [`shown`].
+//! 3. Repeated slashes become one, as in a file's name; then dot segments go (RFC 3986 §5.2.4), also the
+//!    escaped ones, never above the root. `/a//../b` is `/b`.
+//!
+//! Refused: what is no escape, U+0000, bytes that are not UTF-8, and `..` beside an escaped slash: as data it could
+//! only mislead who opens files by it. `;` and `\` mean nothing special: `/a;x/..;/b` has three segments.
+
+#[cfg(test)]
+mod tests;
+
+use std::borrow::Cow;
+use std::fmt;
+
+use crate::error::Error;
+use crate::word;
+
+/// What stands for an escaped slash. No other way leads to this character: `%00` is refused.
+pub(crate) const ENCODED_SLASH: char = '\0';
+
+const STAND_IN: u8 = ENCODED_SLASH as u8;
+
+/// Why a path has no normal form. The client is answered 400.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct PathFault {
+    kind: PathFaultKind,
+    /// Offset in the path as it came, bytes.
+    at: usize,
+}
+
+/// What is wrong.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum PathFaultKind {
+    /// It does not begin with `/`.
+    NotAbsolute,
+    /// `%` without two hexadecimal digits.
+    Escape,
+    /// U+0000, escaped or not.
+    Nul,
+    /// What was escaped is not UTF-8.
+    Utf8,
+    /// `..` beside an escaped slash.
+    Climb,
+}
+
+impl PathFault {
+    fn new(kind: PathFaultKind, at: usize) -> PathFault {
+        PathFault { kind, at }
+    }
+}
+
+impl fmt::Display for PathFault {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let what = match self.kind {
+            PathFaultKind::NotAbsolute => "the path does not begin with `/`",
+            PathFaultKind::Escape => {
+                "`%` without two hexadecimal digits after it; a percent sign itself is written `%25`"
+            }
+            PathFaultKind::Nul => "the character U+0000, which no path may have",
+            PathFaultKind::Utf8 => "escaped bytes that are not UTF-8; escape the UTF-8 form of the text",
+            PathFaultKind::Climb => "`..` beside an escaped slash; write the path that is meant",
+        };
+        write!(f, "request path, byte {}: {what}", self.at)
+    }
+}
+
+// No `std::error::Error`, so that `?` gives 400 and not 500.
+impl From<PathFault> for Error {
+    fn from(fault: PathFault) -> Error {
+        Error::bad_request(fault.to_string())
+    }
+}
+
+/// The normal form of `raw`: the path of a request target, without its query, not the asterisk.
+///
+/// A path that is in normal form already is returned as it is. Any other is written to `scratch`, whose
+/// room is reused from call to call; what was in it is lost.
+///
+/// # Errors
+/// The first fault, with its place.
+#[inline]
+pub(crate) fn normalise<'a>(raw: &'a str, scratch: &'a mut String) -> Result<&'a str, PathFault> {
+    if !raw.starts_with('/') {
+        return Err(PathFault::new(PathFaultKind::NotAbsolute, 0));
+    }
+    if is_plain(raw.as_bytes()) {
+        return Ok(raw);
+    }
+    rewrite(raw, scratch)
+}
+
+/// Text of a normal path as a handler sees it, with escaped slashes as `/`. Such text may begin with a slash
+/// or have empty pieces; it never has a piece `..`.
+pub(crate) fn shown(text: &str) -> Cow<'_, str> {
+    if text.as_bytes().contains(&STAND_IN) {
+        Cow::Owned(text.replace(ENCODED_SLASH, "/"))
+    } else {
+        Cow::Borrowed(text)
+    }
+}
+
+/// Whether there is nothing to do: no `%`, no U+0000, no slash followed by a slash or a dot.
+fn is_plain(path: &[u8]) -> bool {
+    let mut at = 0;
+    while at + word::BYTES < path.len() {
+        let here = word::load(path, at);
+        // `.` and `/` differ in the last bit only. A byte that `equal` finds wrongly comes after one that is
+        // found rightly, so it cannot turn the answer.
+        let next = word::load(path, at + 1) | word::all(1);
+        let pair = word::equal(here, b'/') & word::equal(next, b'/');
+        if (word::equal(here, b'%') | word::zeros(here) | pair) != 0 {
+            return false;
+        }
+        at += word::BYTES;
+    }
+    let mut before = 0;
+    path[at..].iter().all(|&byte| {
+        let pair = before == b'/' && byte | 1 == b'/';
+        before = byte;
+        !(pair || byte == b'%' || byte == STAND_IN)
+    })
+}
+
+#[inline(never)]
+fn rewrite<'a>(raw: &str, scratch: &'a mut String) -> Result<&'a str, PathFault> {
+    let mut bytes = std::mem::take(scratch).into_bytes();
+    bytes.clear();
+    let outcome = decode(raw.as_bytes(), &mut bytes).and_then(|()| refuse_climbs(raw, &bytes));
+    if outcome.is_ok() && std::str::from_utf8(&bytes).is_ok() {
+        // Whole segments go, so what is left is UTF-8 still.
+        remove_segments(&mut bytes);
+    }
+    match String::from_utf8(bytes) {
+        Ok(text) => *scratch = text,
+        Err(error) => {
+            let at = raw_offset(raw, error.utf8_error().valid_up_to());
+            let mut bytes = error.into_bytes();
+            bytes.clear();
+            *scratch = String::from_utf8(bytes).expect("nothing is UTF-8");
+            // A fault found before is the more useful one.
+            outcome?;
+            return Err(PathFault::new(PathFaultKind::Utf8, at));
+        }
+    }
+    outcome?;
+    Ok(scratch)
+}
+
+/// Appends what `raw` means byte by byte.
+fn decode(raw: &[u8], into: &mut Vec<u8>) -> Result<(), PathFault> {
+    let mut at = 0;
+    while at < raw.len() {
+        let (byte, length) = unit(raw, at).ok_or(PathFault::new(PathFaultKind::Escape, at))?;
+        if byte == 0 {
+            return Err(PathFault::new(PathFaultKind::Nul, at));
+        }
+        let encoded_slash = byte == b'/' && length > 1;
+        into.push(if encoded_slash { STAND_IN } else { byte });
+        at += length;
+    }
+    Ok(())
+}
+
+/// The byte meant at `at`, and how many bytes say it. `None`: a broken escape.
+fn unit(raw: &[u8], at: usize) -> Option<(u8, usize)> {
+    if raw[at] != b'%' {
+        return Some((raw[at], 1));
+    }
+    let digit = |index: usize| char::from(*raw.get(index)?).to_digit(16);
+    let value = digit(at + 1)? << 4 | digit(at + 2)?;
+    Some((u8::try_from(value).expect("two digits"), 3))
+}
+
+/// Where in `raw` the decoded byte `index` comes from. `raw` was decoded at least as far.
+fn raw_offset(raw: &str, index: usize) -> usize {
+    let mut at = 0;
+    for _ in 0..index {
+        at += unit(raw.as_bytes(), at).map_or(0, |(_, length)| length);
+    }
+    at
+}
+
+/// No segment may have `..` between escaped slashes, or between one and the segment's end.
+fn refuse_climbs(raw: &str, decoded: &[u8]) -> Result<(), PathFault> {
+    let mut start = 0;
+    for segment in decoded.split(|&byte| byte == b'/') {
+        let mut piece_start = start;
+        for piece in segment.split(|&byte| byte == STAND_IN) {
+            if piece == b".." && piece.len() < segment.len() {
+                return Err(PathFault::new(PathFaultKind::Climb, raw_offset(raw, piece_start)));
+            }
+            piece_start += piece.len() + 1;
+        }
+        start += segment.len() + 1;
+    }
+    Ok(())
+}
+
+/// Takes out empty segments and dot segments, in place. `path` begins with `/`.
+fn remove_segments(path: &mut Vec<u8>) {
+    // `path[..written]` is done and does not end in a slash; `path[read]` is the slash before the next segment.
+    let (mut read, mut written) = (0, 0);
+    while read < path.len() {
+        let start = read + 1;
+        let length = path[start..].iter().position(|&byte| byte == b'/');
+        let end = length.map_or(path.len(), |length| start + length);
+        let gone = match &path[start..end] {
+            b"" | b"." => true,
+            b".." => {
+                written = path[..written]
+                    .iter()
+                    .rposition(|&byte| byte == b'/')
+                    .unwrap_or(0);
+                true
+            }
+            _ => false,
+        };
+        if !gone {
+            path.copy_within(read..end, written);
+            written += end - read;
+        } else if end == path.len() {
+            path[written] = b'/';
+            written += 1;
+        }
+        read = end;
+    }
+    path.truncate(written);
+}

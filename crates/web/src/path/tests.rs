@@ -1,0 +1,183 @@
+//! Paths as they come and the form they are matched in.
+
+use super::{PathFault, PathFaultKind, normalise, shown};
+use crate::error::Error;
+
+#[track_caller]
+fn check(raw: &str, expected: Result<&str, (PathFaultKind, usize)>) {
+    let mut scratch = String::from("left from before");
+    let expected = expected.map_err(|(kind, at)| PathFault { kind, at });
+    assert_eq!(normalise(raw, &mut scratch), expected, "{raw}");
+}
+
+#[test]
+fn a_normal_path_is_not_copied() {
+    for raw in [
+        "/",
+        "/a",
+        "/a/",
+        "/json",
+        "/plaintext",
+        "/a.b/c..d/e.",
+        "/users/1234567/posts/89",
+        "/größe/ü",
+        "/a;x=1/b\\..\\c",
+        "/-/",
+        "/0/0/0/0/0/0/0/0",
+    ] {
+        let mut scratch = String::from("left from before");
+        let path = normalise(raw, &mut scratch).expect("normal");
+        assert!(
+            std::ptr::eq(path, raw),
+            "{raw} is the same text in the same place"
+        );
+        assert_eq!(scratch, "left from before");
+    }
+}
+
+#[test]
+fn wherever_it_stands_it_is_seen() {
+    for length in 0..40 {
+        for at in 0..=length {
+            for (found, expected) in [
+                ("%41", Ok("A")),
+                ("//", Ok("/")),
+                ("/./", Ok("/")),
+                ("\0", Err(())),
+            ] {
+                let (before, after) = ("a".repeat(at), "b".repeat(length - at));
+                let raw = format!("/x{before}{found}{after}y");
+                let mut scratch = String::new();
+                let path = normalise(&raw, &mut scratch).map_err(|_| ());
+                let expected = expected.map(|middle| format!("/x{before}{middle}{after}y"));
+                assert_eq!(path.map(str::to_owned), expected, "{raw:?}");
+            }
+        }
+    }
+}
+
+#[test]
+fn escapes_are_decoded_once() {
+    check("/%61", Ok("/a"));
+    check("/a%20b", Ok("/a b"));
+    check("/a+b", Ok("/a+b"));
+    check("/gr%C3%B6%c3%9Fe", Ok("/größe"));
+    check("/%2541", Ok("/%41"));
+    check("/%25%34%31", Ok("/%41"));
+    check("/%252e%252e/a", Ok("/%2e%2e/a"));
+    check("/%252f", Ok("/%2f"));
+    check("/a%3Fb%23c", Ok("/a?b#c"));
+    check("/%5c..%5C", Ok("/\\..\\"));
+}
+
+#[test]
+fn an_escaped_slash_is_data() {
+    check("/a%2Fb", Ok("/a\0b"));
+    check("/%2f", Ok("/\0"));
+    check("/a%2f%2Fb/", Ok("/a\0\0b/"));
+    check("/a/%2f/../b", Ok("/a/b"));
+    check("/group%2f.github", Ok("/group\0.github"));
+    assert_eq!(shown("a\0b\0"), "a/b/");
+    assert!(matches!(shown("ab"), std::borrow::Cow::Borrowed("ab")));
+}
+
+#[test]
+fn dot_segments_go_and_never_above_the_root() {
+    check("/.", Ok("/"));
+    check("/..", Ok("/"));
+    check("/../", Ok("/"));
+    check("/../../etc/passwd", Ok("/etc/passwd"));
+    check("/a/.", Ok("/a/"));
+    check("/a/./b", Ok("/a/b"));
+    check("/a/..", Ok("/"));
+    check("/a/b/..", Ok("/a/"));
+    check("/a/b/../", Ok("/a/"));
+    check("/a/b/../c", Ok("/a/c"));
+    check("/a/b/c/../../d", Ok("/a/d"));
+    check("/a/b/c/./../../g", Ok("/a/g"));
+    check("/mid/content=5/../6", Ok("/mid/6"));
+    check("/...", Ok("/..."));
+    check("/.a/..b/c", Ok("/.a/..b/c"));
+    check("/%2e%2e/a", Ok("/a"));
+    check("/a/%2E%2e/b", Ok("/b"));
+    check("/a/.%2e/b", Ok("/b"));
+    check("/a/%2e/b", Ok("/a/b"));
+    check("/ö/../ß", Ok("/ß"));
+}
+
+#[test]
+fn repeated_slashes_become_one() {
+    check("//", Ok("/"));
+    check("//a", Ok("/a"));
+    check("/a//b///c", Ok("/a/b/c"));
+    check("/a//", Ok("/a/"));
+    check("//../a", Ok("/a"));
+    check("/a//../b", Ok("/b"));
+    check("//evil.example/a", Ok("/evil.example/a"));
+}
+
+#[test]
+fn what_confuses_other_servers_has_one_meaning() {
+    check("/admin/..;/a", Ok("/admin/..;/a"));
+    check("/a;/../b", Ok("/b"));
+    check("/public/%2e%2e/admin", Ok("/admin"));
+    check("/public/..%2fadmin", Err((PathFaultKind::Climb, 8)));
+    check("/public/%2e%2e%2fadmin", Err((PathFaultKind::Climb, 8)));
+    check("/a%20b%2f..", Err((PathFaultKind::Climb, 9)));
+    check("/a%2f%2e%2e%2fb", Err((PathFaultKind::Climb, 5)));
+    check("/a%2f../../b", Err((PathFaultKind::Climb, 5)));
+    check("/..%5cadmin", Ok("/..\\admin"));
+    check("/%2fadmin", Ok("/\0admin"));
+    check("/admin%20", Ok("/admin "));
+    check("/admin%0a", Ok("/admin\n"));
+}
+
+#[test]
+fn what_has_no_form_is_refused_with_its_place() {
+    check("/a%", Err((PathFaultKind::Escape, 2)));
+    check("/a%4", Err((PathFaultKind::Escape, 2)));
+    check("/%zz", Err((PathFaultKind::Escape, 1)));
+    check("/%+1", Err((PathFaultKind::Escape, 1)));
+    check("/%u0041", Err((PathFaultKind::Escape, 1)));
+    check("/%4ö", Err((PathFaultKind::Escape, 1)));
+    check("/ab%00", Err((PathFaultKind::Nul, 3)));
+    check("/a\0b", Err((PathFaultKind::Nul, 2)));
+    check("/%ff", Err((PathFaultKind::Utf8, 1)));
+    check("/%41b%c0%af", Err((PathFaultKind::Utf8, 5)));
+    check("/%e0%80%af", Err((PathFaultKind::Utf8, 1)));
+    check("/%ed%a0%80", Err((PathFaultKind::Utf8, 1)));
+    check("/a%ff/../b", Err((PathFaultKind::Utf8, 2)));
+    check("/%ff%", Err((PathFaultKind::Escape, 4)));
+    check("", Err((PathFaultKind::NotAbsolute, 0)));
+    check("*", Err((PathFaultKind::NotAbsolute, 0)));
+    check("a/b", Err((PathFaultKind::NotAbsolute, 0)));
+}
+
+#[test]
+fn a_fault_tells_the_client_what_to_do() {
+    let mut scratch = String::new();
+    let fault = normalise("/100%", &mut scratch).expect_err("a broken escape");
+    let error = Error::from(fault);
+    assert_eq!(error.status(), 400);
+    let told = "request path, byte 4: `%` without two hexadecimal digits after it; a percent sign itself is written `%25`";
+    assert_eq!(error.detail(), told);
+}
+
+#[test]
+fn the_normal_form_stays_as_it_is() {
+    for raw in ["/a//b/../%63", "/..//.", "/a%20b/", "/...", "/.a/%2e%2e%2e"] {
+        let (mut first, mut second) = (String::new(), String::new());
+        let path = normalise(raw, &mut first).expect("it has one");
+        assert_eq!(normalise(path, &mut second), Ok(path));
+    }
+}
+
+#[test]
+fn room_is_kept_through_faults() {
+    let mut scratch = String::with_capacity(64);
+    let room = scratch.capacity();
+    for raw in ["/%41", "/%ff", "/%", "/%00", "/a//b"] {
+        let fine = normalise(raw, &mut scratch).is_ok();
+        assert_eq!(scratch.capacity(), room, "{raw}: {fine}");
+    }
+}

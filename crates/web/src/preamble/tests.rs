@@ -1,0 +1,40 @@
+//! What an answer begins with, second by second.
+
+use ringmain_wire::h1::{Exchange, Framing, ResponseEncoder};
+
+use super::*;
+
+fn head(preamble: &mut Preamble, wall: Duration) -> String {
+    let mut out = Vec::new();
+    let mut head = ResponseEncoder::new(&mut out, 204, Exchange::REFUSED).unwrap();
+    head.block(preamble.at(wall));
+    let _no_body = head.finish(Framing::None).unwrap();
+    String::from_utf8(out).unwrap()
+}
+
+#[test]
+fn it_follows_the_second() {
+    let mut preamble = Preamble::new(Some("ringmain")).unwrap();
+    let table = [
+        (0, "Thu, 01 Jan 1970 00:00:00 GMT"),
+        (999, "Thu, 01 Jan 1970 00:00:00 GMT"),
+        (1000, "Thu, 01 Jan 1970 00:00:01 GMT"),
+        (784_111_777_000, "Sun, 06 Nov 1994 08:49:37 GMT"),
+        // A clock that was set back is believed.
+        (1999, "Thu, 01 Jan 1970 00:00:01 GMT"),
+    ];
+    for (millis, date) in table {
+        let expected = format!(
+            "HTTP/1.1 204 No Content\r\nServer: ringmain\r\nDate: {date}\r\nConnection: close\r\n\r\n"
+        );
+        assert_eq!(head(&mut preamble, Duration::from_millis(millis)), expected);
+    }
+}
+
+#[test]
+fn a_server_need_not_say_its_name() {
+    let mut preamble = Preamble::new(None).unwrap();
+    let head = head(&mut preamble, Duration::ZERO);
+    assert!(!head.contains("Server") && head.contains("Date: "), "{head}");
+    assert_eq!(Preamble::new(Some("a\r\nb: c")).err(), Some(Misuse::FieldValue));
+}

@@ -1,0 +1,106 @@
+//! `%XX` and `+`: what is an escape, and what it stands for. Knows bytes and pairs, not what they are for.
+
+use std::borrow::Cow;
+use std::fmt;
+
+/// What is wrong with which pair.
+#[derive(Debug, PartialEq, Eq)]
+pub(super) struct Fault {
+    /// The pair's number, from 1; empty pieces count.
+    pub(super) pair: usize,
+    /// The byte of the whole string, from 1.
+    pub(super) at: usize,
+    kind: FaultKind,
+}
+
+#[derive(Debug, PartialEq, Eq)]
+enum FaultKind {
+    Escape,
+    Encoding,
+}
+
+impl fmt::Display for Fault {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self.kind {
+            FaultKind::Escape => "expected two hexadecimal digits behind `%`",
+            FaultKind::Encoding => "expected UTF-8 behind its escapes",
+        })
+    }
+}
+
+/// Whether every escape is one and every name and value is UTF-8.
+pub(super) fn check(raw: &[u8]) -> Result<(), Fault> {
+    if raw.is_ascii() && !raw.contains(&b'%') {
+        return Ok(());
+    }
+    let mut start = 0;
+    for (index, pair) in raw.split(|&byte| byte == b'&').enumerate() {
+        let (name, value) = halves(pair);
+        let value_start = start + pair.len() - value.len();
+        for (half, half_start) in [(name, start), (value, value_start)] {
+            check_half(half).map_err(|(at, kind)| Fault {
+                pair: index + 1,
+                at: half_start + at + 1,
+                kind,
+            })?;
+        }
+        start += pair.len() + 1;
+    }
+    Ok(())
+}
+
+/// The fault and its offset in `half`.
+fn check_half(half: &[u8]) -> Result<(), (usize, FaultKind)> {
+    let mut ascii = true;
+    for (at, &byte) in half.iter().enumerate() {
+        ascii &= byte.is_ascii();
+        if byte == b'%' {
+            let escaped = escape(&half[at..]).ok_or((at, FaultKind::Escape))?;
+            ascii &= escaped.is_ascii();
+        }
+    }
+    if ascii || String::from_utf8(bytes(half).collect()).is_ok() {
+        return Ok(());
+    }
+    Err((0, FaultKind::Encoding))
+}
+
+/// Name and value of a pair.
+pub(super) fn halves(pair: &[u8]) -> (&[u8], &[u8]) {
+    match pair.iter().position(|&byte| byte == b'=') {
+        Some(at) => (&pair[..at], &pair[at + 1..]),
+        None => (pair, &[]),
+    }
+}
+
+/// The text of a name or value that was checked.
+pub(super) fn text(half: &[u8]) -> Cow<'_, str> {
+    let checked = "checked when the pairs were taken";
+    if half.iter().any(|byte| matches!(byte, b'%' | b'+')) {
+        Cow::Owned(String::from_utf8(bytes(half).collect()).expect(checked))
+    } else {
+        Cow::Borrowed(str::from_utf8(half).expect(checked))
+    }
+}
+
+/// The bytes of a name or value; what is no escape stands for itself.
+pub(super) fn bytes(half: &[u8]) -> impl Iterator<Item = u8> {
+    let mut rest = half;
+    std::iter::from_fn(move || {
+        let &first = rest.first()?;
+        let (byte, taken) = match (first, escape(rest)) {
+            (b'+', _) => (b' ', 1),
+            (_, Some(byte)) => (byte, 3),
+            (_, None) => (first, 1),
+        };
+        rest = &rest[taken..];
+        Some(byte)
+    })
+}
+
+/// What the escape at the start of `text` stands for.
+fn escape(text: &[u8]) -> Option<u8> {
+    let &[b'%', high, low, ..] = text else { return None };
+    let digit = |byte: u8| char::from(byte).to_digit(16);
+    Some((digit(high)? * 16 + digit(low)?) as u8)
+}

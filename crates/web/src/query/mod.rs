@@ -1,0 +1,182 @@
+//! Names and values as a query string or a form has them (`application/x-www-form-urlencoded`, WHATWG URL §5).
+//!
+//! Stricter than browsers: what is no escape or no UTF-8 is refused, not repaired, so that a check and what it
+//! protects read the same. Knows no request: where the bytes come from is said by who makes a [`Query`].
+
+mod decode;
+
+#[cfg(test)]
+mod tests;
+
+use std::borrow::Cow;
+use std::fmt;
+use std::str::FromStr;
+
+use serde::Deserialize;
+
+use crate::error::{Error, Result};
+use crate::{limits, media_type, text};
+
+/// The pairs of a query string or a form, checked once and decoded as they are asked for.
+///
+/// A name without `=` has an empty value. Empty pieces (`a=1&&b=2`) are no pairs. Nothing is allocated but for
+/// values with escapes in them.
+#[derive(Clone, Copy)]
+pub struct Query<'a> {
+    raw: &'a [u8],
+    kind: Kind,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Kind {
+    Query,
+    Form,
+}
+
+impl Kind {
+    /// What one pair is called.
+    fn pair(self) -> &'static str {
+        match self {
+            Kind::Query => "query parameter",
+            Kind::Form => "form field",
+        }
+    }
+}
+
+impl<'a> Query<'a> {
+    /// The pairs of a query string, without its question mark.
+    ///
+    /// # Errors
+    /// 400 with the place: an escape that is none, text that is not UTF-8, more than [`limits::PAIRS`] pairs.
+    pub fn new(raw: &'a str) -> Result<Query<'a>> {
+        Query::checked(raw.as_bytes(), Kind::Query)
+    }
+
+    /// The fields of a form: a whole body and its `Content-Type`.
+    ///
+    /// # Errors
+    /// 415 unless the type is [`media_type::FORM`]; 400 as for [`new`](Self::new).
+    pub fn form(content_type: Option<&[u8]>, body: &'a [u8]) -> Result<Query<'a>> {
+        let found = content_type.unwrap_or_default();
+        if media_type::essence(found).eq_ignore_ascii_case(media_type::FORM.as_bytes()) {
+            return Query::checked(body, Kind::Form);
+        }
+        let found = match content_type {
+            Some(value) => format!("`{}`", text::shown(value)),
+            None => "none".into(),
+        };
+        Err(Error::new(
+            415,
+            format!("expected the content type `{}`, found {found}", media_type::FORM),
+        ))
+    }
+
+    fn checked(raw: &'a [u8], kind: Kind) -> Result<Query<'a>> {
+        let pairs = raw.split(|&byte| byte == b'&').filter(|pair| !pair.is_empty());
+        let pairs = pairs.count();
+        if pairs > limits::PAIRS {
+            return Err(Error::bad_request(format!(
+                "expected at most {} {}s, found {pairs}",
+                limits::PAIRS,
+                kind.pair()
+            )));
+        }
+        match decode::check(raw) {
+            Ok(()) => Ok(Query { raw, kind }),
+            Err(fault) => Err(Error::bad_request(format!(
+                "{} {}: {fault} (byte {} of them all)",
+                kind.pair(),
+                fault.pair,
+                fault.at
+            ))),
+        }
+    }
+
+    /// All pairs in their order.
+    pub fn iter(&self) -> impl Iterator<Item = (Cow<'a, str>, Cow<'a, str>)> + use<'a> {
+        self.pairs()
+            .map(|(name, value)| (decode::text(name), decode::text(value)))
+    }
+
+    /// The first value of that name.
+    #[must_use]
+    pub fn get(&self, name: &str) -> Option<Cow<'a, str>> {
+        self.raw_values(name).next().map(decode::text)
+    }
+
+    /// All values of that name in their order.
+    pub fn all<'n>(&self, name: &'n str) -> impl Iterator<Item = Cow<'a, str>> + use<'a, 'n> {
+        self.raw_values(name).map(decode::text)
+    }
+
+    /// The value of that name as a `T`; `None` if the name is not there.
+    ///
+    /// # Errors
+    /// 400 that names the parameter: its text is no `T`, or it is there more than once.
+    pub fn parse<T>(&self, name: &str) -> Result<Option<T>>
+    where
+        T: FromStr,
+        T::Err: fmt::Display,
+    {
+        let mut values = self.raw_values(name);
+        let Some(value) = values.next() else {
+            return Ok(None);
+        };
+        let others = values.count();
+        if others > 0 {
+            return Err(Error::bad_request(format!(
+                "{} `{name}`: expected it once, found it {} times",
+                self.kind.pair(),
+                others + 1
+            )));
+        }
+        let value = decode::text(value);
+        match value.parse() {
+            Ok(value) => Ok(Some(value)),
+            Err(error) => Err(Error::bad_request(format!(
+                "{} `{name}`: {error}, found `{}`",
+                self.kind.pair(),
+                text::cut(&value)
+            ))),
+        }
+    }
+
+    /// All pairs as a struct or map; a name that comes several times fills a sequence.
+    /// Allocates a map of the pairs besides what `T` does.
+    ///
+    /// # Errors
+    /// 400 that names the parameter that is missing, of another type, or there more often than its type takes.
+    pub fn read<T: Deserialize<'a>>(&self) -> Result<T> {
+        if let Ok(value) = serde_html_form::from_bytes(self.raw) {
+            return Ok(value);
+        }
+        // Only what is wrong is read again, to find out where.
+        let parser = serde_html_form::Deserializer::from_bytes(self.raw);
+        serde_path_to_error::deserialize(parser).map_err(|error| {
+            let path = error.path().to_string();
+            let what = match path.as_str() {
+                "." => String::new(),
+                _ => format!(" `{}`", text::cut(&path)),
+            };
+            let message = error.inner().to_string();
+            Error::bad_request(format!("{}{what}: {}", self.kind.pair(), text::cut(&message)))
+        })
+    }
+
+    fn pairs(&self) -> impl Iterator<Item = (&'a [u8], &'a [u8])> + use<'a> {
+        let pairs = self.raw.split(|&byte| byte == b'&');
+        pairs.filter(|pair| !pair.is_empty()).map(decode::halves)
+    }
+
+    fn raw_values<'n>(&self, name: &'n str) -> impl Iterator<Item = &'a [u8]> + use<'a, 'n> {
+        self.pairs()
+            .filter(move |(key, _)| decode::bytes(key).eq(name.bytes()))
+            .map(|(_, value)| value)
+    }
+}
+
+impl fmt::Debug for Query<'_> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_map().entries(self.iter()).finish()
+    }
+}

@@ -1,0 +1,232 @@
+//! Queries and forms: what they hold, and the sentences about what is refused.
+
+use std::collections::BTreeMap;
+
+use super::*;
+
+fn pairs(raw: &str) -> Vec<(String, String)> {
+    let query = Query::new(raw).unwrap_or_else(|error| panic!("`{raw}`: {error}"));
+    query
+        .iter()
+        .map(|(name, value)| (name.into_owned(), value.into_owned()))
+        .collect()
+}
+
+fn refused(raw: &[u8]) -> String {
+    let error = Query::checked(raw, Kind::Query).expect_err("refused");
+    assert_eq!(error.status(), 400);
+    error.detail().to_owned()
+}
+
+#[test]
+fn pairs_are_decoded_in_their_order() {
+    let table: [(&str, &[(&str, &str)]); 10] = [
+        ("", &[]),
+        ("&&", &[]),
+        ("a=1&b=2", &[("a", "1"), ("b", "2")]),
+        ("a=1&&b=2&", &[("a", "1"), ("b", "2")]),
+        ("a", &[("a", "")]),
+        ("=", &[("", "")]),
+        ("a=b=c", &[("a", "b=c")]),
+        ("a+b=c%20d%2B+", &[("a b", "c d+ ")]),
+        ("%C3%A9=%e2%82%AC", &[("é", "€")]),
+        ("a=%26%3D%25", &[("a", "&=%")]),
+    ];
+    for (raw, expected) in table {
+        let found = pairs(raw);
+        let found: Vec<(&str, &str)> = found
+            .iter()
+            .map(|(name, value)| (name.as_str(), value.as_str()))
+            .collect();
+        assert_eq!(found, expected, "{raw}");
+    }
+}
+
+#[test]
+fn a_plain_value_is_borrowed() {
+    let query = Query::new("a=plain&b=es+caped&%61=again").unwrap();
+    assert!(matches!(query.get("a"), Some(Cow::Borrowed("plain"))));
+    assert_eq!(query.get("b").as_deref(), Some("es caped"));
+    assert_eq!(query.get("c"), None);
+    let all: Vec<_> = query.all("a").collect();
+    assert_eq!(all, ["plain", "again"]);
+}
+
+#[test]
+fn what_is_no_escape_or_no_text_is_refused_where_it_stands() {
+    let table: [(&[u8], &str); 7] = [
+        (
+            b"a=1&b=2%zz",
+            "query parameter 2: expected two hexadecimal digits behind `%` (byte 8 of them all)",
+        ),
+        (
+            b"a%",
+            "query parameter 1: expected two hexadecimal digits behind `%` (byte 2 of them all)",
+        ),
+        (
+            b"a=%4",
+            "query parameter 1: expected two hexadecimal digits behind `%` (byte 3 of them all)",
+        ),
+        (
+            b"a=%4&1=b",
+            "query parameter 1: expected two hexadecimal digits behind `%` (byte 3 of them all)",
+        ),
+        (
+            b"a=1&%+1=b",
+            "query parameter 2: expected two hexadecimal digits behind `%` (byte 5 of them all)",
+        ),
+        (
+            b"a=1&b=x%ff",
+            "query parameter 2: expected UTF-8 behind its escapes (byte 7 of them all)",
+        ),
+        // A character may not be cut by the end of a value.
+        (
+            b"%c3=%a9",
+            "query parameter 1: expected UTF-8 behind its escapes (byte 1 of them all)",
+        ),
+    ];
+    for (raw, expected) in table {
+        assert_eq!(refused(raw), expected, "{}", raw.escape_ascii());
+    }
+    let pairs = vec!["a=b"; limits::PAIRS].join("&");
+    assert_eq!(Query::new(&pairs).unwrap().iter().count(), limits::PAIRS);
+    let pairs = format!("{pairs}&c");
+    assert_eq!(
+        refused(pairs.as_bytes()),
+        "expected at most 1000 query parameters, found 1001"
+    );
+}
+
+/// Every string of a small alphabet, against the library's decoding: where ours takes it, both read the same.
+#[test]
+fn it_reads_as_the_library_does() {
+    let alphabet = [b'a', b'&', b'=', b'%', b'+', b'4', 0xC3, 0xA9];
+    for number in 0..alphabet.len().pow(5) {
+        let raw: Vec<u8> = (0..5)
+            .map(|place| alphabet[number / alphabet.len().pow(place) % alphabet.len()])
+            .collect();
+        if let Ok(query) = Query::checked(&raw, Kind::Form) {
+            let ours: Vec<_> = query
+                .iter()
+                .map(|(a, b)| (a.into_owned(), b.into_owned()))
+                .collect();
+            let theirs: Vec<(String, String)> = serde_html_form::from_bytes(&raw).expect("pairs of text");
+            assert_eq!(ours, theirs, "{}", raw.escape_ascii());
+        } else {
+            assert!(
+                raw.contains(&b'%') || str::from_utf8(&raw).is_err(),
+                "{}",
+                raw.escape_ascii()
+            );
+        }
+    }
+}
+
+#[test]
+fn one_value_as_a_type() {
+    let query = Query::new("page=7&size=x%22y&twice=1&twice=2&none=").unwrap();
+    assert_eq!(query.parse::<u32>("page").unwrap(), Some(7));
+    assert_eq!(query.parse::<u32>("absent").unwrap(), None);
+    let message = |name| query.parse::<u32>(name).unwrap_err().detail().to_owned();
+    assert_eq!(
+        message("size"),
+        "query parameter `size`: invalid digit found in string, found `x\"y`"
+    );
+    assert_eq!(
+        message("twice"),
+        "query parameter `twice`: expected it once, found it 2 times"
+    );
+    assert_eq!(
+        message("none"),
+        "query parameter `none`: cannot parse integer from empty string, found ``"
+    );
+}
+
+#[derive(Debug, Deserialize, PartialEq)]
+struct Search<'a> {
+    text: Cow<'a, str>,
+    #[serde(default)]
+    tags: Vec<String>,
+    page: Option<u32>,
+    #[serde(default)]
+    exact: bool,
+}
+
+#[test]
+fn all_pairs_as_a_type() {
+    let query = Query::new("text=a+b&tags=x&tags=y&exact=true&other=1").unwrap();
+    let search: Search<'_> = query.read().unwrap();
+    assert_eq!(
+        search,
+        Search {
+            text: "a b".into(),
+            tags: vec!["x".into(), "y".into()],
+            page: None,
+            exact: true
+        }
+    );
+    let map: BTreeMap<String, String> = Query::new("a=1&b=2").unwrap().read().unwrap();
+    assert_eq!(map.len(), 2);
+    let table = [
+        ("", "query parameter: missing field `text`"),
+        (
+            "text=a&page=-1",
+            "query parameter `page`: invalid digit found in string",
+        ),
+    ];
+    for (raw, expected) in table {
+        let error = Query::new(raw).unwrap().read::<Search<'_>>().unwrap_err();
+        assert_eq!((error.status(), error.detail()), (400, expected), "{raw}");
+    }
+    let error = Query::new("text=a&page=1&page=2")
+        .unwrap()
+        .read::<Search<'_>>()
+        .unwrap_err();
+    assert!(
+        error.detail().starts_with("query parameter `page`: "),
+        "{}",
+        error.detail()
+    );
+}
+
+#[test]
+fn a_form_needs_its_content_type() {
+    let form = b"name=J%C3%BCrgen&text=a%0D%0Ab";
+    for content_type in [
+        "application/x-www-form-urlencoded",
+        "Application/X-WWW-Form-Urlencoded; charset=UTF-8",
+    ] {
+        let fields = Query::form(Some(content_type.as_bytes()), form).unwrap();
+        assert_eq!(fields.get("name").as_deref(), Some("Jürgen"));
+        assert_eq!(fields.get("text").as_deref(), Some("a\r\nb"));
+    }
+    let table: [(Option<&[u8]>, &str); 3] = [
+        (
+            None,
+            "expected the content type `application/x-www-form-urlencoded`, found none",
+        ),
+        (
+            Some(b"text/plain"),
+            "expected the content type `application/x-www-form-urlencoded`, found `text/plain`",
+        ),
+        (
+            Some(b"a\xff"),
+            "expected the content type `application/x-www-form-urlencoded`, found `a\\xff`",
+        ),
+    ];
+    for (content_type, expected) in table {
+        let error = Query::form(content_type, form).unwrap_err();
+        assert_eq!((error.status(), error.detail()), (415, expected));
+    }
+    let error = Query::form(Some(media_type::FORM.as_bytes()), b"a=\xff").unwrap_err();
+    assert_eq!(
+        error.detail(),
+        "form field 1: expected UTF-8 behind its escapes (byte 3 of them all)"
+    );
+}
+
+#[test]
+fn it_shows_its_pairs() {
+    let query = Query::new("a=1&b=%22").unwrap();
+    assert_eq!(format!("{query:?}"), r#"{"a": "1", "b": "\""}"#);
+}

@@ -1,0 +1,238 @@
+//! What a handler says: status, fields and body, or a stream of pieces.
+//!
+//! Nothing is sent before the handler returns, so that an error can still become the answer; a streamed reply
+//! is sent from its first piece on. Knows nothing of framing: the codec writes lengths and chunks.
+
+use bytes::Bytes;
+use ringmain_wire::h1::FieldBlock;
+use serde::Serialize;
+
+use crate::cookie::SetCookie;
+use crate::error::{Error, Result};
+use crate::json;
+use crate::location;
+use crate::request::Request;
+use crate::server::stream::Outgoing;
+
+/// The reply to one request.
+pub struct Reply<'r> {
+    pub(crate) request: &'r Request<'r>,
+    pub(crate) status: u16,
+    pub(crate) kind: Kind,
+    pub(crate) fields: &'r mut FieldBlock,
+    pub(crate) body: &'r mut Vec<u8>,
+    /// Instead of `body`.
+    pub(crate) frame: Option<Bytes>,
+    /// Body bytes that were sent, or handed over to be.
+    pub(crate) sent: u64,
+    /// Where a streamed reply goes; only asynchronous handlers have it.
+    pub(crate) outgoing: Option<Outgoing<'r>>,
+}
+
+/// The content types that have a constant line of their own.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Kind {
+    None,
+    Json,
+    Text,
+    Html,
+    Problem,
+    /// Among the fields.
+    Own,
+}
+
+impl<'r> Reply<'r> {
+    pub(crate) fn new(
+        request: &'r Request<'r>,
+        fields: &'r mut FieldBlock,
+        body: &'r mut Vec<u8>,
+    ) -> Reply<'r> {
+        fields.clear();
+        body.clear();
+        Reply {
+            request,
+            status: 200,
+            kind: Kind::None,
+            fields,
+            body,
+            frame: None,
+            sent: 0,
+            outgoing: None,
+        }
+    }
+
+    /// Sets the status, 200 to 599. Another one is a mistake of the program: 500 is sent and the log names it.
+    pub fn status(&mut self, status: u16) -> &mut Self {
+        self.status = if (200..=599).contains(&status) {
+            status
+        } else {
+            log::error!(
+                "{:?}: a handler set status {status}: expected 200 to 599",
+                self.request
+            );
+            500
+        };
+        self
+    }
+
+    /// The status as it stands.
+    #[must_use]
+    pub fn status_now(&self) -> u16 {
+        self.status
+    }
+
+    /// Sets a field, in place of those of that name.
+    ///
+    /// # Errors
+    /// 500 if the name is no token, the value has control characters (it would split the reply), or the field belongs
+    /// to the framing, which is not the handler's.
+    pub fn header(&mut self, name: &str, value: impl AsRef<[u8]>) -> Result<&mut Self> {
+        self.remove_header(name);
+        self.add_header(name, value)
+    }
+
+    /// Adds a field beside those of that name.
+    ///
+    /// # Errors
+    /// As [`Reply::header`].
+    pub fn add_header(&mut self, name: &str, value: impl AsRef<[u8]>) -> Result<&mut Self> {
+        if name.eq_ignore_ascii_case("content-type") {
+            self.kind = Kind::Own;
+        }
+        self.fields
+            .push(name, value.as_ref())
+            .map_err(|misuse| Error::internal(format!("field `{}`: {misuse}", name.escape_debug())))?;
+        Ok(self)
+    }
+
+    /// Takes a field out that was set before.
+    pub fn remove_header(&mut self, name: &str) -> &mut Self {
+        self.fields.remove(name);
+        if name.eq_ignore_ascii_case("content-type") {
+            self.kind = Kind::None;
+        }
+        self
+    }
+
+    /// A value as JSON. `Content-Type` is `application/json` unless it was set.
+    ///
+    /// # Errors
+    /// 500 if the value cannot be written as JSON (a map with keys that are no text, for instance).
+    pub fn json<T: Serialize + ?Sized>(&mut self, value: &T) -> Result {
+        self.begin(Kind::Json);
+        json::write(self.body, value)
+    }
+
+    /// Text. `Content-Type` is `text/plain; charset=utf-8` unless it was set.
+    ///
+    /// # Errors
+    /// None; the type lets it end a handler.
+    pub fn text(&mut self, text: impl AsRef<str>) -> Result {
+        self.begin(Kind::Text);
+        self.body.extend_from_slice(text.as_ref().as_bytes());
+        Ok(())
+    }
+
+    /// A page. `Content-Type` is `text/html; charset=utf-8` unless it was set.
+    ///
+    /// # Errors
+    /// None; the type lets it end a handler.
+    pub fn html(&mut self, page: impl AsRef<str>) -> Result {
+        self.begin(Kind::Html);
+        self.body.extend_from_slice(page.as_ref().as_bytes());
+        Ok(())
+    }
+
+    /// Shared bytes, sent without a copy if they are many.
+    ///
+    /// # Errors
+    /// 500 if `content_type` is no field value.
+    pub fn bytes(&mut self, content_type: &str, bytes: impl Into<Bytes>) -> Result {
+        self.header("Content-Type", content_type)?;
+        self.begin(Kind::Own);
+        self.frame = Some(bytes.into());
+        Ok(())
+    }
+
+    /// 204: done, and nothing to say.
+    ///
+    /// # Errors
+    /// None; the type lets it end a handler.
+    pub fn no_content(&mut self) -> Result {
+        self.begin(Kind::None);
+        self.status = 204;
+        Ok(())
+    }
+
+    /// Sends the client elsewhere: 301, 302, 303, 307 or 308 (RFC 9110 §15.4).
+    ///
+    /// # Errors
+    /// 500 for another status, or a location that is no field value.
+    pub fn redirect(&mut self, status: u16, location: &str) -> Result {
+        let target = location::of_redirect(status, location)?;
+        self.begin(Kind::None);
+        self.header("Location", target)?;
+        self.status = status;
+        Ok(())
+    }
+
+    /// Has the client keep a cookie.
+    ///
+    /// # Errors
+    /// 500 if the cookie is none that clients would keep: what is wrong is in the log.
+    pub fn cookie(&mut self, cookie: &SetCookie<'_>) -> Result<&mut Self> {
+        let mut value = Vec::new();
+        cookie.write(&mut value)?;
+        self.add_header("Set-Cookie", value)
+    }
+
+    /// The body so far, to be appended to. Says nothing of its type.
+    pub fn body(&mut self) -> &mut Vec<u8> {
+        self.body
+    }
+
+    /// The request that this answers.
+    #[must_use]
+    pub fn request(&self) -> &'r Request<'r> {
+        self.request
+    }
+
+    /// Whether anything was sent: then status and fields are final.
+    #[must_use]
+    pub fn is_streaming(&self) -> bool {
+        self.outgoing.as_ref().is_some_and(Outgoing::has_begun)
+    }
+
+    /// Forgets what was said so far.
+    fn begin(&mut self, kind: Kind) {
+        self.body.clear();
+        self.frame = None;
+        if self.kind != Kind::Own {
+            self.kind = kind;
+        }
+    }
+
+    /// Makes an error the answer, in place of what was said so far.
+    pub(crate) fn fail(&mut self, error: &Error) {
+        if error.status() >= 500 {
+            log::error!("{:?}: {error}", self.request);
+        } else {
+            log::debug!("{:?}: {error}", self.request);
+        }
+        self.kind = Kind::None;
+        self.fields.clear();
+        self.begin(Kind::Problem);
+        self.status = error.status();
+        error.write_problem(self.body);
+        if let Some((name, value)) = error.field() {
+            // Checked when the error was made.
+            let _ = self.fields.push(name, value.as_bytes());
+        }
+    }
+}
+
+impl std::fmt::Debug for Reply<'_> {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        write!(f, "Reply {} to {:?}", self.status, self.request)
+    }
+}

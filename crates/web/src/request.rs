@@ -1,0 +1,304 @@
+//! What a handler is told: one request, borrowed from the connection's bytes.
+//!
+//! Reads only. Knows nothing of how it will be answered.
+
+use std::any::{Any, TypeId};
+use std::borrow::Cow;
+use std::cell::RefCell;
+use std::rc::Rc;
+
+use bytes::Bytes;
+use ringmain_engine::Cx;
+use ringmain_wire::h1::{Field, Known, Method, RequestHead, Version};
+use serde::Deserialize;
+
+use crate::cookie::Cookies;
+use crate::error::{Error, Result};
+use crate::json;
+use crate::local::Local;
+use crate::query::Query;
+use crate::request_id::RequestId;
+use crate::router::Params;
+use crate::server::exchange::Exchange;
+use crate::site::{Hooks, Site, Verdict};
+use crate::text;
+
+/// One request. For a plain handler its whole body is there; a streaming handler reads it piece by piece.
+pub struct Request<'r> {
+    pub(crate) head: RequestHead<'r>,
+    /// Normalised: what was matched.
+    pub(crate) path: &'r str,
+    pub(crate) params: Params,
+    pub(crate) body: &'r [u8],
+    pub(crate) site: &'r Site,
+    pub(crate) local: &'r Local,
+    hooks: &'r Hooks,
+    id: Option<RequestId>,
+    pub(crate) exchange: Option<&'r Exchange>,
+    pub(crate) remote: Option<std::net::SocketAddr>,
+    pub(crate) extensions: RefCell<Vec<(TypeId, Rc<dyn Any>)>>,
+}
+
+impl<'r> Request<'r> {
+    #[expect(
+        clippy::too_many_arguments,
+        reason = "a request is made of these, in two places"
+    )]
+    pub(crate) fn new(
+        head: RequestHead<'r>,
+        path: &'r str,
+        params: Params,
+        body: &'r [u8],
+        site: &'r Site,
+        local: &'r Local,
+        verdict: &Verdict<'r>,
+        remote: Option<std::net::SocketAddr>,
+        exchange: Option<&'r Exchange>,
+    ) -> Request<'r> {
+        let id = site.request_ids.then(|| {
+            let said = head.fields.known(Known::XRequestId).and_then(RequestId::accept);
+            said.unwrap_or_else(|| local.request_id())
+        });
+        Request {
+            id,
+            head,
+            path,
+            params,
+            body,
+            site,
+            local,
+            hooks: verdict.hooks(site),
+            exchange,
+            remote,
+            extensions: RefCell::new(Vec::new()),
+        }
+    }
+
+    pub(crate) fn hooks(&self) -> &'r Hooks {
+        self.hooks
+    }
+
+    /// The method.
+    #[must_use]
+    pub fn method(&self) -> Method<'r> {
+        self.head.method
+    }
+
+    /// The path as it was matched: decoded once, without dot segments and doubled slashes. An encoded slash
+    /// stands as U+0000 here, so that it cannot be taken for a separator; [`Request::param`] gives it back as `/`.
+    #[must_use]
+    pub fn path(&self) -> &'r str {
+        self.path
+    }
+
+    /// The target as it stood in the request line.
+    #[must_use]
+    pub fn target(&self) -> &'r str {
+        self.head.target_text
+    }
+
+    /// The protocol version.
+    #[must_use]
+    pub fn version(&self) -> Version {
+        self.head.version
+    }
+
+    /// Host and perhaps port that the client asked (RFC 9110 §7.2).
+    #[must_use]
+    pub fn host(&self) -> Option<&'r str> {
+        self.head.authority.map(|authority| authority.as_str())
+    }
+
+    /// The part of the path that stands at `{name}`, decoded.
+    ///
+    /// # Errors
+    /// 500 if the route has no such parameter: a mistake of the program, which the log names.
+    pub fn param(&self, name: &str) -> Result<Cow<'r, str>> {
+        self.params
+            .get(name, self.site.router.names(), self.path)
+            .ok_or_else(|| {
+                Error::internal(format!(
+                    "the route has no parameter {{{name}}}: check its pattern"
+                ))
+            })
+    }
+
+    /// The part of the path at `{name}` as a number or another type that reads from text.
+    ///
+    /// # Errors
+    /// 400 if the text is none; as [`Request::param`].
+    pub fn param_as<T: std::str::FromStr>(&self, name: &str) -> Result<T> {
+        let text = self.param(name)?;
+        text.parse().map_err(|_| {
+            let kind = std::any::type_name::<T>().rsplit("::").next().unwrap_or_default();
+            Error::bad_request(format!(
+                "expected a value of type {kind} at {{{name}}} in the path, found `{text}`"
+            ))
+        })
+    }
+
+    /// All parameters of the path in the order of the pattern, decoded.
+    pub fn params(&self) -> impl Iterator<Item = (&str, Cow<'r, str>)> {
+        self.params.iter(self.site.router.names(), self.path)
+    }
+
+    /// The value of the first field of that name, if it is text.
+    #[must_use]
+    pub fn header(&self, name: &str) -> Option<&'r str> {
+        let value = match Known::of(name.as_bytes()) {
+            Some(known) => self.head.fields.known(known),
+            None => self.head.fields.get(name),
+        };
+        value.and_then(|value| str::from_utf8(value).ok())
+    }
+
+    /// All fields, as bytes.
+    pub fn headers(&self) -> impl ExactSizeIterator<Item = Field<'r>> + use<'r> {
+        self.head.fields.iter()
+    }
+
+    /// The body, whole. Empty for a streaming handler, which [reads](Request::chunk) it.
+    #[must_use]
+    pub fn body(&self) -> &[u8] {
+        self.body
+    }
+
+    /// The body as text.
+    ///
+    /// # Errors
+    /// 400 if it is not UTF-8.
+    pub fn text(&self) -> Result<&str> {
+        str::from_utf8(self.body).map_err(|error| {
+            Error::bad_request(format!(
+                "expected UTF-8 text, found another byte at {}",
+                error.valid_up_to()
+            ))
+        })
+    }
+
+    /// The body as JSON. The client must say so in `Content-Type`.
+    ///
+    /// # Errors
+    /// 415 for another content type; 400 for what is no JSON, not of this type, or nests too deep: the error says
+    /// where.
+    pub fn json<'a, T: Deserialize<'a>>(&'a self) -> Result<T> {
+        match self.head.fields.known(Known::ContentType) {
+            Some(found) if json::is_json(found) => json::read(self.body, self.site.limits().json_depth),
+            found => Err(Error::new(
+                415,
+                format!(
+                    "expected `Content-Type: application/json`, found {}",
+                    found.map_or_else(|| "none".into(), |found| format!("`{}`", text::shown(found)))
+                ),
+            )),
+        }
+    }
+
+    /// The query of the target, the part behind `?`; empty if there is none.
+    ///
+    /// # Errors
+    /// 400 if it is not well escaped or has too many pairs.
+    pub fn query(&self) -> Result<Query<'r>> {
+        Query::new(self.head.target.query().unwrap_or_default())
+    }
+
+    /// The body as a form (`application/x-www-form-urlencoded`).
+    ///
+    /// # Errors
+    /// 415 for another content type; 400 as [`Request::query`].
+    pub fn form(&self) -> Result<Query<'_>> {
+        Query::form(self.head.fields.known(Known::ContentType), self.body)
+    }
+
+    /// The cookies that the client sends.
+    #[must_use]
+    pub fn cookies(&self) -> Cookies<'r> {
+        Cookies::new(self.head.fields)
+    }
+
+    /// The next piece of the body; `None` after the last. For streaming handlers; for others the whole body
+    /// comes at once. Waits while nothing has arrived; the client is slowed down while nobody reads.
+    ///
+    /// # Errors
+    /// The client broke off or broke a rule (what is wrong is in the error), or the body exceeds its limit (413).
+    pub async fn chunk(&self) -> Result<Option<Bytes>> {
+        match self.exchange {
+            Some(exchange) => exchange.chunk().await,
+            None => Ok(None),
+        }
+    }
+
+    /// Shared state of that type, given to the application by [`App::state`](crate::App::state).
+    ///
+    /// # Errors
+    /// 500 if there is none: a mistake of the program, which the log names.
+    pub fn state<T: Send + Sync + 'static>(&self) -> Result<&'r T> {
+        self.site.state().ok_or_else(|| missing::<T>("App::state"))
+    }
+
+    /// This worker's own state of that type, made by [`App::per_worker`](crate::App::per_worker). No other
+    /// thread sees it: a `RefCell` or `Cell` inside needs no lock.
+    ///
+    /// # Errors
+    /// 500 if there is none: a mistake of the program, which the log names.
+    pub fn local<T: 'static>(&self) -> Result<&'r T> {
+        self.local.state().ok_or_else(|| missing::<T>("App::per_worker"))
+    }
+
+    /// Leaves a value for later hooks and the handler, one of each type: who was authenticated, for instance.
+    pub fn extend<T: 'static>(&self, value: T) {
+        let mut extensions = self.extensions.borrow_mut();
+        extensions.retain(|(id, _)| *id != TypeId::of::<T>());
+        extensions.push((TypeId::of::<T>(), Rc::new(value)));
+    }
+
+    /// What [`Request::extend`] left.
+    #[must_use]
+    pub fn extension<T: 'static>(&self) -> Option<Rc<T>> {
+        let extensions = self.extensions.borrow();
+        let found = extensions.iter().find(|(id, _)| *id == TypeId::of::<T>())?;
+        Rc::clone(&found.1).downcast().ok()
+    }
+
+    /// The request's id, if the application gives them ([`App::request_ids`](crate::App::request_ids)).
+    #[must_use]
+    pub fn id(&self) -> Option<&RequestId> {
+        self.id.as_ref()
+    }
+
+    /// The client's address; `None` on a Unix socket. Behind a proxy it is the proxy's.
+    #[must_use]
+    pub fn remote(&self) -> Option<std::net::SocketAddr> {
+        self.remote
+    }
+
+    /// The worker that runs this: sleeping, connecting, blocking work, files.
+    #[must_use]
+    pub fn cx(&self) -> &'r Cx {
+        &self.local.cx
+    }
+
+    /// The application that answers this.
+    #[must_use]
+    pub fn site(&self) -> &'r Site {
+        self.site
+    }
+}
+
+#[cold]
+fn missing<T>(how: &str) -> Error {
+    Error::internal(format!(
+        "no state of type {}: give it to the application by {how}",
+        std::any::type_name::<T>()
+    ))
+}
+
+impl std::fmt::Debug for Request<'_> {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        write!(f, "{} {}", self.head.method.as_str(), self.head.target_text)?;
+        match &self.id {
+            Some(id) => write!(f, " ({id})"),
+            None => Ok(()),
+        }
+    }
+}

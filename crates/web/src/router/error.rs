@@ -1,0 +1,93 @@
+//! Why a route was refused, with what to do about it.
+
+use std::fmt;
+
+use crate::limits;
+
+/// A route that cannot be added. The table is as it was before.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) enum RouteError {
+    /// The pattern is not one.
+    Pattern {
+        /// As it was given, groups' prefixes included.
+        pattern: String,
+        /// Offset of the fault, bytes.
+        at: usize,
+        /// What is wrong and what to do.
+        what: &'static str,
+    },
+    /// The pattern is longer than [`limits::PATTERN_BYTES`].
+    TooLong {
+        /// How it begins.
+        beginning: String,
+        /// Its length.
+        bytes: usize,
+    },
+    /// The table has [`limits::ROUTES`] routes.
+    TooManyRoutes {
+        /// The pattern that does not fit.
+        pattern: String,
+    },
+    /// The route has an empty list of methods.
+    NoMethod {
+        /// Its pattern.
+        pattern: String,
+    },
+    /// A method's name is not a token (RFC 9110 §5.6.2).
+    Method {
+        /// The route's pattern.
+        pattern: String,
+        /// The name.
+        method: String,
+    },
+    /// Another route answers the same method on the same paths.
+    Conflict {
+        /// The method; `any method` for two routes of that kind.
+        method: String,
+        /// The pattern of the new route.
+        pattern: String,
+        /// The pattern of the one that is there.
+        existing: String,
+    },
+}
+
+impl fmt::Display for RouteError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            RouteError::Pattern { pattern, at, what } => write!(f, "route `{pattern}`, byte {at}: {what}"),
+            RouteError::TooLong { beginning, bytes } => write!(
+                f,
+                "route `{beginning}…` is {bytes} bytes long, at most {} are allowed; shorten it or take the rest of \
+                 the path by a wildcard",
+                limits::PATTERN_BYTES
+            ),
+            RouteError::TooManyRoutes { pattern } => write!(
+                f,
+                "route `{pattern}` is one more than the {} of a table; let parameters stand for what differs",
+                limits::ROUTES
+            ),
+            RouteError::NoMethod { pattern } => {
+                write!(
+                    f,
+                    "route `{pattern}` has no method; name one, or make it a route of any method"
+                )
+            }
+            RouteError::Method { pattern, method } => write!(
+                f,
+                "route `{pattern}`: `{}` is no method name; expected letters, digits or !#$%&'*+-.^_`|~",
+                method.escape_debug()
+            ),
+            RouteError::Conflict {
+                method,
+                pattern,
+                existing,
+            } => write!(
+                f,
+                "route `{pattern}` ({method}) matches the same paths as route `{existing}`, which was added before; \
+                 remove one, change its path or give it another method"
+            ),
+        }
+    }
+}
+
+impl std::error::Error for RouteError {}

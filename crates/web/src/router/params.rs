@@ -1,0 +1,95 @@
+//! The parameters of one request: where their values lie in its path.
+//!
+//! Owns ranges, not text: small, without lifetimes and without allocation, so that a connection can keep it beside
+//! the path. Knows nothing of how routes are found.
+
+use std::borrow::Cow;
+
+use crate::limits;
+use crate::path;
+
+/// Where the parameters of the route that was found lie in the path it was found for.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Params {
+    ranges: [(u32, u32); limits::PARAMS],
+    count: u8,
+    route: u32,
+}
+
+impl Params {
+    /// None yet.
+    pub(crate) const fn new() -> Params {
+        Params {
+            ranges: [(0, 0); limits::PARAMS],
+            count: 0,
+            route: 0,
+        }
+    }
+
+    /// How many there are.
+    pub(crate) fn count(&self) -> usize {
+        usize::from(self.count)
+    }
+
+    /// The value of the parameter `name`; `None` if the route has none of that name. An escaped slash in it shows as
+    /// `/`, and only then is anything copied. `names` is of the router that filled this, `path` what it was given.
+    pub(crate) fn get<'p>(&self, name: &str, names: &Names, path: &'p str) -> Option<Cow<'p, str>> {
+        let index = names.of(self.route).iter().position(|known| **known == *name)?;
+        self.value(index, path)
+    }
+
+    /// Names and values in the order of the pattern, as from [`Params::get`].
+    pub(crate) fn iter<'a, 'p>(
+        &'a self,
+        names: &'a Names,
+        path: &'p str,
+    ) -> impl Iterator<Item = (&'a str, Cow<'p, str>)> + use<'a, 'p> {
+        let names = names.of(self.route).iter().enumerate();
+        names.filter_map(move |(index, name)| Some((&**name, self.value(index, path)?)))
+    }
+
+    fn value<'p>(&self, index: usize, path: &'p str) -> Option<Cow<'p, str>> {
+        let &(start, end) = self.ranges[..self.count()].get(index)?;
+        path.get(start as usize..end as usize).map(path::shown)
+    }
+
+    #[inline]
+    pub(super) fn clear(&mut self) {
+        self.count = 0;
+    }
+
+    /// One more. There is room for as many as a route may have.
+    #[inline]
+    pub(super) fn push(&mut self, start: usize, end: usize) {
+        self.ranges[usize::from(self.count)] = (start as u32, end as u32);
+        self.count += 1;
+    }
+
+    #[inline]
+    pub(super) fn pop(&mut self) {
+        self.count -= 1;
+    }
+
+    #[inline]
+    pub(super) fn set_route(&mut self, route: u32) {
+        self.route = route;
+    }
+}
+
+/// The parameters' names of every route of a router.
+#[derive(Debug)]
+pub(crate) struct Names {
+    by_route: Box<[Box<[Box<str>]>]>,
+}
+
+impl Names {
+    pub(super) fn new(by_route: Vec<Box<[Box<str>]>>) -> Names {
+        Names {
+            by_route: by_route.into(),
+        }
+    }
+
+    fn of(&self, route: u32) -> &[Box<str>] {
+        self.by_route.get(route as usize).map_or(&[], |names| names)
+    }
+}

@@ -1,0 +1,247 @@
+//! Patterns as text: what they mean, and which is more specific.
+//!
+//! Owns the syntax. Knows nothing of methods and of how paths are matched.
+
+use std::cmp::Ordering;
+
+use super::RouteError;
+use crate::limits;
+
+/// A pattern that was understood.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) struct Pattern {
+    /// Never empty. A pattern that ends in a slash has an empty literal last.
+    pub(super) segments: Vec<Segment>,
+    /// Of the parameters, in the order of their places.
+    pub(super) names: Box<[Box<str>]>,
+}
+
+/// What one segment of a path must be. The less is the more specific.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) enum Segment {
+    /// This text.
+    Literal(Box<str>),
+    /// This prefix, one or more bytes, this suffix.
+    Parameter {
+        /// May be empty.
+        prefix: Box<str>,
+        /// May be empty.
+        suffix: Box<str>,
+    },
+    /// All that is left of the path, one or more bytes.
+    Wildcard,
+}
+
+impl Segment {
+    /// Two that are equal here match the same segments; of two that are not, no segment leaves a doubt which is
+    /// more specific.
+    fn rank(&self) -> impl Ord + '_ {
+        let longer_first = |text: &str| usize::MAX - text.len();
+        match self {
+            Segment::Literal(text) => (0, 0, 0, &**text, ""),
+            Segment::Parameter { prefix, suffix } => (
+                1,
+                longer_first(prefix),
+                longer_first(suffix),
+                &**prefix,
+                &**suffix,
+            ),
+            Segment::Wildcard => (2, 0, 0, "", ""),
+        }
+    }
+}
+
+impl Ord for Segment {
+    fn cmp(&self, other: &Self) -> Ordering {
+        self.rank().cmp(&other.rank())
+    }
+}
+
+impl PartialOrd for Segment {
+    fn partial_cmp(&self, other: &Self) -> Option<Ordering> {
+        Some(self.cmp(other))
+    }
+}
+
+/// The pattern of a route in a group: `prefix` and `pattern` one after the other. An empty `pattern` is the route of
+/// the prefix itself, `/` that of the prefix with a slash.
+///
+/// # Errors
+/// The prefix does not begin with a slash, ends in one or has a wildcard; the whole is no pattern. An empty prefix is
+/// fine.
+pub(crate) fn join(prefix: &str, pattern: &str) -> Result<String, RouteError> {
+    let refuse = |text: &str, at, what| {
+        let pattern = text.to_owned();
+        Err(RouteError::Pattern { pattern, at, what })
+    };
+    if prefix.ends_with('/') {
+        let at = prefix.len() - 1;
+        return refuse(
+            prefix,
+            at,
+            "a group's prefix ends in `/`; leave it out, its routes begin with one",
+        );
+    }
+    if !prefix.is_empty() && Pattern::parse(prefix)?.segments.contains(&Segment::Wildcard) {
+        return refuse(
+            prefix,
+            0,
+            "a group's prefix has a wildcard; only the last segment of a route may be one",
+        );
+    }
+    if !pattern.is_empty() && !pattern.starts_with('/') {
+        return refuse(pattern, 0, NO_SLASH);
+    }
+    let whole = format!("{prefix}{pattern}");
+    Pattern::parse(&whole)?;
+    Ok(whole)
+}
+
+const NO_SLASH: &str = "a route begins with `/`; put one before it";
+
+/// A fault: its offset, what is wrong and what to do.
+type Fault = (usize, &'static str);
+
+impl Pattern {
+    /// Reads a pattern.
+    ///
+    /// # Errors
+    /// It is none, or beyond the limits; the fault says where and what to do.
+    pub(super) fn parse(text: &str) -> Result<Pattern, RouteError> {
+        if text.len() > limits::PATTERN_BYTES {
+            let beginning = text.chars().take(40).collect();
+            let bytes = text.len();
+            return Err(RouteError::TooLong { beginning, bytes });
+        }
+        read(text).map_err(|(at, what)| RouteError::Pattern {
+            pattern: text.to_owned(),
+            at,
+            what,
+        })
+    }
+}
+
+fn read(text: &str) -> Result<Pattern, Fault> {
+    let Some(rest) = text.strip_prefix('/') else {
+        return Err((0, NO_SLASH));
+    };
+    let (mut segments, mut names) = (Vec::new(), Vec::new());
+    let mut at = 1;
+    for segment in rest.split('/') {
+        if segments.last() == Some(&Segment::Wildcard) {
+            return Err((
+                at - 1,
+                "something follows a wildcard, which takes the rest of the path; make it the last",
+            ));
+        }
+        let last = at + segment.len() == text.len();
+        if segment.is_empty() && !last {
+            return Err((
+                at,
+                "an empty segment, but repeated slashes of a request become one; leave one out",
+            ));
+        }
+        segments.push(read_segment(segment, at, &mut names)?);
+        at += segment.len() + 1;
+    }
+    Ok(Pattern {
+        segments,
+        names: names.into(),
+    })
+}
+
+/// Reads the segment that stands at `start` of the pattern.
+fn read_segment<'p>(text: &'p str, start: usize, names: &mut Vec<Box<str>>) -> Result<Segment, Fault> {
+    // `/:id` and `/*` are how others write it; a literal would never match what was meant.
+    match text.as_bytes() {
+        [b':', _, ..] => return Err((start, "`:name` is no parameter here; write `{name}`")),
+        [b'*', ..] => return Err((start, "`*` is no wildcard here; write `{*rest}`")),
+        _ => {}
+    }
+    let mut literal = String::new();
+    let mut parameter: Option<(Box<str>, &'p str)> = None;
+    let mut at = 0;
+    while let Some(next) = text[at..].chars().next() {
+        let rest = &text[at..];
+        if rest.starts_with("{{") || rest.starts_with("}}") {
+            literal.push(next);
+            at += 2;
+        } else if next == '{' {
+            if parameter.is_some() {
+                return Err((
+                    start + at,
+                    "a second parameter in one segment; put a `/` between them",
+                ));
+            }
+            let end = rest
+                .find('}')
+                .ok_or((start + at, "`{` without `}`; a brace itself is written `{{`"))?;
+            parameter = Some((std::mem::take(&mut literal).into(), &rest[1..end]));
+            read_name(&rest[1..end], start + at + 1, names)?;
+            at += end + 1;
+        } else {
+            literal.push(read_character(next).map_err(|what| (start + at, what))?);
+            at += next.len_utf8();
+        }
+    }
+    match parameter {
+        None if literal == "." || literal == ".." => Err((
+            start,
+            "a dot segment, but a request's are removed before routes are looked up; leave it out",
+        )),
+        None => Ok(Segment::Literal(literal.into())),
+        Some((prefix, name)) if name.starts_with('*') => {
+            if !prefix.is_empty() || !literal.is_empty() {
+                return Err((start, "a wildcard is a whole segment; put a `/` before it"));
+            }
+            Ok(Segment::Wildcard)
+        }
+        Some((prefix, _)) => Ok(Segment::Parameter {
+            prefix,
+            suffix: literal.into(),
+        }),
+    }
+}
+
+/// Takes the name between two braces, a wildcard's star in front of it included.
+fn read_name(text: &str, at: usize, names: &mut Vec<Box<str>>) -> Result<(), Fault> {
+    let name = text.strip_prefix('*').unwrap_or(text);
+    let fits = |index: usize, byte: u8| match byte {
+        b'a'..=b'z' | b'A'..=b'Z' | b'_' => true,
+        b'0'..=b'9' => index > 0,
+        _ => false,
+    };
+    if name.is_empty() || !name.bytes().enumerate().all(|(index, byte)| fits(index, byte)) {
+        return Err((
+            at,
+            "no parameter name; expected a letter or `_`, then letters, digits and `_`",
+        ));
+    }
+    if names.iter().any(|known| **known == *name) {
+        return Err((
+            at,
+            "the name of an earlier parameter of this route; give it another",
+        ));
+    }
+    if names.len() == limits::PARAMS {
+        return Err((
+            at,
+            "more than 16 parameters; take the rest of the path by a wildcard",
+        ));
+    }
+    names.push(name.into());
+    Ok(())
+}
+
+fn read_character(character: char) -> Result<char, &'static str> {
+    match character {
+        '}' => Err("`}` without `{`; a brace itself is written `}}`"),
+        '%' => Err("`%`, but routes are matched against the decoded path; write the character that is meant"),
+        '?' => {
+            Err("`?`, but the query is no part of a route; leave it out and read the query in the handler")
+        }
+        '#' => Err("`#`, but fragments are not sent to servers; leave it out"),
+        character if character.is_control() => Err("a control character; leave it out"),
+        character => Ok(character),
+    }
+}

@@ -1,0 +1,74 @@
+//! How many connections an address may have: counted when they open and close, process-wide.
+
+use std::collections::BTreeMap;
+use std::net::IpAddr;
+use std::sync::{Mutex, MutexGuard, PoisonError};
+
+/// Parts of the table, each behind a lock of its own, so that workers seldom meet.
+const SHARDS: usize = 16;
+
+/// Connections of each address. Holds one entry for each address that has any, so at most one for each connection.
+#[derive(Debug)]
+pub(crate) struct Admission {
+    limit: Option<u32>,
+    shards: [Mutex<BTreeMap<IpAddr, u32>>; SHARDS],
+}
+
+impl Admission {
+    pub(crate) fn new(limit: Option<u32>) -> Admission {
+        Admission {
+            limit,
+            shards: std::array::from_fn(|_| Mutex::new(BTreeMap::new())),
+        }
+    }
+
+    /// Whether anything is counted at all.
+    pub(crate) fn counts(&self) -> bool {
+        self.limit.is_some()
+    }
+
+    /// Counts a connection of `address`; `false`: it has as many as it may.
+    pub(crate) fn enter(&self, address: IpAddr) -> bool {
+        let Some(limit) = self.limit.filter(|_| !is_exempt(address)) else {
+            return true;
+        };
+        let mut shard = self.shard(address);
+        let count = shard.entry(address).or_insert(0);
+        if *count >= limit {
+            return false;
+        }
+        *count += 1;
+        true
+    }
+
+    /// A connection that was counted is over.
+    pub(crate) fn leave(&self, address: IpAddr) {
+        if self.limit.is_none() || is_exempt(address) {
+            return;
+        }
+        let mut shard = self.shard(address);
+        if let Some(count) = shard.get_mut(&address) {
+            *count -= 1;
+            if *count == 0 {
+                shard.remove(&address);
+            }
+        }
+    }
+
+    fn shard(&self, address: IpAddr) -> MutexGuard<'_, BTreeMap<IpAddr, u32>> {
+        let last = match address {
+            IpAddr::V4(v4) => v4.octets()[3],
+            IpAddr::V6(v6) => v6.octets().iter().fold(0, |sum, octet| sum ^ octet),
+        };
+        let shard = &self.shards[usize::from(last) % SHARDS];
+        shard.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+/// Loopback: a local proxy stands for many clients, and a load test is meant.
+fn is_exempt(address: IpAddr) -> bool {
+    address.to_canonical().is_loopback()
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,162 @@
+//! Answers on their way out: hooks and handler are run, head and body are encoded, what happened is noted.
+//!
+//! Knows no connection: bytes go to a buffer.
+
+use std::panic::{AssertUnwindSafe, catch_unwind};
+
+use bytes::Bytes;
+use ringmain_wire::h1::{self, BodyEncoder, Exchange, FieldBlock, Framing, Misuse, ResponseEncoder};
+
+use crate::error::{Error, Result};
+use crate::limits;
+use crate::local::Local;
+use crate::reply::{Kind, Reply};
+use crate::request::Request;
+use crate::request_id::RequestId;
+use crate::site::{Flow, Hooks, Verdict};
+
+/// What a head is made of.
+pub(crate) struct Parts<'a> {
+    pub(crate) status: u16,
+    pub(crate) kind: Kind,
+    pub(crate) fields: &'a FieldBlock,
+    pub(crate) id: Option<&'a RequestId>,
+}
+
+/// Runs hooks and handler of a request that needs no waiting; what they say is in `reply`, also if it is an error.
+pub(crate) fn run(verdict: &Verdict<'_>, request: &Request<'_>, reply: &mut Reply<'_>) {
+    let outcome = catch_unwind(AssertUnwindSafe(|| match run_before(request, reply)? {
+        Flow::Stop => Ok(()),
+        Flow::Continue => verdict.answer(request, reply),
+    }));
+    settle(outcome.unwrap_or_else(|_| Err(panicked())), reply);
+}
+
+/// The hooks in front of the handler, in the order in which they were added.
+pub(crate) fn run_before(request: &Request<'_>, reply: &mut Reply<'_>) -> Result<Flow> {
+    for hook in &request.hooks().before {
+        if hook(request, reply)? == Flow::Stop {
+            return Ok(Flow::Stop);
+        }
+    }
+    Ok(Flow::Continue)
+}
+
+/// Turns an error into the answer, then runs the hooks behind the handler.
+pub(crate) fn settle(outcome: Result, reply: &mut Reply<'_>) {
+    if let Err(error) = outcome {
+        reply.fail(&error);
+    }
+    run_after(reply);
+}
+
+/// The hooks behind the handler. One that fails leaves the answer as it is.
+pub(crate) fn run_after(reply: &mut Reply<'_>) {
+    let request = reply.request;
+    let hooks: &Hooks = request.hooks();
+    for hook in &hooks.after {
+        let outcome = catch_unwind(AssertUnwindSafe(|| hook(request, reply)));
+        if let Err(error) = outcome.unwrap_or_else(|_| Err(panicked())) {
+            log::error!("{request:?}: a hook after the handler failed: {error}");
+        }
+    }
+}
+
+/// What a panic in a handler is to the client.
+#[cold]
+pub(crate) fn panicked() -> Error {
+    Error::internal("the handler panicked")
+}
+
+/// Encodes a whole answer into `out`. What it returns follows those bytes and was not copied.
+///
+/// `exchange.keep_alive` is the caller's decision.
+pub(crate) fn encode(reply: &mut Reply<'_>, exchange: Exchange, out: &mut Vec<u8>) -> Option<Bytes> {
+    let start = out.len();
+    match try_encode(reply, exchange, out) {
+        Ok(rest) => rest,
+        Err(misuse) => {
+            // Every part was checked when it was set, so this is a bug of ours; the client gets an answer all the same.
+            log::error!(
+                "{:?}: cannot be answered with {}: {misuse}",
+                reply.request,
+                reply.status
+            );
+            out.truncate(start);
+            out.extend_from_slice(LAST_RESORT);
+            None
+        }
+    }
+}
+
+const LAST_RESORT: &[u8] =
+    b"HTTP/1.1 500 Internal Server Error\r\nContent-Length: 0\r\nConnection: close\r\n\r\n";
+
+fn try_encode(
+    reply: &mut Reply<'_>,
+    exchange: Exchange,
+    out: &mut Vec<u8>,
+) -> std::result::Result<Option<Bytes>, Misuse> {
+    let parts = Parts {
+        status: reply.status,
+        kind: reply.kind,
+        fields: reply.fields,
+        id: reply.request.id(),
+    };
+    let length = reply.frame.as_ref().map_or(reply.body.len(), Bytes::len);
+    let framing = match reply.status {
+        // RFC 9110 §15.3.5, §15.4.5: no content.
+        204 | 304 => Framing::None,
+        _ => Framing::Length(length as u64),
+    };
+    let mut body = head(reply.request.local, &parts, exchange, framing, out)?;
+    if framing == Framing::None || !body.begin(out, length as u64)? {
+        return Ok(None);
+    }
+    reply.sent = length as u64;
+    match reply.frame.take() {
+        Some(frame) if length <= limits::COPIED_BODY => out.extend_from_slice(&frame),
+        Some(frame) => return Ok(Some(frame)),
+        None if length <= limits::COPIED_BODY => out.extend_from_slice(reply.body),
+        None => return Ok(Some(Bytes::from(std::mem::take(reply.body)))),
+    }
+    Ok(None)
+}
+
+/// Encodes a head.
+pub(crate) fn head(
+    local: &Local,
+    parts: &Parts<'_>,
+    exchange: Exchange,
+    framing: Framing,
+    out: &mut Vec<u8>,
+) -> std::result::Result<BodyEncoder, Misuse> {
+    let mut head = ResponseEncoder::new(out, parts.status, exchange)?;
+    head.block(local.preamble.borrow_mut().at(local.cx.wall()));
+    if let Some(line) = local.lines.of(parts.kind) {
+        head.block(line);
+    }
+    head.block(parts.fields);
+    if let Some(id) = parts.id {
+        head.field("X-Request-Id", id.as_str().as_bytes())?;
+    }
+    head.finish(framing)
+}
+
+/// Encodes the answer to what could not be read as a request; the connection closes after it.
+pub(crate) fn refuse(local: &Local, error: &Error, out: &mut Vec<u8>) {
+    let mut problem = Vec::new();
+    error.write_problem(&mut problem);
+    let parts = Parts {
+        status: error.status(),
+        kind: Kind::Problem,
+        fields: &FieldBlock::new(),
+        id: None,
+    };
+    let framing = Framing::Length(problem.len() as u64);
+    let body = head(local, &parts, h1::Exchange::REFUSED, framing, out);
+    if let Ok(mut body) = body {
+        // As long as it was said to be.
+        let _ = body.data(out, &problem);
+    }
+}

@@ -1,0 +1,125 @@
+//! What a server keeps of one connection, and where in its exchange of messages it stands.
+//!
+//! ```text
+//!         ┌────────────────────────── answered ───────────────────────────┐
+//!         ▼                                                               │
+//! Head ───┬─ plain handler, all there ──────────────────────────► answer ─┼─ large ─► Sending
+//!         ├─ body to collect ─► Collecting ─ body is there ─────► answer ─┤
+//!         ├─ asynchronous ────► Running ──── handler returns ───► answer ─┤
+//!         ├─ unwanted body ───► Discarding (answered before) ─ its end ───┘
+//!         └─ fault, or an answer that closes ─► Lingering ─ client's end, time, bytes ─► closed
+//! ```
+
+use std::net::SocketAddr;
+use std::rc::Rc;
+
+use bytes::Bytes;
+use ringmain_engine::backend::Time;
+use ringmain_wire::h1::{BodyDecoder, HeadScanner};
+
+use super::Then;
+use super::exchange::Exchange;
+
+/// One connection. An idle one is this and no buffer.
+#[derive(Debug)]
+pub struct Connection {
+    pub(crate) scanner: HeadScanner,
+    pub(crate) phase: Phase,
+    /// When the present head, body or rest of an answer began.
+    pub(crate) began: Time,
+    /// Requests so far.
+    pub(crate) requests: u32,
+    /// Part of a head is there.
+    pub(crate) begun: bool,
+    /// The next answer is the last: shutdown has begun, or the client has sent its end.
+    pub(crate) last: bool,
+    /// Counted at its address.
+    pub(crate) counted: bool,
+    /// Bytes of the present body that had come by then.
+    pub(crate) base: u64,
+    /// Bytes unsent when the rate was last looked at.
+    pub(crate) unsent: u32,
+    pub(crate) remote: Option<SocketAddr>,
+}
+
+/// See the module.
+pub(crate) enum Phase {
+    Head,
+    Collecting(Box<Collector>),
+    Running {
+        exchange: Rc<Exchange>,
+        serial: u64,
+    },
+    Discarding(Box<BodyDecoder>),
+    /// The rest of a large answer, handed to the engine as the client takes it.
+    Sending {
+        rest: Bytes,
+        then: Then,
+    },
+    /// The answer is written; what still comes is dropped, so many bytes of it at most.
+    Lingering {
+        left: u64,
+    },
+}
+
+/// A request whose body is not there yet.
+pub(crate) struct Collector {
+    pub(crate) head: Vec<u8>,
+    pub(crate) body: Vec<u8>,
+    pub(crate) decoder: BodyDecoder,
+}
+
+impl std::fmt::Debug for Phase {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.write_str(match self {
+            Phase::Head => "Head",
+            Phase::Collecting(_) => "Collecting",
+            Phase::Running { .. } => "Running",
+            Phase::Discarding(_) => "Discarding",
+            Phase::Sending { .. } => "Sending",
+            Phase::Lingering { .. } => "Lingering",
+        })
+    }
+}
+
+const _: () = assert!(
+    size_of::<Connection>() <= 192,
+    "an idle connection is this, beside the engine's record"
+);
+
+impl Connection {
+    pub(crate) fn new(began: Time, remote: Option<SocketAddr>) -> Connection {
+        Connection {
+            scanner: HeadScanner::new(),
+            phase: Phase::Head,
+            began,
+            requests: 0,
+            begun: false,
+            last: false,
+            counted: false,
+            base: 0,
+            unsent: 0,
+            remote,
+        }
+    }
+
+    /// Follows a task that has answered meanwhile.
+    pub(crate) fn settle(&mut self, linger_bytes: u64) {
+        let Phase::Running { exchange, serial } = &self.phase else {
+            return;
+        };
+        if exchange.closes(*serial) {
+            self.phase = Phase::Lingering { left: linger_bytes };
+        } else if !exchange.runs(*serial) {
+            self.phase = Phase::Head;
+        }
+    }
+
+    /// The exchange of the request that is being answered.
+    pub(crate) fn running(&self) -> Option<&Exchange> {
+        match &self.phase {
+            Phase::Running { exchange, serial } if exchange.runs(*serial) => Some(exchange),
+            _ => None,
+        }
+    }
+}

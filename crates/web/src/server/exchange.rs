@@ -1,0 +1,276 @@
+//! One request of an asynchronous handler: what its connection and its task tell each other.
+//!
+//! ```text
+//!           launch                    finish, kept alive
+//! Idle ───────────────► Running ─────────────────────────► Idle (the next serial)
+//!                          └────── finish, closing ──────► Closing (not used again)
+//! ```
+//!
+//! The connection recognises by the serial that its exchange is over: the exchange may be serving another one by
+//! then. Knows nothing of handlers and routes.
+
+use std::cell::{Cell, RefCell};
+use std::future::poll_fn;
+use std::net::SocketAddr;
+use std::rc::Rc;
+use std::task::{Context, Poll, Waker};
+
+use bytes::Bytes;
+use ringmain_engine::backend::Time;
+use ringmain_engine::{Conn, ConnId, Cx, TaskId};
+use ringmain_wire::h1::{BodyDecoder, BodyEvent, PeerFault};
+
+use crate::error::{Error, Result};
+use crate::limits;
+
+/// A request as it is handed to a task.
+#[derive(Clone, Copy)]
+pub(crate) struct Job {
+    pub(crate) conn: ConnId,
+    pub(crate) remote: Option<SocketAddr>,
+    pub(crate) began: Time,
+    /// Whether the answer says `Connection: close`, whatever the client wants.
+    pub(crate) last: bool,
+}
+
+/// The request's bytes: kept with the exchange, so that their memory is used again.
+#[derive(Default)]
+pub(crate) struct Buffers {
+    pub(crate) head: Vec<u8>,
+    pub(crate) body: Vec<u8>,
+}
+
+/// See the module.
+pub(crate) struct Exchange {
+    pub(crate) cx: Cx,
+    serial: Cell<u64>,
+    job: Cell<Option<Job>>,
+    conn: Cell<Option<ConnId>>,
+    task: Cell<Option<TaskId>>,
+    /// The task, while it waits for a job or for the client.
+    waiting: RefCell<Option<Waker>>,
+    /// The answer closes the connection: shutdown has begun, or the client has sent its end.
+    pub(crate) last: Cell<bool>,
+    pub(crate) closing: Cell<bool>,
+    /// An event stream has begun, in chunks or not: the connection may end it.
+    pub(crate) events: Cell<Option<EventFraming>>,
+    pub(crate) buffers: RefCell<Buffers>,
+    incoming: RefCell<Incoming>,
+}
+
+/// How an event stream is ended from outside.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum EventFraming {
+    Chunked,
+    UntilClose,
+}
+
+/// A request body on its way to a streaming handler.
+#[derive(Default)]
+struct Incoming {
+    decoder: Option<BodyDecoder>,
+    queue: Vec<u8>,
+    fault: Option<PeerFault>,
+    /// The client waits for `100 Continue`.
+    expects: bool,
+    paused: bool,
+    /// The handler has held it up since the rate was last looked at.
+    held: bool,
+}
+
+impl Exchange {
+    pub(crate) fn new(cx: &Cx) -> Rc<Exchange> {
+        Rc::new(Exchange {
+            cx: cx.clone(),
+            serial: Cell::new(0),
+            job: Cell::new(None),
+            conn: Cell::new(None),
+            task: Cell::new(None),
+            waiting: RefCell::new(None),
+            last: Cell::new(false),
+            closing: Cell::new(false),
+            events: Cell::new(None),
+            buffers: RefCell::default(),
+            incoming: RefCell::default(),
+        })
+    }
+
+    // What the connection calls.
+
+    /// Hands a request to the task. `decoder`: the body is streamed.
+    pub(crate) fn begin(&self, job: Job, decoder: Option<BodyDecoder>, expects: bool) -> u64 {
+        self.last.set(job.last);
+        self.events.set(None);
+        self.conn.set(Some(job.conn));
+        self.job.set(Some(job));
+        let mut incoming = self.incoming.borrow_mut();
+        incoming.decoder = decoder;
+        incoming.expects = expects && decoder.is_some();
+        incoming.fault = None;
+        incoming.paused = false;
+        incoming.held = false;
+        incoming.queue.clear();
+        drop(incoming);
+        self.wake();
+        self.serial.get()
+    }
+
+    pub(crate) fn set_task(&self, task: TaskId) {
+        self.task.set(Some(task));
+    }
+
+    pub(crate) fn task(&self) -> Option<TaskId> {
+        self.task.get()
+    }
+
+    /// Whether the request that began with `serial` is being answered still.
+    pub(crate) fn runs(&self, serial: u64) -> bool {
+        self.serial.get() == serial && !self.closing.get()
+    }
+
+    /// Whether that request's answer has closed the connection.
+    pub(crate) fn closes(&self, serial: u64) -> bool {
+        self.serial.get() == serial && self.closing.get()
+    }
+
+    /// Something that the task may wait for has happened.
+    pub(crate) fn wake(&self) {
+        let waker = self.waiting.borrow_mut().take();
+        if let Some(waker) = waker {
+            waker.wake();
+        }
+    }
+
+    /// Takes what belongs to the streamed body from `input`; returns how much, and whether the rest must wait.
+    pub(crate) fn feed(&self, conn: Conn<'_>, input: &[u8]) -> usize {
+        let mut consumed = 0;
+        let mut incoming = self.incoming.borrow_mut();
+        let incoming = &mut *incoming;
+        loop {
+            let over = incoming.decoder.as_ref().is_none_or(BodyDecoder::is_over);
+            if over || incoming.fault.is_some() || incoming.queue.len() >= limits::BODY_QUEUE {
+                // The next request, or more than the handler has asked for.
+                if consumed < input.len() {
+                    incoming.paused = true;
+                    conn.pause();
+                }
+                break;
+            }
+            let Some(decoder) = &mut incoming.decoder else {
+                break;
+            };
+            match decoder.decode(&input[consumed..]) {
+                Ok(step) => {
+                    consumed += step.consumed;
+                    match step.event {
+                        BodyEvent::Data(data) => incoming.queue.extend_from_slice(data),
+                        BodyEvent::NeedMore => break,
+                        BodyEvent::Trailers(_) | BodyEvent::End => {}
+                    }
+                }
+                Err(fault) => incoming.fault = Some(fault),
+            }
+        }
+        consumed
+    }
+
+    /// The client has sent its last byte.
+    pub(crate) fn end_of_input(&self) {
+        let mut incoming = self.incoming.borrow_mut();
+        let incoming = &mut *incoming;
+        if let Some(decoder) = &mut incoming.decoder
+            && let Err(fault) = decoder.end_of_input()
+        {
+            incoming.fault.get_or_insert(fault);
+        }
+    }
+
+    /// Framed bytes of the body received so far, and whether the handler has held it up meanwhile; `None` when
+    /// nothing is expected of the client.
+    pub(crate) fn receiving(&self) -> Option<(u64, bool)> {
+        let incoming = &mut *self.incoming.borrow_mut();
+        let decoder = incoming.decoder.as_ref()?;
+        let held = incoming.paused || incoming.expects || incoming.queue.len() >= limits::BODY_QUEUE;
+        if held || incoming.fault.is_some() || decoder.is_over() {
+            incoming.held = true;
+            return None;
+        }
+        Some((decoder.consumed(), std::mem::take(&mut incoming.held)))
+    }
+
+    // What the task calls.
+
+    /// The next request.
+    pub(crate) async fn next(&self) -> Job {
+        poll_fn(|context| match self.job.take() {
+            Some(job) => Poll::Ready(job),
+            None => self.wait(context),
+        })
+        .await
+    }
+
+    /// Waits until the connection has something to say.
+    pub(crate) fn wait<T>(&self, context: &Context<'_>) -> Poll<T> {
+        let mut waiting = self.waiting.borrow_mut();
+        match &mut *waiting {
+            Some(waker) if waker.will_wake(context.waker()) => {}
+            place => *place = Some(context.waker().clone()),
+        }
+        Poll::Pending
+    }
+
+    /// The next piece of the streamed body.
+    pub(crate) async fn chunk(&self) -> Result<Option<Bytes>> {
+        poll_fn(|context| {
+            let conn = self.conn();
+            let mut incoming = self.incoming.borrow_mut();
+            let Some(decoder) = incoming.decoder else {
+                return Poll::Ready(Ok(None));
+            };
+            if std::mem::take(&mut incoming.expects) {
+                // Refused only when the connection is over; then the task is ended.
+                let _ = conn.write(CONTINUE);
+            }
+            if !incoming.queue.is_empty() {
+                let bytes = Bytes::from(std::mem::take(&mut incoming.queue));
+                let paused = std::mem::take(&mut incoming.paused);
+                incoming.held |= paused;
+                drop(incoming);
+                if paused && !decoder.is_over() {
+                    conn.resume();
+                }
+                return Poll::Ready(Ok(Some(bytes)));
+            }
+            if let Some(fault) = incoming.fault {
+                return Poll::Ready(Err(Error::from_fault(&fault)));
+            }
+            if decoder.is_over() {
+                return Poll::Ready(Ok(None));
+            }
+            drop(incoming);
+            conn.set_deadline(Some(limits::RATE_TICK));
+            self.wait(context)
+        })
+        .await
+    }
+
+    /// Whether all of the body was received: the next request can be found.
+    pub(crate) fn body_is_over(&self) -> bool {
+        let incoming = self.incoming.borrow();
+        incoming.fault.is_none() && incoming.decoder.as_ref().is_none_or(BodyDecoder::is_over)
+    }
+
+    /// The connection that is answered.
+    pub(crate) fn conn(&self) -> Conn<'_> {
+        let id = self.conn.get().expect("a request has a connection");
+        self.cx.conn(id)
+    }
+
+    /// The request is answered and the connection lives on.
+    pub(crate) fn finish(&self) {
+        self.serial.set(self.serial.get() + 1);
+    }
+}
+
+/// RFC 9110 §15.2.1.
+pub(crate) const CONTINUE: &[u8] = b"HTTP/1.1 100 Continue\r\n\r\n";

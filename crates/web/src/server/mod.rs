@@ -1,0 +1,290 @@
+//! An application on one worker: what happens on a connection becomes requests, and replies go back.
+//!
+//! Owns the order of things on a connection and their deadlines. Knows no route and no framing.
+
+pub(crate) mod admission;
+pub(crate) mod answer;
+mod connection;
+mod deadline;
+pub(crate) mod exchange;
+mod receive;
+pub(crate) mod runner;
+pub(crate) mod stream;
+
+use std::cell::{Cell, RefCell};
+use std::convert::Infallible;
+use std::rc::Rc;
+use std::sync::Arc;
+
+use ringmain_engine::limits::WRITE_MARK;
+use ringmain_engine::{Addr, Conn, Cx, Handler, Reason, Start, Via};
+use ringmain_wire::h1::{self, FieldBlock, FieldTable};
+
+use self::connection::{Collector, Connection, Phase};
+use self::exchange::EventFraming;
+use crate::error::Error;
+use crate::limits;
+use crate::local::Local;
+use crate::site::Site;
+
+/// The handler of one worker: made by [`Site::server`] for an engine.
+pub struct Server {
+    machine: Machine,
+    scratch: Scratch,
+}
+
+/// What stays the same from request to request.
+struct Machine {
+    site: Arc<Site>,
+    local: Rc<Local>,
+    /// Limits for bodies that are collected.
+    http1: h1::Limits,
+    #[expect(clippy::vec_box, reason = "they move between here and connections by pointer")]
+    collectors: RefCell<Vec<Box<Collector>>>,
+    /// Requests until one has its latency taken.
+    until_sample: Cell<u32>,
+}
+
+/// Memory that every plain request of the worker uses in turn. The head that is looked at borrows the table.
+struct Scratch {
+    table: FieldTable,
+    desk: Desk,
+}
+
+#[derive(Default)]
+struct Desk {
+    fields: FieldBlock,
+    body: Vec<u8>,
+    path: String,
+    /// What is written at the end of the step.
+    out: Vec<u8>,
+}
+
+/// What a connection does after bytes were looked at.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Then {
+    /// Looks at the rest.
+    Next,
+    /// Waits for more bytes, or for the handler.
+    Wait,
+    /// Closes when all is sent.
+    Close,
+    /// The same, reading and dropping meanwhile what the client still sends.
+    Linger,
+}
+
+impl Server {
+    pub(crate) fn new(site: &Arc<Site>, start: Start<Infallible>) -> Server {
+        let http1 = h1::Limits {
+            body_bytes: Some(site.limits.body_bytes),
+            ..site.limits.http1
+        };
+        if site.access_log.is_some() {
+            flush_later(&start.cx, 0);
+        }
+        Server {
+            scratch: Scratch {
+                table: FieldTable::new(&site.limits.http1),
+                desk: Desk::default(),
+            },
+            machine: Machine {
+                local: Rc::new(Local::new(site, start.cx)),
+                http1,
+                collectors: RefCell::default(),
+                until_sample: Cell::new(0),
+                site: Arc::clone(site),
+            },
+        }
+    }
+}
+
+/// Lines of the access log are at most so late.
+fn flush_later(cx: &Cx, key: u64) {
+    // Without a free timer the next full block takes the lines along.
+    let _ = cx.timer(limits::ACCESS_LOG_FLUSH, key);
+}
+
+impl Machine {
+    /// Writes what was encoded, and begins what follows from it.
+    fn flush(&self, conn: Conn<'_>, state: &mut Connection, out: &mut Vec<u8>, then: Then) {
+        if !out.is_empty() {
+            // Refused only when the connection is over, which `closed` tells.
+            let _ = conn.write(out);
+            out.clear();
+            out.shrink_to(limits::SCRATCH_BYTES);
+        }
+        match then {
+            Then::Next | Then::Wait => {}
+            Then::Close => conn.close(),
+            Then::Linger => self.linger(conn, state),
+        }
+    }
+
+    /// After the last answer: FIN, and what the client still sends is dropped for a while (RFC 9112 §9.6).
+    fn linger(&self, conn: Conn<'_>, state: &mut Connection) {
+        state.phase = Phase::Lingering {
+            left: self.site.limits.linger_bytes,
+        };
+        conn.shutdown();
+        conn.set_deadline(Some(self.site.limits.linger));
+    }
+
+    /// Hands on more of a large answer as the client takes it.
+    fn send_rest(&self, conn: Conn<'_>, state: &mut Connection) {
+        let Phase::Sending { rest, then } = &mut state.phase else {
+            return;
+        };
+        let then = *then;
+        while !rest.is_empty() && conn.unsent() <= WRITE_MARK {
+            let share = rest.split_to(rest.len().min(limits::SEND_SHARE));
+            if conn.write_frame(share).is_err() {
+                return;
+            }
+        }
+        if !rest.is_empty() {
+            return conn.set_deadline(Some(limits::RATE_TICK));
+        }
+        state.phase = Phase::Head;
+        match then {
+            Then::Linger => self.linger(conn, state),
+            Then::Close => conn.close(),
+            // The client may have ended its side meanwhile, or the shutdown has begun.
+            _ if state.last => conn.close(),
+            _ => self.arm(conn, state),
+        }
+    }
+
+    fn refuse(&self, state: &Connection, error: &Error, out: &mut Vec<u8>) -> Then {
+        self.local.log_refused(state.remote, error.status(), state.began);
+        self.local.stats.answered(error.status());
+        self.local.stats.refused();
+        answer::refuse(&self.local, error, out);
+        Then::Linger
+    }
+}
+
+impl Handler for Server {
+    type Conn = Connection;
+    type Mail = Infallible;
+
+    fn name(&self) -> &'static str {
+        "app"
+    }
+
+    fn open(&mut self, conn: Conn<'_>, _via: Via) -> Option<Connection> {
+        let remote = match conn.peer_addr() {
+            Ok(Some(Addr::Inet(address))) => Some(address),
+            _ => None,
+        };
+        let mut state = Connection::new(self.machine.local.cx.now(), remote);
+        if let Some(address) = remote
+            && self.machine.site.admission.counts()
+        {
+            if !self.machine.site.admission.enter(address.ip()) {
+                let out = &mut self.scratch.desk.out;
+                let error = Error::new(503, "this address has as many connections as it may")
+                    .with_header("Retry-After", "1");
+                answer::refuse(&self.machine.local, &error, out);
+                self.machine.local.stats.answered(503);
+                let _ = conn.write(out);
+                out.clear();
+                conn.close();
+                return None;
+            }
+            state.counted = true;
+        }
+        conn.set_deadline(Some(self.machine.site.limits.header_timeout));
+        Some(state)
+    }
+
+    fn data(&mut self, conn: Conn<'_>, state: &mut Connection, bytes: &mut [u8]) -> usize {
+        state.settle(self.machine.site.limits.linger_bytes);
+        self.machine.receive(conn, state, bytes, &mut self.scratch)
+    }
+
+    fn end(&mut self, conn: Conn<'_>, state: &mut Connection) {
+        state.settle(self.machine.site.limits.linger_bytes);
+        state.last = true;
+        match &state.phase {
+            // Nobody can send the rest of a head or body any more; what is not whole is not answered.
+            Phase::Head | Phase::Collecting(_) | Phase::Discarding(_) | Phase::Lingering { .. } => {
+                conn.close()
+            }
+            // A client may end its side after its last request and still read.
+            Phase::Sending { .. } => {}
+            Phase::Running { exchange, .. } => {
+                exchange.last.set(true);
+                exchange.end_of_input();
+                exchange.wake();
+                if exchange.events.get().is_some() {
+                    conn.close();
+                }
+            }
+        }
+    }
+
+    fn drained(&mut self, conn: Conn<'_>, state: &mut Connection) {
+        state.settle(self.machine.site.limits.linger_bytes);
+        match &state.phase {
+            Phase::Sending { .. } => self.machine.send_rest(conn, state),
+            Phase::Running { exchange, .. } => exchange.wake(),
+            _ => {}
+        }
+    }
+
+    fn deadline(&mut self, conn: Conn<'_>, state: &mut Connection) {
+        state.settle(self.machine.site.limits.linger_bytes);
+        self.machine.on_deadline(conn, state, &mut self.scratch.desk.out);
+    }
+
+    fn drain(&mut self, conn: Conn<'_>, state: &mut Connection) {
+        state.settle(self.machine.site.limits.linger_bytes);
+        state.last = true;
+        match &state.phase {
+            Phase::Head if !state.begun => conn.close(),
+            Phase::Running { exchange, .. } => {
+                exchange.last.set(true);
+                // At an event's end, whatever the handler waits for: each event is one chunk.
+                match exchange.events.get() {
+                    Some(EventFraming::Chunked) => {
+                        let _ = conn.write(b"0\r\n\r\n");
+                        conn.close();
+                    }
+                    Some(EventFraming::UntilClose) => conn.close(),
+                    None => {}
+                }
+            }
+            _ => {}
+        }
+    }
+
+    fn timer(&mut self, cx: &Cx, key: u64) {
+        if let Some(access) = &self.machine.local.access {
+            access.borrow_mut().flush();
+            flush_later(cx, key);
+        }
+    }
+
+    fn closed(&mut self, cx: &Cx, state: Connection, _reason: Reason) {
+        if state.counted
+            && let Some(remote) = state.remote
+        {
+            self.machine.site.admission.leave(remote.ip());
+        }
+        match state.phase {
+            Phase::Running { exchange, serial } if exchange.runs(serial) => {
+                if let Some(task) = exchange.task() {
+                    cx.cancel(task);
+                }
+            }
+            Phase::Collecting(collector) => self.machine.put_collector(collector),
+            _ => {}
+        }
+    }
+}
+
+impl std::fmt::Debug for Server {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        write!(f, "Server on worker {}", self.machine.local.cx.worker())
+    }
+}

@@ -1,0 +1,483 @@
+//! Received bytes: heads are read, bodies collected, discarded or streamed, plain requests answered in place.
+//!
+//! All plain requests of one receipt are answered by one write, in their order.
+
+use bytes::Bytes;
+use ringmain_engine::Conn;
+use ringmain_engine::limits::WRITE_MARK;
+use ringmain_wire::h1::{
+    self, BodyDecoder, BodyEvent, Framing, HeadScanner, Parsed, PeerFault, RequestHead, Target, parse_request,
+};
+
+use super::connection::{Collector, Connection, Phase};
+use super::exchange::{CONTINUE, Job};
+use super::runner::Launched;
+use super::{Desk, Machine, Scratch, Then, answer};
+use crate::error::Error;
+use crate::limits;
+use crate::path;
+use crate::reply::Reply;
+use crate::request::Request;
+use crate::router::Params;
+use crate::site::{Action, Route, Site, Verdict};
+use crate::stats::SAMPLE;
+
+/// What became of some bytes.
+struct Step {
+    consumed: usize,
+    then: Then,
+}
+
+fn step(consumed: usize, then: Then) -> Step {
+    Step { consumed, then }
+}
+
+/// How a request's body is to be had.
+enum Body<'a> {
+    /// All of it is there: these bytes, and so many of the input.
+    There(&'a [u8], usize),
+    /// It comes in pieces, for a handler that wants it whole.
+    Collect(BodyDecoder),
+    /// It comes in pieces, for one that reads them.
+    Stream(BodyDecoder),
+    /// Nobody wants it.
+    Discard(BodyDecoder),
+    /// Nobody wants it, and it is too long to be read for nothing.
+    Abandon,
+}
+
+/// A request with what is there of its body.
+struct Arrived<'a> {
+    head: RequestHead<'a>,
+    /// The head as it came.
+    bytes: &'a [u8],
+    content: &'a [u8],
+    /// Of a body that is streamed.
+    decoder: Option<BodyDecoder>,
+    /// Bytes of the client's that nobody will look at may be there or on their way.
+    unread: bool,
+}
+
+/// Who answers a request, and the path that said so.
+struct Chosen<'a> {
+    path: &'a str,
+    params: Params,
+    verdict: Verdict<'a>,
+}
+
+impl Machine {
+    /// Takes what can be taken of `bytes`; returns how much.
+    pub(super) fn receive(
+        &self,
+        conn: Conn<'_>,
+        state: &mut Connection,
+        bytes: &[u8],
+        scratch: &mut Scratch,
+    ) -> usize {
+        let mut consumed = 0;
+        let mut then = Then::Next;
+        while then == Then::Next && consumed < bytes.len() {
+            let input = &bytes[consumed..];
+            let step = match &mut state.phase {
+                Phase::Head => self.head(conn, state, input, scratch),
+                Phase::Collecting(_) => self.collect(conn, state, input, scratch),
+                Phase::Discarding(decoder) => match discard(decoder, input) {
+                    Ok((used, over)) => {
+                        if over {
+                            state.phase = Phase::Head;
+                        }
+                        step(used, Then::Next)
+                    }
+                    // It was answered already; what follows cannot be found.
+                    Err(_) => step(input.len(), Then::Linger),
+                },
+                Phase::Running { exchange, .. } => {
+                    let used = exchange.feed(conn, input);
+                    exchange.wake();
+                    if input.len() - used > self.site.limits.pipelined_bytes {
+                        conn.pause();
+                    }
+                    step(used, Then::Wait)
+                }
+                Phase::Sending { .. } => step(0, Then::Wait),
+                Phase::Lingering { left } => {
+                    *left = left.saturating_sub(input.len() as u64);
+                    let then = if *left == 0 { Then::Close } else { Then::Wait };
+                    step(input.len(), then)
+                }
+            };
+            consumed += step.consumed;
+            then = step.then;
+            if scratch.desk.out.len() > WRITE_MARK && then == Then::Next {
+                // The engine offers the rest when the client has taken this.
+                then = Then::Wait;
+            }
+        }
+        self.flush(conn, state, &mut scratch.desk.out, then);
+        if matches!(then, Then::Next | Then::Wait) {
+            self.arm(conn, state);
+        }
+        consumed
+    }
+
+    fn head(&self, conn: Conn<'_>, state: &mut Connection, input: &[u8], scratch: &mut Scratch) -> Step {
+        let (table, desk) = (&mut scratch.table, &mut scratch.desk);
+        match parse_request(input, &self.site.limits.http1, &mut state.scanner, table) {
+            Ok(Parsed::Complete { head, bytes }) => {
+                state.begun = false;
+                state.requests = state.requests.saturating_add(1);
+                state.began = self.local.cx.now();
+                state.base = 0;
+                self.request(conn, state, head, input.split_at(bytes), desk)
+            }
+            Ok(Parsed::Partial) => {
+                if !state.begun {
+                    state.begun = true;
+                    // The first one's time began when the connection was opened.
+                    if state.requests > 0 {
+                        conn.set_deadline(Some(self.site.limits.header_timeout));
+                    }
+                }
+                step(0, Then::Wait)
+            }
+            Err(fault) => self.faulty(state, &fault, input, &mut desk.out),
+        }
+    }
+
+    /// The client broke a rule: nothing that follows can be understood.
+    fn faulty(&self, state: &Connection, fault: &PeerFault, input: &[u8], out: &mut Vec<u8>) -> Step {
+        step(input.len(), self.refuse(state, &Error::from_fault(fault), out))
+    }
+
+    /// A head is there: who answers, and what of the body is there?
+    fn request(
+        &self,
+        conn: Conn<'_>,
+        state: &mut Connection,
+        head: RequestHead<'_>,
+        (bytes, behind): (&[u8], &[u8]),
+        desk: &mut Desk,
+    ) -> Step {
+        let most = self.site.limits.requests_per_connection;
+        state.last |= most.is_some_and(|most| state.requests >= most);
+        let mut arrived = Arrived {
+            head,
+            bytes,
+            content: &[],
+            decoder: None,
+            unread: false,
+        };
+        // Almost every request.
+        if head.framing == Framing::None {
+            arrived.unread = !behind.is_empty();
+            return step(bytes.len(), self.serve(conn, state, &arrived, desk));
+        }
+        let chosen = choose(&self.site, &head, &mut desk.path);
+        let body = match self.wanted(&chosen.verdict, &head, behind) {
+            Ok(body) => body,
+            Err(fault) => {
+                return self
+                    .faulty(state, &fault, behind, &mut desk.out)
+                    .of(bytes.len() + behind.len());
+            }
+        };
+        match body {
+            Body::There(content, framed) => {
+                arrived.content = content;
+                arrived.unread = framed < behind.len();
+                step(bytes.len() + framed, self.serve(conn, state, &arrived, desk))
+            }
+            Body::Stream(decoder) => {
+                arrived.decoder = Some(decoder);
+                arrived.unread = true;
+                step(bytes.len(), self.serve(conn, state, &arrived, desk))
+            }
+            Body::Collect(decoder) => {
+                if head.expect_continue {
+                    desk.out.extend_from_slice(CONTINUE);
+                }
+                state.phase = Phase::Collecting(self.collector(bytes, decoder));
+                step(bytes.len(), Then::Next)
+            }
+            Body::Discard(decoder) => {
+                arrived.unread = true;
+                state.phase = Phase::Discarding(Box::new(decoder));
+                step(bytes.len(), self.serve(conn, state, &arrived, desk))
+            }
+            Body::Abandon => {
+                arrived.unread = true;
+                state.last = true;
+                step(
+                    bytes.len() + behind.len(),
+                    self.serve(conn, state, &arrived, desk),
+                )
+            }
+        }
+    }
+
+    /// How the body is to be had, for who answers.
+    fn wanted<'a>(
+        &self,
+        verdict: &Verdict<'_>,
+        head: &RequestHead<'_>,
+        behind: &'a [u8],
+    ) -> Result<Body<'a>, PeerFault> {
+        let limits = &self.site.limits;
+        let Verdict::Route(route) = verdict else {
+            let small = matches!(head.framing, Framing::Length(length) if length <= limits.discard_bytes);
+            // Who waits for `100 Continue` does not send the body now that the answer is final, or does so all the same.
+            if !small || head.expect_continue {
+                return Ok(Body::Abandon);
+            }
+            return Ok(Body::Discard(BodyDecoder::new(head.framing, &self.http1)?));
+        };
+        let streamed = matches!(route.action, Action::Task { streamed: true, .. });
+        let http1 = match (streamed, route.body_bytes) {
+            (false, None) => self.http1,
+            (true, None) => h1::Limits {
+                body_bytes: limits.streamed_body_bytes,
+                ..self.http1
+            },
+            (_, Some(bytes)) => h1::Limits {
+                body_bytes: Some(bytes),
+                ..self.http1
+            },
+        };
+        let decoder = BodyDecoder::new(head.framing, &http1)?;
+        if streamed {
+            return Ok(Body::Stream(decoder));
+        }
+        if let Framing::Length(length) = head.framing
+            && let Ok(length) = usize::try_from(length)
+            && let Some(content) = behind.get(..length)
+        {
+            return Ok(Body::There(content, length));
+        }
+        Ok(Body::Collect(decoder))
+    }
+
+    /// Has a request answered: by its task, or here and now.
+    fn serve(&self, conn: Conn<'_>, state: &mut Connection, arrived: &Arrived<'_>, desk: &mut Desk) -> Then {
+        let head = arrived.head;
+        let chosen = choose(&self.site, &head, &mut desk.path);
+        if let Verdict::Route(Route {
+            action: Action::Task { launch, .. },
+            index,
+            ..
+        }) = &chosen.verdict
+        {
+            let launched = Launched {
+                job: Job {
+                    conn: conn.id(),
+                    remote: state.remote,
+                    began: state.began,
+                    last: state.last,
+                },
+                head: arrived.bytes,
+                body: arrived.content,
+                decoder: arrived.decoder,
+                expects: head.expect_continue,
+            };
+            let Some((exchange, serial)) = launch.launch(*index, &self.site, &self.local, launched) else {
+                let busy = "the server runs as many requests as it may";
+                return self.refuse(
+                    state,
+                    &Error::new(503, busy).with_header("Retry-After", "1"),
+                    &mut desk.out,
+                );
+            };
+            state.phase = Phase::Running { exchange, serial };
+            return Then::Next;
+        }
+        let Chosen {
+            path,
+            params,
+            verdict,
+        } = chosen;
+        let request = Request::new(
+            head,
+            path,
+            params,
+            arrived.content,
+            &self.site,
+            &self.local,
+            &verdict,
+            state.remote,
+            None,
+        );
+        let mut reply = Reply::new(&request, &mut desk.fields, &mut desk.body);
+        answer::run(&verdict, &request, &mut reply);
+        let mut exchange = head.exchange();
+        exchange.keep_alive &= !state.last;
+        let rest = answer::encode(&mut reply, exchange, &mut desk.out);
+        let (status, sent) = (reply.status, reply.sent);
+        self.count(status, state);
+        self.local.log(&request, status, sent, state.began);
+        let then = match (exchange.keep_alive, arrived.unread) {
+            (true, _) => Then::Next,
+            (false, true) => Then::Linger,
+            (false, false) => Then::Close,
+        };
+        match rest {
+            None => then,
+            Some(rest) => self.begin_rest(conn, state, rest, then, &mut desk.out),
+        }
+    }
+
+    /// Notes an answer.
+    fn count(&self, status: u16, state: &Connection) {
+        self.local.stats.answered(status);
+        let until = self.until_sample.get();
+        self.until_sample.set(until.checked_sub(1).unwrap_or(SAMPLE - 1));
+        if until == 0 {
+            self.local.stats.took(self.local.cx.clock().since(state.began));
+        }
+    }
+
+    /// The rest of an answer that was encoded without it: what was encoded goes first.
+    fn begin_rest(
+        &self,
+        conn: Conn<'_>,
+        state: &mut Connection,
+        rest: Bytes,
+        then: Then,
+        out: &mut Vec<u8>,
+    ) -> Then {
+        self.flush(conn, state, out, Then::Wait);
+        if conn.unsent() + rest.len() <= limits::SEND_SHARE {
+            // Refused only when the connection is over.
+            let _ = conn.write_frame(rest);
+            return then;
+        }
+        state.unsent = 0;
+        state.phase = Phase::Sending { rest, then };
+        self.send_rest(conn, state);
+        Then::Wait
+    }
+
+    /// More of a body that is collected; whole, its request is answered as if it had come at once.
+    fn collect(&self, conn: Conn<'_>, state: &mut Connection, input: &[u8], scratch: &mut Scratch) -> Step {
+        let Phase::Collecting(collector) = &mut state.phase else {
+            return step(0, Then::Wait);
+        };
+        let consumed = match fill(collector, input) {
+            Ok((consumed, true)) => consumed,
+            Ok((consumed, false)) => return step(consumed, Then::Next),
+            Err(fault) => return self.faulty(state, &fault, input, &mut scratch.desk.out),
+        };
+        let Phase::Collecting(collector) = std::mem::replace(&mut state.phase, Phase::Head) else {
+            return step(consumed, Then::Wait);
+        };
+        let limits = &self.site.limits.http1;
+        let parsed = parse_request(
+            &collector.head,
+            limits,
+            &mut HeadScanner::new(),
+            &mut scratch.table,
+        );
+        let Ok(Parsed::Complete { head, .. }) = parsed else {
+            unreachable!("these bytes were parsed when they came");
+        };
+        let arrived = Arrived {
+            head,
+            bytes: &collector.head,
+            content: &collector.body,
+            decoder: None,
+            unread: consumed < input.len(),
+        };
+        let then = self.serve(conn, state, &arrived, &mut scratch.desk);
+        self.put_collector(collector);
+        step(consumed, then)
+    }
+
+    fn collector(&self, head: &[u8], decoder: BodyDecoder) -> Box<Collector> {
+        let mut collector = match self.collectors.borrow_mut().pop() {
+            Some(mut idle) => {
+                idle.decoder = decoder;
+                idle
+            }
+            None => Box::new(Collector {
+                head: Vec::new(),
+                body: Vec::new(),
+                decoder,
+            }),
+        };
+        collector.head.extend_from_slice(head);
+        collector
+    }
+
+    pub(super) fn put_collector(&self, mut collector: Box<Collector>) {
+        let mut idle = self.collectors.borrow_mut();
+        if idle.len() < limits::IDLE_COLLECTORS {
+            for buffer in [&mut collector.head, &mut collector.body] {
+                buffer.clear();
+                buffer.shrink_to(limits::SCRATCH_BYTES);
+            }
+            idle.push(collector);
+        }
+    }
+}
+
+impl Step {
+    fn of(self, consumed: usize) -> Step {
+        Step { consumed, ..self }
+    }
+}
+
+/// Who answers. The path is normalised into `scratch` if it has to be.
+fn choose<'a>(site: &'a Site, head: &RequestHead<'a>, scratch: &'a mut String) -> Chosen<'a> {
+    let mut params = Params::new();
+    if head.target == Target::Asterisk || head.target.path() == "*" {
+        // RFC 9110 §9.3.7: about the server, not a resource of it.
+        let allow = "GET, HEAD, POST, PUT, PATCH, DELETE, OPTIONS";
+        return Chosen {
+            path: "*",
+            params,
+            verdict: Verdict::Options { allow },
+        };
+    }
+    match path::normalise(head.target.path(), scratch) {
+        Ok(path) => {
+            let verdict = site.find(head.method, path, &mut params);
+            Chosen {
+                path,
+                params,
+                verdict,
+            }
+        }
+        Err(fault) => Chosen {
+            path: head.target.path(),
+            params,
+            verdict: Verdict::Refused(fault.into()),
+        },
+    }
+}
+
+/// Drops what belongs to an unwanted body; whether that was the last of it.
+fn discard(decoder: &mut BodyDecoder, input: &[u8]) -> Result<(usize, bool), PeerFault> {
+    let mut consumed = 0;
+    loop {
+        let step = decoder.decode(&input[consumed..])?;
+        consumed += step.consumed;
+        match step.event {
+            BodyEvent::Data(_) | BodyEvent::Trailers(_) => {}
+            BodyEvent::NeedMore => return Ok((consumed, decoder.is_over())),
+            BodyEvent::End => return Ok((consumed, true)),
+        }
+    }
+}
+
+/// Collects what belongs to a body; whether that was the last of it.
+fn fill(collector: &mut Collector, input: &[u8]) -> Result<(usize, bool), PeerFault> {
+    let mut consumed = 0;
+    loop {
+        let step = collector.decoder.decode(&input[consumed..])?;
+        consumed += step.consumed;
+        match step.event {
+            BodyEvent::Data(data) => collector.body.extend_from_slice(data),
+            BodyEvent::Trailers(_) => {}
+            BodyEvent::NeedMore => return Ok((consumed, false)),
+            BodyEvent::End => return Ok((consumed, true)),
+        }
+    }
+}

@@ -1,0 +1,330 @@
+//! Tasks that run asynchronous handlers, one request after the other, so that a request allocates nothing.
+//!
+//! Owns what lies between a launched request and its answer. Knows nothing of how connections are read.
+
+use std::cell::{Cell, RefCell};
+use std::future::{Future, poll_fn};
+use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::pin::pin;
+use std::rc::Rc;
+use std::sync::Arc;
+use std::task::Poll;
+
+use bytes::Bytes;
+use ringmain_wire::h1::{BodyDecoder, FieldBlock, FieldTable, HeadScanner, Parsed, parse_request};
+
+use super::answer;
+use super::exchange::{Buffers, Exchange, Job};
+use super::stream::{self, Outgoing};
+use crate::error::{Error, Result};
+use crate::limits;
+use crate::local::Local;
+use crate::path;
+use crate::reply::Reply;
+use crate::request::Request;
+use crate::router::Params;
+use crate::site::{Flow, Site};
+
+/// A request that a connection hands over.
+pub(crate) struct Launched<'a> {
+    pub(crate) job: Job,
+    pub(crate) head: &'a [u8],
+    pub(crate) body: &'a [u8],
+    /// There when the body is streamed.
+    pub(crate) decoder: Option<BodyDecoder>,
+    /// The client waits for `100 Continue`.
+    pub(crate) expects: bool,
+}
+
+/// Starts asynchronous handlers of one route: the seam behind which their types differ.
+pub(crate) trait Launch: Send + Sync {
+    /// Hands a request to an idle runner, or to a new one. `None`: the worker runs as many as it may.
+    fn launch(
+        &self,
+        route: usize,
+        site: &Arc<Site>,
+        local: &Rc<Local>,
+        request: Launched<'_>,
+    ) -> Option<(Rc<Exchange>, u64)>;
+}
+
+/// A route's asynchronous handler.
+pub(crate) struct Asynchronous<F>(pub(crate) Arc<F>);
+
+impl<F> Launch for Asynchronous<F>
+where
+    F: AsyncFn(&Request<'_>, &mut Reply<'_>) -> Result + Send + Sync + 'static,
+{
+    fn launch(
+        &self,
+        route: usize,
+        site: &Arc<Site>,
+        local: &Rc<Local>,
+        request: Launched<'_>,
+    ) -> Option<(Rc<Exchange>, u64)> {
+        if !local.runners.enter() {
+            return None;
+        }
+        let idle = local.runners.idle(route);
+        let is_new = idle.is_none();
+        let exchange = idle.unwrap_or_else(|| Exchange::new(&local.cx));
+        let mut buffers = exchange.buffers.borrow_mut();
+        buffers.head.extend_from_slice(request.head);
+        buffers.body.extend_from_slice(request.body);
+        drop(buffers);
+        let serial = exchange.begin(request.job, request.decoder, request.expects);
+        if is_new {
+            let runner = run(
+                Rc::clone(&exchange),
+                Arc::clone(site),
+                Rc::clone(local),
+                Arc::clone(&self.0),
+                route,
+            );
+            match local.cx.spawn(runner) {
+                Ok(task) => exchange.set_task(task),
+                Err(_too_many) => {
+                    local.runners.leave();
+                    return None;
+                }
+            }
+        }
+        Some((exchange, serial))
+    }
+}
+
+/// A worker's runners.
+pub(crate) struct Runners {
+    /// By route.
+    idle: RefCell<Vec<Vec<Rc<Exchange>>>>,
+    running: Cell<usize>,
+    limit: usize,
+}
+
+impl Runners {
+    pub(crate) fn new(limit: usize) -> Runners {
+        Runners {
+            idle: RefCell::default(),
+            running: Cell::new(0),
+            limit,
+        }
+    }
+
+    fn enter(&self) -> bool {
+        let fits = self.running.get() < self.limit;
+        if fits {
+            self.running.set(self.running.get() + 1);
+        }
+        fits
+    }
+
+    fn leave(&self) {
+        self.running.set(self.running.get() - 1);
+    }
+
+    fn idle(&self, route: usize) -> Option<Rc<Exchange>> {
+        self.idle.borrow_mut().get_mut(route)?.pop()
+    }
+
+    /// Keeps an idle runner, unless there are enough.
+    fn park(&self, route: usize, exchange: &Rc<Exchange>) -> bool {
+        let mut idle = self.idle.borrow_mut();
+        if idle.len() <= route {
+            idle.resize_with(route + 1, Vec::new);
+        }
+        let fits = idle[route].len() < limits::IDLE_RUNNERS;
+        if fits {
+            idle[route].push(Rc::clone(exchange));
+        }
+        fits
+    }
+}
+
+/// A running request leaves the count however it ends.
+struct Place<'a>(&'a Runners);
+
+impl Drop for Place<'_> {
+    fn drop(&mut self) {
+        self.0.leave();
+    }
+}
+
+/// Memory that a runner uses for each of its requests.
+struct Scratch {
+    table: FieldTable,
+    fields: FieldBlock,
+    body: Vec<u8>,
+    path: String,
+    out: Vec<u8>,
+}
+
+async fn run<F>(exchange: Rc<Exchange>, site: Arc<Site>, local: Rc<Local>, handler: Arc<F>, route: usize)
+where
+    F: AsyncFn(&Request<'_>, &mut Reply<'_>) -> Result,
+{
+    let mut scratch = Scratch {
+        table: FieldTable::new(&site.limits.http1),
+        fields: FieldBlock::new(),
+        body: Vec::new(),
+        path: String::new(),
+        out: Vec::new(),
+    };
+    loop {
+        let job = exchange.next().await;
+        let mut buffers = std::mem::take(&mut *exchange.buffers.borrow_mut());
+        let place = Place(&local.runners);
+        let kept = serve(&exchange, &site, &local, &*handler, job, &buffers, &mut scratch).await;
+        drop(place);
+        if !kept {
+            return close(&exchange, &site);
+        }
+        shrink(&mut buffers, &mut scratch);
+        *exchange.buffers.borrow_mut() = buffers;
+        exchange.finish();
+        let conn = exchange.conn();
+        conn.set_deadline(Some(site.limits.idle_timeout));
+        conn.resume();
+        if !local.runners.park(route, &exchange) {
+            return;
+        }
+    }
+}
+
+/// Gives back what one large request has made grow.
+fn shrink(buffers: &mut Buffers, scratch: &mut Scratch) {
+    let all = [
+        &mut buffers.head,
+        &mut buffers.body,
+        &mut scratch.body,
+        &mut scratch.out,
+    ];
+    for buffer in all {
+        buffer.clear();
+        buffer.shrink_to(limits::SCRATCH_BYTES);
+    }
+}
+
+/// Closes the connection after an answer that said so. While bytes of the client's may still be on their way, they
+/// are read and dropped (the connection does that), or their reset could cost the client the answer.
+fn close(exchange: &Exchange, site: &Site) {
+    exchange.closing.set(true);
+    let conn = exchange.conn();
+    if exchange.body_is_over() {
+        conn.close();
+    } else {
+        conn.shutdown();
+        conn.set_deadline(Some(site.limits.linger));
+        conn.resume();
+    }
+}
+
+/// Answers one request. Returns whether the connection lives on.
+async fn serve<F>(
+    exchange: &Exchange,
+    site: &Site,
+    local: &Local,
+    handler: &F,
+    job: Job,
+    buffers: &Buffers,
+    scratch: &mut Scratch,
+) -> bool
+where
+    F: AsyncFn(&Request<'_>, &mut Reply<'_>) -> Result,
+{
+    let mut scanner = HeadScanner::new();
+    let parsed = parse_request(
+        &buffers.head,
+        &site.limits.http1,
+        &mut scanner,
+        &mut scratch.table,
+    );
+    let Ok(Parsed::Complete { head, .. }) = parsed else {
+        unreachable!("the connection has parsed these bytes");
+    };
+    let path =
+        path::normalise(head.target.path(), &mut scratch.path).expect("the connection has normalised it");
+    let mut params = Params::new();
+    let verdict = site.find(head.method, path, &mut params);
+    let request = Request::new(
+        head,
+        path,
+        params,
+        &buffers.body,
+        site,
+        local,
+        &verdict,
+        job.remote,
+        Some(exchange),
+    );
+    let mut reply = Reply::new(&request, &mut scratch.fields, &mut scratch.body);
+    reply.outgoing = Some(Outgoing::new(exchange));
+    let outcome = match answer::run_before(&request, &mut reply) {
+        Ok(Flow::Continue) => caught(handler(&request, &mut reply)).await,
+        Ok(Flow::Stop) => Ok(()),
+        Err(error) => Err(error),
+    };
+    let kept = if reply.is_streaming() {
+        end_stream(outcome, &mut reply)
+    } else {
+        answer::settle(outcome, &mut reply);
+        send(exchange, &mut reply, &mut scratch.out).await
+    };
+    local.stats.answered(reply.status);
+    local.stats.took(local.cx.now().since(job.began));
+    local.log(&request, reply.status, reply.sent, job.began);
+    kept
+}
+
+/// Runs a handler; a panic is an error like another.
+async fn caught(handler: impl Future<Output = Result>) -> Result {
+    let mut handler = pin!(handler);
+    poll_fn(|context| {
+        let polled = catch_unwind(AssertUnwindSafe(|| handler.as_mut().poll(context)));
+        polled.unwrap_or_else(|_| Poll::Ready(Err(answer::panicked())))
+    })
+    .await
+}
+
+/// Ends an answer that has begun. An error can only cut it: the client sees that it is not whole.
+fn end_stream(outcome: Result, reply: &mut Reply<'_>) -> bool {
+    let ended = outcome.and_then(|()| reply.finish_stream().map_err(Error::internal));
+    match ended {
+        Ok(kept) => kept,
+        Err(error) => {
+            if !error.is_disconnected() {
+                log::error!("{:?}: cut while it was answered: {error}", reply.request);
+            }
+            if let Some(outgoing) = &reply.outgoing {
+                outgoing.exchange.conn().abort();
+            }
+            false
+        }
+    }
+}
+
+/// Sends a whole answer.
+async fn send(exchange: &Exchange, reply: &mut Reply<'_>, out: &mut Vec<u8>) -> bool {
+    let mut wire = reply.request.head.exchange();
+    wire.keep_alive &= !exchange.last.get() && exchange.body_is_over();
+    out.clear();
+    let rest = answer::encode(reply, wire, out);
+    let conn = exchange.conn();
+    // Refused only when the connection is over: then this task is ended.
+    let _ = conn.write(out);
+    if let Some(rest) = rest
+        && send_rest(exchange, rest).await.is_err()
+    {
+        return false;
+    }
+    // The client's end or the shutdown may have come while the rest was sent.
+    wire.keep_alive && !exchange.last.get()
+}
+
+async fn send_rest(exchange: &Exchange, mut rest: Bytes) -> Result {
+    while !rest.is_empty() {
+        let share = rest.split_to(rest.len().min(limits::SEND_SHARE));
+        exchange.conn().write_frame(share).map_err(stream::gone)?;
+        stream::taken(exchange).await?;
+    }
+    Ok(())
+}

@@ -1,0 +1,262 @@
+//! Replies in pieces: the head with the first one, back-pressure on each, event streams.
+//!
+//! Owns what is sent between an asynchronous handler's first piece and its return.
+
+use std::future::poll_fn;
+use std::task::Poll;
+
+use bytes::Bytes;
+use ringmain_engine::limits::WRITE_MARK;
+use ringmain_engine::{Conn, WriteError};
+use ringmain_wire::h1::{self, BodyEncoder, Framing, Version};
+use ringmain_wire::sse::HEARTBEAT;
+
+use super::answer;
+use super::exchange::{EventFraming, Exchange};
+use crate::Event;
+use crate::error::{Error, Result};
+use crate::limits;
+use crate::reply::Reply;
+
+/// Where an asynchronous handler's reply goes.
+pub(crate) struct Outgoing<'r> {
+    pub(crate) exchange: &'r Exchange,
+    /// Body bytes, if the handler has said how many.
+    length: Option<u64>,
+    /// There once the head is sent.
+    body: Option<BodyEncoder>,
+    out: Vec<u8>,
+}
+
+impl<'r> Outgoing<'r> {
+    pub(crate) fn new(exchange: &'r Exchange) -> Outgoing<'r> {
+        Outgoing {
+            exchange,
+            length: None,
+            body: None,
+            out: Vec::new(),
+        }
+    }
+
+    pub(crate) fn has_begun(&self) -> bool {
+        self.body.is_some()
+    }
+}
+
+impl<'r> Reply<'r> {
+    /// Declares how many bytes a streamed body will have; without that it is sent in chunks. To be called
+    /// before the first piece.
+    pub fn length(&mut self, bytes: u64) -> &mut Self {
+        if let Some(outgoing) = &mut self.outgoing {
+            outgoing.length = Some(bytes);
+        }
+        self
+    }
+
+    /// Sends a piece of the body; the first one sends the head. Waits while the client does not take what was
+    /// sent before ([`WRITE_MARK`]). For asynchronous handlers; a plain one appends to its body.
+    ///
+    /// # Errors
+    /// The client is gone, or the piece exceeds the declared [length](Reply::length) (500, and the connection closes:
+    /// an answer that has begun cannot be taken back).
+    pub async fn write(&mut self, bytes: impl AsRef<[u8]>) -> Result {
+        let bytes = bytes.as_ref();
+        if self.outgoing.is_none() {
+            self.body.extend_from_slice(bytes);
+            return Ok(());
+        }
+        for share in bytes.chunks(limits::SEND_SHARE) {
+            self.piece(share.len() as u64, |_, out| {
+                out.extend_from_slice(share);
+                Ok(())
+            })
+            .await?;
+        }
+        Ok(())
+    }
+
+    /// As [`Reply::write`], without a copy: for pieces of some kilobytes and more.
+    ///
+    /// # Errors
+    /// As there.
+    pub async fn write_bytes(&mut self, mut bytes: Bytes) -> Result {
+        if self.outgoing.is_none() {
+            self.body.extend_from_slice(&bytes);
+            return Ok(());
+        }
+        while !bytes.is_empty() {
+            let share = bytes.split_to(bytes.len().min(limits::SEND_SHARE));
+            self.piece(share.len() as u64, |conn, out| {
+                conn.write(out)?;
+                out.clear();
+                conn.write_frame(share)
+            })
+            .await?;
+        }
+        Ok(())
+    }
+
+    /// Begins a stream of server-sent events (WHATWG HTML §9.2): the head is sent at once.
+    ///
+    /// # Errors
+    /// The client is gone; 500 in a handler that is not asynchronous.
+    pub async fn events(&mut self) -> Result<EventStream<'_, 'r>> {
+        if self.outgoing.is_none() {
+            return Err(Error::internal(
+                "an event stream needs an asynchronous handler: get_async",
+            ));
+        }
+        self.header("Content-Type", "text/event-stream")?;
+        self.header("Cache-Control", "no-store")?;
+        self.begin_stream()?;
+        if let Some(outgoing) = &mut self.outgoing {
+            let chunked = self.request.version() == Version::Http11;
+            let framing = if chunked {
+                EventFraming::Chunked
+            } else {
+                EventFraming::UntilClose
+            };
+            outgoing.exchange.events.set(Some(framing));
+            let conn = outgoing.exchange.conn();
+            conn.write(&std::mem::take(&mut outgoing.out)).map_err(gone)?;
+        }
+        Ok(EventStream {
+            reply: self,
+            line: Vec::new(),
+        })
+    }
+
+    /// Sends `length` bytes that `put` appends or hands over, framed.
+    async fn piece(
+        &mut self,
+        length: u64,
+        put: impl FnOnce(Conn<'_>, &mut Vec<u8>) -> std::result::Result<(), WriteError>,
+    ) -> Result {
+        self.begin_stream()?;
+        let Some(outgoing) = &mut self.outgoing else {
+            return Ok(());
+        };
+        let Some(body) = &mut outgoing.body else {
+            return Ok(());
+        };
+        let conn = outgoing.exchange.conn();
+        let out = &mut outgoing.out;
+        if body.begin(out, length).map_err(Error::internal)? {
+            put(conn, out).map_err(gone)?;
+            body.end(out);
+            self.sent += length;
+        }
+        conn.write(out).map_err(gone)?;
+        out.clear();
+        taken(outgoing.exchange).await
+    }
+
+    /// Encodes the head, unless that was done.
+    fn begin_stream(&mut self) -> Result {
+        if self.is_streaming() {
+            return Ok(());
+        }
+        answer::run_after(self);
+        let Some(outgoing) = &mut self.outgoing else {
+            return Ok(());
+        };
+        let request = self.request;
+        let mut exchange = request.head.exchange();
+        // A body that is still coming in might never end: the handler need not read it all.
+        exchange.keep_alive &= !outgoing.exchange.last.get() && outgoing.exchange.body_is_over();
+        if !exchange.keep_alive {
+            outgoing.exchange.last.set(true);
+        }
+        let framing = match (outgoing.length, exchange.version) {
+            (Some(length), _) => Framing::Length(length),
+            (None, Version::Http11) => Framing::Chunked,
+            (None, Version::Http10) => {
+                outgoing.exchange.last.set(true);
+                Framing::UntilClose
+            }
+        };
+        let parts = answer::Parts {
+            status: self.status,
+            kind: self.kind,
+            fields: self.fields,
+            id: request.id(),
+        };
+        let out = &mut outgoing.out;
+        let mut body =
+            answer::head(request.local, &parts, exchange, framing, out).map_err(Error::internal)?;
+        if !self.body.is_empty() {
+            self.sent += self.body.len() as u64;
+            body.data(out, self.body).map_err(Error::internal)?;
+        }
+        outgoing.body = Some(body);
+        Ok(())
+    }
+
+    /// Ends a streamed body. Returns whether the connection can live on.
+    pub(crate) fn finish_stream(&mut self) -> std::result::Result<bool, h1::Misuse> {
+        let Some(outgoing) = &mut self.outgoing else {
+            return Ok(true);
+        };
+        if let Some(body) = &mut outgoing.body {
+            body.finish(&mut outgoing.out)?;
+            // Refused only when the connection is over.
+            let _ = outgoing.exchange.conn().write(&outgoing.out);
+            outgoing.out.clear();
+        }
+        Ok(!outgoing.exchange.last.get())
+    }
+}
+
+/// Waits until the client has taken enough of what was written.
+pub(crate) async fn taken(exchange: &Exchange) -> Result {
+    let conn = exchange.conn();
+    poll_fn(|context| {
+        if conn.unsent() <= WRITE_MARK {
+            return Poll::Ready(Ok(()));
+        }
+        if !conn.is_open() {
+            return Poll::Ready(Err(Error::disconnected()));
+        }
+        conn.set_deadline(Some(limits::RATE_TICK));
+        exchange.wait(context)
+    })
+    .await
+}
+
+pub(crate) fn gone(_: WriteError) -> Error {
+    Error::disconnected()
+}
+
+/// A stream of server-sent events. It ends when the handler returns, when the client leaves (the handler is dropped
+/// at its next await), and when the process shuts down: the stream is ended in order and `EventSource` connects
+/// anew.
+pub struct EventStream<'a, 'r> {
+    reply: &'a mut Reply<'r>,
+    line: Vec<u8>,
+}
+
+impl EventStream<'_, '_> {
+    /// Sends an event. Waits while the client does not take what was sent before.
+    ///
+    /// # Errors
+    /// The client is gone; 500 for a name or id that no event can have, and nothing is sent.
+    pub async fn send(&mut self, event: &Event<'_>) -> Result {
+        self.line.clear();
+        event.write(&mut self.line)?;
+        self.reply.write(&self.line).await
+    }
+
+    /// Sends a comment, which clients ignore: it keeps proxies from closing a quiet stream.
+    ///
+    /// # Errors
+    /// The client is gone.
+    pub async fn heartbeat(&mut self) -> Result {
+        self.reply.write(HEARTBEAT).await
+    }
+}
+
+impl std::fmt::Debug for EventStream<'_, '_> {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        write!(f, "EventStream of {:?}", self.reply)
+    }
+}

@@ -1,0 +1,167 @@
+//! A compiled application: routes, hooks, state and limits, shared by all workers and never changed.
+//!
+//! Decides who answers a request. Knows no connection.
+
+use std::any::{Any, TypeId};
+use std::sync::Arc;
+
+use ringmain_engine::Cx;
+use ringmain_wire::h1::Method;
+
+use crate::access_log::AccessLog;
+use crate::error::{Error, Result};
+use crate::limits::Limits;
+use crate::reply::Reply;
+use crate::request::Request;
+use crate::router::{Found, Params, Router};
+use crate::server::admission::Admission;
+use crate::server::runner::Launch;
+use crate::stats::Stats;
+use crate::text;
+
+/// What a hook before the handler wants next.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Flow {
+    /// The next hook, or the handler.
+    Continue,
+    /// Nothing: the reply is complete as it stands.
+    Stop,
+}
+
+pub(crate) type Handler = dyn Fn(&Request<'_>, &mut Reply<'_>) -> Result + Send + Sync;
+pub(crate) type Before = dyn Fn(&Request<'_>, &mut Reply<'_>) -> Result<Flow> + Send + Sync;
+pub(crate) type After = dyn Fn(&Request<'_>, &mut Reply<'_>) -> Result + Send + Sync;
+pub(crate) type MakeLocal = dyn Fn(&Cx) -> (TypeId, Box<dyn Any>) + Send + Sync;
+
+/// The hooks around a handler: those of the application, then those of its groups.
+#[derive(Clone, Default)]
+pub(crate) struct Hooks {
+    pub(crate) before: Vec<Arc<Before>>,
+    pub(crate) after: Vec<Arc<After>>,
+}
+
+pub(crate) enum Action {
+    /// Answers at once.
+    Plain(Box<Handler>),
+    /// Waits; the body is collected first, or streamed.
+    Task { launch: Box<dyn Launch>, streamed: bool },
+}
+
+pub(crate) struct Route {
+    pub(crate) action: Action,
+    pub(crate) hooks: Hooks,
+    /// The route's number, for what workers keep for each.
+    pub(crate) index: usize,
+    /// Instead of the limit of the application.
+    pub(crate) body_bytes: Option<u64>,
+}
+
+/// The application as it serves: made by [`App`](crate::App).
+pub struct Site {
+    pub(crate) router: Router<Route>,
+    pub(crate) fallback: Option<Route>,
+    /// Around what no route answers.
+    pub(crate) hooks: Hooks,
+    pub(crate) states: Vec<(TypeId, Box<dyn Any + Send + Sync>)>,
+    pub(crate) per_worker: Vec<Box<MakeLocal>>,
+    pub(crate) limits: Limits,
+    pub(crate) server_name: Option<String>,
+    pub(crate) access_log: Option<AccessLog>,
+    pub(crate) request_ids: bool,
+    pub(crate) stats: Stats,
+    pub(crate) admission: Admission,
+}
+
+/// Who answers.
+pub(crate) enum Verdict<'s> {
+    Route(&'s Route),
+    /// There is no such route, or no such method on it.
+    NotFound,
+    MethodNotAllowed {
+        allow: &'s str,
+    },
+    /// OPTIONS of a path that has no handler for it.
+    Options {
+        allow: &'s str,
+    },
+    /// The request is wrong whatever the route.
+    Refused(Error),
+}
+
+impl Site {
+    /// Counts and latencies since the start.
+    #[must_use]
+    pub fn stats(&self) -> &Stats {
+        &self.stats
+    }
+
+    /// The limits that hold.
+    #[must_use]
+    pub fn limits(&self) -> &Limits {
+        &self.limits
+    }
+
+    /// The access log, to reopen or finish it.
+    #[must_use]
+    pub fn access_log(&self) -> Option<&AccessLog> {
+        self.access_log.as_ref()
+    }
+
+    pub(crate) fn state<T: 'static>(&self) -> Option<&T> {
+        let (_, value) = self.states.iter().find(|(id, _)| *id == TypeId::of::<T>())?;
+        value.downcast_ref()
+    }
+
+    pub(crate) fn find<'s>(&'s self, method: Method<'_>, path: &str, params: &mut Params) -> Verdict<'s> {
+        match self.router.find(method, path, params) {
+            Found::Route(route) => Verdict::Route(route),
+            Found::Nothing => self.fallback.as_ref().map_or(Verdict::NotFound, Verdict::Route),
+            Found::MethodNotAllowed { allow } => Verdict::MethodNotAllowed { allow },
+            Found::Options { allow } => Verdict::Options { allow },
+        }
+    }
+}
+
+impl<'s> Verdict<'s> {
+    /// The route's own hooks, or those around what no route answers.
+    pub(crate) fn hooks(&self, site: &'s Site) -> &'s Hooks {
+        match self {
+            Verdict::Route(route) => &route.hooks,
+            _ => &site.hooks,
+        }
+    }
+
+    /// The answer of a plain handler, or of the application itself.
+    pub(crate) fn answer(&self, request: &Request<'_>, reply: &mut Reply<'_>) -> Result {
+        match self {
+            Verdict::Route(Route {
+                action: Action::Plain(handler),
+                ..
+            }) => handler(request, reply),
+            Verdict::Route(_) => Err(Error::internal("an asynchronous handler was not launched")),
+            Verdict::NotFound => Err(Error::not_found(format!(
+                "nothing is served at `{}`",
+                text::cut(request.target())
+            ))),
+            Verdict::MethodNotAllowed { allow } => Err(Error::new(
+                405,
+                format!(
+                    "expected one of {allow} here, found {}",
+                    text::cut(request.method().as_str())
+                ),
+            )
+            .with_header("Allow", (*allow).to_owned())),
+            Verdict::Options { allow } => {
+                reply.header("Allow", allow)?;
+                reply.no_content()
+            }
+            Verdict::Refused(error) => Err(error.again()),
+        }
+    }
+}
+
+impl std::fmt::Debug for Site {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.write_str("Site")
+    }
+}

@@ -1,0 +1,151 @@
+//! What an application counts: requests, answers by class, latencies. Written by one worker each, read by anybody.
+
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, Mutex, PoisonError};
+use std::time::Duration;
+
+/// Counts of all workers.
+#[derive(Debug, Default)]
+pub struct Stats {
+    workers: Mutex<Vec<Arc<WorkerStats>>>,
+}
+
+/// One worker's counts, on cache lines of their own: only the worker writes them.
+#[derive(Debug)]
+#[repr(align(128))]
+pub(crate) struct WorkerStats {
+    /// Answers by the first digit of their status.
+    classes: [AtomicU64; 6],
+    /// Requests that could not be read.
+    refused: AtomicU64,
+    latencies: [AtomicU64; BUCKETS],
+}
+
+/// Eight buckets for each power of two of nanoseconds: a bucket is at most 12.5 % wide.
+const BUCKETS: usize = 8 * 64;
+
+/// A sum over all workers at one time.
+#[derive(Clone, Debug)]
+pub struct Totals {
+    /// Answers with status 1xx to 5xx, at the place of that digit.
+    pub classes: [u64; 6],
+    /// Requests that broke a rule of the protocol and were refused before routing; their answers count too.
+    pub refused: u64,
+    latencies: Box<[u64; BUCKETS]>,
+}
+
+impl Stats {
+    /// The counts of a worker; made when it asks first.
+    pub(crate) fn worker(&self, index: usize) -> Arc<WorkerStats> {
+        let mut workers = self.workers.lock().unwrap_or_else(PoisonError::into_inner);
+        while workers.len() <= index {
+            workers.push(Arc::new(WorkerStats::new()));
+        }
+        Arc::clone(&workers[index])
+    }
+
+    /// The sum over all workers, not of one instant: workers go on counting meanwhile.
+    #[must_use]
+    pub fn totals(&self) -> Totals {
+        let mut totals = Totals {
+            classes: [0; 6],
+            refused: 0,
+            latencies: Box::new([0; BUCKETS]),
+        };
+        let workers = self.workers.lock().unwrap_or_else(PoisonError::into_inner);
+        for worker in workers.iter() {
+            add(&mut totals.classes, &worker.classes);
+            add(totals.latencies.as_mut(), &worker.latencies);
+            totals.refused += worker.refused.load(Ordering::Relaxed);
+        }
+        totals
+    }
+}
+
+fn add(sums: &mut [u64], counts: &[AtomicU64]) {
+    for (sum, count) in sums.iter_mut().zip(counts) {
+        *sum += count.load(Ordering::Relaxed);
+    }
+}
+
+impl WorkerStats {
+    fn new() -> WorkerStats {
+        WorkerStats {
+            classes: std::array::from_fn(|_| AtomicU64::new(0)),
+            refused: AtomicU64::new(0),
+            latencies: std::array::from_fn(|_| AtomicU64::new(0)),
+        }
+    }
+
+    /// An answer with `status`.
+    pub(crate) fn answered(&self, status: u16) {
+        bump(&self.classes[usize::from(status / 100).min(5)]);
+    }
+
+    pub(crate) fn refused(&self) {
+        bump(&self.refused);
+    }
+
+    /// How long a request took.
+    pub(crate) fn took(&self, span: Duration) {
+        bump(&self.latencies[bucket(span)]);
+    }
+}
+
+/// Only the worker writes: no read-modify-write.
+fn bump(count: &AtomicU64) {
+    count.store(count.load(Ordering::Relaxed) + 1, Ordering::Relaxed);
+}
+
+/// The bucket of a span: its highest bit and the three below.
+fn bucket(span: Duration) -> usize {
+    let nanos = u64::try_from(span.as_nanos()).unwrap_or(u64::MAX).max(8);
+    let power = nanos.ilog2();
+    let eighth = (nanos >> (power - 3)) & 7;
+    8 * power as usize + eighth as usize
+}
+
+/// Where a bucket ends: the largest span that falls into it.
+fn upper(bucket: usize) -> Duration {
+    let (power, eighth) = (bucket / 8, (bucket % 8) as u128);
+    let next = (9 + eighth) << power >> 3;
+    Duration::from_nanos(u64::try_from(next - 1).unwrap_or(u64::MAX))
+}
+
+impl Totals {
+    /// All answers.
+    #[must_use]
+    pub fn requests(&self) -> u64 {
+        self.classes.iter().sum()
+    }
+
+    /// What happened since `earlier`.
+    #[must_use]
+    pub fn since(&self, earlier: &Totals) -> Totals {
+        let mut difference = self.clone();
+        let pairs = difference.classes.iter_mut().zip(&earlier.classes);
+        pairs.for_each(|(now, then)| *now = now.saturating_sub(*then));
+        let pairs = difference.latencies.iter_mut().zip(earlier.latencies.iter());
+        pairs.for_each(|(now, then)| *now = now.saturating_sub(*then));
+        difference.refused = difference.refused.saturating_sub(earlier.refused);
+        difference
+    }
+
+    /// The latency that `share` (0 to 1) of the sampled requests did not exceed, to within 12.5 %; `None` without
+    /// samples. From the loop turn in which a request was complete to its encoded answer; the kernel's queues
+    /// before and behind are not in it. One plain request in [`SAMPLE`] is looked at, and each asynchronous one.
+    #[must_use]
+    pub fn latency(&self, share: f64) -> Option<Duration> {
+        let samples: u64 = self.latencies.iter().sum();
+        let rank = ((samples as f64 * share).ceil() as u64).clamp(1, samples.max(1));
+        let mut seen = 0;
+        let found = self.latencies.iter().position(|count| {
+            seen += count;
+            seen >= rank
+        });
+        found.filter(|_| samples > 0).map(upper)
+    }
+}
+
+/// One plain request in so many has its latency taken: reading the clock costs a request some per mille.
+pub const SAMPLE: u32 = 16;
