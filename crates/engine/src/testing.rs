@@ -146,6 +146,13 @@ impl<H: Handler> SimCluster<H> {
         load.load(std::sync::atomic::Ordering::Relaxed)
     }
 
+    /// Tasks of a worker that are not over; none once it has ended.
+    #[must_use]
+    pub fn tasks(&self, worker: usize) -> u32 {
+        let worker = self.workers[worker].as_ref();
+        worker.map_or(0, |worker| worker.cx.0.tasks.count())
+    }
+
     /// The counts of a worker; they outlive it.
     #[must_use]
     pub fn counters(&self, worker: usize) -> &Counters {
@@ -156,6 +163,15 @@ impl<H: Handler> SimCluster<H> {
     #[must_use]
     pub fn inbox(&self, worker: usize) -> Inbox<H::Mail> {
         self.inboxes[worker].clone()
+    }
+}
+
+impl<H: Handler> Drop for SimCluster<H> {
+    fn drop(&mut self) {
+        // Tasks hold the worker that holds them.
+        for worker in self.workers.iter().flatten() {
+            worker.cx.0.tasks.clear();
+        }
     }
 }
 

@@ -30,6 +30,8 @@ mod router;
 mod server;
 mod site;
 pub mod stats;
+#[cfg(feature = "testing")]
+pub mod testing;
 mod text;
 mod word;
 

@@ -254,8 +254,9 @@ impl Exchange {
         .await
     }
 
-    /// The final answer has begun: the client is not told to continue any more.
-    pub(crate) fn forget_continue(&self) {
+    /// The final answer begins: no interim one may follow (RFC 9110 §15.2). A client that waits for `100 Continue` sends
+    /// its body after the final head, or not at all.
+    pub(crate) fn answers(&self) {
         self.incoming.borrow_mut().expects = false;
     }
 

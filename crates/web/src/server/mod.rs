@@ -104,6 +104,13 @@ impl Server {
     }
 }
 
+#[cfg(feature = "testing")]
+impl Server {
+    pub(crate) fn local(&self) -> &Rc<Local> {
+        &self.machine.local
+    }
+}
+
 /// Lines of the access log are at most so late.
 fn flush_later(cx: &Cx, key: u64) {
     // Without a free timer the next full block takes the lines along.
@@ -155,7 +162,7 @@ impl Machine {
             Then::Linger => self.linger(conn, state),
             Then::Close => conn.close(),
             // The client may have ended its side meanwhile, or the shutdown has begun.
-            _ if state.last => conn.close(),
+            _ if state.last => self.linger(conn, state),
             _ => self.arm(conn, state),
         }
     }

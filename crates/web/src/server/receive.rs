@@ -343,7 +343,9 @@ impl Machine {
         let (status, sent) = (reply.status, reply.sent);
         self.count(status, state);
         self.local.log(&request, status, sent, state.began);
-        let then = match (exchange.keep_alive, arrived.unread) {
+        // A client that did not ask for the end may have sent its next request already: with bytes unread the kernel would
+        // reset the connection, and the answer could be lost.
+        let then = match (exchange.keep_alive, arrived.unread || head.keep_alive) {
             (true, _) => Then::Next,
             (false, true) => Then::Linger,
             (false, false) => Then::Close,

@@ -13,9 +13,9 @@ use std::task::Poll;
 use bytes::Bytes;
 use ringmain_wire::h1::{BodyDecoder, FieldBlock, FieldTable, HeadScanner, Parsed, parse_request};
 
-use super::answer;
 use super::exchange::{Buffers, Exchange, Job};
 use super::stream::{self, Outgoing};
+use super::{Then, answer};
 use crate::error::{Error, Result};
 use crate::limits;
 use crate::local::Local;
@@ -140,6 +140,17 @@ impl Runners {
     }
 }
 
+#[cfg(feature = "testing")]
+impl Runners {
+    pub(crate) fn running(&self) -> usize {
+        self.running.get()
+    }
+
+    pub(crate) fn idle_count(&self) -> usize {
+        self.idle.borrow().iter().map(Vec::len).sum()
+    }
+}
+
 /// A running request leaves the count however it ends.
 struct Place<'a>(&'a Runners);
 
@@ -173,10 +184,10 @@ where
         let job = exchange.next().await;
         let mut buffers = std::mem::take(&mut *exchange.buffers.borrow_mut());
         let place = Place(&local.runners);
-        let kept = serve(&exchange, &site, &local, &*handler, job, &buffers, &mut scratch).await;
+        let then = serve(&exchange, &site, &local, &*handler, job, &buffers, &mut scratch).await;
         drop(place);
-        if !kept {
-            return close(&exchange, &site);
+        if then != Then::Next {
+            return close(&exchange, &site, then);
         }
         shrink(&mut buffers, &mut scratch);
         *exchange.buffers.borrow_mut() = buffers;
@@ -204,12 +215,12 @@ fn shrink(buffers: &mut Buffers, scratch: &mut Scratch) {
     }
 }
 
-/// Closes the connection after an answer that said so. While bytes of the client's may still be on their way, they
-/// are read and dropped (the connection does that), or their reset could cost the client the answer.
-fn close(exchange: &Exchange, site: &Site) {
+/// Closes the connection after an answer that said so, at once or (the connection does that) when the client has had
+/// time to read it.
+fn close(exchange: &Exchange, site: &Site, then: Then) {
     exchange.closing.set(true);
     let conn = exchange.conn();
-    if exchange.body_is_over() {
+    if then == Then::Close {
         conn.close();
     } else {
         conn.shutdown();
@@ -218,7 +229,7 @@ fn close(exchange: &Exchange, site: &Site) {
     }
 }
 
-/// Answers one request. Returns whether the connection lives on.
+/// Answers one request. Returns what becomes of the connection: [`Then::Next`] if it lives on.
 async fn serve<F>(
     exchange: &Exchange,
     site: &Site,
@@ -227,7 +238,7 @@ async fn serve<F>(
     job: Job,
     buffers: &Buffers,
     scratch: &mut Scratch,
-) -> bool
+) -> Then
 where
     F: AsyncFn(&Request<'_>, &mut Reply<'_>) -> Result,
 {
@@ -258,12 +269,13 @@ where
     );
     let mut reply = Reply::new(&request, &mut scratch.fields, &mut scratch.body);
     reply.outgoing = Some(Outgoing::new(exchange, job.began));
-    let before = catch_unwind(AssertUnwindSafe(|| answer::run_before(&request, &mut reply)));
-    let outcome = match before.unwrap_or_else(|_| Err(answer::panicked())) {
-        Ok(Flow::Continue) => caught(handler(&request, &mut reply)).await,
-        Ok(Flow::Stop) => Ok(()),
-        Err(error) => Err(error),
-    };
+    let outcome = caught(async {
+        match answer::run_before(&request, &mut reply)? {
+            Flow::Continue => handler(&request, &mut reply).await,
+            Flow::Stop => Ok(()),
+        }
+    })
+    .await;
     let kept = if reply.is_streaming() {
         end_stream(outcome, &mut reply)
     } else {
@@ -273,10 +285,16 @@ where
     };
     local.stats.answered(reply.status);
     local.log(&request, reply.status, reply.sent, job.began);
-    kept
+    // While bytes of the client's may still be on their way, be it of this body or of a next request, a reset for them
+    // could cost the client the answer.
+    match (kept, exchange.body_is_over() && !head.keep_alive) {
+        (true, _) => Then::Next,
+        (false, true) => Then::Close,
+        (false, false) => Then::Linger,
+    }
 }
 
-/// Runs a handler; a panic is an error like another.
+/// Runs a handler and the hooks in front of it; a panic is an error like another.
 async fn caught(handler: impl Future<Output = Result>) -> Result {
     let mut handler = pin!(handler);
     poll_fn(|context| {

@@ -177,10 +177,9 @@ impl<'r> Reply<'r> {
         let Some(outgoing) = &mut self.outgoing else {
             return Ok(());
         };
+        outgoing.exchange.answers();
         let request = self.request;
         let mut exchange = request.head.exchange();
-        // An interim answer behind this one would be taken for a part of it.
-        outgoing.exchange.forget_continue();
         // A body that is still coming in might never end: the handler need not read it all.
         exchange.keep_alive &= !outgoing.exchange.is_last() && outgoing.exchange.body_is_over();
         if !exchange.keep_alive {

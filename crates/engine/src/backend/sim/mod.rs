@@ -109,7 +109,15 @@ impl World {
     /// # Errors
     /// `ECONNREFUSED` or `ENOENT` if nobody listens there, `EAGAIN` while every backlog is full.
     pub fn connect(&self, to: &Addr) -> std::io::Result<Peer> {
-        Peer::connect(&self.state, to)
+        Peer::connect(&self.state, to, None)
+    }
+
+    /// The same with a source of the test's choice; otherwise every connection comes from an address of its own.
+    ///
+    /// # Errors
+    /// As [`World::connect`].
+    pub fn connect_from(&self, to: &Addr, from: SocketAddr) -> std::io::Result<Peer> {
+        Peer::connect(&self.state, to, Some(Addr::Inet(from)))
     }
 
     /// Opens a listener of the test, for workers to connect to.

@@ -21,8 +21,8 @@ pub struct Peer {
 }
 
 impl Peer {
-    pub(super) fn connect(state: &Rc<RefCell<State>>, to: &Addr) -> io::Result<Peer> {
-        let end = state.borrow_mut().dial(to, None, Owner::Peer);
+    pub(super) fn connect(state: &Rc<RefCell<State>>, to: &Addr, from: Option<Addr>) -> io::Result<Peer> {
+        let end = state.borrow_mut().dial(to, from, Owner::Peer);
         match end {
             Ok(end) => Ok(Peer {
                 state: Rc::clone(state),

@@ -55,6 +55,14 @@ impl Admission {
         }
     }
 
+    /// Addresses that are counted now.
+    #[cfg(feature = "testing")]
+    pub(crate) fn addresses(&self) -> usize {
+        let count =
+            |shard: &Mutex<BTreeMap<IpAddr, u32>>| shard.lock().unwrap_or_else(PoisonError::into_inner).len();
+        self.shards.iter().map(count).sum()
+    }
+
     fn shard(&self, address: IpAddr) -> MutexGuard<'_, BTreeMap<IpAddr, u32>> {
         let last = match address {
             IpAddr::V4(v4) => v4.octets()[3],

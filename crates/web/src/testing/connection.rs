@@ -1,0 +1,226 @@
+//! One connection of a test's, byte by byte.
+
+use std::cell::RefCell;
+use std::net::SocketAddr;
+use std::rc::Rc;
+use std::time::Duration;
+
+use ringmain_engine::backend::sim::Peer;
+
+use super::TestError;
+use super::reader::ReplyReader;
+use super::reply::TestReply;
+use super::simulation::Simulation;
+
+/// How the application has ended a connection.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Ending {
+    /// In order, after its last byte.
+    Closed,
+    /// By a reset: bytes on their way may be lost.
+    Reset,
+}
+
+/// A connection on which a test says every byte. It reads nothing by itself: a test that asks for nothing is a
+/// client that does not read. Dropping it closes it.
+pub struct RawConnection {
+    simulation: Rc<RefCell<Simulation>>,
+    peer: Peer,
+    reader: ReplyReader,
+}
+
+impl RawConnection {
+    pub(super) fn open(
+        simulation: &Rc<RefCell<Simulation>>,
+        from: Option<SocketAddr>,
+    ) -> Result<RawConnection, TestError> {
+        let peer = simulation.borrow().connect(from)?;
+        Ok(RawConnection {
+            simulation: Rc::clone(simulation),
+            peer,
+            reader: ReplyReader::new(),
+        })
+    }
+
+    /// Hands bytes to the network, waiting for room. Returns how many were taken: fewer if the connection ended, or the
+    /// application read no more within [`Setup::patience`](super::Setup).
+    pub fn send(&mut self, bytes: impl AsRef<[u8]>) -> usize {
+        let bytes = bytes.as_ref();
+        let mut sent = 0;
+        let peer = &self.peer;
+        // Why it ended is seen by what was sent.
+        let _ = self.simulation.borrow_mut().wait("room for what is sent", || {
+            match peer.write(&bytes[sent..]) {
+                Ok(count) => sent += count,
+                Err(_) => return Some(()),
+            }
+            (sent == bytes.len()).then_some(())
+        });
+        sent
+    }
+
+    /// Takes what has arrived, without waiting.
+    pub fn received(&mut self) -> Vec<u8> {
+        self.peer.read(usize::MAX)
+    }
+
+    /// Takes at most so many bytes of what has arrived, without waiting: a slow reader.
+    pub fn take(&mut self, most: usize) -> Vec<u8> {
+        self.peer.read(most)
+    }
+
+    /// Bytes that have arrived and were not taken.
+    #[must_use]
+    pub fn readable(&self) -> usize {
+        self.peer.readable()
+    }
+
+    /// Waits for the next whole answer, to a GET request.
+    ///
+    /// # Panics
+    /// Where [`RawConnection::try_reply`] fails; the message says why.
+    #[track_caller]
+    pub fn reply(&mut self) -> TestReply {
+        self.try_reply("GET").unwrap_or_else(|error| panic!("{error}"))
+    }
+
+    /// Waits for the next whole answer, to a request with `method`.
+    ///
+    /// # Errors
+    /// It does not come in time, the connection ends, the answer breaks the protocol.
+    pub fn try_reply(&mut self, method: &str) -> Result<TestReply, TestError> {
+        self.exchange(&[], method)
+    }
+
+    /// Waits until the application has ended the connection. Returns all bytes that came before and were not taken,
+    /// and how it ended.
+    ///
+    /// # Errors
+    /// It does not end in time.
+    pub fn read_to_end(&mut self) -> Result<(Vec<u8>, Ending), TestError> {
+        let peer = &self.peer;
+        let mut bytes = Vec::new();
+        let ending = self
+            .simulation
+            .borrow_mut()
+            .wait("the end of the connection", || {
+                bytes.extend(peer.read(usize::MAX));
+                ending(peer)
+            })?;
+        bytes.extend(self.peer.read(usize::MAX));
+        Ok((bytes, ending))
+    }
+
+    /// How the application has ended the connection; `None` while it is open, or bytes are there that were not taken.
+    #[must_use]
+    pub fn ending(&self) -> Option<Ending> {
+        ending(&self.peer)
+    }
+
+    /// Ends our side; the other one can still send.
+    pub fn end(&mut self) {
+        self.peer.shutdown_write();
+    }
+
+    /// Closes it; bytes that were not taken make that a reset.
+    pub fn close(&mut self) {
+        self.peer.close();
+    }
+
+    /// Resets it.
+    pub fn reset(&mut self) {
+        self.peer.reset();
+    }
+
+    /// Lets `span` of virtual time pass.
+    pub fn advance(&mut self, span: Duration) {
+        self.simulation.borrow_mut().advance(span);
+    }
+
+    /// Whether another request can be sent.
+    pub(super) fn is_usable(&self) -> bool {
+        !self.peer.eof() && !self.peer.failed() && !self.reader.has_begun() && self.peer.readable() == 0
+    }
+
+    /// Sends `bytes`, reading meanwhile, and waits for the whole answer.
+    pub(super) fn exchange(&mut self, bytes: &[u8], method: &str) -> Result<TestReply, TestError> {
+        self.drive(bytes, "a whole answer", |reader| reader.next(method))
+    }
+
+    /// Sends `bytes` and waits for the answer's head.
+    pub(super) fn begin(&mut self, bytes: &[u8], method: &str) -> Result<TestReply, TestError> {
+        self.drive(bytes, "the head of an answer", |reader| {
+            let partial = reader.partial(method)?;
+            Ok(partial.map(|(reply, _)| TestReply {
+                body: Vec::new(),
+                ..reply.clone()
+            }))
+        })
+    }
+
+    /// Waits for more of the answer's body; what has come, and whether that was the last of it.
+    pub(super) fn piece(&mut self, method: &str) -> Result<(Vec<u8>, bool), TestError> {
+        self.drive(&[], "more of an answer", |reader| {
+            let partial = reader.partial(method)?;
+            Ok(partial.and_then(|(reply, over)| {
+                let piece = std::mem::take(&mut reply.body);
+                (over || !piece.is_empty()).then_some((piece, over))
+            }))
+        })
+    }
+
+    fn drive<T>(
+        &mut self,
+        bytes: &[u8],
+        what: &str,
+        mut read: impl FnMut(&mut ReplyReader) -> Result<Option<T>, TestError>,
+    ) -> Result<T, TestError> {
+        let (peer, reader) = (&self.peer, &mut self.reader);
+        let mut sent = 0;
+        let mut looked = false;
+        let mut simulation = self.simulation.borrow_mut();
+        simulation.wait(what, || {
+            if sent < bytes.len()
+                && let Ok(count) = peer.write(&bytes[sent..])
+            {
+                sent += count;
+            }
+            let news = peer.readable() > 0;
+            reader.feed(&peer.read(usize::MAX));
+            let ended = ending(peer);
+            if ended.is_some() {
+                reader.end();
+            }
+            if !news && ended.is_none() && std::mem::replace(&mut looked, true) {
+                return None;
+            }
+            match (read(reader), ended) {
+                (Ok(Some(found)), _) => Some(Ok(found)),
+                (Ok(None), None) => None,
+                (Ok(None), Some(how)) => Some(Err(TestError(format!(
+                    "expected {what}, found the end of the connection: {how:?}"
+                )))),
+                (Err(error), _) => Some(Err(error)),
+            }
+        })?
+    }
+}
+
+fn ending(peer: &Peer) -> Option<Ending> {
+    if peer.failed() {
+        return (peer.readable() == 0).then_some(Ending::Reset);
+    }
+    peer.eof().then_some(Ending::Closed)
+}
+
+impl Drop for RawConnection {
+    fn drop(&mut self) {
+        self.peer.close();
+    }
+}
+
+impl std::fmt::Debug for RawConnection {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        write!(f, "{:?}", self.peer)
+    }
+}

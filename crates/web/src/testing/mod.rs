@@ -1,0 +1,268 @@
+//! A client for tests: runs an application without sockets, in virtual time.
+//!
+//! Owns the client's side. The server's side is the real one, on the engine's simulated back-end: what a test sees is
+//! what a client would see. Nothing here reaches a product build.
+//!
+//! A handler that sleeps for an hour is answered at once, and a test never waits for real: time passes only while the
+//! client waits for something, and by [`TestClient::advance`].
+//!
+//! ```
+//! use ringmain_web::testing::TestClient;
+//! use ringmain_web::{App, Reply, Request, Result};
+//!
+//! fn hello(req: &Request, reply: &mut Reply) -> Result {
+//!     reply.text(format!("Hello, {}!\n", req.param("name")?))
+//! }
+//!
+//! let mut client = TestClient::new(App::new().get("/hello/{name}", hello)).unwrap();
+//! let reply = client.get("/hello/world").header("accept", "text/plain").send();
+//! assert_eq!(reply.status(), 200);
+//! assert_eq!(reply.header("content-type"), Some("text/plain; charset=utf-8"));
+//! assert_eq!(reply.text(), "Hello, world!\n");
+//! client.finish().unwrap();
+//! ```
+
+mod connection;
+mod inside;
+mod reader;
+mod reply;
+mod request;
+mod simulation;
+
+#[cfg(test)]
+mod tests;
+
+use std::cell::RefCell;
+use std::net::SocketAddr;
+use std::rc::Rc;
+use std::sync::Arc;
+use std::time::Duration;
+
+pub use ringmain_engine::backend::sim::{Fault, Plan};
+
+pub use self::connection::{Ending, RawConnection};
+pub use self::inside::{Inside, counted_addresses};
+pub use self::reader::ReplyReader;
+pub use self::reply::{StreamedReply, TestReply};
+pub use self::request::TestRequest;
+use self::simulation::Simulation;
+use crate::{App, AppError, Site};
+
+/// What went wrong for the client: no answer in time, a broken connection, an answer that breaks the protocol.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("{0}")]
+pub struct TestError(pub(crate) String);
+
+/// The world in which an application is tested.
+#[derive(Clone, Debug)]
+pub struct Setup {
+    /// From it follows everything that a network leaves open: delays, orders, faults. The same seed and the same
+    /// calls give the same run.
+    pub seed: u64,
+    /// What the network does; [`Plan::calm`] breaks nothing.
+    pub plan: Plan,
+    /// How many workers serve; each connection goes to one of them.
+    pub workers: usize,
+    /// How long, in virtual time, a call of the client's waits before it fails.
+    pub patience: Duration,
+    /// How long requests may go on after [`TestClient::shut_down`].
+    pub grace: Duration,
+}
+
+impl Default for Setup {
+    fn default() -> Setup {
+        Setup {
+            seed: 0,
+            plan: Plan::calm(),
+            workers: 1,
+            patience: Duration::from_secs(60),
+            grace: Duration::from_secs(5),
+        }
+    }
+}
+
+/// A client of an application under test. One request after the other goes over one connection, which is opened
+/// anew when the application closes it; [`TestClient::raw`] opens more.
+pub struct TestClient {
+    simulation: Rc<RefCell<Simulation>>,
+    connection: Option<RawConnection>,
+}
+
+impl TestClient {
+    /// Starts an application in a calm world.
+    ///
+    /// # Errors
+    /// The application cannot be built.
+    pub fn new(app: App) -> Result<TestClient, AppError> {
+        TestClient::with(app, Setup::default())
+    }
+
+    /// The same in a world that cuts reads, writes short and is late, as `seed` says, but loses nothing.
+    ///
+    /// # Errors
+    /// As [`TestClient::new`].
+    pub fn with_seed(app: App, seed: u64) -> Result<TestClient, AppError> {
+        let plan = [
+            Fault::CutRead,
+            Fault::ReceiveStops,
+            Fault::ShortSend,
+            Fault::HeldSend,
+            Fault::LateCompletion,
+            Fault::AtOnce,
+        ];
+        let plan = plan
+            .into_iter()
+            .fold(Plan::calm(), |plan, fault| plan.with(fault, 200));
+        let setup = Setup {
+            seed,
+            plan,
+            ..Setup::default()
+        };
+        TestClient::with(app, setup)
+    }
+
+    /// The same in a world of the test's choice.
+    ///
+    /// # Errors
+    /// As [`TestClient::new`].
+    pub fn with(app: App, setup: Setup) -> Result<TestClient, AppError> {
+        let simulation = Simulation::new(app.build()?, setup);
+        Ok(TestClient {
+            simulation: Rc::new(RefCell::new(simulation)),
+            connection: None,
+        })
+    }
+
+    /// A GET request; nothing happens before it is sent.
+    pub fn get(&mut self, target: &str) -> TestRequest<'_> {
+        self.request("GET", target)
+    }
+
+    /// A HEAD request.
+    pub fn head(&mut self, target: &str) -> TestRequest<'_> {
+        self.request("HEAD", target)
+    }
+
+    /// A POST request.
+    pub fn post(&mut self, target: &str) -> TestRequest<'_> {
+        self.request("POST", target)
+    }
+
+    /// A PUT request.
+    pub fn put(&mut self, target: &str) -> TestRequest<'_> {
+        self.request("PUT", target)
+    }
+
+    /// A PATCH request.
+    pub fn patch(&mut self, target: &str) -> TestRequest<'_> {
+        self.request("PATCH", target)
+    }
+
+    /// A DELETE request.
+    pub fn delete(&mut self, target: &str) -> TestRequest<'_> {
+        self.request("DELETE", target)
+    }
+
+    /// A request with any method.
+    pub fn request(&mut self, method: &str, target: &str) -> TestRequest<'_> {
+        TestRequest::new(self, method, target)
+    }
+
+    /// Opens a connection of its own, for tests of the protocol: the test says every byte.
+    ///
+    /// # Panics
+    /// If nobody listens any more.
+    #[track_caller]
+    #[must_use]
+    pub fn raw(&mut self) -> RawConnection {
+        RawConnection::open(&self.simulation, None).unwrap_or_else(|error| panic!("{error}"))
+    }
+
+    /// The same from an address of the test's choice; otherwise each connection comes from another one.
+    ///
+    /// # Panics
+    /// As [`TestClient::raw`].
+    #[track_caller]
+    #[must_use]
+    pub fn raw_from(&mut self, from: SocketAddr) -> RawConnection {
+        RawConnection::open(&self.simulation, Some(from)).unwrap_or_else(|error| panic!("{error}"))
+    }
+
+    /// Lets `span` of virtual time pass: timers fire, deadlines pass, bytes arrive.
+    pub fn advance(&mut self, span: Duration) {
+        self.simulation.borrow_mut().advance(span);
+    }
+
+    /// Virtual time since the start.
+    #[must_use]
+    pub fn elapsed(&self) -> Duration {
+        self.simulation.borrow().elapsed()
+    }
+
+    /// The application: its limits and counts.
+    #[must_use]
+    pub fn site(&self) -> Arc<Site> {
+        Arc::clone(self.simulation.borrow().site())
+    }
+
+    /// Connections that the application holds.
+    #[must_use]
+    pub fn connections(&self) -> u32 {
+        self.simulation.borrow().connections()
+    }
+
+    /// Requests of asynchronous handlers that run now.
+    #[must_use]
+    pub fn running(&self) -> usize {
+        self.simulation.borrow().running()
+    }
+
+    /// Begins a graceful shutdown, as a termination signal does.
+    pub fn shut_down(&mut self) {
+        self.simulation.borrow_mut().shut_down();
+    }
+
+    /// Whether the shutdown is complete.
+    #[must_use]
+    pub fn is_down(&self) -> bool {
+        self.simulation.borrow().is_down()
+    }
+
+    /// Shuts down, waits for the end and checks that the application has given everything back.
+    ///
+    /// # Errors
+    /// It does not end in time, or something is still held: what it is.
+    pub fn finish(mut self) -> Result<(), TestError> {
+        self.connection = None;
+        self.simulation.borrow_mut().finish()
+    }
+
+    /// The connection for the next request.
+    pub(crate) fn connection(&mut self) -> Result<&mut RawConnection, TestError> {
+        if self.connection.as_ref().is_none_or(|open| !open.is_usable()) {
+            self.connection = None;
+            self.connection = Some(RawConnection::open(&self.simulation, None)?);
+        }
+        Ok(self.connection.as_mut().expect("it was just opened"))
+    }
+
+    /// A connection of its own, for an answer that is read piece by piece.
+    pub(crate) fn separate(&self) -> Result<RawConnection, TestError> {
+        RawConnection::open(&self.simulation, None)
+    }
+
+    /// After an answer that closes; `broken`: it did not come, and who waits for nothing longer resets.
+    pub(crate) fn forget_connection(&mut self, broken: bool) {
+        if let Some(mut connection) = self.connection.take()
+            && broken
+        {
+            connection.reset();
+        }
+    }
+}
+
+impl std::fmt::Debug for TestClient {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        write!(f, "TestClient after {:?}", self.elapsed())
+    }
+}

@@ -1,0 +1,153 @@
+//! The application's side of a test: workers in a simulated world, and how far it is moved on.
+//!
+//! Knows no HTTP.
+
+use std::net::SocketAddr;
+use std::sync::Arc;
+use std::time::Duration;
+
+use ringmain_engine::Addr;
+use ringmain_engine::backend::Time;
+use ringmain_engine::backend::sim::{Peer, World};
+use ringmain_engine::testing::{ClusterConfig, SimCluster};
+
+use super::inside::Inside;
+use super::{Setup, TestError};
+use crate::{Server, Site};
+
+/// Steps after which a wait is given up: somebody keeps the world busy for ever.
+const STEPS: usize = 20_000_000;
+
+pub(super) struct Simulation {
+    world: World,
+    cluster: SimCluster<Server>,
+    site: Arc<Site>,
+    inside: Vec<Inside>,
+    setup: Setup,
+    address: Addr,
+}
+
+impl Simulation {
+    pub(super) fn new(site: Arc<Site>, setup: Setup) -> Simulation {
+        let world = World::new(setup.seed, setup.plan.clone(), setup.workers);
+        let address = Addr::Inet(SocketAddr::from(([127, 0, 0, 1], 80)));
+        let config = ClusterConfig {
+            workers: setup.workers,
+            grace: setup.grace,
+            ..ClusterConfig::default()
+        };
+        let listeners: Vec<_> = (0..setup.workers)
+            .map(|worker| (worker, address.clone(), 0))
+            .collect();
+        let mut inside = Vec::new();
+        let cluster = SimCluster::new(&world, config, &listeners, |start| {
+            let server = site.server(start);
+            inside.push(Inside::of(&server));
+            server
+        });
+        Simulation {
+            world,
+            cluster,
+            site,
+            inside,
+            setup,
+            address,
+        }
+    }
+
+    pub(super) fn site(&self) -> &Arc<Site> {
+        &self.site
+    }
+
+    pub(super) fn elapsed(&self) -> Duration {
+        self.world.now().since(Time(0))
+    }
+
+    pub(super) fn connect(&self, from: Option<SocketAddr>) -> Result<Peer, TestError> {
+        let peer = match from {
+            Some(from) => self.world.connect_from(&self.address, from),
+            None => self.world.connect(&self.address),
+        };
+        peer.map_err(|error| TestError(format!("cannot connect to the application: {error}")))
+    }
+
+    pub(super) fn connections(&self) -> u32 {
+        (0..self.setup.workers)
+            .map(|worker| self.cluster.connections(worker))
+            .sum()
+    }
+
+    pub(super) fn running(&self) -> usize {
+        self.inside.iter().map(Inside::running).sum()
+    }
+
+    pub(super) fn shut_down(&self) {
+        self.cluster.shut_down();
+    }
+
+    pub(super) fn is_down(&self) -> bool {
+        self.cluster.is_done()
+    }
+
+    /// Lets everything happen that is due within `span`.
+    pub(super) fn advance(&mut self, span: Duration) {
+        let until = self.world.now().after(span);
+        while self.step_before(until) {}
+        self.world.jump(until.since(self.world.now()));
+    }
+
+    /// Goes on until `ask` finds what it looks for.
+    pub(super) fn wait<T>(&mut self, what: &str, mut ask: impl FnMut() -> Option<T>) -> Result<T, TestError> {
+        let until = self.world.now().after(self.setup.patience);
+        for _ in 0..STEPS {
+            if let Some(found) = ask() {
+                return Ok(found);
+            }
+            if !self.step_before(until) {
+                break;
+            }
+        }
+        let (patience, seed) = (self.setup.patience, self.setup.seed);
+        Err(TestError(format!(
+            "expected {what} within {patience:?} of virtual time (`Setup::patience`), found none at {:?}; \
+             {} requests of asynchronous handlers run, seed {seed}",
+            self.elapsed(),
+            self.running(),
+        )))
+    }
+
+    /// One step, unless it lies behind `until`.
+    fn step_before(&mut self, until: Time) -> bool {
+        let busy = (0..self.setup.workers).any(|worker| !self.world.worker_idle(worker));
+        if !busy && self.world.next_event_time().is_none_or(|at| at > until) {
+            return false;
+        }
+        self.cluster.step();
+        true
+    }
+
+    pub(super) fn finish(&mut self) -> Result<(), TestError> {
+        self.shut_down();
+        let span = self.setup.grace + self.setup.patience;
+        let until = self.world.now().after(span);
+        while !self.is_down() && self.step_before(until) {}
+        if !self.is_down() {
+            return Err(TestError(format!(
+                "expected the end of the shutdown within {span:?}, found {} connections",
+                self.connections()
+            )));
+        }
+        // What the network still carries.
+        while self.step_before(until) {}
+        let mut held = self.world.leaks();
+        let addresses = super::counted_addresses(&self.site);
+        if addresses > 0 {
+            held.push(format!("{addresses} addresses that are counted"));
+        }
+        if held.is_empty() {
+            Ok(())
+        } else {
+            Err(TestError(format!("held after the end: {}", held.join(", "))))
+        }
+    }
+}

@@ -1,0 +1,63 @@
+//! What a connection owes its client, byte by byte: order, framing, endings. Found by the simulation, each by a name.
+
+use std::time::Duration;
+
+use ringmain_web::testing::{Ending, TestClient};
+use ringmain_web::{App, Limits};
+
+#[test]
+fn no_interim_answer_follows_the_head_of_the_final_one() {
+    let app = App::new().post_streamed("/", async |req, reply| {
+        reply.write("begun, ").await?;
+        let mut bytes = 0;
+        while let Some(chunk) = req.chunk().await? {
+            bytes += chunk.len();
+        }
+        reply.write(format!("{bytes} read")).await
+    });
+    let mut client = TestClient::new(app).unwrap();
+    let mut raw = client.raw();
+    raw.send("POST / HTTP/1.1\r\nHost: a\r\nContent-Length: 4\r\nExpect: 100-continue\r\n\r\n");
+    raw.advance(Duration::from_secs(1));
+    raw.send("body");
+    let reply = raw.try_reply("POST").unwrap();
+    assert_eq!((reply.text(), reply.interim()), ("begun, 4 read", &[][..]));
+}
+
+#[test]
+fn a_last_answer_is_not_lost_to_requests_that_are_on_their_way() {
+    let limits = Limits {
+        requests_per_connection: Some(1),
+        ..Limits::default()
+    };
+    let app = App::new()
+        .limits(limits)
+        .get("/plain", |_, reply| reply.text("plain"))
+        .get_async("/async", async |_, reply| reply.text("async"));
+    let mut client = TestClient::new(app).unwrap();
+    for path in ["plain", "async"] {
+        let mut raw = client.raw();
+        let request = format!("GET /{path} HTTP/1.1\r\nHost: a\r\n\r\n");
+        raw.send(&request);
+        // Answered by now, and not yet known to be the last.
+        raw.advance(Duration::from_millis(10));
+        raw.send(&request);
+        raw.advance(Duration::from_millis(10));
+        assert_eq!(raw.ending(), None, "{path}: no reset");
+        let reply = raw.reply();
+        assert_eq!((reply.text(), reply.closes()), (path, true));
+        assert_eq!(raw.read_to_end().unwrap(), (Vec::new(), Ending::Closed), "{path}");
+    }
+}
+
+#[test]
+fn a_hook_that_panics_in_front_of_an_asynchronous_handler_is_answered_with_500() {
+    let app = App::new()
+        .before(|_, _| panic!("planned"))
+        .get_async("/", async |_, reply| reply.text("not reached"));
+    let mut client = TestClient::new(app).unwrap();
+    for _ in 0..2 {
+        assert_eq!(client.get("/").send().status(), 500);
+    }
+    assert_eq!((client.running(), client.connections()), (0, 1));
+}

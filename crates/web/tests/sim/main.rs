@@ -1,0 +1,100 @@
+//! Applications in the simulated world: clients with every kind of request, body and bad manners under one seed.
+//!
+//! Shows that each request whose connection lives gets one answer, its own, in order; that no connection ends
+//! without a cause; and that at the end nothing is held: connections, tasks, addresses, memory.
+//!
+//! `SIM_SEEDS=10000` runs the long suite (`cargo xtask suite sim`), `SIM_SEED=n` one seed.
+#![expect(
+    clippy::print_stdout,
+    clippy::print_stderr,
+    reason = "without a harness this is its report"
+)]
+
+mod app;
+mod clients;
+mod requests;
+mod run;
+
+use std::alloc::System;
+use std::ops::Range;
+
+use ringmain_engine::backend::sim::World;
+use stats_alloc::{INSTRUMENTED_SYSTEM, Region, StatsAlloc};
+
+use crate::run::Run;
+
+#[global_allocator]
+static ALLOCATOR: &StatsAlloc<System> = &INSTRUMENTED_SYSTEM;
+
+/// The number in an environment variable.
+fn number(name: &str) -> Option<u64> {
+    std::env::var(name).ok().and_then(|text| text.parse().ok())
+}
+
+/// The seeds of this run of the test.
+fn seeds() -> Range<u64> {
+    match number("SIM_SEED") {
+        Some(seed) => seed..seed + 1,
+        None => 0..number("SIM_SEEDS").unwrap_or(300),
+    }
+}
+
+/// Tells, when a run fails, which seed it was and what happened last.
+struct Named {
+    seed: u64,
+    world: World,
+}
+
+impl Drop for Named {
+    fn drop(&mut self) {
+        if std::thread::panicking() {
+            let seed = self.seed;
+            let text = self.world.trace_text();
+            // Idle turns tell nothing, and there may be many.
+            let told: Vec<&str> = text.lines().filter(|line| !line.contains("  wait")).collect();
+            let told = &told[told.len().saturating_sub(100)..];
+            eprintln!("the last of seed {seed}:\n{}", told.join("\n"));
+            eprintln!("again: SIM_SEED={seed} cargo test -p ringmain-web --test sim");
+        }
+    }
+}
+
+/// Handlers' own panics are part of the test.
+fn hide_planned_panics() {
+    let usual = std::panic::take_hook();
+    std::panic::set_hook(Box::new(move |info| {
+        if info.payload_as_str() != Some("planned") {
+            usual(info);
+        }
+    }));
+}
+
+/// Bytes that are allocated more than before.
+fn held(region: &Region<'_, System>) -> isize {
+    let change = region.change();
+    change.bytes_allocated as isize - change.bytes_deallocated as isize
+}
+
+fn main() {
+    hide_planned_panics();
+    let (mut answers, mut runs) = (0, 0);
+    for seed in seeds() {
+        let region = Region::new(ALLOCATOR);
+        let first = Run::new(seed);
+        let world = first.world();
+        answers += first.finish();
+        let hash = world.trace_hash();
+        drop(world);
+        runs += 1;
+        let bytes = held(&region);
+        assert_eq!(bytes, 0, "seed {seed}: bytes that were not freed");
+        if runs <= 20 {
+            let again = Run::new(seed);
+            let world = again.world();
+            again.finish();
+            assert_eq!(world.trace_hash(), hash, "seed {seed} is not reproducible");
+        }
+    }
+    println!("{runs} seeds, {answers} answers, each the right one");
+    assert!(answers > 5 * runs || runs < 100, "most requests are answered");
+}

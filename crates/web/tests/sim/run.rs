@@ -1,0 +1,244 @@
+//! A whole run: workers with the application, clients, faults, the end.
+
+use std::net::SocketAddr;
+use std::sync::Arc;
+use std::sync::atomic::Ordering;
+use std::time::Duration;
+
+use ringmain_engine::Addr;
+use ringmain_engine::backend::sim::{Fault, Plan, Step, World};
+use ringmain_engine::testing::{ClusterConfig, SimCluster};
+use ringmain_web::testing::{Inside, counted_addresses};
+use ringmain_web::{Limits, Server, Site};
+
+use crate::Named;
+use crate::app;
+use crate::clients::{Client, Weather};
+use crate::requests::Ask;
+
+/// Steps after which a run counts as stuck.
+const STEP_LIMIT: usize = 2_000_000;
+
+pub(crate) struct Run {
+    cluster: SimCluster<Server>,
+    clients: Vec<Client>,
+    world: World,
+    site: Arc<Site>,
+    inside: Vec<Inside>,
+    workers: usize,
+    asked: u64,
+    wanted: usize,
+    /// Bytes of a body at most.
+    most: usize,
+    draining: bool,
+    stopping: bool,
+    /// Last, so that it speaks when all else is gone.
+    named: Named,
+}
+
+/// The world of a seed: every fourth is calm and has large bodies.
+fn plan(seed: u64) -> Plan {
+    let mut plan = if seed % 4 == 3 {
+        Plan::calm()
+    } else {
+        Plan::mixed(seed)
+    };
+    plan.trace = 5_000;
+    plan.sockets = 1 << 12;
+    plan
+}
+
+/// Limits that are reached now and then.
+fn limits(world: &World) -> Limits {
+    let mut limits = Limits::default();
+    if world.below(3) == 0 {
+        limits.running_requests = 1 + world.below(3);
+    }
+    if world.below(4) == 0 {
+        limits.requests_per_connection = Some(1 + world.below(5) as u32);
+    }
+    if world.below(2) == 0 {
+        limits.body_bytes = 100 + world.below(4000) as u64;
+    }
+    limits.pipelined_bytes = [100, 4000, 48 * 1024][world.below(3)];
+    limits
+}
+
+impl Run {
+    pub(crate) fn new(seed: u64) -> Run {
+        let workers = 1 + (seed % 3) as usize;
+        let world = World::new(seed, plan(seed), workers);
+        let named = Named {
+            seed,
+            world: world.clone(),
+        };
+        let config = ClusterConfig {
+            workers,
+            grace: Duration::from_millis(world.below(4) as u64 * 700),
+            ..ClusterConfig::default()
+        };
+        let site = app::app(limits(&world))
+            .build()
+            .expect("its routes and limits are right");
+        let listeners: Vec<_> = (0..workers).map(|worker| (worker, address(), 0)).collect();
+        let mut inside = Vec::new();
+        let cluster = SimCluster::new(&world, config, &listeners, |start| {
+            let server = site.server(start);
+            inside.push(Inside::of(&server));
+            server
+        });
+        let wanted = 1 + world.below(8);
+        let large = seed % 4 == 3 && world.below(3) == 0;
+        let most = match (large, world.below(3)) {
+            (true, _) => 1_300_000,
+            (false, 0) => 60,
+            (false, 1) => 1000,
+            (false, _) => 5000,
+        };
+        Run {
+            cluster,
+            clients: Vec::new(),
+            world,
+            site,
+            inside,
+            workers,
+            asked: 0,
+            wanted: if large { wanted.min(3) } else { wanted },
+            most,
+            draining: false,
+            stopping: false,
+            named,
+        }
+    }
+
+    pub(crate) fn world(&self) -> World {
+        self.world.clone()
+    }
+
+    /// Runs to the end; returns how many answers came.
+    pub(crate) fn finish(mut self) -> usize {
+        let early = self.world.below(3) == 0;
+        let half = self.world.below(self.wanted + 1);
+        self.drive("serving", |run| {
+            let done = run.clients.iter().filter(|client| client.done).count();
+            done == run.wanted || (early && done >= half)
+        });
+        if !early {
+            self.drive("emptying", |run| {
+                (0..run.workers).all(|worker| run.cluster.connections(worker) == 0)
+            });
+            self.check_idle();
+        }
+        self.end();
+        self.clients.iter().map(Client::answered).sum()
+    }
+
+    /// With no connection left nothing runs, and only idle runners are kept.
+    fn check_idle(&self) {
+        for (worker, inside) in self.inside.iter().enumerate() {
+            assert_eq!(inside.running(), 0, "requests that run on worker {worker}");
+            let tasks = self.cluster.tasks(worker) as usize;
+            assert_eq!(tasks, inside.idle_runners(), "tasks of worker {worker}");
+        }
+        assert_eq!(counted_addresses(&self.site), 0, "addresses that are counted");
+    }
+
+    /// Shuts down, gracefully or not, and checks that all is returned.
+    fn end(&mut self) {
+        self.draining = true;
+        if self.world.below(4) > 0 {
+            self.cluster.shut_down();
+            for _ in 0..self.world.below(400) {
+                self.step();
+            }
+        }
+        if self.world.below(3) == 0 {
+            self.stopping = true;
+            self.cluster.stop();
+        }
+        self.drive("stopping", |run| run.cluster.is_done());
+        self.stopping = true;
+        self.drive("settling", |run| run.world.next_event_time().is_none());
+        assert_eq!(self.world.leaks(), Vec::<String>::new());
+        assert_eq!(counted_addresses(&self.site), 0, "addresses that are counted");
+        for (worker, inside) in self.inside.iter().enumerate() {
+            assert!(inside.is_gone(), "worker {worker} left something: {inside:?}");
+            let panics = self.cluster.counters(worker).panics.load(Ordering::Relaxed);
+            assert_eq!(panics, 0, "panics that reached worker {worker}");
+        }
+    }
+
+    fn weather(&self) -> Weather {
+        let count = |faults: &[Fault]| -> u64 { faults.iter().map(|fault| self.world.count(*fault)).sum() };
+        let limits = self.site.limits();
+        Weather {
+            broken: self.stopping || count(&[Fault::Reset, Fault::AcceptAborted]) > 0,
+            draining: self.draining,
+            crowded: limits.running_requests < 100,
+            requests_per_connection: limits.requests_per_connection.map(|most| most as usize),
+        }
+    }
+
+    /// One step of the world and of everybody in it.
+    fn step(&mut self) -> Step {
+        let step = if self.clients_first() {
+            Step::Moved
+        } else {
+            self.cluster.step()
+        };
+        let weather = self.weather();
+        for client in &mut self.clients {
+            if let Err(error) = client.act(&self.world, weather) {
+                let seed = self.named.seed;
+                panic!(
+                    "seed {seed}: {error}\n{client:?}\n{weather:?}, {:?}",
+                    self.site.limits()
+                );
+            }
+        }
+        step
+    }
+
+    /// Whether the next thing would be a leap of time over what a client does in none.
+    fn clients_first(&self) -> bool {
+        let next = self.world.next_event_time();
+        let leap = next.is_some_and(|at| at.since(self.world.now()) > Duration::from_micros(500));
+        leap && self.clients.iter().any(Client::is_busy)
+    }
+
+    fn drive(&mut self, phase: &str, until: impl Fn(&Run) -> bool) {
+        for _ in 0..STEP_LIMIT {
+            if until(self) {
+                return;
+            }
+            if self.clients.len() < self.wanted && !self.stopping && self.world.below(20) == 0 {
+                self.dial();
+            }
+            let busy = self.clients.iter().any(Client::is_busy);
+            if self.step() == Step::Quiet && !busy && self.clients.len() >= self.wanted {
+                // Who sleeps wakes at a time of which the world does not know.
+                self.world.jump(Duration::from_secs(1));
+            }
+        }
+        let waiting: Vec<&Client> = self.clients.iter().filter(|client| !client.done).collect();
+        panic!("seed {}: stuck while {phase}; {waiting:#?}", self.named.seed);
+    }
+
+    fn dial(&mut self) {
+        let Ok(peer) = self.world.connect(&address()) else {
+            return;
+        };
+        let count = 1 + self.world.below(8);
+        let asks = (0..count)
+            .map(|_| {
+                self.asked += 1;
+                Ask::draw(&self.world, self.asked, self.most, self.site.limits())
+            })
+            .collect();
+        self.clients.push(Client::new(&self.world, peer, asks));
+    }
+}
+
+fn address() -> Addr {
+    Addr::Inet(SocketAddr::from(([127, 0, 0, 1], 80)))
+}
