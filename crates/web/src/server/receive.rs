@@ -86,7 +86,7 @@ impl Machine {
                         if over {
                             state.phase = Phase::Head;
                         }
-                        step(used, Then::Next)
+                        step(used, if over { Then::Next } else { Then::Wait })
                     }
                     // It was answered already; what follows cannot be found.
                     Err(_) => step(input.len(), Then::Linger),
@@ -94,9 +94,6 @@ impl Machine {
                 Phase::Running { exchange, .. } => {
                     let used = exchange.feed(conn, input);
                     exchange.wake();
-                    if input.len() - used > self.site.limits.pipelined_bytes {
-                        conn.pause();
-                    }
                     step(used, Then::Wait)
                 }
                 Phase::Sending { .. } => step(0, Then::Wait),
@@ -364,7 +361,8 @@ impl Machine {
         };
         let consumed = match fill(collector, input) {
             Ok((consumed, true)) => consumed,
-            Ok((consumed, false)) => return step(consumed, Then::Next),
+            // A cut trailer section is not consumed: looking at it again needs more of it.
+            Ok((consumed, false)) => return step(consumed, Then::Wait),
             Err(fault) => return self.faulty(state, &fault, input, &mut scratch.desk.out),
         };
         let Phase::Collecting(collector) = std::mem::replace(&mut state.phase, Phase::Head) else {
