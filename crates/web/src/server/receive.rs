@@ -98,9 +98,6 @@ impl Machine {
                 Phase::Running { exchange, .. } => {
                     let used = exchange.feed(conn, input);
                     exchange.wake();
-                    if input.len() - used > self.site.limits.pipelined_bytes {
-                        conn.pause();
-                    }
                     step(used, Then::Wait)
                 }
                 Phase::Sending { .. } => step(0, Then::Wait),
