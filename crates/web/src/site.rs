@@ -159,7 +159,10 @@ impl<'s> Verdict<'s> {
                 reply.header("Allow", allow)?;
                 reply.no_content()
             }
-            Verdict::TooLate => Err(Error::new(503, "the server is overloaded: ask again later").with_header("Retry-After", "1")),
+            Verdict::TooLate => {
+                Err(Error::new(503, "the server is overloaded: ask again later")
+                    .with_header("Retry-After", "1"))
+            }
             Verdict::Refused(error) => Err(error.again()),
         }
     }

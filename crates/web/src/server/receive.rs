@@ -134,7 +134,8 @@ impl Machine {
             let cx = &self.local.cx;
             let late = cx.clock().since(cx.ready_at()) > patience;
             self.late.set(late);
-            self.until_timed.set(if late { 0 } else { limits::RECEIPTS_UNTIMED });
+            self.until_timed
+                .set(if late { 0 } else { limits::RECEIPTS_UNTIMED });
         }
     }
 
@@ -150,6 +151,7 @@ impl Machine {
         match parse_request(input, &self.site.limits.http1, &mut state.scanner, table) {
             Ok(Parsed::Complete { head, bytes }) => {
                 state.begun = false;
+                state.ticking = false;
                 state.requests = state.requests.saturating_add(1);
                 state.began = now;
                 state.base = 0;
