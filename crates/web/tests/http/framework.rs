@@ -202,12 +202,12 @@ fn extensions_reach_handler_and_hooks(config: Config) {
         .after(|req, reply| {
             let name = req
                 .extension::<User>()
-                .map_or_else(|| "nobody".into(), |user| user.0.clone());
+                .map_or_else(|_| "nobody".into(), |user| user.0.clone());
             reply.header("X-Was", name).map(|_| ())
         })
         .get("/", |req, reply| match req.extension::<User>() {
-            Some(user) => reply.text(&user.0),
-            None => reply.text("nobody"),
+            Ok(user) => reply.text(&user.0),
+            Err(_) => reply.text("nobody"),
         });
     let server = serve(config, app);
     let mut client = server.client();
