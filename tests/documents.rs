@@ -46,6 +46,7 @@ fn defaults() -> BTreeMap<String, String> {
         requests_per_connection,
         running_requests,
         connections_per_address,
+        patience,
         json_depth,
     } = Limits::default();
     let count = |limit: Option<u32>| limit.map_or("none".into(), |limit| limit.to_string());
@@ -77,6 +78,7 @@ fn defaults() -> BTreeMap<String, String> {
         ("requests_per_connection", count(requests_per_connection)),
         ("running_requests", running_requests.to_string()),
         ("connections_per_address", count(connections_per_address)),
+        ("patience", patience.map_or("none".into(), seconds)),
         ("json_depth", json_depth.to_string()),
     ];
     rows.map(|(name, value)| (name.to_owned(), value)).into()

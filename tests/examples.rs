@@ -194,6 +194,7 @@ fn an_upload_comes_back_as_it_was() {
     );
     assert_eq!(names(&directory), ["film.mkv"]);
     server.terminate();
+    fs::remove_dir_all(directory).unwrap();
 }
 
 #[test]
@@ -218,6 +219,7 @@ fn an_upload_is_bounded_and_cannot_escape() {
     assert_eq!(Answer::read(stream).status, 400);
     server.terminate();
     assert_eq!(names(&directory), [""; 0]);
+    fs::remove_dir(directory).unwrap();
 }
 
 #[test]

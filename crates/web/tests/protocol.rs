@@ -61,3 +61,36 @@ fn a_hook_that_panics_in_front_of_an_asynchronous_handler_is_answered_with_500()
     }
     assert_eq!((client.running(), client.connections()), (0, 1));
 }
+
+#[test]
+fn a_trailer_section_may_come_in_pieces_wherever_its_body_goes() {
+    let limits = Limits {
+        pipelined_bytes: 0,
+        ..Limits::default()
+    };
+    let app = App::new()
+        .limits(limits)
+        .post("/collect", |req, reply| reply.text(req.text()?))
+        .post_async("/collected", async |req, reply| reply.text(req.text()?))
+        .post_streamed("/stream", async |req, reply| {
+            let mut body = Vec::new();
+            while let Some(chunk) = req.chunk().await? {
+                body.extend_from_slice(&chunk);
+            }
+            reply.body().extend_from_slice(&body);
+            Ok(())
+        });
+    let mut client = TestClient::new(app).unwrap();
+    for path in ["collect", "collected", "stream"] {
+        let mut raw = client.raw();
+        raw.send(format!(
+            "POST /{path} HTTP/1.1\r\nHost: a\r\nTransfer-Encoding: chunked\r\n\r\n4\r\nbody\r\n0\r\nX-A: b"
+        ));
+        raw.advance(Duration::from_secs(1));
+        raw.send("c\r\n");
+        raw.advance(Duration::from_secs(1));
+        raw.send("\r\nGET /nowhere HTTP/1.1\r\nHost: a\r\n\r\n");
+        assert_eq!(raw.reply().text(), "body", "{path}");
+        assert_eq!(raw.reply().status(), 404, "{path}");
+    }
+}

@@ -46,7 +46,11 @@ impl<H: Handler> Worker<H> {
             }
             None => (Route::Drop, Time(0)),
         };
-        core.ready_at = if parked_at == Time(0) { core.batch_at } else { parked_at };
+        core.ready_at = if parked_at == Time(0) {
+            core.batch_at
+        } else {
+            parked_at
+        };
         match route {
             Route::Handler => {
                 drop(core);

@@ -12,7 +12,7 @@ use ringmain_wire::h1::{
 
 use super::connection::{Collector, Connection, Phase};
 use super::exchange::{CONTINUE, Job};
-use super::runner::Launched;
+use super::runner::{Launch, Launched};
 use super::{Desk, Machine, Scratch, Then, answer};
 use crate::error::Error;
 use crate::limits;
@@ -98,9 +98,6 @@ impl Machine {
                 Phase::Running { exchange, .. } => {
                     let used = exchange.feed(conn, input);
                     exchange.wake();
-                    if input.len() - used > self.site.limits.pipelined_bytes {
-                        conn.pause();
-                    }
                     step(used, Then::Wait)
                 }
                 Phase::Sending { .. } => step(0, Then::Wait),
@@ -298,28 +295,7 @@ impl Machine {
             ..
         }) = &chosen.verdict
         {
-            let launched = Launched {
-                job: Job {
-                    conn: conn.id(),
-                    remote: state.remote,
-                    began: state.began,
-                    last: state.last,
-                },
-                head: arrived.bytes,
-                body: arrived.content,
-                decoder: arrived.decoder,
-                expects: head.expect_continue,
-            };
-            let Some((exchange, serial)) = launch.launch(*index, &self.site, &self.local, launched) else {
-                let busy = "the server runs as many requests as it may";
-                return self.refuse(
-                    state,
-                    &Error::new(503, busy).with_header("Retry-After", "1"),
-                    &mut desk.out,
-                );
-            };
-            state.phase = Phase::Running { exchange, serial };
-            return Then::Next;
+            return self.launch(conn, state, arrived, (&**launch, *index), &mut desk.out);
         }
         let Chosen {
             path,
@@ -356,6 +332,35 @@ impl Machine {
             None => then,
             Some(rest) => self.begin_rest(conn, state, rest, then, &mut desk.out),
         }
+    }
+
+    /// Hands a request to its task.
+    fn launch(
+        &self,
+        conn: Conn<'_>,
+        state: &mut Connection,
+        arrived: &Arrived<'_>,
+        (launch, route): (&dyn Launch, usize),
+        out: &mut Vec<u8>,
+    ) -> Then {
+        let launched = Launched {
+            job: Job {
+                conn: conn.id(),
+                remote: state.remote,
+                began: state.began,
+                last: state.last,
+            },
+            head: arrived.bytes,
+            body: arrived.content,
+            decoder: arrived.decoder,
+            expects: arrived.head.expect_continue,
+        };
+        let Some((exchange, serial)) = launch.launch(route, &self.site, &self.local, launched) else {
+            let busy = Error::new(503, "the server runs as many requests as it may");
+            return self.refuse(state, &busy.with_header("Retry-After", "1"), out);
+        };
+        state.phase = Phase::Running { exchange, serial };
+        Then::Next
     }
 
     /// Notes an answer.

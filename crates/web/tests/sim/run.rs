@@ -146,13 +146,14 @@ impl Run {
     /// Shuts down, gracefully or not, and checks that all is returned.
     fn end(&mut self) {
         self.draining = true;
-        if self.world.below(4) > 0 {
+        let graceful = self.world.below(4) > 0;
+        if graceful {
             self.cluster.shut_down();
             for _ in 0..self.world.below(400) {
                 self.step();
             }
         }
-        if self.world.below(3) == 0 {
+        if !graceful || self.world.below(3) == 0 {
             self.stopping = true;
             self.cluster.stop();
         }
@@ -215,7 +216,7 @@ impl Run {
                 self.dial();
             }
             let busy = self.clients.iter().any(Client::is_busy);
-            if self.step() == Step::Quiet && !busy && self.clients.len() >= self.wanted {
+            if self.step() == Step::Quiet && !busy {
                 // Who sleeps wakes at a time of which the world does not know.
                 self.world.jump(Duration::from_secs(1));
             }

@@ -6,7 +6,7 @@
 use super::authority::Authority;
 use super::body_encoder::BodyEncoder;
 use super::fields::Known;
-use super::framing::{Framing, Version};
+use super::framing::{Framing, LENGTH_LIMIT, Version};
 use super::grammar::{self, TARGET, TOKEN};
 use super::lines;
 use super::method::Method;
@@ -245,7 +245,7 @@ impl<'o> ResponseEncoder<'o> {
     /// whatever the exchange says.
     ///
     /// # Errors
-    /// `BodyForbidden`, `ChunkedToOldPeer`, and `Status` for 101 ([`switch`](Self::switch) is for that).
+    /// `BodyForbidden`, `ChunkedToOldPeer`, `LengthTooLarge`, and `Status` for 101 ([`switch`](Self::switch) is for that).
     #[inline]
     pub fn finish(mut self, framing: Framing) -> Result<BodyEncoder, Misuse> {
         let bodiless = self.is_bodiless();
@@ -256,7 +256,7 @@ impl<'o> ResponseEncoder<'o> {
             (Framing::None, 304) => {}
             (Framing::None, _) if self.exchange.method == AnswerTo::Head => {}
             (Framing::None, _) => self.write(b"Content-Length: 0\r\n"),
-            (Framing::Length(length), _) => self.write_length(length),
+            (Framing::Length(length), _) => write_length(self.draft.out, length)?,
             (Framing::Chunked, _) if self.exchange.version == Version::Http10 => {
                 return Err(Misuse::ChunkedToOldPeer);
             }
@@ -343,11 +343,6 @@ impl<'o> ResponseEncoder<'o> {
     }
 
     #[inline]
-    fn write_length(&mut self, length: u64) {
-        write_length(self.draft.out, length);
-    }
-
-    #[inline]
     fn write(&mut self, bytes: &[u8]) {
         self.draft.out.extend_from_slice(bytes);
     }
@@ -395,6 +390,7 @@ impl LengthSlot {
 #[must_use = "a head that is not finished is taken back"]
 pub struct RequestEncoder<'o> {
     draft: Draft<'o>,
+    connect: bool,
 }
 
 impl<'o> RequestEncoder<'o> {
@@ -403,6 +399,8 @@ impl<'o> RequestEncoder<'o> {
     /// # Errors
     /// `Method`, `Target`, `Host`.
     pub fn new(out: &'o mut Vec<u8>, method: Method<'_>, target: &str, host: &str) -> Result<Self, Misuse> {
+        // The peer sees a name, however the caller said it.
+        let method = Method::new(method.as_str());
         if !is_all(method.as_str().as_bytes(), TOKEN) {
             return Err(Misuse::Method);
         }
@@ -414,7 +412,10 @@ impl<'o> RequestEncoder<'o> {
         for part in [method.as_str(), " ", target, " HTTP/1.1\r\nHost: ", host, "\r\n"] {
             draft.out.extend_from_slice(part.as_bytes());
         }
-        Ok(Self { draft })
+        Ok(Self {
+            draft,
+            connect: method == Method::Connect,
+        })
     }
 
     /// Adds a field.
@@ -434,7 +435,7 @@ impl<'o> RequestEncoder<'o> {
     /// usually has content should say `Framing::Length(0)` (RFC 9110 §8.6).
     ///
     /// # Errors
-    /// `RequestUntilClose`.
+    /// `RequestUntilClose`, `LengthTooLarge`, and `BodyForbidden` for CONNECT with anything but `Framing::None`.
     pub fn finish(self, framing: Framing, keep_alive: bool) -> Result<BodyEncoder, Misuse> {
         self.end(framing, if keep_alive { b"" } else { b"Connection: close\r\n" })
     }
@@ -442,7 +443,7 @@ impl<'o> RequestEncoder<'o> {
     /// As [`finish`](Self::finish), with an offer to switch to `protocol` (RFC 9110 §7.8).
     ///
     /// # Errors
-    /// `RequestUntilClose`, `FieldValue`.
+    /// As [`finish`](Self::finish), and `FieldValue`.
     pub fn finish_with_upgrade(self, framing: Framing, protocol: &[u8]) -> Result<BodyEncoder, Misuse> {
         check_value(protocol)?;
         for part in [b"Upgrade: ", protocol, b"\r\n"] {
@@ -454,12 +455,14 @@ impl<'o> RequestEncoder<'o> {
     fn end(mut self, framing: Framing, connection: &[u8]) -> Result<BodyEncoder, Misuse> {
         match framing {
             Framing::None => {}
-            Framing::Length(length) => write_length(self.draft.out, length),
+            Framing::UntilClose => return Err(Misuse::RequestUntilClose),
+            // RFC 9110 §9.3.6: what follows the head belongs to the tunnel.
+            _ if self.connect => return Err(Misuse::BodyForbidden),
+            Framing::Length(length) => write_length(self.draft.out, length)?,
             Framing::Chunked => self
                 .draft
                 .out
                 .extend_from_slice(b"Transfer-Encoding: chunked\r\n"),
-            Framing::UntilClose => return Err(Misuse::RequestUntilClose),
         }
         self.draft.out.extend_from_slice(connection);
         self.draft.keep();
@@ -521,7 +524,10 @@ fn write_field(out: &mut Vec<u8>, name: &str, value: &[u8]) -> Result<(), Misuse
 
 /// In one piece, since it is part of almost every head.
 #[inline]
-fn write_length(out: &mut Vec<u8>, length: u64) {
+fn write_length(out: &mut Vec<u8>, length: u64) -> Result<(), Misuse> {
+    if length > LENGTH_LIMIT {
+        return Err(Misuse::LengthTooLarge);
+    }
     const NAME: &[u8; 16] = b"Content-Length: ";
     let mut line = [0; NAME.len() + LENGTH_DIGITS + 2];
     let (name, rest) = line.split_at_mut(NAME.len());
@@ -530,6 +536,7 @@ fn write_length(out: &mut Vec<u8>, length: u64) {
     decimal(&mut rest[..digits], length);
     rest[digits..digits + 2].copy_from_slice(b"\r\n");
     out.extend_from_slice(&line[..NAME.len() + digits + 2]);
+    Ok(())
 }
 
 #[inline]
