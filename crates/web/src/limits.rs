@@ -128,6 +128,9 @@ pub const PAIRS: usize = 1000;
 /// (RFC 6265bis §5.6).
 pub const COOKIE_BYTES: usize = 4096;
 
+/// Bytes of memory with which the line of a cookie begins: most fit.
+pub(crate) const USUAL_COOKIE_BYTES: usize = 256;
+
 /// Bytes of a cookie's path and of its domain. More: it is not written, for clients would ignore the attribute.
 pub const COOKIE_ATTRIBUTE_BYTES: usize = 1024;
 

@@ -10,6 +10,7 @@ use serde::Serialize;
 use crate::cookie::SetCookie;
 use crate::error::{Error, Result};
 use crate::json;
+use crate::limits;
 use crate::location;
 use crate::media_type;
 use crate::request::Request;
@@ -201,7 +202,7 @@ impl<'r> Reply<'r> {
     /// # Errors
     /// 500 if the cookie is none that clients would keep: what is wrong is in the log.
     pub fn cookie(&mut self, cookie: &SetCookie<'_>) -> Result<&mut Self> {
-        let mut value = Vec::new();
+        let mut value = Vec::with_capacity(limits::USUAL_COOKIE_BYTES);
         cookie.write(&mut value)?;
         self.add_header("Set-Cookie", value)
     }

@@ -201,6 +201,10 @@ impl<H: Handler> Worker<H> {
         if !ready {
             return;
         }
+        // They waited for their own connection, not for the worker.
+        let mut core = self.cx.core();
+        core.ready_at = core.now();
+        drop(core);
         self.offer_kept(slot);
         let mut core = self.cx.core();
         let Some(connection) = core.connection(slot) else {

@@ -31,6 +31,8 @@ pub struct Connection {
     pub(crate) requests: u32,
     /// Part of a head is there.
     pub(crate) begun: bool,
+    /// The rate of the present transfer is looked at each tick.
+    pub(crate) ticking: bool,
     /// The next answer is the last: shutdown has begun, or the client has sent its end.
     pub(crate) last: bool,
     /// Counted at its address.
@@ -97,6 +99,7 @@ impl Connection {
             began,
             requests: 0,
             begun: false,
+            ticking: false,
             last: false,
             counted: false,
             base: 0,
@@ -114,14 +117,6 @@ impl Connection {
             self.phase = Phase::Lingering { left: linger_bytes };
         } else if !exchange.runs(*serial) {
             self.phase = Phase::Head;
-        }
-    }
-
-    /// The exchange of the request that is being answered.
-    pub(crate) fn running(&self) -> Option<&Exchange> {
-        match &self.phase {
-            Phase::Running { exchange, serial } if exchange.runs(*serial) => Some(exchange),
-            _ => None,
         }
     }
 }

@@ -9,16 +9,20 @@ use crate::limits;
 
 impl Machine {
     /// Sets the deadline that fits the phase.
-    pub(super) fn arm(&self, conn: Conn<'_>, state: &Connection) {
+    pub(super) fn arm(&self, conn: Conn<'_>, state: &mut Connection) {
         let limits = &self.site.limits;
         let span = match &state.phase {
             Phase::Head if state.begun => return,
             Phase::Head => limits.idle_timeout,
+            // Each byte would put it off, if it were set anew.
+            Phase::Collecting(_) | Phase::Discarding(_) | Phase::Sending { .. } if state.ticking => return,
             Phase::Collecting(_) | Phase::Discarding(_) | Phase::Sending { .. } => limits::RATE_TICK,
+            Phase::Running { exchange, .. } if exchange.is_ticking() => return,
             // The handler's time is its own; what it waits for sets a deadline.
             Phase::Running { .. } => return conn.set_deadline(None),
             Phase::Lingering { .. } => return,
         };
+        state.ticking = !matches!(state.phase, Phase::Head);
         conn.set_deadline(Some(span));
     }
 
@@ -51,7 +55,10 @@ impl Machine {
                         state.began = self.local.cx.now();
                         state.base = received;
                     }
-                    self.check_receiving(conn, state, received, Some(out));
+                    if received - state.base >= self.due(state) {
+                        return conn.set_deadline(Some(limits::RATE_TICK));
+                    }
+                    exchange.fail(self.too_slow(received));
                 }
                 None => conn.set_deadline(None),
             },
@@ -70,14 +77,18 @@ impl Machine {
         if !self.is_too_slow(state, received) {
             return conn.set_deadline(Some(limits::RATE_TICK));
         }
-        let Some(out) = out.filter(|_| state.running().is_none()) else {
-            // Its answer was given, or a task is about to give it: there is no place for another.
+        let Some(out) = out else {
+            // Its answer was given.
             return conn.abort();
         };
+        let then = self.refuse(state, &self.too_slow(received), out);
+        self.flush(conn, state, out, then);
+    }
+
+    fn too_slow(&self, received: u64) -> Error {
         let least = self.site.limits.rate_bytes;
         let what = format!("expected {least} bytes of body a second, found {received} in all");
-        let then = self.refuse(state, &Error::new(408, what), out);
-        self.flush(conn, state, out, then);
+        Error::new(408, what)
     }
 
     /// Whether of `count` bytes too few have passed since the window began. A window that was met is followed by the

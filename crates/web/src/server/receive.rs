@@ -148,6 +148,7 @@ impl Machine {
         match parse_request(input, &self.site.limits.http1, &mut state.scanner, table) {
             Ok(Parsed::Complete { head, bytes }) => {
                 state.begun = false;
+                state.ticking = false;
                 state.requests = state.requests.saturating_add(1);
                 state.began = now;
                 state.base = 0;

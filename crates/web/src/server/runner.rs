@@ -289,7 +289,7 @@ where
         began: job.began,
     };
     let mut reply = Reply::new(&request, &mut scratch.fields, &mut scratch.body);
-    reply.outgoing = Some(Outgoing::new(exchange, job.began));
+    reply.outgoing = Some(Outgoing::new(exchange, job.began, &mut scratch.out));
     let outcome = caught(async {
         match answer::run_before(&request, &mut reply)? {
             Flow::Continue => handler(&request, &mut reply).await,
@@ -302,7 +302,7 @@ where
     } else {
         answer::settle(outcome, &mut reply);
         local.stats.took(local.cx.clock().since(job.began));
-        send(exchange, &mut reply, &mut scratch.out).await
+        send(exchange, &mut reply).await
     };
     unfinished.request = None;
     local.stats.answered(reply.status);
@@ -348,11 +348,11 @@ fn end_stream(outcome: Result, reply: &mut Reply<'_>) -> bool {
 }
 
 /// Sends a whole answer.
-async fn send(exchange: &Exchange, reply: &mut Reply<'_>, out: &mut Vec<u8>) -> bool {
+async fn send(exchange: &Exchange, reply: &mut Reply<'_>) -> bool {
+    let Outgoing { out, .. } = reply.outgoing.take().expect("given to each reply of a runner");
     reply.request.local.follow_the_clock();
     let mut wire = reply.request.head.exchange();
     wire.keep_alive &= !exchange.is_last() && exchange.body_is_over();
-    out.clear();
     let rest = answer::encode(reply, wire, out);
     let conn = exchange.conn();
     // Refused only when the connection is over: then this task is ended.

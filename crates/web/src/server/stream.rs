@@ -29,17 +29,19 @@ pub(crate) struct Outgoing<'r> {
     length: Option<u64>,
     /// There once the head is sent.
     body: Option<BodyEncoder>,
-    out: Vec<u8>,
+    /// The runner's buffer, so that a streamed answer allocates none.
+    pub(crate) out: &'r mut Vec<u8>,
 }
 
 impl<'r> Outgoing<'r> {
-    pub(crate) fn new(exchange: &'r Exchange, began: Time) -> Outgoing<'r> {
+    pub(crate) fn new(exchange: &'r Exchange, began: Time, out: &'r mut Vec<u8>) -> Outgoing<'r> {
+        out.clear();
         Outgoing {
             exchange,
             began,
             length: None,
             body: None,
-            out: Vec::new(),
+            out,
         }
     }
 
@@ -127,7 +129,7 @@ impl<'r> Reply<'r> {
             };
             outgoing.exchange.events.set(Some(framing));
             let conn = outgoing.exchange.conn();
-            conn.write(&outgoing.out).map_err(gone)?;
+            conn.write(outgoing.out).map_err(gone)?;
             outgoing.out.clear();
             if outgoing.is_silent() {
                 return Err(Error::head_sent());
@@ -153,7 +155,7 @@ impl<'r> Reply<'r> {
             return Ok(());
         };
         let conn = outgoing.exchange.conn();
-        let out = &mut outgoing.out;
+        let out = &mut *outgoing.out;
         if body.begin(out, length).map_err(Error::internal)? {
             put(conn, out).map_err(gone)?;
             body.end(out);
@@ -199,7 +201,7 @@ impl<'r> Reply<'r> {
             fields: self.fields,
             id: request.id(),
         };
-        let out = &mut outgoing.out;
+        let out = &mut *outgoing.out;
         let mut body =
             answer::head(request.local, &parts, exchange, framing, out).map_err(Error::internal)?;
         if !self.body.is_empty() {
@@ -218,9 +220,9 @@ impl<'r> Reply<'r> {
             return Ok(true);
         };
         if let Some(body) = &mut outgoing.body {
-            body.finish(&mut outgoing.out)?;
+            body.finish(outgoing.out)?;
             // Refused only when the connection is over.
-            let _ = outgoing.exchange.conn().write(&outgoing.out);
+            let _ = outgoing.exchange.conn().write(outgoing.out);
             outgoing.out.clear();
         }
         Ok(!outgoing.exchange.last.get())

@@ -25,6 +25,7 @@ on_every_backend!(
     an_unwanted_body_is_dropped,
     a_large_answer_instead_of_a_route_keeps_the_order,
     a_broken_chunk_is_told_to_the_handler,
+    a_body_that_drips_is_too_slow,
 );
 
 const LARGE: usize = 10 * 1024 * 1024;
@@ -457,6 +458,46 @@ fn a_broken_chunk_is_told_to_the_handler(config: Config) {
             "{}",
             answer.detail()
         );
+        client.finish();
+        client.expect_end();
+    }
+}
+
+/// A byte every now and then does not put the deadline off.
+fn a_body_that_drips_is_too_slow(config: Config) {
+    let limits = Limits {
+        rate_grace: Duration::ZERO,
+        ..Limits::default()
+    };
+    let server = serve(config, app().limits(limits));
+    let mut clients: Vec<Client> = UPLOADS
+        .iter()
+        .map(|target| {
+            let mut client = server.client();
+            client.send(format!(
+                "POST {target} HTTP/1.1\r\nHost: a\r\nContent-Length: 1000\r\n\r\n"
+            ));
+            client
+        })
+        .collect();
+    for client in &mut clients {
+        // The drops fall while the test waits for the answer.
+        client
+            .stream
+            .set_read_timeout(Some(Duration::from_millis(50)))
+            .expect("a socket");
+        let mut drops = 0;
+        while client.stream.peek(&mut [0]).is_err() {
+            client.send("x");
+            drops += 1;
+            assert!(drops < 500, "a slow body is taken for ever");
+        }
+        client
+            .stream
+            .set_read_timeout(Some(crate::support::PATIENCE))
+            .expect("a socket");
+        let answer = client.answer();
+        assert_eq!((answer.status, answer.closes()), (408, true));
         client.finish();
         client.expect_end();
     }

@@ -9,6 +9,7 @@
 #[macro_use]
 mod support;
 
+mod bad_requests;
 mod bodies;
 mod ending;
 mod expect;
