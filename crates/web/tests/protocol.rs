@@ -2,8 +2,8 @@
 
 use std::time::Duration;
 
-use ringmain_web::testing::{Ending, TestClient};
-use ringmain_web::{App, Limits};
+use ringmain_web::testing::{Ending, Plan, Setup, TestClient};
+use ringmain_web::{App, Event, Limits};
 
 #[test]
 fn no_interim_answer_follows_the_head_of_the_final_one() {
@@ -93,4 +93,59 @@ fn a_trailer_section_may_come_in_pieces_wherever_its_body_goes() {
         assert_eq!(raw.reply().text(), "body", "{path}");
         assert_eq!(raw.reply().status(), 404, "{path}");
     }
+}
+
+fn clock() -> App {
+    App::new().get_async("/clock", async |req, reply| {
+        let filling = "x".repeat(1000);
+        let mut events = reply.events().await?;
+        loop {
+            events.send(&Event::new().data(&filling)).await?;
+            req.cx().sleep(Duration::from_millis(100)).await;
+        }
+    })
+}
+
+#[test]
+fn a_shutdown_or_the_clients_end_ends_an_event_stream_in_order() {
+    for by_client in [false, true] {
+        let mut client = TestClient::with(
+            clock(),
+            Setup {
+                // So much waits in the server that the handler runs again before it is taken.
+                plan: small_buffers(),
+                ..Setup::default()
+            },
+        )
+        .unwrap();
+        let mut raw = client.raw();
+        raw.send("GET /clock HTTP/1.1\r\nHost: a\r\n\r\n");
+        raw.advance(Duration::from_secs(2));
+        if by_client {
+            raw.end();
+        } else {
+            client.shut_down();
+        }
+        raw.advance(Duration::from_secs(1));
+        let reply = raw.reply();
+        assert_eq!(reply.body().len() % "data: \n\n".len().wrapping_add(1000), 0);
+        assert_eq!(raw.read_to_end().unwrap(), (Vec::new(), Ending::Closed));
+    }
+}
+
+/// A network that holds a few bytes of a stream, as behind a client that does not read.
+fn small_buffers() -> Plan {
+    let mut plan = Plan::calm();
+    (plan.send_bytes, plan.receive_bytes) = (2048, 2048);
+    plan
+}
+
+#[test]
+fn the_head_of_an_event_stream_has_no_body_at_a_shutdown() {
+    let mut client = TestClient::new(clock()).unwrap();
+    let mut raw = client.raw();
+    raw.send("HEAD /clock HTTP/1.1\r\nHost: a\r\n\r\n");
+    assert_eq!(raw.try_reply("HEAD").unwrap().status(), 200);
+    client.shut_down();
+    assert_eq!(raw.read_to_end().unwrap(), (Vec::new(), Ending::Closed));
 }

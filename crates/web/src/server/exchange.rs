@@ -62,7 +62,8 @@ pub(crate) struct Exchange {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum EventFraming {
     Chunked,
-    UntilClose,
+    /// It lasts until the connection closes, or (HEAD) there is none.
+    Unframed,
 }
 
 /// A request body on its way to a streaming handler.

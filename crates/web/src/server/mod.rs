@@ -21,7 +21,7 @@ use ringmain_engine::{Addr, Conn, Cx, Handler, Reason, Start, Via};
 use ringmain_wire::h1::{self, FieldBlock, FieldTable};
 
 use self::connection::{Collector, Connection, Phase};
-use self::exchange::EventFraming;
+use self::exchange::{EventFraming, Exchange};
 use crate::error::Error;
 use crate::limits;
 use crate::local::Local;
@@ -102,6 +102,19 @@ impl Server {
 impl Server {
     pub(crate) fn local(&self) -> &Rc<Local> {
         &self.machine.local
+    }
+}
+
+/// Ends an event stream in order, whatever its handler waits for: each event is one chunk.
+fn end_events(conn: Conn<'_>, exchange: &Exchange) {
+    match exchange.events.get() {
+        Some(EventFraming::Chunked) => {
+            // Refused only when the connection is over.
+            let _ = conn.write(b"0\r\n\r\n");
+            conn.close();
+        }
+        Some(EventFraming::Unframed) => conn.close(),
+        None => {}
     }
 }
 
@@ -223,9 +236,7 @@ impl Handler for Server {
                 exchange.last.set(true);
                 exchange.end_of_input();
                 exchange.wake();
-                if exchange.events.get().is_some() {
-                    conn.close();
-                }
+                end_events(conn, exchange);
             }
         }
     }
@@ -251,15 +262,7 @@ impl Handler for Server {
             Phase::Head if !state.begun => conn.close(),
             Phase::Running { exchange, .. } => {
                 exchange.last.set(true);
-                // At an event's end, whatever the handler waits for: each event is one chunk.
-                match exchange.events.get() {
-                    Some(EventFraming::Chunked) => {
-                        let _ = conn.write(b"0\r\n\r\n");
-                        conn.close();
-                    }
-                    Some(EventFraming::UntilClose) => conn.close(),
-                    None => {}
-                }
+                end_events(conn, exchange);
             }
             _ => {}
         }

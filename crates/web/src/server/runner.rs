@@ -310,11 +310,12 @@ fn end_stream(outcome: Result, reply: &mut Reply<'_>) -> bool {
     match ended {
         Ok(kept) => kept,
         Err(error) => {
+            // A connection that refuses a piece is closing: what it had taken before is still sent.
             if !error.is_disconnected() {
                 log::error!("{:?}: cut while it was answered: {error}", reply.request);
-            }
-            if let Some(outgoing) = &reply.outgoing {
-                outgoing.exchange.conn().abort();
+                if let Some(outgoing) = &reply.outgoing {
+                    outgoing.exchange.conn().abort();
+                }
             }
             false
         }

@@ -111,10 +111,11 @@ impl<'r> Reply<'r> {
         self.begin_stream()?;
         if let Some(outgoing) = &mut self.outgoing {
             let chunked = self.request.version() == Version::Http11;
-            let framing = if chunked {
+            let silent = outgoing.body.as_ref().is_none_or(BodyEncoder::is_silent);
+            let framing = if chunked && !silent {
                 EventFraming::Chunked
             } else {
-                EventFraming::UntilClose
+                EventFraming::Unframed
             };
             outgoing.exchange.events.set(Some(framing));
             let conn = outgoing.exchange.conn();
