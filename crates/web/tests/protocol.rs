@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use ringmain_web::testing::{Ending, Plan, Setup, TestClient};
-use ringmain_web::{App, Event, Limits};
+use ringmain_web::{App, Event, Flow, Limits};
 
 #[test]
 fn no_interim_answer_follows_the_head_of_the_final_one() {
@@ -147,5 +147,66 @@ fn the_head_of_an_event_stream_has_no_body_at_a_shutdown() {
     raw.send("HEAD /clock HTTP/1.1\r\nHost: a\r\n\r\n");
     assert_eq!(raw.try_reply("HEAD").unwrap().status(), 200);
     client.shut_down();
+    assert_eq!(raw.read_to_end().unwrap(), (Vec::new(), Ending::Closed));
+}
+
+#[test]
+fn an_unwanted_body_is_not_measured_by_the_limit_for_wanted_ones() {
+    let limits = Limits {
+        body_bytes: 10,
+        ..Limits::default()
+    };
+    let mut client = TestClient::new(App::new().limits(limits)).unwrap();
+    for _ in 0..2 {
+        assert_eq!(client.post("/nowhere").body([b'x'; 1000]).send().status(), 404);
+    }
+    assert_eq!(client.connections(), 1, "it was read and dropped");
+}
+
+#[test]
+fn an_unwanted_body_of_no_bytes_leaves_the_connection_idle() {
+    let mut client = TestClient::new(App::new()).unwrap();
+    let mut raw = client.raw();
+    let request = "POST /nowhere HTTP/1.1\r\nHost: a\r\nContent-Length: 0\r\n\r\n";
+    for _ in 0..2 {
+        raw.send(request);
+        assert_eq!(raw.reply().status(), 404);
+        raw.advance(Duration::from_secs(70));
+    }
+    assert_eq!(raw.ending(), None, "idle for less than its time");
+    raw.advance(Duration::from_secs(10));
+    assert_eq!(raw.ending(), Some(Ending::Closed));
+}
+
+#[test]
+fn a_shutdown_does_not_wait_for_a_connection_whose_unwanted_body_has_ended() {
+    let mut client = TestClient::new(App::new()).unwrap();
+    let mut raw = client.raw();
+    raw.send("POST /nowhere HTTP/1.1\r\nHost: a\r\nContent-Length: 2\r\n\r\na");
+    assert_eq!(raw.reply().status(), 404);
+    client.shut_down();
+    raw.advance(Duration::from_secs(1));
+    assert_eq!(raw.ending(), None);
+    raw.send("b");
+    raw.advance(Duration::from_secs(1));
+    assert_eq!(raw.ending(), Some(Ending::Closed));
+}
+
+#[test]
+fn an_unwanted_body_behind_a_large_answer_is_not_taken_for_a_request() {
+    let app = App::new().before(|_, reply| {
+        reply.body().resize(1_000_000, b'x');
+        Ok(Flow::Stop)
+    });
+    let mut client = TestClient::new(app).unwrap();
+    let mut raw = client.raw();
+    let smuggled = "GET /smuggled HTTP/1.1\r\nHost: a\r\n\r\n";
+    raw.send(format!(
+        "POST /nowhere HTTP/1.1\r\nHost: a\r\nContent-Length: {}\r\n\r\n",
+        smuggled.len()
+    ));
+    raw.advance(Duration::from_secs(1));
+    raw.send(smuggled);
+    assert_eq!(raw.reply().body().len(), 1_000_000);
     assert_eq!(raw.read_to_end().unwrap(), (Vec::new(), Ending::Closed));
 }

@@ -86,7 +86,14 @@ impl Machine {
                         if over {
                             state.phase = Phase::Head;
                         }
-                        step(used, if over { Then::Next } else { Then::Wait })
+                        // A shutdown has begun meanwhile, and what it closes are idle connections.
+                        let idle = over && used == input.len();
+                        let then = match (over, idle && state.last) {
+                            (_, true) => Then::Close,
+                            (true, false) => Then::Next,
+                            (false, false) => Then::Wait,
+                        };
+                        step(used, then)
                     }
                     // It was answered already; what follows cannot be found.
                     Err(_) => step(input.len(), Then::Linger),
@@ -226,7 +233,14 @@ impl Machine {
             if !small || head.expect_continue {
                 return Ok(Body::Abandon);
             }
-            return Ok(Body::Discard(BodyDecoder::new(head.framing, &self.http1)?));
+            if head.framing == Framing::Length(0) {
+                return Ok(Body::There(&[], 0));
+            }
+            let http1 = h1::Limits {
+                body_bytes: None,
+                ..self.http1
+            };
+            return Ok(Body::Discard(BodyDecoder::new(head.framing, &http1)?));
         };
         let streamed = matches!(route.action, Action::Task { streamed: true, .. });
         let http1 = match (streamed, route.body_bytes) {
@@ -349,6 +363,11 @@ impl Machine {
             return then;
         }
         state.unsent = 0;
+        // What is still to come of an unwanted body must not be taken for a request.
+        let then = match &state.phase {
+            Phase::Discarding(_) => Then::Linger,
+            _ => then,
+        };
         state.phase = Phase::Sending { rest, then };
         self.send_rest(conn, state);
         Then::Wait
