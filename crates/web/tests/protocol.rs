@@ -210,3 +210,22 @@ fn an_unwanted_body_behind_a_large_answer_is_not_taken_for_a_request() {
     assert_eq!(raw.reply().body().len(), 1_000_000);
     assert_eq!(raw.read_to_end().unwrap(), (Vec::new(), Ending::Closed));
 }
+
+#[test]
+fn a_head_request_is_refused_without_a_body() {
+    let app = App::new().get("/", |_, reply| reply.text("whole"));
+    let mut client = TestClient::new(app).unwrap();
+    let mut raw = client.raw();
+    raw.send("HEAD / HTTP/1.1\r\nHost: a\r\nContent-Length: 2000000\r\n\r\n");
+    let reply = raw.try_reply("HEAD").unwrap();
+    assert_eq!((reply.status(), reply.closes()), (413, true));
+    raw.end();
+    assert_eq!(raw.read_to_end().unwrap(), (Vec::new(), Ending::Closed));
+    let mut raw = client.raw();
+    raw.send("HEAD / HTTP/1.1\r\nHost: a\r\nTransfer-Encoding: chunked\r\n\r\n");
+    raw.advance(Duration::from_secs(1));
+    raw.send("no size\r\n");
+    assert_eq!(raw.try_reply("HEAD").unwrap().status(), 400);
+    raw.end();
+    assert_eq!(raw.read_to_end().unwrap(), (Vec::new(), Ending::Closed));
+}

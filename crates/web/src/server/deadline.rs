@@ -3,6 +3,7 @@
 use std::time::Duration;
 
 use ringmain_engine::Conn;
+use ringmain_wire::h1;
 
 use super::Machine;
 use super::connection::{Connection, Phase};
@@ -30,7 +31,7 @@ impl Machine {
             _ if conn.unsent() > 0 => self.check_sending(conn, state),
             Phase::Head if state.begun => {
                 let what = "expected the rest of the request's head in time, found none";
-                let then = self.refuse(state, &Error::new(408, what), out);
+                let then = self.refuse(state, &Error::new(408, what), h1::Exchange::REFUSED, out);
                 self.flush(conn, state, out, then);
             }
             Phase::Head | Phase::Lingering { .. } => conn.close(),
@@ -73,7 +74,11 @@ impl Machine {
         };
         let least = self.site.limits.rate_bytes;
         let what = format!("expected {least} bytes of body a second, found {received} in all");
-        let then = self.refuse(state, &Error::new(408, what), out);
+        let exchange = match &state.phase {
+            Phase::Collecting(collector) => collector.exchange,
+            _ => h1::Exchange::REFUSED,
+        };
+        let then = self.refuse(state, &Error::new(408, what), exchange, out);
         self.flush(conn, state, out, then);
     }
 

@@ -134,6 +134,11 @@ impl Exchange {
         self.serial.get() == serial && self.closing.get()
     }
 
+    /// Whether the task has not even looked at the request.
+    pub(crate) fn was_not_begun(&self) -> bool {
+        self.job.get().is_some()
+    }
+
     /// Something that the task may wait for has happened.
     pub(crate) fn wake(&self) {
         let waker = self.waiting.borrow_mut().take();

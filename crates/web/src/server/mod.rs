@@ -174,11 +174,11 @@ impl Machine {
         }
     }
 
-    fn refuse(&self, state: &Connection, error: &Error, out: &mut Vec<u8>) -> Then {
+    fn refuse(&self, state: &Connection, error: &Error, exchange: h1::Exchange, out: &mut Vec<u8>) -> Then {
         self.local.log_refused(state.remote, error.status(), state.began);
         self.local.stats.answered(error.status());
         self.local.stats.refused();
-        answer::refuse(&self.local, error, out);
+        answer::refuse(&self.local, error, exchange, out);
         Then::Linger
     }
 }
@@ -204,12 +204,11 @@ impl Handler for Server {
                 let out = &mut self.scratch.desk.out;
                 let error = Error::new(503, "this address has as many connections as it may")
                     .with_header("Retry-After", "1");
-                answer::refuse(&self.machine.local, &error, out);
+                answer::refuse(&self.machine.local, &error, h1::Exchange::REFUSED, out);
                 self.machine.local.stats.answered(503);
-                let _ = conn.write(out);
-                out.clear();
-                conn.close();
-                return None;
+                // Its request is on its way already: read and dropped, or the reset for it would cost it the answer.
+                self.machine.flush(conn, &mut state, out, Then::Linger);
+                return Some(state);
             }
             state.counted = true;
         }
@@ -285,6 +284,10 @@ impl Handler for Server {
             Phase::Running { exchange, serial } if exchange.runs(serial) => {
                 if let Some(task) = exchange.task() {
                     cx.cancel(task);
+                }
+                if exchange.was_not_begun() {
+                    // Its task would have done so.
+                    self.machine.local.runners.leave();
                 }
             }
             Phase::Collecting(collector) => self.machine.put_collector(collector),

@@ -144,13 +144,21 @@ impl Machine {
                 }
                 step(0, Then::Wait)
             }
-            Err(fault) => self.faulty(state, &fault, input, &mut desk.out),
+            Err(fault) => self.faulty(state, &fault, h1::Exchange::REFUSED, input, &mut desk.out),
         }
     }
 
     /// The client broke a rule: nothing that follows can be understood.
-    fn faulty(&self, state: &Connection, fault: &PeerFault, input: &[u8], out: &mut Vec<u8>) -> Step {
-        step(input.len(), self.refuse(state, &Error::from_fault(fault), out))
+    fn faulty(
+        &self,
+        state: &Connection,
+        fault: &PeerFault,
+        exchange: h1::Exchange,
+        input: &[u8],
+        out: &mut Vec<u8>,
+    ) -> Step {
+        let then = self.refuse(state, &Error::from_fault(fault), exchange, out);
+        step(input.len(), then)
     }
 
     /// A head is there: who answers, and what of the body is there?
@@ -181,7 +189,7 @@ impl Machine {
             Ok(body) => body,
             Err(fault) => {
                 return self
-                    .faulty(state, &fault, behind, &mut desk.out)
+                    .faulty(state, &fault, head.exchange(), behind, &mut desk.out)
                     .of(bytes.len() + behind.len());
             }
         };
@@ -200,7 +208,7 @@ impl Machine {
                 if head.expect_continue {
                     desk.out.extend_from_slice(CONTINUE);
                 }
-                state.phase = Phase::Collecting(self.collector(bytes, decoder));
+                state.phase = Phase::Collecting(self.collector(bytes, decoder, head.exchange()));
                 step(bytes.len(), Then::Next)
             }
             Body::Discard(decoder) => {
@@ -270,7 +278,7 @@ impl Machine {
     /// Has a request answered: by its task, or here and now.
     fn serve(&self, conn: Conn<'_>, state: &mut Connection, arrived: &Arrived<'_>, desk: &mut Desk) -> Then {
         let head = arrived.head;
-        let chosen = choose(&self.site, &head, &mut desk.path);
+        let mut chosen = choose(&self.site, &head, &mut desk.path);
         if let Verdict::Route(Route {
             action: Action::Task { launch, .. },
             index,
@@ -289,16 +297,14 @@ impl Machine {
                 decoder: arrived.decoder,
                 expects: head.expect_continue,
             };
-            let Some((exchange, serial)) = launch.launch(*index, &self.site, &self.local, launched) else {
-                let busy = "the server runs as many requests as it may";
-                return self.refuse(
-                    state,
-                    &Error::new(503, busy).with_header("Retry-After", "1"),
-                    &mut desk.out,
-                );
-            };
-            state.phase = Phase::Running { exchange, serial };
-            return Then::Next;
+            if let Some((exchange, serial)) = launch.launch(*index, &self.site, &self.local, launched) {
+                state.phase = Phase::Running { exchange, serial };
+                return Then::Next;
+            }
+            let busy = Error::new(503, "the server runs as many requests as it may");
+            chosen.verdict = Verdict::Refused(busy.with_header("Retry-After", "1"));
+            // Nobody reads the body that would have been streamed.
+            state.last |= arrived.decoder.is_some_and(|body| !body.is_over());
         }
         let Chosen {
             path,
@@ -382,7 +388,10 @@ impl Machine {
             Ok((consumed, true)) => consumed,
             // A cut trailer section is not consumed: looking at it again needs more of it.
             Ok((consumed, false)) => return step(consumed, Then::Wait),
-            Err(fault) => return self.faulty(state, &fault, input, &mut scratch.desk.out),
+            Err(fault) => {
+                let exchange = collector.exchange;
+                return self.faulty(state, &fault, exchange, input, &mut scratch.desk.out);
+            }
         };
         let Phase::Collecting(collector) = std::mem::replace(&mut state.phase, Phase::Head) else {
             return step(consumed, Then::Wait);
@@ -409,16 +418,18 @@ impl Machine {
         step(consumed, then)
     }
 
-    fn collector(&self, head: &[u8], decoder: BodyDecoder) -> Box<Collector> {
+    fn collector(&self, head: &[u8], decoder: BodyDecoder, exchange: h1::Exchange) -> Box<Collector> {
         let mut collector = match self.collectors.borrow_mut().pop() {
             Some(mut idle) => {
                 idle.decoder = decoder;
+                idle.exchange = exchange;
                 idle
             }
             None => Box::new(Collector {
                 head: Vec::new(),
                 body: Vec::new(),
                 decoder,
+                exchange,
             }),
         };
         collector.head.extend_from_slice(head);

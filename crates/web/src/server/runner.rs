@@ -118,7 +118,8 @@ impl Runners {
         fits
     }
 
-    fn leave(&self) {
+    /// A request that [`Launch::launch`] took is over.
+    pub(crate) fn leave(&self) {
         self.running.set(self.running.get() - 1);
     }
 
