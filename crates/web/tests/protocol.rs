@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use ringmain_web::testing::{Ending, Plan, Setup, TestClient};
-use ringmain_web::{App, Event, Flow, Limits};
+use ringmain_web::{App, Error, Event, Flow, Limits};
 
 #[test]
 fn no_interim_answer_follows_the_head_of_the_final_one() {
@@ -228,4 +228,25 @@ fn a_head_request_is_refused_without_a_body() {
     assert_eq!(raw.try_reply("HEAD").unwrap().status(), 400);
     raw.end();
     assert_eq!(raw.read_to_end().unwrap(), (Vec::new(), Ending::Closed));
+}
+
+#[test]
+fn an_answer_that_is_broken_off_takes_no_earlier_one_along() {
+    let app = App::new()
+        .get("/", |_, reply| reply.text("root"))
+        .get_async("/cut", async |_, reply| {
+            reply.write("begun").await?;
+            Err(Error::internal("planned"))
+        });
+    let mut client = TestClient::new(app).unwrap();
+    let mut raw = client.raw();
+    raw.send("GET / HTTP/1.1\r\nHost: a\r\n\r\nGET /cut HTTP/1.1\r\nHost: a\r\n\r\n");
+    raw.advance(Duration::from_secs(1));
+    assert_eq!(raw.reply().text(), "root");
+    let error = raw.try_reply("GET").unwrap_err().to_string();
+    assert!(error.contains("expected the rest of the message"), "{error}");
+    // Without framing only a reset tells that it is not whole.
+    let mut raw = client.raw();
+    raw.send("GET /cut HTTP/1.0\r\n\r\n");
+    assert_eq!(raw.read_to_end().unwrap().1, Ending::Reset);
 }

@@ -38,6 +38,11 @@ impl<'r> Outgoing<'r> {
         }
     }
 
+    /// Whether the client can tell a cut body from a whole one by its framing.
+    pub(crate) fn is_delimited(&self, version: Version) -> bool {
+        self.length.is_some() || version == Version::Http11
+    }
+
     pub(crate) fn has_begun(&self) -> bool {
         self.body.is_some()
     }
