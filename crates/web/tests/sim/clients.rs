@@ -213,8 +213,9 @@ impl Client {
             }
             let next = self.reader.next(ask.method);
             let next = match next {
-                // What a handler breaks off cannot be read.
+                // What a handler breaks off cannot be read, for its own reasons or because its client has.
                 Err(_) if ask.kind == Kind::Cut => return Ok(()),
+                Err(_) if self.ended && self.writing == self.answered => return Ok(()),
                 other => other.map_err(|error| format!("to {}: {error}", ask.id))?,
             };
             let Some(reply) = next else { return Ok(()) };
