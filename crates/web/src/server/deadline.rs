@@ -1,6 +1,9 @@
 //! What happens to a client that is too slow, and when a connection is looked at again.
 
+use std::rc::Rc;
+
 use ringmain_engine::Conn;
+use ringmain_wire::h1;
 
 use super::Machine;
 use super::connection::{Connection, Phase};
@@ -37,7 +40,7 @@ impl Machine {
             _ if conn.unsent() > 0 => self.check_sending(conn, state),
             Phase::Head if state.begun => {
                 let what = "expected the rest of the request's head in time, found none";
-                let then = self.refuse(state, &Error::new(408, what), out);
+                let then = self.refuse(state, &Error::new(408, what), h1::Exchange::REFUSED, out);
                 self.flush(conn, state, out, then);
             }
             Phase::Head | Phase::Lingering { .. } => conn.close(),
@@ -55,7 +58,8 @@ impl Machine {
                         state.began = self.local.cx.now();
                         state.base = received;
                     }
-                    if received - state.base >= self.due(state) {
+                    let exchange = Rc::clone(exchange);
+                    if !self.is_too_slow(state, received) {
                         return conn.set_deadline(Some(limits::RATE_TICK));
                     }
                     exchange.fail(self.too_slow(received));
@@ -81,7 +85,11 @@ impl Machine {
             // Its answer was given.
             return conn.abort();
         };
-        let then = self.refuse(state, &self.too_slow(received), out);
+        let exchange = match &state.phase {
+            Phase::Collecting(collector) => collector.exchange,
+            _ => h1::Exchange::REFUSED,
+        };
+        let then = self.refuse(state, &self.too_slow(received), exchange, out);
         self.flush(conn, state, out, then);
     }
 
