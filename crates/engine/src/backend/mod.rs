@@ -34,6 +34,12 @@ impl Time {
         )
     }
 
+    /// The time `span` before this one; not before zero.
+    #[must_use]
+    pub fn before(self, span: Duration) -> Time {
+        Time(self.0.saturating_sub(u64::try_from(span.as_nanos()).unwrap_or(u64::MAX)))
+    }
+
     /// How long ago `earlier` was; zero if it lies ahead.
     #[must_use]
     pub fn since(self, earlier: Time) -> Duration {
@@ -282,6 +288,12 @@ pub trait Backend {
 
     /// The time at this moment, on the clock of [`Backend::now`]; costs some tens of nanoseconds.
     fn clock(&self) -> Time;
+
+    /// How long what is ready waits in the kernel, unseen, before it becomes a completion, as far as that is known. Zero
+    /// where each wait reports all that is ready.
+    fn lag(&self) -> Duration {
+        Duration::ZERO
+    }
 
     /// Wall-clock time since the Unix epoch, read once per [`Backend::wait`].
     fn wall(&self) -> Duration;

@@ -276,7 +276,8 @@ impl<H: Handler> Worker<H> {
     fn completions(&mut self) {
         if !self.more_completions {
             let core = &mut *self.cx.core();
-            core.batch_at = core.now();
+            let lag = core.backend.lag();
+            core.batch_at = core.now().before(lag);
         }
         self.more_completions = true;
         let mut count = 0;

@@ -33,6 +33,7 @@ impl Uring {
                 if !cqueue::more(entry.flags()) {
                     self.arm_bell();
                 }
+                self.canary.came_back(self.now);
                 self.take_gifts();
                 self.ready.pop_front()
             }

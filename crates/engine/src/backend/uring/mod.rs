@@ -18,6 +18,7 @@ macro_rules! with_fd {
 }
 
 mod buffers;
+mod canary;
 mod complete;
 mod datagram;
 mod group;
@@ -38,6 +39,7 @@ use io_uring::{IoUring, opcode, squeue, types};
 use ringmain_sys::addr::{Addr, SockAddr};
 use ringmain_sys::clock;
 
+use self::canary::Canary;
 use self::buffers::Buffers;
 use self::datagram::Datagrams;
 pub use self::group::Group;
@@ -112,6 +114,7 @@ pub struct Uring {
     wall: Duration,
     /// Zero-copy sends in a row that the kernel copied after all.
     copied_sends: u32,
+    canary: Canary,
 }
 
 struct Accepting {
@@ -170,6 +173,7 @@ impl Uring {
             now: Time(0),
             wall: Duration::ZERO,
             copied_sends: 0,
+            canary: Canary::default(),
             config,
         };
         uring.read_clocks();
@@ -324,6 +328,10 @@ impl Backend for Uring {
         self.group.now()
     }
 
+    fn lag(&self) -> Duration {
+        self.canary.lag(self.now)
+    }
+
     fn wall(&self) -> Duration {
         self.wall
     }
@@ -343,6 +351,9 @@ impl Backend for Uring {
             self.headers.reset();
         }
         self.read_clocks();
+        if self.canary.should_fly(self.now) {
+            self.group.event(self.index).signal();
+        }
         if self.ring.lost() > 0 {
             // The kernel had no memory to keep a completion: what it was about will never end.
             return Err(io::Error::new(
@@ -359,6 +370,7 @@ impl Backend for Uring {
                 return Some(completion);
             }
             let entry = self.ring.next()?;
+            self.canary.batch += 1;
             if let Some(completion) = self.complete(&entry) {
                 return Some(completion);
             }

@@ -1,0 +1,62 @@
+//! A request that costs: percentiles of ten thousand measurements, computed anew for each. What such a service does
+//! at three times the load that it can carry is what `bench/overload.py` shows it by.
+//!
+//! `cargo run --release --example report`, then `curl '127.0.0.1:8080/report?sensor=7'`.
+
+use ringmain::engine::{Choice, Config};
+use ringmain::{App, Error, Exit, Reply, Request, Result};
+use serde::Serialize;
+
+const MEASUREMENTS: u64 = 10_000;
+
+#[derive(Serialize)]
+struct Report {
+    sensor: u64,
+    measurements: usize,
+    median: u64,
+    p99: u64,
+}
+
+/// What a sensor has measured: here a sequence that its number begins.
+fn measurements(sensor: u64) -> Vec<u64> {
+    let mut state = sensor;
+    let mut next = || {
+        state = state.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1);
+        (state >> 33) % 10_000
+    };
+    (0..MEASUREMENTS).map(|_| next()).collect()
+}
+
+/// Plain, because computing is no waiting. Work of more than some milliseconds belongs into `cx().blocking`.
+fn report(req: &Request, reply: &mut Reply) -> Result {
+    let sensor = req.query()?.parse("sensor")?.unwrap_or(1);
+    let mut measured = measurements(sensor);
+    if measured.is_empty() {
+        return Err(Error::not_found(format!("sensor {sensor} has measured nothing")));
+    }
+    measured.sort_unstable();
+    reply.json(&Report {
+        sensor,
+        measurements: measured.len(),
+        median: measured[measured.len() / 2],
+        p99: measured[measured.len() * 99 / 100],
+    })
+}
+
+/// `report [ADDR [uring|epoll]]`, with one worker, so that what is measured is one worker's work.
+fn main() -> Exit {
+    let mut args = std::env::args().skip(1);
+    let addr = args.next().unwrap_or_else(|| "127.0.0.1:8080".into());
+    let engine = match args.next().as_deref() {
+        None => Choice::Auto,
+        Some("uring") => Choice::Uring,
+        Some("epoll") => Choice::Epoll,
+        Some(other) => return Exit::Failure(format!("expected uring or epoll, found {other}")),
+    };
+    let config = Config {
+        engine,
+        workers: Some(1),
+        ..Config::default()
+    };
+    App::new().get("/report", report).health().run_with(&addr, config)
+}
