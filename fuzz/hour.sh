@@ -46,7 +46,7 @@ while [ "$used" -lt "$budget" ]; do
     dictionary=()
     [ -f "dictionaries/${target%%_*}.dict" ] && dictionary=("-dict=dictionaries/${target%%_*}.dict")
     RUST_BACKTRACE=0 nice -n 19 "$logs/$target.binary" "$logs/$target.corpus" "corpus/$target" \
-        -artifact_prefix="$logs/$target.artifacts/" -max_len=4096 -timeout=60 -rss_limit_mb=1024 \
+        -artifact_prefix="$logs/$target.artifacts/" -max_len=4096 -timeout=600 -rss_limit_mb=1024 \
         -print_final_stats=1 "${dictionary[@]}" >"$logs/$target.fifo" 2>&1 &
     pid=$!
     echo "$pid" >"$logs/$target.pid"

@@ -14,28 +14,12 @@
 //!     App::new().get("/hello/{name}", hello).run("127.0.0.1:8080")
 //! }
 //! ```
+//!
+//! How the rest goes: the [guide].
 #![forbid(unsafe_code)]
 
 pub use ringmain_engine as engine;
 pub use ringmain_web::*;
 
-use engine::{Addr, Config, Engine, Handler, ListenOptions, Start};
-
-/// Serves `addr` by a handler of the engine's (bytes, not HTTP) with the engine's defaults until a termination signal,
-/// then lets connections finish.
-///
-/// `make` makes the handler of each worker, on that worker's thread.
-pub fn serve<H, F>(addr: &str, make: F) -> Exit
-where
-    H: Handler,
-    F: Fn(Start<H::Mail>) -> H + Send + Sync + 'static,
-{
-    let run = || -> std::result::Result<(), Box<dyn std::error::Error>> {
-        let addr: Addr = addr.parse()?;
-        let mut engine = Engine::new(Config::default())?;
-        engine.listen(&addr, &ListenOptions::default())?;
-        engine.run(make)?;
-        Ok(())
-    };
-    Exit::from(run())
-}
+#[doc = include_str!("../docs/framework.md")]
+pub mod guide {}

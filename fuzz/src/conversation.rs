@@ -132,6 +132,7 @@ impl Reader<'_> {
             assert!(rest.len() < limit, "{} bytes to be kept of a head", rest.len());
             return Ok(false);
         };
+        let body = BodyDecoder::new(head.framing, &self.limits)?;
         self.heads.push((self.at, head.bytes));
         self.at += head.bytes;
         self.last = head.last;
@@ -139,7 +140,7 @@ impl Reader<'_> {
             start: head.start,
             body: Vec::new(),
         });
-        self.body = Some(BodyDecoder::new(head.framing, &self.limits)?);
+        self.body = Some(body);
         Ok(true)
     }
 

@@ -38,6 +38,15 @@ pub enum Cause {
     Judged(ClassificationReason),
 }
 
+/// That a reader and ours differ about an input.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Difference {
+    /// We take what the reader refuses for this cause.
+    Taken(Reader, Cause),
+    /// We refuse with this fault what the reader takes.
+    Refused(Reader, FaultKind),
+}
+
 /// Something that we take and another does not.
 #[derive(Clone, Copy, Debug)]
 pub struct Taken {
@@ -84,18 +93,32 @@ impl fmt::Display for Refused {
     }
 }
 
-/// Whether it is listed that we take a request which `reader` refuses for `cause`.
-#[must_use]
-pub fn may_take(reader: Reader, cause: Cause) -> bool {
-    let listed = |row: &Taken| row.refused_by == reader && row.cause == cause;
-    REQUESTS_TAKEN.iter().any(listed)
+/// The differences that two lists allow.
+pub fn listed(taken: &[Taken], refused: &[Refused]) -> Vec<Difference> {
+    let taken = taken
+        .iter()
+        .map(|row| Difference::Taken(row.refused_by, row.cause));
+    let refused = refused.iter().flat_map(|row| {
+        let faults = move |&reader: &Reader| {
+            row.faults
+                .iter()
+                .map(move |&fault| Difference::Refused(reader, fault))
+        };
+        row.taken_by.iter().flat_map(faults)
+    });
+    taken.chain(refused).collect()
 }
 
-/// Whether it is listed that we refuse for `fault` what `reader` takes; `rows` is of requests or of responses.
+/// Whether a difference about requests is listed.
 #[must_use]
-pub fn may_refuse(rows: &[Refused], reader: Reader, fault: FaultKind) -> bool {
-    rows.iter()
-        .any(|row| row.taken_by.contains(&reader) && row.faults.contains(&fault))
+pub fn is_listed_for_requests(difference: Difference) -> bool {
+    listed(REQUESTS_TAKEN, REQUESTS_REFUSED).contains(&difference)
+}
+
+/// Whether a difference about responses is listed.
+#[must_use]
+pub fn is_listed_for_responses(difference: Difference) -> bool {
+    listed(&[], RESPONSES_REFUSED).contains(&difference)
 }
 
 /// Requests that we take and another does not.
@@ -188,19 +211,20 @@ pub const REQUESTS_REFUSED: &[Refused] = &[
         why: "a tunnel must be asked for by the operator",
     },
     Refused {
-        input: "more than 100 fields, 32 trailer fields, 256 bytes of a chunk's size line or 4 KiB of extensions",
+        input: "more than 100 fields; anything but CRLF behind 100",
         taken_by: ALL,
-        faults: &[
-            FaultKind::TooManyFields,
-            FaultKind::TooManyTrailers,
-            FaultKind::ChunkLineTooLong,
-            FaultKind::ChunkExtensionsTooLong,
-        ],
+        faults: &[FaultKind::TooManyFields],
+        why: "a limit; others have others",
+    },
+    Refused {
+        input: "more than 32 trailer fields, or 256 bytes of a chunk's size line",
+        taken_by: HYPER,
+        faults: &[FaultKind::TooManyTrailers, FaultKind::ChunkLineTooLong],
         why: "limits; others have others",
     },
     Refused {
         input: "`Content-Length` that is empty, a list, or above 2⁶³ − 1",
-        taken_by: ALL,
+        taken_by: &[Reader::Httparse, Reader::Guardian],
         faults: &[FaultKind::ContentLength],
         why: "RFC 9110 §8.6; above, recipients with signed numbers differ",
     },
@@ -287,17 +311,24 @@ pub const RESPONSES_REFUSED: &[Refused] = &[
         why: "RFC 9110 §15: invalid",
     },
     Refused {
-        input: "more than the limits of the test allow, which are small",
+        input: "a start line, a head, fields, or a body beyond the small limits of the test",
         taken_by: PARSERS,
         faults: &[
             FaultKind::StartLineTooLong,
             FaultKind::HeadTooLarge,
             FaultKind::TooManyFields,
+            FaultKind::BodyTooLarge,
+        ],
+        why: "others have other limits",
+    },
+    Refused {
+        input: "a chunk's size line, extensions, or trailers beyond the small limits of the test",
+        taken_by: HYPER,
+        faults: &[
             FaultKind::ChunkLineTooLong,
             FaultKind::ChunkExtensionsTooLong,
             FaultKind::TrailersTooLarge,
             FaultKind::TooManyTrailers,
-            FaultKind::BodyTooLarge,
         ],
         why: "others have other limits",
     },

@@ -5,8 +5,8 @@
 
 use ringmain_wire::h1::{
     AnswerTo, BodyDecoder, BodyEncoder, BodyEvent, Exchange, FaultKind, FieldBlock, FieldTable, Fields,
-    Framing, HeadScanner, Known, Limits, Method, Misuse, Parsed, RequestEncoder, ResponseEncoder, Version,
-    parse_request, parse_response,
+    Framing, HeadScanner, Known, LengthSlot, Limits, Method, Misuse, Parsed, RequestEncoder, ResponseEncoder,
+    Version, parse_request, parse_response,
 };
 
 /// Bytes read of an input: what they say stays below every limit.
@@ -32,7 +32,7 @@ pub fn run(input: &[u8]) {
     let mut script = Script(&input[..input.len().min(INPUT_LIMIT)]);
     let message = Message::of(&mut script);
     let mut out = BEFORE.to_vec();
-    let written = if script.byte() % 2 == 0 {
+    let written = if script.byte().is_multiple_of(2) {
         request(&mut script, &message, &mut out)
     } else {
         response(&mut script, &message, &mut out)
@@ -209,14 +209,14 @@ fn write_fields(
 fn request(script: &mut Script<'_>, message: &Message, out: &mut Vec<u8>) -> Option<()> {
     let method = script.one_of(&["GET", "POST", "CONNECT", "OPTIONS", "HEAD"]);
     // Also a name of its own by the way that is for others.
-    let method = if script.byte() % 2 == 0 {
+    let method = if script.byte().is_multiple_of(2) {
         Method::new(&method)
     } else {
         Method::Other(&method)
     };
     let target = script.one_of(&["/", "*", "a:443", "http://b/c?d", "/e?f"]);
     let host = script.one_of(&["a", "a:1", "[::1]:80"]);
-    let keep_alive = script.byte() % 2 == 0;
+    let keep_alive = script.byte().is_multiple_of(2);
     let protocol = (script.byte() % 4 == 1).then(|| script.bytes());
 
     let mut head = RequestEncoder::new(out, method, &target, &host).ok()?;
@@ -264,20 +264,7 @@ fn response(script: &mut Script<'_>, message: &Message, out: &mut Vec<u8>) -> Op
         byte => u16::from(byte % 8) << 8 | u16::from(script.byte()),
     };
     let choices = script.byte();
-    let (asked, method) = [
-        (Method::Get, AnswerTo::Other),
-        (Method::Head, AnswerTo::Head),
-        (Method::Connect, AnswerTo::Connect),
-    ][usize::from(choices % 3)];
-    let exchange = Exchange {
-        version: if choices & 4 == 0 {
-            Version::Http11
-        } else {
-            Version::Http10
-        },
-        keep_alive: choices & 8 == 0,
-        method,
-    };
+    let (asked, exchange) = exchange(choices);
     let end = script.byte() % 8;
     let protocol = script.bytes();
 
@@ -297,14 +284,7 @@ fn response(script: &mut Script<'_>, message: &Message, out: &mut Vec<u8>) -> Op
         }
         1 | 2 => {
             let slot = head.finish_with_length_to_come().ok()?;
-            let data = message.pieces.concat();
-            out.extend_from_slice(&data);
-            if end == 1 {
-                slot.roll_back(out);
-                return None;
-            }
-            slot.fill(out);
-            let framing = Framing::Length(data.len() as u64);
+            let (data, framing) = fill(slot, message, out, end == 1)?;
             (if silent { Vec::new() } else { data }, true, framing)
         }
         _ => {
@@ -336,6 +316,43 @@ fn response(script: &mut Script<'_>, message: &Message, out: &mut Vec<u8>) -> Op
     }
     check_fields(&head.fields, 0, &fields);
     Some(())
+}
+
+/// The request that is answered.
+fn exchange(choices: u8) -> (Method<'static>, Exchange) {
+    let (asked, method) = [
+        (Method::Get, AnswerTo::Other),
+        (Method::Head, AnswerTo::Head),
+        (Method::Connect, AnswerTo::Connect),
+    ][usize::from(choices % 3)];
+    let exchange = Exchange {
+        version: if choices & 4 == 0 {
+            Version::Http11
+        } else {
+            Version::Http10
+        },
+        keep_alive: choices & 8 == 0,
+        method,
+    };
+    (asked, exchange)
+}
+
+/// The body behind a length to come, and that length; `None` if it is rolled back.
+fn fill(
+    slot: LengthSlot,
+    message: &Message,
+    out: &mut Vec<u8>,
+    rolls_back: bool,
+) -> Option<(Vec<u8>, Framing)> {
+    let data = message.pieces.concat();
+    out.extend_from_slice(&data);
+    if rolls_back {
+        slot.roll_back(out);
+        return None;
+    }
+    slot.fill(out);
+    let framing = Framing::Length(data.len() as u64);
+    Some((data, framing))
 }
 
 /// The data that was accepted and sent, and whether the body ended as it was declared.

@@ -6,7 +6,7 @@ use ringmain_wire::h1::{FaultKind, Limits, Parsed, PeerFault, RequestHead, parse
 use ringmain_wire::h1::{FieldTable, HeadScanner, Version};
 
 use crate::conversation::{self, Conversation, Head, Seen};
-use crate::differences::{self, Cause, REQUESTS_REFUSED, Reader};
+use crate::differences::{Cause, Difference, Reader, is_listed_for_requests};
 use crate::{guardian, hyper_server};
 
 /// Bytes read of an input: pipelined requests, and no more than hyper's own limits.
@@ -21,6 +21,17 @@ const HTTPARSE_FIELDS: usize = 128;
 /// # Panics
 /// When a law is broken.
 pub fn run(input: &[u8]) {
+    for difference in differences(input) {
+        assert!(is_listed_for_requests(difference), "{difference:?} is not listed");
+    }
+}
+
+/// How the readers differ about an input.
+///
+/// # Panics
+/// When a law is broken that has nothing to do with the list.
+#[must_use]
+pub fn differences(input: &[u8]) -> Vec<Difference> {
     let input = &input[..input.len().min(INPUT_LIMIT)];
     let limits = Limits::default();
     let ours = conversation::read(input, &[], &limits, &read_head);
@@ -28,13 +39,15 @@ pub fn run(input: &[u8]) {
     let in_pieces = conversation::read(input, &cuts, &limits, &read_head);
     assert_eq!(in_pieces, ours, "cut at {cuts:?}");
 
+    let mut differences = Vec::new();
     for &(at, bytes) in &ours.heads {
-        compare_head(&input[at..], bytes, &limits);
+        compare_head(&input[at..], bytes, &limits, &mut differences);
     }
     if let (Some(fault), Some(at)) = (ours.fault, ours.refused_at) {
-        compare_refused_head(&input[at..], fault.kind);
+        compare_refused_head(&input[at..], fault.kind, &mut differences);
     }
-    compare_with_hyper(&ours, &hyper_server::read(input));
+    compare_with_hyper(&ours, &hyper_server::read(input), &mut differences);
+    differences
 }
 
 fn read_head(
@@ -53,7 +66,7 @@ fn read_head(
 }
 
 /// A head that we take: `bytes` at the start of `input`.
-fn compare_head(input: &[u8], bytes: usize, limits: &Limits) {
+fn compare_head(input: &[u8], bytes: usize, limits: &Limits, differences: &mut Vec<Difference>) {
     let (mut scanner, mut table) = (HeadScanner::new(), FieldTable::new(limits));
     let parsed = parse_request(input, limits, &mut scanner, &mut table);
     let Ok(Parsed::Complete { head, .. }) = parsed else {
@@ -76,11 +89,11 @@ fn compare_head(input: &[u8], bytes: usize, limits: &Limits) {
         .map(|header| (header.name.as_bytes(), header.value));
     assert!(fields.eq(theirs), "the same fields");
 
-    compare_with_guardian(&head);
+    compare_with_guardian(&head, differences);
 }
 
 /// A head that we take, without the names that the guardian misreads.
-fn compare_with_guardian(head: &RequestHead<'_>) {
+fn compare_with_guardian(head: &RequestHead<'_>, differences: &mut Vec<Difference>) {
     let version = match head.version {
         Version::Http10 => "HTTP/1.0",
         Version::Http11 => "HTTP/1.1",
@@ -88,7 +101,7 @@ fn compare_with_guardian(head: &RequestHead<'_>) {
     let mut text = format!("{} {} {version}\r\n", head.method.as_str(), head.target_text).into_bytes();
     for field in head.fields.iter() {
         if guardian::is_look_alike(field.name) {
-            assert!(differences::may_take(Reader::Guardian, Cause::LookAlike));
+            differences.push(Difference::Taken(Reader::Guardian, Cause::LookAlike));
             continue;
         }
         for part in [field.name, b": ", field.value, b"\r\n"] {
@@ -97,33 +110,32 @@ fn compare_with_guardian(head: &RequestHead<'_>) {
     }
     text.extend_from_slice(b"\r\n");
     let judgement = guardian::judge(&text).expect("it looks at versions 1.0 and 1.1");
-    assert!(
-        !judgement.is_dangerous() || differences::may_take(Reader::Guardian, Cause::Judged(judgement.reason)),
-        "the guardian says {judgement:?} of what we take: `{}`",
-        text.escape_ascii()
-    );
+    if judgement.is_dangerous() {
+        let cause = Cause::Judged(judgement.reason);
+        differences.push(Difference::Taken(Reader::Guardian, cause));
+    }
 }
 
 /// A head at the start of `input` that we refuse.
-fn compare_refused_head(input: &[u8], fault: FaultKind) {
+fn compare_refused_head(input: &[u8], fault: FaultKind, differences: &mut Vec<Difference>) {
     let mut headers = [httparse::EMPTY_HEADER; HTTPARSE_FIELDS];
     let taken = httparse::Request::new(&mut headers).parse(input);
     if taken.is_ok_and(|status| status.is_complete()) {
-        check_listed(Reader::Httparse, fault);
+        differences.push(Difference::Refused(Reader::Httparse, fault));
     }
     if guardian::judge(input).is_some_and(guardian::Judgement::is_compliant) {
-        check_listed(Reader::Guardian, fault);
+        differences.push(Difference::Refused(Reader::Guardian, fault));
     }
 }
 
-fn compare_with_hyper(ours: &Conversation, theirs: &[Seen]) {
+fn compare_with_hyper(ours: &Conversation, theirs: &[Seen], differences: &mut Vec<Difference>) {
     for (index, ours) in ours.messages.iter().enumerate() {
         match (through_hyper(ours), theirs.get(index)) {
             (Some(ours), Some(theirs)) => assert_eq!(&ours, theirs, "request {index}"),
             (Some(_), None) => panic!("hyper refuses request {index}: {ours:?}"),
             (None, Some(theirs)) => panic!("request {index} has no URI, yet hyper read {theirs:?}"),
             (None, None) => {
-                assert!(differences::may_take(Reader::Hyper, Cause::Uri));
+                differences.push(Difference::Taken(Reader::Hyper, Cause::Uri));
                 // hyper reads no further.
                 return;
             }
@@ -132,7 +144,7 @@ fn compare_with_hyper(ours: &Conversation, theirs: &[Seen]) {
     if let Some(fault) = ours.fault
         && theirs.len() > ours.messages.len()
     {
-        check_listed(Reader::Hyper, fault.kind);
+        differences.push(Difference::Refused(Reader::Hyper, fault.kind));
     }
 }
 
@@ -143,11 +155,4 @@ fn through_hyper(ours: &Seen) -> Option<Seen> {
         start: vec![ours.start[0].clone(), target],
         body: ours.body.clone(),
     })
-}
-
-fn check_listed(reader: Reader, fault: FaultKind) {
-    assert!(
-        differences::may_refuse(REQUESTS_REFUSED, reader, fault),
-        "{reader} takes what we refuse as {fault:?}; that is not listed"
-    );
 }

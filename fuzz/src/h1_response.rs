@@ -8,7 +8,7 @@ use ringmain_wire::h1::{
 };
 
 use crate::conversation::{self, Conversation, Head, Seen};
-use crate::differences::{self, RESPONSES_REFUSED, Reader};
+use crate::differences::{Difference, Reader, is_listed_for_responses};
 use crate::hyper_client;
 
 /// Bytes read of an input: several responses, and no more than hyper's own limits.
@@ -36,8 +36,22 @@ const SMALL: Limits = Limits {
 /// # Panics
 /// When a law is broken.
 pub fn run(input: &[u8]) {
+    for difference in differences(input) {
+        assert!(
+            is_listed_for_responses(difference),
+            "{difference:?} is not listed"
+        );
+    }
+}
+
+/// How the readers differ about an input.
+///
+/// # Panics
+/// When a law is broken that has nothing to do with the list.
+#[must_use]
+pub fn differences(input: &[u8]) -> Vec<Difference> {
     let Some((&control, input)) = input.split_first() else {
-        return;
+        return Vec::new();
     };
     let input = &input[..input.len().min(INPUT_LIMIT)];
     let method = [Method::Get, Method::Head, Method::Connect, Method::Post][usize::from(control % 4)];
@@ -57,10 +71,17 @@ pub fn run(input: &[u8]) {
     for &(at, bytes) in &ours.heads {
         compare_head(&input[at..], method, bytes, &limits);
     }
-    if let (Some(fault), Some(at)) = (ours.fault, ours.refused_at) {
-        compare_refused_head(&input[at..], fault.kind);
+    let mut differences = Vec::new();
+    if let (Some(fault), Some(at)) = (ours.fault, ours.refused_at)
+        && httparse_takes(&input[at..])
+    {
+        differences.push(Difference::Refused(Reader::Httparse, fault.kind));
     }
-    compare_with_hyper(&ours, hyper_client::read(input, method.as_str()));
+    let theirs = hyper_client::read(input, method.as_str());
+    if let Some(fault) = compare_with_hyper(&ours, theirs) {
+        differences.push(Difference::Refused(Reader::Hyper, fault));
+    }
+    differences
 }
 
 fn read_head(
@@ -118,30 +139,21 @@ fn compare_head(input: &[u8], method: Method<'_>, bytes: usize, limits: &Limits)
     assert!(fields.eq(theirs), "the same fields");
 }
 
-/// A head at the start of `input` that we refuse.
-fn compare_refused_head(input: &[u8], fault: FaultKind) {
+fn httparse_takes(input: &[u8]) -> bool {
     let mut headers = [httparse::EMPTY_HEADER; HTTPARSE_FIELDS];
     let taken = httparse::Response::new(&mut headers).parse(input);
-    if taken.is_ok_and(|status| status.is_complete()) {
-        check_listed(Reader::Httparse, fault);
-    }
+    taken.is_ok_and(|status| status.is_complete())
 }
 
-/// `theirs` is the first final response.
-fn compare_with_hyper(ours: &Conversation, theirs: Option<Seen>) {
+/// `theirs` is the first final response. The fault with which we refuse what hyper takes.
+fn compare_with_hyper(ours: &Conversation, theirs: Option<Seen>) -> Option<FaultKind> {
     let is_final = |seen: &&Seen| !seen.start[0].starts_with('1') || seen.start[0] == "101";
     match (ours.messages.iter().find(is_final), theirs, ours.fault) {
         (Some(ours), Some(theirs), _) => assert_eq!(ours, &theirs, "the same response"),
         (Some(ours), None, _) => panic!("hyper refuses {ours:?}"),
-        (None, Some(_), Some(fault)) => check_listed(Reader::Hyper, fault.kind),
+        (None, Some(_), Some(fault)) => return Some(fault.kind),
         (None, Some(theirs), None) => panic!("we wait for more, yet hyper read {theirs:?}"),
         (None, None, _) => {}
     }
-}
-
-fn check_listed(reader: Reader, fault: FaultKind) {
-    assert!(
-        differences::may_refuse(RESPONSES_REFUSED, reader, fault),
-        "{reader} takes what we refuse as {fault:?}; that is not listed"
-    );
+    None
 }

@@ -46,12 +46,12 @@ pub const TARGETS: &[Target] = &[
         run: h1_request::run,
     },
     Target {
-        name: "router",
-        run: router::run,
-    },
-    Target {
         name: "h1_response",
         run: h1_response::run,
+    },
+    Target {
+        name: "router",
+        run: router::run,
     },
     Target {
         name: "timer_wheel",

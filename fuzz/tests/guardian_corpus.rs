@@ -4,7 +4,7 @@ use std::fs;
 use std::path::PathBuf;
 use std::process::Command;
 
-use ringmain_fuzz::differences::{self, Cause, REQUESTS_REFUSED, Reader};
+use ringmain_fuzz::differences::{Cause, Difference, Reader, is_listed_for_requests};
 use ringmain_fuzz::guardian;
 use ringmain_wire::h1::{FaultKind, FieldTable, HeadScanner, Limits, Parsed, parse_request};
 
@@ -62,7 +62,7 @@ fn the_guardian_s_corpus_is_judged_as_it_says() {
         let ours = verdict(&bytes);
         let allowed = match (case.tier.as_str(), ours) {
             ("Severe" | "Ambiguous", Ok(())) => is_listed_as_taken(case, &bytes),
-            ("Compliant", Err(fault)) => differences::may_refuse(REQUESTS_REFUSED, Reader::Guardian, fault),
+            ("Compliant", Err(fault)) => is_listed_for_requests(Difference::Refused(Reader::Guardian, fault)),
             ("Severe" | "Ambiguous", Err(_)) | ("Compliant", Ok(())) | ("Acceptable", _) => true,
             (tier, _) => panic!("{}, `{}`: no tier `{tier}`", case.file, case.name),
         };
@@ -89,10 +89,12 @@ fn the_guardian_s_corpus_is_judged_as_it_says() {
 fn is_listed_as_taken(case: &Case, bytes: &[u8]) -> bool {
     let look_alike = |(name, _): &(String, String)| guardian::is_look_alike(name.as_bytes());
     if case.headers.iter().any(look_alike) {
-        return differences::may_take(Reader::Guardian, Cause::LookAlike);
+        return is_listed_for_requests(Difference::Taken(Reader::Guardian, Cause::LookAlike));
     }
-    guardian::judge(bytes)
-        .is_some_and(|judgement| differences::may_take(Reader::Guardian, Cause::Judged(judgement.reason)))
+    guardian::judge(bytes).is_some_and(|judgement| {
+        let cause = Cause::Judged(judgement.reason);
+        is_listed_for_requests(Difference::Taken(Reader::Guardian, cause))
+    })
 }
 
 fn verdict(input: &[u8]) -> Result<(), FaultKind> {

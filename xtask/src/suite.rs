@@ -84,6 +84,15 @@ const SUITES: &[Suite] = &[
         about: "ten minutes of mutations on each fuzz target",
         lines: &[FUZZ],
     },
+    Suite {
+        name: "hours",
+        about: "one CPU-hour of libFuzzer on each HTTP/1 target (needs g++), until a quarter of an hour adds no coverage",
+        lines: &[
+            Line::new(&["fuzz/hour.sh", "h1_request"]),
+            Line::new(&["fuzz/hour.sh", "h1_response"]),
+            Line::new(&["fuzz/hour.sh", "h1_encode"]),
+        ],
+    },
 ];
 
 /// Both tests of the simulation read it; `SIM_SEED=n` runs one seed.

@@ -26,6 +26,7 @@ mod worker;
 pub use config::{Choice, Config};
 pub use engine::{Engine, EngineError, Report, Running, Summary, WorkerReport, block_signals};
 pub use ringmain_sys::addr::Addr;
+pub use ringmain_sys::inherit;
 pub use ringmain_sys::listen::ListenOptions;
 pub use worker::core::{Via, WriteError};
 pub use worker::cx::{Conn, ConnId, Cx, Draining, Sleep};

@@ -22,8 +22,8 @@ pub struct Limits {
     /// Bytes of a body that its handler streams; `None`: no limit. More: 413 if nothing was answered yet, and the
     /// connection closes.
     pub streamed_body_bytes: Option<u64>,
-    /// Bytes a second that a body must bring in, and an answer must be taken at, on average after
-    /// [`Limits::rate_grace`]. Slower: 408 (or a cut answer), and the connection closes. Time in which the handler
+    /// Bytes a second that a body must bring in, and an answer must be taken at, behind [`Limits::rate_grace`] and on
+    /// average over [`RATE_WINDOW`]. Slower: 408 (or a cut answer), and the connection closes. Time in which the handler
     /// itself does not read does not count.
     pub rate_bytes: u32,
     /// How long a transfer may be slow before [`Limits::rate_bytes`] holds.
@@ -46,6 +46,11 @@ pub struct Limits {
     /// Connections from one client address at once, process-wide; those from loopback addresses and Unix sockets do not
     /// count (a local proxy, a load test). More: 503 and the connection closes. `None`: no limit.
     pub connections_per_address: Option<u32>,
+    /// How long a request may have waited in a busy worker before its handler runs. Longer: 503 with `Retry-After`, since
+    /// whoever asked has better been told than kept waiting; so an overloaded worker goes on answering as many in
+    /// time as it can. `None`: each is answered, however late. The routes of [`App::health`](crate::App::health) are
+    /// answered at any time.
+    pub patience: Option<Duration>,
     /// How deep JSON in a body may nest. Deeper: 400.
     pub json_depth: usize,
 }
@@ -67,6 +72,7 @@ impl Default for Limits {
             requests_per_connection: None,
             running_requests: 16 * 1024,
             connections_per_address: Some(1024),
+            patience: Some(Duration::from_millis(250)),
             json_depth: 64,
         }
     }
@@ -96,6 +102,15 @@ pub const IDLE_RUNNERS: usize = 256;
 /// Collected bodies' buffers that a worker keeps. More are freed.
 pub const IDLE_COLLECTORS: usize = 64;
 
+/// Receipts of a worker that is not late between two looks at the clock, see [`Limits::patience`].
+pub const RECEIPTS_UNTIMED: u32 = 8;
+
+/// How long the access log's last lines may take at the end of [`App::run`](crate::App::run). Longer: they are lost.
+pub const LAST_LINES: Duration = Duration::from_secs(5);
+
+/// How long a transfer's rate is averaged, behind its grace; then both begin anew.
+pub const RATE_WINDOW: Duration = Duration::from_secs(5);
+
 /// How often a transfer's rate is looked at.
 pub const RATE_TICK: Duration = Duration::from_secs(1);
 
@@ -112,6 +127,9 @@ pub const PAIRS: usize = 1000;
 /// Bytes of a cookie's name and value together. More: it is not written, for clients would ignore it
 /// (RFC 6265bis §5.6).
 pub const COOKIE_BYTES: usize = 4096;
+
+/// Bytes of memory with which the line of a cookie begins: most fit.
+pub(crate) const USUAL_COOKIE_BYTES: usize = 256;
 
 /// Bytes of a cookie's path and of its domain. More: it is not written, for clients would ignore the attribute.
 pub const COOKIE_ATTRIBUTE_BYTES: usize = 1024;
@@ -150,4 +168,8 @@ const _: () = assert!(ROUTES < u32::MAX as usize, "routes are numbered by `u32`"
 const _: () = assert!(HEAD_BYTES_MOST as usize + 16 * 1024 <= ringmain_engine::limits::READ_MARK);
 const _: () = assert!(PIPELINED_BYTES_MOST + 16 * 1024 <= ringmain_engine::limits::READ_MARK);
 const _: () = assert!(2 * SEND_SHARE <= ringmain_engine::limits::WRITE_LIMIT);
+const _: () = assert!(
+    HEAD_BYTES_MOST <= u16::MAX as u32,
+    "a place in a path is kept in sixteen bits"
+);
 const _: () = assert!(COPIED_BODY < SEND_SHARE);

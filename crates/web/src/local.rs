@@ -8,11 +8,10 @@ use std::time::Duration;
 
 use ringmain_engine::Cx;
 use ringmain_engine::backend::Time;
-use ringmain_wire::h1::{FieldBlock, Known, Version};
+use ringmain_wire::h1::{Known, Version};
 
 use crate::access_log::{AccessWriter, Record};
 use crate::preamble::Preamble;
-use crate::reply::Kind;
 use crate::request::Request;
 use crate::request_id::RequestId;
 use crate::server::runner::Runners;
@@ -23,7 +22,6 @@ pub(crate) struct Local {
     pub(crate) cx: Cx,
     states: Vec<(TypeId, Box<dyn Any>)>,
     pub(crate) preamble: RefCell<Preamble>,
-    pub(crate) lines: Lines,
     pub(crate) runners: Runners,
     pub(crate) stats: Arc<WorkerStats>,
     pub(crate) access: Option<RefCell<AccessWriter>>,
@@ -40,13 +38,17 @@ impl Local {
         Local {
             states,
             preamble: RefCell::new(preamble),
-            lines: Lines::new(),
             runners: Runners::new(site.limits.running_requests),
             stats,
             access: site.access_log.as_ref().map(|log| RefCell::new(log.writer())),
             ids: Cell::new((cx.random(), cx.random())),
             cx,
         }
+    }
+
+    /// Has answers say the present date. Cheap, but not free: once for all that is answered at one time.
+    pub(crate) fn follow_the_clock(&self) {
+        self.preamble.borrow_mut().follow(self.cx.wall());
     }
 
     /// A new id. The random part tells workers and processes apart, the rest the worker's requests.
@@ -106,40 +108,4 @@ impl Local {
 
 fn micros(span: Duration) -> u64 {
     u64::try_from(span.as_micros()).unwrap_or(u64::MAX)
-}
-
-/// Content types, checked and written once.
-pub(crate) struct Lines {
-    json: FieldBlock,
-    text: FieldBlock,
-    html: FieldBlock,
-    problem: FieldBlock,
-}
-
-impl Lines {
-    fn new() -> Lines {
-        let line = |value: &str| {
-            let mut block = FieldBlock::new();
-            block
-                .push("Content-Type", value.as_bytes())
-                .expect("a constant of this file");
-            block
-        };
-        Lines {
-            json: line("application/json"),
-            text: line("text/plain; charset=utf-8"),
-            html: line("text/html; charset=utf-8"),
-            problem: line("application/problem+json"),
-        }
-    }
-
-    pub(crate) fn of(&self, kind: Kind) -> Option<&FieldBlock> {
-        match kind {
-            Kind::None | Kind::Own => None,
-            Kind::Json => Some(&self.json),
-            Kind::Text => Some(&self.text),
-            Kind::Html => Some(&self.html),
-            Kind::Problem => Some(&self.problem),
-        }
-    }
 }

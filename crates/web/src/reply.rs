@@ -10,7 +10,9 @@ use serde::Serialize;
 use crate::cookie::SetCookie;
 use crate::error::{Error, Result};
 use crate::json;
+use crate::limits;
 use crate::location;
+use crate::media_type;
 use crate::request::Request;
 use crate::server::stream::Outgoing;
 
@@ -29,7 +31,7 @@ pub struct Reply<'r> {
     pub(crate) outgoing: Option<Outgoing<'r>>,
 }
 
-/// The content types that have a constant line of their own.
+/// What `Content-Type` says.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Kind {
     None,
@@ -37,8 +39,27 @@ pub(crate) enum Kind {
     Text,
     Html,
     Problem,
-    /// Among the fields.
+    /// It stands among the handler's fields.
     Own,
+}
+
+impl Kind {
+    pub(crate) const COUNT: usize = 6;
+
+    /// By [`Kind::index`].
+    pub(crate) const CONTENT_TYPES: [Option<&str>; Kind::COUNT] = [
+        None,
+        Some(media_type::JSON),
+        Some(media_type::TEXT),
+        Some(media_type::HTML),
+        Some(media_type::PROBLEM),
+        None,
+    ];
+
+    #[inline]
+    pub(crate) fn index(self) -> usize {
+        self as usize
+    }
 }
 
 impl<'r> Reply<'r> {
@@ -181,7 +202,7 @@ impl<'r> Reply<'r> {
     /// # Errors
     /// 500 if the cookie is none that clients would keep: what is wrong is in the log.
     pub fn cookie(&mut self, cookie: &SetCookie<'_>) -> Result<&mut Self> {
-        let mut value = Vec::new();
+        let mut value = Vec::with_capacity(limits::USUAL_COOKIE_BYTES);
         cookie.write(&mut value)?;
         self.add_header("Set-Cookie", value)
     }
@@ -214,7 +235,8 @@ impl<'r> Reply<'r> {
 
     /// Makes an error the answer, in place of what was said so far.
     pub(crate) fn fail(&mut self, error: &Error) {
-        if error.status() >= 500 {
+        // Other statuses are the application's own decisions.
+        if error.status() == 500 || error.cause().is_some() {
             log::error!("{:?}: {error}", self.request);
         } else {
             log::debug!("{:?}: {error}", self.request);

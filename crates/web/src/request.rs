@@ -25,7 +25,7 @@ use crate::text;
 
 /// One request. For a plain handler its whole body is there; a streaming handler reads it piece by piece.
 pub struct Request<'r> {
-    pub(crate) head: RequestHead<'r>,
+    pub(crate) head: &'r RequestHead<'r>,
     /// Normalised: what was matched.
     pub(crate) path: &'r str,
     pub(crate) params: Params,
@@ -45,7 +45,7 @@ impl<'r> Request<'r> {
         reason = "a request is made of these, in two places"
     )]
     pub(crate) fn new(
-        head: RequestHead<'r>,
+        head: &'r RequestHead<'r>,
         path: &'r str,
         params: Params,
         body: &'r [u8],
@@ -216,8 +216,8 @@ impl<'r> Request<'r> {
         Cookies::new(self.head.fields)
     }
 
-    /// The next piece of the body; `None` after the last. For streaming handlers; for others the whole body
-    /// comes at once. Waits while nothing has arrived; the client is slowed down while nobody reads.
+    /// The next piece of the body; `None` after the last. For streaming handlers; for others there is none, their
+    /// body is [whole](Request::body). Waits while nothing has arrived; the client is slowed down while nobody reads.
     ///
     /// # Errors
     /// The client broke off or broke a rule (what is wrong is in the error), or the body exceeds its limit (413).
@@ -253,11 +253,14 @@ impl<'r> Request<'r> {
     }
 
     /// What [`Request::extend`] left.
-    #[must_use]
-    pub fn extension<T: 'static>(&self) -> Option<Rc<T>> {
+    ///
+    /// # Errors
+    /// 500 if nothing of that type was left: a mistake of the program, which the log names.
+    pub fn extension<T: 'static>(&self) -> Result<Rc<T>> {
         let extensions = self.extensions.borrow();
-        let found = extensions.iter().find(|(id, _)| *id == TypeId::of::<T>())?;
-        Rc::clone(&found.1).downcast().ok()
+        let found = extensions.iter().find(|(id, _)| *id == TypeId::of::<T>());
+        let value = found.and_then(|(_, value)| Rc::clone(value).downcast().ok());
+        value.ok_or_else(|| missing::<T>("Request::extend in a hook before this"))
     }
 
     /// The request's id, if the application gives them ([`App::request_ids`](crate::App::request_ids)).
@@ -288,7 +291,7 @@ impl<'r> Request<'r> {
 #[cold]
 fn missing<T>(how: &str) -> Error {
     Error::internal(format!(
-        "no state of type {}: give it to the application by {how}",
+        "no value of type {}: expected one from {how}",
         std::any::type_name::<T>()
     ))
 }

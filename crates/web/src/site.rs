@@ -52,6 +52,8 @@ pub(crate) struct Route {
     pub(crate) hooks: Hooks,
     /// The route's number, for what workers keep for each.
     pub(crate) index: usize,
+    /// Answered also when the worker is late.
+    pub(crate) urgent: bool,
     /// Instead of the limit of the application.
     pub(crate) body_bytes: Option<u64>,
 }
@@ -84,6 +86,8 @@ pub(crate) enum Verdict<'s> {
     Options {
         allow: &'s str,
     },
+    /// It has waited for longer than [`Limits::patience`].
+    TooLate,
     /// The request is wrong whatever the route.
     Refused(Error),
 }
@@ -154,6 +158,10 @@ impl<'s> Verdict<'s> {
             Verdict::Options { allow } => {
                 reply.header("Allow", allow)?;
                 reply.no_content()
+            }
+            Verdict::TooLate => {
+                Err(Error::new(503, "the server is overloaded: ask again later")
+                    .with_header("Retry-After", "1"))
             }
             Verdict::Refused(error) => Err(error.again()),
         }

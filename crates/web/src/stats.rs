@@ -132,7 +132,7 @@ impl Totals {
     }
 
     /// The latency that `share` (0 to 1) of the sampled requests did not exceed, to within 12.5 %; `None` without
-    /// samples. From the loop turn in which a request was complete to its encoded answer; the kernel's queues
+    /// samples. From the loop turn in which a head was complete to its encoded answer (the head of a streamed one); the kernel's queues
     /// before and behind are not in it. One plain request in [`SAMPLE`] is looked at, and each asynchronous one.
     #[must_use]
     pub fn latency(&self, share: f64) -> Option<Duration> {

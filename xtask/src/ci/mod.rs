@@ -57,7 +57,7 @@ const STEPS: &[Step] = &[
     },
     Step {
         name: "fuzz",
-        work: Work::Commands(&[FUZZ]),
+        work: Work::Commands(&[TEST_FUZZ, FUZZ]),
     },
     Step {
         name: "bench",
@@ -89,6 +89,9 @@ const CLIPPY_FUZZ: Line = Line::new(&[
     "-D",
     "warnings",
 ]);
+
+/// The fuzz targets' own tests: the list of differences, the guardian's corpus.
+const TEST_FUZZ: Line = Line::new(&["cargo", "test", "--manifest-path", "fuzz/Cargo.toml"]);
 
 const FUZZ: Line = Line::new(&[
     "cargo",

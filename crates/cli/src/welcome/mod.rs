@@ -10,7 +10,7 @@ mod tests;
 use std::fmt::Write;
 use std::sync::{Arc, Mutex, PoisonError};
 
-use ringmain_web::{App, Event, Method, Reply, Request, Result};
+use ringmain_web::{App, Event, Reply, Request, Result};
 use serde::Serialize;
 
 use self::figures::Facts;
@@ -94,10 +94,6 @@ fn front(request: &Request<'_>, reply: &mut Reply<'_>) -> Result {
 async fn live(request: &Request<'_>, reply: &mut Reply<'_>) -> Result {
     let board = request.state::<Board>()?;
     let mut events = reply.events().await?;
-    // Nobody would ever end a stream of which nothing is sent, and the connection's next request would wait for it.
-    if request.method() == Method::Head {
-        return Ok(());
-    }
     events.send(&Event::new().retry(RETRY)).await?;
     let mut seen = 0;
     loop {

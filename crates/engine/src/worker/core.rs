@@ -74,6 +74,10 @@ pub(crate) struct Core {
     pub(crate) giving: u32,
     pub(crate) datagram_sockets: u32,
     pub(crate) turn: u32,
+    /// When the completions that are handled now were taken from the kernel.
+    pub(crate) batch_at: Time,
+    /// When the bytes at hand were to be had, at the latest.
+    pub(crate) ready_at: Time,
     pub(crate) shared: Arc<Shared>,
     pub(crate) index: usize,
     pub(crate) capacity: u32,
@@ -121,6 +125,8 @@ impl Core {
             giving: 0,
             datagram_sockets: 0,
             turn: 0,
+            batch_at: Time(0),
+            ready_at: Time(0),
             shared,
             index,
             capacity: 0,
@@ -239,6 +245,7 @@ impl Core {
             Ok(count) => *count,
             Err(_) => 0,
         };
+        connection.sent += sent as u64;
         if held {
             connection.held_bytes = sent as u32;
         } else {
@@ -380,6 +387,7 @@ impl Core {
 
     /// The receive operation has ended without bytes.
     pub(crate) fn on_recv_ended(&mut self, slot: Slot, end: RecvEnd) {
+        let now = self.now();
         let Some(Record::Connection(connection)) = self.records.get_mut(slot) else {
             return;
         };
@@ -400,6 +408,9 @@ impl Core {
                 Counters::add(&self.shared.workers[self.index].counters.no_buffers, 1);
                 if connection.wants_data() {
                     connection.flags.parked = true;
+                    if connection.parked_at == Time(0) {
+                        connection.parked_at = now;
+                    }
                     self.parked.push_back(slot);
                 }
             }

@@ -79,6 +79,14 @@ impl Cx {
         self.core().backend.clock()
     }
 
+    /// When the bytes that the handler is shown were there, at the latest: the time between then and
+    /// [`Cx::clock`] they have waited at least, because the worker was busy or out of receive buffers. For an overloaded
+    /// worker to know what has become too old to be worth an answer.
+    #[must_use]
+    pub fn ready_at(&self) -> Time {
+        self.core().ready_at
+    }
+
     /// Wall-clock time since the Unix epoch, read once a loop turn.
     #[must_use]
     pub fn wall(&self) -> Duration {
@@ -219,6 +227,13 @@ impl<'a> Conn<'a> {
     #[must_use]
     pub fn unsent(&self) -> usize {
         self.cx.core().connection(self.id.0).map_or(0, |c| c.output.len())
+    }
+
+    /// Bytes handed to the kernel since it was opened: what a slow reader has taken, but for what the kernel's socket
+    /// buffers hold.
+    #[must_use]
+    pub fn sent(&self) -> u64 {
+        self.cx.core().connection(self.id.0).map_or(0, |c| c.sent)
     }
 
     /// Closes it when all that was written is sent; nothing more is received.

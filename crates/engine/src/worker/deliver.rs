@@ -10,7 +10,7 @@ use super::handler::Handler;
 use super::record::{Phase, Reason};
 use super::shared::Counters;
 use super::{State, Worker};
-use crate::backend::{Lent, Slot};
+use crate::backend::{Lent, Slot, Time};
 use crate::limits;
 
 /// Where received bytes go.
@@ -28,11 +28,12 @@ impl<H: Handler> Worker<H> {
     pub(super) fn received(&mut self, slot: Slot, mut data: Lent, more: bool) {
         let mut core = self.cx.core();
         core.count_received(slot, data.len());
-        let route = match core.connection(slot) {
+        let (route, parked_at) = match core.connection(slot) {
             Some(connection) => {
+                let parked_at = std::mem::take(&mut connection.parked_at);
                 connection.flags.recv_armed = more;
                 let flags = &connection.flags;
-                if connection.phase != Phase::Open {
+                let route = if connection.phase != Phase::Open {
                     Route::Drop
                 } else if flags.streamed || flags.paused || flags.blocked {
                     Route::Keep
@@ -40,9 +41,15 @@ impl<H: Handler> Worker<H> {
                     Route::Handler
                 } else {
                     Route::Behind
-                }
+                };
+                (route, parked_at)
             }
-            None => Route::Drop,
+            None => (Route::Drop, Time(0)),
+        };
+        core.ready_at = if parked_at == Time(0) {
+            core.batch_at
+        } else {
+            parked_at
         };
         match route {
             Route::Handler => {
@@ -194,6 +201,10 @@ impl<H: Handler> Worker<H> {
         if !ready {
             return;
         }
+        // They waited for their own connection, not for the worker.
+        let mut core = self.cx.core();
+        core.ready_at = core.now();
+        drop(core);
         self.offer_kept(slot);
         let mut core = self.cx.core();
         let Some(connection) = core.connection(slot) else {

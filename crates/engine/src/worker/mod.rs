@@ -274,6 +274,10 @@ impl<H: Handler> Worker<H> {
     }
 
     fn completions(&mut self) {
+        if !self.more_completions {
+            let core = &mut *self.cx.core();
+            core.batch_at = core.now();
+        }
         self.more_completions = true;
         let mut count = 0;
         while count < limits::COMPLETIONS_PER_TURN {

@@ -5,6 +5,7 @@ use std::sync::atomic::Ordering;
 use std::sync::{Arc, mpsc};
 use std::thread::{self, Thread};
 
+use ringmain_engine::block_signals;
 use ringmain_engine::blocking::Pool;
 
 use super::output::Output;
@@ -23,6 +24,9 @@ pub(super) fn start(pool: &Pool, shared: Arc<Shared>, output: Output) -> io::Res
         torn: false,
     };
     let job = move || {
+        // This thread may be older than the engine's hold on signals: SIGTERM must not end the process by it. What is
+        // made to wait for them is not needed; they are blocked also if it could not be made.
+        drop(block_signals());
         // The receiver waits below.
         let _ = started.send(thread::current());
         writer.run();

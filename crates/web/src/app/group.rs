@@ -33,6 +33,7 @@ struct Pending {
     method: Option<String>,
     pattern: String,
     action: Action,
+    urgent: bool,
 }
 
 impl Group {
@@ -62,6 +63,21 @@ impl Scope {
             method: method.map(Into::into),
             pattern: pattern.into(),
             action,
+            urgent: false,
+        });
+    }
+
+    /// A GET that is answered also when the worker is late.
+    pub(super) fn add_urgent(
+        &mut self,
+        pattern: &str,
+        handler: impl Fn(&Request<'_>, &mut Reply<'_>) -> Result + Send + Sync + 'static,
+    ) {
+        self.routes.push(Pending {
+            method: Some("GET".into()),
+            pattern: pattern.into(),
+            action: Action::Plain(Box::new(handler)),
+            urgent: true,
         });
     }
 
@@ -95,6 +111,7 @@ impl Scope {
                 action: pending.action,
                 hooks: hooks.clone(),
                 index: *index,
+                urgent: pending.urgent,
                 body_bytes,
             };
             *index += 1;

@@ -10,7 +10,7 @@ use std::convert::Infallible;
 use std::fmt;
 use std::sync::Arc;
 
-use ringmain_engine::{Addr, Config, Cx, Engine, ListenOptions, Start};
+use ringmain_engine::{Config, Cx, Start};
 
 pub use self::group::Group;
 use self::group::Scope;
@@ -19,6 +19,7 @@ use crate::error::{Error, Result};
 use crate::exit::Exit;
 use crate::limits::{self, Limits};
 use crate::preamble::Preamble;
+use crate::process;
 use crate::reply::Reply;
 use crate::request::Request;
 use crate::router::RouterBuilder;
@@ -166,15 +167,17 @@ impl App {
 
     /// As [`App::health`]; `/readyz` also asks `ready`, and answers what it fails with.
     #[must_use]
-    pub fn health_if(self, ready: impl Fn(&Request<'_>) -> Result + Send + Sync + 'static) -> App {
-        self.get("/healthz", |_, reply| reply.text("ok\n"))
-            .get("/readyz", move |req, reply| {
-                if req.cx().is_draining() {
-                    return Err(Error::new(503, "shutting down"));
-                }
-                ready(req)?;
-                reply.text("ok\n")
-            })
+    pub fn health_if(mut self, ready: impl Fn(&Request<'_>) -> Result + Send + Sync + 'static) -> App {
+        let ready = move |req: &Request<'_>, reply: &mut Reply<'_>| {
+            if req.cx().is_draining() {
+                return Err(Error::new(503, "shutting down"));
+            }
+            ready(req)?;
+            reply.text("ok\n")
+        };
+        self.scope.add_urgent("/healthz", |_, reply| reply.text("ok\n"));
+        self.scope.add_urgent("/readyz", ready);
+        self
     }
 
     /// Compiles routes and hooks.
@@ -194,6 +197,7 @@ impl App {
             action,
             hooks: hooks.clone(),
             index,
+            urgent: false,
             body_bytes: None,
         });
         Ok(Arc::new(Site {
@@ -213,24 +217,40 @@ impl App {
 
     /// Serves `addr` (`127.0.0.1:8080`, `[::]:80`, `unix:/run/app.sock`) with the engine's defaults until a
     /// termination signal, then lets requests finish.
+    ///
+    /// Listeners that were handed to the process take the place of `addr`: from a service manager (`LISTEN_FDS`), or from
+    /// the process before it, which starts this program anew on `SIGUSR2` and ends when that one serves.
+    ///
+    /// A program that starts threads of its own before this calls [`block_signals`](ringmain_engine::block_signals)
+    /// first of all: else a signal would end the process by one of them, and no request would be finished.
+    ///
+    /// With port 0 the kernel chooses. `listening on ADDR` is logged when all workers serve, with the port that it
+    /// became. Log lines go to the program's logger (of the `log` facade); without one they go to standard error, from
+    /// level `info` on.
     #[must_use]
     pub fn run(self, addr: &str) -> Exit {
         self.run_with(addr, Config::default())
     }
 
     /// The same with settings of the engine: back-end, workers, limits of the process.
+    ///
+    /// A program that wants more (several addresses, its own threads, to be told the port) does by itself what this
+    /// does: [`App::build`], [`Engine::listen`](ringmain_engine::Engine::listen), and
+    /// [`Engine::start`](ringmain_engine::Engine::start) or [`Engine::run`](ringmain_engine::Engine::run) with
+    /// [`Site::server`].
     #[must_use]
     pub fn run_with(self, addr: &str, config: Config) -> Exit {
-        let run = || -> std::result::Result<(), Box<dyn std::error::Error>> {
-            let site = self.build()?;
-            let addr: Addr = addr.parse()?;
-            let mut engine = Engine::new(config)?;
-            let addr = engine.listen(&addr, &ListenOptions::default())?;
-            log::info!("listening on {addr}");
-            engine.run(move |start| site.server(start))?;
-            Ok(())
+        let site = match self.build() {
+            Ok(site) => site,
+            Err(error) => return Exit::Failure(error.to_string()),
         };
-        Exit::from(run())
+        let of_workers = Arc::clone(&site);
+        let outcome = process::run(addr, config, move |start| of_workers.server(start));
+        if let Some(log) = site.access_log() {
+            // Whoever reads it is too slow: that was logged, and is no failure of the application.
+            let _ = log.finish(limits::LAST_LINES);
+        }
+        Exit::from(outcome)
     }
 }
 

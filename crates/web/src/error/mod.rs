@@ -23,7 +23,18 @@ pub struct Error {
     source: Option<Box<dyn std::error::Error + Send + Sync>>,
     /// A field that belongs to the status: `Allow`, `Retry-After`, `WWW-Authenticate`.
     field: Option<(&'static str, String)>,
-    disconnected: bool,
+    ending: Ending,
+}
+
+/// Why a handler ends although there is nothing to tell the client.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+enum Ending {
+    #[default]
+    None,
+    /// The client is gone.
+    Disconnected,
+    /// The request was HEAD, and the head is sent.
+    HeadSent,
 }
 
 impl Error {
@@ -36,7 +47,7 @@ impl Error {
             detail: detail.into(),
             source: None,
             field: None,
-            disconnected: false,
+            ending: Ending::None,
         }
     }
 
@@ -72,7 +83,7 @@ impl Error {
             detail: Cow::Borrowed(""),
             source: Some(cause.into()),
             field: None,
-            disconnected: false,
+            ending: Ending::None,
         }
     }
 
@@ -121,7 +132,7 @@ impl Error {
     /// The client is gone: nobody is left to be told.
     pub(crate) fn disconnected() -> Error {
         Error {
-            disconnected: true,
+            ending: Ending::Disconnected,
             ..Error::new(500, "the client is gone")
         }
     }
@@ -129,12 +140,31 @@ impl Error {
     /// Whether this is so because the client is gone.
     #[must_use]
     pub fn is_disconnected(&self) -> bool {
-        self.disconnected
+        self.ending == Ending::Disconnected
+    }
+
+    /// A streamed answer to HEAD is complete with its head: the handler need not go on.
+    pub(crate) fn head_sent() -> Error {
+        Error {
+            ending: Ending::HeadSent,
+            ..Error::new(500, "the request was HEAD, which is answered")
+        }
+    }
+
+    pub(crate) fn is_head_sent(&self) -> bool {
+        self.ending == Ending::HeadSent
     }
 
     /// What a broken rule of the protocol is to the client.
     pub(crate) fn from_fault(fault: &h1::PeerFault) -> Error {
-        Error::new(fault.status(), fault.to_string())
+        // The codec's advice to the server is none of the client's.
+        let advice = format!("; answer {} and close)", fault.status());
+        let text = fault.to_string();
+        Error::new(
+            fault.status(),
+            text.strip_suffix(&advice)
+                .map_or(text.clone(), |fact| format!("{fact})")),
+        )
     }
 
     /// The same for another reply; the cause, which was logged, is left out.
@@ -144,7 +174,7 @@ impl Error {
             detail: self.detail.clone(),
             source: None,
             field: self.field.clone(),
-            disconnected: self.disconnected,
+            ending: self.ending,
         }
     }
 

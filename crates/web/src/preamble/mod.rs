@@ -1,20 +1,29 @@
-//! The fields that every answer of a worker begins with: `Server` and `Date`, encoded once a second.
+//! How answers begin: the status line, `Server`, `Date` and the usual content types, encoded once a second.
 
 #[cfg(test)]
 mod tests;
 
 use std::time::Duration;
 
-use ringmain_wire::h1::{FieldBlock, Misuse};
+use ringmain_wire::h1::{FieldBlock, Misuse, Preface};
 
 use crate::date;
+use crate::reply::Kind;
 
-/// One worker's fields. No allocation after the first answer.
+/// One worker's beginnings. No allocation after the first second.
 pub(crate) struct Preamble {
     server: Option<Box<[u8]>>,
-    block: FieldBlock,
-    /// The wall clock's second that the block says.
+    /// By the kind of content.
+    beginnings: [Beginning; Kind::COUNT],
+    /// The wall clock's second that they say.
     second: u64,
+}
+
+/// How answers with one kind of content begin.
+struct Beginning {
+    fields: FieldBlock,
+    /// The same behind the status line of 200.
+    ok: Preface,
 }
 
 impl Preamble {
@@ -23,33 +32,57 @@ impl Preamble {
     /// # Errors
     /// `FieldValue`: control characters.
     pub(crate) fn new(server: Option<&str>) -> Result<Preamble, Misuse> {
+        let ok = Preface::new(200)?;
         let mut preamble = Preamble {
             server: server.map(|name| name.as_bytes().into()),
-            block: FieldBlock::new(),
+            beginnings: std::array::from_fn(|_| Beginning {
+                fields: FieldBlock::new(),
+                ok: ok.clone(),
+            }),
             second: 0,
         };
         preamble.renew(0)?;
         Ok(preamble)
     }
 
-    /// The fields for an answer at `wall`, the time since 1970-01-01.
+    /// Follows the wall clock: `wall` is the time since 1970-01-01.
     #[inline]
-    pub(crate) fn at(&mut self, wall: Duration) -> &FieldBlock {
+    pub(crate) fn follow(&mut self, wall: Duration) {
         let second = wall.as_secs();
         if second != self.second {
             self.renew(second).expect("checked when it was made");
         }
-        &self.block
+    }
+
+    /// The fields of an answer with any status.
+    #[inline]
+    pub(crate) fn fields(&self, kind: Kind) -> &FieldBlock {
+        &self.beginnings[kind.index()].fields
+    }
+
+    /// The beginning of an answer with status 200.
+    #[inline]
+    pub(crate) fn ok(&self, kind: Kind) -> &Preface {
+        &self.beginnings[kind.index()].ok
     }
 
     #[cold]
     fn renew(&mut self, second: u64) -> Result<(), Misuse> {
         self.second = second;
-        self.block.clear();
-        if let Some(server) = &self.server {
-            self.block.push("Server", server)?;
+        let date = date::http_date(Duration::from_secs(second));
+        for (index, beginning) in self.beginnings.iter_mut().enumerate() {
+            let fields = &mut beginning.fields;
+            fields.clear();
+            if let Some(server) = &self.server {
+                fields.push("Server", server)?;
+            }
+            fields.push("Date", &date)?;
+            if let Some(content_type) = Kind::CONTENT_TYPES[index] {
+                fields.push("Content-Type", content_type.as_bytes())?;
+            }
+            beginning.ok.clear();
+            beginning.ok.block(&beginning.fields);
         }
-        self.block
-            .push("Date", &date::http_date(Duration::from_secs(second)))
+        Ok(())
     }
 }

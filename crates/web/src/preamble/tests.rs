@@ -7,7 +7,8 @@ use super::*;
 fn head(preamble: &mut Preamble, wall: Duration) -> String {
     let mut out = Vec::new();
     let mut head = ResponseEncoder::new(&mut out, 204, Exchange::REFUSED).unwrap();
-    head.block(preamble.at(wall));
+    preamble.follow(wall);
+    head.block(preamble.fields(Kind::None));
     let _no_body = head.finish(Framing::None).unwrap();
     String::from_utf8(out).unwrap()
 }
@@ -37,4 +38,37 @@ fn a_server_need_not_say_its_name() {
     let head = head(&mut preamble, Duration::ZERO);
     assert!(!head.contains("Server") && head.contains("Date: "), "{head}");
     assert_eq!(Preamble::new(Some("a\r\nb: c")).err(), Some(Misuse::FieldValue));
+}
+
+#[test]
+fn a_preface_is_the_status_line_and_the_fields() {
+    let mut preamble = Preamble::new(Some("ringmain")).unwrap();
+    preamble.follow(Duration::from_secs(1));
+    for kind in [
+        Kind::None,
+        Kind::Json,
+        Kind::Text,
+        Kind::Html,
+        Kind::Problem,
+        Kind::Own,
+    ] {
+        let (mut prepared, mut written) = (Vec::new(), Vec::new());
+        let head = ResponseEncoder::with_preface(&mut prepared, preamble.ok(kind), Exchange::REFUSED);
+        let _body = head.finish(Framing::Length(5)).unwrap();
+        let mut head = ResponseEncoder::new(&mut written, 200, Exchange::REFUSED).unwrap();
+        head.block(preamble.fields(kind));
+        let _body = head.finish(Framing::Length(5)).unwrap();
+        assert_eq!(
+            prepared.escape_ascii().to_string(),
+            written.escape_ascii().to_string()
+        );
+        let content_types = String::from_utf8(written)
+            .unwrap()
+            .matches("Content-Type")
+            .count();
+        assert_eq!(
+            content_types,
+            usize::from(!matches!(kind, Kind::None | Kind::Own))
+        );
+    }
 }

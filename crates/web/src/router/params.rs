@@ -11,7 +11,7 @@ use crate::path;
 /// Where the parameters of the route that was found lie in the path it was found for.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Params {
-    ranges: [(u32, u32); limits::PARAMS],
+    ranges: [(u16, u16); limits::PARAMS],
     count: u8,
     route: u32,
 }
@@ -61,7 +61,7 @@ impl Params {
     /// One more. There is room for as many as a route may have.
     #[inline]
     pub(super) fn push(&mut self, start: usize, end: usize) {
-        self.ranges[usize::from(self.count)] = (start as u32, end as u32);
+        self.ranges[usize::from(self.count)] = (start as u16, end as u16);
         self.count += 1;
     }
 

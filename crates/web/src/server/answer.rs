@@ -131,12 +131,17 @@ pub(crate) fn head(
     framing: Framing,
     out: &mut Vec<u8>,
 ) -> std::result::Result<BodyEncoder, Misuse> {
-    let mut head = ResponseEncoder::new(out, parts.status, exchange)?;
-    head.block(local.preamble.borrow_mut().at(local.cx.wall()));
-    if let Some(line) = local.lines.of(parts.kind) {
-        head.block(line);
+    let preamble = local.preamble.borrow();
+    let mut head = if parts.status == 200 {
+        ResponseEncoder::with_preface(out, preamble.ok(parts.kind), exchange)
+    } else {
+        let mut head = ResponseEncoder::new(out, parts.status, exchange)?;
+        head.block(preamble.fields(parts.kind));
+        head
+    };
+    if !parts.fields.is_empty() {
+        head.block(parts.fields);
     }
-    head.block(parts.fields);
     if let Some(id) = parts.id {
         head.field("X-Request-Id", id.as_str().as_bytes())?;
     }
@@ -146,6 +151,7 @@ pub(crate) fn head(
 /// Encodes the answer to what could not be read as a request; the connection closes after it. `exchange` is
 /// [`h1::Exchange::REFUSED`] if not even the head was read.
 pub(crate) fn refuse(local: &Local, error: &Error, exchange: Exchange, out: &mut Vec<u8>) {
+    local.follow_the_clock();
     let mut problem = Vec::new();
     error.write_problem(&mut problem);
     let mut fields = FieldBlock::new();

@@ -31,14 +31,16 @@ pub struct Connection {
     pub(crate) requests: u32,
     /// Part of a head is there.
     pub(crate) begun: bool,
+    /// The rate of the present transfer is looked at each tick.
+    pub(crate) ticking: bool,
     /// The next answer is the last: shutdown has begun, or the client has sent its end.
     pub(crate) last: bool,
     /// Counted at its address.
     pub(crate) counted: bool,
     /// Bytes of the present body that had come by then.
     pub(crate) base: u64,
-    /// Bytes unsent when the rate was last looked at.
-    pub(crate) unsent: u32,
+    /// An answer is not all taken: its rate counts since `began`.
+    pub(crate) slow: bool,
     pub(crate) remote: Option<SocketAddr>,
 }
 
@@ -55,6 +57,8 @@ pub(crate) enum Phase {
     Sending {
         rest: Bytes,
         then: Then,
+        /// A body that is to be dropped when the answer is sent.
+        unwanted: Option<Box<BodyDecoder>>,
     },
     /// The answer is written; what still comes is dropped, so many bytes of it at most.
     Lingering {
@@ -97,10 +101,11 @@ impl Connection {
             began,
             requests: 0,
             begun: false,
+            ticking: false,
             last: false,
             counted: false,
             base: 0,
-            unsent: 0,
+            slow: false,
             remote,
         }
     }
@@ -114,14 +119,6 @@ impl Connection {
             self.phase = Phase::Lingering { left: linger_bytes };
         } else if !exchange.runs(*serial) {
             self.phase = Phase::Head;
-        }
-    }
-
-    /// The exchange of the request that is being answered.
-    pub(crate) fn running(&self) -> Option<&Exchange> {
-        match &self.phase {
-            Phase::Running { exchange, serial } if exchange.runs(*serial) => Some(exchange),
-            _ => None,
         }
     }
 }

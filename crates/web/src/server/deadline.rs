@@ -1,6 +1,6 @@
 //! What happens to a client that is too slow, and when a connection is looked at again.
 
-use std::time::Duration;
+use std::rc::Rc;
 
 use ringmain_engine::Conn;
 use ringmain_wire::h1;
@@ -12,20 +12,29 @@ use crate::limits;
 
 impl Machine {
     /// Sets the deadline that fits the phase.
-    pub(super) fn arm(&self, conn: Conn<'_>, state: &Connection) {
+    pub(super) fn arm(&self, conn: Conn<'_>, state: &mut Connection) {
         let limits = &self.site.limits;
         let span = match &state.phase {
             Phase::Head if state.begun => return,
             Phase::Head => limits.idle_timeout,
+            // Each byte would put it off, if it were set anew.
+            Phase::Collecting(_) | Phase::Discarding(_) | Phase::Sending { .. } if state.ticking => return,
             Phase::Collecting(_) | Phase::Discarding(_) | Phase::Sending { .. } => limits::RATE_TICK,
+            Phase::Running { exchange, .. } if exchange.is_ticking() => return,
             // The handler's time is its own; what it waits for sets a deadline.
             Phase::Running { .. } => return conn.set_deadline(None),
             Phase::Lingering { .. } => return,
         };
+        state.ticking = !matches!(state.phase, Phase::Head);
         conn.set_deadline(Some(span));
     }
 
     pub(super) fn on_deadline(&self, conn: Conn<'_>, state: &mut Connection, out: &mut Vec<u8>) {
+        if conn.unsent() == 0 && std::mem::take(&mut state.slow) {
+            // All of it was taken. What else the phase waits for counts from here.
+            state.began = self.local.cx.now();
+            state.base = 0;
+        }
         match &state.phase {
             // The answer to its last request is not even taken: that counts as a transfer.
             _ if conn.unsent() > 0 => self.check_sending(conn, state),
@@ -43,16 +52,20 @@ impl Machine {
                 let received = decoder.consumed();
                 self.check_receiving(conn, state, received, None);
             }
-            Phase::Running { exchange, .. } => match exchange.receiving() {
-                Some((received, anew)) => {
-                    if anew {
-                        state.began = self.local.cx.now();
-                        state.base = received;
-                    }
-                    self.check_receiving(conn, state, received, Some(out));
+            Phase::Running { exchange, .. } => {
+                let exchange = Rc::clone(exchange);
+                let Some((received, anew)) = exchange.receiving() else {
+                    return conn.set_deadline(None);
+                };
+                if anew {
+                    state.began = self.local.cx.now();
+                    state.base = received;
                 }
-                None => conn.set_deadline(None),
-            },
+                if self.is_too_slow(state, received) {
+                    return exchange.fail(self.too_slow(received));
+                }
+                conn.set_deadline(Some(limits::RATE_TICK));
+            }
             Phase::Sending { .. } => self.send_rest(conn, state),
         }
     }
@@ -65,39 +78,52 @@ impl Machine {
         received: u64,
         out: Option<&mut Vec<u8>>,
     ) {
-        if received - state.base >= self.due(state) {
+        if !self.is_too_slow(state, received) {
             return conn.set_deadline(Some(limits::RATE_TICK));
         }
-        let Some(out) = out.filter(|_| state.running().is_none()) else {
-            // Its answer was given, or a task is about to give it: there is no place for another.
+        let Some(out) = out else {
+            // Its answer was given.
             return conn.abort();
         };
-        let least = self.site.limits.rate_bytes;
-        let what = format!("expected {least} bytes of body a second, found {received} in all");
         let exchange = match &state.phase {
             Phase::Collecting(collector) => collector.exchange,
             _ => h1::Exchange::REFUSED,
         };
-        let then = self.refuse(state, &Error::new(408, what), exchange, out);
+        let then = self.refuse(state, &self.too_slow(received), exchange, out);
         self.flush(conn, state, out, then);
     }
 
-    /// Bytes that must have passed by now.
-    fn due(&self, state: &Connection) -> u64 {
-        let spent = self.local.cx.now().since(state.began);
-        let counted = spent.saturating_sub(self.site.limits.rate_grace);
-        (counted.as_secs_f64() * f64::from(self.site.limits.rate_bytes)) as u64
+    fn too_slow(&self, received: u64) -> Error {
+        let least = self.site.limits.rate_bytes;
+        let what = format!("expected {least} bytes of body a second, found {received} in all");
+        Error::new(408, what)
+    }
+
+    /// Whether of `count` bytes too few have passed since the window began. A window that was met is followed by the
+    /// next, or a fast beginning would pay for any pause behind it.
+    fn is_too_slow(&self, state: &mut Connection, count: u64) -> bool {
+        let limits = &self.site.limits;
+        let now = self.local.cx.now();
+        let counted = now.since(state.began).saturating_sub(limits.rate_grace);
+        let due = (counted.as_secs_f64() * f64::from(limits.rate_bytes)) as u64;
+        if count.saturating_sub(state.base) < due {
+            return true;
+        }
+        if counted > limits::RATE_WINDOW {
+            state.began = now;
+            state.base = count;
+        }
+        false
     }
 
     /// Whether an answer is taken fast enough: looked at each tick, as long as it is not all handed over.
     fn check_sending(&self, conn: Conn<'_>, state: &mut Connection) {
-        let unsent = conn.unsent() as u32;
-        let now = self.local.cx.now();
-        if unsent != state.unsent {
-            // Something was taken, or written since.
-            state.unsent = unsent;
-            state.began = now;
-        } else if now.since(state.began) > self.site.limits.rate_grace + Duration::from_secs(1) {
+        let sent = conn.sent();
+        if !std::mem::replace(&mut state.slow, true) {
+            // From here the rate counts.
+            state.began = self.local.cx.now();
+            state.base = sent;
+        } else if self.is_too_slow(state, sent) {
             return conn.abort();
         }
         conn.set_deadline(Some(limits::RATE_TICK));

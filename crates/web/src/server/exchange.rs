@@ -18,7 +18,7 @@ use std::task::{Context, Poll, Waker};
 use bytes::Bytes;
 use ringmain_engine::backend::Time;
 use ringmain_engine::{Conn, ConnId, Cx, TaskId};
-use ringmain_wire::h1::{BodyDecoder, BodyEvent, PeerFault};
+use ringmain_wire::h1::{BodyDecoder, BodyEvent};
 
 use crate::error::{Error, Result};
 use crate::limits;
@@ -71,12 +71,15 @@ pub(crate) enum EventFraming {
 struct Incoming {
     decoder: Option<BodyDecoder>,
     queue: Vec<u8>,
-    fault: Option<PeerFault>,
+    /// Why there will be no more of it.
+    fault: Option<Error>,
     /// The client waits for `100 Continue`.
     expects: bool,
     paused: bool,
     /// The handler has held it up since the rate was last looked at.
     held: bool,
+    /// The handler waits, and the rate is looked at each tick.
+    ticking: bool,
 }
 
 impl Exchange {
@@ -110,6 +113,7 @@ impl Exchange {
         incoming.fault = None;
         incoming.paused = false;
         incoming.held = false;
+        incoming.ticking = false;
         incoming.queue.clear();
         drop(incoming);
         self.wake();
@@ -174,7 +178,7 @@ impl Exchange {
                         BodyEvent::Trailers(_) | BodyEvent::End => {}
                     }
                 }
-                Err(fault) => incoming.fault = Some(fault),
+                Err(fault) => incoming.fault = Some(Error::from_fault(&fault)),
             }
         }
         consumed
@@ -187,7 +191,7 @@ impl Exchange {
         if let Some(decoder) = &mut incoming.decoder
             && let Err(fault) = decoder.end_of_input()
         {
-            incoming.fault.get_or_insert(fault);
+            incoming.fault.get_or_insert_with(|| Error::from_fault(&fault));
         }
     }
 
@@ -199,9 +203,24 @@ impl Exchange {
         let held = incoming.paused || incoming.expects || incoming.queue.len() >= limits::BODY_QUEUE;
         if held || incoming.fault.is_some() || decoder.is_over() {
             incoming.held = true;
+            incoming.ticking = false;
             return None;
         }
         Some((decoder.consumed(), std::mem::take(&mut incoming.held)))
+    }
+
+    /// Whether the deadline is that of the body.
+    pub(crate) fn is_ticking(&self) -> bool {
+        self.incoming.borrow().ticking
+    }
+
+    /// There will be no more of the body: the handler is told at its next piece.
+    pub(crate) fn fail(&self, error: Error) {
+        let mut incoming = self.incoming.borrow_mut();
+        incoming.ticking = false;
+        incoming.fault.get_or_insert(error);
+        drop(incoming);
+        self.wake();
     }
 
     // What the task calls.
@@ -247,14 +266,17 @@ impl Exchange {
                 }
                 return Poll::Ready(Ok(Some(bytes)));
             }
-            if let Some(fault) = incoming.fault {
-                return Poll::Ready(Err(Error::from_fault(&fault)));
+            if let Some(fault) = &incoming.fault {
+                return Poll::Ready(Err(fault.again()));
             }
             if decoder.is_over() {
                 return Poll::Ready(Ok(None));
             }
+            // Each piece would put it off, if it were set anew.
+            if !std::mem::replace(&mut incoming.ticking, true) {
+                conn.set_deadline(Some(limits::RATE_TICK));
+            }
             drop(incoming);
-            conn.set_deadline(Some(limits::RATE_TICK));
             self.wait(context)
         })
         .await
@@ -270,6 +292,12 @@ impl Exchange {
     pub(crate) fn body_is_over(&self) -> bool {
         let incoming = self.incoming.borrow();
         incoming.fault.is_none() && incoming.decoder.as_ref().is_none_or(BodyDecoder::is_over)
+    }
+
+    /// Whether the answer closes the connection. A handler that waits for the shutdown hears of it before the
+    /// connection does.
+    pub(crate) fn is_last(&self) -> bool {
+        self.last.get() || self.cx.is_draining()
     }
 
     /// The connection that is answered.

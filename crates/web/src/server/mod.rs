@@ -43,6 +43,10 @@ struct Machine {
     collectors: RefCell<Vec<Box<Collector>>>,
     /// Requests until one has its latency taken.
     until_sample: Cell<u32>,
+    /// Receipts until the clock is looked at.
+    until_timed: Cell<u32>,
+    /// What is at hand has waited for longer than patience allows.
+    late: Cell<bool>,
 }
 
 /// Memory that every plain request of the worker uses in turn. The head that is looked at borrows the table.
@@ -92,6 +96,8 @@ impl Server {
                 http1,
                 collectors: RefCell::default(),
                 until_sample: Cell::new(0),
+                until_timed: Cell::new(0),
+                late: Cell::new(false),
                 site: Arc::clone(site),
             },
         }
@@ -151,7 +157,7 @@ impl Machine {
 
     /// Hands on more of a large answer as the client takes it.
     fn send_rest(&self, conn: Conn<'_>, state: &mut Connection) {
-        let Phase::Sending { rest, then } = &mut state.phase else {
+        let Phase::Sending { rest, then, unwanted } = &mut state.phase else {
             return;
         };
         let then = *then;
@@ -164,7 +170,7 @@ impl Machine {
         if !rest.is_empty() {
             return conn.set_deadline(Some(limits::RATE_TICK));
         }
-        state.phase = Phase::Head;
+        state.phase = unwanted.take().map_or(Phase::Head, Phase::Discarding);
         match then {
             Then::Linger => self.linger(conn, state),
             Then::Close => conn.close(),

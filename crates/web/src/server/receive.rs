@@ -4,6 +4,7 @@
 
 use bytes::Bytes;
 use ringmain_engine::Conn;
+use ringmain_engine::backend::Time;
 use ringmain_engine::limits::WRITE_MARK;
 use ringmain_wire::h1::{
     self, BodyDecoder, BodyEvent, Framing, HeadScanner, Parsed, PeerFault, RequestHead, Target, parse_request,
@@ -11,7 +12,7 @@ use ringmain_wire::h1::{
 
 use super::connection::{Collector, Connection, Phase};
 use super::exchange::{CONTINUE, Job};
-use super::runner::Launched;
+use super::runner::{Launch, Launched};
 use super::{Desk, Machine, Scratch, Then, answer};
 use crate::error::Error;
 use crate::limits;
@@ -48,7 +49,7 @@ enum Body<'a> {
 
 /// A request with what is there of its body.
 struct Arrived<'a> {
-    head: RequestHead<'a>,
+    head: &'a RequestHead<'a>,
     /// The head as it came.
     bytes: &'a [u8],
     content: &'a [u8],
@@ -74,26 +75,24 @@ impl Machine {
         bytes: &[u8],
         scratch: &mut Scratch,
     ) -> usize {
+        self.local.follow_the_clock();
+        self.look_at_the_clock();
+        let now = self.local.cx.now();
         let mut consumed = 0;
         let mut then = Then::Next;
         while then == Then::Next && consumed < bytes.len() {
             let input = &bytes[consumed..];
             let step = match &mut state.phase {
-                Phase::Head => self.head(conn, state, input, scratch),
+                Phase::Head => self.head(conn, state, now, input, scratch),
                 Phase::Collecting(_) => self.collect(conn, state, input, scratch),
                 Phase::Discarding(decoder) => match discard(decoder, input) {
-                    Ok((used, over)) => {
-                        if over {
-                            state.phase = Phase::Head;
-                        }
-                        // A shutdown has begun meanwhile, and what it closes are idle connections.
-                        let idle = over && used == input.len();
-                        let then = match (over, idle && state.last) {
-                            (_, true) => Then::Close,
-                            (true, false) => Then::Next,
-                            (false, false) => Then::Wait,
-                        };
-                        step(used, then)
+                    // What is left is part of a line: more of it has to come.
+                    Ok((used, false)) => step(used, Then::Wait),
+                    Ok((used, true)) => {
+                        state.phase = Phase::Head;
+                        // A shutdown that has begun meanwhile closes idle connections.
+                        let closes = state.last && used == input.len();
+                        step(used, if closes { Then::Close } else { Then::Next })
                     }
                     // It was answered already; what follows cannot be found.
                     Err(_) => step(input.len(), Then::Linger),
@@ -124,15 +123,38 @@ impl Machine {
         consumed
     }
 
-    fn head(&self, conn: Conn<'_>, state: &mut Connection, input: &[u8], scratch: &mut Scratch) -> Step {
+    /// Whether what is at hand has waited for too long: looked at now and then, and each time while that is so.
+    fn look_at_the_clock(&self) {
+        let until = self.until_timed.get();
+        if until > 0 {
+            return self.until_timed.set(until - 1);
+        }
+        if let Some(patience) = self.site.limits.patience {
+            let cx = &self.local.cx;
+            let late = cx.clock().since(cx.ready_at()) > patience;
+            self.late.set(late);
+            self.until_timed
+                .set(if late { 0 } else { limits::RECEIPTS_UNTIMED });
+        }
+    }
+
+    fn head(
+        &self,
+        conn: Conn<'_>,
+        state: &mut Connection,
+        now: Time,
+        input: &[u8],
+        scratch: &mut Scratch,
+    ) -> Step {
         let (table, desk) = (&mut scratch.table, &mut scratch.desk);
         match parse_request(input, &self.site.limits.http1, &mut state.scanner, table) {
             Ok(Parsed::Complete { head, bytes }) => {
                 state.begun = false;
+                state.ticking = false;
                 state.requests = state.requests.saturating_add(1);
-                state.began = self.local.cx.now();
+                state.began = now;
                 state.base = 0;
-                self.request(conn, state, head, input.split_at(bytes), desk)
+                self.request(conn, state, &head, input.split_at(bytes), desk)
             }
             Ok(Parsed::Partial) => {
                 if !state.begun {
@@ -166,7 +188,7 @@ impl Machine {
         &self,
         conn: Conn<'_>,
         state: &mut Connection,
-        head: RequestHead<'_>,
+        head: &RequestHead<'_>,
         (bytes, behind): (&[u8], &[u8]),
         desk: &mut Desk,
     ) -> Step {
@@ -184,8 +206,8 @@ impl Machine {
             arrived.unread = !behind.is_empty();
             return step(bytes.len(), self.serve(conn, state, &arrived, desk));
         }
-        let chosen = choose(&self.site, &head, &mut desk.path);
-        let body = match self.wanted(&chosen.verdict, &head, behind) {
+        let chosen = choose(&self.site, head, &mut desk.path);
+        let body = match self.wanted(&chosen.verdict, head, behind) {
             Ok(body) => body,
             Err(fault) => {
                 return self
@@ -278,27 +300,19 @@ impl Machine {
     /// Has a request answered: by its task, or here and now.
     fn serve(&self, conn: Conn<'_>, state: &mut Connection, arrived: &Arrived<'_>, desk: &mut Desk) -> Then {
         let head = arrived.head;
-        let mut chosen = choose(&self.site, &head, &mut desk.path);
+        let mut chosen = choose(&self.site, head, &mut desk.path);
+        if self.late.get() && matches!(chosen.verdict, Verdict::Route(Route { urgent: false, .. })) {
+            chosen.verdict = Verdict::TooLate;
+            // A body that its handler would have read is not read now.
+            state.last |= arrived.decoder.is_some();
+        }
         if let Verdict::Route(Route {
             action: Action::Task { launch, .. },
             index,
             ..
         }) = &chosen.verdict
         {
-            let launched = Launched {
-                job: Job {
-                    conn: conn.id(),
-                    remote: state.remote,
-                    began: state.began,
-                    last: state.last,
-                },
-                head: arrived.bytes,
-                body: arrived.content,
-                decoder: arrived.decoder,
-                expects: head.expect_continue,
-            };
-            if let Some((exchange, serial)) = launch.launch(*index, &self.site, &self.local, launched) {
-                state.phase = Phase::Running { exchange, serial };
+            if self.launch(conn, state, arrived, (&**launch, *index)) {
                 return Then::Next;
             }
             let busy = Error::new(503, "the server runs as many requests as it may");
@@ -343,6 +357,33 @@ impl Machine {
         }
     }
 
+    /// Hands a request to its task; `false`: as many run as may.
+    fn launch(
+        &self,
+        conn: Conn<'_>,
+        state: &mut Connection,
+        arrived: &Arrived<'_>,
+        (launch, route): (&dyn Launch, usize),
+    ) -> bool {
+        let launched = Launched {
+            job: Job {
+                conn: conn.id(),
+                remote: state.remote,
+                began: state.began,
+                last: state.last,
+            },
+            head: arrived.bytes,
+            body: arrived.content,
+            decoder: arrived.decoder,
+            expects: arrived.head.expect_continue,
+        };
+        let Some((exchange, serial)) = launch.launch(route, &self.site, &self.local, launched) else {
+            return false;
+        };
+        state.phase = Phase::Running { exchange, serial };
+        true
+    }
+
     /// Notes an answer.
     fn count(&self, status: u16, state: &Connection) {
         self.local.stats.answered(status);
@@ -368,13 +409,11 @@ impl Machine {
             let _ = conn.write_frame(rest);
             return then;
         }
-        state.unsent = 0;
-        // What is still to come of an unwanted body must not be taken for a request.
-        let then = match &state.phase {
-            Phase::Discarding(_) => Then::Linger,
-            _ => then,
+        let unwanted = match std::mem::replace(&mut state.phase, Phase::Head) {
+            Phase::Discarding(decoder) => Some(decoder),
+            _ => None,
         };
-        state.phase = Phase::Sending { rest, then };
+        state.phase = Phase::Sending { rest, then, unwanted };
         self.send_rest(conn, state);
         Then::Wait
     }
@@ -386,7 +425,7 @@ impl Machine {
         };
         let consumed = match fill(collector, input) {
             Ok((consumed, true)) => consumed,
-            // A cut trailer section is not consumed: looking at it again needs more of it.
+            // What is left is part of a line: more of it has to come.
             Ok((consumed, false)) => return step(consumed, Then::Wait),
             Err(fault) => {
                 let exchange = collector.exchange;
@@ -407,7 +446,7 @@ impl Machine {
             unreachable!("these bytes were parsed when they came");
         };
         let arrived = Arrived {
-            head,
+            head: &head,
             bytes: &collector.head,
             content: &collector.body,
             decoder: None,

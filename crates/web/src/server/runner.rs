@@ -11,6 +11,7 @@ use std::sync::Arc;
 use std::task::Poll;
 
 use bytes::Bytes;
+use ringmain_engine::backend::Time;
 use ringmain_wire::h1::{BodyDecoder, FieldBlock, FieldTable, HeadScanner, Parsed, parse_request};
 
 use super::exchange::{Buffers, Exchange, Job};
@@ -161,6 +162,22 @@ impl Drop for Place<'_> {
     }
 }
 
+/// A request that ends because its client has left, or the process: it is counted and logged as 499, the number that
+/// nginx has made usual for it.
+struct Unfinished<'a, 'r> {
+    request: Option<&'a Request<'r>>,
+    began: Time,
+}
+
+impl Drop for Unfinished<'_, '_> {
+    fn drop(&mut self) {
+        if let Some(request) = self.request {
+            request.local.stats.answered(499);
+            request.local.log(request, 499, 0, self.began);
+        }
+    }
+}
+
 /// Memory that a runner uses for each of its requests.
 struct Scratch {
     table: FieldTable,
@@ -258,7 +275,7 @@ where
     let mut params = Params::new();
     let verdict = site.find(head.method, path, &mut params);
     let request = Request::new(
-        head,
+        &head,
         path,
         params,
         &buffers.body,
@@ -268,8 +285,12 @@ where
         job.remote,
         Some(exchange),
     );
+    let mut unfinished = Unfinished {
+        request: Some(&request),
+        began: job.began,
+    };
     let mut reply = Reply::new(&request, &mut scratch.fields, &mut scratch.body);
-    reply.outgoing = Some(Outgoing::new(exchange));
+    reply.outgoing = Some(Outgoing::new(exchange, job.began, &mut scratch.out));
     let outcome = caught(async {
         match answer::run_before(&request, &mut reply)? {
             Flow::Continue => handler(&request, &mut reply).await,
@@ -281,10 +302,11 @@ where
         end_stream(outcome, &mut reply)
     } else {
         answer::settle(outcome, &mut reply);
-        send(exchange, &mut reply, &mut scratch.out).await
+        local.stats.took(local.cx.clock().since(job.began));
+        send(exchange, &mut reply).await
     };
+    unfinished.request = None;
     local.stats.answered(reply.status);
-    local.stats.took(local.cx.now().since(job.began));
     local.log(&request, reply.status, reply.sent, job.began);
     // While bytes of the client's may still be on their way, be it of this body or of a next request, a reset for them
     // could cost the client the answer.
@@ -307,6 +329,10 @@ async fn caught(handler: impl Future<Output = Result>) -> Result {
 
 /// Ends an answer that has begun. An error can only cut it: the client sees that it is not whole.
 fn end_stream(outcome: Result, reply: &mut Reply<'_>) -> bool {
+    let outcome = match outcome {
+        Err(error) if error.is_head_sent() => Ok(()),
+        outcome => outcome,
+    };
     let ended = outcome.and_then(|()| reply.finish_stream().map_err(Error::internal));
     match ended {
         Ok(kept) => kept,
@@ -328,10 +354,11 @@ fn end_stream(outcome: Result, reply: &mut Reply<'_>) -> bool {
 }
 
 /// Sends a whole answer.
-async fn send(exchange: &Exchange, reply: &mut Reply<'_>, out: &mut Vec<u8>) -> bool {
+async fn send(exchange: &Exchange, reply: &mut Reply<'_>) -> bool {
+    let Outgoing { out, .. } = reply.outgoing.take().expect("given to each reply of a runner");
+    reply.request.local.follow_the_clock();
     let mut wire = reply.request.head.exchange();
-    wire.keep_alive &= !exchange.last.get() && exchange.body_is_over();
-    out.clear();
+    wire.keep_alive &= !exchange.is_last() && exchange.body_is_over();
     let rest = answer::encode(reply, wire, out);
     let conn = exchange.conn();
     // Refused only when the connection is over: then this task is ended.

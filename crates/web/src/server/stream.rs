@@ -6,6 +6,7 @@ use std::future::poll_fn;
 use std::task::Poll;
 
 use bytes::Bytes;
+use ringmain_engine::backend::Time;
 use ringmain_engine::limits::WRITE_MARK;
 use ringmain_engine::{Conn, WriteError};
 use ringmain_wire::h1::{self, BodyEncoder, Framing, Version};
@@ -16,25 +17,31 @@ use super::exchange::{EventFraming, Exchange};
 use crate::Event;
 use crate::error::{Error, Result};
 use crate::limits;
+use crate::media_type;
 use crate::reply::Reply;
 
 /// Where an asynchronous handler's reply goes.
 pub(crate) struct Outgoing<'r> {
     pub(crate) exchange: &'r Exchange,
+    /// When the request was there.
+    began: Time,
     /// Body bytes, if the handler has said how many.
     length: Option<u64>,
     /// There once the head is sent.
     body: Option<BodyEncoder>,
-    out: Vec<u8>,
+    /// The runner's buffer, so that a streamed answer allocates none.
+    pub(crate) out: &'r mut Vec<u8>,
 }
 
 impl<'r> Outgoing<'r> {
-    pub(crate) fn new(exchange: &'r Exchange) -> Outgoing<'r> {
+    pub(crate) fn new(exchange: &'r Exchange, began: Time, out: &'r mut Vec<u8>) -> Outgoing<'r> {
+        out.clear();
         Outgoing {
             exchange,
+            began,
             length: None,
             body: None,
-            out: Vec::new(),
+            out,
         }
     }
 
@@ -45,6 +52,10 @@ impl<'r> Outgoing<'r> {
 
     pub(crate) fn has_begun(&self) -> bool {
         self.body.is_some()
+    }
+
+    fn is_silent(&self) -> bool {
+        self.body.as_ref().is_some_and(BodyEncoder::is_silent)
     }
 }
 
@@ -62,7 +73,7 @@ impl<'r> Reply<'r> {
     /// sent before ([`WRITE_MARK`]). For asynchronous handlers; a plain one appends to its body.
     ///
     /// # Errors
-    /// The client is gone, or the piece exceeds the declared [length](Reply::length) (500, and the connection closes:
+    /// The client is gone, or needs only the head (HEAD): end the handler by `?`. Or the piece exceeds the declared [length](Reply::length) (500, and the connection closes:
     /// an answer that has begun cannot be taken back).
     pub async fn write(&mut self, bytes: impl AsRef<[u8]>) -> Result {
         let bytes = bytes.as_ref();
@@ -111,7 +122,7 @@ impl<'r> Reply<'r> {
                 "an event stream needs an asynchronous handler: get_async",
             ));
         }
-        self.header("Content-Type", "text/event-stream")?;
+        self.header("Content-Type", media_type::EVENT_STREAM)?;
         self.header("Cache-Control", "no-store")?;
         self.begin_stream()?;
         if let Some(outgoing) = &mut self.outgoing {
@@ -124,7 +135,11 @@ impl<'r> Reply<'r> {
             };
             outgoing.exchange.events.set(Some(framing));
             let conn = outgoing.exchange.conn();
-            conn.write(&std::mem::take(&mut outgoing.out)).map_err(gone)?;
+            conn.write(outgoing.out).map_err(gone)?;
+            outgoing.out.clear();
+            if outgoing.is_silent() {
+                return Err(Error::head_sent());
+            }
         }
         Ok(EventStream {
             reply: self,
@@ -146,7 +161,7 @@ impl<'r> Reply<'r> {
             return Ok(());
         };
         let conn = outgoing.exchange.conn();
-        let out = &mut outgoing.out;
+        let out = &mut *outgoing.out;
         if body.begin(out, length).map_err(Error::internal)? {
             put(conn, out).map_err(gone)?;
             body.end(out);
@@ -154,6 +169,9 @@ impl<'r> Reply<'r> {
         }
         conn.write(out).map_err(gone)?;
         out.clear();
+        if outgoing.is_silent() {
+            return Err(Error::head_sent());
+        }
         taken(outgoing.exchange).await
     }
 
@@ -163,6 +181,7 @@ impl<'r> Reply<'r> {
             return Ok(());
         }
         answer::run_after(self);
+        self.request.local.follow_the_clock();
         let Some(outgoing) = &mut self.outgoing else {
             return Ok(());
         };
@@ -170,7 +189,7 @@ impl<'r> Reply<'r> {
         let request = self.request;
         let mut exchange = request.head.exchange();
         // A body that is still coming in might never end: the handler need not read it all.
-        exchange.keep_alive &= !outgoing.exchange.last.get() && outgoing.exchange.body_is_over();
+        exchange.keep_alive &= !outgoing.exchange.is_last() && outgoing.exchange.body_is_over();
         if !exchange.keep_alive {
             outgoing.exchange.last.set(true);
         }
@@ -188,7 +207,7 @@ impl<'r> Reply<'r> {
             fields: self.fields,
             id: request.id(),
         };
-        let out = &mut outgoing.out;
+        let out = &mut *outgoing.out;
         let mut body =
             answer::head(request.local, &parts, exchange, framing, out).map_err(Error::internal)?;
         if !self.body.is_empty() {
@@ -196,6 +215,8 @@ impl<'r> Reply<'r> {
             body.data(out, self.body).map_err(Error::internal)?;
         }
         outgoing.body = Some(body);
+        let local = request.local;
+        local.stats.took(local.cx.clock().since(outgoing.began));
         Ok(())
     }
 
@@ -205,9 +226,9 @@ impl<'r> Reply<'r> {
             return Ok(true);
         };
         if let Some(body) = &mut outgoing.body {
-            body.finish(&mut outgoing.out)?;
+            body.finish(outgoing.out)?;
             // Refused only when the connection is over.
-            let _ = outgoing.exchange.conn().write(&outgoing.out);
+            let _ = outgoing.exchange.conn().write(outgoing.out);
             outgoing.out.clear();
         }
         Ok(!outgoing.exchange.last.get())

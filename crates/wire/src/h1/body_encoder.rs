@@ -1,7 +1,7 @@
 //! Bodies out: data in, framed bytes out (RFC 9112 §6, §7.1). Holds what the head declared to its word.
 
 use super::encoder::FieldBlock;
-use super::framing::Framing;
+use super::framing::{Framing, LENGTH_LIMIT};
 use super::misuse::Misuse;
 
 /// Frames one body, as its head declared it. Data may go through [`data`](Self::data), or past it between
@@ -72,12 +72,13 @@ impl BodyEncoder {
     /// then calls [`end`](Self::end); if `false`, it does neither.
     ///
     /// # Errors
-    /// `BodyTooLong`, `BodyOver`; nothing was written.
+    /// `BodyTooLong`, `BodyOver`, and `LengthTooLarge` for a chunk; nothing was written.
     pub fn begin(&mut self, out: &mut Vec<u8>, length: u64) -> Result<bool, Misuse> {
         match self.state {
             State::Over => return Err(Misuse::BodyOver),
             State::Length(left) if length > left => return Err(Misuse::BodyTooLong { left }),
             State::Length(left) => self.state = State::Length(left - length),
+            State::Chunked if length > LENGTH_LIMIT => return Err(Misuse::LengthTooLarge),
             State::Chunked | State::UntilClose => {}
         }
         let sends = !self.silent && length > 0;

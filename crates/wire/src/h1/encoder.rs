@@ -6,7 +6,7 @@
 use super::authority::Authority;
 use super::body_encoder::BodyEncoder;
 use super::fields::Known;
-use super::framing::{Framing, Version};
+use super::framing::{Framing, LENGTH_LIMIT, Version};
 use super::grammar::{self, TARGET, TOKEN};
 use super::lines;
 use super::method::Method;
@@ -70,6 +70,37 @@ impl FieldBlock {
 
     pub(super) fn as_bytes(&self) -> &[u8] {
         &self.lines
+    }
+}
+
+/// A response's status line and first fields, checked once and sent many times.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Preface {
+    status: u16,
+    bytes: Vec<u8>,
+}
+
+impl Preface {
+    /// The status line, and nothing else yet.
+    ///
+    /// # Errors
+    /// `Status`.
+    pub fn new(status: u16) -> Result<Self, Misuse> {
+        let mut bytes = Vec::new();
+        write_status(&mut bytes, status)?;
+        Ok(Self { status, bytes })
+    }
+
+    /// Appends fields that were checked before.
+    pub fn block(&mut self, block: &FieldBlock) {
+        self.bytes.extend_from_slice(block.as_bytes());
+    }
+
+    /// The status line alone again; keeps the memory.
+    pub fn clear(&mut self) {
+        self.bytes.clear();
+        // The status was checked by `new`.
+        let _ = write_status(&mut self.bytes, self.status);
     }
 }
 
@@ -173,20 +204,24 @@ impl<'o> ResponseEncoder<'o> {
     #[inline]
     pub fn new(out: &'o mut Vec<u8>, status: u16, exchange: Exchange) -> Result<Self, Misuse> {
         let draft = Draft::new(out);
-        match status::line(status) {
-            Some(line) => draft.out.extend_from_slice(line),
-            None if matches!(status, 100..=999) => {
-                draft.out.extend_from_slice(b"HTTP/1.1 ");
-                write_decimal(draft.out, u64::from(status));
-                draft.out.extend_from_slice(b" \r\n");
-            }
-            None => return Err(Misuse::Status),
-        }
+        write_status(draft.out, status)?;
         Ok(Self {
             draft,
             status,
             exchange,
         })
+    }
+
+    /// As [`new`](Self::new), with what was prepared.
+    #[inline]
+    pub fn with_preface(out: &'o mut Vec<u8>, preface: &Preface, exchange: Exchange) -> Self {
+        let draft = Draft::new(out);
+        draft.out.extend_from_slice(&preface.bytes);
+        Self {
+            draft,
+            status: preface.status,
+            exchange,
+        }
     }
 
     /// Adds a field.
@@ -210,7 +245,7 @@ impl<'o> ResponseEncoder<'o> {
     /// whatever the exchange says.
     ///
     /// # Errors
-    /// `BodyForbidden`, `ChunkedToOldPeer`, and `Status` for 101 ([`switch`](Self::switch) is for that).
+    /// `BodyForbidden`, `ChunkedToOldPeer`, `LengthTooLarge`, and `Status` for 101 ([`switch`](Self::switch) is for that).
     #[inline]
     pub fn finish(mut self, framing: Framing) -> Result<BodyEncoder, Misuse> {
         let bodiless = self.is_bodiless();
@@ -221,7 +256,7 @@ impl<'o> ResponseEncoder<'o> {
             (Framing::None, 304) => {}
             (Framing::None, _) if self.exchange.method == AnswerTo::Head => {}
             (Framing::None, _) => self.write(b"Content-Length: 0\r\n"),
-            (Framing::Length(length), _) => self.write_length(length),
+            (Framing::Length(length), _) => write_length(self.draft.out, length)?,
             (Framing::Chunked, _) if self.exchange.version == Version::Http10 => {
                 return Err(Misuse::ChunkedToOldPeer);
             }
@@ -308,11 +343,6 @@ impl<'o> ResponseEncoder<'o> {
     }
 
     #[inline]
-    fn write_length(&mut self, length: u64) {
-        write_length(self.draft.out, length);
-    }
-
-    #[inline]
     fn write(&mut self, bytes: &[u8]) {
         self.draft.out.extend_from_slice(bytes);
     }
@@ -360,6 +390,7 @@ impl LengthSlot {
 #[must_use = "a head that is not finished is taken back"]
 pub struct RequestEncoder<'o> {
     draft: Draft<'o>,
+    connect: bool,
 }
 
 impl<'o> RequestEncoder<'o> {
@@ -368,6 +399,8 @@ impl<'o> RequestEncoder<'o> {
     /// # Errors
     /// `Method`, `Target`, `Host`.
     pub fn new(out: &'o mut Vec<u8>, method: Method<'_>, target: &str, host: &str) -> Result<Self, Misuse> {
+        // The peer sees a name, however the caller said it.
+        let method = Method::new(method.as_str());
         if !is_all(method.as_str().as_bytes(), TOKEN) {
             return Err(Misuse::Method);
         }
@@ -379,7 +412,10 @@ impl<'o> RequestEncoder<'o> {
         for part in [method.as_str(), " ", target, " HTTP/1.1\r\nHost: ", host, "\r\n"] {
             draft.out.extend_from_slice(part.as_bytes());
         }
-        Ok(Self { draft })
+        Ok(Self {
+            draft,
+            connect: method == Method::Connect,
+        })
     }
 
     /// Adds a field.
@@ -399,7 +435,7 @@ impl<'o> RequestEncoder<'o> {
     /// usually has content should say `Framing::Length(0)` (RFC 9110 §8.6).
     ///
     /// # Errors
-    /// `RequestUntilClose`.
+    /// `RequestUntilClose`, `LengthTooLarge`, and `BodyForbidden` for CONNECT with anything but `Framing::None`.
     pub fn finish(self, framing: Framing, keep_alive: bool) -> Result<BodyEncoder, Misuse> {
         self.end(framing, if keep_alive { b"" } else { b"Connection: close\r\n" })
     }
@@ -407,7 +443,7 @@ impl<'o> RequestEncoder<'o> {
     /// As [`finish`](Self::finish), with an offer to switch to `protocol` (RFC 9110 §7.8).
     ///
     /// # Errors
-    /// `RequestUntilClose`, `FieldValue`.
+    /// As [`finish`](Self::finish), and `FieldValue`.
     pub fn finish_with_upgrade(self, framing: Framing, protocol: &[u8]) -> Result<BodyEncoder, Misuse> {
         check_value(protocol)?;
         for part in [b"Upgrade: ", protocol, b"\r\n"] {
@@ -419,17 +455,33 @@ impl<'o> RequestEncoder<'o> {
     fn end(mut self, framing: Framing, connection: &[u8]) -> Result<BodyEncoder, Misuse> {
         match framing {
             Framing::None => {}
-            Framing::Length(length) => write_length(self.draft.out, length),
+            Framing::UntilClose => return Err(Misuse::RequestUntilClose),
+            // RFC 9110 §9.3.6: what follows the head belongs to the tunnel.
+            _ if self.connect => return Err(Misuse::BodyForbidden),
+            Framing::Length(length) => write_length(self.draft.out, length)?,
             Framing::Chunked => self
                 .draft
                 .out
                 .extend_from_slice(b"Transfer-Encoding: chunked\r\n"),
-            Framing::UntilClose => return Err(Misuse::RequestUntilClose),
         }
         self.draft.out.extend_from_slice(connection);
         self.draft.keep();
         Ok(BodyEncoder::new(framing))
     }
+}
+
+#[inline]
+fn write_status(out: &mut Vec<u8>, status: u16) -> Result<(), Misuse> {
+    match status::line(status) {
+        Some(line) => out.extend_from_slice(line),
+        None if matches!(status, 100..=999) => {
+            out.extend_from_slice(b"HTTP/1.1 ");
+            write_decimal(out, u64::from(status));
+            out.extend_from_slice(b" \r\n");
+        }
+        None => return Err(Misuse::Status),
+    }
+    Ok(())
 }
 
 #[inline]
@@ -470,24 +522,44 @@ fn write_field(out: &mut Vec<u8>, name: &str, value: &[u8]) -> Result<(), Misuse
     Ok(())
 }
 
+/// In one piece, since it is part of almost every head.
 #[inline]
-fn write_length(out: &mut Vec<u8>, length: u64) {
-    out.extend_from_slice(b"Content-Length: ");
-    write_decimal(out, length);
-    out.extend_from_slice(b"\r\n");
+fn write_length(out: &mut Vec<u8>, length: u64) -> Result<(), Misuse> {
+    if length > LENGTH_LIMIT {
+        return Err(Misuse::LengthTooLarge);
+    }
+    const NAME: &[u8; 16] = b"Content-Length: ";
+    let mut line = [0; NAME.len() + LENGTH_DIGITS + 2];
+    let (name, rest) = line.split_at_mut(NAME.len());
+    name.copy_from_slice(NAME);
+    let digits = decimal_digits(length);
+    decimal(&mut rest[..digits], length);
+    rest[digits..digits + 2].copy_from_slice(b"\r\n");
+    out.extend_from_slice(&line[..NAME.len() + digits + 2]);
+    Ok(())
 }
 
 #[inline]
-fn write_decimal(out: &mut Vec<u8>, mut number: u64) {
-    let mut digits = [0; 20];
-    let mut at = digits.len();
-    loop {
-        at -= 1;
-        digits[at] = b'0' + (number % 10) as u8;
-        number /= 10;
-        if number == 0 {
-            break;
-        }
+fn write_decimal(out: &mut Vec<u8>, number: u64) {
+    let mut text = [0; LENGTH_DIGITS];
+    let digits = decimal_digits(number);
+    decimal(&mut text[..digits], number);
+    out.extend_from_slice(&text[..digits]);
+}
+
+#[inline]
+const fn decimal_digits(number: u64) -> usize {
+    match number.checked_ilog10() {
+        Some(log) => log as usize + 1,
+        None => 1,
     }
-    out.extend_from_slice(&digits[at..]);
+}
+
+/// Writes `number` into as many bytes as it has digits.
+#[inline]
+fn decimal(text: &mut [u8], mut number: u64) {
+    for digit in text.iter_mut().rev() {
+        *digit = b'0' + (number % 10) as u8;
+        number /= 10;
+    }
 }

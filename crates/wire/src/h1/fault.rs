@@ -36,6 +36,9 @@ macro_rules! faults {
         pub enum FaultKind { $($(#[$doc])* $kind,)* }
 
         impl FaultKind {
+            /// All of them, in the order of the table: for references and metrics.
+            pub const ALL: &[FaultKind] = &[$(Self::$kind),*];
+
             const fn row(self) -> (u16, &'static str, &'static str) {
                 match self { $(Self::$kind => ($status, $expected, $section),)* }
             }

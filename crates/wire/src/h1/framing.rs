@@ -27,6 +27,9 @@ pub enum Framing {
     UntilClose,
 }
 
+/// The largest length that is read or written: recipients with signed numbers are out there.
+pub(super) const LENGTH_LIMIT: u64 = i64::MAX as u64;
+
 /// The version that `text` (8 bytes, such as `HTTP/1.1`) names.
 #[inline]
 pub(super) fn version(text: &[u8]) -> Result<Version, FaultKind> {
@@ -181,7 +184,7 @@ fn content_length(fields: &Fields<'_>) -> Result<Option<u64>, PeerFault> {
             .checked_mul(10)
             .and_then(|length| length.checked_add(digit));
         match next {
-            Some(next) if digit <= 9 && next <= i64::MAX as u64 => length = next,
+            Some(next) if digit <= 9 && next <= LENGTH_LIMIT => length = next,
             _ => {
                 return Err(PeerFault::new(
                     FaultKind::ContentLength,

@@ -20,8 +20,10 @@ pub enum Misuse {
     /// A field that the encoder writes itself: `Content-Length`, `Transfer-Encoding`, `Connection`,
     /// `Upgrade`, `Host`, and their look-alikes.
     FramingField,
-    /// A body where none may be: 1xx, 204, 2xx to CONNECT.
+    /// A body where none may be: 1xx, 204, CONNECT and 2xx to it.
     BodyForbidden,
+    /// A declared length, or that of a chunk, beyond 2⁶³ − 1: no recipient would take it.
+    LengthTooLarge,
     /// `chunked` to an HTTP/1.0 client, who would not understand it.
     ChunkedToOldPeer,
     /// A request that would last until close.
@@ -61,8 +63,9 @@ impl fmt::Display for Misuse {
                 "the field is written by the encoder: say it by the framing and the exchange"
             }
             Self::BodyForbidden => {
-                "a body after 1xx, 204 or a 2xx to CONNECT: end the head with Framing::None"
+                "a body after 1xx, 204, CONNECT or a 2xx to it: end the head with Framing::None"
             }
+            Self::LengthTooLarge => "the length is beyond 2^63 - 1: send Framing::Chunked in smaller pieces",
             Self::ChunkedToOldPeer => {
                 "chunked to an HTTP/1.0 client: declare the length or use Framing::UntilClose"
             }

@@ -34,7 +34,7 @@ mod trailers;
 pub use authority::Authority;
 pub use body::{BodyDecoder, BodyEvent, BodyStep};
 pub use body_encoder::BodyEncoder;
-pub use encoder::{AnswerTo, Exchange, FieldBlock, LengthSlot, RequestEncoder, ResponseEncoder};
+pub use encoder::{AnswerTo, Exchange, FieldBlock, LengthSlot, Preface, RequestEncoder, ResponseEncoder};
 pub use fault::{FaultKind, Found, PeerFault};
 pub use fields::{Field, FieldTable, Fields, Known};
 pub use framing::{Framing, Version};

@@ -23,6 +23,9 @@ const HEAD: Exchange = Exchange {
     ..PLAIN
 };
 
+/// One more than any recipient takes.
+const BEYOND: Framing = Framing::Length(1 << 63);
+
 fn text(out: &[u8]) -> &str {
     str::from_utf8(out).expect("these tests write ASCII")
 }
@@ -90,6 +93,9 @@ fn responses_that_would_lie_are_refused() {
         (204, PLAIN, Framing::Length(0), "", Misuse::BodyForbidden),
         (103, PLAIN, Framing::Chunked, "", Misuse::BodyForbidden),
         (200, tunnel, Framing::Length(0), "", Misuse::BodyForbidden),
+        (200, PLAIN, BEYOND, "", Misuse::LengthTooLarge),
+        (200, HEAD, BEYOND, "", Misuse::LengthTooLarge),
+        (304, PLAIN, BEYOND, "", Misuse::LengthTooLarge),
         (101, PLAIN, Framing::None, "", Misuse::Status),
         (99, PLAIN, Framing::None, "", Misuse::Status),
         (1000, PLAIN, Framing::None, "", Misuse::Status),
@@ -146,6 +152,7 @@ fn fields_that_would_split_or_reframe_are_refused() {
         ("Content_Length", b"5", Misuse::FramingField),
         ("Transfer-Encoding", b"chunked", Misuse::FramingField),
         ("transfer_encoding", b"chunked", Misuse::FramingField),
+        ("Transfer.Encoding", b"chunked", Misuse::FramingField),
         ("Connection", b"close", Misuse::FramingField),
         ("Upgrade", b"x", Misuse::FramingField),
         ("Host", b"x", Misuse::FramingField),
@@ -185,6 +192,36 @@ fn requests_that_would_split_are_refused() {
         Some(Misuse::RequestUntilClose)
     );
     assert!(out.is_empty());
+}
+
+#[test]
+fn requests_with_a_body_that_no_server_takes_are_refused() {
+    // By its name and by the way that is for other methods: the server sees the same.
+    for method in [Method::Connect, Method::Other("CONNECT")] {
+        let mut out = Vec::new();
+        assert_eq!(
+            RequestEncoder::new(&mut out, method, "/", "a").err(),
+            Some(Misuse::Target)
+        );
+        for framing in [Framing::Length(0), Framing::Length(1), Framing::Chunked] {
+            let head = RequestEncoder::new(&mut out, method, "a:80", "a:80").expect("a request");
+            let refused = head.finish(framing, true).err();
+            assert_eq!(refused, Some(Misuse::BodyForbidden), "{framing:?}");
+        }
+        assert!(out.is_empty());
+    }
+    let mut out = Vec::new();
+    let head = RequestEncoder::new(&mut out, Method::Put, "/", "a").expect("a request");
+    assert_eq!(head.finish(BEYOND, true).err(), Some(Misuse::LengthTooLarge));
+    assert!(out.is_empty());
+
+    let head = RequestEncoder::new(&mut out, Method::Put, "/", "a").expect("a request");
+    let mut body = head.finish(Framing::Chunked, true).expect("a body may follow");
+    let before = out.len();
+    assert_eq!(body.begin(&mut out, 1 << 63), Err(Misuse::LengthTooLarge));
+    assert_eq!(out.len(), before);
+    assert_eq!(body.begin(&mut out, (1 << 63) - 1), Ok(true));
+    assert!(out.ends_with(b"\r\n7fffffffffffffff\r\n"));
 }
 
 #[test]

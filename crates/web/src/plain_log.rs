@@ -1,0 +1,29 @@
+//! Where log lines go in a program that has chosen no logger: to standard error, so that a failing handler is not
+//! silent on the first day. Knows nothing of what is logged.
+
+use std::io::Write;
+
+use log::{LevelFilter, Log, Metadata, Record};
+
+struct PlainLog;
+
+/// Shows lines from `info` on, unless the program has set a logger of its own (any of the `log` facade's).
+pub(crate) fn start() {
+    if log::set_logger(&PlainLog).is_ok() {
+        log::set_max_level(LevelFilter::Info);
+    }
+}
+
+impl Log for PlainLog {
+    fn enabled(&self, _: &Metadata<'_>) -> bool {
+        true
+    }
+
+    fn log(&self, record: &Record<'_>) {
+        let level = record.level().as_str().to_ascii_lowercase();
+        // Nobody is left to hear of a broken standard error.
+        let _ = writeln!(std::io::stderr(), "{level}: {}", record.args());
+    }
+
+    fn flush(&self) {}
+}

@@ -1,0 +1,45 @@
+//! A program that listens on one address, or on what was handed to it, until a signal ends it: what `main` does when it does nothing else.
+//!
+//! Knows no request: handlers of bytes are run as well.
+
+use ringmain_engine::{Addr, Config, Engine, Handler, ListenOptions, Start, block_signals, inherit};
+
+use crate::exit::Exit;
+use crate::plain_log;
+
+/// Serves `addr` by a handler of the engine's (bytes, not HTTP) with the engine's defaults until a termination signal,
+/// then lets connections finish. Address and log are those of [`App::run`](crate::App::run).
+///
+/// `make` makes the handler of each worker, on that worker's thread.
+pub fn serve<H, F>(addr: &str, make: F) -> Exit
+where
+    H: Handler,
+    F: Fn(Start<H::Mail>) -> H + Send + Sync + 'static,
+{
+    Exit::from(run(addr, Config::default(), make))
+}
+
+pub(crate) fn run<H, F>(addr: &str, config: Config, make: F) -> Result<(), Box<dyn std::error::Error>>
+where
+    H: Handler,
+    F: Fn(Start<H::Mail>) -> H + Send + Sync + 'static,
+{
+    let inherited = inherit::take()?;
+    plain_log::start();
+    let addr: Addr = addr.parse()?;
+    let mut engine = Engine::new(config)?;
+    let mut addrs = engine.inherit(inherited)?;
+    if addrs.is_empty() {
+        addrs.push(engine.listen(&addr, &ListenOptions::default())?);
+    }
+    // Before any thread is there: they inherit what is blocked.
+    let signals = block_signals()?;
+    // Said when all workers serve, so that a script may go by it.
+    let say = move |_: &_| {
+        for addr in addrs.drain(..) {
+            log::info!("listening on {addr}");
+        }
+    };
+    engine.run_observed(&signals, make, say)?;
+    Ok(())
+}

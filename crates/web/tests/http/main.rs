@@ -1,0 +1,18 @@
+//! Applications over real sockets, on every real back-end: what a client sees, byte by byte where it matters.
+//!
+//! Deadlines are tested in virtual time, elsewhere; here no test waits by the clock.
+#![allow(
+    clippy::disallowed_methods,
+    reason = "clients in a test are real threads and sockets"
+)]
+
+#[macro_use]
+mod support;
+
+mod bad_requests;
+mod bodies;
+mod ending;
+mod expect;
+mod framework;
+mod keep_alive;
+mod routing;

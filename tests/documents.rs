@@ -1,0 +1,97 @@
+//! What README and guide say is so: the first application is the example, the limits are the defaults.
+
+use std::collections::BTreeMap;
+use std::time::Duration;
+
+use ringmain::Limits;
+
+const README: &str = include_str!("../README.md");
+const GUIDE: &str = include_str!("../docs/framework.md");
+
+#[test]
+fn the_first_application_is_the_example() {
+    let code = README.split("```rust\n").nth(1).unwrap();
+    let code = code.split("```\n").next().unwrap();
+    assert_eq!(code, include_str!("../examples/hello.rs"));
+}
+
+#[test]
+fn the_guide_lists_all_limits_with_their_defaults() {
+    let table = GUIDE.split("## Limits\n").nth(1).unwrap();
+    let table = table.split("\n## ").next().unwrap();
+    let rows = table.lines().filter_map(|line| line.strip_prefix("| `"));
+    let rows = rows.map(|row| {
+        let mut cells = row.split('|').map(str::trim);
+        let name = cells.next().unwrap().trim_end_matches('`');
+        (name.to_owned(), cells.next().unwrap().to_owned())
+    });
+    let said: BTreeMap<String, String> = rows.collect();
+    assert_eq!(said, defaults());
+}
+
+/// Taken apart without `..`: a limit that is added does not compile here until the guide has it.
+fn defaults() -> BTreeMap<String, String> {
+    let Limits {
+        http1,
+        header_timeout,
+        idle_timeout,
+        body_bytes,
+        streamed_body_bytes,
+        rate_bytes,
+        rate_grace,
+        discard_bytes,
+        linger,
+        linger_bytes,
+        pipelined_bytes,
+        requests_per_connection,
+        running_requests,
+        connections_per_address,
+        patience,
+        json_depth,
+    } = Limits::default();
+    let count = |limit: Option<u32>| limit.map_or("none".into(), |limit| limit.to_string());
+    let rows = [
+        ("http1.head_bytes", bytes(http1.head_bytes.into())),
+        ("http1.start_line_bytes", bytes(http1.start_line_bytes.into())),
+        ("http1.fields", http1.fields.to_string()),
+        ("http1.chunk_line_bytes", bytes(http1.chunk_line_bytes.into())),
+        (
+            "http1.chunk_extension_bytes",
+            bytes(http1.chunk_extension_bytes.into()),
+        ),
+        ("http1.trailer_bytes", bytes(http1.trailer_bytes.into())),
+        ("http1.trailer_fields", http1.trailer_fields.to_string()),
+        ("http1.connect", if http1.connect { "yes" } else { "no" }.into()),
+        ("header_timeout", seconds(header_timeout)),
+        ("idle_timeout", seconds(idle_timeout)),
+        ("body_bytes", bytes(body_bytes)),
+        (
+            "streamed_body_bytes",
+            streamed_body_bytes.map_or("none".into(), bytes),
+        ),
+        ("rate_bytes", format!("{}/s", bytes(rate_bytes.into()))),
+        ("rate_grace", seconds(rate_grace)),
+        ("discard_bytes", bytes(discard_bytes)),
+        ("linger", seconds(linger)),
+        ("linger_bytes", bytes(linger_bytes)),
+        ("pipelined_bytes", bytes(pipelined_bytes as u64)),
+        ("requests_per_connection", count(requests_per_connection)),
+        ("running_requests", running_requests.to_string()),
+        ("connections_per_address", count(connections_per_address)),
+        ("patience", patience.map_or("none".into(), seconds)),
+        ("json_depth", json_depth.to_string()),
+    ];
+    rows.map(|(name, value)| (name.to_owned(), value)).into()
+}
+
+fn bytes(bytes: u64) -> String {
+    match bytes {
+        _ if bytes.is_multiple_of(1024 * 1024) => format!("{} MiB", bytes / (1024 * 1024)),
+        _ if bytes.is_multiple_of(1024) => format!("{} KiB", bytes / 1024),
+        _ => format!("{bytes} B"),
+    }
+}
+
+fn seconds(span: Duration) -> String {
+    format!("{} s", span.as_secs_f64())
+}
