@@ -234,6 +234,7 @@ fn the_time_of_a_handler_that_does_not_read_is_not_its_clients() {
         "the handler waits for two seconds"
     );
     raw.send("later");
+    raw.advance(seconds(58));
     assert_eq!(raw.reply().text(), "10");
     // And its time still passes where the handler does wait.
     let mut raw = client.raw();
@@ -287,9 +288,9 @@ fn an_answer_that_is_hardly_taken_is_cut() {
                 break;
             }
         }
-        // Its grace, a tick or two, and what the network holds.
+        // Its grace, a tick or two, and the two kilobytes that the network holds, at 240 bytes a second.
         let cut_after = cut_after.unwrap_or_else(|| panic!("{path}: {taken} bytes in 200 s"));
-        assert!((5..=12).contains(&cut_after), "{path}: {cut_after} s");
+        assert!((5..=20).contains(&cut_after), "{path}: {cut_after} s");
         // Five times as fast as it must be.
         let mut raw = client.raw();
         raw.send(format!("GET {path} HTTP/1.1\r\n{HOST}\r\n"));

@@ -54,15 +54,18 @@ impl Machine {
             }
             Phase::Running { exchange, .. } => {
                 let exchange = Rc::clone(exchange);
-                let Some((received, anew)) = exchange.receiving() else {
+                let Some(receiving) = exchange.receiving() else {
                     return conn.set_deadline(None);
                 };
-                if anew {
+                if receiving.anew {
                     state.began = self.local.cx.now();
-                    state.base = received;
+                    state.base = receiving.bytes;
+                } else {
+                    // The handler's own time is not its client's.
+                    state.began = state.began.after(receiving.away);
                 }
-                if self.is_too_slow(state, received) {
-                    return exchange.fail(self.too_slow(received));
+                if self.is_too_slow(state, receiving.bytes) {
+                    return exchange.fail(self.too_slow(receiving.bytes));
                 }
                 conn.set_deadline(Some(limits::RATE_TICK));
             }
@@ -126,6 +129,8 @@ impl Machine {
         } else if self.is_too_slow(state, sent) {
             return conn.abort();
         }
+        // For the next look.
+        conn.count_sent();
         conn.set_deadline(Some(limits::RATE_TICK));
     }
 }
