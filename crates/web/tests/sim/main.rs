@@ -52,7 +52,7 @@ impl Drop for Named {
             let text = self.world.trace_text();
             // Idle turns tell nothing, and there may be many.
             let told: Vec<&str> = text.lines().filter(|line| !line.contains("  wait")).collect();
-            let told = &told[told.len().saturating_sub(4000)..];
+            let told = &told[told.len().saturating_sub(300)..];
             eprintln!("the last of seed {seed}:\n{}", told.join("\n"));
             eprintln!("again: SIM_SEED={seed} cargo test -p ringmain-web --test sim");
         }
@@ -79,9 +79,6 @@ fn main() {
     hide_planned_panics();
     let (mut answers, mut runs) = (0, 0);
     for seed in seeds() {
-        if number("SIM_TALK").is_some() {
-            println!("seed {seed}");
-        }
         let region = Region::new(ALLOCATOR);
         let first = Run::new(seed);
         let world = first.world();
