@@ -2,6 +2,8 @@
 //!
 //! All plain requests of one receipt are answered by one write, in their order.
 
+use std::rc::Rc;
+
 use bytes::Bytes;
 use ringmain_engine::Conn;
 use ringmain_engine::backend::Time;
@@ -11,7 +13,7 @@ use ringmain_wire::h1::{
 };
 
 use super::connection::{Collector, Connection, Phase};
-use super::exchange::{CONTINUE, Job};
+use super::exchange::{CONTINUE, Exchange, Job};
 use super::runner::{Launch, Launched};
 use super::{Desk, Machine, Scratch, Then, answer};
 use crate::error::Error;
@@ -90,9 +92,16 @@ impl Machine {
                     Ok((used, false)) => step(used, Then::Wait),
                     Ok((used, true)) => {
                         state.phase = Phase::Head;
-                        // A shutdown that has begun meanwhile closes idle connections.
-                        let closes = state.last && used == input.len();
-                        step(used, if closes { Then::Close } else { Then::Next })
+                        // A shutdown may have begun meanwhile, and what it closes are idle connections.
+                        let idle = used == input.len();
+                        step(
+                            used,
+                            if idle && state.last {
+                                Then::Close
+                            } else {
+                                Then::Next
+                            },
+                        )
                     }
                     // It was answered already; what follows cannot be found.
                     Err(_) => step(input.len(), Then::Linger),
@@ -312,7 +321,8 @@ impl Machine {
             ..
         }) = &chosen.verdict
         {
-            if self.launch(conn, state, arrived, (&**launch, *index)) {
+            if let Some((exchange, serial)) = self.launch(conn, state, arrived, (&**launch, *index)) {
+                state.phase = Phase::Running { exchange, serial };
                 return Then::Next;
             }
             let busy = Error::new(503, "the server runs as many requests as it may");
@@ -357,14 +367,14 @@ impl Machine {
         }
     }
 
-    /// Hands a request to its task; `false`: as many run as may.
+    /// Hands a request to its task. `None`: the worker runs as many as it may.
     fn launch(
         &self,
         conn: Conn<'_>,
-        state: &mut Connection,
+        state: &Connection,
         arrived: &Arrived<'_>,
         (launch, route): (&dyn Launch, usize),
-    ) -> bool {
+    ) -> Option<(Rc<Exchange>, u64)> {
         let launched = Launched {
             job: Job {
                 conn: conn.id(),
@@ -377,11 +387,7 @@ impl Machine {
             decoder: arrived.decoder,
             expects: arrived.head.expect_continue,
         };
-        let Some((exchange, serial)) = launch.launch(route, &self.site, &self.local, launched) else {
-            return false;
-        };
-        state.phase = Phase::Running { exchange, serial };
-        true
+        launch.launch(route, &self.site, &self.local, launched)
     }
 
     /// Notes an answer.
