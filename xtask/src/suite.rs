@@ -16,7 +16,7 @@ struct Suite {
 const SUITES: &[Suite] = &[
     Suite {
         name: "sim",
-        about: "10,000 seeds in the simulated world, of the contract alone and of the real workers: mail, tasks, faults",
+        about: "10,000 seeds in the simulated world, of the contract alone, of the real workers, and of HTTP applications on them",
         lines: &[
             Line {
                 env: SEEDS,
@@ -42,6 +42,18 @@ const SUITES: &[Suite] = &[
                     "sim",
                     "--",
                     "--nocapture",
+                ],
+            },
+            Line {
+                env: SEEDS,
+                words: &[
+                    "cargo",
+                    "test",
+                    "--release",
+                    "-p",
+                    "ringmain-web",
+                    "--test",
+                    "sim",
                 ],
             },
         ],
@@ -95,7 +107,7 @@ const SUITES: &[Suite] = &[
     },
 ];
 
-/// Both tests of the simulation read it; `SIM_SEED=n` runs one seed.
+/// All tests of the simulation read it; `SIM_SEED=n` runs one seed.
 const SEEDS: &[(&str, &str)] = &[("SIM_SEEDS", "10000")];
 
 const RELEASE: Line = Line::new(&["cargo", "build", "--release"]);

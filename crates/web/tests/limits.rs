@@ -3,7 +3,7 @@
 use std::net::SocketAddr;
 use std::time::Duration;
 
-use ringmain_web::testing::{Ending, RawConnection, TestClient};
+use ringmain_web::testing::{Ending, Plan, RawConnection, Setup, TestClient};
 use ringmain_web::{App, Limits};
 
 fn client(limits: Limits, app: App) -> TestClient {
@@ -82,4 +82,228 @@ fn connections_of_one_address_beyond_their_limit_are_told_so() {
     assert_eq!(third.reply().text(), "root");
     drop((third, open));
     client.finish().unwrap();
+}
+
+const HOST: &str = "Host: a\r\n";
+
+/// Sends a byte each second until the connection ends; returns how many seconds that took.
+fn trickle(raw: &mut RawConnection, bytes: &str) -> u64 {
+    for (second, byte) in bytes.bytes().cycle().take(600).enumerate() {
+        if raw.ending().is_some() || raw.readable() > 0 {
+            return second as u64;
+        }
+        raw.send([byte]);
+        raw.advance(seconds(1));
+    }
+    panic!("ten minutes were not enough");
+}
+
+#[test]
+fn a_head_that_trickles_in_is_given_its_time_and_no_more() {
+    let app = App::new().get("/", |_, reply| reply.text("root"));
+    let mut client = client(Limits::default(), app);
+    // The first: from the opening of the connection.
+    let mut raw = client.raw();
+    raw.advance(seconds(4));
+    let took = trickle(&mut raw, "GET / HTTP/1.1 and so on");
+    assert!((6..=7).contains(&took), "{took} s");
+    let refused = raw.reply();
+    assert_eq!((refused.status(), refused.closes()), (408, true));
+    // A later one: from its first byte.
+    let mut raw = client.raw();
+    raw.send(format!("GET / HTTP/1.1\r\n{HOST}\r\n"));
+    assert_eq!(raw.reply().status(), 200);
+    raw.advance(seconds(60));
+    let took = trickle(&mut raw, "GET / HTTP/1.1 and so on");
+    assert!((10..=11).contains(&took), "{took} s");
+    assert_eq!(raw.reply().status(), 408);
+    // Not even one byte: nothing is said.
+    let mut raw = client.raw();
+    raw.advance(seconds(9));
+    assert_eq!(raw.ending(), None);
+    raw.advance(seconds(2));
+    assert_eq!(raw.read_to_end().unwrap(), (Vec::new(), Ending::Closed));
+}
+
+#[test]
+fn a_later_head_that_begins_with_an_earlier_request_has_its_time_too() {
+    let app = App::new()
+        .get("/", |_, reply| reply.text("root"))
+        .get_async("/async", async |req, reply| {
+            req.cx().sleep(seconds(30)).await;
+            reply.text("async")
+        });
+    let mut client = client(Limits::default(), app);
+    for (path, status) in [("/", 200), ("/async", 200), ("/nowhere", 404)] {
+        let mut raw = client.raw();
+        raw.send(format!("GET {path} HTTP/1.1\r\n{HOST}\r\nGET / HT"));
+        assert_eq!(raw.reply().status(), status, "{path}");
+        raw.advance(seconds(9));
+        assert_eq!((raw.readable(), raw.ending()), (0, None), "{path}");
+        raw.advance(seconds(2));
+        assert_eq!(raw.reply().status(), 408, "{path}");
+    }
+}
+
+#[test]
+fn an_idle_connection_is_closed_after_its_time() {
+    let app = App::new()
+        .get("/", |_, reply| reply.text("root"))
+        .get_async("/async", async |_, reply| reply.text("async"));
+    let mut client = client(Limits::default(), app);
+    for path in ["/", "/async"] {
+        let mut raw = client.raw();
+        for _ in 0..2 {
+            raw.send(format!("GET {path} HTTP/1.1\r\n{HOST}\r\n"));
+            assert_eq!(raw.reply().status(), 200);
+            raw.advance(seconds(74));
+            assert_eq!(raw.ending(), None, "{path}");
+        }
+        raw.advance(seconds(2));
+        assert_eq!(raw.ending(), Some(Ending::Closed), "{path}");
+    }
+}
+
+fn uploads() -> App {
+    App::new()
+        .post("/collect", |req, reply| reply.text(req.body().len().to_string()))
+        .post_streamed("/stream", async |req, reply| {
+            let mut bytes = 0;
+            while let Some(chunk) = req.chunk().await? {
+                bytes += chunk.len();
+            }
+            reply.text(bytes.to_string())
+        })
+        .post_streamed("/busy", async |req, reply| {
+            let mut bytes = 0;
+            while let Some(chunk) = req.chunk().await? {
+                bytes += chunk.len();
+                req.cx().sleep(seconds(60)).await;
+            }
+            reply.text(bytes.to_string())
+        })
+}
+
+#[test]
+fn a_body_that_trickles_in_is_refused_wherever_it_goes() {
+    let mut client = client(Limits::default(), uploads());
+    for path in ["/collect", "/stream"] {
+        let mut raw = client.raw();
+        raw.send(format!(
+            "POST {path} HTTP/1.1\r\n{HOST}Content-Length: 10000\r\n\r\n"
+        ));
+        let took = trickle(&mut raw, "body");
+        assert!((5..=8).contains(&took), "{path}: {took} s");
+        let refused = raw.reply();
+        assert_eq!((refused.status(), refused.closes()), (408, true), "{path}");
+    }
+    // It has its answer, and no second one.
+    let mut raw = client.raw();
+    raw.send(format!(
+        "POST /nowhere HTTP/1.1\r\n{HOST}Content-Length: 10000\r\n\r\n"
+    ));
+    assert_eq!(raw.reply().status(), 404);
+    let took = trickle(&mut raw, "body");
+    assert!((5..=8).contains(&took), "{took} s");
+    assert_eq!(raw.read_to_end().unwrap(), (Vec::new(), Ending::Reset));
+    // Just fast enough.
+    for path in ["/collect", "/stream"] {
+        let mut raw = client.raw();
+        raw.send(format!(
+            "POST {path} HTTP/1.1\r\n{HOST}Content-Length: 10000\r\n\r\n"
+        ));
+        for _ in 0..40 {
+            raw.send([b'x'; 250]);
+            raw.advance(seconds(1));
+        }
+        assert_eq!(raw.reply().text(), "10000", "{path}");
+    }
+}
+
+#[test]
+fn the_time_of_a_handler_that_does_not_read_is_not_its_clients() {
+    let mut client = client(Limits::default(), uploads());
+    let mut raw = client.raw();
+    raw.send(format!(
+        "POST /busy HTTP/1.1\r\n{HOST}Content-Length: 10\r\n\r\nfirst"
+    ));
+    raw.advance(seconds(62));
+    assert_eq!(
+        (raw.readable(), raw.ending()),
+        (0, None),
+        "the handler waits for two seconds"
+    );
+    raw.send("later");
+    raw.advance(seconds(58));
+    assert_eq!(raw.reply().text(), "10");
+    // And its time still passes where the handler does wait.
+    let mut raw = client.raw();
+    raw.send(format!(
+        "POST /busy HTTP/1.1\r\n{HOST}Content-Length: 10\r\n\r\nfirst"
+    ));
+    raw.advance(seconds(70));
+    assert_eq!(raw.reply().status(), 408);
+}
+
+/// A network that holds few bytes of a stream, so that what the client reads is what the server can send.
+fn narrow(app: App) -> TestClient {
+    let mut plan = Plan::calm();
+    (plan.send_bytes, plan.receive_bytes) = (1024, 1024);
+    let setup = Setup {
+        plan,
+        ..Setup::default()
+    };
+    TestClient::with(app, setup).unwrap()
+}
+
+#[test]
+fn an_answer_that_is_hardly_taken_is_cut() {
+    const BYTES: usize = 400_000;
+    let app = App::new()
+        .get("/plain", |_, reply| {
+            reply.body().resize(BYTES, b'x');
+            Ok(())
+        })
+        .get_async("/async", async |_, reply| {
+            reply.body().resize(BYTES, b'x');
+            Ok(())
+        })
+        .get_async("/stream", async |_, reply| {
+            for _ in 0..BYTES / 1000 {
+                reply.write([b'x'; 1000]).await?;
+            }
+            Ok(())
+        });
+    let mut client = narrow(app);
+    for path in ["/plain", "/async", "/stream"] {
+        let mut raw = client.raw();
+        raw.send(format!("GET {path} HTTP/1.1\r\n{HOST}\r\n"));
+        let mut taken = 0;
+        let mut cut_after = None;
+        for second in 0..200 {
+            raw.advance(seconds(1));
+            taken += raw.take(20).len();
+            if raw.ending().is_some() || client.connections() == 0 {
+                cut_after = Some(second);
+                break;
+            }
+        }
+        // Its grace, a tick or two, and the two kilobytes that the network holds, at 240 bytes a second.
+        let cut_after = cut_after.unwrap_or_else(|| panic!("{path}: {taken} bytes in 200 s"));
+        assert!((5..=20).contains(&cut_after), "{path}: {cut_after} s");
+        // Five times as fast as it must be.
+        let mut raw = client.raw();
+        raw.send(format!("GET {path} HTTP/1.1\r\n{HOST}\r\n"));
+        let mut taken = 0;
+        for _ in 0..60 {
+            raw.advance(seconds(1));
+            taken += raw.take(1200).len();
+        }
+        assert!(
+            taken > 55 * 1000 && raw.ending().is_none(),
+            "{path}: {taken} bytes"
+        );
+        raw.reset();
+        client.advance(seconds(1));
+    }
 }

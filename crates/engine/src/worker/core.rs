@@ -234,6 +234,16 @@ impl Core {
         unsafe { self.backend.send(slot, connection.socket, &slices[..count]) };
     }
 
+    /// Takes back a send that waits for room: its completion says how much was taken, and the rest is sent anew.
+    pub(crate) fn count_sent(&mut self, slot: Slot) {
+        if let Some(connection) = self.connection(slot)
+            && connection.phase == Phase::Open
+            && connection.flags.send_in_flight
+        {
+            self.backend.cancel(Op::Send, slot);
+        }
+    }
+
     /// A send has ended; with `held` the kernel still reads the memory.
     pub(crate) fn on_sent(&mut self, slot: Slot, result: io::Result<usize>, held: bool) {
         let Some(Record::Connection(connection)) = self.records.get_mut(slot) else {
@@ -254,6 +264,8 @@ impl Core {
         Counters::add(&self.shared.workers[self.index].counters.bytes_sent, sent as u64);
         match result {
             Ok(0) => self.fail(slot, Reason::Failed(io::ErrorKind::WriteZero)),
+            // Nothing was taken before `count_sent` took it back: it is sent again.
+            Err(error) if error.raw_os_error() == Some(libc::ECANCELED) => self.sent_some(slot),
             Err(error) => self.fail(slot, Reason::Failed(error.kind())),
             Ok(_) if !held => self.sent_some(slot),
             Ok(_) => {}

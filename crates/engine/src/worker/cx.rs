@@ -236,6 +236,13 @@ impl<'a> Conn<'a> {
         self.cx.core().connection(self.id.0).map_or(0, |c| c.sent)
     }
 
+    /// Has [`Conn::sent`] brought up to date by the next turns. Where the kernel takes a whole send before it says
+    /// anything ([`crate::limits::SEND_BYTES`] on `uring`), a slow reader looks like one who reads nothing. Costs two
+    /// operations if a send waits, else nothing.
+    pub fn count_sent(&self) {
+        self.cx.core().count_sent(self.id.0);
+    }
+
     /// Closes it when all that was written is sent; nothing more is received.
     ///
     /// Bytes that the peer has sent and this side has not taken make the kernel reset the connection, which may cost the

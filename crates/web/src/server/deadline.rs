@@ -52,20 +52,23 @@ impl Machine {
                 let received = decoder.consumed();
                 self.check_receiving(conn, state, received, None);
             }
-            Phase::Running { exchange, .. } => match exchange.receiving() {
-                Some((received, anew)) => {
-                    if anew {
-                        state.began = self.local.cx.now();
-                        state.base = received;
-                    }
-                    let exchange = Rc::clone(exchange);
-                    if !self.is_too_slow(state, received) {
-                        return conn.set_deadline(Some(limits::RATE_TICK));
-                    }
-                    exchange.fail(self.too_slow(received));
+            Phase::Running { exchange, .. } => {
+                let exchange = Rc::clone(exchange);
+                let Some(receiving) = exchange.receiving() else {
+                    return conn.set_deadline(None);
+                };
+                if receiving.anew {
+                    state.began = self.local.cx.now();
+                    state.base = receiving.bytes;
+                } else {
+                    // The handler's own time is not its client's.
+                    state.began = state.began.after(receiving.away);
                 }
-                None => conn.set_deadline(None),
-            },
+                if self.is_too_slow(state, receiving.bytes) {
+                    return exchange.fail(self.too_slow(receiving.bytes));
+                }
+                conn.set_deadline(Some(limits::RATE_TICK));
+            }
             Phase::Sending { .. } => self.send_rest(conn, state),
         }
     }
@@ -126,6 +129,8 @@ impl Machine {
         } else if self.is_too_slow(state, sent) {
             return conn.abort();
         }
+        // For the next look.
+        conn.count_sent();
         conn.set_deadline(Some(limits::RATE_TICK));
     }
 }

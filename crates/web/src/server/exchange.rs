@@ -14,6 +14,7 @@ use std::future::poll_fn;
 use std::net::SocketAddr;
 use std::rc::Rc;
 use std::task::{Context, Poll, Waker};
+use std::time::Duration;
 
 use bytes::Bytes;
 use ringmain_engine::backend::Time;
@@ -80,6 +81,20 @@ struct Incoming {
     held: bool,
     /// The handler waits, and the rate is looked at each tick.
     ticking: bool,
+    /// When the handler took the last piece, or its request began; `None` while it waits for one.
+    taken: Option<Time>,
+    /// How long it did not wait, since the rate was last looked at.
+    away: Duration,
+}
+
+/// How a streamed body comes in.
+pub(crate) struct Receiving {
+    /// Framed bytes so far.
+    pub(crate) bytes: u64,
+    /// The handler has held it up: the rate is measured anew.
+    pub(crate) anew: bool,
+    /// Time since the last look in which the handler did not wait.
+    pub(crate) away: Duration,
 }
 
 impl Exchange {
@@ -113,6 +128,8 @@ impl Exchange {
         incoming.fault = None;
         incoming.paused = false;
         incoming.held = false;
+        incoming.taken = Some(job.began);
+        incoming.away = Duration::ZERO;
         incoming.ticking = false;
         incoming.queue.clear();
         drop(incoming);
@@ -195,9 +212,8 @@ impl Exchange {
         }
     }
 
-    /// Framed bytes of the body received so far, and whether the handler has held it up meanwhile; `None` when
-    /// nothing is expected of the client.
-    pub(crate) fn receiving(&self) -> Option<(u64, bool)> {
+    /// How the body comes in; `None` when nothing is expected of the client.
+    pub(crate) fn receiving(&self) -> Option<Receiving> {
         let incoming = &mut *self.incoming.borrow_mut();
         let decoder = incoming.decoder.as_ref()?;
         let held = incoming.paused || incoming.expects || incoming.queue.len() >= limits::BODY_QUEUE;
@@ -206,7 +222,16 @@ impl Exchange {
             incoming.ticking = false;
             return None;
         }
-        Some((decoder.consumed(), std::mem::take(&mut incoming.held)))
+        if incoming.taken.is_some() {
+            // Nobody reads; who does next sets the deadline.
+            incoming.ticking = false;
+            return None;
+        }
+        Some(Receiving {
+            bytes: decoder.consumed(),
+            anew: std::mem::take(&mut incoming.held),
+            away: std::mem::take(&mut incoming.away),
+        })
     }
 
     /// Whether the deadline is that of the body.
@@ -260,6 +285,7 @@ impl Exchange {
                 let bytes = Bytes::from(std::mem::take(&mut incoming.queue));
                 let paused = std::mem::take(&mut incoming.paused);
                 incoming.held |= paused;
+                incoming.taken = Some(self.cx.now());
                 drop(incoming);
                 if paused && !decoder.is_over() {
                     conn.resume();
@@ -271,6 +297,9 @@ impl Exchange {
             }
             if decoder.is_over() {
                 return Poll::Ready(Ok(None));
+            }
+            if let Some(taken) = incoming.taken.take() {
+                incoming.away += self.cx.now().since(taken);
             }
             // Each piece would put it off, if it were set anew.
             if !std::mem::replace(&mut incoming.ticking, true) {

@@ -272,18 +272,20 @@ impl Client {
     /// The server has ended the connection: was there a cause, and is nothing missing?
     fn over(&mut self, weather: Weather) -> Result<(), String> {
         self.done = true;
-        self.reader.end();
-        if self.peer.eof() {
-            // The last answer may have been one that lasts until the end.
-            self.answers(weather)?;
-        }
-        let how = if self.peer.failed() { "a reset" } else { "an end" };
-        self.peer.close();
         let cut = self
             .asks
             .get(self.answered)
             .is_some_and(|ask| ask.kind == Kind::Cut);
         let excused = weather.broken || weather.draining || self.slept || cut;
+        if !excused {
+            // What was cut is an error from here on.
+            self.reader.end();
+        }
+        if self.peer.eof() {
+            self.answers(weather)?;
+        }
+        let how = if self.peer.failed() { "a reset" } else { "an end" };
+        self.peer.close();
         // All that was asked for whole is answered, also before an end in the middle.
         let owed = self.writing.saturating_sub(self.answered);
         let has_cause = self.closed || self.ended && owed == 0;

@@ -79,9 +79,6 @@ fn main() {
     hide_planned_panics();
     let (mut answers, mut runs) = (0, 0);
     for seed in seeds() {
-        if number("SIM_TALK").is_some() {
-            println!("seed {seed}");
-        }
         let region = Region::new(ALLOCATOR);
         let first = Run::new(seed);
         let world = first.world();

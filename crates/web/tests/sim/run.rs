@@ -60,6 +60,9 @@ fn limits(world: &World) -> Limits {
     if world.below(2) == 0 {
         limits.body_bytes = 100 + world.below(4000) as u64;
     }
+    // A slow reader whose uploads go on behind its last answer may lose the end of that: how soon is a test of its own.
+    limits.linger = Duration::from_secs(3600);
+    limits.linger_bytes = 1 << 30;
     limits.pipelined_bytes = [100, 4000, 48 * 1024][world.below(3)];
     limits
 }
