@@ -22,8 +22,8 @@ pub struct Limits {
     /// Bytes of a body that its handler streams; `None`: no limit. More: 413 if nothing was answered yet, and the
     /// connection closes.
     pub streamed_body_bytes: Option<u64>,
-    /// Bytes a second that a body must bring in, and an answer must be taken at, on average after
-    /// [`Limits::rate_grace`]. Slower: 408 (or a cut answer), and the connection closes. Time in which the handler
+    /// Bytes a second that a body must bring in, and an answer must be taken at, behind [`Limits::rate_grace`] and on
+    /// average over [`RATE_WINDOW`]. Slower: 408 (or a cut answer), and the connection closes. Time in which the handler
     /// itself does not read does not count.
     pub rate_bytes: u32,
     /// How long a transfer may be slow before [`Limits::rate_bytes`] holds.
@@ -107,6 +107,9 @@ pub const RECEIPTS_UNTIMED: u32 = 8;
 
 /// How long the access log's last lines may take at the end of [`App::run`](crate::App::run). Longer: they are lost.
 pub const LAST_LINES: Duration = Duration::from_secs(5);
+
+/// How long a transfer's rate is averaged, behind its grace; then both begin anew.
+pub const RATE_WINDOW: Duration = Duration::from_secs(5);
 
 /// How often a transfer's rate is looked at.
 pub const RATE_TICK: Duration = Duration::from_secs(1);

@@ -245,6 +245,7 @@ impl Core {
             Ok(count) => *count,
             Err(_) => 0,
         };
+        connection.sent += sent as u64;
         if held {
             connection.held_bytes = sent as u32;
         } else {

@@ -229,6 +229,13 @@ impl<'a> Conn<'a> {
         self.cx.core().connection(self.id.0).map_or(0, |c| c.output.len())
     }
 
+    /// Bytes handed to the kernel since it was opened: what a slow reader has taken, but for what the kernel's socket
+    /// buffers hold.
+    #[must_use]
+    pub fn sent(&self) -> u64 {
+        self.cx.core().connection(self.id.0).map_or(0, |c| c.sent)
+    }
+
     /// Closes it when all that was written is sent; nothing more is received.
     ///
     /// Bytes that the peer has sent and this side has not taken make the kernel reset the connection, which may cost the

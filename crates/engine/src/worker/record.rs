@@ -100,6 +100,8 @@ pub(crate) struct Connection {
     pub(crate) output: Output,
     /// Bytes of a held send, taken off the output when the memory is released.
     pub(crate) held_bytes: u32,
+    /// Bytes handed to the kernel.
+    pub(crate) sent: u64,
     pub(crate) listener: u32,
     pub(crate) stream: Option<Box<StreamState>>,
     /// Since when it has waited for a receive buffer with bytes to be had. `Time(0)`: it did not.
@@ -135,6 +137,7 @@ impl Connection {
             listener,
             output: Output::default(),
             held_bytes: 0,
+            sent: 0,
             turn: 0,
             turn_bytes: 0,
             unread: Vec::new(),

@@ -157,7 +157,14 @@ impl Error {
 
     /// What a broken rule of the protocol is to the client.
     pub(crate) fn from_fault(fault: &h1::PeerFault) -> Error {
-        Error::new(fault.status(), fault.to_string())
+        // The codec's advice to the server is none of the client's.
+        let advice = format!("; answer {} and close)", fault.status());
+        let text = fault.to_string();
+        Error::new(
+            fault.status(),
+            text.strip_suffix(&advice)
+                .map_or(text.clone(), |fact| format!("{fact})")),
+        )
     }
 
     /// The same for another reply; the cause, which was logged, is left out.

@@ -39,8 +39,8 @@ pub struct Connection {
     pub(crate) counted: bool,
     /// Bytes of the present body that had come by then.
     pub(crate) base: u64,
-    /// Bytes unsent when the rate was last looked at.
-    pub(crate) unsent: u32,
+    /// An answer is not all taken: its rate counts since `began`.
+    pub(crate) slow: bool,
     pub(crate) remote: Option<SocketAddr>,
 }
 
@@ -103,7 +103,7 @@ impl Connection {
             last: false,
             counted: false,
             base: 0,
-            unsent: 0,
+            slow: false,
             remote,
         }
     }

@@ -1,7 +1,5 @@
 //! What happens to a client that is too slow, and when a connection is looked at again.
 
-use std::time::Duration;
-
 use ringmain_engine::Conn;
 
 use super::Machine;
@@ -29,6 +27,11 @@ impl Machine {
     }
 
     pub(super) fn on_deadline(&self, conn: Conn<'_>, state: &mut Connection, out: &mut Vec<u8>) {
+        if conn.unsent() == 0 && std::mem::take(&mut state.slow) {
+            // All of it was taken. What else the phase waits for counts from here.
+            state.began = self.local.cx.now();
+            state.base = 0;
+        }
         match &state.phase {
             // The answer to its last request is not even taken: that counts as a transfer.
             _ if conn.unsent() > 0 => self.check_sending(conn, state),
@@ -71,7 +74,7 @@ impl Machine {
         received: u64,
         out: Option<&mut Vec<u8>>,
     ) {
-        if received - state.base >= self.due(state) {
+        if !self.is_too_slow(state, received) {
             return conn.set_deadline(Some(limits::RATE_TICK));
         }
         let Some(out) = out else {
@@ -88,22 +91,31 @@ impl Machine {
         Error::new(408, what)
     }
 
-    /// Bytes that must have passed by now.
-    fn due(&self, state: &Connection) -> u64 {
-        let spent = self.local.cx.now().since(state.began);
-        let counted = spent.saturating_sub(self.site.limits.rate_grace);
-        (counted.as_secs_f64() * f64::from(self.site.limits.rate_bytes)) as u64
+    /// Whether of `count` bytes too few have passed since the window began. A window that was met is followed by the
+    /// next, or a fast beginning would pay for any pause behind it.
+    fn is_too_slow(&self, state: &mut Connection, count: u64) -> bool {
+        let limits = &self.site.limits;
+        let now = self.local.cx.now();
+        let counted = now.since(state.began).saturating_sub(limits.rate_grace);
+        let due = (counted.as_secs_f64() * f64::from(limits.rate_bytes)) as u64;
+        if count.saturating_sub(state.base) < due {
+            return true;
+        }
+        if counted > limits::RATE_WINDOW {
+            state.began = now;
+            state.base = count;
+        }
+        false
     }
 
     /// Whether an answer is taken fast enough: looked at each tick, as long as it is not all handed over.
     fn check_sending(&self, conn: Conn<'_>, state: &mut Connection) {
-        let unsent = conn.unsent() as u32;
-        let now = self.local.cx.now();
-        if unsent != state.unsent {
-            // Something was taken, or written since.
-            state.unsent = unsent;
-            state.began = now;
-        } else if now.since(state.began) > self.site.limits.rate_grace + Duration::from_secs(1) {
+        let sent = conn.sent();
+        if !std::mem::replace(&mut state.slow, true) {
+            // From here the rate counts.
+            state.began = self.local.cx.now();
+            state.base = sent;
+        } else if self.is_too_slow(state, sent) {
             return conn.abort();
         }
         conn.set_deadline(Some(limits::RATE_TICK));

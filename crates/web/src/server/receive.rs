@@ -388,7 +388,6 @@ impl Machine {
             let _ = conn.write_frame(rest);
             return then;
         }
-        state.unsent = 0;
         let unwanted = match std::mem::replace(&mut state.phase, Phase::Head) {
             Phase::Discarding(decoder) => Some(decoder),
             _ => None,

@@ -11,6 +11,7 @@ use std::sync::Arc;
 use std::task::Poll;
 
 use bytes::Bytes;
+use ringmain_engine::backend::Time;
 use ringmain_wire::h1::{BodyDecoder, FieldBlock, FieldTable, HeadScanner, Parsed, parse_request};
 
 use super::exchange::{Buffers, Exchange, Job};
@@ -160,6 +161,22 @@ impl Drop for Place<'_> {
     }
 }
 
+/// A request that ends because its client has left, or the process: it is counted and logged as 499, the number that
+/// nginx has made usual for it.
+struct Unfinished<'a, 'r> {
+    request: Option<&'a Request<'r>>,
+    began: Time,
+}
+
+impl Drop for Unfinished<'_, '_> {
+    fn drop(&mut self) {
+        if let Some(request) = self.request {
+            request.local.stats.answered(499);
+            request.local.log(request, 499, 0, self.began);
+        }
+    }
+}
+
 /// Memory that a runner uses for each of its requests.
 struct Scratch {
     table: FieldTable,
@@ -267,6 +284,10 @@ where
         job.remote,
         Some(exchange),
     );
+    let mut unfinished = Unfinished {
+        request: Some(&request),
+        began: job.began,
+    };
     let mut reply = Reply::new(&request, &mut scratch.fields, &mut scratch.body);
     reply.outgoing = Some(Outgoing::new(exchange, job.began, &mut scratch.out));
     let outcome = caught(async {
@@ -283,6 +304,7 @@ where
         local.stats.took(local.cx.clock().since(job.began));
         send(exchange, &mut reply).await
     };
+    unfinished.request = None;
     local.stats.answered(reply.status);
     local.log(&request, reply.status, reply.sent, job.began);
     // While bytes of the client's may still be on their way, be it of this body or of a next request, a reset for them
