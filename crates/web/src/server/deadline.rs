@@ -1,9 +1,12 @@
 //! What happens to a client that is too slow, and when a connection is looked at again.
 
+use std::rc::Rc;
+
 use ringmain_engine::Conn;
 
 use super::Machine;
 use super::connection::{Connection, Phase};
+use super::exchange::Exchange;
 use crate::error::Error;
 use crate::limits;
 
@@ -49,19 +52,10 @@ impl Machine {
                 let received = decoder.consumed();
                 self.check_receiving(conn, state, received, None);
             }
-            Phase::Running { exchange, .. } => match exchange.receiving() {
-                Some((received, anew)) => {
-                    if anew {
-                        state.began = self.local.cx.now();
-                        state.base = received;
-                    }
-                    if received - state.base >= self.due(state) {
-                        return conn.set_deadline(Some(limits::RATE_TICK));
-                    }
-                    exchange.fail(self.too_slow(received));
-                }
-                None => conn.set_deadline(None),
-            },
+            Phase::Running { exchange, .. } => {
+                let exchange = Rc::clone(exchange);
+                self.check_streamed(conn, state, &exchange);
+            }
             Phase::Sending { .. } => self.send_rest(conn, state),
         }
     }
@@ -83,6 +77,22 @@ impl Machine {
         };
         let then = self.refuse(state, &self.too_slow(received), out);
         self.flush(conn, state, out, then);
+    }
+
+    /// The same for a body that its handler reads: the handler is told, and answers.
+    fn check_streamed(&self, conn: Conn<'_>, state: &mut Connection, exchange: &Exchange) {
+        let Some((received, anew)) = exchange.receiving() else {
+            return conn.set_deadline(None);
+        };
+        if anew {
+            state.began = self.local.cx.now();
+            state.base = received;
+        }
+        if self.is_too_slow(state, received) {
+            exchange.fail(self.too_slow(received));
+        } else {
+            conn.set_deadline(Some(limits::RATE_TICK));
+        }
     }
 
     fn too_slow(&self, received: u64) -> Error {
