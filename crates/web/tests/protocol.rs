@@ -2,8 +2,8 @@
 
 use std::time::Duration;
 
-use ringmain_web::testing::{Ending, TestClient};
-use ringmain_web::{App, Limits};
+use ringmain_web::testing::{Ending, Plan, Setup, TestClient};
+use ringmain_web::{App, Error, Event, Flow, Limits};
 
 #[test]
 fn no_interim_answer_follows_the_head_of_the_final_one() {
@@ -93,4 +93,162 @@ fn a_trailer_section_may_come_in_pieces_wherever_its_body_goes() {
         assert_eq!(raw.reply().text(), "body", "{path}");
         assert_eq!(raw.reply().status(), 404, "{path}");
     }
+}
+
+fn clock() -> App {
+    App::new().get_async("/clock", async |req, reply| {
+        let filling = "x".repeat(1000);
+        let mut events = reply.events().await?;
+        loop {
+            events.send(&Event::new().data(&filling)).await?;
+            req.cx().sleep(Duration::from_millis(100)).await;
+        }
+    })
+}
+
+#[test]
+fn a_shutdown_or_the_clients_end_ends_an_event_stream_in_order() {
+    for by_client in [false, true] {
+        let mut client = TestClient::with(
+            clock(),
+            Setup {
+                // So much waits in the server that the handler runs again before it is taken.
+                plan: small_buffers(),
+                ..Setup::default()
+            },
+        )
+        .unwrap();
+        let mut raw = client.raw();
+        raw.send("GET /clock HTTP/1.1\r\nHost: a\r\n\r\n");
+        raw.advance(Duration::from_secs(2));
+        if by_client {
+            raw.end();
+        } else {
+            client.shut_down();
+        }
+        raw.advance(Duration::from_secs(1));
+        let reply = raw.reply();
+        assert_eq!(reply.body().len() % "data: \n\n".len().wrapping_add(1000), 0);
+        assert_eq!(raw.read_to_end().unwrap(), (Vec::new(), Ending::Closed));
+    }
+}
+
+/// A network that holds a few bytes of a stream, as behind a client that does not read.
+fn small_buffers() -> Plan {
+    let mut plan = Plan::calm();
+    (plan.send_bytes, plan.receive_bytes) = (2048, 2048);
+    plan
+}
+
+#[test]
+fn the_head_of_an_event_stream_has_no_body_at_a_shutdown() {
+    let mut client = TestClient::new(clock()).unwrap();
+    let mut raw = client.raw();
+    raw.send("HEAD /clock HTTP/1.1\r\nHost: a\r\n\r\n");
+    assert_eq!(raw.try_reply("HEAD").unwrap().status(), 200);
+    client.shut_down();
+    assert_eq!(raw.read_to_end().unwrap(), (Vec::new(), Ending::Closed));
+}
+
+#[test]
+fn an_unwanted_body_is_not_measured_by_the_limit_for_wanted_ones() {
+    let limits = Limits {
+        body_bytes: 10,
+        ..Limits::default()
+    };
+    let mut client = TestClient::new(App::new().limits(limits)).unwrap();
+    for _ in 0..2 {
+        assert_eq!(client.post("/nowhere").body([b'x'; 1000]).send().status(), 404);
+    }
+    assert_eq!(client.connections(), 1, "it was read and dropped");
+}
+
+#[test]
+fn an_unwanted_body_of_no_bytes_leaves_the_connection_idle() {
+    let mut client = TestClient::new(App::new()).unwrap();
+    let mut raw = client.raw();
+    let request = "POST /nowhere HTTP/1.1\r\nHost: a\r\nContent-Length: 0\r\n\r\n";
+    for _ in 0..2 {
+        raw.send(request);
+        assert_eq!(raw.reply().status(), 404);
+        raw.advance(Duration::from_secs(70));
+    }
+    assert_eq!(raw.ending(), None, "idle for less than its time");
+    raw.advance(Duration::from_secs(10));
+    assert_eq!(raw.ending(), Some(Ending::Closed));
+}
+
+#[test]
+fn a_shutdown_does_not_wait_for_a_connection_whose_unwanted_body_has_ended() {
+    let mut client = TestClient::new(App::new()).unwrap();
+    let mut raw = client.raw();
+    raw.send("POST /nowhere HTTP/1.1\r\nHost: a\r\nContent-Length: 2\r\n\r\na");
+    assert_eq!(raw.reply().status(), 404);
+    client.shut_down();
+    raw.advance(Duration::from_secs(1));
+    assert_eq!(raw.ending(), None);
+    raw.send("b");
+    raw.advance(Duration::from_secs(1));
+    assert_eq!(raw.ending(), Some(Ending::Closed));
+}
+
+#[test]
+fn an_unwanted_body_behind_a_large_answer_is_not_taken_for_a_request() {
+    let app = App::new().before(|_, reply| {
+        reply.body().resize(1_000_000, b'x');
+        Ok(Flow::Stop)
+    });
+    let mut client = TestClient::new(app).unwrap();
+    let mut raw = client.raw();
+    let smuggled = "GET /smuggled HTTP/1.1\r\nHost: a\r\n\r\n";
+    raw.send(format!(
+        "POST /nowhere HTTP/1.1\r\nHost: a\r\nContent-Length: {}\r\n\r\n",
+        smuggled.len()
+    ));
+    raw.advance(Duration::from_secs(1));
+    raw.send(smuggled);
+    assert_eq!(raw.reply().body().len(), 1_000_000);
+    raw.send("GET /next HTTP/1.1\r\nHost: a\r\nConnection: close\r\n\r\n");
+    assert_eq!(raw.reply().body().len(), 1_000_000);
+    assert_eq!(raw.read_to_end().unwrap(), (Vec::new(), Ending::Closed));
+}
+
+#[test]
+fn a_head_request_is_refused_without_a_body() {
+    let app = App::new().get("/", |_, reply| reply.text("whole"));
+    let mut client = TestClient::new(app).unwrap();
+    let mut raw = client.raw();
+    raw.send("HEAD / HTTP/1.1\r\nHost: a\r\nContent-Length: 2000000\r\n\r\n");
+    let reply = raw.try_reply("HEAD").unwrap();
+    assert_eq!((reply.status(), reply.closes()), (413, true));
+    raw.end();
+    assert_eq!(raw.read_to_end().unwrap(), (Vec::new(), Ending::Closed));
+    let mut raw = client.raw();
+    raw.send("HEAD / HTTP/1.1\r\nHost: a\r\nTransfer-Encoding: chunked\r\n\r\n");
+    raw.advance(Duration::from_secs(1));
+    raw.send("no size\r\n");
+    assert_eq!(raw.try_reply("HEAD").unwrap().status(), 400);
+    raw.end();
+    assert_eq!(raw.read_to_end().unwrap(), (Vec::new(), Ending::Closed));
+}
+
+#[test]
+fn an_answer_that_is_broken_off_takes_no_earlier_one_along() {
+    let app = App::new()
+        .get("/", |_, reply| reply.text("root"))
+        .get_async("/cut", async |_, reply| {
+            reply.write("begun").await?;
+            Err(Error::internal("planned"))
+        });
+    let mut client = TestClient::new(app).unwrap();
+    let mut raw = client.raw();
+    raw.send("GET / HTTP/1.1\r\nHost: a\r\n\r\nGET /cut HTTP/1.1\r\nHost: a\r\n\r\n");
+    raw.advance(Duration::from_secs(1));
+    assert_eq!(raw.reply().text(), "root");
+    let error = raw.try_reply("GET").unwrap_err().to_string();
+    assert!(error.contains("expected the rest of the message"), "{error}");
+    // Without framing only a reset tells that it is not whole.
+    let mut raw = client.raw();
+    raw.send("GET /cut HTTP/1.0\r\n\r\n");
+    assert_eq!(raw.read_to_end().unwrap().1, Ending::Reset);
 }

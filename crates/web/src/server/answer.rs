@@ -5,7 +5,7 @@
 use std::panic::{AssertUnwindSafe, catch_unwind};
 
 use bytes::Bytes;
-use ringmain_wire::h1::{self, BodyEncoder, Exchange, FieldBlock, Framing, Misuse, ResponseEncoder};
+use ringmain_wire::h1::{BodyEncoder, Exchange, FieldBlock, Framing, Misuse, ResponseEncoder};
 
 use crate::error::{Error, Result};
 use crate::limits;
@@ -148,20 +148,29 @@ pub(crate) fn head(
     head.finish(framing)
 }
 
-/// Encodes the answer to what could not be read as a request; the connection closes after it.
-pub(crate) fn refuse(local: &Local, error: &Error, out: &mut Vec<u8>) {
+/// Encodes the answer to what could not be read as a request; the connection closes after it. `exchange` is
+/// [`h1::Exchange::REFUSED`] if not even the head was read.
+pub(crate) fn refuse(local: &Local, error: &Error, exchange: Exchange, out: &mut Vec<u8>) {
     local.follow_the_clock();
     let mut problem = Vec::new();
     error.write_problem(&mut problem);
+    let mut fields = FieldBlock::new();
+    if let Some((name, value)) = error.field() {
+        // Checked when the error was made.
+        let _ = fields.push(name, value.as_bytes());
+    }
     let parts = Parts {
         status: error.status(),
         kind: Kind::Problem,
-        fields: &FieldBlock::new(),
+        fields: &fields,
         id: None,
     };
+    let exchange = Exchange {
+        keep_alive: false,
+        ..exchange
+    };
     let framing = Framing::Length(problem.len() as u64);
-    let body = head(local, &parts, h1::Exchange::REFUSED, framing, out);
-    if let Ok(mut body) = body {
+    if let Ok(mut body) = head(local, &parts, exchange, framing, out) {
         // As long as it was said to be.
         let _ = body.data(out, &problem);
     }

@@ -15,7 +15,7 @@ use std::rc::Rc;
 
 use bytes::Bytes;
 use ringmain_engine::backend::Time;
-use ringmain_wire::h1::{BodyDecoder, HeadScanner};
+use ringmain_wire::h1::{self, BodyDecoder, HeadScanner};
 
 use super::Then;
 use super::exchange::Exchange;
@@ -71,6 +71,8 @@ pub(crate) struct Collector {
     pub(crate) head: Vec<u8>,
     pub(crate) body: Vec<u8>,
     pub(crate) decoder: BodyDecoder,
+    /// What an answer depends on that comes before the body is there.
+    pub(crate) exchange: h1::Exchange,
 }
 
 impl std::fmt::Debug for Phase {

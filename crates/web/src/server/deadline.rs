@@ -3,10 +3,10 @@
 use std::rc::Rc;
 
 use ringmain_engine::Conn;
+use ringmain_wire::h1;
 
 use super::Machine;
 use super::connection::{Connection, Phase};
-use super::exchange::Exchange;
 use crate::error::Error;
 use crate::limits;
 
@@ -40,7 +40,7 @@ impl Machine {
             _ if conn.unsent() > 0 => self.check_sending(conn, state),
             Phase::Head if state.begun => {
                 let what = "expected the rest of the request's head in time, found none";
-                let then = self.refuse(state, &Error::new(408, what), out);
+                let then = self.refuse(state, &Error::new(408, what), h1::Exchange::REFUSED, out);
                 self.flush(conn, state, out, then);
             }
             Phase::Head | Phase::Lingering { .. } => conn.close(),
@@ -52,10 +52,20 @@ impl Machine {
                 let received = decoder.consumed();
                 self.check_receiving(conn, state, received, None);
             }
-            Phase::Running { exchange, .. } => {
-                let exchange = Rc::clone(exchange);
-                self.check_streamed(conn, state, &exchange);
-            }
+            Phase::Running { exchange, .. } => match exchange.receiving() {
+                Some((received, anew)) => {
+                    if anew {
+                        state.began = self.local.cx.now();
+                        state.base = received;
+                    }
+                    let exchange = Rc::clone(exchange);
+                    if !self.is_too_slow(state, received) {
+                        return conn.set_deadline(Some(limits::RATE_TICK));
+                    }
+                    exchange.fail(self.too_slow(received));
+                }
+                None => conn.set_deadline(None),
+            },
             Phase::Sending { .. } => self.send_rest(conn, state),
         }
     }
@@ -75,24 +85,12 @@ impl Machine {
             // Its answer was given.
             return conn.abort();
         };
-        let then = self.refuse(state, &self.too_slow(received), out);
-        self.flush(conn, state, out, then);
-    }
-
-    /// The same for a body that its handler reads: the handler is told, and answers.
-    fn check_streamed(&self, conn: Conn<'_>, state: &mut Connection, exchange: &Exchange) {
-        let Some((received, anew)) = exchange.receiving() else {
-            return conn.set_deadline(None);
+        let exchange = match &state.phase {
+            Phase::Collecting(collector) => collector.exchange,
+            _ => h1::Exchange::REFUSED,
         };
-        if anew {
-            state.began = self.local.cx.now();
-            state.base = received;
-        }
-        if self.is_too_slow(state, received) {
-            exchange.fail(self.too_slow(received));
-        } else {
-            conn.set_deadline(Some(limits::RATE_TICK));
-        }
+        let then = self.refuse(state, &self.too_slow(received), exchange, out);
+        self.flush(conn, state, out, then);
     }
 
     fn too_slow(&self, received: u64) -> Error {

@@ -62,7 +62,8 @@ pub(crate) struct Exchange {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum EventFraming {
     Chunked,
-    UntilClose,
+    /// It lasts until the connection closes, or (HEAD) there is none.
+    Unframed,
 }
 
 /// A request body on its way to a streaming handler.
@@ -135,6 +136,11 @@ impl Exchange {
     /// Whether that request's answer has closed the connection.
     pub(crate) fn closes(&self, serial: u64) -> bool {
         self.serial.get() == serial && self.closing.get()
+    }
+
+    /// Whether the task has not even looked at the request.
+    pub(crate) fn was_not_begun(&self) -> bool {
+        self.job.get().is_some()
     }
 
     /// Something that the task may wait for has happened.

@@ -21,7 +21,7 @@ use ringmain_engine::{Addr, Conn, Cx, Handler, Reason, Start, Via};
 use ringmain_wire::h1::{self, FieldBlock, FieldTable};
 
 use self::connection::{Collector, Connection, Phase};
-use self::exchange::EventFraming;
+use self::exchange::{EventFraming, Exchange};
 use crate::error::Error;
 use crate::limits;
 use crate::local::Local;
@@ -111,6 +111,19 @@ impl Server {
     }
 }
 
+/// Ends an event stream in order, whatever its handler waits for: each event is one chunk.
+fn end_events(conn: Conn<'_>, exchange: &Exchange) {
+    match exchange.events.get() {
+        Some(EventFraming::Chunked) => {
+            // Refused only when the connection is over.
+            let _ = conn.write(b"0\r\n\r\n");
+            conn.close();
+        }
+        Some(EventFraming::Unframed) => conn.close(),
+        None => {}
+    }
+}
+
 /// Lines of the access log are at most so late.
 fn flush_later(cx: &Cx, key: u64) {
     // Without a free timer the next full block takes the lines along.
@@ -167,11 +180,11 @@ impl Machine {
         }
     }
 
-    fn refuse(&self, state: &Connection, error: &Error, out: &mut Vec<u8>) -> Then {
+    fn refuse(&self, state: &Connection, error: &Error, exchange: h1::Exchange, out: &mut Vec<u8>) -> Then {
         self.local.log_refused(state.remote, error.status(), state.began);
         self.local.stats.answered(error.status());
         self.local.stats.refused();
-        answer::refuse(&self.local, error, out);
+        answer::refuse(&self.local, error, exchange, out);
         Then::Linger
     }
 }
@@ -197,12 +210,11 @@ impl Handler for Server {
                 let out = &mut self.scratch.desk.out;
                 let error = Error::new(503, "this address has as many connections as it may")
                     .with_header("Retry-After", "1");
-                answer::refuse(&self.machine.local, &error, out);
+                answer::refuse(&self.machine.local, &error, h1::Exchange::REFUSED, out);
                 self.machine.local.stats.answered(503);
-                let _ = conn.write(out);
-                out.clear();
-                conn.close();
-                return None;
+                // Its request is on its way already: read and dropped, or the reset for it would cost it the answer.
+                self.machine.flush(conn, &mut state, out, Then::Linger);
+                return Some(state);
             }
             state.counted = true;
         }
@@ -229,9 +241,7 @@ impl Handler for Server {
                 exchange.last.set(true);
                 exchange.end_of_input();
                 exchange.wake();
-                if exchange.events.get().is_some() {
-                    conn.close();
-                }
+                end_events(conn, exchange);
             }
         }
     }
@@ -257,15 +267,7 @@ impl Handler for Server {
             Phase::Head if !state.begun => conn.close(),
             Phase::Running { exchange, .. } => {
                 exchange.last.set(true);
-                // At an event's end, whatever the handler waits for: each event is one chunk.
-                match exchange.events.get() {
-                    Some(EventFraming::Chunked) => {
-                        let _ = conn.write(b"0\r\n\r\n");
-                        conn.close();
-                    }
-                    Some(EventFraming::UntilClose) => conn.close(),
-                    None => {}
-                }
+                end_events(conn, exchange);
             }
             _ => {}
         }
@@ -288,6 +290,10 @@ impl Handler for Server {
             Phase::Running { exchange, serial } if exchange.runs(serial) => {
                 if let Some(task) = exchange.task() {
                     cx.cancel(task);
+                }
+                if exchange.was_not_begun() {
+                    // Its task would have done so.
+                    self.machine.local.runners.leave();
                 }
             }
             Phase::Collecting(collector) => self.machine.put_collector(collector),

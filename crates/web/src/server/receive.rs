@@ -2,6 +2,8 @@
 //!
 //! All plain requests of one receipt are answered by one write, in their order.
 
+use std::rc::Rc;
+
 use bytes::Bytes;
 use ringmain_engine::Conn;
 use ringmain_engine::backend::Time;
@@ -11,7 +13,7 @@ use ringmain_wire::h1::{
 };
 
 use super::connection::{Collector, Connection, Phase};
-use super::exchange::{CONTINUE, Job};
+use super::exchange::{CONTINUE, Exchange, Job};
 use super::runner::{Launch, Launched};
 use super::{Desk, Machine, Scratch, Then, answer};
 use crate::error::Error;
@@ -90,7 +92,16 @@ impl Machine {
                     Ok((used, false)) => step(used, Then::Wait),
                     Ok((used, true)) => {
                         state.phase = Phase::Head;
-                        step(used, Then::Next)
+                        // A shutdown may have begun meanwhile, and what it closes are idle connections.
+                        let idle = used == input.len();
+                        step(
+                            used,
+                            if idle && state.last {
+                                Then::Close
+                            } else {
+                                Then::Next
+                            },
+                        )
                     }
                     // It was answered already; what follows cannot be found.
                     Err(_) => step(input.len(), Then::Linger),
@@ -164,13 +175,21 @@ impl Machine {
                 }
                 step(0, Then::Wait)
             }
-            Err(fault) => self.faulty(state, &fault, input, &mut desk.out),
+            Err(fault) => self.faulty(state, &fault, h1::Exchange::REFUSED, input, &mut desk.out),
         }
     }
 
     /// The client broke a rule: nothing that follows can be understood.
-    fn faulty(&self, state: &Connection, fault: &PeerFault, input: &[u8], out: &mut Vec<u8>) -> Step {
-        step(input.len(), self.refuse(state, &Error::from_fault(fault), out))
+    fn faulty(
+        &self,
+        state: &Connection,
+        fault: &PeerFault,
+        exchange: h1::Exchange,
+        input: &[u8],
+        out: &mut Vec<u8>,
+    ) -> Step {
+        let then = self.refuse(state, &Error::from_fault(fault), exchange, out);
+        step(input.len(), then)
     }
 
     /// A head is there: who answers, and what of the body is there?
@@ -201,7 +220,7 @@ impl Machine {
             Ok(body) => body,
             Err(fault) => {
                 return self
-                    .faulty(state, &fault, behind, &mut desk.out)
+                    .faulty(state, &fault, head.exchange(), behind, &mut desk.out)
                     .of(bytes.len() + behind.len());
             }
         };
@@ -220,7 +239,7 @@ impl Machine {
                 if head.expect_continue {
                     desk.out.extend_from_slice(CONTINUE);
                 }
-                state.phase = Phase::Collecting(self.collector(bytes, decoder));
+                state.phase = Phase::Collecting(self.collector(bytes, decoder, head.exchange()));
                 step(bytes.len(), Then::Next)
             }
             Body::Discard(decoder) => {
@@ -253,7 +272,14 @@ impl Machine {
             if !small || head.expect_continue {
                 return Ok(Body::Abandon);
             }
-            return Ok(Body::Discard(BodyDecoder::new(head.framing, &self.http1)?));
+            if head.framing == Framing::Length(0) {
+                return Ok(Body::There(&[], 0));
+            }
+            let http1 = h1::Limits {
+                body_bytes: None,
+                ..self.http1
+            };
+            return Ok(Body::Discard(BodyDecoder::new(head.framing, &http1)?));
         };
         let streamed = matches!(route.action, Action::Task { streamed: true, .. });
         let http1 = match (streamed, route.body_bytes) {
@@ -295,7 +321,14 @@ impl Machine {
             ..
         }) = &chosen.verdict
         {
-            return self.launch(conn, state, arrived, (&**launch, *index), &mut desk.out);
+            if let Some((exchange, serial)) = self.launch(conn, state, arrived, (&**launch, *index)) {
+                state.phase = Phase::Running { exchange, serial };
+                return Then::Next;
+            }
+            let busy = Error::new(503, "the server runs as many requests as it may");
+            chosen.verdict = Verdict::Refused(busy.with_header("Retry-After", "1"));
+            // Nobody reads the body that would have been streamed.
+            state.last |= arrived.decoder.is_some_and(|body| !body.is_over());
         }
         let Chosen {
             path,
@@ -334,15 +367,14 @@ impl Machine {
         }
     }
 
-    /// Hands a request to its task.
+    /// Hands a request to its task. `None`: the worker runs as many as it may.
     fn launch(
         &self,
         conn: Conn<'_>,
-        state: &mut Connection,
+        state: &Connection,
         arrived: &Arrived<'_>,
         (launch, route): (&dyn Launch, usize),
-        out: &mut Vec<u8>,
-    ) -> Then {
+    ) -> Option<(Rc<Exchange>, u64)> {
         let launched = Launched {
             job: Job {
                 conn: conn.id(),
@@ -355,12 +387,7 @@ impl Machine {
             decoder: arrived.decoder,
             expects: arrived.head.expect_continue,
         };
-        let Some((exchange, serial)) = launch.launch(route, &self.site, &self.local, launched) else {
-            let busy = Error::new(503, "the server runs as many requests as it may");
-            return self.refuse(state, &busy.with_header("Retry-After", "1"), out);
-        };
-        state.phase = Phase::Running { exchange, serial };
-        Then::Next
+        launch.launch(route, &self.site, &self.local, launched)
     }
 
     /// Notes an answer.
@@ -406,7 +433,10 @@ impl Machine {
             Ok((consumed, true)) => consumed,
             // What is left is part of a line: more of it has to come.
             Ok((consumed, false)) => return step(consumed, Then::Wait),
-            Err(fault) => return self.faulty(state, &fault, input, &mut scratch.desk.out),
+            Err(fault) => {
+                let exchange = collector.exchange;
+                return self.faulty(state, &fault, exchange, input, &mut scratch.desk.out);
+            }
         };
         let Phase::Collecting(collector) = std::mem::replace(&mut state.phase, Phase::Head) else {
             return step(consumed, Then::Wait);
@@ -433,16 +463,18 @@ impl Machine {
         step(consumed, then)
     }
 
-    fn collector(&self, head: &[u8], decoder: BodyDecoder) -> Box<Collector> {
+    fn collector(&self, head: &[u8], decoder: BodyDecoder, exchange: h1::Exchange) -> Box<Collector> {
         let mut collector = match self.collectors.borrow_mut().pop() {
             Some(mut idle) => {
                 idle.decoder = decoder;
+                idle.exchange = exchange;
                 idle
             }
             None => Box::new(Collector {
                 head: Vec::new(),
                 body: Vec::new(),
                 decoder,
+                exchange,
             }),
         };
         collector.head.extend_from_slice(head);

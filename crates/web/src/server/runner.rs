@@ -119,7 +119,8 @@ impl Runners {
         fits
     }
 
-    fn leave(&self) {
+    /// A request that [`Launch::launch`] took is over.
+    pub(crate) fn leave(&self) {
         self.running.set(self.running.get() - 1);
     }
 
@@ -336,11 +337,16 @@ fn end_stream(outcome: Result, reply: &mut Reply<'_>) -> bool {
     match ended {
         Ok(kept) => kept,
         Err(error) => {
+            // A connection that refuses a piece is closing: what it had taken before is still sent.
             if !error.is_disconnected() {
                 log::error!("{:?}: cut while it was answered: {error}", reply.request);
-            }
-            if let Some(outgoing) = &reply.outgoing {
-                outgoing.exchange.conn().abort();
+                // Without its last chunk or byte the client sees that it was cut, and earlier answers still reach it. Only an
+                // answer that lasts until the end needs a reset to look broken.
+                if let Some(outgoing) = &reply.outgoing
+                    && !outgoing.is_delimited(reply.request.version())
+                {
+                    outgoing.exchange.conn().abort();
+                }
             }
             false
         }

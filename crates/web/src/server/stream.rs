@@ -45,6 +45,11 @@ impl<'r> Outgoing<'r> {
         }
     }
 
+    /// Whether the client can tell a cut body from a whole one by its framing.
+    pub(crate) fn is_delimited(&self, version: Version) -> bool {
+        self.length.is_some() || version == Version::Http11
+    }
+
     pub(crate) fn has_begun(&self) -> bool {
         self.body.is_some()
     }
@@ -122,10 +127,11 @@ impl<'r> Reply<'r> {
         self.begin_stream()?;
         if let Some(outgoing) = &mut self.outgoing {
             let chunked = self.request.version() == Version::Http11;
-            let framing = if chunked {
+            let silent = outgoing.body.as_ref().is_none_or(BodyEncoder::is_silent);
+            let framing = if chunked && !silent {
                 EventFraming::Chunked
             } else {
-                EventFraming::UntilClose
+                EventFraming::Unframed
             };
             outgoing.exchange.events.set(Some(framing));
             let conn = outgoing.exchange.conn();

@@ -52,7 +52,7 @@ impl Drop for Named {
             let text = self.world.trace_text();
             // Idle turns tell nothing, and there may be many.
             let told: Vec<&str> = text.lines().filter(|line| !line.contains("  wait")).collect();
-            let told = &told[told.len().saturating_sub(100)..];
+            let told = &told[told.len().saturating_sub(300)..];
             eprintln!("the last of seed {seed}:\n{}", told.join("\n"));
             eprintln!("again: SIM_SEED={seed} cargo test -p ringmain-web --test sim");
         }

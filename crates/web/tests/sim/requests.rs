@@ -66,7 +66,7 @@ pub(crate) struct Ask {
     /// The body waits for `100 Continue`, or for the answer.
     pub(crate) expects: bool,
     /// `Connection: close`, or an old version that does not say otherwise.
-    wants_close: bool,
+    pub(crate) wants_close: bool,
     chunked: bool,
     body: Vec<u8>,
     length: usize,

@@ -230,12 +230,12 @@ impl Run {
             return;
         };
         let count = 1 + self.world.below(8);
-        let asks = (0..count)
-            .map(|_| {
-                self.asked += 1;
-                Ask::draw(&self.world, self.asked, self.most, self.site.limits())
-            })
-            .collect();
+        let mut asks = Vec::new();
+        // Behind a request that asks for the end none may follow (RFC 9112 §9.6).
+        while asks.len() < count && !asks.last().is_some_and(|ask: &Ask| ask.wants_close) {
+            self.asked += 1;
+            asks.push(Ask::draw(&self.world, self.asked, self.most, self.site.limits()));
+        }
         self.clients.push(Client::new(&self.world, peer, asks));
     }
 }
