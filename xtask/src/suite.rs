@@ -87,6 +87,11 @@ const SUITES: &[Suite] = &[
         lines: &[Line::new(&["bench/build.sh", "client"]), RELEASE, HOLD_HTTP],
     },
     Suite {
+        name: "tools",
+        about: "curl, wrk, h2load and slowhttptest in each mode against the server with its default limits; one minute",
+        lines: &[RELEASE, TOOLS],
+    },
+    Suite {
         name: "overload",
         about: "goodput at three times the load that the HTTP server carries, and recovery from it; needs root",
         lines: &[Line::new(&["bench/build.sh", "client"]), RELEASE, OVERLOAD],
@@ -153,6 +158,16 @@ const OVERLOAD: Line = Line::new(&[
     "1",
     "--max-connections",
     "20000",
+]);
+
+const TOOLS: Line = Line::new(&[
+    "python3",
+    "bench/tools.py",
+    "--",
+    "target/release/ringmain",
+    "run",
+    "--listen",
+    "127.0.0.1:$PORT",
 ]);
 
 const FUZZ: Line = Line::new(&[

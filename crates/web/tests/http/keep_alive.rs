@@ -65,7 +65,7 @@ fn sixteen_at_once_are_answered_in_order(config: Config) {
 fn plain_and_waiting_handlers_answer_in_order(config: Config) {
     let server = server(config);
     let mut client = server.client();
-    let target = |n: usize| format!("/{}/{n}", if n % 3 == 0 { "wait" } else { "n" });
+    let target = |n: usize| format!("/{}/{n}", if n.is_multiple_of(3) { "wait" } else { "n" });
     let all: String = (0..64).map(|n| get(&target(n))).collect();
     client.send(all);
     for n in 0..64 {
