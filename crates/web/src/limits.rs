@@ -36,9 +36,6 @@ pub struct Limits {
     pub linger: Duration,
     /// Bytes that are dropped meanwhile. More: it is closed.
     pub linger_bytes: u64,
-    /// Bytes of further requests that wait behind a running one (pipelining). More: nothing is received until it is
-    /// answered. At most [`PIPELINED_BYTES_MOST`].
-    pub pipelined_bytes: usize,
     /// Requests answered on one connection; the last one's answer says `Connection: close`. `None`: no limit.
     pub requests_per_connection: Option<u32>,
     /// Requests of asynchronous handlers that one worker runs at once. More: 503 with `Retry-After`.
@@ -68,7 +65,6 @@ impl Default for Limits {
             discard_bytes: 64 * 1024,
             linger: Duration::from_secs(2),
             linger_bytes: 1024 * 1024,
-            pipelined_bytes: 32 * 1024,
             requests_per_connection: None,
             running_requests: 16 * 1024,
             connections_per_address: Some(1024),
@@ -80,9 +76,6 @@ impl Default for Limits {
 
 /// What [`Limits::http1`] may say of heads and trailers: the engine keeps no more of unread bytes.
 pub const HEAD_BYTES_MOST: u32 = 48 * 1024;
-
-/// What [`Limits::pipelined_bytes`] may say.
-pub const PIPELINED_BYTES_MOST: usize = 48 * 1024;
 
 /// Bytes of an answer handed to the engine at once; the rest follows as the client takes them.
 pub const SEND_SHARE: usize = 256 * 1024;
@@ -166,7 +159,6 @@ const _: () = assert!(PARAMS <= u8::MAX as usize, "their number is kept in a byt
 const _: () = assert!(ROUTES < u32::MAX as usize, "routes are numbered by `u32`");
 
 const _: () = assert!(HEAD_BYTES_MOST as usize + 16 * 1024 <= ringmain_engine::limits::READ_MARK);
-const _: () = assert!(PIPELINED_BYTES_MOST + 16 * 1024 <= ringmain_engine::limits::READ_MARK);
 const _: () = assert!(2 * SEND_SHARE <= ringmain_engine::limits::WRITE_LIMIT);
 const _: () = assert!(
     HEAD_BYTES_MOST <= u16::MAX as u32,

@@ -64,12 +64,7 @@ fn a_hook_that_panics_in_front_of_an_asynchronous_handler_is_answered_with_500()
 
 #[test]
 fn a_trailer_section_may_come_in_pieces_wherever_its_body_goes() {
-    let limits = Limits {
-        pipelined_bytes: 0,
-        ..Limits::default()
-    };
     let app = App::new()
-        .limits(limits)
         .post("/collect", |req, reply| reply.text(req.text()?))
         .post_async("/collected", async |req, reply| reply.text(req.text()?))
         .post_streamed("/stream", async |req, reply| {

@@ -37,7 +37,10 @@ impl Time {
     /// The time `span` before this one; not before zero.
     #[must_use]
     pub fn before(self, span: Duration) -> Time {
-        Time(self.0.saturating_sub(u64::try_from(span.as_nanos()).unwrap_or(u64::MAX)))
+        Time(
+            self.0
+                .saturating_sub(u64::try_from(span.as_nanos()).unwrap_or(u64::MAX)),
+        )
     }
 
     /// How long ago `earlier` was; zero if it lies ahead.

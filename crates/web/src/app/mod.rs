@@ -273,11 +273,6 @@ fn check(limits: &Limits) -> std::result::Result<(), AppError> {
             most,
         ),
         ("http1.trailer_bytes", u64::from(limits.http1.trailer_bytes), most),
-        (
-            "pipelined_bytes",
-            limits.pipelined_bytes as u64,
-            limits::PIPELINED_BYTES_MOST as u64,
-        ),
     ];
     for (name, value, most) in bounds {
         if value > most {

@@ -209,8 +209,10 @@ impl Ask {
             return;
         }
         let piece = 1 + world.below(self.body.len() + 1);
+        let few = self.body.len() / piece < 500;
         for chunk in self.body.chunks(piece) {
-            let extension = [";a=b", ""][world.below(2)];
+            // Few enough for the limit on all of them.
+            let extension = [";a=b", ""][if few { world.below(2) } else { 1 }];
             let line = format!("{:x}{extension}\r\n", chunk.len());
             self.bytes.extend_from_slice(line.as_bytes());
             self.bytes.extend_from_slice(chunk);
@@ -235,7 +237,10 @@ impl Ask {
         };
         let id = reply.header("x-id");
         if !(refused && id.is_none()) && id != Some(&self.id.to_string()) {
-            return Err(format!("expected an answer to {}, found one to {id:?}", self.id));
+            return Err(format!(
+                "expected an answer to {}, found one to {id:?}: {reply:?}",
+                self.id
+            ));
         }
         if refused {
             return self.check_closing(reply, slack, true);

@@ -63,7 +63,6 @@ fn limits(world: &World) -> Limits {
     // A slow reader whose uploads go on behind its last answer may lose the end of that: how soon is a test of its own.
     limits.linger = Duration::from_secs(3600);
     limits.linger_bytes = 1 << 30;
-    limits.pipelined_bytes = [100, 4000, 48 * 1024][world.below(3)];
     limits
 }
 

@@ -39,8 +39,8 @@ use io_uring::{IoUring, opcode, squeue, types};
 use ringmain_sys::addr::{Addr, SockAddr};
 use ringmain_sys::clock;
 
-use self::canary::Canary;
 use self::buffers::Buffers;
+use self::canary::Canary;
 use self::datagram::Datagrams;
 pub use self::group::Group;
 use self::ring::Ring;

@@ -42,7 +42,11 @@ fn its_way_is_the_lag_until_the_worker_is_idle() {
     assert_eq!(canary.lag(at(300)), Duration::from_millis(300));
     assert!(busy_wait(&mut canary, 301));
     assert_eq!(canary.lag(at(310)), Duration::from_millis(300));
-    assert_eq!(canary.lag(at(901)), Duration::from_millis(600), "it takes longer still");
+    assert_eq!(
+        canary.lag(at(901)),
+        Duration::from_millis(600),
+        "it takes longer still"
+    );
     canary.came_back(at(910));
     canary.batch = 0;
     assert!(!canary.should_fly(at(911)));
