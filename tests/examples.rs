@@ -259,3 +259,23 @@ fn the_clock_ticks_until_the_server_ends() {
     let rest: Vec<String> = lines.collect();
     assert_eq!(rest[rest.len() - 2..], ["0", ""], "{rest:#?}");
 }
+
+#[test]
+fn the_report_is_the_same_for_the_same_sensor() {
+    let server = Server::start("report", &["epoll"]);
+    let report = |sensor: u32| {
+        let answer = server.ask(&format!("GET /report?sensor={sensor}"), "", b"");
+        assert_eq!(answer.status, 200);
+        answer.json()
+    };
+    let one = report(1);
+    assert_eq!(
+        (&one["sensor"], &one["measurements"]),
+        (&json!(1), &json!(10_000))
+    );
+    assert_eq!(one, report(1));
+    assert_ne!(one["median"], report(2)["median"]);
+    let answer = server.ask("GET /report?sensor=x", "", b"");
+    assert_eq!(answer.status, 400);
+    server.terminate();
+}

@@ -15,4 +15,5 @@ mod ending;
 mod expect;
 mod framework;
 mod keep_alive;
+mod overload;
 mod routing;

@@ -1,0 +1,64 @@
+//! A busy worker refuses what has waited too long, and nothing else.
+
+use std::sync::mpsc::{Receiver, channel};
+use std::sync::{Mutex, PoisonError};
+use std::time::Duration;
+
+use ringmain_engine::Config;
+use ringmain_web::{App, Limits};
+
+use crate::support::{get, serve};
+
+on_every_backend!(what_has_waited_too_long_is_refused);
+
+/// By the worker's own clock; forty of these are longer than patience.
+const WORK: Duration = Duration::from_millis(20);
+
+fn what_has_waited_too_long_is_refused(config: Config) {
+    let (entered, has_entered) = channel();
+    let (open, gate) = channel::<()>();
+    let gate: Mutex<Receiver<()>> = Mutex::new(gate);
+    let app = App::new()
+        .limits(Limits {
+            patience: Some(10 * WORK),
+            ..Limits::default()
+        })
+        .health()
+        .get("/", |_, reply| reply.text("ok"))
+        .get("/gate", move |_, reply| {
+            entered.send(())?;
+            gate.lock().unwrap_or_else(PoisonError::into_inner).recv()?;
+            reply.text("open")
+        })
+        .get("/work", |req, reply| {
+            let began = req.cx().clock();
+            while req.cx().clock().since(began) < WORK {
+                std::hint::spin_loop();
+            }
+            reply.text("done")
+        });
+    let server = serve(config, app);
+    let mut first = server.client();
+    first.send(get("/gate"));
+    has_entered.recv().expect("the handler runs");
+    // While the worker is held, all these arrive: one batch when it goes on.
+    let mut workers: Vec<_> = (0..40).map(|_| server.client()).collect();
+    workers.iter_mut().for_each(|client| client.send(get("/work")));
+    let mut probe = server.client();
+    probe.send(get("/healthz"));
+    open.send(()).expect("the handler waits");
+    first.answer().expect(200, "open");
+    let answers: Vec<_> = workers.iter_mut().map(|client| client.answer()).collect();
+    let refused: Vec<_> = answers.iter().filter(|answer| answer.status == 503).collect();
+    assert!(!refused.is_empty(), "all were answered, however late");
+    for answer in &refused {
+        assert_eq!(answer.field("retry-after"), Some("1"));
+        assert!(!answer.closes());
+    }
+    let done = answers.iter().filter(|answer| answer.status == 200).count();
+    assert!(done > 0, "what came first has not waited");
+    assert_eq!(done + refused.len(), answers.len());
+    probe.answer().expect(200, "ok\n");
+    // A worker that has caught up answers as ever.
+    workers[0].expect_alive("/");
+}
