@@ -32,6 +32,14 @@ pub(crate) struct Http {
           value_parser = values::time(Duration::from_millis(1)..=TIME_MAX))]
     pub(crate) idle_timeout: Option<Time>,
 
+    /// How long a request may wait in a busy worker before it is begun [default: 250ms]
+    ///
+    /// Longer: 503, so that under overload the others are answered in time. With 1h every request is answered,
+    /// however late
+    #[arg(long, value_name = "TIME", hide_short_help = true,
+          value_parser = values::time(Duration::from_millis(1)..=TIME_MAX))]
+    pub(crate) patience: Option<Time>,
+
     /// The largest request body that is taken [default: 1MiB]
     ///
     /// A larger one gets 413
@@ -67,6 +75,7 @@ impl Http {
             ("--per-address", self.per_address.is_some()),
             ("--header-timeout", self.header_timeout.is_some()),
             ("--idle-timeout", self.idle_timeout.is_some()),
+            ("--patience", self.patience.is_some()),
             ("--body-limit", self.body_limit.is_some()),
             ("--access-log", self.access_log.is_some()),
             ("--access-log-format", self.access_log_format.is_some()),

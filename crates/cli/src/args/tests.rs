@@ -151,6 +151,8 @@ fn options_of_http_are_read() {
         "500ms",
         "--idle-timeout",
         "2m",
+        "--patience",
+        "1h",
         "--body-limit",
         "1MiB",
         "--access-log",
@@ -162,13 +164,14 @@ fn options_of_http_are_read() {
     assert_eq!(http.per_address, Some(100));
     assert_eq!(http.header_timeout, Some(Time(Duration::from_millis(500))));
     assert_eq!(http.idle_timeout, Some(Time(Duration::from_secs(120))));
+    assert_eq!(http.patience, Some(Time(Duration::from_secs(3600))));
     assert_eq!(http.body_limit, Some(Size(1 << 20)));
     assert_eq!(
         http.access_log,
         Some(Destination::File(Path::new("/tmp/log").into()))
     );
     assert_eq!(http.access_log_format, Some(AccessLogFormat::Json));
-    assert_eq!(http.given().len(), 6);
+    assert_eq!(http.given().len(), 7);
 }
 
 #[test]
@@ -234,6 +237,7 @@ fn defaults_in_the_help_are_those_of_the_library() {
         ("per_address", limits.connections_per_address.unwrap().to_string()),
         ("header_timeout", Time(limits.header_timeout).to_string()),
         ("idle_timeout", Time(limits.idle_timeout).to_string()),
+        ("patience", Time(limits.patience.unwrap()).to_string()),
         ("body_limit", Size(limits.body_bytes).to_string()),
     ];
     for (id, value) in expect {

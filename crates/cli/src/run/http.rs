@@ -82,6 +82,9 @@ fn limits(http: &Http) -> Limits {
     if let Some(time) = http.header_timeout {
         limits.header_timeout = time.0;
     }
+    if let Some(time) = http.patience {
+        limits.patience = Some(time.0);
+    }
     if let Some(time) = http.idle_timeout {
         limits.idle_timeout = time.0;
     }
