@@ -84,13 +84,19 @@ pub(crate) fn encode(reply: &mut Reply<'_>, exchange: Exchange, out: &mut Vec<u8
             );
             out.truncate(start);
             out.extend_from_slice(LAST_RESORT);
+            // As the caller will do: what says that it closes must be the last.
+            let end: &[u8] = if exchange.keep_alive {
+                b"\r\n"
+            } else {
+                b"Connection: close\r\n\r\n"
+            };
+            out.extend_from_slice(end);
             None
         }
     }
 }
 
-const LAST_RESORT: &[u8] =
-    b"HTTP/1.1 500 Internal Server Error\r\nContent-Length: 0\r\nConnection: close\r\n\r\n";
+const LAST_RESORT: &[u8] = b"HTTP/1.1 500 Internal Server Error\r\nContent-Length: 0\r\n";
 
 fn try_encode(
     reply: &mut Reply<'_>,

@@ -168,7 +168,7 @@ impl Exchange {
         }
     }
 
-    /// Takes what belongs to the streamed body from `input`; returns how much, and whether the rest must wait.
+    /// Takes what belongs to the streamed body from `input`; returns how much. The rest waits.
     pub(crate) fn feed(&self, conn: Conn<'_>, input: &[u8]) -> usize {
         let mut consumed = 0;
         let mut incoming = self.incoming.borrow_mut();
