@@ -38,7 +38,10 @@ const MAY_KNOW: &[(&str, Option<&[&str]>)] = &[
             "ringmain-sys",
         ]),
     ),
-    ("ringmain-load", Some(&["ringmain-engine", "ringmain-wire"])),
+    (
+        "ringmain-load",
+        Some(&["ringmain-engine", "ringmain-wire", "ringmain-sys"]),
+    ),
     ("ringmain-tune", Some(&["ringmain-sys"])),
     ("ringmain-cli", None),
     ("ringmain", Some(&["ringmain-web", "ringmain-engine"])),

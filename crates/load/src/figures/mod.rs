@@ -1,0 +1,114 @@
+//! What was counted and timed: of one worker in one interval, and merged of all.
+//!
+//! Knows nothing of schedules or sockets; whoever records here has decided what counts.
+
+mod latency;
+
+use std::collections::BTreeMap;
+
+pub use latency::{Latency, Percentiles};
+
+/// Counts and latencies. Merging those of intervals or workers gives those of the whole, without loss.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct Figures {
+    /// What was counted.
+    pub counts: Counts,
+    /// From the moment a request was sent to the last byte of its answer. Right answers and HTTP errors alike; not what
+    /// was never answered.
+    pub service: Latency,
+    /// From the moment the schedule meant a request to be sent to the last byte of its answer; empty in a closed loop, which
+    /// has no schedule.
+    pub response: Latency,
+    /// From asking for a connection to having it.
+    pub connect: Latency,
+    /// From the scheduled moment to the sending, where a connection was free: what this program was late by itself.
+    pub lag: Latency,
+}
+
+/// Counts. Every request that was sent ends in exactly one of `answered`, `timeouts`, `broken` and `unfinished`.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Counts {
+    /// Requests sent.
+    pub sent: u64,
+    /// Whole answers, of whatever status; echoed messages.
+    pub answered: u64,
+    /// Of those, by HTTP status; empty for other protocols.
+    pub statuses: BTreeMap<u16, u64>,
+    /// Answers that failed a check: of the scenario, the expected status, an echoed byte.
+    pub unexpected: u64,
+    /// Requests without an answer in time.
+    pub timeouts: u64,
+    /// Requests whose connection failed or whose answer broke the protocol, by what happened (`reset`, `closed early`, …).
+    pub broken: BTreeMap<&'static str, u64>,
+    /// Requests without an answer at the end of the measured time.
+    pub unfinished: u64,
+    /// Attempts to connect that failed, by what happened (`refused`, `timed out`, …).
+    pub connect_errors: BTreeMap<&'static str, u64>,
+    /// Connections that came about.
+    pub connects: u64,
+    /// Requests that left more than [`crate::limits::LATE`] after their scheduled time.
+    pub late: u64,
+    /// Arrivals for which no connection became free in time; never sent.
+    pub dropped: u64,
+    /// Bytes sent and received, heads and bodies.
+    pub bytes_sent: u64,
+    /// As received.
+    pub bytes_received: u64,
+}
+
+impl Figures {
+    /// Adds what another worker or interval has seen.
+    pub fn merge(&mut self, other: &Figures) {
+        self.counts.merge(&other.counts);
+        self.service.merge(&other.service);
+        self.response.merge(&other.response);
+        self.connect.merge(&other.connect);
+        self.lag.merge(&other.lag);
+    }
+
+    /// As new, but for the memory.
+    pub fn clear(&mut self) {
+        self.counts = Counts::default();
+        self.service.clear();
+        self.response.clear();
+        self.connect.clear();
+        self.lag.clear();
+    }
+}
+
+impl Counts {
+    /// Adds what another worker or interval has counted.
+    pub fn merge(&mut self, other: &Counts) {
+        self.sent += other.sent;
+        self.answered += other.answered;
+        merge_map(&mut self.statuses, &other.statuses);
+        self.unexpected += other.unexpected;
+        self.timeouts += other.timeouts;
+        merge_map(&mut self.broken, &other.broken);
+        self.unfinished += other.unfinished;
+        merge_map(&mut self.connect_errors, &other.connect_errors);
+        self.connects += other.connects;
+        self.late += other.late;
+        self.dropped += other.dropped;
+        self.bytes_sent += other.bytes_sent;
+        self.bytes_received += other.bytes_received;
+    }
+
+    /// Answers with a status from 400 on.
+    #[must_use]
+    pub fn http_errors(&self) -> u64 {
+        self.statuses.range(400..).map(|(_, n)| n).sum()
+    }
+
+    /// Requests that ended without an answer, but for those that the end of the run cut off.
+    #[must_use]
+    pub fn failed(&self) -> u64 {
+        self.timeouts + self.broken.values().sum::<u64>()
+    }
+}
+
+fn merge_map<K: Ord + Copy>(into: &mut BTreeMap<K, u64>, from: &BTreeMap<K, u64>) {
+    for (key, count) in from {
+        *into.entry(*key).or_default() += count;
+    }
+}

@@ -1,0 +1,15 @@
+//! A load generator that can be believed: it keeps a schedule, times from it, counts what went wrong apart from what
+//! was slow, and says when it was itself the limit.
+//!
+//! ```text
+//! plan + traffic ─▶ run: rounds ─▶ client: one handler a worker ─▶ figures ─▶ round ─▶ report ─▶ text, JSON, page
+//!                      └── server: CPU and memory of the process tree under test ──┘
+//! ```
+//!
+//! Owns schedules, requests, figures and judgement of them. Knows no flag, no terminal and no colour.
+#![forbid(unsafe_code)]
+
+pub mod figures;
+pub mod limits;
+pub mod plan;
+pub mod report;

@@ -1,0 +1,36 @@
+//! Every limit of the load generator, with its unit and what happens there.
+
+use std::time::Duration;
+
+/// Connections of a run; more are refused before it starts.
+pub const CONNECTIONS: u32 = 1_000_000;
+
+/// Rounds of a run.
+pub const ROUNDS: u32 = 1_000;
+
+/// Requests in flight on one connection.
+pub const PIPELINE: u32 = 1_024;
+
+/// Connection attempts in progress at once, a worker: a listen queue holds only so many.
+pub const DIALS: usize = 256;
+
+/// After a failed attempt to connect a worker dials nothing for so long: a server that refuses is not hammered.
+pub const REDIAL: Duration = Duration::from_millis(10);
+
+/// Arrivals of an open loop that wait for a free connection, a worker. Beyond it they are dropped and counted.
+pub const ARRIVALS_WAITING: usize = 1 << 20;
+
+/// A request that leaves later than this after its scheduled time has missed the schedule.
+pub const LATE: Duration = Duration::from_millis(1);
+
+/// Bytes of a body that is kept for checks and captures; of a longer one the check fails and says so.
+pub const CHECKED_BODY_BYTES: usize = 1 << 20;
+
+/// The longest latency that a histogram tells apart; longer ones count as this long.
+pub const LATENCY: Duration = Duration::from_hours(1);
+
+/// Significant decimal digits of a recorded latency.
+pub const LATENCY_DIGITS: u8 = 3;
+
+/// Intervals of a series that are kept; of longer runs neighbours are merged into one of twice the length.
+pub const SERIES: usize = 3_600;

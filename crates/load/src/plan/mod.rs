@@ -1,0 +1,89 @@
+//! What a run is: where to, how much at once, at what pace, for how long, how often.
+//!
+//! Plain data. Knows neither how it was written down nor how it is carried out.
+
+use std::time::Duration;
+
+use ringmain_engine::{Addr, Choice};
+
+/// One target and what is done to it.
+#[derive(Clone, Debug)]
+pub struct Plan {
+    /// Where to connect to.
+    pub target: Addr,
+    /// The addresses of this host to connect from, taken in turn; empty lets the kernel choose.
+    pub sources: Vec<Addr>,
+    /// What is spoken.
+    pub protocol: Protocol,
+    /// Connections, all workers together; at least one a worker, at most [`crate::limits::CONNECTIONS`].
+    pub connections: u32,
+    /// Requests in flight on a connection at most; see [`crate::limits::PIPELINE`].
+    pub pipeline: u32,
+    /// Close a connection after so many answers and open another one.
+    pub reconnect_after: Option<u64>,
+    /// When requests are sent.
+    pub pace: Pace,
+    /// How long it is measured.
+    pub extent: Extent,
+    /// Load before that, not counted.
+    pub warmup: Duration,
+    /// How often all this is done.
+    pub rounds: u32,
+    /// After so long without an answer a request counts as timed out, and its connection is closed.
+    pub timeout: Duration,
+    /// How long all connections may take to stand, before the run fails.
+    pub connect_timeout: Duration,
+    /// Length of one entry of the series over time, and of the time between two live figures.
+    pub interval: Duration,
+    /// Worker threads.
+    pub threads: usize,
+    /// The CPU of each worker, in turn; empty leaves it to the kernel.
+    pub cpus: Vec<usize>,
+    /// The engine.
+    pub engine: Choice,
+    /// From which arrivals, mixes and random tokens follow.
+    pub seed: u64,
+}
+
+/// What is spoken over a connection. The seam where later protocols come in.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Protocol {
+    /// HTTP/1.1.
+    Http1,
+    /// Messages of so many bytes over TCP, each of which must come back as it was.
+    Echo {
+        /// Bytes of a message.
+        bytes: u32,
+    },
+}
+
+/// When requests are sent.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub enum Pace {
+    /// Closed loop: each connection sends as soon as it has its answer.
+    Closed,
+    /// Open loop: so many a second, evenly spaced, whether or not answers come.
+    Constant(f64),
+    /// Open loop: so many a second on average, at independent moments.
+    Poisson(f64),
+}
+
+/// How long is measured.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Extent {
+    /// For so long.
+    Time(Duration),
+    /// Until so many requests are answered or have failed.
+    Count(u64),
+}
+
+impl Pace {
+    /// Requests a second asked for; `None` in a closed loop.
+    #[must_use]
+    pub fn rate(self) -> Option<f64> {
+        match self {
+            Pace::Closed => None,
+            Pace::Constant(rate) | Pace::Poisson(rate) => Some(rate),
+        }
+    }
+}
