@@ -13,4 +13,5 @@ pub mod figures;
 pub mod limits;
 pub mod plan;
 pub mod report;
+pub mod scenario;
 pub mod traffic;
