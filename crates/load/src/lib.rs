@@ -13,3 +13,4 @@ pub mod figures;
 pub mod limits;
 pub mod plan;
 pub mod report;
+pub mod server;
