@@ -54,6 +54,8 @@ pub(super) struct Poller {
     events: Box<[MaybeUninit<Event>]>,
     /// How many of `events` are filled.
     count: usize,
+    /// Timeouts are kept to the nanosecond, by `epoll_pwait2`.
+    pub(super) exact: bool,
 }
 
 impl Poller {
@@ -66,6 +68,7 @@ impl Poller {
             epoll,
             events,
             count: 0,
+            exact: false,
         })
     }
 
@@ -94,12 +97,19 @@ impl Poller {
         }
     }
 
-    /// Waits, at most `timeout` rounded up to milliseconds; the number of events.
+    /// Waits, at most `timeout`, which is rounded up to milliseconds unless `exact`; the number of events.
     pub(super) fn wait(&mut self, timeout: Option<Duration>) -> io::Result<usize> {
-        let timeout = timeout.map(whole_milliseconds);
-        self.count = match epoll::wait(self.epoll.as_fd(), &mut *self.events, timeout.as_ref()) {
+        let exact = timeout.filter(|_| self.exact).and_then(fine);
+        let span = exact.or_else(|| timeout.map(whole_milliseconds));
+        self.count = match epoll::wait(self.epoll.as_fd(), &mut *self.events, span.as_ref()) {
             Ok((events, _)) => events.len(),
             Err(Errno::INTR) => 0,
+            // Linux before 5.11, or a seccomp filter that knows no `epoll_pwait2`.
+            Err(Errno::NOSYS | Errno::PERM) if exact.is_some() => {
+                log::warn!("alarms may be 1 ms late: epoll_pwait2 is refused here");
+                self.exact = false;
+                return self.wait(timeout);
+            }
             Err(error) => return Err(error.into()),
         };
         Ok(self.count)
@@ -117,6 +127,25 @@ impl Poller {
             event.flags,
         )
     }
+}
+
+/// A timeout for `epoll_pwait2`; `None` if whole milliseconds say the same.
+///
+/// The kernel lets a long wait be late by a thousandth, whatever the thread's slack: such a one ends a little early, and the
+/// next one is exact.
+fn fine(timeout: Duration) -> Option<Timespec> {
+    if timeout.subsec_nanos() % 1_000_000 == 0 || timeout > limits::EPOLL_FINE {
+        return None;
+    }
+    let span = if timeout > limits::EPOLL_EXACT {
+        timeout - timeout / 256
+    } else {
+        timeout
+    };
+    Some(Timespec {
+        tv_sec: span.as_secs() as i64,
+        tv_nsec: i64::from(span.subsec_nanos()),
+    })
 }
 
 /// Rounded up, so that no wait is shorter than asked. Whole milliseconds up to 24 days go by plain
