@@ -14,7 +14,7 @@ pub mod figures;
 pub mod limits;
 pub mod plan;
 pub mod report;
-pub mod scenario;
 pub mod run;
+pub mod scenario;
 pub mod server;
 pub mod traffic;
