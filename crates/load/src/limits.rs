@@ -35,6 +35,12 @@ pub const LATENCY_DIGITS: u8 = 3;
 /// Intervals of a series that are kept; of longer runs neighbours are merged into one of twice the length.
 pub const SERIES: usize = 3_600;
 
+/// The shortest interval of a series.
+pub const INTERVAL: Duration = Duration::from_millis(10);
+
+/// Requests a second that an open loop may be asked for.
+pub const RATE: f64 = 1e9;
+
 /// How often is looked whether a server that was started takes connections, or has ended.
 pub const SERVER_LOOK: Duration = Duration::from_millis(10);
 
