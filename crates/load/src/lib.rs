@@ -14,3 +14,4 @@ pub mod limits;
 pub mod plan;
 pub mod report;
 pub mod server;
+pub mod target;
