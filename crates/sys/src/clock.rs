@@ -34,7 +34,7 @@ pub fn set_timer_slack(span: Duration) -> std::io::Result<()> {
     )?)
 }
 
-fn duration(time: Timespec) -> Duration {
+pub(crate) fn duration(time: Timespec) -> Duration {
     match u64::try_from(time.tv_sec) {
         Ok(seconds) => Duration::new(seconds, u32::try_from(time.tv_nsec).unwrap_or(0)),
         Err(_) => Duration::ZERO,
