@@ -10,6 +10,10 @@
 #![forbid(unsafe_code)]
 
 pub mod figures;
+#[cfg(test)]
+mod fixtures;
 pub mod limits;
 pub mod plan;
+pub mod record;
 pub mod report;
+pub mod stats;
