@@ -11,10 +11,15 @@
 
 mod client;
 pub mod figures;
+#[cfg(test)]
+mod fixtures;
 pub mod limits;
 pub mod plan;
+pub mod record;
 pub mod report;
 pub mod run;
 pub mod server;
+pub mod stats;
 pub mod target;
+pub mod threshold;
 pub mod traffic;
