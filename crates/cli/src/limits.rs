@@ -38,4 +38,16 @@ pub(crate) const VIEWER_LOOK: Duration = Duration::from_millis(250);
 /// How long a browser waits before it asks for the figures again after a break.
 pub(crate) const RETRY: Duration = Duration::from_secs(1);
 
+/// The largest message to an echo server, bytes: 1 MiB. More is refused as a wrong value.
+pub(crate) const ECHO_MAX: u32 = 1 << 20;
+
+/// The highest number of a CPU that can be pinned to.
+pub(crate) const CPU_MAX: usize = 1023;
+
+/// Addresses that one `--source` may name. More are refused as a wrong value.
+pub(crate) const SOURCES_MAX: u128 = 4096;
+
+/// How often a waiting command looks whether it was interrupted.
+pub(crate) const INTERRUPT_LOOK: Duration = Duration::from_millis(100);
+
 const _: () = assert!(LOG_LINE_BYTES >= 256 && LOG_LINES > 0);
