@@ -73,3 +73,26 @@ pub const RECORD_MEMORY: usize = 512 << 20;
 
 /// Different tags in files that are merged.
 pub const RECORD_TAGS: usize = 1_000;
+/// Flows of a mix.
+pub const FLOWS: usize = 256;
+
+/// Steps of a flow.
+pub const STEPS: usize = 256;
+
+/// Tokens of one request, head and body together.
+pub const TOKENS: usize = 1_024;
+
+/// Values that a flow captures, by name.
+pub const VALUES: usize = 64;
+
+/// Bytes of a captured value; of a longer one the capture fails and says so.
+pub const VALUE_BYTES: usize = 4_096;
+
+/// Bytes of a request head as it is written down, before tokens are expanded.
+pub const HEAD_BYTES: usize = 64 << 10;
+
+/// Bytes of a request body as it is written down, or of the file that it comes from.
+pub const REQUEST_BODY_BYTES: usize = 64 << 20;
+
+/// Hexadecimal digits of one `{{random-hex:N}}`.
+pub const RANDOM_HEX: usize = 1_024;

@@ -28,13 +28,13 @@ use std::sync::mpsc::Sender;
 use ringmain_engine::backend::Time;
 use ringmain_engine::{Conn, ConnId, Cx, Handler, Reason, Start, Via};
 
-use self::link::{InFlight, Link, State};
+use self::link::{Link, State};
 use self::schedule::Schedule;
 use self::speak::Speaker;
 pub(crate) use self::window::News;
 use self::window::{Phase, Window};
 use crate::limits;
-use crate::plan::{Plan, Protocol};
+use crate::plan::Plan;
 use crate::traffic::{Sequence, Traffic};
 
 /// What came of received bytes.
@@ -137,7 +137,7 @@ impl Client {
             window: Window::new(plan, worker, workers),
             speaker,
             random,
-            sequence: Sequence::new(worker as u64, workers as u64),
+            sequence: Sequence::new(worker, workers),
             scratch: Vec::new(),
             news,
             plan: Arc::clone(plan),
