@@ -9,9 +9,11 @@
 //! Owns schedules, requests, figures and judgement of them. Knows no flag, no terminal and no colour.
 #![forbid(unsafe_code)]
 
+pub mod compare;
 pub mod figures;
 #[cfg(test)]
 mod fixtures;
+pub mod knee;
 pub mod limits;
 pub mod plan;
 pub mod record;
