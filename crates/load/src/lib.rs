@@ -10,9 +10,11 @@
 #![forbid(unsafe_code)]
 
 mod client;
+pub mod compare;
 pub mod figures;
 #[cfg(test)]
 mod fixtures;
+pub mod knee;
 pub mod limits;
 pub mod plan;
 pub mod record;
