@@ -1,0 +1,173 @@
+//! One target: its rounds, or the search for the highest rate that it keeps.
+
+use std::time::Duration;
+
+use ringmain_load::knee::{Found, Knee, Outcome, Phase, Step};
+use ringmain_load::limits;
+use ringmain_load::plan::{Extent, Pace, Plan};
+use ringmain_load::report::{Run, amount, text};
+use ringmain_load::run::Session;
+use ringmain_load::server::Server;
+
+use super::live::Live;
+use super::measure::{Measured, check_thresholds, judged, rounds};
+use super::output::{Histograms, Sinks};
+use super::place::{Watched, addresses, open};
+use super::task::{Task, plan, threads};
+use super::{Interrupt, output};
+use crate::args::bench::{Bench, Results};
+use crate::failure::Failure;
+
+/// A step of the search measures for so long, if nobody says how long.
+const STEP: Duration = Duration::from_secs(5);
+
+/// Carries it out.
+pub(super) fn run(args: &Bench) -> Result<(), Failure> {
+    if let Some(what) = args.contradiction() {
+        return Err(Failure::Usage(what));
+    }
+    let name = args.target.as_deref().expect("clap asks for a target where there is no command");
+    let task = Task::read(name, &args.load, &args.request)?;
+    let started = &args.server.started;
+    let threads = threads(&args.load, &args.client, started, &ringmain_sys::cpu::allowed())?;
+    let sinks = Sinks::open(&args.results)?;
+    let mut histograms = Histograms::open(args.histogram.hlog.as_ref())?;
+    let interrupt = super::prepare(args.results.quiet)?;
+    let addrs = addresses(&task.place)?;
+    let watched = match (&args.server.server, args.server.server_pid) {
+        (Some(command), _) => Watched::Command(command),
+        (None, Some(pid)) => Watched::Process(pid),
+        (None, None) => Watched::Nothing,
+    };
+    let (mut server, addr) = open(&addrs, watched, started, &interrupt)?;
+    let plan = plan(&task, addr, &threads, (&args.load, &args.client), args.results.interval.0)?;
+    let mut bench = Single {
+        name,
+        task: &task,
+        plan,
+        server: server.as_mut(),
+        interrupt: &interrupt,
+        live: Live::new(args.results.quiet),
+        histograms: &mut histograms,
+    };
+    if args.search.find_max {
+        bench.find_max(args, sinks)
+    } else {
+        let measured = bench.rounds()?;
+        drop(bench);
+        finish(&args.results, &measured, sinks)
+    }
+}
+
+/// One target and what is around it.
+struct Single<'a> {
+    name: &'a str,
+    task: &'a Task,
+    plan: Plan,
+    server: Option<&'a mut Server>,
+    interrupt: &'a Interrupt,
+    live: Live,
+    histograms: &'a mut Histograms,
+}
+
+impl Single<'_> {
+    fn rounds(&mut self) -> Result<Measured, Failure> {
+        let plan = self.plan.clone();
+        self.carry_out(plan)
+    }
+
+    fn carry_out(&mut self, plan: Plan) -> Result<Measured, Failure> {
+        let session = Session::new(plan, self.task.traffic.clone()).map_err(Failure::other)?;
+        self.interrupt.tells(session.stop());
+        rounds(
+            self.name,
+            &session,
+            self.server.as_deref_mut(),
+            self.interrupt,
+            &mut self.live,
+            self.histograms,
+        )
+    }
+
+    /// As fast as the target answers in a closed loop is where the search begins: somewhat above what it keeps.
+    fn find_max(mut self, args: &Bench, sinks: Sinks) -> Result<(), Failure> {
+        self.plan.rounds = 1;
+        self.plan.extent = Extent::Time(args.load.duration.map_or(STEP, |duration| duration.0));
+        self.live.line("how much it answers in a closed loop, to begin near it");
+        let closed = self.rounds()?;
+        let start = closed.run.rounds.first().map_or(1.0, ringmain_load::report::Round::throughput);
+        let mut knee = Knee::new(start, limits::RATE);
+        let mut last: Option<Measured> = None;
+        while let Some(step) = knee.next() {
+            let mut plan = self.plan.clone();
+            plan.pace = if args.load.poisson { Pace::Poisson(step.rate) } else { Pace::Constant(step.rate) };
+            let mut measured = self.carry_out(plan)?;
+            if measured.interrupted {
+                return Err(Failure::Other("interrupted before the highest rate was found".into()));
+            }
+            let outcome = Outcome::of(&measured.run, &args.search.slo);
+            self.live.line(&told(&step, &outcome));
+            knee.feed(outcome);
+            // The rounds that confirm a rate are the rounds of the result.
+            if let (Some(mut before), Phase::Confirm(1..)) = (last.take(), step.phase) {
+                before.run.rounds.append(&mut measured.run.rounds);
+                measured.run.rounds = before.run.rounds;
+            }
+            measured.run.plan.rounds = u32::try_from(measured.run.rounds.len()).unwrap_or(u32::MAX);
+            last = Some(measured);
+        }
+        drop(self);
+        let found = knee.found().expect("a search without a next step has ended");
+        let told = said(&found);
+        let Some(held) = found.held.and(last) else {
+            return Err(Failure::Other(told));
+        };
+        sinks.write(&held.run, &judged(&held.run), &told)
+    }
+}
+
+/// How a step of the search went, in a line.
+fn told(step: &Step, outcome: &Outcome) -> String {
+    let phase = match step.phase {
+        Phase::Ramp => "looking for the range",
+        Phase::Bisect => "closing in",
+        Phase::Confirm(_) => "confirming",
+    };
+    let how = match &outcome.broke[..] {
+        [] => "kept".to_owned(),
+        broke => listed(broke),
+    };
+    format!("{} requests/s ({phase}): {how}", amount::number(step.rate))
+}
+
+fn listed(list: &[impl ToString]) -> String {
+    list.iter().map(ToString::to_string).collect::<Vec<_>>().join("; ")
+}
+
+/// What the search has found, in a line.
+fn said(found: &Found) -> String {
+    let above = match &found.broke {
+        Some((rate, broke)) => format!("{} requests/s are not: {}", amount::number(*rate), listed(broke)),
+        None => "more was not tried".into(),
+    };
+    match found.held {
+        Some(rate) => format!("highest rate kept: {} requests/s; {above}", amount::number(rate)),
+        None => format!("no rate is kept; {above}"),
+    }
+}
+
+/// Writes the results and judges them.
+fn finish(results: &Results, measured: &Measured, sinks: Sinks) -> Result<(), Failure> {
+    let run: &Run = &measured.run;
+    let remarks = judged(run);
+    let summary = text::run(run, &remarks, output::style());
+    sinks.write_run(run, &remarks, &summary, results.quiet)?;
+    if measured.interrupted {
+        return Err(Failure::Other(format!(
+            "interrupted in round {} of {}",
+            run.rounds.len(),
+            run.plan.rounds
+        )));
+    }
+    check_thresholds(&results.threshold, &[run])
+}
