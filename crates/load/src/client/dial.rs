@@ -22,7 +22,8 @@ impl Client {
             match self.cx.connect(&self.plan.target, source) {
                 Ok(id) => {
                     self.cx.conn(id).set_deadline(Some(self.plan.timeout));
-                    self.links[index as usize].state = State::Dialling(now);
+                    // Read anew: on loopback it stands before the turn is over.
+                    self.links[index as usize].state = State::Dialling(self.cx.clock());
                     self.dialling.push_back((id, index));
                 }
                 Err(error) => {
@@ -43,7 +44,7 @@ impl Client {
     pub(super) fn stand(&mut self, index: u32, id: ConnId, now: Time) -> Place {
         let link = &mut self.links[index as usize];
         if let State::Dialling(since) = link.state {
-            self.window.connected(now.since(since));
+            self.window.connected(self.cx.clock().since(since));
         }
         link.state = State::Open(id);
         let life = link.life;
