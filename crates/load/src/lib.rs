@@ -10,6 +10,7 @@
 #![forbid(unsafe_code)]
 
 pub mod compare;
+pub mod doubts;
 pub mod figures;
 #[cfg(test)]
 mod fixtures;
