@@ -9,6 +9,7 @@
 //! Owns schedules, requests, figures and judgement of them. Knows no flag, no terminal and no colour.
 #![forbid(unsafe_code)]
 
+mod client;
 pub mod compare;
 pub mod doubts;
 pub mod figures;
@@ -19,5 +20,8 @@ pub mod limits;
 pub mod plan;
 pub mod record;
 pub mod report;
+pub mod run;
+pub mod server;
 pub mod stats;
 pub mod threshold;
+pub mod traffic;
