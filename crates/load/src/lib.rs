@@ -11,6 +11,7 @@
 
 mod client;
 pub mod compare;
+pub mod doubts;
 pub mod figures;
 #[cfg(test)]
 mod fixtures;

@@ -64,7 +64,9 @@ pub struct Ratio {
 /// Whether two targets differ.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Verdict {
-    /// There are at least [`PAIRS`] pairs, and the interval leaves out 1.
+    /// There are at least [`PAIRS`] pairs, the interval leaves out 1, and so many pairs agree which target is better as
+    /// chance makes agree one time in sixteen at most. The last is because of few pairs the interval alone is too
+    /// narrow: of seven, it leaves out 1 by chance one time in nine.
     Different {
         /// Whether the other target is the better one.
         better: bool,
@@ -159,19 +161,35 @@ fn ratio(metric: Metric, first: &Run, other: &Run, seed: u64) -> Option<Ratio> {
         other: stats::median(&others)?,
         pairs: ratios.len(),
         ratio,
-        verdict: verdict(metric, ratio, ratios.len()),
+        verdict: verdict(metric, ratio, &ratios),
     })
 }
 
-fn verdict(metric: Metric, ratio: Estimate, pairs: usize) -> Verdict {
-    if ratio.excludes(1.0) && pairs >= PAIRS {
+fn verdict(metric: Metric, ratio: Estimate, ratios: &[f64]) -> Verdict {
+    if ratio.excludes(1.0) && ratios.len() >= PAIRS && agree(ratios) {
         return Verdict::Different {
             better: (ratio.median > 1.0) == metric.more_is_better(),
         };
     }
     Verdict::Noise {
-        more_rounds: more_rounds(ratio, pairs),
+        more_rounds: more_rounds(ratio, ratios.len()),
     }
+}
+
+/// The sign test, two-sided: if each pair came out one way or the other by a coin, so many would agree with a probability
+/// of one sixteenth at most. That is the least that [`PAIRS`] can reach.
+fn agree(ratios: &[f64]) -> bool {
+    let above = ratios.iter().filter(|ratio| **ratio > 1.0).count();
+    let below = ratios.iter().filter(|ratio| **ratio < 1.0).count();
+    let (pairs, most) = (ratios.len(), above.max(below));
+    let mut exactly = 0.5f64.powi(i32::try_from(pairs).unwrap_or(i32::MAX));
+    let mut so_many = 0.0;
+    // From all that agree down to as many as do: each binomial coefficient from the one before.
+    for disagree in 0..=pairs - most {
+        so_many += exactly;
+        exactly *= (pairs - disagree) as f64 / (disagree + 1) as f64;
+    }
+    2.0 * so_many <= 1.0 / 16.0
 }
 
 /// The interval shrinks with the root of the number of pairs: until its near end has passed 1.

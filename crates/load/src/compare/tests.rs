@@ -2,7 +2,7 @@ use std::time::Duration;
 
 use fastrand::Rng;
 
-use super::{Comparison, Metric, PAIRS, Ratio, Verdict, compare, order};
+use super::{Comparison, Metric, PAIRS, Ratio, Verdict, agree, compare, order};
 use crate::fixtures;
 use crate::report::{Round, Run};
 
@@ -218,12 +218,31 @@ fn response_times_are_compared_in_an_open_loop() {
 }
 
 #[test]
+fn most_pairs_must_agree() {
+    let ratios = |above: usize, below: usize| [vec![1.5; above], vec![0.5; below]].concat();
+    for (above, below, expect) in [
+        (4, 0, false),
+        (5, 0, true),
+        (4, 1, false),
+        (6, 1, false),
+        (7, 1, false),
+        (8, 1, true),
+        (0, 5, true),
+        (60, 40, true),
+    ] {
+        assert_eq!(agree(&ratios(above, below)), expect, "{above} against {below}");
+    }
+    assert!(!agree(&[1.5, 1.5, 1.5, 1.5, 1.0]), "equal is no agreement");
+    assert!(agree(&ratios(530, 470)) && !agree(&ratios(510, 490)));
+}
+
+#[test]
 fn noise_is_rarely_called_a_difference() {
     let seed = 10;
     let mut rng = Rng::with_seed(seed);
     let trials = 100;
     let mut round = || 1_000 + rng.u64(..100);
-    for pairs in [5, 10] {
+    for pairs in [5, 7, 10] {
         let mut called = 0;
         for _ in 0..trials {
             let runs =
