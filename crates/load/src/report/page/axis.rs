@@ -26,7 +26,7 @@ impl Axis {
             low: 0.0,
             high: parts * step,
             logarithmic: false,
-            ticks: ticks.map(|at| (at, write(at))).collect(),
+            ticks: ticks.map(|at| (at, short(&write(at)))).collect(),
         }
     }
 
@@ -76,13 +76,17 @@ impl Axis {
         if values.len() < 2 {
             values.push(values[0] * 10.0);
         }
-        Axis {
+        let mut axis = Axis {
             label: label.into(),
             low: values[0],
             high: values[values.len() - 1],
             logarithmic: true,
-            ticks: values.into_iter().map(|at| (at, write(at))).collect(),
+            ticks: values.into_iter().map(|at| (at, short(&write(at)))).collect(),
+        };
+        if axis.ticks.len() > wanted + 1 {
+            axis.thin(wanted);
         }
+        axis
     }
 
     /// Percentiles by how many nines they have, from none to `nines`; values are `-log10(1 - quantile)`.
@@ -133,4 +137,14 @@ fn step(least: f64) -> f64 {
     let steps = [1.0, 2.0, 5.0, 10.0].map(|step| step * power);
     let fits = steps.into_iter().find(|step| *step >= least * (1.0 - 1e-9));
     fits.unwrap_or(10.0 * power)
+}
+
+/// Without the zeros that only say how exact a figure is: a tick is.
+fn short(written: &str) -> String {
+    let (number, unit) = written.split_once(' ').unwrap_or((written, ""));
+    let number = match number.split_once('.') {
+        Some(_) => number.trim_end_matches('0').trim_end_matches('.'),
+        None => number,
+    };
+    format!("{number} {unit}").trim_end().to_owned()
 }

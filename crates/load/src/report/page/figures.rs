@@ -65,13 +65,19 @@ fn target(at: usize, run: &Run) -> String {
     format!("{} {}", letter(at), run.name)
 }
 
-/// What the latencies of several runs are, and why.
+/// What the latencies are.
 fn meaning(kinds: &[Kind<'_>]) -> &'static str {
     let open = kinds.iter().all(|kind| rounds::has_schedule(kind.run));
-    match (open, kinds.len()) {
-        (true, _) => {
+    let one_run = kinds
+        .windows(2)
+        .all(|pair| std::ptr::eq(pair[0].run, pair[1].run));
+    match (open, one_run) {
+        (true, true) => {
             "Service time is counted from the sending, response time from the moment the schedule meant to send: the \
              second is what a user waits."
+        }
+        (true, false) => {
+            "Response time, from the moment the schedule meant to send to the whole answer: what a user waits."
         }
         (false, _) => {
             "Service time, from the sending to the whole answer. A closed loop has no schedule: while the server is \
@@ -145,10 +151,11 @@ fn by_percentile(kinds: &[Kind<'_>]) -> String {
     };
     let legend = legend(&entries(kinds));
     let table = details("As a table", &percentile_table(kinds));
-    let note = format!(
-        "{} Bold: all rounds together; thin: each round. Both axes are logarithmic.",
-        meaning(kinds)
-    );
+    let bold = match kinds.iter().map(|kind| kind.run.rounds.len()).max() {
+        Some(0 | 1) | None => "",
+        Some(_) => " Bold: all rounds together; thin: each round.",
+    };
+    let note = format!("{}{bold} Both axes are logarithmic.", meaning(kinds));
     section(
         "percentiles",
         "Latency by percentile",
@@ -239,7 +246,12 @@ fn over_time(runs: &[&Run]) -> String {
         rules: rules.clone(),
     };
     let (low, high) = ends(all().flat_map(|sample| [sample.p50, sample.p99]).flatten());
-    let mut latencies = curves(&series, Weight::Thin, 0, |sample| sample.p50);
+    let p50 = if runs.len() == 1 {
+        Weight::Bold
+    } else {
+        Weight::Thin
+    };
+    let mut latencies = curves(&series, p50, 0, |sample| sample.p50);
     latencies.extend(curves(
         &series,
         Weight::Bold,
@@ -261,7 +273,7 @@ fn over_time(runs: &[&Run]) -> String {
         rules: rules.clone(),
     };
     let p99 = if runs.len() == 1 {
-        legend(&[(0, false, "p50".into()), (1, false, "p99 (bold)".into())])
+        legend(&[(0, false, "p50".into()), (1, false, "p99".into())])
     } else {
         "<p class=\"note\">Thin: p50; bold: p99.</p>\n".to_owned()
     };

@@ -128,9 +128,9 @@ pub(super) fn rounds(run: &Run) -> String {
     let watched = run.rounds.iter().all(|round| round.server.is_some());
     let mut columns = vec!["round", "measured", "requests/s", "service p50", "service p99"];
     if open {
-        columns.extend(["response p50", "response p99", "late", "never sent"]);
+        columns.extend(["response p50", "response p99", "sent late", "never sent"]);
     }
-    columns.extend(["errors", "busiest client thread"]);
+    columns.extend(["errors", "client thread"]);
     if watched {
         columns.extend(["server CPU/request", "server memory"]);
     }
