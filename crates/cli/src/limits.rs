@@ -47,7 +47,11 @@ pub(crate) const CPU_MAX: usize = 1023;
 /// Addresses that one `--source` may name. More are refused as a wrong value.
 pub(crate) const SOURCES_MAX: u128 = 4096;
 
-/// How often a waiting command looks whether it was interrupted.
-pub(crate) const INTERRUPT_LOOK: Duration = Duration::from_millis(100);
+/// Rounds of a target if nobody says how many.
+pub(crate) const ROUNDS: u32 = 3;
 
+/// The same of each target that is compared: with fewer no difference is ever shown.
+pub(crate) const COMPARED_ROUNDS: u32 = 5;
+
+const _: () = assert!(COMPARED_ROUNDS as usize >= ringmain_load::compare::PAIRS);
 const _: () = assert!(LOG_LINE_BYTES >= 256 && LOG_LINES > 0);

@@ -1,13 +1,17 @@
 //! The rounds of one session, shown and recorded while they run; and the thresholds that its figures must keep.
 
-use ringmain_load::report::{Remark, Run};
+use ringmain_load::doubts::{self, Context, Doubt, doubts};
+use ringmain_load::plan::Plan;
+use ringmain_load::report::{Remark, Round, Run, Severity};
 use ringmain_load::run::{Progress, RunError, Session};
 use ringmain_load::server::Server;
 use ringmain_load::threshold::Threshold;
+use ringmain_sys::cpu;
 
 use super::interrupt::Interrupt;
 use super::live::Live;
 use super::output::Histograms;
+use crate::args::bench::Started;
 use crate::failure::Failure;
 
 /// What was measured.
@@ -64,8 +68,8 @@ pub(super) fn one(
     server: Option<&mut Server>,
     live: &mut Live,
     histograms: &mut Histograms,
-) -> Result<Option<ringmain_load::report::Round>, Failure> {
-    histograms.begin(session);
+) -> Result<Option<Round>, Failure> {
+    histograms.begin(session)?;
     let mut written = Ok(());
     let round = session.round(number, server, &mut |progress| {
         match &progress {
@@ -88,9 +92,36 @@ pub(super) fn one(
     }
 }
 
+/// What a run does not show itself.
+#[derive(Clone, Debug)]
+pub(super) struct Around(Context);
+
+impl Around {
+    /// `allowed` are the CPUs of this process, which a server that was started may use too if nobody pins it.
+    pub(super) fn of(server: Option<&Server>, started: &Started, plan: &Plan, allowed: &[usize]) -> Around {
+        let pinned = started.server_cpus.clone();
+        let cpus = |server: &Server| pinned.or_else(|| cpu::allowed_of(server.pid()).ok());
+        Around(Context {
+            server_cpus: server.and_then(cpus),
+            client_cpus: if plan.cpus.is_empty() { allowed.to_vec() } else { plan.cpus.clone() },
+        })
+    }
+}
+
 /// What is to be doubted about a run.
-pub(super) fn judged(run: &Run) -> Vec<Remark> {
-    ringmain_load::doubts::doubts(run)
+pub(super) fn judged(run: &Run, around: &Around) -> Vec<Remark> {
+    doubts(run, &around.0).into_iter().map(told).collect()
+}
+
+fn told(doubt: Doubt) -> Remark {
+    let place = doubt.round.map_or_else(String::new, |round| format!("round {}: ", round + 1));
+    Remark {
+        severity: match doubt.severity {
+            doubts::Severity::Note => Severity::Note,
+            doubts::Severity::Warning => Severity::Warning,
+        },
+        message: format!("{place}{}", doubt.message),
+    }
 }
 
 /// Whether all runs keep all thresholds.

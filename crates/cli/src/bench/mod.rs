@@ -6,14 +6,12 @@
 mod compare;
 mod interrupt;
 mod live;
+mod measure;
 mod merge;
 mod output;
 mod place;
 mod single;
 mod task;
-
-use ringmain_load::report::text::Style;
-use ringmain_load::scenario;
 
 use self::interrupt::Interrupt;
 use crate::args::bench::{Bench, BenchCommand};
@@ -25,9 +23,7 @@ pub(crate) fn bench(args: &Bench) -> Result<(), Failure> {
     match &args.command {
         None => single::run(args),
         Some(BenchCommand::Compare(args)) => compare::run(args),
-        Some(BenchCommand::Merge { files, output, json }) => merge::run(files, output.as_deref(), json.as_ref()),
-        Some(BenchCommand::Check { scenario }) => task::check_scenario(scenario),
-        Some(BenchCommand::Schema) => output::to_standard_output(&scenario::schema()),
+        Some(BenchCommand::Merge { files, output }) => merge::run(files, output.as_deref()),
     }
 }
 

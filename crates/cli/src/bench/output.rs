@@ -8,7 +8,7 @@ use std::time::Duration;
 use ringmain_load::figures::Figures;
 use ringmain_load::record::{Head, Writer};
 use ringmain_load::report::text::Style;
-use ringmain_load::report::{Interval, Remark, Run, json, page};
+use ringmain_load::report::{Interval, Remark};
 use ringmain_load::run::Session;
 
 use crate::args::bench::Results;
@@ -49,7 +49,6 @@ impl Sink {
 /// Where the results of a run go.
 #[derive(Debug)]
 pub(super) struct Sinks {
-    json: Option<Sink>,
     html: Option<Sink>,
     /// The summary; not where other data goes to standard output.
     summary: bool,
@@ -60,9 +59,8 @@ impl Sinks {
     /// Opens the files.
     pub(super) fn open(results: &Results, histograms: Option<&File>) -> Result<Sinks, Failure> {
         let open = |option: &str, file: &Option<File>| file.as_ref().map(|file| Sink::open(option, file)).transpose();
-        let files = [results.json.as_ref(), results.html.as_ref(), histograms];
+        let files = [results.html.as_ref(), histograms];
         Ok(Sinks {
-            json: open("--json", &results.json)?,
             html: open("--html", &results.html)?,
             summary: !files.into_iter().flatten().any(File::is_standard_output),
             quiet: results.quiet,
@@ -74,19 +72,14 @@ impl Sinks {
         self,
         remarks: &[Remark],
         summary: impl FnOnce() -> String,
-        json: impl FnOnce() -> String,
         html: impl FnOnce() -> String,
     ) -> Result<(), Failure> {
         if self.summary {
             to_standard_output(&summary())?;
         } else if !self.quiet {
             for remark in remarks {
-                // Nobody is left to hear of a broken standard error.
-                let _ = writeln!(io::stderr(), "{}: {}", remark.severity.word(), remark.message);
+                to_standard_error(&format!("{}: {}", remark.severity.word(), remark.message));
             }
-        }
-        if let Some(sink) = self.json {
-            sink.write(&json())?;
         }
         if let Some(sink) = self.html {
             sink.write(&html())?;
@@ -111,21 +104,29 @@ impl Histograms {
         let sink = file.map(|file| Sink::open("--hlog", file)).transpose()?;
         Ok(Histograms {
             sink,
+            ..Histograms::none()
+        })
+    }
+
+    /// For nobody.
+    pub(super) fn none() -> Histograms {
+        Histograms {
+            sink: None,
             writer: None,
             began: Duration::ZERO,
             round: Duration::ZERO,
             failed: String::new(),
-        })
+        }
     }
 
     /// Writes the head, before the first round.
-    pub(super) fn begin(&mut self, name: &str, session: &Session) -> Result<(), Failure> {
+    pub(super) fn begin(&mut self, session: &Session) -> Result<(), Failure> {
         let Some(sink) = self.sink.take() else {
             return Ok(());
         };
         self.began = ringmain_sys::clock::realtime();
         let head = Head {
-            target: name,
+            target: &session.plan().target.to_string(),
             engine: session.engine(),
             rate: session.plan().pace.rate(),
             began: self.began,
@@ -159,6 +160,12 @@ impl Histograms {
             .interval(start, interval.length, figures)
             .map_err(|error| Failure::Other(format!("{}: {error}", self.failed)))
     }
+}
+
+/// Says something that is no data.
+pub(super) fn to_standard_error(text: &str) {
+    // Nobody is left to hear of a broken standard error.
+    let _ = writeln!(io::stderr(), "{text}");
 }
 
 /// As [`crate::print`], with a line's end.

@@ -5,17 +5,18 @@ use std::time::Duration;
 use ringmain_load::knee::{Found, Knee, Outcome, Phase, Step};
 use ringmain_load::limits;
 use ringmain_load::plan::{Extent, Pace, Plan};
-use ringmain_load::report::{Run, amount, text};
+use ringmain_load::report::{Round, Run, amount, page, text};
 use ringmain_load::run::Session;
 use ringmain_load::server::Server;
 
 use super::live::Live;
-use super::measure::{Measured, check_thresholds, judged, rounds};
+use super::measure::{Around, Measured, check_thresholds, judged, rounds};
 use super::output::{Histograms, Sinks};
 use super::place::{Watched, addresses, open};
 use super::task::{Task, plan, threads};
-use super::{Interrupt, output};
-use crate::args::bench::{Bench, Results};
+use super::interrupt::Interrupt;
+use super::output;
+use crate::args::bench::Bench;
 use crate::failure::Failure;
 
 /// A step of the search measures for so long, if nobody says how long.
@@ -29,8 +30,9 @@ pub(super) fn run(args: &Bench) -> Result<(), Failure> {
     let name = args.target.as_deref().expect("clap asks for a target where there is no command");
     let task = Task::read(name, &args.load, &args.request)?;
     let started = &args.server.started;
-    let threads = threads(&args.load, &args.client, started, &ringmain_sys::cpu::allowed())?;
-    let sinks = Sinks::open(&args.results)?;
+    let allowed = ringmain_sys::cpu::allowed();
+    let threads = threads(&args.load, &args.client, started, &allowed)?;
+    let sinks = Sinks::open(&args.results, args.histogram.hlog.as_ref())?;
     let mut histograms = Histograms::open(args.histogram.hlog.as_ref())?;
     let interrupt = super::prepare(args.results.quiet)?;
     let addrs = addresses(&task.place)?;
@@ -41,6 +43,7 @@ pub(super) fn run(args: &Bench) -> Result<(), Failure> {
     };
     let (mut server, addr) = open(&addrs, watched, started, &interrupt)?;
     let plan = plan(&task, addr, &threads, (&args.load, &args.client), args.results.interval.0)?;
+    let around = Around::of(server.as_ref(), started, &plan, &allowed);
     let mut bench = Single {
         name,
         task: &task,
@@ -51,11 +54,16 @@ pub(super) fn run(args: &Bench) -> Result<(), Failure> {
         histograms: &mut histograms,
     };
     if args.search.find_max {
-        bench.find_max(args, sinks)
+        bench.find_max(args, &around, sinks)
     } else {
         let measured = bench.rounds()?;
         drop(bench);
-        finish(&args.results, &measured, sinks)
+        write(&measured.run, &around, sinks)?;
+        if measured.interrupted {
+            let rounds = measured.run.rounds.len();
+            return Err(Failure::Other(format!("interrupted in round {rounds} of {}", measured.run.plan.rounds)));
+        }
+        check_thresholds(&args.results.threshold, &[&measured.run])
     }
 }
 
@@ -90,12 +98,12 @@ impl Single<'_> {
     }
 
     /// As fast as the target answers in a closed loop is where the search begins: somewhat above what it keeps.
-    fn find_max(mut self, args: &Bench, sinks: Sinks) -> Result<(), Failure> {
+    fn find_max(mut self, args: &Bench, around: &Around, sinks: Sinks) -> Result<(), Failure> {
         self.plan.rounds = 1;
         self.plan.extent = Extent::Time(args.load.duration.map_or(STEP, |duration| duration.0));
         self.live.line("how much it answers in a closed loop, to begin near it");
         let closed = self.rounds()?;
-        let start = closed.run.rounds.first().map_or(1.0, ringmain_load::report::Round::throughput);
+        let start = closed.run.rounds.first().map_or(1.0, Round::throughput);
         let mut knee = Knee::new(start, limits::RATE);
         let mut last: Option<Measured> = None;
         while let Some(step) = knee.next() {
@@ -122,7 +130,8 @@ impl Single<'_> {
         let Some(held) = found.held.and(last) else {
             return Err(Failure::Other(told));
         };
-        sinks.write(&held.run, &judged(&held.run), &told)
+        output::to_standard_error(&told);
+        write(&held.run, around, sinks)
     }
 }
 
@@ -156,18 +165,12 @@ fn said(found: &Found) -> String {
     }
 }
 
-/// Writes the results and judges them.
-fn finish(results: &Results, measured: &Measured, sinks: Sinks) -> Result<(), Failure> {
-    let run: &Run = &measured.run;
-    let remarks = judged(run);
-    let summary = text::run(run, &remarks, output::style());
-    sinks.write_run(run, &remarks, &summary, results.quiet)?;
-    if measured.interrupted {
-        return Err(Failure::Other(format!(
-            "interrupted in round {} of {}",
-            run.rounds.len(),
-            run.plan.rounds
-        )));
-    }
-    check_thresholds(&results.threshold, &[run])
+/// Writes the results.
+fn write(run: &Run, around: &Around, sinks: Sinks) -> Result<(), Failure> {
+    let remarks = judged(run, around);
+    sinks.write(
+        &remarks,
+        || text::run(run, &remarks, output::style()),
+        || page::run(run, &remarks),
+    )
 }

@@ -12,6 +12,7 @@ use crate::args::EngineName;
 use crate::args::bench::values::Header;
 use crate::args::bench::{Client, Load, Request, Started};
 use crate::failure::Failure;
+use crate::limits::ROUNDS;
 
 #[cfg(test)]
 mod tests;
@@ -196,7 +197,7 @@ pub(super) fn plan(
             None => Extent::Time(load.duration.map_or(DURATION, |duration| duration.0)),
         },
         warmup: load.warmup.0,
-        rounds: load.rounds,
+        rounds: load.rounds.unwrap_or(ROUNDS),
         timeout: load.timeout.0,
         connect_timeout: load.connect_timeout.0,
         interval,

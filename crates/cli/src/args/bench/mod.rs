@@ -66,18 +66,7 @@ pub(crate) enum BenchCommand {
         /// Write the histograms of them all here
         #[arg(long, short, value_name = "FILE")]
         output: Option<PathBuf>,
-        /// Write the figures as JSON, to standard output or this file
-        #[arg(long, value_name = "FILE", num_args = 0..=1, require_equals = true, default_missing_value = "-")]
-        json: Option<File>,
     },
-    /// Say whether a scenario file is right, and what is wrong with it, without a load
-    Check {
-        /// The file
-        #[arg(value_name = "SCENARIO.yaml")]
-        scenario: PathBuf,
-    },
-    /// Print the JSON Schema of scenario files, for editors
-    Schema,
 }
 
 /// How much, for how long, at what pace.
@@ -112,9 +101,9 @@ pub(crate) struct Load {
     #[arg(long)]
     pub(crate) poisson: bool,
 
-    /// How often it is all done; the result is the median with its spread
-    #[arg(long, value_name = "N", default_value_t = 3, value_parser = whole(1..=limits::ROUNDS))]
-    pub(crate) rounds: u32,
+    /// How often it is all done; the result is the median with its spread [default: 3, of compare 5]
+    #[arg(long, value_name = "N", value_parser = whole(1..=limits::ROUNDS))]
+    pub(crate) rounds: Option<u32>,
 
     /// Requests in flight on a connection
     #[arg(long, short, value_name = "N", default_value_t = 1, hide_short_help = true,
