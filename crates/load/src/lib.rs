@@ -20,6 +20,7 @@ pub mod limits;
 pub mod plan;
 pub mod record;
 pub mod report;
+pub mod scenario;
 pub mod run;
 pub mod server;
 pub mod stats;

@@ -97,3 +97,9 @@ pub const REQUEST_BODY_BYTES: usize = 64 << 20;
 
 /// Hexadecimal digits of one `{{random-hex:N}}`.
 pub const RANDOM_HEX: usize = 1_024;
+
+/// Bytes of a scenario file.
+pub const SCENARIO_BYTES: usize = 1 << 20;
+
+/// Worker threads of a run.
+pub const THREADS: usize = 1_024;
