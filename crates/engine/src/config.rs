@@ -23,7 +23,7 @@ pub struct Config {
     /// The back-end.
     pub engine: Choice,
     /// Worker threads. `None`: one for each CPU that the process may use (affinity, CPU quota), and on
-    /// io_uring as many more as [`Config::max_connections`] needs tables for.
+    /// io_uring as many more as [`Config::max_connections`] needs tables for; with [`Config::cpus`], one for each of those.
     pub workers: Option<usize>,
     /// Connections that the process holds at once (process-wide). `None`: as many as descriptors
     /// allow. Beyond it accepting pauses and clients wait in the listen queue.
@@ -35,6 +35,11 @@ pub struct Config {
     pub flush: Duration,
     /// Pin each worker to a CPU. Done only if there is one for each and no CPU quota.
     pub pin: bool,
+    /// CPUs that the workers are pinned to, in turn: worker i runs on `cpus[i % cpus.len()]`, whatever the CPU quota and
+    /// the number of workers. Empty: [`Config::pin`] decides. A CPU that the process may not use is an error.
+    pub cpus: Vec<usize>,
+    /// Start without any listener, for an engine that only opens connections. Else that is an error.
+    pub clients_only: bool,
     /// Features of io_uring not to be used, even if they work.
     pub without: Features,
     /// Let a kernel thread submit for each worker; it spins and sleeps after being idle so long.
@@ -67,6 +72,8 @@ impl Default for Config {
             grace: Duration::from_secs(30),
             flush: limits::FLUSH,
             pin: true,
+            cpus: Vec::new(),
+            clients_only: false,
             without: Features::none(),
             sqpoll: None,
             busy_poll: None,

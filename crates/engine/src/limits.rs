@@ -164,6 +164,15 @@ pub const EPOLL_SHARE: u16 = 64;
 /// Waits in a row that report queued completions without asking the kernel (epoll).
 pub const EPOLL_SKIPS: u32 = 4;
 
+/// Waits up to here end as exactly as the thread's timer slack allows; the kernel's own thousandth is less (epoll).
+pub const EPOLL_EXACT: std::time::Duration = std::time::Duration::from_millis(1);
+
+/// Longer waits are kept to the millisecond even where an alarm is set (epoll).
+pub const EPOLL_FINE: std::time::Duration = std::time::Duration::from_secs(24 * 3600);
+
+/// How late a thread's timers may fire once an alarm was set on it.
+pub const TIMER_SLACK: std::time::Duration = std::time::Duration::from_micros(1);
+
 /// Workers of one process. More are refused as a setting out of range.
 pub const WORKERS: usize = 1024;
 

@@ -20,11 +20,16 @@ use std::time::Duration;
 
 use ringmain_sys::addr::Addr;
 
+use crate::limits;
+
 /// Nanoseconds since the engine started, on a clock that never goes back.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
 pub struct Time(pub u64);
 
 impl Time {
+    /// Later than any time that comes.
+    pub const NEVER: Time = Time(u64::MAX);
+
     /// The time `span` after this one; saturates.
     #[must_use]
     pub fn after(self, span: Duration) -> Time {
@@ -311,6 +316,10 @@ pub trait Backend {
     /// Only what makes the back-end useless from now on.
     fn wait(&mut self, timeout: Option<Duration>) -> io::Result<()>;
 
+    /// From now on the timeouts of [`Backend::wait`] are kept as exactly as the kernel's timers can, for this thread. Until
+    /// then they may be late by a millisecond.
+    fn exact_timeouts(&mut self) {}
+
     /// The next completion, if one is there. Bytes lent before must have been given back.
     fn next(&mut self) -> Option<Completion>;
 
@@ -421,6 +430,13 @@ pub trait Backend {
 
     /// Ends a present or the next [`Backend::wait`] of another worker, in the cheapest way.
     fn wake_peer(&mut self, worker: usize);
+}
+
+/// Lets the calling thread's timers fire at once rather than up to 50 µs later, together with others.
+pub(crate) fn sharpen_timers() {
+    if let Err(error) = ringmain_sys::clock::set_timer_slack(limits::TIMER_SLACK) {
+        log::warn!("alarms may be 50 µs late: PR_SET_TIMERSLACK: {error}");
+    }
 }
 
 /// Accepts without waiting, also on a listener that is a blocking file. If another thread is faster, it waits for

@@ -41,7 +41,7 @@ pub enum EngineError {
     #[error(transparent)]
     Listen(#[from] ListenError),
     /// Nothing to listen on.
-    #[error("no listener: add at least one address before starting")]
+    #[error("no listener: add at least one address before starting, or set Config::clients_only")]
     NoListener,
     /// A setting out of its range.
     #[error("{setting}: expected {expected}, found {found}")]
@@ -238,13 +238,13 @@ impl Engine {
     /// Starts the workers. `make` is called once on each worker's thread.
     ///
     /// # Errors
-    /// No listener, or a worker that could not be set up; nothing runs then.
+    /// No listener (but for [`Config::clients_only`]), or a worker that could not be set up; nothing runs then.
     pub fn start<H, F>(mut self, make: F) -> Result<Running<H::Mail>, EngineError>
     where
         H: Handler,
         F: Fn(Start<H::Mail>) -> H + Send + Sync + 'static,
     {
-        if self.listeners.is_empty() {
+        if self.listeners.is_empty() && !self.config.clients_only {
             return Err(EngineError::NoListener);
         }
         let workers = self.size.workers;
@@ -265,6 +265,7 @@ impl Engine {
             let set_up = SetUp {
                 index,
                 pin: self.size.pins.get(index).copied(),
+                must_pin: !self.config.cpus.is_empty(),
                 fabric: fabric.clone(),
                 uring: self.uring_config(),
                 run_job: Arc::clone(&run_job),
@@ -368,6 +369,8 @@ impl Drop for EndAll {
 struct SetUp {
     index: usize,
     pin: Option<usize>,
+    /// Without its CPU the worker does not start.
+    must_pin: bool,
     fabric: Fabric,
     uring: UringConfig,
     run_job: RunJob,
@@ -421,6 +424,10 @@ impl SetUp {
         if let Some(cpu) = self.pin
             && let Err(error) = cpu::pin(cpu)
         {
+            if self.must_pin {
+                let text = format!("cannot run on CPU {cpu}: {error}");
+                return Err(std::io::Error::new(error.kind(), text));
+            }
             log::warn!("worker {} is not pinned to CPU {cpu}: {error}", self.index);
         }
         let backend = self.fabric.backend(self.index, self.uring, self.run_job)?;

@@ -75,7 +75,14 @@ impl Size {
             let expected = format!("at least {} (ulimit -n)", limits::DESCRIPTORS_MIN);
             return range("the descriptor limit", &expected, descriptors.to_string());
         }
-        let usable_cpus = usable(machine);
+        if let Some(cpu) = config.cpus.iter().find(|cpu| !machine.cpus.contains(cpu)) {
+            let expected = format!("CPUs that this process may use: {:?}", machine.cpus);
+            return range("cpus", &expected, format!("CPU {cpu}"));
+        }
+        let usable_cpus = match config.cpus.len() {
+            0 => usable(machine),
+            named => named.min(limits::WORKERS),
+        };
         if direct {
             Ok(Size::direct(config, machine, usable_cpus, descriptors))
         } else {
@@ -131,7 +138,9 @@ impl Size {
             );
         }
         let pinned = config.pin && machine.quota.is_none() && workers <= machine.cpus.len();
-        let pins = if pinned {
+        let pins = if !config.cpus.is_empty() {
+            config.cpus.iter().copied().cycle().take(workers).collect()
+        } else if pinned {
             machine.cpus[..workers].to_vec()
         } else {
             Vec::new()

@@ -31,6 +31,8 @@ pub(crate) enum Told {
     /// Unconsumed bytes may be looked at again.
     Unread(Slot),
     Timer(u64),
+    /// The alarm was due when this turn began.
+    Alarm,
 }
 
 /// How a connection came to be.
@@ -61,6 +63,10 @@ pub(crate) struct Core {
     pub(crate) records: Slab<Record>,
     pub(crate) wheel: Wheel,
     pub(crate) sleepers: Sleepers,
+    /// When the handler's `alarm` is called; [`Time::NEVER`] for none.
+    pub(crate) alarm: Time,
+    /// The back-end was told that timeouts have to be exact.
+    pub(crate) exact: bool,
     pub(crate) pool: Pool,
     pub(crate) dirty: Vec<Slot>,
     pub(crate) parked: VecDeque<Slot>,
@@ -114,6 +120,8 @@ impl Core {
             backend,
             records: Slab::new(limits::CONNECTIONS_PER_WORKER),
             sleepers: Sleepers::new(),
+            alarm: Time::NEVER,
+            exact: false,
             pool: Default::default(),
             dirty: Vec::new(),
             parked: Default::default(),

@@ -163,6 +163,20 @@ impl Cx {
         core.sleepers.handler_timer(&mut core.wheel, at, key).is_some()
     }
 
+    /// Calls the handler's `alarm` once, in the first turn that begins at `at` (on the clock of [`Cx::now`]) or later.
+    /// A worker has one alarm: this replaces the last one, `None` takes it away.
+    ///
+    /// For schedules finer than [`Cx::timer`]: never early, and late by what the kernel's timer and the turn before cost,
+    /// which is microseconds on an idle CPU (a millisecond on epoll before Linux 5.11).
+    /// An alarm holds no shutdown up, and still comes during one.
+    pub fn set_alarm(&self, at: Option<Time>) {
+        let core = &mut *self.core();
+        core.alarm = at.unwrap_or(Time::NEVER);
+        if at.is_some() && !std::mem::replace(&mut core.exact, true) {
+            core.backend.exact_timeouts();
+        }
+    }
+
     /// Whether the process is shutting down: no new connections, open ones should end.
     #[must_use]
     pub fn is_draining(&self) -> bool {

@@ -161,6 +161,7 @@ impl<H: Handler> Worker<H> {
                     let outcome = catch_unwind(AssertUnwindSafe(call));
                     self.guard(outcome);
                 }
+                Told::Alarm => self.alarm(),
                 Told::Timer(key) => {
                     let (handler, cx) = (&mut self.handler, &self.cx);
                     let outcome = catch_unwind(AssertUnwindSafe(|| handler.timer(cx, key)));
@@ -168,6 +169,19 @@ impl<H: Handler> Worker<H> {
                 }
             }
         }
+    }
+
+    /// Unless it was moved or taken away earlier in this turn.
+    fn alarm(&mut self) {
+        let mut core = self.cx.core();
+        if core.alarm > core.now() {
+            return;
+        }
+        core.alarm = Time::NEVER;
+        drop(core);
+        let (handler, cx) = (&mut self.handler, &self.cx);
+        let outcome = catch_unwind(AssertUnwindSafe(|| handler.alarm(cx)));
+        self.guard(outcome);
     }
 
     fn opened(&mut self, slot: Slot, via: Via) {

@@ -20,8 +20,8 @@ use super::record::Reason;
 /// | sends FIN | `end`, after all bytes and after [`Conn::resume`] if it is paused; what was written is still sent |
 /// | resets, or goes away with bytes unread | [`Reason::Failed`] |
 ///
-/// A method that panics ends the connection at hand with [`Reason::Panicked`] (a reset for the peer); `closed`, `timer`
-/// and `mail` have none at hand. Each panic is counted and the worker goes on. A method that holds its worker
+/// A method that panics ends the connection at hand with [`Reason::Panicked`] (a reset for the peer); `closed`, `timer`,
+/// `alarm` and `mail` have none at hand. Each panic is counted and the worker goes on. A method that holds its worker
 /// for [`crate::Config::stall`] is named in the log; new connections that wait for this worker then go to the others.
 pub trait Handler: 'static {
     /// State of one connection. Keep it small: an idle connection costs this and one record.
@@ -87,6 +87,12 @@ pub trait Handler: 'static {
     /// A timer set by [`Cx::timer`] has fired.
     fn timer(&mut self, cx: &Cx, key: u64) {
         let _ = (cx, key);
+    }
+
+    /// The time given to [`Cx::set_alarm`] has come. The next alarm may be set here; one that is due already is told in
+    /// the next turn, after what has arrived by then.
+    fn alarm(&mut self, cx: &Cx) {
+        let _ = cx;
     }
 
     /// Another worker or thread has sent something.

@@ -269,8 +269,13 @@ impl<H: Handler> Worker<H> {
         }
         let now = core.now();
         let timer = core.wheel.next_deadline(now);
-        let next = timer.into_iter().chain(self.stop_at).min()?;
-        Some(next.since(now))
+        let next = timer.into_iter().chain(self.stop_at).min();
+        if core.alarm == Time::NEVER {
+            return Some(next?.since(now));
+        }
+        // Exact: the time that this turn has taken counts.
+        let next = next.map_or(core.alarm, |next| next.min(core.alarm));
+        Some(next.since(core.backend.clock()))
     }
 
     fn completions(&mut self) {
@@ -308,6 +313,9 @@ impl<H: Handler> Worker<H> {
     fn timers(&mut self) {
         let core = &mut *self.cx.core();
         let now = core.now();
+        if core.alarm <= now {
+            core.told.push_back(core::Told::Alarm);
+        }
         if core.wheel.is_empty() {
             return;
         }

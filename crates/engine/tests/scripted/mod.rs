@@ -14,6 +14,7 @@ use std::net::{SocketAddr, TcpStream};
 use std::sync::mpsc::{Receiver, Sender, channel};
 use std::time::Duration;
 
+use ringmain_engine::backend::Time;
 use ringmain_engine::features::{Feature, Features};
 use ringmain_engine::{
     Addr, Choice, Config, Conn, ConnId, Cx, Engine, Handler, ListenOptions, Post, Reason, Running, Via,
@@ -78,6 +79,8 @@ pub enum Told {
     Closed(Reason),
     NotConnected(Reason),
     Timer(u64),
+    /// With the turn's time.
+    Alarm(Time),
     Number(u64),
     /// A test's own word.
     Note(&'static str),
@@ -97,6 +100,7 @@ pub struct App {
     pub drain: OnConn,
     pub closed: OnWorker<Reason>,
     pub timer: OnWorker<u64>,
+    pub alarm: Box<dyn FnMut(&Cx)>,
     pub tell: Sender<(usize, Told)>,
 }
 
@@ -122,6 +126,7 @@ impl Setting {
             drain: Box::new(|conn| conn.close()),
             closed: Box::new(|_, _| {}),
             timer: Box::new(|_, _| {}),
+            alarm: Box::new(|_| {}),
             tell: self.tell,
         }
     }
@@ -185,6 +190,11 @@ impl Handler for App {
     fn timer(&mut self, cx: &Cx, key: u64) {
         self.tell(cx, Told::Timer(key));
         (self.timer)(cx, key);
+    }
+
+    fn alarm(&mut self, cx: &Cx) {
+        self.tell(cx, Told::Alarm(cx.now()));
+        (self.alarm)(cx);
     }
 
     fn mail(&mut self, cx: &Cx, mail: Letter) {

@@ -1,4 +1,4 @@
-//! CPUs: which ones this process may use, how much of them, and pinning a thread to one.
+//! CPUs: which ones a process may use, how much of them, and pinning a thread to one.
 
 mod quota;
 #[cfg(test)]
@@ -8,27 +8,46 @@ use std::fs;
 use std::io;
 use std::path::Path;
 
+use rustix::io::Errno;
+use rustix::process::Pid;
 use rustix::thread::{CpuSet, sched_getaffinity, sched_getcpu, sched_setaffinity};
 
 /// The CPUs that the calling thread may run on, in ascending order; never empty.
 #[must_use]
 pub fn allowed() -> Vec<usize> {
-    if let Ok(set) = sched_getaffinity(None) {
-        return (0..CpuSet::MAX_CPU).filter(|&cpu| set.is_set(cpu)).collect();
+    let found = allowed_by_mask(None).or_else(|_| allowed_by_file("thread-self"));
+    found.unwrap_or_else(|_| vec![current()])
+}
+
+/// The CPUs that the main thread of process `pid` may run on, in ascending order. Its other threads began with the
+/// same unless they were pinned.
+///
+/// # Errors
+/// `ESRCH` if there is no such process.
+pub fn allowed_of(pid: u32) -> io::Result<Vec<usize>> {
+    let no_process = || io::Error::from_raw_os_error(libc::ESRCH);
+    let number = i32::try_from(pid).map_err(|_| no_process())?;
+    // Zero would be the calling thread.
+    let name = Pid::from_raw(number).ok_or_else(no_process)?;
+    match allowed_by_mask(Some(name)) {
+        Err(Errno::INVAL) => allowed_by_file(&pid.to_string()),
+        found => Ok(found?),
     }
-    // A kernel built for more than 1024 CPUs refuses the fixed-size mask; this file has no such limit.
-    let listed = fs::read_to_string("/proc/thread-self/status")
-        .ok()
-        .and_then(|status| {
-            parse_list(
-                status
-                    .lines()
-                    .find_map(|line| line.strip_prefix("Cpus_allowed_list:"))?,
-            )
-        });
-    listed
-        .filter(|cpus| !cpus.is_empty())
-        .unwrap_or_else(|| vec![current()])
+}
+
+fn allowed_by_mask(pid: Option<Pid>) -> Result<Vec<usize>, Errno> {
+    let set = sched_getaffinity(pid)?;
+    Ok((0..CpuSet::MAX_CPU).filter(|&cpu| set.is_set(cpu)).collect())
+}
+
+/// A kernel built for more than 1024 CPUs refuses the fixed-size mask; this file has no such limit.
+fn allowed_by_file(process: &str) -> io::Result<Vec<usize>> {
+    let status = fs::read_to_string(format!("/proc/{process}/status"))?;
+    let listed = status
+        .lines()
+        .find_map(|line| line.strip_prefix("Cpus_allowed_list:"));
+    let cpus = listed.and_then(parse_list).filter(|cpus| !cpus.is_empty());
+    cpus.ok_or_else(|| io::Error::new(io::ErrorKind::InvalidData, "no list of allowed CPUs in /proc"))
 }
 
 /// Pins the calling thread to one CPU.

@@ -219,6 +219,11 @@ impl Backend for Epoll {
         Ok(())
     }
 
+    fn exact_timeouts(&mut self) {
+        super::sharpen_timers();
+        self.poller.exact = true;
+    }
+
     fn next(&mut self) -> Option<Completion> {
         self.assert_nothing_lent();
         if self.turn_left == 0 {

@@ -4,7 +4,7 @@
 
 use std::io;
 use std::mem::MaybeUninit;
-use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
+use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd};
 use std::time::Duration;
 
 use rustix::event::epoll::{self, CreateFlags, Event, EventData, EventFlags};
@@ -54,6 +54,8 @@ pub(super) struct Poller {
     events: Box<[MaybeUninit<Event>]>,
     /// How many of `events` are filled.
     count: usize,
+    /// Timeouts are kept to the nanosecond, by `epoll_pwait2`.
+    pub(super) exact: bool,
 }
 
 impl Poller {
@@ -66,6 +68,7 @@ impl Poller {
             epoll,
             events,
             count: 0,
+            exact: false,
         })
     }
 
@@ -94,15 +97,50 @@ impl Poller {
         }
     }
 
-    /// Waits, at most `timeout` rounded up to milliseconds; the number of events.
+    /// Waits, at most `timeout`, which is rounded up to milliseconds unless `exact`; the number of events.
     pub(super) fn wait(&mut self, timeout: Option<Duration>) -> io::Result<usize> {
-        let timeout = timeout.map(whole_milliseconds);
-        self.count = match epoll::wait(self.epoll.as_fd(), &mut *self.events, timeout.as_ref()) {
-            Ok((events, _)) => events.len(),
+        let fine = timeout.filter(|_| self.exact).and_then(fine);
+        let waited = match fine {
+            Some(timeout) => self.wait_exactly(timeout),
+            None => {
+                let timeout = timeout.map(whole_milliseconds);
+                epoll::wait(self.epoll.as_fd(), &mut *self.events, timeout.as_ref())
+                    .map(|(events, _)| events.len())
+            }
+        };
+        self.count = match waited {
+            Ok(count) => count,
             Err(Errno::INTR) => 0,
+            // Linux before 5.11, or a seccomp filter that knows no `epoll_pwait2`.
+            Err(Errno::NOSYS | Errno::PERM) if fine.is_some() => {
+                log::warn!("alarms may be 1 ms late: epoll_pwait2 is refused here");
+                self.exact = false;
+                return self.wait(timeout);
+            }
             Err(error) => return Err(error.into()),
         };
         Ok(self.count)
+    }
+
+    /// `rustix` calls it only when told that every kernel has it.
+    fn wait_exactly(&mut self, timeout: Timespec) -> Result<usize, Errno> {
+        // SAFETY: the kernel writes at most as many events as there is room for, in the layout that `Event` has, and
+        // reads the timeout (two 64-bit numbers), all during the call. There is no signal mask.
+        let count = unsafe {
+            libc::syscall(
+                libc::SYS_epoll_pwait2,
+                self.epoll.as_raw_fd(),
+                self.events.as_mut_ptr(),
+                self.events.len(),
+                std::ptr::from_ref(&timeout),
+                std::ptr::null::<libc::sigset_t>(),
+                0,
+            )
+        };
+        usize::try_from(count).map_err(|_| {
+            let error = io::Error::last_os_error();
+            Errno::from_io_error(&error).expect("a system call's error has a number")
+        })
     }
 
     /// Event `at` of the last wait: the socket's index and life, and the flags.
@@ -119,8 +157,28 @@ impl Poller {
     }
 }
 
+/// A timeout for `epoll_pwait2`; `None` if whole milliseconds say the same.
+///
+/// The kernel lets a long wait be late by a thousandth, whatever the thread's slack: such a one ends a little early, and the
+/// next one is exact.
+fn fine(timeout: Duration) -> Option<Timespec> {
+    if timeout.subsec_nanos() % 1_000_000 == 0 || timeout > limits::EPOLL_FINE {
+        return None;
+    }
+    let span = if timeout > limits::EPOLL_EXACT {
+        timeout - timeout / 256
+    } else {
+        timeout
+    };
+    Some(Timespec {
+        tv_sec: span.as_secs() as i64,
+        tv_nsec: i64::from(span.subsec_nanos()),
+    })
+}
+
 /// Rounded up, so that no wait is shorter than asked. Whole milliseconds up to 24 days go by plain
-/// `epoll_pwait`, which every seccomp filter knows.
+/// `epoll_pwait`, which every seccomp filter knows; some end the process for a call that they do not know. So nothing
+/// else is tried before an alarm is set.
 fn whole_milliseconds(timeout: Duration) -> Timespec {
     let milliseconds = timeout.as_nanos().div_ceil(1_000_000).min(i32::MAX as u128) as i64;
     Timespec {

@@ -364,6 +364,10 @@ impl Backend for Uring {
         outcome
     }
 
+    fn exact_timeouts(&mut self) {
+        super::sharpen_timers();
+    }
+
     fn next(&mut self) -> Option<Completion> {
         loop {
             if let Some(completion) = self.ready.pop_front() {
