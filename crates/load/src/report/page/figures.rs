@@ -6,16 +6,13 @@
 use super::axis::Axis;
 use super::html::{Table, details};
 use super::plot::{Curve, Plot, Weight, legend};
-use super::samples::{self, Sample};
+use super::{samples, time};
 use crate::figures::{Figures, Latency};
 use crate::report::rounds::{self, SHOWN, Spread, percentile};
 use crate::report::{Run, amount, letter};
 
 /// Rounds drawn as thin lines; of more every n-th.
 const THIN: usize = 24;
-
-/// Rows of a table of a series; of more every n-th.
-const ROWS: usize = 40;
 
 /// One latency of one run, with its look.
 struct Kind<'a> {
@@ -31,7 +28,7 @@ struct Kind<'a> {
 pub(super) fn all(runs: &[&Run]) -> String {
     let kinds = kinds(runs);
     let mut out = by_percentile(&kinds);
-    out.push_str(&over_time(runs));
+    out.push_str(&time::all(runs));
     out.push_str(&histogram(&kinds));
     out
 }
@@ -61,7 +58,7 @@ fn kinds<'a>(runs: &[&'a Run]) -> Vec<Kind<'a>> {
 }
 
 /// A target's letter and name.
-fn target(at: usize, run: &Run) -> String {
+pub(super) fn target(at: usize, run: &Run) -> String {
     format!("{} {}", letter(at), run.name)
 }
 
@@ -86,7 +83,8 @@ fn meaning(kinds: &[Kind<'_>]) -> &'static str {
     }
 }
 
-fn section(id: &str, title: &str, note: &str, content: &str) -> String {
+/// A part of the page with a heading.
+pub(super) fn section(id: &str, title: &str, note: &str, content: &str) -> String {
     let note = super::html::escape(note);
     format!(
         "<section id=\"{id}\" class=\"panel\">\n<h2>{title}</h2>\n<p class=\"note\">{note}</p>\n{content}</section>\n"
@@ -207,173 +205,6 @@ fn percentile_table(kinds: &[Kind<'_>]) -> String {
     table.finish()
 }
 
-fn over_time(runs: &[&Run]) -> String {
-    let longest = runs
-        .iter()
-        .flat_map(|run| &run.rounds)
-        .map(|round| round.elapsed.as_secs_f64());
-    let length = longest.fold(1e-3, f64::max);
-    let most = runs.iter().map(|run| run.rounds.len()).max().unwrap_or(1).max(1);
-    let series: Vec<Vec<Vec<Sample>>> = runs.iter().map(|run| samples::series(run, length)).collect();
-    let end = length * most as f64;
-    let rules: Vec<f64> = (1..most).map(|round| round as f64 * length).collect();
-    let all = || series.iter().flatten().flatten();
-    let names: Vec<_> = runs
-        .iter()
-        .enumerate()
-        .map(|(at, run)| (at, at % 2 == 1, target(at, run)))
-        .collect();
-    let targets = if runs.len() > 1 {
-        legend(&names)
-    } else {
-        String::new()
-    };
-
-    let rate_high = all().map(|sample| sample.rate).fold(0.0, f64::max);
-    let weight = if runs.len() == 1 {
-        Weight::Filled
-    } else {
-        Weight::Bold
-    };
-    let rate = Plot {
-        id: "plot-rate",
-        title: "Answers a second over time".into(),
-        description: format!("At most {} a second.", amount::number(rate_high)),
-        axes: time_axes(end, move |up| {
-            Axis::linear("answers/s", rate_high, up / 2, amount::number)
-        }),
-        curves: curves(&series, weight, 0, |sample| Some(sample.rate)),
-        rules: rules.clone(),
-    };
-    let (low, high) = ends(all().flat_map(|sample| [sample.p50, sample.p99]).flatten());
-    let p50 = if runs.len() == 1 {
-        Weight::Bold
-    } else {
-        Weight::Thin
-    };
-    let mut latencies = curves(&series, p50, 0, |sample| sample.p50);
-    latencies.extend(curves(
-        &series,
-        Weight::Bold,
-        usize::from(runs.len() == 1),
-        |sample| sample.p99,
-    ));
-    let latency = Plot {
-        id: "plot-latency",
-        title: "Latency over time".into(),
-        description: format!(
-            "p50 and p99 between {} and {}.",
-            amount::seconds(low),
-            amount::seconds(high)
-        ),
-        axes: time_axes(end, move |up| {
-            Axis::logarithmic("latency", low, high, up, amount::seconds)
-        }),
-        curves: latencies,
-        rules: rules.clone(),
-    };
-    let p99 = if runs.len() == 1 {
-        legend(&[(0, false, "p50".into()), (1, false, "p99".into())])
-    } else {
-        "<p class=\"note\">Thin: p50; bold: p99.</p>\n".to_owned()
-    };
-    let kind = if runs.iter().all(|run| rounds::has_schedule(run)) {
-        "Response"
-    } else {
-        "Service"
-    };
-    let errors_high = all().map(|sample| sample.errors).fold(0.0, f64::max);
-    let errors = if errors_high > 0.0 {
-        let errors = Plot {
-            id: "plot-errors",
-            title: "Errors a second over time".into(),
-            description: format!("At most {} a second.", amount::number(errors_high)),
-            axes: time_axes(end, move |up| {
-                Axis::linear("errors/s", errors_high, up / 2, amount::number)
-            }),
-            curves: curves(&series, weight, if runs.len() == 1 { 1 } else { 0 }, |sample| {
-                Some(sample.errors)
-            }),
-            rules,
-        };
-        format!("<h3>Errors a second</h3>\n{}", errors.svg())
-    } else {
-        "<h3>Errors a second</h3>\n<p>None at any time.</p>\n".to_owned()
-    };
-    let note = match most {
-        1 => "One round.".to_owned(),
-        many => format!("{many} rounds, one behind the other; upright lines stand between them."),
-    };
-    let content = format!(
-        "{targets}<h3>Answers a second</h3>\n{}<h3>{kind} time</h3>\n{p99}{}{errors}{}",
-        rate.svg(),
-        latency.svg(),
-        details("As a table", &series_table(runs, &series)),
-    );
-    section("time", "Over time", &note, &content)
-}
-
-/// Time across from 0 to `end`, and what `up` makes for so many ticks.
-fn time_axes(end: f64, up: impl Fn(usize) -> Axis + 'static) -> super::plot::Axes {
-    Box::new(move |across, ticks| {
-        let x = Axis::exact("seconds of measured time", end, across, amount::number);
-        (x, up(ticks))
-    })
-}
-
-/// One curve for each round of each run, cut where there is nothing.
-fn curves(
-    series: &[Vec<Vec<Sample>>],
-    weight: Weight,
-    tone: usize,
-    value: impl Fn(&Sample) -> Option<f64>,
-) -> Vec<Curve> {
-    let mut curves = vec![];
-    for (run, rounds) in series.iter().enumerate() {
-        for round in rounds {
-            for part in round.split(|sample| value(sample).is_none()) {
-                curves.push(Curve {
-                    points: part
-                        .iter()
-                        .filter_map(|sample| Some((sample.at, value(sample)?)))
-                        .collect(),
-                    tone: tone + run,
-                    weight,
-                    dashed: run % 2 == 1 && weight != Weight::Thin,
-                });
-            }
-        }
-    }
-    curves
-}
-
-fn series_table(runs: &[&Run], series: &[Vec<Vec<Sample>>]) -> String {
-    let columns = ["until", "answers/s", "p50", "p99", "errors/s"];
-    let mut out = String::new();
-    for (at, (run, rounds)) in runs.iter().zip(series).enumerate() {
-        let samples: Vec<&Sample> = rounds.iter().flatten().collect();
-        let every = samples.len().div_ceil(ROWS).max(1);
-        let name = if runs.len() > 1 {
-            target(at, run)
-        } else {
-            "Over time".into()
-        };
-        let mut table = Table::new(&name, &columns);
-        for sample in samples.into_iter().step_by(every) {
-            let latency = |value: Option<f64>| value.map_or(amount::NONE.into(), amount::seconds);
-            table.row(&[
-                format!("{} s", amount::number(sample.at)),
-                amount::number(sample.rate),
-                latency(sample.p50),
-                latency(sample.p99),
-                amount::number(sample.errors),
-            ]);
-        }
-        out.push_str(&table.finish());
-    }
-    out
-}
-
 fn histogram(kinds: &[Kind<'_>]) -> String {
     let shares: Vec<_> = kinds.iter().map(|kind| samples::shares(&kind.whole)).collect();
     let curves = kinds.iter().zip(&shares).enumerate().map(|(at, (kind, bars))| {
@@ -445,7 +276,7 @@ fn histogram(kinds: &[Kind<'_>]) -> String {
 }
 
 /// The least and the most of what is above nothing.
-fn ends(values: impl Iterator<Item = f64>) -> (f64, f64) {
+pub(super) fn ends(values: impl Iterator<Item = f64>) -> (f64, f64) {
     let above = values.filter(|value| *value > 0.0);
     above.fold((f64::INFINITY, 0.0), |(low, high), value| {
         (low.min(value), high.max(value))

@@ -11,6 +11,7 @@ mod samples;
 mod sections;
 #[cfg(test)]
 mod tests;
+mod time;
 
 use super::{Comparison, Remark, Run};
 use html::escape;

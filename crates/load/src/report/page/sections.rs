@@ -25,7 +25,7 @@ pub(super) fn remarks(remarks: &[Remark]) -> String {
         return String::new();
     }
     let mut sorted: Vec<&Remark> = remarks.iter().collect();
-    sorted.sort_by(|a, b| b.severity.cmp(&a.severity));
+    sorted.sort_by_key(|remark| std::cmp::Reverse(remark.severity));
     let mut out =
         String::from("<section id=\"doubts\" class=\"panel\">\n<h2>Before you believe this</h2>\n<ul>\n");
     for remark in sorted {

@@ -140,8 +140,8 @@ fn what_comes_from_outside_is_text() {
     rows.rows[0].against[0].as_mut().unwrap().verdict = evil.into();
     let runs = [run.clone(), run.clone(), run.clone()];
     for page in [
-        super::run(&run, &[remark.clone()]),
-        comparison(&rows, &runs, &[remark]),
+        super::run(&run, std::slice::from_ref(&remark)),
+        comparison(&rows, &runs, std::slice::from_ref(&remark)),
     ] {
         assert!(!page.contains("<script"));
         assert!(!page.contains('\x1b'));

@@ -65,7 +65,7 @@ fn write_remarks(out: &mut String, remarks: &[Remark], style: Style) {
     out.push_str(&style.bold("Before you believe this"));
     out.push('\n');
     let mut sorted: Vec<&Remark> = remarks.iter().collect();
-    sorted.sort_by(|a, b| b.severity.cmp(&a.severity));
+    sorted.sort_by_key(|remark| std::cmp::Reverse(remark.severity));
     for remark in sorted {
         let label = remark.severity.word();
         let padded = format!("{label:<9}");
