@@ -9,7 +9,11 @@
 //! Owns schedules, requests, figures and judgement of them. Knows no flag, no terminal and no colour.
 #![forbid(unsafe_code)]
 
+mod client;
 pub mod figures;
 pub mod limits;
 pub mod plan;
 pub mod report;
+pub mod run;
+pub mod server;
+pub mod traffic;

@@ -34,3 +34,47 @@ pub const LATENCY_DIGITS: u8 = 3;
 
 /// Intervals of a series that are kept; of longer runs neighbours are merged into one of twice the length.
 pub const SERIES: usize = 3_600;
+
+/// The shortest interval of a series.
+pub const INTERVAL: Duration = Duration::from_millis(10);
+
+/// Requests a second that an open loop may be asked for.
+pub const RATE: f64 = 1e9;
+
+/// How often is looked whether a server that was started takes connections, or has ended.
+pub const SERVER_LOOK: Duration = Duration::from_millis(10);
+
+/// How long a server that was started may take to end once it is asked to; then it is forced.
+pub const SERVER_END: Duration = Duration::from_secs(5);
+
+/// How long one attempt to connect takes at most, while it is waited for a server.
+pub const SERVER_CONNECT: Duration = Duration::from_secs(1);
+
+/// Bytes of a server's output that are kept for the message of its failure: the last ones.
+pub const SERVER_OUTPUT_BYTES: usize = 4096;
+
+/// Lines of them that the message shows.
+pub const SERVER_OUTPUT_LINES: usize = 5;
+/// Flows of a mix.
+pub const FLOWS: usize = 256;
+
+/// Steps of a flow.
+pub const STEPS: usize = 256;
+
+/// Tokens of one request, head and body together.
+pub const TOKENS: usize = 1_024;
+
+/// Values that a flow captures, by name.
+pub const VALUES: usize = 64;
+
+/// Bytes of a captured value; of a longer one the capture fails and says so.
+pub const VALUE_BYTES: usize = 4_096;
+
+/// Bytes of a request head as it is written down, before tokens are expanded.
+pub const HEAD_BYTES: usize = 64 << 10;
+
+/// Bytes of a request body as it is written down, or of the file that it comes from.
+pub const REQUEST_BODY_BYTES: usize = 64 << 20;
+
+/// Hexadecimal digits of one `{{random-hex:N}}`.
+pub const RANDOM_HEX: usize = 1_024;

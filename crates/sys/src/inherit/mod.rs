@@ -19,6 +19,7 @@ use rustix::net::{SocketType, sockopt};
 use crate::addr::Addr;
 use crate::socket;
 
+pub(crate) use spawn::unblock_signals;
 pub use spawn::{Successor, spawn_with};
 
 /// The number of the first descriptor that is handed over.

@@ -165,7 +165,7 @@ fn fill(end: RawFd) -> io::Result<Vec<OwnedFd>> {
 
 /// Lets this thread get every signal again: what is blocked stays so across exec, and the new program
 /// would never hear of SIGTERM. Between fork and exec: must not allocate.
-fn unblock_signals() -> io::Result<()> {
+pub(crate) fn unblock_signals() -> io::Result<()> {
     // SAFETY: all bytes zero is a valid `sigset_t`.
     let mut none: libc::sigset_t = unsafe { std::mem::zeroed() };
     // SAFETY: writes to and reads from the set only.

@@ -1,0 +1,223 @@
+//! What happens on a connection that stands: requests leave, answers come, it ends.
+
+use std::cmp::Reverse;
+
+use ringmain_engine::Conn;
+use ringmain_engine::backend::Time;
+use ringmain_engine::limits::WRITE_MARK;
+
+use super::link::{InFlight, Next, State};
+use super::speak::Draws;
+use super::{Answer, Client, Heard, Place};
+
+/// Bytes of a long request that are handed to the engine at a time.
+const PIECE: usize = 64 * 1024;
+
+impl Client {
+    /// Has a link that stands do what it is there for: go on with its flow, or begin as many as it may.
+    pub(super) fn use_link(&mut self, index: u32, now: Time) {
+        if !self.window.sends() {
+            return;
+        }
+        if self.links[index as usize].next.is_some() {
+            let due = self.links[index as usize].due.take().unwrap_or(now);
+            self.go_on(index, due, now);
+            return;
+        }
+        loop {
+            let link = &self.links[index as usize];
+            if link.in_flight.len() + link.offered as usize >= self.plan.pipeline as usize
+                || self.plan.reconnect_after.is_some_and(|most| {
+                    link.requests + u64::from(link.offered) >= most
+                })
+                || !matches!(link.state, State::Open(_))
+            {
+                return;
+            }
+            if !self.is_open_loop() {
+                if !self.window.may_begin() {
+                    return;
+                }
+                self.window.arrived();
+                self.start_flow(index, now, now);
+            } else if let Some(at) = self.arrivals.pop_front() {
+                self.window.waiting -= 1;
+                self.start_flow(index, at, now);
+            } else {
+                let link = &mut self.links[index as usize];
+                link.offered += 1;
+                let life = link.life;
+                self.free.push_back(Place { link: index, life });
+            }
+        }
+    }
+
+    /// Begins a flow that was meant to begin at `intended`.
+    pub(super) fn start_flow(&mut self, index: u32, intended: Time, now: Time) {
+        let flow = self.traffic.pick(&mut self.random) as u32;
+        let link = &mut self.links[index as usize];
+        link.values.clear();
+        link.next = Some(Next { flow, step: 0 });
+        self.go_on(index, intended, now);
+    }
+
+    /// Sends the link's next step, or has it think first.
+    fn go_on(&mut self, index: u32, intended: Time, now: Time) {
+        let link = &self.links[index as usize];
+        let next = link.next.expect("a flow is under way");
+        let step = &self.traffic.flows()[next.flow as usize].steps[next.step as usize];
+        match step.pause() {
+            Some(pause) => {
+                self.sleeping.push(Reverse((now.after(pause), index, link.life)));
+                self.set_alarm();
+            }
+            None => self.send_next(index, intended, now),
+        }
+    }
+
+    /// Sends the link's next step.
+    pub(super) fn send_next(&mut self, index: u32, intended: Time, now: Time) {
+        if !self.window.sends() {
+            return;
+        }
+        let link = &mut self.links[index as usize];
+        let (State::Open(id), Some(next)) = (link.state, link.next.take()) else {
+            return;
+        };
+        let request = InFlight {
+            sent: now,
+            intended,
+            flow: next.flow,
+            step: next.step,
+        };
+        let conn = self.cx.conn(id);
+        let mut draws = Draws {
+            random: &mut self.random,
+            sequence: &mut self.sequence,
+            scratch: &mut self.scratch,
+        };
+        let number = self.first + u64::from(index);
+        let written = self
+            .speaker
+            .write(conn, link, number, &self.traffic, request, &mut draws);
+        link.in_flight.push_back(request);
+        link.requests += 1;
+        if !link.watched {
+            link.watched = true;
+            conn.set_deadline(Some(self.plan.timeout));
+        }
+        self.window.sent(request, written.unwrap_or(0));
+        if written.is_ok() && !self.links[index as usize].unsent.is_empty() {
+            let cx = self.cx.clone();
+            self.pump(index, cx.conn(id));
+        }
+        // A refused write ends the connection, and `closed` counts what was in flight.
+    }
+
+    /// Hands more of a long request to the engine.
+    pub(super) fn pump(&mut self, index: u32, conn: Conn<'_>) {
+        let link = &mut self.links[index as usize];
+        while !link.unsent.is_empty() && conn.unsent() <= WRITE_MARK {
+            let piece = link.unsent.split_to(link.unsent.len().min(PIECE));
+            if conn.write_frame(piece).is_err() {
+                return;
+            }
+        }
+    }
+
+    /// Takes received bytes; returns how many.
+    pub(super) fn receive(&mut self, conn: Conn<'_>, index: u32, life: u32, bytes: &[u8], now: Time) -> usize {
+        let number = self.first + u64::from(index);
+        let mut at = 0;
+        while at < bytes.len() {
+            let link = &mut self.links[index as usize];
+            if link.life != life {
+                return bytes.len();
+            }
+            let (taken, heard) = self.speaker.read(link, number, &self.traffic, &bytes[at..]);
+            at += taken;
+            match heard {
+                Heard::More => break,
+                Heard::Answer(answer) => self.answered(conn, index, answer, now),
+                Heard::Broken(what) => {
+                    conn.abort();
+                    self.lose(index, what);
+                    self.dial();
+                    self.set_alarm();
+                    return bytes.len();
+                }
+            }
+        }
+        at
+    }
+
+    /// An answer is whole.
+    fn answered(&mut self, conn: Conn<'_>, index: u32, answer: Answer, now: Time) {
+        let link = &mut self.links[index as usize];
+        let request = link.in_flight.pop_front().expect("an answer belongs to a request");
+        self.window
+            .answered(request, answer, now, &self.cx, &self.news);
+        let steps = self.traffic.flows()[request.flow as usize].steps.len();
+        // A flow does not go on from an answer that was not the expected one: what it needs may be missing.
+        if answer.right && (request.step as usize) + 1 < steps {
+            link.next = Some(Next {
+                flow: request.flow,
+                step: request.step + 1,
+            });
+        }
+        let answers = link.requests - link.in_flight.len() as u64;
+        if answer.last || self.plan.reconnect_after.is_some_and(|most| answers >= most) {
+            conn.close();
+            self.lose(index, "closed before its answer");
+            self.dial();
+            self.set_alarm();
+        } else {
+            self.use_link(index, now);
+        }
+    }
+
+    /// The server has sent its last byte.
+    pub(super) fn ended(&mut self, index: u32, now: Time) {
+        let link = &mut self.links[index as usize];
+        if link.in_flight.is_empty() {
+            self.lose(index, "closed");
+            return;
+        }
+        match self.speaker.end(link, &self.traffic) {
+            Heard::Answer(answer) => {
+                let State::Open(id) = link.state else { return };
+                let cx = self.cx.clone();
+                self.answered(cx.conn(id), index, answer, now);
+            }
+            Heard::Broken(what) => self.lose(index, what),
+            Heard::More => unreachable!("nothing more comes"),
+        }
+    }
+
+    /// The oldest request may have waited for too long.
+    pub(super) fn time_out(&mut self, conn: Conn<'_>, index: u32, now: Time) {
+        let link = &mut self.links[index as usize];
+        let Some(oldest) = link.in_flight.front() else {
+            link.watched = false;
+            return;
+        };
+        let at = oldest.sent.after(self.plan.timeout);
+        if now < at {
+            conn.set_deadline(Some(at.since(now)));
+            return;
+        }
+        link.in_flight.pop_front();
+        self.window.timed_out(&self.cx, &self.news, now);
+        conn.abort();
+        self.lose(index, "behind one that timed out");
+    }
+
+    /// The link's connection is over: what was in flight is lost, and it is to be dialled again.
+    pub(super) fn lose(&mut self, index: u32, what: &'static str) {
+        let link = &mut self.links[index as usize];
+        let lost = link.in_flight.len();
+        link.end_life();
+        self.waiting.push_back(index);
+        self.window.broken(what, lost, &self.cx, &self.news);
+    }
+}

@@ -1,0 +1,374 @@
+//! One worker's part of the load: its connections, what is in flight on them, and when the next request leaves.
+//!
+//! ```text
+//! alarm: arrivals due ─▶ a free link ─▶ send ─▶ write ··· data ─▶ read ─▶ answered ─┬─▶ the flow's next step
+//!                          ▲                                                        ├─▶ the next request (closed loop)
+//!                          └────────────────────────── free again ◀─────────────────┘
+//! ```
+//!
+//! Times are those of the engine's loop turn: an answer counts from the turn in which its request was written to the
+//! turn in which its last byte was there, so that what this program itself takes is never hidden.
+//!
+//! Knows nothing of rounds or of what figures mean; `window` knows what is counted.
+
+mod dial;
+mod echo;
+mod flow;
+mod http1;
+mod link;
+mod schedule;
+mod speak;
+mod window;
+
+use std::cmp::Reverse;
+use std::collections::{BinaryHeap, VecDeque};
+use std::sync::Arc;
+use std::sync::mpsc::Sender;
+
+use ringmain_engine::backend::Time;
+use ringmain_engine::{Conn, ConnId, Cx, Handler, Reason, Start, Via};
+
+use self::link::{Link, State};
+use self::schedule::Schedule;
+use self::speak::Speaker;
+pub(crate) use self::window::News;
+use self::window::{Phase, Window};
+use crate::limits;
+use crate::plan::Plan;
+use crate::traffic::{Sequence, Traffic};
+
+/// What came of received bytes.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Heard {
+    /// The answer is not whole yet.
+    More,
+    /// It is.
+    Answer(Answer),
+    /// Nothing that could be read on; the connection is of no use any more.
+    Broken(&'static str),
+}
+
+/// A whole answer.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Answer {
+    /// HTTP status; 0 for protocols without.
+    pub(crate) status: u16,
+    /// Whether it is what was expected.
+    pub(crate) right: bool,
+    /// Whether the connection ends with it.
+    pub(crate) last: bool,
+}
+
+/// What the run tells a worker.
+#[derive(Clone, Copy, Debug)]
+pub(crate) enum Order {
+    /// Send from then on.
+    Begin { at: Time },
+    /// Measure no longer.
+    End,
+}
+
+/// The life of a link that the engine's connection belongs to.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Place {
+    link: u32,
+    life: u32,
+}
+
+/// One worker's client.
+pub(crate) struct Client {
+    cx: Cx,
+    plan: Arc<Plan>,
+    traffic: Arc<Traffic>,
+    links: Vec<Link>,
+    /// The number of the first link among those of all workers.
+    first: u64,
+    /// Links to be dialled, in order.
+    waiting: VecDeque<u32>,
+    /// Attempts in progress, about in the order in which they end.
+    dialling: VecDeque<(ConnId, u32)>,
+    hold_dials_until: Time,
+    /// Open loop: a link is here once for each request that it could take.
+    free: VecDeque<Place>,
+    /// Arrivals that wait for a free link.
+    arrivals: VecDeque<Time>,
+    schedule: Option<Schedule>,
+    /// Links in their think time.
+    sleeping: BinaryHeap<Reverse<(Time, u32, u32)>>,
+    alarm: Option<Time>,
+    window: Window,
+    speaker: Speaker,
+    random: fastrand::Rng,
+    sequence: Sequence,
+    /// A request that is being put together.
+    scratch: Vec<u8>,
+    news: Sender<News>,
+}
+
+impl Client {
+    pub(crate) fn new(
+        start: &Start<Order>,
+        plan: &Arc<Plan>,
+        traffic: &Arc<Traffic>,
+        round: u32,
+        news: Sender<News>,
+    ) -> Client {
+        let cx = start.cx.clone();
+        let (worker, workers) = (cx.worker(), cx.workers());
+        let (first, count) = share(u64::from(plan.connections), worker, workers);
+        let speaker = Speaker::new(plan.protocol);
+        let links = (0..count).map(|_| Link::new(speaker.reading(), plan.pipeline));
+        let mut random = fastrand::Rng::with_seed(plan.seed);
+        // Each worker and round draws its own numbers, the same in every run.
+        for _ in 0..u64::from(round) * workers as u64 + worker as u64 {
+            random = random.fork();
+        }
+        let mut client = Client {
+            links: links.collect(),
+            first,
+            waiting: (0..count as u32).collect(),
+            dialling: VecDeque::new(),
+            hold_dials_until: Time(0),
+            free: VecDeque::new(),
+            arrivals: VecDeque::new(),
+            schedule: None,
+            sleeping: BinaryHeap::new(),
+            alarm: None,
+            window: Window::new(plan, worker, workers),
+            speaker,
+            random,
+            sequence: Sequence::new(worker, workers),
+            scratch: Vec::new(),
+            news,
+            plan: Arc::clone(plan),
+            traffic: Arc::clone(traffic),
+            cx,
+        };
+        client.dial();
+        client.set_alarm();
+        client
+    }
+
+    fn is_open_loop(&self) -> bool {
+        self.schedule.is_some()
+    }
+
+    /// Follows the clock: whatever was due by `now` has happened afterwards.
+    #[inline]
+    fn follow(&mut self, now: Time) {
+        if now >= self.window.next {
+            self.window.pass(now, &self.cx, &self.news);
+            self.clear_arrivals();
+        }
+    }
+
+    /// Counts no longer.
+    fn finish(&mut self, now: Time) {
+        self.window.end(now, &self.cx, &self.news);
+        self.clear_arrivals();
+    }
+
+    /// The next moment at which something is to be done unasked.
+    fn set_alarm(&mut self) {
+        let arrival = self.schedule.as_ref().map(Schedule::next);
+        let wakes = self.sleeping.peek().map(|Reverse((at, ..))| *at);
+        let redial = (!self.waiting.is_empty() && self.dialling.len() < limits::DIALS)
+            .then_some(self.hold_dials_until);
+        let mark = self.window.next_alarm();
+        let next = [arrival.filter(|_| self.window.sends()), wakes, redial, mark]
+            .into_iter()
+            .flatten()
+            .min();
+        if next != self.alarm {
+            self.alarm = next;
+            self.cx.set_alarm(next);
+        }
+    }
+
+    fn begin(&mut self, at: Time) {
+        let (worker, workers) = (self.cx.worker(), self.cx.workers());
+        self.schedule = Schedule::new(self.plan.pace, worker, workers, self.random.u64(..), at);
+        self.window.begin(at, &self.plan, &self.cx, &self.news);
+        let now = self.cx.now();
+        for index in 0..self.links.len() as u32 {
+            if matches!(self.links[index as usize].state, State::Open(_)) {
+                self.use_link(index, now);
+            }
+        }
+    }
+
+    /// Sends what arrives by `now`, on free links; the rest waits for one.
+    fn take_arrivals(&mut self, now: Time) {
+        while let Some(schedule) = &mut self.schedule {
+            let at = schedule.next();
+            if at > now || !self.window.may_begin() {
+                return;
+            }
+            schedule.advance();
+            self.window.arrived();
+            match self.free_link() {
+                Some(index) => {
+                    self.window.record_lag(now.since(at));
+                    self.start_flow(index, at, now);
+                }
+                None if self.arrivals.len() < limits::ARRIVALS_WAITING => {
+                    self.window.waiting += 1;
+                    self.arrivals.push_back(at);
+                }
+                None => self.window.drop_arrival(),
+            }
+        }
+    }
+
+    /// Arrivals that still wait when all is over were never sent.
+    fn clear_arrivals(&mut self) {
+        if self.window.phase == Phase::Ended {
+            self.arrivals.clear();
+        }
+    }
+
+    /// A link that can take a request.
+    fn free_link(&mut self) -> Option<u32> {
+        while let Some(place) = self.free.pop_front() {
+            let link = &mut self.links[place.link as usize];
+            if link.life == place.life {
+                link.offered -= 1;
+                return Some(place.link);
+            }
+        }
+        None
+    }
+
+    /// Links whose think time is over go on.
+    fn wake(&mut self, now: Time) {
+        while let Some(&Reverse((at, index, life))) = self.sleeping.peek() {
+            if at > now {
+                return;
+            }
+            self.sleeping.pop();
+            let link = &self.links[index as usize];
+            if link.life == life && matches!(link.state, State::Open(_)) {
+                self.send_next(index, at, now);
+            }
+        }
+    }
+
+    fn link_of(&self, place: Place) -> Option<u32> {
+        (self.links[place.link as usize].life == place.life).then_some(place.link)
+    }
+}
+
+impl Handler for Client {
+    type Conn = Place;
+    type Mail = Order;
+
+    fn name(&self) -> &'static str {
+        "load"
+    }
+
+    fn open(&mut self, conn: Conn<'_>, _via: Via) -> Option<Place> {
+        let now = self.cx.now();
+        self.follow(now);
+        let index = self.dialled(conn.id())?;
+        conn.set_deadline(None);
+        let place = self.stand(index, conn.id(), now);
+        self.dial();
+        self.set_alarm();
+        Some(place)
+    }
+
+    fn not_connected(&mut self, cx: &Cx, conn: ConnId, reason: Reason) {
+        self.follow(cx.now());
+        self.dial_failed(conn, reason);
+        self.set_alarm();
+    }
+
+    fn data(&mut self, conn: Conn<'_>, place: &mut Place, bytes: &mut [u8]) -> usize {
+        let now = self.cx.now();
+        self.follow(now);
+        let Some(index) = self.link_of(*place) else {
+            return bytes.len();
+        };
+        let consumed = self.receive(conn, index, place.life, bytes, now);
+        self.window.received(consumed);
+        consumed
+    }
+
+    fn end(&mut self, conn: Conn<'_>, place: &mut Place) {
+        let now = self.cx.now();
+        self.follow(now);
+        conn.close();
+        if let Some(index) = self.link_of(*place) {
+            self.ended(index, now);
+            self.dial();
+            self.set_alarm();
+        }
+    }
+
+    fn drained(&mut self, conn: Conn<'_>, place: &mut Place) {
+        if let Some(index) = self.link_of(*place) {
+            self.pump(index, conn);
+        }
+    }
+
+    fn deadline(&mut self, conn: Conn<'_>, place: &mut Place) {
+        let now = self.cx.now();
+        self.follow(now);
+        if let Some(index) = self.link_of(*place) {
+            self.time_out(conn, index, now);
+            self.dial();
+            self.set_alarm();
+        }
+    }
+
+    fn drain(&mut self, conn: Conn<'_>, _place: &mut Place) {
+        conn.abort();
+    }
+
+    fn closed(&mut self, cx: &Cx, place: Place, reason: Reason) {
+        self.follow(cx.now());
+        if let Some(index) = self.link_of(place) {
+            self.lose(index, describe(reason));
+            self.dial();
+            self.set_alarm();
+        }
+    }
+
+    fn alarm(&mut self, cx: &Cx) {
+        let now = cx.now();
+        self.alarm = None;
+        self.follow(now);
+        self.wake(now);
+        self.take_arrivals(now);
+        self.dial();
+        self.set_alarm();
+    }
+
+    fn mail(&mut self, cx: &Cx, order: Order) {
+        match order {
+            Order::Begin { at } => self.begin(at),
+            Order::End => self.finish(cx.now()),
+        }
+        self.set_alarm();
+    }
+}
+
+/// What is counted of a connection that ended with requests in flight.
+fn describe(reason: Reason) -> &'static str {
+    use std::io::ErrorKind;
+    match reason {
+        Reason::Failed(ErrorKind::ConnectionReset) => "reset",
+        Reason::Failed(ErrorKind::TimedOut) => "given up by TCP",
+        Reason::Failed(ErrorKind::BrokenPipe) => "closed while sending",
+        Reason::ReadLimit => "more than can be kept",
+        _ => "failed",
+    }
+}
+
+/// The part of `total` that is `worker`'s: its first number, and how many.
+fn share(total: u64, worker: usize, workers: usize) -> (u64, u64) {
+    let (worker, workers) = (worker as u64, workers as u64);
+    let (each, rest) = (total / workers, total % workers);
+    let first = worker * each + worker.min(rest);
+    (first, each + u64::from(worker < rest))
+}

@@ -1,0 +1,301 @@
+//! What of a worker's doings is counted: nothing of the warm-up, everything until the end.
+//!
+//! Owns the phases and the figures of the interval at hand. Knows nothing of connections.
+
+use std::sync::mpsc::Sender;
+use std::time::Duration;
+
+use ringmain_engine::Cx;
+use ringmain_engine::backend::Time;
+use ringmain_sys::process::thread_cpu_time;
+
+use super::Answer;
+use super::link::InFlight;
+use super::share;
+use crate::figures::Figures;
+use crate::limits;
+use crate::plan::{Extent, Plan};
+
+/// ```text
+/// Dialling ─ all stand ─▶ Ready ─ order ─▶ Warming ─ time ─▶ Measuring ─ time, count or order ─▶ Ended
+///                                             └──────── no warm-up ────────▶
+/// ```
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Phase {
+    Dialling,
+    Ready,
+    Warming,
+    Measuring,
+    Ended,
+}
+
+/// What a worker tells the run.
+#[derive(Debug)]
+pub(crate) enum News {
+    /// All its connections stand.
+    Standing { now: Time },
+    /// A connection did not come about while it was setting up.
+    NotConnected { kind: std::io::ErrorKind },
+    /// It has begun to count.
+    Began { wall: Duration },
+    /// An interval is over.
+    Interval { index: u64, figures: Box<Figures> },
+    /// It counts no more; the figures are those of the last interval, which may be short.
+    Ended {
+        worker: usize,
+        index: u64,
+        figures: Box<Figures>,
+        elapsed: Duration,
+        cpu: Duration,
+    },
+}
+
+pub(super) struct Window {
+    pub(super) phase: Phase,
+    /// When the phase or the interval ends; far away where only an event ends it.
+    pub(super) next: Time,
+    figures: Box<Figures>,
+    open_loop: bool,
+    interval: Duration,
+    index: u64,
+    began: Time,
+    end: Option<Time>,
+    /// Requests that this worker is to do, if they are counted.
+    quota: Option<u64>,
+    /// Of those, begun.
+    begun: u64,
+    /// Of those, over.
+    over: u64,
+    in_flight: u64,
+    /// Arrivals that wait for a link.
+    pub(super) waiting: u64,
+    cpu: Duration,
+}
+
+/// No moment at all.
+const NEVER: Time = Time(u64::MAX);
+
+impl Window {
+    pub(super) fn new(plan: &Plan, worker: usize, workers: usize) -> Window {
+        Window {
+            phase: Phase::Dialling,
+            next: NEVER,
+            figures: Box::default(),
+            open_loop: plan.pace.rate().is_some(),
+            interval: plan.interval,
+            index: 0,
+            began: Time(0),
+            end: None,
+            quota: match plan.extent {
+                Extent::Count(total) => Some(share(total, worker, workers).1),
+                Extent::Time(_) => None,
+            },
+            begun: 0,
+            over: 0,
+            in_flight: 0,
+            waiting: 0,
+            cpu: Duration::ZERO,
+        }
+    }
+
+    /// Sending begins at `at`.
+    pub(super) fn begin(&mut self, at: Time, plan: &Plan, cx: &Cx, news: &Sender<News>) {
+        if self.phase != Phase::Ready {
+            return;
+        }
+        self.phase = Phase::Warming;
+        self.next = at.after(plan.warmup);
+        if let Extent::Time(span) = plan.extent {
+            self.end = Some(self.next.after(span));
+        }
+        if cx.now() >= self.next {
+            self.pass(cx.now(), cx, news);
+        }
+    }
+
+    /// Whether requests are sent.
+    #[inline]
+    pub(super) fn sends(&self) -> bool {
+        matches!(self.phase, Phase::Warming | Phase::Measuring)
+    }
+
+    /// Whether another flow may begin.
+    #[inline]
+    pub(super) fn may_begin(&self) -> bool {
+        match self.phase {
+            Phase::Warming => true,
+            Phase::Measuring => self.quota.is_none_or(|quota| self.begun < quota),
+            _ => false,
+        }
+    }
+
+    /// Whether connections are asked for.
+    pub(super) fn dials(&self) -> bool {
+        self.phase != Phase::Ended
+    }
+
+    /// When [`Window::pass`] is to be called at the latest.
+    pub(super) fn next_alarm(&self) -> Option<Time> {
+        (self.next != NEVER).then_some(self.next)
+    }
+
+    /// `now` has reached `next`: a phase or an interval is over.
+    pub(super) fn pass(&mut self, now: Time, cx: &Cx, news: &Sender<News>) {
+        if self.phase == Phase::Warming {
+            self.start_counting(now, cx, news);
+        }
+        while self.phase == Phase::Measuring && now >= self.next {
+            if self.end.is_some_and(|end| now >= end && self.next >= end) {
+                self.end(now, cx, news);
+                return;
+            }
+            let figures = std::mem::take(&mut self.figures);
+            let _ = news.send(News::Interval {
+                index: self.index,
+                figures,
+            });
+            self.index += 1;
+            self.next = self.mark();
+        }
+    }
+
+    fn start_counting(&mut self, now: Time, cx: &Cx, news: &Sender<News>) {
+        self.phase = Phase::Measuring;
+        self.figures.clear();
+        // What is on its way is answered in the measured time, so it counts as sent in it.
+        self.figures.counts.sent = self.in_flight;
+        self.begun = self.in_flight;
+        self.over = 0;
+        self.began = self.next;
+        self.index = 0;
+        self.next = self.mark();
+        self.cpu = thread_cpu_time();
+        let _ = news.send(News::Began {
+            wall: cx.wall().saturating_sub(now.since(self.began)),
+        });
+    }
+
+    /// The end of the interval at hand.
+    fn mark(&self) -> Time {
+        let so_far = self.interval.as_nanos() as u64 * (self.index + 1);
+        let mark = Time(self.began.0 + so_far);
+        self.end.map_or(mark, |end| mark.min(end))
+    }
+
+    /// Counting ends now, or at the end that was set if that has passed.
+    pub(super) fn end(&mut self, now: Time, cx: &Cx, news: &Sender<News>) {
+        if self.phase != Phase::Measuring {
+            if self.phase != Phase::Ended {
+                self.began = now;
+            } else {
+                return;
+            }
+        }
+        let cpu = thread_cpu_time().saturating_sub(self.cpu);
+        self.phase = Phase::Ended;
+        self.next = NEVER;
+        self.figures.counts.unfinished = self.in_flight;
+        self.figures.counts.dropped += std::mem::take(&mut self.waiting);
+        let elapsed = self.end.map_or(now, |end| end.min(now)).since(self.began);
+        let _ = news.send(News::Ended {
+            worker: cx.worker(),
+            index: self.index,
+            figures: std::mem::take(&mut self.figures),
+            elapsed,
+            cpu,
+        });
+    }
+
+    /// A flow begins, or waits to.
+    #[inline]
+    pub(super) fn arrived(&mut self) {
+        self.begun += 1;
+    }
+
+    /// An arrival finds every link busy and no room to wait.
+    pub(super) fn drop_arrival(&mut self) {
+        self.figures.counts.dropped += 1;
+        self.begun -= 1;
+    }
+
+    /// A request has left, with `bytes`.
+    #[inline]
+    pub(super) fn sent(&mut self, request: InFlight, bytes: usize) {
+        self.in_flight += 1;
+        let counts = &mut self.figures.counts;
+        counts.sent += 1;
+        counts.bytes_sent += bytes as u64;
+        if self.open_loop && request.sent.since(request.intended) > limits::LATE {
+            counts.late += 1;
+        }
+    }
+
+    /// `bytes` have come.
+    #[inline]
+    pub(super) fn received(&mut self, bytes: usize) {
+        self.figures.counts.bytes_received += bytes as u64;
+    }
+
+    /// This program was late by so much, a connection being free.
+    #[inline]
+    pub(super) fn record_lag(&mut self, span: Duration) {
+        self.figures.lag.record(span.as_nanos() as u64);
+    }
+
+    /// A request has its answer.
+    #[inline]
+    pub(super) fn answered(&mut self, request: InFlight, answer: Answer, now: Time, cx: &Cx, news: &Sender<News>) {
+        if self.phase == Phase::Ended {
+            return;
+        }
+        let figures = &mut *self.figures;
+        figures.counts.answered += 1;
+        if answer.status != 0 {
+            *figures.counts.statuses.entry(answer.status).or_default() += 1;
+        }
+        figures.counts.unexpected += u64::from(!answer.right);
+        figures.service.record(now.since(request.sent).as_nanos() as u64);
+        if self.open_loop {
+            figures
+                .response
+                .record(now.since(request.intended).as_nanos() as u64);
+        }
+        self.finish(1, now, cx, news);
+    }
+
+    /// A request had no answer in time.
+    pub(super) fn timed_out(&mut self, cx: &Cx, news: &Sender<News>, now: Time) {
+        if self.phase != Phase::Ended {
+            self.figures.counts.timeouts += 1;
+            self.finish(1, now, cx, news);
+        }
+    }
+
+    /// `lost` requests went with their connection.
+    pub(super) fn broken(&mut self, what: &'static str, lost: usize, cx: &Cx, news: &Sender<News>) {
+        if lost > 0 && self.phase != Phase::Ended {
+            *self.figures.counts.broken.entry(what).or_default() += lost as u64;
+            self.finish(lost as u64, cx.now(), cx, news);
+        }
+    }
+
+    /// A connection stands, `span` after it was asked for.
+    pub(super) fn connected(&mut self, span: Duration) {
+        self.figures.counts.connects += 1;
+        self.figures.connect.record(span.as_nanos() as u64);
+    }
+
+    /// A connection did not come about.
+    pub(super) fn connect_failed(&mut self, what: &'static str) {
+        *self.figures.counts.connect_errors.entry(what).or_default() += 1;
+    }
+
+    #[inline]
+    fn finish(&mut self, requests: u64, now: Time, cx: &Cx, news: &Sender<News>) {
+        self.in_flight -= requests;
+        self.over += requests;
+        if self.phase == Phase::Measuring && self.quota.is_some_and(|quota| self.over >= quota) {
+            self.end(now, cx, news);
+        }
+    }
+}

@@ -1,0 +1,51 @@
+//! Why a run came to nothing.
+
+use std::io;
+use std::time::Duration;
+
+use ringmain_engine::EngineError;
+
+use crate::server::ServerError;
+
+/// Why a run came to nothing. What went wrong while it measured is no error but a figure.
+#[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum RunError {
+    /// A setting makes no sense.
+    #[error("{setting}: expected {expected}, found {found}")]
+    Plan {
+        /// Which.
+        setting: &'static str,
+        /// What it may be.
+        expected: String,
+        /// What it is.
+        found: String,
+    },
+    /// The client's own engine.
+    #[error(transparent)]
+    Engine(#[from] EngineError),
+    /// The connections do not stand.
+    #[error(
+        "cannot connect to {target}: {}; expected {connections} connections within {waited:?}",
+        last.as_ref().map_or("no answer".to_string(), ToString::to_string)
+    )]
+    NotConnected {
+        /// Where to.
+        target: String,
+        /// How many were asked for.
+        connections: u32,
+        /// For how long was tried.
+        waited: Duration,
+        /// The last failure.
+        last: Option<io::Error>,
+    },
+    /// A worker of the client ended.
+    #[error("a worker of the load generator has ended before its round did; this is a bug, please report it")]
+    Worker,
+    /// It was cut short before anything was measured.
+    #[error("stopped before anything was measured")]
+    Stopped,
+    /// The server under test.
+    #[error(transparent)]
+    Server(#[from] ServerError),
+}
