@@ -47,6 +47,9 @@ pub(crate) const CPU_MAX: usize = 1023;
 /// Addresses that one `--source` may name. More are refused as a wrong value.
 pub(crate) const SOURCES_MAX: u128 = 4096;
 
+/// Connections of a load if nobody says how many.
+pub(crate) const CONNECTIONS: u32 = 64;
+
 /// Rounds of a target if nobody says how many.
 pub(crate) const ROUNDS: u32 = 3;
 

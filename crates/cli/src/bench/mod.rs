@@ -10,8 +10,11 @@ mod measure;
 mod merge;
 mod output;
 mod place;
+mod scene;
 mod single;
 mod task;
+
+use ringmain_load::scenario;
 
 use self::interrupt::Interrupt;
 use crate::args::bench::{Bench, BenchCommand};
@@ -19,11 +22,13 @@ use crate::failure::Failure;
 use crate::logging;
 
 /// Does what the command line says.
-pub(crate) fn bench(args: &Bench) -> Result<(), Failure> {
-    match &args.command {
+pub(crate) fn bench(mut args: Bench) -> Result<(), Failure> {
+    match args.command.take() {
         None => single::run(args),
-        Some(BenchCommand::Compare(args)) => compare::run(args),
-        Some(BenchCommand::Merge { files, output }) => merge::run(files, output.as_deref()),
+        Some(BenchCommand::Compare(args)) => compare::run(*args),
+        Some(BenchCommand::Merge { files, output }) => merge::run(&files, output.as_deref()),
+        Some(BenchCommand::Check { scenario }) => scene::check(&scenario),
+        Some(BenchCommand::Schema) => output::to_standard_output(&format!("{:#}", scenario::schema())),
     }
 }
 

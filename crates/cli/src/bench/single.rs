@@ -1,19 +1,20 @@
 //! One target: its rounds, or the search for the highest rate that it keeps.
 
+use std::path::Path;
 use std::time::Duration;
 
 use ringmain_load::knee::{Found, Knee, Outcome, Phase, Step};
 use ringmain_load::limits;
 use ringmain_load::plan::{Extent, Pace, Plan};
 use ringmain_load::report::{Round, Run, amount, page, text};
-use ringmain_load::run::Session;
 use ringmain_load::server::Server;
 
 use super::live::Live;
 use super::measure::{Around, Measured, check_thresholds, judged, rounds};
 use super::output::{Histograms, Sinks};
 use super::place::{Watched, addresses, open};
-use super::task::{Task, plan, threads};
+use super::scene::{Scene, is_scenario};
+use super::task::{Task, plan, session, threads};
 use super::interrupt::Interrupt;
 use super::output;
 use crate::args::bench::Bench;
@@ -23,12 +24,54 @@ use crate::failure::Failure;
 const STEP: Duration = Duration::from_secs(5);
 
 /// Carries it out.
-pub(super) fn run(args: &Bench) -> Result<(), Failure> {
+pub(super) fn run(mut args: Bench) -> Result<(), Failure> {
+    let name = args.target.clone().expect("clap asks for a target where there is no command");
+    let scene = scene(&args, &name)?;
+    if let Some(scene) = &scene {
+        args.load.fill(scene.settings());
+        args.client.fill(scene.settings());
+        args.results.threshold.extend_from_slice(&scene.thresholds);
+    }
     if let Some(what) = args.contradiction() {
         return Err(Failure::Usage(what));
     }
-    let name = args.target.as_deref().expect("clap asks for a target where there is no command");
-    let task = Task::read(name, &args.load, &args.request)?;
+    let target = if is_scenario(&name) {
+        let target = scene.as_ref().and_then(Scene::target);
+        target.map(str::to_owned).ok_or_else(|| {
+            Failure::Usage(format!(
+                "{name} does not say where the load goes: add `target: http://…` to it, or write --scenario {name} URL"
+            ))
+        })?
+    } else {
+        name.clone()
+    };
+    let task = Task::read(&target, scene.as_ref(), &args.load, &args.request)?;
+    carry_out(&args, &name, &task)
+}
+
+/// What the command line names as a scenario, in either way.
+fn scene(args: &Bench, name: &str) -> Result<Option<Scene>, Failure> {
+    let path = match (&args.request.scenario, is_scenario(name)) {
+        (Some(path), true) => {
+            return Err(Failure::Usage(format!(
+                "{name} and --scenario {} are two scenarios: drop one, or write a URL",
+                path.display()
+            )));
+        }
+        (Some(path), false) => path.as_path(),
+        (None, true) => Path::new(name),
+        (None, false) => return Ok(None),
+    };
+    if let Some(option) = args.request.given() {
+        return Err(Failure::Usage(format!(
+            "{option} says what one request is, and a scenario says what is sent: write it in {}",
+            path.display()
+        )));
+    }
+    Scene::read(path).map(Some)
+}
+
+fn carry_out(args: &Bench, name: &str, task: &Task) -> Result<(), Failure> {
     let started = &args.server.started;
     let allowed = ringmain_sys::cpu::allowed();
     let threads = threads(&args.load, &args.client, started, &allowed)?;
@@ -42,11 +85,11 @@ pub(super) fn run(args: &Bench) -> Result<(), Failure> {
         (None, None) => Watched::Nothing,
     };
     let (mut server, addr) = open(&addrs, watched, started, &interrupt)?;
-    let plan = plan(&task, addr, &threads, (&args.load, &args.client), args.results.interval.0)?;
+    let plan = plan(task, addr, &threads, (&args.load, &args.client), args.results.interval.0)?;
     let around = Around::of(server.as_ref(), started, &plan, &allowed);
     let mut bench = Single {
         name,
-        task: &task,
+        task,
         plan,
         server: server.as_mut(),
         interrupt: &interrupt,
@@ -85,7 +128,7 @@ impl Single<'_> {
     }
 
     fn carry_out(&mut self, plan: Plan) -> Result<Measured, Failure> {
-        let session = Session::new(plan, self.task.traffic.clone()).map_err(Failure::other)?;
+        let session = session(plan, self.task)?;
         self.interrupt.tells(session.stop());
         rounds(
             self.name,

@@ -10,7 +10,7 @@ use super::{Client, Load, Request, Results, Started};
 pub(crate) struct Compare {
     /// The targets, each with a name: old=http://127.0.0.1:8080/ new=http://127.0.0.1:8081/
     ///
-    /// The first is what the others are compared with. Scenario files take the place of URLs
+    /// The first is what the others are compared with
     #[arg(value_name = "NAME=URL", required = true, num_args = 2..)]
     pub(crate) targets: Vec<Named>,
     #[command(flatten)]
@@ -47,6 +47,7 @@ impl Compare {
         self.load
             .contradiction()
             .or_else(|| self.names())
+            .or_else(|| self.request.contradiction())
             .or_else(|| self.client.contradiction(&self.load))
             .or_else(|| self.server.started.contradiction(!self.server.server.is_empty()))
             .or_else(|| self.results.contradiction(None::<&File>))

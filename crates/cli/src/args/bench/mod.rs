@@ -11,13 +11,14 @@ use std::time::Duration;
 use clap::{ArgAction, Args, Subcommand};
 use ringmain_engine::Addr;
 use ringmain_load::limits;
+use ringmain_load::scenario::Settings;
 use ringmain_load::threshold::Threshold;
 
 pub(crate) use self::compare::Compare;
 use self::values::{File, Header, Statuses};
 use super::values::{Time, size_32, time, whole};
 use super::{EngineName, help};
-use crate::limits::{ECHO_MAX, TIME_MAX};
+use crate::limits::{CONNECTIONS, ECHO_MAX, TIME_MAX};
 
 #[cfg(test)]
 mod tests;
@@ -31,7 +32,7 @@ pub(crate) struct Bench {
     /// Where the load goes, or a file that says what it is
     ///
     /// http://HOST[:PORT][/PATH], HOST:PORT[/PATH], :PORT[/PATH], http+unix:/SOCKET[:/PATH], tcp://HOST:PORT and
-    /// tcp+unix:/SOCKET for an echo server, or a scenario (a name that ends in .yaml or .yml)
+    /// tcp+unix:/SOCKET for an echo server, or a scenario that says where itself (a name that ends in .yaml or .yml)
     #[arg(value_name = "URL|SCENARIO.yaml", required = true)]
     pub(crate) target: Option<String>,
     #[command(flatten)]
@@ -67,15 +68,23 @@ pub(crate) enum BenchCommand {
         #[arg(long, short, value_name = "FILE")]
         output: Option<PathBuf>,
     },
+    /// Say whether a scenario file is right, else what is wrong and where, without a load
+    Check {
+        /// The file
+        #[arg(value_name = "SCENARIO.yaml")]
+        scenario: PathBuf,
+    },
+    /// Print the JSON Schema of scenario files, which editors complete and check by
+    Schema,
 }
 
 /// How much, for how long, at what pace.
 #[derive(Debug, Args)]
 #[command(next_help_heading = "Load")]
 pub(crate) struct Load {
-    /// Connections, all threads together
-    #[arg(long, short, value_name = "N", default_value_t = 64, value_parser = whole(1..=limits::CONNECTIONS))]
-    pub(crate) connections: u32,
+    /// Connections, all threads together [default: 64]
+    #[arg(long, short, value_name = "N", value_parser = whole(1..=limits::CONNECTIONS))]
+    pub(crate) connections: Option<u32>,
 
     /// How long each round measures [default: 10s]
     #[arg(long, short, value_name = "TIME", value_parser = time(MILLISECOND * 10..=TIME_MAX))]
@@ -85,10 +94,9 @@ pub(crate) struct Load {
     #[arg(long, short = 'n', value_name = "N", conflicts_with = "duration", value_parser = whole(1..=u64::MAX))]
     pub(crate) requests: Option<u64>,
 
-    /// Load before each round that is not counted
-    #[arg(long, short, value_name = "TIME", default_value_t = Time(Duration::from_secs(2)),
-          value_parser = time(Duration::ZERO..=TIME_MAX))]
-    pub(crate) warmup: Time,
+    /// Load before each round that is not counted [default: 2s]
+    #[arg(long, short, value_name = "TIME", value_parser = time(Duration::ZERO..=TIME_MAX))]
+    pub(crate) warmup: Option<Time>,
 
     /// Open loop: so many requests a second, all connections together, whether or not answers come; 50k, 1.5m
     ///
@@ -105,19 +113,18 @@ pub(crate) struct Load {
     #[arg(long, value_name = "N", value_parser = whole(1..=limits::ROUNDS))]
     pub(crate) rounds: Option<u32>,
 
-    /// Requests in flight on a connection
-    #[arg(long, short, value_name = "N", default_value_t = 1, hide_short_help = true,
-          value_parser = whole(1..=limits::PIPELINE))]
-    pub(crate) pipeline: u32,
+    /// Requests in flight on a connection at most [default: 1]
+    #[arg(long, short, value_name = "N", hide_short_help = true, value_parser = whole(1..=limits::PIPELINE))]
+    pub(crate) pipeline: Option<u32>,
 
     /// Close each connection after so many answers and open another one
     #[arg(long, value_name = "N", hide_short_help = true, value_parser = whole(1..=u64::MAX))]
     pub(crate) reconnect_every: Option<u64>,
 
-    /// After so long without an answer a request has timed out, and its connection is closed
-    #[arg(long, value_name = "TIME", default_value_t = Time(Duration::from_secs(5)), hide_short_help = true,
+    /// After so long without an answer a request has timed out, and its connection is closed [default: 5s]
+    #[arg(long, value_name = "TIME", hide_short_help = true,
           value_parser = time(MILLISECOND..=Duration::from_hours(1)))]
-    pub(crate) timeout: Time,
+    pub(crate) timeout: Option<Time>,
 
     /// How long all connections may take to stand
     #[arg(long, value_name = "TIME", default_value_t = Time(Duration::from_secs(10)), hide_short_help = true,
@@ -146,6 +153,10 @@ pub(crate) struct Search {
 #[derive(Debug, Args)]
 #[command(next_help_heading = "Request")]
 pub(crate) struct Request {
+    /// What a scenario file says is sent, instead of one request; what it says of the load holds unless an option does
+    #[arg(long, value_name = "FILE")]
+    pub(crate) scenario: Option<PathBuf>,
+
     /// The method [default: GET, with a body POST]
     #[arg(long, short = 'X', value_name = "METHOD")]
     pub(crate) method: Option<String>,
@@ -154,7 +165,7 @@ pub(crate) struct Request {
     #[arg(long, short = 'H', value_name = "NAME: VALUE", action = ArgAction::Append)]
     pub(crate) header: Vec<Header>,
 
-    /// The body, sent as it is; {{seq}}, {{random:1-100}} and the like are filled in (docs/bench.md)
+    /// The body; as in the URL's path and in headers, {{seq}}, {{random:1..100}} and {{uuid}} are filled in
     #[arg(long, short, value_name = "TEXT", conflicts_with = "body_file")]
     pub(crate) body: Option<String>,
 
@@ -267,6 +278,23 @@ pub(crate) struct HistogramFile {
 }
 
 impl Load {
+    /// Takes what a scenario says where no option does.
+    pub(crate) fn fill(&mut self, settings: &Settings) {
+        let time = |time: Option<Duration>| time.map(Time);
+        self.connections = self.connections.or(settings.connections);
+        // Either of both says how much is measured.
+        if self.duration.is_none() && self.requests.is_none() {
+            self.duration = time(settings.duration);
+            self.requests = settings.requests;
+        }
+        self.warmup = self.warmup.or(time(settings.warmup));
+        self.rate = self.rate.or(settings.rate);
+        self.poisson |= settings.poisson.unwrap_or(false) && self.rate.is_some();
+        self.pipeline = self.pipeline.or(settings.pipeline);
+        self.timeout = self.timeout.or(time(settings.timeout));
+        self.reconnect_every = self.reconnect_every.or(settings.reconnect_after);
+    }
+
     /// What is wrong with options that are right one by one, if anything.
     fn contradiction(&self) -> Option<String> {
         if self.poisson && self.rate.is_none() {
@@ -277,9 +305,15 @@ impl Load {
 }
 
 impl Client {
+    /// Takes what a scenario says where no option does.
+    pub(crate) fn fill(&mut self, settings: &Settings) {
+        self.threads = self.threads.or(settings.threads);
+        self.seed = self.seed.or(settings.seed);
+    }
+
     fn contradiction(&self, load: &Load) -> Option<String> {
-        if let Some(threads) = self.threads.filter(|threads| *threads > load.connections as usize) {
-            let connections = load.connections;
+        let connections = load.connections.unwrap_or(CONNECTIONS);
+        if let Some(threads) = self.threads.filter(|threads| *threads > connections as usize) {
             return Some(format!(
                 "--threads {threads} is more than the {connections} connections: each thread needs one; lower it, or \
                  raise --connections"
@@ -323,7 +357,15 @@ impl Results {
 }
 
 impl Request {
-    /// Options given, by name.
+    fn contradiction(&self) -> Option<String> {
+        let (path, option) = (self.scenario.as_ref()?, self.given()?);
+        Some(format!(
+            "{option} says what one request is, and a scenario says what is sent: write it in {}",
+            path.display()
+        ))
+    }
+
+    /// The first option given that says what one request is.
     pub(crate) fn given(&self) -> Option<&'static str> {
         let given = [
             ("--method", self.method.is_some()),

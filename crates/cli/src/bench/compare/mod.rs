@@ -12,7 +12,8 @@ use super::live::Live;
 use super::measure::{Around, check_thresholds, empty, judged, one};
 use super::output::{Histograms, Sinks, style};
 use super::place::{Watched, addresses, open};
-use super::task::{Task, plan, threads};
+use super::scene::Scene;
+use super::task::{Task, plan, session, threads};
 use crate::args::bench::Compare;
 use crate::args::bench::values::Named;
 use crate::failure::Failure;
@@ -30,15 +31,25 @@ struct Side {
 }
 
 /// Carries it out.
-pub(super) fn run(args: &Compare) -> Result<(), Failure> {
+pub(super) fn run(mut args: Compare) -> Result<(), Failure> {
+    let scene = args.request.scenario.as_deref().map(Scene::read).transpose()?;
+    if let Some(scene) = &scene {
+        args.load.fill(scene.settings());
+        args.client.fill(scene.settings());
+        args.results.threshold.extend_from_slice(&scene.thresholds);
+    }
     if let Some(what) = args.contradiction() {
         return Err(Failure::Usage(what));
     }
     let tasks: Vec<Task> = args
         .targets
         .iter()
-        .map(|Named(_, target)| Task::read(target, &args.load, &args.request))
+        .map(|Named(_, target)| Task::read(target, scene.as_ref(), &args.load, &args.request))
         .collect::<Result<_, _>>()?;
+    carry_out(&args, &tasks)
+}
+
+fn carry_out(args: &Compare, tasks: &[Task]) -> Result<(), Failure> {
     let watched: Vec<Watched<'_>> = args
         .targets
         .iter()
@@ -51,7 +62,7 @@ pub(super) fn run(args: &Compare) -> Result<(), Failure> {
     // Arrivals and random tokens are the same for all.
     let seed = args.client.seed.unwrap_or_else(ringmain_sys::clock::random);
     let mut sides = Vec::new();
-    for ((Named(name, _), task), watched) in args.targets.iter().zip(&tasks).zip(watched) {
+    for ((Named(name, _), task), watched) in args.targets.iter().zip(tasks).zip(watched) {
         let addrs = addresses(&task.place)?;
         let (server, addr) = open(&addrs, watched, &args.server.started, &interrupt)?;
         let plan = plan(task, addr, &threads, (&args.load, &args.client), args.results.interval.0)?;
@@ -61,7 +72,7 @@ pub(super) fn run(args: &Compare) -> Result<(), Failure> {
             ..plan
         };
         let around = Around::of(server.as_ref(), &args.server.started, &plan, &allowed);
-        let session = Session::new(plan, task.traffic.clone()).map_err(Failure::other)?;
+        let session = session(plan, task)?;
         interrupt.tells(session.stop());
         let run = empty(name, &session);
         sides.push(Side {

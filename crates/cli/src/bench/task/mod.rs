@@ -1,24 +1,30 @@
 //! From the command line to what the load generator carries out: the traffic of a target, the plan of its rounds.
 
 use std::fs;
-use std::path::{Path, PathBuf};
+use std::time::Duration;
 
 use ringmain_engine::{Addr, Choice};
 use ringmain_load::plan::{Extent, Pace, Plan, Protocol};
+use ringmain_load::run::{RunError, Session};
 use ringmain_load::target::{Place, Scheme, Target};
 use ringmain_load::traffic::{self, Traffic};
 
+use super::scene::Scene;
 use crate::args::EngineName;
 use crate::args::bench::values::Header;
 use crate::args::bench::{Client, Load, Request, Started};
 use crate::failure::Failure;
-use crate::limits::ROUNDS;
+use crate::limits::{CONNECTIONS, ROUNDS};
 
 #[cfg(test)]
 mod tests;
 
-/// Seconds of a round if nobody says how long.
-const DURATION: std::time::Duration = std::time::Duration::from_secs(10);
+/// A round measures for so long, if nobody says how long.
+const DURATION: Duration = Duration::from_secs(10);
+/// Load before it, if nobody says how long.
+const WARMUP: Duration = Duration::from_secs(2);
+/// An answer may take so long, if nobody says how long.
+const TIMEOUT: Duration = Duration::from_secs(5);
 /// Bytes of a message to an echo server if nobody says how many.
 const ECHO_BYTES: u32 = 64;
 
@@ -34,24 +40,39 @@ pub(super) struct Task {
 }
 
 impl Task {
-    /// Of a target as it is written: a URL, or a scenario's file.
-    pub(super) fn read(target: &str, load: &Load, request: &Request) -> Result<Task, Failure> {
-        if let Some(path) = scenario_path(target) {
-            if let Some(option) = request.given() {
-                return Err(Failure::Usage(format!(
-                    "{option} is for a URL: a scenario says what is sent, so write it in {target}"
-                )));
-            }
-            if load.echo.is_some() {
-                return Err(Failure::Usage(format!("--echo is for tcp:// targets, and {target} is a scenario: drop it")));
-            }
-            return scenario(&path);
-        }
+    /// Of a target as it is written, with what is sent there.
+    pub(super) fn read(
+        target: &str,
+        scene: Option<&Scene>,
+        load: &Load,
+        request: &Request,
+    ) -> Result<Task, Failure> {
         let target = Target::parse(target).map_err(|error| Failure::Usage(error.to_string()))?;
-        match target.scheme {
-            Scheme::Http => Task::http(target, load, request),
-            Scheme::Tcp => Task::echo(target, load, request),
+        match (scene, target.scheme) {
+            (Some(scene), Scheme::Http) => Task::scenario(target, scene, load),
+            (Some(_), Scheme::Tcp) => {
+                Err(Failure::Usage("a scenario is for HTTP, and an echo server is asked: write http://".into()))
+            }
+            (None, Scheme::Http) => Task::http(target, load, request),
+            (None, Scheme::Tcp) => Task::echo(target, load, request),
         }
+    }
+
+    fn scenario(target: Target, scene: &Scene, load: &Load) -> Result<Task, Failure> {
+        if load.echo.is_some() {
+            return Err(Failure::Usage("--echo is for tcp:// targets, and a scenario is for HTTP: drop it".into()));
+        }
+        if target.path != "/" {
+            return Err(Failure::Usage(format!(
+                "the path {} has no meaning with a scenario, which says what is asked for: drop it",
+                target.path
+            )));
+        }
+        Ok(Task {
+            traffic: scene.traffic(&target.host)?,
+            place: target.place,
+            protocol: Protocol::Http1,
+        })
     }
 
     fn http(target: Target, load: &Load, args: &Request) -> Result<Task, Failure> {
@@ -93,14 +114,6 @@ impl Task {
             traffic: Traffic::single(traffic::Request::get("/", "echo")).map_err(Failure::other)?,
         })
     }
-}
-
-/// A name that ends as those of scenarios do; a URL's path may end so too.
-fn scenario_path(target: &str) -> Option<PathBuf> {
-    let path = Path::new(target);
-    let extension = path.extension()?.to_str()?;
-    let is_scenario = matches!(extension, "yaml" | "yml") && !target.contains(':');
-    is_scenario.then(|| path.to_owned())
 }
 
 fn body(args: &Request) -> Result<traffic::Body, Failure> {
@@ -147,7 +160,8 @@ pub(super) fn threads(
         (None, None) => Vec::new(),
     };
     let default = if cpus.is_empty() { allowed.len() } else { cpus.len() };
-    let connections = usize::try_from(load.connections).unwrap_or(usize::MAX);
+    let connections = load.connections.unwrap_or(CONNECTIONS);
+    let connections = usize::try_from(connections).unwrap_or(usize::MAX);
     Ok(Threads {
         count: client.threads.unwrap_or(default).min(connections).max(1),
         cpus,
@@ -176,7 +190,7 @@ pub(super) fn plan(
     target: Addr,
     threads: &Threads,
     (load, client): (&Load, &Client),
-    interval: std::time::Duration,
+    interval: Duration,
 ) -> Result<Plan, Failure> {
     let sources: Vec<Addr> = client.source.iter().flatten().cloned().collect();
     check_sources(&sources, &target)?;
@@ -184,8 +198,8 @@ pub(super) fn plan(
         target,
         sources,
         protocol: task.protocol,
-        connections: load.connections,
-        pipeline: load.pipeline,
+        connections: load.connections.unwrap_or(CONNECTIONS),
+        pipeline: load.pipeline.unwrap_or(1),
         reconnect_after: load.reconnect_every,
         pace: match (load.rate, load.poisson) {
             (None, _) => Pace::Closed,
@@ -196,9 +210,9 @@ pub(super) fn plan(
             Some(count) => Extent::Count(count),
             None => Extent::Time(load.duration.map_or(DURATION, |duration| duration.0)),
         },
-        warmup: load.warmup.0,
+        warmup: load.warmup.map_or(WARMUP, |warmup| warmup.0),
         rounds: load.rounds.unwrap_or(ROUNDS),
-        timeout: load.timeout.0,
+        timeout: load.timeout.map_or(TIMEOUT, |timeout| timeout.0),
         connect_timeout: load.connect_timeout.0,
         interval,
         threads: threads.count,
@@ -209,6 +223,15 @@ pub(super) fn plan(
             EngineName::Epoll => Choice::Epoll,
         },
         seed: client.seed.unwrap_or_else(ringmain_sys::clock::random),
+    })
+}
+
+/// Ready to be carried out.
+pub(super) fn session(plan: Plan, task: &Task) -> Result<Session, Failure> {
+    Session::new(plan, task.traffic.clone()).map_err(|error| match error {
+        // What flags and scenario say together makes no sense.
+        RunError::Plan { .. } => Failure::Usage(error.to_string()),
+        _ => Failure::other(error),
     })
 }
 
