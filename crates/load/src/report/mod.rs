@@ -1,6 +1,9 @@
 //! What a run has shown: the one form that all outputs are made from.
 //!
-//! Plain data and what follows from it. Knows no output.
+//! The model is plain data and what follows from it, and knows no output. Each output is a folder of its own that knows
+//! the model and no other output.
+
+pub mod json;
 
 use std::time::Duration;
 
