@@ -27,9 +27,10 @@ impl Client {
         loop {
             let link = &self.links[index as usize];
             if link.in_flight.len() + link.offered as usize >= self.plan.pipeline as usize
-                || self.plan.reconnect_after.is_some_and(|most| {
-                    link.requests + u64::from(link.offered) >= most
-                })
+                || self
+                    .plan
+                    .reconnect_after
+                    .is_some_and(|most| link.requests + u64::from(link.offered) >= most)
                 || !matches!(link.state, State::Open(_))
             {
                 return;
@@ -126,7 +127,14 @@ impl Client {
     }
 
     /// Takes received bytes; returns how many.
-    pub(super) fn receive(&mut self, conn: Conn<'_>, index: u32, life: u32, bytes: &[u8], now: Time) -> usize {
+    pub(super) fn receive(
+        &mut self,
+        conn: Conn<'_>,
+        index: u32,
+        life: u32,
+        bytes: &[u8],
+        now: Time,
+    ) -> usize {
         let number = self.first + u64::from(index);
         let mut at = 0;
         while at < bytes.len() {
@@ -154,9 +162,11 @@ impl Client {
     /// An answer is whole.
     fn answered(&mut self, conn: Conn<'_>, index: u32, answer: Answer, now: Time) {
         let link = &mut self.links[index as usize];
-        let request = link.in_flight.pop_front().expect("an answer belongs to a request");
-        self.window
-            .answered(request, answer, now, &self.cx, &self.news);
+        let request = link
+            .in_flight
+            .pop_front()
+            .expect("an answer belongs to a request");
+        self.window.answered(request, answer, now, &self.cx, &self.news);
         let steps = self.traffic.flows()[request.flow as usize].steps.len();
         // A flow does not go on from an answer that was not the expected one: what it needs may be missing.
         if answer.right && (request.step as usize) + 1 < steps {

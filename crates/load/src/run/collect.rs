@@ -47,11 +47,7 @@ impl<'a> Collector<'a> {
         self.ended == self.plan.threads
     }
 
-    pub(super) fn take(
-        &mut self,
-        news: News,
-        show: &mut dyn FnMut(Progress<'_>),
-    ) -> Result<(), RunError> {
+    pub(super) fn take(&mut self, news: News, show: &mut dyn FnMut(Progress<'_>)) -> Result<(), RunError> {
         match news {
             News::Began { wall } => {
                 self.began.push(wall);
