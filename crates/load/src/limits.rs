@@ -54,8 +54,14 @@ pub const SERVER_LOOK: Duration = Duration::from_millis(10);
 /// How long a server that was started may take to end once it is asked to; then it is forced.
 pub const SERVER_END: Duration = Duration::from_secs(5);
 
+/// How long is waited for the end of what was forced to end, which the kernel may put off.
+pub const SERVER_FORCED: Duration = Duration::from_secs(1);
+
 /// How long one attempt to connect takes at most, while it is waited for a server.
 pub const SERVER_CONNECT: Duration = Duration::from_secs(1);
+
+/// How long the rest of a server's output is waited for once it has ended.
+pub const SERVER_LAST_WORDS: Duration = Duration::from_millis(500);
 
 /// Bytes of a server's output that are kept for the message of its failure: the last ones.
 pub const SERVER_OUTPUT_BYTES: usize = 4096;

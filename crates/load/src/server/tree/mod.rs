@@ -10,6 +10,9 @@ use std::time::Duration;
 
 use ringmain_sys::proc::{self, Stat};
 
+#[cfg(test)]
+mod tests;
+
 /// Looks at the tree until no process ends meanwhile; at most so often.
 const TRIES: usize = 3;
 
