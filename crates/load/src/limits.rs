@@ -11,6 +11,9 @@ pub const ROUNDS: u32 = 1_000;
 /// Requests in flight on one connection.
 pub const PIPELINE: u32 = 1_024;
 
+/// Bytes of an echoed message.
+pub const ECHO_BYTES: u32 = 1 << 20;
+
 /// Connection attempts in progress at once, a worker: a listen queue holds only so many.
 pub const DIALS: usize = 256;
 
@@ -19,6 +22,10 @@ pub const REDIAL: Duration = Duration::from_millis(10);
 
 /// Arrivals of an open loop that wait for a free connection, a worker. Beyond it they are dropped and counted.
 pub const ARRIVALS_WAITING: usize = 1 << 20;
+
+/// Arrivals that a worker takes in one turn of its loop. More wait for the next turn, so that a rate beyond what can be
+/// counted keeps nobody from reading answers.
+pub const ARRIVALS_PER_TURN: usize = 1 << 16;
 
 /// A request that leaves later than this after its scheduled time has missed the schedule.
 pub const LATE: Duration = Duration::from_millis(1);

@@ -4,6 +4,7 @@ use std::collections::BTreeMap;
 use std::fmt::Display;
 
 use super::{Kind, Seen, Severity, percent};
+use crate::figures::Counts;
 use crate::report::{Round, Run};
 
 pub(super) fn none(_: &Run, round: &Round) -> Option<Seen> {
@@ -20,15 +21,13 @@ pub(super) fn none(_: &Run, round: &Round) -> Option<Seen> {
     })
 }
 
+/// Where all answers are as expected, such statuses are what was asked for.
 pub(super) fn statuses(_: &Run, round: &Round) -> Option<Seen> {
     let counts = &round.figures.counts;
-    let other = |status: u16| !(200..400).contains(&status);
-    let others: BTreeMap<u16, u64> = counts
-        .statuses
-        .iter()
-        .filter(|(status, _)| other(**status))
-        .map(|(status, count)| (*status, *count))
-        .collect();
+    let others = others(counts);
+    if counts.unexpected == 0 {
+        return None;
+    }
     let count = others.values().sum();
     let what = format!("answers had a status other than 2xx or 3xx ({})", list(&others));
     let advice = "errors are often cheaper than what they stand for, so throughput and latency are not those of the real \
@@ -36,8 +35,12 @@ pub(super) fn statuses(_: &Run, round: &Round) -> Option<Seen> {
     wrong(Kind::Statuses, count, counts.answered, &what, advice)
 }
 
+/// Those that a wrong status explains are told of by [`statuses`].
 pub(super) fn unexpected(_: &Run, round: &Round) -> Option<Seen> {
     let counts = &round.figures.counts;
+    if counts.unexpected <= others(counts).values().sum() {
+        return None;
+    }
     let advice = "the figures contain answers that are not what they should be; look at one by hand, then at the checks";
     wrong(
         Kind::Unexpected,
@@ -84,6 +87,15 @@ pub(super) fn connect_errors(_: &Run, round: &Round) -> Option<Seen> {
         &what,
         advice,
     )
+}
+
+/// Answers with a status other than 2xx and 3xx.
+fn others(counts: &Counts) -> BTreeMap<u16, u64> {
+    let others = counts
+        .statuses
+        .iter()
+        .filter(|(status, _)| !(200..400).contains(*status));
+    others.map(|(status, count)| (*status, *count)).collect()
 }
 
 fn wrong(kind: Kind, count: u64, of: u64, what: &str, advice: &str) -> Option<Seen> {

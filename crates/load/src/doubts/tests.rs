@@ -303,7 +303,10 @@ fn rounds_without_an_answer() {
 #[test]
 fn answers_of_other_statuses() {
     let statuses = |status| {
-        move |round: &mut Round| round.figures.counts.statuses = [(200, 19_990), (status, 10)].into()
+        move |round: &mut Round| {
+            round.figures.counts.statuses = [(200, 19_990), (status, 10)].into();
+            round.figures.counts.unexpected = if (200..400).contains(&status) { 0 } else { 10 };
+        }
     };
     for fine in [200, 204, 301, 399] {
         none(run(), statuses(fine));
@@ -313,8 +316,10 @@ fn answers_of_other_statuses() {
             format!("10 answers had a status other than 2xx or 3xx ({wrong}: 10), 0.05% of all: errors are");
         one(run(), statuses(wrong), Kind::Statuses, Warning, &says);
     }
-    let many =
-        |round: &mut Round| round.figures.counts.statuses = [(404, 1), (500, 15_000), (200, 4_999)].into();
+    let many = |round: &mut Round| {
+        round.figures.counts.statuses = [(404, 1), (500, 15_000), (200, 4_999)].into();
+        round.figures.counts.unexpected = 15_001;
+    };
     one(
         run(),
         many,
@@ -322,6 +327,22 @@ fn answers_of_other_statuses() {
         Warning,
         "15001 answers had a status other than 2xx or 3xx (500: 15000, 404: 1), 75% of",
     );
+}
+
+#[test]
+fn a_status_that_was_asked_for_is_right() {
+    none(run(), |round| {
+        round.figures.counts.statuses = [(404, 20_000)].into()
+    });
+    // But something else is not.
+    let wrong = |round: &mut Round| {
+        round.figures.counts.statuses = [(200, 19_000), (404, 1_000)].into();
+        round.figures.counts.unexpected = 1_500;
+    };
+    let mut run = run();
+    wrong(&mut run.rounds[1]);
+    let kinds: Vec<Kind> = of(&run).iter().map(|doubt| doubt.kind).collect();
+    assert_eq!(kinds, [Kind::Statuses, Kind::Unexpected]);
 }
 
 #[test]

@@ -105,7 +105,7 @@ impl Measure {
     /// What a run has of it; else the reason, as a sentence's end.
     ///
     /// Requests without an answer (timeouts, broken connections, arrivals that were never sent) are errors, and so are
-    /// answers that failed a check or have a status from 400 on; an answer that is both counts once.
+    /// answers that failed a check; without one of its own a request expects a status from 200 to 399.
     ///
     /// # Errors
     ///
@@ -182,7 +182,7 @@ fn server_cpu(round: &Round) -> Result<f64, &'static str> {
 fn errors(run: &Run) -> Result<f64, &'static str> {
     let (mut wrong, mut all) = (0, 0);
     for counts in run.rounds.iter().map(|round| &round.figures.counts) {
-        wrong += counts.failed() + counts.dropped + counts.unexpected.max(counts.http_errors());
+        wrong += counts.failed() + counts.dropped + counts.unexpected;
         all += counts.sent + counts.dropped;
     }
     if all == 0 {
