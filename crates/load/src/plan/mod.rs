@@ -52,7 +52,7 @@ pub enum Protocol {
     Http1,
     /// Messages of so many bytes over TCP, each of which must come back as it was.
     Echo {
-        /// Bytes of a message.
+        /// Bytes of a message, at most [`crate::limits::ECHO_BYTES`].
         bytes: u32,
     },
 }
