@@ -38,4 +38,13 @@ pub(crate) const VIEWER_LOOK: Duration = Duration::from_millis(250);
 /// How long a browser waits before it asks for the figures again after a break.
 pub(crate) const RETRY: Duration = Duration::from_secs(1);
 
+/// A view of a running benchmark is not drawn again sooner than after so long, unless there are new figures.
+pub(crate) const LIVE_DRAW: Duration = Duration::from_millis(200);
+
+/// Where a running benchmark cannot draw, it says a line so often.
+pub(crate) const LIVE_LINE: Duration = Duration::from_secs(5);
+
+/// Intervals whose rates the live view draws. Older ones are forgotten.
+pub(crate) const LIVE_RATES: usize = 40;
+
 const _: () = assert!(LOG_LINE_BYTES >= 256 && LOG_LINES > 0);

@@ -1,0 +1,3 @@
+//! `ringmain bench`.
+
+mod live;
