@@ -67,6 +67,9 @@ pub(crate) enum BenchCommand {
         /// Write the histograms of them all here
         #[arg(long, short, value_name = "FILE")]
         output: Option<PathBuf>,
+        /// Print the figures as JSON
+        #[arg(long)]
+        json: bool,
     },
     /// Say whether a scenario file is right, else what is wrong and where, without a load
     Check {
