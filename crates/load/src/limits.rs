@@ -11,6 +11,9 @@ pub const ROUNDS: u32 = 1_000;
 /// Requests in flight on one connection.
 pub const PIPELINE: u32 = 1_024;
 
+/// Bytes of an echoed message.
+pub const ECHO_BYTES: u32 = 1 << 20;
+
 /// Connection attempts in progress at once, a worker: a listen queue holds only so many.
 pub const DIALS: usize = 256;
 
@@ -19,6 +22,10 @@ pub const REDIAL: Duration = Duration::from_millis(10);
 
 /// Arrivals of an open loop that wait for a free connection, a worker. Beyond it they are dropped and counted.
 pub const ARRIVALS_WAITING: usize = 1 << 20;
+
+/// Arrivals that a worker takes in one turn of its loop. More wait for the next turn, so that a rate beyond what can be
+/// counted keeps nobody from reading answers.
+pub const ARRIVALS_PER_TURN: usize = 1 << 16;
 
 /// A request that leaves later than this after its scheduled time has missed the schedule.
 pub const LATE: Duration = Duration::from_millis(1);
@@ -47,14 +54,33 @@ pub const SERVER_LOOK: Duration = Duration::from_millis(10);
 /// How long a server that was started may take to end once it is asked to; then it is forced.
 pub const SERVER_END: Duration = Duration::from_secs(5);
 
+/// How long is waited for the end of what was forced to end, which the kernel may put off.
+pub const SERVER_FORCED: Duration = Duration::from_secs(1);
+
 /// How long one attempt to connect takes at most, while it is waited for a server.
 pub const SERVER_CONNECT: Duration = Duration::from_secs(1);
+
+/// How long the rest of a server's output is waited for once it has ended.
+pub const SERVER_LAST_WORDS: Duration = Duration::from_millis(500);
 
 /// Bytes of a server's output that are kept for the message of its failure: the last ones.
 pub const SERVER_OUTPUT_BYTES: usize = 4096;
 
 /// Lines of them that the message shows.
 pub const SERVER_OUTPUT_LINES: usize = 5;
+
+/// Bytes of a file of histograms; a longer one is refused.
+pub const RECORD_BYTES: usize = 1 << 30;
+
+/// Bytes of one histogram in a file after inflating: the largest that the format knows, with all its counters, is shorter.
+pub const RECORD_INFLATED_BYTES: usize = 64 << 20;
+
+/// Bytes of memory for the counters of all tags of files that are merged; beyond it reading stops with an error.
+pub const RECORD_MEMORY: usize = 512 << 20;
+
+/// Different tags in files that are merged.
+pub const RECORD_TAGS: usize = 1_000;
+
 /// Flows of a mix.
 pub const FLOWS: usize = 256;
 
@@ -78,3 +104,9 @@ pub const REQUEST_BODY_BYTES: usize = 64 << 20;
 
 /// Hexadecimal digits of one `{{random-hex:N}}`.
 pub const RANDOM_HEX: usize = 1_024;
+
+/// Bytes of a scenario file.
+pub const SCENARIO_BYTES: usize = 1 << 20;
+
+/// Worker threads of a run.
+pub const THREADS: usize = 1_024;

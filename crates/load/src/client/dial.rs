@@ -12,10 +12,8 @@ impl Client {
     /// Asks for connections, as many as may be in progress.
     pub(super) fn dial(&mut self) {
         let now = self.cx.now();
-        while self.dialling.len() < limits::DIALS && now >= self.hold_dials_until && self.window.dials() {
-            let Some(index) = self.waiting.pop_front() else {
-                return;
-            };
+        while self.may_dial() && now >= self.hold_dials_until {
+            let index = self.waiting.pop_front().expect("one waits");
             let number = self.first + u64::from(index);
             let sources = &self.plan.sources;
             let source = (!sources.is_empty()).then(|| &sources[(number % sources.len() as u64) as usize]);
@@ -28,10 +26,15 @@ impl Client {
                 }
                 Err(error) => {
                     self.waiting.push_front(index);
-                    self.refused(error.kind());
+                    self.refused(error);
                 }
             }
         }
+    }
+
+    /// Whether a link waits to be dialled and nothing but time is in its way.
+    pub(super) fn may_dial(&self) -> bool {
+        !self.waiting.is_empty() && self.dialling.len() < limits::DIALS && self.window.dials()
     }
 
     /// The link that asked for this connection.
@@ -44,9 +47,10 @@ impl Client {
     pub(super) fn stand(&mut self, index: u32, id: ConnId, now: Time) -> Place {
         let link = &mut self.links[index as usize];
         if let State::Dialling(since) = link.state {
-            self.window.connected(self.cx.clock().since(since));
+            self.window.connected(self.cx.clock().since(since), now);
         }
         link.state = State::Open(id);
+        self.open += 1;
         let life = link.life;
         if self.window.phase == Phase::Dialling && self.waiting.is_empty() && self.dialling.is_empty() {
             self.window.phase = Phase::Ready;
@@ -67,14 +71,14 @@ impl Client {
             Reason::Deadline => std::io::ErrorKind::TimedOut,
             _ => std::io::ErrorKind::Other,
         };
-        self.refused(kind);
+        self.refused(kind.into());
     }
 
-    fn refused(&mut self, kind: std::io::ErrorKind) {
+    fn refused(&mut self, error: std::io::Error) {
         self.hold_dials_until = self.cx.now().after(limits::REDIAL);
-        self.window.connect_failed(describe(kind));
+        self.window.connect_failed(describe(error.kind()));
         if self.window.phase == Phase::Dialling {
-            let _ = self.news.send(News::NotConnected { kind });
+            let _ = self.news.send(News::NotConnected { error });
         }
     }
 }

@@ -19,14 +19,11 @@ impl Client {
         if !self.window.sends() {
             return;
         }
-        if self.links[index as usize].next.is_some() {
-            let due = self.links[index as usize].due.take().unwrap_or(now);
-            self.go_on(index, due, now);
-            return;
-        }
+        self.go_on(index, now);
         loop {
             let link = &self.links[index as usize];
-            if link.in_flight.len() + link.offered as usize >= self.plan.pipeline as usize
+            if link.next.is_some()
+                || link.in_flight.len() + link.offered as usize >= self.plan.pipeline as usize
                 || self.plan.reconnect_after.is_some_and(|most| {
                     link.requests + u64::from(link.offered) >= most
                 })
@@ -47,7 +44,7 @@ impl Client {
                 let link = &mut self.links[index as usize];
                 link.offered += 1;
                 let life = link.life;
-                self.free.push_back(Place { link: index, life });
+                self.offer(Place { link: index, life });
             }
         }
     }
@@ -57,36 +54,37 @@ impl Client {
         let flow = self.traffic.pick(&mut self.random) as u32;
         let link = &mut self.links[index as usize];
         link.values.clear();
-        link.next = Some(Next { flow, step: 0 });
-        self.go_on(index, intended, now);
+        self.plan_step(index, Next { flow, step: 0 }, intended);
+        self.go_on(index, now);
     }
 
-    /// Sends the link's next step, or has it think first.
-    fn go_on(&mut self, index: u32, intended: Time, now: Time) {
-        let link = &self.links[index as usize];
-        let next = link.next.expect("a flow is under way");
+    /// Has the link send a step, after its think time.
+    fn plan_step(&mut self, index: u32, next: Next, from: Time) {
         let step = &self.traffic.flows()[next.flow as usize].steps[next.step as usize];
-        match step.pause() {
-            Some(pause) => {
-                self.sleeping.push(Reverse((now.after(pause), index, link.life)));
-                self.set_alarm();
-            }
-            None => self.send_next(index, intended, now),
+        let link = &mut self.links[index as usize];
+        link.next = Some(next);
+        link.due = from;
+        if let Some(pause) = step.pause() {
+            link.due = from.after(pause);
+            self.sleeping.push(Reverse((link.due, index)));
+            self.set_alarm();
         }
     }
 
-    /// Sends the link's next step.
-    pub(super) fn send_next(&mut self, index: u32, intended: Time, now: Time) {
-        if !self.window.sends() {
-            return;
-        }
+    /// Sends the link's next step if it is due and can leave. Otherwise the end of its think time brings it here again,
+    /// or its next connection.
+    pub(super) fn go_on(&mut self, index: u32, now: Time) {
         let link = &mut self.links[index as usize];
-        let (State::Open(id), Some(next)) = (link.state, link.next.take()) else {
+        let (State::Open(id), Some(next)) = (link.state, link.next) else {
             return;
         };
+        if link.due > now || !self.window.sends() {
+            return;
+        }
+        link.next = None;
         let request = InFlight {
             sent: now,
-            intended,
+            intended: link.due,
             flow: next.flow,
             step: next.step,
         };
@@ -117,8 +115,13 @@ impl Client {
     /// Hands more of a long request to the engine.
     pub(super) fn pump(&mut self, index: u32, conn: Conn<'_>) {
         let link = &mut self.links[index as usize];
-        while !link.unsent.is_empty() && conn.unsent() <= WRITE_MARK {
-            let piece = link.unsent.split_to(link.unsent.len().min(PIECE));
+        while let Some(first) = link.unsent.front_mut()
+            && conn.unsent() <= WRITE_MARK
+        {
+            let piece = first.split_to(first.len().min(PIECE));
+            if first.is_empty() {
+                link.unsent.pop_front();
+            }
             if conn.write_frame(piece).is_err() {
                 return;
             }
@@ -126,20 +129,38 @@ impl Client {
     }
 
     /// Takes received bytes; returns how many.
-    pub(super) fn receive(&mut self, conn: Conn<'_>, index: u32, life: u32, bytes: &[u8], now: Time) -> usize {
+    pub(super) fn receive(
+        &mut self,
+        conn: Conn<'_>,
+        index: u32,
+        life: u32,
+        bytes: &[u8],
+        now: Time,
+    ) -> usize {
         let number = self.first + u64::from(index);
+        // What is sent from here on leaves when this turn ends: no byte at hand can answer it.
+        let mut asked = self.links[index as usize].in_flight.len();
         let mut at = 0;
         while at < bytes.len() {
             let link = &mut self.links[index as usize];
             if link.life != life {
                 return bytes.len();
             }
-            let (taken, heard) = self.speaker.read(link, number, &self.traffic, &bytes[at..]);
+            let (taken, heard) = if asked == 0 {
+                (0, Heard::Broken("sent what nobody asked for"))
+            } else {
+                self.speaker.read(link, number, &self.traffic, &bytes[at..])
+            };
             at += taken;
+            self.window.received(taken);
             match heard {
                 Heard::More => break,
-                Heard::Answer(answer) => self.answered(conn, index, answer, now),
+                Heard::Answer(answer) => {
+                    asked -= 1;
+                    self.answered(conn, index, answer, now);
+                }
                 Heard::Broken(what) => {
+                    self.window.received(bytes.len() - at);
                     conn.abort();
                     self.lose(index, what);
                     self.dial();
@@ -154,17 +175,21 @@ impl Client {
     /// An answer is whole.
     fn answered(&mut self, conn: Conn<'_>, index: u32, answer: Answer, now: Time) {
         let link = &mut self.links[index as usize];
-        let request = link.in_flight.pop_front().expect("an answer belongs to a request");
-        self.window
-            .answered(request, answer, now, &self.cx, &self.news);
+        let request = link
+            .in_flight
+            .pop_front()
+            .expect("an answer belongs to a request");
+        self.window.answered(request, answer, now, &self.cx, &self.news);
         let steps = self.traffic.flows()[request.flow as usize].steps.len();
         // A flow does not go on from an answer that was not the expected one: what it needs may be missing.
         if answer.right && (request.step as usize) + 1 < steps {
-            link.next = Some(Next {
+            let next = Next {
                 flow: request.flow,
                 step: request.step + 1,
-            });
+            };
+            self.plan_step(index, next, now);
         }
+        let link = &self.links[index as usize];
         let answers = link.requests - link.in_flight.len() as u64;
         if answer.last || self.plan.reconnect_after.is_some_and(|most| answers >= most) {
             conn.close();
@@ -217,6 +242,7 @@ impl Client {
         let link = &mut self.links[index as usize];
         let lost = link.in_flight.len();
         link.end_life();
+        self.open -= 1;
         self.waiting.push_back(index);
         self.window.broken(what, lost, &self.cx, &self.news);
     }

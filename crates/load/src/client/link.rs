@@ -52,15 +52,15 @@ pub(crate) struct Link {
     pub(crate) in_flight: VecDeque<InFlight>,
     /// The step to come in a flow that is under way.
     pub(crate) next: Option<Next>,
-    /// Since when the step to come is meant to leave, if it waits for a connection or for its think time to end.
-    pub(crate) due: Option<Time>,
+    /// When the step to come is meant to leave; it may wait for a connection still.
+    pub(crate) due: Time,
     pub(crate) values: Values,
     /// Requests sent in this life.
     pub(crate) requests: u64,
     /// Whether a deadline of the connection is set.
     pub(crate) watched: bool,
-    /// What of a long request has not been handed to the engine yet.
-    pub(crate) unsent: Bytes,
+    /// What of long requests has not been handed to the engine yet.
+    pub(crate) unsent: VecDeque<Bytes>,
     /// Places in the list of free ones.
     pub(crate) offered: u32,
     pub(crate) reading: Reading,
@@ -83,25 +83,26 @@ impl Link {
             state: State::Waiting,
             in_flight: VecDeque::with_capacity(pipeline as usize),
             next: None,
-            due: None,
+            due: Time(0),
             values: Values::default(),
             requests: 0,
             watched: false,
-            unsent: Bytes::new(),
+            unsent: VecDeque::new(),
             offered: 0,
             reading,
             messages: 0,
         }
     }
 
-    /// Ends this life. What was in flight is the caller's to count first.
+    /// Ends this life. What was in flight is the caller's to count first. A flow goes on in the next life with the step
+    /// that was to come.
     pub(crate) fn end_life(&mut self) {
         self.life = self.life.wrapping_add(1);
         self.state = State::Waiting;
         self.in_flight.clear();
         self.requests = 0;
         self.watched = false;
-        self.unsent = Bytes::new();
+        self.unsent.clear();
         self.offered = 0;
         match &mut self.reading {
             Reading::Http1(reading) => *reading = http1::Reading::default(),

@@ -88,13 +88,15 @@ pub(crate) struct Client {
     /// Attempts in progress, about in the order in which they end.
     dialling: VecDeque<(ConnId, u32)>,
     hold_dials_until: Time,
+    /// Links that stand.
+    open: usize,
     /// Open loop: a link is here once for each request that it could take.
     free: VecDeque<Place>,
     /// Arrivals that wait for a free link.
     arrivals: VecDeque<Time>,
     schedule: Option<Schedule>,
     /// Links in their think time.
-    sleeping: BinaryHeap<Reverse<(Time, u32, u32)>>,
+    sleeping: BinaryHeap<Reverse<(Time, u32)>>,
     alarm: Option<Time>,
     window: Window,
     speaker: Speaker,
@@ -129,6 +131,7 @@ impl Client {
             waiting: (0..count as u32).collect(),
             dialling: VecDeque::new(),
             hold_dials_until: Time(0),
+            open: 0,
             free: VecDeque::new(),
             arrivals: VecDeque::new(),
             schedule: None,
@@ -157,6 +160,9 @@ impl Client {
     #[inline]
     fn follow(&mut self, now: Time) {
         if now >= self.window.next {
+            if let (Some(end), Some(schedule)) = (self.window.is_over(now), &mut self.schedule) {
+                self.window.dropped(schedule.skip(end));
+            }
             self.window.pass(now, &self.cx, &self.news);
             self.clear_arrivals();
         }
@@ -172,10 +178,10 @@ impl Client {
     fn set_alarm(&mut self) {
         let arrival = self.schedule.as_ref().map(Schedule::next);
         let wakes = self.sleeping.peek().map(|Reverse((at, ..))| *at);
-        let redial = (!self.waiting.is_empty() && self.dialling.len() < limits::DIALS)
-            .then_some(self.hold_dials_until);
+        let redial = self.may_dial().then_some(self.hold_dials_until);
         let mark = self.window.next_alarm();
-        let next = [arrival.filter(|_| self.window.sends()), wakes, redial, mark]
+        let arrival = arrival.filter(|_| self.window.may_begin());
+        let next = [arrival, wakes, redial, mark, self.gives_up()]
             .into_iter()
             .flatten()
             .min();
@@ -183,6 +189,14 @@ impl Client {
             self.alarm = next;
             self.cx.set_alarm(next);
         }
+    }
+
+    /// When a number of requests that cannot be reached is given up: all that is left waits for connections, and none
+    /// comes about.
+    fn gives_up(&self) -> Option<Time> {
+        let since = self.window.idle_since()?;
+        let stuck = self.sleeping.is_empty() && (self.open == 0 || !self.window.may_begin());
+        stuck.then(|| since.after(self.plan.connect_timeout))
     }
 
     fn begin(&mut self, at: Time) {
@@ -199,23 +213,25 @@ impl Client {
 
     /// Sends what arrives by `now`, on free links; the rest waits for one.
     fn take_arrivals(&mut self, now: Time) {
-        while let Some(schedule) = &mut self.schedule {
+        for _ in 0..limits::ARRIVALS_PER_TURN {
+            let Some(schedule) = &mut self.schedule else { return };
             let at = schedule.next();
             if at > now || !self.window.may_begin() {
                 return;
             }
             schedule.advance();
-            self.window.arrived();
             match self.free_link() {
                 Some(index) => {
+                    self.window.arrived();
                     self.window.record_lag(now.since(at));
                     self.start_flow(index, at, now);
                 }
                 None if self.arrivals.len() < limits::ARRIVALS_WAITING => {
+                    self.window.arrived();
                     self.window.waiting += 1;
                     self.arrivals.push_back(at);
                 }
-                None => self.window.drop_arrival(),
+                None => self.window.dropped(1),
             }
         }
     }
@@ -225,6 +241,16 @@ impl Client {
         if self.window.phase == Phase::Ended {
             self.arrivals.clear();
         }
+    }
+
+    /// A link can take a request.
+    fn offer(&mut self, place: Place) {
+        // Places of connections that are gone pile up if those come and go and nothing arrives.
+        if self.free.len() >= 2 * self.links.len() * self.plan.pipeline as usize {
+            let links = &self.links;
+            self.free.retain(|place| links[place.link as usize].life == place.life);
+        }
+        self.free.push_back(place);
     }
 
     /// A link that can take a request.
@@ -241,15 +267,12 @@ impl Client {
 
     /// Links whose think time is over go on.
     fn wake(&mut self, now: Time) {
-        while let Some(&Reverse((at, index, life))) = self.sleeping.peek() {
+        while let Some(&Reverse((at, index))) = self.sleeping.peek() {
             if at > now {
                 return;
             }
             self.sleeping.pop();
-            let link = &self.links[index as usize];
-            if link.life == life && matches!(link.state, State::Open(_)) {
-                self.send_next(index, at, now);
-            }
+            self.go_on(index, now);
         }
     }
 
@@ -289,9 +312,7 @@ impl Handler for Client {
         let Some(index) = self.link_of(*place) else {
             return bytes.len();
         };
-        let consumed = self.receive(conn, index, place.life, bytes, now);
-        self.window.received(consumed);
-        consumed
+        self.receive(conn, index, place.life, bytes, now)
     }
 
     fn end(&mut self, conn: Conn<'_>, place: &mut Place) {
@@ -340,6 +361,9 @@ impl Handler for Client {
         self.follow(now);
         self.wake(now);
         self.take_arrivals(now);
+        if self.gives_up().is_some_and(|at| now >= at) {
+            self.finish(now);
+        }
         self.dial();
         self.set_alarm();
     }

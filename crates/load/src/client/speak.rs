@@ -2,7 +2,10 @@
 //!
 //! Knows what a request's bytes are and where its answer ends; nothing of when.
 
+use std::collections::VecDeque;
+
 use bytes::Bytes;
+use ringmain_engine::limits::WRITE_MARK;
 use ringmain_engine::{Conn, WriteError};
 
 use super::echo::Echo;
@@ -59,20 +62,17 @@ impl Speaker {
             Speaker::Echo(echo) => {
                 let message = echo.message(number, link.messages);
                 link.messages += 1;
-                conn.write(message)?;
-                Ok(message.len())
+                write_or_keep(conn, &mut link.unsent, message, || Bytes::copy_from_slice(message))
             }
             Speaker::Http1(_) => {
                 let step = &traffic.flows()[request.flow as usize].steps[request.step as usize];
                 if let Some(bytes) = step.constant() {
-                    return write_or_keep(conn, link, bytes.len(), bytes, || bytes.clone());
+                    return write_or_keep(conn, &mut link.unsent, bytes, || bytes.clone());
                 }
                 let scratch = &mut *draws.scratch;
                 scratch.clear();
                 step.write(scratch, &link.values, draws.random, draws.sequence);
-                write_or_keep(conn, link, scratch.len(), scratch, || {
-                    Bytes::copy_from_slice(scratch)
-                })
+                write_or_keep(conn, &mut link.unsent, scratch, || Bytes::copy_from_slice(scratch))
             }
         }
     }
@@ -117,22 +117,17 @@ impl Speaker {
     }
 }
 
+/// Writes a request, or puts it behind those that wait for room.
 fn write_or_keep(
     conn: Conn<'_>,
-    link: &mut Link,
-    length: usize,
+    unsent: &mut VecDeque<Bytes>,
     bytes: &[u8],
     shared: impl FnOnce() -> Bytes,
 ) -> Result<usize, WriteError> {
-    if length < LONG && link.unsent.is_empty() {
+    if bytes.len() < LONG && unsent.is_empty() && conn.unsent() <= WRITE_MARK {
         conn.write(bytes)?;
-    } else if link.unsent.is_empty() {
-        link.unsent = shared();
     } else {
-        let mut all = Vec::with_capacity(link.unsent.len() + length);
-        all.extend_from_slice(&link.unsent);
-        all.extend_from_slice(bytes);
-        link.unsent = all.into();
+        unsent.push_back(shared());
     }
-    Ok(length)
+    Ok(bytes.len())
 }

@@ -35,7 +35,7 @@ pub(crate) enum News {
     /// All its connections stand.
     Standing { now: Time },
     /// A connection did not come about while it was setting up.
-    NotConnected { kind: std::io::ErrorKind },
+    NotConnected { error: std::io::Error },
     /// It has begun to count.
     Began { wall: Duration },
     /// An interval is over.
@@ -55,6 +55,8 @@ pub(super) struct Window {
     /// When the phase or the interval ends; far away where only an event ends it.
     pub(super) next: Time,
     figures: Box<Figures>,
+    /// What connecting took before there was any load: it counts, the warm-up does not.
+    set_up: Box<Figures>,
     open_loop: bool,
     interval: Duration,
     index: u64,
@@ -69,6 +71,8 @@ pub(super) struct Window {
     in_flight: u64,
     /// Arrivals that wait for a link.
     pub(super) waiting: u64,
+    /// When a request was over or a connection came about last.
+    progress: Time,
     cpu: Duration,
 }
 
@@ -81,6 +85,7 @@ impl Window {
             phase: Phase::Dialling,
             next: NEVER,
             figures: Box::default(),
+            set_up: Box::default(),
             open_loop: plan.pace.rate().is_some(),
             interval: plan.interval,
             index: 0,
@@ -94,6 +99,7 @@ impl Window {
             over: 0,
             in_flight: 0,
             waiting: 0,
+            progress: Time(0),
             cpu: Duration::ZERO,
         }
     }
@@ -104,6 +110,7 @@ impl Window {
             return;
         }
         self.phase = Phase::Warming;
+        self.set_up = std::mem::take(&mut self.figures);
         self.next = at.after(plan.warmup);
         if let Extent::Time(span) = plan.extent {
             self.end = Some(self.next.after(span));
@@ -134,6 +141,18 @@ impl Window {
         self.phase != Phase::Ended
     }
 
+    /// When the measured time ends, if that has come.
+    pub(super) fn is_over(&self, now: Time) -> Option<Time> {
+        self.end
+            .filter(|end| self.phase == Phase::Measuring && now >= *end)
+    }
+
+    /// Where a number of requests is to be done, but none is on its way: since when nothing has happened.
+    pub(super) fn idle_since(&self) -> Option<Time> {
+        let counts = self.phase == Phase::Measuring && self.quota.is_some();
+        (counts && self.in_flight == 0).then_some(self.progress)
+    }
+
     /// When [`Window::pass`] is to be called at the latest.
     pub(super) fn next_alarm(&self) -> Option<Time> {
         (self.next != NEVER).then_some(self.next)
@@ -161,11 +180,12 @@ impl Window {
 
     fn start_counting(&mut self, now: Time, cx: &Cx, news: &Sender<News>) {
         self.phase = Phase::Measuring;
-        self.figures.clear();
+        self.figures = std::mem::take(&mut self.set_up);
         // What is on its way is answered in the measured time, so it counts as sent in it.
         self.figures.counts.sent = self.in_flight;
-        self.begun = self.in_flight;
+        self.begun = self.in_flight + self.waiting;
         self.over = 0;
+        self.progress = now;
         self.began = self.next;
         self.index = 0;
         self.next = self.mark();
@@ -173,29 +193,38 @@ impl Window {
         let _ = news.send(News::Began {
             wall: cx.wall().saturating_sub(now.since(self.began)),
         });
+        // With fewer requests than workers some have none to send.
+        if self.quota == Some(0) {
+            self.end(now, cx, news);
+        }
     }
 
     /// The end of the interval at hand.
     fn mark(&self) -> Time {
-        let so_far = self.interval.as_nanos() as u64 * (self.index + 1);
-        let mark = Time(self.began.0 + so_far);
+        let interval = u64::try_from(self.interval.as_nanos()).unwrap_or(u64::MAX);
+        let so_far = interval.saturating_mul(self.index + 1);
+        let mark = Time(self.began.0.saturating_add(so_far));
         self.end.map_or(mark, |end| mark.min(end))
     }
 
     /// Counting ends now, or at the end that was set if that has passed.
     pub(super) fn end(&mut self, now: Time, cx: &Cx, news: &Sender<News>) {
-        if self.phase != Phase::Measuring {
-            if self.phase != Phase::Ended {
+        match self.phase {
+            Phase::Ended => return,
+            Phase::Measuring => {
+                self.figures.counts.unfinished = self.in_flight;
+                self.figures.counts.dropped += self.waiting;
+            }
+            // Nothing of this was to be counted.
+            Phase::Dialling | Phase::Ready | Phase::Warming => {
+                self.figures.clear();
                 self.began = now;
-            } else {
-                return;
             }
         }
         let cpu = thread_cpu_time().saturating_sub(self.cpu);
         self.phase = Phase::Ended;
         self.next = NEVER;
-        self.figures.counts.unfinished = self.in_flight;
-        self.figures.counts.dropped += std::mem::take(&mut self.waiting);
+        self.waiting = 0;
         let elapsed = self.end.map_or(now, |end| end.min(now)).since(self.began);
         let _ = news.send(News::Ended {
             worker: cx.worker(),
@@ -212,10 +241,9 @@ impl Window {
         self.begun += 1;
     }
 
-    /// An arrival finds every link busy and no room to wait.
-    pub(super) fn drop_arrival(&mut self) {
-        self.figures.counts.dropped += 1;
-        self.begun -= 1;
+    /// Arrivals that found every link busy and no room to wait, or the end come.
+    pub(super) fn dropped(&mut self, arrivals: u64) {
+        self.figures.counts.dropped += arrivals;
     }
 
     /// A request has left, with `bytes`.
@@ -244,7 +272,14 @@ impl Window {
 
     /// A request has its answer.
     #[inline]
-    pub(super) fn answered(&mut self, request: InFlight, answer: Answer, now: Time, cx: &Cx, news: &Sender<News>) {
+    pub(super) fn answered(
+        &mut self,
+        request: InFlight,
+        answer: Answer,
+        now: Time,
+        cx: &Cx,
+        news: &Sender<News>,
+    ) {
         if self.phase == Phase::Ended {
             return;
         }
@@ -280,7 +315,8 @@ impl Window {
     }
 
     /// A connection stands, `span` after it was asked for.
-    pub(super) fn connected(&mut self, span: Duration) {
+    pub(super) fn connected(&mut self, span: Duration, now: Time) {
+        self.progress = now;
         self.figures.counts.connects += 1;
         self.figures.connect.record(span.as_nanos() as u64);
     }
@@ -292,6 +328,7 @@ impl Window {
 
     #[inline]
     fn finish(&mut self, requests: u64, now: Time, cx: &Cx, news: &Sender<News>) {
+        self.progress = now;
         self.in_flight -= requests;
         self.over += requests;
         if self.phase == Phase::Measuring && self.quota.is_some_and(|quota| self.over >= quota) {

@@ -44,7 +44,7 @@ pub struct Counts {
     pub unfinished: u64,
     /// Attempts to connect that failed, by what happened (`refused`, `timed out`, …).
     pub connect_errors: BTreeMap<&'static str, u64>,
-    /// Connections that came about.
+    /// Connections that came about: those that the round began with, and those opened while it was measured.
     pub connects: u64,
     /// Requests that left more than [`crate::limits::LATE`] after their scheduled time.
     pub late: u64,

@@ -52,7 +52,7 @@ pub enum Protocol {
     Http1,
     /// Messages of so many bytes over TCP, each of which must come back as it was.
     Echo {
-        /// Bytes of a message.
+        /// Bytes of a message, at most [`crate::limits::ECHO_BYTES`].
         bytes: u32,
     },
 }
@@ -85,5 +85,18 @@ impl Pace {
             Pace::Closed => None,
             Pace::Constant(rate) | Pace::Poisson(rate) => Some(rate),
         }
+    }
+
+    /// The fewest answers in `span` that still keep up with the rate asked for: 99 % of it, and of random arrivals three
+    /// standard deviations less, so that chance alone does not count as falling behind. `None` in a closed loop.
+    #[must_use]
+    pub fn least_answers(self, span: Duration) -> Option<f64> {
+        let asked = self.rate()? * span.as_secs_f64();
+        let chance = if matches!(self, Pace::Poisson(_)) {
+            3.0 * asked.sqrt()
+        } else {
+            0.0
+        };
+        Some((0.99 * asked - chance).max(0.0))
     }
 }

@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use super::{Progress, RunError};
 use crate::client::News;
-use crate::figures::{Figures, Percentiles};
+use crate::figures::{Counts, Figures, Percentiles};
 use crate::limits;
 use crate::plan::Plan;
 use crate::report::{Effort, Interval, Round};
@@ -15,15 +15,16 @@ pub(super) struct Collector<'a> {
     plan: &'a Plan,
     server: Option<&'a mut Server>,
     began: Vec<Duration>,
-    /// Intervals that some workers have yet to tell of, and how many have.
+    /// Intervals that some workers have yet to tell of, and how many have done so and gone on.
     open: BTreeMap<u64, (usize, Figures)>,
+    /// The last interval of each worker that has ended.
+    last: Vec<u64>,
     total: Figures,
     series: Vec<Interval>,
     /// Intervals of the plan that one entry of the series covers.
     merged: u32,
     efforts: Vec<Effort>,
     elapsed: Duration,
-    ended: usize,
 }
 
 impl<'a> Collector<'a> {
@@ -33,25 +34,21 @@ impl<'a> Collector<'a> {
             server,
             began: Vec::new(),
             open: BTreeMap::new(),
+            last: Vec::new(),
             total: Figures::default(),
             series: Vec::new(),
             merged: 1,
             efforts: vec![Effort::default(); plan.threads],
             elapsed: Duration::ZERO,
-            ended: 0,
         }
     }
 
     /// Whether every worker has ended.
     pub(super) fn is_done(&self) -> bool {
-        self.ended == self.plan.threads
+        self.last.len() == self.plan.threads
     }
 
-    pub(super) fn take(
-        &mut self,
-        news: News,
-        show: &mut dyn FnMut(Progress<'_>),
-    ) -> Result<(), RunError> {
+    pub(super) fn take(&mut self, news: News, show: &mut dyn FnMut(Progress<'_>)) -> Result<(), RunError> {
         match news {
             News::Began { wall } => {
                 self.began.push(wall);
@@ -66,12 +63,6 @@ impl<'a> Collector<'a> {
                 let (workers, open) = self.open.entry(index).or_default();
                 *workers += 1;
                 open.merge(&figures);
-                if *workers == self.plan.threads {
-                    if let Some(server) = &mut self.server {
-                        server.tick()?;
-                    }
-                    self.close(index, self.plan.interval, show);
-                }
             }
             News::Ended {
                 worker,
@@ -86,16 +77,26 @@ impl<'a> Collector<'a> {
                     cpu,
                     pinned: self.plan.cpus.get(worker % self.plan.cpus.len().max(1)).copied(),
                 };
-                self.ended += 1;
+                self.last.push(index);
             }
             // Connections that come and go later are in the figures.
             News::Standing { .. } | News::NotConnected { .. } => {}
         }
-        if self.is_done() {
-            while let Some((&index, _)) = self.open.first_key_value() {
-                let rest = self.elapsed.saturating_sub(self.series_end(index));
-                self.close(index, rest.min(self.plan.interval), show);
+        while let Some((&index, (told, _))) = self.open.first_key_value() {
+            // Who has ended tells nothing more.
+            let ended = self.last.iter().filter(|last| **last <= index).count();
+            if told + ended < self.plan.threads {
+                break;
             }
+            let rest = if self.is_done() {
+                self.elapsed.saturating_sub(self.series_end(index))
+            } else {
+                if let Some(server) = &mut self.server {
+                    server.tick()?;
+                }
+                self.plan.interval
+            };
+            self.close(index, rest.min(self.plan.interval), show);
         }
         Ok(())
     }
@@ -110,7 +111,7 @@ impl<'a> Collector<'a> {
         let (_, figures) = self.open.remove(&index).expect("it was just added to");
         self.total.merge(&figures);
         // The end of a round may fall on the end of an interval.
-        if length.is_zero() && figures.counts.answered == 0 {
+        if length.is_zero() && figures.counts == Counts::default() {
             return;
         }
         let interval = Interval {
@@ -146,13 +147,16 @@ impl<'a> Collector<'a> {
     }
 
     pub(super) fn finish(self) -> Result<Round, RunError> {
+        let Some(began) = self.began.into_iter().min() else {
+            return Err(RunError::Stopped);
+        };
         let server = match self.server {
             Some(server) => Some(server.end()?),
             None => None,
         };
         Ok(Round {
             elapsed: self.elapsed,
-            began: self.began.first().copied().unwrap_or_default(),
+            began,
             figures: self.total,
             series: self.series,
             workers: self.efforts,

@@ -9,7 +9,7 @@ use std::io;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::mpsc::{self, Receiver, RecvTimeoutError};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use ringmain_engine::backend::Time;
 use ringmain_engine::{Config, Engine, Running};
@@ -19,7 +19,7 @@ pub use self::error::RunError;
 use crate::client::{Client, News, Order};
 use crate::figures::Figures;
 use crate::limits;
-use crate::plan::{Pace, Plan};
+use crate::plan::{Pace, Plan, Protocol};
 use crate::report::{Interval, Round};
 use crate::server::Server;
 use crate::traffic::Traffic;
@@ -159,23 +159,23 @@ impl Session {
         let mut begin = Time(0);
         let mut standing = 0;
         let mut failure = None;
-        let mut waited = Duration::ZERO;
+        #[expect(clippy::disallowed_methods, reason = "this thread has no engine whose clock it could ask")]
+        let began = Instant::now();
         while standing < self.plan.threads {
             match told.recv_timeout(LOOK) {
                 Ok(News::Standing { now }) => {
                     begin = begin.max(now);
                     standing += 1;
                 }
-                Ok(News::NotConnected { kind }) => {
-                    let none = standing == 0 && failure.is_none();
-                    failure = Some(kind);
-                    if none && is_final(kind) {
-                        return Err(self.not_connected(failure, waited));
+                Ok(News::NotConnected { error }) => {
+                    let last = standing == 0 && failure.is_none() && is_final(error.kind());
+                    failure = Some(error);
+                    if last {
+                        return Err(self.not_connected(failure, began.elapsed()));
                     }
                 }
                 Ok(_) => {}
                 Err(RecvTimeoutError::Timeout) if !running.is_over() => {
-                    waited += LOOK;
                     show(Progress::Waiting);
                 }
                 Err(_) => return Err(RunError::Worker),
@@ -183,19 +183,20 @@ impl Session {
             if self.stop.load(Ordering::Relaxed) {
                 return Err(RunError::Stopped);
             }
-            if waited >= self.plan.connect_timeout {
-                return Err(self.not_connected(failure, waited));
+            // However busy the workers are telling of failures.
+            if began.elapsed() >= self.plan.connect_timeout {
+                return Err(self.not_connected(failure, began.elapsed()));
             }
         }
         Ok(begin)
     }
 
-    fn not_connected(&self, failure: Option<io::ErrorKind>, waited: Duration) -> RunError {
+    fn not_connected(&self, last: Option<io::Error>, waited: Duration) -> RunError {
         RunError::NotConnected {
             target: self.plan.target.to_string(),
             connections: self.plan.connections,
             waited,
-            last: failure.map(io::Error::from),
+            last,
         }
     }
 
@@ -265,6 +266,18 @@ fn check(plan: &Plan, traffic: &Traffic) -> Result<(), RunError> {
     }
     if plan.reconnect_after == Some(0) {
         return fault("reconnect-every", "at least 1".into(), "0".into());
+    }
+    if let Protocol::Echo { bytes } = plan.protocol
+        && !(1..=limits::ECHO_BYTES).contains(&bytes)
+    {
+        return fault(
+            "echo",
+            format!("messages of 1 to {} bytes", limits::ECHO_BYTES),
+            bytes.to_string(),
+        );
+    }
+    if plan.timeout.is_zero() {
+        return fault("timeout", "more than 0".into(), "0".into());
     }
     if plan.interval < limits::INTERVAL {
         return fault(

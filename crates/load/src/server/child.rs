@@ -4,13 +4,13 @@ use std::collections::VecDeque;
 use std::io::{self, Read};
 use std::os::unix::process::ExitStatusExt;
 use std::process::{Command, ExitStatus, Stdio};
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, Condvar, Mutex, PoisonError};
 use std::time::Duration;
 
 use ringmain_sys::proc::spawn_group;
 
 use super::ServerError;
-use crate::limits::{SERVER_OUTPUT_BYTES, SERVER_OUTPUT_LINES};
+use crate::limits::{SERVER_LAST_WORDS, SERVER_OUTPUT_BYTES, SERVER_OUTPUT_LINES};
 
 /// A process that was started here.
 #[derive(Debug)]
@@ -27,7 +27,7 @@ struct Output {
     bytes: Mutex<VecDeque<u8>>,
     /// Signalled at its end.
     over: Mutex<bool>,
-    ended: std::sync::Condvar,
+    ended: Condvar,
 }
 
 impl Child {
@@ -74,8 +74,15 @@ impl Child {
     pub(super) fn last_words(&self) -> String {
         // The end of the process is seen before that of its output.
         let over = self.output.over.lock().unwrap_or_else(PoisonError::into_inner);
-        let patience = Duration::from_millis(if self.status.is_some() { 500 } else { 0 });
-        let waited = self.output.ended.wait_timeout_while(over, patience, |over| !*over);
+        let patience = if self.status.is_some() {
+            SERVER_LAST_WORDS
+        } else {
+            Duration::ZERO
+        };
+        let waited = self
+            .output
+            .ended
+            .wait_timeout_while(over, patience, |over| !*over);
         drop(waited);
         let bytes = self.output.bytes.lock().unwrap_or_else(PoisonError::into_inner);
         let bytes: Vec<u8> = bytes.iter().copied().collect();
@@ -126,7 +133,9 @@ fn read_on(mut reader: io::PipeReader, output: Arc<Output>) -> io::Result<()> {
         *output.over.lock().unwrap_or_else(PoisonError::into_inner) = true;
         output.ended.notify_all();
     };
-    std::thread::Builder::new().name("server output".into()).spawn(read)?;
+    std::thread::Builder::new()
+        .name("server output".into())
+        .spawn(read)?;
     Ok(())
 }
 

@@ -55,7 +55,9 @@ pub enum ServerError {
     #[error("expected the number of a running process to watch; found no process {0} (`ps -e` lists them)")]
     NoProcess(u32),
     /// It would be measured without being the one that was started.
-    #[error("{0} takes connections before the server was started: end what listens there, or give another address")]
+    #[error(
+        "{0} takes connections before the server was started: end what listens there, or give another address"
+    )]
     Taken(Addr),
     /// The shell could not be started.
     #[error("cannot start `{command}` by sh: {error}")]
@@ -113,7 +115,7 @@ impl Server {
     pub fn watch(pid: u32) -> Result<Server, ServerError> {
         let root = proc::stat(pid).filter(|root| !root.ended);
         let root = root.ok_or(ServerError::NoProcess(pid))?;
-        Server::of(Tree::below(root), None)
+        Ok(Server::of(Tree::below(root), None))
     }
 
     /// Starts one and waits until it takes a connection; also says at which address. `pause` waits for so long and says
@@ -129,19 +131,23 @@ impl Server {
             return Err(ServerError::Taken(addr));
         }
         let child = Child::start(start.command, start.cpus)?;
-        let root = proc::stat(child.pid()).ok_or(ServerError::NoProcess(child.pid()))?;
-        let mut server = Server::of(Tree::group(root), Some(child))?;
+        // Even one that has ended is there until it is waited for.
+        let Some(root) = proc::stat(child.pid()) else {
+            child.finish();
+            return Err(ServerError::NoProc(io::ErrorKind::NotFound.into()));
+        };
+        let mut server = Server::of(Tree::group(root), Some(child));
         let addr = server.listening(start, pause)?;
         Ok((server, addr))
     }
 
-    fn of(tree: Tree, child: Option<Child>) -> Result<Server, ServerError> {
-        Ok(Server {
+    fn of(tree: Tree, child: Option<Child>) -> Server {
+        Server {
             tree,
             child,
             began: Duration::ZERO,
             peak_memory_bytes: 0,
-        })
+        }
     }
 
     fn listening(
@@ -234,7 +240,9 @@ impl Server {
         let mut status = String::new();
         let mut output = String::new();
         if let Some(child) = &mut self.child {
-            status = child.ended().map_or_else(String::new, |status| format!(" ({status})"));
+            status = child
+                .ended()
+                .map_or_else(String::new, |status| format!(" ({status})"));
             output = child.last_words();
         }
         Err(ServerError::Gone {
@@ -255,34 +263,31 @@ impl Server {
 impl Drop for Server {
     /// Asks all processes of the tree to end, waits for [`limits::SERVER_END`], and forces those that are left.
     fn drop(&mut self) {
-        if self.child.is_none() {
+        let Some(mut child) = self.child.take() else {
             return;
-        }
-        let end = ringmain_sys::clock::monotonic() + limits::SERVER_END;
+        };
+        let asked_until = ringmain_sys::clock::monotonic() + limits::SERVER_END;
+        let forced_until = asked_until + limits::SERVER_FORCED;
         let mut asked = Vec::new();
         loop {
-            let forced = ringmain_sys::clock::monotonic() >= end;
+            // Its parent must take notice of its end.
+            child.ended();
             let left = self.left();
-            for process in &left {
-                // What is not to be ended, it being somebody else's by now, cannot be helped.
-                if forced {
-                    let _ = proc::end(process, Ending::Force);
-                } else if !asked.contains(process) {
-                    let _ = proc::end(process, Ending::Ask);
-                    asked.push(*process);
-                }
-            }
-            if let Some(child) = &mut self.child {
-                // Its parent must take notice of its end.
-                child.ended();
-            }
-            if left.is_empty() || forced {
+            let now = ringmain_sys::clock::monotonic();
+            if left.is_empty() || now >= forced_until {
                 break;
+            }
+            for process in &left {
+                // What is not to be ended has become somebody else's, which cannot be helped.
+                if now >= asked_until {
+                    let _ = proc::end(process, Ending::Force);
+                } else if !asked.contains(&process.pid) {
+                    let _ = proc::end(process, Ending::Ask);
+                    asked.push(process.pid);
+                }
             }
             child::wait(limits::SERVER_LOOK);
         }
-        if let Some(child) = self.child.take() {
-            child.finish();
-        }
+        child.finish();
     }
 }

@@ -71,6 +71,25 @@ impl Schedule {
         self.place();
     }
 
+    /// Goes on to the first arrival at `end` or later; returns how many were before it.
+    pub(crate) fn skip(&mut self, end: Time) -> u64 {
+        let mut skipped = 0;
+        if let Gaps::Even { number, stride, rate } = &mut self.gaps
+            && self.next < end
+        {
+            // All but the last few at once: there may be billions.
+            let before = end.since(self.start).as_nanos() as f64 * *rate / SECOND;
+            skipped = ((before as u64).saturating_sub(*number) / *stride).saturating_sub(1);
+            *number += skipped * *stride;
+            self.place();
+        }
+        while self.next < end {
+            self.advance();
+            skipped += 1;
+        }
+        skipped
+    }
+
     fn place(&mut self) {
         let after = match &mut self.gaps {
             Gaps::Even { number, rate, .. } => *number as f64 * SECOND / *rate,

@@ -9,6 +9,10 @@ use std::io;
 use std::time::Duration;
 
 use ringmain_sys::proc::{self, Stat};
+use ringmain_sys::process;
+
+#[cfg(test)]
+mod tests;
 
 /// Looks at the tree until no process ends meanwhile; at most so often.
 const TRIES: usize = 3;
@@ -75,7 +79,11 @@ impl Tree {
     pub(super) fn look(&mut self) -> io::Result<()> {
         let mut now = BTreeMap::new();
         for left in (0..TRIES).rev() {
-            let members = members(&proc::all()?, &self.seen, self.by_group.then_some(self.root.group));
+            let members = members(
+                &proc::all()?,
+                &self.seen,
+                self.by_group.then_some(self.root.group),
+            );
             now.clear();
             let mut complete = true;
             // Parents before their children: a child that is there after its parent was looked at is not in its parent's
@@ -110,13 +118,10 @@ fn key(stat: &Stat) -> Key {
 /// The same with its own CPU time as exact as the kernel has it.
 fn exact(stat: Stat) -> Stat {
     Stat {
-        own: cpu_time(&stat),
+        // One that ends at this moment keeps what was read with the rest.
+        own: process::cpu_time(stat.pid).unwrap_or(stat.own),
         ..stat
     }
-}
-
-fn cpu_time(stat: &Stat) -> Duration {
-    stat.own
 }
 
 /// Out of `all`, those that were members or descend from one or are of this process group; parents before their children.
@@ -130,7 +135,11 @@ fn members(all: &[Stat], known: &BTreeMap<Key, Stat>, group: Option<u32>) -> Vec
     let mut taken: BTreeMap<u32, bool> = first.iter().map(|stat| (stat.pid, false)).collect();
     let mut members = Vec::new();
     // Those whose parent is no member come first, and each is followed by what descends from it.
-    let mut tops: Vec<&Stat> = first.iter().filter(|stat| !taken.contains_key(&stat.parent)).copied().collect();
+    let mut tops: Vec<&Stat> = first
+        .iter()
+        .filter(|stat| !taken.contains_key(&stat.parent))
+        .copied()
+        .collect();
     while let Some(stat) = tops.pop() {
         if taken.insert(stat.pid, true) != Some(true) {
             members.push(*stat);
@@ -161,7 +170,11 @@ fn lost(before: &BTreeMap<Key, Stat>, now: &BTreeMap<Key, Stat>) -> Duration {
         let came = now[&heir].reaped.saturating_sub(before[&heir].reaped);
         // What came is told in whole ticks, of user and of system time.
         let missing = due.saturating_sub(came);
-        if missing > proc::tick() * 2 { missing } else { Duration::ZERO }
+        if missing > proc::tick() * 2 {
+            missing
+        } else {
+            Duration::ZERO
+        }
     });
     lost.sum()
 }
