@@ -29,10 +29,17 @@ pub(super) fn statuses(_: &Run, round: &Round) -> Option<Seen> {
         return None;
     }
     let count = others.values().sum();
-    let what = format!("answers had a status other than 2xx or 3xx ({})", list(&others));
+    let what = "answers with a status other than 2xx or 3xx";
     let advice = "errors are often cheaper than what they stand for, so throughput and latency are not those of the real \
                   work; check URL, method and headers";
-    wrong(Kind::Statuses, count, counts.answered, &what, advice)
+    wrong(
+        Kind::Statuses,
+        what,
+        count,
+        counts.answered,
+        &list(&others),
+        advice,
+    )
 }
 
 /// Those that a wrong status explains are told of by [`statuses`].
@@ -44,32 +51,31 @@ pub(super) fn unexpected(_: &Run, round: &Round) -> Option<Seen> {
     let advice = "the figures contain answers that are not what they should be; look at one by hand, then at the checks";
     wrong(
         Kind::Unexpected,
+        "answers that failed a check",
         counts.unexpected,
         counts.answered,
-        "answers failed a check",
+        "",
         advice,
     )
 }
 
 pub(super) fn timeouts(run: &Run, round: &Round) -> Option<Seen> {
     let counts = &round.figures.counts;
-    let what = format!("requests had no answer within {:?}", run.plan.timeout);
+    let what = format!("requests without an answer within {:?}", run.plan.timeout);
     let advice = "they are missing in the latencies, whose tail looks better than it is; lower the load or raise the timeout";
-    wrong(Kind::Timeouts, counts.timeouts, counts.sent, &what, advice)
+    wrong(Kind::Timeouts, &what, counts.timeouts, counts.sent, "", advice)
 }
 
 pub(super) fn broken(_: &Run, round: &Round) -> Option<Seen> {
     let counts = &round.figures.counts;
-    let what = format!(
-        "requests lost their connection or got what is no answer ({})",
-        list(&counts.broken)
-    );
+    let what = "requests that lost their connection or got what is no answer";
     let advice = "they are missing in the latencies; look at the server's log and limits";
     wrong(
         Kind::Broken,
+        what,
         counts.broken.values().sum(),
         counts.sent,
-        &what,
+        &list(&counts.broken),
         advice,
     )
 }
@@ -77,14 +83,15 @@ pub(super) fn broken(_: &Run, round: &Round) -> Option<Seen> {
 pub(super) fn connect_errors(_: &Run, round: &Round) -> Option<Seen> {
     let counts = &round.figures.counts;
     let failed = counts.connect_errors.values().sum();
-    let what = format!("attempts to connect failed ({})", list(&counts.connect_errors));
+    let what = "attempts to connect that failed";
     let advice = "fewer connections carried load than asked for; look at the server's listen queue, its limits and the \
                   ports of this host";
     wrong(
         Kind::ConnectErrors,
+        what,
         failed,
         counts.connects + failed,
-        &what,
+        &list(&counts.connect_errors),
         advice,
     )
 }
@@ -98,13 +105,18 @@ fn others(counts: &Counts) -> BTreeMap<u16, u64> {
     others.map(|(status, count)| (*status, *count)).collect()
 }
 
-fn wrong(kind: Kind, count: u64, of: u64, what: &str, advice: &str) -> Option<Seen> {
+/// `detail` says of which kinds they were, if there are kinds.
+fn wrong(kind: Kind, what: &str, count: u64, of: u64, detail: &str, advice: &str) -> Option<Seen> {
     let share = if of > 0 { count as f64 / of as f64 } else { 1.0 };
+    let separator = if detail.is_empty() { "" } else { "; " };
     (count > 0).then(|| Seen {
         kind,
         severity: Severity::Warning,
         badness: share,
-        message: format!("{count} {what}, {} of all: {advice}", percent(share)),
+        message: format!(
+            "{what}: {count} ({} of all{separator}{detail}): {advice}",
+            percent(share)
+        ),
     })
 }
 

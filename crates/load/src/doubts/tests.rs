@@ -312,8 +312,9 @@ fn answers_of_other_statuses() {
         none(run(), statuses(fine));
     }
     for wrong in [101, 199, 400, 503] {
-        let says =
-            format!("10 answers had a status other than 2xx or 3xx ({wrong}: 10), 0.05% of all: errors are");
+        let says = format!(
+            "answers with a status other than 2xx or 3xx: 10 (0.05% of all; {wrong}: 10): errors are"
+        );
         one(run(), statuses(wrong), Kind::Statuses, Warning, &says);
     }
     let many = |round: &mut Round| {
@@ -325,7 +326,7 @@ fn answers_of_other_statuses() {
         many,
         Kind::Statuses,
         Warning,
-        "15001 answers had a status other than 2xx or 3xx (500: 15000, 404: 1), 75% of",
+        "answers with a status other than 2xx or 3xx: 15001 (75% of all; 500: 15000, 404: 1)",
     );
 }
 
@@ -354,7 +355,7 @@ fn requests_that_came_to_nothing() {
         unexpected(1),
         Kind::Unexpected,
         Warning,
-        "1 answers failed a check",
+        "answers that failed a check: 1 (0.01% of all): the",
     );
 
     let timeouts = |n| move |round: &mut Round| round.figures.counts.timeouts = n;
@@ -363,11 +364,11 @@ fn requests_that_came_to_nothing() {
         timeouts(2),
         Kind::Timeouts,
         Warning,
-        "2 requests had no answer within 2s, 0.01% of all: they are missing",
+        "requests without an answer within 2s: 2 (0.01% of all): they are missing",
     );
 
     let broken = |round: &mut Round| round.figures.counts.broken = [("reset", 3), ("closed early", 4)].into();
-    let says = "7 requests lost their connection or got what is no answer (closed early: 4, reset: 3)";
+    let says = "requests that lost their connection or got what is no answer: 7 (0.03% of all; closed early: 4, reset: 3)";
     one(run(), broken, Kind::Broken, Warning, says);
 
     let refused = |round: &mut Round| round.figures.counts.connect_errors = [("refused", 30)].into();
@@ -376,7 +377,7 @@ fn requests_that_came_to_nothing() {
         refused,
         Kind::ConnectErrors,
         Warning,
-        "30 attempts to connect failed (refused: 30), 75% of all: fewer",
+        "attempts to connect that failed: 30 (75% of all; refused: 30): fewer",
     );
 }
 

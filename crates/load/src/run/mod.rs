@@ -175,9 +175,7 @@ impl Session {
                     }
                 }
                 Ok(_) => {}
-                Err(RecvTimeoutError::Timeout) if !running.is_over() => {
-                    show(Progress::Waiting);
-                }
+                Err(RecvTimeoutError::Timeout) if !running.is_over() => show(Progress::Waiting),
                 Err(_) => return Err(RunError::Worker),
             }
             if self.stop.load(Ordering::Relaxed) {
