@@ -8,8 +8,8 @@ use super::html::{TO_STRING, Table, escape};
 use crate::figures::Counts;
 use crate::report::comparison::Tone;
 use crate::report::rounds::{self, percentile};
-use crate::stats::Spread;
 use crate::report::{Comparison, Remark, Round, Run, Severity, amount, letter, text};
+use crate::stats::Spread;
 
 /// A line below the title: load and time.
 pub(super) fn subtitle(run: &Run) -> String {
@@ -64,7 +64,8 @@ pub(super) fn headline(run: &Run) -> String {
         &notes(run, rate, amount::number, asked),
     );
     for (percent, name) in [(50.0, "p50"), (99.0, "p99"), (99.9, "p99.9")] {
-        let spread = rounds::spread_of_percentile(run, percent, |f| if open { &f.response } else { &f.service });
+        let spread =
+            rounds::spread_of_percentile(run, percent, |f| if open { &f.response } else { &f.service });
         let name = format!("{name} {kind} time");
         card(
             &mut out,

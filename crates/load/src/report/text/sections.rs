@@ -88,7 +88,9 @@ fn latency(out: &mut String, run: &Run, style: Style) {
         table.row(cells);
     };
     for (percent, name) in SHOWN {
-        row(name, &|latency| rounds::spread_of_percentile(run, percent, latency));
+        row(name, &|latency| {
+            rounds::spread_of_percentile(run, percent, latency)
+        });
     }
     row("longest", &|latency| rounds::spread_of_longest(run, latency));
     table.write(out, &LEAST, style);
