@@ -24,9 +24,10 @@ impl Client {
             let link = &self.links[index as usize];
             if link.next.is_some()
                 || link.in_flight.len() + link.offered as usize >= self.plan.pipeline as usize
-                || self.plan.reconnect_after.is_some_and(|most| {
-                    link.requests + u64::from(link.offered) >= most
-                })
+                || self
+                    .plan
+                    .reconnect_after
+                    .is_some_and(|most| link.requests + u64::from(link.offered) >= most)
                 || !matches!(link.state, State::Open(_))
             {
                 return;
@@ -129,7 +130,14 @@ impl Client {
     }
 
     /// Takes received bytes; returns how many.
-    pub(super) fn receive(&mut self, conn: Conn<'_>, index: u32, life: u32, bytes: &[u8], now: Time) -> usize {
+    pub(super) fn receive(
+        &mut self,
+        conn: Conn<'_>,
+        index: u32,
+        life: u32,
+        bytes: &[u8],
+        now: Time,
+    ) -> usize {
         let number = self.first + u64::from(index);
         // What is sent from here on leaves when this turn ends: no byte at hand can answer it.
         let mut asked = self.links[index as usize].in_flight.len();
@@ -168,9 +176,11 @@ impl Client {
     /// An answer is whole.
     fn answered(&mut self, conn: Conn<'_>, index: u32, answer: Answer, now: Time) {
         let link = &mut self.links[index as usize];
-        let request = link.in_flight.pop_front().expect("an answer belongs to a request");
-        self.window
-            .answered(request, answer, now, &self.cx, &self.news);
+        let request = link
+            .in_flight
+            .pop_front()
+            .expect("an answer belongs to a request");
+        self.window.answered(request, answer, now, &self.cx, &self.news);
         let steps = self.traffic.flows()[request.flow as usize].steps.len();
         // A flow does not go on from an answer that was not the expected one: what it needs may be missing.
         if answer.right && (request.step as usize) + 1 < steps {

@@ -272,7 +272,14 @@ impl Window {
 
     /// A request has its answer.
     #[inline]
-    pub(super) fn answered(&mut self, request: InFlight, answer: Answer, now: Time, cx: &Cx, news: &Sender<News>) {
+    pub(super) fn answered(
+        &mut self,
+        request: InFlight,
+        answer: Answer,
+        now: Time,
+        cx: &Cx,
+        news: &Sender<News>,
+    ) {
         if self.phase == Phase::Ended {
             return;
         }

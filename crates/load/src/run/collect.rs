@@ -48,11 +48,7 @@ impl<'a> Collector<'a> {
         self.last.len() == self.plan.threads
     }
 
-    pub(super) fn take(
-        &mut self,
-        news: News,
-        show: &mut dyn FnMut(Progress<'_>),
-    ) -> Result<(), RunError> {
+    pub(super) fn take(&mut self, news: News, show: &mut dyn FnMut(Progress<'_>)) -> Result<(), RunError> {
         match news {
             News::Began { wall } => {
                 self.began.push(wall);

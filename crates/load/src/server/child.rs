@@ -74,8 +74,15 @@ impl Child {
     pub(super) fn last_words(&self) -> String {
         // The end of the process is seen before that of its output.
         let over = self.output.over.lock().unwrap_or_else(PoisonError::into_inner);
-        let patience = if self.status.is_some() { SERVER_LAST_WORDS } else { Duration::ZERO };
-        let waited = self.output.ended.wait_timeout_while(over, patience, |over| !*over);
+        let patience = if self.status.is_some() {
+            SERVER_LAST_WORDS
+        } else {
+            Duration::ZERO
+        };
+        let waited = self
+            .output
+            .ended
+            .wait_timeout_while(over, patience, |over| !*over);
         drop(waited);
         let bytes = self.output.bytes.lock().unwrap_or_else(PoisonError::into_inner);
         let bytes: Vec<u8> = bytes.iter().copied().collect();
@@ -126,7 +133,9 @@ fn read_on(mut reader: io::PipeReader, output: Arc<Output>) -> io::Result<()> {
         *output.over.lock().unwrap_or_else(PoisonError::into_inner) = true;
         output.ended.notify_all();
     };
-    std::thread::Builder::new().name("server output".into()).spawn(read)?;
+    std::thread::Builder::new()
+        .name("server output".into())
+        .spawn(read)?;
     Ok(())
 }
 

@@ -55,7 +55,9 @@ pub enum ServerError {
     #[error("expected the number of a running process to watch; found no process {0} (`ps -e` lists them)")]
     NoProcess(u32),
     /// It would be measured without being the one that was started.
-    #[error("{0} takes connections before the server was started: end what listens there, or give another address")]
+    #[error(
+        "{0} takes connections before the server was started: end what listens there, or give another address"
+    )]
     Taken(Addr),
     /// The shell could not be started.
     #[error("cannot start `{command}` by sh: {error}")]
@@ -238,7 +240,9 @@ impl Server {
         let mut status = String::new();
         let mut output = String::new();
         if let Some(child) = &mut self.child {
-            status = child.ended().map_or_else(String::new, |status| format!(" ({status})"));
+            status = child
+                .ended()
+                .map_or_else(String::new, |status| format!(" ({status})"));
             output = child.last_words();
         }
         Err(ServerError::Gone {

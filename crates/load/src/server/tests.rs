@@ -22,7 +22,10 @@ impl Place {
         let path = std::env::temp_dir().join(format!("ringmain-load-{}-{number}", std::process::id()));
         fs::create_dir(&path).unwrap();
         let queues = ["go", "done"].map(|name| path.join(name));
-        let made = std::process::Command::new("mkfifo").args(&queues).status().unwrap();
+        let made = std::process::Command::new("mkfifo")
+            .args(&queues)
+            .status()
+            .unwrap();
         assert!(made.success());
         Place(path)
     }
@@ -131,7 +134,10 @@ fn a_process_that_runs_already_is_watched_and_left_alone() {
     child.kill().unwrap();
     child.wait().unwrap();
     let error = server.end().unwrap_err().to_string();
-    let expect = format!("the server (process {}) has ended while it was measured", child.id());
+    let expect = format!(
+        "the server (process {}) has ended while it was measured",
+        child.id()
+    );
     assert_eq!(error, expect);
     let error = Server::watch(child.id()).unwrap_err().to_string();
     assert!(error.contains(&format!("no process {}", child.id())), "{error}");
@@ -154,8 +160,14 @@ fn one_that_ends_early_is_an_error_with_its_last_words() {
 fn one_that_never_listens_is_an_error() {
     let place = Place::new();
     let error = place.fail("echo hello; exec sleep 1000", Duration::from_millis(300));
-    assert!(error.contains("takes no connections after 0.3s: cannot connect to unix:"), "{error}");
-    assert!(error.contains("there is no such socket; the last that it said: hello"), "{error}");
+    assert!(
+        error.contains("takes no connections after 0.3s: cannot connect to unix:"),
+        "{error}"
+    );
+    assert!(
+        error.contains("there is no such socket; the last that it said: hello"),
+        "{error}"
+    );
 }
 
 #[test]
@@ -163,7 +175,10 @@ fn an_address_that_is_taken_is_not_measured_for_another() {
     let place = Place::new();
     let _listener = UnixListener::bind(place.0.join("socket")).unwrap();
     let error = place.fail("exec sleep 1000", PATIENCE);
-    assert!(error.contains("takes connections before the server was started"), "{error}");
+    assert!(
+        error.contains("takes connections before the server was started"),
+        "{error}"
+    );
 }
 
 #[test]
@@ -211,7 +226,10 @@ fn all_of_it_is_ended_what_left_the_group_too() {
 #[test]
 fn one_that_ignores_sigterm_is_killed() {
     let place = Place::new();
-    let (server, _listener) = place.start("trap '' TERM; read x <go; echo >done; while :; do sleep 1000; done", &[]);
+    let (server, _listener) = place.start(
+        "trap '' TERM; read x <go; echo >done; while :; do sleep 1000; done",
+        &[],
+    );
     place.go();
     let pid = server.pid();
     let began = Instant::now();
@@ -227,7 +245,10 @@ fn it_runs_on_its_cpus() {
     let (server, _listener) = place.start("read x <go; echo >done; read x <go", &[cpu]);
     place.go();
     let status = fs::read_to_string(format!("/proc/{}/status", server.pid())).unwrap();
-    assert!(status.contains(&format!("Cpus_allowed_list:\t{cpu}\n")), "{status}");
+    assert!(
+        status.contains(&format!("Cpus_allowed_list:\t{cpu}\n")),
+        "{status}"
+    );
 }
 
 #[test]
@@ -243,5 +264,8 @@ fn one_that_ends_while_it_is_measured_is_an_error() {
             break error.to_string();
         }
     };
-    assert!(error.contains("has ended while it was measured (exit code 1); the last that it said: out of memory"), "{error}");
+    assert!(
+        error.contains("has ended while it was measured (exit code 1); the last that it said: out of memory"),
+        "{error}"
+    );
 }

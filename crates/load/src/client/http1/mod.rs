@@ -123,6 +123,8 @@ impl Http1 {
                 Framing::None => Some(&rest[bytes..bytes]),
                 Framing::Length(length) => usize::try_from(length)
                     .ok()
+                    // A longer one fails its checks, however it is cut.
+                    .filter(|length| *length <= limits::CHECKED_BODY_BYTES)
                     .and_then(|length| rest[bytes..].get(..length)),
                 Framing::Chunked | Framing::UntilClose => None,
             };
@@ -199,13 +201,7 @@ impl Http1 {
     /// Reads the kept head once more: its fields lay in bytes that are gone.
     fn judge_late(&mut self, kept: &Kept, step: &Step, values: &mut Values) -> bool {
         let mut scanner = HeadScanner::new();
-        let parsed = parse_response(
-            &kept.head,
-            step.method(),
-            &LIMITS,
-            &mut scanner,
-            &mut self.table,
-        );
+        let parsed = parse_response(&kept.head, step.method(), &LIMITS, &mut scanner, &mut self.table);
         match parsed {
             Ok(Parsed::Complete { head, .. }) => {
                 step.judge(head.status, &head.fields, &kept.body, values).is_ok()

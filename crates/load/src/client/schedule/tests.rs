@@ -64,7 +64,10 @@ fn poisson_arrivals_are_exponentially_spaced() {
     let variance = gaps.iter().map(|gap| (gap - mean).powi(2)).sum::<f64>() / gaps.len() as f64;
     let longer = gaps.iter().filter(|gap| **gap > expected).count() as f64 / gaps.len() as f64;
     assert!((mean / expected - 1.0).abs() < 0.02, "mean {mean}");
-    assert!((variance.sqrt() / expected - 1.0).abs() < 0.02, "deviation of {variance}");
+    assert!(
+        (variance.sqrt() / expected - 1.0).abs() < 0.02,
+        "deviation of {variance}"
+    );
     assert!((longer - (-1.0_f64).exp()).abs() < 0.01, "longer: {longer}");
 }
 

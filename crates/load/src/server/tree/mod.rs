@@ -78,7 +78,11 @@ impl Tree {
     pub(super) fn look(&mut self) -> io::Result<()> {
         let mut now = BTreeMap::new();
         for left in (0..TRIES).rev() {
-            let members = members(&proc::all()?, &self.seen, self.by_group.then_some(self.root.group));
+            let members = members(
+                &proc::all()?,
+                &self.seen,
+                self.by_group.then_some(self.root.group),
+            );
             now.clear();
             let mut complete = true;
             // Parents before their children: a child that is there after its parent was looked at is not in its parent's
@@ -133,7 +137,11 @@ fn members(all: &[Stat], known: &BTreeMap<Key, Stat>, group: Option<u32>) -> Vec
     let mut taken: BTreeMap<u32, bool> = first.iter().map(|stat| (stat.pid, false)).collect();
     let mut members = Vec::new();
     // Those whose parent is no member come first, and each is followed by what descends from it.
-    let mut tops: Vec<&Stat> = first.iter().filter(|stat| !taken.contains_key(&stat.parent)).copied().collect();
+    let mut tops: Vec<&Stat> = first
+        .iter()
+        .filter(|stat| !taken.contains_key(&stat.parent))
+        .copied()
+        .collect();
     while let Some(stat) = tops.pop() {
         if taken.insert(stat.pid, true) != Some(true) {
             members.push(*stat);
@@ -164,7 +172,11 @@ fn lost(before: &BTreeMap<Key, Stat>, now: &BTreeMap<Key, Stat>) -> Duration {
         let came = now[&heir].reaped.saturating_sub(before[&heir].reaped);
         // What came is told in whole ticks, of user and of system time.
         let missing = due.saturating_sub(came);
-        if missing > proc::tick() * 2 { missing } else { Duration::ZERO }
+        if missing > proc::tick() * 2 {
+            missing
+        } else {
+            Duration::ZERO
+        }
     });
     lost.sum()
 }

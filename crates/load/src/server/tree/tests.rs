@@ -28,7 +28,11 @@ fn check_members(all: &[Stat], known: &[Stat], group: Option<u32>, expect: &[u32
     sorted.sort_unstable();
     assert_eq!(sorted, expect);
     for (place, stat) in found.iter().enumerate() {
-        assert!(!pids[place..].contains(&stat.parent), "{} stands before its parent", stat.pid);
+        assert!(
+            !pids[place..].contains(&stat.parent),
+            "{} stands before its parent",
+            stat.pid
+        );
     }
 }
 
@@ -43,7 +47,10 @@ fn members_are_what_descends_from_one_or_shares_the_group() {
         process(11, 10, 0, 0),
         process(12, 11, 0, 0),
         process(20, NOBODY, 0, 0),
-        Stat { group: 10, ..process(21, NOBODY, 0, 0) },
+        Stat {
+            group: 10,
+            ..process(21, NOBODY, 0, 0)
+        },
     ];
     check_members(&all, &[root], None, &[5, 10, 11, 12]);
     check_members(&all, &[root], Some(10), &[5, 10, 11, 12, 21]);
@@ -79,7 +86,11 @@ fn time_passes_through_parents_that_end_too() {
     check_lost(&all, &[process(10, NOBODY, 100, 1250)], 300);
     check_lost(&all, &[], 1650);
     // The grandchild lives on elsewhere, and is still seen.
-    check_lost(&all, &[process(10, NOBODY, 100, 1250), process(12, NOBODY, 300, 0)], 0);
+    check_lost(
+        &all,
+        &[process(10, NOBODY, 100, 1250), process(12, NOBODY, 300, 0)],
+        0,
+    );
 }
 
 #[test]
