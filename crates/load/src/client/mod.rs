@@ -17,6 +17,8 @@ mod flow;
 mod http1;
 mod link;
 mod schedule;
+#[cfg(test)]
+mod sim_tests;
 mod speak;
 mod window;
 
