@@ -38,4 +38,32 @@ pub(crate) const VIEWER_LOOK: Duration = Duration::from_millis(250);
 /// How long a browser waits before it asks for the figures again after a break.
 pub(crate) const RETRY: Duration = Duration::from_secs(1);
 
+/// The largest message to an echo server, bytes: 1 MiB. More is refused as a wrong value.
+pub(crate) const ECHO_MAX: u32 = 1 << 20;
+
+/// The highest number of a CPU that can be pinned to.
+pub(crate) const CPU_MAX: usize = 1023;
+
+/// Addresses that one `--source` may name. More are refused as a wrong value.
+pub(crate) const SOURCES_MAX: u128 = 4096;
+
+/// Connections of a load if nobody says how many.
+pub(crate) const CONNECTIONS: u32 = 64;
+
+/// Rounds of a target if nobody says how many.
+pub(crate) const ROUNDS: u32 = 3;
+
+/// The same of each target that is compared: with fewer no difference is ever shown.
+pub(crate) const COMPARED_ROUNDS: u32 = 5;
+
+/// A view of a running benchmark is not drawn again sooner than after so long, unless there are new figures.
+pub(crate) const LIVE_DRAW: Duration = Duration::from_millis(200);
+
+/// Where a running benchmark cannot draw, it says a line so often.
+pub(crate) const LIVE_LINE: Duration = Duration::from_secs(5);
+
+/// Intervals whose rates the live view draws. Older ones are forgotten.
+pub(crate) const LIVE_RATES: usize = 40;
+
+const _: () = assert!(COMPARED_ROUNDS as usize >= ringmain_load::compare::PAIRS);
 const _: () = assert!(LOG_LINE_BYTES >= 256 && LOG_LINES > 0);

@@ -5,6 +5,7 @@
 #![forbid(unsafe_code)]
 
 mod args;
+mod bench;
 mod echo;
 mod failure;
 mod limits;
@@ -50,6 +51,7 @@ fn start(inherited: Result<Vec<Inherited>, inherit::InheritError>) -> Result<(),
     };
     match cli.command.unwrap_or(Command::Run(cli.run)) {
         Command::Run(run) => run::run(&run, inherited.map_err(Failure::other)?),
+        Command::Bench(args) => bench::bench(*args),
         Command::Completions { shell } => print(|out| reference::completions(shell, out)),
         Command::Man => print(|out| reference::manual(out)),
     }

@@ -10,10 +10,20 @@
 #![forbid(unsafe_code)]
 
 mod client;
+pub mod compare;
+pub mod doubts;
 pub mod figures;
+#[cfg(test)]
+mod fixtures;
+pub mod knee;
 pub mod limits;
 pub mod plan;
+pub mod record;
 pub mod report;
 pub mod run;
+pub mod scenario;
 pub mod server;
+pub mod stats;
+pub mod target;
+pub mod threshold;
 pub mod traffic;

@@ -68,6 +68,19 @@ pub const SERVER_OUTPUT_BYTES: usize = 4096;
 
 /// Lines of them that the message shows.
 pub const SERVER_OUTPUT_LINES: usize = 5;
+
+/// Bytes of a file of histograms; a longer one is refused.
+pub const RECORD_BYTES: usize = 1 << 30;
+
+/// Bytes of one histogram in a file after inflating: the largest that the format knows, with all its counters, is shorter.
+pub const RECORD_INFLATED_BYTES: usize = 64 << 20;
+
+/// Bytes of memory for the counters of all tags of files that are merged; beyond it reading stops with an error.
+pub const RECORD_MEMORY: usize = 512 << 20;
+
+/// Different tags in files that are merged.
+pub const RECORD_TAGS: usize = 1_000;
+
 /// Flows of a mix.
 pub const FLOWS: usize = 256;
 
@@ -91,3 +104,9 @@ pub const REQUEST_BODY_BYTES: usize = 64 << 20;
 
 /// Hexadecimal digits of one `{{random-hex:N}}`.
 pub const RANDOM_HEX: usize = 1_024;
+
+/// Bytes of a scenario file.
+pub const SCENARIO_BYTES: usize = 1 << 20;
+
+/// Worker threads of a run.
+pub const THREADS: usize = 1_024;

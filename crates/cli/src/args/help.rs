@@ -102,6 +102,78 @@ pub(crate) fn sections() -> &'static [Section] {
     ]
 }
 
+/// What follows the help of `bench compare`.
+pub(super) const COMPARE: &str = "\
+Example, two builds on ports of their own, each kept off the client's CPUs:
+  ringmain bench compare -c 64 old=:8081/json new=:8082/json --server-cpus 0-1 \\
+      --server old='./old --port 8081' --server new='./new --port 8082'
+
+Rounds are taken in turn (AB BA AB …). A difference is only called one if chance does not explain it.";
+
+/// What follows the help of `bench merge`.
+pub(super) const MERGE: &str = "\
+Example, the same load from two hosts:
+  ringmain bench -r 20k --hlog a.hlog http://server/    # and b.hlog on the other one
+  ringmain bench merge a.hlog b.hlog";
+
+/// The sections of `ringmain bench`.
+pub(crate) fn bench_sections() -> &'static [Section] {
+    &[
+        Section {
+            title: "Exit codes",
+            lines: Lines::Terms(&[
+                ("0", "done, and every threshold kept"),
+                ("1", "failed, interrupted, or a threshold missed"),
+                ("2", "wrong command line or scenario"),
+            ]),
+        },
+        Section {
+            title: "Examples",
+            lines: Lines::Commands(&[
+                (
+                    "ringmain bench :8080/json",
+                    "64 connections, three rounds of ten seconds: how much it answers (closed loop)",
+                ),
+                (
+                    "ringmain bench -r 5k -c 256 http://10.0.0.2/ --threshold 'p99<20ms'",
+                    "how long users wait at 5,000 requests a second (open loop); exit code 1 beyond the limit",
+                ),
+                (
+                    "ringmain bench --find-max --slo 'p99<5ms' -c 256 :8080/",
+                    "the highest rate that is kept",
+                ),
+                (
+                    "ringmain bench :8080/ --server './app --port 8080' --server-cpus 0 --cpus 1",
+                    "start the server, keep it and the client apart, measure its CPU time and memory",
+                ),
+                (
+                    "ringmain bench compare old=:8081/ new=:8082/",
+                    "which of two is better, and whether that is proven",
+                ),
+                (
+                    "ringmain bench --echo 512 tcp://127.0.0.1:7000",
+                    "an echo server, messages of 512 bytes",
+                ),
+            ]),
+        },
+    ]
+}
+
+/// What follows the short help of `bench`.
+pub(super) fn bench_short() -> String {
+    let (on, off) = style();
+    format!(
+        "{on}Examples:{off}\n  ringmain bench :8080/json             how much it answers (closed loop)\n  \
+         ringmain bench -r 5k -c 256 :8080/    how long users wait at 5,000/s (open loop)\n\n\
+         All options, exit codes and more examples: ringmain bench --help. The guide: docs/bench.md"
+    )
+}
+
+/// What follows the long help of `bench`.
+pub(super) fn bench_long() -> String {
+    written(bench_sections())
+}
+
 /// What follows the short help.
 pub(super) fn short() -> String {
     let (on, off) = style();
@@ -114,9 +186,13 @@ pub(super) fn short() -> String {
 
 /// What follows the long help.
 pub(super) fn long() -> String {
+    written(sections())
+}
+
+fn written(sections: &[Section]) -> String {
     let (on, off) = style();
     let mut out = String::new();
-    for section in sections() {
+    for section in sections {
         if !out.is_empty() {
             out.push('\n');
         }

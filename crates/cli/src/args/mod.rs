@@ -2,6 +2,7 @@
 //!
 //! Knows how values are written and which of them make no sense together; not what is done with them.
 
+pub(crate) mod bench;
 mod help;
 mod http;
 mod values;
@@ -70,6 +71,9 @@ pub(crate) enum Command {
     /// Serve until a signal ends it (what happens without a command too)
     #[command(after_help = help::short(), after_long_help = help::long())]
     Run(Box<Run>),
+    /// Put a load on a server, and measure what comes of it
+    #[command(after_help = help::bench_short(), after_long_help = help::bench_long())]
+    Bench(Box<bench::Bench>),
     /// Print a script that teaches a shell to complete this command line
     #[command(after_help = help::COMPLETIONS)]
     Completions {

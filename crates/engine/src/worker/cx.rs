@@ -105,7 +105,10 @@ impl Cx {
         Conn { cx: self, id }
     }
 
-    /// Opens a connection for the handler: `open` or `not_connected` follows.
+    /// Opens a connection for the handler: `open` or `not_connected` follows, the latter with the kind of error. `AddrNotAvailable`
+    /// says that all ports for this destination are in use, `WouldBlock` that the queue of a Unix listener is full (on epoll;
+    /// io_uring waits for room). A deadline ([`Conn::set_deadline`]) holds while it connects, too, and ends it with
+    /// [`Reason::Deadline`]; the same one goes on once the connection stands.
     ///
     /// # Errors
     /// No descriptor, no slot, or `source` is not an address of this host.

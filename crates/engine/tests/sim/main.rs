@@ -5,6 +5,7 @@
 //!
 //! `SIM_SEEDS=10000` runs the long suite (`cargo xtask suite sim`), `SIM_SEED=n` one seed.
 
+mod alarms;
 mod clients;
 mod courier;
 mod marks;

@@ -86,4 +86,17 @@ impl Pace {
             Pace::Constant(rate) | Pace::Poisson(rate) => Some(rate),
         }
     }
+
+    /// The fewest answers in `span` that still keep up with the rate asked for: 99 % of it, and of random arrivals three
+    /// standard deviations less, so that chance alone does not count as falling behind. `None` in a closed loop.
+    #[must_use]
+    pub fn least_answers(self, span: Duration) -> Option<f64> {
+        let asked = self.rate()? * span.as_secs_f64();
+        let chance = if matches!(self, Pace::Poisson(_)) {
+            3.0 * asked.sqrt()
+        } else {
+            0.0
+        };
+        Some((0.99 * asked - chance).max(0.0))
+    }
 }

@@ -1,6 +1,21 @@
 //! What a run has shown: the one form that all outputs are made from.
 //!
-//! Plain data and what follows from it. Knows no output.
+//! The model is plain data and what follows from it, and knows no output. Each output is a folder of its own that knows
+//! the model and no other output: [`text`] for a terminal, [`page`] for a
+//! browser, [`json`] for programs.
+
+pub mod amount;
+mod comparison;
+#[cfg(test)]
+mod fixture;
+pub mod json;
+pub mod page;
+mod remark;
+mod rounds;
+pub mod text;
+
+pub use comparison::{Against, Comparison, Row, Tone, Unit, letter};
+pub use remark::{Remark, Severity};
 
 use std::time::Duration;
 

@@ -31,6 +31,7 @@ pub use error::{Part, TrafficError};
 pub use judge::FailedCheck;
 use judge::Judge;
 use template::Names;
+pub(crate) use template::shorten;
 pub use values::Values;
 
 /// A mix of flows. Immutable, so that all workers share it.

@@ -76,7 +76,9 @@ pub fn memory(pid: u32) -> u64 {
         return share;
     }
     let pages = fs::read_to_string(format!("/proc/{pid}/statm"));
-    let pages = pages.ok().and_then(|line| line.split(' ').nth(1)?.parse::<u64>().ok());
+    let pages = pages
+        .ok()
+        .and_then(|line| line.split(' ').nth(1)?.parse::<u64>().ok());
     pages.unwrap_or(0) * rustix::param::page_size() as u64
 }
 
@@ -95,7 +97,10 @@ pub fn spawn_group(command: &mut Command, cpus: &[usize]) -> io::Result<Child> {
     let mut set = CpuSet::new();
     for &cpu in cpus {
         if cpu >= CpuSet::MAX_CPU {
-            let text = format!("CPU {cpu} is beyond the {} that can be pinned to", CpuSet::MAX_CPU);
+            let text = format!(
+                "CPU {cpu} is beyond the {} that can be pinned to",
+                CpuSet::MAX_CPU
+            );
             return Err(io::Error::new(io::ErrorKind::InvalidInput, text));
         }
         set.set(cpu);

@@ -23,7 +23,10 @@ fn a_line_is_read_whatever_the_name() {
     for end in 0..LINE.len() {
         // A line that ends early is no process, or the same one: all that counts stood before.
         if let Some(early) = parse(&LINE[..end], 100) {
-            assert_eq!((early.pid, early.own, early.reaped), (expect.pid, expect.own, expect.reaped));
+            assert_eq!(
+                (early.pid, early.own, early.reaped),
+                (expect.pid, expect.own, expect.reaped)
+            );
         }
     }
     assert_eq!(parse("", 100), None);
@@ -56,7 +59,10 @@ fn a_program_leads_its_group_on_its_cpu_and_ends_when_told() {
     let process = stat(child.id()).unwrap();
     assert_eq!((process.group, process.ended), (child.id(), false));
     let status = fs::read_to_string(format!("/proc/{}/status", child.id())).unwrap();
-    assert!(status.contains(&format!("Cpus_allowed_list:\t{cpu}\n")), "{status}");
+    assert!(
+        status.contains(&format!("Cpus_allowed_list:\t{cpu}\n")),
+        "{status}"
+    );
     assert!(status.contains("SigBlk:\t0000000000000000\n"), "{status}");
 
     let another = Stat {
@@ -64,7 +70,10 @@ fn a_program_leads_its_group_on_its_cpu_and_ends_when_told() {
         ..process
     };
     end(&another, Ending::Force).unwrap();
-    assert!(child.try_wait().unwrap().is_none(), "one of the same number was ended");
+    assert!(
+        child.try_wait().unwrap().is_none(),
+        "one of the same number was ended"
+    );
     end(&process, Ending::Ask).unwrap();
     let status = child.wait().unwrap();
     assert_eq!(std::os::unix::process::ExitStatusExt::signal(&status), Some(15));

@@ -9,6 +9,7 @@ use std::io;
 use std::time::Duration;
 
 use ringmain_sys::proc::{self, Stat};
+use ringmain_sys::process;
 
 #[cfg(test)]
 mod tests;
@@ -117,13 +118,10 @@ fn key(stat: &Stat) -> Key {
 /// The same with its own CPU time as exact as the kernel has it.
 fn exact(stat: Stat) -> Stat {
     Stat {
-        own: cpu_time(&stat),
+        // One that ends at this moment keeps what was read with the rest.
+        own: process::cpu_time(stat.pid).unwrap_or(stat.own),
         ..stat
     }
-}
-
-fn cpu_time(stat: &Stat) -> Duration {
-    stat.own
 }
 
 /// Out of `all`, those that were members or descend from one or are of this process group; parents before their children.

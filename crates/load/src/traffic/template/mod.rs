@@ -165,7 +165,7 @@ fn value(name: &str, part: Part, names: &Names) -> Result<Token, Problem> {
 }
 
 /// At most 40 characters of a text, for a message.
-pub(super) fn shorten(text: &str) -> String {
+pub(crate) fn shorten(text: &str) -> String {
     let mut short: String = text.chars().take(40).flat_map(char::escape_debug).collect();
     if text.chars().nth(40).is_some() {
         short.push('…');

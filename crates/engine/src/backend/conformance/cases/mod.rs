@@ -102,7 +102,8 @@ macro_rules! conformance_cases {
                 cancel_ends_connecting, shutdown_both_ends_connecting, failed_connect_leaves_a_socket_to_close}
             datagram::{datagrams_keep_bounds_and_sender, cancel_ends_receiving_datagrams,
                 many_datagrams_in_flight, a_datagram_socket_with_a_peer_hears_nobody_else}
-            worker::{time_waits_at_least_as_long_as_asked, zero_timeout_does_not_wait,
+            worker::{time_waits_at_least_as_long_as_asked, exact_timeouts_are_exact,
+                zero_timeout_does_not_wait,
                 clocks_and_randomness_move, waker_ends_a_wait, wake_before_the_wait_is_kept,
                 many_wakes_are_one, peer_wakes_peer, blocking_job_runs_and_wakes,
                 addresses_are_reported, options_are_taken}

@@ -1,0 +1,170 @@
+//! How values of `ringmain bench` are written: rates, lists of CPUs and statuses, headers, addresses to connect from.
+//!
+//! Each parser says what it expects; clap says what it found and for which option.
+
+use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
+use std::ops::RangeInclusive;
+use std::path::PathBuf;
+use std::str::FromStr;
+
+use ringmain_engine::Addr;
+use ringmain_load::limits;
+
+use crate::limits::{CPU_MAX, SOURCES_MAX};
+
+#[cfg(test)]
+mod tests;
+
+/// Requests a second: `200`, `2.5k`, `1m`.
+pub(crate) fn rate(text: &str) -> Result<f64, String> {
+    let (number, factor) = match text.char_indices().last() {
+        Some((end, 'k' | 'K')) => (&text[..end], 1e3),
+        Some((end, 'm' | 'M')) => (&text[..end], 1e6),
+        _ => (text, 1.0),
+    };
+    // Other forms that a number may have (`inf`, `1e3`) are nothing that somebody means here.
+    let is_plain = number.bytes().all(|byte| byte.is_ascii_digit() || byte == b'.');
+    let rate = number.parse::<f64>().ok().filter(|_| is_plain).map(|number| number * factor);
+    rate.filter(|rate| *rate > 0.0 && *rate <= limits::RATE).ok_or_else(|| {
+        format!(
+            "expected requests a second, more than 0 and at most {}m, such as 200, 2.5k or 1m",
+            limits::RATE / 1e6
+        )
+    })
+}
+
+/// CPUs as the kernel lists them: `0-3,8`.
+pub(crate) fn cpus(text: &str) -> Result<Vec<usize>, String> {
+    let part = |part: &str| {
+        let (first, last) = part.split_once('-').unwrap_or((part, part));
+        let (first, last) = (digits(first)?, digits(last)?);
+        (first <= last && last <= CPU_MAX).then_some(first..=last)
+    };
+    let ranges: Option<Vec<RangeInclusive<usize>>> = text.split(',').map(part).collect();
+    let mut cpus: Vec<usize> = ranges
+        .ok_or_else(|| format!("expected CPUs from 0 to {CPU_MAX}, such as 0-3,8"))?
+        .into_iter()
+        .flatten()
+        .collect();
+    let count = cpus.len();
+    cpus.sort_unstable();
+    cpus.dedup();
+    if cpus.len() < count {
+        return Err("expected each CPU once".into());
+    }
+    Ok(cpus)
+}
+
+fn digits(text: &str) -> Option<usize> {
+    let all = text.bytes().all(|byte| byte.is_ascii_digit());
+    all.then(|| text.parse().ok()).flatten()
+}
+
+/// Addresses to connect from: one, or the first and the last of a range.
+pub(crate) fn sources(text: &str) -> Result<Vec<Addr>, String> {
+    let expected = || "expected an IP address of this host, or a range such as 127.0.0.1-127.0.0.9".to_owned();
+    let (first, last) = text.split_once('-').unwrap_or((text, text));
+    let first: IpAddr = first.parse().map_err(|_| expected())?;
+    let last: IpAddr = last.parse().map_err(|_| expected())?;
+    let addrs: Vec<IpAddr> = match (first, last) {
+        (IpAddr::V4(first), IpAddr::V4(last)) => range(u32::from(first).into(), u32::from(last).into())?
+            .map(|bits| Ipv4Addr::from(bits as u32).into())
+            .collect(),
+        (IpAddr::V6(first), IpAddr::V6(last)) => {
+            range(first.into(), last.into())?.map(|bits| Ipv6Addr::from(bits).into()).collect()
+        }
+        _ => return Err("expected a range of one family, both IPv4 or both IPv6".into()),
+    };
+    Ok(addrs.into_iter().map(|ip| SocketAddr::new(ip, 0).into()).collect())
+}
+
+fn range(first: u128, last: u128) -> Result<RangeInclusive<u128>, String> {
+    if first > last || last - first >= SOURCES_MAX {
+        return Err(format!("expected a range of at most {SOURCES_MAX} addresses, the lowest first"));
+    }
+    Ok(first..=last)
+}
+
+/// A header's name and value.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct Header(pub(crate) String, pub(crate) String);
+
+impl FromStr for Header {
+    type Err = String;
+
+    fn from_str(text: &str) -> Result<Header, String> {
+        let (name, value) = text
+            .split_once(':')
+            .ok_or("expected NAME: VALUE, such as 'Accept: text/html'")?;
+        Ok(Header(name.trim_end().into(), value.trim().into()))
+    }
+}
+
+/// Statuses that are right.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct Statuses(pub(crate) Vec<RangeInclusive<u16>>);
+
+impl FromStr for Statuses {
+    type Err = String;
+
+    fn from_str(text: &str) -> Result<Statuses, String> {
+        let status = |text: &str| digits(text).and_then(|n| u16::try_from(n).ok()).filter(|n| (100..=599).contains(n));
+        let part = |part: &str| {
+            let (first, last) = part.split_once('-').unwrap_or((part, part));
+            let (first, last) = (status(first)?, status(last)?);
+            (first <= last).then_some(first..=last)
+        };
+        let ranges: Option<Vec<_>> = text.split(',').map(part).collect();
+        ranges
+            .map(Statuses)
+            .ok_or_else(|| "expected statuses from 100 to 599, such as 200 or 200-299,404".into())
+    }
+}
+
+/// Where results go.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) enum File {
+    /// To standard output.
+    StandardOutput,
+    /// To this file, which is made anew.
+    Path(PathBuf),
+}
+
+impl File {
+    pub(crate) fn is_standard_output(&self) -> bool {
+        *self == File::StandardOutput
+    }
+}
+
+impl FromStr for File {
+    type Err = String;
+
+    fn from_str(text: &str) -> Result<File, String> {
+        match text {
+            "" => Err("expected a file's path, or - for standard output".into()),
+            "-" => Ok(File::StandardOutput),
+            path => Ok(File::Path(path.into())),
+        }
+    }
+}
+
+/// A target with a name, `NAME=VALUE`; or a value for a target of that name.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct Named(pub(crate) String, pub(crate) String);
+
+impl FromStr for Named {
+    type Err = String;
+
+    fn from_str(text: &str) -> Result<Named, String> {
+        let is_name = |name: &str| {
+            let known = |c: char| c.is_alphanumeric() || matches!(c, '-' | '_' | '.' | '+');
+            !name.is_empty() && name.len() <= 40 && name.chars().all(known)
+        };
+        match text.split_once('=') {
+            Some((name, value)) if is_name(name) && !value.is_empty() => Ok(Named(name.into(), value.into())),
+            _ => Err("expected a name of up to 40 letters, digits and -_.+, then = and its value, such as \
+                      old=http://127.0.0.1:8080/"
+                .into()),
+        }
+    }
+}

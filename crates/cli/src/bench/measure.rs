@@ -1,0 +1,144 @@
+//! The rounds of one session, shown and recorded while they run; and the thresholds that its figures must keep.
+
+use ringmain_load::doubts::{self, Context, Doubt, doubts};
+use ringmain_load::plan::Plan;
+use ringmain_load::report::{Remark, Round, Run, Severity};
+use ringmain_load::run::{Progress, RunError, Session};
+use ringmain_load::server::Server;
+use ringmain_load::threshold::Threshold;
+use ringmain_sys::cpu;
+
+use super::interrupt::Interrupt;
+use super::live::Live;
+use super::output::Histograms;
+use crate::args::bench::Started;
+use crate::failure::Failure;
+
+/// What was measured.
+#[derive(Debug)]
+pub(super) struct Measured {
+    pub(super) run: Run,
+    /// The user wanted an end before all was done.
+    pub(super) interrupted: bool,
+}
+
+/// All rounds of one target.
+pub(super) fn rounds(
+    name: &str,
+    session: &Session,
+    mut server: Option<&mut Server>,
+    interrupt: &Interrupt,
+    live: &mut Live,
+    histograms: &mut Histograms,
+) -> Result<Measured, Failure> {
+    let mut run = empty(name, session);
+    for number in 0..session.plan().rounds {
+        live.begin(None, number, session.plan());
+        match one(session, number, server.as_deref_mut(), live, histograms)? {
+            Some(round) => run.rounds.push(round),
+            None => break,
+        }
+        if interrupt.came() {
+            break;
+        }
+    }
+    if run.rounds.is_empty() {
+        return Err(Failure::Other("interrupted before anything was measured".into()));
+    }
+    Ok(Measured {
+        run,
+        interrupted: interrupt.came(),
+    })
+}
+
+/// A run without rounds yet.
+pub(super) fn empty(name: &str, session: &Session) -> Run {
+    Run {
+        name: name.to_owned(),
+        plan: session.plan().clone(),
+        engine: session.engine().to_owned(),
+        rounds: Vec::new(),
+    }
+}
+
+/// One round; nothing if the user wanted an end before anything was measured.
+pub(super) fn one(
+    session: &Session,
+    number: u32,
+    server: Option<&mut Server>,
+    live: &mut Live,
+    histograms: &mut Histograms,
+) -> Result<Option<Round>, Failure> {
+    histograms.begin(session)?;
+    let mut written = Ok(());
+    let round = session.round(number, server, &mut |progress| {
+        match &progress {
+            Progress::Measuring => histograms.measuring(),
+            Progress::Interval { interval, figures } if written.is_ok() => {
+                written = histograms.interval(interval, figures);
+            }
+            _ => {}
+        }
+        live.show(&progress);
+    });
+    written?;
+    match round {
+        Ok(round) => {
+            live.end(&round);
+            Ok(Some(round))
+        }
+        Err(RunError::Stopped) => Ok(None),
+        Err(error) => Err(Failure::other(error)),
+    }
+}
+
+/// What a run does not show itself.
+#[derive(Clone, Debug)]
+pub(super) struct Around(Context);
+
+impl Around {
+    /// `allowed` are the CPUs of this process, which a server that was started may use too if nobody pins it.
+    pub(super) fn of(server: Option<&Server>, started: &Started, plan: &Plan, allowed: &[usize]) -> Around {
+        let pinned = started.server_cpus.clone();
+        let cpus = |server: &Server| pinned.or_else(|| cpu::allowed_of(server.pid()).ok());
+        Around(Context {
+            server_cpus: server.and_then(cpus),
+            client_cpus: if plan.cpus.is_empty() { allowed.to_vec() } else { plan.cpus.clone() },
+        })
+    }
+}
+
+/// What is to be doubted about a run.
+pub(super) fn judged(run: &Run, around: &Around) -> Vec<Remark> {
+    doubts(run, &around.0).into_iter().map(told).collect()
+}
+
+fn told(doubt: Doubt) -> Remark {
+    let place = doubt.round.map_or_else(String::new, |round| format!("round {}: ", round + 1));
+    Remark {
+        severity: match doubt.severity {
+            doubts::Severity::Note => Severity::Note,
+            doubts::Severity::Warning => Severity::Warning,
+        },
+        message: format!("{place}{}", doubt.message),
+    }
+}
+
+/// Whether all runs keep all thresholds.
+pub(super) fn check_thresholds(thresholds: &[Threshold], runs: &[&Run]) -> Result<(), Failure> {
+    let mut missed = Vec::new();
+    for run in runs {
+        let judgements = thresholds.iter().map(|threshold| threshold.judge(run));
+        for judgement in judgements.filter(|judgement| !judgement.held()) {
+            missed.push(match runs {
+                [_] => judgement.to_string(),
+                _ => format!("{}: {judgement}", run.name),
+            });
+        }
+    }
+    match missed.len() {
+        0 => Ok(()),
+        1 => Err(Failure::Other(format!("a threshold is missed: {}", missed[0]))),
+        count => Err(Failure::Other(format!("{count} thresholds are missed: {}", missed.join("; ")))),
+    }
+}

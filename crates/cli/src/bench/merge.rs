@@ -1,0 +1,54 @@
+//! `ringmain bench merge`: the histograms of several runs, put together without loss.
+
+use std::fs;
+use std::path::{Path, PathBuf};
+
+use ringmain_load::figures::Latency;
+use ringmain_load::record::{self, Head, Recorded, Writer};
+use ringmain_load::report::text;
+
+use super::output;
+use crate::failure::Failure;
+
+/// Reads them all, shows their sum, and writes it if it is to.
+pub(super) fn run(files: &[PathBuf], output: Option<&Path>) -> Result<(), Failure> {
+    let names: Vec<String> = files.iter().map(|path| path.display().to_string()).collect();
+    let mut all = Vec::new();
+    for (path, name) in files.iter().zip(&names) {
+        let bytes = fs::read(path).map_err(|error| Failure::Other(format!("cannot read {name}: {error}")))?;
+        all.push(record::read(name, &bytes).map_err(Failure::other)?);
+    }
+    let merged = record::merge(all).map_err(|problem| Failure::Other(format!("cannot merge: {problem}")))?;
+    if let Some(path) = output {
+        write(path, &merged, &names)
+            .map_err(|error| Failure::Other(format!("cannot write {}: {error}", path.display())))?;
+    }
+    let latencies: Vec<(&str, Latency)> = merged
+        .tags
+        .iter()
+        .map(|(tag, tagged)| (named(tag), Latency::of(&tagged.histogram)))
+        .collect();
+    let columns: Vec<(&str, &Latency)> = latencies.iter().map(|(tag, latency)| (*tag, latency)).collect();
+    output::to_standard_output(&text::merged(&names, &columns, output::style()))
+}
+
+/// What stands above the figures of lines without a tag.
+fn named(tag: &str) -> &str {
+    if tag.is_empty() { "untagged" } else { tag }
+}
+
+fn write(path: &Path, merged: &Recorded, names: &[String]) -> std::io::Result<()> {
+    let head = Head {
+        target: &names.join(" + "),
+        engine: "merged",
+        rate: None,
+        began: merged.from(),
+    };
+    let mut writer = Writer::new(fs::File::create(path)?, &head)?;
+    for (tag, tagged) in &merged.tags {
+        let length = tagged.until.saturating_sub(tagged.from);
+        writer.line(tag, tagged.from.saturating_sub(merged.from()), length, &tagged.histogram)?;
+    }
+    writer.finish()?;
+    Ok(())
+}

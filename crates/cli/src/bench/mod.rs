@@ -1,0 +1,41 @@
+//! `ringmain bench`: carries out a load as the command line says it, shows it while it runs, writes what came of it.
+//!
+//! Exit codes: 0 done and every threshold kept, 1 failed or a threshold missed, 2 used wrongly. Knows nothing of how a
+//! request is sent or timed.
+
+mod compare;
+mod interrupt;
+mod live;
+mod measure;
+mod merge;
+mod output;
+mod place;
+mod scene;
+mod single;
+mod task;
+
+use ringmain_load::scenario;
+
+use self::interrupt::Interrupt;
+use crate::args::bench::{Bench, BenchCommand};
+use crate::failure::Failure;
+use crate::logging;
+
+/// Does what the command line says.
+pub(crate) fn bench(mut args: Bench) -> Result<(), Failure> {
+    match args.command.take() {
+        None => single::run(args),
+        Some(BenchCommand::Compare(args)) => compare::run(*args),
+        Some(BenchCommand::Merge { files, output }) => merge::run(&files, output.as_deref()),
+        Some(BenchCommand::Check { scenario }) => scene::check(&scenario),
+        Some(BenchCommand::Schema) => output::to_standard_output(&format!("{:#}", scenario::schema())),
+    }
+}
+
+/// Before the first thread: signals and the log.
+fn prepare(quiet: bool) -> Result<Interrupt, Failure> {
+    let interrupt = Interrupt::listen()?;
+    let level = if quiet { log::LevelFilter::Error } else { log::LevelFilter::Warn };
+    logging::start(level).map_err(|error| Failure::Other(format!("cannot start the log's thread: {error}")))?;
+    Ok(interrupt)
+}

@@ -1,0 +1,183 @@
+//! Where results go: standard output, or files, which are opened before the load so that a wrong path costs no run.
+
+use std::fs;
+use std::io::{self, IsTerminal, Write};
+use std::path::PathBuf;
+use std::time::Duration;
+
+use ringmain_load::figures::Figures;
+use ringmain_load::record::{Head, Writer};
+use ringmain_load::report::text::Style;
+use ringmain_load::report::{Interval, Remark};
+use ringmain_load::run::Session;
+
+use crate::args::bench::Results;
+use crate::args::bench::values::File;
+use crate::failure::Failure;
+
+/// A place for one result.
+#[derive(Debug)]
+enum Sink {
+    StandardOutput,
+    File(PathBuf, fs::File),
+}
+
+impl Sink {
+    /// Opens it; an existing file is emptied when the result is there.
+    fn open(option: &str, file: &File) -> Result<Sink, Failure> {
+        let File::Path(path) = file else {
+            return Ok(Sink::StandardOutput);
+        };
+        let opened = fs::OpenOptions::new().create(true).write(true).truncate(false).open(path);
+        match opened {
+            Ok(opened) => Ok(Sink::File(path.clone(), opened)),
+            Err(error) => Err(Failure::Usage(format!("{option}: cannot write {}: {error}", path.display()))),
+        }
+    }
+
+    /// Writes the result.
+    fn write(self, text: &str) -> Result<(), Failure> {
+        let Sink::File(path, mut file) = self else {
+            return to_standard_output(text);
+        };
+        file.set_len(0)
+            .and_then(|()| file.write_all(text.as_bytes()))
+            .map_err(|error| Failure::Other(format!("cannot write {}: {error}", path.display())))
+    }
+}
+
+/// Where the results of a run go.
+#[derive(Debug)]
+pub(super) struct Sinks {
+    html: Option<Sink>,
+    /// The summary; not where other data goes to standard output.
+    summary: bool,
+    quiet: bool,
+}
+
+impl Sinks {
+    /// Opens the files.
+    pub(super) fn open(results: &Results, histograms: Option<&File>) -> Result<Sinks, Failure> {
+        let open = |option: &str, file: &Option<File>| file.as_ref().map(|file| Sink::open(option, file)).transpose();
+        let files = [results.html.as_ref(), histograms];
+        Ok(Sinks {
+            html: open("--html", &results.html)?,
+            summary: !files.into_iter().flatten().any(File::is_standard_output),
+            quiet: results.quiet,
+        })
+    }
+
+    /// Writes all of one result. Where its summary is not shown, what is to be doubted is said on standard error.
+    pub(super) fn write(
+        self,
+        remarks: &[Remark],
+        summary: impl FnOnce() -> String,
+        html: impl FnOnce() -> String,
+    ) -> Result<(), Failure> {
+        if self.summary {
+            to_standard_output(&summary())?;
+        } else if !self.quiet {
+            for remark in remarks {
+                to_standard_error(&format!("{}: {}", remark.severity.word(), remark.message));
+            }
+        }
+        if let Some(sink) = self.html {
+            sink.write(&html())?;
+        }
+        Ok(())
+    }
+}
+
+/// A file of histograms that grows while it is measured.
+pub(super) struct Histograms {
+    sink: Option<Sink>,
+    writer: Option<Writer<Box<dyn Write>>>,
+    /// When the file and the round began, since the Unix epoch.
+    began: Duration,
+    round: Duration,
+    failed: String,
+}
+
+impl Histograms {
+    /// Opens it, if there is to be one.
+    pub(super) fn open(file: Option<&File>) -> Result<Histograms, Failure> {
+        let sink = file.map(|file| Sink::open("--hlog", file)).transpose()?;
+        Ok(Histograms {
+            sink,
+            ..Histograms::none()
+        })
+    }
+
+    /// For nobody.
+    pub(super) fn none() -> Histograms {
+        Histograms {
+            sink: None,
+            writer: None,
+            began: Duration::ZERO,
+            round: Duration::ZERO,
+            failed: String::new(),
+        }
+    }
+
+    /// Writes the head, before the first round.
+    pub(super) fn begin(&mut self, session: &Session) -> Result<(), Failure> {
+        let Some(sink) = self.sink.take() else {
+            return Ok(());
+        };
+        self.began = ringmain_sys::clock::realtime();
+        let head = Head {
+            target: &session.plan().target.to_string(),
+            engine: session.engine(),
+            rate: session.plan().pace.rate(),
+            began: self.began,
+        };
+        let (path, output): (String, Box<dyn Write>) = match sink {
+            Sink::StandardOutput => ("standard output".into(), Box::new(io::stdout())),
+            Sink::File(path, file) => {
+                let path = path.display().to_string();
+                file.set_len(0).map_err(|error| Failure::Other(format!("cannot write {path}: {error}")))?;
+                (path, Box::new(file))
+            }
+        };
+        self.failed = format!("cannot write {path}");
+        let writer = Writer::new(output, &head);
+        self.writer = Some(writer.map_err(|error| Failure::Other(format!("{}: {error}", self.failed)))?);
+        Ok(())
+    }
+
+    /// Measuring begins.
+    pub(super) fn measuring(&mut self) {
+        self.round = ringmain_sys::clock::realtime().saturating_sub(self.began);
+    }
+
+    /// Writes one interval.
+    pub(super) fn interval(&mut self, interval: &Interval, figures: &Figures) -> Result<(), Failure> {
+        let Some(writer) = &mut self.writer else {
+            return Ok(());
+        };
+        let start = self.round + interval.until.saturating_sub(interval.length);
+        writer
+            .interval(start, interval.length, figures)
+            .map_err(|error| Failure::Other(format!("{}: {error}", self.failed)))
+    }
+}
+
+/// Says something that is no data.
+pub(super) fn to_standard_error(text: &str) {
+    // Nobody is left to hear of a broken standard error.
+    let _ = writeln!(io::stderr(), "{text}");
+}
+
+/// As [`crate::print`], with a line's end.
+pub(super) fn to_standard_output(text: &str) -> Result<(), Failure> {
+    crate::print(|out| {
+        out.write_all(text.as_bytes())?;
+        if text.ends_with('\n') { Ok(()) } else { out.write_all(b"\n") }
+    })
+}
+
+/// How text on standard output is dressed.
+pub(super) fn style() -> Style {
+    let colour = std::env::var_os("NO_COLOR").is_none_or(|value| value.is_empty());
+    if colour && io::stdout().is_terminal() { Style::Terminal } else { Style::Plain }
+}

@@ -1,0 +1,63 @@
+//! From a target's place to addresses: looks names up, and says all that was tried.
+
+use std::net::ToSocketAddrs;
+
+use ringmain_engine::Addr;
+use ringmain_load::server::{Server, Start, reach};
+use ringmain_load::target::Place;
+
+use super::interrupt::Interrupt;
+use crate::args::bench::Started;
+use crate::failure::Failure;
+
+/// The addresses of a place, in the order in which they are tried.
+pub(super) fn addresses(place: &Place) -> Result<Vec<Addr>, Failure> {
+    let (host, port) = match place {
+        Place::Addrs(addrs) => return Ok(addrs.clone()),
+        Place::Name { host, port } => (host.as_str(), *port),
+    };
+    let found = (host, port).to_socket_addrs();
+    let mut addrs: Vec<Addr> = found
+        .map_err(|error| Failure::Other(format!("cannot find the address of the host {host}: {error}")))?
+        .map(Addr::from)
+        .collect();
+    addrs.dedup();
+    if addrs.is_empty() {
+        return Err(Failure::Other(format!("the host {host} has no address")));
+    }
+    Ok(addrs)
+}
+
+/// The server to be watched, if any.
+#[derive(Clone, Copy, Debug)]
+pub(super) enum Watched<'a> {
+    Nothing,
+    Process(u32),
+    Command(&'a str),
+}
+
+/// The first of the addresses that takes connections, and the server there, which is started if it is to be.
+pub(super) fn open(
+    addrs: &[Addr],
+    watched: Watched<'_>,
+    started: &Started,
+    interrupt: &Interrupt,
+) -> Result<(Option<Server>, Addr), Failure> {
+    if let Watched::Command(command) = watched {
+        let start = Start {
+            command,
+            cpus: started.server_cpus.as_deref().unwrap_or_default(),
+            addrs,
+            patience: started.server_wait.0,
+        };
+        let (server, addr) =
+            Server::start(&start, &mut |time| interrupt.pause(time)).map_err(Failure::other)?;
+        return Ok((Some(server), addr));
+    }
+    let server = match watched {
+        Watched::Process(pid) => Some(Server::watch(pid).map_err(Failure::other)?),
+        _ => None,
+    };
+    let addr = reach(addrs).map_err(Failure::other)?;
+    Ok((server, addr))
+}

@@ -1,0 +1,96 @@
+//! A scenario's file: read with what it refers to, and its settings that only the command line understands.
+
+use std::fs::{self, File};
+use std::io::{self, Read};
+use std::path::Path;
+
+use ringmain_load::limits;
+use ringmain_load::scenario::{self, Scenario, Settings};
+use ringmain_load::target::{Scheme, Target};
+use ringmain_load::threshold::Threshold;
+use ringmain_load::traffic::Traffic;
+
+use super::output;
+use crate::failure::Failure;
+
+/// A scenario that is right.
+#[derive(Debug)]
+pub(super) struct Scene {
+    scenario: Scenario,
+    /// What its figures must keep.
+    pub(super) thresholds: Vec<Threshold>,
+}
+
+impl Scene {
+    /// Reads the file, and those of bodies, which are found from its folder.
+    pub(super) fn read(path: &Path) -> Result<Scene, Failure> {
+        let name = path.display().to_string();
+        let text = fs::read_to_string(path)
+            .map_err(|error| Failure::Usage(format!("cannot read the scenario {name}: {error}")))?;
+        let folder = path.parent().unwrap_or(Path::new(""));
+        let mut read = |body: &str| bounded(&folder.join(body));
+        let scenario = scenario::load(&name, &text, &mut read).map_err(wrong)?;
+        let mut thresholds = Vec::new();
+        for written in &scenario.settings.thresholds {
+            thresholds.push(written.value.parse::<Threshold>().map_err(|error| {
+                wrong(scenario.wrong(written, "threshold", &error.to_string(), &written.value))
+            })?);
+        }
+        let scene = Scene { scenario, thresholds };
+        if let Some(target) = &scene.settings().target {
+            let http = Target::parse(&target.value).is_ok_and(|target| target.scheme == Scheme::Http);
+            if !http {
+                let expected = "a target such as http://127.0.0.1:8080";
+                return Err(wrong(scene.scenario.wrong(target, "target", expected, &target.value)));
+            }
+        }
+        Ok(scene)
+    }
+
+    /// What it says of the load.
+    pub(super) fn settings(&self) -> &Settings {
+        &self.scenario.settings
+    }
+
+    /// Where it says that the load goes.
+    pub(super) fn target(&self) -> Option<&str> {
+        self.settings().target.as_ref().map(|target| target.value.as_str())
+    }
+
+    /// What is sent.
+    pub(super) fn traffic(&self, host: &str) -> Result<Traffic, Failure> {
+        self.scenario.traffic(host).map_err(wrong)
+    }
+}
+
+fn wrong(error: impl ToString) -> Failure {
+    Failure::Usage(error.to_string())
+}
+
+/// A body's file, as much of it as tells whether it is too long.
+fn bounded(path: &Path) -> io::Result<Vec<u8>> {
+    let mut bytes = Vec::new();
+    File::open(path)?.take(limits::REQUEST_BODY_BYTES as u64 + 1).read_to_end(&mut bytes)?;
+    Ok(bytes)
+}
+
+/// A name that ends as those of scenarios do; that of a URL may end so too.
+pub(super) fn is_scenario(target: &str) -> bool {
+    let extension = Path::new(target).extension();
+    extension.is_some_and(|extension| extension == "yaml" || extension == "yml") && !target.contains(':')
+}
+
+/// `ringmain bench check`.
+pub(super) fn check(path: &Path) -> Result<(), Failure> {
+    let scene = Scene::read(path)?;
+    let traffic = scene.traffic("localhost")?;
+    let flows = traffic.flows();
+    let steps: usize = flows.iter().map(|flow| flow.steps.len()).sum();
+    output::to_standard_output(&format!(
+        "{}: right, {} flow{} with {steps} request{} in all",
+        path.display(),
+        flows.len(),
+        if flows.len() == 1 { "" } else { "s" },
+        if steps == 1 { "" } else { "s" },
+    ))
+}

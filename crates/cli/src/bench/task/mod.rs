@@ -1,0 +1,252 @@
+//! From the command line to what the load generator carries out: the traffic of a target, the plan of its rounds.
+
+use std::fs;
+use std::time::Duration;
+
+use ringmain_engine::{Addr, Choice};
+use ringmain_load::plan::{Extent, Pace, Plan, Protocol};
+use ringmain_load::run::{RunError, Session};
+use ringmain_load::target::{Place, Scheme, Target};
+use ringmain_load::traffic::{self, Traffic};
+
+use super::scene::Scene;
+use crate::args::EngineName;
+use crate::args::bench::values::Header;
+use crate::args::bench::{Client, Load, Request, Started};
+use crate::failure::Failure;
+use crate::limits::{CONNECTIONS, ROUNDS};
+
+#[cfg(test)]
+mod tests;
+
+/// A round measures for so long, if nobody says how long.
+const DURATION: Duration = Duration::from_secs(10);
+/// Load before it, if nobody says how long.
+const WARMUP: Duration = Duration::from_secs(2);
+/// An answer may take so long, if nobody says how long.
+const TIMEOUT: Duration = Duration::from_secs(5);
+/// Bytes of a message to an echo server if nobody says how many.
+const ECHO_BYTES: u32 = 64;
+
+/// What is done to one target.
+#[derive(Debug)]
+pub(super) struct Task {
+    /// Where it is.
+    pub(super) place: Place,
+    /// What is spoken.
+    pub(super) protocol: Protocol,
+    /// What is sent.
+    pub(super) traffic: Traffic,
+}
+
+impl Task {
+    /// Of a target as it is written, with what is sent there.
+    pub(super) fn read(
+        target: &str,
+        scene: Option<&Scene>,
+        load: &Load,
+        request: &Request,
+    ) -> Result<Task, Failure> {
+        let target = Target::parse(target).map_err(|error| Failure::Usage(error.to_string()))?;
+        match (scene, target.scheme) {
+            (Some(scene), Scheme::Http) => Task::scenario(target, scene, load),
+            (Some(_), Scheme::Tcp) => {
+                Err(Failure::Usage("a scenario is for HTTP, and an echo server is asked: write http://".into()))
+            }
+            (None, Scheme::Http) => Task::http(target, load, request),
+            (None, Scheme::Tcp) => Task::echo(target, load, request),
+        }
+    }
+
+    fn scenario(target: Target, scene: &Scene, load: &Load) -> Result<Task, Failure> {
+        if load.echo.is_some() {
+            return Err(Failure::Usage("--echo is for tcp:// targets, and a scenario is for HTTP: drop it".into()));
+        }
+        if target.path != "/" {
+            return Err(Failure::Usage(format!(
+                "the path {} has no meaning with a scenario, which says what is asked for: drop it",
+                target.path
+            )));
+        }
+        Ok(Task {
+            traffic: scene.traffic(&target.host)?,
+            place: target.place,
+            protocol: Protocol::Http1,
+        })
+    }
+
+    fn http(target: Target, load: &Load, args: &Request) -> Result<Task, Failure> {
+        if load.echo.is_some() {
+            return Err(Failure::Usage("--echo is for tcp:// targets: drop it, or write tcp://".into()));
+        }
+        let mut request = traffic::Request::get(&target.path, args.host.as_ref().unwrap_or(&target.host));
+        request.headers = args.header.iter().map(|Header(name, value)| (name.clone(), value.clone())).collect();
+        request.body = body(args)?;
+        request.method = match (&args.method, &request.body) {
+            (Some(method), _) => method.clone(),
+            (None, traffic::Body::None) => "GET".into(),
+            (None, _) => "POST".into(),
+        };
+        if let Some(statuses) = &args.expect_status {
+            request.expect.statuses.clone_from(&statuses.0);
+        }
+        if let Some(text) = &args.expect_body {
+            let check = traffic::Check::Body(traffic::Test::Contains(text.clone()));
+            request.expect.checks.push(check);
+        }
+        Ok(Task {
+            place: target.place,
+            protocol: Protocol::Http1,
+            traffic: Traffic::single(request).map_err(|error| Failure::Usage(error.to_string()))?,
+        })
+    }
+
+    fn echo(target: Target, load: &Load, request: &Request) -> Result<Task, Failure> {
+        if let Some(option) = request.given() {
+            return Err(Failure::Usage(format!("{option} is for HTTP, and an echo server is asked: drop it")));
+        }
+        Ok(Task {
+            place: target.place,
+            protocol: Protocol::Echo {
+                bytes: load.echo.unwrap_or(ECHO_BYTES),
+            },
+            // Of an echo server's traffic only its length counts.
+            traffic: Traffic::single(traffic::Request::get("/", "echo")).map_err(Failure::other)?,
+        })
+    }
+}
+
+fn body(args: &Request) -> Result<traffic::Body, Failure> {
+    if let Some(text) = &args.body {
+        return Ok(traffic::Body::Text(text.clone()));
+    }
+    let Some(path) = &args.body_file else {
+        return Ok(traffic::Body::None);
+    };
+    match fs::read(path) {
+        Ok(bytes) => Ok(traffic::Body::Bytes(bytes.into())),
+        Err(error) => Err(Failure::Usage(format!("--body-file: cannot read {}: {error}", path.display()))),
+    }
+}
+
+/// The CPUs and threads that the load comes from.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) struct Threads {
+    pub(super) count: usize,
+    /// Empty leaves it to the kernel.
+    pub(super) cpus: Vec<usize>,
+}
+
+/// Which CPUs the client takes of those `allowed`, and how many threads it has.
+pub(super) fn threads(
+    load: &Load,
+    client: &Client,
+    started: &Started,
+    allowed: &[usize],
+) -> Result<Threads, Failure> {
+    for (option, cpus) in [("--cpus", &client.cpus), ("--server-cpus", &started.server_cpus)] {
+        let missing = cpus.iter().flatten().find(|cpu| !allowed.contains(cpu));
+        if let Some(cpu) = missing {
+            return Err(Failure::Usage(format!(
+                "{option}: CPU {cpu} may not be used by this process; it may use {}",
+                listed(allowed)
+            )));
+        }
+    }
+    let cpus = match (&client.cpus, &started.server_cpus) {
+        (Some(cpus), _) => cpus.clone(),
+        // With no CPU left both share, which the report doubts.
+        (None, Some(servers)) => allowed.iter().filter(|cpu| !servers.contains(cpu)).copied().collect(),
+        (None, None) => Vec::new(),
+    };
+    let default = if cpus.is_empty() { allowed.len() } else { cpus.len() };
+    let connections = load.connections.unwrap_or(CONNECTIONS);
+    let connections = usize::try_from(connections).unwrap_or(usize::MAX);
+    Ok(Threads {
+        count: client.threads.unwrap_or(default).min(connections).max(1),
+        cpus,
+    })
+}
+
+/// As the kernel lists CPUs: `0-3,8`.
+fn listed(cpus: &[usize]) -> String {
+    let mut ranges: Vec<(usize, usize)> = Vec::new();
+    for &cpu in cpus {
+        match ranges.last_mut() {
+            Some((_, last)) if *last + 1 == cpu => *last = cpu,
+            _ => ranges.push((cpu, cpu)),
+        }
+    }
+    let written = ranges.iter().map(|(first, last)| match first == last {
+        true => first.to_string(),
+        false => format!("{first}-{last}"),
+    });
+    written.collect::<Vec<_>>().join(",")
+}
+
+/// The plan of a target at this address.
+pub(super) fn plan(
+    task: &Task,
+    target: Addr,
+    threads: &Threads,
+    (load, client): (&Load, &Client),
+    interval: Duration,
+) -> Result<Plan, Failure> {
+    let sources: Vec<Addr> = client.source.iter().flatten().cloned().collect();
+    check_sources(&sources, &target)?;
+    Ok(Plan {
+        target,
+        sources,
+        protocol: task.protocol,
+        connections: load.connections.unwrap_or(CONNECTIONS),
+        pipeline: load.pipeline.unwrap_or(1),
+        reconnect_after: load.reconnect_every,
+        pace: match (load.rate, load.poisson) {
+            (None, _) => Pace::Closed,
+            (Some(rate), false) => Pace::Constant(rate),
+            (Some(rate), true) => Pace::Poisson(rate),
+        },
+        extent: match load.requests {
+            Some(count) => Extent::Count(count),
+            None => Extent::Time(load.duration.map_or(DURATION, |duration| duration.0)),
+        },
+        warmup: load.warmup.map_or(WARMUP, |warmup| warmup.0),
+        rounds: load.rounds.unwrap_or(ROUNDS),
+        timeout: load.timeout.map_or(TIMEOUT, |timeout| timeout.0),
+        connect_timeout: load.connect_timeout.0,
+        interval,
+        threads: threads.count,
+        cpus: threads.cpus.clone(),
+        engine: match client.engine {
+            EngineName::Auto => Choice::Auto,
+            EngineName::Uring => Choice::Uring,
+            EngineName::Epoll => Choice::Epoll,
+        },
+        seed: client.seed.unwrap_or_else(ringmain_sys::clock::random),
+    })
+}
+
+/// Ready to be carried out.
+pub(super) fn session(plan: Plan, task: &Task) -> Result<Session, Failure> {
+    Session::new(plan, task.traffic.clone()).map_err(|error| match error {
+        // What flags and scenario say together makes no sense.
+        RunError::Plan { .. } => Failure::Usage(error.to_string()),
+        _ => Failure::other(error),
+    })
+}
+
+/// A connection has both ends in one family.
+fn check_sources(sources: &[Addr], target: &Addr) -> Result<(), Failure> {
+    let fits = |source: &&Addr| match (source, target) {
+        (Addr::Inet(source), Addr::Inet(target)) => source.is_ipv4() == target.is_ipv4(),
+        _ => false,
+    };
+    match sources.iter().find(|source| !fits(source)) {
+        None => Ok(()),
+        Some(Addr::Inet(source)) => Err(Failure::Usage(format!(
+            "--source: nothing can connect from {} to {target}: expected an address of its family",
+            source.ip()
+        ))),
+        Some(other) => Err(Failure::Usage(format!("--source: expected an IP address, found {other}"))),
+    }
+}

@@ -1,0 +1,98 @@
+//! Whether the client did its part: had CPU to spare, sent in time, kept out of the server's way.
+
+use std::time::Duration;
+
+use super::{Context, Doubt, Kind, Seen, Severity, percent};
+use crate::limits;
+use crate::report::{Round, Run};
+
+/// A worker that used this share of its time was the limit.
+const BUSY: f64 = 0.9;
+
+/// So late may one in a hundred requests leave.
+const LAG: Duration = Duration::from_millis(1);
+
+/// The share of requests that may leave later than [`limits::LATE`].
+const LATE: f64 = 0.01;
+
+pub(super) fn busy(_: &Run, round: &Round) -> Option<Seen> {
+    let elapsed = round.elapsed.as_secs_f64();
+    let share = |cpu: Duration| cpu.as_secs_f64() / elapsed;
+    let busy = round
+        .workers
+        .iter()
+        .filter(|worker| share(worker.cpu) >= BUSY)
+        .count();
+    let busiest = round
+        .workers
+        .iter()
+        .map(|worker| share(worker.cpu))
+        .fold(0.0, f64::max);
+    (busy > 0 && elapsed > 0.0).then(|| Seen {
+        kind: Kind::ClientBusy,
+        severity: Severity::Warning,
+        badness: busiest,
+        message: format!(
+            "{busy} of the client's {} workers used up to {} of a CPU: the client was the limit, not the server; give it \
+             more threads or CPUs, or the server fewer",
+            round.workers.len(),
+            percent(busiest),
+        ),
+    })
+}
+
+pub(super) fn send_lag(run: &Run, round: &Round) -> Option<Seen> {
+    run.plan.pace.rate()?;
+    let lag = round.figures.lag.percentile(99.0);
+    (lag >= LAG).then(|| Seen {
+        kind: Kind::SendLag,
+        severity: Severity::Warning,
+        badness: lag.as_secs_f64(),
+        message: format!(
+            "one in a hundred requests left {lag:.2?} or more after its time although a connection was free: response \
+             times contain the client's own lateness; give it CPUs of its own (--cpus) or lower the rate"
+        ),
+    })
+}
+
+pub(super) fn late(run: &Run, round: &Round) -> Option<Seen> {
+    run.plan.pace.rate()?;
+    let counts = &round.figures.counts;
+    let share = counts.late as f64 / counts.sent as f64;
+    (counts.sent > 0 && share > LATE).then(|| Seen {
+        kind: Kind::Late,
+        severity: Severity::Warning,
+        badness: share,
+        message: format!(
+            "{} of the requests left more than {:?} after their time: they waited for a connection, so the server saw \
+             less load than the schedule meant; response times count the wait, service times do not; use more connections",
+            percent(share),
+            limits::LATE,
+        ),
+    })
+}
+
+pub(super) fn shared_cpu(context: &Context) -> Option<Doubt> {
+    let server = context.server_cpus.as_ref()?;
+    let mut shared: Vec<usize> = context
+        .client_cpus
+        .iter()
+        .copied()
+        .filter(|cpu| server.contains(cpu))
+        .collect();
+    shared.sort_unstable();
+    shared.dedup();
+    let (first, others) = shared.split_first()?;
+    let list = others
+        .iter()
+        .fold(first.to_string(), |list, cpu| format!("{list}, {cpu}"));
+    Some(Doubt {
+        kind: Kind::SharedCpu,
+        round: None,
+        severity: Severity::Warning,
+        message: format!(
+            "client and server may both run on CPU {list}: each takes time from the other, and the figures show the sum; \
+             pin them apart (--cpus for the client, taskset or a cpuset for the server)"
+        ),
+    })
+}

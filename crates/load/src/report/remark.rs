@@ -1,0 +1,33 @@
+//! Something that a reader must know before believing the figures.
+
+/// A sentence about the figures, with how much it matters.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Remark {
+    /// How much it matters.
+    pub severity: Severity,
+    /// What was found, by which figures, and what to do about it.
+    pub message: String,
+}
+
+/// How much a [`Remark`] matters, the least first.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub enum Severity {
+    /// Good to know; the figures stand.
+    Note,
+    /// Some figures may be off.
+    Warning,
+    /// The figures do not show what they seem to.
+    Serious,
+}
+
+impl Severity {
+    /// As a word: `note`, `warning`, `serious`.
+    #[must_use]
+    pub fn word(self) -> &'static str {
+        match self {
+            Severity::Note => "note",
+            Severity::Warning => "warning",
+            Severity::Serious => "serious",
+        }
+    }
+}

@@ -1,0 +1,102 @@
+//! What all rounds of a run say together: medians with their spread, sums, and each percentile as far as there are
+//! answers enough to tell it.
+//!
+//! Knows no output.
+
+use std::time::Duration;
+
+use super::{Round, Run};
+use crate::figures::{Figures, Latency};
+
+/// The percentiles that every output shows, with their names; the longest comes after them.
+pub(crate) const SHOWN: [(f64, &str); 5] = [
+    (50.0, "p50"),
+    (90.0, "p90"),
+    (99.0, "p99"),
+    (99.9, "p99.9"),
+    (99.99, "p99.99"),
+];
+
+/// The middle and the ends of one figure over all rounds.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub(crate) struct Spread {
+    pub(crate) median: f64,
+    pub(crate) min: f64,
+    pub(crate) max: f64,
+}
+
+impl Spread {
+    /// Of one figure a round; `None` unless each round has it.
+    pub(crate) fn over(run: &Run, figure: impl Fn(&Round) -> Option<f64>) -> Option<Spread> {
+        let mut values = run.rounds.iter().map(figure).collect::<Option<Vec<f64>>>()?;
+        values.sort_by(f64::total_cmp);
+        let (min, max) = (*values.first()?, *values.last()?);
+        let middle = values.len() / 2;
+        let median = if values.len().is_multiple_of(2) {
+            f64::midpoint(values[middle - 1], values[middle])
+        } else {
+            values[middle]
+        };
+        Some(Spread { median, min, max })
+    }
+
+    /// Of a percentile, in seconds; `None` if a round has too few answers to tell it.
+    pub(crate) fn of_percentile(
+        run: &Run,
+        percent: f64,
+        latency: impl Fn(&Figures) -> &Latency,
+    ) -> Option<Spread> {
+        Spread::over(run, |round| percentile(latency(&round.figures), percent))
+    }
+
+    /// Of the longest, in seconds; `None` if a round has no answer.
+    pub(crate) fn of_longest(run: &Run, latency: impl Fn(&Figures) -> &Latency) -> Option<Spread> {
+        Spread::over(run, |round| {
+            let latency = latency(&round.figures);
+            (latency.count() > 0).then(|| latency.max().as_secs_f64())
+        })
+    }
+}
+
+/// The percentile in seconds, if at least one latency lies above it: of a hundred answers nobody can tell the p99.9.
+pub(crate) fn percentile(latency: &Latency, percent: f64) -> Option<f64> {
+    let above = latency.count() as f64 * (100.0 - percent) / 100.0;
+    // A little less than one makes up for what the division loses.
+    (above >= 1.0 - 1e-6).then(|| latency.percentile(percent).as_secs_f64())
+}
+
+/// The figures of all rounds as one.
+pub(crate) fn merged(run: &Run) -> Figures {
+    let mut merged = Figures::default();
+    for round in &run.rounds {
+        merged.merge(&round.figures);
+    }
+    merged
+}
+
+/// The measured time of all rounds.
+pub(crate) fn elapsed(run: &Run) -> Duration {
+    run.rounds.iter().map(|round| round.elapsed).sum()
+}
+
+/// Whether requests had a scheduled time.
+pub(crate) fn has_schedule(run: &Run) -> bool {
+    run.plan.pace.rate().is_some()
+}
+
+/// CPU seconds that the server used for each answer; `None` if it was not watched.
+pub(crate) fn server_cpu(round: &Round) -> Option<f64> {
+    let server = round.server?;
+    Some(round.cpu_per_answer_us(server.cpu)? / 1e6)
+}
+
+/// CPU seconds that the client used for each answer.
+pub(crate) fn client_cpu(round: &Round) -> Option<f64> {
+    Some(round.cpu_per_answer_us(round.client_cpu())? / 1e6)
+}
+
+/// How much of the time the client's busiest worker computed, 0 to 1.
+pub(crate) fn busiest(round: &Round) -> Option<f64> {
+    let most = round.workers.iter().map(|worker| worker.cpu).max()?;
+    (!round.elapsed.is_zero()).then(|| most.as_secs_f64() / round.elapsed.as_secs_f64())
+}

@@ -1,0 +1,80 @@
+//! What was run, in words: the same for the terminal and the page.
+
+use std::time::Duration;
+
+use super::Style;
+use super::table::{labelled, printable};
+use crate::plan::{Extent, Pace, Plan, Protocol};
+use crate::report::{Run, amount};
+
+/// The target's name and a few lines about the run.
+pub(super) fn write(out: &mut String, run: &Run, style: Style) {
+    let name = printable(&run.name);
+    out.push_str(&style.bold(&name));
+    let address = run.plan.target.to_string();
+    if !name.contains(&address) {
+        out.push_str(&format!("  {}", style.quiet(&address)));
+    }
+    out.push('\n');
+    labelled(out, "load", &load(&run.plan), style);
+    labelled(out, "client", &client(run), style);
+    labelled(out, "measured", &measured(run), style);
+}
+
+/// When requests were sent, and over what.
+pub(crate) fn load(plan: &Plan) -> String {
+    let pace = match plan.pace {
+        Pace::Closed => "closed loop: each connection sends when it has its answer".to_owned(),
+        Pace::Constant(rate) => format!("open loop: {} requests/s, evenly spaced", amount::number(rate)),
+        Pace::Poisson(rate) => format!(
+            "open loop: {} requests/s on average, at independent moments",
+            amount::number(rate)
+        ),
+    };
+    let mut load = format!("{pace}; {}", many(u64::from(plan.connections), "connection"));
+    if plan.pipeline > 1 {
+        load.push_str(&format!(", up to {} requests in flight on each", plan.pipeline));
+    }
+    if let Some(answers) = plan.reconnect_after {
+        load.push_str(&format!(", a new one after {}", many(answers, "answer")));
+    }
+    let protocol = match plan.protocol {
+        Protocol::Http1 => "HTTP/1.1".to_owned(),
+        Protocol::Echo { bytes } => format!("TCP echo of {}", many(u64::from(bytes), "byte")),
+    };
+    format!("{load}; {protocol}")
+}
+
+/// What the load came from.
+pub(crate) fn client(run: &Run) -> String {
+    let mut client = many(run.plan.threads as u64, "thread");
+    if !run.plan.cpus.is_empty() {
+        let cpus: Vec<String> = run.plan.cpus.iter().map(usize::to_string).collect();
+        let noun = if cpus.len() == 1 { "CPU" } else { "CPUs" };
+        client.push_str(&format!(" on {noun} {}", cpus.join(", ")));
+    }
+    format!("{client}; {}", printable(&run.engine))
+}
+
+/// For how long and how often.
+pub(crate) fn measured(run: &Run) -> String {
+    let plan = &run.plan;
+    let rounds = many(run.rounds.len() as u64, "round");
+    let mut measured = match plan.extent {
+        Extent::Time(time) => format!("{rounds} of {}", amount::span(time)),
+        Extent::Count(count) => format!("{rounds} of {}", many(count, "request")),
+    };
+    if plan.warmup > Duration::ZERO {
+        measured.push_str(&format!(", {} of warm-up before each", amount::span(plan.warmup)));
+    }
+    if run.rounds.len() < plan.rounds as usize {
+        measured.push_str(&format!("; {} were asked for", plan.rounds));
+    }
+    format!("{measured}; timeout {}", amount::span(plan.timeout))
+}
+
+/// `1 thread`, `2,000 connections`.
+fn many(count: u64, noun: &str) -> String {
+    let plural = if count == 1 { "" } else { "s" };
+    format!("{} {noun}{plural}", amount::count(count))
+}
