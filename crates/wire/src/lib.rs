@@ -7,3 +7,4 @@
 
 pub mod h1;
 pub mod sse;
+pub mod ws;

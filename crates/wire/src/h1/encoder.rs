@@ -239,6 +239,22 @@ impl<'o> ResponseEncoder<'o> {
         self.draft.out.extend_from_slice(block.as_bytes());
     }
 
+    /// Names the protocol to switch to in a 426 (RFC 9110 §15.5.22).
+    ///
+    /// # Errors
+    /// `FramingField` for another status, `FieldValue`; the head is as before.
+    pub fn offer_upgrade(&mut self, protocol: &[u8]) -> Result<(), Misuse> {
+        if self.status != 426 {
+            return Err(Misuse::FramingField);
+        }
+        check_value(protocol)?;
+        // What else `Connection` says follows in a field of its own: the two are one list.
+        self.write(b"Connection: upgrade\r\nUpgrade: ");
+        self.write(protocol);
+        self.write(b"\r\n");
+        Ok(())
+    }
+
     /// Ends the head; the body is written by what this returns.
     ///
     /// `Framing::None` declares a length of 0 where a body could be. `Framing::UntilClose` closes after the body,

@@ -1,7 +1,7 @@
 //! Character classes of HTTP/1.1 and the scans over them. Knows bytes, not lines.
 
 /// `tchar` (RFC 9110 §5.6.2).
-pub(super) const TOKEN: u8 = 1;
+pub(crate) const TOKEN: u8 = 1;
 /// What a request target may hold: visible ASCII but `#`. More than a URI's characters, because browsers
 /// send `|`, `^`, `{` as they are; less than other servers take: no bytes above 0x7E.
 pub(super) const TARGET: u8 = 2;
@@ -49,7 +49,7 @@ pub(super) fn is(byte: u8, class: u8) -> bool {
 
 /// The index of the first byte at or after `from` that is not of `class`; the length if there is none.
 #[inline]
-pub(super) fn class_end(input: &[u8], from: usize, class: u8) -> usize {
+pub(crate) fn class_end(input: &[u8], from: usize, class: u8) -> usize {
     let rest = input.get(from..).unwrap_or_default();
     from + rest
         .iter()
@@ -135,7 +135,7 @@ fn lowest(marks: u64) -> Option<usize> {
 
 /// Optional whitespace (RFC 9110 §5.6.3).
 #[inline]
-pub(super) fn is_space(byte: u8) -> bool {
+pub(crate) fn is_space(byte: u8) -> bool {
     byte == b' ' || byte == b'\t'
 }
 
@@ -157,6 +157,6 @@ pub(super) fn trim(value: &[u8]) -> &[u8] {
 }
 
 /// The members of a comma-separated list (RFC 9110 §5.6.1), trimmed; empty ones too.
-pub(super) fn list(value: &[u8]) -> impl Iterator<Item = &[u8]> {
+pub(crate) fn list(value: &[u8]) -> impl Iterator<Item = &[u8]> {
     value.split(|&byte| byte == b',').map(trim)
 }

@@ -19,7 +19,7 @@ mod encoder;
 mod fault;
 mod fields;
 mod framing;
-mod grammar;
+pub(crate) mod grammar;
 mod head;
 mod limits;
 mod lines;

@@ -1,0 +1,99 @@
+//! The client's side: the fields of its request out, the response's head in (RFC 6455 §4.1).
+
+use super::fault::{HandshakeFault, HandshakeFaultKind as Kind};
+use super::{ACCEPT, EXTENSIONS, KEY, PROTOCOL, PROTOCOLS, VERSION, VERSIONS, holds, is_token, key, only};
+use crate::h1::{self, Known, RequestEncoder, ResponseHead};
+use crate::ws::extension::{self, Deflation};
+use crate::ws::misuse::Misuse;
+
+/// A handshake that a client begins. It lives until the response is there.
+#[derive(Clone, Copy, Debug)]
+pub struct Opening<'w> {
+    key: [u8; key::KEY_BYTES],
+    protocols: &'w [&'w str],
+    deflation: Option<Deflation>,
+}
+
+/// What the server agreed to.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Opened<'w> {
+    /// The subprotocol.
+    pub protocol: Option<&'w str>,
+    /// permessage-deflate: for the decoder and the encoder.
+    pub deflation: Option<Deflation>,
+}
+
+impl<'w> Opening<'w> {
+    /// With 16 random bytes, the subprotocols in order of preference, and permessage-deflate as it is wished.
+    ///
+    /// # Errors
+    /// `Protocol`.
+    pub fn new(
+        nonce: [u8; 16],
+        protocols: &'w [&'w str],
+        deflation: Option<Deflation>,
+    ) -> Result<Self, Misuse> {
+        for (index, protocol) in protocols.iter().enumerate() {
+            if !is_token(protocol.as_bytes()) || protocols[..index].contains(protocol) {
+                return Err(Misuse::Protocol);
+            }
+        }
+        Ok(Self {
+            key: key::key(nonce),
+            protocols,
+            deflation,
+        })
+    }
+
+    /// Adds the handshake's fields to the head of a GET; then
+    /// [`finish_with_upgrade`](RequestEncoder::finish_with_upgrade) to `websocket`, without a body.
+    ///
+    /// # Errors
+    /// None that these fields could have: they are checked by [`new`](Self::new).
+    pub fn write_fields(&self, head: &mut RequestEncoder<'_>) -> Result<(), h1::Misuse> {
+        head.field(VERSIONS, VERSION)?;
+        head.field(KEY, &self.key)?;
+        if !self.protocols.is_empty() {
+            head.field(PROTOCOLS, self.protocols.join(", ").as_bytes())?;
+        }
+        if let Some(wish) = &self.deflation {
+            head.field(EXTENSIONS, extension::offer(wish).as_bytes())?;
+        }
+        Ok(())
+    }
+
+    /// Checks the response's head; what follows it are frames.
+    ///
+    /// # Errors
+    /// The first rule of the opening handshake that the server broke. `Status` is also an honest answer of HTTP, such
+    /// as 401 or 302.
+    pub fn conclude(&self, head: &ResponseHead<'_>) -> Result<Opened<'w>, HandshakeFault> {
+        let fields = &head.fields;
+        if head.status != 101 {
+            return Err(Kind::Status.into());
+        }
+        if !holds(fields, Known::Upgrade, PROTOCOL) || !holds(fields, Known::Connection, b"upgrade") {
+            return Err(Kind::UpgradeOther.into());
+        }
+        if only(fields, ACCEPT) != Some(&key::accept(&self.key)) {
+            return Err(Kind::Accept.into());
+        }
+        let deflation = extension::concluded(fields.all(EXTENSIONS), self.deflation.as_ref());
+        Ok(Opened {
+            protocol: self.protocol(head)?,
+            deflation: deflation.map_err(|_| Kind::ExtensionUnasked)?,
+        })
+    }
+
+    fn protocol(&self, head: &ResponseHead<'_>) -> Result<Option<&'w str>, Kind> {
+        let mut said = head.fields.all(PROTOCOLS);
+        let Some(name) = said.next() else {
+            return Ok(None);
+        };
+        let asked = self.protocols.iter().find(|asked| asked.as_bytes() == name);
+        match (asked, said.next()) {
+            (Some(asked), None) => Ok(Some(asked)),
+            _ => Err(Kind::ProtocolUnasked),
+        }
+    }
+}
