@@ -2,6 +2,8 @@
 #![forbid(unsafe_code)]
 
 mod close_rules;
+mod deflate_rules;
+mod encoding;
 mod frame_rules;
 mod support;
 mod text_rules;
