@@ -2,8 +2,10 @@
 #![forbid(unsafe_code)]
 
 mod close_rules;
+mod cuts;
 mod deflate_rules;
 mod encoding;
 mod frame_rules;
+mod handshake_rules;
 mod support;
 mod text_rules;
