@@ -60,7 +60,7 @@ impl Deflation {
         peer_window: Window::MAX,
     };
 
-    /// Both sides remember: smaller messages for about 300 KiB a connection.
+    /// Both sides remember: smaller messages for about 420 KiB a connection.
     pub const CONTEXT: Self = Self {
         own_context: true,
         peer_context: true,

@@ -2,7 +2,9 @@
 
 use ringmain_wire::ws::{Close, CloseCode, Closing, Encoder, FaultKind, Mask, Message, Misuse, Role};
 
-use crate::support::{CLOSE, Event, FIN, PING, Reader, Setting, TEXT, frames, masked, plain, refuses, takes, text};
+use crate::support::{
+    CLOSE, Event, FIN, PING, Reader, Setting, TEXT, frames, masked, plain, refuses, takes, text,
+};
 
 fn payload(code: u16, reason: &[u8]) -> Vec<u8> {
     [&code.to_be_bytes()[..], reason].concat()
@@ -17,7 +19,11 @@ fn rule_10_a_close_says_a_code_that_may_be_sent() {
         let may = matches!(code, 1000..=1003 | 1007..=1014 | 3000..=4999);
         assert_eq!(CloseCode::new(code).map(CloseCode::number), may.then_some(code));
         if may {
-            takes(&Setting::CLIENT, &input, &[Event::Close(Some((code, "why".to_owned())))]);
+            takes(
+                &Setting::CLIENT,
+                &input,
+                &[Event::Close(Some((code, "why".to_owned())))],
+            );
         } else {
             refuses(&Setting::CLIENT, &input, FaultKind::CloseCode);
         }
@@ -28,10 +34,18 @@ fn rule_10_a_close_says_a_code_that_may_be_sent() {
 fn rule_10_a_close_gives_a_reason_in_utf_8() {
     for reason in ["", "κόσμε", &"x".repeat(123)] {
         let input = masked(CLOSE, &payload(1000, reason.as_bytes()));
-        takes(&Setting::SERVER, &input, &[Event::Close(Some((1000, reason.to_owned())))]);
+        takes(
+            &Setting::SERVER,
+            &input,
+            &[Event::Close(Some((1000, reason.to_owned())))],
+        );
     }
     for reason in [&b"\xFF"[..], b"\xCE", b"\xED\xA0\x80"] {
-        refuses(&Setting::SERVER, &masked(CLOSE, &payload(1000, reason)), FaultKind::CloseReason);
+        refuses(
+            &Setting::SERVER,
+            &masked(CLOSE, &payload(1000, reason)),
+            FaultKind::CloseReason,
+        );
     }
 }
 
@@ -62,7 +76,12 @@ fn rule_11_a_connection_ends_with_a_close() {
         let mut reader = Reader::new(&Setting::SERVER);
         reader.feed(input);
         let end = reader.decoder.end_of_input();
-        assert_eq!(end.map_err(|fault| fault.kind), expected, "`{}`", input.escape_ascii());
+        assert_eq!(
+            end.map_err(|fault| fault.kind),
+            expected,
+            "`{}`",
+            input.escape_ascii()
+        );
         assert_eq!(reader.decoder.is_closed(), end.is_ok());
         assert_eq!(reader.decoder.end_of_input(), end, "for ever");
         if let Err(fault) = end {
@@ -81,7 +100,10 @@ fn rule_12_the_closing_handshake_is_one_close_from_each_side() {
         (Received, Over, Received, true),
         (Over, Over, Over, false),
     ] {
-        assert_eq!((state.sent(), state.received(), state.may_send()), (sent, received, may_send));
+        assert_eq!(
+            (state.sent(), state.received(), state.may_send()),
+            (sent, received, may_send)
+        );
         assert!(!state.disconnects(Role::Client), "the server disconnects first");
         assert_eq!(state.disconnects(Role::Server), state == Over);
     }
@@ -97,7 +119,9 @@ fn rule_12_the_closing_handshake_is_one_close_from_each_side() {
     assert_eq!(out, b"\x88\x05\x03\xE9bye");
     assert_eq!((server.closing(), client.close_received()), (Sent, Received));
     out.clear();
-    client.close(&mut out, close, Mask::Keys(&mut || [0; 4])).expect("to be answered");
+    client
+        .close(&mut out, close, Mask::Keys(&mut || [0; 4]))
+        .expect("to be answered");
     assert_eq!(out, b"\x88\x85\0\0\0\0\x03\xE9bye");
     assert_eq!((server.close_received(), client.closing()), (Over, Over));
 }
@@ -109,8 +133,14 @@ fn rule_12_nothing_is_sent_after_a_close() {
     server.close(&mut out, None, Mask::None).expect("open");
     let before = out.clone();
     let hello = Message::Text("a");
-    assert_eq!(server.message(&mut out, hello, Mask::None), Err(Misuse::AfterClose));
-    assert_eq!(server.fragment(&mut out, hello, true, Mask::None), Err(Misuse::AfterClose));
+    assert_eq!(
+        server.message(&mut out, hello, Mask::None),
+        Err(Misuse::AfterClose)
+    );
+    assert_eq!(
+        server.fragment(&mut out, hello, true, Mask::None),
+        Err(Misuse::AfterClose)
+    );
     assert_eq!(server.ping(&mut out, b"", Mask::None), Err(Misuse::AfterClose));
     assert_eq!(server.pong(&mut out, b"", Mask::None), Err(Misuse::AfterClose));
     assert_eq!(server.close(&mut out, None, Mask::None), Err(Misuse::AfterClose));

@@ -2,35 +2,75 @@
 
 use ringmain_wire::ws::{Deflation, Limits, Role};
 
-use crate::support::{BINARY, CLOSE, FIN, MORE, PING, PONG, RSV1, Rng, Setting, TEXT, events, frames, masked};
+use crate::support::{
+    BINARY, CLOSE, FIN, MORE, PING, PONG, RSV1, Rng, Setting, TEXT, events, frames, masked,
+};
 
 /// Frames that meet every rule: each row is what one peer sends.
 const CORPUS: &[&[(u8, &[u8])]] = &[
-    &[(FIN | TEXT, b"Hello"), (FIN | BINARY, b""), (CLOSE, b"\x03\xE8bye"), (PING, b"ignored")],
-    &[(TEXT, b"\xE2"), (PING, b"p"), (MORE, b"\x82\xAC \xF0\x9F"), (PONG, b""), (FIN, b"\x98\x80")],
+    &[
+        (FIN | TEXT, b"Hello"),
+        (FIN | BINARY, b""),
+        (CLOSE, b"\x03\xE8bye"),
+        (PING, b"ignored"),
+    ],
+    &[
+        (TEXT, b"\xE2"),
+        (PING, b"p"),
+        (MORE, b"\x82\xAC \xF0\x9F"),
+        (PONG, b""),
+        (FIN, b"\x98\x80"),
+    ],
     &[(TEXT, b"ab\xF0\x9F"), (FIN, b"")],
     &[(TEXT, b"abc\xF0\x9F"), (MORE, b"\x98\x80\xFF"), (FIN, b"")],
     &[(FIN | TEXT, b"abcdefg\xED\xA0\x80hij")],
     &[(BINARY, b""), (MORE, b""), (MORE, b""), (MORE, b""), (FIN, b"a")],
-    &[(FIN | BINARY, b"12345678901234567890"), (BINARY, b"1234567890"), (FIN, b"12345678901234567890123")],
+    &[
+        (FIN | BINARY, b"12345678901234567890"),
+        (BINARY, b"1234567890"),
+        (FIN, b"12345678901234567890123"),
+    ],
     &[(FIN | BINARY, b"1234567890123456789012345")],
     &[(BINARY, b"a"), (FIN | TEXT, b"b")],
     &[(FIN | TEXT, b"a"), (FIN, b"b")],
-    &[(PING, b""), (PING, b"1"), (PONG, b"2"), (PING, b"3"), (PING, b"4")],
+    &[
+        (PING, b""),
+        (PING, b"1"),
+        (PONG, b"2"),
+        (PING, b"3"),
+        (PING, b"4"),
+    ],
     &[(CLOSE, b"\x03")],
     &[(CLOSE, b"\x03\xEE")],
     &[(CLOSE, b"\x03\xE8\xFF")],
     &[(0x83, b"")],
     &[(0x09, b"")],
     &[(FIN | 0x20 | TEXT, b"")],
-    &[(FIN | RSV1 | TEXT, b"\xF2\x48\xCD\xC9\xC9\x07\x00"), (FIN | RSV1 | TEXT, b"\xF2\x00\x11\x00\x00")],
-    &[(RSV1 | TEXT, b"\xF2\x48\x05\x00\x00"), (PING, b"p"), (MORE, b"\x00\xFF\xFF\xCA"), (FIN, b"\xC9\xC9\x07\x00")],
-    &[(FIN | RSV1 | TEXT, b"\xF3\x48\xCD\xC9\xC9\x07\x00\x00"), (FIN | TEXT, b"b")],
+    &[
+        (FIN | RSV1 | TEXT, b"\xF2\x48\xCD\xC9\xC9\x07\x00"),
+        (FIN | RSV1 | TEXT, b"\xF2\x00\x11\x00\x00"),
+    ],
+    &[
+        (RSV1 | TEXT, b"\xF2\x48\x05\x00\x00"),
+        (PING, b"p"),
+        (MORE, b"\x00\xFF\xFF\xCA"),
+        (FIN, b"\xC9\xC9\x07\x00"),
+    ],
+    &[
+        (FIN | RSV1 | TEXT, b"\xF3\x48\xCD\xC9\xC9\x07\x00\x00"),
+        (FIN | TEXT, b"b"),
+    ],
     &[(FIN | RSV1 | BINARY, b""), (RSV1 | BINARY, b""), (FIN, b"")],
     // Text that is none, then what is not DEFLATE; too much, then text that is none.
     &[(FIN | RSV1 | TEXT, b"\x00\x01\x00\xFE\xFF\xFF\x07")],
-    &[(FIN | RSV1 | TEXT, b"\x00\x1B\x00\xE4\xFF123456789012345678901234567\x07")],
-    &[(FIN | RSV1 | TEXT, b"\x00\x1B\x00\xE4\xFF12345678901234567890123456\xFF\x07")],
+    &[(
+        FIN | RSV1 | TEXT,
+        b"\x00\x1B\x00\xE4\xFF123456789012345678901234567\x07",
+    )],
+    &[(
+        FIN | RSV1 | TEXT,
+        b"\x00\x1B\x00\xE4\xFF12345678901234567890123456\xFF\x07",
+    )],
     &[(FIN | RSV1 | BINARY, b"\x00\x0A\x00\xF5\xFF1234567890\x07")],
 ];
 
@@ -69,7 +109,12 @@ fn each(check: impl Fn(&Setting, &[u8])) {
 fn same(setting: &Setting, input: &[u8], cuts: &[usize]) {
     let whole = events(setting, input, &[]);
     let parts = events(setting, input, cuts);
-    assert_eq!(parts, whole, "`{}` cut at {cuts:?}, {setting:?}", input.escape_ascii());
+    assert_eq!(
+        parts,
+        whole,
+        "`{}` cut at {cuts:?}, {setting:?}",
+        input.escape_ascii()
+    );
 }
 
 #[test]
@@ -102,7 +147,11 @@ fn pieces_of_any_size() {
             piece_bytes: 4096,
             ..*setting
         };
-        assert_eq!(events(setting, input, &[]), events(&whole, input, &[]), "{setting:?}");
+        assert_eq!(
+            events(setting, input, &[]),
+            events(&whole, input, &[]),
+            "{setting:?}"
+        );
     });
 }
 

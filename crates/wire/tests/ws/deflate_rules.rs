@@ -1,13 +1,13 @@
 //! Rule 13: permessage-deflate within frames.
 
 use ringmain_wire::ws::{
-    Decoder, Deflater, Deflation, Encoder, Event as Decoded, FaultKind, Inflater, Kind, Limits, Mask, Message,
-    Misuse, Role, Window, encode_shared,
+    Decoder, Deflater, Deflation, Encoder, Event as Decoded, FaultKind, Inflater, Kind, Limits, Mask,
+    Message, Misuse, Role, Window, encode_shared,
 };
 
 use crate::support::{
-    BINARY, Event, FIN, MORE, PING, RSV1, Rng, Setting, TEXT, binary, events, fault, frames, plain, refuses, takes,
-    text,
+    BINARY, Event, FIN, MORE, PING, RSV1, Rng, Setting, TEXT, binary, events, fault, frames, plain, refuses,
+    takes, text,
 };
 
 const HELLO: &[u8] = b"\xF2\x48\xCD\xC9\xC9\x07\x00";
@@ -36,18 +36,37 @@ fn rule_13_the_examples_of_rfc_7692() {
 #[test]
 fn rule_13_a_context_is_kept_only_where_that_was_agreed_on() {
     let first = FIN | RSV1 | TEXT;
-    let again = frames(Role::Client, &[(first, HELLO), (FIN | TEXT, b"plain"), (first, b"\xF2\x00\x11\x00\x00")]);
-    takes(&Setting::CONTEXT, &again, &[text("Hello"), text("plain"), text("Hello")]);
+    let again = frames(
+        Role::Client,
+        &[
+            (first, HELLO),
+            (FIN | TEXT, b"plain"),
+            (first, b"\xF2\x00\x11\x00\x00"),
+        ],
+    );
+    takes(
+        &Setting::CONTEXT,
+        &again,
+        &[text("Hello"), text("plain"), text("Hello")],
+    );
     refuses(&Setting::DEFLATE, &again, FaultKind::Deflate);
     // The first message refers to nothing, whoever used the inflater before.
-    refuses(&Setting::CONTEXT, &plain(first, b"\xF2\x00\x11\x00\x00"), FaultKind::Deflate);
+    refuses(
+        &Setting::CONTEXT,
+        &plain(first, b"\xF2\x00\x11\x00\x00"),
+        FaultKind::Deflate,
+    );
 }
 
 #[test]
 fn rule_13_what_is_not_deflate_is_refused() {
     let first = FIN | RSV1 | BINARY;
     // A block of the reserved type; lengths that do not match; a distance before the start.
-    for payload in [&b"\x07"[..], b"\x00\x05\x00\xFA\xFEHello", b"\xF2\x00\x11\x00\x00"] {
+    for payload in [
+        &b"\x07"[..],
+        b"\x00\x05\x00\xFA\xFEHello",
+        b"\xF2\x00\x11\x00\x00",
+    ] {
         refuses(&Setting::DEFLATE, &plain(first, payload), FaultKind::Deflate);
     }
     // What comes before is judged first, however it arrives: 0xFF is no text, then a reserved block type.
@@ -61,8 +80,15 @@ fn rule_13_what_is_not_deflate_is_refused() {
     }
     // Some peers send an empty message without the byte that it needs; nothing can be meant by it.
     takes(&Setting::CONTEXT, &plain(first, b""), &[binary(b"")]);
-    let empty_between = frames(Role::Client, &[(first, HELLO), (first, b""), (first, b"\xF2\x00\x11\x00\x00")]);
-    takes(&Setting::CONTEXT, &empty_between, &[binary(b"Hello"), binary(b""), binary(b"Hello")]);
+    let empty_between = frames(
+        Role::Client,
+        &[(first, HELLO), (first, b""), (first, b"\xF2\x00\x11\x00\x00")],
+    );
+    takes(
+        &Setting::CONTEXT,
+        &empty_between,
+        &[binary(b"Hello"), binary(b""), binary(b"Hello")],
+    );
 }
 
 /// `length` zeroes, deflated.
@@ -120,7 +146,10 @@ fn rule_13_bombs_end_at_the_limit() {
 #[test]
 fn rule_13_an_inflater_is_needed_only_while_there_is_something_to_inflate() {
     let mut decoder = Decoder::new(Role::Client, &Limits::default(), Some(Deflation::SHARED));
-    let mut input = frames(Role::Client, &[(FIN | TEXT, b"plain"), (FIN | RSV1 | TEXT, HELLO), (PING, b"")]);
+    let mut input = frames(
+        Role::Client,
+        &[(FIN | TEXT, b"plain"), (FIN | RSV1 | TEXT, HELLO), (PING, b"")],
+    );
     let step = decoder.decode(&mut input, None).expect("valid");
     assert!(matches!(step.event, Decoded::Piece(_)));
     let mut at = step.consumed;
@@ -134,7 +163,9 @@ fn rule_13_an_inflater_is_needed_only_while_there_is_something_to_inflate() {
     let mut inflater = Inflater::new(3);
     let mut got = Vec::new();
     loop {
-        let step = decoder.decode(&mut input[at..], Some(&mut inflater)).expect("valid");
+        let step = decoder
+            .decode(&mut input[at..], Some(&mut inflater))
+            .expect("valid");
         at += step.consumed;
         let Decoded::Piece(piece) = step.event else {
             panic!("{step:?}")
@@ -203,7 +234,9 @@ fn rule_13_what_is_sent_deflated_arrives() {
 
 #[test]
 fn rule_13_a_context_makes_a_repeated_message_small() {
-    let data: Vec<u8> = (0..2000_u32).flat_map(|n| n.wrapping_mul(2_654_435_761).to_be_bytes()).collect();
+    let data: Vec<u8> = (0..2000_u32)
+        .flat_map(|n| n.wrapping_mul(2_654_435_761).to_be_bytes())
+        .collect();
     let length_of_second = |deflation| {
         let mut encoder = Encoder::new(Role::Server, Some(deflation), usize::MAX);
         let mut deflater = Deflater::new(Window::MAX, 6);
@@ -227,7 +260,9 @@ fn rule_13_large_messages_go_out_in_frames_of_a_size() {
         let mut out = b"before".to_vec();
         let mut deflater = Deflater::new(Window::MIN, 1);
         let message = Message::Binary(&data);
-        encoder.deflated(&mut out, message, &mut deflater, Mask::None).expect("agreed on");
+        encoder
+            .deflated(&mut out, message, &mut deflater, Mask::None)
+            .expect("agreed on");
         let setting = Setting {
             limits: Limits {
                 frame_bytes: frame_bytes as u64,
@@ -235,7 +270,11 @@ fn rule_13_large_messages_go_out_in_frames_of_a_size() {
             },
             ..Setting::DEFLATE
         };
-        takes(&setting, out.strip_prefix(b"before").expect("appended"), &[binary(&data)]);
+        takes(
+            &setting,
+            out.strip_prefix(b"before").expect("appended"),
+            &[binary(&data)],
+        );
     }
 }
 
@@ -246,7 +285,10 @@ fn rule_13_nothing_is_deflated_beyond_what_was_agreed_on() {
     let mut large = Deflater::new(Window::MAX, 1);
     let mut small = Deflater::new(Window::MIN, 1);
     let mut none = Encoder::new(Role::Server, None, usize::MAX);
-    assert_eq!(none.deflated(&mut out, message, &mut small, Mask::None), Err(Misuse::NotNegotiated));
+    assert_eq!(
+        none.deflated(&mut out, message, &mut small, Mask::None),
+        Err(Misuse::NotNegotiated)
+    );
     assert_eq!(none.check_shared(Some(&small)), Err(Misuse::NotNegotiated));
     assert_eq!(none.check_shared(None), Ok(()));
     let narrow = Deflation {
@@ -254,7 +296,10 @@ fn rule_13_nothing_is_deflated_beyond_what_was_agreed_on() {
         ..Deflation::SHARED
     };
     let mut narrow = Encoder::new(Role::Server, Some(narrow), usize::MAX);
-    assert_eq!(narrow.deflated(&mut out, message, &mut large, Mask::None), Err(Misuse::Window));
+    assert_eq!(
+        narrow.deflated(&mut out, message, &mut large, Mask::None),
+        Err(Misuse::Window)
+    );
     assert_eq!(narrow.check_shared(Some(&large)), Err(Misuse::Window));
     assert_eq!(narrow.check_shared(Some(&small)), Ok(()));
     let context = Encoder::new(Role::Server, Some(Deflation::CONTEXT), usize::MAX);
@@ -287,10 +332,19 @@ fn rule_13_a_message_is_deflated_once_for_many() {
 fn rule_13_control_frames_stand_between_deflated_fragments() {
     let input = frames(
         Role::Client,
-        &[(RSV1 | TEXT, &HELLO[..3]), (PING, b"1"), (MORE, &HELLO[3..5]), (FIN, &HELLO[5..])],
+        &[
+            (RSV1 | TEXT, &HELLO[..3]),
+            (PING, b"1"),
+            (MORE, &HELLO[3..5]),
+            (FIN, &HELLO[5..]),
+        ],
     );
     let found = events(&Setting::DEFLATE, &input, &[]);
-    let [Event::Data(Kind::Text, first, false), Event::Ping(_), Event::Data(Kind::Text, second, true)] = &found[..]
+    let [
+        Event::Data(Kind::Text, first, false),
+        Event::Ping(_),
+        Event::Data(Kind::Text, second, true),
+    ] = &found[..]
     else {
         panic!("{found:?}")
     };

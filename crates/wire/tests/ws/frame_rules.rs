@@ -16,7 +16,11 @@ fn rule_1_reserved_bits_are_zero() {
             refuses(&Setting::CLIENT, &plain(first, b""), FaultKind::ReservedBits);
             let deflates = bits == 0b100 && matches!(opcode, TEXT | BINARY);
             let found = crate::support::fault(&Setting::DEFLATE, &plain(first, b""));
-            assert_eq!(found, (!deflates).then_some(FaultKind::ReservedBits), "{first:#x}");
+            assert_eq!(
+                found,
+                (!deflates).then_some(FaultKind::ReservedBits),
+                "{first:#x}"
+            );
         }
     }
     // RFC 7692 §6.1: only the first frame of a message says that it is deflated.
@@ -47,12 +51,18 @@ fn rule_3_fragments_are_of_one_message() {
     };
     check(&[(TEXT, b"a"), (MORE, b"b"), (FIN, b"c")], &[text("abc")]);
     check(&[(BINARY, b""), (MORE, b""), (FIN, b"")], &[binary(b"")]);
-    check(&[(BINARY, b"a"), (FIN, b""), (FIN | BINARY, b"b")], &[binary(b"a"), binary(b"b")]);
+    check(
+        &[(BINARY, b"a"), (FIN, b""), (FIN | BINARY, b"b")],
+        &[binary(b"a"), binary(b"b")],
+    );
     for (input, kind) in [
         (&[(FIN, b"a")][..], FaultKind::ContinuationAlone),
         (&[(MORE, b"a")], FaultKind::ContinuationAlone),
         (&[(FIN | TEXT, b"a"), (FIN, b"b")], FaultKind::ContinuationAlone),
-        (&[(TEXT, b"a"), (FIN, b"b"), (FIN, b"c")], FaultKind::ContinuationAlone),
+        (
+            &[(TEXT, b"a"), (FIN, b"b"), (FIN, b"c")],
+            FaultKind::ContinuationAlone,
+        ),
         (&[(TEXT, b"a"), (FIN | TEXT, b"b")], FaultKind::MessageInMessage),
         (&[(TEXT, b"a"), (BINARY, b"b")], FaultKind::MessageInMessage),
     ] {
@@ -65,7 +75,14 @@ fn rule_3_fragments_are_of_one_message() {
 fn rule_3_control_frames_stand_between_fragments() {
     let input = frames(
         Role::Client,
-        &[(TEXT, b"a"), (PING, b"1"), (MORE, b"b"), (PONG, b"2"), (FIN, b"c"), (CLOSE, b"")],
+        &[
+            (TEXT, b"a"),
+            (PING, b"1"),
+            (MORE, b"b"),
+            (PONG, b"2"),
+            (FIN, b"c"),
+            (CLOSE, b""),
+        ],
     );
     let part = |data: &[u8], last| Event::Data(ringmain_wire::ws::Kind::Text, data.to_vec(), last);
     let expected = [
@@ -82,12 +99,28 @@ fn rule_3_control_frames_stand_between_fragments() {
 #[test]
 fn rule_4_control_frames_are_short_and_whole() {
     for first in [CLOSE, PING, PONG] {
-        refuses(&Setting::SERVER, &masked(first & !FIN, b""), FaultKind::ControlFragmented);
-        refuses(&Setting::SERVER, &masked(first, &[b'a'; 126]), FaultKind::ControlTooLong);
+        refuses(
+            &Setting::SERVER,
+            &masked(first & !FIN, b""),
+            FaultKind::ControlFragmented,
+        );
+        refuses(
+            &Setting::SERVER,
+            &masked(first, &[b'a'; 126]),
+            FaultKind::ControlTooLong,
+        );
         refuses(&Setting::SERVER, &[first, 0xFF], FaultKind::ControlTooLong);
     }
-    takes(&Setting::SERVER, &masked(PING, &[7; 125]), &[Event::Ping(vec![7; 125])]);
-    takes(&Setting::SERVER, &masked(PONG, &[7; 125]), &[Event::Pong(vec![7; 125])]);
+    takes(
+        &Setting::SERVER,
+        &masked(PING, &[7; 125]),
+        &[Event::Ping(vec![7; 125])],
+    );
+    takes(
+        &Setting::SERVER,
+        &masked(PONG, &[7; 125]),
+        &[Event::Pong(vec![7; 125])],
+    );
 }
 
 #[test]
@@ -102,7 +135,11 @@ fn rule_5_clients_mask_and_servers_do_not() {
         b"\x81\x85\x37\xfa\x21\x3d\x7f\x9f\x4d\x51\x58",
         &[text("Hello")],
     );
-    takes(&Setting::CLIENT, b"\x81\x05\x48\x65\x6c\x6c\x6f", &[text("Hello")]);
+    takes(
+        &Setting::CLIENT,
+        b"\x81\x05\x48\x65\x6c\x6c\x6f",
+        &[text("Hello")],
+    );
 }
 
 #[test]
@@ -136,7 +173,11 @@ fn rule_6_lengths_are_minimal_and_below_2_to_the_63() {
         refuses(&Setting::CLIENT, &long(length), FaultKind::LengthHighBit);
     }
     // Known from the first byte of it.
-    refuses(&Setting::CLIENT, &[FIN | BINARY, 127, 0x80], FaultKind::LengthHighBit);
+    refuses(
+        &Setting::CLIENT,
+        &[FIN | BINARY, 127, 0x80],
+        FaultKind::LengthHighBit,
+    );
     for length in [0, 1, 125, 126, 127, 65535, 65536, 65537] {
         let data = vec![b'*'; length];
         takes(&Setting::CLIENT, &plain(FIN | BINARY, &data), &[binary(&data)]);
@@ -164,10 +205,23 @@ fn rule_7_frames_and_messages_are_within_limits() {
     check(&[(FIN | BINARY, b"1234")], None);
     check(&[(FIN | BINARY, b"12345")], Some(FaultKind::FrameTooLarge));
     check(&[(BINARY, b"1234"), (FIN, b"56")], None);
-    check(&[(BINARY, b"1234"), (FIN, b"567")], Some(FaultKind::MessageTooLarge));
-    check(&[(BINARY, b"1234"), (MORE, b"56"), (FIN, b"7")], Some(FaultKind::MessageTooLarge));
+    check(
+        &[(BINARY, b"1234"), (FIN, b"567")],
+        Some(FaultKind::MessageTooLarge),
+    );
+    check(
+        &[(BINARY, b"1234"), (MORE, b"56"), (FIN, b"7")],
+        Some(FaultKind::MessageTooLarge),
+    );
     // Each message has the whole limit, and control frames take nothing of it.
-    check(&[(FIN | BINARY, b"1234"), (PING, b"12345678"), (FIN | BINARY, b"1234")], None);
+    check(
+        &[
+            (FIN | BINARY, b"1234"),
+            (PING, b"12345678"),
+            (FIN | BINARY, b"1234"),
+        ],
+        None,
+    );
     // Known from the header.
     let announced = [&[FIN | BINARY, 127][..], &(i64::MAX as u64).to_be_bytes()].concat();
     refuses(&setting, &announced, FaultKind::FrameTooLarge);
@@ -197,7 +251,11 @@ fn rule_8_control_frames_have_a_budget() {
             limits,
             ..Setting::CLIENT
         };
-        refuses(&setting, &frames(Role::Client, idle), FaultKind::TooManyControlFrames);
+        refuses(
+            &setting,
+            &frames(Role::Client, idle),
+            FaultKind::TooManyControlFrames,
+        );
     }
     let mut decoder = Decoder::new(Role::Client, &limits, None);
     for _ in 0..9 {
@@ -226,7 +284,10 @@ fn rule_8_messages_cost_nothing_of_the_budget() {
         },
         ..Setting::CLIENT
     };
-    let input = frames(Role::Client, &[(FIN | TEXT, b""), (BINARY, b"a"), (MORE, b"b"), (FIN, b"")]);
+    let input = frames(
+        Role::Client,
+        &[(FIN | TEXT, b""), (BINARY, b"a"), (MORE, b"b"), (FIN, b"")],
+    );
     takes(&setting, &input, &[text(""), binary(b"ab")]);
 }
 

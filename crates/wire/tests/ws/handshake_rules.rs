@@ -5,8 +5,8 @@ use ringmain_wire::h1::{
     parse_request, parse_response,
 };
 use ringmain_wire::ws::{
-    Acceptance, Deflation, HandshakeFault, HandshakeFaultKind as Fault, Misuse, Opened, Opening, ServerWish, Window,
-    accept,
+    Acceptance, Deflation, HandshakeFault, HandshakeFaultKind as Fault, Misuse, Opened, Opening, ServerWish,
+    Window, accept,
 };
 
 const SAMPLE: &str = "GET /chat HTTP/1.1\r\nHost: a\r\nUpgrade: websocket\r\nConnection: Upgrade\r\n\
@@ -45,7 +45,8 @@ fn request(opening: &Opening<'_>) -> String {
     let mut out = Vec::new();
     let mut head = RequestEncoder::new(&mut out, Method::Get, "/", "a").expect("a request");
     opening.write_fields(&mut head).expect("fields");
-    head.finish_with_upgrade(Framing::None, b"websocket").expect("a head");
+    let body = head.finish_with_upgrade(Framing::None, b"websocket");
+    body.expect("a head").finish(&mut out).expect("no body");
     let text = String::from_utf8(out).expect("ASCII");
     text.strip_suffix("\r\n").expect("an empty line").to_owned()
 }
@@ -64,7 +65,8 @@ fn rule_14_the_example_of_rfc_6455() {
 #[test]
 fn rule_14_a_request_asks_for_a_websocket_and_nothing_else() {
     let with = |from: &str, to: &str| accepted(&SAMPLE.replacen(from, to, 1), &ServerWish::default()).err();
-    let check = |from: &str, to: &str, expected: Option<Fault>| assert_eq!(with(from, to), expected, "{from}: {to}");
+    let check =
+        |from: &str, to: &str, expected: Option<Fault>| assert_eq!(with(from, to), expected, "{from}: {to}");
     check("websocket", "WebSocket", None);
     check("Upgrade: websocket", "Upgrade: h2c, websocket", None);
     check("Upgrade: websocket", "Upgrade: h2c\r\nUpgrade: websocket", None);
@@ -73,18 +75,42 @@ fn rule_14_a_request_asks_for_a_websocket_and_nothing_else() {
     check("Upgrade: websocket\r\n", "", Some(Fault::Upgrade));
     check("websocket", "websocket2", Some(Fault::Upgrade));
     check("Connection: Upgrade\r\n", "", Some(Fault::Connection));
-    check("Connection: Upgrade", "Connection: keep-alive", Some(Fault::Connection));
+    check(
+        "Connection: Upgrade",
+        "Connection: keep-alive",
+        Some(Fault::Connection),
+    );
     check("GET", "POST", Some(Fault::Method));
     check("HTTP/1.1", "HTTP/1.0", Some(Fault::HttpVersion));
-    check("Host: a\r\n", "Host: a\r\nContent-Length: 1\r\n", Some(Fault::Content));
-    check("Host: a\r\n", "Host: a\r\nTransfer-Encoding: chunked\r\n", Some(Fault::Content));
+    check(
+        "Host: a\r\n",
+        "Host: a\r\nContent-Length: 1\r\n",
+        Some(Fault::Content),
+    );
+    check(
+        "Host: a\r\n",
+        "Host: a\r\nTransfer-Encoding: chunked\r\n",
+        Some(Fault::Content),
+    );
     check("Sec-WebSocket-Version: 13\r\n", "", Some(Fault::Version));
     for other in ["8", "14", "013", "13, 8", ""] {
         check("Version: 13", &format!("Version: {other}"), Some(Fault::Version));
     }
-    check("Host: a\r\n", "Host: a\r\nSec-WebSocket-Version: 13\r\n", Some(Fault::VersionRepeated));
-    check("Host: a\r\n", "Host: a\r\nSec-WebSocket-Key: dGhlIHNhbXBsZSBub25jZQ==\r\n", Some(Fault::Key));
-    check("Sec-WebSocket-Key: dGhlIHNhbXBsZSBub25jZQ==\r\n", "", Some(Fault::Key));
+    check(
+        "Host: a\r\n",
+        "Host: a\r\nSec-WebSocket-Version: 13\r\n",
+        Some(Fault::VersionRepeated),
+    );
+    check(
+        "Host: a\r\n",
+        "Host: a\r\nSec-WebSocket-Key: dGhlIHNhbXBsZSBub25jZQ==\r\n",
+        Some(Fault::Key),
+    );
+    check(
+        "Sec-WebSocket-Key: dGhlIHNhbXBsZSBub25jZQ==\r\n",
+        "",
+        Some(Fault::Key),
+    );
     for other in [
         "",
         "dGhlIHNhbXBsZSBub25jZQ",
@@ -107,12 +133,21 @@ fn rule_14_the_answer_to_a_fault_says_what_would_do() {
         let mut out = Vec::new();
         let mut head = ResponseEncoder::new(&mut out, kind.status(), Exchange::REFUSED).expect("a status");
         fault.write_fields(&mut head).expect("fields of that status");
-        head.finish(Framing::None).expect("a head");
+        let mut body = head.finish(Framing::None).expect("a head");
+        body.finish(&mut out).expect("no body");
         let text = String::from_utf8(out).expect("ASCII");
         let version = text.contains("\r\nSec-WebSocket-Version: 13\r\n");
         let upgrade = text.contains("\r\nConnection: upgrade\r\nUpgrade: websocket\r\n");
-        assert_eq!((version, upgrade), (kind.status() == 426, kind.status() == 426), "{text}");
-        assert_eq!(text.contains("\r\nAllow: GET\r\n"), kind.status() == 405, "{text}");
+        assert_eq!(
+            (version, upgrade),
+            (kind.status() == 426, kind.status() == 426),
+            "{text}"
+        );
+        assert_eq!(
+            text.contains("\r\nAllow: GET\r\n"),
+            kind.status() == 405,
+            "{text}"
+        );
     }
     let fault = HandshakeFault::from(Fault::Version);
     assert_eq!(
@@ -121,7 +156,10 @@ fn rule_14_the_answer_to_a_fault_says_what_would_do() {
     );
     let mut out = Vec::new();
     let mut head = ResponseEncoder::new(&mut out, 400, Exchange::REFUSED).expect("a status");
-    assert!(fault.write_fields(&mut head).is_err(), "the status is the fault's");
+    assert!(
+        fault.write_fields(&mut head).is_err(),
+        "the status is the fault's"
+    );
 }
 
 #[test]
@@ -133,7 +171,10 @@ fn rule_14_subprotocols_are_chosen_in_the_client_s_order() {
     for (lines, expected) in [
         ("", Ok(None)),
         ("Sec-WebSocket-Protocol: a, b\r\n", Ok(Some("a"))),
-        ("Sec-WebSocket-Protocol: c\r\nSec-WebSocket-Protocol: b, a\r\n", Ok(Some("b"))),
+        (
+            "Sec-WebSocket-Protocol: c\r\nSec-WebSocket-Protocol: b, a\r\n",
+            Ok(Some("b")),
+        ),
         ("Sec-WebSocket-Protocol: c, A\r\n", Ok(None)),
         ("Sec-WebSocket-Protocol:\r\n", Err(Fault::Protocols)),
         ("Sec-WebSocket-Protocol: a,\r\n", Err(Fault::Protocols)),
@@ -141,10 +182,20 @@ fn rule_14_subprotocols_are_chosen_in_the_client_s_order() {
         ("Sec-WebSocket-Protocol: a, b, a\r\n", Err(Fault::Protocols)),
     ] {
         let found = accepted(&format!("{SAMPLE}{lines}"), &wish);
-        assert_eq!(found.as_ref().map(|found| found.protocol), expected.as_ref().map(|name| *name), "{lines}");
-        if let Ok(Acceptance { protocol: Some(name), .. }) = &found {
+        assert_eq!(
+            found.as_ref().map(|found| found.protocol),
+            expected.as_ref().map(|name| *name),
+            "{lines}"
+        );
+        if let Ok(Acceptance {
+            protocol: Some(name), ..
+        }) = &found
+        {
             let answer = answer(found.as_ref().expect("it was taken"));
-            assert!(answer.contains(&format!("\r\nSec-WebSocket-Protocol: {name}\r\n")), "{answer}");
+            assert!(
+                answer.contains(&format!("\r\nSec-WebSocket-Protocol: {name}\r\n")),
+                "{answer}"
+            );
         }
     }
 }
@@ -167,14 +218,22 @@ fn rule_15_a_response_switches_as_it_was_asked_to() {
     check("Upgrade: websocket\r\n", "", Fault::UpgradeOther);
     check("Upgrade: websocket", "Upgrade: h2c", Fault::UpgradeOther);
     check("Connection: Upgrade\r\n", "", Fault::UpgradeOther);
-    check("Sec-WebSocket-Accept: s3pPLMBiTxaQ9kYGzzhZRbK+xOo=\r\n", "", Fault::Accept);
+    check(
+        "Sec-WebSocket-Accept: s3pPLMBiTxaQ9kYGzzhZRbK+xOo=\r\n",
+        "",
+        Fault::Accept,
+    );
     check("s3pP", "S3pP", Fault::Accept);
     check("+xOo=", "+xOo", Fault::Accept);
     let accept = "Sec-WebSocket-Accept: s3pPLMBiTxaQ9kYGzzhZRbK+xOo=\r\n";
     check(accept, &accept.repeat(2), Fault::Accept);
     check("Protocol: b", "Protocol: c", Fault::ProtocolUnasked);
     check("Protocol: b", "Protocol: a, b", Fault::ProtocolUnasked);
-    check("Protocol: b", "Protocol: a\r\nSec-WebSocket-Protocol: b", Fault::ProtocolUnasked);
+    check(
+        "Protocol: b",
+        "Protocol: a\r\nSec-WebSocket-Protocol: b",
+        Fault::ProtocolUnasked,
+    );
     for extensions in [
         "permessage-bzip2",
         "permessage-deflate",
@@ -195,7 +254,11 @@ fn rule_15_a_response_switches_as_it_was_asked_to() {
         check("Connection: Upgrade", &lines, Fault::ExtensionUnasked);
     }
     let none = Opening::new(*b"the sample nonce", &[], None).expect("nothing");
-    let unasked = response.replacen("Sec-WebSocket-Protocol: b", "Sec-WebSocket-Extensions: permessage-deflate", 1);
+    let unasked = response.replacen(
+        "Sec-WebSocket-Protocol: b",
+        "Sec-WebSocket-Extensions: permessage-deflate",
+        1,
+    );
     assert_eq!(concluded(&none, &unasked), Err(Fault::ExtensionUnasked));
     assert_eq!(concluded(&none, response), Err(Fault::ProtocolUnasked));
 }
@@ -211,7 +274,11 @@ fn rule_15_a_request_is_what_the_server_expects() {
          client_no_context_takeover; client_max_window_bits\r\nUpgrade: websocket\r\nConnection: upgrade\r\n"
     );
     for wrong in [&["a", "a"][..], &[""], &["a b"], &["a\r\nX: y"]] {
-        assert_eq!(Opening::new([0; 16], wrong, None).err(), Some(Misuse::Protocol), "{wrong:?}");
+        assert_eq!(
+            Opening::new([0; 16], wrong, None).err(),
+            Some(Misuse::Protocol),
+            "{wrong:?}"
+        );
     }
 }
 
@@ -233,7 +300,11 @@ fn rule_16_the_first_offer_that_can_be_kept_to_is_taken() {
         (None, plain, None),
         (Some(all), plain, Some("permessage-deflate")),
         (Some(all), "Permessage-Deflate", Some("permessage-deflate")),
-        (Some(all), "x-other; a=b, , permessage-deflate", Some("permessage-deflate")),
+        (
+            Some(all),
+            "x-other; a=b, , permessage-deflate",
+            Some("permessage-deflate"),
+        ),
         (
             Some(Deflation::SHARED),
             plain,
@@ -249,7 +320,11 @@ fn rule_16_the_first_offer_that_can_be_kept_to_is_taken() {
             "permessage-deflate ; client_no_context_takeover",
             Some("permessage-deflate; client_no_context_takeover"),
         ),
-        (Some(all), "permessage-deflate; client_max_window_bits", Some("permessage-deflate")),
+        (
+            Some(all),
+            "permessage-deflate; client_max_window_bits",
+            Some("permessage-deflate"),
+        ),
         (
             Some(all),
             "permessage-deflate; client_max_window_bits=\"12\"",
@@ -279,10 +354,22 @@ fn rule_16_the_first_offer_that_can_be_kept_to_is_taken() {
         (Some(all), "permessage-deflate; server_max_window_bits=16", None),
         (Some(all), "permessage-deflate; client_max_window_bits=7", None),
         (Some(all), "permessage-deflate; client_max_window_bits=010", None),
-        (Some(all), "permessage-deflate; client_no_context_takeover=1", None),
+        (
+            Some(all),
+            "permessage-deflate; client_no_context_takeover=1",
+            None,
+        ),
         (Some(all), "permessage-deflate; x", None),
-        (Some(all), "permessage-deflate; client_max_window_bits; client_max_window_bits", None),
-        (Some(all), "permessage-deflate; x, permessage-deflate", Some("permessage-deflate")),
+        (
+            Some(all),
+            "permessage-deflate; client_max_window_bits; client_max_window_bits",
+            None,
+        ),
+        (
+            Some(all),
+            "permessage-deflate; x, permessage-deflate",
+            Some("permessage-deflate"),
+        ),
     ] {
         let wish = ServerWish {
             protocols: &[],
@@ -290,7 +377,9 @@ fn rule_16_the_first_offer_that_can_be_kept_to_is_taken() {
         };
         let lines = format!("{SAMPLE}Sec-WebSocket-Extensions: {offers}\r\n");
         let answer = answer(&accepted(&lines, &wish).expect("valid"));
-        let found = answer.split("\r\n").find_map(|line| line.strip_prefix("Sec-WebSocket-Extensions: "));
+        let found = answer
+            .split("\r\n")
+            .find_map(|line| line.strip_prefix("Sec-WebSocket-Extensions: "));
         assert_eq!(found, expected, "{offers}");
     }
 }
@@ -319,7 +408,11 @@ fn rule_16_extensions_follow_their_grammar() {
                 deflation,
             };
             let lines = format!("{SAMPLE}Sec-WebSocket-Extensions: {offers}\r\n");
-            assert_eq!(accepted(&lines, &wish).err(), Some(Fault::Extensions), "`{offers}`");
+            assert_eq!(
+                accepted(&lines, &wish).err(),
+                Some(Fault::Extensions),
+                "`{offers}`"
+            );
         }
     }
 }
@@ -350,7 +443,10 @@ fn rule_16_both_sides_agree_on_the_same() {
             let opened = concluded(&opening, &answer(&acceptance)).expect("our own answer");
             let theirs = opened.deflation.expect("it was agreed on");
             assert_eq!(ours.own_context, theirs.peer_context);
-            assert!(theirs.own_context <= ours.peer_context, "what comes is understood");
+            assert!(
+                theirs.own_context <= ours.peer_context,
+                "what comes is understood"
+            );
             assert!(ours.own_window <= theirs.peer_window && theirs.own_window <= ours.peer_window);
             assert!(ours.own_window <= server.own_window && theirs.own_window <= client.own_window);
             assert!(ours.own_context <= server.own_context && theirs.own_context <= client.own_context);

@@ -86,7 +86,11 @@ impl Reader {
     pub(crate) fn feed(&mut self, receipt: &[u8]) {
         self.buffer.extend_from_slice(receipt);
         while !self.dead && self.step() {}
-        assert!(self.dead || self.buffer.len() <= 131, "{} bytes held", self.buffer.len());
+        assert!(
+            self.dead || self.buffer.len() <= 131,
+            "{} bytes held",
+            self.buffer.len()
+        );
     }
 
     /// What was read since the last call.
@@ -110,7 +114,11 @@ impl Reader {
             Err(fault) => {
                 self.dead = true;
                 self.events.push(Event::Fault(fault));
-                assert_eq!(self.decoder.decode(&mut [], None), Err(fault), "a fault is for ever");
+                assert_eq!(
+                    self.decoder.decode(&mut [], None),
+                    Err(fault),
+                    "a fault is for ever"
+                );
                 return false;
             }
         };
@@ -149,8 +157,14 @@ fn note(message: &mut Option<(Kind, Vec<u8>)>, events: &mut Vec<Event>, piece: P
     whole.extend_from_slice(piece.data);
     if piece.last {
         let is_text = piece.kind == Kind::Text;
-        assert!(!is_text || std::str::from_utf8(whole).is_ok(), "{whole:?} is text");
-        assert!(!(is_text && piece.first) || piece.text.is_some(), "whole text is text");
+        assert!(
+            !is_text || std::str::from_utf8(whole).is_ok(),
+            "{whole:?} is text"
+        );
+        assert!(
+            !(is_text && piece.first) || piece.text.is_some(),
+            "whole text is text"
+        );
         *message = None;
     }
     if let Some(Event::Data(_, data, last @ false)) = events.last_mut() {
@@ -189,7 +203,12 @@ pub(crate) fn takes(setting: &Setting, input: &[u8], expected: &[Event]) {
 /// `input` ends in that fault.
 pub(crate) fn refuses(setting: &Setting, input: &[u8], kind: FaultKind) {
     let found = events(setting, input, &[]);
-    assert_eq!(fault(setting, input), Some(kind), "`{}`: {found:?}", input.escape_ascii());
+    assert_eq!(
+        fault(setting, input),
+        Some(kind),
+        "`{}`: {found:?}",
+        input.escape_ascii()
+    );
 }
 
 pub(crate) const FIN: u8 = 0x80;
@@ -239,7 +258,10 @@ pub(crate) fn frames(role: Role, frames: &[(u8, &[u8])]) -> Vec<u8> {
         Role::Server => masked,
         Role::Client => plain,
     };
-    frames.iter().flat_map(|(first, payload)| one(*first, payload)).collect()
+    frames
+        .iter()
+        .flat_map(|(first, payload)| one(*first, payload))
+        .collect()
 }
 
 /// SplitMix64.
@@ -265,7 +287,9 @@ impl Rng {
     /// Text of up to `length` characters of one to four bytes.
     pub(crate) fn text(&mut self, length: usize) -> String {
         let count = self.below(length + 1);
-        (0..count).map(|_| ['a', ' ', 'ß', '€', '\u{1F600}', '\0'][self.below(6)]).collect()
+        (0..count)
+            .map(|_| ['a', ' ', 'ß', '€', '\u{1F600}', '\0'][self.below(6)])
+            .collect()
     }
 
     /// Up to `length` bytes, of which many repeat.

@@ -31,8 +31,14 @@ const INVALID: &[(&[u8], usize)] = &[
     (b"\xFC\x84\x80\x80\x80\x80", 0),
     (b"\xFE", 0),
     (b"\xFF", 0),
-    (b"\xCE\xBA\xE1\xBD\xB9\xCF\x83\xCE\xBC\xCE\xB5\xED\xA0\x80\x65\x64\x69\x74\x65\x64", 12),
-    (b"\xCE\xBA\xE1\xBD\xB9\xCF\x83\xCE\xBC\xCE\xB5\xF4\x90\x80\x80\x65\x64\x69\x74\x65\x64", 12),
+    (
+        b"\xCE\xBA\xE1\xBD\xB9\xCF\x83\xCE\xBC\xCE\xB5\xED\xA0\x80\x65\x64\x69\x74\x65\x64",
+        12,
+    ),
+    (
+        b"\xCE\xBA\xE1\xBD\xB9\xCF\x83\xCE\xBC\xCE\xB5\xF4\x90\x80\x80\x65\x64\x69\x74\x65\x64",
+        12,
+    ),
 ];
 
 /// Texts at the edges.
@@ -58,14 +64,26 @@ const VALID: &[&str] = &[
 #[test]
 fn rule_9_text_is_utf_8() {
     for valid in VALID {
-        takes(&Setting::SERVER, &masked(FIN | TEXT, valid.as_bytes()), &[text(valid)]);
-        takes(&Setting::CLIENT, &plain(FIN | TEXT, valid.as_bytes()), &[text(valid)]);
+        takes(
+            &Setting::SERVER,
+            &masked(FIN | TEXT, valid.as_bytes()),
+            &[text(valid)],
+        );
+        takes(
+            &Setting::CLIENT,
+            &plain(FIN | TEXT, valid.as_bytes()),
+            &[text(valid)],
+        );
     }
     for (invalid, _) in INVALID {
         refuses(&Setting::SERVER, &masked(FIN | TEXT, invalid), FaultKind::Text);
         let long = [&[b'a'; 100][..], invalid, &[b'b'; 100]].concat();
         refuses(&Setting::CLIENT, &plain(FIN | TEXT, &long), FaultKind::Text);
-        takes(&Setting::SERVER, &masked(FIN | BINARY, invalid), &[binary(invalid)]);
+        takes(
+            &Setting::SERVER,
+            &masked(FIN | BINARY, invalid),
+            &[binary(invalid)],
+        );
     }
 }
 
@@ -79,7 +97,10 @@ fn rule_9_text_fails_at_the_first_byte_that_cannot_be_part_of_it() {
         let mut reader = Reader::new(&Setting::SERVER);
         let fails_at = frame.iter().position(|byte| {
             reader.feed(&[*byte]);
-            reader.take().iter().any(|event| matches!(event, crate::support::Event::Fault(_)))
+            reader
+                .take()
+                .iter()
+                .any(|event| matches!(event, crate::support::Event::Fault(_)))
         });
         assert_eq!(fails_at, Some(header + valid), "`{}`", invalid.escape_ascii());
     }
@@ -92,11 +113,18 @@ fn rule_9_characters_may_be_cut_by_fragments_but_not_by_the_end() {
         for first in 0..=bytes.len() {
             for second in first..=bytes.len() {
                 let parts = [&bytes[..first], &bytes[first..second], &bytes[second..]];
-                let input = frames(Role::Client, &[(TEXT, parts[0]), (MORE, parts[1]), (FIN, parts[2])]);
+                let input = frames(
+                    Role::Client,
+                    &[(TEXT, parts[0]), (MORE, parts[1]), (FIN, parts[2])],
+                );
                 takes(&Setting::CLIENT, &input, &[text(valid)]);
             }
             if !valid.is_char_boundary(first) {
-                refuses(&Setting::CLIENT, &plain(FIN | TEXT, &bytes[..first]), FaultKind::Text);
+                refuses(
+                    &Setting::CLIENT,
+                    &plain(FIN | TEXT, &bytes[..first]),
+                    FaultKind::Text,
+                );
                 let ended = frames(Role::Client, &[(TEXT, &bytes[..first]), (FIN, b"")]);
                 refuses(&Setting::CLIENT, &ended, FaultKind::Text);
             }
@@ -115,7 +143,12 @@ fn all_starts_of_two_bytes_are_judged_as_the_standard_library_does() {
                 let cuts: Vec<usize> = cuts.iter().copied().filter(|cut| *cut <= input.len()).collect();
                 let found = events(&Setting::CLIENT, &input, &cuts);
                 let taken = matches!(found[..], [crate::support::Event::Data(_, _, true)]);
-                assert_eq!(taken, expected, "`{}` {cuts:?}: {found:?}", text[..end].escape_ascii());
+                assert_eq!(
+                    taken,
+                    expected,
+                    "`{}` {cuts:?}: {found:?}",
+                    text[..end].escape_ascii()
+                );
             }
         }
     }
