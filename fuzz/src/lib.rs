@@ -17,6 +17,7 @@ mod hyper_server;
 mod memory;
 pub mod router;
 pub mod timer_wheel;
+pub mod ws_frames;
 
 /// One target.
 #[derive(Clone, Copy, Debug)]
@@ -56,5 +57,9 @@ pub const TARGETS: &[Target] = &[
     Target {
         name: "timer_wheel",
         run: timer_wheel::run,
+    },
+    Target {
+        name: "ws_frames",
+        run: ws_frames::run,
     },
 ];

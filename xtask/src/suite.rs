@@ -115,11 +115,12 @@ const SUITES: &[Suite] = &[
     },
     Suite {
         name: "hours",
-        about: "one CPU-hour of libFuzzer on each HTTP/1 target (needs g++), until a quarter of an hour adds no coverage",
+        about: "one CPU-hour of libFuzzer on each codec's target (needs g++), until a quarter of an hour adds no coverage",
         lines: &[
             Line::new(&["fuzz/hour.sh", "h1_request"]),
             Line::new(&["fuzz/hour.sh", "h1_response"]),
             Line::new(&["fuzz/hour.sh", "h1_encode"]),
+            Line::new(&["fuzz/hour.sh", "ws_frames"]),
         ],
     },
 ];
