@@ -56,5 +56,14 @@ pub(crate) const ROUNDS: u32 = 3;
 /// The same of each target that is compared: with fewer no difference is ever shown.
 pub(crate) const COMPARED_ROUNDS: u32 = 5;
 
+/// A view of a running benchmark is not drawn again sooner than after so long, unless there are new figures.
+pub(crate) const LIVE_DRAW: Duration = Duration::from_millis(200);
+
+/// Where a running benchmark cannot draw, it says a line so often.
+pub(crate) const LIVE_LINE: Duration = Duration::from_secs(5);
+
+/// Intervals whose rates the live view draws. Older ones are forgotten.
+pub(crate) const LIVE_RATES: usize = 40;
+
 const _: () = assert!(COMPARED_ROUNDS as usize >= ringmain_load::compare::PAIRS);
 const _: () = assert!(LOG_LINE_BYTES >= 256 && LOG_LINES > 0);

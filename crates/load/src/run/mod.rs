@@ -43,6 +43,8 @@ pub enum Progress<'a> {
         /// Whole.
         figures: &'a Figures,
     },
+    /// Nothing new for a while: what shows the passing of time may show it.
+    Waiting,
 }
 
 /// One plan, to be carried out round by round.
@@ -123,7 +125,7 @@ impl Session {
         show: &mut dyn FnMut(Progress<'_>),
     ) -> Result<Round, RunError> {
         show(Progress::Connecting);
-        let at = self.wait_standing(running, told)?;
+        let at = self.wait_standing(running, told, show)?;
         show(Progress::Warming);
         self.order(running, Order::Begin { at });
         let mut collector = Collector::new(&self.plan, server);
@@ -138,7 +140,7 @@ impl Session {
                 }
                 Err(RecvTimeoutError::Disconnected) => return Err(RunError::Worker),
                 Err(RecvTimeoutError::Timeout) if running.is_over() => return Err(RunError::Worker),
-                Err(RecvTimeoutError::Timeout) => {}
+                Err(RecvTimeoutError::Timeout) => show(Progress::Waiting),
             }
             if !ending && self.stop.load(Ordering::Relaxed) {
                 ending = true;
@@ -148,11 +150,19 @@ impl Session {
     }
 
     /// Waits until all connections of all workers stand; returns the moment to begin.
-    fn wait_standing(&self, running: &Running<Order>, told: &Receiver<News>) -> Result<Time, RunError> {
+    fn wait_standing(
+        &self,
+        running: &Running<Order>,
+        told: &Receiver<News>,
+        show: &mut dyn FnMut(Progress<'_>),
+    ) -> Result<Time, RunError> {
         let mut begin = Time(0);
         let mut standing = 0;
         let mut failure = None;
-        #[expect(clippy::disallowed_methods, reason = "this thread has no engine whose clock it could ask")]
+        #[expect(
+            clippy::disallowed_methods,
+            reason = "this thread has no engine whose clock it could ask"
+        )]
         let began = Instant::now();
         while standing < self.plan.threads {
             match told.recv_timeout(LOOK) {
@@ -168,7 +178,7 @@ impl Session {
                     }
                 }
                 Ok(_) => {}
-                Err(RecvTimeoutError::Timeout) if !running.is_over() => {}
+                Err(RecvTimeoutError::Timeout) if !running.is_over() => show(Progress::Waiting),
                 Err(_) => return Err(RunError::Worker),
             }
             if self.stop.load(Ordering::Relaxed) {

@@ -1,17 +1,18 @@
-//! From the file to drafts and settings: what the values mean, and where each part of a draft was written, so that what
+//! From the file to drafts: what the values mean, and where each part of a draft was written, so that what
 //! compiling finds wrong has a line and a column.
 
 use std::collections::BTreeSet;
 
 use bytes::Bytes;
 
+use super::Scenario;
 use super::document::{self, Document};
 use super::error::ScenarioError;
-use super::values::{At, OneOrMany, Pairs, Position, Statuses};
-use super::{Located, Scenario, Settings};
-use crate::limits;
+use super::settings::{self, time};
+use super::values::{At, OneOrMany, Pairs, Position};
 use crate::traffic::{
     Body, Capture, Check, Expect, FlowDraft, Part, Request, Source, StepDraft, Test, Traffic, TrafficError,
+    shorten,
 };
 
 /// Reads the file that a `body_file` names.
@@ -43,7 +44,7 @@ struct StepPlaces {
 
 /// Makes a scenario of a document.
 pub(super) fn build(file: &str, document: Document, read: Read<'_>) -> Result<Scenario, ScenarioError> {
-    let settings = settings(file, &document)?;
+    let settings = settings::of(file, &document)?;
     let mut builder = Builder {
         file,
         defaults: document.defaults,
@@ -77,8 +78,15 @@ pub(super) fn build(file: &str, document: Document, read: Read<'_>) -> Result<Sc
 
 impl Places {
     fn locate(&self, file: &str, error: TrafficError) -> ScenarioError {
-        let what = error.part.to_string();
-        ScenarioError::new(file, self.position(&error), what, error.expected, error.found)
+        let position = self.position(&error);
+        // The key of the file; which of several it is, the place says.
+        let what = match error.part {
+            Part::Header(_) => "headers".to_owned(),
+            Part::Check(_) => "expect".to_owned(),
+            Part::Capture(_) => "capture".to_owned(),
+            part => part.to_string(),
+        };
+        ScenarioError::new(file, position, what, error.expected, error.found)
     }
 
     fn position(&self, error: &TrafficError) -> Position {
@@ -201,7 +209,7 @@ impl Builder<'_> {
                 body,
                 expect,
             },
-            pause: step.pause.map(|pause| pause.0),
+            pause: time(self.file, "pause", step.pause.as_ref())?,
             captures: captures.collect(),
         };
         Ok((draft, places))
@@ -251,6 +259,16 @@ impl Builder<'_> {
     ) -> Result<(Expect, Position, Vec<Position>), ScenarioError> {
         let defaults = &self.defaults.expect;
         let status = own.status.or_else(|| defaults.status.clone());
+        let status_at = status.as_ref().map_or(position, |status| status.position);
+        let mut statuses = Vec::new();
+        for status in status.map_or_else(Vec::new, At::into_list) {
+            let expected = "a status such as 200 or a class such as 2xx, an interim one being no answer";
+            let range = status.value.range().ok_or_else(|| {
+                let found = format!("`{}`", shorten(&status.value.0));
+                self.wrong(status.position, "status", expected, found)
+            })?;
+            statuses.push(range);
+        }
         let mut checks = Vec::new();
         for At { value, position } in listed(own.header, &defaults.header) {
             let name = value.name;
@@ -266,14 +284,6 @@ impl Builder<'_> {
             checks.push((Check::Json { pointer, equals }, position));
         }
         let (checks, places) = checks.into_iter().unzip();
-        let status_at = status.as_ref().map_or(position, |status| status.position);
-        let statuses = status.map_or_else(
-            Vec::new,
-            |At {
-                 value: Statuses(ranges),
-                 ..
-             }| ranges,
-        );
         Ok((Expect { statuses, checks }, status_at, places))
     }
 
@@ -294,9 +304,9 @@ impl Builder<'_> {
     }
 }
 
-fn listed<T: Clone>(own: Option<OneOrMany<T>>, default: &Option<OneOrMany<T>>) -> Vec<T> {
+fn listed<T: Clone>(own: Option<At<OneOrMany<T>>>, default: &Option<At<OneOrMany<T>>>) -> Vec<At<T>> {
     own.or_else(|| default.clone())
-        .map_or_else(Vec::new, |OneOrMany(list)| list)
+        .map_or_else(Vec::new, At::into_list)
 }
 
 /// The defaults that are not replaced, then the request's own.
@@ -304,86 +314,4 @@ fn merged(defaults: &Pairs<At<String>>, own: &Pairs<At<String>>) -> Vec<(String,
     let replaced = |name: &str| own.0.iter().any(|(own, _)| own.eq_ignore_ascii_case(name));
     let kept = defaults.0.iter().filter(|(name, _)| !replaced(name));
     kept.chain(&own.0).cloned().collect()
-}
-
-fn settings(file: &str, document: &Document) -> Result<Settings, ScenarioError> {
-    let wrong = |position: Position, what: &str, expected: String, found: String| {
-        ScenarioError::new(file, position, what, expected, found)
-    };
-    let whole = |what: &str, number: Option<(u64, Position)>, most: u64| match number {
-        Some((number, position)) if !(1..=most).contains(&number) => {
-            let expected = match most {
-                u64::MAX => "a whole number from 1 on".to_owned(),
-                most => format!("a whole number from 1 to {most}"),
-            };
-            Err(wrong(position, what, expected, number.to_string()))
-        }
-        _ => Ok(()),
-    };
-    let of_u32 = |number: &Option<At<u32>>| number.as_ref().map(|at| (u64::from(at.value), at.position));
-    let of_u64 = |number: &Option<At<u64>>| number.as_ref().map(|at| (at.value, at.position));
-    whole(
-        "connections",
-        of_u32(&document.connections),
-        u64::from(limits::CONNECTIONS),
-    )?;
-    whole(
-        "pipeline",
-        of_u32(&document.pipeline),
-        u64::from(limits::PIPELINE),
-    )?;
-    whole("requests", of_u64(&document.requests), u64::MAX)?;
-    whole("reconnect_after", of_u64(&document.reconnect_after), u64::MAX)?;
-    let threads = document.threads.as_ref().map(|at| (at.value as u64, at.position));
-    whole("threads", threads, limits::THREADS as u64)?;
-    if let Some(At { value, position }) = document.rate
-        && !(value.is_finite() && value > 0.0)
-    {
-        let expected = "a number of flows a second above 0".to_owned();
-        return Err(wrong(position, "rate", expected, value.to_string()));
-    }
-    for (what, time) in [("duration", &document.duration), ("timeout", &document.timeout)] {
-        if let Some(At { value, position }) = time
-            && value.0.is_zero()
-        {
-            return Err(wrong(
-                *position,
-                what,
-                "a time above 0".to_owned(),
-                "0".to_owned(),
-            ));
-        }
-    }
-    if let (Some(duration), Some(requests)) = (&document.duration, &document.requests) {
-        let later = if duration.position.line > requests.position.line {
-            duration.position
-        } else {
-            requests.position
-        };
-        let expected = "either `duration` or `requests`".to_owned();
-        return Err(wrong(later, "requests", expected, "both".to_owned()));
-    }
-    Ok(Settings {
-        target: document.target.as_ref().map(located),
-        connections: document.connections.as_ref().map(|at| at.value),
-        threads: document.threads.as_ref().map(|at| at.value),
-        rate: document.rate.as_ref().map(|at| at.value),
-        poisson: document.poisson,
-        duration: document.duration.as_ref().map(|at| at.value.0),
-        requests: document.requests.as_ref().map(|at| at.value),
-        warmup: document.warmup.as_ref().map(|at| at.value.0),
-        pipeline: document.pipeline.as_ref().map(|at| at.value),
-        timeout: document.timeout.as_ref().map(|at| at.value.0),
-        reconnect_after: document.reconnect_after.as_ref().map(|at| at.value),
-        seed: document.seed,
-        thresholds: document.thresholds.iter().map(located).collect(),
-    })
-}
-
-fn located(at: &At<String>) -> Located<String> {
-    Located {
-        value: at.value.clone(),
-        line: at.position.line,
-        column: at.position.column,
-    }
 }

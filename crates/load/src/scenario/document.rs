@@ -5,7 +5,7 @@
 use schemars::JsonSchema;
 use serde::Deserialize;
 
-use super::values::{At, OneOrMany, Pairs, Statuses, Time};
+use super::values::{At, OneOrMany, Pairs, Status, Time};
 
 /// What `ringmain bench --scenario FILE` sends: flows of requests, chosen by weight. In a path, a header value and a body
 /// `{{seq}}`, `{{random:1..1000}}`, `{{random-hex:16}}`, `{{uuid}}` and `{{value:NAME}}` are expanded anew for each
@@ -81,7 +81,7 @@ pub(super) struct Step {
     /// What is sent.
     pub(super) request: At<Request>,
     /// Think time before it is sent.
-    pub(super) pause: Option<Time>,
+    pub(super) pause: Option<At<Time>>,
     /// What is kept of the answer, by the name that later steps use it by as `{{value:NAME}}`.
     #[serde(default)]
     pub(super) capture: Pairs<At<Capture>>,
@@ -127,13 +127,13 @@ pub(super) enum Capture {
 #[serde(deny_unknown_fields)]
 pub(super) struct Expect {
     /// The statuses that are right.
-    pub(super) status: Option<At<Statuses>>,
+    pub(super) status: Option<At<OneOrMany<Status>>>,
     /// What headers must be.
-    pub(super) header: Option<OneOrMany<At<HeaderCheck>>>,
+    pub(super) header: Option<At<OneOrMany<HeaderCheck>>>,
     /// What the body must be.
-    pub(super) body: Option<OneOrMany<At<BodyCheck>>>,
+    pub(super) body: Option<At<OneOrMany<BodyCheck>>>,
     /// What values of a JSON body must be.
-    pub(super) json: Option<OneOrMany<At<JsonCheck>>>,
+    pub(super) json: Option<At<OneOrMany<JsonCheck>>>,
 }
 
 /// What a header must be: `equals` or `contains`.

@@ -59,13 +59,17 @@ impl ScenarioError {
             },
             None => Position { line: 1, column: 1 },
         };
-        let (what, expected, found) = parts(error, text, position);
-        ScenarioError::new(file, position, what, expected, found)
+        let (expected, found) = parts(error, text, position);
+        ScenarioError::new(file, position, "", expected, found)
     }
 }
 
-fn parts(error: &Error, text: &str, position: Position) -> (&'static str, String, String) {
+/// What was expected and what was found.
+fn parts(error: &Error, text: &str, position: Position) -> (String, String) {
     let here = || quoted_rest(text, position);
+    if unquoted_token(text, position) {
+        return ("quotes around a text that begins with `{{`".to_owned(), here());
+    }
     match error.without_snippet() {
         Error::AliasError { error, .. } => parts(error, text, position),
         Error::SerdeInvalidType {
@@ -73,41 +77,58 @@ fn parts(error: &Error, text: &str, position: Position) -> (&'static str, String
         }
         | Error::SerdeInvalidValue {
             unexpected, expected, ..
-        } => ("", expected.clone(), unexpected.clone()),
-        Error::SerdeInvalidLength { len, expected, .. } => ("", expected.clone(), format!("{len} of them")),
+        } => (expected.clone(), unexpected.clone()),
+        Error::SerdeInvalidLength { len, expected, .. } => (expected.clone(), format!("{len} of them")),
         Error::SerdeUnknownField { field, expected, .. } => {
-            ("", format!("one of the keys {}", listed(expected)), quoted(field))
+            (format!("one of the keys {}", listed(expected)), quoted(field))
         }
         Error::SerdeUnknownVariant {
             variant, expected, ..
-        } => (
-            "",
-            format!("one of the keys {}", listed(expected)),
-            quoted(variant),
-        ),
-        Error::SerdeMissingField { field, .. } => ("", format!("the key `{field}` here"), "none".to_owned()),
+        } => (format!("one of the keys {}", listed(expected)), quoted(variant)),
+        Error::SerdeMissingField { field, .. } => (format!("the key `{field}` here"), "none".to_owned()),
         Error::DuplicateMappingKey { key, .. } => {
             let key = key.as_deref().map_or_else(here, quoted);
-            ("", "each key once".to_owned(), format!("{key} a second time"))
+            ("each key once".to_owned(), format!("{key} a second time"))
         }
-        Error::MultipleDocuments { .. } => ("", "one YAML document".to_owned(), "a second one".to_owned()),
-        Error::Eof { .. } => ("", "the key `flows`".to_owned(), "the end of the file".to_owned()),
-        Error::InvalidScalar { ty, .. } => ("", format!("a value of the type {ty}"), here()),
-        Error::NullIntoString { .. } => ("", "a text".to_owned(), "nothing".to_owned()),
-        Error::Unexpected { expected, .. } => ("", (*expected).to_owned(), here()),
+        Error::MultipleDocuments { .. } => ("one YAML document".to_owned(), "a second one".to_owned()),
+        Error::Eof { .. } => ("the key `flows`".to_owned(), "the end of the file".to_owned()),
+        Error::InvalidScalar { ty, .. } => (plain(ty).to_owned(), here()),
+        Error::InvalidBooleanStrict { .. } => ("true or false".to_owned(), here()),
+        Error::NonFiniteFloat { value, .. } => ("a finite number".to_owned(), quoted(value)),
+        Error::NullIntoString { .. } => ("a text".to_owned(), "nothing".to_owned()),
+        Error::UnknownAnchor { .. } => ("an alias of an anchor further up".to_owned(), here()),
+        Error::Unexpected { expected, .. } => (plain(expected).to_owned(), here()),
         Error::Budget { breach, .. } => {
             let expected = "a file without deep nesting and without thousands of aliases";
-            ("limits", expected.to_owned(), format!("{breach:?}"))
+            (expected.to_owned(), format!("{breach:?}"))
         }
         other => {
             let message = UserMessageFormatter.format_message(other);
-            (
-                "YAML",
-                "valid YAML as docs/bench-scenario.schema.json describes it".to_owned(),
-                one_line(&message),
-            )
+            ("valid YAML".to_owned(), one_line(&message))
         }
     }
+}
+
+/// What the YAML reader calls by the names of its events and of Rust's types.
+fn plain(expected: &'static str) -> &'static str {
+    match expected {
+        "sequence start" => "a list",
+        "mapping start" => "keys with values",
+        "string scalar" => "a text",
+        "u32" | "u64" | "usize" => "a whole number that is not negative and not too large",
+        "floating point" => "a number",
+        other => other,
+    }
+}
+
+/// Whether what is wrong at a place is that YAML reads `{{seq}}` as keys and values. It then complains of the first or of
+/// the second brace.
+fn unquoted_token(text: &str, position: Position) -> bool {
+    let before = Position {
+        column: position.column.saturating_sub(1),
+        ..position
+    };
+    rest(text, position).starts_with("{{") || position.column > 1 && rest(text, before).starts_with("{{")
 }
 
 fn listed(names: &[&str]) -> String {
@@ -120,7 +141,7 @@ fn quoted(text: &str) -> String {
 }
 
 /// What stands at a place, up to the end of its line.
-fn quoted_rest(text: &str, position: Position) -> String {
+fn rest(text: &str, position: Position) -> &str {
     let line = usize::try_from(position.line)
         .unwrap_or(usize::MAX)
         .saturating_sub(1);
@@ -128,8 +149,12 @@ fn quoted_rest(text: &str, position: Position) -> String {
         .unwrap_or(usize::MAX)
         .saturating_sub(1);
     let line = text.lines().nth(line).unwrap_or_default();
-    let rest: String = line.chars().skip(column).collect();
-    match rest.trim_end() {
+    let start = line.char_indices().nth(column).map_or(line.len(), |(at, _)| at);
+    line[start..].trim_end()
+}
+
+fn quoted_rest(text: &str, position: Position) -> String {
+    match rest(text, position) {
         "" => "nothing".to_owned(),
         rest => quoted(rest),
     }

@@ -1,8 +1,8 @@
 //! A scenario file: YAML that says what is sent and, where it likes, how much of it.
 //!
 //! ```text
-//! text ─▶ document (serde, strict) ─▶ build: drafts, settings, places ─▶ Scenario ─▶ traffic(host)
-//!            └─▶ schema()                       └─ wrong: file, line, column, expected, found
+//! text ─▶ document (serde, strict) ─▶ build, settings ─▶ Scenario ─▶ traffic(host)
+//!            └─▶ schema()             └─ wrong: file, line, column, expected, found
 //! ```
 //!
 //! Reads no file: the text and the contents of body files are handed in. Knows no flag.
@@ -10,11 +10,10 @@
 mod build;
 mod document;
 mod error;
+mod settings;
 #[cfg(test)]
 mod tests;
 mod values;
-
-use std::time::Duration;
 
 use serde_saphyr::options::{DuplicateKeyPolicy, MergeKeyPolicy};
 
@@ -22,6 +21,7 @@ use crate::limits;
 use crate::traffic::{FlowDraft, Traffic, TrafficError};
 use document::Document;
 pub use error::ScenarioError;
+pub use settings::{Located, Settings};
 use values::Position;
 
 /// A scenario, checked but for the host that it is sent to.
@@ -31,48 +31,6 @@ pub struct Scenario {
     /// What the file says about the load.
     pub settings: Settings,
     drafts: Vec<FlowDraft>,
-}
-
-/// What a scenario file says about the load; flags override it. Each is within its limit.
-#[derive(Clone, Debug, Default, PartialEq)]
-pub struct Settings {
-    /// Where to connect to, as it is written.
-    pub target: Option<Located<String>>,
-    /// As in [`crate::plan::Plan`].
-    pub connections: Option<u32>,
-    /// As in [`crate::plan::Plan`].
-    pub threads: Option<usize>,
-    /// Arrivals a second, above 0.
-    pub rate: Option<f64>,
-    /// Whether arrivals are independent of each other; says nothing without a rate.
-    pub poisson: Option<bool>,
-    /// How long is measured, above 0. Never together with `requests`.
-    pub duration: Option<Duration>,
-    /// How many requests are measured.
-    pub requests: Option<u64>,
-    /// As in [`crate::plan::Plan`].
-    pub warmup: Option<Duration>,
-    /// As in [`crate::plan::Plan`].
-    pub pipeline: Option<u32>,
-    /// As in [`crate::plan::Plan`]; above 0.
-    pub timeout: Option<Duration>,
-    /// As in [`crate::plan::Plan`].
-    pub reconnect_after: Option<u64>,
-    /// As in [`crate::plan::Plan`].
-    pub seed: Option<u64>,
-    /// What must hold for the figures, as they are written.
-    pub thresholds: Vec<Located<String>>,
-}
-
-/// A value and where it stands in the file: line and column from 1.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Located<T> {
-    /// What is written.
-    pub value: T,
-    /// From 1.
-    pub line: u64,
-    /// In characters, from 1.
-    pub column: u64,
 }
 
 impl Scenario {
@@ -122,7 +80,8 @@ pub fn load(
     }
     let options = serde_saphyr::options! {
         budget: serde_saphyr::budget! {
-            max_documents: 1,
+            // A second one is refused all the same, with a better message than that of the limit.
+            max_documents: 2,
             max_depth: 64,
             max_aliases: 10_000,
         },

@@ -8,8 +8,9 @@ use std::ops::RangeInclusive;
 use std::time::Duration;
 
 use schemars::{JsonSchema, Schema, SchemaGenerator, json_schema};
+use serde::Deserialize;
 use serde::de::value::{MapAccessDeserializer, SeqAccessDeserializer};
-use serde::de::{Deserialize, Deserializer, Error, MapAccess, SeqAccess, Unexpected, Visitor};
+use serde::de::{Deserializer, Error, IntoDeserializer, MapAccess, SeqAccess, Visitor};
 use serde_saphyr::Spanned;
 
 /// A line and a column of a file, both from 1.
@@ -101,9 +102,25 @@ impl<V: JsonSchema> JsonSchema for Pairs<V> {
     }
 }
 
-/// One of a thing, or a list of them.
+/// One of a thing, or a list of them. One alone stands where the whole does.
 #[derive(Clone, Debug)]
-pub(super) struct OneOrMany<T>(pub(super) Vec<T>);
+pub(super) enum OneOrMany<T> {
+    One(T),
+    Many(Vec<At<T>>),
+}
+
+impl<T> At<OneOrMany<T>> {
+    /// All of them.
+    pub(super) fn into_list(self) -> Vec<At<T>> {
+        match self.value {
+            OneOrMany::One(value) => vec![At {
+                value,
+                position: self.position,
+            }],
+            OneOrMany::Many(list) => list,
+        }
+    }
+}
 
 impl<'de, T: Deserialize<'de>> Deserialize<'de> for OneOrMany<T> {
     fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<OneOrMany<T>, D::Error> {
@@ -113,15 +130,35 @@ impl<'de, T: Deserialize<'de>> Deserialize<'de> for OneOrMany<T> {
             type Value = OneOrMany<T>;
 
             fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-                f.write_str("a mapping, or a list of mappings")
+                f.write_str("one, or a list of such")
+            }
+
+            fn visit_bool<E: Error>(self, value: bool) -> Result<OneOrMany<T>, E> {
+                T::deserialize(value.into_deserializer()).map(OneOrMany::One)
+            }
+
+            fn visit_u64<E: Error>(self, value: u64) -> Result<OneOrMany<T>, E> {
+                T::deserialize(value.into_deserializer()).map(OneOrMany::One)
+            }
+
+            fn visit_i64<E: Error>(self, value: i64) -> Result<OneOrMany<T>, E> {
+                T::deserialize(value.into_deserializer()).map(OneOrMany::One)
+            }
+
+            fn visit_f64<E: Error>(self, value: f64) -> Result<OneOrMany<T>, E> {
+                T::deserialize(value.into_deserializer()).map(OneOrMany::One)
+            }
+
+            fn visit_str<E: Error>(self, value: &str) -> Result<OneOrMany<T>, E> {
+                T::deserialize(value.into_deserializer()).map(OneOrMany::One)
             }
 
             fn visit_map<A: MapAccess<'de>>(self, map: A) -> Result<OneOrMany<T>, A::Error> {
-                Ok(OneOrMany(vec![T::deserialize(MapAccessDeserializer::new(map))?]))
+                T::deserialize(MapAccessDeserializer::new(map)).map(OneOrMany::One)
             }
 
             fn visit_seq<A: SeqAccess<'de>>(self, sequence: A) -> Result<OneOrMany<T>, A::Error> {
-                Vec::deserialize(SeqAccessDeserializer::new(sequence)).map(OneOrMany)
+                Vec::deserialize(SeqAccessDeserializer::new(sequence)).map(OneOrMany::Many)
             }
         }
 
@@ -144,85 +181,69 @@ impl<T: JsonSchema> JsonSchema for OneOrMany<T> {
     }
 }
 
-/// Statuses: `200`, `2xx`, or a list of such.
+/// `200` or `2xx`, as it is written; [`range`](Status::range) says whether it is a status.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(super) struct Statuses(pub(super) Vec<RangeInclusive<u16>>);
+pub(super) struct Status(pub(super) String);
 
-impl<'de> Deserialize<'de> for Statuses {
-    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Statuses, D::Error> {
-        struct Any;
-
-        impl<'de> Visitor<'de> for Any {
-            type Value = Statuses;
-
-            fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-                f.write_str("a status such as 200, a class such as 2xx, or a list of such")
-            }
-
-            fn visit_u64<E: Error>(self, number: u64) -> Result<Statuses, E> {
-                let status = u16::try_from(number)
-                    .ok()
-                    .filter(|status| (200..=999).contains(status));
-                let status = status.ok_or_else(|| E::invalid_value(Unexpected::Unsigned(number), &self))?;
-                Ok(Statuses(vec![status..=status]))
-            }
-
-            fn visit_i64<E: Error>(self, number: i64) -> Result<Statuses, E> {
-                match u64::try_from(number) {
-                    Ok(number) => self.visit_u64(number),
-                    Err(_) => Err(E::invalid_value(Unexpected::Signed(number), &self)),
-                }
-            }
-
-            fn visit_str<E: Error>(self, text: &str) -> Result<Statuses, E> {
-                if let Ok(number) = text.parse() {
-                    return self.visit_u64(number);
-                }
-                match text.as_bytes() {
-                    [class @ b'2'..=b'5', b'x', b'x'] => {
-                        let first = u16::from(class - b'0') * 100;
-                        Ok(Statuses(vec![first..=first + 99]))
-                    }
-                    _ => Err(E::invalid_value(Unexpected::Str(text), &self)),
-                }
-            }
-
-            fn visit_seq<A: SeqAccess<'de>>(self, mut sequence: A) -> Result<Statuses, A::Error> {
-                let mut all = Vec::new();
-                while let Some(Statuses(some)) = sequence.next_element()? {
-                    all.extend(some);
-                }
-                if all.is_empty() {
-                    return Err(A::Error::invalid_length(0, &self));
-                }
-                Ok(Statuses(all))
-            }
+impl Status {
+    /// The statuses that it names.
+    pub(super) fn range(&self) -> Option<RangeInclusive<u16>> {
+        if let [class @ b'2'..=b'5', b'x', b'x'] = self.0.as_bytes() {
+            let first = u16::from(class - b'0') * 100;
+            return Some(first..=first + 99);
         }
-
-        deserializer.deserialize_any(Any)
+        let status = self.0.parse().ok()?;
+        (200..=999).contains(&status).then_some(status..=status)
     }
 }
 
-impl JsonSchema for Statuses {
+impl<'de> Deserialize<'de> for Status {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Status, D::Error> {
+        struct Text;
+
+        impl Visitor<'_> for Text {
+            type Value = Status;
+
+            fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+                f.write_str("a status such as 200 or a class such as 2xx")
+            }
+
+            fn visit_u64<E>(self, number: u64) -> Result<Status, E> {
+                Ok(Status(number.to_string()))
+            }
+
+            fn visit_i64<E>(self, number: i64) -> Result<Status, E> {
+                Ok(Status(number.to_string()))
+            }
+
+            fn visit_str<E>(self, text: &str) -> Result<Status, E> {
+                Ok(Status(text.to_owned()))
+            }
+        }
+
+        deserializer.deserialize_any(Text)
+    }
+}
+
+impl JsonSchema for Status {
     fn schema_name() -> Cow<'static, str> {
-        "Statuses".into()
+        "Status".into()
     }
 
     fn json_schema(_: &mut SchemaGenerator) -> Schema {
-        let one = [
-            json_schema!({ "type": "integer", "minimum": 200, "maximum": 999 }),
-            json_schema!({ "type": "string", "pattern": "^[2-5]xx$" }),
-        ];
         json_schema!({
-            "description": "A status such as 200, a class such as 2xx, or a list of such.",
-            "anyOf": [one[0], one[1], { "type": "array", "minItems": 1, "items": { "anyOf": one } }],
+            "description": "A status such as 200, or a class such as 2xx.",
+            "anyOf": [
+                { "type": "integer", "minimum": 200, "maximum": 999 },
+                { "type": "string", "pattern": "^[2-5]xx$" },
+            ],
         })
     }
 }
 
-/// A time with its unit.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) struct Time(pub(super) Duration);
+/// A time with its unit, as it is written; [`duration`](Time::duration) says whether it is one.
+#[derive(Clone, Debug, PartialEq, Eq, Deserialize)]
+pub(super) struct Time(pub(super) String);
 
 /// Units of times, in microseconds: the ones of the command line.
 const UNITS: [(&str, u64); 5] = [
@@ -237,32 +258,13 @@ const UNITS: [(&str, u64); 5] = [
 const LONGEST: Duration = Duration::from_hours(24 * 365);
 
 impl Time {
-    fn parse(text: &str) -> Option<Time> {
-        let digits = text.bytes().take_while(u8::is_ascii_digit).count();
-        let (number, unit) = text.split_at(digits);
+    /// The time that it names.
+    pub(super) fn duration(&self) -> Option<Duration> {
+        let digits = self.0.bytes().take_while(u8::is_ascii_digit).count();
+        let (number, unit) = self.0.split_at(digits);
         let (_, factor) = UNITS.iter().find(|(name, _)| *name == unit)?;
         let time = Duration::from_micros(number.parse::<u64>().ok()?.checked_mul(*factor)?);
-        (time <= LONGEST).then_some(Time(time))
-    }
-}
-
-impl<'de> Deserialize<'de> for Time {
-    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Time, D::Error> {
-        struct WithUnit;
-
-        impl Visitor<'_> for WithUnit {
-            type Value = Time;
-
-            fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-                f.write_str("a time with its unit (us, ms, s, m, h), such as 500ms, 10s or 2m")
-            }
-
-            fn visit_str<E: Error>(self, text: &str) -> Result<Time, E> {
-                Time::parse(text).ok_or_else(|| E::invalid_value(Unexpected::Str(text), &self))
-            }
-        }
-
-        deserializer.deserialize_str(WithUnit)
+        (time <= LONGEST).then_some(time)
     }
 }
 

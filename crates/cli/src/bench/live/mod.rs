@@ -1,146 +1,129 @@
-//! What is said while it runs, on standard error: one line that changes where a person looks on, else a line a round.
+//! What is said while a run goes on, on standard error: a view that is drawn in place where a person looks on, else a
+//! line every few seconds.
 //!
-//! Knows nothing of what comes of it.
+//! [`Live`] is all that the rest of the command knows: [`Live::begin`] a round, [`Live::show`] its progress,
+//! [`Live::end`] it; dropping it takes the view off the terminal. `state` gathers what is shown, `view` turns it into
+//! lines, `screen` puts them on a terminal. Changes no mode of the terminal, so that nothing can be left behind.
 
-use std::io::{self, IsTerminal, Write};
-use std::time::Duration;
-
-use ringmain_load::plan::{Extent, Plan};
-use ringmain_load::report::{Interval, Round, amount};
-use ringmain_load::run::Progress;
-
+mod screen;
+mod state;
 #[cfg(test)]
 mod tests;
+mod view;
 
-/// Where and how it is said.
+use std::io::{self, IsTerminal, Stderr};
+use std::time::Duration;
+
+use ringmain_load::plan::Plan;
+use ringmain_load::report::Round;
+use ringmain_load::run::Progress;
+use ringmain_sys::{clock, terminal};
+
+use self::screen::Screen;
+use self::state::{Phase, State};
+use crate::limits::{LIVE_DRAW, LIVE_LINE};
+
+/// The view, or the lines in its place.
 #[derive(Debug)]
 pub(super) struct Live {
     how: How,
-    /// What begins each line: the target's name and the round.
-    label: String,
-    /// What is known of the length of a round.
-    extent: Extent,
-    /// Whether the last line is to be written over.
-    open: bool,
+    state: State,
+    screen: Screen<Stderr>,
+    /// When something was last drawn or said, by a clock that does not jump.
+    said: Duration,
+    /// CPU time of this process when the interval that runs began.
+    cpu: Duration,
 }
 
+/// How it is said.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum How {
     Silent,
     Lines,
-    Terminal,
+    View { colour: bool },
 }
 
 impl Live {
+    /// Draws where standard output and standard error are terminals, says lines elsewhere, nothing if `quiet`.
     pub(super) fn new(quiet: bool) -> Live {
-        let how = match (quiet, io::stderr().is_terminal()) {
-            (true, _) => How::Silent,
-            (false, true) => How::Terminal,
-            (false, false) => How::Lines,
+        let set = |name| std::env::var_os(name).is_some_and(|value| !value.is_empty());
+        let dumb = std::env::var_os("TERM").is_none_or(|term| term == "dumb");
+        let how = match quiet {
+            true => How::Silent,
+            false if dumb || !io::stdout().is_terminal() || !io::stderr().is_terminal() => How::Lines,
+            false => How::View {
+                colour: !set("NO_COLOR"),
+            },
         };
         Live {
             how,
-            label: String::new(),
-            extent: Extent::Count(0),
-            open: false,
+            state: State::default(),
+            screen: Screen::new(io::stderr()),
+            said: Duration::ZERO,
+            cpu: Duration::ZERO,
         }
     }
 
-    /// A round begins: of which target, if there are several, and which, from 0.
+    /// A round begins: of which target, if there are several, and which round, from 0.
     pub(super) fn begin(&mut self, name: Option<&str>, number: u32, plan: &Plan) {
-        let name = name.map_or_else(String::new, |name| format!("{name}, "));
-        self.label = format!("{name}round {} of {}", number + 1, plan.rounds);
-        self.extent = plan.extent;
+        self.state.begin(name, number, plan, clock::monotonic());
+        self.draw();
     }
 
     /// What goes on in it.
     pub(super) fn show(&mut self, progress: &Progress<'_>) {
-        let what = match progress {
-            Progress::Connecting => "connecting".to_owned(),
-            Progress::Warming => "warming up".to_owned(),
-            Progress::Measuring => "measuring".to_owned(),
-            Progress::Interval { interval, .. } => during(interval, self.extent),
-        };
-        if self.how == How::Terminal {
-            // Back to the line's begin, and what was there is erased.
-            self.write(&format!("\r\x1b[K{}: {what}", self.label));
-            self.open = true;
+        let now = clock::monotonic();
+        match progress {
+            Progress::Connecting => self.state.enter(Phase::Connecting, now),
+            Progress::Warming => self.state.enter(Phase::Warming, now),
+            Progress::Measuring => {
+                self.cpu = clock::process_cpu();
+                self.said = now;
+                self.state.enter(Phase::Measuring, now);
+            }
+            Progress::Interval { interval, .. } => {
+                let cpu = clock::process_cpu();
+                self.state.interval(interval, cpu.saturating_sub(self.cpu));
+                self.cpu = cpu;
+                if self.how == How::Lines && now.saturating_sub(self.said) >= LIVE_LINE {
+                    self.said = now;
+                    self.screen.line(&view::line(&self.state));
+                }
+            }
+            Progress::Waiting if now.saturating_sub(self.said) < LIVE_DRAW => return,
+            Progress::Waiting => {}
         }
+        self.draw();
     }
 
     /// A round is over.
     pub(super) fn end(&mut self, round: &Round) {
-        self.line(&format!("{}: {}", self.label, over(round)));
+        self.line(&view::over(&self.state, round));
     }
 
-    /// Something that stays to be read.
+    /// Says something that stays to be read; the view comes back below it.
     pub(super) fn line(&mut self, text: &str) {
-        let erased = if self.open { "\r\x1b[K" } else { "" };
-        self.open = false;
         if self.how != How::Silent {
-            self.write(&format!("{erased}{text}\n"));
+            self.screen.line(text);
         }
     }
 
-    fn write(&self, text: &str) {
-        let mut error = io::stderr().lock();
-        // Nobody is left to hear of a broken standard error.
-        let _ = error.write_all(text.as_bytes());
+    fn draw(&mut self) {
+        let How::View { colour } = self.how else {
+            return;
+        };
+        // A terminal that does not say how large it is may be small.
+        let size = terminal::size(io::stderr()).unwrap_or(terminal::Size {
+            columns: 80,
+            rows: 24,
+        });
+        let now = clock::monotonic();
+        self.said = now;
+        // The last column stays free: writing to it makes some terminals wrap.
+        let width = usize::from(size.columns).saturating_sub(1);
+        let mut lines = view::render(&self.state, now, width, colour);
+        // One line stays free above the view.
+        lines.truncate(usize::from(size.rows).saturating_sub(1));
+        self.screen.draw(&lines);
     }
-}
-
-impl Drop for Live {
-    /// What follows begins on a line of its own.
-    fn drop(&mut self) {
-        if self.open {
-            self.write("\r\x1b[K");
-        }
-    }
-}
-
-/// An interval in a line.
-fn during(interval: &Interval, extent: Extent) -> String {
-    let counts = &interval.counts;
-    let rate = counts.answered as f64 / interval.length.as_secs_f64().max(1e-9);
-    let shown = if interval.response.max > Duration::ZERO { &interval.response } else { &interval.service };
-    let of = match extent {
-        Extent::Time(time) => format!(" of {}", amount::span(time)),
-        Extent::Count(_) => String::new(),
-    };
-    let mut line = format!(
-        "{}{of}, {} answers/s, p50 {}, p99 {}",
-        amount::span(Duration::from_millis(rounded_ms(interval.until))),
-        amount::number(rate),
-        amount::time(shown.p50),
-        amount::time(shown.p99),
-    );
-    let failures = [
-        ("HTTP errors", counts.http_errors()),
-        ("wrong answers", counts.unexpected),
-        ("without answer", counts.failed()),
-        ("not sent", counts.dropped),
-    ];
-    for (name, count) in failures.into_iter().filter(|(_, count)| *count > 0) {
-        line.push_str(&format!(", {} {name}", amount::count(count)));
-    }
-    line
-}
-
-fn rounded_ms(time: Duration) -> u64 {
-    u64::try_from(time.as_millis() / 10 * 10).unwrap_or(u64::MAX)
-}
-
-/// A round in a line.
-fn over(round: &Round) -> String {
-    let figures = &round.figures;
-    let (kind, latency) = match figures.response.count() {
-        0 => ("service", &figures.service),
-        _ => ("response", &figures.response),
-    };
-    format!(
-        "{} answers/s, {kind} time p50 {}, p99 {}",
-        amount::number(round.throughput()),
-        amount::time(latency.percentile(50.0)),
-        amount::time(latency.percentile(99.0)),
-    )
 }

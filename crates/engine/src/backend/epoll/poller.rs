@@ -162,7 +162,7 @@ impl Poller {
 /// The kernel lets a long wait be late by a thousandth, whatever the thread's slack: such a one ends a little early, and the
 /// next one is exact.
 fn fine(timeout: Duration) -> Option<Timespec> {
-    if timeout.subsec_nanos() % 1_000_000 == 0 || timeout > limits::EPOLL_FINE {
+    if timeout.subsec_nanos().is_multiple_of(1_000_000) || timeout > limits::EPOLL_FINE {
         return None;
     }
     let span = if timeout > limits::EPOLL_EXACT {

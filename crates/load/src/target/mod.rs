@@ -1,0 +1,272 @@
+//! Where a load goes to, as it is written on a command line.
+//!
+//! | written | spoken |
+//! |---|---|
+//! | `http://host[:port][/path?query]`, `host:port[/path?query]` | HTTP/1.1 over TCP |
+//! | `:port[/path?query]` | the same to this host |
+//! | `http+unix:/run/app.sock[:/path?query]`, `http+unix:@name[:/path?query]` | HTTP/1.1 over a Unix socket |
+//! | `tcp://host:port`, `tcp+unix:/run/app.sock`, `tcp+unix:@name` | bytes that come back |
+//!
+//! A Unix socket's name ends at the first `:/`; in it `\xNN` stands for any byte, as everywhere in Ringmain. What stands
+//! after a `#` is not sent. Knows how targets are written; looks no name up.
+
+use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
+
+use ringmain_engine::Addr;
+use ringmain_sys::addr::AddrError;
+
+#[cfg(test)]
+mod tests;
+
+/// The port of a URL that names none.
+const HTTP_PORT: u16 = 80;
+
+/// A target.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Target {
+    /// What is spoken there.
+    pub scheme: Scheme,
+    /// Where it is.
+    pub place: Place,
+    /// What an HTTP request says in `Host`; empty for other protocols.
+    pub host: String,
+    /// Path and query of an HTTP request, with a `/` first; empty for other protocols.
+    pub path: String,
+}
+
+/// What is spoken, as far as a URL says so.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Scheme {
+    /// HTTP/1.1.
+    Http,
+    /// Bytes that come back.
+    Tcp,
+}
+
+/// Where a target is.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Place {
+    /// At an address, or at the first of several that takes connections.
+    Addrs(Vec<Addr>),
+    /// At whatever addresses this name has.
+    Name {
+        /// The host's name, in lower case.
+        host: String,
+        /// The port there.
+        port: u16,
+    },
+}
+
+/// Why a text is not a [`Target`].
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("expected a target, such as http://127.0.0.1:8080/json; found `{found}`: {reason}")]
+pub struct TargetError {
+    /// The text as given, shortened, without control characters.
+    pub found: String,
+    /// What is wrong, and what to write instead.
+    pub reason: String,
+}
+
+impl Target {
+    /// Reads one.
+    ///
+    /// # Errors
+    /// [`TargetError`] says what is wrong with it and what to write instead.
+    pub fn parse(text: &str) -> Result<Target, TargetError> {
+        parse(text).map_err(|reason| TargetError {
+            found: shown(text),
+            reason,
+        })
+    }
+}
+
+/// As much of a text as a message needs.
+fn shown(text: &str) -> String {
+    const CHARACTERS: usize = 120;
+    let mut shown: String = text.escape_debug().take(CHARACTERS).collect();
+    if text.escape_debug().nth(CHARACTERS).is_some() {
+        shown.push('…');
+    }
+    shown
+}
+
+fn parse(text: &str) -> Result<Target, String> {
+    if text.is_empty() {
+        return Err("it is empty".into());
+    }
+    if let Some(bad) = text.chars().find(|c| c.is_whitespace() || c.is_control()) {
+        let bad = bad.escape_debug();
+        return Err(format!("`{bad}` cannot stand in it; in a path write %20 for a space"));
+    }
+    let (scheme, rest) = scheme(text)?;
+    match scheme {
+        "http" => {
+            let (authority, path) = split(rest);
+            let (place, host) = authority_of(authority, Some(HTTP_PORT))?;
+            http(place, host, path)
+        }
+        "" => {
+            let (authority, path) = split(rest);
+            let (place, host) = authority_of(authority, None)?;
+            http(place, host, path)
+        }
+        "http+unix" => {
+            let (name, path) = match rest.find(":/") {
+                Some(end) => (&rest[..end], &rest[end + 1..]),
+                None => (rest, ""),
+            };
+            http(unix(name)?, "localhost".into(), path)
+        }
+        "tcp" => {
+            let (authority, path) = split(rest);
+            if !matches!(path, "" | "/") {
+                return Err(format!("`{path}` means nothing to an echo server: drop it"));
+            }
+            tcp(authority_of(authority, None)?.0)
+        }
+        _ => tcp(unix(rest)?),
+    }
+}
+
+/// The scheme, empty if there is none, and what stands after its separator.
+fn scheme(text: &str) -> Result<(&'static str, &str), String> {
+    for scheme in ["http+unix", "tcp+unix"] {
+        if let Some(rest) = strip_scheme(text, scheme) {
+            return Ok((scheme, rest.strip_prefix("//").unwrap_or(rest)));
+        }
+    }
+    for scheme in ["http", "tcp"] {
+        if let Some(rest) = strip_scheme(text, scheme).and_then(|rest| rest.strip_prefix("//")) {
+            return Ok((scheme, rest));
+        }
+    }
+    if strip_scheme(text, "unix").is_some() || text.starts_with(['/', '@']) {
+        let name = strip_scheme(text, "unix").unwrap_or(text);
+        return Err(format!("for HTTP write http+unix:{name}:/path, for echoed bytes tcp+unix:{name}"));
+    }
+    // Elsewhere, in a query, `://` is a text as any other.
+    let is_scheme = |first: &str| first.chars().all(|c| c.is_ascii_alphanumeric() || matches!(c, '+' | '-' | '.'));
+    let Some((other, _)) = text.split_once("://").filter(|(first, _)| is_scheme(first)) else {
+        return Ok(("", text));
+    };
+    let spoken = "spoken today are http://, http+unix:, tcp:// and tcp+unix:";
+    Err(match other.to_ascii_lowercase().as_str() {
+        "https" => format!("TLS is not spoken yet; {spoken}"),
+        "ws" | "wss" => format!("WebSocket is not spoken yet; {spoken}"),
+        "grpc" | "grpcs" | "h2" | "h2c" => format!("HTTP/2 is not spoken yet; {spoken}"),
+        _ => format!("`{other}` is not spoken here; {spoken}"),
+    })
+}
+
+fn strip_scheme<'a>(text: &'a str, scheme: &str) -> Option<&'a str> {
+    let (first, rest) = text.split_at_checked(scheme.len())?;
+    first.eq_ignore_ascii_case(scheme).then(|| rest.strip_prefix(':'))?
+}
+
+/// The authority and what follows it, from its `/` or `?` on, without a fragment.
+fn split(rest: &str) -> (&str, &str) {
+    let rest = rest.split('#').next().unwrap_or(rest);
+    rest.split_at(rest.find(['/', '?']).unwrap_or(rest.len()))
+}
+
+fn http(place: Place, host: String, path: &str) -> Result<Target, String> {
+    let path = path.split('#').next().unwrap_or(path);
+    if let Some(bad) = path.chars().find(|c| !c.is_ascii()) {
+        let mut bytes = [0; 4];
+        let bytes = bad.encode_utf8(&mut bytes).bytes();
+        let written: String = bytes.map(|byte| format!("%{byte:02X}")).collect();
+        return Err(format!("a path is ASCII: write {written} for `{bad}`"));
+    }
+    let slash = if path.starts_with('/') { "" } else { "/" };
+    Ok(Target {
+        scheme: Scheme::Http,
+        place,
+        host,
+        path: format!("{slash}{path}"),
+    })
+}
+
+fn tcp(place: Place) -> Result<Target, String> {
+    Ok(Target {
+        scheme: Scheme::Tcp,
+        place,
+        host: String::new(),
+        path: String::new(),
+    })
+}
+
+fn unix(name: &str) -> Result<Place, String> {
+    let addr: Addr = format!("unix:{name}")
+        .parse()
+        .map_err(|error: AddrError| error.to_string())?;
+    Ok(Place::Addrs(vec![addr]))
+}
+
+/// The place that an authority names, and how `Host` says it.
+fn authority_of(authority: &str, default: Option<u16>) -> Result<(Place, String), String> {
+    if authority.contains('@') {
+        return Err("a name and password are not sent from here: drop them, and write -H 'Authorization: …'".into());
+    }
+    let (host, port) = match authority.rsplit_once(':') {
+        // The last colon of an IPv6 address is none of a port.
+        Some((host, port)) if !port.contains(']') => (host, Some(port_of(port)?)),
+        _ => (authority, default),
+    };
+    let Some(port) = port else {
+        return Err(match authority {
+            "" => "a host is missing".into(),
+            _ => format!("a port is missing: write {authority}:8080, or http://{authority}"),
+        });
+    };
+    let written = |host: &str| match port {
+        HTTP_PORT => host.to_owned(),
+        _ => format!("{host}:{port}"),
+    };
+    let at = |ip: IpAddr| Place::Addrs(vec![SocketAddr::new(ip, port).into()]);
+    if host.is_empty() {
+        if default.is_some() {
+            return Err("a host is missing".into());
+        }
+        let here: [IpAddr; 2] = [Ipv4Addr::LOCALHOST.into(), Ipv6Addr::LOCALHOST.into()];
+        let here = here.map(|ip| Addr::from(SocketAddr::new(ip, port)));
+        return Ok((Place::Addrs(here.into()), written("localhost")));
+    }
+    if let Some(inner) = host.strip_prefix('[') {
+        let inner = inner.strip_suffix(']').ok_or("the closing `]` of an IPv6 address is missing")?;
+        let ip: Ipv6Addr = inner.parse().map_err(|_| format!("`{inner}` is no IPv6 address"))?;
+        return Ok((at(ip.into()), written(host)));
+    }
+    if host.contains(':') {
+        return Err("an IPv6 address stands in brackets, such as http://[::1]:8080/".into());
+    }
+    if let Ok(ip) = host.parse::<Ipv4Addr>() {
+        return Ok((at(ip.into()), written(host)));
+    }
+    let host = name(host)?;
+    Ok((
+        Place::Name {
+            host: host.clone(),
+            port,
+        },
+        written(&host),
+    ))
+}
+
+fn port_of(text: &str) -> Result<u16, String> {
+    let digits = text.bytes().all(|byte| byte.is_ascii_digit());
+    let port = text.parse().ok().filter(|port| digits && *port > 0);
+    port.ok_or_else(|| format!("`{text}` is no port: expected a number from 1 to 65535"))
+}
+
+/// A host's name in lower case (RFC 1123 §2.1, and underscores, which private names have).
+fn name(host: &str) -> Result<String, String> {
+    if host.len() > 253 {
+        return Err(format!("a host's name has at most 253 characters, found {}", host.len()));
+    }
+    let is_known = |c: char| c.is_ascii_alphanumeric() || matches!(c, '-' | '.' | '_');
+    match host.chars().find(|c| !is_known(*c)) {
+        None => Ok(host.to_ascii_lowercase()),
+        Some(c) if !c.is_ascii() => Err(format!("`{c}` stands in no host's name: write its xn-- form")),
+        Some(c) => Err(format!("`{c}` stands in no host's name")),
+    }
+}
