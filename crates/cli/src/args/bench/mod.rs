@@ -28,7 +28,6 @@ const MILLISECOND: Duration = Duration::from_millis(1);
 /// Put a load on a server and measure what comes of it.
 #[derive(Debug, Args)]
 #[command(args_conflicts_with_subcommands = true, subcommand_negates_reqs = true)]
-#[command(subcommand_precedence_over_arg = true)]
 pub(crate) struct Bench {
     /// Where the load goes, or a file that says what it is
     ///
