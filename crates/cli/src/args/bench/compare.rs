@@ -63,9 +63,12 @@ impl Compare {
         let servers: Vec<&str> = servers.iter().map(String::as_str).collect();
         if let Some(name) = servers.iter().find(|name| !names.contains(name)) {
             let names = names.join(", ");
-            return Some(format!("--server and --server-pid name a target: expected one of {names}, found `{name}`"));
+            return Some(format!(
+                "--server and --server-pid name a target: expected one of {names}, found `{name}`"
+            ));
         }
-        twice(&servers).map(|name| format!("the target `{name}` has two servers: give it one --server or --server-pid"))
+        twice(&servers)
+            .map(|name| format!("the target `{name}` has two servers: give it one --server or --server-pid"))
     }
 }
 
