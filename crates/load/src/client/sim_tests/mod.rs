@@ -428,20 +428,24 @@ impl Run {
             .flows()
             .iter()
             .any(|flow| flow.steps[0].pause().is_some());
-        if let (Pace::Constant(rate), Extent::Time(time), false) =
-            (self.plan.pace, self.plan.extent, self.cut)
+        if let (Pace::Constant(rate), Extent::Time(_)) = (self.plan.pace, self.plan.extent)
             && single
             && !pauses
             && self.plan.warmup.is_zero()
         {
-            let nanoseconds = time.as_nanos() as u64;
-            let due = (0..).take_while(|number| ((*number as f64 * 1e9 / rate) as u64) < nanoseconds);
-            let counts = &total.counts;
-            assert_eq!(
-                counts.sent + counts.dropped,
-                due.count() as u64,
-                "seed {seed}: {counts:?}"
-            );
+            for (worker, told) in self.told.iter().enumerate() {
+                let nanoseconds = told.elapsed.expect("it is over").as_nanos() as u64;
+                let due = (worker as u64..)
+                    .step_by(self.told.len())
+                    .take_while(|number| ((*number as f64 * 1e9 / rate) as u64) < nanoseconds);
+                let counts = &told.figures.counts;
+                let all = counts.sent + counts.dropped;
+                assert_eq!(
+                    all,
+                    due.count() as u64,
+                    "seed {seed}, worker {worker}: {counts:?}"
+                );
+            }
         }
         if self.punctual {
             assert!(
