@@ -27,7 +27,7 @@ pub(crate) struct Compare {
 
 /// The servers, where they are on this host.
 #[derive(Debug, Args)]
-#[command(next_help_heading = "Servers under test (on this host)")]
+#[command(next_help_heading = "Server under test (on this host)")]
 pub(crate) struct UnderTest {
     /// Start the server of the target NAME with this command of the shell, and measure its CPU time and memory
     #[arg(long, value_name = "NAME=COMMAND", action = ArgAction::Append)]
