@@ -28,8 +28,8 @@ CLIENT_DOUBTS = {
 }
 
 
-def arguments(description, pairs):
-    """The options that every comparison has."""
+def arguments(description, pairs, secs=1.5):
+    """The options that every comparison has, with its own defaults of rounds and of their length."""
     cpus = sorted(os.sched_getaffinity(0))
     ap = argparse.ArgumentParser(description=description, formatter_class=argparse.RawDescriptionHelpFormatter)
     ap.add_argument("--ours", default=str(servers.REPO / "target/release/ringmain"), help="the ringmain binary")
@@ -38,7 +38,7 @@ def arguments(description, pairs):
     ap.add_argument("--client-kind", choices=("bench", "lg"), default="bench",
                     help="`ringmain bench`, or the lean client/lg.c (bench)")
     ap.add_argument("--pairs", type=int, default=pairs, help=f"rounds ({pairs})")
-    ap.add_argument("--secs", type=float, default=1.5, help="measuring window of one run (1.5)")
+    ap.add_argument("--secs", type=float, default=secs, help=f"measuring window of one run ({secs:g})")
     ap.add_argument("--warm", type=float, default=0.5, help="warm-up before it (0.5)")
     ap.add_argument("--server-cpu", type=int, default=cpus[0])
     ap.add_argument("--load-cpu", type=int, default=cpus[-1])
@@ -122,7 +122,7 @@ def run_lg(server, load, args):
     return figures
 
 
-def run_bench(server, load, args, engine="auto"):
+def run_bench(server, load, args, engine):
     """Runs `ringmain bench`, which measures the server's CPU time itself, over exactly its window."""
     command = loads.bench_command(args.client, load, server.port, args.secs, args.warm, args.load_cpu,
                                   server.process.pid, engine)
@@ -154,10 +154,10 @@ def output_by(client, deadline):
         return None
 
 
-def run_client(server, load, args):
-    """Runs the load client. Returns its figures and the server's."""
+def run_client(server, load, args, engine="auto"):
+    """Runs the load client, `ringmain bench` on the engine named. Returns its figures and the server's."""
     try:
-        return (run_lg if args.client_kind == "lg" else run_bench)(server, load, args)
+        return run_lg(server, load, args) if args.client_kind == "lg" else run_bench(server, load, args, engine)
     except loads.ClientError as e:
         raise servers.ServerError(f"the load client: {e}; the server: {server.last_output()}") from e
 
