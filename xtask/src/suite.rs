@@ -16,7 +16,7 @@ struct Suite {
 const SUITES: &[Suite] = &[
     Suite {
         name: "sim",
-        about: "10,000 seeds in the simulated world, of the contract alone, of the real workers, and of HTTP applications on them",
+        about: "10,000 seeds in the simulated world, of the contract alone, of the real workers, and of HTTP applications and the load generator on them",
         lines: &[
             Line {
                 env: SEEDS,
@@ -54,6 +54,18 @@ const SUITES: &[Suite] = &[
                     "ringmain-web",
                     "--test",
                     "sim",
+                ],
+            },
+            Line {
+                env: SEEDS,
+                words: &[
+                    "cargo",
+                    "test",
+                    "--release",
+                    "-p",
+                    "ringmain-load",
+                    "--lib",
+                    "client::sim_tests",
                 ],
             },
         ],

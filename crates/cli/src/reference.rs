@@ -2,11 +2,11 @@
 
 use std::io::{self, Write};
 
-use clap::CommandFactory;
+use clap::{Arg, ArgAction, Command, CommandFactory};
 use clap_complete::Shell;
 use clap_mangen::Man;
 
-use crate::args::{Cli, Lines, sections};
+use crate::args::{Cli, Lines, Section, bench_sections, sections};
 
 /// Writes the completion script for a shell.
 ///
@@ -52,15 +52,87 @@ pub(crate) fn manual(out: &mut dyn Write) -> io::Result<()> {
     page.render_options_section(out)?;
     for section in sections() {
         heading(out, section.title)?;
-        match section.lines {
-            Lines::Terms(lines) | Lines::Commands(lines) => {
-                for (name, meaning) in lines {
-                    term(out, name, meaning)?;
-                }
-            }
+        lines(out, section)?;
+    }
+    bench(out)
+}
+
+/// The sections of `ringmain bench` and its commands, whose options are its own.
+fn bench(out: &mut dyn Write) -> io::Result<()> {
+    let mut definition = Cli::command();
+    definition.build();
+    let bench = definition.find_subcommand("bench").expect("it is among the commands");
+    heading(out, "ringmain bench")?;
+    options(out, bench)?;
+    for section in bench_sections() {
+        subheading(out, section.title)?;
+        lines(out, section)?;
+    }
+    for command in bench.get_subcommands() {
+        heading(out, &format!("ringmain bench {}", command.get_name()))?;
+        options(out, command)?;
+    }
+    Ok(())
+}
+
+/// What a command does, its operands, and its options under their headings.
+fn options(out: &mut dyn Write, command: &Command) -> io::Result<()> {
+    let about = command.get_long_about().or(command.get_about());
+    writeln!(out, "{}", escaped(&about.map(ToString::to_string).unwrap_or_default()))?;
+    let own = |option: &&Arg| !matches!(option.get_action(), ArgAction::Help | ArgAction::Version);
+    let mut headings: Vec<&str> = Vec::new();
+    for option in command.get_arguments().filter(own) {
+        let heading = option.get_help_heading().unwrap_or("Operands and options");
+        if !headings.contains(&heading) {
+            headings.push(heading);
+        }
+    }
+    for heading in headings {
+        subheading(out, heading)?;
+        let of_it = |option: &&Arg| option.get_help_heading().unwrap_or("Operands and options") == heading;
+        for option in command.get_arguments().filter(own).filter(of_it) {
+            writeln!(out, ".TP\n{}", written(option))?;
+            let help = option.get_long_help().or(option.get_help());
+            let help = help.map(ToString::to_string).unwrap_or_default();
+            writeln!(out, "{}{}", escaped(&help.replace("\n\n", ". ")), escaped(&default(option)))?;
         }
     }
     Ok(())
+}
+
+/// An option in all its forms.
+fn written(option: &Arg) -> String {
+    let mut forms = Vec::new();
+    forms.extend(option.get_short().map(|short| format!("\\fB\\-{short}\\fR")));
+    forms.extend(option.get_long().map(|long| format!("\\fB{}\\fR", escaped(&format!("--{long}")))));
+    let takes = option.get_action().takes_values();
+    let names = option.get_value_names().filter(|_| takes).unwrap_or_default();
+    let values: String = names.iter().map(|name| format!(" \\fI{}\\fR", escaped(name))).collect();
+    format!("{}{values}", forms.join(", ")).trim_start().to_owned()
+}
+
+fn default(option: &Arg) -> String {
+    let values: Vec<String> = option
+        .get_default_values()
+        .iter()
+        .map(|value| value.to_string_lossy().into_owned())
+        .collect();
+    if values.is_empty() || !option.get_action().takes_values() {
+        return String::new();
+    }
+    format!(" [default: {}]", values.join(", "))
+}
+
+fn lines(out: &mut dyn Write, section: &Section) -> io::Result<()> {
+    let (Lines::Terms(lines) | Lines::Commands(lines)) = section.lines;
+    for (name, meaning) in lines {
+        term(out, name, meaning)?;
+    }
+    Ok(())
+}
+
+fn subheading(out: &mut dyn Write, title: &str) -> io::Result<()> {
+    writeln!(out, ".SS \"{}\"", escaped(title))
 }
 
 fn heading(out: &mut dyn Write, title: &str) -> io::Result<()> {

@@ -17,7 +17,7 @@ use ringmain_engine::features::Features;
 use ringmain_engine::{Addr, Choice, Config, ListenOptions};
 use ringmain_sys::listen;
 
-pub(crate) use self::help::{Lines, PATHS, sections};
+pub(crate) use self::help::{Lines, PATHS, Section, bench_sections, sections};
 pub(crate) use self::http::{AccessLogFormat, Http};
 pub(crate) use self::values::{Destination, Time};
 use crate::limits::{BACKLOG_MAX, TIME_MAX};

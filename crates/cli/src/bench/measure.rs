@@ -2,10 +2,11 @@
 
 use ringmain_load::doubts::{self, Context, Doubt, doubts};
 use ringmain_load::plan::Plan;
+use ringmain_load::report::json::Judged;
 use ringmain_load::report::{Remark, Round, Run, Severity};
 use ringmain_load::run::{Progress, RunError, Session};
 use ringmain_load::server::Server;
-use ringmain_load::threshold::Threshold;
+use ringmain_load::threshold::{Judgement, Threshold};
 use ringmain_sys::cpu;
 
 use super::interrupt::Interrupt;
@@ -108,12 +109,39 @@ impl Around {
     }
 }
 
-/// What is to be doubted about a run.
-pub(super) fn judged(run: &Run, around: &Around) -> Vec<Remark> {
-    doubts(run, &around.0).into_iter().map(told).collect()
+/// A run with all that is to be said about it.
+#[derive(Debug)]
+pub(super) struct Verdict {
+    pub(super) run: Run,
+    pub(super) doubts: Vec<Doubt>,
+    pub(super) thresholds: Vec<Judgement>,
 }
 
-fn told(doubt: Doubt) -> Remark {
+impl Verdict {
+    pub(super) fn of(run: Run, around: &Around, thresholds: &[Threshold]) -> Verdict {
+        Verdict {
+            doubts: doubts(&run, &around.0),
+            thresholds: thresholds.iter().map(|threshold| threshold.judge(&run)).collect(),
+            run,
+        }
+    }
+
+    /// What is to be doubted, in words.
+    pub(super) fn remarks(&self) -> Vec<Remark> {
+        self.doubts.iter().map(told).collect()
+    }
+
+    /// As a JSON document has it.
+    pub(super) fn judged(&self) -> Judged<'_> {
+        Judged {
+            run: &self.run,
+            doubts: &self.doubts,
+            thresholds: &self.thresholds,
+        }
+    }
+}
+
+fn told(doubt: &Doubt) -> Remark {
     let place = doubt.round.map_or_else(String::new, |round| format!("round {}: ", round + 1));
     Remark {
         severity: match doubt.severity {
@@ -125,14 +153,13 @@ fn told(doubt: Doubt) -> Remark {
 }
 
 /// Whether all runs keep all thresholds.
-pub(super) fn check_thresholds(thresholds: &[Threshold], runs: &[&Run]) -> Result<(), Failure> {
+pub(super) fn check_thresholds(verdicts: &[Verdict]) -> Result<(), Failure> {
     let mut missed = Vec::new();
-    for run in runs {
-        let judgements = thresholds.iter().map(|threshold| threshold.judge(run));
-        for judgement in judgements.filter(|judgement| !judgement.held()) {
-            missed.push(match runs {
+    for verdict in verdicts {
+        for judgement in verdict.thresholds.iter().filter(|judgement| !judgement.held()) {
+            missed.push(match verdicts {
                 [_] => judgement.to_string(),
-                _ => format!("{}: {judgement}", run.name),
+                _ => format!("{}: {judgement}", verdict.run.name),
             });
         }
     }

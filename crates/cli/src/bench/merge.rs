@@ -5,13 +5,13 @@ use std::path::{Path, PathBuf};
 
 use ringmain_load::figures::Latency;
 use ringmain_load::record::{self, Head, Recorded, Writer};
-use ringmain_load::report::text;
+use ringmain_load::report::{json, text};
 
 use super::output;
 use crate::failure::Failure;
 
 /// Reads them all, shows their sum, and writes it if it is to.
-pub(super) fn run(files: &[PathBuf], output: Option<&Path>) -> Result<(), Failure> {
+pub(super) fn run(files: &[PathBuf], output: Option<&Path>, json: bool) -> Result<(), Failure> {
     let names: Vec<String> = files.iter().map(|path| path.display().to_string()).collect();
     let mut all = Vec::new();
     for (path, name) in files.iter().zip(&names) {
@@ -22,6 +22,9 @@ pub(super) fn run(files: &[PathBuf], output: Option<&Path>) -> Result<(), Failur
     if let Some(path) = output {
         write(path, &merged, &names)
             .map_err(|error| Failure::Other(format!("cannot write {}: {error}", path.display())))?;
+    }
+    if json {
+        return output::to_standard_output(&json::merged(&merged));
     }
     let latencies: Vec<(&str, Latency)> = merged
         .tags

@@ -26,7 +26,7 @@ pub(crate) fn bench(mut args: Bench) -> Result<(), Failure> {
     match args.command.take() {
         None => single::run(args),
         Some(BenchCommand::Compare(args)) => compare::run(*args),
-        Some(BenchCommand::Merge { files, output }) => merge::run(&files, output.as_deref()),
+        Some(BenchCommand::Merge { files, output, json }) => merge::run(&files, output.as_deref(), json),
         Some(BenchCommand::Check { scenario }) => scene::check(&scenario),
         Some(BenchCommand::Schema) => output::to_standard_output(&format!("{:#}", scenario::schema())),
     }

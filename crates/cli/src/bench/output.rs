@@ -49,6 +49,7 @@ impl Sink {
 /// Where the results of a run go.
 #[derive(Debug)]
 pub(super) struct Sinks {
+    json: Option<Sink>,
     html: Option<Sink>,
     /// The summary; not where other data goes to standard output.
     summary: bool,
@@ -59,8 +60,9 @@ impl Sinks {
     /// Opens the files.
     pub(super) fn open(results: &Results, histograms: Option<&File>) -> Result<Sinks, Failure> {
         let open = |option: &str, file: &Option<File>| file.as_ref().map(|file| Sink::open(option, file)).transpose();
-        let files = [results.html.as_ref(), histograms];
+        let files = [results.json.as_ref(), results.html.as_ref(), histograms];
         Ok(Sinks {
+            json: open("--json", &results.json)?,
             html: open("--html", &results.html)?,
             summary: !files.into_iter().flatten().any(File::is_standard_output),
             quiet: results.quiet,
@@ -72,6 +74,7 @@ impl Sinks {
         self,
         remarks: &[Remark],
         summary: impl FnOnce() -> String,
+        json: impl FnOnce() -> String,
         html: impl FnOnce() -> String,
     ) -> Result<(), Failure> {
         if self.summary {
@@ -80,6 +83,9 @@ impl Sinks {
             for remark in remarks {
                 to_standard_error(&format!("{}: {}", remark.severity.word(), remark.message));
             }
+        }
+        if let Some(sink) = self.json {
+            sink.write(&json())?;
         }
         if let Some(sink) = self.html {
             sink.write(&html())?;

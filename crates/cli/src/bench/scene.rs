@@ -32,9 +32,11 @@ impl Scene {
         let scenario = scenario::load(&name, &text, &mut read).map_err(wrong)?;
         let mut thresholds = Vec::new();
         for written in &scenario.settings.thresholds {
-            thresholds.push(written.value.parse::<Threshold>().map_err(|error| {
-                wrong(scenario.wrong(written, "threshold", &error.to_string(), &written.value))
-            })?);
+            let threshold = written.value.parse::<Threshold>().map_err(|error| {
+                let expected = format!("{} at character {}", error.expected, error.position);
+                wrong(scenario.wrong(written, "threshold", &expected, &error.found))
+            });
+            thresholds.push(threshold?);
         }
         let scene = Scene { scenario, thresholds };
         if let Some(target) = &scene.settings().target {

@@ -6,11 +6,12 @@ use std::time::Duration;
 use ringmain_load::knee::{Found, Knee, Outcome, Phase, Step};
 use ringmain_load::limits;
 use ringmain_load::plan::{Extent, Pace, Plan};
-use ringmain_load::report::{Round, Run, amount, page, text};
+use ringmain_load::report::json::{self, Judged};
+use ringmain_load::report::{Round, amount, page, text};
 use ringmain_load::server::Server;
 
 use super::live::Live;
-use super::measure::{Around, Measured, check_thresholds, judged, rounds};
+use super::measure::{Around, Measured, Verdict, check_thresholds, rounds};
 use super::output::{Histograms, Sinks};
 use super::place::{Watched, addresses, open};
 use super::scene::{Scene, is_scenario};
@@ -101,12 +102,14 @@ fn carry_out(args: &Bench, name: &str, task: &Task) -> Result<(), Failure> {
     } else {
         let measured = bench.rounds()?;
         drop(bench);
-        write(&measured.run, &around, sinks)?;
-        if measured.interrupted {
-            let rounds = measured.run.rounds.len();
-            return Err(Failure::Other(format!("interrupted in round {rounds} of {}", measured.run.plan.rounds)));
+        let interrupted = measured.interrupted;
+        let verdict = Verdict::of(measured.run, &around, &args.results.threshold);
+        write(&verdict, sinks, |judged| json::run(judged))?;
+        if interrupted {
+            let (rounds, asked) = (verdict.run.rounds.len(), verdict.run.plan.rounds);
+            return Err(Failure::Other(format!("interrupted in round {rounds} of {asked}")));
         }
-        check_thresholds(&args.results.threshold, &[&measured.run])
+        check_thresholds(&[verdict])
     }
 }
 
@@ -174,7 +177,8 @@ impl Single<'_> {
             return Err(Failure::Other(told));
         };
         output::to_standard_error(&told);
-        write(&held.run, around, sinks)
+        let verdict = Verdict::of(held.run, around, &args.search.slo);
+        write(&verdict, sinks, |judged| json::search(&found, Some(judged)))
     }
 }
 
@@ -209,11 +213,12 @@ fn said(found: &Found) -> String {
 }
 
 /// Writes the results.
-fn write(run: &Run, around: &Around, sinks: Sinks) -> Result<(), Failure> {
-    let remarks = judged(run, around);
+fn write(verdict: &Verdict, sinks: Sinks, json: impl FnOnce(&Judged<'_>) -> String) -> Result<(), Failure> {
+    let (run, remarks) = (&verdict.run, verdict.remarks());
     sinks.write(
         &remarks,
         || text::run(run, &remarks, output::style()),
+        || json(&verdict.judged()),
         || page::run(run, &remarks),
     )
 }

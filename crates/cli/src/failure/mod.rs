@@ -1,10 +1,11 @@
 //! Why the program ends early, in one line, and with which exit code.
 
+use std::ffi::OsString;
 use std::fmt::Display;
 use std::io::Write;
 use std::process::ExitCode;
 
-use clap::CommandFactory;
+use clap::{Command, CommandFactory};
 use clap::error::{ContextKind, ContextValue, ErrorKind};
 
 use crate::args::Cli;
@@ -14,9 +15,6 @@ mod tests;
 
 /// The exit code of a command line that cannot be carried out as written.
 const USAGE: u8 = 2;
-
-/// What to do when a line is not enough.
-const SEE_HELP: &str = "see `ringmain --help`";
 
 /// Why the program ends early.
 #[derive(Debug, PartialEq, Eq)]
@@ -33,14 +31,16 @@ impl Failure {
         Failure::Other(error.to_string())
     }
 
-    /// What clap found, in one line instead of its paragraphs.
-    pub(crate) fn from_clap(error: &clap::Error) -> Failure {
-        if error.kind() == ErrorKind::ArgumentConflict
-            && let Some(ContextValue::String(command)) = error.get(ContextKind::InvalidSubcommand)
-        {
-            return Failure::Usage(late_command(command));
-        }
-        Failure::Usage(one_line(&error.render().to_string()))
+    /// What clap found, in one line instead of its paragraphs. `words` are those after the program's name.
+    pub(crate) fn from_clap(error: &clap::Error, words: &[OsString]) -> Failure {
+        let place = Place::of(words);
+        let line = match error.get(ContextKind::InvalidSubcommand) {
+            Some(ContextValue::String(word)) if error.kind() == ErrorKind::ArgumentConflict => {
+                place.late_command(word, words)
+            }
+            _ => one_line(&error.render().to_string()),
+        };
+        Failure::Usage(format!("{line}; see `{} --help`", place.written))
     }
 
     /// Says it on standard error.
@@ -55,12 +55,39 @@ impl Failure {
     }
 }
 
-/// A word after options: a command in the wrong place, or nothing that was expected.
-fn late_command(word: &str) -> String {
-    if Cli::command().find_subcommand(word).is_some() {
-        format!("options belong after the command: write `ringmain {word}`, then the options; {SEE_HELP}")
-    } else {
-        format!("unexpected argument '{word}' found: expected options only; {SEE_HELP}")
+/// The command that a line is for, as far as it has commands and help of its own.
+struct Place {
+    written: &'static str,
+    definition: Command,
+}
+
+impl Place {
+    fn of(words: &[OsString]) -> Place {
+        let definition = Cli::command();
+        let is_bench = words.first().is_some_and(|word| word == "bench");
+        let bench = definition.find_subcommand("bench").filter(|_| is_bench);
+        match bench.cloned() {
+            Some(definition) => Place {
+                written: "ringmain bench",
+                definition,
+            },
+            None => Place {
+                written: "ringmain",
+                definition,
+            },
+        }
+    }
+
+    /// A word after options: a command in the wrong place, what follows one there, or nothing that was expected.
+    fn late_command(&self, word: &str, words: &[OsString]) -> String {
+        let mut commands = words.iter().filter_map(|word| self.definition.find_subcommand(word));
+        match commands.next() {
+            Some(command) => {
+                let (written, command) = (self.written, command.get_name());
+                format!("options belong after the command: write `{written} {command}`, then the options")
+            }
+            None => format!("unexpected argument '{word}' found: expected options only"),
+        }
     }
 }
 
@@ -77,5 +104,5 @@ fn one_line(text: &str) -> String {
         }
         out.push_str(line);
     }
-    out + "; " + SEE_HELP
+    out
 }

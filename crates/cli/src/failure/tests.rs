@@ -6,7 +6,7 @@ use super::*;
 
 fn check(args: &[&str], expect: &str) {
     let error = Cli::try_parse_from([&["ringmain"], args].concat()).unwrap_err();
-    let Failure::Usage(line) = Failure::from_clap(&error) else {
+    let Failure::Usage(line) = Failure::from_clap(&error, &args.iter().map(OsString::from).collect::<Vec<_>>()) else {
         panic!("expected a usage error");
     };
     assert_eq!(line, expect);
@@ -71,5 +71,27 @@ fn a_wrong_address_says_what_is_right() {
         "invalid value 'localhost:80' for '--listen <ADDR>': expected an IP address and port, such as \
          127.0.0.1:8080, [::1]:8080 or :8080, or a Unix socket, such as unix:/run/app.sock or unix:@name; found \
          `localhost:80`; write 127.0.0.1:80 or [::1]:80; see `ringmain --help`",
+    );
+}
+
+#[test]
+fn bench_has_commands_and_help_of_its_own() {
+    check(
+        &["bench", "-c", "0", "http://a/"],
+        "invalid value '0' for '--connections <N>': expected a whole number from 1 to 1000000; \
+         see `ringmain bench --help`",
+    );
+    check(
+        &["bench", "-c", "5", "compare", "a=:1", "b=:2"],
+        "options belong after the command: write `ringmain bench compare`, then the options; \
+         see `ringmain bench --help`",
+    );
+    check(
+        &["bench", "-d", "1s", "-n", "5", "http://a/"],
+        "the argument '--duration <TIME>' cannot be used with '--requests <N>'; see `ringmain bench --help`",
+    );
+    check(
+        &["bench", "--rat", "5", "http://a/"],
+        "unexpected argument '--rat' found; tip: a similar argument exists: '--rate'; see `ringmain bench --help`",
     );
 }

@@ -24,9 +24,10 @@ impl Client {
             let link = &self.links[index as usize];
             if link.next.is_some()
                 || link.in_flight.len() + link.offered as usize >= self.plan.pipeline as usize
-                || self.plan.reconnect_after.is_some_and(|most| {
-                    link.requests + u64::from(link.offered) >= most
-                })
+                || self
+                    .plan
+                    .reconnect_after
+                    .is_some_and(|most| link.requests + u64::from(link.offered) >= most)
                 || !matches!(link.state, State::Open(_))
             {
                 return;

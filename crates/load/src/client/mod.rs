@@ -17,6 +17,8 @@ mod flow;
 mod http1;
 mod link;
 mod schedule;
+#[cfg(test)]
+mod sim_tests;
 mod speak;
 mod window;
 
@@ -214,7 +216,9 @@ impl Client {
     /// Sends what arrives by `now`, on free links; the rest waits for one.
     fn take_arrivals(&mut self, now: Time) {
         for _ in 0..limits::ARRIVALS_PER_TURN {
-            let Some(schedule) = &mut self.schedule else { return };
+            let Some(schedule) = &mut self.schedule else {
+                return;
+            };
             let at = schedule.next();
             if at > now || !self.window.may_begin() {
                 return;
@@ -248,7 +252,8 @@ impl Client {
         // Places of connections that are gone pile up if those come and go and nothing arrives.
         if self.free.len() >= 2 * self.links.len() * self.plan.pipeline as usize {
             let links = &self.links;
-            self.free.retain(|place| links[place.link as usize].life == place.life);
+            self.free
+                .retain(|place| links[place.link as usize].life == place.life);
         }
         self.free.push_back(place);
     }

@@ -62,7 +62,9 @@ impl Speaker {
             Speaker::Echo(echo) => {
                 let message = echo.message(number, link.messages);
                 link.messages += 1;
-                write_or_keep(conn, &mut link.unsent, message, || Bytes::copy_from_slice(message))
+                write_or_keep(conn, &mut link.unsent, message, || {
+                    Bytes::copy_from_slice(message)
+                })
             }
             Speaker::Http1(_) => {
                 let step = &traffic.flows()[request.flow as usize].steps[request.step as usize];
@@ -72,7 +74,9 @@ impl Speaker {
                 let scratch = &mut *draws.scratch;
                 scratch.clear();
                 step.write(scratch, &link.values, draws.random, draws.sequence);
-                write_or_keep(conn, &mut link.unsent, scratch, || Bytes::copy_from_slice(scratch))
+                write_or_keep(conn, &mut link.unsent, scratch, || {
+                    Bytes::copy_from_slice(scratch)
+                })
             }
         }
     }

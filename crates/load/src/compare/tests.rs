@@ -1,3 +1,5 @@
+//! Orders and verdicts on made-up runs, and how often chance alone is called a difference.
+
 use std::time::Duration;
 
 use fastrand::Rng;

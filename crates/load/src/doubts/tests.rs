@@ -1,3 +1,5 @@
+//! Each doubt both ways: just short of it there is none, from there on just this one.
+
 use std::time::Duration;
 
 use super::{Context, Doubt, Kind, Severity, doubts};

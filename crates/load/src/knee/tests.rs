@@ -1,3 +1,5 @@
+//! Searches at made-up servers: with a known knee, with noise, too slow, and never breaking.
+
 use fastrand::Rng;
 
 use super::{Break, CONFIRMATIONS, FLOOR, Found, Knee, LOWERED, Outcome, PRECISION, Phase, STEPS};

@@ -1,3 +1,5 @@
+//! Files written and read back, by us and by hdrhistogram; files of others; damage.
+
 use std::time::Duration;
 
 use base64::Engine as _;

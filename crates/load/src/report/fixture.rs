@@ -122,7 +122,7 @@ pub(crate) fn remarks() -> Vec<Remark> {
     vec![
         remark(Severity::Note, "3 connections were opened anew after errors."),
         remark(
-            Severity::Serious,
+            Severity::Warning,
             "The client was the limit: its busiest thread computed 99 % of the time. Give it more threads or CPUs of \
              its own, or ask for less; until then these figures are of the client, not of the server.",
         ),

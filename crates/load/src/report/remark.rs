@@ -14,20 +14,17 @@ pub struct Remark {
 pub enum Severity {
     /// Good to know; the figures stand.
     Note,
-    /// Some figures may be off.
+    /// The figures may not be what they seem.
     Warning,
-    /// The figures do not show what they seem to.
-    Serious,
 }
 
 impl Severity {
-    /// As a word: `note`, `warning`, `serious`.
+    /// As a word: `note`, `warning`.
     #[must_use]
     pub fn word(self) -> &'static str {
         match self {
             Severity::Note => "note",
             Severity::Warning => "warning",
-            Severity::Serious => "serious",
         }
     }
 }

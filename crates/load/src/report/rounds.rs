@@ -7,6 +7,7 @@ use std::time::Duration;
 
 use super::{Round, Run};
 use crate::figures::{Figures, Latency};
+use crate::stats::Spread;
 
 /// The percentiles that every output shows, with their names; the longest comes after them.
 pub(crate) const SHOWN: [(f64, &str); 5] = [
@@ -17,45 +18,26 @@ pub(crate) const SHOWN: [(f64, &str); 5] = [
     (99.99, "p99.99"),
 ];
 
-/// The middle and the ends of one figure over all rounds.
-#[derive(Clone, Copy, Debug, PartialEq)]
-pub(crate) struct Spread {
-    pub(crate) median: f64,
-    pub(crate) min: f64,
-    pub(crate) max: f64,
+/// One figure a round; `None` unless each round has it.
+pub(crate) fn spread(run: &Run, figure: impl Fn(&Round) -> Option<f64>) -> Option<Spread> {
+    Spread::of(&run.rounds.iter().map(figure).collect::<Option<Vec<f64>>>()?)
 }
 
-impl Spread {
-    /// Of one figure a round; `None` unless each round has it.
-    pub(crate) fn over(run: &Run, figure: impl Fn(&Round) -> Option<f64>) -> Option<Spread> {
-        let mut values = run.rounds.iter().map(figure).collect::<Option<Vec<f64>>>()?;
-        values.sort_by(f64::total_cmp);
-        let (min, max) = (*values.first()?, *values.last()?);
-        let middle = values.len() / 2;
-        let median = if values.len().is_multiple_of(2) {
-            f64::midpoint(values[middle - 1], values[middle])
-        } else {
-            values[middle]
-        };
-        Some(Spread { median, min, max })
-    }
+/// A percentile of each round in seconds; `None` if a round has too few answers to tell it.
+pub(crate) fn spread_of_percentile(
+    run: &Run,
+    percent: f64,
+    latency: impl Fn(&Figures) -> &Latency,
+) -> Option<Spread> {
+    spread(run, |round| percentile(latency(&round.figures), percent))
+}
 
-    /// Of a percentile, in seconds; `None` if a round has too few answers to tell it.
-    pub(crate) fn of_percentile(
-        run: &Run,
-        percent: f64,
-        latency: impl Fn(&Figures) -> &Latency,
-    ) -> Option<Spread> {
-        Spread::over(run, |round| percentile(latency(&round.figures), percent))
-    }
-
-    /// Of the longest, in seconds; `None` if a round has no answer.
-    pub(crate) fn of_longest(run: &Run, latency: impl Fn(&Figures) -> &Latency) -> Option<Spread> {
-        Spread::over(run, |round| {
-            let latency = latency(&round.figures);
-            (latency.count() > 0).then(|| latency.max().as_secs_f64())
-        })
-    }
+/// The longest of each round in seconds; `None` if a round has no answer.
+pub(crate) fn spread_of_longest(run: &Run, latency: impl Fn(&Figures) -> &Latency) -> Option<Spread> {
+    spread(run, |round| {
+        let latency = latency(&round.figures);
+        (latency.count() > 0).then(|| latency.max().as_secs_f64())
+    })
 }
 
 /// The percentile in seconds, if at least one latency lies above it: of a hundred answers nobody can tell the p99.9.

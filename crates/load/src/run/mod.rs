@@ -159,7 +159,10 @@ impl Session {
         let mut begin = Time(0);
         let mut standing = 0;
         let mut failure = None;
-        #[expect(clippy::disallowed_methods, reason = "this thread has no engine whose clock it could ask")]
+        #[expect(
+            clippy::disallowed_methods,
+            reason = "this thread has no engine whose clock it could ask"
+        )]
         let began = Instant::now();
         while standing < self.plan.threads {
             match told.recv_timeout(LOOK) {

@@ -1,3 +1,5 @@
+//! Against known values, the exact distribution, and a twin that follows the definition.
+
 use fastrand::Rng;
 
 use super::{CONFIDENCE, Estimate, RESAMPLES, Spread, bootstrap, deviation, median};

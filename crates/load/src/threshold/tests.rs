@@ -1,3 +1,5 @@
+//! Every form, every error, and judgements of made-up runs.
+
 use std::time::Duration;
 
 use super::{Clock, Measure, Point, Relation, Threshold};

@@ -67,6 +67,9 @@ pub(crate) enum BenchCommand {
         /// Write the histograms of them all here
         #[arg(long, short, value_name = "FILE")]
         output: Option<PathBuf>,
+        /// Print the figures as JSON
+        #[arg(long)]
+        json: bool,
     },
     /// Say whether a scenario file is right, else what is wrong and where, without a load
     Check {
@@ -246,7 +249,7 @@ pub(crate) struct Started {
 #[derive(Debug, Args)]
 #[command(next_help_heading = "Results")]
 pub(crate) struct Results {
-    /// What must hold, such as 'p99<5ms', 'errors<0.1%' or 'rps>10k', or the exit code is 1; may be given several times
+    /// What must hold, such as 'p99<5ms', 'errors<0.1%' or 'rps>10000', or the exit code is 1; may be given several times
     #[arg(long, value_name = "RULE", action = ArgAction::Append)]
     pub(crate) threshold: Vec<Threshold>,
 
@@ -295,9 +298,9 @@ impl Load {
         self.reconnect_every = self.reconnect_every.or(settings.reconnect_after);
     }
 
-    /// What is wrong with options that are right one by one, if anything.
-    fn contradiction(&self) -> Option<String> {
-        if self.poisson && self.rate.is_none() {
+    /// What is wrong with options that are right one by one, if anything. A search `has_rates` of its own.
+    fn contradiction(&self, has_rates: bool) -> Option<String> {
+        if self.poisson && self.rate.is_none() && !has_rates {
             return Some("--poisson needs a rate: add --rate RATE, or drop it".into());
         }
         None
@@ -384,7 +387,7 @@ impl Bench {
     /// What is wrong with options that are right one by one, if anything. Whether they fit the target is not looked at.
     pub(crate) fn contradiction(&self) -> Option<String> {
         self.load
-            .contradiction()
+            .contradiction(self.search.find_max)
             .or_else(|| self.search_contradiction())
             .or_else(|| self.client.contradiction(&self.load))
             .or_else(|| self.server.started.contradiction(self.server.server.is_some()))

@@ -83,7 +83,6 @@ fn what_makes_no_sense_together_is_refused() {
         "--server-cpus needs a server that is started",
     );
     check_contradiction(&["--json", "--hlog", "-"], "--json and --hlog both go to standard output");
-    check_contradiction(&["--scenario", "a.yaml", "-X", "PUT"], "--method says what one request is");
 }
 
 #[test]
@@ -116,6 +115,7 @@ fn compared_targets_have_a_name_each_and_at_most_one_server() {
     check_names(&[&two[..], &["--server", "b=x", "--server-pid", "b=1"]].concat(), "`b` has two servers");
     check_names(&[&two[..], &["--server-cpus", "0"]].concat(), "--server-cpus needs a server");
     check_names(&[&two[..], &["--poisson"]].concat(), "--poisson needs a rate");
+    check_names(&[&two[..], &["--scenario", "a.yaml", "-X", "PUT"]].concat(), "--method says what one request is");
 }
 
 #[test]

@@ -1,7 +1,8 @@
 //! `ringmain bench compare`: rounds of several targets in turn, and what their differences are worth.
 
-use ringmain_load::compare::{Comparison, Metric, Ratio, Verdict, compare, order};
+use ringmain_load::compare::{self, Comparison, Metric, Ratio, compare, order};
 use ringmain_load::plan::Plan;
+use ringmain_load::report::json::{self, Judged};
 use ringmain_load::report::{self, Against, Row, Run, Tone, Unit, amount, page, text};
 use ringmain_load::run::Session;
 use ringmain_load::server::Server;
@@ -9,7 +10,7 @@ use ringmain_load::stats;
 
 use super::interrupt::Interrupt;
 use super::live::Live;
-use super::measure::{Around, check_thresholds, empty, judged, one};
+use super::measure::{Around, Verdict, check_thresholds, empty, one};
 use super::output::{Histograms, Sinks, style};
 use super::place::{Watched, addresses, open};
 use super::scene::Scene;
@@ -83,7 +84,7 @@ fn carry_out(args: &Compare, tasks: &[Task]) -> Result<(), Failure> {
         });
     }
     rounds(&mut sides, &interrupt, Live::new(args.results.quiet))?;
-    finish(args, &sides, seed, sinks, interrupt.came())
+    finish(args, sides, seed, sinks, interrupt.came())
 }
 
 /// How the server of the target of this name is watched.
@@ -125,19 +126,26 @@ fn rounds(sides: &mut [Side], interrupt: &Interrupt, mut live: Live) -> Result<(
     Ok(())
 }
 
-fn finish(args: &Compare, sides: &[Side], seed: u64, sinks: Sinks, interrupted: bool) -> Result<(), Failure> {
+fn finish(args: &Compare, sides: Vec<Side>, seed: u64, sinks: Sinks, interrupted: bool) -> Result<(), Failure> {
     let runs: Vec<Run> = sides.iter().map(|side| side.run.clone()).collect();
-    let comparison = told(&runs, &compare(&runs, seed));
+    let comparisons = compare(&runs, seed);
+    let comparison = told(&runs, &comparisons);
+    let verdicts: Vec<Verdict> = sides
+        .into_iter()
+        .map(|side| Verdict::of(side.run, &side.around, &args.results.threshold))
+        .collect();
     let mut remarks = Vec::new();
-    for side in sides {
-        for mut remark in judged(&side.run, &side.around) {
-            remark.message = format!("{}: {}", side.run.name, remark.message);
+    for verdict in &verdicts {
+        for mut remark in verdict.remarks() {
+            remark.message = format!("{}: {}", verdict.run.name, remark.message);
             remarks.push(remark);
         }
     }
+    let judged: Vec<Judged<'_>> = verdicts.iter().map(Verdict::judged).collect();
     sinks.write(
         &remarks,
         || text::comparison(&comparison, &remarks, style()),
+        || json::comparison(&judged, &comparisons),
         || page::comparison(&comparison, &runs, &remarks),
     )?;
     if interrupted {
@@ -147,7 +155,7 @@ fn finish(args: &Compare, sides: &[Side], seed: u64, sinks: Sinks, interrupted: 
             runs[0].plan.rounds
         )));
     }
-    check_thresholds(&args.results.threshold, &runs.iter().collect::<Vec<_>>())
+    check_thresholds(&verdicts)
 }
 
 /// The judgement as the rows of a report.
@@ -190,13 +198,13 @@ fn row(metric: Metric, runs: &[Run], comparisons: &[Comparison]) -> Option<Row> 
 
 fn against(ratio: &Ratio) -> Against {
     let (verdict, tone) = match ratio.verdict {
-        Verdict::Different { better } => (
+        compare::Verdict::Different { better } => (
             difference(ratio.metric, ratio.ratio.median),
             if better { Tone::Better } else { Tone::Worse },
         ),
-        Verdict::Noise { more_rounds: None } => ("noise explains it".into(), Tone::Neutral),
-        Verdict::Noise { more_rounds: Some(1) } => ("no proof yet: 1 more round may show it".into(), Tone::Neutral),
-        Verdict::Noise { more_rounds: Some(more) } => {
+        compare::Verdict::Noise { more_rounds: None } => ("noise explains it".into(), Tone::Neutral),
+        compare::Verdict::Noise { more_rounds: Some(1) } => ("no proof yet: 1 more round may show it".into(), Tone::Neutral),
+        compare::Verdict::Noise { more_rounds: Some(more) } => {
             (format!("no proof yet: {} more rounds may show it", amount::count(more.into())), Tone::Neutral)
         }
     };

@@ -123,6 +123,8 @@ impl Http1 {
                 Framing::None => Some(&rest[bytes..bytes]),
                 Framing::Length(length) => usize::try_from(length)
                     .ok()
+                    // A longer one fails its checks, however it is cut.
+                    .filter(|length| *length <= limits::CHECKED_BODY_BYTES)
                     .and_then(|length| rest[bytes..].get(..length)),
                 Framing::Chunked | Framing::UntilClose => None,
             };

@@ -8,7 +8,7 @@ use super::html::{Table, details};
 use super::plot::{Curve, Plot, Weight, legend};
 use super::{samples, time};
 use crate::figures::{Figures, Latency};
-use crate::report::rounds::{self, SHOWN, Spread, percentile};
+use crate::report::rounds::{self, SHOWN, percentile};
 use crate::report::{Run, amount, letter};
 
 /// Rounds drawn as thin lines; of more every n-th.
@@ -181,11 +181,11 @@ fn percentile_table(kinds: &[Kind<'_>]) -> String {
         for kind in kinds {
             let (spread, whole) = match percent {
                 Some(percent) => (
-                    Spread::of_percentile(kind.run, percent, kind.of),
+                    rounds::spread_of_percentile(kind.run, percent, kind.of),
                     percentile(&kind.whole, percent),
                 ),
                 None => (
-                    Spread::of_longest(kind.run, kind.of),
+                    rounds::spread_of_longest(kind.run, kind.of),
                     Some(kind.whole.max().as_secs_f64()),
                 ),
             };

@@ -7,8 +7,9 @@ use std::time::Duration;
 use super::html::{TO_STRING, Table, escape};
 use crate::figures::Counts;
 use crate::report::comparison::Tone;
-use crate::report::rounds::{self, Spread, percentile};
+use crate::report::rounds::{self, percentile};
 use crate::report::{Comparison, Remark, Round, Run, Severity, amount, letter, text};
+use crate::stats::Spread;
 
 /// A line below the title: load and time.
 pub(super) fn subtitle(run: &Run) -> String {
@@ -32,7 +33,7 @@ pub(super) fn remarks(remarks: &[Remark]) -> String {
         let word = remark.severity.word();
         let mark = match remark.severity {
             Severity::Note => "i",
-            Severity::Warning | Severity::Serious => "!",
+            Severity::Warning => "!",
         };
         writeln!(
             out,
@@ -55,7 +56,7 @@ pub(super) fn headline(run: &Run) -> String {
         .pace
         .rate()
         .map(|rate| format!("asked for {}", amount::number(rate)));
-    let rate = Spread::over(run, |round| Some(round.throughput()));
+    let rate = rounds::spread(run, |round| Some(round.throughput()));
     card(
         &mut out,
         "Requests/s",
@@ -63,7 +64,8 @@ pub(super) fn headline(run: &Run) -> String {
         &notes(run, rate, amount::number, asked),
     );
     for (percent, name) in [(50.0, "p50"), (99.0, "p99"), (99.9, "p99.9")] {
-        let spread = Spread::of_percentile(run, percent, |f| if open { &f.response } else { &f.service });
+        let spread =
+            rounds::spread_of_percentile(run, percent, |f| if open { &f.response } else { &f.service });
         let name = format!("{name} {kind} time");
         card(
             &mut out,
@@ -80,7 +82,7 @@ pub(super) fn headline(run: &Run) -> String {
         amount::count(counts.sent)
     );
     card(&mut out, "Errors, all rounds", &amount::count(errors), &share);
-    let server = Spread::over(run, rounds::server_cpu);
+    let server = rounds::spread(run, rounds::server_cpu);
     if server.is_some() {
         let note = notes(run, server, amount::seconds, None);
         card(
@@ -90,7 +92,7 @@ pub(super) fn headline(run: &Run) -> String {
             &note,
         );
     }
-    let busiest = Spread::over(run, rounds::busiest);
+    let busiest = rounds::spread(run, rounds::busiest);
     let percent = |share: f64| format!("{:.0} %", share * 100.0);
     card(
         &mut out,
@@ -269,7 +271,7 @@ pub(super) fn ratios(comparison: &Comparison) -> String {
     let confidence = format!("{:.0} % interval", comparison.confidence * 100.0);
     let mut out = format!(
         "<section id=\"ratios\" class=\"panel\">\n<h2>Ratios</h2>\n<p class=\"note\">Medians over {} rounds of each, taken \
-         in turn. Intervals hold the true ratio with {:.0} % confidence; where one holds 1, noise explains the \
+         in turn. Intervals hold the true ratio with {:.0} % confidence; one that holds 1 shows no \
          difference.</p>\n",
         comparison.rounds,
         comparison.confidence * 100.0,

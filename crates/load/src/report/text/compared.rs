@@ -21,7 +21,7 @@ pub(super) fn write(out: &mut String, comparison: &Comparison, style: Style) {
     let confidence = comparison.confidence * 100.0;
     let note = format!(
         "Medians over {} rounds of each, taken in turn. Intervals hold the true ratio with {confidence:.0} % \
-         confidence; where one holds 1, noise explains the difference.",
+         confidence; one that holds 1 shows no difference.",
         comparison.rounds,
     );
     sentence(out, &note, style);
@@ -56,7 +56,7 @@ fn against_first(out: &mut String, comparison: &Comparison, other: usize, style:
             toned(against, &first, style)
         ));
         for more in lines {
-            out.push_str(&format!("{:72}{}\n", "", toned(against, &more, style)));
+            out.push_str(&format!("{:73}{}\n", "", toned(against, &more, style)));
         }
     }
 }

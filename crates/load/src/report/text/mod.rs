@@ -100,8 +100,7 @@ impl Style {
     fn severity(self, severity: Severity, text: &str) -> Cow<'_, str> {
         let code = match severity {
             Severity::Note => "36",
-            Severity::Warning => "33",
-            Severity::Serious => "1;31",
+            Severity::Warning => "1;33",
         };
         self.with(code, text)
     }

@@ -6,8 +6,9 @@ use super::Style;
 use super::table::{Table, labelled, printable, sentence};
 use crate::figures::{Counts, Figures, Latency};
 use crate::limits;
-use crate::report::rounds::{self, SHOWN, Spread, percentile};
+use crate::report::rounds::{self, SHOWN, percentile};
 use crate::report::{Round, Run, amount, per_second};
+use crate::stats::Spread;
 
 /// The least width of the columns, so that tables below each other line up.
 const LEAST: [usize; 5] = [18, 12, 21, 12, 21];
@@ -39,13 +40,13 @@ fn throughput(out: &mut String, run: &Run, counts: &Counts, style: Style) {
             table.head(["", "median round", &spread]);
         }
     }
-    let rate = Spread::over(run, |round| Some(round.throughput()));
+    let rate = rounds::spread(run, |round| Some(round.throughput()));
     table.main(with_spread("requests/s", rate, run, amount::number));
     if let Some(asked) = run.plan.pace.rate() {
         table.row(vec!["  asked for".into(), amount::number(asked)]);
     }
     let wire = |part: fn(&Counts) -> u64| {
-        Spread::over(run, |round| {
+        rounds::spread(run, |round| {
             Some(per_second(part(&round.figures.counts), round.elapsed))
         })
     };
@@ -87,9 +88,11 @@ fn latency(out: &mut String, run: &Run, style: Style) {
         table.row(cells);
     };
     for (percent, name) in SHOWN {
-        row(name, &|latency| Spread::of_percentile(run, percent, latency));
+        row(name, &|latency| {
+            rounds::spread_of_percentile(run, percent, latency)
+        });
     }
-    row("longest", &|latency| Spread::of_longest(run, latency));
+    row("longest", &|latency| rounds::spread_of_longest(run, latency));
     table.write(out, &LEAST, style);
     if open {
         let note = "service: from sending to the whole answer. response: from the moment the schedule meant to send, \
@@ -180,16 +183,16 @@ fn cost(out: &mut String, run: &Run, style: Style) {
     } else {
         table.head(["cost", "median round", "min – max"]);
     }
-    let server = Spread::over(run, rounds::server_cpu);
+    let server = rounds::spread(run, rounds::server_cpu);
     if run.rounds.iter().all(|round| round.server.is_some()) {
         table.row(with_spread("server CPU/request", server, run, amount::seconds));
-        let memory = Spread::over(run, |round| Some(round.server?.peak_memory_bytes as f64));
+        let memory = rounds::spread(run, |round| Some(round.server?.peak_memory_bytes as f64));
         let write = |bytes: f64| amount::memory(bytes as u64);
         table.row(with_spread("server peak memory", memory, run, write));
     }
-    let client = Spread::over(run, rounds::client_cpu);
+    let client = rounds::spread(run, rounds::client_cpu);
     table.row(with_spread("client CPU/request", client, run, amount::seconds));
-    let busiest = Spread::over(run, rounds::busiest);
+    let busiest = rounds::spread(run, rounds::busiest);
     let percent = |share: f64| format!("{:.0} %", share * 100.0);
     table.row(with_spread("client's busiest thread", busiest, run, percent));
     out.push('\n');
@@ -210,7 +213,7 @@ fn schedule(out: &mut String, run: &Run, counts: &Counts, style: Style) {
     let arrivals = counts.sent + counts.dropped;
     share_row(&mut table, "sent late", counts.late, arrivals);
     share_row(&mut table, "never sent", counts.dropped, arrivals);
-    let lag = Spread::of_percentile(run, 99.0, |figures| &figures.lag);
+    let lag = rounds::spread_of_percentile(run, 99.0, |figures| &figures.lag);
     let lag = lag.map_or(amount::NONE.into(), |lag| amount::seconds(lag.median));
     table.row(vec!["p99 own lag".into(), lag]);
     out.push('\n');

@@ -1,0 +1,15 @@
+//! Whole rounds over real sockets, on each back-end, against servers that do what the test says: every request is counted
+//! once, by what became of it.
+#![allow(
+    clippy::disallowed_methods,
+    reason = "servers in a test are real threads and sockets"
+)]
+
+#[macro_use]
+mod support;
+
+mod closed_loop;
+mod failures;
+mod flows;
+mod open_loop;
+mod sessions;
