@@ -17,7 +17,7 @@ import stats
 
 BENCH = pathlib.Path(__file__).resolve().parent
 BIN = servers.PEERS / "bin"
-RINGMAIN = pathlib.Path(os.environ.get("CARGO_TARGET_DIR") or servers.REPO / "target", "debug/ringmain")
+RINGMAIN = servers.REPO / os.environ.get("CARGO_TARGET_DIR", "target") / "debug/ringmain"
 FLOOR = [str(BIN / "floor"), "epoll"]
 
 # An echo server on $PORT that answers the harness's short readiness probe as it should, and
@@ -31,6 +31,16 @@ poll.register(listener, select.POLLIN)
 def hang_up(fd):
     poll.unregister(fd)
     peers.pop(fd).close()
+def receive(peer):
+    try:
+        return peer.recv(65536)
+    except OSError:
+        return b""  # a client that gives up resets
+def send(peer, data):
+    try:
+        peer.sendall(data)
+    except OSError:
+        pass  # it will be found by receiving
 while True:
     for fd, _ in poll.poll():
         if fd == listener.fileno():
@@ -38,7 +48,7 @@ while True:
             peers[peer.fileno()] = peer
             poll.register(peer, select.POLLIN)
             continue
-        data = peers[fd].recv(65536)
+        data = receive(peers[fd])
         if not data:
             hang_up(fd)
             continue
@@ -58,9 +68,9 @@ while True:
             if held is None:
                 held = (to, data)
                 continue
-            held[0].sendall(data)
+            send(held[0], data)
             to, data, held = to, held[1], None
-        to.sendall(data)
+        send(to, data)
 """
 
 

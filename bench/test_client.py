@@ -20,6 +20,7 @@ import client
 import loads
 import runs
 import server as servers
+import test_bench
 from test_bench import BENCH, BIN, RINGMAIN, script
 from test_http import HTTP, faulty
 
@@ -139,11 +140,11 @@ class Bench(unittest.TestCase):
     """The real client, within a run."""
 
     @staticmethod
-    def run_against(command, load, **more):
+    def run_against(command, load, secs=0.4, ready=HTTP.ready("/json")):
         cpus = sorted(os.sched_getaffinity(0))
-        args = argparse.Namespace(client=str(RINGMAIN), client_kind="bench", secs=0.4, warm=0.1, server_cpu=cpus[0],
-                                  load_cpu=cpus[-1], **more)
-        return runs.measure(command, load, args, ready=HTTP.ready("/json"))
+        args = argparse.Namespace(client=str(RINGMAIN), client_kind="bench", secs=secs, warm=0.1, server_cpu=cpus[0],
+                                  load_cpu=cpus[-1])
+        return runs.measure(command, load, args, ready=ready)
 
     def test_figures_of_client_and_server(self):
         floor = [str(BIN / "floor"), "epoll-http"]
@@ -163,6 +164,12 @@ class Bench(unittest.TestCase):
                 f = self.run_against(faulty(fault), loads.Load("/json", connections=20, expect="Hello, World!"))
                 self.assertGreater(f[key], 0, f)
                 self.assertGreaterEqual(f["errs"], f[key], f)
+
+    def test_faults_of_an_echo_count(self):
+        for fault, secs in (("flip", 0.4), ("cross", 0.4), ("more", 0.4), ("close", 0.4), ("silent", 1.6)):
+            with self.subTest(fault):
+                f = self.run_against(test_bench.faulty(fault), loads.Load(bytes=64, connections=20), secs, servers.echoes)
+                self.assertGreater(f["errs"], 0, f)
 
     def test_a_client_that_fails_is_told_with_its_words(self):
         with self.assertRaises(servers.ServerError) as caught:

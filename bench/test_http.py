@@ -47,7 +47,10 @@ while True:
             peers[peer.fileno()] = peer
             poll.register(peer, select.POLLIN)
             continue
-        data = peers[fd].recv(65536)
+        try:
+            data = peers[fd].recv(65536)
+        except OSError:
+            data = b""  # a client that gives up resets
         out = b""
         for _ in range(data.count(b"\r\n\r\n")):
             count += 1
@@ -59,7 +62,10 @@ while True:
         if not data:
             hang_up(fd)
             continue
-        peers[fd].sendall(out)
+        try:
+            peers[fd].sendall(out)
+        except OSError:
+            pass  # it will be found by receiving
 """
 
 
