@@ -155,7 +155,7 @@ fn finish(
 ) -> Result<(), Failure> {
     let runs: Vec<Run> = sides.iter().map(|side| side.run.clone()).collect();
     let comparisons = compare(&runs, seed);
-    let comparison = told(&runs, &comparisons);
+    let comparison = told(&args.targets, &runs, &comparisons);
     let verdicts: Vec<Verdict> = sides
         .into_iter()
         .map(|side| Verdict::of(side.run, &side.around, &args.results.threshold))
@@ -170,7 +170,7 @@ fn finish(
     let judged: Vec<Judged<'_>> = verdicts.iter().map(Verdict::judged).collect();
     sinks.write(
         &remarks,
-        || text::comparison(&comparison, &remarks, style()),
+        || text::comparison(&comparison, &runs, &remarks, style()),
         || json::comparison(&judged, &comparisons),
         || page::comparison(&comparison, &runs, &remarks),
     )?;
@@ -185,12 +185,13 @@ fn finish(
 }
 
 /// The judgement as the rows of a report.
-fn told(runs: &[Run], comparisons: &[Comparison]) -> report::Comparison {
+fn told(targets: &[Named], runs: &[Run], comparisons: &[Comparison]) -> report::Comparison {
     let rows = Metric::ALL
         .into_iter()
         .filter_map(|metric| row(metric, runs, comparisons));
     report::Comparison {
         targets: runs.iter().map(|run| run.name.clone()).collect(),
+        places: targets.iter().map(|Named(_, place)| place.clone()).collect(),
         rounds: runs
             .first()
             .map_or(0, |run| u32::try_from(run.rounds.len()).unwrap_or(u32::MAX)),

@@ -16,6 +16,11 @@ pub(super) fn write(out: &mut String, run: &Run, style: Style) {
         out.push_str(&format!("  {}", style.quiet(&address)));
     }
     out.push('\n');
+    lines(out, run, style);
+}
+
+/// The lines about the run.
+pub(super) fn lines(out: &mut String, run: &Run, style: Style) {
     labelled(out, "load", &load(&run.plan), style);
     labelled(out, "client", &client(run), style);
     labelled(out, "measured", &measured(run), style);
