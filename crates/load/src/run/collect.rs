@@ -139,7 +139,7 @@ impl<'a> Collector<'a> {
 
     fn append(&mut self, interval: Interval, index: u64) {
         match self.series.last_mut() {
-            Some(last) if index % u64::from(self.merged) != 0 => join(last, &interval),
+            Some(last) if !index.is_multiple_of(u64::from(self.merged)) => join(last, &interval),
             _ => self.series.push(interval),
         }
         if self.series.len() > limits::SERIES {
