@@ -193,8 +193,8 @@ impl Run {
     fn new(seed: u64) -> Run {
         let mut random = fastrand::Rng::with_seed(seed);
         let workers = random.usize(1..4);
-        let calm = seed % 3 == 0;
-        let bad = seed % 2 == 0;
+        let calm = seed.is_multiple_of(3);
+        let bad = seed.is_multiple_of(2);
         let mut weather = if calm {
             sim::Plan::calm()
         } else {
@@ -202,7 +202,7 @@ impl Run {
         };
         weather.sockets = 1 << 12;
         // In a world without delays a worker that can run does so before time goes on.
-        let punctual = seed % 9 == 0;
+        let punctual = seed.is_multiple_of(9);
         if punctual {
             weather.delay = Duration::ZERO;
         }
