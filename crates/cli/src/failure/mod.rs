@@ -5,8 +5,8 @@ use std::fmt::Display;
 use std::io::Write;
 use std::process::ExitCode;
 
-use clap::{Command, CommandFactory};
 use clap::error::{ContextKind, ContextValue, ErrorKind};
+use clap::{Command, CommandFactory};
 
 use crate::args::Cli;
 
@@ -80,7 +80,9 @@ impl Place {
 
     /// A word after options: a command in the wrong place, what follows one there, or nothing that was expected.
     fn late_command(&self, word: &str, words: &[OsString]) -> String {
-        let mut commands = words.iter().filter_map(|word| self.definition.find_subcommand(word));
+        let mut commands = words
+            .iter()
+            .filter_map(|word| self.definition.find_subcommand(word));
         match commands.next() {
             Some(command) => {
                 let (written, command) = (self.written, command.get_name());

@@ -142,7 +142,7 @@ impl Window {
     }
 
     /// When the measured time ends, if that has come.
-    pub(super) fn is_over(&self, now: Time) -> Option<Time> {
+    pub(super) fn over_at(&self, now: Time) -> Option<Time> {
         self.end
             .filter(|end| self.phase == Phase::Measuring && now >= *end)
     }

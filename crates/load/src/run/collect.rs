@@ -1,6 +1,7 @@
 //! The workers' figures, put together: by interval, and of the whole round.
 
 use std::collections::BTreeMap;
+use std::collections::btree_map::Entry;
 use std::time::Duration;
 
 use super::{Progress, RunError};
@@ -60,9 +61,17 @@ impl<'a> Collector<'a> {
                 }
             }
             News::Interval { index, figures } => {
-                let (workers, open) = self.open.entry(index).or_default();
-                *workers += 1;
-                open.merge(&figures);
+                // Moved where it is the first: merging histograms costs more than all else here.
+                match self.open.entry(index) {
+                    Entry::Vacant(vacant) => {
+                        vacant.insert((1, *figures));
+                    }
+                    Entry::Occupied(mut occupied) => {
+                        let (workers, open) = occupied.get_mut();
+                        *workers += 1;
+                        open.merge(&figures);
+                    }
+                }
             }
             News::Ended {
                 worker,
@@ -130,7 +139,7 @@ impl<'a> Collector<'a> {
 
     fn append(&mut self, interval: Interval, index: u64) {
         match self.series.last_mut() {
-            Some(last) if index % u64::from(self.merged) != 0 => join(last, &interval),
+            Some(last) if !index.is_multiple_of(u64::from(self.merged)) => join(last, &interval),
             _ => self.series.push(interval),
         }
         if self.series.len() > limits::SERIES {

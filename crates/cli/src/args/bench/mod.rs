@@ -403,7 +403,9 @@ impl Bench {
             });
         }
         if search.slo.is_empty() {
-            return Some("--find-max needs to know what must be kept: add --slo 'p99<5ms' or the like".into());
+            return Some(
+                "--find-max needs to know what must be kept: add --slo 'p99<5ms' or the like".into(),
+            );
         }
         let given = [
             ("--rate", load.rate.is_some()),
@@ -411,6 +413,8 @@ impl Bench {
             ("--threshold", !self.results.threshold.is_empty()),
         ];
         let given = given.into_iter().find(|(_, given)| *given)?.0;
-        Some(format!("{given} has no meaning with --find-max, which tries one rate after the other: drop one of them"))
+        Some(format!(
+            "{given} has no meaning with --find-max, which tries one rate after the other: drop one of them"
+        ))
     }
 }

@@ -53,7 +53,9 @@ pub(crate) fn client(run: &Run) -> String {
         let noun = if cpus.len() == 1 { "CPU" } else { "CPUs" };
         client.push_str(&format!(" on {noun} {}", cpus.join(", ")));
     }
-    format!("{client}; {}", printable(&run.engine))
+    // A list without blanks could not be put on several lines.
+    let engine = printable(&run.engine).replace(", ", ",").replace(',', ", ");
+    format!("{client}; {engine}")
 }
 
 /// For how long and how often.
