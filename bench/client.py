@@ -53,7 +53,7 @@ Cell = collections.namedtuple("Cell", "part target connections rate")
 Bar = collections.namedtuple("Bar", "part target ours other figure least most")
 
 ALL = ["bench-uring", "bench-epoll", "wrk", "lg"]
-CLIENTS = {  # of each part
+CLIENTS = {  # of each part; wrk knows no rate, so in closed loops only
     "throughput": ALL,
     "cost": ALL,
     "stall": ["bench-uring", "lg", "wrk"],
@@ -118,11 +118,16 @@ def plan(number, args):
     for part in args.part:
         if number and part in ("stall", "knee"):
             continue
-        rates = {"stall": STALL_RATES, "rate": (MODERATE_RATE,)}.get(part, (0,))
+        rates = {"stall": (*STALL_RATES, 0), "rate": (MODERATE_RATE,)}.get(part, (0,))
         for target in TARGETS[part]:
             connections = min(args.conns, STALL_CONNECTIONS) if part == "stall" else args.conns
-            found.update({Cell(part, target, connections, rate): list(CLIENTS[part]) for rate in rates})
+            found.update({cell: clients(cell) for cell in (Cell(part, target, connections, rate) for rate in rates)})
     return found
+
+
+def clients(cell):
+    """Who runs a cell; without a rate it is a closed loop."""
+    return [name for name in CLIENTS[cell.part] if name != "wrk" or not cell.rate]
 
 
 # ---- one run ----
@@ -231,12 +236,12 @@ def around_the_knee(client, server, load, closed, args):
 def cells_of(results, part):
     """The part's cells, in order."""
     return sorted({cell for by_cell in results.values() for cell in by_cell if cell.part == part},
-                  key=lambda cell: (TARGETS[part].index(cell.target), cell.rate))
+                  key=lambda cell: (TARGETS[part].index(cell.target), not cell.rate, cell.rate))
 
 
 def rows(results, cell):
     """(client, its runs) in a cell, in the order of CLIENTS."""
-    return [(name, list(results.get(name, {}).get(cell, {}).values())) for name in CLIENTS[cell.part]]
+    return [(name, list(results.get(name, {}).get(cell, {}).values())) for name in clients(cell)]
 
 
 def pair_table(cell, results):
@@ -307,24 +312,25 @@ def judge_stalls(results):
         return [], 0
     lines = [f"### stall: {cells[0].target} stands still for {1e3 * STALL_SECONDS:.0f} ms of every"
              f" {PERIOD_SECONDS:g} s, {cells[0].connections} connections", "",
-             f"A fixed rate has one request in a hundred wait {STALL_P99_MS:.0f} ms or longer, from its schedule. wrk has no rate: its"
-             " runs are closed loops, which send nothing while the server stands.", "",
+             f"By a schedule one request in a hundred waits {STALL_P99_MS:.0f} ms or longer. A closed loop sends nothing while the server"
+             " stands, so it sees one slow answer a connection. wrk makes up for them: at its end it adds answers as late as those that it"
+             " reckons were not asked for, at the pace of its loop and not at a rate of yours.", "",
              "| req/s asked for | client | answered/s | service p50 ms | service p99 ms | **response p99 ms** | longest ms | stalls |"
              " stall ms | errors | bar | |", "| --- |" + " --- |" * 11]
     for cell in cells:
         for name, found in rows(results, cell):
             if not found:
-                lines.append(f"| {cell.rate:,} | {name} | failed |" + " |" * 9)
+                lines.append(f"| {cell.rate or 'closed loop'} | {name} | failed |" + " |" * 9)
                 continue
             m = runs.medians(found)
             response = m.get("sched_p99_us")
             judged = ""
-            if name.startswith("bench"):
+            if name.startswith("bench") and cell.rate:
                 met = response is not None and response / 1e3 >= STALL_BAR_MS
                 missed += not met
                 judged = f">= {STALL_BAR_MS:.0f} | {'met' if met else '**missed**'}"
             lines.append(
-                f"| {cell.rate if name != 'wrk' else 'closed loop'} | {name} | {m['rps']:,.0f} | {m['p50_us'] / 1e3:.2f} |"
+                f"| {cell.rate or 'closed loop'} | {name} | {m['rps']:,.0f} | {m['p50_us'] / 1e3:.2f} |"
                 f" {m['p99_us'] / 1e3:.2f} | {'none' if response is None else f'**{response / 1e3:.1f}**'} |"
                 f" {max(m.get('sched_max_us', 0), m.get('max_us', 0)) / 1e3:.0f} | {m['stalls']:.0f} | {1e3 * m['stall_secs']:.0f} |"
                 f" {m['errs']:.0f} | {judged or ' | '} |")

@@ -242,13 +242,19 @@ class Concluded(unittest.TestCase):
     def test_what_was_not_run_has_no_bar(self):
         self.assertEqual(client.judge_ratios(self.of("cost", "floor", {"lg": {"client_us": 1.2}})), ([], 0))
 
-    def test_a_stall_must_show(self):
+    def test_a_stall_must_show_at_a_rate(self):
         base = {"rps": 200.0, "p50_us": 300.0, "p99_us": 900.0, "max_us": 2e5, "stalls": 10, "stall_secs": 0.2, "errs": 0}
+        closed, paced = client.Cell("stall", "go", 16, 0), client.Cell("stall", "go", 16, 200)
         for response, misses in ((190_000.0, 0), (99_000.0, 1), (None, 1)):
             ours = base if response is None else {**base, "sched_p99_us": response, "sched_max_us": 2e5}
-            lines, missed = client.judge_stalls(self.of("stall", "go", {"bench-uring": ours, "lg": ours, "wrk": base}))
+            results = {"bench-uring": {closed: {0: base}, paced: {0: ours}}, "wrk": {closed: {0: base}}, "lg": {paced: {}}}
+            lines, missed = client.judge_stalls(results)
             self.assertEqual(missed, misses, lines)
-            self.assertTrue(any(line.startswith("| closed loop | wrk | 200 | 0.30 | 0.90 | none |") for line in lines), lines)
+            rows = [line for line in lines if line.startswith(("| 200", "| closed"))]
+            self.assertEqual([row.split(" | ")[:2] for row in rows],
+                             [["| 200", "bench-uring"], ["| 200", "lg"], ["| closed loop", "bench-uring"], ["| closed loop", "lg"],
+                              ["| closed loop", "wrk"]])
+            self.assertIn("| wrk | 200 | 0.30 | 0.90 | none |", rows[4])
 
     def test_a_rate_beyond_the_knee_must_be_told_and_one_below_must_not(self):
         base = {"closed_rps": 1000.0, "below_rps": 300.0, "rps": 990.0}
@@ -262,7 +268,9 @@ class Concluded(unittest.TestCase):
         args = argparse.Namespace(part=list(client.CLIENTS), conns=64)
         self.assertEqual({c.part for c in client.plan(0, args)}, set(client.CLIENTS))
         self.assertEqual({c.part for c in client.plan(1, args)}, {"throughput", "cost", "rate"})
-        self.assertEqual([c.rate for c in client.plan(0, args) if c.part == "stall"], list(client.STALL_RATES))
+        stalls = {c.rate: names for c, names in client.plan(0, args).items() if c.part == "stall"}
+        self.assertEqual(list(stalls), [200, 1000, 5000, 0])
+        self.assertEqual(("wrk" in stalls[0], "wrk" in stalls[200]), (True, False))
 
 
 class Stalls(unittest.TestCase):
