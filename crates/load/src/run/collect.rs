@@ -62,14 +62,16 @@ impl<'a> Collector<'a> {
             }
             News::Interval { index, figures } => {
                 // Moved where it is the first: merging histograms costs more than all else here.
-                match self.open.entry(index) {
-                    Entry::Vacant(vacant) => {
-                        vacant.insert((1, *figures));
+                match (self.open.entry(index), figures) {
+                    (Entry::Vacant(vacant), Some(told)) => {
+                        vacant.insert((1, *told.figures));
                     }
-                    Entry::Occupied(mut occupied) => {
-                        let (workers, open) = occupied.get_mut();
+                    (entry, told) => {
+                        let (workers, open) = entry.or_default();
                         *workers += 1;
-                        open.merge(&figures);
+                        if let Some(told) = told {
+                            open.merge(&told.figures);
+                        }
                     }
                 }
             }

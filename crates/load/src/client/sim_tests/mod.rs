@@ -17,8 +17,9 @@ use ringmain_engine::testing::{ClusterConfig, SimCluster};
 use ringmain_engine::{Addr, Choice};
 
 use self::server::Server;
-use super::{Client, News, Order, share};
+use super::{Client, News, Order, share, window};
 use crate::figures::Figures;
+use crate::limits;
 use crate::plan::{Extent, Pace, Plan, Protocol};
 use crate::traffic::{Body, Capture, FlowDraft, Request, Source, StepDraft, Traffic};
 
@@ -73,7 +74,16 @@ impl Drop for Named {
 struct Told {
     figures: Figures,
     intervals: u64,
+    under_way: Vec<window::Told>,
     elapsed: Option<Duration>,
+}
+
+impl Told {
+    fn put_together(&mut self) {
+        for told in self.under_way.drain(..) {
+            self.figures.merge(&told.figures);
+        }
+    }
 }
 
 struct Run {
@@ -339,7 +349,12 @@ impl Run {
                     News::Interval { index, figures } => {
                         assert_eq!(index, told.intervals, "in order");
                         told.intervals += 1;
-                        told.figures.merge(&figures);
+                        told.under_way.extend(figures);
+                        assert!(told.under_way.len() <= limits::INTERVALS_UNDER_WAY);
+                        // Half of the runs put nothing together before the end.
+                        if self.named.0.is_multiple_of(2) {
+                            told.put_together();
+                        }
                     }
                     News::Ended {
                         index,
@@ -348,6 +363,7 @@ impl Run {
                         ..
                     } => {
                         assert_eq!(index, told.intervals, "in order");
+                        told.put_together();
                         told.figures.merge(&figures);
                         told.elapsed = Some(elapsed);
                     }
