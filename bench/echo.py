@@ -5,7 +5,7 @@
     bench/echo.py --only floor-uring gnet go-net --pairs 2       peers alone
 
 Rounds are interleaved: in each round every server runs every cell once, in an order that
-rotates. The server has one CPU, the client another. The figure is CPU time per message,
+rotates. The server has one CPU, the client (`ringmain bench`) another. The figure is CPU time per message,
 user and system of the server's process tree over the measuring window; ratios are taken
 within a round, and their 95 % interval comes from resampling rounds. See README.md.
 
@@ -20,6 +20,7 @@ import statistics
 import sys
 import time
 
+import loads
 import runs
 import server as servers
 
@@ -76,9 +77,7 @@ def choose(args):
             print(f"echo.py: {name}: no program at {known[name][0]}: run {remedy};"
                   f" or leave it out: --only {others}", file=sys.stderr)
             raise SystemExit(2)
-    if not os.access(servers.PEERS / "bin" / "lg", os.X_OK):
-        print(f"echo.py: no load client in {servers.PEERS}/bin: run bench/build.sh client", file=sys.stderr)
-        raise SystemExit(2)
+    runs.require_client("echo.py", args)
     return {name: known[name] for name in chosen}
 
 
@@ -86,7 +85,7 @@ def run_rounds(chosen, args):
     """Every server in every cell, in every round."""
 
     def one_run(name, where):
-        return runs.measure(chosen[name], [f"-e{where.bytes}", f"-c{where.connections}"], args)
+        return runs.measure(chosen[name], loads.Load(bytes=where.bytes, connections=where.connections), args)
 
     return runs.rounds(lambda _: {where: list(chosen) for where in args.cells}, one_run, args)
 
@@ -136,7 +135,7 @@ def report(results, args):
     for where in args.cells:
         lines += cell_table(where, results)
     bars, missed = compare(results)
-    runs.publish(lines + bars, args)
+    runs.publish(lines + runs.doubts(results) + bars, args)
     whole = runs.all_sound(results, len(results) * len(args.cells) * args.pairs)
     return 0 if whole and not missed else 1
 

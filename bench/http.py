@@ -6,10 +6,11 @@
     bench/http.py --scenario json --conns 256                    one cell
 
 Rounds are interleaved: the servers take turns in an order that rotates, each alone on the
-first CPU, the client on the last. The figure is CPU seconds per million requests, user and
+first CPU, the client (`ringmain bench`) on the last. The figure is CPU seconds per million requests, user and
 system of the server's process tree over the measuring window; ratios are taken within a
 round, and their 95 % interval comes from resampling rounds. Before and after its load each
-server is asked once, and a wrong answer fails the run. See README.md.
+server is asked once, and a wrong answer fails the run. After the rounds wrk gives a second
+opinion on ours and the peers. See README.md.
 
 Exit code: 0 measured and every bar that could be judged is met, 1 a bar is missed, a run
 failed or a client counted errors of a floor or of ours, 2 could not be run.
@@ -26,18 +27,20 @@ import sys
 import time
 
 import answers
+import loads
 import runs
 import server as servers
 
 PEERS_SOURCE = servers.REPO / "bench" / "peers"
 # Dialled from, since one address has some 28,000 ports and each is kept a while after its end.
-SOURCES = "-s127.0.0.2-127.0.0.9"
+SOURCES = "127.0.0.2-127.0.0.9"
 RATE = 60_000
 CONNECTIONS = 256  # where a scenario has one number of them
 RESIDENT_BYTES = 32_000_000
 RESIDENT_CONNECTIONS = 512
 
 Cell = collections.namedtuple("Cell", "scenario connections")
+OPINION = Cell("json", CONNECTIONS)  # where wrk is asked too
 # kind: floor (neither parses nor builds), bare (parses), loop (a raw loop on a runtime), peer, ours.
 Subject = collections.namedtuple("Subject", "kind command settings warm", defaults=(None, 0.0))
 Bar = collections.namedtuple("Bar", "scenario ours other at_most")
@@ -45,7 +48,7 @@ Bar = collections.namedtuple("Bar", "scenario ours other at_most")
 SCENARIOS = {
     "json": "JSON, each connection sends as soon as it has its answer",
     "json-rate": f"JSON at a fixed {RATE:,} requests a second, open loop (latency from the schedule)",
-    "plaintext": "plain text, 16 requests in one send",
+    "plaintext": "plain text, 16 requests in flight on each connection",
     "reconnect": "JSON, a new connection after ten requests",
 }
 BARS = [
@@ -129,9 +132,7 @@ def choose(args):
             remedy = "cargo build --release (or name it with --ours)" if subject.kind == "ours" else "bench/build.sh http"
             print(f"http.py: {name}: no program at {subject.command[0]}: run {remedy}", file=sys.stderr)
             raise SystemExit(2)
-    if not os.access(servers.PEERS / "bin" / "lg", os.X_OK):
-        print(f"http.py: no load client in {servers.PEERS}/bin: run bench/build.sh client", file=sys.stderr)
-        raise SystemExit(2)
+    runs.require_client("http.py", args)
     return chosen, left_out
 
 
@@ -150,15 +151,28 @@ def fits(subject, cell):
 
 
 def load(cell):
-    """The load client's options for a cell."""
+    """What is asked of a server in a cell."""
+    more = {"json": {}, "json-rate": {"rate": RATE}, "plaintext": {"pipeline": 16},
+            "reconnect": {"reconnect_every": 10, "sources": SOURCES}}
     path = "/plaintext" if cell.scenario == "plaintext" else "/json"
-    more = {"json": [], "json-rate": [f"-R{RATE}"], "plaintext": ["-P16"], "reconnect": ["-n10", SOURCES]}
-    return [f"-r{path}", f"-c{cell.connections}", *more[cell.scenario]]
+    return loads.Load(path, connections=cell.connections, expect=answers.HELLO, **more[cell.scenario])
+
+
+def ready(path):
+    """Whether a server answers at all, as a function of its port; the check of its answers says what is wrong."""
+
+    def probe(port):
+        try:
+            return answers.responds(port, path)
+        except answers.WrongAnswer:
+            return True
+
+    return probe
 
 
 def one_run(subject, cell, args):
     """One measured run of one server in one cell."""
-    path = load(cell)[0][2:]
+    path = load(cell).path
 
     def check(server):
         try:
@@ -166,14 +180,25 @@ def one_run(subject, cell, args):
         except (answers.WrongAnswer, OSError) as e:
             raise servers.ServerError(f"{e}; the server: {server.last_output()}") from e
 
-    def ready(port):
-        try:
-            return answers.responds(port, path)
-        except answers.WrongAnswer:
-            return True  # it answers; `check` says what is wrong
-
     args = argparse.Namespace(**{**vars(args), "warm": max(args.warm, subject.warm)})
-    return runs.measure(subject.command, load(cell), args, check=check, ready=ready, settings=subject.settings)
+    return runs.measure(subject.command, load(cell), args, check=check, ready=ready(path), settings=subject.settings)
+
+
+def second_opinions(chosen, args):
+    """One run of wrk for ours and each peer in one cell: {name: figures}; none if there is no wrk."""
+    if OPINION not in cells(args) or not shutil.which("wrk"):
+        return {}
+    found, wanted = {}, load(OPINION)
+    for name, subject in chosen.items():
+        if subject.kind not in ("ours", "peer"):
+            continue
+        try:
+            with servers.Server(subject.command, cpu=args.server_cpu, ready=ready(wanted.path),
+                                settings=subject.settings) as server:
+                found[name] = runs.run_wrk(server, wanted, args)
+        except (servers.ServerError, OSError) as e:
+            print(f"second opinion of {name}: FAILED: {e}", file=sys.stderr, flush=True)
+    return found
 
 
 def run_rounds(chosen, args):
@@ -224,6 +249,22 @@ def cell_table(cell, results, chosen):
             f" {ratio_text(results, name, base, cell)} | {m['user_share']:.0%} | {m['rps']:,.0f} | {m[latency + 'p50_us']:,.0f} |"
             f" {m[latency + 'p99_us']:,.0f} | {m[latency + 'p999_us']:,.0f} | {m['peak_bytes'] / 1e6:.1f} | {m['server_cpu']:.0%} |"
             f" {m['load_core']:.0%} | {sum(r['errs'] for r in found):.0f} | {len(found)} |")
+    return lines + [""]
+
+
+def opinion_table(results, opinions):
+    """What wrk says beside what the client said; no bar."""
+    if not opinions:
+        return []
+    lines = ["### A second opinion", "",
+             f"One run of wrk for each, {OPINION.scenario}, {OPINION.connections} connections, beside the medians above. wrk has no"
+             " warm-up and checks no bodies; where the client was the limit, wrk, which spends more CPU on a request, finds less.", "",
+             "| server | wrk req/s | client req/s | wrk/client | wrk p50 us | wrk p99 us | wrk errors |", "| --- |" + " --- |" * 6]
+    for name, said in opinions.items():
+        found = list(results.get(name, {}).get(OPINION, {}).values())
+        ours = runs.medians(found)["rps"] if found else None
+        beside = f"{ours:,.0f} | {said['rps'] / ours:.3f}" if ours else "failed | "
+        lines.append(f"| {name} | {said['rps']:,.0f} | {beside} | {said['p50_us']:,.0f} | {said['p99_us']:,.0f} | {said['errs']} |")
     return lines + [""]
 
 
@@ -285,7 +326,7 @@ def versions(chosen):
     return "; ".join(found)
 
 
-def report(results, planned, chosen, left_out, args):
+def report(results, planned, opinions, chosen, left_out, args):
     """Prints the report. Returns the exit code."""
     lines = [f"## HTTP: {args.pairs} interleaved rounds of {args.secs:g} s, server on CPU {args.server_cpu},"
              f" client on CPU {args.load_cpu}", "",
@@ -294,6 +335,7 @@ def report(results, planned, chosen, left_out, args):
         lines += cell_table(cell, results, chosen)
     on_cpu, missed = compare(results, chosen, left_out)
     on_memory, missed_memory = resident(results)
+    lines += opinion_table(results, opinions) + runs.doubts(results)
     runs.publish(lines + on_cpu + on_memory, args)
     excused = [name for name, s in chosen.items() if s.kind in ("peer", "loop")]  # theirs are in the tables
     return 0 if runs.all_sound(results, planned, excused) and not missed + missed_memory else 1
@@ -304,7 +346,7 @@ def main():
     chosen, left_out = choose(args)
     runs.take_places(args)
     results, planned = run_rounds(chosen, args)
-    return report(results, planned, chosen, left_out, args)
+    return report(results, planned, second_opinions(chosen, args), chosen, left_out, args)
 
 
 if __name__ == "__main__":

@@ -1,10 +1,11 @@
 """Measured runs: one server under one load, and interleaved rounds of them.
 
-Must not know what protocol is spoken nor what is concluded: what a cell is, and how the load
-client is told of it, is the caller's. A cell is a named tuple; figures are plain dictionaries.
+Must not know what protocol is spoken nor what is concluded: what a cell is, and the load in it,
+is the caller's. A cell is a named tuple; figures are plain dictionaries.
 """
 
 import argparse
+import collections
 import json
 import os
 import statistics
@@ -12,17 +13,32 @@ import subprocess
 import sys
 import time
 
+import loads
 import server as servers
 import stats
 
+# The samples around the measuring window are taken this part of it after its begin and before its
+# end: the client's own start and end are outside.
+MARGIN = 0.1
+# Warnings of `ringmain bench` about its own part, and what they leave of the figures.
+CLIENT_DOUBTS = {
+    "client_busy": "the client's CPU was full, so throughput and latency are its limits; CPU per request stands",
+    "send_lag": "the client sent late by itself, so latencies from the schedule have its own lateness in them",
+    "shared_cpu": "client and server shared a CPU, so no figure stands",
+}
 
-def arguments(description, pairs):
-    """The options that every comparison has."""
+
+def arguments(description, pairs, secs=1.5):
+    """The options that every comparison has, with its own defaults of rounds and of their length."""
     cpus = sorted(os.sched_getaffinity(0))
     ap = argparse.ArgumentParser(description=description, formatter_class=argparse.RawDescriptionHelpFormatter)
     ap.add_argument("--ours", default=str(servers.REPO / "target/release/ringmain"), help="the ringmain binary")
+    ap.add_argument("--client", metavar="PATH", default=str(servers.REPO / "target/release/ringmain"),
+                    help="the ringmain binary whose `bench` makes the load (target/release/ringmain)")
+    ap.add_argument("--client-kind", choices=("bench", "lg"), default="bench",
+                    help="`ringmain bench`, or the lean client/lg.c (bench)")
     ap.add_argument("--pairs", type=int, default=pairs, help=f"rounds ({pairs})")
-    ap.add_argument("--secs", type=float, default=1.5, help="measuring window of one run (1.5)")
+    ap.add_argument("--secs", type=float, default=secs, help=f"measuring window of one run ({secs:g})")
     ap.add_argument("--warm", type=float, default=0.5, help="warm-up before it (0.5)")
     ap.add_argument("--server-cpu", type=int, default=cpus[0])
     ap.add_argument("--load-cpu", type=int, default=cpus[-1])
@@ -57,54 +73,127 @@ def sample(server, args):
     }
 
 
-def run_client(server, load, args):
-    """Runs the load client. Returns its figures and the samples at both ends of its window."""
-    command = [str(servers.PEERS / "bin" / "lg"), f"-p{server.port}", f"-d{args.secs}", f"-w{args.warm}", *load]
-    begin = end = figures = None
-    with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True,
-                          preexec_fn=servers.prepare_child(cpu=args.load_cpu)) as client:
+def require_client(name, args):
+    """Ends the program `name` with what to do if there is no load client."""
+    if args.client_kind == "bench" and not os.access(args.client, os.X_OK):
+        print(f"{name}: no load client at {args.client}: run cargo build --release (or name it with --client,"
+              " or take the lean one: --client-kind lg)", file=sys.stderr)
+        raise SystemExit(2)
+    if args.client_kind == "lg" and not os.access(servers.PEERS / "bin" / "lg", os.X_OK):
+        print(f"{name}: no load client in {servers.PEERS}/bin: run bench/build.sh client", file=sys.stderr)
+        raise SystemExit(2)
+
+
+def start(command, args):
+    """A load client on its CPU, its output to be read."""
+    return subprocess.Popen(command, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True,
+                            preexec_fn=servers.prepare_child(cpu=args.load_cpu))
+
+
+def used(begin, end):
+    """What the server and both CPUs did between two samples: shares of the time between, and of the CPU time."""
+    exact, user, system = (b - a for a, b in zip(begin["cpu"], end["cpu"]))
+    found = {"server_cpu": exact / (end["at"] - begin["at"]),
+             "user_share": user / (user + system) if user + system else 0.0}
+    for core in ("server_core", "load_core"):
+        busy, stolen, total = (b - a for a, b in zip(begin[core], end[core]))
+        found[core] = busy / total if total else 0.0
+        found[core + "_stolen"] = stolen / total if total else 0.0
+    return found
+
+
+def run_lg(server, load, args):
+    """Runs the lean client, which tells when its window begins; the server's CPU time is sampled at both its ends."""
+    samples, line = [], ""
+    with start(loads.lg_command(str(servers.PEERS / "bin" / "lg"), load, server.port, args.secs, args.warm), args) as client:
         try:
             for line in client.stdout:
-                if line.startswith("BEGIN"):
-                    begin = sample(server, args)
-                else:
-                    end = sample(server, args)
-                    figures = {k: float(v) for k, v in (pair.split("=") for pair in line.split())}
+                samples.append(sample(server, args))  # at BEGIN, and at the figures
             error = client.stderr.read().strip()
         except BaseException:
             client.kill()
             raise
-    if not begin or not figures or not figures["n"]:
-        raise servers.ServerError(f"the load client: {error or 'no answers'}; the server: {server.last_output()}")
-    return figures, begin, end
+    if len(samples) != 2:
+        raise loads.ClientError(error or "no answers")
+    figures = loads.lg_figures(line)
+    figures.update(used(*samples))
+    # The samples bracket the client's own window by a little; scaled to the same stretch of time.
+    figures["us_per_message"] = figures["server_cpu"] * figures["secs"] / figures["n"] * 1e6
+    return figures
+
+
+def run_bench(server, load, args, engine):
+    """Runs `ringmain bench`, which measures the server's CPU time itself, over exactly its window."""
+    command = loads.bench_command(args.client, load, server.port, args.secs, args.warm, args.load_cpu,
+                                  server.process.pid, engine)
+    started, samples, said = time.monotonic(), [], None
+    with start(command, args) as client:
+        try:
+            for share in (MARGIN, 1 - MARGIN):
+                said = said or output_by(client, started + args.warm + share * args.secs)
+                samples.append(sample(server, args))
+            said = said or client.communicate()
+        except BaseException:
+            client.kill()
+            raise
+    text, error = said
+    if client.returncode:
+        raise loads.ClientError(error.strip() or f"exit code {client.returncode}")
+    figures = loads.bench_figures(text)
+    figures.update(used(*samples))
+    figures["us_per_message"] = figures.pop("server_us_per_message")
+    figures["server_cpu"] = figures.pop("server_cpu_secs") / figures["secs"]
+    return figures
+
+
+def output_by(client, deadline):
+    """What a client has written, all of it, if it has ended by then; else None."""
+    try:
+        return client.communicate(timeout=max(0.0, deadline - time.monotonic()))
+    except subprocess.TimeoutExpired:
+        return None
+
+
+def run_client(server, load, args, engine="auto"):
+    """Runs the load client, `ringmain bench` on the engine named. Returns its figures and the server's."""
+    try:
+        return run_lg(server, load, args) if args.client_kind == "lg" else run_bench(server, load, args, engine)
+    except loads.ClientError as e:
+        raise servers.ServerError(f"the load client: {e}; the server: {server.last_output()}") from e
 
 
 def measure(command, load, args, check=None, **options):
     """One run: figures of the client and of the server.
 
-    `load`: the load client's own options. `check`: called with the server before and after the
-    load; raises ServerError if its answers are wrong. `options`: of `servers.Server`.
+    `load`: a `loads.Load`. `check`: called with the server before and after the load; raises
+    ServerError if its answers are wrong. `options`: of `servers.Server`.
     """
     with servers.Server(command, cpu=args.server_cpu, **options) as server:
         if check:
             check(server)
-        figures, begin, end = run_client(server, load, args)
+        figures = run_client(server, load, args)
         figures["peak_bytes"] = server.memory()["VmHWM"]
         if not server.alive():
             raise servers.ServerError(f"the server ended: {server.last_output()}")
         if check:
             check(server)
-    # The samples bracket the client's own window by a little; scale to the same stretch of time.
-    window = figures["secs"] / (end["at"] - begin["at"])
-    exact, user, system = (b - a for a, b in zip(begin["cpu"], end["cpu"]))
-    figures["us_per_message"] = exact * window / figures["n"] * 1e6
-    figures["user_share"] = user / (user + system) if user + system else 0.0
-    figures["server_cpu"] = exact / (end["at"] - begin["at"])
-    for core in ("server_core", "load_core"):
-        busy, stolen, total = (b - a for a, b in zip(begin[core], end[core]))
-        figures[core] = busy / total if total else 0.0
-        figures[core + "_stolen"] = stolen / total if total else 0.0
     return figures
+
+
+def run_wrk(server, load, args):
+    """Runs wrk for --secs, rounded up, as a second opinion. Returns its figures."""
+    with start(loads.wrk_command("wrk", load, server.port, args.secs), args) as client:
+        try:
+            text, error = client.communicate()
+        except BaseException:
+            client.kill()
+            raise
+    if client.returncode:
+        raise servers.ServerError(f"wrk: exit code {client.returncode}: {(text + error).strip()[-300:]}")
+    try:
+        return loads.wrk_figures(text)
+    except loads.ClientError as e:
+        raise servers.ServerError(f"wrk: {e}; the server: {server.last_output()}") from e
 
 
 def evenly(number, some, every):
@@ -138,14 +227,15 @@ def rounds(plan, one_run, args):
     return results
 
 
-def cost(cells):
-    """{cell: {round: CPU us per message}} of one server."""
-    return {c: {r: f["us_per_message"] for r, f in by_round.items()} for c, by_round in cells.items()}
+def one_figure(cells, key):
+    """{cell: {round: figure}} of one server, such as its CPU us per message."""
+    return {c: {r: f[key] for r, f in by_round.items()} for c, by_round in cells.items()}
 
 
 def medians(runs):
-    """The median of each figure that all of these runs have."""
-    return {k: statistics.median(r[k] for r in runs) for k in runs[0] if all(k in r for r in runs)}
+    """The median of each figure that all of these runs have as a number."""
+    return {k: statistics.median(r[k] for r in runs) for k in runs[0]
+            if all(isinstance(r.get(k), (int, float)) for r in runs)}
 
 
 def verdict(value, low, high, bar):
@@ -155,13 +245,30 @@ def verdict(value, low, high, bar):
     return "met" if high <= bar else "met, but the interval reaches above the bar"
 
 
-def compare(ours, other):
-    """Ratios of the cost in the cells of both: ({cell: {round: ratio}}, median, low, high); None without a pair."""
-    ratios = stats.paired_ratios(cost(ours), cost(other))
+def compare(ours, other, key="us_per_message"):
+    """Ratios of a figure in the cells of both: ({cell: {round: ratio}}, median, low, high); None without a pair."""
+    ratios = stats.paired_ratios(one_figure(ours, key), one_figure(other, key))
     if not ratios:
         return None
     value = stats.median_over_cells(ratios, list(next(iter(ratios.values()))))
     return (ratios, value, *stats.interval(ratios))
+
+
+def doubts(results):
+    """What the client said against its own part: lines of the report, none if it said nothing."""
+    found, total = {}, 0
+    for name, cells in results.items():
+        for cell, by_round in cells.items():
+            for figures in by_round.values():
+                total += 1
+                for kind in CLIENT_DOUBTS.keys() & set(figures.get("doubts", ())):
+                    found.setdefault(kind, collections.Counter())[f"{' '.join(map(str, cell))} {name}"] += 1
+    lines = []
+    for kind, meaning in CLIENT_DOUBTS.items():
+        if kind in found:
+            where = ", ".join(f"{at} {n}" for at, n in found[kind].items())
+            lines.append(f"The client's doubts: `{kind}` in {sum(found[kind].values())} of {total} runs ({meaning}): {where}.")
+    return lines + [""] if lines else []
 
 
 def publish(lines, args):

@@ -15,6 +15,7 @@ pub mod h1_response;
 mod hyper_client;
 mod hyper_server;
 mod memory;
+pub mod record;
 pub mod router;
 pub mod timer_wheel;
 pub mod ws_frames;
@@ -49,6 +50,10 @@ pub const TARGETS: &[Target] = &[
     Target {
         name: "h1_response",
         run: h1_response::run,
+    },
+    Target {
+        name: "record",
+        run: record::run,
     },
     Target {
         name: "router",

@@ -94,6 +94,15 @@ const SUITES: &[Suite] = &[
         ],
     },
     Suite {
+        name: "client",
+        about: "`ringmain bench` against wrk and the lean client: throughput, CPU per request, stalls; ten minutes, needs wrk",
+        lines: &[
+            Line::new(&["bench/build.sh", "client", "floor", "go"]),
+            RELEASE,
+            Line::new(&["python3", "bench/client.py"]),
+        ],
+    },
+    Suite {
         name: "hold-http",
         about: "80,000 HTTP connections held by one process, each answered twice; memory of an idle one",
         lines: &[Line::new(&["bench/build.sh", "client"]), RELEASE, HOLD_HTTP],

@@ -42,15 +42,14 @@ fn main() -> ExitCode {
 
 fn start(inherited: Result<Vec<Inherited>, inherit::InheritError>) -> Result<(), Failure> {
     let words: Vec<OsString> = std::env::args_os().collect();
-    let first = words.get(1).cloned();
-    let cli = match Cli::read(words) {
+    let cli = match Cli::read(words.clone()) {
         Ok(cli) => cli,
         Err(answer) if !answer.use_stderr() => {
             // Help or version. A reader that has left (`ringmain --help | head -1`) has seen enough.
             let _ = answer.print();
             return Ok(());
         }
-        Err(error) => return Err(Failure::from_clap(&error, first.as_deref())),
+        Err(error) => return Err(Failure::from_clap(&error, words.get(1..).unwrap_or_default())),
     };
     match cli.command.unwrap_or(Command::Run(cli.run)) {
         Command::Run(run) => run::run(&run, inherited.map_err(Failure::other)?),

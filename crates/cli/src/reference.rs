@@ -61,7 +61,9 @@ pub(crate) fn manual(out: &mut dyn Write) -> io::Result<()> {
 fn bench(out: &mut dyn Write) -> io::Result<()> {
     let mut definition = Cli::command();
     definition.build();
-    let bench = definition.find_subcommand("bench").expect("it is among the commands");
+    let bench = definition
+        .find_subcommand("bench")
+        .expect("it is among the commands");
     heading(out, "ringmain bench")?;
     options(out, bench)?;
     for section in bench_sections() {
@@ -78,7 +80,11 @@ fn bench(out: &mut dyn Write) -> io::Result<()> {
 /// What a command does, its operands, and its options under their headings.
 fn options(out: &mut dyn Write, command: &Command) -> io::Result<()> {
     let about = command.get_long_about().or(command.get_about());
-    writeln!(out, "{}", escaped(&about.map(ToString::to_string).unwrap_or_default()))?;
+    writeln!(
+        out,
+        "{}",
+        escaped(&about.map(ToString::to_string).unwrap_or_default())
+    )?;
     let own = |option: &&Arg| !matches!(option.get_action(), ArgAction::Help | ArgAction::Version);
     let mut headings: Vec<&str> = Vec::new();
     for option in command.get_arguments().filter(own) {
@@ -94,7 +100,12 @@ fn options(out: &mut dyn Write, command: &Command) -> io::Result<()> {
             writeln!(out, ".TP\n{}", written(option))?;
             let help = option.get_long_help().or(option.get_help());
             let help = help.map(ToString::to_string).unwrap_or_default();
-            writeln!(out, "{}{}", escaped(&help.replace("\n\n", ". ")), escaped(&default(option)))?;
+            writeln!(
+                out,
+                "{}{}",
+                escaped(&help.replace("\n\n", ". ")),
+                escaped(&default(option))
+            )?;
         }
     }
     Ok(())
@@ -104,10 +115,17 @@ fn options(out: &mut dyn Write, command: &Command) -> io::Result<()> {
 fn written(option: &Arg) -> String {
     let mut forms = Vec::new();
     forms.extend(option.get_short().map(|short| format!("\\fB\\-{short}\\fR")));
-    forms.extend(option.get_long().map(|long| format!("\\fB{}\\fR", escaped(&format!("--{long}")))));
+    forms.extend(
+        option
+            .get_long()
+            .map(|long| format!("\\fB{}\\fR", escaped(&format!("--{long}")))),
+    );
     let takes = option.get_action().takes_values();
     let names = option.get_value_names().filter(|_| takes).unwrap_or_default();
-    let values: String = names.iter().map(|name| format!(" \\fI{}\\fR", escaped(name))).collect();
+    let values: String = names
+        .iter()
+        .map(|name| format!(" \\fI{}\\fR", escaped(name)))
+        .collect();
     format!("{}{values}", forms.join(", ")).trim_start().to_owned()
 }
 

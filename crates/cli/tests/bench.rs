@@ -27,67 +27,106 @@ fn check(args: &[&str], code: i32, expect: &str) {
     assert!(!error.contains('\x1b'), "{error:?}");
 }
 
+const URL: &str = "http://127.0.0.1:9/";
+
+/// Command lines, and what the message about them holds.
+const WRONG: &[(&[&str], &str)] = &[
+    (&[], "<URL|SCENARIO.yaml>"),
+    (&[URL, URL], "unexpected argument"),
+    (&["-c", "0", URL], "expected a whole number from 1 to 1000000"),
+    (&["-t", "x", URL], "expected a whole number from 1 to 1024"),
+    (&["-d", "10", URL], "write 10s for seconds"),
+    (
+        &["-d", "1s", "-n", "5", URL],
+        "'--duration <TIME>' cannot be used with '--requests <N>'",
+    ),
+    (&["-r", "fast", URL], "expected requests a second"),
+    (&["-r", "0", URL], "expected requests a second"),
+    (&["--poisson", URL], "--poisson needs a rate"),
+    (&["--rounds", "0", URL], "from 1 to 1000"),
+    (&["-p", "5000", URL], "from 1 to 1024"),
+    (&["-w", "1", URL], "write 1s for seconds"),
+    (&["--reconnect-every", "0", URL], "expected a whole number from 1"),
+    (&["-H", "Accept", URL], "expected NAME: VALUE"),
+    (&["-H", "a b: c", URL], "a b"),
+    (&["-X", "GET\n", URL], "GET"),
+    (
+        &["-b", "a", "--body-file", "b", URL],
+        "'--body <TEXT>' cannot be used with '--body-file <FILE>'",
+    ),
+    (&["--body-file", "/nonexistent", URL], "cannot read /nonexistent"),
+    (
+        &["--expect-status", "ok", URL],
+        "expected statuses from 100 to 599",
+    ),
+    (&["--threshold", "p99", URL], "'--threshold <RULE>'"),
+    (&["--threshold", "p99<5", URL], "'--threshold <RULE>'"),
+    (&["--find-max", URL], "add --slo"),
+    (&["--slo", "p99<5ms", URL], "add --find-max"),
+    (&["--cpus", "9999", URL], "expected CPUs from 0 to 1023"),
+    (
+        &["--cpus", "1023", URL],
+        "CPU 1023 may not be used by this process",
+    ),
+    (&["--server-cpus", "0", URL], "--server-cpus needs a server"),
+    (
+        &["--server", "x", "--server-pid", "1", URL],
+        "cannot be used with",
+    ),
+    (&["--server-pid", "0", URL], "expected a whole number from 1"),
+    (
+        &["-t", "9", "-c", "8", URL],
+        "--threads 9 is more than the 8 connections",
+    ),
+    (
+        &["--source", "localhost", URL],
+        "expected an IP address of this host",
+    ),
+    (&["--echo", "0", "tcp://127.0.0.1:9"], "expected bytes from 1"),
+    (&["--echo", "5", URL], "--echo is for tcp:// targets"),
+    (&["-X", "PUT", "tcp://127.0.0.1:9"], "--method is for HTTP"),
+    (
+        &["--engine", "kqueue", URL],
+        "possible values: auto, uring, epoll",
+    ),
+    (&["--json", "--hlog", "-", URL], "both go to standard output"),
+    (
+        &["--html", "/nonexistent/x.html", URL],
+        "--html: cannot write /nonexistent/x.html",
+    ),
+    (
+        &["--hlog", "/nonexistent/x.hlog", URL],
+        "--hlog: cannot write /nonexistent/x.hlog",
+    ),
+    (&["https://127.0.0.1/"], "TLS is not spoken yet"),
+    (&["ws://127.0.0.1/"], "WebSocket is not spoken yet"),
+    (&["ftp://127.0.0.1/"], "`ftp` is not spoken here"),
+    (&["localhost"], "write localhost:8080, or http://localhost"),
+    (&["http://me:pw@localhost/"], "-H 'Authorization: …'"),
+    (&["unix:/run/x"], "write http+unix:/run/x:/path"),
+    (&["nonexistent.yaml"], "cannot read the scenario nonexistent.yaml"),
+    (&["--scenario", "a.yaml", "b.yaml"], "are two scenarios"),
+    (&["a.yaml", "-X", "PUT"], "--method says what one request is"),
+    (&["check", "nonexistent.yaml"], "cannot read the scenario"),
+    (&["check"], "<SCENARIO.yaml>"),
+    (&["merge"], "<FILE.hlog>"),
+    (&["compare", "a=:1"], "2"),
+    (&["compare", ":1", ":2"], "then = and its value"),
+    (&["compare", "a=:1", "a=:2"], "two targets have the name `a`"),
+    (&["compare", "a=:1", "b=:2", "--server", "x"], "expected a name"),
+    (
+        &["compare", "a=:1", "b=:2", "--server-pid", "a=x"],
+        "expected the number of a process, found `x`",
+    ),
+    (
+        &["-c", "5", "compare", "a=:1", "b=:2"],
+        "write `ringmain bench compare`",
+    ),
+];
+
 #[test]
 fn a_wrong_command_line() {
-    let url = "http://127.0.0.1:9/";
-    let usage: &[(&[&str], &str)] = &[
-        (&[], "<URL|SCENARIO.yaml>"),
-        (&[url, url], "unexpected argument"),
-        (&["-c", "0", url], "expected a whole number from 1 to 1000000"),
-        (&["-t", "x", url], "expected a whole number from 1 to 1024"),
-        (&["-d", "10", url], "write 10s for seconds"),
-        (&["-d", "1s", "-n", "5", url], "'--duration <TIME>' cannot be used with '--requests <N>'"),
-        (&["-r", "fast", url], "expected requests a second"),
-        (&["-r", "0", url], "expected requests a second"),
-        (&["--poisson", url], "--poisson needs a rate"),
-        (&["--rounds", "0", url], "from 1 to 1000"),
-        (&["-p", "5000", url], "from 1 to 1024"),
-        (&["-w", "1", url], "write 1s for seconds"),
-        (&["--reconnect-every", "0", url], "expected a whole number from 1"),
-        (&["-H", "Accept", url], "expected NAME: VALUE"),
-        (&["-H", "a b: c", url], "a b"),
-        (&["-X", "GET\n", url], "GET"),
-        (&["-b", "a", "--body-file", "b", url], "'--body <TEXT>' cannot be used with '--body-file <FILE>'"),
-        (&["--body-file", "/nonexistent", url], "cannot read /nonexistent"),
-        (&["--expect-status", "ok", url], "expected statuses from 100 to 599"),
-        (&["--threshold", "p99", url], "'--threshold <RULE>'"),
-        (&["--threshold", "p99<5", url], "'--threshold <RULE>'"),
-        (&["--find-max", url], "add --slo"),
-        (&["--slo", "p99<5ms", url], "add --find-max"),
-        (&["--cpus", "9999", url], "expected CPUs from 0 to 1023"),
-        (&["--cpus", "1023", url], "CPU 1023 may not be used by this process"),
-        (&["--server-cpus", "0", url], "--server-cpus needs a server"),
-        (&["--server", "x", "--server-pid", "1", url], "cannot be used with"),
-        (&["--server-pid", "0", url], "expected a whole number from 1"),
-        (&["-t", "9", "-c", "8", url], "--threads 9 is more than the 8 connections"),
-        (&["--source", "localhost", url], "expected an IP address of this host"),
-        (&["--echo", "0", "tcp://127.0.0.1:9"], "expected bytes from 1"),
-        (&["--echo", "5", url], "--echo is for tcp:// targets"),
-        (&["-X", "PUT", "tcp://127.0.0.1:9"], "--method is for HTTP"),
-        (&["--engine", "kqueue", url], "possible values: auto, uring, epoll"),
-        (&["--json", "--hlog", "-", url], "both go to standard output"),
-        (&["--html", "/nonexistent/x.html", url], "--html: cannot write /nonexistent/x.html"),
-        (&["--hlog", "/nonexistent/x.hlog", url], "--hlog: cannot write /nonexistent/x.hlog"),
-        (&["https://127.0.0.1/"], "TLS is not spoken yet"),
-        (&["ws://127.0.0.1/"], "WebSocket is not spoken yet"),
-        (&["ftp://127.0.0.1/"], "`ftp` is not spoken here"),
-        (&["localhost"], "write localhost:8080, or http://localhost"),
-        (&["http://me:pw@localhost/"], "-H 'Authorization: …'"),
-        (&["unix:/run/x"], "write http+unix:/run/x:/path"),
-        (&["nonexistent.yaml"], "cannot read the scenario nonexistent.yaml"),
-        (&["--scenario", "a.yaml", "b.yaml"], "are two scenarios"),
-        (&["a.yaml", "-X", "PUT"], "--method says what one request is"),
-        (&["check", "nonexistent.yaml"], "cannot read the scenario"),
-        (&["check"], "<SCENARIO.yaml>"),
-        (&["merge"], "<FILE.hlog>"),
-        (&["compare", "a=:1"], "2"),
-        (&["compare", ":1", ":2"], "then = and its value"),
-        (&["compare", "a=:1", "a=:2"], "two targets have the name `a`"),
-        (&["compare", "a=:1", "b=:2", "--server", "x"], "expected a name"),
-        (&["compare", "a=:1", "b=:2", "--server-pid", "a=x"], "expected the number of a process, found `x`"),
-        (&["-c", "5", "compare", "a=:1", "b=:2"], "write `ringmain bench compare`"),
-    ];
-    for (args, expect) in usage {
+    for (args, expect) in WRONG {
         check(args, 2, expect);
     }
 }
@@ -105,7 +144,10 @@ fn a_wrong_scenario_is_said_with_its_place() {
     let output = bench(&["check", &right]).output().unwrap();
     assert_eq!(output.status.code(), Some(0), "{output:?}");
     let said = String::from_utf8(output.stdout).unwrap();
-    assert!(said.ends_with("right.yaml: right, 1 flow with 1 request in all\n"), "{said}");
+    assert!(
+        said.ends_with("right.yaml: right, 1 flow with 1 request in all\n"),
+        "{said}"
+    );
 
     let unknown = write("unknown.yaml", &format!("flow: 1\n{step}"));
     check(&["check", &unknown], 2, "unknown.yaml:1:1");
@@ -114,21 +156,53 @@ fn a_wrong_scenario_is_said_with_its_place() {
     let target = write("target.yaml", &format!("target: https://x/\n{step}"));
     check(&["check", &target], 2, "target.yaml:1:9");
     check(&[&right], 2, "does not say where the load goes");
-    check(&["--scenario", &right, "http://127.0.0.1:9/x"], 2, "the path /x has no meaning with a scenario");
-    check(&["--scenario", &right, "tcp://127.0.0.1:9"], 2, "a scenario is for HTTP");
+    check(
+        &["--scenario", &right, "http://127.0.0.1:9/x"],
+        2,
+        "the path /x has no meaning with a scenario",
+    );
+    check(
+        &["--scenario", &right, "tcp://127.0.0.1:9"],
+        2,
+        "a scenario is for HTTP",
+    );
 }
 
 #[test]
 fn nothing_to_connect_to() {
     // Bound and not listening: nobody else gets the port.
-    let port = TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap().port();
-    check(&[&format!("127.0.0.1:{port}")], 1, "connection refused, nothing listens there");
-    check(&[&format!("localhost:{port}")], 1, &format!("cannot connect to 127.0.0.1:{port}: connection refused"));
+    let port = TcpListener::bind("127.0.0.1:0")
+        .unwrap()
+        .local_addr()
+        .unwrap()
+        .port();
+    check(
+        &[&format!("127.0.0.1:{port}")],
+        1,
+        "connection refused, nothing listens there",
+    );
+    check(
+        &[&format!("localhost:{port}")],
+        1,
+        &format!("cannot connect to 127.0.0.1:{port}: connection refused"),
+    );
     check(&["http+unix:/nonexistent/x:/"], 1, "there is no such socket");
-    check(&["name.invalid:80"], 1, "cannot find the address of the host name.invalid");
+    check(
+        &["name.invalid:80"],
+        1,
+        "cannot find the address of the host name.invalid",
+    );
     let closed = format!("127.0.0.1:{port}");
-    check(&["--server-pid", "4194304", &closed], 1, "found no process 4194304");
-    check(&["--server", "echo no such file; exit 3", &closed], 1, "(exit code 3); the last that it said: no such file");
+    check(
+        &["--server-pid", "4194304", &closed],
+        1,
+        "found no process 4194304",
+    );
+    check(
+        &["--server", "echo no such file; exit 3", &closed],
+        1,
+        "(exit code 3); the last that it said: no such file",
+    );
     check(
         &["--server", "exec sleep 1000", "--server-wait", "200ms", &closed],
         1,
@@ -136,8 +210,16 @@ fn nothing_to_connect_to() {
     );
     let taken = TcpListener::bind("127.0.0.1:0").unwrap();
     let taken = taken.local_addr().unwrap().to_string();
-    check(&["--server", "exec sleep 1000", &taken], 1, "takes connections before the server was started");
-    check(&["merge", "/nonexistent.hlog"], 1, "cannot read /nonexistent.hlog");
+    check(
+        &["--server", "exec sleep 1000", &taken],
+        1,
+        "takes connections before the server was started",
+    );
+    check(
+        &["merge", "/nonexistent.hlog"],
+        1,
+        "cannot read /nonexistent.hlog",
+    );
 }
 
 /// A server, its address and its process.
@@ -164,8 +246,13 @@ fn json(args: &[&str], code: i32) -> Value {
 
 /// The answers of each round.
 fn answered(document: &Value) -> Vec<u64> {
-    let rounds = document["run"]["rounds"].as_array().unwrap_or_else(|| panic!("{document:#}"));
-    rounds.iter().map(|round| round["counts"]["answered"].as_u64().unwrap()).collect()
+    let rounds = document["run"]["rounds"]
+        .as_array()
+        .unwrap_or_else(|| panic!("{document:#}"));
+    rounds
+        .iter()
+        .map(|round| round["counts"]["answered"].as_u64().unwrap())
+        .collect()
 }
 
 #[test]
@@ -187,13 +274,21 @@ fn a_closed_loop_on_each_engine() {
 fn an_open_loop_with_its_server_watched() {
     let (server, addr) = server();
     let pid = server.pid().as_raw_nonzero().to_string();
-    let document = json(&["-r", "500", "--server-pid", &pid, "-q", &format!("{addr}/json")], 0);
+    let document = json(
+        &["-r", "500", "--server-pid", &pid, "-q", &format!("{addr}/json")],
+        0,
+    );
     assert_eq!(document["kind"], "run");
     let rounds = answered(&document);
     assert_eq!(rounds.len(), 2);
     assert!(rounds.iter().all(|answers| *answers > 0), "{rounds:?}");
     let server_use = &document["run"]["rounds"][0]["server"];
-    assert!(server_use["peak_memory_bytes"].as_u64().is_some_and(|bytes| bytes > 1 << 20), "{server_use}");
+    assert!(
+        server_use["peak_memory_bytes"]
+            .as_u64()
+            .is_some_and(|bytes| bytes > 1 << 20),
+        "{server_use}"
+    );
     server.terminate();
 }
 
@@ -206,8 +301,20 @@ fn a_server_that_is_started_is_ended() {
         directory.path().display(),
         program().display()
     );
-    let document = json(&["--server", &command, "--echo", "100", &format!("tcp+unix:{socket}")], 0);
-    assert!(answered(&document).iter().all(|answers| *answers > 0), "{document}");
+    let document = json(
+        &[
+            "--server",
+            &command,
+            "--echo",
+            "100",
+            &format!("tcp+unix:{socket}"),
+        ],
+        0,
+    );
+    assert!(
+        answered(&document).iter().all(|answers| *answers > 0),
+        "{document}"
+    );
     let pid = fs::read_to_string(directory.join("pid")).unwrap();
     let stat = fs::read_to_string(format!("/proc/{}/stat", pid.trim()));
     assert!(stat.is_err() || stat.unwrap().contains(") Z "), "it runs on");
@@ -222,7 +329,10 @@ fn thresholds_set_the_exit_code() {
     let output = run(&["--threshold", "p50<1us", "--threshold", "rps>1", &addr], 1);
     let said = String::from_utf8(output.stderr).unwrap();
     let last = said.lines().last().unwrap();
-    assert!(last.starts_with("error: a threshold is missed: p50<1us does not hold: "), "{said}");
+    assert!(
+        last.starts_with("error: a threshold is missed: p50<1us does not hold: "),
+        "{said}"
+    );
     assert!(!output.stdout.is_empty(), "the figures are missing");
     // A status that is not right is an error.
     run(&["--threshold", "errors<1%", &format!("{addr}/nothing-there")], 1);
@@ -232,7 +342,18 @@ fn thresholds_set_the_exit_code() {
 #[test]
 fn a_count_is_kept() {
     let (server, addr) = server();
-    let args = ["-n", "300", "-c", "4", "-w", "0s", "--rounds", "2", "--json", &format!("{addr}/plaintext")];
+    let args = [
+        "-n",
+        "300",
+        "-c",
+        "4",
+        "-w",
+        "0s",
+        "--rounds",
+        "2",
+        "--json",
+        &format!("{addr}/plaintext"),
+    ];
     let output = bench(&args).output().unwrap();
     assert_eq!(output.status.code(), Some(0), "{output:?}");
     let document: Value = serde_json::from_slice(&output.stdout).unwrap();
@@ -247,17 +368,25 @@ fn files_hold_the_results() {
     let path = |name: &str| directory.join(name).display().to_string();
     let (json, html, hlog, merged) = (path("a.json"), path("a.html"), path("a.hlog"), path("m.hlog"));
     let json_file = format!("--json={json}");
-    run(&["-r", "400", &json_file, "--html", &html, "--hlog", &hlog, &addr], 0);
+    run(
+        &["-r", "400", &json_file, "--html", &html, "--hlog", &hlog, &addr],
+        0,
+    );
     let document: Value = serde_json::from_str(&fs::read_to_string(&json).unwrap()).unwrap();
     assert!(fs::read_to_string(&html).unwrap().starts_with("<!doctype html>"));
 
     // Twice the same file counts twice; and what is written is read again.
-    let output = bench(&["merge", &hlog, &hlog, "--output", &merged, "--json"]).output().unwrap();
+    let output = bench(&["merge", &hlog, &hlog, "--output", &merged, "--json"])
+        .output()
+        .unwrap();
     assert_eq!(output.status.code(), Some(0), "{output:?}");
     let both = String::from_utf8(output.stdout).unwrap();
     let output = bench(&["merge", &merged, "--json"]).output().unwrap();
     let again = String::from_utf8(output.stdout).unwrap();
-    let (both, again): (Value, Value) = (serde_json::from_str(&both).unwrap(), serde_json::from_str(&again).unwrap());
+    let (both, again): (Value, Value) = (
+        serde_json::from_str(&both).unwrap(),
+        serde_json::from_str(&again).unwrap(),
+    );
     assert_eq!(both["kind"], "merged");
     let answers: u64 = answered(&document).iter().sum();
     for tag in ["service", "response"] {
@@ -295,8 +424,13 @@ fn a_scenario_is_carried_out() {
 #[test]
 fn two_targets_are_compared_in_turn() {
     let ((one, a), (other, b)) = (server(), server());
-    let (a, b) = (format!("one=http://{a}/json"), format!("other=http://{b}/plaintext"));
-    let args = ["compare", &a, &b, "-c", "2", "-d", "60ms", "-w", "20ms", "--rounds", "5"];
+    let (a, b) = (
+        format!("one=http://{a}/json"),
+        format!("other=http://{b}/plaintext"),
+    );
+    let args = [
+        "compare", &a, &b, "-c", "2", "-d", "60ms", "-w", "20ms", "--rounds", "5",
+    ];
     let output = bench(&args).output().unwrap();
     assert_eq!(output.status.code(), Some(0), "{output:?}");
     let summary = String::from_utf8(output.stdout).unwrap();
@@ -305,8 +439,16 @@ fn two_targets_are_compared_in_turn() {
     }
     // AB BA AB …
     let talk = String::from_utf8(output.stderr).unwrap();
-    let order: Vec<&str> = talk.lines().filter_map(|line| line.split_once(", round ")).map(|(name, _)| name).collect();
-    assert_eq!(order[..6], ["one", "other", "other", "one", "one", "other"], "{talk}");
+    let order: Vec<&str> = talk
+        .lines()
+        .filter_map(|line| line.split_once(", round "))
+        .map(|(name, _)| name)
+        .collect();
+    assert_eq!(
+        order[..6],
+        ["one", "other", "other", "one", "one", "other"],
+        "{talk}"
+    );
     one.terminate();
     other.terminate();
 }
@@ -315,7 +457,17 @@ fn two_targets_are_compared_in_turn() {
 fn the_highest_rate_is_found() {
     let (server, addr) = server();
     let args = [
-        "--find-max", "--slo", "p50<10s", "-c", "2", "-d", "30ms", "-w", "0s", "--json", &format!("{addr}/json"),
+        "--find-max",
+        "--slo",
+        "p50<10s",
+        "-c",
+        "2",
+        "-d",
+        "30ms",
+        "-w",
+        "0s",
+        "--json",
+        &format!("{addr}/json"),
     ];
     let output = bench(&args).output().unwrap();
     // On a busy machine it may find that no rate is kept three times, which is an error.
@@ -338,17 +490,32 @@ fn the_highest_rate_is_found() {
 #[test]
 fn an_interrupt_shows_what_was_measured() {
     let (server, addr) = server();
-    let mut child = bench(&["-c", "2", "-d", "1h", "-w", "0s", "--interval", "50ms", "--hlog", "-", &addr])
-        .stdout(Stdio::piped())
-        .stderr(Stdio::null())
-        .spawn()
-        .unwrap();
+    let mut child = bench(&[
+        "-c",
+        "2",
+        "-d",
+        "1h",
+        "-w",
+        "0s",
+        "--interval",
+        "50ms",
+        "--hlog",
+        "-",
+        &addr,
+    ])
+    .stdout(Stdio::piped())
+    .stderr(Stdio::null())
+    .spawn()
+    .unwrap();
     // An interval has been measured as soon as its histogram is there.
     let mut log = std::io::BufReader::new(child.stdout.take().unwrap());
     let mut line = String::new();
     while !line.contains("service") {
         line.clear();
-        assert!(std::io::BufRead::read_line(&mut log, &mut line).unwrap() > 0, "it has ended");
+        assert!(
+            std::io::BufRead::read_line(&mut log, &mut line).unwrap() > 0,
+            "it has ended"
+        );
     }
     kill_process(rustix::process::Pid::from_child(&child), Signal::INT).unwrap();
     let rest = std::thread::spawn(move || std::io::Read::read_to_end(&mut log, &mut Vec::new()).unwrap());

@@ -35,7 +35,12 @@ fn the_commands_of_the_guide_work() {
             .replace("examples/", &format!("{}/examples/", root().display()));
         // A load is shorter here than for a reader.
         let is_load = command.contains("http://");
-        let command = command + if is_load { " -d 100ms -w 20ms --rounds 1" } else { "" };
+        let command = command
+            + if is_load {
+                " -d 100ms -w 20ms --rounds 1"
+            } else {
+                ""
+            };
         let output = Command::new("sh")
             .args(["-c", &command])
             .env("PATH", &path)
@@ -56,7 +61,12 @@ fn the_guide_names_options_that_are_there() {
         let output = Command::new(program()).arg("bench").args(args).output().unwrap();
         String::from_utf8(output.stdout).unwrap()
     };
-    let known = [help(&["--help"]), help(&["compare", "--help"]), help(&["merge", "--help"])].concat();
+    let known = [
+        help(&["--help"]),
+        help(&["compare", "--help"]),
+        help(&["merge", "--help"]),
+    ]
+    .concat();
     let guide = fs::read_to_string(root().join("docs/bench.md")).unwrap();
     // The table of other tools has their options.
     let (ours, _) = guide.split_once("## Coming from another tool").unwrap();

@@ -61,15 +61,28 @@ fn bash_takes_its_script_and_completes_with_it() {
     assert_eq!(completed(&script, &["ringmain", "--engine", "e"]), ["epoll"]);
     assert_eq!(completed(&script, &["ringmain", "completions", "z"]), ["zsh"]);
     assert_eq!(completed(&script, &["ringmain", "bench", "comp"]), ["compare"]);
-    assert_eq!(completed(&script, &["ringmain", "bench", "--pois"]), ["--poisson"]);
-    assert_eq!(completed(&script, &["ringmain", "bench", "compare", "--server-p"]), ["--server-pid"]);
+    assert_eq!(
+        completed(&script, &["ringmain", "bench", "--pois"]),
+        ["--poisson"]
+    );
+    assert_eq!(
+        completed(&script, &["ringmain", "bench", "compare", "--server-p"]),
+        ["--server-pid"]
+    );
 }
 
 #[test]
 fn every_shell_gets_a_script_that_knows_the_commands() {
     for shell in ["bash", "zsh", "fish", "elvish", "powershell"] {
         let script = output(&["completions", shell]);
-        for word in ["completions", "max-connections", "uring", "bench", "find-max", "compare"] {
+        for word in [
+            "completions",
+            "max-connections",
+            "uring",
+            "bench",
+            "find-max",
+            "compare",
+        ] {
             assert!(script.contains(word), "{word} is missing for {shell}");
         }
     }

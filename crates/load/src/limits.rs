@@ -45,6 +45,10 @@ pub const SERIES: usize = 3_600;
 /// The shortest interval of a series.
 pub const INTERVAL: Duration = Duration::from_millis(10);
 
+/// Intervals of a worker whose figures are on their way to be put together. With more, which takes short intervals and a host
+/// without CPU time to spare, a worker keeps its figures and they count in a later interval.
+pub const INTERVALS_UNDER_WAY: usize = 16;
+
 /// Requests a second that an open loop may be asked for.
 pub const RATE: f64 = 1e9;
 

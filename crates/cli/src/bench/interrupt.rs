@@ -28,7 +28,10 @@ impl Interrupt {
         };
         let teller = interrupt.clone();
         let builder = std::thread::Builder::new().name("ringmain-signals".into());
-        #[expect(clippy::disallowed_methods, reason = "a command line's signals: no simulation has them")]
+        #[expect(
+            clippy::disallowed_methods,
+            reason = "a command line's signals: no simulation has them"
+        )]
         builder.spawn(move || teller.tell(&signals)).map_err(failed)?;
         Ok(interrupt)
     }
@@ -57,7 +60,10 @@ impl Interrupt {
     }
 
     /// Waits for so long; whether to go on.
-    #[expect(clippy::disallowed_methods, reason = "for a real server's start, which no simulation has")]
+    #[expect(
+        clippy::disallowed_methods,
+        reason = "for a real server's start, which no simulation has"
+    )]
     pub(super) fn pause(&self, time: Duration) -> bool {
         std::thread::sleep(time);
         !self.came()

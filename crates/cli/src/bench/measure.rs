@@ -104,7 +104,11 @@ impl Around {
         let cpus = |server: &Server| pinned.or_else(|| cpu::allowed_of(server.pid()).ok());
         Around(Context {
             server_cpus: server.and_then(cpus),
-            client_cpus: if plan.cpus.is_empty() { allowed.to_vec() } else { plan.cpus.clone() },
+            client_cpus: if plan.cpus.is_empty() {
+                allowed.to_vec()
+            } else {
+                plan.cpus.clone()
+            },
         })
     }
 }
@@ -142,7 +146,9 @@ impl Verdict {
 }
 
 fn told(doubt: &Doubt) -> Remark {
-    let place = doubt.round.map_or_else(String::new, |round| format!("round {}: ", round + 1));
+    let place = doubt
+        .round
+        .map_or_else(String::new, |round| format!("round {}: ", round + 1));
     Remark {
         severity: match doubt.severity {
             doubts::Severity::Note => Severity::Note,
@@ -166,6 +172,9 @@ pub(super) fn check_thresholds(verdicts: &[Verdict]) -> Result<(), Failure> {
     match missed.len() {
         0 => Ok(()),
         1 => Err(Failure::Other(format!("a threshold is missed: {}", missed[0]))),
-        count => Err(Failure::Other(format!("{count} thresholds are missed: {}", missed.join("; ")))),
+        count => Err(Failure::Other(format!(
+            "{count} thresholds are missed: {}",
+            missed.join("; ")
+        ))),
     }
 }

@@ -50,7 +50,12 @@ fn write(path: &Path, merged: &Recorded, names: &[String]) -> std::io::Result<()
     let mut writer = Writer::new(fs::File::create(path)?, &head)?;
     for (tag, tagged) in &merged.tags {
         let length = tagged.until.saturating_sub(tagged.from);
-        writer.line(tag, tagged.from.saturating_sub(merged.from()), length, &tagged.histogram)?;
+        writer.line(
+            tag,
+            tagged.from.saturating_sub(merged.from()),
+            length,
+            &tagged.histogram,
+        )?;
     }
     writer.finish()?;
     Ok(())

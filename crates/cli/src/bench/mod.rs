@@ -35,7 +35,12 @@ pub(crate) fn bench(mut args: Bench) -> Result<(), Failure> {
 /// Before the first thread: signals and the log.
 fn prepare(quiet: bool) -> Result<Interrupt, Failure> {
     let interrupt = Interrupt::listen()?;
-    let level = if quiet { log::LevelFilter::Error } else { log::LevelFilter::Warn };
-    logging::start(level).map_err(|error| Failure::Other(format!("cannot start the log's thread: {error}")))?;
+    let level = if quiet {
+        log::LevelFilter::Error
+    } else {
+        log::LevelFilter::Warn
+    };
+    logging::start(level)
+        .map_err(|error| Failure::Other(format!("cannot start the log's thread: {error}")))?;
     Ok(interrupt)
 }

@@ -28,10 +28,17 @@ impl Sink {
         let File::Path(path) = file else {
             return Ok(Sink::StandardOutput);
         };
-        let opened = fs::OpenOptions::new().create(true).write(true).truncate(false).open(path);
+        let opened = fs::OpenOptions::new()
+            .create(true)
+            .write(true)
+            .truncate(false)
+            .open(path);
         match opened {
             Ok(opened) => Ok(Sink::File(path.clone(), opened)),
-            Err(error) => Err(Failure::Usage(format!("{option}: cannot write {}: {error}", path.display()))),
+            Err(error) => Err(Failure::Usage(format!(
+                "{option}: cannot write {}: {error}",
+                path.display()
+            ))),
         }
     }
 
@@ -59,7 +66,9 @@ pub(super) struct Sinks {
 impl Sinks {
     /// Opens the files.
     pub(super) fn open(results: &Results, histograms: Option<&File>) -> Result<Sinks, Failure> {
-        let open = |option: &str, file: &Option<File>| file.as_ref().map(|file| Sink::open(option, file)).transpose();
+        let open = |option: &str, file: &Option<File>| {
+            file.as_ref().map(|file| Sink::open(option, file)).transpose()
+        };
         let files = [results.json.as_ref(), results.html.as_ref(), histograms];
         Ok(Sinks {
             json: open("--json", &results.json)?,
@@ -141,7 +150,8 @@ impl Histograms {
             Sink::StandardOutput => ("standard output".into(), Box::new(io::stdout())),
             Sink::File(path, file) => {
                 let path = path.display().to_string();
-                file.set_len(0).map_err(|error| Failure::Other(format!("cannot write {path}: {error}")))?;
+                file.set_len(0)
+                    .map_err(|error| Failure::Other(format!("cannot write {path}: {error}")))?;
                 (path, Box::new(file))
             }
         };
@@ -178,12 +188,20 @@ pub(super) fn to_standard_error(text: &str) {
 pub(super) fn to_standard_output(text: &str) -> Result<(), Failure> {
     crate::print(|out| {
         out.write_all(text.as_bytes())?;
-        if text.ends_with('\n') { Ok(()) } else { out.write_all(b"\n") }
+        if text.ends_with('\n') {
+            Ok(())
+        } else {
+            out.write_all(b"\n")
+        }
     })
 }
 
 /// How text on standard output is dressed.
 pub(super) fn style() -> Style {
     let colour = std::env::var_os("NO_COLOR").is_none_or(|value| value.is_empty());
-    if colour && io::stdout().is_terminal() { Style::Terminal } else { Style::Plain }
+    if colour && io::stdout().is_terminal() {
+        Style::Terminal
+    } else {
+        Style::Plain
+    }
 }

@@ -43,7 +43,12 @@ impl Scene {
             let http = Target::parse(&target.value).is_ok_and(|target| target.scheme == Scheme::Http);
             if !http {
                 let expected = "a target such as http://127.0.0.1:8080";
-                return Err(wrong(scene.scenario.wrong(target, "target", expected, &target.value)));
+                return Err(wrong(scene.scenario.wrong(
+                    target,
+                    "target",
+                    expected,
+                    &target.value,
+                )));
             }
         }
         Ok(scene)
@@ -56,7 +61,10 @@ impl Scene {
 
     /// Where it says that the load goes.
     pub(super) fn target(&self) -> Option<&str> {
-        self.settings().target.as_ref().map(|target| target.value.as_str())
+        self.settings()
+            .target
+            .as_ref()
+            .map(|target| target.value.as_str())
     }
 
     /// What is sent.
@@ -72,7 +80,9 @@ fn wrong(error: impl ToString) -> Failure {
 /// A body's file, as much of it as tells whether it is too long.
 fn bounded(path: &Path) -> io::Result<Vec<u8>> {
     let mut bytes = Vec::new();
-    File::open(path)?.take(limits::REQUEST_BODY_BYTES as u64 + 1).read_to_end(&mut bytes)?;
+    File::open(path)?
+        .take(limits::REQUEST_BODY_BYTES as u64 + 1)
+        .read_to_end(&mut bytes)?;
     Ok(bytes)
 }
 

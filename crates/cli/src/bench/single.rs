@@ -10,14 +10,14 @@ use ringmain_load::report::json::{self, Judged};
 use ringmain_load::report::{Round, amount, page, text};
 use ringmain_load::server::Server;
 
+use super::interrupt::Interrupt;
 use super::live::Live;
 use super::measure::{Around, Measured, Verdict, check_thresholds, rounds};
+use super::output;
 use super::output::{Histograms, Sinks};
 use super::place::{Watched, addresses, open};
 use super::scene::{Scene, is_scenario};
 use super::task::{Task, plan, session, threads};
-use super::interrupt::Interrupt;
-use super::output;
 use crate::args::bench::Bench;
 use crate::failure::Failure;
 
@@ -26,7 +26,10 @@ const STEP: Duration = Duration::from_secs(5);
 
 /// Carries it out.
 pub(super) fn run(mut args: Bench) -> Result<(), Failure> {
-    let name = args.target.clone().expect("clap asks for a target where there is no command");
+    let name = args
+        .target
+        .clone()
+        .expect("clap asks for a target where there is no command");
     let scene = scene(&args, &name)?;
     if let Some(scene) = &scene {
         args.load.fill(scene.settings());
@@ -86,7 +89,13 @@ fn carry_out(args: &Bench, name: &str, task: &Task) -> Result<(), Failure> {
         (None, None) => Watched::Nothing,
     };
     let (mut server, addr) = open(&addrs, watched, started, &interrupt)?;
-    let plan = plan(task, addr, &threads, (&args.load, &args.client), args.results.interval.0)?;
+    let plan = plan(
+        task,
+        addr,
+        &threads,
+        (&args.load, &args.client),
+        args.results.interval.0,
+    )?;
     let around = Around::of(server.as_ref(), started, &plan, &allowed);
     let mut bench = Single {
         name,
@@ -104,10 +113,12 @@ fn carry_out(args: &Bench, name: &str, task: &Task) -> Result<(), Failure> {
         drop(bench);
         let interrupted = measured.interrupted;
         let verdict = Verdict::of(measured.run, &around, &args.results.threshold);
-        write(&verdict, sinks, |judged| json::run(judged))?;
+        write(&verdict, sinks, json::run)?;
         if interrupted {
             let (rounds, asked) = (verdict.run.rounds.len(), verdict.run.plan.rounds);
-            return Err(Failure::Other(format!("interrupted in round {rounds} of {asked}")));
+            return Err(Failure::Other(format!(
+                "interrupted in round {rounds} of {asked}"
+            )));
         }
         check_thresholds(&[verdict])
     }
@@ -147,17 +158,24 @@ impl Single<'_> {
     fn find_max(mut self, args: &Bench, around: &Around, sinks: Sinks) -> Result<(), Failure> {
         self.plan.rounds = 1;
         self.plan.extent = Extent::Time(args.load.duration.map_or(STEP, |duration| duration.0));
-        self.live.line("how much it answers in a closed loop, to begin near it");
+        self.live
+            .line("how much it answers in a closed loop, to begin near it");
         let closed = self.rounds()?;
         let start = closed.run.rounds.first().map_or(1.0, Round::throughput);
         let mut knee = Knee::new(start, limits::RATE);
         let mut last: Option<Measured> = None;
         while let Some(step) = knee.next() {
             let mut plan = self.plan.clone();
-            plan.pace = if args.load.poisson { Pace::Poisson(step.rate) } else { Pace::Constant(step.rate) };
+            plan.pace = if args.load.poisson {
+                Pace::Poisson(step.rate)
+            } else {
+                Pace::Constant(step.rate)
+            };
             let mut measured = self.carry_out(plan)?;
             if measured.interrupted {
-                return Err(Failure::Other("interrupted before the highest rate was found".into()));
+                return Err(Failure::Other(
+                    "interrupted before the highest rate was found".into(),
+                ));
             }
             let outcome = Outcome::of(&measured.run, &args.search.slo);
             self.live.line(&told(&step, &outcome));
@@ -197,7 +215,10 @@ fn told(step: &Step, outcome: &Outcome) -> String {
 }
 
 fn listed(list: &[impl ToString]) -> String {
-    list.iter().map(ToString::to_string).collect::<Vec<_>>().join("; ")
+    list.iter()
+        .map(ToString::to_string)
+        .collect::<Vec<_>>()
+        .join("; ")
 }
 
 /// What the search has found, in a line.

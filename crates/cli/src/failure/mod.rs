@@ -1,12 +1,12 @@
 //! Why the program ends early, in one line, and with which exit code.
 
-use std::ffi::OsStr;
+use std::ffi::OsString;
 use std::fmt::Display;
 use std::io::Write;
 use std::process::ExitCode;
 
-use clap::{Command, CommandFactory};
 use clap::error::{ContextKind, ContextValue, ErrorKind};
+use clap::{Command, CommandFactory};
 
 use crate::args::Cli;
 
@@ -31,12 +31,12 @@ impl Failure {
         Failure::Other(error.to_string())
     }
 
-    /// What clap found, in one line instead of its paragraphs. `first` is the first word after the program's name.
-    pub(crate) fn from_clap(error: &clap::Error, first: Option<&OsStr>) -> Failure {
-        let place = Place::of(first);
+    /// What clap found, in one line instead of its paragraphs. `words` are those after the program's name.
+    pub(crate) fn from_clap(error: &clap::Error, words: &[OsString]) -> Failure {
+        let place = Place::of(words);
         let line = match error.get(ContextKind::InvalidSubcommand) {
-            Some(ContextValue::String(command)) if error.kind() == ErrorKind::ArgumentConflict => {
-                place.late_command(command)
+            Some(ContextValue::String(word)) if error.kind() == ErrorKind::ArgumentConflict => {
+                place.late_command(word, words)
             }
             _ => one_line(&error.render().to_string()),
         };
@@ -62,9 +62,10 @@ struct Place {
 }
 
 impl Place {
-    fn of(first: Option<&OsStr>) -> Place {
+    fn of(words: &[OsString]) -> Place {
         let definition = Cli::command();
-        let bench = definition.find_subcommand("bench").filter(|_| first == Some(OsStr::new("bench")));
+        let is_bench = words.first().is_some_and(|word| word == "bench");
+        let bench = definition.find_subcommand("bench").filter(|_| is_bench);
         match bench.cloned() {
             Some(definition) => Place {
                 written: "ringmain bench",
@@ -77,13 +78,17 @@ impl Place {
         }
     }
 
-    /// A word after options: a command in the wrong place, or nothing that was expected.
-    fn late_command(&self, word: &str) -> String {
-        if self.definition.find_subcommand(word).is_some() {
-            let written = self.written;
-            format!("options belong after the command: write `{written} {word}`, then the options")
-        } else {
-            format!("unexpected argument '{word}' found: expected options only")
+    /// A word after options: a command in the wrong place, what follows one there, or nothing that was expected.
+    fn late_command(&self, word: &str, words: &[OsString]) -> String {
+        let mut commands = words
+            .iter()
+            .filter_map(|word| self.definition.find_subcommand(word));
+        match commands.next() {
+            Some(command) => {
+                let (written, command) = (self.written, command.get_name());
+                format!("options belong after the command: write `{written} {command}`, then the options")
+            }
+            None => format!("unexpected argument '{word}' found: expected options only"),
         }
     }
 }

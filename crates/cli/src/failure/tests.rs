@@ -6,7 +6,9 @@ use super::*;
 
 fn check(args: &[&str], expect: &str) {
     let error = Cli::try_parse_from([&["ringmain"], args].concat()).unwrap_err();
-    let Failure::Usage(line) = Failure::from_clap(&error, args.first().map(OsStr::new)) else {
+    let Failure::Usage(line) =
+        Failure::from_clap(&error, &args.iter().map(OsString::from).collect::<Vec<_>>())
+    else {
         panic!("expected a usage error");
     };
     assert_eq!(line, expect);
@@ -82,7 +84,7 @@ fn bench_has_commands_and_help_of_its_own() {
          see `ringmain bench --help`",
     );
     check(
-        &["bench", "-c", "5", "compare"],
+        &["bench", "-c", "5", "compare", "a=:1", "b=:2"],
         "options belong after the command: write `ringmain bench compare`, then the options; \
          see `ringmain bench --help`",
     );

@@ -162,7 +162,7 @@ impl Client {
     #[inline]
     fn follow(&mut self, now: Time) {
         if now >= self.window.next {
-            if let (Some(end), Some(schedule)) = (self.window.is_over(now), &mut self.schedule) {
+            if let (Some(end), Some(schedule)) = (self.window.over_at(now), &mut self.schedule) {
                 self.window.dropped(schedule.skip(end));
             }
             self.window.pass(now, &self.cx, &self.news);
@@ -172,6 +172,10 @@ impl Client {
 
     /// Counts no longer.
     fn finish(&mut self, now: Time) {
+        self.follow(now);
+        if let Some(schedule) = self.schedule.as_mut().filter(|_| self.window.may_begin()) {
+            self.window.dropped(schedule.skip(now));
+        }
         self.window.end(now, &self.cx, &self.news);
         self.clear_arrivals();
     }
@@ -256,6 +260,7 @@ impl Client {
                 .retain(|place| links[place.link as usize].life == place.life);
         }
         self.free.push_back(place);
+        debug_assert!(self.free.len() <= 2 * self.links.len() * self.plan.pipeline as usize);
     }
 
     /// A link that can take a request.

@@ -116,6 +116,7 @@ impl Speaker {
                     other => other,
                 }
             }
+            (_, Reading::Echo(1..), _) => Heard::Broken("closed within an answer"),
             _ => Heard::Broken("closed without an answer"),
         }
     }

@@ -2,6 +2,7 @@
 //!
 //! Owns the phases and the figures of the interval at hand. Knows nothing of connections.
 
+use std::sync::Arc;
 use std::sync::mpsc::Sender;
 use std::time::Duration;
 
@@ -38,8 +39,8 @@ pub(crate) enum News {
     NotConnected { error: std::io::Error },
     /// It has begun to count.
     Began { wall: Duration },
-    /// An interval is over.
-    Interval { index: u64, figures: Box<Figures> },
+    /// An interval is over. Without figures they come with those of a later one: too many are under way.
+    Interval { index: u64, figures: Option<Told> },
     /// It counts no more; the figures are those of the last interval, which may be short.
     Ended {
         worker: usize,
@@ -50,6 +51,13 @@ pub(crate) enum News {
     },
 }
 
+/// Figures under way to the run, counted until they are dropped.
+#[derive(Debug)]
+pub(crate) struct Told {
+    pub(crate) figures: Box<Figures>,
+    _ticket: Arc<()>,
+}
+
 pub(super) struct Window {
     pub(super) phase: Phase,
     /// When the phase or the interval ends; far away where only an event ends it.
@@ -57,6 +65,8 @@ pub(super) struct Window {
     figures: Box<Figures>,
     /// What connecting took before there was any load: it counts, the warm-up does not.
     set_up: Box<Figures>,
+    /// As many others hold it as intervals are under way.
+    ticket: Arc<()>,
     open_loop: bool,
     interval: Duration,
     index: u64,
@@ -86,6 +96,7 @@ impl Window {
             next: NEVER,
             figures: Box::default(),
             set_up: Box::default(),
+            ticket: Arc::default(),
             open_loop: plan.pace.rate().is_some(),
             interval: plan.interval,
             index: 0,
@@ -142,7 +153,7 @@ impl Window {
     }
 
     /// When the measured time ends, if that has come.
-    pub(super) fn is_over(&self, now: Time) -> Option<Time> {
+    pub(super) fn over_at(&self, now: Time) -> Option<Time> {
         self.end
             .filter(|end| self.phase == Phase::Measuring && now >= *end)
     }
@@ -168,7 +179,7 @@ impl Window {
                 self.end(now, cx, news);
                 return;
             }
-            let figures = std::mem::take(&mut self.figures);
+            let figures = self.tell();
             let _ = news.send(News::Interval {
                 index: self.index,
                 figures,
@@ -176,6 +187,14 @@ impl Window {
             self.index += 1;
             self.next = self.mark();
         }
+    }
+
+    /// The figures so far, unless the run is behind: then they are kept, and told of with the next ones.
+    fn tell(&mut self) -> Option<Told> {
+        (Arc::strong_count(&self.ticket) <= limits::INTERVALS_UNDER_WAY).then(|| Told {
+            figures: std::mem::take(&mut self.figures),
+            _ticket: Arc::clone(&self.ticket),
+        })
     }
 
     fn start_counting(&mut self, now: Time, cx: &Cx, news: &Sender<News>) {

@@ -5,7 +5,7 @@ use std::fmt::Display;
 
 use super::{Kind, Seen, Severity, percent};
 use crate::figures::Counts;
-use crate::report::{Round, Run};
+use crate::report::{Round, Run, amount};
 
 pub(super) fn none(_: &Run, round: &Round) -> Option<Seen> {
     let counts = &round.figures.counts;
@@ -61,7 +61,10 @@ pub(super) fn unexpected(_: &Run, round: &Round) -> Option<Seen> {
 
 pub(super) fn timeouts(run: &Run, round: &Round) -> Option<Seen> {
     let counts = &round.figures.counts;
-    let what = format!("requests without an answer within {:?}", run.plan.timeout);
+    let what = format!(
+        "requests without an answer within {}",
+        amount::span(run.plan.timeout)
+    );
     let advice = "they are missing in the latencies, whose tail looks better than it is; lower the load or raise the timeout";
     wrong(Kind::Timeouts, &what, counts.timeouts, counts.sent, "", advice)
 }

@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use super::{Context, Doubt, Kind, Seen, Severity, percent};
 use crate::limits;
-use crate::report::{Round, Run};
+use crate::report::{Round, Run, amount};
 
 /// A worker that used this share of its time was the limit.
 const BUSY: f64 = 0.9;
@@ -49,25 +49,30 @@ pub(super) fn send_lag(run: &Run, round: &Round) -> Option<Seen> {
         severity: Severity::Warning,
         badness: lag.as_secs_f64(),
         message: format!(
-            "one in a hundred requests left {lag:.2?} or more after its time although a connection was free: response \
-             times contain the client's own lateness; give it CPUs of its own (--cpus) or lower the rate"
+            "one in a hundred requests left {} or more after its time although a connection was free: response times \
+             contain the client's own lateness; give it CPUs of its own (--cpus) or lower the rate",
+            amount::time(lag),
         ),
     })
 }
 
+/// Late for want of a connection. What was late with one free is the client's own lag, and [`send_lag`]'s.
 pub(super) fn late(run: &Run, round: &Round) -> Option<Seen> {
     run.plan.pace.rate()?;
     let counts = &round.figures.counts;
-    let share = counts.late as f64 / counts.sent as f64;
+    let waited = counts
+        .late
+        .saturating_sub(round.figures.lag.count_above(limits::LATE));
+    let share = waited as f64 / counts.sent as f64;
     (counts.sent > 0 && share > LATE).then(|| Seen {
         kind: Kind::Late,
         severity: Severity::Warning,
         badness: share,
         message: format!(
-            "{} of the requests left more than {:?} after their time: they waited for a connection, so the server saw \
+            "{} of the requests left more than {} after their time: they waited for a connection, so the server saw \
              less load than the schedule meant; response times count the wait, service times do not; use more connections",
             percent(share),
-            limits::LATE,
+            amount::span(limits::LATE),
         ),
     })
 }

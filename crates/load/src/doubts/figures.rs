@@ -5,7 +5,7 @@ use std::time::Duration;
 use super::{Kind, Seen, Severity, percent};
 use crate::limits;
 use crate::plan::{Extent, Pace, Plan};
-use crate::report::{Round, Run};
+use crate::report::{Round, Run, amount};
 use crate::stats;
 
 /// How far the mean number of requests in flight may be from what was asked for.
@@ -123,9 +123,10 @@ pub(super) fn elapsed(run: &Run, round: &Round) -> Option<Seen> {
         severity: Severity::Warning,
         badness: off,
         message: format!(
-            "the round took {:.2?} where {asked:?} were asked for: the client was held up or stopped, so rates are of \
-             another time than meant; look at what else ran on the host and repeat",
-            round.elapsed,
+            "the round took {} where {} were asked for: the client was held up or stopped, so rates are of another \
+             time than meant; look at what else ran on the host and repeat",
+            amount::time(round.elapsed),
+            amount::span(asked),
         ),
     })
 }
@@ -136,9 +137,9 @@ pub(super) fn short(_: &Run, round: &Round) -> Option<Seen> {
         severity: Severity::Note,
         badness: -round.elapsed.as_secs_f64(),
         message: format!(
-            "only {:.2?} were measured: pauses that come every second or more rarely may be missing; measure longer for \
+            "only {} were measured: pauses that come every second or more rarely may be missing; measure longer for \
              the tail",
-            round.elapsed,
+            amount::time(round.elapsed),
         ),
     })
 }

@@ -63,6 +63,15 @@ impl Latency {
         Duration::from_nanos(self.0.value_at_percentile(percent))
     }
 
+    /// How many were longer than `span`, to the histogram's precision.
+    #[must_use]
+    pub fn count_above(&self, span: Duration) -> u64 {
+        let from = u64::try_from(span.as_nanos())
+            .unwrap_or(u64::MAX)
+            .saturating_add(1);
+        self.0.count_between(from, self.0.high())
+    }
+
     /// The longest; zero if there are none.
     #[must_use]
     pub fn max(&self) -> Duration {

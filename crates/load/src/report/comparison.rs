@@ -7,6 +7,8 @@ use super::amount;
 pub struct Comparison {
     /// What the user calls them; the first is what the others are compared with.
     pub targets: Vec<String>,
+    /// Where each of them is, as the user wrote it, in the same order.
+    pub places: Vec<String>,
     /// Rounds of each, taken in turn.
     pub rounds: u32,
     /// How sure the intervals are, such as 0.95.

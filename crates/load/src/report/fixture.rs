@@ -179,6 +179,7 @@ pub(crate) fn comparison() -> Comparison {
     ];
     Comparison {
         targets: vec!["ringmain".into(), "net/http".into(), "ringmain, epoll".into()],
+        places: vec![":8080/json".into(), ":8081/json".into(), ":8082/json".into()],
         rounds: 10,
         confidence: 0.95,
         rows,

@@ -1,6 +1,7 @@
 //! The workers' figures, put together: by interval, and of the whole round.
 
 use std::collections::BTreeMap;
+use std::collections::btree_map::Entry;
 use std::time::Duration;
 
 use super::{Progress, RunError};
@@ -60,9 +61,19 @@ impl<'a> Collector<'a> {
                 }
             }
             News::Interval { index, figures } => {
-                let (workers, open) = self.open.entry(index).or_default();
-                *workers += 1;
-                open.merge(&figures);
+                // Moved where it is the first: merging histograms costs more than all else here.
+                match (self.open.entry(index), figures) {
+                    (Entry::Vacant(vacant), Some(told)) => {
+                        vacant.insert((1, *told.figures));
+                    }
+                    (entry, told) => {
+                        let (workers, open) = entry.or_default();
+                        *workers += 1;
+                        if let Some(told) = told {
+                            open.merge(&told.figures);
+                        }
+                    }
+                }
             }
             News::Ended {
                 worker,
@@ -130,7 +141,7 @@ impl<'a> Collector<'a> {
 
     fn append(&mut self, interval: Interval, index: u64) {
         match self.series.last_mut() {
-            Some(last) if index % u64::from(self.merged) != 0 => join(last, &interval),
+            Some(last) if !index.is_multiple_of(u64::from(self.merged)) => join(last, &interval),
             _ => self.series.push(interval),
         }
         if self.series.len() > limits::SERIES {

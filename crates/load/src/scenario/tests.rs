@@ -235,10 +235,7 @@ fn what_is_no_yaml_or_not_of_the_structure_has_a_place() {
         "4:38: expected a finite number, found `.inf`",
     );
     let sources = "5:23: expected one of the keys `header`, `json`, `between`, found `cookie`";
-    refused(
-        &of_step("request: {path: /}\ncapture: {x: {cookie: 1}}"),
-        sources,
-    );
+    refused(&of_step("request: {path: /}\ncapture: {x: {cookie: 1}}"), sources);
 }
 
 #[test]

@@ -96,7 +96,9 @@ fn parse(text: &str) -> Result<Target, String> {
     }
     if let Some(bad) = text.chars().find(|c| c.is_whitespace() || c.is_control()) {
         let bad = bad.escape_debug();
-        return Err(format!("`{bad}` cannot stand in it; in a path write %20 for a space"));
+        return Err(format!(
+            "`{bad}` cannot stand in it; in a path write %20 for a space"
+        ));
     }
     let (scheme, rest) = scheme(text)?;
     match scheme {
@@ -142,10 +144,16 @@ fn scheme(text: &str) -> Result<(&'static str, &str), String> {
     }
     if strip_scheme(text, "unix").is_some() || text.starts_with(['/', '@']) {
         let name = strip_scheme(text, "unix").unwrap_or(text);
-        return Err(format!("for HTTP write http+unix:{name}:/path, for echoed bytes tcp+unix:{name}"));
+        return Err(format!(
+            "for HTTP write http+unix:{name}:/path, for echoed bytes tcp+unix:{name}"
+        ));
     }
     // Elsewhere, in a query, `://` is a text as any other.
-    let is_scheme = |first: &str| first.chars().all(|c| c.is_ascii_alphanumeric() || matches!(c, '+' | '-' | '.'));
+    let is_scheme = |first: &str| {
+        first
+            .chars()
+            .all(|c| c.is_ascii_alphanumeric() || matches!(c, '+' | '-' | '.'))
+    };
     let Some((other, _)) = text.split_once("://").filter(|(first, _)| is_scheme(first)) else {
         return Ok(("", text));
     };
@@ -160,7 +168,9 @@ fn scheme(text: &str) -> Result<(&'static str, &str), String> {
 
 fn strip_scheme<'a>(text: &'a str, scheme: &str) -> Option<&'a str> {
     let (first, rest) = text.split_at_checked(scheme.len())?;
-    first.eq_ignore_ascii_case(scheme).then(|| rest.strip_prefix(':'))?
+    first
+        .eq_ignore_ascii_case(scheme)
+        .then(|| rest.strip_prefix(':'))?
 }
 
 /// The authority and what follows it, from its `/` or `?` on, without a fragment.
@@ -205,7 +215,9 @@ fn unix(name: &str) -> Result<Place, String> {
 /// The place that an authority names, and how `Host` says it.
 fn authority_of(authority: &str, default: Option<u16>) -> Result<(Place, String), String> {
     if authority.contains('@') {
-        return Err("a name and password are not sent from here: drop them, and write -H 'Authorization: …'".into());
+        return Err(
+            "a name and password are not sent from here: drop them, and write -H 'Authorization: …'".into(),
+        );
     }
     let (host, port) = match authority.rsplit_once(':') {
         // The last colon of an IPv6 address is none of a port.
@@ -232,8 +244,12 @@ fn authority_of(authority: &str, default: Option<u16>) -> Result<(Place, String)
         return Ok((Place::Addrs(here.into()), written("localhost")));
     }
     if let Some(inner) = host.strip_prefix('[') {
-        let inner = inner.strip_suffix(']').ok_or("the closing `]` of an IPv6 address is missing")?;
-        let ip: Ipv6Addr = inner.parse().map_err(|_| format!("`{inner}` is no IPv6 address"))?;
+        let inner = inner
+            .strip_suffix(']')
+            .ok_or("the closing `]` of an IPv6 address is missing")?;
+        let ip: Ipv6Addr = inner
+            .parse()
+            .map_err(|_| format!("`{inner}` is no IPv6 address"))?;
         return Ok((at(ip.into()), written(host)));
     }
     if host.contains(':') {
@@ -261,7 +277,10 @@ fn port_of(text: &str) -> Result<u16, String> {
 /// A host's name in lower case (RFC 1123 §2.1, and underscores, which private names have).
 fn name(host: &str) -> Result<String, String> {
     if host.len() > 253 {
-        return Err(format!("a host's name has at most 253 characters, found {}", host.len()));
+        return Err(format!(
+            "a host's name has at most 253 characters, found {}",
+            host.len()
+        ));
     }
     let is_known = |c: char| c.is_ascii_alphanumeric() || matches!(c, '-' | '.' | '_');
     match host.chars().find(|c| !is_known(*c)) {

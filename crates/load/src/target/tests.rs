@@ -35,23 +35,71 @@ fn http_at_addresses() {
     let http = Scheme::Http;
     check_at("http://127.0.0.1", http, "127.0.0.1:80", "127.0.0.1", "/");
     check_at("http://127.0.0.1:80/", http, "127.0.0.1:80", "127.0.0.1", "/");
-    check_at("HTTP://127.0.0.1:8080/a?b=c", http, "127.0.0.1:8080", "127.0.0.1:8080", "/a?b=c");
-    check_at("http://127.0.0.1:8080?b", http, "127.0.0.1:8080", "127.0.0.1:8080", "/?b");
-    check_at("http://127.0.0.1:8080/a#b/c", http, "127.0.0.1:8080", "127.0.0.1:8080", "/a");
+    check_at(
+        "HTTP://127.0.0.1:8080/a?b=c",
+        http,
+        "127.0.0.1:8080",
+        "127.0.0.1:8080",
+        "/a?b=c",
+    );
+    check_at(
+        "http://127.0.0.1:8080?b",
+        http,
+        "127.0.0.1:8080",
+        "127.0.0.1:8080",
+        "/?b",
+    );
+    check_at(
+        "http://127.0.0.1:8080/a#b/c",
+        http,
+        "127.0.0.1:8080",
+        "127.0.0.1:8080",
+        "/a",
+    );
     check_at("127.0.0.1:8080", http, "127.0.0.1:8080", "127.0.0.1:8080", "/");
-    check_at("127.0.0.1:8080/json", http, "127.0.0.1:8080", "127.0.0.1:8080", "/json");
+    check_at(
+        "127.0.0.1:8080/json",
+        http,
+        "127.0.0.1:8080",
+        "127.0.0.1:8080",
+        "/json",
+    );
     check_at("http://[::1]/x", http, "[::1]:80", "[::1]", "/x");
     check_at("[::1]:8080", http, "[::1]:8080", "[::1]:8080", "/");
-    check_at(":8080/x", http, "127.0.0.1:8080,[::1]:8080", "localhost:8080", "/x");
+    check_at(
+        ":8080/x",
+        http,
+        "127.0.0.1:8080,[::1]:8080",
+        "localhost:8080",
+        "/x",
+    );
     check_at(":80", http, "127.0.0.1:80,[::1]:80", "localhost", "/");
-    check_at("http://127.0.0.1:8080//a:/@", http, "127.0.0.1:8080", "127.0.0.1:8080", "//a:/@");
+    check_at(
+        "http://127.0.0.1:8080//a:/@",
+        http,
+        "127.0.0.1:8080",
+        "127.0.0.1:8080",
+        "//a:/@",
+    );
 }
 
 #[test]
 fn http_at_names() {
     check_named("http://localhost", "localhost", 80, "localhost", "/");
-    check_named("http://Example.ORG:8080/A", "example.org", 8080, "example.org:8080", "/A");
-    check_named("my_app-1:3000/?x=http://y", "my_app-1", 3000, "my_app-1:3000", "/?x=http://y");
+    check_named(
+        "http://Example.ORG:8080/A",
+        "example.org",
+        8080,
+        "example.org:8080",
+        "/A",
+    );
+    check_named(
+        "my_app-1:3000/?x=http://y",
+        "my_app-1",
+        3000,
+        "my_app-1:3000",
+        "/?x=http://y",
+    );
     // Names that begin as a scheme does.
     check_named("http:8080", "http", 8080, "http:8080", "/");
     check_named("tcp:8080/x", "tcp", 8080, "tcp:8080", "/x");
@@ -59,11 +107,41 @@ fn http_at_names() {
 
 #[test]
 fn unix_sockets() {
-    check_at("http+unix:/run/a.sock", Scheme::Http, "unix:/run/a.sock", "localhost", "/");
-    check_at("http+unix:/run/a.sock:/x?y", Scheme::Http, "unix:/run/a.sock", "localhost", "/x?y");
-    check_at("http+unix:///run/a.sock:/x", Scheme::Http, "unix:/run/a.sock", "localhost", "/x");
-    check_at("http+unix:@app:/x:/y", Scheme::Http, "unix:@app", "localhost", "/x:/y");
-    check_at(r"http+unix:/a\x3a/b:/x", Scheme::Http, r"unix:/a\x3a/b", "localhost", "/x");
+    check_at(
+        "http+unix:/run/a.sock",
+        Scheme::Http,
+        "unix:/run/a.sock",
+        "localhost",
+        "/",
+    );
+    check_at(
+        "http+unix:/run/a.sock:/x?y",
+        Scheme::Http,
+        "unix:/run/a.sock",
+        "localhost",
+        "/x?y",
+    );
+    check_at(
+        "http+unix:///run/a.sock:/x",
+        Scheme::Http,
+        "unix:/run/a.sock",
+        "localhost",
+        "/x",
+    );
+    check_at(
+        "http+unix:@app:/x:/y",
+        Scheme::Http,
+        "unix:@app",
+        "localhost",
+        "/x:/y",
+    );
+    check_at(
+        r"http+unix:/a\x3a/b:/x",
+        Scheme::Http,
+        r"unix:/a\x3a/b",
+        "localhost",
+        "/x",
+    );
     check_at("tcp+unix:/run/a.sock", Scheme::Tcp, "unix:/run/a.sock", "", "");
     check_at("tcp+unix:@a", Scheme::Tcp, "unix:@a", "", "");
 }
@@ -87,18 +165,27 @@ fn check_wrong(text: &str, expect: &str) {
 #[test]
 fn what_is_wrong_is_said_with_what_to_write() {
     check_wrong("", "it is empty");
-    check_wrong("https://x.org/", "TLS is not spoken yet; spoken today are http://, http+unix:, tcp:// and tcp+unix:");
+    check_wrong(
+        "https://x.org/",
+        "TLS is not spoken yet; spoken today are http://, http+unix:, tcp:// and tcp+unix:",
+    );
     check_wrong("wss://x.org/", "WebSocket is not spoken yet; spoken today");
     check_wrong("h2c://x", "HTTP/2 is not spoken yet");
     check_wrong("ftp://x", "`ftp` is not spoken here; spoken today");
-    check_wrong("localhost", "a port is missing: write localhost:8080, or http://localhost");
+    check_wrong(
+        "localhost",
+        "a port is missing: write localhost:8080, or http://localhost",
+    );
     check_wrong("127.0.0.1/x", "write 127.0.0.1:8080");
     check_wrong("tcp://localhost", "a port is missing");
     check_wrong("tcp://localhost:7000/x", "`/x` means nothing to an echo server");
     check_wrong("http://", "a host is missing");
     check_wrong("http:///x", "a host is missing");
     check_wrong("http://:80/x", "a host is missing");
-    check_wrong("/x", "for HTTP write http+unix:/x:/path, for echoed bytes tcp+unix:/x");
+    check_wrong(
+        "/x",
+        "for HTTP write http+unix:/x:/path, for echoed bytes tcp+unix:/x",
+    );
     check_wrong("unix:/x", "for HTTP write http+unix:/x:/path");
     check_wrong("http://a:0/", "`0` is no port: expected a number from 1 to 65535");
     check_wrong("http://a:/", "`` is no port");
@@ -113,7 +200,10 @@ fn what_is_wrong_is_said_with_what_to_write() {
     check_wrong("http://a/ü", "write %C3%BC for `ü`");
     check_wrong("http://bücher.de/", "write its xn-- form");
     check_wrong("http://a*b/", "`*` stands in no host's name");
-    check_wrong(&format!("http://{}/", "a".repeat(254)), "at most 253 characters, found 254");
+    check_wrong(
+        &format!("http://{}/", "a".repeat(254)),
+        "at most 253 characters, found 254",
+    );
     check_wrong("http+unix:run/a.sock", "expected an absolute path");
     check_wrong("http+unix:", "expected an absolute path");
     check_wrong("tcp+unix:@", "expected a name after the `@`");
@@ -131,13 +221,20 @@ fn no_text_is_a_panic() {
     println!("seed {seed}");
     let mut random = fastrand::Rng::with_seed(seed);
     let pieces = [
-        "http", "tcp", "unix", "+", ":", "/", "//", "[", "]", "::1", "@", "?", "#", "80", "a", "ü", "\\x", "%", " ", "\0", ".",
+        "http", "tcp", "unix", "+", ":", "/", "//", "[", "]", "::1", "@", "?", "#", "80", "a", "ü", "\\x",
+        "%", " ", "\0", ".",
     ];
     for _ in 0..20_000 {
-        let text: String = (0..random.usize(..8)).map(|_| pieces[random.usize(..pieces.len())]).collect();
+        let text: String = (0..random.usize(..8))
+            .map(|_| pieces[random.usize(..pieces.len())])
+            .collect();
         if let Ok(target) = Target::parse(&text) {
             assert!(target.path.is_ascii(), "{text}");
-            assert_eq!(target.path.starts_with('/'), target.scheme == Scheme::Http, "{text}");
+            assert_eq!(
+                target.path.starts_with('/'),
+                target.scheme == Scheme::Http,
+                "{text}"
+            );
         }
     }
 }

@@ -148,7 +148,7 @@ fn think_time_before_every_step(engine: Choice) {
         ..plan(&server, engine)
     };
     let round = round(plan, flow(vec![step("/a", pause), step("/b", pause)]));
-    assert_eq!((round.figures.counts.sent, round.figures.counts.answered), (8, 8));
+    assert_eq!(round.figures.counts.answered, 8);
     // Two connections, four steps each.
     assert!(round.elapsed >= Duration::from_millis(20), "{:?}", round.elapsed);
     server.finish();

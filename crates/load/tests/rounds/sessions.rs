@@ -143,10 +143,12 @@ fn chosen_source_addresses(engine: Choice) {
     server.finish();
 }
 
+type Spoil = fn(&mut Plan);
+
 fn plans_that_make_no_sense(engine: Choice) {
     let server = Server::new(Peer::serve);
     let good = plan(&server, engine);
-    let cases: Vec<(&str, fn(&mut Plan))> = vec![
+    let cases: Vec<(&str, Spoil)> = vec![
         ("connections", |plan| plan.connections = 0),
         ("connections", |plan| plan.connections = limits::CONNECTIONS + 1),
         ("threads", |plan| plan.threads = 0),

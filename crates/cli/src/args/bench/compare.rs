@@ -27,7 +27,7 @@ pub(crate) struct Compare {
 
 /// The servers, where they are on this host.
 #[derive(Debug, Args)]
-#[command(next_help_heading = "Servers under test (on this host)")]
+#[command(next_help_heading = "Server under test (on this host)")]
 pub(crate) struct UnderTest {
     /// Start the server of the target NAME with this command of the shell, and measure its CPU time and memory
     #[arg(long, value_name = "NAME=COMMAND", action = ArgAction::Append)]
@@ -63,9 +63,12 @@ impl Compare {
         let servers: Vec<&str> = servers.iter().map(String::as_str).collect();
         if let Some(name) = servers.iter().find(|name| !names.contains(name)) {
             let names = names.join(", ");
-            return Some(format!("--server and --server-pid name a target: expected one of {names}, found `{name}`"));
+            return Some(format!(
+                "--server and --server-pid name a target: expected one of {names}, found `{name}`"
+            ));
         }
-        twice(&servers).map(|name| format!("the target `{name}` has two servers: give it one --server or --server-pid"))
+        twice(&servers)
+            .map(|name| format!("the target `{name}` has two servers: give it one --server or --server-pid"))
     }
 }
 

@@ -28,7 +28,6 @@ const MILLISECOND: Duration = Duration::from_millis(1);
 /// Put a load on a server and measure what comes of it.
 #[derive(Debug, Args)]
 #[command(args_conflicts_with_subcommands = true, subcommand_negates_reqs = true)]
-#[command(subcommand_precedence_over_arg = true)]
 pub(crate) struct Bench {
     /// Where the load goes, or a file that says what it is
     ///
@@ -404,7 +403,9 @@ impl Bench {
             });
         }
         if search.slo.is_empty() {
-            return Some("--find-max needs to know what must be kept: add --slo 'p99<5ms' or the like".into());
+            return Some(
+                "--find-max needs to know what must be kept: add --slo 'p99<5ms' or the like".into(),
+            );
         }
         let given = [
             ("--rate", load.rate.is_some()),
@@ -412,6 +413,8 @@ impl Bench {
             ("--threshold", !self.results.threshold.is_empty()),
         ];
         let given = given.into_iter().find(|(_, given)| *given)?.0;
-        Some(format!("{given} has no meaning with --find-max, which tries one rate after the other: drop one of them"))
+        Some(format!(
+            "{given} has no meaning with --find-max, which tries one rate after the other: drop one of them"
+        ))
     }
 }

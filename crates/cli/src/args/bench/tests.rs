@@ -33,11 +33,34 @@ fn a_target_is_all_that_is_needed() {
 #[test]
 fn options_of_other_tools_mean_the_same() {
     let bench = read(&[
-        "-c", "10", "-t", "2", "-d", "30s", "-w", "1s", "-r", "1.5k", "-X", "PUT", "-H", "A: b", "-H", "C: d", "-b", "x", "-p", "4",
-        "-q", "http://a/",
+        "-c",
+        "10",
+        "-t",
+        "2",
+        "-d",
+        "30s",
+        "-w",
+        "1s",
+        "-r",
+        "1.5k",
+        "-X",
+        "PUT",
+        "-H",
+        "A: b",
+        "-H",
+        "C: d",
+        "-b",
+        "x",
+        "-p",
+        "4",
+        "-q",
+        "http://a/",
     ]);
     let load = &bench.load;
-    assert_eq!((load.connections, bench.client.threads, load.pipeline), (Some(10), Some(2), Some(4)));
+    assert_eq!(
+        (load.connections, bench.client.threads, load.pipeline),
+        (Some(10), Some(2), Some(4))
+    );
     assert_eq!(load.duration, Some(Time(Duration::from_secs(30))));
     assert_eq!(load.warmup, Some(Time(Duration::from_secs(1))));
     assert_eq!(load.rate, Some(1500.0));
@@ -69,20 +92,35 @@ fn what_makes_no_sense_together_is_refused() {
     check_contradiction(&["--slo", "p99<5ms"], "--slo says what --find-max looks for");
     check_contradiction(&["--find-max"], "add --slo 'p99<5ms'");
     let search = ["--find-max", "--slo", "p99<5ms"];
-    check_contradiction(&[&search[..], &["-r", "5"]].concat(), "--rate has no meaning with --find-max");
-    check_contradiction(&[&search[..], &["-n", "5"]].concat(), "--requests has no meaning with --find-max");
+    check_contradiction(
+        &[&search[..], &["-r", "5"]].concat(),
+        "--rate has no meaning with --find-max",
+    );
+    check_contradiction(
+        &[&search[..], &["-n", "5"]].concat(),
+        "--requests has no meaning with --find-max",
+    );
     check_contradiction(
         &[&search[..], &["--threshold", "errors<1%"]].concat(),
         "--threshold has no meaning with --find-max",
     );
-    check_contradiction(&["-t", "3", "-c", "2"], "--threads 3 is more than the 2 connections");
+    check_contradiction(
+        &["-t", "3", "-c", "2"],
+        "--threads 3 is more than the 2 connections",
+    );
     check_contradiction(&["-t", "65"], "--threads 65 is more than the 64 connections");
-    check_contradiction(&["--server-cpus", "0"], "--server-cpus needs a server that is started");
+    check_contradiction(
+        &["--server-cpus", "0"],
+        "--server-cpus needs a server that is started",
+    );
     check_contradiction(
         &["--server-cpus", "0", "--server-pid", "1"],
         "--server-cpus needs a server that is started",
     );
-    check_contradiction(&["--json", "--hlog", "-"], "--json and --hlog both go to standard output");
+    check_contradiction(
+        &["--json", "--hlog", "-"],
+        "--json and --hlog both go to standard output",
+    );
 }
 
 #[test]
@@ -109,13 +147,28 @@ fn check_names(args: &[&str], expect: &str) {
 fn compared_targets_have_a_name_each_and_at_most_one_server() {
     let two = ["a=:1", "b=:2"];
     assert_eq!(compare(&two).contradiction(), None);
-    assert_eq!(compare(&[&two[..], &["--server", "a=x", "--server-pid", "b=1"]].concat()).contradiction(), None);
+    assert_eq!(
+        compare(&[&two[..], &["--server", "a=x", "--server-pid", "b=1"]].concat()).contradiction(),
+        None
+    );
     check_names(&["a=:1", "a=:2"], "two targets have the name `a`");
-    check_names(&[&two[..], &["--server", "c=x"]].concat(), "expected one of a, b, found `c`");
-    check_names(&[&two[..], &["--server", "b=x", "--server-pid", "b=1"]].concat(), "`b` has two servers");
-    check_names(&[&two[..], &["--server-cpus", "0"]].concat(), "--server-cpus needs a server");
+    check_names(
+        &[&two[..], &["--server", "c=x"]].concat(),
+        "expected one of a, b, found `c`",
+    );
+    check_names(
+        &[&two[..], &["--server", "b=x", "--server-pid", "b=1"]].concat(),
+        "`b` has two servers",
+    );
+    check_names(
+        &[&two[..], &["--server-cpus", "0"]].concat(),
+        "--server-cpus needs a server",
+    );
     check_names(&[&two[..], &["--poisson"]].concat(), "--poisson needs a rate");
-    check_names(&[&two[..], &["--scenario", "a.yaml", "-X", "PUT"]].concat(), "--method says what one request is");
+    check_names(
+        &[&two[..], &["--scenario", "a.yaml", "-X", "PUT"]].concat(),
+        "--method says what one request is",
+    );
 }
 
 #[test]
@@ -135,7 +188,10 @@ fn an_option_counts_more_than_the_scenario() {
     bench.client.fill(&settings);
     assert_eq!(bench.load.connections, Some(9));
     // A time takes the place of a count.
-    assert_eq!((bench.load.duration, bench.load.requests), (Some(Time(Duration::from_secs(2))), None));
+    assert_eq!(
+        (bench.load.duration, bench.load.requests),
+        (Some(Time(Duration::from_secs(2))), None)
+    );
     assert_eq!((bench.load.rate, bench.load.poisson), (Some(100.0), true));
     assert_eq!(bench.load.timeout, Some(Time(Duration::from_secs(1))));
     assert_eq!((bench.client.seed, bench.client.threads), (Some(3), Some(1)));
@@ -143,5 +199,8 @@ fn an_option_counts_more_than_the_scenario() {
 
     let mut bench = read(&["a.yaml"]);
     bench.load.fill(&settings);
-    assert_eq!((bench.load.connections, bench.load.requests), (Some(5), Some(1000)));
+    assert_eq!(
+        (bench.load.connections, bench.load.requests),
+        (Some(5), Some(1000))
+    );
 }

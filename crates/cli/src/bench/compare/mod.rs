@@ -66,7 +66,13 @@ fn carry_out(args: &Compare, tasks: &[Task]) -> Result<(), Failure> {
     for ((Named(name, _), task), watched) in args.targets.iter().zip(tasks).zip(watched) {
         let addrs = addresses(&task.place)?;
         let (server, addr) = open(&addrs, watched, &args.server.started, &interrupt)?;
-        let plan = plan(task, addr, &threads, (&args.load, &args.client), args.results.interval.0)?;
+        let plan = plan(
+            task,
+            addr,
+            &threads,
+            (&args.load, &args.client),
+            args.results.interval.0,
+        )?;
         let plan = Plan {
             seed,
             rounds: args.load.rounds.unwrap_or(COMPARED_ROUNDS),
@@ -89,7 +95,11 @@ fn carry_out(args: &Compare, tasks: &[Task]) -> Result<(), Failure> {
 
 /// How the server of the target of this name is watched.
 fn watched<'a>(args: &'a Compare, name: &str) -> Result<Watched<'a>, Failure> {
-    let of = |list: &'a [Named]| list.iter().find(|Named(other, _)| other == name).map(|Named(_, value)| value);
+    let of = |list: &'a [Named]| {
+        list.iter()
+            .find(|Named(other, _)| other == name)
+            .map(|Named(_, value)| value)
+    };
     if let Some(command) = of(&args.server.server) {
         return Ok(Watched::Command(command));
     }
@@ -98,7 +108,9 @@ fn watched<'a>(args: &'a Compare, name: &str) -> Result<Watched<'a>, Failure> {
     };
     let number = pid.parse().ok().filter(|number| *number > 0);
     number.map(Watched::Process).ok_or_else(|| {
-        Failure::Usage(format!("--server-pid {name}={pid}: expected the number of a process, found `{pid}`"))
+        Failure::Usage(format!(
+            "--server-pid {name}={pid}: expected the number of a process, found `{pid}`"
+        ))
     })
 }
 
@@ -109,7 +121,13 @@ fn rounds(sides: &mut [Side], interrupt: &Interrupt, mut live: Live) -> Result<(
         let side = &mut sides[index];
         let number = u32::try_from(side.run.rounds.len()).unwrap_or(u32::MAX);
         live.begin(Some(&side.run.name), number, side.session.plan());
-        let round = one(&side.session, number, side.server.as_mut(), &mut live, &mut histograms)?;
+        let round = one(
+            &side.session,
+            number,
+            side.server.as_mut(),
+            &mut live,
+            &mut histograms,
+        )?;
         side.run.rounds.extend(round);
         if interrupt.came() {
             break;
@@ -118,7 +136,9 @@ fn rounds(sides: &mut [Side], interrupt: &Interrupt, mut live: Live) -> Result<(
     // A round that has no counterpart compares with nothing.
     let least = sides.iter().map(|side| side.run.rounds.len()).min().unwrap_or(0);
     if least == 0 {
-        return Err(Failure::Other("interrupted before every target was measured".into()));
+        return Err(Failure::Other(
+            "interrupted before every target was measured".into(),
+        ));
     }
     for side in sides {
         side.run.rounds.truncate(least);
@@ -126,10 +146,16 @@ fn rounds(sides: &mut [Side], interrupt: &Interrupt, mut live: Live) -> Result<(
     Ok(())
 }
 
-fn finish(args: &Compare, sides: Vec<Side>, seed: u64, sinks: Sinks, interrupted: bool) -> Result<(), Failure> {
+fn finish(
+    args: &Compare,
+    sides: Vec<Side>,
+    seed: u64,
+    sinks: Sinks,
+    interrupted: bool,
+) -> Result<(), Failure> {
     let runs: Vec<Run> = sides.iter().map(|side| side.run.clone()).collect();
     let comparisons = compare(&runs, seed);
-    let comparison = told(&runs, &comparisons);
+    let comparison = told(&args.targets, &runs, &comparisons);
     let verdicts: Vec<Verdict> = sides
         .into_iter()
         .map(|side| Verdict::of(side.run, &side.around, &args.results.threshold))
@@ -144,7 +170,7 @@ fn finish(args: &Compare, sides: Vec<Side>, seed: u64, sinks: Sinks, interrupted
     let judged: Vec<Judged<'_>> = verdicts.iter().map(Verdict::judged).collect();
     sinks.write(
         &remarks,
-        || text::comparison(&comparison, &remarks, style()),
+        || text::comparison(&comparison, &runs, &remarks, style()),
         || json::comparison(&judged, &comparisons),
         || page::comparison(&comparison, &runs, &remarks),
     )?;
@@ -159,11 +185,16 @@ fn finish(args: &Compare, sides: Vec<Side>, seed: u64, sinks: Sinks, interrupted
 }
 
 /// The judgement as the rows of a report.
-fn told(runs: &[Run], comparisons: &[Comparison]) -> report::Comparison {
-    let rows = Metric::ALL.into_iter().filter_map(|metric| row(metric, runs, comparisons));
+fn told(targets: &[Named], runs: &[Run], comparisons: &[Comparison]) -> report::Comparison {
+    let rows = Metric::ALL
+        .into_iter()
+        .filter_map(|metric| row(metric, runs, comparisons));
     report::Comparison {
         targets: runs.iter().map(|run| run.name.clone()).collect(),
-        rounds: runs.first().map_or(0, |run| u32::try_from(run.rounds.len()).unwrap_or(u32::MAX)),
+        places: targets.iter().map(|Named(_, place)| place.clone()).collect(),
+        rounds: runs
+            .first()
+            .map_or(0, |run| u32::try_from(run.rounds.len()).unwrap_or(u32::MAX)),
         confidence: stats::CONFIDENCE,
         rows: rows.collect(),
     }
@@ -191,7 +222,13 @@ fn row(metric: Metric, runs: &[Run], comparisons: &[Comparison]) -> Option<Row> 
         values,
         against: comparisons
             .iter()
-            .map(|comparison| comparison.ratios.iter().find(|ratio| ratio.metric == metric).map(against))
+            .map(|comparison| {
+                comparison
+                    .ratios
+                    .iter()
+                    .find(|ratio| ratio.metric == metric)
+                    .map(against)
+            })
             .collect(),
     })
 }
@@ -203,10 +240,18 @@ fn against(ratio: &Ratio) -> Against {
             if better { Tone::Better } else { Tone::Worse },
         ),
         compare::Verdict::Noise { more_rounds: None } => ("noise explains it".into(), Tone::Neutral),
-        compare::Verdict::Noise { more_rounds: Some(1) } => ("no proof yet: 1 more round may show it".into(), Tone::Neutral),
-        compare::Verdict::Noise { more_rounds: Some(more) } => {
-            (format!("no proof yet: {} more rounds may show it", amount::count(more.into())), Tone::Neutral)
+        compare::Verdict::Noise { more_rounds: Some(1) } => {
+            ("no proof yet: 1 more round may show it".into(), Tone::Neutral)
         }
+        compare::Verdict::Noise {
+            more_rounds: Some(more),
+        } => (
+            format!(
+                "no proof yet: {} more rounds may show it",
+                amount::count(more.into())
+            ),
+            Tone::Neutral,
+        ),
     };
     Against {
         ratio: ratio.ratio.median,
@@ -225,7 +270,11 @@ fn difference(metric: Metric, ratio: f64) -> String {
         _ => ("longer", "shorter", "as long"),
     };
     let percent = (ratio - 1.0).abs() * 100.0;
-    let percent = if percent < 10.0 { format!("{percent:.1}") } else { format!("{percent:.0}") };
+    let percent = if percent < 10.0 {
+        format!("{percent:.1}")
+    } else {
+        format!("{percent:.0}")
+    };
     match ratio {
         2.0.. => format!("{ratio:.1} times {as_much}"),
         1.0.. => format!("{percent} % {more}"),

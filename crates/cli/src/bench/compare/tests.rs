@@ -33,7 +33,25 @@ fn differences_are_said_and_noise_is_called_noise() {
     check(Metric::ServiceP99, 2.46, worse, "2.5 times as long", Tone::Worse);
     check(Metric::ResponseP50, 1.2, worse, "20 % longer", Tone::Worse);
     let noise = |more_rounds| compare::Verdict::Noise { more_rounds };
-    check(Metric::Throughput, 1.2, noise(None), "noise explains it", Tone::Neutral);
-    check(Metric::Throughput, 1.2, noise(Some(1)), "no proof yet: 1 more round may show it", Tone::Neutral);
-    check(Metric::Throughput, 1.2, noise(Some(12)), "no proof yet: 12 more rounds may show it", Tone::Neutral);
+    check(
+        Metric::Throughput,
+        1.2,
+        noise(None),
+        "noise explains it",
+        Tone::Neutral,
+    );
+    check(
+        Metric::Throughput,
+        1.2,
+        noise(Some(1)),
+        "no proof yet: 1 more round may show it",
+        Tone::Neutral,
+    );
+    check(
+        Metric::Throughput,
+        1.2,
+        noise(Some(12)),
+        "no proof yet: 12 more rounds may show it",
+        Tone::Neutral,
+    );
 }

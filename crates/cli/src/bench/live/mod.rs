@@ -122,8 +122,8 @@ impl Live {
         // The last column stays free: writing to it makes some terminals wrap.
         let width = usize::from(size.columns).saturating_sub(1);
         let mut lines = view::render(&self.state, now, width, colour);
-        // One line stays free above the view.
-        lines.truncate(usize::from(size.rows).saturating_sub(1));
+        // One line stays free above the view, one below.
+        lines.truncate(usize::from(size.rows).saturating_sub(2));
         self.screen.draw(&lines);
     }
 }

@@ -14,8 +14,11 @@ pub(super) struct Screen<W: Write> {
     drawn: bool,
 }
 
-/// From the cursor's line on everything is erased.
-const ERASE: &str = "\r\x1b[J";
+/// From the cursor's line on everything is erased: the line, then what is below it. Not both at once, for at the top of
+/// a screen some terminals take that for the wish to keep all of it in their history.
+const ERASE: &str = "\r\x1b[K\r\n\x1b[J\x1b[1A";
+/// What was in the line behind what was written now.
+const REST: &str = "\x1b[K";
 /// A terminal that knows these shows what is between them at once; others ignore them.
 const TOGETHER: (&str, &str) = ("\x1b[?2026h", "\x1b[?2026l");
 
@@ -24,19 +27,16 @@ impl<W: Write> Screen<W> {
         Screen { out, drawn: false }
     }
 
-    /// Draws `lines` in place of those of the last time. None may be wider than the terminal, nor may there be as many
-    /// as it has rows.
+    /// Draws `lines` in place of those of the last time. None may be wider than the terminal, and there must be at
+    /// least two fewer than it has rows.
     pub(super) fn draw(&mut self, lines: &[String]) {
         let (begin, end) = TOGETHER;
-        let mut text = format!("{begin}{ERASE}");
+        let mut text = format!("{begin}\r{REST}");
         for line in lines {
-            text.push_str("\r\n");
-            text.push_str(line);
+            text.push_str(&format!("\r\n{line}{REST}"));
         }
-        if !lines.is_empty() {
-            text.push_str(&format!("\r\x1b[{}A", lines.len()));
-        }
-        text.push_str(end);
+        // Lines of the last time that are more than those of now.
+        text.push_str(&format!("\r\n\x1b[J\x1b[{}A{end}", lines.len() + 1));
         self.write(&text);
         self.drawn = true;
     }

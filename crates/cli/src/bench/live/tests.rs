@@ -129,7 +129,7 @@ fn an_open_loop_is_shown_with_response_times_and_what_went_wrong() {
     bad.counts.timeouts = 3;
     bad.counts.broken.insert("reset", 2);
     bad.counts.connect_errors.insert("refused", 4);
-    (bad.counts.connects, bad.counts.late, bad.counts.dropped) = (5, 6, 7);
+    (bad.counts.connects, bad.counts.late, bad.counts.dropped) = (256 + 5, 6, 7);
     state.interval(&bad, seconds(1.99));
     let mut lines = view::render(&state, seconds(109.1), 99, false);
     lines.push(view::line(&state));
@@ -247,7 +247,9 @@ impl Terminal {
         let end = rest.find(|c: char| c.is_ascii_alphabetic()).unwrap();
         let (parameter, last, rest) = (&rest[..end], &rest[end..=end], &rest[end + 1..]);
         match (parameter, last) {
+            ("", "K") => self.rows[self.at.0].truncate(self.at.1),
             ("", "J") => {
+                assert_ne!(self.at, (0, 0), "this screen would go to the history");
                 self.rows[self.at.0].truncate(self.at.1);
                 self.rows[self.at.0 + 1..].fill(vec![]);
             }
@@ -295,7 +297,7 @@ fn lines(lines: &[&str]) -> Vec<String> {
 
 #[test]
 fn drawings_replace_each_other_and_lines_stay() {
-    let (tape, mut terminal) = (Tape::default(), Terminal::new(6));
+    let (tape, mut terminal) = (Tape::default(), Terminal::new(7));
     terminal.write("$ ringmain bench\n");
     let mut screen = Screen::new(tape.clone());
     screen.draw(&lines(&["first, long", "second", "third"]));

@@ -38,7 +38,7 @@ pub(super) fn render(state: &State, now: Duration, width: usize, colour: bool) -
     if let Some(last) = &state.last {
         lines.push(rate(state, last, width));
         lines.push(latency(state, last));
-        lines.push(errors(state));
+        lines.push(trouble(state));
         lines.push(client(state, last));
     }
     lines.into_iter().map(|line| line.finish(width, colour)).collect()
@@ -187,14 +187,17 @@ fn latency(state: &State, last: &Last) -> Line {
     line
 }
 
-fn errors(state: &State) -> Line {
+fn trouble(state: &State) -> Line {
     let problems = problems(&state.counts);
     let (look, text) = if problems.is_empty() {
         (Look::Plain, "none".to_owned())
     } else {
         (Look::Bad, problems.join(", "))
     };
-    Line(vec![(Look::Quiet, format!("{:<LABEL$}", "errors")), (look, text)])
+    Line(vec![
+        (Look::Quiet, format!("{:<LABEL$}", "problems")),
+        (look, text),
+    ])
 }
 
 fn client(state: &State, last: &Last) -> Line {
@@ -210,8 +213,10 @@ fn client(state: &State, last: &Last) -> Line {
         Look::Plain
     };
     let mut connections = plural(u64::from(state.connections), "connection");
-    if state.counts.connects > 0 {
-        connections.push_str(&format!(", {} opened anew", amount::count(state.counts.connects)));
+    // The first ones are counted too.
+    let anew = state.counts.connects.saturating_sub(u64::from(state.connections));
+    if anew > 0 {
+        connections.push_str(&format!(", {} opened anew", amount::count(anew)));
     }
     Line(vec![
         (Look::Quiet, format!("{:<LABEL$}", "client")),

@@ -50,9 +50,9 @@ impl Task {
         let target = Target::parse(target).map_err(|error| Failure::Usage(error.to_string()))?;
         match (scene, target.scheme) {
             (Some(scene), Scheme::Http) => Task::scenario(target, scene, load),
-            (Some(_), Scheme::Tcp) => {
-                Err(Failure::Usage("a scenario is for HTTP, and an echo server is asked: write http://".into()))
-            }
+            (Some(_), Scheme::Tcp) => Err(Failure::Usage(
+                "a scenario is for HTTP, and an echo server is asked: write http://".into(),
+            )),
             (None, Scheme::Http) => Task::http(target, load, request),
             (None, Scheme::Tcp) => Task::echo(target, load, request),
         }
@@ -60,7 +60,9 @@ impl Task {
 
     fn scenario(target: Target, scene: &Scene, load: &Load) -> Result<Task, Failure> {
         if load.echo.is_some() {
-            return Err(Failure::Usage("--echo is for tcp:// targets, and a scenario is for HTTP: drop it".into()));
+            return Err(Failure::Usage(
+                "--echo is for tcp:// targets, and a scenario is for HTTP: drop it".into(),
+            ));
         }
         if target.path != "/" {
             return Err(Failure::Usage(format!(
@@ -77,10 +79,16 @@ impl Task {
 
     fn http(target: Target, load: &Load, args: &Request) -> Result<Task, Failure> {
         if load.echo.is_some() {
-            return Err(Failure::Usage("--echo is for tcp:// targets: drop it, or write tcp://".into()));
+            return Err(Failure::Usage(
+                "--echo is for tcp:// targets: drop it, or write tcp://".into(),
+            ));
         }
         let mut request = traffic::Request::get(&target.path, args.host.as_ref().unwrap_or(&target.host));
-        request.headers = args.header.iter().map(|Header(name, value)| (name.clone(), value.clone())).collect();
+        request.headers = args
+            .header
+            .iter()
+            .map(|Header(name, value)| (name.clone(), value.clone()))
+            .collect();
         request.body = body(args)?;
         request.method = match (&args.method, &request.body) {
             (Some(method), _) => method.clone(),
@@ -103,7 +111,9 @@ impl Task {
 
     fn echo(target: Target, load: &Load, request: &Request) -> Result<Task, Failure> {
         if let Some(option) = request.given() {
-            return Err(Failure::Usage(format!("{option} is for HTTP, and an echo server is asked: drop it")));
+            return Err(Failure::Usage(format!(
+                "{option} is for HTTP, and an echo server is asked: drop it"
+            )));
         }
         Ok(Task {
             place: target.place,
@@ -125,7 +135,10 @@ fn body(args: &Request) -> Result<traffic::Body, Failure> {
     };
     match fs::read(path) {
         Ok(bytes) => Ok(traffic::Body::Bytes(bytes.into())),
-        Err(error) => Err(Failure::Usage(format!("--body-file: cannot read {}: {error}", path.display()))),
+        Err(error) => Err(Failure::Usage(format!(
+            "--body-file: cannot read {}: {error}",
+            path.display()
+        ))),
     }
 }
 
@@ -156,10 +169,18 @@ pub(super) fn threads(
     let cpus = match (&client.cpus, &started.server_cpus) {
         (Some(cpus), _) => cpus.clone(),
         // With no CPU left both share, which the report doubts.
-        (None, Some(servers)) => allowed.iter().filter(|cpu| !servers.contains(cpu)).copied().collect(),
+        (None, Some(servers)) => allowed
+            .iter()
+            .filter(|cpu| !servers.contains(cpu))
+            .copied()
+            .collect(),
         (None, None) => Vec::new(),
     };
-    let default = if cpus.is_empty() { allowed.len() } else { cpus.len() };
+    let default = if cpus.is_empty() {
+        allowed.len()
+    } else {
+        cpus.len()
+    };
     let connections = load.connections.unwrap_or(CONNECTIONS);
     let connections = usize::try_from(connections).unwrap_or(usize::MAX);
     Ok(Threads {
@@ -247,6 +268,8 @@ fn check_sources(sources: &[Addr], target: &Addr) -> Result<(), Failure> {
             "--source: nothing can connect from {} to {target}: expected an address of its family",
             source.ip()
         ))),
-        Some(other) => Err(Failure::Usage(format!("--source: expected an IP address, found {other}"))),
+        Some(other) => Err(Failure::Usage(format!(
+            "--source: expected an IP address, found {other}"
+        ))),
     }
 }

@@ -26,7 +26,9 @@ fn task(args: &[&str]) -> Result<Task, String> {
 /// The request as it is sent.
 fn request(args: &[&str]) -> String {
     let task = task(args).unwrap();
-    let bytes = task.traffic.flows()[0].steps[0].constant().expect("it has no tokens");
+    let bytes = task.traffic.flows()[0].steps[0]
+        .constant()
+        .expect("it has no tokens");
     String::from_utf8(bytes.to_vec()).unwrap()
 }
 
@@ -36,9 +38,15 @@ fn requests_are_sent_as_they_are_written() {
     assert!(sent.starts_with("GET /x?y HTTP/1.1\r\n"), "{sent}");
     assert!(sent.to_lowercase().contains("\r\nhost: a:8080\r\n"), "{sent}");
     let sent = request(&["http://a/", "-H", "Accept: x", "--host", "b"]);
-    assert!(sent.contains("\r\nAccept: x\r\n") && sent.to_lowercase().contains("\r\nhost: b\r\n"), "{sent}");
+    assert!(
+        sent.contains("\r\nAccept: x\r\n") && sent.to_lowercase().contains("\r\nhost: b\r\n"),
+        "{sent}"
+    );
     let sent = request(&["http://a/", "-b", "hello"]);
-    assert!(sent.starts_with("POST / ") && sent.ends_with("\r\n\r\nhello"), "{sent}");
+    assert!(
+        sent.starts_with("POST / ") && sent.ends_with("\r\n\r\nhello"),
+        "{sent}"
+    );
     assert!(request(&["http://a/", "-b", "x", "-X", "PUT"]).starts_with("PUT / "));
 }
 
@@ -51,8 +59,14 @@ fn check_refused(args: &[&str], expect: &str) {
 fn what_does_not_fit_the_target_is_refused() {
     check_refused(&["--echo", "5", "http://a/"], "--echo is for tcp:// targets");
     check_refused(&["-X", "PUT", "tcp://a:1"], "--method is for HTTP");
-    check_refused(&["--expect-status", "200", "tcp://a:1"], "--expect-status is for HTTP");
-    check_refused(&["--body-file", "/nonexistent/x", "http://a/"], "--body-file: cannot read /nonexistent/x");
+    check_refused(
+        &["--expect-status", "200", "tcp://a:1"],
+        "--expect-status is for HTTP",
+    );
+    check_refused(
+        &["--body-file", "/nonexistent/x", "http://a/"],
+        "--body-file: cannot read /nonexistent/x",
+    );
     check_refused(&["https://a/"], "TLS is not spoken yet");
     check_refused(&["-X", "GET IT", "http://a/"], "GET IT");
     check_refused(&["-H", "a b: c", "http://a/"], "a b");
@@ -86,7 +100,10 @@ fn the_client_takes_the_cpus_that_the_server_leaves() {
         let Err(Failure::Usage(line)) = threads_of(&[option, "4"], &[0, 1, 2, 6]) else {
             panic!("expected a usage error");
         };
-        assert_eq!(line, format!("{option}: CPU 4 may not be used by this process; it may use 0-2,6"));
+        assert_eq!(
+            line,
+            format!("{option}: CPU 4 may not be used by this process; it may use 0-2,6")
+        );
     }
 }
 
@@ -95,28 +112,79 @@ fn plan_of(args: &[&str]) -> Result<Plan, Failure> {
     let task = Task::read("http://127.0.0.1:80/", None, &bench.load, &bench.request).unwrap();
     let threads = threads(&bench.load, &bench.client, &bench.server.started, &[0]).unwrap();
     let addr = "127.0.0.1:80".parse().unwrap();
-    plan(&task, addr, &threads, (&bench.load, &bench.client), bench.results.interval.0)
+    plan(
+        &task,
+        addr,
+        &threads,
+        (&bench.load, &bench.client),
+        bench.results.interval.0,
+    )
 }
 
 #[test]
 fn options_reach_the_plan() {
     let plan = plan_of(&[]).unwrap();
-    assert_eq!((plan.connections, plan.pipeline, plan.rounds, plan.threads), (64, 1, 3, 1));
-    assert_eq!((plan.pace, plan.extent), (Pace::Closed, Extent::Time(Duration::from_secs(10))));
-    assert_eq!((plan.warmup, plan.timeout), (Duration::from_secs(2), Duration::from_secs(5)));
-    assert_eq!((plan.interval, plan.engine), (Duration::from_secs(1), Choice::Auto));
+    assert_eq!(
+        (plan.connections, plan.pipeline, plan.rounds, plan.threads),
+        (64, 1, 3, 1)
+    );
+    assert_eq!(
+        (plan.pace, plan.extent),
+        (Pace::Closed, Extent::Time(Duration::from_secs(10)))
+    );
+    assert_eq!(
+        (plan.warmup, plan.timeout),
+        (Duration::from_secs(2), Duration::from_secs(5))
+    );
+    assert_eq!(
+        (plan.interval, plan.engine),
+        (Duration::from_secs(1), Choice::Auto)
+    );
 
     let plan = plan_of(&[
-        "-c", "7", "-p", "3", "--rounds", "2", "-n", "50", "-r", "9", "--poisson", "-w", "0s", "--timeout", "1s", "--seed", "4",
-        "--reconnect-every", "10", "--interval", "100ms", "--engine", "epoll", "--source", "127.0.0.2-127.0.0.3",
-        "--connect-timeout", "3s",
+        "-c",
+        "7",
+        "-p",
+        "3",
+        "--rounds",
+        "2",
+        "-n",
+        "50",
+        "-r",
+        "9",
+        "--poisson",
+        "-w",
+        "0s",
+        "--timeout",
+        "1s",
+        "--seed",
+        "4",
+        "--reconnect-every",
+        "10",
+        "--interval",
+        "100ms",
+        "--engine",
+        "epoll",
+        "--source",
+        "127.0.0.2-127.0.0.3",
+        "--connect-timeout",
+        "3s",
     ])
     .unwrap();
     assert_eq!((plan.connections, plan.pipeline, plan.rounds), (7, 3, 2));
     assert_eq!((plan.pace, plan.extent), (Pace::Poisson(9.0), Extent::Count(50)));
-    assert_eq!((plan.warmup, plan.timeout), (Duration::ZERO, Duration::from_secs(1)));
-    assert_eq!((plan.seed, plan.reconnect_after, plan.sources.len()), (4, Some(10), 2));
-    assert_eq!((plan.interval, plan.engine), (Duration::from_millis(100), Choice::Epoll));
+    assert_eq!(
+        (plan.warmup, plan.timeout),
+        (Duration::ZERO, Duration::from_secs(1))
+    );
+    assert_eq!(
+        (plan.seed, plan.reconnect_after, plan.sources.len()),
+        (4, Some(10), 2)
+    );
+    assert_eq!(
+        (plan.interval, plan.engine),
+        (Duration::from_millis(100), Choice::Epoll)
+    );
     assert_eq!(plan.connect_timeout, Duration::from_secs(3));
     assert_eq!(plan_of(&["-r", "9"]).unwrap().pace, Pace::Constant(9.0));
 }

@@ -29,6 +29,8 @@ pub(crate) struct Http1 {
 #[derive(Debug, Default)]
 pub(crate) struct Reading {
     scanner: HeadScanner,
+    /// Bytes of a head that is not whole have been seen.
+    begun: bool,
     body: Option<Body>,
 }
 
@@ -81,7 +83,11 @@ impl Http1 {
     /// The server has sent its last byte. An answer that lasts until then is whole.
     pub(crate) fn end(&mut self, reading: &mut Reading, step: &Step, values: &mut Values) -> Heard {
         let Some(body) = &mut reading.body else {
-            return Heard::Broken("closed without an answer");
+            return Heard::Broken(if reading.begun {
+                "closed within an answer"
+            } else {
+                "closed without an answer"
+            });
         };
         match body.decoder.end_of_input() {
             Ok(()) => Heard::Answer(self.finish(reading, step, values)),
@@ -109,9 +115,13 @@ impl Http1 {
             );
             let (head, bytes) = match parsed {
                 Ok(Parsed::Complete { head, bytes }) => (head, bytes),
-                Ok(Parsed::Partial) => return (at, Some(Heard::More)),
+                Ok(Parsed::Partial) => {
+                    reading.begun = !rest.is_empty();
+                    return (at, Some(Heard::More));
+                }
                 Err(_) => return (at, Some(Heard::Broken("not HTTP/1.1"))),
             };
+            reading.begun = false;
             if head.is_interim() {
                 at += bytes;
                 continue;

@@ -215,6 +215,9 @@ fn cut_off_by_the_end_of_data() {
     let within = [Heard::Broken("closed within an answer")];
     check_ended("", &without);
     for input in [
+        "H",
+        "HTTP/1.1 200 OK\r\nContent-Length: 5\r\n",
+        "HTTP/1.1 100 Continue\r\n\r\nHTTP/1.1 2",
         "HTTP/1.1 200 OK\r\nContent-Length: 5\r\n\r\nhell",
         "HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n5\r\nhello\r\n0\r\n",
     ] {

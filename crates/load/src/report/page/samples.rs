@@ -16,11 +16,13 @@ const POINTS_PER_NINE: usize = 60;
 /// Bars of a histogram from one power of ten to the next.
 pub(super) const BARS: i32 = 16;
 
-/// A moment of a run's series.
+/// A short time of a run.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub(super) struct Sample {
-    /// Seconds since the first round began, as if the rounds followed each other without a pause.
-    pub(super) at: f64,
+    /// Its beginning in seconds since the first round began, as if the rounds followed each other without a pause.
+    pub(super) from: f64,
+    /// Its end.
+    pub(super) until: f64,
     /// Answers a second.
     pub(super) rate: f64,
     /// Errors of all kinds a second.
@@ -60,8 +62,10 @@ fn sample(chunk: &[crate::report::Interval], start: f64, open: bool) -> Sample {
         p99 = p99.max(latency.p99.as_secs_f64());
     }
     let answered = counts.answered > 0;
+    let until = start + chunk.last().map_or(0.0, |last| last.until.as_secs_f64());
     Sample {
-        at: start + chunk.last().map_or(0.0, |last| last.until.as_secs_f64()),
+        from: (until - length.as_secs_f64()).max(start),
+        until,
         rate: per_second(counts.answered, length),
         errors: per_second(errors(&counts), length),
         p50: answered.then(|| p50 / counts.answered as f64),

@@ -310,8 +310,12 @@ fn long_series_are_thinned_without_losing_answers() {
     let mut last = 0.0;
     let mut answers = 0.0;
     for sample in series.iter().flatten() {
-        answers += sample.rate * (sample.at - last);
-        last = sample.at;
+        assert!(
+            (sample.from - last).abs() < 1e-9,
+            "{sample:?} does not begin at {last}"
+        );
+        answers += sample.rate * (sample.until - sample.from);
+        last = sample.until;
     }
     let counts = run
         .rounds

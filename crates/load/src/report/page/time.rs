@@ -141,7 +141,7 @@ impl<'a> Series<'a> {
             for sample in samples.into_iter().step_by(every) {
                 let latency = |value: Option<f64>| value.map_or(amount::NONE.into(), amount::seconds);
                 table.row(&[
-                    format!("{} s", amount::number(sample.at)),
+                    format!("{} s", amount::number(sample.until)),
                     amount::number(sample.rate),
                     latency(sample.p50),
                     latency(sample.p99),
@@ -191,9 +191,12 @@ impl<'a> Series<'a> {
                 .iter()
                 .flat_map(|round| round.split(|sample| value(sample).is_none()))
             {
-                let points = part.iter().filter_map(|sample| Some((sample.at, value(sample)?)));
+                let steps = part.iter().filter_map(|sample| {
+                    let value = value(sample)?;
+                    Some([(sample.from, value), (sample.until, value)])
+                });
                 curves.push(Curve {
-                    points: points.collect(),
+                    points: steps.flatten().collect(),
                     tone: tone + run,
                     weight,
                     dashed: run % 2 == 1 && weight != Weight::Thin,

@@ -1,18 +1,22 @@
 //! Targets side by side: their figures, and for each but the first its ratios with what they are worth.
 
-use super::Style;
 use super::table::{WIDTH, printable, sentence, wrap};
-use crate::report::amount;
+use super::{Style, setup};
 use crate::report::comparison::{Against, Comparison, Tone, letter};
+use crate::report::{Run, amount};
 
-/// The list of targets, then a table for each but the first.
-pub(super) fn write(out: &mut String, comparison: &Comparison, style: Style) {
+/// The list of targets and what was done to each, then a table for each but the first.
+pub(super) fn write(out: &mut String, comparison: &Comparison, load: Option<&Run>, style: Style) {
     for (at, target) in comparison.targets.iter().enumerate() {
-        let lines = wrap(&printable(target), WIDTH - 5);
+        let place = comparison.places.get(at).map_or("", String::as_str);
+        let lines = wrap(printable(&format!("{target}  {place}")).trim_end(), WIDTH - 5);
         for (line, text) in lines.iter().enumerate() {
             let label = if line == 0 { letter(at) } else { String::new() };
             out.push_str(&format!("{}  {text}\n", style.bold(&format!("{label:<3}"))));
         }
+    }
+    if let Some(load) = load {
+        setup::lines(out, load, style);
     }
     for other in 1..comparison.targets.len() {
         out.push('\n');

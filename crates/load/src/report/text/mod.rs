@@ -39,11 +39,12 @@ pub fn run(run: &Run, remarks: &[Remark], style: Style) -> String {
     out
 }
 
-/// Targets side by side, with what their ratios are worth.
+/// Targets side by side, with what their ratios are worth. The load is told as that of the first of `runs`: it is the same
+/// for all.
 #[must_use]
-pub fn comparison(comparison: &Comparison, remarks: &[Remark], style: Style) -> String {
+pub fn comparison(comparison: &Comparison, runs: &[Run], remarks: &[Remark], style: Style) -> String {
     let mut out = String::new();
-    compared::write(&mut out, comparison, style);
+    compared::write(&mut out, comparison, runs.first(), style);
     write_remarks(&mut out, remarks, style);
     out
 }

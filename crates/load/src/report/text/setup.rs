@@ -16,6 +16,11 @@ pub(super) fn write(out: &mut String, run: &Run, style: Style) {
         out.push_str(&format!("  {}", style.quiet(&address)));
     }
     out.push('\n');
+    lines(out, run, style);
+}
+
+/// The lines about the run.
+pub(super) fn lines(out: &mut String, run: &Run, style: Style) {
     labelled(out, "load", &load(&run.plan), style);
     labelled(out, "client", &client(run), style);
     labelled(out, "measured", &measured(run), style);
@@ -53,7 +58,9 @@ pub(crate) fn client(run: &Run) -> String {
         let noun = if cpus.len() == 1 { "CPU" } else { "CPUs" };
         client.push_str(&format!(" on {noun} {}", cpus.join(", ")));
     }
-    format!("{client}; {}", printable(&run.engine))
+    // A list without blanks could not be put on several lines.
+    let engine = printable(&run.engine).replace(", ", ",").replace(',', ", ");
+    format!("{client}; {engine}")
 }
 
 /// For how long and how often.

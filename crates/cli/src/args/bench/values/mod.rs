@@ -24,13 +24,18 @@ pub(crate) fn rate(text: &str) -> Result<f64, String> {
     };
     // Other forms that a number may have (`inf`, `1e3`) are nothing that somebody means here.
     let is_plain = number.bytes().all(|byte| byte.is_ascii_digit() || byte == b'.');
-    let rate = number.parse::<f64>().ok().filter(|_| is_plain).map(|number| number * factor);
-    rate.filter(|rate| *rate > 0.0 && *rate <= limits::RATE).ok_or_else(|| {
-        format!(
-            "expected requests a second, more than 0 and at most {}m, such as 200, 2.5k or 1m",
-            limits::RATE / 1e6
-        )
-    })
+    let rate = number
+        .parse::<f64>()
+        .ok()
+        .filter(|_| is_plain)
+        .map(|number| number * factor);
+    rate.filter(|rate| *rate > 0.0 && *rate <= limits::RATE)
+        .ok_or_else(|| {
+            format!(
+                "expected requests a second, more than 0 and at most {}m, such as 200, 2.5k or 1m",
+                limits::RATE / 1e6
+            )
+        })
 }
 
 /// CPUs as the kernel lists them: `0-3,8`.
@@ -62,7 +67,8 @@ fn digits(text: &str) -> Option<usize> {
 
 /// Addresses to connect from: one, or the first and the last of a range.
 pub(crate) fn sources(text: &str) -> Result<Vec<Addr>, String> {
-    let expected = || "expected an IP address of this host, or a range such as 127.0.0.1-127.0.0.9".to_owned();
+    let expected =
+        || "expected an IP address of this host, or a range such as 127.0.0.1-127.0.0.9".to_owned();
     let (first, last) = text.split_once('-').unwrap_or((text, text));
     let first: IpAddr = first.parse().map_err(|_| expected())?;
     let last: IpAddr = last.parse().map_err(|_| expected())?;
@@ -70,17 +76,22 @@ pub(crate) fn sources(text: &str) -> Result<Vec<Addr>, String> {
         (IpAddr::V4(first), IpAddr::V4(last)) => range(u32::from(first).into(), u32::from(last).into())?
             .map(|bits| Ipv4Addr::from(bits as u32).into())
             .collect(),
-        (IpAddr::V6(first), IpAddr::V6(last)) => {
-            range(first.into(), last.into())?.map(|bits| Ipv6Addr::from(bits).into()).collect()
-        }
+        (IpAddr::V6(first), IpAddr::V6(last)) => range(first.into(), last.into())?
+            .map(|bits| Ipv6Addr::from(bits).into())
+            .collect(),
         _ => return Err("expected a range of one family, both IPv4 or both IPv6".into()),
     };
-    Ok(addrs.into_iter().map(|ip| SocketAddr::new(ip, 0).into()).collect())
+    Ok(addrs
+        .into_iter()
+        .map(|ip| SocketAddr::new(ip, 0).into())
+        .collect())
 }
 
 fn range(first: u128, last: u128) -> Result<RangeInclusive<u128>, String> {
     if first > last || last - first >= SOURCES_MAX {
-        return Err(format!("expected a range of at most {SOURCES_MAX} addresses, the lowest first"));
+        return Err(format!(
+            "expected a range of at most {SOURCES_MAX} addresses, the lowest first"
+        ));
     }
     Ok(first..=last)
 }
@@ -108,7 +119,11 @@ impl FromStr for Statuses {
     type Err = String;
 
     fn from_str(text: &str) -> Result<Statuses, String> {
-        let status = |text: &str| digits(text).and_then(|n| u16::try_from(n).ok()).filter(|n| (100..=599).contains(n));
+        let status = |text: &str| {
+            digits(text)
+                .and_then(|n| u16::try_from(n).ok())
+                .filter(|n| (100..=599).contains(n))
+        };
         let part = |part: &str| {
             let (first, last) = part.split_once('-').unwrap_or((part, part));
             let (first, last) = (status(first)?, status(last)?);
@@ -162,9 +177,11 @@ impl FromStr for Named {
         };
         match text.split_once('=') {
             Some((name, value)) if is_name(name) && !value.is_empty() => Ok(Named(name.into(), value.into())),
-            _ => Err("expected a name of up to 40 letters, digits and -_.+, then = and its value, such as \
+            _ => Err(
+                "expected a name of up to 40 letters, digits and -_.+, then = and its value, such as \
                       old=http://127.0.0.1:8080/"
-                .into()),
+                    .into(),
+            ),
         }
     }
 }

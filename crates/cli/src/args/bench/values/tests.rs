@@ -15,9 +15,14 @@ fn rates() {
     ] {
         assert_eq!(rate(text), Ok(expect), "{text}");
     }
-    for text in ["", "0", "-1", "k", "1e3", "inf", "nan", "1.2.3", "1001m", "10/s", "1 k", "5kk", "ü"] {
+    for text in [
+        "", "0", "-1", "k", "1e3", "inf", "nan", "1.2.3", "1001m", "10/s", "1 k", "5kk", "ü",
+    ] {
         let error = rate(text).unwrap_err();
-        assert!(error.contains("at most 1000m, such as 200, 2.5k or 1m"), "{text}: {error}");
+        assert!(
+            error.contains("at most 1000m, such as 200, 2.5k or 1m"),
+            "{text}: {error}"
+        );
     }
 }
 
@@ -26,7 +31,18 @@ fn lists_of_cpus() {
     assert_eq!(cpus("0"), Ok(vec![0]));
     assert_eq!(cpus("8,0-3"), Ok(vec![0, 1, 2, 3, 8]));
     assert_eq!(cpus("1023"), Ok(vec![1023]));
-    for text in ["", ",", "1,", "3-1", "-1", "1-", "a", "+1", "1024", "0-99999999999999999999"] {
+    for text in [
+        "",
+        ",",
+        "1,",
+        "3-1",
+        "-1",
+        "1-",
+        "a",
+        "+1",
+        "1024",
+        "0-99999999999999999999",
+    ] {
         assert!(cpus(text).unwrap_err().contains("such as 0-3,8"), "{text}");
     }
     assert_eq!(cpus("0-2,1"), Err("expected each CPU once".into()));
@@ -56,7 +72,10 @@ fn addresses_to_connect_from() {
 #[test]
 fn headers() {
     let header = |text: &str| text.parse::<Header>();
-    assert_eq!(header("Accept: text/html"), Ok(Header("Accept".into(), "text/html".into())));
+    assert_eq!(
+        header("Accept: text/html"),
+        Ok(Header("Accept".into(), "text/html".into()))
+    );
     assert_eq!(header("X:a:b"), Ok(Header("X".into(), "a:b".into())));
     assert_eq!(header("X:"), Ok(Header("X".into(), String::new())));
     assert!(header("Accept").unwrap_err().contains("NAME: VALUE"));
@@ -67,17 +86,35 @@ fn lists_of_statuses() {
     assert_eq!("200".parse(), Ok(Statuses(vec![200..=200])));
     assert_eq!("200-299,404".parse(), Ok(Statuses(vec![200..=299, 404..=404])));
     for text in ["", "99", "600", "2xx", "299-200", "200,", "200-"] {
-        assert!(text.parse::<Statuses>().unwrap_err().contains("from 100 to 599"), "{text}");
+        assert!(
+            text.parse::<Statuses>().unwrap_err().contains("from 100 to 599"),
+            "{text}"
+        );
     }
 }
 
 #[test]
 fn names_of_targets() {
     let named = |text: &str| text.parse::<Named>();
-    assert_eq!(named("old=http://x/?a=b"), Ok(Named("old".into(), "http://x/?a=b".into())));
+    assert_eq!(
+        named("old=http://x/?a=b"),
+        Ok(Named("old".into(), "http://x/?a=b".into()))
+    );
     assert_eq!(named("v1.2+x=a"), Ok(Named("v1.2+x".into(), "a".into())));
-    for text in ["", "=", "=x", "a=", "http://x/", "http://x/?a=b", "a b=c", &format!("{}=x", "a".repeat(41))] {
-        assert!(named(text).unwrap_err().contains("old=http://127.0.0.1:8080/"), "{text}");
+    for text in [
+        "",
+        "=",
+        "=x",
+        "a=",
+        "http://x/",
+        "http://x/?a=b",
+        "a b=c",
+        &format!("{}=x", "a".repeat(41)),
+    ] {
+        assert!(
+            named(text).unwrap_err().contains("old=http://127.0.0.1:8080/"),
+            "{text}"
+        );
     }
 }
 
