@@ -6,8 +6,8 @@ use ringmain_wire::ws::{
 };
 
 use crate::support::{
-    BINARY, Event, FIN, MORE, PING, RSV1, Rng, Setting, TEXT, binary, events, fault, frames, plain, refuses,
-    takes, text,
+    BINARY, CLOSE, Event, FIN, MORE, PING, RSV1, Rng, Setting, TEXT, binary, events, fault, frames, plain,
+    refuses, takes, text,
 };
 
 const HELLO: &[u8] = b"\xF2\x48\xCD\xC9\xC9\x07\x00";
@@ -181,6 +181,32 @@ fn rule_13_an_inflater_is_needed_only_while_there_is_something_to_inflate() {
     assert_eq!(got, b"Hello");
     let step = decoder.decode(&mut input[at..], None).expect("valid");
     assert_eq!(step.event, Decoded::Ping(b""));
+}
+
+#[test]
+fn rule_13_an_inflater_is_kept_for_a_context_until_the_connection_is_over() {
+    let hello = plain(FIN | RSV1 | TEXT, HELLO);
+    for (deflation, end, kept) in [
+        (Deflation::SHARED, plain(PING, b""), false),
+        (Deflation::CONTEXT, plain(PING, b""), true),
+        (Deflation::CONTEXT, plain(CLOSE, b""), false),
+        (Deflation::CONTEXT, plain(0x83, b""), false),
+        (Deflation::SHARED, plain(RSV1 | TEXT, HELLO), true),
+        (Deflation::SHARED, plain(RSV1 | TEXT, b""), false),
+    ] {
+        let mut decoder = Decoder::new(Role::Client, &Limits::default(), Some(deflation));
+        let mut inflater = Inflater::new(4096);
+        assert!(!decoder.keeps_inflater());
+        let mut input = [&hello[..], &end].concat();
+        let mut at = 0;
+        while let Ok(step) = decoder.decode(&mut input[at..], Some(&mut inflater)) {
+            at += step.consumed;
+            if step.event == Decoded::NeedMore {
+                break;
+            }
+        }
+        assert_eq!(decoder.keeps_inflater(), kept, "{deflation:?} {end:?}");
+    }
 }
 
 #[test]

@@ -162,9 +162,12 @@ impl Decoder {
     /// Whether the inflater that was lent last holds what this connection still needs. If not, it is free.
     #[must_use]
     pub fn keeps_inflater(&self) -> bool {
-        let context = self.deflation.is_some_and(|deflation| deflation.peer_context);
-        let is_used = |message: Message| message.deflated && message.inflating != Inflating::Fresh;
-        (context && self.context_begun) || self.message.is_some_and(is_used)
+        if matches!(self.state, State::Closed | State::Dead(_)) {
+            return false;
+        }
+        let is_fed = |message: Message| message.deflated && message.inflating != Inflating::Fresh;
+        // Set only where a context is kept.
+        self.context_begun || self.message.is_some_and(is_fed)
     }
 
     /// The next event of `input`, which is unmasked in place. Call until `NeedMore`; an event may come of what was
