@@ -80,6 +80,7 @@ pub(crate) fn round(answers: u64) -> Round {
         workers: [0, 1]
             .map(|cpu| Effort {
                 cpu: SPAN * 2 / 5,
+                waited: Some(SPAN / 100),
                 pinned: Some(cpu),
             })
             .into(),

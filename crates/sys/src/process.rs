@@ -53,6 +53,16 @@ pub fn cpu_time(pid: u32) -> io::Result<Duration> {
     })
 }
 
+/// How long the calling thread has been ready to run without a CPU since it began: others had it. `None` where the
+/// kernel does not count it (`CONFIG_SCHED_INFO`).
+#[must_use]
+pub fn thread_waited() -> Option<Duration> {
+    // Time on the CPU, time waiting for one (nanoseconds), turns.
+    let text = std::fs::read_to_string("/proc/thread-self/schedstat").ok()?;
+    let waited = text.split_ascii_whitespace().nth(1)?.parse().ok()?;
+    Some(Duration::from_nanos(waited))
+}
+
 /// CPU time that the calling thread has used since it began, in user space and in the kernel.
 #[must_use]
 pub fn thread_cpu_time() -> Duration {

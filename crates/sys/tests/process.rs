@@ -7,7 +7,7 @@ use std::io::{BufRead, BufReader, Read, Write};
 use std::process::{Child, Stdio};
 use std::time::Duration;
 
-use ringmain_sys::process::{cpu_time, thread_cpu_time};
+use ringmain_sys::process::{cpu_time, thread_cpu_time, thread_waited};
 use ringmain_sys::{clock, cpu};
 
 /// What each of the child's two threads burns.
@@ -121,4 +121,25 @@ fn timer_slack_is_the_threads_own() {
     };
     assert_eq!(std::thread::spawn(set).join().unwrap(), (1000, before));
     assert_eq!(slack(), before);
+}
+
+/// Two that want one CPU at the same time: one of them has to wait.
+#[test]
+fn a_thread_that_shares_its_cpu_waits_for_it() {
+    let cpu = cpu::allowed()[0];
+    let both = std::sync::Barrier::new(2);
+    let waited = || {
+        cpu::pin(cpu).unwrap();
+        both.wait();
+        burn(SHARE);
+        thread_waited()
+    };
+    let (one, other) = std::thread::scope(|scope| {
+        let other = scope.spawn(waited);
+        (scope.spawn(waited).join().unwrap(), other.join().unwrap())
+    });
+    match one.zip(other) {
+        Some((one, other)) => assert!(one + other >= SHARE / 2, "{one:?} and {other:?}"),
+        None => eprintln!("SKIPPED: this kernel does not count how long threads wait (CONFIG_SCHED_INFO)"),
+    }
 }

@@ -8,7 +8,7 @@ use std::time::Duration;
 
 use ringmain_engine::Cx;
 use ringmain_engine::backend::Time;
-use ringmain_sys::process::thread_cpu_time;
+use ringmain_sys::process::{thread_cpu_time, thread_waited};
 
 use super::Answer;
 use super::link::InFlight;
@@ -48,6 +48,7 @@ pub(crate) enum News {
         figures: Box<Figures>,
         elapsed: Duration,
         cpu: Duration,
+        waited: Option<Duration>,
     },
 }
 
@@ -84,6 +85,7 @@ pub(super) struct Window {
     /// When a request was over or a connection came about last.
     progress: Time,
     cpu: Duration,
+    waited: Option<Duration>,
 }
 
 /// No moment at all.
@@ -112,6 +114,7 @@ impl Window {
             waiting: 0,
             progress: Time(0),
             cpu: Duration::ZERO,
+            waited: None,
         }
     }
 
@@ -209,6 +212,7 @@ impl Window {
         self.index = 0;
         self.next = self.mark();
         self.cpu = thread_cpu_time();
+        self.waited = thread_waited();
         let _ = news.send(News::Began {
             wall: cx.wall().saturating_sub(now.since(self.began)),
         });
@@ -241,6 +245,7 @@ impl Window {
             }
         }
         let cpu = thread_cpu_time().saturating_sub(self.cpu);
+        let waited = thread_waited().zip(self.waited);
         self.phase = Phase::Ended;
         self.next = NEVER;
         self.waiting = 0;
@@ -251,6 +256,7 @@ impl Window {
             figures: std::mem::take(&mut self.figures),
             elapsed,
             cpu,
+            waited: waited.map(|(end, begin)| end.saturating_sub(begin)),
         });
     }
 

@@ -9,6 +9,9 @@ use crate::report::{Round, Run, amount};
 /// A worker that used this share of its time was the limit.
 const BUSY: f64 = 0.9;
 
+/// A worker that was kept off the CPU for this share of its time measured that too.
+const STARVED: f64 = 0.05;
+
 /// So late may one in a hundred requests leave.
 const LAG: Duration = Duration::from_millis(1);
 
@@ -37,6 +40,21 @@ pub(super) fn busy(_: &Run, round: &Round) -> Option<Seen> {
              more threads or CPUs, or the server fewer",
             round.workers.len(),
             percent(busiest),
+        ),
+    })
+}
+
+pub(super) fn starved(_: &Run, round: &Round) -> Option<Seen> {
+    let waited = round.workers.iter().filter_map(|worker| worker.waited).max()?;
+    let share = waited.as_secs_f64() / round.elapsed.as_secs_f64();
+    (share > STARVED && share.is_finite()).then(|| Seen {
+        kind: Kind::ClientStarved,
+        severity: Severity::Warning,
+        badness: share,
+        message: format!(
+            "a worker of the client waited for a CPU {} of the time, because other programs had it: its latencies contain \
+             that wait; quiet the host, or give the client CPUs of its own (--cpus)",
+            percent(share),
         ),
     })
 }

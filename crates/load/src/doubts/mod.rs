@@ -42,6 +42,8 @@ pub enum Severity {
 pub enum Kind {
     /// A worker of the client used up its CPU.
     ClientBusy,
+    /// A worker of the client had no CPU while it was ready.
+    ClientStarved,
     /// Requests left late although a connection was free.
     SendLag,
     /// Client and server ran on the same CPU.
@@ -98,8 +100,9 @@ struct Seen {
 type Check = fn(&Run, &Round) -> Option<Seen>;
 
 /// In the order in which doubts are told.
-const CHECKS: [Check; 16] = [
+const CHECKS: [Check; 17] = [
     client::busy,
+    client::starved,
     client::send_lag,
     client::late,
     figures::rate_missed,

@@ -69,6 +69,21 @@ fn a_busy_client() {
 }
 
 #[test]
+fn a_client_that_others_keep_waiting() {
+    let waited =
+        |percent| move |round: &mut Round| round.workers[1].waited = Some(fixtures::SPAN * percent / 100);
+    none(run(), waited(5));
+    one(
+        run(),
+        waited(6),
+        Kind::ClientStarved,
+        Warning,
+        "a worker of the client waited for a CPU 6.00% of the time",
+    );
+    none(run(), |round: &mut Round| round.workers[1].waited = None);
+}
+
+#[test]
 fn a_client_that_sends_late() {
     let lag = |micros| {
         move |round: &mut Round| round.figures.lag = fixtures::latency(100, Duration::from_micros(micros))
@@ -416,6 +431,7 @@ fn what_all_rounds_share_is_one_doubt_about_the_worst() {
     for (round, percent) in run.rounds.iter_mut().zip([91, 97, 95]) {
         round.workers = vec![Effort {
             cpu: fixtures::SPAN * percent / 100,
+            waited: None,
             pinned: None,
         }];
     }

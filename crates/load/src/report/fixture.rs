@@ -104,6 +104,7 @@ fn round(plan: &Plan, number: u32, slowness: f64, rng: &mut Rng) -> Round {
 fn effort(cpu: usize, milliseconds: u32) -> Effort {
     Effort {
         cpu: Duration::from_millis(u64::from(milliseconds)),
+        waited: Some(Duration::from_millis(3)),
         pinned: Some(cpu),
     }
 }

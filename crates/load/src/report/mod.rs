@@ -73,6 +73,8 @@ pub struct Interval {
 pub struct Effort {
     /// CPU time of its thread.
     pub cpu: Duration,
+    /// How long it was ready and had no CPU, because others had it; `None` where the kernel does not say.
+    pub waited: Option<Duration>,
     /// The CPU that it was pinned to.
     pub pinned: Option<usize>,
 }

@@ -81,11 +81,13 @@ impl<'a> Collector<'a> {
                 figures,
                 elapsed,
                 cpu,
+                waited,
             } => {
                 self.open.entry(index).or_default().1.merge(&figures);
                 self.elapsed = self.elapsed.max(elapsed);
                 self.efforts[worker] = Effort {
                     cpu,
+                    waited,
                     pinned: self.plan.cpus.get(worker % self.plan.cpus.len().max(1)).copied(),
                 };
                 self.last.push(index);

@@ -118,14 +118,37 @@ fn the_time_of_children_that_end_meanwhile_counts() {
     assert_eq!(used.processes, 1);
 }
 
+/// Ended also when a test fails: it would keep the test's output open.
+struct Ended(std::process::Child);
+
+impl Drop for Ended {
+    fn drop(&mut self) {
+        let _ = self.0.kill();
+        let _ = self.0.wait();
+    }
+}
+
 #[test]
 fn a_process_that_runs_already_is_watched_and_left_alone() {
-    let mut child = std::process::Command::new("sleep").arg("1000").spawn().unwrap();
+    // It has memory of its own once it has read its first line.
+    let mut child = Ended(
+        std::process::Command::new("sh")
+            .args(["-c", "echo here; read never"])
+            .stdin(std::process::Stdio::piped())
+            .stdout(std::process::Stdio::piped())
+            .spawn()
+            .unwrap(),
+    );
+    let child = &mut child.0;
+    let mut line = String::new();
+    let mut told = std::io::BufReader::new(child.stdout.take().unwrap());
+    std::io::BufRead::read_line(&mut told, &mut line).unwrap();
+    assert_eq!(line, "here\n");
     let mut server = Server::watch(child.id()).unwrap();
     server.begin().unwrap();
     let used = server.end().unwrap();
     assert_eq!(used.processes, 1);
-    assert!(used.peak_memory_bytes > 50_000);
+    assert!(used.peak_memory_bytes > 50_000, "{used:?}");
     drop(server);
     assert!(child.try_wait().unwrap().is_none(), "it was ended");
 

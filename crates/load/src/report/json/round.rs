@@ -123,6 +123,8 @@ struct Client {
 struct Worker {
     cpu_s: f64,
     /// The CPU that it was pinned to.
+    /// Ready, without a CPU.
+    waited_s: Option<f64>,
     pinned: Option<usize>,
 }
 
@@ -208,6 +210,7 @@ impl<'a> Round<'a> {
         let figures = &round.figures;
         let worker = |worker: &report::Effort| Worker {
             cpu_s: worker.cpu.as_secs_f64(),
+            waited_s: worker.waited.map(|waited| waited.as_secs_f64()),
             pinned: worker.pinned,
         };
         let server = |server: ServerUse| Server {
