@@ -488,6 +488,41 @@ fn the_highest_rate_is_found() {
 }
 
 #[test]
+fn a_search_that_finds_no_rate_says_so_and_what_broke() {
+    let (server, addr) = server();
+    let target = format!("{addr}/json");
+    let args = [
+        "--find-max",
+        "--slo",
+        "p50<1us",
+        "-c",
+        "1",
+        "-d",
+        "20ms",
+        "-w",
+        "0s",
+        "--json",
+        &target,
+    ];
+    let output = bench(&args).output().unwrap();
+    let said = String::from_utf8(output.stderr).unwrap();
+    assert_eq!(output.status.code(), Some(1), "{said}");
+    assert!(said.contains("error: no rate is kept"), "{said}");
+    let document: Value = serde_json::from_slice(&output.stdout).unwrap();
+    assert_eq!(document["kind"], "search");
+    assert_eq!(document["run"], Value::Null);
+    server.terminate();
+}
+
+#[test]
+fn results_go_to_devices_too() {
+    let (server, addr) = server();
+    let output = run(&["--json=/dev/null", "--hlog", "/dev/null", &addr], 0);
+    assert!(!output.stdout.is_empty(), "the summary is still shown");
+    server.terminate();
+}
+
+#[test]
 fn an_interrupt_shows_what_was_measured() {
     let (server, addr) = server();
     let mut child = bench(&[

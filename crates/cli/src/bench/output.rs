@@ -47,10 +47,18 @@ impl Sink {
         let Sink::File(path, mut file) = self else {
             return to_standard_output(text);
         };
-        file.set_len(0)
+        empty(&file)
             .and_then(|()| file.write_all(text.as_bytes()))
             .map_err(|error| Failure::Other(format!("cannot write {}: {error}", path.display())))
     }
+}
+
+/// Forgets what a file held; a device or pipe holds nothing.
+fn empty(file: &fs::File) -> io::Result<()> {
+    if file.metadata()?.is_file() {
+        file.set_len(0)?;
+    }
+    Ok(())
 }
 
 /// Where the results of a run go.
@@ -76,6 +84,11 @@ impl Sinks {
             summary: !files.into_iter().flatten().any(File::is_standard_output),
             quiet: results.quiet,
         })
+    }
+
+    /// Writes the document alone: of a run that has no summary.
+    pub(super) fn write_json(self, json: impl FnOnce() -> String) -> Result<(), Failure> {
+        self.json.map_or(Ok(()), |sink| sink.write(&json()))
     }
 
     /// Writes all of one result. Where its summary is not shown, what is to be doubted is said on standard error.
@@ -150,8 +163,7 @@ impl Histograms {
             Sink::StandardOutput => ("standard output".into(), Box::new(io::stdout())),
             Sink::File(path, file) => {
                 let path = path.display().to_string();
-                file.set_len(0)
-                    .map_err(|error| Failure::Other(format!("cannot write {path}: {error}")))?;
+                empty(&file).map_err(|error| Failure::Other(format!("cannot write {path}: {error}")))?;
                 (path, Box::new(file))
             }
         };

@@ -192,6 +192,7 @@ impl Single<'_> {
         let found = knee.found().expect("a search without a next step has ended");
         let told = said(&found);
         let Some(held) = found.held.and(last) else {
+            sinks.write_json(|| json::search(&found, None))?;
             return Err(Failure::Other(told));
         };
         output::to_standard_error(&told);
