@@ -5,6 +5,7 @@
 //! `Misuse` is the caller's. Nothing here knows who reads or writes the bytes, or what a message is for.
 #![forbid(unsafe_code)]
 
+mod faults;
 pub mod h1;
 pub mod sse;
 pub mod ws;

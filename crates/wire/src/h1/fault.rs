@@ -2,6 +2,8 @@
 
 use std::fmt;
 
+use crate::faults::faults;
+
 /// A peer broke a rule or a limit. The message cannot be used, and the connection cannot either.
 ///
 /// *What to do*: as a server send [`status`](Self::status) with `Connection: close`, then close; as a client
@@ -29,25 +31,11 @@ pub enum Found {
     This,
 }
 
-macro_rules! faults {
-    ($($(#[$doc:meta])* $kind:ident $status:literal $expected:literal $section:literal,)*) => {
-        /// The rules.
-        #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
-        pub enum FaultKind { $($(#[$doc])* $kind,)* }
-
-        impl FaultKind {
-            /// All of them, in the order of the table: for references and metrics.
-            pub const ALL: &[FaultKind] = &[$(Self::$kind),*];
-
-            const fn row(self) -> (u16, &'static str, &'static str) {
-                match self { $(Self::$kind => ($status, $expected, $section),)* }
-            }
-        }
-    };
-}
-
 // The one table of faults: the status that answers it, what was expected, where that stands.
 faults! {
+    /// The rules.
+    enum FaultKind;
+
     /// A line that ends in LF without CR.
     BareLineFeed 400 "CRLF at the end of a line" "RFC 9112 §2.2",
     /// A CR without LF.
@@ -131,18 +119,6 @@ impl FaultKind {
     #[must_use]
     pub const fn status(self) -> u16 {
         self.row().0
-    }
-
-    /// What would have been right.
-    #[must_use]
-    pub const fn expected(self) -> &'static str {
-        self.row().1
-    }
-
-    /// Where the rule stands.
-    #[must_use]
-    pub const fn section(self) -> &'static str {
-        self.row().2
     }
 }
 

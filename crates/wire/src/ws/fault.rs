@@ -4,6 +4,7 @@
 use std::fmt;
 
 use super::close::CloseCode;
+use crate::faults::faults;
 
 /// A peer broke a rule or a limit. Nothing more is read from it.
 ///
@@ -32,25 +33,11 @@ pub enum Found {
     This,
 }
 
-macro_rules! faults {
-    ($($(#[$doc:meta])* $kind:ident $code:literal $expected:literal $section:literal,)*) => {
-        /// The rules.
-        #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
-        pub enum FaultKind { $($(#[$doc])* $kind,)* }
-
-        impl FaultKind {
-            /// All of them, in the order of the table: for references and metrics.
-            pub const ALL: &[FaultKind] = &[$(Self::$kind),*];
-
-            const fn row(self) -> (u16, &'static str, &'static str) {
-                match self { $(Self::$kind => ($code, $expected, $section),)* }
-            }
-        }
-    };
-}
-
 // The one table of faults: the close code that answers it, what was expected, where that stands.
 faults! {
+    /// The rules.
+    enum FaultKind;
+
     /// A reserved bit that no extension gave a meaning here.
     ReservedBits 1002 "reserved bits of 0, but RSV1 on the first frame of a deflated message" "RFC 6455 §5.2",
     /// An opcode that has no meaning.
@@ -96,18 +83,6 @@ impl FaultKind {
     #[must_use]
     pub const fn close_code(self) -> Option<CloseCode> {
         CloseCode::new(self.row().0)
-    }
-
-    /// What would have been right.
-    #[must_use]
-    pub const fn expected(self) -> &'static str {
-        self.row().1
-    }
-
-    /// Where the rule stands.
-    #[must_use]
-    pub const fn section(self) -> &'static str {
-        self.row().2
     }
 }
 

@@ -11,4 +11,8 @@ mod framing_rules;
 mod line_rules;
 mod response_rules;
 mod rules;
+#[path = "../shared/rng.rs"]
+mod shared_rng;
+#[path = "../shared/rules.rs"]
+mod shared_rules;
 mod support;

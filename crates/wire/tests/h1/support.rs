@@ -1,6 +1,7 @@
 //! What the tests of the HTTP/1 codec share: a whole conversation read into comparable events, a seeded
 //! generator, and the corpus. Knows no rule.
 
+pub(crate) use crate::shared_rng::Rng;
 use ringmain_wire::h1::{
     BodyDecoder, BodyEvent, FaultKind, FieldTable, Framing, HeadScanner, Limits, Method, Parsed, PeerFault,
     RequestHead, parse_request, parse_response,
@@ -203,23 +204,6 @@ pub(crate) fn with_request<T>(input: &[u8], inspect: impl FnOnce(RequestHead<'_>
 /// The framing of a request.
 pub(crate) fn framing(input: &[u8]) -> Framing {
     with_request(input, |head, _| head.framing)
-}
-
-/// SplitMix64.
-pub(crate) struct Rng(pub u64);
-
-impl Rng {
-    pub(crate) fn next(&mut self) -> u64 {
-        self.0 = self.0.wrapping_add(0x9E37_79B9_7F4A_7C15);
-        let mut z = self.0;
-        z = (z ^ (z >> 30)).wrapping_mul(0xBF58_476D_1CE4_E5B9);
-        z = (z ^ (z >> 27)).wrapping_mul(0x94D0_49BB_1331_11EB);
-        z ^ (z >> 31)
-    }
-
-    pub(crate) fn below(&mut self, bound: usize) -> usize {
-        (self.next() % bound as u64) as usize
-    }
 }
 
 /// Reads `input` as a server: `None` expects that all of it is taken.

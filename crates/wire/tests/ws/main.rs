@@ -9,5 +9,9 @@ mod encoding;
 mod frame_rules;
 mod handshake_rules;
 mod rules;
+#[path = "../shared/rng.rs"]
+mod shared_rng;
+#[path = "../shared/rules.rs"]
+mod shared_rules;
 mod support;
 mod text_rules;

@@ -1,6 +1,7 @@
 //! What the tests of the WebSocket codec share: one side of a connection read into comparable events, frames by hand,
 //! and a seeded generator. Knows no rule.
 
+pub(crate) use crate::shared_rng::Rng;
 use ringmain_wire::ws::{
     Decoder, Deflation, Event as Decoded, FaultKind, Inflater, Kind, Limits, PeerFault, Piece, Role,
 };
@@ -264,22 +265,8 @@ pub(crate) fn frames(role: Role, frames: &[(u8, &[u8])]) -> Vec<u8> {
         .collect()
 }
 
-/// SplitMix64.
-pub(crate) struct Rng(pub(crate) u64);
-
+/// What WebSocket is tested with.
 impl Rng {
-    pub(crate) fn next(&mut self) -> u64 {
-        self.0 = self.0.wrapping_add(0x9E37_79B9_7F4A_7C15);
-        let mut z = self.0;
-        z = (z ^ (z >> 30)).wrapping_mul(0xBF58_476D_1CE4_E5B9);
-        z = (z ^ (z >> 27)).wrapping_mul(0x94D0_49BB_1331_11EB);
-        z ^ (z >> 31)
-    }
-
-    pub(crate) fn below(&mut self, bound: usize) -> usize {
-        (self.next() % bound as u64) as usize
-    }
-
     pub(crate) fn key(&mut self) -> [u8; 4] {
         (self.next() as u32).to_ne_bytes()
     }

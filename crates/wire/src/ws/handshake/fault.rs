@@ -3,6 +3,7 @@
 use std::fmt;
 
 use super::{PROTOCOL, VERSION, VERSIONS};
+use crate::faults::faults;
 use crate::h1::{Misuse, ResponseEncoder};
 
 /// A peer's head opens no WebSocket.
@@ -15,25 +16,11 @@ pub struct HandshakeFault {
     pub kind: HandshakeFaultKind,
 }
 
-macro_rules! faults {
-    ($($(#[$doc:meta])* $kind:ident $status:literal $expected:literal $section:literal,)*) => {
-        /// The rules of the opening handshake.
-        #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
-        pub enum HandshakeFaultKind { $($(#[$doc])* $kind,)* }
-
-        impl HandshakeFaultKind {
-            /// All of them, in the order of the table: for references and metrics.
-            pub const ALL: &[HandshakeFaultKind] = &[$(Self::$kind),*];
-
-            const fn row(self) -> (u16, &'static str, &'static str) {
-                match self { $(Self::$kind => ($status, $expected, $section),)* }
-            }
-        }
-    };
-}
-
 // The one table of faults: the status that answers it, what was expected, where that stands.
 faults! {
+    /// The rules of the opening handshake.
+    enum HandshakeFaultKind;
+
     /// A method other than GET.
     Method 405 "GET" "RFC 6455 §4.1",
     /// HTTP/1.0, which cannot switch.
@@ -71,18 +58,6 @@ impl HandshakeFaultKind {
     #[must_use]
     pub const fn status(self) -> u16 {
         self.row().0
-    }
-
-    /// What would have been right.
-    #[must_use]
-    pub const fn expected(self) -> &'static str {
-        self.row().1
-    }
-
-    /// Where the rule stands.
-    #[must_use]
-    pub const fn section(self) -> &'static str {
-        self.row().2
     }
 }
 
