@@ -10,7 +10,6 @@ mod fixture;
 pub mod inherit;
 pub mod limits;
 pub mod listen;
-pub mod proc;
 pub mod process;
 pub mod scm;
 pub mod seccomp;

@@ -7,7 +7,7 @@ use std::process::{Command, ExitStatus, Stdio};
 use std::sync::{Arc, Condvar, Mutex, PoisonError};
 use std::time::Duration;
 
-use ringmain_sys::proc::spawn_group;
+use ringmain_sys::process::spawn_group;
 
 use super::ServerError;
 use crate::limits::{SERVER_LAST_WORDS, SERVER_OUTPUT_BYTES, SERVER_OUTPUT_LINES};

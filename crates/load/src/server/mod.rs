@@ -13,7 +13,7 @@ use std::io;
 use std::time::Duration;
 
 use ringmain_engine::Addr;
-use ringmain_sys::proc::{self, Ending, Stat};
+use ringmain_sys::process::{self, Ending, Stat};
 
 use self::child::Child;
 pub use self::reach::{Unreachable, reach};
@@ -113,7 +113,7 @@ impl Server {
     /// # Errors
     /// [`ServerError::NoProcess`], [`ServerError::NoProc`].
     pub fn watch(pid: u32) -> Result<Server, ServerError> {
-        let root = proc::stat(pid).filter(|root| !root.ended);
+        let root = process::stat(pid).filter(|root| !root.ended);
         let root = root.ok_or(ServerError::NoProcess(pid))?;
         Ok(Server::of(Tree::below(root), None))
     }
@@ -132,7 +132,7 @@ impl Server {
         }
         let child = Child::start(start.command, start.cpus)?;
         // Even one that has ended is there until it is waited for.
-        let Some(root) = proc::stat(child.pid()) else {
+        let Some(root) = process::stat(child.pid()) else {
             child.finish();
             return Err(ServerError::NoProc(io::ErrorKind::NotFound.into()));
         };
@@ -234,7 +234,7 @@ impl Server {
     fn look(&mut self) -> Result<(), ServerError> {
         self.tree.look()?;
         let root = self.tree.root();
-        if proc::stat(root.pid).is_some_and(|now| now.start == root.start && !now.ended) {
+        if process::stat(root.pid).is_some_and(|now| now.start == root.start && !now.ended) {
             return Ok(());
         }
         let mut status = String::new();
@@ -280,9 +280,9 @@ impl Drop for Server {
             for process in &left {
                 // What is not to be ended has become somebody else's, which cannot be helped.
                 if now >= asked_until {
-                    let _ = proc::end(process, Ending::Force);
+                    let _ = process::end(process, Ending::Force);
                 } else if !asked.contains(&process.pid) {
-                    let _ = proc::end(process, Ending::Ask);
+                    let _ = process::end(process, Ending::Ask);
                     asked.push(process.pid);
                 }
             }

@@ -220,7 +220,7 @@ fn waiting_can_be_interrupted() {
 /// Waits until a process is not there, or has ended and nobody has taken notice.
 fn check_ended(pid: u32) {
     let end = Instant::now() + PATIENCE;
-    while proc::stat(pid).is_some_and(|stat| !stat.ended) {
+    while process::stat(pid).is_some_and(|stat| !stat.ended) {
         assert!(Instant::now() < end, "process {pid} runs on");
         std::thread::yield_now();
     }

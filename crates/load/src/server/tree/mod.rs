@@ -8,8 +8,7 @@ use std::collections::BTreeMap;
 use std::io;
 use std::time::Duration;
 
-use ringmain_sys::proc::{self, Stat};
-use ringmain_sys::process;
+use ringmain_sys::process::{self, Stat};
 
 #[cfg(test)]
 mod tests;
@@ -63,7 +62,7 @@ impl Tree {
 
     /// Memory of all processes, bytes.
     pub(super) fn memory(&self) -> u64 {
-        self.running().iter().map(|stat| proc::memory(stat.pid)).sum()
+        self.running().iter().map(|stat| process::memory(stat.pid)).sum()
     }
 
     pub(super) fn processes(&self) -> u32 {
@@ -80,7 +79,7 @@ impl Tree {
         let mut now = BTreeMap::new();
         for left in (0..TRIES).rev() {
             let members = members(
-                &proc::all()?,
+                &process::all()?,
                 &self.seen,
                 self.by_group.then_some(self.root.group),
             );
@@ -89,7 +88,7 @@ impl Tree {
             // Parents before their children: a child that is there after its parent was looked at is not in its parent's
             // figures, so that nothing counts twice.
             for member in members {
-                match proc::stat(member.pid).filter(|stat| stat.start == member.start) {
+                match process::stat(member.pid).filter(|stat| stat.start == member.start) {
                     Some(stat) => {
                         now.insert(key(&stat), exact(stat));
                     }
@@ -170,7 +169,7 @@ fn lost(before: &BTreeMap<Key, Stat>, now: &BTreeMap<Key, Stat>) -> Duration {
         let came = now[&heir].reaped.saturating_sub(before[&heir].reaped);
         // What came is told in whole ticks, of user and of system time.
         let missing = due.saturating_sub(came);
-        if missing > proc::tick() * 2 {
+        if missing > process::tick() * 2 {
             missing
         } else {
             Duration::ZERO

@@ -1,4 +1,7 @@
-//! Facts about this process, and the CPU time of any.
+//! Processes: facts about this one and its threads, and what there is to see and do of others ([`stat`] and what stands
+//! with it).
+
+mod others;
 
 use std::fs;
 use std::io;
@@ -6,6 +9,7 @@ use std::time::Duration;
 
 use rustix::time::{ClockId, clock_gettime};
 
+pub use self::others::{Ending, Stat, all, end, memory, spawn_group, stat, tick};
 use crate::clock::duration;
 
 /// Memory of this process that is in RAM, bytes; `None` without `/proc`.
