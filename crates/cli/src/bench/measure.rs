@@ -1,9 +1,9 @@
 //! The rounds of one session, shown and recorded while they run; and the thresholds that its figures must keep.
 
-use ringmain_load::doubts::{self, Context, Doubt, doubts};
+use ringmain_load::doubts::{Context, Doubt, doubts};
 use ringmain_load::plan::Plan;
 use ringmain_load::report::json::Judged;
-use ringmain_load::report::{Remark, Round, Run, Severity};
+use ringmain_load::report::{Remark, Round, Run};
 use ringmain_load::run::{Progress, RunError, Session};
 use ringmain_load::server::Server;
 use ringmain_load::threshold::{Judgement, Threshold};
@@ -150,10 +150,7 @@ fn told(doubt: &Doubt) -> Remark {
         .round
         .map_or_else(String::new, |round| format!("round {}: ", round + 1));
     Remark {
-        severity: match doubt.severity {
-            doubts::Severity::Note => Severity::Note,
-            doubts::Severity::Warning => Severity::Warning,
-        },
+        severity: doubt.severity,
         message: format!("{place}{}", doubt.message),
     }
 }

@@ -88,14 +88,11 @@ pub(super) struct Window {
     waited: Option<Duration>,
 }
 
-/// No moment at all.
-const NEVER: Time = Time(u64::MAX);
-
 impl Window {
     pub(super) fn new(plan: &Plan, worker: usize, workers: usize) -> Window {
         Window {
             phase: Phase::Dialling,
-            next: NEVER,
+            next: Time::NEVER,
             figures: Box::default(),
             set_up: Box::default(),
             ticket: Arc::default(),
@@ -169,7 +166,7 @@ impl Window {
 
     /// When [`Window::pass`] is to be called at the latest.
     pub(super) fn next_alarm(&self) -> Option<Time> {
-        (self.next != NEVER).then_some(self.next)
+        (self.next != Time::NEVER).then_some(self.next)
     }
 
     /// `now` has reached `next`: a phase or an interval is over.
@@ -247,7 +244,7 @@ impl Window {
         let cpu = thread_cpu_time().saturating_sub(self.cpu);
         let waited = thread_waited().zip(self.waited);
         self.phase = Phase::Ended;
-        self.next = NEVER;
+        self.next = Time::NEVER;
         self.waiting = 0;
         let elapsed = self.end.map_or(now, |end| end.min(now)).since(self.began);
         let _ = news.send(News::Ended {

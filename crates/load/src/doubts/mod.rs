@@ -11,7 +11,7 @@ mod tests;
 
 use serde::Serialize;
 
-use crate::report::{Round, Run};
+use crate::report::{Round, Run, Severity};
 
 /// A reason to doubt a run.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -24,16 +24,6 @@ pub struct Doubt {
     pub message: String,
     /// How much it matters.
     pub severity: Severity,
-}
-
-/// How much a doubt matters.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize)]
-#[serde(rename_all = "snake_case")]
-pub enum Severity {
-    /// Good to know when the figures are read.
-    Note,
-    /// The figures may not be what they seem.
-    Warning,
 }
 
 /// What a doubt is about.

@@ -4,7 +4,7 @@ use super::amount;
 
 /// Targets compared with the first of them.
 #[derive(Clone, Debug, PartialEq)]
-pub struct Comparison {
+pub struct ComparisonTable {
     /// What the user calls them; the first is what the others are compared with.
     pub targets: Vec<String>,
     /// Where each of them is, as the user wrote it, in the same order.
@@ -24,7 +24,7 @@ pub struct Row {
     pub metric: String,
     /// What it is counted in.
     pub unit: Unit,
-    /// The median over the rounds, in the order of [`Comparison::targets`]; `None` where it was not measured.
+    /// The median over the rounds, in the order of [`ComparisonTable::targets`]; `None` where it was not measured.
     pub values: Vec<Option<f64>>,
     /// How each target but the first stands to the first, in the same order; `None` where one of them has no figure.
     pub against: Vec<Option<Against>>,

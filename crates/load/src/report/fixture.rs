@@ -1,37 +1,29 @@
-//! Made-up runs for the tests of all outputs: the same figures each time.
+//! Made-up runs that look like real ones, for the tests of what is shown: the same figures each time. Those for
+//! judgements, with figures that can be reckoned by hand, are in `fixtures`.
 
 use std::time::Duration;
 
 use fastrand::Rng;
-use ringmain_engine::Choice;
 
 use super::{
-    Against, Comparison, Effort, Interval, Remark, Round, Row, Run, ServerUse, Severity, Tone, Unit,
+    Against, ComparisonTable, Effort, Interval, Remark, Round, Row, Run, ServerUse, Severity, Tone, Unit,
 };
 use crate::figures::Figures;
-use crate::plan::{Extent, Pace, Plan, Protocol};
+use crate::fixtures;
+use crate::plan::{Pace, Plan};
 
 /// A run of `rounds` rounds of 10 s. In an open loop the server stands still for 200 ms in each fourth second.
 pub(crate) fn run(name: &str, pace: Pace, rounds: u32, slowness: f64) -> Run {
     let mut rng = Rng::with_seed(7 + u64::from(rounds));
     let plan = Plan {
-        target: "127.0.0.1:8080".parse().expect("an address"),
-        sources: vec![],
-        protocol: Protocol::Http1,
         connections: 256,
-        pipeline: 1,
-        reconnect_after: None,
         pace,
-        extent: Extent::Time(Duration::from_secs(10)),
         warmup: Duration::from_secs(2),
         rounds,
         timeout: Duration::from_secs(8),
-        connect_timeout: Duration::from_secs(10),
         interval: Duration::from_millis(250),
-        threads: 2,
         cpus: vec![2, 3],
-        engine: Choice::Auto,
-        seed: 1,
+        ..fixtures::plan()
     };
     Run {
         name: name.into(),
@@ -135,7 +127,7 @@ pub(crate) fn remarks() -> Vec<Remark> {
 }
 
 /// Three targets, with differences that are clear, unclear and missing.
-pub(crate) fn comparison() -> Comparison {
+pub(crate) fn comparison() -> ComparisonTable {
     let against = |ratio: f64, width: f64, verdict: &str, tone| {
         Some(Against {
             ratio,
@@ -178,7 +170,7 @@ pub(crate) fn comparison() -> Comparison {
             vec![against(3.8227, 0.001, "3.8 times as much", Tone::Worse), noise()],
         ),
     ];
-    Comparison {
+    ComparisonTable {
         targets: vec!["ringmain".into(), "net/http".into(), "ringmain, epoll".into()],
         places: vec![":8080/json".into(), ":8081/json".into(), ":8082/json".into()],
         rounds: 10,

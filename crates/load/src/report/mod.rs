@@ -14,7 +14,7 @@ mod remark;
 mod rounds;
 pub mod text;
 
-pub use comparison::{Against, Comparison, Row, Tone, Unit, letter};
+pub use comparison::{Against, ComparisonTable, Row, Tone, Unit, letter};
 pub use remark::{Remark, Severity};
 
 use std::time::Duration;

@@ -1,5 +1,7 @@
 //! Something that a reader must know before believing the figures.
 
+use serde::Serialize;
+
 /// A sentence about the figures, with how much it matters.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Remark {
@@ -9,8 +11,9 @@ pub struct Remark {
     pub message: String,
 }
 
-/// How much a [`Remark`] matters, the least first.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+/// How much a doubt or another remark matters, the least first.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize)]
+#[serde(rename_all = "snake_case")]
 pub enum Severity {
     /// Good to know; the figures stand.
     Note,

@@ -185,11 +185,11 @@ fn finish(
 }
 
 /// The judgement as the rows of a report.
-fn told(targets: &[Named], runs: &[Run], comparisons: &[Comparison]) -> report::Comparison {
+fn told(targets: &[Named], runs: &[Run], comparisons: &[Comparison]) -> report::ComparisonTable {
     let rows = Metric::ALL
         .into_iter()
         .filter_map(|metric| row(metric, runs, comparisons));
-    report::Comparison {
+    report::ComparisonTable {
         targets: runs.iter().map(|run| run.name.clone()).collect(),
         places: targets.iter().map(|Named(_, place)| place.clone()).collect(),
         rounds: runs

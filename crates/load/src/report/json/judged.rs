@@ -6,10 +6,11 @@ use serde::Serialize;
 
 use super::round::Latency;
 use crate::compare::{Comparison, Metric, Ratio, Verdict as Judged};
-use crate::doubts::{Doubt, Kind, Severity};
+use crate::doubts::{Doubt, Kind};
 use crate::figures;
 use crate::knee::Found;
 use crate::record::{Recorded, Tagged};
+use crate::report::Severity;
 use crate::stats;
 use crate::threshold::Judgement;
 

@@ -13,7 +13,7 @@ mod sections;
 mod tests;
 mod time;
 
-use super::{Comparison, Remark, Run};
+use super::{ComparisonTable, Remark, Run};
 use html::escape;
 
 /// The style, which also says what each class of a plot looks like.
@@ -43,9 +43,9 @@ pub fn run(run: &Run, remarks: &[Remark]) -> String {
 }
 
 /// The page of targets that were compared: ratios first, then all runs in the same plots. The runs are in the order of
-/// [`Comparison::targets`].
+/// [`ComparisonTable::targets`].
 #[must_use]
-pub fn comparison(comparison: &Comparison, runs: &[Run], remarks: &[Remark]) -> String {
+pub fn comparison(comparison: &ComparisonTable, runs: &[Run], remarks: &[Remark]) -> String {
     let runs: Vec<&Run> = runs.iter().collect();
     let mut main = sections::remarks(remarks);
     main.push_str(&sections::ratios(comparison));

@@ -8,7 +8,7 @@ use super::html::{TO_STRING, Table, escape};
 use crate::figures::Counts;
 use crate::report::comparison::Tone;
 use crate::report::rounds::{self, percentile};
-use crate::report::{Comparison, Remark, Round, Run, Severity, amount, letter, text};
+use crate::report::{ComparisonTable, Remark, Round, Run, Severity, amount, letter, text};
 use crate::stats::Spread;
 
 /// A line below the title: load and time.
@@ -267,7 +267,7 @@ pub(super) fn setup(runs: &[&Run]) -> String {
 }
 
 /// How each target but the first stands to the first.
-pub(super) fn ratios(comparison: &Comparison) -> String {
+pub(super) fn ratios(comparison: &ComparisonTable) -> String {
     let confidence = format!("{:.0} % interval", comparison.confidence * 100.0);
     let mut out = format!(
         "<section id=\"ratios\" class=\"panel\">\n<h2>Ratios</h2>\n<p class=\"note\">Medians over {} rounds of each, taken \

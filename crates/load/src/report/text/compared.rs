@@ -2,11 +2,11 @@
 
 use super::table::{WIDTH, printable, sentence, wrap};
 use super::{Style, setup};
-use crate::report::comparison::{Against, Comparison, Tone, letter};
+use crate::report::comparison::{Against, ComparisonTable, Tone, letter};
 use crate::report::{Run, amount};
 
 /// The list of targets and what was done to each, then a table for each but the first.
-pub(super) fn write(out: &mut String, comparison: &Comparison, load: Option<&Run>, style: Style) {
+pub(super) fn write(out: &mut String, comparison: &ComparisonTable, load: Option<&Run>, style: Style) {
     for (at, target) in comparison.targets.iter().enumerate() {
         let place = comparison.places.get(at).map_or("", String::as_str);
         let lines = wrap(printable(&format!("{target}  {place}")).trim_end(), WIDTH - 5);
@@ -32,7 +32,7 @@ pub(super) fn write(out: &mut String, comparison: &Comparison, load: Option<&Run
 }
 
 /// One target beside the first.
-fn against_first(out: &mut String, comparison: &Comparison, other: usize, style: Style) {
+fn against_first(out: &mut String, comparison: &ComparisonTable, other: usize, style: Style) {
     let (first, second) = (letter(0), letter(other));
     let ratio = format!("{second}/{first}");
     let interval = format!("{:.0} % interval", comparison.confidence * 100.0);

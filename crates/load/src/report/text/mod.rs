@@ -12,7 +12,7 @@ mod tests;
 
 use std::borrow::Cow;
 
-use super::{Comparison, Remark, Run, Severity};
+use super::{ComparisonTable, Remark, Run, Severity};
 use crate::figures::Latency;
 
 pub(crate) use setup::{client, load, measured};
@@ -42,7 +42,7 @@ pub fn run(run: &Run, remarks: &[Remark], style: Style) -> String {
 /// Targets side by side, with what their ratios are worth. The load is told as that of the first of `runs`: it is the same
 /// for all.
 #[must_use]
-pub fn comparison(comparison: &Comparison, runs: &[Run], remarks: &[Remark], style: Style) -> String {
+pub fn comparison(comparison: &ComparisonTable, runs: &[Run], remarks: &[Remark], style: Style) -> String {
     let mut out = String::new();
     compared::write(&mut out, comparison, runs.first(), style);
     write_remarks(&mut out, remarks, style);
