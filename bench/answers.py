@@ -1,4 +1,4 @@
-"""What a server of the HTTP comparison must answer: asked once, and judged.
+"""What a server of the HTTP, HTTPS and WebSocket comparisons must answer: asked once, and judged.
 
 The rules are TechEmpower's: status 200, `Server`, a `Date` that is valid and not older than
 three seconds, the right `Content-Type` and body. A `Content-Length` is wanted besides, since
@@ -7,8 +7,11 @@ the load client counts bytes. Must not know of processes or of load.
 
 import email.utils
 import json
+import os
 import re
 import socket
+import ssl
+import struct
 import time
 
 DATE_SECONDS = 3.0
@@ -22,9 +25,28 @@ class WrongAnswer(Exception):
     """An answer came that breaks the rules; the text says what was expected and found."""
 
 
-def ask(port, path):
-    """One GET on a connection of its own. Returns (status line, {lower-case name: value}, body)."""
-    with socket.create_connection(("127.0.0.1", port), ASK_SECONDS) as s:
+def tls_context(ca):
+    """For `ask`: TLS 1.3, http/1.1, a certificate for localhost by the authority in the PEM file `ca`."""
+    context = ssl.create_default_context(cafile=str(ca))
+    context.minimum_version = ssl.TLSVersion.TLSv1_3
+    context.set_alpn_protocols(["http/1.1"])
+    return context
+
+
+def _connect(port, tls):
+    s = socket.create_connection(("127.0.0.1", port), ASK_SECONDS)
+    if not tls:
+        return s
+    try:
+        return tls.wrap_socket(s, server_hostname="localhost")
+    except BaseException:
+        s.close()
+        raise
+
+
+def ask(port, path, tls=None):
+    """One GET on a connection of its own, over TLS with a context. Returns (status line, {lower-case name: value}, body)."""
+    with _connect(port, tls) as s:
         s.settimeout(ASK_SECONDS)
         s.sendall(f"GET {path} HTTP/1.1\r\nHost: localhost:{port}\r\nAccept: */*\r\n\r\n".encode())
         data = b""
@@ -74,11 +96,43 @@ def judge(path, status, fields, body, now, date_moves=True):
         expect(HELLO, body == HELLO.encode(), body)
 
 
-def check(port, path, date_moves=True):
+def check(port, path, date_moves=True, tls=None):
     """Asks and judges. OSError when nobody answers, WrongAnswer for what is wrong."""
-    judge(path, *ask(port, path), time.time(), date_moves)
+    judge(path, *ask(port, path, tls), time.time(), date_moves)
 
 
-def responds(port, path):
+def responds(port, path, tls=None):
     """Whether an HTTP server answers `path` at all; OSError while nobody listens."""
-    return ask(port, path)[0].startswith("HTTP/1.1 200 ")
+    return ask(port, path, tls)[0].startswith("HTTP/1.1 200 ")
+
+
+def check_websocket(port, path):
+    """Upgrades and has a short text and a long binary message echoed. OSError, or WrongAnswer for what is wrong."""
+    with socket.create_connection(("127.0.0.1", port), ASK_SECONDS) as s:
+        s.settimeout(ASK_SECONDS)
+        # RFC 6455 1.3: the key of the example and what answers it.
+        s.sendall(f"GET {path} HTTP/1.1\r\nHost: localhost:{port}\r\nUpgrade: websocket\r\nConnection: Upgrade\r\n"
+                  "Sec-WebSocket-Key: dGhlIHNhbXBsZSBub25jZQ==\r\nSec-WebSocket-Version: 13\r\n\r\n".encode())
+        data = b""
+        while b"\r\n\r\n" not in data:
+            data += _more(s)
+        head, _, data = data.partition(b"\r\n\r\n")
+        accepted = re.search(rb"(?m)^(?i:sec-websocket-accept): s3pPLMBiTxaQ9kYGzzhZRbK\+xOo=\r?$", head)
+        if not head.startswith(b"HTTP/1.1 101 ") or not accepted:
+            raise WrongAnswer(f"{path}: expected 101 and the right Sec-WebSocket-Accept, found {head!r}")
+        for opcode, payload in ((1, b"ready?"), (2, os.urandom(1000))):
+            wanted = _frame(opcode, payload, b"")
+            s.sendall(_frame(opcode, payload, os.urandom(4)))
+            while len(data) < len(wanted):
+                data += _more(s)
+            if data != wanted:
+                raise WrongAnswer(f"{path}: expected the message of {len(payload)} bytes back, found {data[:40]!r}")
+            data = b""
+
+
+def _frame(opcode, payload, key):
+    """One whole message as a frame, masked if there is a key."""
+    size, mask = len(payload), 0x80 if key else 0
+    length = bytes([mask | size]) if size < 126 else bytes([mask | 126]) + struct.pack(">H", size)
+    masked = bytes(b ^ key[i % 4] for i, b in enumerate(payload)) if key else payload
+    return bytes([0x80 | opcode]) + length + key + masked

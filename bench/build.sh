@@ -3,6 +3,7 @@
 #
 #   bench/build.sh                    what echo.py and hold.py need: client floor go
 #   bench/build.sh http               what http.py needs: client floor go rust
+#   bench/build.sh https              what tls.py and ws.py need: client floor tls
 #   bench/build.sh client floor       only these
 #
 # Writes below $PEERS, besides the download caches of cargo and go. Needs gcc, cargo and,
@@ -25,6 +26,21 @@ build_floor() {
   (cd "$here/floor" &&
     CARGO_TARGET_DIR=$PEERS/floor RUSTFLAGS="-C target-cpu=native" cargo build --locked --release --quiet)
   cp "$PEERS/floor/release/floor" "$bin/floor"
+}
+
+# The HTTPS and WebSocket peers, and the lean HTTPS client, which share rustls.
+build_tls() {
+  cd "$here/peers/rust"
+  export CARGO_TARGET_DIR=$PEERS/rust RUSTFLAGS="-C target-cpu=native"
+  local name names=(peer-fastwebsockets peer-hyper-rustls tl)
+  cargo build --locked --release --quiet "${names[@]/#/--package=}"
+  for name in "${names[@]}"; do
+    cp "$PEERS/rust/release/$name" "$bin/"
+  done
+  for name in nginx openssl; do
+    PATH=$PATH:/usr/sbin command -v "$name" >/dev/null ||
+      echo "build.sh: no $name here (on Debian: apt-get install $name; do not let it start)" >&2
+  done
 }
 
 build_go() {
@@ -65,10 +81,11 @@ build_rust() {
 mkdir -p "$bin"
 [ $# -gt 0 ] || set -- client floor go
 [ "$*" != http ] || set -- client floor go rust
+[ "$*" != https ] || set -- client floor tls
 for part in "$@"; do
   case $part in
-    client | floor | go | rust) ;;
-    *) echo "build.sh: expected http, or some of client, floor, go and rust, found \"$part\"" >&2; exit 2 ;;
+    client | floor | go | rust | tls) ;;
+    *) echo "build.sh: expected http, https, or some of client, floor, go, rust and tls, found \"$part\"" >&2; exit 2 ;;
   esac
   ("build_$part")
 done

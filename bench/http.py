@@ -27,6 +27,7 @@ import sys
 import time
 
 import answers
+import comparison
 import loads
 import runs
 import server as servers
@@ -115,23 +116,10 @@ def parse_arguments():
 
 def choose(args):
     """The servers to run and the names of those left out, or an error that says what to do."""
-    known = subjects(args.ours)
-    for name in args.only or []:
-        if name not in known:
-            print(f"http.py: --only: expected some of {' '.join(known)}, found {name}", file=sys.stderr)
-            raise SystemExit(2)
-    chosen, left_out = {}, []
-    for name in args.only or known:
-        subject = known[name]
-        if os.access(subject.command[0], os.X_OK):
-            chosen[name] = subject
-        elif subject.kind in ("peer", "loop") and not args.only:
-            left_out.append(name)
-            print(f"http.py: {name}: no program at {subject.command[0]}: left out", file=sys.stderr)
-        else:
-            remedy = "cargo build --release (or name it with --ours)" if subject.kind == "ours" else "bench/build.sh http"
-            print(f"http.py: {name}: no program at {subject.command[0]}: run {remedy}", file=sys.stderr)
-            raise SystemExit(2)
+    build = "bench/build.sh http"
+    remedies = {"ours": "cargo build --release (or name it with --ours)",
+                **{kind: build for kind in ("floor", "bare", *comparison.OTHERS)}}
+    chosen, left_out = comparison.choose("http.py", subjects(args.ours), args.only, remedies)
     runs.require_client("http.py", args)
     return chosen, left_out
 
@@ -145,7 +133,7 @@ def cells(args):
     return found
 
 
-def fits(subject, cell):
+def fits(_, subject, cell):
     """Whether a server can run a cell: the floor answers blocks, so it cannot tell pipelined requests apart."""
     return subject.kind != "floor" or cell.scenario != "plaintext"
 
@@ -201,33 +189,6 @@ def second_opinions(chosen, args):
     return found
 
 
-def run_rounds(chosen, args):
-    """Floors and ours in every round, the others in --peer-pairs of them, evenly spread."""
-
-    def plan(number):
-        others = runs.evenly(number, args.peer_pairs, args.pairs)
-        names = [n for n, s in chosen.items() if others or s.kind not in ("peer", "loop")] or list(chosen)
-        found = {cell: [n for n in names if fits(chosen[n], cell)] for cell in cells(args)}
-        return {cell: names for cell, names in found.items() if names}
-
-    results = runs.rounds(plan, lambda name, cell: one_run(chosen[name], cell, args), args)
-    planned = sum(len(names) for number in range(args.pairs) for names in plan(number).values())
-    return {name: results[name] for name in chosen if name in results}, planned
-
-
-def within(found, scenario):
-    """A server's cells of one scenario."""
-    return {cell: by_round for cell, by_round in found.items() if cell.scenario == scenario}
-
-
-def ratio_text(results, name, other, cell):
-    """ours/other in one cell, with its interval."""
-    if other not in results or name == other:
-        return ""
-    found = runs.compare({cell: results[name].get(cell, {})}, {cell: results[other].get(cell, {})})
-    return f"{found[1]:.3f} ({found[2]:.3f} to {found[3]:.3f})" if found else ""
-
-
 def cell_table(cell, results, chosen):
     """One cell: every server's medians, the least CPU first."""
     base = "bare-uring" if cell.scenario == "plaintext" else "floor-uring"
@@ -246,7 +207,7 @@ def cell_table(cell, results, chosen):
         latency = "sched_" if "sched_p50_us" in m else ""
         lines.append(
             f"| {name} | {chosen[name].kind} | **{cost:.2f}** | {min(r['us_per_message'] for r in found):.2f} |"
-            f" {ratio_text(results, name, base, cell)} | {m['user_share']:.0%} | {m['rps']:,.0f} | {m[latency + 'p50_us']:,.0f} |"
+            f" {comparison.ratio_text(results, name, base, cell)} | {m['user_share']:.0%} | {m['rps']:,.0f} | {m[latency + 'p50_us']:,.0f} |"
             f" {m[latency + 'p99_us']:,.0f} | {m[latency + 'p999_us']:,.0f} | {m['peak_bytes'] / 1e6:.1f} | {m['server_cpu']:.0%} |"
             f" {m['load_core']:.0%} | {sum(r['errs'] for r in found):.0f} | {len(found)} |")
     return lines + [""]
@@ -279,7 +240,7 @@ def compare(results, chosen, left_out):
              "| --- |" + " --- |" * 7]
     judged = missed = 0
     for bar in bars(chosen):
-        pair = [within(results.get(name, {}), bar.scenario) for name in (bar.ours, bar.other)]
+        pair = [comparison.within(results.get(name, {}), bar.scenario) for name in (bar.ours, bar.other)]
         found = runs.compare(*pair) if all(pair) else None
         if not found:
             continue
@@ -337,7 +298,7 @@ def report(results, planned, opinions, chosen, left_out, args):
     on_memory, missed_memory = resident(results)
     lines += opinion_table(results, opinions) + runs.doubts(results)
     runs.publish(lines + on_cpu + on_memory, args)
-    excused = [name for name, s in chosen.items() if s.kind in ("peer", "loop")]  # theirs are in the tables
+    excused = [name for name, s in chosen.items() if s.kind in comparison.OTHERS]  # theirs are in the tables
     return 0 if runs.all_sound(results, planned, excused) and not missed + missed_memory else 1
 
 
@@ -345,7 +306,7 @@ def main():
     args = parse_arguments()
     chosen, left_out = choose(args)
     runs.take_places(args)
-    results, planned = run_rounds(chosen, args)
+    results, planned = comparison.run_rounds(chosen, cells(args), fits, one_run, args)
     return report(results, planned, second_opinions(chosen, args), chosen, left_out, args)
 
 

@@ -1,10 +1,11 @@
 """The load clients: what a load is, how each client is told of it, and what it says of it.
 
-Three clients: `ringmain bench` (kind `bench`), the lean client/lg.c (`lg`) and wrk. What they say
+Four clients: `ringmain bench` (kind `bench`), the lean client/lg.c (`lg`), for HTTPS in its place the lean
+client/tls (`tl`), and wrk. What they say
 becomes a dictionary of figures with the same names for all: `n` answers in `secs`, `rps` a second;
 `p50_us` and so on from the sending, `sched_p50_us` and so on from the schedule (fixed rates only);
 `errs`, the sum of `lost`, `mismatched`, `connect_errs` and `silent`; `missed` left late and `unsent`
-not at all (fixed rates only); `cpu`, seconds of the client.
+not at all (fixed rates only); `cpu`, seconds of the client; `resumed`, answers on resumed sessions (`tl` only).
 
 Must not know of servers, of rounds or of what is concluded. Starts no process.
 """
@@ -16,9 +17,13 @@ import re
 
 # A GET of `path`, or echoed messages of `bytes`. `rate`: messages a second by a schedule (None:
 # closed loop). `pipeline`: messages in flight on a connection. `reconnect_every`: so many messages
-# a connection. `sources`: FROM-TO addresses to dial from. `expect`: a text in each body.
-Load = collections.namedtuple("Load", "path bytes connections rate pipeline reconnect_every sources expect",
-                              defaults=(None, None, 64, None, 1, None, None, None))
+# a connection. `sources`: FROM-TO addresses to dial from. `expect`: a text in each body. `websocket`: the echoed
+# messages are WebSocket's, at `path`. `tls`: a `Tls`, for a GET over it.
+Load = collections.namedtuple("Load", "path bytes connections rate pipeline reconnect_every sources expect websocket tls",
+                              defaults=(None, None, 64, None, 1, None, None, None, False, None))
+# `mode`: keep (connections are kept), full or resumed (a GET a connection, each with a handshake of that kind).
+# `ca`: the authority of the server's certificate, a PEM file.
+Tls = collections.namedtuple("Tls", "mode ca")
 
 # An answer that takes longer is an error, and its connection is given up.
 TIMEOUT_SECONDS = 1
@@ -51,16 +56,22 @@ def bench_command(program, load, port, secs, warm, cpu, server_pid=None, engine=
     if load.sources:
         command += ["--source", load.sources]
     if load.bytes:
-        return command + ["--echo", str(load.bytes), f"tcp://127.0.0.1:{port}"]
+        target = f"ws://127.0.0.1:{port}{load.path}" if load.websocket else f"tcp://127.0.0.1:{port}"
+        return command + ["--echo", str(load.bytes), target]
     if load.expect:
         command += ["--expect-status", "200", "--expect-body", load.expect]
+    if load.tls:
+        return command + ["--ca", str(load.tls.ca), f"https://127.0.0.1:{port}{load.path}"]
     return command + [f"http://127.0.0.1:{port}{load.path}"]
 
 
 def lg_command(program, load, port, secs, warm):
     """The lean client."""
-    command = [program, f"-p{port}", f"-d{secs}", f"-w{warm}", f"-c{load.connections}",
-               f"-e{load.bytes}" if load.bytes else f"-r{load.path}"]
+    command = [program, f"-p{port}", f"-d{secs}", f"-w{warm}", f"-c{load.connections}"]
+    if load.websocket:
+        command += [f"-W{load.bytes}", f"-r{load.path}"]
+    else:
+        command.append(f"-e{load.bytes}" if load.bytes else f"-r{load.path}")
     if load.rate:
         command.append(f"-R{load.rate}")
     if load.pipeline > 1:
@@ -70,6 +81,23 @@ def lg_command(program, load, port, secs, warm):
     if load.sources:
         command.append(f"-s{load.sources}")
     return command
+
+
+def tl_command(program, load, port, secs, warm):
+    """The lean client of HTTPS, which does not look at the certificate."""
+    command = [program, "-p", f"{port}", "-m", load.tls.mode, "-r", load.path, "-c", f"{load.connections}",
+               "-d", f"{secs}", "-w", f"{warm}"]
+    return command + (["-s", load.sources] if load.sources else [])
+
+
+def lean(load):
+    """The lean client for a load: its program's name and the function that makes its command line."""
+    return ("tl", tl_command) if load.tls else ("lg", lg_command)
+
+
+def only_lean(load):
+    """Whether the lean client must make this load: it alone says which handshakes were resumed."""
+    return bool(load.tls) and load.tls.mode != "keep"
 
 
 def wrk_command(program, load, port, secs):
@@ -119,7 +147,7 @@ def _of_run(run):
 
 
 def lg_figures(line):
-    """The figures of lg's last line: it has them under these names."""
+    """The figures of the last line of lg or tl: they have them under these names."""
     try:
         figures = {key: float(value) for key, value in (pair.split("=") for pair in line.split())}
     except ValueError as e:

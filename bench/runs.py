@@ -36,7 +36,7 @@ def arguments(description, pairs, secs=1.5):
     ap.add_argument("--client", metavar="PATH", default=str(servers.REPO / "target/release/ringmain"),
                     help="the ringmain binary whose `bench` makes the load (target/release/ringmain)")
     ap.add_argument("--client-kind", choices=("bench", "lg"), default="bench",
-                    help="`ringmain bench`, or the lean client/lg.c (bench)")
+                    help="`ringmain bench`, or the lean client/lg.c, for HTTPS client/tls (bench)")
     ap.add_argument("--pairs", type=int, default=pairs, help=f"rounds ({pairs})")
     ap.add_argument("--secs", type=float, default=secs, help=f"measuring window of one run ({secs:g})")
     ap.add_argument("--warm", type=float, default=0.5, help="warm-up before it (0.5)")
@@ -79,8 +79,14 @@ def require_client(name, args):
         print(f"{name}: no load client at {args.client}: run cargo build --release (or name it with --client,"
               " or take the lean one: --client-kind lg)", file=sys.stderr)
         raise SystemExit(2)
-    if args.client_kind == "lg" and not os.access(servers.PEERS / "bin" / "lg", os.X_OK):
-        print(f"{name}: no load client in {servers.PEERS}/bin: run bench/build.sh client", file=sys.stderr)
+    if args.client_kind == "lg":
+        require_lean(name, "lg", "client")
+
+
+def require_lean(name, client, part):
+    """Ends the program `name` with what to build if this lean client is not there."""
+    if not os.access(servers.PEERS / "bin" / client, os.X_OK):
+        print(f"{name}: no load client {client} in {servers.PEERS}/bin: run bench/build.sh {part}", file=sys.stderr)
         raise SystemExit(2)
 
 
@@ -102,10 +108,11 @@ def used(begin, end):
     return found
 
 
-def run_lg(server, load, args):
+def run_lean(server, load, args):
     """Runs the lean client, which tells when its window begins; the server's CPU time is sampled at both its ends."""
     samples, line = [], ""
-    with start(loads.lg_command(str(servers.PEERS / "bin" / "lg"), load, server.port, args.secs, args.warm), args) as client:
+    name, command = loads.lean(load)
+    with start(command(str(servers.PEERS / "bin" / name), load, server.port, args.secs, args.warm), args) as client:
         try:
             for line in client.stdout:
                 samples.append(sample(server, args))  # at BEGIN, and at the figures
@@ -157,7 +164,8 @@ def output_by(client, deadline):
 def run_client(server, load, args, engine="auto"):
     """Runs the load client, `ringmain bench` on the engine named. Returns its figures and the server's."""
     try:
-        return run_lg(server, load, args) if args.client_kind == "lg" else run_bench(server, load, args, engine)
+        is_lean = args.client_kind == "lg" or loads.only_lean(load)
+        return run_lean(server, load, args) if is_lean else run_bench(server, load, args, engine)
     except loads.ClientError as e:
         raise servers.ServerError(f"the load client: {e}; the server: {server.last_output()}") from e
 

@@ -71,20 +71,21 @@ class Server:
     """A server, running within a `with` block.
 
     `$PORT` in the command's arguments is replaced by the port, which is also in the
-    environment as PORT. `cpu`: the only CPU it may use. `descriptors`: its RLIMIT_NOFILE.
+    environment as PORT; so are those of `names`, {name: what stands for it}. `cpu`: the only
+    CPU it may use. `descriptors`: its RLIMIT_NOFILE.
     `ready`: a function of the port, true once the server answers. `settings`: a file whose
-    copy, with `$PORT`, `$USER`, `$FOLDER` (a new one, removed at the end) and `$HERE` (the
-    file's own) replaced, stands for `$SETTINGS` in the command.
+    copy, with `$PORT`, `$USER`, `$FOLDER` (a new one, removed at the end), `$HERE` (the
+    file's own) and those of `names` replaced, stands for `$SETTINGS` in the command.
     """
 
-    def __init__(self, command, cpu=None, descriptors=None, ready=echoes, settings=None):
+    def __init__(self, command, cpu=None, descriptors=None, ready=echoes, settings=None, names=None):
         self.port = free_port()
         self.ready = ready
         self._tail = b""
         self._folder = tempfile.TemporaryDirectory(prefix="bench-")
-        self.command = [
-            a.replace("$PORT", str(self.port)).replace("$SETTINGS", self._write_settings(settings)) for a in command
-        ]
+        names = {"$PORT": str(self.port), **(names or {})}
+        names["$SETTINGS"] = self._write_settings(settings, names)
+        self.command = [_replaced(a, names) for a in command]
         try:
             self.process = subprocess.Popen(
                 self.command,
@@ -101,17 +102,14 @@ class Server:
         self._reader = threading.Thread(target=self._read_output, daemon=True)
         self._reader.start()
 
-    def _write_settings(self, settings):
+    def _write_settings(self, settings, more):
         """The path of the file for this run; empty if there is none."""
         if not settings:
             return ""
-        names = {"$PORT": str(self.port), "$FOLDER": self._folder.name, "$HERE": str(pathlib.Path(settings).parent),
-                 "$USER": pwd.getpwuid(os.getuid()).pw_name}
-        text = pathlib.Path(settings).read_text()
-        for name, value in names.items():
-            text = text.replace(name, value)
+        names = {"$FOLDER": self._folder.name, "$HERE": str(pathlib.Path(settings).parent),
+                 "$USER": pwd.getpwuid(os.getuid()).pw_name, **more}
         path = pathlib.Path(self._folder.name, pathlib.Path(settings).name)
-        path.write_text(text)
+        path.write_text(_replaced(pathlib.Path(settings).read_text(), names))
         return str(path)
 
     def __enter__(self):
@@ -213,6 +211,12 @@ class Server:
         if not self._reader.is_alive():
             self.process.stdout.close()
         self._folder.cleanup()
+
+
+def _replaced(text, names):
+    for name, value in names.items():
+        text = text.replace(name, value)
+    return text
 
 
 def _stat_fields(pid, *indices):

@@ -1,6 +1,7 @@
 #!/usr/bin/env bash
 # Does the harness work here? Builds the clients and the floor, `ringmain` without optimisation,
-# and runs the harness's own tests: about a minute once built, no Go, no wrk, no timing assertions.
+# and runs the harness's own tests: about a minute once built, no Go, no wrk, no timing assertions. What needs the HTTPS
+# client says that it is skipped, unless `bench/build.sh tls` has built it.
 set -euo pipefail
 
 here=$(cd "$(dirname "$0")" && pwd)
@@ -8,4 +9,4 @@ export PYTHONDONTWRITEBYTECODE=1
 "$here/build.sh" client floor
 (cd "$here/.." && cargo build --quiet)
 cd "$here"
-exec python3 -m unittest --quiet test_bench test_http test_client
+exec python3 -m unittest --quiet test_bench test_http test_client test_ws test_tls

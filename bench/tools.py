@@ -114,11 +114,11 @@ def h2load(port, connections):
 
 
 class Probe(threading.Thread):
-    """An ordinary client that asks again and again and notes how long each answer took."""
+    """An ordinary client that asks again and again, over TLS with a context, and notes how long each answer took."""
 
-    def __init__(self, port, keep):
+    def __init__(self, port, keep, tls=None):
         super().__init__(daemon=True)
-        self.port, self.keep = port, keep
+        self.port, self.keep, self.tls = port, keep, tls
         self.spans, self.faults = [], []
         self._over = threading.Event()
 
@@ -127,7 +127,7 @@ class Probe(threading.Thread):
         while not self._over.wait(PAUSE_SECONDS):
             begun = time.monotonic()
             try:
-                connection = connection or socket.create_connection(("127.0.0.1", self.port), ASK_SECONDS)
+                connection = connection or self._connect()
                 connection.sendall(REQUEST)
                 answer = b""
                 while not answer.endswith(HELLO):
@@ -146,6 +146,10 @@ class Probe(threading.Thread):
                 connection = None
         if connection:
             connection.close()
+
+    def _connect(self):
+        s = socket.create_connection(("127.0.0.1", self.port), ASK_SECONDS)
+        return self.tls.wrap_socket(s, server_hostname="localhost") if self.tls else s
 
     def end(self):
         self._over.set()

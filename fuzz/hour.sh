@@ -6,7 +6,8 @@
 # is broken, and when the last new coverage is younger than 15 CPU-minutes.
 #
 # In $FUZZ_LOGS (fuzz/logs): TARGET.pid is the process to stop and continue; TARGET.log is what libFuzzer says, each
-# line with the CPU seconds used so far; TARGET.corpus grows from run to run; TARGET.artifacts holds findings.
+# line with the CPU seconds used so far; TARGET.corpus grows from run to run; TARGET.artifacts holds findings. Each run
+# begins with fuzz/corpus/TARGET too; `fuzz/min.sh TARGET` puts there what this one has found, to be committed.
 set -euo pipefail
 cd "$(dirname "$0")"
 
@@ -19,14 +20,7 @@ ticks=$(getconf CLK_TCK)
 mkdir -p "$logs/$target.corpus" "$logs/$target.artifacts"
 [ -d "corpus/$target" ] || { echo "no target $target: fuzz/corpus has no such folder" >&2; exit 2; }
 
-export RUSTFLAGS="-Cpasses=sancov-module -Ccodegen-units=1 -Cllvm-args=-sanitizer-coverage-level=4
-  -Cllvm-args=-sanitizer-coverage-inline-8bit-counters -Cllvm-args=-sanitizer-coverage-pc-table
-  -Cllvm-args=-sanitizer-coverage-trace-compares"
-triple=$(rustc -vV | sed -n 's/^host: //p')
-cargo build --quiet --release --target "$triple" --target-dir target/libfuzzer --features libfuzzer --bin "$target"
-binary=target/libfuzzer/$triple/release/$target
-# Of its own, so that a later build does not change the program that runs.
-cp "$binary" "$logs/$target.binary"
+./build.sh "$target" "$logs/$target.binary"
 
 # cpu_of PID: seconds of processor time; nothing once it is gone.
 cpu_of() {
@@ -107,6 +101,7 @@ for line in open(log, errors="replace"):
 findings = [name for name in sorted(os.listdir(artifacts)) if not name.startswith("slow-unit-")]
 print(f"{target}: {max(total, runs)} runs in {used} s of CPU time; {edges} edges, the last new one at {last_edge} s;")
 print(f"  {features} features, the last new one at {last_feature} s; {corpus} inputs in the corpus")
+print(f"  to keep them: fuzz/min.sh {target}")
 calm = used >= budget - 5 and used - last_edge >= quiet
 if findings:
     print(f"  FOUND {len(findings)}: {', '.join(os.path.join(artifacts, name) for name in findings)}")

@@ -4,6 +4,7 @@ use std::collections::BTreeMap;
 use std::time::Duration;
 
 use ringmain::Limits;
+use ringmain::limits::WsLimits;
 
 const README: &str = include_str!("../README.md");
 const GUIDE: &str = include_str!("../docs/framework.md");
@@ -33,6 +34,7 @@ fn the_guide_lists_all_limits_with_their_defaults() {
 fn defaults() -> BTreeMap<String, String> {
     let Limits {
         http1,
+        handshake_timeout,
         header_timeout,
         idle_timeout,
         body_bytes,
@@ -47,6 +49,7 @@ fn defaults() -> BTreeMap<String, String> {
         connections_per_address,
         patience,
         json_depth,
+        websocket,
     } = Limits::default();
     let count = |limit: Option<u32>| limit.map_or("none".into(), |limit| limit.to_string());
     let rows = [
@@ -61,6 +64,7 @@ fn defaults() -> BTreeMap<String, String> {
         ("http1.trailer_bytes", bytes(http1.trailer_bytes.into())),
         ("http1.trailer_fields", http1.trailer_fields.to_string()),
         ("http1.connect", if http1.connect { "yes" } else { "no" }.into()),
+        ("handshake_timeout", seconds(handshake_timeout)),
         ("header_timeout", seconds(header_timeout)),
         ("idle_timeout", seconds(idle_timeout)),
         ("body_bytes", bytes(body_bytes)),
@@ -79,7 +83,37 @@ fn defaults() -> BTreeMap<String, String> {
         ("patience", patience.map_or("none".into(), seconds)),
         ("json_depth", json_depth.to_string()),
     ];
-    rows.map(|(name, value)| (name.to_owned(), value)).into()
+    let rows = rows.map(|(name, value)| (name.to_owned(), value));
+    rows.into_iter().chain(websocket_defaults(websocket)).collect()
+}
+
+fn websocket_defaults(limits: WsLimits) -> impl Iterator<Item = (String, String)> {
+    let WsLimits {
+        message_bytes,
+        frame_bytes,
+        control_frames,
+        unsent_bytes,
+        assembly_bytes,
+        contexts,
+        ping_interval,
+        pong_timeout,
+        close_timeout,
+        message_timeout,
+    } = limits;
+    let rows = [
+        ("message_bytes", bytes(message_bytes)),
+        ("frame_bytes", bytes(frame_bytes)),
+        ("control_frames", format!("{control_frames}/s")),
+        ("unsent_bytes", bytes(unsent_bytes as u64)),
+        ("assembly_bytes", bytes(assembly_bytes as u64)),
+        ("contexts", contexts.to_string()),
+        ("ping_interval", ping_interval.map_or("none".into(), seconds)),
+        ("pong_timeout", seconds(pong_timeout)),
+        ("close_timeout", seconds(close_timeout)),
+        ("message_timeout", seconds(message_timeout)),
+    ];
+    rows.into_iter()
+        .map(|(name, value)| (format!("websocket.{name}"), value))
 }
 
 fn bytes(bytes: u64) -> String {

@@ -5,11 +5,13 @@ mod support;
 use std::fs;
 use std::io::{BufRead, BufReader, Read, Write};
 use std::path::Path;
+use std::time::UNIX_EPOCH;
 
+use ringmain::tls::Development;
 use rustix::process::{Signal, kill_process};
 use serde_json::json;
 
-use self::support::{Answer, Server, example};
+use self::support::{Answer, Server, ask_by_tls, example};
 
 #[test]
 fn echo_sends_every_byte_back() {
@@ -57,6 +59,35 @@ fn a_bad_address_is_one_line_and_exit_code_1() {
         said[0].starts_with("error: ") && said[0].contains("nonsense"),
         "{said:#?}"
     );
+}
+
+#[test]
+fn websocket_messages_come_back() {
+    let server = Server::start("ws_echo", &[]);
+    let mut stream = server.connect();
+    let request = "GET / HTTP/1.1\r\nHost: test\r\nConnection: Upgrade\r\nUpgrade: websocket\r\n\
+                   Sec-WebSocket-Version: 13\r\nSec-WebSocket-Key: dGhlIHNhbXBsZSBub25jZQ==\r\n\
+                   Sec-WebSocket-Extensions: permessage-deflate\r\n\r\n";
+    stream.write_all(request.as_bytes()).unwrap();
+    // Two texts, the second deflated (RFC 7692 §7.2.3.1), then a Close; masked with zeroes.
+    stream.write_all(b"\x81\x84\0\0\0\0ring").unwrap();
+    stream
+        .write_all(b"\xc1\x87\0\0\0\0\xf2\x48\xcd\xc9\xc9\x07\x00")
+        .unwrap();
+    stream.write_all(b"\x88\x82\0\0\0\0\x03\xe8").unwrap();
+    let mut came = Vec::new();
+    stream.read_to_end(&mut came).unwrap();
+    let text = came.escape_ascii().to_string();
+    assert!(text.starts_with("HTTP/1.1 101 "), "{text}");
+    assert!(
+        text.contains("Sec-WebSocket-Extensions: permessage-deflate"),
+        "{text}"
+    );
+    assert!(
+        came.ends_with(b"\x81\x04ring\x81\x05Hello\x88\x02\x03\xe8"),
+        "{text}"
+    );
+    server.terminate();
 }
 
 const TOKEN: &str = "Authorization: Bearer secret\r\n";
@@ -220,6 +251,51 @@ fn an_upload_is_bounded_and_cannot_escape() {
     server.terminate();
     assert_eq!(names(&directory), [""; 0]);
     fs::remove_dir(directory).unwrap();
+}
+
+#[test]
+fn https_is_spoken_and_certificates_change() {
+    let server = Server::start("https", &[]);
+    let answer = ask_by_tls(server.addr(), "GET /");
+    assert!(answer.contains("Hello by TLSv1.3 and TLS_"), "{answer}");
+    server.terminate();
+
+    let directory = std::env::temp_dir().join(format!("ringmain-https-{}", std::process::id()));
+    fs::create_dir(&directory).unwrap();
+    let [chain, key] = ["chain.pem", "key.pem"].map(|name| directory.join(name));
+    let install = || {
+        let made = Development::new(&[], UNIX_EPOCH.elapsed().unwrap()).unwrap().pair;
+        fs::write(&chain, made.chain.bytes).unwrap();
+        fs::write(&key, made.key.bytes).unwrap();
+    };
+    install();
+    let files = [chain.to_str().unwrap(), key.to_str().unwrap()];
+    let server = Server::start("https", &files);
+    install();
+    let answer = ask_by_tls(server.addr(), "POST /certificates");
+    assert!(
+        answer.contains("+ localhost, 127.0.0.1, ::1 (") && answer.contains("\n0 as before"),
+        "{answer}"
+    );
+    fs::write(&key, "no key").unwrap();
+    let answer = ask_by_tls(server.addr(), "POST /certificates");
+    assert!(
+        answer.starts_with("HTTP/1.1 422 ") && answer.contains("expected a private key"),
+        "{answer}"
+    );
+    ask_by_tls(server.addr(), "GET /");
+    server.terminate();
+    let (code, said) = server_fails(&files);
+    assert_eq!(code, Some(1), "{said:#?}");
+    assert!(
+        said.join("\n").starts_with("error: TLS cannot be set up:"),
+        "{said:#?}"
+    );
+    fs::remove_dir_all(&directory).unwrap();
+}
+
+fn server_fails(files: &[&str]) -> (Option<i32>, Vec<String>) {
+    Server::spawn(example("https").arg("127.0.0.1:0").args(files)).finish()
 }
 
 #[test]

@@ -1,4 +1,4 @@
-/* lg: a lean load client, one thread, epoll, for raw echo and HTTP/1.1.
+/* lg: a lean load client, one thread, epoll, for raw echo, HTTP/1.1 and WebSocket echo.
  *
  * So lean (one recv and one send a message, nothing parsed after the first answer, whole
  * contents compared only of a sample) that the server under test is nearly always the limit. Options are in usage() below; the
@@ -9,6 +9,7 @@
  */
 #define _GNU_SOURCE
 #include "http.h"
+#include "websocket.h"
 
 #include <sys/epoll.h>
 #include <sys/prctl.h>
@@ -23,7 +24,8 @@
 #define SILENT_NS 1000000000ull
 #define NEVER UINT64_MAX
 
-typedef enum { WAITING, DIALLING, IDLE, BUSY } state; /* WAITING -> DIALLING -> IDLE <-> BUSY -> WAITING */
+/* WAITING -> DIALLING -> (UPGRADING ->) IDLE <-> BUSY -> WAITING */
+typedef enum { WAITING, DIALLING, UPGRADING, IDLE, BUSY } state;
 
 typedef struct connection {
   int fd;
@@ -40,7 +42,7 @@ typedef struct connection {
 } connection;
 
 static struct {
-  int port, connections, depth, echo_bytes, reconnect_after, verify_every;
+  int port, connections, depth, echo_bytes, websocket_bytes, reconnect_after, verify_every;
   double rate, duration, warmup;
   const char *path;
   source_range sources;
@@ -66,15 +68,19 @@ static struct {
 
 static uint8_t *request; /* what a message without a pattern looks like, `depth` times */
 static uint8_t *pattern; /* scratch, request_bytes long */
+static uint8_t *frame;   /* WebSocket: scratch, as long */
 static size_t request_bytes;
+static char *upgrade; /* WebSocket: the request before all messages */
+static size_t upgrade_bytes;
 static uint32_t answer_bytes; /* of one batch of `depth` messages */
 static http_answer answer;    /* to one HTTP request */
 static uint8_t received[1 << 18];
 
 static void usage(void) {
-  fputs("lg -p PORT (-e BYTES | -r PATH) [options]\n"
+  fputs("lg -p PORT (-e BYTES | -W BYTES [-r PATH] | -r PATH) [options]\n"
         "  -p PORT     server on 127.0.0.1\n"
         "  -e BYTES    echo messages of BYTES bytes\n"
+        "  -W BYTES    WebSocket at PATH: binary messages of BYTES bytes, which come back\n"
         "  -r PATH     HTTP/1.1: GET PATH (default, with /)\n"
         "  -c N        connections (64)\n"
         "  -d SECONDS  measuring time (5)\n"
@@ -93,9 +99,10 @@ static void usage(void) {
 static void parse_options(int argc, char **argv) {
   int o;
   char *end;
-  while ((o = getopt(argc, argv, "p:e:r:c:d:w:P:R:n:s:k:")) != -1) switch (o) {
+  while ((o = getopt(argc, argv, "p:e:W:r:c:d:w:P:R:n:s:k:")) != -1) switch (o) {
     case 'p': opt.port = (int)number("-p", optarg, 1, 65535); break;
     case 'e': opt.echo_bytes = (int)number("-e", optarg, 1, 65536); break;
+    case 'W': opt.websocket_bytes = (int)number("-W", optarg, 1, WEBSOCKET_MESSAGE_MAX); break;
     case 'r': opt.path = optarg; break;
     case 'c': opt.connections = (int)number("-c", optarg, 1, 1000000); break;
     case 'd': opt.duration = seconds("-d", optarg); break;
@@ -114,6 +121,10 @@ static void parse_options(int argc, char **argv) {
     default: usage();
   }
   if (optind != argc) usage();
+  if (opt.websocket_bytes && (opt.echo_bytes || opt.depth > 1)) {
+    fputs("-W excludes -e and -P: its messages go one at a time\n", stderr);
+    exit(2);
+  }
   if (opt.rate > 0 && opt.depth > 1) {
     fputs("-R and -P exclude each other: a fixed rate times single messages\n", stderr);
     exit(2);
@@ -203,13 +214,18 @@ static uint64_t due_time(const connection *c, uint64_t message) {
 /* Spread over the connections, so that not all of them are verified in one turn. */
 static int is_verified(const connection *c) { return (c->messages + c->id) % (uint64_t)opt.verify_every == 0; }
 
+/* What a message with a pattern of its own looks like; for HTTP, the request, which has none. */
+static const uint8_t *patterned(const connection *c) {
+  if (!opt.echo_bytes && !opt.websocket_bytes) return request;
+  fill_pattern(pattern, opt.echo_bytes ? request_bytes : (size_t)opt.websocket_bytes, c->id, c->messages);
+  if (opt.echo_bytes) return pattern;
+  websocket_frame(frame, pattern, (size_t)opt.websocket_bytes);
+  return frame;
+}
+
 static void send_message(connection *c, uint64_t now) {
-  const uint8_t *bytes = request;
   c->verified = (uint32_t)is_verified(c);
-  if (c->verified && opt.echo_bytes) {
-    fill_pattern(pattern, request_bytes, c->id, c->messages);
-    bytes = pattern;
-  }
+  const uint8_t *bytes = c->verified ? patterned(c) : request;
   c->sent_ns = now;
   if (opt.rate > 0) {
     c->intended_ns = due_time(c, c->messages);
@@ -231,8 +247,22 @@ static int http_is_right(const connection *c, const uint8_t *bytes, size_t n) {
   return n < c->want || bytes[n - 1] == answer.bytes[answer.length - 1];
 }
 
+/* A WebSocket message that came back: its header always, then as an echo. */
+static int websocket_is_right(const connection *c, const uint8_t *bytes, size_t n) {
+  uint8_t header[WEBSOCKET_HEADER_MAX];
+  size_t length = websocket_header(header, (size_t)opt.websocket_bytes), offset = answer_bytes - c->want;
+  size_t of_header = offset < length ? (length - offset < n ? length - offset : n) : 0;
+  if (of_header && memcmp(bytes, header + offset, of_header)) return 0;
+  bytes += of_header, n -= of_header, offset += of_header;
+  if (!n) return 1;
+  if (!c->verified) return bytes[0] == 'x' && bytes[n - 1] == 'x';
+  fill_pattern(pattern, (size_t)opt.websocket_bytes, c->id, c->messages - 1);
+  return !memcmp(bytes, pattern + (offset - length), n);
+}
+
 /* Whether `n` bytes at the answer's offset are those that were sent, or that HTTP asks for. */
 static int content_is_right(const connection *c, const uint8_t *bytes, size_t n) {
+  if (opt.websocket_bytes) return websocket_is_right(c, bytes, n);
   if (!opt.echo_bytes) return http_is_right(c, bytes, n);
   if (!c->verified) return bytes[0] == 'x' && bytes[n - 1] == 'x';
   fill_pattern(pattern, request_bytes, c->id, c->messages - 1);
@@ -275,20 +305,38 @@ static void on_readable(connection *c) {
   if (!c->want) answered(c);
 }
 
-/* The end of a dial. Messages start only once all connections stand. */
-static void on_dialled(connection *c, uint64_t now) {
+static void dial_ended_badly(connection *c, int error, uint64_t now) {
   run.dialling--;
-  int error = dial_error(c->fd);
-  if (error) {
-    close(c->fd);
-    dial_failed(c, error, now);
-    return;
-  }
+  close(c->fd);
+  dial_failed(c, error, now);
+}
+
+/* Messages start only once all connections stand. */
+static void stands(connection *c, uint64_t now) {
+  run.dialling--;
   run.live++;
   c->served = 0;
   c->state = IDLE;
-  watch(c, EPOLL_CTL_MOD, EPOLLIN);
   if (run.start_ns) sent_or_idle(c, now);
+}
+
+/* The end of a dial. A WebSocket is asked for first. */
+static void on_dialled(connection *c, uint64_t now) {
+  int error = dial_error(c->fd);
+  if (!error && upgrade && send(c->fd, upgrade, upgrade_bytes, MSG_NOSIGNAL) != (ssize_t)upgrade_bytes) error = EPROTO;
+  if (error) {
+    dial_ended_badly(c, error, now);
+    return;
+  }
+  watch(c, EPOLL_CTL_MOD, EPOLLIN);
+  c->sent_ns = now;
+  if (upgrade) c->state = UPGRADING; else stands(c, now);
+}
+
+static void on_upgrade(connection *c, uint64_t now) {
+  int agreed = websocket_agreed(c->fd);
+  if (agreed < 0) dial_ended_badly(c, EPROTO, now);
+  if (agreed > 0) stands(c, now);
 }
 
 /* ---- the fixed rate: message m of the run belongs to connection m % connections ---- */
@@ -318,7 +366,9 @@ static void handle_events(uint64_t until) {
   if (n > 0) now = now_ns();
   for (int i = 0; i < n; i++) {
     connection *c = events[i].data.ptr;
-    if (c->state == DIALLING) on_dialled(c, now); else on_readable(c);
+    if (c->state == DIALLING) on_dialled(c, now);
+    else if (c->state == UPGRADING) on_upgrade(c, now);
+    else on_readable(c);
   }
 }
 
@@ -344,7 +394,7 @@ static double cpu_seconds(void) {
 /* Connections whose answer is overdue by a second: a server that stops answering makes no other error. */
 static int silent(uint64_t now) {
   int n = 0;
-  for (int i = 0; i < opt.connections; i++) n += run.all[i].state == BUSY && now - run.all[i].sent_ns > SILENT_NS;
+  for (int i = 0; i < opt.connections; i++) n += run.all[i].state >= UPGRADING && run.all[i].state != IDLE && now - run.all[i].sent_ns > SILENT_NS;
   return n;
 }
 
@@ -405,8 +455,8 @@ static void measure(void) {
 
 static void prepare_request(void) {
   char *one = NULL;
-  size_t bytes = (size_t)opt.echo_bytes;
-  if (opt.echo_bytes) {
+  size_t bytes = (size_t)(opt.echo_bytes + opt.websocket_bytes); /* one of them is 0 */
+  if (bytes) {
     one = malloc(bytes);
     if (!one) fail("malloc");
     memset(one, 'x', bytes);
@@ -414,13 +464,19 @@ static void prepare_request(void) {
     bytes = http_request(&one, opt.path, opt.port);
     answer = learn_http_answer(one, bytes, opt.port, opt.sources);
   }
-  request_bytes = bytes * (size_t)opt.depth;
+  answer_bytes = (uint32_t)((opt.echo_bytes ? bytes : answer.length) * (size_t)opt.depth);
+  request_bytes = opt.websocket_bytes ? websocket_sent_bytes(bytes) : bytes * (size_t)opt.depth;
   request = malloc(request_bytes);
   pattern = malloc(request_bytes);
-  if (!request || !pattern) fail("malloc");
-  for (int i = 0; i < opt.depth; i++) memcpy(request + (size_t)i * bytes, one, bytes);
+  frame = malloc(request_bytes);
+  if (!request || !pattern || !frame) fail("malloc");
+  if (opt.websocket_bytes) {
+    upgrade_bytes = websocket_request(&upgrade, opt.path, opt.port);
+    answer_bytes = (uint32_t)(websocket_frame(request, (uint8_t *)one, bytes) - WEBSOCKET_KEY_BYTES);
+  } else {
+    for (int i = 0; i < opt.depth; i++) memcpy(request + (size_t)i * bytes, one, bytes);
+  }
   free(one);
-  answer_bytes = (uint32_t)(opt.echo_bytes ? request_bytes : answer.length * (size_t)opt.depth);
 }
 
 int main(int argc, char **argv) {

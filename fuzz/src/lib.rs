@@ -5,6 +5,7 @@
 #![forbid(unsafe_code)]
 
 pub mod addr;
+pub mod config;
 mod conversation;
 pub mod differences;
 pub mod form;
@@ -18,6 +19,10 @@ mod memory;
 pub mod record;
 pub mod router;
 pub mod timer_wheel;
+mod tls_peer;
+pub mod tls_server;
+pub mod ws_differences;
+mod ws_fast;
 pub mod ws_frames;
 
 /// One target.
@@ -34,6 +39,10 @@ pub const TARGETS: &[Target] = &[
     Target {
         name: "addr",
         run: addr::run,
+    },
+    Target {
+        name: "config",
+        run: config::run,
     },
     Target {
         name: "form",
@@ -62,6 +71,10 @@ pub const TARGETS: &[Target] = &[
     Target {
         name: "timer_wheel",
         run: timer_wheel::run,
+    },
+    Target {
+        name: "tls_server",
+        run: tls_server::run,
     },
     Target {
         name: "ws_frames",

@@ -1,4 +1,5 @@
-//! WebSocket frames: ours against itself in pieces, against what it writes, and, without deflate, against tungstenite.
+//! WebSocket frames: ours against itself in pieces, against what it writes, and, without deflate, against tungstenite
+//! and fastwebsockets. Where they may differ is listed in `ws_differences`.
 //!
 //! The first byte of an input says role, extension, limits and sizes; the rest is what the peer sends before it closes.
 
@@ -11,14 +12,15 @@ use ringmain_wire::ws::{
 use tungstenite::protocol::{Role as TheirRole, WebSocket, WebSocketConfig};
 use tungstenite::{Error, Message as TheirMessage, error::ProtocolError};
 
-use crate::conversation;
+use crate::ws_differences::{Difference, Otherwise, Reader, is_listed};
+use crate::{conversation, ws_fast};
 
 /// Bytes read of an input.
 const INPUT_LIMIT: usize = 4096;
 
 /// What a whole message or a control frame says.
 #[derive(Clone, Debug, PartialEq, Eq)]
-enum Seen {
+pub(crate) enum Seen {
     Message(Kind, Vec<u8>),
     Ping(Vec<u8>),
     Pong(Vec<u8>),
@@ -62,13 +64,24 @@ impl Setting {
 }
 
 /// Laws: no panic; cuts change nothing; what is handed out stays within the limits; what was read, written again reads
-/// the same; tungstenite reads the same of what we take, and takes nothing that we refuse but what is named here.
+/// the same; tungstenite and fastwebsockets read the same, but for what is listed.
 ///
 /// # Panics
 /// When a law is broken.
 pub fn run(input: &[u8]) {
+    for difference in differences(input) {
+        assert!(is_listed(difference), "{difference:?} is not listed");
+    }
+}
+
+/// Where the other readers differ from ours about this input, listed or not. Checks the other laws as [`run`] does.
+///
+/// # Panics
+/// When a law is broken, or both take an input and read it differently.
+#[must_use]
+pub fn differences(input: &[u8]) -> Vec<Difference> {
     let Some((&control, input)) = input.split_first() else {
-        return;
+        return Vec::new();
     };
     let input = &input[..input.len().min(INPUT_LIMIT)];
     let setting = Setting::of(control);
@@ -80,9 +93,17 @@ pub fn run(input: &[u8]) {
         "cut at {cuts:?}"
     );
     write_again(&setting, &seen);
-    if setting.deflation.is_none() {
-        compare(&setting, input, &seen, fault.map(|fault| fault.kind));
+    if setting.deflation.is_some() {
+        return Vec::new();
     }
+    let fault = fault.map(|fault| fault.kind);
+    let is_server = setting.role == Role::Server;
+    let limit = setting.limits.message_bytes as usize;
+    let theirs = tungstenite(&setting, input);
+    let first = compare(Reader::Tungstenite, &theirs, &seen, fault);
+    let theirs = ws_fast::read(is_server, limit, input);
+    let second = compare(Reader::Fastwebsockets, &theirs, &seen, fault);
+    first.into_iter().chain(second).collect()
 }
 
 /// Reads `input` cut at `cuts`.
@@ -200,7 +221,7 @@ impl Write for Sent<'_> {
 }
 
 /// What tungstenite makes of it, and whether it refused something.
-fn theirs(setting: &Setting, input: &[u8]) -> (Vec<Seen>, bool) {
+fn tungstenite(setting: &Setting, input: &[u8]) -> (Vec<Seen>, bool) {
     let role = match setting.role {
         Role::Server => TheirRole::Server,
         Role::Client => TheirRole::Client,
@@ -230,29 +251,51 @@ fn theirs(setting: &Setting, input: &[u8]) -> (Vec<Seen>, bool) {
     }
 }
 
-/// Where tungstenite and ours differ: we know faults earlier; it takes lengths in more bytes than they need; it reads a
-/// Close with a code that may not be sent, or with 1014, as one of 1002.
-fn compare(setting: &Setting, input: &[u8], ours: &[Seen], fault: Option<FaultKind>) {
-    let (theirs, refused) = theirs(setting, input);
-    for pair in ours.iter().zip(&theirs) {
-        match pair {
-            (Seen::Close(Some((1014, _))), Seen::Close(Some((1002, _)))) => {}
-            (ours, theirs) => assert_eq!(ours, theirs, "tungstenite"),
-        }
+/// How what another made of an input, and whether it refused something, differs from ours. We may know a fault earlier
+/// than another, never later.
+fn compare(
+    reader: Reader,
+    (theirs, refused): &(Vec<Seen>, bool),
+    ours: &[Seen],
+    fault: Option<FaultKind>,
+) -> Option<Difference> {
+    let close = |seen: &[Seen]| match seen.last() {
+        Some(Seen::Close(Some((code, _)))) => Some(*code),
+        _ => None,
+    };
+    let common = ours.len().min(theirs.len());
+    if ours[..common] != theirs[..common] {
+        // A Close is the last of all.
+        let last = common - 1;
+        let codes = close(&ours[..common]).zip(close(&theirs[..common]));
+        let (code, read) = codes
+            .filter(|_| ours[..last] == theirs[..last])
+            .unwrap_or_else(|| {
+                panic!("{reader} reads {theirs:?}, we read {ours:?}");
+            });
+        assert_ne!(code, read, "{reader} reads {theirs:?}, we read {ours:?}");
+        return Some(Difference::Taken(reader, Otherwise::ReadsCode(code, read)));
     }
     match fault {
-        None => assert_eq!(
-            (theirs.len(), refused),
-            (ours.len(), false),
-            "{theirs:?}: tungstenite refuses"
-        ),
-        // A control frame's length has no longer form.
-        Some(FaultKind::LengthNotMinimal | FaultKind::ControlTooLong) => {}
-        Some(FaultKind::CloseCode) => assert!(theirs.len() <= ours.len() + 1, "{theirs:?}"),
-        Some(fault) => assert_eq!(
-            theirs.len(),
-            ours.len(),
-            "{fault:?}: tungstenite takes it: {theirs:?}"
-        ),
+        Some(fault) if theirs.len() > ours.len() => Some(Difference::Refused(reader, fault)),
+        None if *refused && theirs.len() + 1 == ours.len() && close(ours).is_some() => {
+            close(ours).map(|code| Difference::Taken(reader, Otherwise::RefusesCode(code)))
+        }
+        None => {
+            assert_eq!(
+                (theirs.len(), *refused),
+                (ours.len(), false),
+                "{reader} reads {theirs:?}, we read {ours:?}"
+            );
+            None
+        }
+        Some(fault) => {
+            assert_eq!(
+                theirs.len(),
+                ours.len(),
+                "{reader} refuses {theirs:?} before {fault:?}, we read {ours:?}"
+            );
+            None
+        }
     }
 }

@@ -1,28 +1,54 @@
-//! `h1-differences.md` shows the lists that the targets consult, row by row.
+//! `h1-differences.md` and `ws-differences.md` show the lists that the targets consult, row by row.
 
 use std::collections::BTreeSet;
+use std::fmt;
 use std::fs;
 use std::path::Path;
 
-use ringmain_fuzz::differences::{Difference, REQUESTS_REFUSED, REQUESTS_TAKEN, RESPONSES_REFUSED, listed};
-use ringmain_fuzz::{h1_request, h1_response};
+use ringmain_fuzz::differences::{REQUESTS_REFUSED, REQUESTS_TAKEN, RESPONSES_REFUSED, listed};
+use ringmain_fuzz::{h1_request, h1_response, ws_differences, ws_frames};
 
 #[test]
-fn the_file_shows_the_lists() {
-    let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("h1-differences.md");
+fn the_files_show_the_lists() {
+    let tables = [
+        (
+            "## Requests that we take and another does not",
+            shown(REQUESTS_TAKEN),
+        ),
+        (
+            "## Requests that others take and we refuse",
+            shown(REQUESTS_REFUSED),
+        ),
+        (
+            "## Responses that others take and we refuse",
+            shown(RESPONSES_REFUSED),
+        ),
+    ];
+    check_shown("h1-differences.md", &tables);
+    let tables = [
+        (
+            "## Frames that we take and another reads otherwise",
+            shown(ws_differences::TAKEN),
+        ),
+        (
+            "## Frames that others take and we refuse",
+            shown(ws_differences::REFUSED),
+        ),
+    ];
+    check_shown("ws-differences.md", &tables);
+}
+
+fn shown(list: &[impl ToString]) -> Vec<String> {
+    list.iter().map(ToString::to_string).collect()
+}
+
+fn check_shown(name: &str, tables: &[(&str, Vec<String>)]) {
+    let path = Path::new(env!("CARGO_MANIFEST_DIR")).join(name);
     let file = fs::read_to_string(&path).expect("the file is there");
-    let taken = REQUESTS_TAKEN.iter().map(ToString::to_string).collect();
-    let refused = REQUESTS_REFUSED.iter().map(ToString::to_string).collect();
-    let responses = RESPONSES_REFUSED.iter().map(ToString::to_string).collect();
-    for (heading, expected) in [
-        ("## Requests that we take and another does not", taken),
-        ("## Requests that others take and we refuse", refused),
-        ("## Responses that others take and we refuse", responses),
-    ] {
-        let expected: Vec<String> = expected;
+    for (heading, expected) in tables {
         assert_eq!(
             rows(&file, heading),
-            expected,
+            *expected,
             "`{heading}` must read\n\n{}\n",
             expected.join("\n")
         );
@@ -57,9 +83,10 @@ fn every_listed_difference_stands_in_the_corpus() {
         &listed(&[], RESPONSES_REFUSED),
         h1_response::differences,
     );
+    check_witnessed("ws_frames", &ws_differences::listed(), ws_frames::differences);
 }
 
-fn check_witnessed(target: &str, listed: &[Difference], differences: fn(&[u8]) -> Vec<Difference>) {
+fn check_witnessed<D: PartialEq + fmt::Debug>(target: &str, listed: &[D], differences: fn(&[u8]) -> Vec<D>) {
     let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("corpus").join(target);
     let mut seen = Vec::new();
     for entry in fs::read_dir(&folder).expect("the corpus is there") {

@@ -10,8 +10,10 @@ use std::net::TcpStream;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
 use std::sync::mpsc::{self, Receiver, RecvTimeoutError};
-use std::time::{Duration, Instant};
+use std::time::{Duration, Instant, UNIX_EPOCH};
 
+use ringmain::engine::{Layer, LayerEvent};
+use ringmain::tls::{ClientSettings, Connector, PeerName, Trust};
 use rustix::process::{Pid, Signal, kill_process};
 
 /// How long anything may take before a test fails. Generous: the machine may be busy.
@@ -46,6 +48,44 @@ fn is_fresh(program: &Path) -> bool {
             .all(|source| modified(Path::new(source)) <= built)
 }
 
+/// Asks one thing by TLS, of anybody; returns all that comes until the end.
+pub(crate) fn ask_by_tls(addr: &str, request: &str) -> String {
+    let now = UNIX_EPOCH.elapsed().unwrap();
+    let connector = Connector::new(&ClientSettings::new(Trust::AnybodyInsecure), now).unwrap();
+    let mut tls = connector
+        .handle()
+        .connect(&PeerName::new("localhost").unwrap(), now);
+    let mut stream = TcpStream::connect(addr).unwrap();
+    stream.set_read_timeout(Some(PATIENCE)).unwrap();
+    let (mut wire, mut plain, mut received) = (Vec::new(), Vec::new(), Vec::new());
+    tls.begin(&mut wire);
+    loop {
+        stream.write_all(&wire).unwrap();
+        wire.clear();
+        let mut buffer = [0; 4096];
+        let count = stream.read(&mut buffer).unwrap();
+        assert!(count > 0, "the end without its announcement behind {plain:?}");
+        received.extend_from_slice(&buffer[..count]);
+        loop {
+            let step = tls.receive(&mut received, &mut wire);
+            match step.event {
+                LayerEvent::Plain(range) => plain.extend_from_slice(&received[range]),
+                LayerEvent::Established => {
+                    let request = format!(
+                        "{request} HTTP/1.1\r\nHost: test\r\nConnection: close\r\nContent-Length: 0\r\n\r\n"
+                    );
+                    tls.send(request.as_bytes(), &mut wire).unwrap();
+                }
+                LayerEvent::End => return String::from_utf8(plain).unwrap(),
+                LayerEvent::Failed => panic!("{:?}", tls.fault()),
+                LayerEvent::Nothing if step.consumed > 0 => {}
+                LayerEvent::Nothing | LayerEvent::NeedMore => break,
+            }
+            received.drain(..step.consumed);
+        }
+    }
+}
+
 /// An example that listens. Dropping it ends it.
 pub(crate) struct Server {
     child: Child,
@@ -69,6 +109,11 @@ impl Server {
         let line = server.wait_for("listening on ");
         server.addr = line.split_once("listening on ").unwrap().1.to_owned();
         server
+    }
+
+    /// Where it listens.
+    pub(crate) fn addr(&self) -> &str {
+        &self.addr
     }
 
     /// Waits for the next line with this text.

@@ -113,9 +113,84 @@ const SUITES: &[Suite] = &[
         lines: &[RELEASE, TOOLS],
     },
     Suite {
+        name: "https",
+        about: "CPU per HTTPS request and per handshake against hyper + rustls and nginx; with `--before BINARY` plain HTTP too; fifteen minutes",
+        lines: &[
+            Line::new(&["bench/install.sh", "https"]),
+            Line::new(&["bench/build.sh", "https"]),
+            RELEASE,
+            Line::new(&[
+                "python3",
+                "-m",
+                "unittest",
+                "discover",
+                "-s",
+                "bench",
+                "-p",
+                "test_tls.py",
+            ]),
+            Line::new(&["python3", "bench/tls.py"]),
+        ],
+    },
+    Suite {
+        name: "ws",
+        about: "CPU per echoed WebSocket message against our raw echo and fastwebsockets; three minutes",
+        lines: &[
+            Line::new(&["bench/build.sh", "https"]),
+            RELEASE,
+            Line::new(&[
+                "python3",
+                "-m",
+                "unittest",
+                "discover",
+                "-s",
+                "bench",
+                "-p",
+                "test_ws.py",
+            ]),
+            Line::new(&["python3", "bench/ws.py"]),
+        ],
+    },
+    Suite {
+        name: "tls",
+        about: "testssl.sh, openssl s_client and curl against the server, and handshakes that never end; two minutes",
+        lines: &[Line::new(&["bench/install.sh", "tls"]), RELEASE, TLS_TOOLS],
+    },
+    Suite {
+        name: "browser",
+        about: "WebSocket, secure WebSocket and HTTPS as Chromium sees them, pages of another origin refused; half a minute",
+        lines: &[Line::new(&["bench/install.sh", "browser"]), RELEASE, BROWSER],
+    },
+    Suite {
         name: "overload",
         about: "goodput at three times the load that an application carries, and recovery from it",
         lines: &[Line::new(&["bench/build.sh", "client"]), REPORT, OVERLOAD],
+    },
+    Suite {
+        name: "autobahn",
+        about: "Autobahn's WebSocket cases, all of them, against our server and our client; ten minutes, needs Python 2.7",
+        lines: &[
+            Line::new(&["cargo", "build", "--release", "--example", "ws_echo"]),
+            Line::new(&[
+                "cargo",
+                "build",
+                "--release",
+                "-p",
+                "ringmain-web",
+                "--example",
+                "autobahn_client",
+            ]),
+            Line::new(&[
+                "tests/autobahn/run.sh",
+                "server",
+                "target/release/examples/ws_echo",
+            ]),
+            Line::new(&[
+                "tests/autobahn/run.sh",
+                "client",
+                "target/release/examples/autobahn_client",
+            ]),
+        ],
     },
     Suite {
         name: "fuzz",
@@ -129,6 +204,7 @@ const SUITES: &[Suite] = &[
             Line::new(&["fuzz/hour.sh", "h1_request"]),
             Line::new(&["fuzz/hour.sh", "h1_response"]),
             Line::new(&["fuzz/hour.sh", "h1_encode"]),
+            Line::new(&["fuzz/hour.sh", "tls_server"]),
             Line::new(&["fuzz/hour.sh", "ws_frames"]),
         ],
     },
@@ -188,6 +264,32 @@ const OVERLOAD: Line = Line::new(&[
 const TOOLS: Line = Line::new(&[
     "python3",
     "bench/tools.py",
+    "--",
+    "target/release/ringmain",
+    "run",
+    "--listen",
+    "127.0.0.1:$PORT",
+]);
+
+const TLS_TOOLS: Line = Line::new(&[
+    "python3",
+    "bench/tls_tools.py",
+    "--",
+    "target/release/ringmain",
+    "run",
+    "--listen",
+    "127.0.0.1:$PORT",
+    "--cert",
+    "$CERT",
+    "--key",
+    "$KEY",
+    "--workers",
+    "4",
+]);
+
+const BROWSER: Line = Line::new(&[
+    "python3",
+    "bench/browser.py",
     "--",
     "target/release/ringmain",
     "run",

@@ -6,6 +6,7 @@
 
 mod args;
 mod bench;
+mod configuration;
 mod echo;
 mod failure;
 mod limits;
@@ -23,7 +24,7 @@ use std::process::ExitCode;
 
 use ringmain_sys::inherit::{self, Inherited};
 
-use crate::args::{Cli, Command};
+use crate::args::{Cli, Command, Serve};
 use crate::failure::Failure;
 
 fn main() -> ExitCode {
@@ -51,9 +52,16 @@ fn start(inherited: Result<Vec<Inherited>, inherit::InheritError>) -> Result<(),
         }
         Err(error) => return Err(Failure::from_clap(&error, words.get(1..).unwrap_or_default())),
     };
-    match cli.command.unwrap_or(Command::Run(cli.run)) {
-        Command::Run(run) => run::run(&run, inherited.map_err(Failure::other)?),
+    let without = Serve {
+        file: None,
+        run: cli.run,
+    };
+    match cli.command.unwrap_or_else(|| Command::Run(Box::new(without))) {
+        Command::Run(serve) => run::run(&serve, inherited.map_err(Failure::other)?),
         Command::Bench(args) => bench::bench(*args),
+        Command::Check(args) => configuration::check(&args),
+        Command::Explain(args) => configuration::explain(&args),
+        Command::Schema => print(|out| configuration::schema(out)),
         Command::Completions { shell } => print(|out| reference::completions(shell, out)),
         Command::Man => print(|out| reference::manual(out)),
     }

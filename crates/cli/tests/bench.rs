@@ -83,7 +83,7 @@ const WRONG: &[(&[&str], &str)] = &[
         "expected an IP address of this host",
     ),
     (&["--echo", "0", "tcp://127.0.0.1:9"], "expected bytes from 1"),
-    (&["--echo", "5", URL], "--echo is for tcp:// targets"),
+    (&["--echo", "5", URL], "--echo is for tcp:// and ws:// targets"),
     (&["-X", "PUT", "tcp://127.0.0.1:9"], "--method is for HTTP"),
     (
         &["--engine", "kqueue", URL],
@@ -98,8 +98,31 @@ const WRONG: &[(&[&str], &str)] = &[
         &["--hlog", "/nonexistent/x.hlog", URL],
         "--hlog: cannot write /nonexistent/x.hlog",
     ),
-    (&["https://127.0.0.1/"], "TLS is not spoken yet"),
-    (&["ws://127.0.0.1/"], "WebSocket is not spoken yet"),
+    (&["h2://127.0.0.1/"], "HTTP/2 is not spoken yet"),
+    (
+        &["--insecure", URL],
+        "--insecure is for https:// and wss:// targets",
+    ),
+    (&["--ca", "x.pem", URL], "--ca is for https:// and wss:// targets"),
+    (
+        &["--ca", "/nonexistent/x.pem", "https://127.0.0.1:9/"],
+        "--ca: /nonexistent/x.pem: expected a file that can be read",
+    ),
+    (
+        &["--ca", "x.pem", "--insecure", "https://127.0.0.1:9/"],
+        "cannot be used with",
+    ),
+    (&["--key", "x.pem", "https://127.0.0.1:9/"], "--cert <FILE>"),
+    (
+        &["--tls", "1.1", "https://127.0.0.1:9/"],
+        "possible values: 1.2, 1.3",
+    ),
+    (
+        &["compare", "a=:1", "b=:2", "--no-resume"],
+        "--no-resume is for https:// and wss:// targets",
+    ),
+    (&["--deflate", URL], "--deflate is for ws:// targets"),
+    (&["-X", "PUT", "ws://127.0.0.1:9/"], "--method is for HTTP"),
     (&["ftp://127.0.0.1/"], "`ftp` is not spoken here"),
     (&["localhost"], "write localhost:8080, or http://localhost"),
     (&["http://me:pw@localhost/"], "-H 'Authorization: …'"),
@@ -153,7 +176,7 @@ fn a_wrong_scenario_is_said_with_its_place() {
     check(&["check", &unknown], 2, "unknown.yaml:1:1");
     let rule = write("rule.yaml", &format!("thresholds:\n  - p99>fast\n{step}"));
     check(&["check", &rule], 2, "rule.yaml:2:5");
-    let target = write("target.yaml", &format!("target: https://x/\n{step}"));
+    let target = write("target.yaml", &format!("target: tcp://x:1\n{step}"));
     check(&["check", &target], 2, "target.yaml:1:9");
     check(&[&right], 2, "does not say where the load goes");
     check(
@@ -165,6 +188,11 @@ fn a_wrong_scenario_is_said_with_its_place() {
         &["--scenario", &right, "tcp://127.0.0.1:9"],
         2,
         "a scenario is for HTTP",
+    );
+    check(
+        &["--scenario", &right, "ws://127.0.0.1:9/ws"],
+        2,
+        "a scenario is for HTTP, and a WebSocket is asked for",
     );
 }
 

@@ -34,7 +34,7 @@ fn the_commands_of_the_guide_work() {
             .replace("127.0.0.1:8080", &addrs[0])
             .replace("examples/", &format!("{}/examples/", root().display()));
         // A load is shorter here than for a reader.
-        let is_load = command.contains("http://");
+        let is_load = ["http://", "ws://"].iter().any(|scheme| command.contains(scheme));
         let command = command
             + if is_load {
                 " -d 100ms -w 20ms --rounds 1"

@@ -114,6 +114,31 @@ fn echo_returns_body_and_type_for_every_method() {
 }
 
 #[test]
+fn a_websocket_returns_its_messages() {
+    for engine in engines() {
+        let (server, addr) = start(&["--engine", engine]);
+        let mut stream = connect(&addr);
+        let request = "GET /ws HTTP/1.1\r\nHost: test\r\nConnection: Upgrade\r\nUpgrade: websocket\r\n\
+                       Sec-WebSocket-Version: 13\r\nSec-WebSocket-Key: dGhlIHNhbXBsZSBub25jZQ==\r\n\r\n";
+        stream.write_all(request.as_bytes()).unwrap();
+        // A text, then a Close, both masked with zeroes.
+        stream
+            .write_all(b"\x81\x85\0\0\0\0hello\x88\x82\0\0\0\0\x03\xe8")
+            .unwrap();
+        let mut came = Vec::new();
+        stream.read_to_end(&mut came).unwrap();
+        let head = came.windows(4).position(|window| window == b"\r\n\r\n").unwrap() + 4;
+        assert!(came.starts_with(b"HTTP/1.1 101 "), "{}", came.escape_ascii());
+        assert_eq!(&came[head..], b"\x81\x05hello\x88\x02\x03\xe8");
+        server.terminate();
+    }
+    let (server, addr) = start(&[]);
+    let answer = ask(&addr, "GET /ws", "", "");
+    assert_eq!((answer.status, answer.field("upgrade")), (426, Some("websocket")));
+    server.terminate();
+}
+
+#[test]
 fn health_is_answered_and_the_unknown_is_not_found() {
     let (server, addr) = start(&[]);
     for path in ["/healthz", "/readyz"] {

@@ -10,6 +10,7 @@ pub mod config;
 mod engine;
 pub mod features;
 pub mod file;
+mod layer;
 pub mod limits;
 pub mod mail;
 pub mod probe;
@@ -25,6 +26,7 @@ mod worker;
 
 pub use config::{Choice, Config};
 pub use engine::{Engine, EngineError, Report, Running, Summary, WorkerReport, block_signals};
+pub use layer::{Layer, LayerEvent, LayerFault, LayerStep};
 pub use ringmain_sys::addr::Addr;
 pub use ringmain_sys::inherit;
 pub use ringmain_sys::listen::ListenOptions;

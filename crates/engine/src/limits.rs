@@ -85,6 +85,13 @@ pub const TASKS_PER_TURN: usize = 1024;
 /// Completions handled in one loop turn; the rest is handled in the next.
 pub const COMPLETIONS_PER_TURN: usize = 4096;
 
+/// Bytes of a worker's buffer for what layers want sent, kept between uses.
+pub const WIRE_SCRATCH_BYTES: usize = 64 * 1024;
+
+/// Costly steps of layers ([`crate::Layer::is_costly`]) done in one loop turn. More wait for the next turn, first in, first
+/// out, with their bytes: a burst of handshakes holds nobody else up by more than this.
+pub const HANDSHAKE_STEPS_PER_TURN: usize = 16;
+
 /// Letters taken from the mail in one loop turn; the rest is taken in the next.
 pub const MAIL_PER_TURN: usize = 1024;
 

@@ -16,6 +16,7 @@ use bytes::Bytes;
 use ringmain_sys::addr::Addr;
 
 use crate::backend::Slot;
+use crate::layer::Layer;
 use crate::limits;
 use crate::worker::closing::stream_error;
 use crate::worker::core::WriteError;
@@ -66,8 +67,74 @@ impl Stream {
         Ok(self)
     }
 
+    /// Puts a layer between the wire and this stream, as [`Conn::secure`] does, and waits until it stands. What was received
+    /// and not read yet is taken for the layer's.
+    ///
+    /// # Errors
+    /// What ended the connection; `ConnectionAborted` when the layer found a fault, of which [`Stream::layer`] knows
+    /// more. `UnexpectedEof` when the peer went away before it stood.
+    pub async fn secure(&self, layer: Box<dyn Layer>) -> io::Result<()> {
+        self.conn().secure(layer);
+        poll_fn(|context| {
+            let mut core = self.cx.core();
+            let Some(connection) = core.connection(self.slot) else {
+                return Poll::Ready(Err(io::ErrorKind::NotConnected.into()));
+            };
+            if let Some(error) = take_error(connection) {
+                return Poll::Ready(Err(error));
+            }
+            match &connection.layer {
+                Some(layered) if layered.established => return Poll::Ready(Ok(())),
+                Some(_) if connection.phase == Phase::Open && !connection.flags.eof_told => {}
+                _ => {
+                    let ended = broken(connection).unwrap_or_else(|| io::ErrorKind::UnexpectedEof.into());
+                    return Poll::Ready(Err(ended));
+                }
+            }
+            let stream = connection.stream.as_mut().expect("made with the stream");
+            keep_waker(&mut stream.reader, context.waker());
+            core.update_recv(self.slot);
+            Poll::Pending
+        })
+        .await
+    }
+
+    /// Shows the layer to `look`, as [`Conn::layer`] does.
+    pub fn layer<T: Layer, R>(&self, look: impl FnOnce(&mut T) -> R) -> Option<R> {
+        self.conn().layer(look)
+    }
+
+    /// Whether the peer's bytes ended without its layer saying so; see [`Conn::was_cut`].
+    #[must_use]
+    pub fn was_cut(&self) -> bool {
+        self.conn().was_cut()
+    }
+
+    /// Whether it stands and nothing has come that was not read: what a kept connection must be to be used again. What the
+    /// peer has sent and this worker has not looked at cannot be known.
+    #[must_use]
+    pub fn is_quiet(&self) -> bool {
+        let mut core = self.cx.core();
+        core.connection(self.slot).is_some_and(|connection| {
+            let told = connection
+                .stream
+                .as_ref()
+                .is_some_and(|stream| stream.error.is_some());
+            connection.phase == Phase::Open && connection.unread.is_empty() && !connection.flags.eof && !told
+        })
+    }
+
+    /// Bytes written and not yet handed to the kernel.
+    #[must_use]
+    pub fn unsent(&self) -> usize {
+        self.conn().unsent()
+    }
+
     /// Copies received bytes into `buffer`; `Ok(0)` is the end of the stream (or an empty `buffer`).
     pub fn poll_read(&self, context: &mut Context<'_>, buffer: &mut [u8]) -> Poll<io::Result<usize>> {
+        if buffer.is_empty() {
+            return Poll::Ready(Ok(0));
+        }
         self.poll_received(context, |bytes| {
             let count = bytes.len().min(buffer.len());
             buffer[..count].copy_from_slice(&bytes[..count]);
@@ -75,8 +142,8 @@ impl Stream {
         })
     }
 
-    /// Shows received bytes to `take`, which says how many it consumed. `Ok(0)` without a call is the
-    /// end of the stream.
+    /// Shows received bytes to `take`, which says how many it consumed; if none, it is shown them again with what comes behind
+    /// them. `Ok(0)` is the end of the stream. `take` may use other connections of the worker, not this one.
     pub fn poll_received(
         &self,
         context: &mut Context<'_>,
@@ -87,15 +154,31 @@ impl Stream {
             return Poll::Ready(Err(io::ErrorKind::NotConnected.into()));
         };
         if !connection.unread.is_empty() {
-            let count = take(&connection.unread).min(connection.unread.len());
-            connection.unread.drain(..count);
-            if connection.unread.is_empty() {
-                let buffer = std::mem::take(&mut connection.unread);
-                core.pool.put(buffer);
+            // Without a borrow, so that what is read may be written to another connection at once.
+            let mut unread = std::mem::take(&mut connection.unread);
+            drop(core);
+            let count = take(&unread).min(unread.len());
+            unread.drain(..count);
+            core = self.cx.core();
+            match core.connection(self.slot) {
+                Some(connection) if !unread.is_empty() => connection.unread = unread,
+                _ => core.pool.put(unread),
             }
-            core.update_recv(self.slot);
-            return Poll::Ready(Ok(count));
+            if count > 0 {
+                core.update_recv(self.slot);
+                return Poll::Ready(Ok(count));
+            }
         }
+        drop(core);
+        self.poll_more(context)
+    }
+
+    /// Waits for bytes behind those that are there.
+    fn poll_more(&self, context: &mut Context<'_>) -> Poll<io::Result<usize>> {
+        let mut core = self.cx.core();
+        let Some(connection) = core.connection(self.slot) else {
+            return Poll::Ready(Err(io::ErrorKind::NotConnected.into()));
+        };
         if let Some(error) = take_error(connection) {
             return Poll::Ready(Err(error));
         }
@@ -154,8 +237,8 @@ impl Stream {
         Poll::Ready(Ok(count))
     }
 
-    /// How many bytes fit below the mark.
-    fn poll_room(&self, context: &mut Context<'_>) -> Poll<io::Result<usize>> {
+    /// How many bytes fit below [`limits::WRITE_MARK`]; pending while none does.
+    pub fn poll_room(&self, context: &mut Context<'_>) -> Poll<io::Result<usize>> {
         let mut core = self.cx.core();
         let Some(connection) = core.connection(self.slot) else {
             return Poll::Ready(Err(io::ErrorKind::NotConnected.into()));
@@ -166,7 +249,7 @@ impl Stream {
         if !connection.writable() {
             return Poll::Ready(Err(io::ErrorKind::BrokenPipe.into()));
         }
-        match limits::WRITE_MARK.saturating_sub(connection.output.len()) {
+        match limits::WRITE_MARK.saturating_sub(connection.unsent()) {
             0 => {
                 let stream = connection.stream.as_mut().expect("made with the stream");
                 keep_waker(&mut stream.writer, context.waker());
@@ -185,7 +268,7 @@ impl Stream {
         if let Some(error) = take_error(connection) {
             return Poll::Ready(Err(error));
         }
-        if connection.output.is_empty() && !connection.flags.send_held {
+        if connection.unsent() == 0 && !connection.flags.send_held {
             return Poll::Ready(Ok(()));
         }
         if matches!(connection.phase, Phase::Closing | Phase::Closed) {
@@ -244,6 +327,15 @@ impl Stream {
     pub async fn write_frame(&self, frame: Bytes) -> io::Result<()> {
         poll_fn(|context| self.poll_room(context)).await?;
         self.cx.core().write_frame(self.slot, frame).map_err(closed_error)
+    }
+
+    /// Queues bytes without waiting, also above [`limits::WRITE_MARK`]: [`Stream::poll_room`] tells when there is room
+    /// again.
+    ///
+    /// # Errors
+    /// [`WriteError::Full`] beyond [`limits::WRITE_LIMIT`]: the connection is closed for it.
+    pub fn write_now(&self, bytes: &[u8]) -> Result<(), WriteError> {
+        self.cx.core().write(self.slot, bytes)
     }
 
     /// Waits until all that was written is handed to the kernel.

@@ -20,6 +20,7 @@ pub(crate) fn plan() -> Plan {
         target: Addr::Inet(([127, 0, 0, 1], 8080).into()),
         sources: Vec::new(),
         protocol: Protocol::Http1,
+        tls: None,
         connections: 10,
         pipeline: 1,
         reconnect_after: None,

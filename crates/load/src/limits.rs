@@ -11,14 +11,21 @@ pub const ROUNDS: u32 = 1_000;
 /// Requests in flight on one connection.
 pub const PIPELINE: u32 = 1_024;
 
-/// Bytes of an echoed message.
+/// Bytes of an echoed message, over TCP or WebSocket.
 pub const ECHO_BYTES: u32 = 1 << 20;
 
-/// Connection attempts in progress at once, a worker: a listen queue holds only so many.
+/// Connection attempts in progress at once, a worker, handshakes included: a listen queue holds only so many.
 pub const DIALS: usize = 256;
 
 /// After a failed attempt to connect a worker dials nothing for so long: a server that refuses is not hammered.
 pub const REDIAL: Duration = Duration::from_millis(10);
+
+/// How long the other end may take to answer the Close of a WebSocket. Then the connection is reset; nothing is counted, for
+/// no request is lost.
+pub const CLOSE_WAIT: Duration = Duration::from_secs(1);
+
+/// Bytes that inflating hands on at a time.
+pub const INFLATED_PIECE: usize = 16 << 10;
 
 /// Arrivals of an open loop that wait for a free connection, a worker. Beyond it they are dropped and counted.
 pub const ARRIVALS_WAITING: usize = 1 << 20;

@@ -5,7 +5,7 @@ use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::sync::Arc;
 use std::task::Wake;
 
-use rustix::event::{EventfdFlags, eventfd};
+use rustix::event::{EventfdFlags, PollFd, PollFlags, eventfd, poll};
 use rustix::io::retry_on_intr;
 
 /// A descriptor that is readable from [`Event::signal`] until [`Event::drain`].
@@ -32,6 +32,16 @@ impl Event {
         // The one failure that can happen is EAGAIN, when the counter is at its end: then it is
         // readable already.
         let _ = retry_on_intr(|| rustix::io::write(&self.fd, &1u64.to_ne_bytes()));
+    }
+
+    /// Waits until it is signalled, and drains it.
+    ///
+    /// # Errors
+    /// As `poll(2)`: `ENOMEM`.
+    pub fn wait(&self) -> io::Result<()> {
+        retry_on_intr(|| poll(&mut [PollFd::new(&self.fd, PollFlags::IN)], None))?;
+        self.drain();
+        Ok(())
     }
 
     /// Makes it unreadable until the next signal.

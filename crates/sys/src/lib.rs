@@ -18,3 +18,4 @@ pub mod socket;
 pub mod steering;
 pub mod sysctl;
 pub mod terminal;
+pub mod watch;

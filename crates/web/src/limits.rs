@@ -7,12 +7,14 @@ use ringmain_wire::h1;
 
 /// Limits of one application. Each holds per connection unless it says otherwise; the defaults survive the
 /// internet.
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Limits {
     /// Sizes of heads, chunk lines and trailers: see [`h1::Limits`]. `head_bytes` and `trailer_bytes` are at most
     /// [`HEAD_BYTES_MOST`]; `body_bytes` is not looked at here (see [`Limits::body_bytes`]).
     pub http1: h1::Limits,
-    /// From a head's first byte, or from the opening of the connection, to the head's last byte. Longer: 408 if part of
+    /// From the opening of a connection to the end of its TLS handshake. Longer: the connection closes.
+    pub handshake_timeout: Duration,
+    /// From a head's first byte, or from the opening of the connection (the end of its handshake), to the head's last byte. Longer: 408 if part of
     /// a head is there, and the connection closes.
     pub header_timeout: Duration,
     /// From an answer to the next request's first byte. Longer: the connection closes.
@@ -50,12 +52,63 @@ pub struct Limits {
     pub patience: Option<Duration>,
     /// How deep JSON in a body may nest. Deeper: 400.
     pub json_depth: usize,
+    /// What holds for WebSockets once they are open.
+    pub websocket: WsLimits,
+}
+
+/// Limits of WebSockets, for each one unless it says otherwise.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct WsLimits {
+    /// Bytes of a message, all fragments together and inflated. More: the socket closes with 1009, at the latest when one
+    /// more piece ([`INFLATED_PIECE`]) was inflated.
+    pub message_bytes: u64,
+    /// Bytes of a frame of a message, as on the wire. More: 1009, known from its header.
+    pub frame_bytes: u64,
+    /// Pings, pongs and empty fragments in [`CONTROL_PERIOD`]. More: 1008. Other fragments are not counted: they bring
+    /// bytes, which are.
+    pub control_frames: u32,
+    /// Bytes that wait to be sent. More: the connection is reset ([`Cause::SlowReader`](crate::ws::Cause)), for a client that
+    /// takes nothing cannot be told. One message may be so long at most.
+    pub unsent_bytes: usize,
+    /// Bytes of messages that are not whole, of all sockets of a worker; an inflater counts [`INFLATER_BYTES`]. More: the
+    /// socket that brings it closes with 1013.
+    pub assembly_bytes: usize,
+    /// Sockets of a worker that deflate with memory between messages. More are deflated without.
+    pub contexts: u32,
+    /// From the last sign of life to a ping. `None`: none are sent, and who falls silent is not noticed.
+    pub ping_interval: Option<Duration>,
+    /// From a ping to the next sign of life. Longer: the connection is reset. Who takes what it is sent at
+    /// [`Limits::rate_bytes`] is alive.
+    pub pong_timeout: Duration,
+    /// From our Close to the client's. Longer: the connection is reset. Who still takes what it is sent is given as long
+    /// again.
+    pub close_timeout: Duration,
+    /// From a message's first bytes to its last, if it does not arrive at once. Longer: 1008.
+    pub message_timeout: Duration,
+}
+
+impl Default for WsLimits {
+    fn default() -> WsLimits {
+        WsLimits {
+            message_bytes: 1024 * 1024,
+            frame_bytes: 1024 * 1024,
+            control_frames: 100,
+            unsent_bytes: 2 * 1024 * 1024,
+            assembly_bytes: 64 * 1024 * 1024,
+            contexts: 128,
+            ping_interval: Some(Duration::from_secs(30)),
+            pong_timeout: Duration::from_secs(20),
+            close_timeout: Duration::from_secs(5),
+            message_timeout: Duration::from_secs(60),
+        }
+    }
 }
 
 impl Default for Limits {
     fn default() -> Limits {
         Limits {
             http1: h1::Limits::INTERNET,
+            handshake_timeout: Duration::from_secs(10),
             header_timeout: Duration::from_secs(10),
             idle_timeout: Duration::from_secs(75),
             body_bytes: 1024 * 1024,
@@ -70,6 +123,7 @@ impl Default for Limits {
             connections_per_address: Some(1024),
             patience: Some(Duration::from_millis(250)),
             json_depth: 64,
+            websocket: WsLimits::default(),
         }
     }
 }
@@ -83,7 +137,35 @@ pub const SEND_SHARE: usize = 256 * 1024;
 /// Bytes of a reply's body up to which it is copied behind its head; a longer one is handed over as it is.
 pub const COPIED_BODY: usize = 16 * 1024;
 
-/// Bytes of a streamed body that wait for their handler. More: nothing is received until it reads.
+/// Bytes of a piece of a relayed body up to which it is gathered with what is before it; a longer one is handed over as it
+/// is.
+pub const GATHERED_PIECE: usize = 4 * 1024;
+
+/// How often the budget of [`WsLimits::control_frames`] is filled again.
+pub const CONTROL_PERIOD: Duration = Duration::from_secs(1);
+
+/// Bytes of an inflated message that are handed on at once; a longer one is put together from such pieces.
+pub const INFLATED_PIECE: usize = 16 * 1024;
+
+/// Bytes that an inflater counts in [`WsLimits::assembly_bytes`]: its window, its tables and a piece.
+pub const INFLATER_BYTES: usize = 64 * 1024;
+
+/// Idle inflaters that a worker keeps. More are freed.
+pub const IDLE_INFLATERS: usize = 16;
+
+/// Bytes of a message from which it is deflated where that was agreed on: shorter ones hardly become smaller.
+pub const DEFLATE_FROM: usize = 128;
+
+/// How hard messages are deflated, 1 to 9: the fast end, for a worker has other sockets to serve.
+pub const DEFLATE_LEVEL: u8 = 2;
+
+/// Bytes of a Close's reason. A longer one is cut (RFC 6455 §5.5).
+pub const CLOSE_REASON_BYTES: usize = 123;
+
+/// Bytes that a message counts beside its own while it waits for an asynchronous handler: many empty ones are bounded too.
+pub const MESSAGE_RECORD: usize = 64;
+
+/// Bytes of a streamed body, or of a socket's messages, that wait for their handler. More: nothing is received until it reads.
 pub const BODY_QUEUE: usize = 64 * 1024;
 
 /// Bytes of memory that a scratch buffer keeps for the next request. More is given back.
@@ -130,6 +212,9 @@ pub const COOKIE_ATTRIBUTE_BYTES: usize = 1024;
 /// Bytes of a request's id. A longer one that a client says is not taken over.
 pub const REQUEST_ID_BYTES: usize = 128;
 
+/// Notes of one request for the access log. More are dropped.
+pub const NOTES: usize = 16;
+
 /// Bytes of a client's text in the access log, before escapes. Longer ones are cut and end in `...`.
 pub const ACCESS_LOG_FIELD_BYTES: usize = 2048;
 
@@ -165,3 +250,4 @@ const _: () = assert!(
     "a place in a path is kept in sixteen bits"
 );
 const _: () = assert!(COPIED_BODY < SEND_SHARE);
+const _: () = assert!(INFLATED_PIECE < INFLATER_BYTES);

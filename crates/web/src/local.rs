@@ -3,6 +3,7 @@
 use std::any::{Any, TypeId};
 use std::cell::{Cell, RefCell};
 use std::net::SocketAddr;
+use std::rc::Rc;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -17,6 +18,7 @@ use crate::request_id::RequestId;
 use crate::server::runner::Runners;
 use crate::site::Site;
 use crate::stats::WorkerStats;
+use crate::ws::Sockets;
 
 pub(crate) struct Local {
     pub(crate) cx: Cx,
@@ -24,6 +26,7 @@ pub(crate) struct Local {
     pub(crate) preamble: RefCell<Preamble>,
     pub(crate) runners: Runners,
     pub(crate) stats: Arc<WorkerStats>,
+    pub(crate) sockets: Rc<Sockets>,
     pub(crate) access: Option<RefCell<AccessWriter>>,
     /// Ids so far, and where they began.
     ids: Cell<(u64, u64)>,
@@ -35,11 +38,19 @@ impl Local {
         let preamble =
             Preamble::new(site.server_name.as_deref()).expect("checked when the application was built");
         let stats = site.stats.worker(cx.worker());
+        let limits = &site.limits;
+        let sockets = Sockets::new(
+            cx.clone(),
+            Arc::clone(&stats),
+            limits.websocket,
+            limits.rate_bytes,
+        );
         Local {
             states,
             preamble: RefCell::new(preamble),
             runners: Runners::new(site.limits.running_requests),
             stats,
+            sockets: Rc::new(sockets),
             access: site.access_log.as_ref().map(|log| RefCell::new(log.writer())),
             ids: Cell::new((cx.random(), cx.random())),
             cx,
@@ -65,18 +76,22 @@ impl Local {
         let Some(access) = &self.access else {
             return;
         };
-        access.borrow_mut().record(&Record {
-            remote: request.remote().map(|remote| remote.ip()),
-            time: self.cx.wall(),
-            method: request.method().as_str(),
-            target: request.target(),
-            version: request.version(),
-            status,
-            body_bytes,
-            duration_us: micros(self.cx.clock().since(began)),
-            referer: request.head.fields.known(Known::Referer),
-            user_agent: request.head.fields.known(Known::UserAgent),
-            request_id: request.id().map(RequestId::as_str),
+        let client = request.notes.client();
+        request.notes.look(|notes| {
+            access.borrow_mut().record(&Record {
+                remote: client.or_else(|| request.remote().map(|remote| remote.ip())),
+                time: self.cx.wall(),
+                method: request.method().as_str(),
+                target: request.target(),
+                version: request.version(),
+                status,
+                body_bytes,
+                duration_us: micros(self.cx.clock().since(began)),
+                referer: request.head.fields.known(Known::Referer),
+                user_agent: request.head.fields.known(Known::UserAgent),
+                request_id: request.id().map(RequestId::as_str),
+                notes,
+            });
         });
     }
 
@@ -97,6 +112,7 @@ impl Local {
             referer: None,
             user_agent: None,
             request_id: None,
+            notes: &[],
         });
     }
 

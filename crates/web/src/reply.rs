@@ -5,6 +5,7 @@
 
 use bytes::Bytes;
 use ringmain_wire::h1::FieldBlock;
+use ringmain_wire::ws::HandshakeFault;
 use serde::Serialize;
 
 use crate::cookie::SetCookie;
@@ -15,12 +16,15 @@ use crate::location;
 use crate::media_type;
 use crate::request::Request;
 use crate::server::stream::Outgoing;
+use crate::ws::Upgrade;
 
 /// The reply to one request.
 pub struct Reply<'r> {
     pub(crate) request: &'r Request<'r>,
     pub(crate) status: u16,
     pub(crate) kind: Kind,
+    /// The head is another server's.
+    pub(crate) forwarded: bool,
     pub(crate) fields: &'r mut FieldBlock,
     pub(crate) body: &'r mut Vec<u8>,
     /// Instead of `body`.
@@ -29,6 +33,10 @@ pub struct Reply<'r> {
     pub(crate) sent: u64,
     /// Where a streamed reply goes; only asynchronous handlers have it.
     pub(crate) outgoing: Option<Outgoing<'r>>,
+    /// The request becomes a WebSocket.
+    pub(crate) upgrade: Option<Box<Upgrade>>,
+    /// Why it does not, if its handshake was at fault.
+    pub(crate) handshake: Option<HandshakeFault>,
 }
 
 /// What `Content-Type` says.
@@ -74,11 +82,14 @@ impl<'r> Reply<'r> {
             request,
             status: 200,
             kind: Kind::None,
+            forwarded: false,
             fields,
             body,
             frame: None,
             sent: 0,
             outgoing: None,
+            upgrade: None,
+            handshake: None,
         }
     }
 
@@ -124,6 +135,12 @@ impl<'r> Reply<'r> {
             .push(name, value.as_ref())
             .map_err(|misuse| Error::internal(format!("field `{}`: {misuse}", name.escape_debug())))?;
         Ok(self)
+    }
+
+    /// Adds fields that were checked before beside those of their names.
+    pub fn add_headers(&mut self, fields: &FieldBlock) -> &mut Self {
+        self.fields.append(fields);
+        self
     }
 
     /// Takes a field out that was set before.

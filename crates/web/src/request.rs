@@ -6,9 +6,11 @@ use std::any::{Any, TypeId};
 use std::borrow::Cow;
 use std::cell::RefCell;
 use std::rc::Rc;
+use std::sync::Arc;
 
 use bytes::Bytes;
 use ringmain_engine::Cx;
+use ringmain_tls::{Facts, Tls};
 use ringmain_wire::h1::{Field, Known, Method, RequestHead, Version};
 use serde::Deserialize;
 
@@ -16,6 +18,8 @@ use crate::cookie::Cookies;
 use crate::error::{Error, Result};
 use crate::json;
 use crate::local::Local;
+use crate::note::{Note, Notes};
+use crate::origin::Origin;
 use crate::query::Query;
 use crate::request_id::RequestId;
 use crate::router::Params;
@@ -35,8 +39,9 @@ pub struct Request<'r> {
     hooks: &'r Hooks,
     id: Option<RequestId>,
     pub(crate) exchange: Option<&'r Exchange>,
-    pub(crate) remote: Option<std::net::SocketAddr>,
+    pub(crate) origin: Origin,
     pub(crate) extensions: RefCell<Vec<(TypeId, Rc<dyn Any>)>>,
+    pub(crate) notes: Notes,
 }
 
 impl<'r> Request<'r> {
@@ -52,7 +57,7 @@ impl<'r> Request<'r> {
         site: &'r Site,
         local: &'r Local,
         verdict: &Verdict<'r>,
-        remote: Option<std::net::SocketAddr>,
+        origin: Origin,
         exchange: Option<&'r Exchange>,
     ) -> Request<'r> {
         let id = site.request_ids.then(|| {
@@ -69,13 +74,20 @@ impl<'r> Request<'r> {
             local,
             hooks: verdict.hooks(site),
             exchange,
-            remote,
+            origin,
             extensions: RefCell::new(Vec::new()),
+            notes: Notes::default(),
         }
     }
 
     pub(crate) fn hooks(&self) -> &'r Hooks {
         self.hooks
+    }
+
+    /// The head as it was parsed: for intermediaries, which pass it on.
+    #[must_use]
+    pub fn head(&self) -> &'r RequestHead<'r> {
+        self.head
     }
 
     /// The method.
@@ -263,16 +275,63 @@ impl<'r> Request<'r> {
         value.ok_or_else(|| missing::<T>("Request::extend in a hook before this"))
     }
 
+    /// Has the access log say something of this request, once for each name: a member of its JSON, a field of a
+    /// [`Template`](crate::access_log::Template). Without an access log, and beyond [`limits::NOTES`](crate::limits::NOTES)
+    /// names, nothing is kept.
+    pub fn note(&self, name: &'static str, note: Note) {
+        if self.is_logged() {
+            self.notes.put(name, note);
+        }
+    }
+
+    /// Whether what is noted is kept: there is an access log.
+    #[must_use]
+    pub fn is_logged(&self) -> bool {
+        self.local.access.is_some()
+    }
+
+    /// Has the access log say that this is the client's address, and not the connection's: behind proxies that are believed.
+    pub fn note_client(&self, client: std::net::IpAddr) {
+        self.notes.put_client(client);
+    }
+
     /// The request's id, if the application gives them ([`App::request_ids`](crate::App::request_ids)).
     #[must_use]
     pub fn id(&self) -> Option<&RequestId> {
         self.id.as_ref()
     }
 
+    /// The number of the listener by which it came, in the order in which the engine was given them
+    /// ([`Engine::listen`](ringmain_engine::Engine::listen)), from 0.
+    #[must_use]
+    pub fn listener(&self) -> u32 {
+        self.origin.listener
+    }
+
+    /// `https` if it came encrypted, else `http`. What a proxy in front did is not known here.
+    #[must_use]
+    pub fn scheme(&self) -> &'static str {
+        if self.origin.secure { "https" } else { "http" }
+    }
+
+    /// What its connection's TLS agreed on (version, names, client certificates); `None` for one in the clear, and for one that
+    /// is over.
+    #[must_use]
+    pub fn tls(&self) -> Option<Arc<Facts>> {
+        let conn = self.local.cx.conn(self.origin.conn);
+        conn.layer(|tls: &mut Tls| tls.session().shared_facts()).flatten()
+    }
+
+    /// The connection on which it came: for what this crate does not offer. Writing to it would mix with answers.
+    #[must_use]
+    pub fn connection(&self) -> ringmain_engine::ConnId {
+        self.origin.conn
+    }
+
     /// The client's address; `None` on a Unix socket. Behind a proxy it is the proxy's.
     #[must_use]
     pub fn remote(&self) -> Option<std::net::SocketAddr> {
-        self.remote
+        self.origin.remote
     }
 
     /// The worker that runs this: sleeping, connecting, blocking work, files.

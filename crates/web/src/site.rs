@@ -9,6 +9,7 @@ use ringmain_engine::Cx;
 use ringmain_wire::h1::Method;
 
 use crate::access_log::AccessLog;
+use crate::entrance::Entrance;
 use crate::error::{Error, Result};
 use crate::limits::Limits;
 use crate::reply::Reply;
@@ -18,6 +19,7 @@ use crate::server::admission::Admission;
 use crate::server::runner::Launch;
 use crate::stats::Stats;
 use crate::text;
+use crate::ws::Gate;
 
 /// What a hook before the handler wants next.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -45,6 +47,8 @@ pub(crate) enum Action {
     Plain(Box<Handler>),
     /// Waits; the body is collected first, or streamed.
     Task { launch: Box<dyn Launch>, streamed: bool },
+    /// Becomes a WebSocket.
+    Socket(Gate),
 }
 
 pub(crate) struct Route {
@@ -66,6 +70,8 @@ pub struct Site {
     pub(crate) hooks: Hooks,
     pub(crate) states: Vec<(TypeId, Box<dyn Any + Send + Sync>)>,
     pub(crate) per_worker: Vec<Box<MakeLocal>>,
+    /// By listener.
+    pub(crate) entrances: Vec<Entrance>,
     pub(crate) limits: Limits,
     pub(crate) server_name: Option<String>,
     pub(crate) access_log: Option<AccessLog>,
@@ -142,6 +148,10 @@ impl<'s> Verdict<'s> {
                 action: Action::Plain(handler),
                 ..
             }) => handler(request, reply),
+            Verdict::Route(Route {
+                action: Action::Socket(gate),
+                ..
+            }) => gate.open(request, reply),
             Verdict::Route(_) => Err(Error::internal("an asynchronous handler was not launched")),
             Verdict::NotFound => Err(Error::not_found(format!(
                 "nothing is served at `{}`",

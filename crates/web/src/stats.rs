@@ -18,6 +18,10 @@ pub(crate) struct WorkerStats {
     classes: [AtomicU64; 6],
     /// Requests that could not be read.
     refused: AtomicU64,
+    /// WebSockets that are open, and messages from and to them.
+    sockets: AtomicU64,
+    messages_in: AtomicU64,
+    messages_out: AtomicU64,
     latencies: [AtomicU64; BUCKETS],
 }
 
@@ -31,6 +35,12 @@ pub struct Totals {
     pub classes: [u64; 6],
     /// Requests that broke a rule of the protocol and were refused before routing; their answers count too.
     pub refused: u64,
+    /// WebSockets that are open.
+    pub sockets: u64,
+    /// Messages that arrived on WebSockets, whole.
+    pub messages_in: u64,
+    /// Messages that were queued for WebSockets, each receiver of one counted.
+    pub messages_out: u64,
     latencies: Box<[u64; BUCKETS]>,
 }
 
@@ -50,6 +60,9 @@ impl Stats {
         let mut totals = Totals {
             classes: [0; 6],
             refused: 0,
+            sockets: 0,
+            messages_in: 0,
+            messages_out: 0,
             latencies: Box::new([0; BUCKETS]),
         };
         let workers = self.workers.lock().unwrap_or_else(PoisonError::into_inner);
@@ -57,6 +70,9 @@ impl Stats {
             add(&mut totals.classes, &worker.classes);
             add(totals.latencies.as_mut(), &worker.latencies);
             totals.refused += worker.refused.load(Ordering::Relaxed);
+            totals.sockets += worker.sockets.load(Ordering::Relaxed);
+            totals.messages_in += worker.messages_in.load(Ordering::Relaxed);
+            totals.messages_out += worker.messages_out.load(Ordering::Relaxed);
         }
         totals
     }
@@ -73,6 +89,9 @@ impl WorkerStats {
         WorkerStats {
             classes: std::array::from_fn(|_| AtomicU64::new(0)),
             refused: AtomicU64::new(0),
+            sockets: AtomicU64::new(0),
+            messages_in: AtomicU64::new(0),
+            messages_out: AtomicU64::new(0),
             latencies: std::array::from_fn(|_| AtomicU64::new(0)),
         }
     }
@@ -84,6 +103,23 @@ impl WorkerStats {
 
     pub(crate) fn refused(&self) {
         bump(&self.refused);
+    }
+
+    pub(crate) fn socket_opened(&self) {
+        bump(&self.sockets);
+    }
+
+    pub(crate) fn socket_closed(&self) {
+        let open = self.sockets.load(Ordering::Relaxed);
+        self.sockets.store(open - 1, Ordering::Relaxed);
+    }
+
+    pub(crate) fn message_in(&self) {
+        bump(&self.messages_in);
+    }
+
+    pub(crate) fn message_out(&self) {
+        bump(&self.messages_out);
     }
 
     /// How long a request took.
@@ -119,7 +155,7 @@ impl Totals {
         self.classes.iter().sum()
     }
 
-    /// What happened since `earlier`.
+    /// What happened since `earlier`; of [`Totals::sockets`] those that are open now.
     #[must_use]
     pub fn since(&self, earlier: &Totals) -> Totals {
         let mut difference = self.clone();
@@ -128,6 +164,8 @@ impl Totals {
         let pairs = difference.latencies.iter_mut().zip(earlier.latencies.iter());
         pairs.for_each(|(now, then)| *now = now.saturating_sub(*then));
         difference.refused = difference.refused.saturating_sub(earlier.refused);
+        difference.messages_in = difference.messages_in.saturating_sub(earlier.messages_in);
+        difference.messages_out = difference.messages_out.saturating_sub(earlier.messages_out);
         difference
     }
 

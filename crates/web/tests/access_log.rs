@@ -29,6 +29,7 @@ fn say(writer: &mut AccessWriter, target: &str) {
         referer: None,
         user_agent: None,
         request_id: None,
+        notes: &[],
     });
 }
 

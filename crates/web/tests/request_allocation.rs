@@ -1,4 +1,4 @@
-//! No allocation per request once buffers are warm, on a real worker over real sockets: counted by the allocator, over
+//! No allocation per request once buffers are warm, on a real worker over real sockets, in the clear and by TLS: counted by the allocator, over
 //! all threads. A binary without the test harness, so that nothing else allocates meanwhile.
 //!
 //! What does allocate, and how often, stands in the second table: its numbers may only fall.
@@ -7,11 +7,12 @@
 
 use std::alloc::System;
 use std::io::{ErrorKind, Read, Write};
-use std::net::TcpStream;
-use std::time::Duration;
+use std::net::{SocketAddr, TcpStream};
+use std::time::{Duration, UNIX_EPOCH};
 
-use ringmain_engine::{Addr, Choice, Config, Engine, ListenOptions};
-use ringmain_web::{App, Flow};
+use ringmain_engine::{Addr, Choice, Config, Engine, Layer, LayerEvent, ListenOptions};
+use ringmain_tls::{Acceptor, ClientSettings, Connector, Development, PeerName, ServerSettings, Tls, Trust};
+use ringmain_web::{App, Entrance, Flow};
 use serde::{Deserialize, Serialize};
 use stats_alloc::{INSTRUMENTED_SYSTEM, Region, StatsAlloc};
 
@@ -195,7 +196,12 @@ fn counted() -> Vec<Case> {
 }
 
 fn main() {
-    for engine in [Choice::Uring, Choice::Epoll] {
+    for (engine, tls) in [
+        (Choice::Uring, false),
+        (Choice::Epoll, false),
+        (Choice::Uring, true),
+        (Choice::Epoll, true),
+    ] {
         let config = Config {
             engine,
             workers: Some(1),
@@ -203,13 +209,13 @@ fn main() {
             ..Config::default()
         };
         match Engine::new(config) {
-            Ok(engine) => check_all(engine),
+            Ok(engine) => check_all(engine, tls),
             Err(error) => println!("SKIPPED {engine:?}: {error}"),
         }
     }
 }
 
-fn check_all(mut engine: Engine) {
+fn check_all(mut engine: Engine, tls: bool) {
     let any: Addr = "127.0.0.1:0".parse().expect("an address");
     let addr = engine
         .listen(&any, &ListenOptions::default())
@@ -217,17 +223,28 @@ fn check_all(mut engine: Engine) {
     let Addr::Inet(addr) = addr else {
         panic!("an internet address was asked for");
     };
-    println!("on {}", engine.selection());
-    let site = app().build().expect("an application");
+    println!("on {}{}", engine.selection(), if tls { ", by TLS" } else { "" });
+    let made = Development::new(&[], now()).expect("a certificate");
+    let mut app = app();
+    if tls {
+        let settings = ServerSettings {
+            certificates: vec![made.pair],
+            ..ServerSettings::default()
+        };
+        let acceptor = Acceptor::new(&settings, now()).expect("settings");
+        app = app.listener(0, Entrance::https(&acceptor));
+    }
+    let trust = ClientSettings::new(Trust::Authorities(made.authority));
+    let connector = tls.then(|| Connector::new(&trust, now()).expect("settings"));
+    let site = app.build().expect("an application");
     let running = engine
         .start(move |start| site.server(start))
         .expect("the worker starts");
     let mut client = Client {
-        stream: TcpStream::connect(addr).expect("the server listens"),
+        stream: Link::new(addr, connector.as_ref()),
         buffer: vec![0; 256 * 1024],
-        other: TcpStream::connect(addr).expect("the server listens"),
+        other: Link::new(addr, connector.as_ref()),
     };
-    client.stream.set_nodelay(true).expect("a socket");
     let mut failed = false;
     for case in free().iter().chain(&counted()) {
         for _ in 0..WARM {
@@ -256,9 +273,99 @@ fn check_all(mut engine: Engine) {
 }
 
 struct Client {
-    stream: TcpStream,
+    stream: Link,
     buffer: Vec<u8>,
-    other: TcpStream,
+    other: Link,
+}
+
+/// A connection, perhaps by TLS, which allocates nothing either once its buffers are warm.
+struct Link {
+    stream: TcpStream,
+    tls: Option<Tls>,
+    /// Received and not yet opened.
+    wire: Vec<u8>,
+    /// Opened and not yet read.
+    plain: Vec<u8>,
+    out: Vec<u8>,
+}
+
+/// Wall time.
+fn now() -> Duration {
+    UNIX_EPOCH.elapsed().expect("a time after 1970")
+}
+
+impl Link {
+    fn new(addr: SocketAddr, connector: Option<&Connector>) -> Link {
+        let stream = TcpStream::connect(addr).expect("the server listens");
+        stream.set_nodelay(true).expect("a socket");
+        let localhost = PeerName::new("localhost").expect("a name");
+        let mut link = Link {
+            stream,
+            tls: connector.map(|connector| connector.handle().connect(&localhost, now())),
+            wire: Vec::with_capacity(256 * 1024),
+            plain: Vec::with_capacity(256 * 1024),
+            out: Vec::with_capacity(256 * 1024),
+        };
+        if let Some(tls) = &mut link.tls {
+            tls.begin(&mut link.out);
+            while link.tls.as_ref().is_some_and(|tls| tls.facts().is_none()) {
+                link.flush();
+                link.receive();
+            }
+            link.flush();
+        }
+        link
+    }
+
+    fn flush(&mut self) {
+        self.stream.write_all(&self.out).expect("the server takes it");
+        self.out.clear();
+    }
+
+    fn send(&mut self, bytes: &[u8]) {
+        match &mut self.tls {
+            None => self.out.extend_from_slice(bytes),
+            Some(tls) => tls.send(bytes, &mut self.out).expect("it stands"),
+        }
+        self.flush();
+    }
+
+    /// Receives once, and opens what is whole of it.
+    fn receive(&mut self) {
+        let mut buffer = [0; 64 * 1024];
+        let received = match self.stream.read(&mut buffer) {
+            Ok(0) => panic!("the end after {}", self.plain.escape_ascii()),
+            Ok(received) => received,
+            // Work of a ring that this thread has probed.
+            Err(error) if error.kind() == ErrorKind::Interrupted => return,
+            Err(error) => panic!("expected an answer, found {error}"),
+        };
+        let Some(tls) = &mut self.tls else {
+            return self.plain.extend_from_slice(&buffer[..received]);
+        };
+        self.wire.extend_from_slice(&buffer[..received]);
+        loop {
+            let step = tls.receive(&mut self.wire, &mut self.out);
+            match step.event {
+                LayerEvent::Plain(range) => self.plain.extend_from_slice(&self.wire[range]),
+                LayerEvent::Established => {}
+                LayerEvent::Nothing if step.consumed > 0 => {}
+                LayerEvent::Nothing | LayerEvent::NeedMore => return,
+                LayerEvent::End | LayerEvent::Failed => panic!("{:?}", tls.fault()),
+            }
+            self.wire.drain(..step.consumed);
+        }
+    }
+
+    fn read(&mut self, buffer: &mut [u8]) -> usize {
+        while self.plain.is_empty() {
+            self.receive();
+        }
+        let count = self.plain.len().min(buffer.len());
+        buffer[..count].copy_from_slice(&self.plain[..count]);
+        self.plain.drain(..count);
+        count
+    }
 }
 
 const PING: &[u8] = b"GET /plain HTTP/1.1\r\nHost: a\r\n\r\n";
@@ -277,19 +384,19 @@ impl Client {
     fn round(&mut self, case: &Case) {
         let (last, first) = case.pieces.split_last().expect("a piece");
         for piece in first {
-            self.stream.write_all(piece).expect("the server takes it");
+            self.stream.send(piece);
             // When this is answered the worker has had the piece.
-            self.other.write_all(PING).expect("the server takes it");
+            self.other.send(PING);
             read_answers(&mut self.other, &mut self.buffer, 1, false);
         }
-        self.stream.write_all(last).expect("the server takes it");
+        self.stream.send(last);
         let head = last.starts_with(b"HEAD");
         read_answers(&mut self.stream, &mut self.buffer, case.requests, head);
     }
 }
 
 /// Reads so many answers and nothing more.
-fn read_answers(stream: &mut TcpStream, buffer: &mut [u8], count: usize, head: bool) {
+fn read_answers(stream: &mut Link, buffer: &mut [u8], count: usize, head: bool) {
     let (mut length, mut at, mut seen) = (0, 0, 0);
     while seen < count {
         match answer_length(&buffer[at..length], head) {
@@ -297,13 +404,7 @@ fn read_answers(stream: &mut TcpStream, buffer: &mut [u8], count: usize, head: b
                 at += answer;
                 seen += 1;
             }
-            None => match stream.read(&mut buffer[length..]) {
-                Ok(0) => panic!("the end after {}", buffer[..length].escape_ascii()),
-                Ok(received) => length += received,
-                // Work of a ring that this thread has probed.
-                Err(error) if error.kind() == ErrorKind::Interrupted => {}
-                Err(error) => panic!("expected an answer, found {error}"),
-            },
+            None => length += stream.read(&mut buffer[length..]),
         }
     }
     assert_eq!(at, length, "nothing but the answers");

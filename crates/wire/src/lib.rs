@@ -5,7 +5,10 @@
 //! `Misuse` is the caller's. Nothing here knows who reads or writes the bytes, or what a message is for.
 #![forbid(unsafe_code)]
 
+pub mod dns;
 mod faults;
 pub mod h1;
+pub mod proxy;
 pub mod sse;
+pub mod tls;
 pub mod ws;

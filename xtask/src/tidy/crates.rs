@@ -16,12 +16,18 @@ const MAY_KNOW: &[(&str, Option<&[&str]>)] = &[
     ("ringmain-wire", Some(&[])),
     ("ringmain-engine", Some(&["ringmain-sys"])),
     ("ringmain-hub", Some(&["ringmain-wire"])),
-    ("ringmain-web", Some(&["ringmain-wire", "ringmain-engine"])),
+    // What joins the two: TLS of `wire` as a layer of `engine`.
+    ("ringmain-tls", Some(&["ringmain-wire", "ringmain-engine"])),
+    (
+        "ringmain-web",
+        Some(&["ringmain-wire", "ringmain-engine", "ringmain-tls"]),
+    ),
     (
         "ringmain-gateway",
         Some(&[
             "ringmain-web",
             "ringmain-hub",
+            "ringmain-tls",
             "ringmain-engine",
             "ringmain-wire",
             "ringmain-sys",
@@ -33,6 +39,7 @@ const MAY_KNOW: &[(&str, Option<&[&str]>)] = &[
             "ringmain-gateway",
             "ringmain-web",
             "ringmain-hub",
+            "ringmain-tls",
             "ringmain-engine",
             "ringmain-wire",
             "ringmain-sys",
@@ -40,7 +47,7 @@ const MAY_KNOW: &[(&str, Option<&[&str]>)] = &[
     ),
     (
         "ringmain-load",
-        Some(&["ringmain-engine", "ringmain-wire", "ringmain-sys"]),
+        Some(&["ringmain-engine", "ringmain-tls", "ringmain-wire", "ringmain-sys"]),
     ),
     ("ringmain-tune", Some(&["ringmain-sys"])),
     ("ringmain-cli", None),

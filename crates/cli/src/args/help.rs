@@ -28,9 +28,22 @@ pub(crate) const PATHS: &[(&str, &str)] = &[
     ("/json", "a JSON object, serialised anew for each request"),
     ("/plaintext", "13 bytes of text"),
     ("/echo", "the request's body and content type, for every method"),
+    ("/ws", "a WebSocket: every message comes back"),
     ("/healthz", "200 as long as the process answers"),
     ("/readyz", "200 while it takes requests, 503 from the shutdown on"),
 ];
+
+/// What follows the help of `check`.
+pub(super) const CHECK: &str = "\
+Exit codes: 0 right, 1 wrong (what is not wrong would be served), 2 wrong command line or no such file.
+All keys: docs/config.md";
+
+/// What follows the help of `explain`.
+pub(super) const EXPLAIN: &str = "\
+Example:
+  ringmain explain shop.yaml POST https://shop.example:8443/cart?id=1 -H 'content-type: application/json'
+
+Exit codes: 0 a rule takes it, 1 none does or the file is wrong, 2 wrong command line or no such file.";
 
 /// What follows the help of `completions`.
 pub(super) const COMPLETIONS: &str = "\
@@ -61,6 +74,11 @@ pub(crate) fn sections() -> &'static [Section] {
                 ),
                 ("SIGQUIT", "end at once"),
                 (
+                    "SIGHUP",
+                    "read configuration and certificates anew, reopen the log",
+                ),
+                ("SIGUSR1", "open the access log anew, after it was moved away"),
+                (
                     "SIGUSR2",
                     "a new process takes the listeners over; no client is refused",
                 ),
@@ -82,8 +100,16 @@ pub(crate) fn sections() -> &'static [Section] {
                     "serve on 127.0.0.1:8080, the engine and workers chosen by themselves",
                 ),
                 (
+                    "ringmain run proxy.yaml",
+                    "a reverse proxy or another gateway, as the file says (docs/gateway.md)",
+                ),
+                (
                     "ringmain --listen :80 --listen unix:/run/web.sock --unix-mode 660",
                     "two addresses",
+                ),
+                (
+                    "ringmain --cert site.pem --key site.key --listen :443 --redirect-http :80",
+                    "HTTPS, and clients of http are sent there",
                 ),
                 (
                     "ringmain --access-log - --access-log-format json | jq .status",
@@ -154,6 +180,14 @@ pub(crate) fn bench_sections() -> &'static [Section] {
                     "ringmain bench --echo 512 tcp://127.0.0.1:7000",
                     "an echo server, messages of 512 bytes",
                 ),
+                (
+                    "ringmain bench --echo 512 ws://127.0.0.1:8080/ws",
+                    "the same over WebSocket",
+                ),
+                (
+                    "ringmain bench --ca dev.pem --reconnect-every 1 https://localhost:8443/json",
+                    "a handshake for each request, resumed where the server allows it (--no-resume: each in full)",
+                ),
             ]),
         },
     ]
@@ -179,6 +213,7 @@ pub(super) fn short() -> String {
     let (on, off) = style();
     format!(
         "{on}Examples:{off}\n  ringmain                      serve on 127.0.0.1:8080\n  \
+         ringmain run proxy.yaml       a gateway as the file says\n  \
          ringmain --listen :80 -w 2    every address, port 80, two workers\n\n\
          All options, paths, signals and exit codes: ringmain --help"
     )

@@ -10,7 +10,7 @@ use crate::limits::{BODY_LIMIT_MAX, TIME_MAX};
 #[derive(Debug, Args)]
 #[command(next_help_heading = "Serving")]
 pub(crate) struct Http {
-    /// An echo server instead of HTTP: every byte comes back [default --listen: 127.0.0.1:7000]
+    /// An echo server instead of HTTP [default --listen: 127.0.0.1:7000]
     #[arg(long)]
     pub(crate) echo: bool,
 
@@ -46,7 +46,7 @@ pub(crate) struct Http {
     #[arg(long, value_name = "SIZE", hide_short_help = true, value_parser = values::size(0..=BODY_LIMIT_MAX))]
     pub(crate) body_limit: Option<Size>,
 
-    /// Log each request to a file, to standard output (-), or not at all (off) [default: off]
+    /// Log requests to a file or to standard output (-) [default: off]
     ///
     /// With a log each answer names its request (X-Request-Id)
     #[arg(long, value_name = "PATH")]

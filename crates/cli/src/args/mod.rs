@@ -3,11 +3,14 @@
 //! Knows how values are written and which of them make no sense together; not what is done with them.
 
 pub(crate) mod bench;
+pub(crate) mod configuration;
 mod help;
 mod http;
+mod tls;
 mod values;
 
 use std::ffi::OsString;
+use std::path::PathBuf;
 use std::time::Duration;
 
 use clap::builder::styling::{AnsiColor, Styles};
@@ -19,6 +22,7 @@ use ringmain_sys::listen;
 
 pub(crate) use self::help::{Lines, PATHS, Section, bench_sections, sections};
 pub(crate) use self::http::{AccessLogFormat, Http};
+pub(crate) use self::tls::{Tls, TlsMin};
 pub(crate) use self::values::{Destination, Time};
 use crate::limits::{BACKLOG_MAX, TIME_MAX};
 use crate::version;
@@ -68,12 +72,20 @@ struct About {
 
 #[derive(Debug, Subcommand)]
 pub(crate) enum Command {
-    /// Serve until a signal ends it (what happens without a command too)
+    /// Serve what a configuration file says; without one, a page that shows it at work
     #[command(after_help = help::short(), after_long_help = help::long())]
-    Run(Box<Run>),
+    Run(Box<Serve>),
     /// Put a load on a server, and measure what comes of it
     #[command(after_help = help::bench_short(), after_long_help = help::bench_long())]
     Bench(Box<bench::Bench>),
+    /// Say whether a configuration file is right, else all that is wrong and where
+    #[command(after_help = help::CHECK)]
+    Check(configuration::Check),
+    /// Say where a request goes by a configuration file, and why not elsewhere
+    #[command(after_help = help::EXPLAIN)]
+    Explain(Box<configuration::Explain>),
+    /// Print the JSON Schema of configuration files, which editors complete and check by
+    Schema,
     /// Print a script that teaches a shell to complete this command line
     #[command(after_help = help::COMPLETIONS)]
     Completions {
@@ -100,11 +112,27 @@ impl Cli {
 
 /// Serve until a signal ends it.
 #[derive(Debug, Args)]
+pub(crate) struct Serve {
+    /// What to serve: a configuration file, such as examples/proxy.yaml; all keys are in docs/config.md
+    ///
+    /// It is read anew when it changes, or something that it names, and on SIGHUP: no connection is cut, and what is
+    /// wrong is said and changes nothing
+    #[arg(value_name = "FILE")]
+    pub(crate) file: Option<PathBuf>,
+
+    #[command(flatten)]
+    pub(crate) run: Box<Run>,
+}
+
+/// How to serve.
+#[derive(Debug, Args)]
 pub(crate) struct Run {
     #[command(flatten)]
     pub(crate) listen: Listen,
     #[command(flatten)]
     pub(crate) http: Http,
+    #[command(flatten)]
+    pub(crate) tls: Tls,
     #[command(flatten)]
     pub(crate) engine: Engine,
     #[command(flatten)]
@@ -116,7 +144,7 @@ pub(crate) struct Run {
 #[derive(Debug, Args)]
 #[command(next_help_heading = "Listening")]
 pub(crate) struct Listen {
-    /// Where to listen; may be given several times [default: 127.0.0.1:8080]
+    /// Where to listen, once or more often [default: 127.0.0.1:8080; 8443 with TLS]
     ///
     /// An IP address and port (127.0.0.1:80, [::1]:80; :80 is every IPv4 and IPv6 address; port 0 lets the
     /// kernel choose), or a Unix socket (unix:/path, unix:@abstract)
@@ -150,7 +178,7 @@ pub(crate) struct Engine {
     #[arg(long, value_enum, default_value_t = EngineName::Auto)]
     pub(crate) engine: EngineName,
 
-    /// Worker threads [default: one a CPU that this process may use, more if connections need them]
+    /// Worker threads [default: one a CPU, more if connections need them]
     #[arg(long, short, value_name = "N", value_parser = values::whole(1..=ringmain_engine::limits::WORKERS))]
     pub(crate) workers: Option<usize>,
 
@@ -160,10 +188,10 @@ pub(crate) struct Engine {
     #[arg(long, value_name = "N", value_parser = values::whole(1..=u32::MAX))]
     pub(crate) max_connections: Option<u32>,
 
-    /// How long open connections may take to finish at shutdown
-    #[arg(long, value_name = "TIME", default_value_t = Time(Config::default().grace), hide_short_help = true,
+    /// How long open connections may take to finish at shutdown [default: 30s]
+    #[arg(long, value_name = "TIME", hide_short_help = true,
           value_parser = values::time(Duration::ZERO..=TIME_MAX))]
-    pub(crate) grace: Time,
+    pub(crate) grace: Option<Time>,
 
     /// Name a handler in the log that holds its worker for so long
     #[arg(long, value_name = "TIME", default_value_t = Time(Config::default().stall), hide_short_help = true,
@@ -248,20 +276,67 @@ pub(crate) enum EngineName {
     Epoll,
 }
 
+impl Serve {
+    /// What is wrong with options that are right one by one, if anything.
+    pub(crate) fn contradiction(&self) -> Option<String> {
+        if self.file.is_none() {
+            return self.run.contradiction();
+        }
+        let Run {
+            listen,
+            http,
+            tls,
+            engine,
+            ..
+        } = &*self.run;
+        let said = [
+            ("--echo", http.echo, ""),
+            ("--listen", !listen.listen.is_empty(), "listeners"),
+            (
+                "--max-connections",
+                engine.max_connections.is_some(),
+                "limits.connections",
+            ),
+            ("--grace", engine.grace.is_some(), "limits.drain"),
+        ];
+        if let Some((option, _, key)) = said.into_iter().find(|(_, given, _)| *given) {
+            return Some(match key {
+                "" => format!("{option} and a configuration FILE are two things: drop one of them"),
+                key => format!(
+                    "{option} is the key `{key}` of a configuration FILE: write it there, or drop FILE"
+                ),
+            });
+        }
+        // What a file has no word for goes with it.
+        let beside = ["--per-address", "--patience"];
+        let mut given = http.given().into_iter().chain(tls.given());
+        match given.find(|option| !beside.contains(option)) {
+            Some(option) => Some(format!(
+                "{option} is for what is served without a configuration FILE, which has keys of its own for that \
+                 (docs/config.md): drop one of them"
+            )),
+            None => self.run.engine_contradiction(),
+        }
+    }
+}
+
 impl Run {
     /// What is wrong with options that are right one by one, if anything.
     pub(crate) fn contradiction(&self) -> Option<String> {
         if let (true, Some(option)) = (self.http.echo, self.http.given().first()) {
             return Some(format!("{option} is for HTTP: drop it, or drop --echo"));
         }
+        if let (true, Some(option)) = (self.http.echo, self.tls.given().first()) {
+            return Some(format!("{option} is for HTTP: drop it, or drop --echo"));
+        }
+        if let Some(contradiction) = self.tls.contradiction(&self.listen.listen) {
+            return Some(contradiction);
+        }
         if self.http.access_log_format.is_some() && !self.http.logs_access() {
             return Some("--access-log-format needs a log: add --access-log PATH, or drop it".into());
         }
-        let uring_only = self.uring_options();
-        if let (EngineName::Epoll, Some(option)) = (self.engine.engine, uring_only.first()) {
-            return Some(format!(
-                "{option} is for io_uring: drop it, or drop --engine epoll"
-            ));
+        if let Some(contradiction) = self.engine_contradiction() {
+            return Some(contradiction);
         }
         let listen = &self.listen;
         let has_unix = listen.listen.iter().any(|addr| addr.path().is_some());
@@ -282,6 +357,16 @@ impl Run {
             return Some("--ipv6-only needs an IPv6 address: add --listen [::]:PORT, or drop it".into());
         }
         None
+    }
+
+    fn engine_contradiction(&self) -> Option<String> {
+        let uring_only = self.uring_options();
+        match (self.engine.engine, uring_only.first()) {
+            (EngineName::Epoll, Some(option)) => Some(format!(
+                "{option} is for io_uring: drop it, or drop --engine epoll"
+            )),
+            _ => None,
+        }
     }
 
     /// Options given that only io_uring knows.
@@ -311,7 +396,7 @@ impl Run {
             },
             workers: engine.workers,
             max_connections: engine.max_connections,
-            grace: engine.grace.0,
+            grace: engine.grace.map_or(Config::default().grace, |grace| grace.0),
             pin: !engine.no_pin,
             without: uring.uring_without.unwrap_or(Features::none()),
             sqpoll: uring.sqpoll.map(|time| time.0),

@@ -16,15 +16,71 @@ fn read(args: &[&str]) -> Result<Cli, clap::Error> {
 fn parse(args: &[&str]) -> Box<Run> {
     let bare = read(args).unwrap_or_else(|error| panic!("{error}"));
     assert!(bare.command.is_none());
-    let Command::Run(run) = read(&[&["run"], args].concat())
+    let Command::Run(serve) = read(&[&["run"], args].concat())
         .unwrap_or_else(|error| panic!("{error}"))
         .command
         .expect("the command is there")
     else {
         panic!("expected the command run");
     };
-    assert_eq!(format!("{run:?}"), format!("{:?}", bare.run));
-    run
+    assert_eq!(serve.file, None);
+    assert_eq!(format!("{:?}", serve.run), format!("{:?}", bare.run));
+    serve.run
+}
+
+/// `ringmain run proxy.yaml` and these options.
+fn with_file(args: &[&str]) -> Box<Serve> {
+    match read(&[&["run", "proxy.yaml"], args].concat()).map(|cli| cli.command) {
+        Ok(Some(Command::Run(serve))) => serve,
+        other => panic!("expected the command run, found {other:?}"),
+    }
+}
+
+#[test]
+fn what_a_file_says_is_not_said_beside_it() {
+    let serve = with_file(&[
+        "--workers",
+        "2",
+        "--per-address",
+        "9",
+        "--patience",
+        "1s",
+        "--backlog",
+        "5",
+        "--ipv6-only",
+        "--unix-mode",
+        "600",
+        "--stats",
+        "1s",
+    ]);
+    assert_eq!(serve.file.as_deref(), Some(Path::new("proxy.yaml")));
+    assert_eq!(serve.contradiction(), None);
+    for (args, expect) in [
+        (&["--echo"][..], "--echo and a configuration FILE are two things"),
+        (&["--listen", ":80"], "--listen is the key `listeners` of"),
+        (
+            &["--max-connections", "9"],
+            "--max-connections is the key `limits.connections` of",
+        ),
+        (&["--grace", "9s"], "--grace is the key `limits.drain` of"),
+        (
+            &["--body-limit", "9"],
+            "--body-limit is for what is served without",
+        ),
+        (
+            &["--access-log", "-"],
+            "--access-log is for what is served without",
+        ),
+        (&["--tls-dev"], "--tls-dev is for what is served without"),
+        (
+            &["--redirect-http", ":80"],
+            "--redirect-http is for what is served without",
+        ),
+        (&["--engine", "epoll", "--sqpoll"], "--sqpoll is for io_uring"),
+    ] {
+        let found = with_file(args).contradiction().expect("a contradiction");
+        assert!(found.starts_with(expect), "{found}");
+    }
 }
 
 #[test]
@@ -239,6 +295,7 @@ fn defaults_in_the_help_are_those_of_the_library() {
         ("idle_timeout", Time(limits.idle_timeout).to_string()),
         ("patience", Time(limits.patience.unwrap()).to_string()),
         ("body_limit", Size(limits.body_bytes).to_string()),
+        ("grace", Time(Config::default().grace).to_string()),
     ];
     for (id, value) in expect {
         let command = Cli::command();

@@ -11,6 +11,7 @@ mod merge;
 mod output;
 mod place;
 mod scene;
+mod secure;
 mod single;
 mod task;
 

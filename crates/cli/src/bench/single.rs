@@ -17,6 +17,7 @@ use super::output;
 use super::output::{Histograms, Sinks};
 use super::place::{Watched, addresses, open};
 use super::scene::{Scene, is_scenario};
+use super::secure::check_used;
 use super::task::{Task, plan, session, threads};
 use crate::args::bench::Bench;
 use crate::failure::Failure;
@@ -49,7 +50,8 @@ pub(super) fn run(mut args: Bench) -> Result<(), Failure> {
     } else {
         name.clone()
     };
-    let task = Task::read(&target, scene.as_ref(), &args.load, &args.request)?;
+    let task = Task::read(&target, scene.as_ref(), &args.load, &args.request, &args.tls)?;
+    check_used(&args.tls, std::slice::from_ref(&task))?;
     carry_out(&args, &name, &task)
 }
 

@@ -11,10 +11,11 @@ use ringmain_web::access_log::Format;
 use ringmain_web::stats::Totals;
 use ringmain_web::{AccessLog, Limits, Site};
 
-use super::{Monitor, counts};
+use super::logs::{self, Rotated};
+use super::{Entrances, Monitor, counts};
 use crate::args::{AccessLogFormat, Destination, Http, Run};
 use crate::failure::Failure;
-use crate::limits::{ACCESS_LOG_FLUSH, FIGURES_EVERY, LATENCY_SECONDS};
+use crate::limits::{FIGURES_EVERY, LATENCY_SECONDS};
 use crate::stats::Ticker;
 use crate::welcome::figures::{Facts, Figures, Latency, Sample};
 use crate::welcome::{self, Board};
@@ -25,10 +26,11 @@ pub(super) fn serve(
     engine: Engine,
     signals: &Signals,
     monitor: &mut Monitor,
+    mut entrances: Entrances,
 ) -> Result<String, Failure> {
     let facts = facts(&engine);
     let board = Board::default();
-    let mut app = welcome::app(&facts, &board).limits(limits(&args.http));
+    let mut app = entrances.apply(welcome::app(&facts, &board).limits(limits(&args.http)));
     if let Some(log) = access_log(&args.http)? {
         app = app.access_log(log).request_ids();
     }
@@ -36,11 +38,16 @@ pub(super) fn serve(
     let mut watch = Watch::new(facts, board, Arc::clone(&site));
     let served = Arc::clone(&site);
     let requests = || ("requests", site.stats().totals().requests());
+    let mut rotated = Rotated::default();
     let summary = engine
         .run_observed(
             signals,
             move |start| served.server(start),
             |running| {
+                if let Some(certificates) = &mut entrances.certificates {
+                    certificates.follow(running.hangups());
+                }
+                rotated.follow(running, &site);
                 let report = running.report();
                 // First: who reads that it listens finds figures there.
                 watch.look(&report);
@@ -48,10 +55,7 @@ pub(super) fn serve(
             },
         )
         .map_err(Failure::other)?;
-    let log = site.access_log();
-    if log.is_some_and(|log| !log.finish(ACCESS_LOG_FLUSH)) {
-        log::warn!("the last lines of the access log are lost: its destination takes them too slowly");
-    }
+    logs::finish(&site);
     Ok(counts(&summary.report, requests()))
 }
 
@@ -62,11 +66,7 @@ fn access_log(http: &Http) -> Result<Option<AccessLog>, Failure> {
         Some(Destination::StandardOutput) => AccessLog::to_stdout(),
         Some(Destination::File(path)) => AccessLog::to_file(path),
     };
-    let log = log.map_err(|error| {
-        Failure::Other(format!(
-            "{error}; name a file that this user may write, in a directory that is there"
-        ))
-    })?;
+    let log = log.map_err(|error| logs::cannot_open(&error))?;
     let format = match http.access_log_format {
         Some(AccessLogFormat::Common) => Format::Common,
         Some(AccessLogFormat::Combined) | None => Format::Combined,

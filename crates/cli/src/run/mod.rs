@@ -1,6 +1,11 @@
 //! `ringmain run`: sets an engine up, says what it is, serves until a signal.
 
+mod admin;
+mod gateway;
 mod http;
+mod logs;
+mod redirect;
+mod tls;
 
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr, SocketAddrV4};
 
@@ -9,8 +14,10 @@ use ringmain_engine::{Addr, Engine, Report, block_signals};
 use ringmain_sys::inherit::Inherited;
 use ringmain_sys::limits;
 use ringmain_sys::signal::Signals;
+use ringmain_web::{App, Entrance};
 
-use crate::args::Run;
+use self::tls::Certificates;
+use crate::args::{Run, Serve};
 use crate::echo::{Echo, Messages};
 use crate::failure::Failure;
 use crate::logging;
@@ -22,35 +29,49 @@ mod tests;
 
 /// Where it listens if nobody says where; `--help` says so too.
 const HTTP_ADDR: SocketAddr = SocketAddr::V4(SocketAddrV4::new(Ipv4Addr::LOCALHOST, 8080));
+/// The same with TLS.
+const HTTPS_ADDR: SocketAddr = SocketAddr::V4(SocketAddrV4::new(Ipv4Addr::LOCALHOST, 8443));
 /// The same for the echo server.
 const ECHO_ADDR: SocketAddr = SocketAddr::V4(SocketAddrV4::new(Ipv4Addr::LOCALHOST, 7000));
 
 /// Serves until a signal ends it.
-pub(crate) fn run(args: &Run, inherited: Vec<Inherited>) -> Result<(), Failure> {
-    if let Some(what) = args.contradiction() {
+pub(crate) fn run(serve: &Serve, inherited: Vec<Inherited>) -> Result<(), Failure> {
+    if let Some(what) = serve.contradiction() {
         return Err(Failure::Usage(what));
     }
+    let args = &*serve.run;
     // Before the first thread, which is the log's writer.
     let signals = block_signals().map_err(Failure::other)?;
     logging::start(args.output.level())
         .map_err(|error| Failure::Other(format!("cannot start the log's thread: {error}")))?;
     log::info!("ringmain {}", env!("CARGO_PKG_VERSION"));
-    let mut engine = Engine::new(args.config()).map_err(Failure::other)?;
-    introduce(args, &engine);
-    let addrs = open(args, &mut engine, inherited)?;
-    let mut monitor = Monitor {
-        unsaid: Some(addrs),
-        page: !args.http.echo,
-        ticker: args.output.stats.map(|every| Ticker::new(every.0)),
-    };
-    let counts = if args.http.echo {
-        serve_echo(engine, &signals, &mut monitor)?
-    } else {
-        http::serve(args, engine, &signals, &mut monitor)?
+    let counts = match &serve.file {
+        Some(file) => gateway::serve(args, file, inherited, &signals)?,
+        None => built_in(args, inherited, &signals)?,
     };
     log::info!("{counts}");
     log::info!("all connections are closed");
     Ok(())
+}
+
+/// Serves what needs no file.
+fn built_in(args: &Run, inherited: Vec<Inherited>, signals: &Signals) -> Result<String, Failure> {
+    let mut engine = Engine::new(args.config()).map_err(Failure::other)?;
+    introduce(args, &engine);
+    let certificates = Certificates::open(&args.tls)?;
+    let addrs = open(args, &mut engine, inherited)?;
+    let entrances = Entrances::new(args, &addrs, certificates)?;
+    let mut monitor = Monitor {
+        unsaid: Some(addrs),
+        page: (!args.http.echo).then_some(if args.tls.is_on() { "https" } else { "http" }),
+        redirect: entrances.redirect.map(|(number, _)| number),
+        ticker: args.output.stats.map(|every| Ticker::new(every.0)),
+    };
+    if args.http.echo {
+        serve_echo(engine, signals, &mut monitor)
+    } else {
+        http::serve(args, engine, signals, &mut monitor, entrances)
+    }
 }
 
 fn serve_echo(engine: Engine, signals: &Signals, monitor: &mut Monitor) -> Result<String, Failure> {
@@ -70,8 +91,10 @@ fn serve_echo(engine: Engine, signals: &Signals, monitor: &mut Monitor) -> Resul
 struct Monitor {
     /// Said as soon as all workers serve.
     unsaid: Option<Vec<Addr>>,
-    /// There is a page to look at.
-    page: bool,
+    /// There is a page to look at, by this scheme.
+    page: Option<&'static str>,
+    /// The listener that has none: it sends to the others.
+    redirect: Option<u32>,
     ticker: Option<Ticker>,
 }
 
@@ -79,16 +102,69 @@ impl Monitor {
     /// Called when all workers serve and signals are heard, and then again and again.
     fn look(&mut self, report: &Report, served: impl FnOnce() -> (&'static str, u64)) {
         // What follows the line may rely on both.
-        for addr in self.unsaid.take().into_iter().flatten() {
+        for (number, addr) in (0..).zip(self.unsaid.take().into_iter().flatten()) {
             log::info!("listening on {addr}");
-            if let (true, Addr::Inet(addr)) = (self.page, addr) {
-                log::info!("a browser shows it at work: http://{}/", here(addr));
+            if let (Some(scheme), Addr::Inet(addr)) = (self.page, addr)
+                && self.redirect != Some(number)
+            {
+                log::info!("a browser shows it at work: {scheme}://{}/", here(addr));
             }
         }
         if self.ticker.as_mut().is_some_and(Ticker::due) {
             log::info!("{}", counts(report, served()));
         }
     }
+}
+
+/// What comes in where.
+struct Entrances {
+    certificates: Option<Certificates>,
+    /// How many listeners there are.
+    count: u32,
+    /// The listener in the clear that sends clients to https, and to which port.
+    redirect: Option<(u32, u16)>,
+}
+
+impl Entrances {
+    fn new(args: &Run, addrs: &[Addr], certificates: Option<Certificates>) -> Result<Entrances, Failure> {
+        let redirect = match &args.tls.redirect_http {
+            None => None,
+            Some(wanted) => Some(plain_listener(wanted, addrs).ok_or_else(|| {
+                Failure::Other(format!(
+                    "expected a listener at {wanted} and one with a port for https, found neither among those handed over"
+                ))
+            })?),
+        };
+        Ok(Entrances {
+            certificates,
+            count: addrs.len() as u32,
+            redirect,
+        })
+    }
+
+    /// The application with them.
+    fn apply(&self, mut app: App) -> App {
+        let plain = self.redirect.map(|(number, _)| number);
+        if let Some(certificates) = &self.certificates {
+            for number in (0..self.count).filter(|number| Some(*number) != plain) {
+                app = app.listener(number, Entrance::https(&certificates.acceptor));
+            }
+        }
+        match self.redirect {
+            Some((number, port)) => redirect::to_https(app, number, port),
+            None => app,
+        }
+    }
+}
+
+/// Which listener stands for the wanted address (it was opened last, or handed over), and where https is.
+fn plain_listener(wanted: &Addr, addrs: &[Addr]) -> Option<(u32, u16)> {
+    let is_it = |addr: &Addr| match (wanted, addr) {
+        (Addr::Inet(wanted), Addr::Inet(addr)) if wanted.port() == 0 => wanted.ip() == addr.ip(),
+        _ => wanted == addr,
+    };
+    let number = addrs.iter().rposition(is_it)? as u32;
+    Some((number, redirect::port(addrs, number)?))
 }
 
 /// Where this host reaches an address: any address is loopback too.
@@ -137,12 +213,17 @@ fn open(args: &Run, engine: &mut Engine, inherited: Vec<Inherited>) -> Result<Ve
         let list: Vec<String> = addrs.iter().map(Addr::to_string).collect();
         log::info!("handed over to this process: {}", list.join(", "));
     }
-    let default = [Addr::from(if args.http.echo { ECHO_ADDR } else { HTTP_ADDR })];
-    let wanted = match &args.listen.listen[..] {
-        [] if addrs.is_empty() => &default,
-        wanted => wanted,
-    };
-    for addr in missing(wanted, &addrs) {
+    let default = Addr::from(match (args.http.echo, args.tls.is_on()) {
+        (true, _) => ECHO_ADDR,
+        (false, true) => HTTPS_ADDR,
+        (false, false) => HTTP_ADDR,
+    });
+    let mut wanted = args.listen.listen.clone();
+    if wanted.is_empty() && addrs.is_empty() {
+        wanted.push(default);
+    }
+    wanted.extend(args.tls.redirect_http.clone());
+    for addr in missing(&wanted, &addrs) {
         addrs.push(
             engine
                 .listen(addr, &args.listen_options())

@@ -1,4 +1,4 @@
-//! Which addresses are opened when some were handed over.
+//! Which addresses are opened when some were handed over; where clients in the clear are sent.
 
 use super::*;
 
@@ -43,5 +43,38 @@ fn a_browser_reaches_any_address_by_loopback() {
         ("192.0.2.1:80", "192.0.2.1:80"),
     ] {
         assert_eq!(here(listen.parse().unwrap()).to_string(), expect);
+    }
+}
+
+#[test]
+fn a_target_keeps_its_place() {
+    for (target, expect) in [
+        ("/", "/"),
+        ("/a/b?c=d", "/a/b?c=d"),
+        ("/go?to=http://other.example/x", "/go?to=http://other.example/x"),
+        ("//twice", "//twice"),
+        ("http://a.example", "/"),
+        ("http://a.example/", "/"),
+        ("http://a.example:80/b?c", "/b?c"),
+        ("http://a.example?c=/d", "/?c=/d"),
+        ("*", "/"),
+        ("a.example:443", "/"),
+    ] {
+        let (slash, place) = redirect::place(target);
+        assert_eq!(format!("{slash}{place}"), expect, "{target}");
+    }
+}
+
+#[test]
+fn a_host_loses_its_port() {
+    for (host, expect) in [
+        ("a.example", "a.example"),
+        ("a.example:80", "a.example"),
+        ("a.example:", "a.example"),
+        ("[::1]", "[::1]"),
+        ("[::1]:8080", "[::1]"),
+        ("", ""),
+    ] {
+        assert_eq!(redirect::without_port(host), expect, "{host}");
     }
 }

@@ -10,7 +10,8 @@ mod tests;
 use std::fmt::Write;
 use std::sync::{Arc, Mutex, PoisonError};
 
-use ringmain_web::{App, Event, Reply, Request, Result};
+use ringmain_web::ws::Message;
+use ringmain_web::{App, Event, Reply, Request, Result, Socket, Ws};
 use serde::Serialize;
 
 use self::figures::Facts;
@@ -71,6 +72,7 @@ pub(crate) fn app(facts: &Facts, board: &Board) -> App {
         .get("/json", json)
         .get("/plaintext", plaintext)
         .any("/echo", echo)
+        .ws("/ws", |_| Ok(Messages))
         .health()
 }
 
@@ -132,6 +134,16 @@ fn echo(request: &Request<'_>, reply: &mut Reply<'_>) -> Result {
         .header("X-Content-Type-Options", "nosniff")?;
     reply.body().extend_from_slice(request.body());
     Ok(())
+}
+
+/// A socket on which every message comes back.
+struct Messages;
+
+impl Socket for Messages {
+    fn message(&mut self, ws: &Ws, message: Message<'_>) -> Result {
+        ws.send(message);
+        Ok(())
+    }
 }
 
 /// Who serves, and what there is to ask for.

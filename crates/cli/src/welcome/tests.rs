@@ -130,7 +130,15 @@ fn the_page_needs_nothing_from_elsewhere() {
 #[test]
 fn every_path_of_the_help_is_in_the_text_for_curl() {
     let text = text(&facts());
-    for path in ["/json", "/plaintext", "/echo", "/healthz", "/readyz", "/live"] {
+    for path in [
+        "/json",
+        "/plaintext",
+        "/echo",
+        "/ws",
+        "/healthz",
+        "/readyz",
+        "/live",
+    ] {
         assert!(text.contains(&format!("  {path} ")), "{path} is missing: {text}");
     }
     assert!(

@@ -3,7 +3,7 @@
 use std::io;
 use std::os::fd::AsFd;
 use std::path::Path;
-use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, mpsc};
 use std::thread::JoinHandle;
 use std::time::Duration;
@@ -27,6 +27,12 @@ pub struct Running<M> {
     inboxes: Vec<Inbox<M>>,
     threads: Vec<JoinHandle<Result<(), EngineError>>>,
     watchdog: Option<Watchdog>,
+    /// `SIGHUP`s that [`Engine::run_observed`] has seen.
+    pub(super) hangups: AtomicU64,
+    /// The same of `SIGUSR1`.
+    pub(super) reopens: AtomicU64,
+    /// A new process has its listeners.
+    handed_over: AtomicBool,
 }
 
 /// Counts of one worker since the start; see [`Counters`].
@@ -83,6 +89,9 @@ impl<M: Send + 'static> Running<M> {
             inboxes,
             threads,
             watchdog: watchdog.ok(),
+            hangups: AtomicU64::new(0),
+            reopens: AtomicU64::new(0),
+            handed_over: AtomicBool::new(false),
         }
     }
 
@@ -120,6 +129,31 @@ impl<M: Send + 'static> Running<M> {
     #[must_use]
     pub fn inbox(&self, index: usize) -> &Inbox<M> {
         &self.inboxes[index]
+    }
+
+    /// How many `SIGHUP`s have come so far: the sign to read configuration and certificates anew. Only
+    /// [`Engine::run_observed`] looks for signals.
+    #[must_use]
+    pub fn hangups(&self) -> u64 {
+        self.hangups.load(Ordering::Relaxed)
+    }
+
+    /// How many `SIGUSR1`s have come so far: the sign to open logs anew that were moved away. As [`Running::hangups`].
+    #[must_use]
+    pub fn reopens(&self) -> u64 {
+        self.reopens.load(Ordering::Relaxed)
+    }
+
+    /// Whether it takes no new connections any more: it is being shut down, or has a successor.
+    #[must_use]
+    pub fn is_draining(&self) -> bool {
+        self.shared.state() != State::Running
+    }
+
+    /// Whether a new process has taken its listeners over.
+    #[must_use]
+    pub fn has_successor(&self) -> bool {
+        self.handed_over.load(Ordering::Relaxed)
     }
 
     /// The counts so far.
@@ -191,6 +225,7 @@ impl<M: Send + 'static> Running<M> {
                 for file in kept.iter_mut().filter_map(|kept| kept.file.as_mut()) {
                     file.disarm();
                 }
+                self.handed_over.store(true, Ordering::Relaxed);
                 self.shared.advance(State::Draining);
                 Ok(pid)
             }

@@ -1,6 +1,7 @@
 //! Running until a signal says otherwise.
 
 use std::path::Path;
+use std::sync::atomic::Ordering;
 use std::time::Duration;
 
 use ringmain_sys::inherit;
@@ -26,6 +27,7 @@ pub fn block_signals() -> Result<Signals, EngineError> {
         Signal::Terminate,
         Signal::Interrupt,
         Signal::Quit,
+        Signal::User1,
         Signal::User2,
         Signal::Hangup,
     ];
@@ -37,7 +39,8 @@ impl Engine {
     ///
     /// `SIGTERM`, `SIGINT`: graceful shutdown, the second one at once. `SIGQUIT`: at once.
     /// `SIGUSR2`: start this program anew with the same arguments and hand the listeners over.
-    /// `SIGHUP` does nothing, so that a closed terminal ends nothing.
+    /// `SIGHUP` and `SIGUSR1` do nothing but being counted ([`Running::hangups`], [`Running::reopens`]), so that a closed
+    /// terminal ends nothing.
     ///
     /// # Errors
     /// As [`Engine::start`], and the first worker that failed.
@@ -96,7 +99,13 @@ impl<M: Send + 'static> Running<M> {
                 }
                 Some(Signal::Terminate | Signal::Interrupt | Signal::Quit) => self.stop(),
                 Some(Signal::User2) => self.replace(program),
-                Some(Signal::Hangup | Signal::User1) | None => {}
+                Some(Signal::Hangup) => {
+                    self.hangups.fetch_add(1, Ordering::Relaxed);
+                }
+                Some(Signal::User1) => {
+                    self.reopens.fetch_add(1, Ordering::Relaxed);
+                }
+                None => {}
             }
         }
         self.join()

@@ -20,6 +20,10 @@ impl Core {
             _ => return,
         }
         connection.reason = Some(reason);
+        self.end_layer(slot);
+        let Some(connection) = self.connection(slot) else {
+            return;
+        };
         if connection.output.is_empty() && !connection.flags.send_held {
             return self.begin_close(slot, reason);
         }
@@ -31,6 +35,7 @@ impl Core {
 
     /// Announces our last byte; the peer's bytes are still received.
     pub(crate) fn shutdown(&mut self, slot: Slot) {
+        self.end_layer(slot);
         let Some(connection) = self.connection(slot) else {
             return;
         };
@@ -107,6 +112,7 @@ impl Core {
             let unread = std::mem::take(&mut connection.unread);
             self.pool.put(unread);
         }
+        self.clear_layer(slot);
         self.told_end(slot, reason);
         self.close_if_quiet(slot);
     }
@@ -211,6 +217,7 @@ pub(crate) fn stream_error(reason: Reason) -> Option<io::Error> {
         Reason::FlushTimeout => "the peer did not take the last bytes in time",
         Reason::Shutdown => "the worker shut down",
         Reason::Panicked => "the handler panicked",
+        Reason::Layer => "what the peer sent cannot be decrypted or trusted",
         Reason::Failed(kind) | Reason::NotConnected(kind) => return Some(kind.into()),
     };
     Some(io::Error::new(io::ErrorKind::ConnectionAborted, text))

@@ -15,7 +15,7 @@ use super::pool::Pool;
 use super::record::{Connection, Phase, Reason, Record};
 use super::shared::{Counters, Shared};
 use super::sleep::Sleepers;
-use crate::backend::{Backend, Op, RecvEnd, Slot, Socket, Time};
+use crate::backend::{Backend, Op, RecvEnd, Slot, Time};
 use crate::limits;
 use crate::slab::Slab;
 use crate::timer::Wheel;
@@ -74,6 +74,12 @@ pub(crate) struct Core {
     /// Streams that hear of their peer's end in the next turn.
     pub(crate) ending: Vec<Slot>,
     pub(crate) told: VecDeque<Told>,
+    /// What a layer wants sent, before it is queued: one buffer for all.
+    pub(crate) wire_out: Vec<u8>,
+    /// Connections whose layer waits for a costly step.
+    pub(crate) costly: VecDeque<Slot>,
+    /// Costly steps that this turn may still do.
+    pub(crate) costly_left: usize,
     pub(crate) listeners: Vec<Slot>,
     pub(crate) connections: u32,
     /// Of them, those on their way to another worker.
@@ -128,6 +134,9 @@ impl Core {
             sated: Vec::new(),
             ending: Vec::new(),
             told: Default::default(),
+            wire_out: Vec::new(),
+            costly: VecDeque::new(),
+            costly_left: limits::HANDSHAKE_STEPS_PER_TURN,
             listeners: Vec::new(),
             connections: 0,
             giving: 0,
@@ -169,6 +178,9 @@ impl Core {
         if !connection.writable() {
             return Err(WriteError::Closed);
         }
+        if connection.layer.is_some() {
+            return self.write_layered(slot, bytes);
+        }
         if connection.output.len() + bytes.len() > limits::WRITE_LIMIT {
             self.fail(slot, Reason::WriteLimit);
             return Err(WriteError::Full);
@@ -186,6 +198,9 @@ impl Core {
         if !connection.writable() {
             return Err(WriteError::Closed);
         }
+        if connection.layer.is_some() {
+            return self.write_layered(slot, &frame);
+        }
         if connection.output.len() + frame.len() > limits::WRITE_LIMIT {
             self.fail(slot, Reason::WriteLimit);
             return Err(WriteError::Full);
@@ -195,7 +210,7 @@ impl Core {
         Ok(())
     }
 
-    fn wrote(&mut self, slot: Slot) {
+    pub(crate) fn wrote(&mut self, slot: Slot) {
         let connection = self.connection(slot).expect("the caller has just written to it");
         if connection.output.len() > limits::WRITE_MARK && !connection.flags.blocked {
             connection.flags.blocked = true;
@@ -327,7 +342,9 @@ impl Core {
             let reason = connection.reason.unwrap_or(Reason::Closed);
             return self.begin_close(slot, reason);
         }
-        if connection.flags.fin_wanted && !connection.flags.fin_sent && connection.phase == Phase::Open {
+        let waits = connection.unsent() > 0;
+        let fin = connection.flags.fin_wanted && !connection.flags.fin_sent && !waits;
+        if fin && connection.phase == Phase::Open {
             connection.flags.fin_sent = true;
             self.backend.shutdown_write(connection.socket);
             self.close_if_over(slot);
@@ -414,15 +431,11 @@ impl Core {
         connection.flags.recv_armed = false;
         match end {
             RecvEnd::Cancelled => {}
+            // A layer may have told it before.
+            RecvEnd::Eof if connection.flags.eof => {}
             RecvEnd::Eof => {
                 connection.flags.eof = true;
-                // A send that a reset has cut short takes the error along, and receiving then sees an end. The
-                // next send knows better, so a stream with unsent bytes hears of it a turn later.
-                if connection.stream.is_some() && !connection.output.is_empty() {
-                    self.ending.push(slot);
-                } else {
-                    self.tell_eof(slot);
-                }
+                self.tell_eof_in_order(slot);
             }
             RecvEnd::NoBuffers => {
                 Counters::add(&self.shared.workers[self.index].counters.no_buffers, 1);
@@ -438,6 +451,24 @@ impl Core {
         }
         self.update_recv(slot);
         self.close_if_quiet(slot);
+    }
+
+    /// A send that a reset has cut short takes the error along, and receiving then sees an end. The next send knows better,
+    /// so a stream with unsent bytes hears of it a turn later.
+    ///
+    /// What waits for a costly step of a layer came before the end: [`Worker::costly_steps`](super::Worker) tells it behind that.
+    pub(crate) fn tell_eof_in_order(&mut self, slot: Slot) {
+        if self.connection(slot).is_some_and(|c| c.layer_waits()) {
+            return;
+        }
+        let late = self
+            .connection(slot)
+            .is_some_and(|c| c.stream.is_some() && !c.output.is_empty());
+        if late {
+            self.ending.push(slot);
+        } else {
+            self.tell_eof(slot);
+        }
     }
 
     pub(crate) fn tell_eof(&mut self, slot: Slot) {
@@ -502,86 +533,6 @@ impl Core {
             connection.flags.sated = true;
             self.sated.push(slot);
             self.update_recv(slot);
-        }
-    }
-
-    /// Begins to connect; the outcome reaches the handler or the stream later.
-    pub(crate) fn connect(
-        &mut self,
-        to: &ringmain_sys::addr::Addr,
-        source: Option<&ringmain_sys::addr::Addr>,
-        streamed: bool,
-    ) -> io::Result<Slot> {
-        if self.stopping {
-            return Err(io::Error::new(
-                io::ErrorKind::ConnectionAborted,
-                "the worker is shutting down",
-            ));
-        }
-        let socket = self.backend.open_stream(to, source)?;
-        let mut connection = Connection::new(socket, 0, Phase::Connecting);
-        connection.flags.streamed = streamed;
-        connection.flags.connecting = true;
-        connection.stream = streamed.then(Box::default);
-        let slot = self.add_connection(connection)?;
-        self.backend.connect(slot, socket, to);
-        Ok(slot)
-    }
-
-    /// Puts a record into the slab; without room the socket is closed.
-    pub(crate) fn add_connection(&mut self, connection: Connection) -> io::Result<Slot> {
-        let socket = connection.socket;
-        if self.stopping {
-            self.close_unnamed(socket);
-            return Err(io::ErrorKind::ConnectionAborted.into());
-        }
-        match self.records.insert(Record::Connection(connection)) {
-            Ok(slot) => {
-                self.connections += 1;
-                self.publish_load();
-                Ok(slot)
-            }
-            Err(_) => {
-                self.close_unnamed(socket);
-                Err(io::Error::from_raw_os_error(libc::ENFILE))
-            }
-        }
-    }
-
-    /// Closes a socket that never got a record.
-    pub(crate) fn close_unnamed(&mut self, socket: Socket) {
-        self.unnamed_closes += 1;
-        self.backend.close(UNNAMED, socket);
-    }
-
-    pub(crate) fn on_connected(&mut self, slot: Slot, result: io::Result<()>) {
-        let Some(Record::Connection(connection)) = self.records.get_mut(slot) else {
-            return self.on_datagrams_connected(slot, result);
-        };
-        connection.flags.connecting = false;
-        if connection.phase != Phase::Connecting {
-            return self.close_if_quiet(slot);
-        }
-        connection.phase = Phase::Open;
-        match result {
-            Ok(()) => {
-                if let Some(stream) = &mut connection.stream {
-                    if let Some(writer) = stream.writer.take() {
-                        writer.wake();
-                    }
-                    self.first_recv(slot);
-                } else {
-                    self.told.push_back(Told::Opened(slot, Via::Connect));
-                }
-                self.mark_dirty(slot);
-            }
-            Err(error) => {
-                let kind = error.kind();
-                if let Some(stream) = &mut connection.stream {
-                    stream.error = Some(error);
-                }
-                self.begin_close(slot, Reason::NotConnected(kind));
-            }
         }
     }
 

@@ -243,7 +243,7 @@ impl<'a> Conn<'a> {
     /// Bytes written and not yet handed to the kernel.
     #[must_use]
     pub fn unsent(&self) -> usize {
-        self.cx.core().connection(self.id.0).map_or(0, |c| c.output.len())
+        self.cx.core().connection(self.id.0).map_or(0, |c| c.unsent())
     }
 
     /// Bytes handed to the kernel since it was opened: what a slow reader has taken, but for what the kernel's socket

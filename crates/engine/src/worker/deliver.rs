@@ -19,6 +19,8 @@ enum Route {
     Handler,
     /// To the handler, behind bytes that it has not consumed.
     Behind,
+    /// Through the layer first.
+    Layer,
     /// Kept until somebody asks.
     Keep,
     Drop,
@@ -28,6 +30,7 @@ impl<H: Handler> Worker<H> {
     pub(super) fn received(&mut self, slot: Slot, mut data: Lent, more: bool) {
         let mut core = self.cx.core();
         core.count_received(slot, data.len());
+        let layered = core.connection(slot).is_some_and(|c| c.layer.is_some());
         let (route, parked_at) = match core.connection(slot) {
             Some(connection) => {
                 let parked_at = std::mem::take(&mut connection.parked_at);
@@ -35,6 +38,8 @@ impl<H: Handler> Worker<H> {
                 let flags = &connection.flags;
                 let route = if connection.phase != Phase::Open {
                     Route::Drop
+                } else if layered {
+                    Route::Layer
                 } else if flags.streamed || flags.paused || flags.blocked {
                     Route::Keep
                 } else if connection.unread.is_empty() {
@@ -60,12 +65,18 @@ impl<H: Handler> Worker<H> {
                 if consumed < bytes.len() {
                     core.keep_unread(slot, &bytes[consumed..]);
                     core.end_if_stuck(slot);
+                    core.tell_fresh_layer(slot);
                 }
             }
             Route::Behind => {
                 core.keep_unread(slot, data.bytes_mut());
                 drop(core);
                 self.offer_kept(slot);
+                core = self.cx.core();
+            }
+            Route::Layer => {
+                drop(core);
+                self.received_layered(slot, data.bytes_mut());
                 core = self.cx.core();
             }
             Route::Keep => core.keep_unread(slot, data.bytes_mut()),
@@ -77,7 +88,7 @@ impl<H: Handler> Worker<H> {
     }
 
     /// Shows bytes to the handler; returns how many it consumed.
-    fn offer(&mut self, slot: Slot, bytes: &mut [u8]) -> usize {
+    pub(super) fn offer(&mut self, slot: Slot, bytes: &mut [u8]) -> usize {
         let len = bytes.len();
         let Some(state) = self.states.get_mut(slot) else {
             return len;
@@ -93,7 +104,7 @@ impl<H: Handler> Worker<H> {
     }
 
     /// Shows the kept bytes to the handler; ends a connection whose handler can make nothing of them.
-    fn offer_kept(&mut self, slot: Slot) {
+    pub(super) fn offer_kept(&mut self, slot: Slot) {
         let mut kept = {
             let mut core = self.cx.core();
             let Some(connection) = core.connection(slot) else {
@@ -115,6 +126,7 @@ impl<H: Handler> Worker<H> {
         kept.drain(..consumed);
         connection.unread = kept;
         core.end_if_stuck(slot);
+        core.tell_fresh_layer(slot);
     }
 
     /// Shows at most [`limits::READ_MARK`] bytes at a time, as long as the connection takes them: what was on
@@ -128,7 +140,8 @@ impl<H: Handler> Worker<H> {
             consumed += taken;
             let more = shown < kept.len() && taken > 0;
             let open = self.cx.core().connection(slot).is_some_and(|c| {
-                c.phase == Phase::Open && !c.flags.paused && !c.flags.blocked && !c.flags.streamed
+                c.phase == Phase::Open
+                    && !(c.flags.paused || c.flags.blocked || c.flags.streamed || c.has_fresh_layer())
             });
             if !(more && open) {
                 return consumed;
@@ -209,6 +222,14 @@ impl<H: Handler> Worker<H> {
 
     /// Kept bytes first, then the end of data if that has come.
     fn unread(&mut self, slot: Slot) {
+        if self
+            .cx
+            .core()
+            .connection(slot)
+            .is_some_and(|c| c.has_fresh_layer())
+        {
+            self.look_at_wire(slot);
+        }
         let ready = self.cx.core().connection(slot).is_some_and(|c| {
             c.phase == Phase::Open && !c.flags.paused && !c.flags.blocked && !c.flags.streamed
         });
@@ -224,8 +245,9 @@ impl<H: Handler> Worker<H> {
         let Some(connection) = core.connection(slot) else {
             return;
         };
+        let waits = connection.layer_waits();
         let flags = &mut connection.flags;
-        if flags.eof && !flags.eof_told && !flags.paused && !flags.blocked {
+        if flags.eof && !waits && !flags.eof_told && !flags.paused && !flags.blocked {
             flags.eof_told = true;
             core.told.push_back(Told::EndOfData(slot));
         }
@@ -261,7 +283,7 @@ impl<H: Handler> Worker<H> {
             .is_some_and(|c| c.phase == Phase::Open)
     }
 
-    fn with_state(&mut self, slot: Slot, call: impl FnOnce(&mut H, Conn<'_>, &mut H::Conn)) {
+    pub(super) fn with_state(&mut self, slot: Slot, call: impl FnOnce(&mut H, Conn<'_>, &mut H::Conn)) {
         if !self.is_open(slot) {
             return;
         }

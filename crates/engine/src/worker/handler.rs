@@ -39,6 +39,17 @@ pub trait Handler: 'static {
     /// it was closed, or [`Conn::into_stream`] has taken it.
     fn open(&mut self, conn: Conn<'_>, via: Via) -> Option<Self::Conn>;
 
+    /// The layer that [`Conn::secure`] has put in place stands: what is written now leaves encrypted, and the peer is who it says, as
+    /// far as the layer was asked to find out.
+    fn secured(&mut self, conn: Conn<'_>, state: &mut Self::Conn) {
+        let _ = (conn, state);
+    }
+
+    /// The layer has found a fault; [`Conn::layer`] can be asked which. `closed` follows with [`Reason::Layer`].
+    fn insecure(&mut self, conn: Conn<'_>, state: &mut Self::Conn) {
+        let _ = (conn, state);
+    }
+
     /// Bytes have arrived: those not consumed before and the new ones. They may be changed in place.
     ///
     /// Returns how many were consumed from the front; the rest is kept and offered again with the

@@ -5,12 +5,14 @@
 
 pub(crate) mod accept;
 pub(crate) mod closing;
+pub(crate) mod connecting;
 pub(crate) mod core;
 pub(crate) mod cx;
 pub(crate) mod datagrams;
 pub(crate) mod deadline;
 pub(crate) mod deliver;
 pub(crate) mod handler;
+pub(crate) mod layered;
 pub(crate) mod output;
 pub(crate) mod pool;
 pub(crate) mod record;
@@ -212,6 +214,7 @@ impl<H: Handler> Worker<H> {
     pub(crate) fn work(&mut self) {
         self.shared.beats[self.index].enter(self.cx.now(), self.step);
         let ending = std::mem::take(&mut self.cx.core().ending);
+        self.costly_steps();
         self.completions();
         for slot in ending {
             self.cx.core().tell_eof(slot);
@@ -261,7 +264,7 @@ impl<H: Handler> Worker<H> {
             || self.more_mail
             || self.cx.0.tasks.pending()
             || !(core.told.is_empty() && core.dirty.is_empty() && core.sated.is_empty())
-            || !core.ending.is_empty()
+            || !(core.ending.is_empty() && core.costly.is_empty())
             || !(self.newcomers.is_empty() && self.settled.is_empty())
             || (self.state == State::Stopping && core.holds_nothing());
         if busy {

@@ -16,6 +16,7 @@ use std::io;
 use std::net::SocketAddr;
 use std::task::Waker;
 
+use super::layered::Layered;
 use super::output::Output;
 use crate::backend::{Socket, Time};
 use crate::timer::TimerId;
@@ -41,6 +42,8 @@ pub enum Reason {
     Shutdown,
     /// The handler panicked while it had this connection.
     Panicked,
+    /// What lies between the wire and the owner has found a fault ([`crate::LayerEvent::Failed`]); it says which.
+    Layer,
     /// The attempt to connect failed.
     NotConnected(io::ErrorKind),
 }
@@ -104,6 +107,7 @@ pub(crate) struct Connection {
     pub(crate) sent: u64,
     pub(crate) listener: u32,
     pub(crate) stream: Option<Box<StreamState>>,
+    pub(crate) layer: Option<Box<Layered>>,
     /// Since when it has waited for a receive buffer with bytes to be had. `Time(0)`: it did not.
     pub(crate) parked_at: Time,
     /// `Time(0)`: none. Only stored when it moves; the timer looks at it when it fires.
@@ -147,6 +151,7 @@ impl Connection {
             timer_at: Time(0),
             reason: None,
             stream: None,
+            layer: None,
         }
     }
 
@@ -166,6 +171,10 @@ impl Connection {
         self.phase == Phase::Open
             && !(f.paused || f.blocked || f.sated || f.eof || f.parked)
             && self.unread.len() < crate::limits::READ_MARK
+            && self
+                .layer
+                .as_ref()
+                .is_none_or(|layered| layered.wire.len() < crate::limits::READ_MARK)
     }
 }
 
@@ -199,6 +208,7 @@ pub(crate) struct Datagrams {
     pub(crate) error: Option<io::Error>,
 }
 
+#[expect(clippy::large_enum_variant, reason = "nearly every record is a connection")]
 pub(crate) enum Record {
     Listener(Listener),
     Connection(Connection),

@@ -8,8 +8,11 @@
 mod alarms;
 mod clients;
 mod courier;
+mod layers;
 mod marks;
 mod run;
+#[path = "../support/scramble.rs"]
+mod scramble;
 mod sharing;
 
 use std::ops::Range;

@@ -1,14 +1,17 @@
 //! What happens on a connection that stands: requests leave, answers come, it ends.
 
 use std::cmp::Reverse;
+use std::io;
 
+use bytes::Bytes;
 use ringmain_engine::Conn;
 use ringmain_engine::backend::Time;
 use ringmain_engine::limits::WRITE_MARK;
 
-use super::link::{InFlight, Next, State};
-use super::speak::Draws;
+use super::link::{InFlight, Next, Stage, State};
+use super::speak::{Draws, write_or_keep};
 use super::{Answer, Client, Heard, Place};
+use crate::limits;
 
 /// Bytes of a long request that are handed to the engine at a time.
 const PIECE: usize = 64 * 1024;
@@ -129,29 +132,32 @@ impl Client {
         }
     }
 
-    /// Takes received bytes; returns how many.
+    /// Takes received bytes; returns how many. They can answer the first `asked` requests in flight.
     pub(super) fn receive(
         &mut self,
         conn: Conn<'_>,
         index: u32,
         life: u32,
-        bytes: &[u8],
+        mut asked: usize,
+        bytes: &mut [u8],
         now: Time,
     ) -> usize {
         let number = self.first + u64::from(index);
-        // What is sent from here on leaves when this turn ends: no byte at hand can answer it.
-        let mut asked = self.links[index as usize].in_flight.len();
         let mut at = 0;
         while at < bytes.len() {
             let link = &mut self.links[index as usize];
             if link.life != life {
                 return bytes.len();
             }
-            let (taken, heard) = if asked == 0 {
-                (0, Heard::Broken("sent what nobody asked for"))
-            } else {
-                self.speaker.read(link, number, &self.traffic, &bytes[at..])
+            let mut draws = Draws {
+                random: &mut self.random,
+                sequence: &mut self.sequence,
+                scratch: &mut self.scratch,
             };
+            let rest = &mut bytes[at..];
+            let (taken, heard) = self
+                .speaker
+                .read(link, number, &self.traffic, asked, rest, &mut draws);
             at += taken;
             self.window.received(taken);
             match heard {
@@ -160,17 +166,38 @@ impl Client {
                     asked -= 1;
                     self.answered(conn, index, answer, now);
                 }
+                Heard::Said => {
+                    // A refused write ends the connection, and `closed` counts what was in flight.
+                    let written = write_or_keep(conn, &mut link.unsent, &self.scratch, || {
+                        Bytes::copy_from_slice(&self.scratch)
+                    });
+                    self.window.said(written.unwrap_or(0));
+                }
                 Heard::Broken(what) => {
-                    self.window.received(bytes.len() - at);
                     conn.abort();
-                    self.lose(index, what);
-                    self.dial();
-                    self.set_alarm();
-                    return bytes.len();
+                    return self.give_up(index, what, bytes.len(), at);
+                }
+                Heard::Closing(what) => {
+                    // Behind a message that has partly left nothing can be said.
+                    if link.unsent.is_empty() && conn.write(&self.scratch).is_ok() {
+                        conn.close();
+                    } else {
+                        conn.abort();
+                    }
+                    return self.give_up(index, what, bytes.len(), at);
                 }
             }
         }
         at
+    }
+
+    /// The link's connection is of no use any more, though `received` bytes came of which `taken` were looked at.
+    fn give_up(&mut self, index: u32, what: &'static str, received: usize, taken: usize) -> usize {
+        self.window.received(received - taken);
+        self.lose(index, what);
+        self.dial();
+        self.set_alarm();
+        received
     }
 
     /// An answer is whole.
@@ -193,8 +220,10 @@ impl Client {
         let link = &self.links[index as usize];
         let answers = link.requests - link.in_flight.len() as u64;
         if answer.last || self.plan.reconnect_after.is_some_and(|most| answers >= most) {
-            conn.close();
-            self.lose(index, "closed before its answer");
+            if !self.say_goodbye(conn, index) {
+                conn.close();
+                self.lose(index, "closed before its answer");
+            }
             self.dial();
             self.set_alarm();
         } else {
@@ -203,26 +232,35 @@ impl Client {
     }
 
     /// The server has sent its last byte.
-    pub(super) fn ended(&mut self, index: u32, now: Time) {
+    ///
+    /// Without TLS saying so anybody may have cut the connection: then no answer ends with it (RFC 8446 §6.1).
+    pub(super) fn ended(&mut self, conn: Conn<'_>, index: u32, now: Time) {
         let link = &mut self.links[index as usize];
         if link.in_flight.is_empty() {
-            self.lose(index, "closed");
+            self.gone(index, "closed");
             return;
         }
         match self.speaker.end(link, &self.traffic) {
-            Heard::Answer(answer) => {
-                let State::Open(id) = link.state else { return };
-                let cx = self.cx.clone();
-                self.answered(cx.conn(id), index, answer, now);
-            }
+            Heard::Answer(_) if conn.was_cut() => self.lose(index, "closed without close_notify"),
+            Heard::Answer(answer) => self.answered(conn, index, answer, now),
             Heard::Broken(what) => self.lose(index, what),
-            Heard::More => unreachable!("nothing more comes"),
+            Heard::More | Heard::Said | Heard::Closing(_) => unreachable!("nothing more comes"),
         }
     }
 
     /// The oldest request may have waited for too long.
     pub(super) fn time_out(&mut self, conn: Conn<'_>, index: u32, now: Time) {
         let link = &mut self.links[index as usize];
+        if let State::Opening(opening) = link.state {
+            conn.abort();
+            let said = format!("the handshake was not over within {:?}", self.plan.timeout);
+            let error = io::Error::new(io::ErrorKind::TimedOut, said);
+            let what = match opening.stage {
+                Stage::Tls => "TLS: timed out",
+                Stage::WebSocket => "WebSocket: timed out",
+            };
+            return self.opening_failed(index, opening, what, error);
+        }
         let Some(oldest) = link.in_flight.front() else {
             link.watched = false;
             return;
@@ -236,6 +274,40 @@ impl Client {
         self.window.timed_out(&self.cx, &self.news, now);
         conn.abort();
         self.lose(index, "behind one that timed out");
+    }
+
+    /// Says goodbye where the protocol has words for that; the connection then waits for the other end's, without the link.
+    /// `false` where it has none: then nothing has happened.
+    pub(super) fn say_goodbye(&mut self, conn: Conn<'_>, index: u32) -> bool {
+        let link = &mut self.links[index as usize];
+        let mut draws = Draws {
+            random: &mut self.random,
+            sequence: &mut self.sequence,
+            scratch: &mut self.scratch,
+        };
+        let says = matches!(link.state, State::Open(_)) && self.speaker.close(link, &mut draws);
+        if !says || conn.write(&self.scratch).is_err() {
+            return false;
+        }
+        conn.set_deadline(Some(limits::CLOSE_WAIT));
+        self.lose(index, "closed before its answer");
+        true
+    }
+
+    /// The link's connection has ended by itself, whether or not it stood.
+    pub(super) fn gone(&mut self, index: u32, what: &'static str) {
+        match self.links[index as usize].state {
+            State::Opening(opening) => {
+                let said = format!("the connection ended within the handshake: {what}");
+                let error = io::Error::new(io::ErrorKind::ConnectionAborted, said);
+                let what = match opening.stage {
+                    Stage::Tls => "TLS: connection ended",
+                    Stage::WebSocket => "WebSocket: connection ended",
+                };
+                self.opening_failed(index, opening, what, error);
+            }
+            _ => self.lose(index, what),
+        }
     }
 
     /// The link's connection is over: what was in flight is lost, and it is to be dialled again.

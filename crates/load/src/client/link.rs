@@ -3,12 +3,13 @@
 //! Plain state; `client` decides what happens.
 
 use std::collections::VecDeque;
+use std::time::Duration;
 
 use bytes::Bytes;
 use ringmain_engine::ConnId;
 use ringmain_engine::backend::Time;
 
-use super::http1;
+use super::{http1, websocket};
 use crate::traffic::Values;
 
 /// A request without its answer yet.
@@ -23,9 +24,11 @@ pub(crate) struct InFlight {
 }
 
 /// ```text
-/// Waiting ─▶ Dialling ─▶ Open ─┐
-///    ▲           │ failed      │ closed, by whichever side
-///    └───────────┴─────────────┘
+///                           no handshake
+///                       ┌────────────────┐
+/// Waiting ─▶ Dialling ──┴─▶ Opening ─────┴▶ Open ─┐
+///    ▲           │ failed      │ failed           │ closed, by whichever side
+///    └───────────┴─────────────┴──────────────────┘
 /// ```
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum State {
@@ -33,8 +36,29 @@ pub(crate) enum State {
     Waiting,
     /// Asked for since then.
     Dialling(Time),
+    /// Connected; a handshake is under way.
+    Opening(Opening),
     /// It stands.
     Open(ConnId),
+}
+
+/// A connection before it stands.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Opening {
+    pub(crate) id: ConnId,
+    /// What connecting took.
+    pub(crate) connect: Duration,
+    /// What its handshake is at.
+    pub(crate) stage: Stage,
+    /// Since when it is at that.
+    pub(crate) since: Time,
+}
+
+/// The handshakes of a connection, in their order.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Stage {
+    Tls,
+    WebSocket,
 }
 
 /// A step that a flow goes on with.
@@ -74,6 +98,7 @@ pub(crate) enum Reading {
     Http1(http1::Reading),
     /// Bytes of the echoed message that have come back.
     Echo(u32),
+    WebSocket(Box<websocket::Reading>),
 }
 
 impl Link {
@@ -107,6 +132,7 @@ impl Link {
         match &mut self.reading {
             Reading::Http1(reading) => *reading = http1::Reading::default(),
             Reading::Echo(received) => *received = 0,
+            Reading::WebSocket(reading) => reading.forget(),
         }
     }
 }

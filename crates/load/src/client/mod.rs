@@ -17,9 +17,11 @@ mod flow;
 mod http1;
 mod link;
 mod schedule;
+mod secure;
 #[cfg(test)]
 mod sim_tests;
 mod speak;
+mod websocket;
 mod window;
 
 use std::cmp::Reverse;
@@ -32,6 +34,7 @@ use ringmain_engine::{Conn, ConnId, Cx, Handler, Reason, Start, Via};
 
 use self::link::{Link, State};
 use self::schedule::Schedule;
+pub(crate) use self::secure::Secure;
 use self::speak::Speaker;
 pub(crate) use self::window::News;
 use self::window::{Phase, Window};
@@ -46,8 +49,12 @@ pub(crate) enum Heard {
     More,
     /// It is.
     Answer(Answer),
+    /// Something that is answered by what is in the scratch; the message that it came between goes on.
+    Said,
     /// Nothing that could be read on; the connection is of no use any more.
     Broken(&'static str),
+    /// The same, and what is in the scratch is said before it ends.
+    Closing(&'static str),
 }
 
 /// A whole answer.
@@ -102,6 +109,8 @@ pub(crate) struct Client {
     alarm: Option<Time>,
     window: Window,
     speaker: Speaker,
+    /// What connections are secured with, if they are.
+    secure: Option<Secure>,
     random: fastrand::Rng,
     sequence: Sequence,
     /// A request that is being put together.
@@ -115,6 +124,7 @@ impl Client {
         plan: &Arc<Plan>,
         traffic: &Arc<Traffic>,
         round: u32,
+        secure: Option<Secure>,
         news: Sender<News>,
     ) -> Client {
         let cx = start.cx.clone();
@@ -141,6 +151,7 @@ impl Client {
             alarm: None,
             window: Window::new(plan, worker, workers),
             speaker,
+            secure,
             random,
             sequence: Sequence::new(worker, workers),
             scratch: Vec::new(),
@@ -302,9 +313,7 @@ impl Handler for Client {
     fn open(&mut self, conn: Conn<'_>, _via: Via) -> Option<Place> {
         let now = self.cx.now();
         self.follow(now);
-        let index = self.dialled(conn.id())?;
-        conn.set_deadline(None);
-        let place = self.stand(index, conn.id(), now);
+        let place = self.connected(conn, now)?;
         self.dial();
         self.set_alarm();
         Some(place)
@@ -316,24 +325,53 @@ impl Handler for Client {
         self.set_alarm();
     }
 
+    fn secured(&mut self, conn: Conn<'_>, place: &mut Place) {
+        let now = self.cx.now();
+        self.follow(now);
+        if let Some(index) = self.link_of(*place) {
+            self.secured(conn, index, now);
+            self.dial();
+            self.set_alarm();
+        }
+    }
+
+    fn insecure(&mut self, conn: Conn<'_>, place: &mut Place) {
+        self.follow(self.cx.now());
+        if let Some(index) = self.link_of(*place) {
+            self.insecure(conn, index);
+            self.dial();
+            self.set_alarm();
+        }
+    }
+
     fn data(&mut self, conn: Conn<'_>, place: &mut Place, bytes: &mut [u8]) -> usize {
         let now = self.cx.now();
         self.follow(now);
         let Some(index) = self.link_of(*place) else {
             return bytes.len();
         };
-        self.receive(conn, index, place.life, bytes, now)
+        let link = &self.links[index as usize];
+        let State::Opening(opening) = link.state else {
+            // What is sent from here on leaves when this turn ends: no byte at hand can answer it.
+            let asked = link.in_flight.len();
+            return self.receive(conn, index, place.life, asked, bytes, now);
+        };
+        let (taken, stands) = self.handshake(conn, index, opening, bytes, now);
+        if !stands || taken == bytes.len() {
+            return taken;
+        }
+        taken + self.receive(conn, index, place.life, 0, &mut bytes[taken..], now)
     }
 
     fn end(&mut self, conn: Conn<'_>, place: &mut Place) {
         let now = self.cx.now();
         self.follow(now);
-        conn.close();
         if let Some(index) = self.link_of(*place) {
-            self.ended(index, now);
+            self.ended(conn, index, now);
             self.dial();
             self.set_alarm();
         }
+        conn.close();
     }
 
     fn drained(&mut self, conn: Conn<'_>, place: &mut Place) {
@@ -345,21 +383,28 @@ impl Handler for Client {
     fn deadline(&mut self, conn: Conn<'_>, place: &mut Place) {
         let now = self.cx.now();
         self.follow(now);
-        if let Some(index) = self.link_of(*place) {
-            self.time_out(conn, index, now);
-            self.dial();
-            self.set_alarm();
+        match self.link_of(*place) {
+            Some(index) => self.time_out(conn, index, now),
+            // It has had time enough to say goodbye.
+            None => conn.abort(),
         }
+        self.dial();
+        self.set_alarm();
     }
 
-    fn drain(&mut self, conn: Conn<'_>, _place: &mut Place) {
-        conn.abort();
+    fn drain(&mut self, conn: Conn<'_>, place: &mut Place) {
+        // One without a link has said goodbye already.
+        if let Some(index) = self.link_of(*place)
+            && !self.say_goodbye(conn, index)
+        {
+            conn.abort();
+        }
     }
 
     fn closed(&mut self, cx: &Cx, place: Place, reason: Reason) {
         self.follow(cx.now());
         if let Some(index) = self.link_of(place) {
-            self.lose(index, describe(reason));
+            self.gone(index, describe(reason));
             self.dial();
             self.set_alarm();
         }

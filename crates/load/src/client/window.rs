@@ -12,6 +12,7 @@ use ringmain_sys::process::{thread_cpu_time, thread_waited};
 
 use super::Answer;
 use super::link::InFlight;
+use super::secure::Agreed;
 use super::share;
 use crate::figures::Figures;
 use crate::limits;
@@ -286,6 +287,11 @@ impl Window {
         self.figures.counts.bytes_received += bytes as u64;
     }
 
+    /// `bytes` were sent that are part of no request.
+    pub(super) fn said(&mut self, bytes: usize) {
+        self.figures.counts.bytes_sent += bytes as u64;
+    }
+
     /// This program was late by so much, a connection being free.
     #[inline]
     pub(super) fn record_lag(&mut self, span: Duration) {
@@ -341,6 +347,33 @@ impl Window {
         self.progress = now;
         self.figures.counts.connects += 1;
         self.figures.connect.record(span.as_nanos() as u64);
+    }
+
+    /// A WebSocket was opened, `span` after it was asked for.
+    pub(super) fn opened(&mut self, span: Duration, deflated: bool) {
+        self.figures.opening.record(span.as_nanos() as u64);
+        self.figures.counts.deflated += u64::from(deflated);
+    }
+
+    /// A connection is secured, `span` after it came about.
+    pub(super) fn secured(&mut self, span: Duration, agreed: Agreed) {
+        self.figures.handshake.record(span.as_nanos() as u64);
+        let counts = &mut self.figures.counts;
+        *counts.tls_versions.entry(agreed.version).or_default() += 1;
+        *counts.tls_suites.entry(agreed.suite).or_default() += 1;
+        counts.tls_resumed += u64::from(agreed.resumed);
+    }
+
+    /// A connection came about and its handshake did not.
+    pub(super) fn handshake_failed(&mut self, what: &'static str, error: &std::io::Error) {
+        self.connect_failed(what);
+        self.explain(what, || error.to_string());
+    }
+
+    /// Keeps what was said of the first failure of its kind.
+    pub(super) fn explain(&mut self, what: &'static str, said: impl FnOnce() -> String) {
+        let first = &mut self.figures.counts.first_errors;
+        first.entry(what).or_insert_with(said);
     }
 
     /// A connection did not come about.

@@ -5,6 +5,7 @@ use std::fmt::Display;
 
 use super::{Kind, Seen, Severity, percent};
 use crate::figures::Counts;
+use crate::plan::{Messages, Protocol};
 use crate::report::{Round, Run, amount};
 
 pub(super) fn none(_: &Run, round: &Round) -> Option<Seen> {
@@ -43,15 +44,25 @@ pub(super) fn statuses(_: &Run, round: &Round) -> Option<Seen> {
 }
 
 /// Those that a wrong status explains are told of by [`statuses`].
-pub(super) fn unexpected(_: &Run, round: &Round) -> Option<Seen> {
+pub(super) fn unexpected(run: &Run, round: &Round) -> Option<Seen> {
     let counts = &round.figures.counts;
     if counts.unexpected <= others(counts).values().sum() {
         return None;
     }
-    let advice = "the figures contain answers that are not what they should be; look at one by hand, then at the checks";
+    let (what, advice) = match run.plan.protocol {
+        Protocol::WebSocket(_) => (
+            "messages that did not come back as they were",
+            "the figures contain answers that are not what they should be; the server must send back what it gets, and \
+             nothing else",
+        ),
+        Protocol::Http1 | Protocol::Echo { .. } => (
+            "answers that failed a check",
+            "the figures contain answers that are not what they should be; look at one by hand, then at the checks",
+        ),
+    };
     wrong(
         Kind::Unexpected,
-        "answers that failed a check",
+        what,
         counts.unexpected,
         counts.answered,
         "",
@@ -87,8 +98,13 @@ pub(super) fn connect_errors(_: &Run, round: &Round) -> Option<Seen> {
     let counts = &round.figures.counts;
     let failed = counts.connect_errors.values().sum();
     let what = "attempts to connect that failed";
-    let advice = "fewer connections carried load than asked for; look at the server's listen queue, its limits and the \
-                  ports of this host";
+    let advice = if counts.first_errors.is_empty() {
+        "fewer connections carried load than asked for; look at the server's listen queue, its limits and the ports of \
+         this host"
+    } else {
+        "fewer connections carried load than asked for; look at what was said of the first failed handshakes, and at the \
+         server's log and limits"
+    };
     wrong(
         Kind::ConnectErrors,
         what,
@@ -97,6 +113,40 @@ pub(super) fn connect_errors(_: &Run, round: &Round) -> Option<Seen> {
         &list(&counts.connect_errors),
         advice,
     )
+}
+
+pub(super) fn not_deflated(run: &Run, round: &Round) -> Option<Seen> {
+    let Protocol::WebSocket(Messages { deflate: true, .. }) = run.plan.protocol else {
+        return None;
+    };
+    let counts = &round.figures.counts;
+    wrong(
+        Kind::NotDeflated,
+        "WebSockets whose server did not agree to permessage-deflate",
+        counts.connects.saturating_sub(counts.deflated),
+        counts.connects,
+        "",
+        "their messages went as they were; switch it on at the server, or drop --deflate",
+    )
+}
+
+/// The first connections of a round have nothing to resume.
+pub(super) fn not_resumed(run: &Run, round: &Round) -> Option<Seen> {
+    let tls = run.plan.tls.as_ref().filter(|tls| tls.settings.resume)?;
+    let counts = &round.figures.counts;
+    let later = counts
+        .tls_handshakes()
+        .saturating_sub(u64::from(run.plan.connections));
+    (later > 0 && counts.tls_resumed == 0).then(|| Seen {
+        kind: Kind::NotResumed,
+        severity: Severity::Note,
+        badness: later as f64,
+        message: format!(
+            "none of {later} later handshakes with {} resumed a session: the server gives no tickets, or takes none; \
+             each connection pays for a full handshake",
+            tls.name,
+        ),
+    })
 }
 
 /// Answers with a status other than 2xx and 3xx.

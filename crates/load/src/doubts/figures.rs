@@ -3,6 +3,7 @@
 use std::time::Duration;
 
 use super::{Kind, Seen, Severity, percent};
+use crate::figures::Latency;
 use crate::limits;
 use crate::plan::{Extent, Pace, Plan};
 use crate::report::{Round, Run, amount};
@@ -89,7 +90,11 @@ fn in_flight(run: &Run, round: &Round) -> f64 {
     let figures = &round.figures;
     let mut busy = figures.service.mean().as_secs_f64() * figures.counts.answered as f64;
     if run.plan.reconnect_after.is_some() {
-        let connecting = figures.connect.mean().as_secs_f64() * figures.connect.count() as f64;
+        let steps = [&figures.connect, &figures.handshake, &figures.opening];
+        // Those that the round began with were there before it.
+        let later = |step: &Latency| step.count().saturating_sub(u64::from(run.plan.connections));
+        let spent = |step: &Latency| step.mean().as_secs_f64() * later(step) as f64;
+        let connecting: f64 = steps.into_iter().map(spent).sum();
         busy += connecting * f64::from(run.plan.pipeline);
     }
     let elapsed = round.elapsed.as_secs_f64();

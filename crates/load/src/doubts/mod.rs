@@ -66,6 +66,10 @@ pub enum Kind {
     Broken,
     /// Attempts to connect that failed.
     ConnectErrors,
+    /// Messages were to be deflated, and went as they were.
+    NotDeflated,
+    /// TLS sessions were to be resumed, and none was.
+    NotResumed,
 }
 
 /// What a run does not show itself.
@@ -90,7 +94,7 @@ struct Seen {
 type Check = fn(&Run, &Round) -> Option<Seen>;
 
 /// In the order in which doubts are told.
-const CHECKS: [Check; 17] = [
+const CHECKS: [Check; 19] = [
     client::busy,
     client::starved,
     client::send_lag,
@@ -106,6 +110,8 @@ const CHECKS: [Check; 17] = [
     answers::timeouts,
     answers::broken,
     answers::connect_errors,
+    answers::not_deflated,
+    answers::not_resumed,
     figures::longest_latency,
     figures::few_answers,
 ];

@@ -1,12 +1,15 @@
 //! Each doubt both ways: just short of it there is none, from there on just this one.
 
+use std::sync::Arc;
 use std::time::Duration;
+
+use ringmain_tls::{ClientSettings, Trust};
 
 use super::{Context, Doubt, Kind, Severity, doubts};
 use crate::figures::Latency;
 use crate::fixtures;
 use crate::limits;
-use crate::plan::{Extent, Pace};
+use crate::plan::{Extent, Messages, Pace, Protocol, Tls};
 use crate::report::{Effort, Round, Run};
 
 /// The warnings and notes of a run, but for the note that it is short for its higher percentiles: that all are.
@@ -397,6 +400,53 @@ fn requests_that_came_to_nothing() {
         Warning,
         "attempts to connect that failed: 30 (75% of all; refused: 30): fewer",
     );
+}
+
+#[test]
+fn messages_over_websockets() {
+    let echo = |deflate| {
+        let mut run = run();
+        let (text, bytes) = (false, 64);
+        run.plan.protocol = Protocol::WebSocket(Messages { text, bytes, deflate });
+        run
+    };
+    let changed = |round: &mut Round| round.figures.counts.unexpected = 2;
+    let says = "messages that did not come back as they were: 2 (0.01% of all): the figures";
+    one(echo(false), changed, Kind::Unexpected, Warning, says);
+    none(echo(false), |_| ());
+    let deflated = |count| move |round: &mut Round| round.figures.counts.deflated = count;
+    let mut run = echo(true);
+    run.rounds.iter_mut().for_each(deflated(10));
+    let says = "WebSockets whose server did not agree to permessage-deflate: 4 (40% of all): their messages";
+    none(run.clone(), deflated(10));
+    one(run, deflated(6), Kind::NotDeflated, Warning, says);
+    let refused = |round: &mut Round| {
+        round.figures.counts.connect_errors = [("WebSocket: answered 503", 10)].into();
+        round.figures.counts.first_errors = [("WebSocket: answered 503", "busy".into())].into();
+    };
+    let says = "attempts to connect that failed: 10 (50% of all; WebSocket: answered 503: 10): fewer connections carried \
+                load than asked for; look at what was said";
+    one(echo(false), refused, Kind::ConnectErrors, Warning, says);
+}
+
+#[test]
+fn sessions_that_nobody_resumes() {
+    let mut run = run();
+    let settings = ClientSettings::new(Trust::AnybodyInsecure);
+    run.plan.tls = Some(Tls {
+        settings: Arc::new(settings),
+        name: "a.example".into(),
+    });
+    let handshakes = |count, resumed| {
+        move |round: &mut Round| {
+            round.figures.counts.tls_versions = [("TLSv1.3", count)].into();
+            round.figures.counts.tls_resumed = resumed;
+        }
+    };
+    none(run.clone(), handshakes(10, 0));
+    none(run.clone(), handshakes(30, 1));
+    let says = "none of 20 later handshakes with a.example resumed a session";
+    one(run, handshakes(30, 0), Kind::NotResumed, Note, says);
 }
 
 #[test]

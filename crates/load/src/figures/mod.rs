@@ -19,8 +19,12 @@ pub struct Figures {
     /// From the moment the schedule meant a request to be sent to the last byte of its answer; empty in a closed loop, which
     /// has no schedule.
     pub response: Latency,
-    /// From asking for a connection to having it.
+    /// From asking for a connection to having it, without handshakes.
     pub connect: Latency,
+    /// From having a connection to having it secured; empty without TLS.
+    pub handshake: Latency,
+    /// From asking for a WebSocket on a connection to having it; empty for other protocols.
+    pub opening: Latency,
     /// From the scheduled moment to the sending, where a connection was free: what this program was late by itself.
     pub lag: Latency,
 }
@@ -42,10 +46,21 @@ pub struct Counts {
     pub broken: BTreeMap<&'static str, u64>,
     /// Requests without an answer at the end of the measured time.
     pub unfinished: u64,
-    /// Attempts to connect that failed, by what happened (`refused`, `timed out`, …).
+    /// Attempts to connect that failed, handshakes included, by what happened (`refused`, `timed out`, …).
     pub connect_errors: BTreeMap<&'static str, u64>,
-    /// Connections that came about: those that the round began with, and those opened while it was measured.
+    /// Of failed handshakes and of TLS that failed later the first of each kind, in the words of who found the fault.
+    pub first_errors: BTreeMap<&'static str, String>,
+    /// Connections that came about, handshakes included: those that the round began with, and those opened while it was
+    /// measured.
     pub connects: u64,
+    /// Of those, WebSockets with permessage-deflate.
+    pub deflated: u64,
+    /// TLS handshakes that came to their end, by the version that was agreed on (`TLSv1.3`, …).
+    pub tls_versions: BTreeMap<&'static str, u64>,
+    /// The same, by the IANA name of the cipher suite.
+    pub tls_suites: BTreeMap<&'static str, u64>,
+    /// Of them, those that resumed an earlier session.
+    pub tls_resumed: u64,
     /// Requests that left more than [`crate::limits::LATE`] after their scheduled time.
     pub late: u64,
     /// Arrivals for which no connection became free in time; never sent.
@@ -63,6 +78,8 @@ impl Figures {
         self.service.merge(&other.service);
         self.response.merge(&other.response);
         self.connect.merge(&other.connect);
+        self.handshake.merge(&other.handshake);
+        self.opening.merge(&other.opening);
         self.lag.merge(&other.lag);
     }
 
@@ -72,6 +89,8 @@ impl Figures {
         self.service.clear();
         self.response.clear();
         self.connect.clear();
+        self.handshake.clear();
+        self.opening.clear();
         self.lag.clear();
     }
 }
@@ -87,11 +106,24 @@ impl Counts {
         merge_map(&mut self.broken, &other.broken);
         self.unfinished += other.unfinished;
         merge_map(&mut self.connect_errors, &other.connect_errors);
+        for (what, said) in &other.first_errors {
+            self.first_errors.entry(what).or_insert_with(|| said.clone());
+        }
         self.connects += other.connects;
+        self.deflated += other.deflated;
+        merge_map(&mut self.tls_versions, &other.tls_versions);
+        merge_map(&mut self.tls_suites, &other.tls_suites);
+        self.tls_resumed += other.tls_resumed;
         self.late += other.late;
         self.dropped += other.dropped;
         self.bytes_sent += other.bytes_sent;
         self.bytes_received += other.bytes_received;
+    }
+
+    /// TLS handshakes that came to their end.
+    #[must_use]
+    pub fn tls_handshakes(&self) -> u64 {
+        self.tls_versions.values().sum()
     }
 
     /// Answers with a status from 400 on.

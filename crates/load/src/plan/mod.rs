@@ -2,9 +2,12 @@
 //!
 //! Plain data. Knows neither how it was written down nor how it is carried out.
 
+use std::fmt;
+use std::sync::Arc;
 use std::time::Duration;
 
 use ringmain_engine::{Addr, Choice};
+use ringmain_tls::{ClientSettings, Version};
 
 /// One target and what is done to it.
 #[derive(Clone, Debug)]
@@ -15,6 +18,8 @@ pub struct Plan {
     pub sources: Vec<Addr>,
     /// What is spoken.
     pub protocol: Protocol,
+    /// How connections are secured; `None`: not at all.
+    pub tls: Option<Tls>,
     /// Connections, all workers together; at least one a worker, at most [`crate::limits::CONNECTIONS`].
     pub connections: u32,
     /// Requests in flight on a connection at most; see [`crate::limits::PIPELINE`].
@@ -45,6 +50,36 @@ pub struct Plan {
     pub seed: u64,
 }
 
+/// TLS of a run's connections. Each round begins without sessions that could be resumed, so that rounds are alike.
+#[derive(Clone)]
+pub struct Tls {
+    /// What is trusted, shown and spoken.
+    pub settings: Arc<ClientSettings>,
+    /// The name or address that certificates have to be for, as it was written.
+    pub name: String,
+}
+
+impl Tls {
+    /// Has no other version spoken than this one.
+    pub fn only(settings: &mut ClientSettings, version: Version) {
+        settings.minimum_version = version;
+        if version == Version::Tls12 {
+            // Suites of TLS 1.3 leave the key exchange open.
+            let older = ringmain_tls::suite_names().filter(|name| name.contains("_ECDHE_"));
+            settings.suites = older.map(str::to_owned).collect();
+        }
+    }
+}
+
+impl fmt::Debug for Tls {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        // The host's authorities would fill pages.
+        f.debug_struct("Tls")
+            .field("name", &self.name)
+            .finish_non_exhaustive()
+    }
+}
+
 /// What is spoken over a connection. The seam where later protocols come in.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Protocol {
@@ -55,6 +90,20 @@ pub enum Protocol {
         /// Bytes of a message, at most [`crate::limits::ECHO_BYTES`].
         bytes: u32,
     },
+    /// Messages over WebSocket, each of which must come back as it was. What they are is in
+    /// [`Traffic::socket`](crate::traffic::Traffic::socket).
+    WebSocket(Messages),
+}
+
+/// What is known of messages before they are sent.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Messages {
+    /// Text, else binary.
+    pub text: bool,
+    /// Bytes of a message, at most [`crate::limits::ECHO_BYTES`]; where they differ, of the longest.
+    pub bytes: u32,
+    /// Whether permessage-deflate is offered.
+    pub deflate: bool,
 }
 
 /// When requests are sent.

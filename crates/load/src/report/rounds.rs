@@ -7,6 +7,7 @@ use std::time::Duration;
 
 use super::{Round, Run};
 use crate::figures::{Figures, Latency};
+use crate::plan::Protocol;
 use crate::stats::Spread;
 
 /// The percentiles that every output shows, with their names; the longest comes after them.
@@ -17,6 +18,29 @@ pub(crate) const SHOWN: [(f64, &str); 5] = [
     (99.9, "p99.9"),
     (99.99, "p99.99"),
 ];
+
+/// One of the latencies.
+pub(crate) type Of = fn(&Figures) -> &Latency;
+
+/// The handshakes that connections of this run had, in their order, with their names.
+pub(crate) fn handshakes(run: &Run) -> impl Iterator<Item = (&'static str, Of)> {
+    let known: [(&'static str, Of); 2] = [
+        ("TLS", |figures| &figures.handshake),
+        ("WebSocket", |figures| &figures.opening),
+    ];
+    let had = |of: Of| run.rounds.iter().any(|round| of(&round.figures).count() > 0);
+    known.into_iter().filter(move |(_, of)| had(*of))
+}
+
+/// What an answer has done that is not the expected one.
+pub(crate) fn unexpected(runs: &[&Run]) -> &'static str {
+    let is_echo = |run: &&Run| matches!(run.plan.protocol, Protocol::WebSocket(_));
+    if runs.iter().all(is_echo) {
+        "came back changed"
+    } else {
+        "failed a check"
+    }
+}
 
 /// One figure a round; `None` unless each round has it.
 pub(crate) fn spread(run: &Run, figure: impl Fn(&Round) -> Option<f64>) -> Option<Spread> {

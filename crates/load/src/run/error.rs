@@ -4,6 +4,7 @@ use std::io;
 use std::time::Duration;
 
 use ringmain_engine::EngineError;
+use ringmain_tls::Refused;
 
 use crate::server::ServerError;
 
@@ -21,14 +22,14 @@ pub enum RunError {
         /// What it is.
         found: String,
     },
+    /// Authorities, certificate or key.
+    #[error(transparent)]
+    Tls(#[from] Refused),
     /// The client's own engine.
     #[error(transparent)]
     Engine(#[from] EngineError),
     /// The connections do not stand.
-    #[error(
-        "cannot connect to {target}: {}; expected {connections} connections within {waited:?}",
-        last.as_ref().map_or("no answer".to_string(), ToString::to_string)
-    )]
+    #[error("cannot connect to {target}: {}", reason(*connections, *waited, last.as_ref()))]
     NotConnected {
         /// Where to.
         target: String,
@@ -48,4 +49,13 @@ pub enum RunError {
     /// The server under test.
     #[error(transparent)]
     Server(#[from] ServerError),
+}
+
+fn reason(connections: u32, waited: Duration, last: Option<&io::Error>) -> String {
+    match last {
+        // However many connections there were to be, none would be taken.
+        Some(error) if error.kind() == io::ErrorKind::InvalidData => error.to_string(),
+        Some(error) => format!("{error}; expected {connections} connections within {waited:?}"),
+        None => format!("no answer; expected {connections} connections within {waited:?}"),
+    }
 }

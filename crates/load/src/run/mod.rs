@@ -13,16 +13,17 @@ use std::time::{Duration, Instant};
 
 use ringmain_engine::backend::Time;
 use ringmain_engine::{Config, Engine, Running};
+use ringmain_tls::{Connector, PeerName};
 
 use self::collect::Collector;
 pub use self::error::RunError;
-use crate::client::{Client, News, Order};
+use crate::client::{Client, News, Order, Secure};
 use crate::figures::Figures;
 use crate::limits;
 use crate::plan::{Pace, Plan, Protocol};
 use crate::report::{Interval, Round};
 use crate::server::Server;
-use crate::traffic::Traffic;
+use crate::traffic::{Socket, Traffic};
 
 /// How often it is looked at whether the run was cut short.
 const LOOK: Duration = Duration::from_millis(50);
@@ -60,9 +61,11 @@ impl Session {
     /// Checks that the plan makes sense and the engine is there.
     ///
     /// # Errors
-    /// [`RunError::Plan`] names the setting; [`RunError::Engine`] says why a forced engine is not there.
+    /// [`RunError::Plan`] names the setting; [`RunError::Engine`] says why a forced engine is not there,
+    /// [`RunError::Tls`] what is wrong with certificates and keys.
     pub fn new(plan: Plan, traffic: Traffic) -> Result<Session, RunError> {
         check(&plan, &traffic)?;
+        connector(&plan)?;
         let engine = Engine::new(config(&plan))?;
         Ok(Session {
             engine: engine.selection().to_string(),
@@ -107,12 +110,20 @@ impl Session {
         let (news, told) = mpsc::channel();
         let (plan, traffic) = (Arc::clone(&self.plan), Arc::clone(&self.traffic));
         let news = std::sync::Mutex::new(news);
+        let connector = connector(&plan)?;
         let running = engine.start(move |start| {
             let news = news.lock().expect("nothing panics with it").clone();
-            Client::new(&start, &plan, &traffic, number, news)
+            let secure = connector
+                .as_ref()
+                .map(|(connector, peer)| Secure::new(connector.handle(), peer.clone()));
+            Client::new(&start, &plan, &traffic, number, secure, news)
         })?;
         let round = self.conduct(&running, &told, server, show);
-        running.stop();
+        match &round {
+            // Connections that have a way to say goodbye do.
+            Ok(_) => running.shut_down(),
+            Err(_) => running.stop(),
+        }
         running.join()?;
         round
     }
@@ -209,7 +220,7 @@ impl Session {
     }
 }
 
-/// Whether another attempt has no prospect: nobody listens there.
+/// Whether another attempt has no prospect: nobody listens there, or who does wants none of it.
 fn is_final(kind: io::ErrorKind) -> bool {
     use io::ErrorKind;
     matches!(
@@ -219,7 +230,23 @@ fn is_final(kind: io::ErrorKind) -> bool {
             | ErrorKind::PermissionDenied
             | ErrorKind::HostUnreachable
             | ErrorKind::NetworkUnreachable
+            // A handshake was refused.
+            | ErrorKind::InvalidData
     )
+}
+
+/// What begins the TLS of a round's connections, and with whom.
+fn connector(plan: &Plan) -> Result<Option<(Connector, PeerName)>, RunError> {
+    let Some(tls) = &plan.tls else {
+        return Ok(None);
+    };
+    let peer = PeerName::new(&tls.name).map_err(|error| RunError::Plan {
+        setting: "sni",
+        expected: "a host name or an address".into(),
+        found: error.to_string(),
+    })?;
+    let connector = Connector::new(&tls.settings, ringmain_sys::clock::realtime())?;
+    Ok(Some((connector, peer)))
 }
 
 fn config(plan: &Plan) -> Config {
@@ -227,6 +254,7 @@ fn config(plan: &Plan) -> Config {
         engine: plan.engine,
         workers: Some(plan.threads),
         clients_only: true,
+        grace: limits::CLOSE_WAIT,
         cpus: plan.cpus.clone(),
         pin: false,
         ..Config::default()
@@ -267,6 +295,13 @@ fn check(plan: &Plan, traffic: &Traffic) -> Result<(), RunError> {
     }
     if plan.reconnect_after == Some(0) {
         return fault("reconnect-every", "at least 1".into(), "0".into());
+    }
+    let socket = traffic.socket().map(Socket::protocol);
+    if socket.is_some_and(|said| said != plan.protocol)
+        || (socket.is_none() && matches!(plan.protocol, Protocol::WebSocket(_)))
+    {
+        let expected = "the protocol of what is sent".into();
+        return fault("protocol", expected, format!("{:?}", plan.protocol));
     }
     if let Protocol::Echo { bytes } = plan.protocol
         && !(1..=limits::ECHO_BYTES).contains(&bytes)

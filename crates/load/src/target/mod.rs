@@ -5,6 +5,9 @@
 //! | `http://host[:port][/path?query]`, `host:port[/path?query]` | HTTP/1.1 over TCP |
 //! | `:port[/path?query]` | the same to this host |
 //! | `http+unix:/run/app.sock[:/path?query]`, `http+unix:@name[:/path?query]` | HTTP/1.1 over a Unix socket |
+//! | `https://host[:port][/path?query]` | HTTP/1.1 over TLS |
+//! | `ws://host[:port][/path?query]`, `ws+unix:/run/app.sock[:/path?query]` | messages over WebSocket that come back |
+//! | `wss://host[:port][/path?query]` | the same over TLS |
 //! | `tcp://host:port`, `tcp+unix:/run/app.sock`, `tcp+unix:@name` | bytes that come back |
 //!
 //! A Unix socket's name ends at the first `:/`; in it `\xNN` stands for any byte, as everywhere in Ringmain. What stands
@@ -18,19 +21,22 @@ use ringmain_sys::addr::AddrError;
 #[cfg(test)]
 mod tests;
 
-/// The port of a URL that names none.
+/// The ports of URLs that name none.
 const HTTP_PORT: u16 = 80;
+const HTTPS_PORT: u16 = 443;
 
 /// A target.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Target {
     /// What is spoken there.
     pub scheme: Scheme,
+    /// Whether it is spoken over TLS: the name or address that the server's certificate has to be for.
+    pub secured_as: Option<String>,
     /// Where it is.
     pub place: Place,
-    /// What an HTTP request says in `Host`; empty for other protocols.
+    /// What an HTTP request says in `Host`, also one that opens a WebSocket; empty for echo servers over TCP.
     pub host: String,
-    /// Path and query of an HTTP request, with a `/` first; empty for other protocols.
+    /// Path and query of that request, with a `/` first; empty for echo servers over TCP.
     pub path: String,
 }
 
@@ -39,6 +45,8 @@ pub struct Target {
 pub enum Scheme {
     /// HTTP/1.1.
     Http,
+    /// Messages over WebSocket that come back.
+    WebSocket,
     /// Bytes that come back.
     Tcp,
 }
@@ -55,6 +63,15 @@ pub enum Place {
         /// The port there.
         port: u16,
     },
+}
+
+/// The port that `Host` leaves out.
+#[derive(Clone, Copy, Debug)]
+enum Port {
+    /// A URL without a port means it.
+    Default(u16),
+    /// A port has to be there.
+    Required(u16),
 }
 
 /// Why a text is not a [`Target`].
@@ -101,30 +118,37 @@ fn parse(text: &str) -> Result<Target, String> {
         ));
     }
     let (scheme, rest) = scheme(text)?;
+    let spoken = if scheme.starts_with("ws") {
+        Scheme::WebSocket
+    } else {
+        Scheme::Http
+    };
     match scheme {
-        "http" => {
-            let (authority, path) = split(rest);
-            let (place, host) = authority_of(authority, Some(HTTP_PORT))?;
-            http(place, host, path)
+        "http" => url(spoken, rest, Port::Default(HTTP_PORT)),
+        "" => url(spoken, rest, Port::Required(HTTP_PORT)),
+        "https" | "ws" | "wss" => {
+            let port = if scheme == "ws" { HTTP_PORT } else { HTTPS_PORT };
+            // There is no shorter way to write these on this host.
+            let port = match rest.starts_with(':') {
+                true => Port::Required(port),
+                false => Port::Default(port),
+            };
+            let target = url(spoken, rest, port)?;
+            Ok(if scheme == "ws" { target } else { secured(target) })
         }
-        "" => {
-            let (authority, path) = split(rest);
-            let (place, host) = authority_of(authority, None)?;
-            http(place, host, path)
-        }
-        "http+unix" => {
+        "http+unix" | "ws+unix" => {
             let (name, path) = match rest.find(":/") {
                 Some(end) => (&rest[..end], &rest[end + 1..]),
                 None => (rest, ""),
             };
-            http(unix(name)?, "localhost".into(), path)
+            request(spoken, unix(name)?, "localhost".into(), path)
         }
         "tcp" => {
             let (authority, path) = split(rest);
             if !matches!(path, "" | "/") {
                 return Err(format!("`{path}` means nothing to an echo server: drop it"));
             }
-            tcp(authority_of(authority, None)?.0)
+            tcp(authority_of(authority, Port::Required(HTTP_PORT))?.0)
         }
         _ => tcp(unix(rest)?),
     }
@@ -132,12 +156,12 @@ fn parse(text: &str) -> Result<Target, String> {
 
 /// The scheme, empty if there is none, and what stands after its separator.
 fn scheme(text: &str) -> Result<(&'static str, &str), String> {
-    for scheme in ["http+unix", "tcp+unix"] {
+    for scheme in ["http+unix", "ws+unix", "tcp+unix"] {
         if let Some(rest) = strip_scheme(text, scheme) {
             return Ok((scheme, rest.strip_prefix("//").unwrap_or(rest)));
         }
     }
-    for scheme in ["http", "tcp"] {
+    for scheme in ["http", "https", "ws", "wss", "tcp"] {
         if let Some(rest) = strip_scheme(text, scheme).and_then(|rest| rest.strip_prefix("//")) {
             return Ok((scheme, rest));
         }
@@ -145,7 +169,7 @@ fn scheme(text: &str) -> Result<(&'static str, &str), String> {
     if strip_scheme(text, "unix").is_some() || text.starts_with(['/', '@']) {
         let name = strip_scheme(text, "unix").unwrap_or(text);
         return Err(format!(
-            "for HTTP write http+unix:{name}:/path, for echoed bytes tcp+unix:{name}"
+            "for HTTP write http+unix:{name}:/path, for WebSocket ws+unix:{name}:/path, for echoed bytes tcp+unix:{name}"
         ));
     }
     // Elsewhere, in a query, `://` is a text as any other.
@@ -157,10 +181,9 @@ fn scheme(text: &str) -> Result<(&'static str, &str), String> {
     let Some((other, _)) = text.split_once("://").filter(|(first, _)| is_scheme(first)) else {
         return Ok(("", text));
     };
-    let spoken = "spoken today are http://, http+unix:, tcp:// and tcp+unix:";
+    let spoken =
+        "spoken today are http://, https://, http+unix:, ws://, wss://, ws+unix:, tcp:// and tcp+unix:";
     Err(match other.to_ascii_lowercase().as_str() {
-        "https" => format!("TLS is not spoken yet; {spoken}"),
-        "ws" | "wss" => format!("WebSocket is not spoken yet; {spoken}"),
         "grpc" | "grpcs" | "h2" | "h2c" => format!("HTTP/2 is not spoken yet; {spoken}"),
         _ => format!("`{other}` is not spoken here; {spoken}"),
     })
@@ -179,7 +202,30 @@ fn split(rest: &str) -> (&str, &str) {
     rest.split_at(rest.find(['/', '?']).unwrap_or(rest.len()))
 }
 
-fn http(place: Place, host: String, path: &str) -> Result<Target, String> {
+/// `authority[/path]`.
+fn url(scheme: Scheme, rest: &str, port: Port) -> Result<Target, String> {
+    let (authority, path) = split(rest);
+    let (place, host) = authority_of(authority, port)?;
+    request(scheme, place, host, path)
+}
+
+/// The same over TLS.
+fn secured(target: Target) -> Target {
+    let name = match &target.place {
+        Place::Name { host, .. } => host.clone(),
+        // Where several addresses are meant, it is this host.
+        Place::Addrs(addrs) => match addrs.as_slice() {
+            [Addr::Inet(addr)] => addr.ip().to_string(),
+            _ => "localhost".into(),
+        },
+    };
+    Target {
+        secured_as: Some(name),
+        ..target
+    }
+}
+
+fn request(scheme: Scheme, place: Place, host: String, path: &str) -> Result<Target, String> {
     let path = path.split('#').next().unwrap_or(path);
     if let Some(bad) = path.chars().find(|c| !c.is_ascii()) {
         let mut bytes = [0; 4];
@@ -189,7 +235,8 @@ fn http(place: Place, host: String, path: &str) -> Result<Target, String> {
     }
     let slash = if path.starts_with('/') { "" } else { "/" };
     Ok(Target {
-        scheme: Scheme::Http,
+        scheme,
+        secured_as: None,
         place,
         host,
         path: format!("{slash}{path}"),
@@ -199,6 +246,7 @@ fn http(place: Place, host: String, path: &str) -> Result<Target, String> {
 fn tcp(place: Place) -> Result<Target, String> {
     Ok(Target {
         scheme: Scheme::Tcp,
+        secured_as: None,
         place,
         host: String::new(),
         path: String::new(),
@@ -213,7 +261,11 @@ fn unix(name: &str) -> Result<Place, String> {
 }
 
 /// The place that an authority names, and how `Host` says it.
-fn authority_of(authority: &str, default: Option<u16>) -> Result<(Place, String), String> {
+fn authority_of(authority: &str, usual: Port) -> Result<(Place, String), String> {
+    let (usual, default) = match usual {
+        Port::Default(port) => (port, Some(port)),
+        Port::Required(port) => (port, None),
+    };
     if authority.contains('@') {
         return Err(
             "a name and password are not sent from here: drop them, and write -H 'Authorization: …'".into(),
@@ -230,9 +282,9 @@ fn authority_of(authority: &str, default: Option<u16>) -> Result<(Place, String)
             _ => format!("a port is missing: write {authority}:8080, or http://{authority}"),
         });
     };
-    let written = |host: &str| match port {
-        HTTP_PORT => host.to_owned(),
-        _ => format!("{host}:{port}"),
+    let written = |host: &str| match port == usual {
+        true => host.to_owned(),
+        false => format!("{host}:{port}"),
     };
     let at = |ip: IpAddr| Place::Addrs(vec![SocketAddr::new(ip, port).into()]);
     if host.is_empty() {

@@ -10,6 +10,7 @@ fn read(text: &str) -> Target {
 fn check_at(text: &str, scheme: Scheme, addrs: &str, host: &str, path: &str) {
     let expect = Target {
         scheme,
+        secured_as: None,
         place: Place::Addrs(addrs.split(',').map(|addr| addr.parse().unwrap()).collect()),
         host: host.into(),
         path: path.into(),
@@ -20,6 +21,7 @@ fn check_at(text: &str, scheme: Scheme, addrs: &str, host: &str, path: &str) {
 fn check_named(text: &str, name: &str, port: u16, host: &str, path: &str) {
     let expect = Target {
         scheme: Scheme::Http,
+        secured_as: None,
         place: Place::Name {
             host: name.into(),
             port,
@@ -147,6 +149,84 @@ fn unix_sockets() {
 }
 
 #[test]
+fn websockets() {
+    let ws = Scheme::WebSocket;
+    check_at("ws://127.0.0.1", ws, "127.0.0.1:80", "127.0.0.1", "/");
+    check_at(
+        "WS://127.0.0.1:8080/a?b=c",
+        ws,
+        "127.0.0.1:8080",
+        "127.0.0.1:8080",
+        "/a?b=c",
+    );
+    check_at(
+        "ws://:8080/x#y",
+        Scheme::WebSocket,
+        "127.0.0.1:8080,[::1]:8080",
+        "localhost:8080",
+        "/x",
+    );
+    check_at(
+        "ws+unix:/run/a.sock:/x",
+        ws,
+        "unix:/run/a.sock",
+        "localhost",
+        "/x",
+    );
+    // A name that begins as the scheme does.
+    check_named("ws:8080/x", "ws", 8080, "ws:8080", "/x");
+}
+
+fn check_secured(text: &str, scheme: Scheme, name: &str, port: u16, host: &str) {
+    let target = read(text);
+    assert_eq!((target.scheme, target.host.as_str()), (scheme, host), "{text}");
+    assert_eq!(target.secured_as.as_deref(), Some(name), "{text}");
+    let found = match &target.place {
+        Place::Name { port, .. } => *port,
+        Place::Addrs(addrs) => match &addrs[0] {
+            Addr::Inet(addr) => addr.port(),
+            other => panic!("{other}"),
+        },
+    };
+    assert_eq!(found, port, "{text}");
+}
+
+#[test]
+fn what_is_secured() {
+    let (http, ws) = (Scheme::Http, Scheme::WebSocket);
+    check_secured("https://Example.org/x", http, "example.org", 443, "example.org");
+    check_secured(
+        "https://example.org:8443",
+        http,
+        "example.org",
+        8443,
+        "example.org:8443",
+    );
+    check_secured(
+        "https://example.org:80",
+        http,
+        "example.org",
+        80,
+        "example.org:80",
+    );
+    check_secured(
+        "https://127.0.0.1:8443/",
+        http,
+        "127.0.0.1",
+        8443,
+        "127.0.0.1:8443",
+    );
+    check_secured("https://[::1]/", http, "::1", 443, "[::1]");
+    check_secured("https://:8443/x", http, "localhost", 8443, "localhost:8443");
+    check_secured("wss://example.org/x", ws, "example.org", 443, "example.org");
+    check_secured("wss://:8443/x", ws, "localhost", 8443, "localhost:8443");
+    assert_eq!(read("http://example.org:443/").host, "example.org:443");
+    for plain in ["http://a/", "ws://a/", ":80", "tcp://a:1", "http+unix:/a"] {
+        assert_eq!(read(plain).secured_as, None, "{plain}");
+    }
+}
+
+#[test]
 fn bytes_over_tcp() {
     check_at("tcp://127.0.0.1:7000", Scheme::Tcp, "127.0.0.1:7000", "", "");
     check_at("tcp://:7000/", Scheme::Tcp, "127.0.0.1:7000,[::1]:7000", "", "");
@@ -166,10 +246,11 @@ fn check_wrong(text: &str, expect: &str) {
 fn what_is_wrong_is_said_with_what_to_write() {
     check_wrong("", "it is empty");
     check_wrong(
-        "https://x.org/",
-        "TLS is not spoken yet; spoken today are http://, http+unix:, tcp:// and tcp+unix:",
+        "h2://x.org/",
+        "HTTP/2 is not spoken yet; spoken today are http://, https://, http+unix:, ws://, wss://, ws+unix:, tcp:// and",
     );
-    check_wrong("wss://x.org/", "WebSocket is not spoken yet; spoken today");
+    check_wrong("https:///x", "a host is missing");
+    check_wrong("ws:///x", "a host is missing");
     check_wrong("h2c://x", "HTTP/2 is not spoken yet");
     check_wrong("ftp://x", "`ftp` is not spoken here; spoken today");
     check_wrong(
@@ -184,7 +265,7 @@ fn what_is_wrong_is_said_with_what_to_write() {
     check_wrong("http://:80/x", "a host is missing");
     check_wrong(
         "/x",
-        "for HTTP write http+unix:/x:/path, for echoed bytes tcp+unix:/x",
+        "for HTTP write http+unix:/x:/path, for WebSocket ws+unix:/x:/path, for echoed bytes tcp+unix:/x",
     );
     check_wrong("unix:/x", "for HTTP write http+unix:/x:/path");
     check_wrong("http://a:0/", "`0` is no port: expected a number from 1 to 65535");
@@ -221,8 +302,8 @@ fn no_text_is_a_panic() {
     println!("seed {seed}");
     let mut random = fastrand::Rng::with_seed(seed);
     let pieces = [
-        "http", "tcp", "unix", "+", ":", "/", "//", "[", "]", "::1", "@", "?", "#", "80", "a", "ü", "\\x",
-        "%", " ", "\0", ".",
+        "http", "tcp", "ws", "s", "unix", "+", ":", "/", "//", "[", "]", "::1", "@", "?", "#", "80", "a",
+        "ü", "\\x", "%", " ", "\0", ".",
     ];
     for _ in 0..20_000 {
         let text: String = (0..random.usize(..8))
@@ -232,7 +313,7 @@ fn no_text_is_a_panic() {
             assert!(target.path.is_ascii(), "{text}");
             assert_eq!(
                 target.path.starts_with('/'),
-                target.scheme == Scheme::Http,
+                target.scheme != Scheme::Tcp,
                 "{text}"
             );
         }

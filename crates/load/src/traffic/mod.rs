@@ -13,6 +13,7 @@ mod draft;
 mod error;
 mod judge;
 mod pointer;
+mod socket;
 mod template;
 #[cfg(test)]
 mod tests;
@@ -30,6 +31,8 @@ use error::Problem;
 pub use error::{Part, TrafficError};
 pub use judge::FailedCheck;
 use judge::Judge;
+pub use socket::Socket;
+pub(crate) use socket::{Content, NONCE_BYTES};
 use template::Names;
 pub(crate) use template::shorten;
 pub use values::Values;
@@ -40,6 +43,8 @@ pub struct Traffic {
     flows: Vec<Flow>,
     /// The sum of the weights up to and with each flow.
     weights: Vec<u64>,
+    /// Of WebSockets: what is sent in place of the one flow's one request.
+    socket: Option<Socket>,
 }
 
 /// Steps that one connection takes one after the other.
@@ -96,6 +101,7 @@ impl Traffic {
         let mut traffic = Traffic {
             flows: Vec::with_capacity(drafts.len()),
             weights: Vec::with_capacity(drafts.len()),
+            socket: None,
         };
         for (index, draft) in drafts.iter().enumerate() {
             traffic.flows.push(Flow::new(draft, index)?);
@@ -103,6 +109,25 @@ impl Traffic {
             traffic.weights.push(total);
         }
         Ok(traffic)
+    }
+
+    /// The messages of WebSockets: one flow of one step, as of requests, and what is really sent in [`Traffic::socket`].
+    ///
+    /// # Errors
+    /// As [`Socket::new`].
+    pub fn messages(request: Request, bytes: u32, deflate: bool) -> Result<Traffic, TrafficError> {
+        let socket = Socket::new(&request, bytes, deflate).map_err(|problem| problem.at(0, 0))?;
+        let traffic = Traffic::single(Request::get("/", "localhost"))?;
+        Ok(Traffic {
+            socket: Some(socket),
+            ..traffic
+        })
+    }
+
+    /// What is sent over WebSockets, if that is what this is.
+    #[must_use]
+    pub fn socket(&self) -> Option<&Socket> {
+        self.socket.as_ref()
     }
 
     /// All flows, at least one.

@@ -12,4 +12,7 @@ mod closed_loop;
 mod failures;
 mod flows;
 mod open_loop;
+mod secured;
 mod sessions;
+mod tls;
+mod websocket;

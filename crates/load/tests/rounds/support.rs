@@ -14,6 +14,9 @@ use ringmain_load::plan::{Extent, Pace, Plan, Protocol};
 use ringmain_load::report::Round;
 use ringmain_load::run::Session;
 use ringmain_load::traffic::{Request, Traffic};
+use ringmain_tls::{AcceptHandle, Acceptor};
+
+use crate::secured::Secured;
 
 /// How long a test waits for what must come: a guard against hanging, never a measure.
 pub(crate) const PATIENCE: Duration = Duration::from_secs(30);
@@ -45,8 +48,13 @@ pub(crate) fn on_uring(name: &str, case: fn(Choice)) {
     }
 }
 
-pub(crate) trait Duplex: Read + Write + Send {}
-impl<T: Read + Write + Send> Duplex for T {}
+pub(crate) trait Duplex: Read + Write + Send {
+    /// From now on the end of the connection is not announced, where that could be done.
+    fn cut(&mut self) {}
+}
+
+impl Duplex for TcpStream {}
+impl Duplex for UnixStream {}
 
 /// A connection as the server sees it.
 pub(crate) struct Peer {
@@ -124,6 +132,11 @@ impl Peer {
         })
     }
 
+    /// Puts bytes back, before those that have not been looked at.
+    pub(crate) fn unread(&mut self, bytes: &[u8]) {
+        self.kept.splice(..0, bytes.iter().copied());
+    }
+
     /// Some bytes, whatever they mean; none when the client has ended the connection.
     pub(crate) fn bytes(&mut self) -> Vec<u8> {
         if self.kept.is_empty() {
@@ -142,6 +155,11 @@ impl Peer {
 
     pub(crate) fn answer(&mut self, status: u16, body: &str) {
         self.send(answer(status, body));
+    }
+
+    /// Ends the connection without announcing it.
+    pub(crate) fn cut(&mut self) {
+        self.stream.cut();
     }
 
     /// Answers all requests with 200.
@@ -166,6 +184,7 @@ type Script = Arc<dyn Fn(&mut Peer) + Send + Sync>;
 
 enum Listener {
     Tcp(TcpListener),
+    Tls(TcpListener, Mutex<AcceptHandle>),
     Unix(UnixListener),
 }
 
@@ -173,10 +192,14 @@ impl Listener {
     fn accept(&self) -> (Box<dyn Duplex>, Option<SocketAddr>) {
         match self {
             Listener::Tcp(listener) => {
-                let (stream, from) = listener.accept().expect("a connection");
-                stream.set_read_timeout(Some(PATIENCE)).expect("a socket");
-                stream.set_nodelay(true).expect("a socket");
+                let (stream, from) = accept(listener);
                 (Box::new(stream), Some(from))
+            }
+            Listener::Tls(listener, acceptor) => {
+                let (stream, from) = accept(listener);
+                let mut acceptor = acceptor.lock().expect("nobody panics with it");
+                let session = acceptor.accept(ringmain_sys::clock::realtime());
+                (Box::new(Secured::new(stream, session)), Some(from))
             }
             Listener::Unix(listener) => {
                 let (stream, _) = listener.accept().expect("a connection");
@@ -185,6 +208,13 @@ impl Listener {
             }
         }
     }
+}
+
+fn accept(listener: &TcpListener) -> (TcpStream, SocketAddr) {
+    let (stream, from) = listener.accept().expect("a connection");
+    stream.set_read_timeout(Some(PATIENCE)).expect("a socket");
+    stream.set_nodelay(true).expect("a socket");
+    (stream, from)
 }
 
 /// A server that runs a script on each connection, in a thread of its own.
@@ -206,6 +236,14 @@ impl Server {
         let listener = TcpListener::bind(("127.0.0.1", 0)).expect("a free port");
         let addr = listener.local_addr().expect("an address").into();
         Server::start(Listener::Tcp(listener), addr, most, Arc::new(script))
+    }
+
+    /// With TLS.
+    pub(crate) fn tls(acceptor: &Acceptor, script: impl Fn(&mut Peer) + Send + Sync + 'static) -> Server {
+        let listener = TcpListener::bind(("127.0.0.1", 0)).expect("a free port");
+        let addr = listener.local_addr().expect("an address").into();
+        let listener = Listener::Tls(listener, Mutex::new(acceptor.handle()));
+        Server::start(listener, addr, usize::MAX, Arc::new(script))
     }
 
     /// On a Unix socket in the file system.
@@ -319,6 +357,7 @@ pub(crate) fn plan_to(target: Addr, engine: Choice) -> Plan {
         target,
         sources: Vec::new(),
         protocol: Protocol::Http1,
+        tls: None,
         connections: 2,
         pipeline: 1,
         reconnect_after: None,
@@ -378,6 +417,8 @@ pub(crate) fn check(round: &Round, plan: &Plan) {
     };
     assert_eq!(figures.response.count(), scheduled);
     assert_eq!(figures.connect.count(), counts.connects);
+    let known = |what: &&str| counts.connect_errors.contains_key(*what) || counts.broken.contains_key(*what);
+    assert_eq!(counts.first_errors.keys().find(|what| !known(what)), None);
     assert!(counts.connects >= u64::from(plan.connections));
     assert_eq!(round.workers.len(), plan.threads);
     if let Extent::Time(time) = plan.extent {

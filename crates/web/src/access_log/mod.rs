@@ -11,6 +11,7 @@
 
 mod output;
 mod record;
+mod template;
 mod thread;
 
 #[cfg(test)]
@@ -29,6 +30,7 @@ use ringmain_engine::blocking::Pool;
 use crate::limits;
 use output::Output;
 pub use record::{Format, Record};
+pub use template::{FIELDS, Template, TemplateFault};
 
 /// The process's access log. Each worker writes to it by an [`AccessWriter`] of its own.
 ///
@@ -108,7 +110,7 @@ impl AccessLog {
         AccessWriter {
             shared: Arc::clone(&self.shared),
             thread: self.thread.clone(),
-            format: self.format,
+            format: self.format.clone(),
             block: Block::default(),
         }
     }
@@ -188,7 +190,7 @@ impl AccessWriter {
         if self.block.text.capacity() == 0 {
             self.block = self.shared.empty_block();
         }
-        record.write(self.format, &mut self.block.text);
+        record.write(&self.format, &mut self.block.text);
         self.block.lines += 1;
         if self.block.text.len() >= limits::ACCESS_LOG_BLOCK_BYTES {
             self.flush();

@@ -8,10 +8,12 @@ use std::time::Duration;
 
 use ringmain_wire::h1::Version;
 
+use super::template::{FIELDS, Piece, Template};
+use crate::note::Note;
 use crate::{date, limits, text};
 
 /// How a line looks.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub enum Format {
     /// The Common Log Format: `127.0.0.1 - - [06/Nov/1994:08:49:37 +0000] "GET / HTTP/1.1" 200 5`. In quotations `"`
     /// and `\` have a backslash before them, and what is not visible ASCII is `\xHH`.
@@ -21,6 +23,8 @@ pub enum Format {
     Combined,
     /// A JSON object a line, with all that is known; what is absent has no member.
     Json,
+    /// As somebody wrote it. Values are escaped as in quotations; what is absent is `-`.
+    Template(Template),
 }
 
 /// What is said of one request. Client's texts longer than [`limits::ACCESS_LOG_FIELD_BYTES`] are cut.
@@ -48,11 +52,13 @@ pub struct Record<'a> {
     pub user_agent: Option<&'a [u8]>,
     /// The request's id.
     pub request_id: Option<&'a str>,
+    /// What the handler had to say of it.
+    pub notes: &'a [(&'static str, Note)],
 }
 
 impl Record<'_> {
     /// Appends the record as a line.
-    pub(super) fn write(&self, format: Format, out: &mut Vec<u8>) {
+    pub(super) fn write(&self, format: &Format, out: &mut Vec<u8>) {
         match format {
             Format::Common => self.write_common(out),
             Format::Combined => {
@@ -64,8 +70,43 @@ impl Record<'_> {
                 }
             }
             Format::Json => self.write_json(out),
+            Format::Template(template) => self.write_template(template, out),
         }
         out.push(b'\n');
+    }
+
+    fn write_template(&self, template: &Template, out: &mut Vec<u8>) {
+        for piece in template.pieces() {
+            match piece {
+                Piece::Text(text) => out.extend_from_slice(text.as_bytes()),
+                Piece::Field(number) => self.write_field(FIELDS[*number], out),
+                Piece::Note(name) => match self.notes.iter().find(|(noted, _)| **noted == **name) {
+                    Some((_, Note::Word(word))) => quoted(out, word.as_bytes()),
+                    Some((_, Note::Text(text))) => quoted(out, text.as_bytes()),
+                    Some((_, Note::Number(count))) => number_of(out, *count),
+                    None => out.push(b'-'),
+                },
+            }
+        }
+    }
+
+    fn write_field(&self, name: &str, out: &mut Vec<u8>) {
+        match name {
+            "time" => out.extend_from_slice(&date::timestamp(self.time)),
+            "remote" => match self.remote {
+                Some(remote) => address(out, remote),
+                None => out.push(b'-'),
+            },
+            "method" => quoted(out, self.method.as_bytes()),
+            "target" => quoted(out, self.target.as_bytes()),
+            "version" => out.extend_from_slice(self.version().as_bytes()),
+            "status" => number_of(out, u64::from(self.status)),
+            "bytes" => number_of(out, self.body_bytes),
+            "duration_us" => number_of(out, self.duration_us),
+            "referer" => quoted(out, self.referer.unwrap_or(b"-")),
+            "user_agent" => quoted(out, self.user_agent.unwrap_or(b"-")),
+            _ => quoted(out, self.request_id.unwrap_or("-").as_bytes()),
+        }
     }
 
     fn write_common(&self, out: &mut Vec<u8>) {
@@ -82,9 +123,9 @@ impl Record<'_> {
         out.push(b' ');
         out.extend_from_slice(self.version().as_bytes());
         out.extend_from_slice(b"\" ");
-        number(out, u64::from(self.status));
+        number_of(out, u64::from(self.status));
         out.push(b' ');
-        number(out, self.body_bytes);
+        number_of(out, self.body_bytes);
     }
 
     fn write_json(&self, out: &mut Vec<u8>) {
@@ -105,11 +146,23 @@ impl Record<'_> {
             (b",\"duration_us\":", self.duration_us),
         ] {
             out.extend_from_slice(name);
-            number(out, value);
+            number_of(out, value);
         }
         member(out, b"referer", self.referer);
         member(out, b"user_agent", self.user_agent);
         member(out, b"request_id", self.request_id.map(str::as_bytes));
+        for (name, note) in self.notes {
+            match note {
+                Note::Word(word) => member(out, name.as_bytes(), Some(word.as_bytes())),
+                Note::Text(text) => member(out, name.as_bytes(), Some(text.as_bytes())),
+                Note::Number(count) => {
+                    out.extend_from_slice(b",\"");
+                    out.extend_from_slice(name.as_bytes());
+                    out.extend_from_slice(b"\":");
+                    number_of(out, *count);
+                }
+            }
+        }
         out.push(b'}');
     }
 
@@ -125,7 +178,7 @@ fn address(out: &mut Vec<u8>, address: IpAddr) {
     write!(out, "{address}").expect("memory takes it");
 }
 
-fn number(out: &mut Vec<u8>, number: u64) {
+fn number_of(out: &mut Vec<u8>, number: u64) {
     out.extend_from_slice(text::decimal(&mut [0; 20], number));
 }
 

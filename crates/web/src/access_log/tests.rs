@@ -21,12 +21,13 @@ fn record() -> Record<'static> {
         referer: Some(b"http://example.org/"),
         user_agent: Some(b"curl/8"),
         request_id: Some("abc"),
+        notes: &[],
     }
 }
 
 fn line(record: &Record<'_>, format: Format) -> String {
     let mut out = b"before".to_vec();
-    record.write(format, &mut out);
+    record.write(&format, &mut out);
     let text = String::from_utf8(out).expect("a line is text");
     text.strip_prefix("before").expect("it is appended").to_owned()
 }

@@ -11,6 +11,7 @@ use crate::request::Request;
 use crate::router::{Methods, RouterBuilder, join};
 use crate::server::runner::Asynchronous;
 use crate::site::{Action, After, Before, Hooks, Route};
+use crate::ws::{Gate, Maker, WsOptions};
 
 /// Routes below a prefix; made by [`App::group`](crate::App::group).
 #[derive(Default)]
@@ -25,6 +26,8 @@ pub(super) struct Scope {
     pub(super) after: Vec<Arc<After>>,
     pub(super) body_bytes: Option<u64>,
     routes: Vec<Pending>,
+    /// The first route that cannot be.
+    fault: Option<AppError>,
     groups: Vec<(String, Scope)>,
 }
 
@@ -67,6 +70,17 @@ impl Scope {
         });
     }
 
+    /// A GET that becomes a WebSocket.
+    pub(super) fn add_socket(&mut self, pattern: &str, options: &WsOptions, maker: Box<Maker>) {
+        match Gate::new(options, maker) {
+            Ok(gate) => self.add(Some("GET"), pattern, Action::Socket(gate)),
+            Err(what) => {
+                let fault = AppError(format!("the sockets of `{pattern}`: {what}"));
+                self.fault.get_or_insert(fault);
+            }
+        }
+    }
+
     /// A GET that is answered also when the worker is late.
     pub(super) fn add_urgent(
         &mut self,
@@ -104,6 +118,9 @@ impl Scope {
         router: &mut RouterBuilder<Route>,
     ) -> std::result::Result<(), AppError> {
         let hooks = self.hooks(outer);
+        if let Some(fault) = self.fault {
+            return Err(fault);
+        }
         let body_bytes = self.body_bytes.or(body_bytes);
         for pending in self.routes {
             let pattern = join(prefix, &pending.pattern).map_err(refused)?;

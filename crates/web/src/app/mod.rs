@@ -15,6 +15,7 @@ use ringmain_engine::{Config, Cx, Start};
 pub use self::group::Group;
 use self::group::Scope;
 use crate::access_log::AccessLog;
+use crate::entrance::Entrance;
 use crate::error::{Error, Result};
 use crate::exit::Exit;
 use crate::limits::{self, Limits};
@@ -27,6 +28,7 @@ use crate::server::Server;
 use crate::server::admission::Admission;
 use crate::site::{Action, Flow, Hooks, MakeLocal, Route, Site};
 use crate::stats::Stats;
+use crate::ws::{Asynchronous, Socket, WsOptions, WsStream};
 
 /// An HTTP application: routes, hooks around them, and state.
 ///
@@ -54,6 +56,7 @@ pub struct App {
     fallback: Option<Action>,
     states: Vec<(TypeId, Box<dyn Any + Send + Sync>)>,
     per_worker: Vec<Box<MakeLocal>>,
+    entrances: Vec<Entrance>,
     limits: Limits,
     server_name: Option<String>,
     access_log: Option<AccessLog>,
@@ -87,6 +90,7 @@ impl App {
             fallback: None,
             states: Vec::new(),
             per_worker: Vec::new(),
+            entrances: Vec::new(),
             limits: Limits::default(),
             server_name: Some("ringmain".into()),
             access_log: None,
@@ -112,6 +116,16 @@ impl App {
         self
     }
 
+    /// Answers what no route matches by a handler that waits and reads the body piece by piece, as [`on_streamed`](App::on_streamed).
+    #[must_use]
+    pub fn fallback_streamed(
+        mut self,
+        handler: impl AsyncFn(&Request<'_>, &mut Reply<'_>) -> Result + Send + Sync + 'static,
+    ) -> App {
+        self.fallback = Some(Action::waiting(handler, true));
+        self
+    }
+
     /// State that all workers share; handlers find it by its type ([`Request::state`]). A second value of the same
     /// type takes the place of the first.
     #[must_use]
@@ -127,6 +141,18 @@ impl App {
     pub fn per_worker<T: 'static>(mut self, make: impl Fn(&Cx) -> T + Send + Sync + 'static) -> App {
         let make = move |cx: &Cx| -> (TypeId, Box<dyn Any>) { (TypeId::of::<T>(), Box::new(make(cx))) };
         self.per_worker.push(Box::new(make));
+        self
+    }
+
+    /// Says what becomes of the connections of listener `number`, counted from 0 in the order in which the engine was given
+    /// them. What is not said is [`Entrance::http`].
+    #[must_use]
+    pub fn listener(mut self, number: u32, entrance: Entrance) -> App {
+        let index = number as usize;
+        if self.entrances.len() <= index {
+            self.entrances.resize(index + 1, Entrance::http());
+        }
+        self.entrances[index] = entrance;
         self
     }
 
@@ -206,6 +232,7 @@ impl App {
             hooks,
             states: self.states,
             per_worker: self.per_worker,
+            entrances: self.entrances,
             admission: Admission::new(self.limits.connections_per_address),
             limits: self.limits,
             server_name: self.server_name,
@@ -379,6 +406,55 @@ macro_rules! routes {
             ) -> Self {
                 self.scope.add(Some(method), pattern, Action::waiting(handler, true));
                 self
+            }
+
+            /// A WebSocket: `open` makes the value that is told what happens on it, or refuses with an error, which is an
+            /// ordinary answer. Hooks run on the request before. With the defaults of [`WsOptions`].
+            #[must_use]
+            pub fn ws<S: Socket>(
+                self,
+                pattern: &str,
+                open: impl Fn(&Request<'_>) -> Result<S> + Send + Sync + 'static,
+            ) -> Self {
+                self.ws_with(pattern, &WsOptions::new(), open)
+            }
+
+            /// As [`ws`](Self::ws) with settings of the route.
+            #[must_use]
+            pub fn ws_with<S: Socket>(
+                mut self,
+                pattern: &str,
+                options: &WsOptions,
+                open: impl Fn(&Request<'_>) -> Result<S> + Send + Sync + 'static,
+            ) -> Self {
+                let maker = move |request: &Request<'_>| open(request).map(|it| Box::new(it) as Box<dyn Socket>);
+                self.scope.add_socket(pattern, options, Box::new(maker));
+                self
+            }
+
+            /// A WebSocket for code in its own order: `open` looks at the request, or refuses it, and returns the task that
+            /// runs once the socket is open. With the task the socket ends: with 1000, or as an error of
+            /// [`Socket::message`] says.
+            #[must_use]
+            pub fn ws_async<F: Future<Output = Result> + 'static>(
+                self,
+                pattern: &str,
+                open: impl Fn(&Request<'_>, WsStream) -> Result<F> + Send + Sync + 'static,
+            ) -> Self {
+                self.ws_async_with(pattern, &WsOptions::new(), open)
+            }
+
+            /// As [`ws_async`](Self::ws_async) with settings of the route.
+            #[must_use]
+            pub fn ws_async_with<F: Future<Output = Result> + 'static>(
+                self,
+                pattern: &str,
+                options: &WsOptions,
+                open: impl Fn(&Request<'_>, WsStream) -> Result<F> + Send + Sync + 'static,
+            ) -> Self {
+                self.ws_with(pattern, options, move |request| {
+                    Asynchronous::new(|stream| open(request, stream))
+                })
             }
 
             routes!(@plain get "GET", post "POST", put "PUT", patch "PATCH", delete "DELETE");

@@ -25,13 +25,13 @@ use crate::error::Error;
 use crate::word;
 
 /// What stands for an escaped slash. No other way leads to this character: `%00` is refused.
-pub(crate) const ENCODED_SLASH: char = '\0';
+pub const ENCODED_SLASH: char = '\0';
 
 const STAND_IN: u8 = ENCODED_SLASH as u8;
 
 /// Why a path has no normal form. The client is answered 400.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) struct PathFault {
+pub struct PathFault {
     kind: PathFaultKind,
     /// Offset in the path as it came, bytes.
     at: usize,
@@ -39,7 +39,7 @@ pub(crate) struct PathFault {
 
 /// What is wrong.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum PathFaultKind {
+pub enum PathFaultKind {
     /// It does not begin with `/`.
     NotAbsolute,
     /// `%` without two hexadecimal digits.
@@ -88,7 +88,7 @@ impl From<PathFault> for Error {
 /// # Errors
 /// The first fault, with its place.
 #[inline]
-pub(crate) fn normalise<'a>(raw: &'a str, scratch: &'a mut String) -> Result<&'a str, PathFault> {
+pub fn normalise<'a>(raw: &'a str, scratch: &'a mut String) -> Result<&'a str, PathFault> {
     if !raw.starts_with('/') {
         return Err(PathFault::new(PathFaultKind::NotAbsolute, 0));
     }
@@ -98,9 +98,76 @@ pub(crate) fn normalise<'a>(raw: &'a str, scratch: &'a mut String) -> Result<&'a
     rewrite(raw, scratch)
 }
 
+/// The path that [`normalise`] means, as it stands in a request line: for intermediaries, which must pass on what they
+/// have decided by.
+///
+/// Escapes of what needs none (RFC 3986 §2.3) are decoded, the others stay, with capital digits; segments go as there. So
+/// its normal form is that of `raw`, and no recipient that decodes once can read it differently. A path in this form
+/// already is returned as it is; any other is written to `scratch`.
+///
+/// # Errors
+/// As [`normalise`].
+#[inline]
+pub fn pass_on<'a>(raw: &'a str, scratch: &'a mut String) -> Result<&'a str, PathFault> {
+    if raw.starts_with('/') && is_plain(raw.as_bytes()) {
+        return Ok(raw);
+    }
+    // Whatever is wrong is found by the one who decides.
+    normalise(raw, scratch)?;
+    let mut bytes = std::mem::take(scratch).into_bytes();
+    bytes.clear();
+    keep_escapes(raw.as_bytes(), &mut bytes);
+    remove_segments(&mut bytes);
+    *scratch = String::from_utf8(bytes).expect("only ASCII was decoded, and whole segments are gone");
+    Ok(scratch)
+}
+
+/// Appends a normal path escaped, so that it can stand in a request line.
+pub fn escape(normal: &str, into: &mut String) {
+    for &byte in normal.as_bytes() {
+        match byte {
+            STAND_IN => into.push_str("%2F"),
+            // RFC 3986 §3.3: what a segment may have as it is.
+            b'/' | b'!' | b'$' | b'&'..=b',' | b';' | b'=' | b':' | b'@' => into.push(char::from(byte)),
+            byte if is_unreserved(byte) => into.push(char::from(byte)),
+            byte => push_escape(byte, |byte| into.push(char::from(byte))),
+        }
+    }
+}
+
+/// RFC 3986 §2.3.
+fn is_unreserved(byte: u8) -> bool {
+    byte.is_ascii_alphanumeric() || matches!(byte, b'-' | b'.' | b'_' | b'~')
+}
+
+fn push_escape(byte: u8, mut push: impl FnMut(u8)) {
+    const DIGITS: &[u8; 16] = b"0123456789ABCDEF";
+    for digit in [
+        b'%',
+        DIGITS[usize::from(byte >> 4)],
+        DIGITS[usize::from(byte & 15)],
+    ] {
+        push(digit);
+    }
+}
+
+/// Appends `raw`, which has a normal form, with those escapes that are needed.
+fn keep_escapes(raw: &[u8], into: &mut Vec<u8>) {
+    let mut at = 0;
+    while at < raw.len() {
+        let (byte, length) = unit(raw, at).unwrap_or((raw[at], 1));
+        if length == 1 || is_unreserved(byte) {
+            into.push(byte);
+        } else {
+            push_escape(byte, |byte| into.push(byte));
+        }
+        at += length;
+    }
+}
+
 /// Text of a normal path as a handler sees it, with escaped slashes as `/`. Such text may begin with a slash
 /// or have empty pieces; it never has a piece `..`.
-pub(crate) fn shown(text: &str) -> Cow<'_, str> {
+pub fn shown(text: &str) -> Cow<'_, str> {
     if text.as_bytes().contains(&STAND_IN) {
         Cow::Owned(text.replace(ENCODED_SLASH, "/"))
     } else {

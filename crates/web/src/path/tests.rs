@@ -1,6 +1,6 @@
 //! Paths as they come and the form they are matched in.
 
-use super::{PathFault, PathFaultKind, normalise, shown};
+use super::{PathFault, PathFaultKind, escape, normalise, pass_on, shown};
 use crate::error::Error;
 
 #[track_caller]
@@ -179,5 +179,83 @@ fn room_is_kept_through_faults() {
     for raw in ["/%41", "/%ff", "/%", "/%00", "/a//b"] {
         let fine = normalise(raw, &mut scratch).is_ok();
         assert_eq!(scratch.capacity(), room, "{raw}: {fine}");
+    }
+}
+
+#[test]
+fn what_is_passed_on() {
+    for (raw, expected) in [
+        ("/a/b", "/a/b"),
+        ("/%61/%7Eb", "/a/~b"),
+        ("/a%2fb/c", "/a%2Fb/c"),
+        ("/a%3bb;c", "/a%3Bb;c"),
+        ("/a%20b", "/a%20b"),
+        ("/%e2%82%ac", "/%E2%82%AC"),
+        ("/a/%2e%2e/b", "/b"),
+        ("/a//b/./c/", "/a/b/c/"),
+        ("/a/..", "/"),
+        ("/100%25", "/100%25"),
+        ("/%2541", "/%2541"),
+    ] {
+        let mut scratch = String::new();
+        assert_eq!(pass_on(raw, &mut scratch), Ok(expected), "{raw}");
+    }
+    assert!(pass_on("/%zz", &mut String::new()).is_err());
+    assert!(pass_on("a", &mut String::new()).is_err());
+}
+
+/// Whoever decides by what is passed on decides as we do, and passing it on again changes nothing.
+#[test]
+fn what_is_passed_on_means_the_same() {
+    const PIECES: &[&str] = &[
+        "/",
+        "/",
+        "/",
+        "a",
+        "b",
+        ".",
+        "..",
+        "%2e",
+        "%2E",
+        "%2f",
+        "%41",
+        "%25",
+        "%3b",
+        ";",
+        "%e2%82%ac",
+        "%20",
+        "=",
+        "%61",
+    ];
+    let mut seed = 7_u64;
+    for _ in 0..20_000 {
+        let mut raw = String::from("/");
+        for _ in 0..seed % 12 {
+            seed = seed
+                .wrapping_mul(6_364_136_223_846_793_005)
+                .wrapping_add(1_442_695_040_888_963_407);
+            raw.push_str(PIECES[(seed >> 40) as usize % PIECES.len()]);
+        }
+        seed = seed.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1);
+        let (mut one, mut two, mut three, mut four) = Default::default();
+        let normal = normalise(&raw, &mut one);
+        let passed = pass_on(&raw, &mut two);
+        assert_eq!(normal.is_ok(), passed.is_ok(), "{raw}");
+        let (Ok(normal), Ok(passed)) = (normal, passed) else {
+            continue;
+        };
+        assert_eq!(
+            normalise(passed, &mut three),
+            Ok(normal),
+            "{raw} passed on as {passed}"
+        );
+        assert_eq!(pass_on(passed, &mut four), Ok(passed), "{raw}");
+        let mut written = String::new();
+        escape(normal, &mut written);
+        assert_eq!(
+            normalise(&written, &mut String::new()),
+            Ok(normal),
+            "{raw} written as {written}"
+        );
     }
 }

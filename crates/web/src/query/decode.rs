@@ -65,8 +65,8 @@ fn check_half(half: &[u8]) -> Result<(), (usize, FaultKind)> {
     Err((0, FaultKind::Encoding))
 }
 
-/// Name and value of a pair.
-pub(super) fn halves(pair: &[u8]) -> (&[u8], &[u8]) {
+/// Name and value of a pair (what stands between two `&`), as they are written.
+pub fn halves(pair: &[u8]) -> (&[u8], &[u8]) {
     match pair.iter().position(|&byte| byte == b'=') {
         Some(at) => (&pair[..at], &pair[at + 1..]),
         None => (pair, &[]),
@@ -84,7 +84,7 @@ pub(super) fn text(half: &[u8]) -> Cow<'_, str> {
 }
 
 /// The bytes of a name or value; what is no escape stands for itself.
-pub(super) fn bytes(half: &[u8]) -> impl Iterator<Item = u8> {
+pub fn bytes(half: &[u8]) -> impl Iterator<Item = u8> {
     let mut rest = half;
     std::iter::from_fn(move || {
         let &first = rest.first()?;

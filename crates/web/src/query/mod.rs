@@ -16,6 +16,7 @@ use serde::Deserialize;
 
 use crate::error::{Error, Result};
 use crate::{limits, media_type, text};
+pub use decode::{bytes, halves};
 
 /// The pairs of a query string or a form, checked once and decoded as they are asked for.
 ///

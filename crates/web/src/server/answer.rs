@@ -6,6 +6,7 @@ use std::panic::{AssertUnwindSafe, catch_unwind};
 
 use bytes::Bytes;
 use ringmain_wire::h1::{BodyEncoder, Exchange, FieldBlock, Framing, Misuse, ResponseEncoder};
+use ringmain_wire::ws::{Acceptance, HandshakeFault};
 
 use crate::error::{Error, Result};
 use crate::limits;
@@ -21,6 +22,10 @@ pub(crate) struct Parts<'a> {
     pub(crate) kind: Kind,
     pub(crate) fields: &'a FieldBlock,
     pub(crate) id: Option<&'a RequestId>,
+    /// Another server's head: nothing of our own is added but the id.
+    pub(crate) forwarded: bool,
+    /// A request that opens no WebSocket where one was expected.
+    pub(crate) handshake: Option<HandshakeFault>,
 }
 
 /// Runs hooks and handler of a request that needs no waiting; what they say is in `reply`, also if it is an error.
@@ -108,6 +113,10 @@ fn try_encode(
         kind: reply.kind,
         fields: reply.fields,
         id: reply.request.id(),
+        forwarded: reply.forwarded,
+        handshake: reply
+            .handshake
+            .filter(|fault| fault.kind.status() == reply.status),
     };
     let length = reply.frame.as_ref().map_or(reply.body.len(), Bytes::len);
     let framing = match reply.status {
@@ -138,7 +147,9 @@ pub(crate) fn head(
     out: &mut Vec<u8>,
 ) -> std::result::Result<BodyEncoder, Misuse> {
     let preamble = local.preamble.borrow();
-    let mut head = if parts.status == 200 {
+    let mut head = if parts.forwarded {
+        ResponseEncoder::new(out, parts.status, exchange)?
+    } else if parts.status == 200 {
         ResponseEncoder::with_preface(out, preamble.ok(parts.kind), exchange)
     } else {
         let mut head = ResponseEncoder::new(out, parts.status, exchange)?;
@@ -151,7 +162,26 @@ pub(crate) fn head(
     if let Some(id) = parts.id {
         head.field("X-Request-Id", id.as_str().as_bytes())?;
     }
+    if let Some(fault) = parts.handshake {
+        fault.write_fields(&mut head)?;
+    }
     head.finish(framing)
+}
+
+/// Encodes the 101 that opens a WebSocket, with the fields that hooks have set.
+pub(crate) fn switch(reply: &Reply<'_>, acceptance: &Acceptance<'_>, out: &mut Vec<u8>) {
+    let exchange = reply.request.head.exchange();
+    let preamble = reply.request.local.preamble.borrow();
+    let encoded = ResponseEncoder::new(out, 101, exchange).and_then(|mut head| {
+        head.block(preamble.fields(Kind::None));
+        head.block(reply.fields);
+        if let Some(id) = reply.request.id() {
+            head.field("X-Request-Id", id.as_str().as_bytes())?;
+        }
+        acceptance.write_fields(&mut head)?;
+        head.switch(b"websocket")
+    });
+    encoded.expect("every part was checked when it was set");
 }
 
 /// Encodes the answer to what could not be read as a request; the connection closes after it. `exchange` is
@@ -170,6 +200,8 @@ pub(crate) fn refuse(local: &Local, error: &Error, exchange: Exchange, out: &mut
         kind: Kind::Problem,
         fields: &fields,
         id: None,
+        forwarded: false,
+        handshake: None,
     };
     let exchange = Exchange {
         keep_alive: false,

@@ -1,16 +1,18 @@
 //! What a server keeps of one connection, and where in its exchange of messages it stands.
 //!
 //! ```text
+//! Proxied ─ a header says who the client is ─► Head
+//!
 //!         ┌────────────────────────── answered ───────────────────────────┐
 //!         ▼                                                               │
 //! Head ───┬─ plain handler, all there ──────────────────────────► answer ─┼─ large ─► Sending
 //!         ├─ body to collect ─► Collecting ─ body is there ─────► answer ─┤
 //!         ├─ asynchronous ────► Running ──── handler returns ───► answer ─┤
 //!         ├─ unwanted body ───► Discarding (answered before) ─ its end ───┘
+//!         ├─ upgrade, 101 ────► Socket ─ closing handshake ─► Lingering
 //!         └─ fault, or an answer that closes ─► Lingering ─ client's end, time, bytes ─► closed
 //! ```
 
-use std::net::SocketAddr;
 use std::rc::Rc;
 
 use bytes::Bytes;
@@ -19,6 +21,8 @@ use ringmain_wire::h1::{self, BodyDecoder, HeadScanner};
 
 use super::Then;
 use super::exchange::Exchange;
+use crate::origin::Origin;
+use crate::ws::Live;
 
 /// One connection. An idle one is this and no buffer.
 #[derive(Debug)]
@@ -41,11 +45,13 @@ pub struct Connection {
     pub(crate) base: u64,
     /// An answer is not all taken: its rate counts since `began`.
     pub(crate) slow: bool,
-    pub(crate) remote: Option<SocketAddr>,
+    pub(crate) origin: Origin,
 }
 
 /// See the module.
 pub(crate) enum Phase {
+    /// A PROXY protocol header is expected.
+    Proxied,
     Head,
     Collecting(Box<Collector>),
     Running {
@@ -60,6 +66,8 @@ pub(crate) enum Phase {
         /// A body that is to be dropped when the answer is sent.
         unwanted: Option<Box<BodyDecoder>>,
     },
+    /// It speaks WebSocket.
+    Socket(Box<Live>),
     /// The answer is written; what still comes is dropped, so many bytes of it at most.
     Lingering {
         left: u64,
@@ -78,11 +86,13 @@ pub(crate) struct Collector {
 impl std::fmt::Debug for Phase {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         f.write_str(match self {
+            Phase::Proxied => "Proxied",
             Phase::Head => "Head",
             Phase::Collecting(_) => "Collecting",
             Phase::Running { .. } => "Running",
             Phase::Discarding(_) => "Discarding",
             Phase::Sending { .. } => "Sending",
+            Phase::Socket(_) => "Socket",
             Phase::Lingering { .. } => "Lingering",
         })
     }
@@ -94,7 +104,7 @@ const _: () = assert!(
 );
 
 impl Connection {
-    pub(crate) fn new(began: Time, remote: Option<SocketAddr>) -> Connection {
+    pub(crate) fn new(began: Time, origin: Origin) -> Connection {
         Connection {
             scanner: HeadScanner::new(),
             phase: Phase::Head,
@@ -106,7 +116,7 @@ impl Connection {
             counted: false,
             base: 0,
             slow: false,
-            remote,
+            origin,
         }
     }
 

@@ -9,6 +9,7 @@ use super::Machine;
 use super::connection::{Connection, Phase};
 use crate::error::Error;
 use crate::limits;
+use crate::ws::Live;
 
 impl Machine {
     /// Sets the deadline that fits the phase.
@@ -23,13 +24,17 @@ impl Machine {
             Phase::Running { exchange, .. } if exchange.is_ticking() => return,
             // The handler's time is its own; what it waits for sets a deadline.
             Phase::Running { .. } => return conn.set_deadline(None),
-            Phase::Lingering { .. } => return,
+            // The socket sets its own.
+            Phase::Proxied | Phase::Socket(_) | Phase::Lingering { .. } => return,
         };
         state.ticking = !matches!(state.phase, Phase::Head);
         conn.set_deadline(Some(span));
     }
 
     pub(super) fn on_deadline(&self, conn: Conn<'_>, state: &mut Connection, out: &mut Vec<u8>) {
+        if self.on_socket(conn, state, Live::on_deadline) {
+            return;
+        }
         if conn.unsent() == 0 && std::mem::take(&mut state.slow) {
             // All of it was taken. What else the phase waits for counts from here.
             state.began = self.local.cx.now();
@@ -43,7 +48,7 @@ impl Machine {
                 let then = self.refuse(state, &Error::new(408, what), h1::Exchange::REFUSED, out);
                 self.flush(conn, state, out, then);
             }
-            Phase::Head | Phase::Lingering { .. } => conn.close(),
+            Phase::Proxied | Phase::Head | Phase::Lingering { .. } => conn.close(),
             Phase::Collecting(collector) => {
                 let received = collector.decoder.consumed();
                 self.check_receiving(conn, state, received, Some(out));
@@ -70,6 +75,8 @@ impl Machine {
                 conn.set_deadline(Some(limits::RATE_TICK));
             }
             Phase::Sending { .. } => self.send_rest(conn, state),
+            // Looked at before.
+            Phase::Socket(_) => {}
         }
     }
 

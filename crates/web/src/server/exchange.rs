@@ -11,7 +11,6 @@
 
 use std::cell::{Cell, RefCell};
 use std::future::poll_fn;
-use std::net::SocketAddr;
 use std::rc::Rc;
 use std::task::{Context, Poll, Waker};
 use std::time::Duration;
@@ -23,12 +22,12 @@ use ringmain_wire::h1::{BodyDecoder, BodyEvent};
 
 use crate::error::{Error, Result};
 use crate::limits;
+use crate::origin::Origin;
 
 /// A request as it is handed to a task.
 #[derive(Clone, Copy)]
 pub(crate) struct Job {
-    pub(crate) conn: ConnId,
-    pub(crate) remote: Option<SocketAddr>,
+    pub(crate) origin: Origin,
     pub(crate) began: Time,
     /// Whether the answer says `Connection: close`, whatever the client wants.
     pub(crate) last: bool,
@@ -85,6 +84,10 @@ struct Incoming {
     taken: Option<Time>,
     /// How long it did not wait, since the rate was last looked at.
     away: Duration,
+    /// After 101: what comes is not a body.
+    tunnel: bool,
+    /// The client has sent its last byte of a tunnel.
+    ended: bool,
 }
 
 /// How a streamed body comes in.
@@ -120,7 +123,7 @@ impl Exchange {
     pub(crate) fn begin(&self, job: Job, decoder: Option<BodyDecoder>, expects: bool) -> u64 {
         self.last.set(job.last);
         self.events.set(None);
-        self.conn.set(Some(job.conn));
+        self.conn.set(Some(job.origin.conn));
         self.job.set(Some(job));
         let mut incoming = self.incoming.borrow_mut();
         incoming.decoder = decoder;
@@ -131,6 +134,8 @@ impl Exchange {
         incoming.taken = Some(job.began);
         incoming.away = Duration::ZERO;
         incoming.ticking = false;
+        incoming.tunnel = false;
+        incoming.ended = false;
         incoming.queue.clear();
         drop(incoming);
         self.wake();
@@ -173,6 +178,9 @@ impl Exchange {
         let mut consumed = 0;
         let mut incoming = self.incoming.borrow_mut();
         let incoming = &mut *incoming;
+        if incoming.tunnel {
+            return incoming.feed_tunnel(conn, input);
+        }
         loop {
             let over = incoming.decoder.as_ref().is_none_or(BodyDecoder::is_over);
             if over || incoming.fault.is_some() || incoming.queue.len() >= limits::BODY_QUEUE {
@@ -205,6 +213,7 @@ impl Exchange {
     pub(crate) fn end_of_input(&self) {
         let mut incoming = self.incoming.borrow_mut();
         let incoming = &mut *incoming;
+        incoming.ended = true;
         if let Some(decoder) = &mut incoming.decoder
             && let Err(fault) = decoder.end_of_input()
         {
@@ -271,6 +280,9 @@ impl Exchange {
 
     /// The next piece of the streamed body.
     pub(crate) async fn chunk(&self) -> Result<Option<Bytes>> {
+        if self.incoming.borrow().tunnel {
+            return Ok(self.tunnelled().await);
+        }
         poll_fn(|context| {
             let conn = self.conn();
             let mut incoming = self.incoming.borrow_mut();
@@ -311,6 +323,45 @@ impl Exchange {
         .await
     }
 
+    /// From here on what the client sends is handed over as it comes. What it has sent already is there first.
+    pub(crate) fn become_tunnel(&self) {
+        let mut incoming = self.incoming.borrow_mut();
+        incoming.tunnel = true;
+        incoming.decoder = None;
+        let paused = std::mem::take(&mut incoming.paused);
+        drop(incoming);
+        self.last.set(true);
+        let conn = self.conn();
+        conn.set_deadline(None);
+        if paused {
+            conn.resume();
+        }
+    }
+
+    /// The next bytes of a tunnel; `None` at its end.
+    async fn tunnelled(&self) -> Option<Bytes> {
+        poll_fn(|context| {
+            let mut incoming = self.incoming.borrow_mut();
+            if incoming.queue.is_empty() {
+                let ended = incoming.ended;
+                drop(incoming);
+                return if ended {
+                    Poll::Ready(None)
+                } else {
+                    self.wait(context)
+                };
+            }
+            let bytes = Bytes::from(std::mem::take(&mut incoming.queue));
+            let paused = std::mem::take(&mut incoming.paused);
+            drop(incoming);
+            if paused {
+                self.conn().resume();
+            }
+            Poll::Ready(Some(bytes))
+        })
+        .await
+    }
+
     /// The final answer begins: no interim one may follow (RFC 9110 §15.2). A client that waits for `100 Continue` sends
     /// its body after the final head, or not at all.
     pub(crate) fn answers(&self) {
@@ -338,6 +389,20 @@ impl Exchange {
     /// The request is answered and the connection lives on.
     pub(crate) fn finish(&self) {
         self.serial.set(self.serial.get() + 1);
+    }
+}
+
+impl Incoming {
+    /// Takes bytes of a tunnel, as many as may wait.
+    fn feed_tunnel(&mut self, conn: Conn<'_>, input: &[u8]) -> usize {
+        let room = limits::BODY_QUEUE.saturating_sub(self.queue.len());
+        let taken = input.len().min(room);
+        self.queue.extend_from_slice(&input[..taken]);
+        if taken < input.len() {
+            self.paused = true;
+            conn.pause();
+        }
+        taken
     }
 }
 

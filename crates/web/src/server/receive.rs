@@ -111,7 +111,8 @@ impl Machine {
                     exchange.wake();
                     step(used, Then::Wait)
                 }
-                Phase::Sending { .. } => step(0, Then::Wait),
+                // Its bytes are the socket's.
+                Phase::Proxied | Phase::Sending { .. } | Phase::Socket(_) => step(0, Then::Wait),
                 Phase::Lingering { left } => {
                     *left = left.saturating_sub(input.len() as u64);
                     let then = if *left == 0 { Then::Close } else { Then::Wait };
@@ -321,7 +322,7 @@ impl Machine {
             ..
         }) = &chosen.verdict
         {
-            if let Some((exchange, serial)) = self.launch(conn, state, arrived, (&**launch, *index)) {
+            if let Some((exchange, serial)) = self.launch(state, arrived, (&**launch, *index)) {
                 state.phase = Phase::Running { exchange, serial };
                 return Then::Next;
             }
@@ -343,11 +344,14 @@ impl Machine {
             &self.site,
             &self.local,
             &verdict,
-            state.remote,
+            state.origin,
             None,
         );
         let mut reply = Reply::new(&request, &mut desk.fields, &mut desk.body);
         answer::run(&verdict, &request, &mut reply);
+        if let Some(upgrade) = reply.upgrade.take() {
+            return self.switch(conn, state, *upgrade, &mut reply, &mut desk.out);
+        }
         let mut exchange = head.exchange();
         exchange.keep_alive &= !state.last;
         let rest = answer::encode(&mut reply, exchange, &mut desk.out);
@@ -355,8 +359,9 @@ impl Machine {
         self.count(status, state);
         self.local.log(&request, status, sent, state.began);
         // A client that did not ask for the end may have sent its next request already: with bytes unread the kernel would
-        // reset the connection, and the answer could be lost.
-        let then = match (exchange.keep_alive, arrived.unread || head.keep_alive) {
+        // reset the connection, and the answer could be lost. By TLS every client may still announce its end.
+        let comes = arrived.unread || head.keep_alive || state.origin.secure;
+        let then = match (exchange.keep_alive, comes) {
             (true, _) => Then::Next,
             (false, true) => Then::Linger,
             (false, false) => Then::Close,
@@ -370,15 +375,13 @@ impl Machine {
     /// Hands a request to its task. `None`: the worker runs as many as it may.
     fn launch(
         &self,
-        conn: Conn<'_>,
         state: &Connection,
         arrived: &Arrived<'_>,
         (launch, route): (&dyn Launch, usize),
     ) -> Option<(Rc<Exchange>, u64)> {
         let launched = Launched {
             job: Job {
-                conn: conn.id(),
-                remote: state.remote,
+                origin: state.origin,
                 began: state.began,
                 last: state.last,
             },
@@ -391,7 +394,7 @@ impl Machine {
     }
 
     /// Notes an answer.
-    fn count(&self, status: u16, state: &Connection) {
+    pub(super) fn count(&self, status: u16, state: &Connection) {
         self.local.stats.answered(status);
         let until = self.until_sample.get();
         self.until_sample.set(until.checked_sub(1).unwrap_or(SAMPLE - 1));

@@ -282,7 +282,7 @@ where
         site,
         local,
         &verdict,
-        job.remote,
+        job.origin,
         Some(exchange),
     );
     let mut unfinished = Unfinished {
@@ -309,8 +309,9 @@ where
     local.stats.answered(reply.status);
     local.log(&request, reply.status, reply.sent, job.began);
     // While bytes of the client's may still be on their way, be it of this body or of a next request, a reset for them
-    // could cost the client the answer.
-    match (kept, exchange.body_is_over() && !head.keep_alive) {
+    // could cost the client the answer. By TLS it may still announce its end.
+    let over = exchange.body_is_over() && !head.keep_alive && !job.origin.secure;
+    match (kept, over) {
         (true, _) => Then::Next,
         (false, true) => Then::Close,
         (false, false) => Then::Linger,
@@ -340,6 +341,11 @@ fn end_stream(outcome: Result, reply: &mut Reply<'_>) -> bool {
             // A connection that refuses a piece is closing: what it had taken before is still sent.
             if !error.is_disconnected() {
                 log::error!("{:?}: cut while it was answered: {error}", reply.request);
+                // Put and not flushed yet.
+                if let Some(outgoing) = &mut reply.outgoing {
+                    let _ = outgoing.exchange.conn().write(outgoing.out);
+                    outgoing.out.clear();
+                }
                 // Without its last chunk or byte the client sees that it was cut, and earlier answers still reach it. Only an
                 // answer that lasts until the end needs a reset to look broken.
                 if let Some(outgoing) = &reply.outgoing

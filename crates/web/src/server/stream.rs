@@ -26,9 +26,13 @@ pub(crate) struct Outgoing<'r> {
     /// When the request was there.
     began: Time,
     /// Body bytes, if the handler has said how many.
-    length: Option<u64>,
+    pub(super) length: Option<u64>,
+    /// The answer has no body.
+    pub(super) bodiless: bool,
+    /// After 101: what is written goes out as it is.
+    pub(super) tunnel: bool,
     /// There once the head is sent.
-    body: Option<BodyEncoder>,
+    pub(super) body: Option<BodyEncoder>,
     /// The runner's buffer, so that a streamed answer allocates none.
     pub(crate) out: &'r mut Vec<u8>,
 }
@@ -40,6 +44,8 @@ impl<'r> Outgoing<'r> {
             exchange,
             began,
             length: None,
+            bodiless: false,
+            tunnel: false,
             body: None,
             out,
         }
@@ -51,10 +57,10 @@ impl<'r> Outgoing<'r> {
     }
 
     pub(crate) fn has_begun(&self) -> bool {
-        self.body.is_some()
+        self.body.is_some() || self.tunnel
     }
 
-    fn is_silent(&self) -> bool {
+    pub(super) fn is_silent(&self) -> bool {
         self.body.as_ref().is_some_and(BodyEncoder::is_silent)
     }
 }
@@ -157,11 +163,18 @@ impl<'r> Reply<'r> {
         let Some(outgoing) = &mut self.outgoing else {
             return Ok(());
         };
+        let conn = outgoing.exchange.conn();
+        let out = &mut *outgoing.out;
+        if outgoing.tunnel {
+            put(conn, out).map_err(gone)?;
+            self.sent += length;
+            conn.write(out).map_err(gone)?;
+            out.clear();
+            return taken(outgoing.exchange).await;
+        }
         let Some(body) = &mut outgoing.body else {
             return Ok(());
         };
-        let conn = outgoing.exchange.conn();
-        let out = &mut *outgoing.out;
         if body.begin(out, length).map_err(Error::internal)? {
             put(conn, out).map_err(gone)?;
             body.end(out);
@@ -176,7 +189,7 @@ impl<'r> Reply<'r> {
     }
 
     /// Encodes the head, unless that was done.
-    fn begin_stream(&mut self) -> Result {
+    pub(super) fn begin_stream(&mut self) -> Result {
         if self.is_streaming() {
             return Ok(());
         }
@@ -194,6 +207,7 @@ impl<'r> Reply<'r> {
             outgoing.exchange.last.set(true);
         }
         let framing = match (outgoing.length, exchange.version) {
+            _ if outgoing.bodiless => Framing::None,
             (Some(length), _) => Framing::Length(length),
             (None, Version::Http11) => Framing::Chunked,
             (None, Version::Http10) => {
@@ -206,6 +220,8 @@ impl<'r> Reply<'r> {
             kind: self.kind,
             fields: self.fields,
             id: request.id(),
+            forwarded: self.forwarded,
+            handshake: None,
         };
         let out = &mut *outgoing.out;
         let mut body =

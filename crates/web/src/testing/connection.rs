@@ -169,6 +169,48 @@ impl RawConnection {
         })
     }
 
+    /// Sends the opening handshake of a WebSocket and waits for the answer's head. What follows a 101 is left where it
+    /// is; what follows another head is the reader's.
+    pub(super) fn first_head(&mut self, bytes: &[u8]) -> Result<Vec<u8>, TestError> {
+        let peer = &self.peer;
+        let mut sent = 0;
+        let mut head = Vec::new();
+        self.simulation.borrow_mut().wait("the head of an answer", || {
+            if sent < bytes.len()
+                && let Ok(count) = peer.write(&bytes[sent..])
+            {
+                sent += count;
+            }
+            while !head.ends_with(b"\r\n\r\n") {
+                let next = peer.read(1);
+                if next.is_empty() {
+                    let ended = ending(peer).is_some();
+                    return ended.then(|| Err(TestError("expected an answer, found the end".into())));
+                }
+                head.extend(next);
+            }
+            Some(Ok(()))
+        })??;
+        self.reader.feed(&head);
+        Ok(head)
+    }
+
+    /// The answer that refuses a WebSocket.
+    pub(super) fn refusal(&mut self) -> Result<TestReply, TestError> {
+        self.exchange(&[], "GET")
+    }
+
+    /// Waits for more bytes; whether the connection has ended instead.
+    pub(super) fn more(&mut self, what: &str, into: &mut Vec<u8>) -> Result<bool, TestError> {
+        let peer = &self.peer;
+        self.simulation.borrow_mut().wait(what, || {
+            let bytes = peer.read(usize::MAX);
+            into.extend_from_slice(&bytes);
+            let ended = ending(peer).is_some();
+            (ended || !bytes.is_empty()).then_some(ended && bytes.is_empty())
+        })
+    }
+
     fn drive<T>(
         &mut self,
         bytes: &[u8],

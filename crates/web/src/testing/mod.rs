@@ -28,6 +28,7 @@ mod reader;
 mod reply;
 mod request;
 mod simulation;
+mod socket;
 
 #[cfg(test)]
 mod tests;
@@ -46,6 +47,7 @@ pub use self::reader::ReplyReader;
 pub use self::reply::{StreamedReply, TestReply};
 pub use self::request::TestRequest;
 use self::simulation::Simulation;
+pub use self::socket::{TestEvent, TestSocket, TestUpgrade};
 use crate::{App, AppError, Site};
 
 /// What went wrong for the client: no answer in time, a broken connection, an answer that breaks the protocol.
@@ -166,6 +168,11 @@ impl TestClient {
     /// A request with any method.
     pub fn request(&mut self, method: &str, target: &str) -> TestRequest<'_> {
         TestRequest::new(self, method, target)
+    }
+
+    /// A WebSocket on a connection of its own; nothing happens before it is opened.
+    pub fn ws(&mut self, target: &str) -> TestUpgrade<'_> {
+        TestUpgrade::new(self, target)
     }
 
     /// Opens a connection of its own, for tests of the protocol: the test says every byte.

@@ -2,13 +2,13 @@
 
 use std::time::Duration;
 
-use ringmain_engine::Config;
-use ringmain_web::{App, Limits};
+use ringmain_web::ws::Message;
+use ringmain_web::{App, Limits, Result, Socket, Ws};
 use ringmain_wire::h1::FaultKind;
 
-use crate::support::{Answer, Server, get, serve};
+use crate::support::{Answer, Server, Setting, get, serve};
 
-on_every_backend!(every_row_is_answered_as_it_says);
+in_every_way!(every_row_is_answered_as_it_says);
 
 const PAGE: &str = include_str!("../../../../docs/bad-requests.md");
 
@@ -91,11 +91,22 @@ fn bytes(mut example: &str) -> Vec<u8> {
     out
 }
 
+/// No row opens one.
+struct Unwanted;
+
+impl Socket for Unwanted {
+    fn message(&mut self, _: &Ws, _: Message<'_>) -> Result {
+        unreachable!("no row opens a socket")
+    }
+}
+
 fn app() -> App {
     let limits = Limits {
         header_timeout: Duration::from_secs(1),
         idle_timeout: Duration::from_secs(1),
         rate_grace: Duration::ZERO,
+        // A client that is held up ends its side all the same.
+        linger: Duration::from_secs(60),
         running_requests: 3,
         ..Limits::default()
     };
@@ -110,6 +121,7 @@ fn app() -> App {
         .post("/json", |req, reply| {
             reply.json(&req.json::<serde_json::Value>()?)
         })
+        .ws("/ws", |_| Ok(Unwanted))
         .get("/panic", |_, _| panic!("as the row says"))
         .get_async("/wait", async |req, reply| {
             req.cx().draining().await;
@@ -130,7 +142,7 @@ fn app() -> App {
         })
 }
 
-fn every_row_is_answered_as_it_says(config: Config) {
+fn every_row_is_answered_as_it_says(config: Setting) {
     let server = serve(config, app());
     for row in rows() {
         let mut busy = Vec::new();

@@ -5,13 +5,12 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
 use bytes::Bytes;
-use ringmain_engine::Config;
 use ringmain_engine::limits::{READ_MARK, READ_PER_TURN, RECEIVE_BUFFER_BYTES, RECEIVE_BUFFERS};
 use ringmain_web::{App, Limits, limits};
 
-use crate::support::{Client, End, chunked, get, pattern, post, serve};
+use crate::support::{Client, End, Setting, chunked, get, pattern, post, serve};
 
-on_every_backend!(
+in_every_way!(
     every_cut_of_a_chunked_upload,
     a_large_upload_is_collected,
     a_large_upload_is_streamed,
@@ -72,7 +71,7 @@ fn chunked_post(target: &str, body: &[u8], size: usize) -> Vec<u8> {
 }
 
 /// The second part is sent when the server has had the first: another connection was answered meanwhile.
-fn every_cut_of_a_chunked_upload(config: Config) {
+fn every_cut_of_a_chunked_upload(config: Setting) {
     let server = serve(config, app());
     let mut other = server.client();
     let body = b"in three chunks";
@@ -98,7 +97,7 @@ fn every_cut_of_a_chunked_upload(config: Config) {
     }
 }
 
-fn a_large_upload_is_collected(config: Config) {
+fn a_large_upload_is_collected(config: Setting) {
     let server = serve(config, app().body_limit(LARGE as u64));
     let body = pattern(LARGE);
     for target in ["/whole", "/later"] {
@@ -119,7 +118,7 @@ fn a_large_upload_is_collected(config: Config) {
     }
 }
 
-fn a_large_upload_is_streamed(config: Config) {
+fn a_large_upload_is_streamed(config: Setting) {
     let server = serve(config, app());
     let body = pattern(LARGE);
     let mut client = server.client();
@@ -138,7 +137,7 @@ fn a_large_upload_is_streamed(config: Config) {
     sending.join().expect("no panic").expect("all was taken");
 }
 
-fn an_upload_beyond_its_limit_is_413(config: Config) {
+fn an_upload_beyond_its_limit_is_413(config: Setting) {
     let app = app().group("/small", |small| {
         small
             .body_limit(10)
@@ -176,7 +175,7 @@ fn an_upload_beyond_its_limit_is_413(config: Config) {
 }
 
 /// The handler reads when the test says so: until then the server takes what its queues hold and no more.
-fn a_handler_that_does_not_read_holds_the_client(config: Config) {
+fn a_handler_that_does_not_read_holds_the_client(config: Setting) {
     let (told, news) = std::sync::mpsc::channel();
     let app = App::new()
         .state(Gate::default())
@@ -223,7 +222,7 @@ fn a_handler_that_does_not_read_holds_the_client(config: Config) {
 #[derive(Default)]
 struct Gate(AtomicU64);
 
-fn a_large_answer_arrives_whole(config: Config) {
+fn a_large_answer_arrives_whole(config: Setting) {
     let body = Bytes::from(pattern(LARGE));
     let (shared, copied) = (body.clone(), body.clone());
     let app = App::new()
@@ -244,7 +243,7 @@ fn a_large_answer_arrives_whole(config: Config) {
         });
     let server = serve(config, app);
     for target in ["/shared", "/streamed", "/waiting"] {
-        let mut client = Client::slow(server.addr);
+        let mut client = server.slow_client();
         client.send(get(target).repeat(2));
         for _ in 0..2 {
             assert!(client.answer().body == body, "{target}");
@@ -256,7 +255,7 @@ fn a_large_answer_arrives_whole(config: Config) {
 }
 
 /// A handler that would write 1 GB stops after what the queues hold.
-fn a_client_that_does_not_read_holds_the_handler(config: Config) {
+fn a_client_that_does_not_read_holds_the_handler(config: Setting) {
     const PIECE: usize = 64 * 1024;
     let written = Arc::new(AtomicU64::new(0));
     let counted = Arc::clone(&written);
@@ -272,7 +271,7 @@ fn a_client_that_does_not_read_holds_the_handler(config: Config) {
                 Ok(())
             });
     let server = serve(config, app);
-    let mut client = Client::slow(server.addr);
+    let mut client = server.slow_client();
     client.send(get("/endless"));
     assert_eq!(client.head().status, 200);
     let mut other = server.client();
@@ -298,7 +297,7 @@ fn a_client_that_does_not_read_holds_the_handler(config: Config) {
     }
 }
 
-fn a_streamed_answer_of_declared_length(config: Config) {
+fn a_streamed_answer_of_declared_length(config: Setting) {
     let app = App::new()
         .get("/", |_, reply| reply.text("ok"))
         .get_async("/right", async |_, reply| {
@@ -333,7 +332,7 @@ fn a_streamed_answer_of_declared_length(config: Config) {
     server.get("/").expect(200, "ok");
 }
 
-fn an_answer_that_fails_in_its_middle_is_cut(config: Config) {
+fn an_answer_that_fails_in_its_middle_is_cut(config: Setting) {
     let app = App::new()
         .get("/", |_, reply| reply.text("ok"))
         .get_async("/fails", async |_, reply| {
@@ -358,7 +357,7 @@ fn an_answer_that_fails_in_its_middle_is_cut(config: Config) {
 
 /// The client sends on without reading: it must get the whole answer all the same, and the server must not read on
 /// for ever.
-fn an_early_answer_to_a_large_upload_is_read(config: Config) {
+fn an_early_answer_to_a_large_upload_is_read(config: Setting) {
     let refuse = |_: &ringmain_web::Request<'_>| ringmain_web::Error::forbidden("not yours");
     let app = App::new()
         .get("/", |_, reply| reply.text("ok"))
@@ -393,7 +392,7 @@ fn an_early_answer_to_a_large_upload_is_read(config: Config) {
     assert!(received < most, "{received} bytes were read for nothing");
 }
 
-fn an_unwanted_body_is_dropped(config: Config) {
+fn an_unwanted_body_is_dropped(config: Setting) {
     let server = serve(config, app());
     let mut client = server.client();
     let small = "x".repeat(Limits::default().discard_bytes as usize);
@@ -415,7 +414,7 @@ fn an_unwanted_body_is_dropped(config: Config) {
 }
 
 /// A hook makes the 404 of an unwanted body a large one. The body must not be taken for a request.
-fn a_large_answer_instead_of_a_route_keeps_the_order(config: Config) {
+fn a_large_answer_instead_of_a_route_keeps_the_order(config: Setting) {
     let app = app().after(|_, reply| {
         if reply.status_now() == 404 {
             *reply.body() = pattern(1024 * 1024);
@@ -446,7 +445,7 @@ fn a_large_answer_instead_of_a_route_keeps_the_order(config: Config) {
     client.expect_end();
 }
 
-fn a_broken_chunk_is_told_to_the_handler(config: Config) {
+fn a_broken_chunk_is_told_to_the_handler(config: Setting) {
     let server = serve(config, app());
     for target in UPLOADS {
         let mut client = server.client();
@@ -465,7 +464,7 @@ fn a_broken_chunk_is_told_to_the_handler(config: Config) {
 }
 
 /// A byte every now and then does not put the deadline off.
-fn a_body_that_drips_is_too_slow(config: Config) {
+fn a_body_that_drips_is_too_slow(config: Setting) {
     let limits = Limits {
         rate_grace: Duration::ZERO,
         ..Limits::default()

@@ -3,12 +3,11 @@
 use std::sync::mpsc::{Receiver, Sender, channel};
 use std::time::Duration;
 
-use ringmain_engine::Config;
 use ringmain_web::{App, Event, Flow, Reply, Request, Result};
 
-use crate::support::{PATIENCE, Server, get, serve};
+use crate::support::{PATIENCE, Server, Setting, get, serve};
 
-on_every_backend!(
+in_every_way!(
     a_panic_is_500_and_the_worker_lives,
     a_handler_is_dropped_when_its_client_leaves,
     a_handler_that_writes_hears_that_its_client_has_left,
@@ -24,7 +23,7 @@ on_every_backend!(
 
 const HOUR: Duration = Duration::from_secs(3600);
 
-fn a_panic_is_500_and_the_worker_lives(config: Config) {
+fn a_panic_is_500_and_the_worker_lives(config: Setting) {
     let hook = |req: &Request<'_>, _: &mut Reply<'_>| -> Result<Flow> {
         assert!(req.header("X-Panic").is_none(), "in a hook");
         Ok(Flow::Continue)
@@ -79,7 +78,7 @@ impl Drop for Guard {
 }
 
 /// `/forever` waits for ever and tells when it begins and when it is dropped; `/stream` writes first.
-fn waiting(config: Config) -> (Server, Receiver<&'static str>) {
+fn waiting(config: Setting) -> (Server, Receiver<&'static str>) {
     let (tell, told) = channel();
     let begin = move |tell: &Sender<&'static str>| {
         tell.send("begun").expect("the test listens");
@@ -107,7 +106,7 @@ fn waiting(config: Config) -> (Server, Receiver<&'static str>) {
     (serve(config, app), told)
 }
 
-fn a_handler_is_dropped_when_its_client_leaves(config: Config) {
+fn a_handler_is_dropped_when_its_client_leaves(config: Setting) {
     let (server, told) = waiting(config);
     for _ in 0..3 {
         let mut client = server.client();
@@ -119,7 +118,7 @@ fn a_handler_is_dropped_when_its_client_leaves(config: Config) {
     server.get("/").expect(200, "ok");
 }
 
-fn a_handler_that_writes_hears_that_its_client_has_left(config: Config) {
+fn a_handler_that_writes_hears_that_its_client_has_left(config: Setting) {
     let (server, told) = waiting(config);
     let mut client = server.client();
     client.send(get("/stream"));
@@ -130,7 +129,7 @@ fn a_handler_that_writes_hears_that_its_client_has_left(config: Config) {
     assert_eq!(told.recv_timeout(PATIENCE), Ok("dropped"));
 }
 
-fn a_client_that_breaks_off_its_upload_is_told_to_the_handler(config: Config) {
+fn a_client_that_breaks_off_its_upload_is_told_to_the_handler(config: Setting) {
     let (server, _told) = waiting(config);
     let mut client = server.client();
     client.send("POST /upload HTTP/1.1\r\nHost: a\r\nContent-Length: 10\r\n\r\nabc");
@@ -146,7 +145,7 @@ fn a_client_that_breaks_off_its_upload_is_told_to_the_handler(config: Config) {
 }
 
 /// Sends an event for each letter that the test gives it.
-fn clock(config: Config) -> (Server, Receiver<&'static str>) {
+fn clock(config: Setting) -> (Server, Receiver<&'static str>) {
     let (tell, told) = channel();
     let app = App::new()
         .get_async("/events", async move |req, reply| {
@@ -171,7 +170,7 @@ fn clock(config: Config) -> (Server, Receiver<&'static str>) {
     (serve(config, app), told)
 }
 
-fn events_arrive_one_by_one(config: Config) {
+fn events_arrive_one_by_one(config: Setting) {
     let (server, told) = clock(config);
     let mut client = server.client();
     client.send(get("/events"));
@@ -197,7 +196,7 @@ fn events_arrive_one_by_one(config: Config) {
     assert_eq!(told.recv_timeout(PATIENCE), Ok("dropped"));
 }
 
-fn events_end_when_the_client_ends_its_side(config: Config) {
+fn events_end_when_the_client_ends_its_side(config: Setting) {
     let (server, told) = clock(config);
     let mut client = server.client();
     client.send(get("/events"));
@@ -208,7 +207,7 @@ fn events_end_when_the_client_ends_its_side(config: Config) {
     client.rest();
 }
 
-fn head_of_a_stream_is_answered_by_the_head(config: Config) {
+fn head_of_a_stream_is_answered_by_the_head(config: Setting) {
     let (server, told) = clock(config);
     let mut client = server.client();
     client.send(get("/events").replace("GET", "HEAD"));
@@ -223,11 +222,8 @@ fn head_of_a_stream_is_answered_by_the_head(config: Config) {
     client.expect_end();
 }
 
-fn shutdown_closes_idle_connections_at_once(config: Config) {
-    let config = Config {
-        grace: HOUR,
-        ..config
-    };
+fn shutdown_closes_idle_connections_at_once(config: Setting) {
+    let config = config.grace(HOUR);
     let (server, _told) = waiting(config);
     let mut new = server.client();
     let mut idle = server.client();
@@ -243,7 +239,7 @@ fn shutdown_closes_idle_connections_at_once(config: Config) {
     server.running.join().expect("an orderly end");
 }
 
-fn shutdown_lets_requests_finish(config: Config) {
+fn shutdown_lets_requests_finish(config: Setting) {
     let (release, released) = channel::<()>();
     let (tell, told) = channel();
     let released = std::sync::Mutex::new(released);
@@ -257,13 +253,7 @@ fn shutdown_lets_requests_finish(config: Config) {
             reply.text("finished")
         })
         .health();
-    let server = serve(
-        Config {
-            grace: HOUR,
-            ..config
-        },
-        app,
-    );
+    let server = serve(config.grace(HOUR), app);
     let mut client = server.client();
     // What waits behind it is not answered any more: the answer says that it is the last.
     client.send(get("/slow") + &get("/healthz"));
@@ -278,11 +268,8 @@ fn shutdown_lets_requests_finish(config: Config) {
     server.running.join().expect("an orderly end");
 }
 
-fn shutdown_ends_event_streams_in_order(config: Config) {
-    let config = Config {
-        grace: HOUR,
-        ..config
-    };
+fn shutdown_ends_event_streams_in_order(config: Setting) {
+    let config = config.grace(HOUR);
     let (server, told) = clock(config);
     let mut client = server.client();
     client.send(get("/events"));
@@ -296,11 +283,8 @@ fn shutdown_ends_event_streams_in_order(config: Config) {
 }
 
 /// A request whose first bytes have come before the shutdown is answered.
-fn shutdown_takes_the_rest_of_a_request(config: Config) {
-    let config = Config {
-        grace: HOUR,
-        ..config
-    };
+fn shutdown_takes_the_rest_of_a_request(config: Setting) {
+    let config = config.grace(HOUR);
     let (server, _told) = waiting(config);
     let requests = [
         get("/"),

@@ -1,11 +1,10 @@
 //! `Expect: 100-continue` (RFC 9110 §10.1.1): the body is asked for when somebody wants it, and not otherwise.
 
-use ringmain_engine::Config;
 use ringmain_web::{App, Error};
 
-use crate::support::{Client, Server, get, serve};
+use crate::support::{Client, Server, Setting, get, serve};
 
-on_every_backend!(
+in_every_way!(
     a_collected_body_is_asked_for_at_once,
     a_streamed_body_is_asked_for_when_it_is_read,
     a_refused_body_is_not_asked_for,
@@ -14,7 +13,7 @@ on_every_backend!(
     an_answer_that_has_begun_is_not_interrupted,
 );
 
-fn server(config: Config) -> Server {
+fn server(config: Setting) -> Server {
     let app = App::new()
         .get("/", |_, reply| reply.text("ok"))
         .post("/plain", |req, reply| reply.text(req.text()?))
@@ -46,7 +45,7 @@ fn expect_continue(client: &mut Client, target: &str) {
     assert_eq!((answer.status, answer.fields.len()), (100, 0), "{target}");
 }
 
-fn a_collected_body_is_asked_for_at_once(config: Config) {
+fn a_collected_body_is_asked_for_at_once(config: Setting) {
     let server = server(config);
     for target in ["/plain", "/later"] {
         let mut client = server.client();
@@ -58,7 +57,7 @@ fn a_collected_body_is_asked_for_at_once(config: Config) {
     }
 }
 
-fn a_streamed_body_is_asked_for_when_it_is_read(config: Config) {
+fn a_streamed_body_is_asked_for_when_it_is_read(config: Setting) {
     let server = server(config);
     let mut client = server.client();
     for _ in 0..2 {
@@ -70,7 +69,7 @@ fn a_streamed_body_is_asked_for_when_it_is_read(config: Config) {
     client.expect_alive("/");
 }
 
-fn a_refused_body_is_not_asked_for(config: Config) {
+fn a_refused_body_is_not_asked_for(config: Setting) {
     let server = server(config);
     let cases = [
         (head("/refused", 4), 403),
@@ -91,7 +90,7 @@ fn a_refused_body_is_not_asked_for(config: Config) {
     }
 }
 
-fn a_body_that_came_already_need_not_be_asked_for(config: Config) {
+fn a_body_that_came_already_need_not_be_asked_for(config: Setting) {
     let server = server(config);
     for target in ["/plain", "/later", "/streamed"] {
         let mut client = server.client();
@@ -105,7 +104,7 @@ fn a_body_that_came_already_need_not_be_asked_for(config: Config) {
     }
 }
 
-fn http_1_0_is_not_told_to_continue(config: Config) {
+fn http_1_0_is_not_told_to_continue(config: Setting) {
     let server = server(config);
     for target in ["/plain", "/later", "/streamed"] {
         let mut client = server.client();
@@ -118,7 +117,7 @@ fn http_1_0_is_not_told_to_continue(config: Config) {
     }
 }
 
-fn an_answer_that_has_begun_is_not_interrupted(config: Config) {
+fn an_answer_that_has_begun_is_not_interrupted(config: Setting) {
     let server = server(config);
     let mut client = server.client();
     client.send(head("/begun", 4));

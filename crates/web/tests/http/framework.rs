@@ -4,13 +4,12 @@ use std::cell::Cell;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
-use ringmain_engine::Config;
 use ringmain_web::{App, Error, Flow, Reply, Request, Result, SetCookie};
 use serde::{Deserialize, Serialize};
 
-use crate::support::{get, post, serve};
+use crate::support::{Setting, get, post, serve};
 
-on_every_backend!(
+in_every_way!(
     hooks_run_in_order_around_every_handler,
     a_hook_may_answer_instead_of_the_handler,
     a_hook_may_fail_instead_of_the_handler,
@@ -73,7 +72,7 @@ fn steps(answer: &crate::support::Answer) -> Vec<&str> {
     steps.map(|(_, value)| value.as_str()).collect()
 }
 
-fn hooks_run_in_order_around_every_handler(config: Config) {
+fn hooks_run_in_order_around_every_handler(config: Setting) {
     let server = serve(config, hooked());
     for target in ["/plain", "/later", "/streamed"] {
         let answer = server.get(target);
@@ -87,7 +86,7 @@ fn hooks_run_in_order_around_every_handler(config: Config) {
     );
 }
 
-fn a_hook_may_answer_instead_of_the_handler(config: Config) {
+fn a_hook_may_answer_instead_of_the_handler(config: Setting) {
     let app = hooked().group("/stop", |stop| {
         stop.before(|_, reply| {
             reply.status(203);
@@ -110,7 +109,7 @@ fn a_hook_may_answer_instead_of_the_handler(config: Config) {
     }
 }
 
-fn a_hook_may_fail_instead_of_the_handler(config: Config) {
+fn a_hook_may_fail_instead_of_the_handler(config: Setting) {
     let app = App::new().after(step("last")).group("/in", |group| {
         group
             .before(|_, _| Err(Error::unauthorized("who are you?").with_header("WWW-Authenticate", "Basic")))
@@ -134,7 +133,7 @@ fn a_hook_may_fail_instead_of_the_handler(config: Config) {
     }
 }
 
-fn hooks_see_what_no_route_answers(config: Config) {
+fn hooks_see_what_no_route_answers(config: Setting) {
     let server = serve(config, hooked());
     for (request, status) in [
         (get("/nothing"), 404),
@@ -154,7 +153,7 @@ struct Shared(AtomicU64);
 #[derive(Default)]
 struct Own(Cell<u64>);
 
-fn state_is_shared_by_all_and_by_each_worker(config: Config) {
+fn state_is_shared_by_all_and_by_each_worker(config: Setting) {
     let app = App::new()
         .state(Shared::default())
         .per_worker(|_| Own::default())
@@ -166,13 +165,7 @@ fn state_is_shared_by_all_and_by_each_worker(config: Config) {
         })
         .get("/missing", |req, _| req.state::<String>().map(|_| ()))
         .get("/missing-own", |req, _| req.local::<String>().map(|_| ()));
-    let server = serve(
-        Config {
-            workers: Some(2),
-            ..config
-        },
-        app,
-    );
+    let server = serve(config.workers(2), app);
     let mut own = [0; 2];
     for shared in 1..=50 {
         let answer = server.get("/");
@@ -191,7 +184,7 @@ fn state_is_shared_by_all_and_by_each_worker(config: Config) {
 
 struct User(String);
 
-fn extensions_reach_handler_and_hooks(config: Config) {
+fn extensions_reach_handler_and_hooks(config: Setting) {
     let app = App::new()
         .before(|req, _| {
             if let Some(user) = req.header("X-User") {
@@ -219,7 +212,7 @@ fn extensions_reach_handler_and_hooks(config: Config) {
     client.answer().expect(200, "nobody");
 }
 
-fn cookies_both_ways(config: Config) {
+fn cookies_both_ways(config: Setting) {
     let app = App::new()
         .get("/in", |req, reply| {
             let cookies = req.cookies();
@@ -256,7 +249,7 @@ fn cookies_both_ways(config: Config) {
     assert_eq!(server.get("/wrong").status, 500);
 }
 
-fn redirects(config: Config) {
+fn redirects(config: Setting) {
     let app = App::new()
         .get("/old", |_, reply| reply.redirect(308, "/new?a=b"))
         .get("/wrong", |_, reply| reply.redirect(200, "/new"));
@@ -277,7 +270,7 @@ struct Order {
 
 const FORM: &str = "application/x-www-form-urlencoded";
 
-fn forms(config: Config) {
+fn forms(config: Setting) {
     let app = App::new().post("/", |req, reply| {
         let order: Order = req.form()?.read()?;
         reply.text(format!("{} {}", order.count, order.item))
@@ -298,7 +291,7 @@ fn forms(config: Config) {
     }
 }
 
-fn queries(config: Config) {
+fn queries(config: Setting) {
     let app = App::new().get("/", |req, reply| {
         let query = req.query()?;
         let page: u32 = query.parse("page")?.unwrap_or(1);
@@ -329,7 +322,7 @@ fn json_app() -> App {
 
 const JSON: &str = "application/json";
 
-fn json_both_ways(config: Config) {
+fn json_both_ways(config: Setting) {
     let server = serve(config, json_app());
     for target in ["/", "/later"] {
         for kind in [JSON, "Application/JSON; charset=utf-8", "application/vnd.a+json"] {
@@ -340,7 +333,7 @@ fn json_both_ways(config: Config) {
     }
 }
 
-fn json_errors_say_where(config: Config) {
+fn json_errors_say_where(config: Setting) {
     let server = serve(config, json_app());
     let deep = "[".repeat(100);
     for (kind, body, status, words) in [
@@ -359,7 +352,7 @@ fn json_errors_say_where(config: Config) {
     }
 }
 
-fn parameters_that_do_not_read(config: Config) {
+fn parameters_that_do_not_read(config: Setting) {
     let app = App::new().get("/{n}", |req, reply| {
         reply.text((req.param_as::<u8>("n")? / 2).to_string())
     });
@@ -372,7 +365,7 @@ fn parameters_that_do_not_read(config: Config) {
     }
 }
 
-fn errors_of_the_program_are_not_shown(config: Config) {
+fn errors_of_the_program_are_not_shown(config: Setting) {
     let app = App::new()
         .get("/io", |_, _| Err(std::io::Error::other("the password is 1234"))?)
         .get("/param", |req, _| req.param("secret").map(|_| ()))
@@ -386,7 +379,7 @@ fn errors_of_the_program_are_not_shown(config: Config) {
     assert_eq!(server.get("/status").status, 500);
 }
 
-fn fields_that_would_split_a_reply_are_refused(config: Config) {
+fn fields_that_would_split_a_reply_are_refused(config: Setting) {
     let app = App::new().get("/{name}", |req, reply| {
         let value = req.query()?.get("value").unwrap_or_default().into_owned();
         reply.header(&req.param("name")?, value)?;
@@ -407,7 +400,7 @@ fn fields_that_would_split_a_reply_are_refused(config: Config) {
     }
 }
 
-fn answers_without_content(config: Config) {
+fn answers_without_content(config: Setting) {
     let app = App::new()
         .get("/204", |_, reply| reply.no_content())
         .get("/304", |_, reply| {
@@ -440,7 +433,7 @@ fn answers_without_content(config: Config) {
     client.expect_end();
 }
 
-fn request_ids_are_given_and_kept(config: Config) {
+fn request_ids_are_given_and_kept(config: Setting) {
     let app = App::new().request_ids().get("/", |req, reply| {
         reply.text(req.id().map(ToString::to_string).unwrap_or_default())
     });

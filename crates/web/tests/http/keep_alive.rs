@@ -1,11 +1,10 @@
 //! How many requests a connection serves, in which order, and who ends it.
 
-use ringmain_engine::Config;
 use ringmain_web::{App, Limits};
 
-use crate::support::{Answer, Server, get, serve};
+use crate::support::{Answer, Server, Setting, get, serve};
 
-on_every_backend!(
+in_every_way!(
     requests_follow_each_other,
     sixteen_at_once_are_answered_in_order,
     plain_and_waiting_handlers_answer_in_order,
@@ -32,11 +31,11 @@ fn app() -> App {
         })
 }
 
-fn server(config: Config) -> Server {
+fn server(config: Setting) -> Server {
     serve(config, app())
 }
 
-fn requests_follow_each_other(config: Config) {
+fn requests_follow_each_other(config: Setting) {
     let server = server(config);
     let mut client = server.client();
     for n in 0..100 {
@@ -50,7 +49,7 @@ fn requests_follow_each_other(config: Config) {
     assert_eq!(server.running.report().workers[0].accepted, 1);
 }
 
-fn sixteen_at_once_are_answered_in_order(config: Config) {
+fn sixteen_at_once_are_answered_in_order(config: Setting) {
     let server = server(config);
     let mut client = server.client();
     for round in 0..20 {
@@ -62,7 +61,7 @@ fn sixteen_at_once_are_answered_in_order(config: Config) {
     }
 }
 
-fn plain_and_waiting_handlers_answer_in_order(config: Config) {
+fn plain_and_waiting_handlers_answer_in_order(config: Setting) {
     let server = server(config);
     let mut client = server.client();
     let target = |n: usize| format!("/{}/{n}", if n.is_multiple_of(3) { "wait" } else { "n" });
@@ -75,7 +74,7 @@ fn plain_and_waiting_handlers_answer_in_order(config: Config) {
     client.expect_end();
 }
 
-fn large_answers_to_many_at_once(config: Config) {
+fn large_answers_to_many_at_once(config: Setting) {
     let server = server(config);
     let mut client = server.client();
     let all: String = (0..64).map(|n| get(&format!("/large/{}", n % 10))).collect();
@@ -91,7 +90,7 @@ fn large_answers_to_many_at_once(config: Config) {
     client.expect_end();
 }
 
-fn http_1_0_closes_unless_asked_not_to(config: Config) {
+fn http_1_0_closes_unless_asked_not_to(config: Setting) {
     let server = server(config);
     let mut client = server.client();
     client.send("GET /n/1 HTTP/1.0\r\nConnection: keep-alive\r\n\r\n");
@@ -111,7 +110,7 @@ fn http_1_0_closes_unless_asked_not_to(config: Config) {
     client.expect_end();
 }
 
-fn connection_close_is_kept(config: Config) {
+fn connection_close_is_kept(config: Setting) {
     let server = server(config);
     for target in ["/n/1", "/wait/1", "/large/1", "/nothing"] {
         let mut client = server.client();
@@ -124,7 +123,7 @@ fn connection_close_is_kept(config: Config) {
     }
 }
 
-fn what_follows_a_last_request_is_not_answered(config: Config) {
+fn what_follows_a_last_request_is_not_answered(config: Setting) {
     let server = server(config);
     for target in ["/n/1", "/wait/1", "/large/1"] {
         let mut client = server.client();
@@ -136,7 +135,7 @@ fn what_follows_a_last_request_is_not_answered(config: Config) {
     assert_eq!(server.site.stats().totals().requests(), 3);
 }
 
-fn a_connection_serves_so_many_requests_and_no_more(config: Config) {
+fn a_connection_serves_so_many_requests_and_no_more(config: Setting) {
     let limits = Limits {
         requests_per_connection: Some(3),
         ..Limits::default()
@@ -154,7 +153,7 @@ fn a_connection_serves_so_many_requests_and_no_more(config: Config) {
     }
 }
 
-fn a_client_that_ends_its_side_is_answered(config: Config) {
+fn a_client_that_ends_its_side_is_answered(config: Setting) {
     let server = server(config);
     for target in ["/n/1", "/wait/1", "/large/1"] {
         let mut client = server.client();
@@ -172,7 +171,7 @@ fn a_client_that_ends_its_side_is_answered(config: Config) {
 
 /// Each cut is a connection of its own whose second part is sent when the server has had the first: another
 /// connection was answered meanwhile.
-fn every_cut_of_two_requests(config: Config) {
+fn every_cut_of_two_requests(config: Setting) {
     let server = server(config);
     let mut other = server.client();
     let both = get("/n/1") + &get("/wait/2");
@@ -186,7 +185,7 @@ fn every_cut_of_two_requests(config: Config) {
     }
 }
 
-fn empty_lines_before_a_request_are_skipped(config: Config) {
+fn empty_lines_before_a_request_are_skipped(config: Setting) {
     let server = server(config);
     let mut client = server.client();
     client.send(format!("\r\n{}\r\n{}", get("/n/1"), get("/n/2")));

@@ -1,11 +1,10 @@
 //! Who answers: methods, paths, groups, the fallback, and what comes for free.
 
-use ringmain_engine::Config;
 use ringmain_web::{App, Flow, Reply, Request, Result};
 
-use crate::support::{get, serve};
+use crate::support::{Setting, get, serve};
 
-on_every_backend!(
+in_every_way!(
     paths_and_parameters,
     head_is_get_without_content,
     options_names_the_methods,
@@ -34,7 +33,7 @@ fn app() -> App {
         .get("/files/{*path}", show)
 }
 
-fn paths_and_parameters(config: Config) {
+fn paths_and_parameters(config: Setting) {
     let server = serve(config, app());
     server.get("/").expect(200, "GET");
     server.get("/users/7").expect(200, "GET id=7");
@@ -53,7 +52,7 @@ fn paths_and_parameters(config: Config) {
     }
 }
 
-fn head_is_get_without_content(config: Config) {
+fn head_is_get_without_content(config: Setting) {
     let server = serve(config, app());
     let whole = server.get("/users/7");
     let mut client = server.client();
@@ -72,7 +71,7 @@ fn head_is_get_without_content(config: Config) {
     client.expect_alive("/");
 }
 
-fn options_names_the_methods(config: Config) {
+fn options_names_the_methods(config: Setting) {
     let server = serve(config, app());
     let answer = server.ask("OPTIONS /users/7 HTTP/1.1\r\nHost: a\r\n\r\n");
     assert_eq!(
@@ -86,7 +85,7 @@ fn options_names_the_methods(config: Config) {
     assert_eq!(answer.status, 404);
 }
 
-fn a_method_that_is_not_there_is_405(config: Config) {
+fn a_method_that_is_not_there_is_405(config: Setting) {
     let server = serve(config, app());
     let mut client = server.client();
     for method in ["POST", "PUT", "BREW", "TRACE"] {
@@ -103,7 +102,7 @@ fn a_method_that_is_not_there_is_405(config: Config) {
     client.expect_alive("/");
 }
 
-fn groups_nest_and_keep_their_hooks(config: Config) {
+fn groups_nest_and_keep_their_hooks(config: Setting) {
     let mark = |name: &'static str| {
         move |_: &Request<'_>, reply: &mut Reply<'_>| -> Result<Flow> {
             reply.add_header("X-Hook", name)?;
@@ -127,7 +126,7 @@ fn groups_nest_and_keep_their_hooks(config: Config) {
     assert_eq!(hooks("/api/admin/keys"), ["api", "admin"]);
 }
 
-fn the_fallback_answers_what_no_route_does(config: Config) {
+fn the_fallback_answers_what_no_route_does(config: Setting) {
     let app = app().fallback(|req, reply| {
         reply.status(418);
         reply.text(format!("no {} with {} bytes", req.path(), req.body().len()))
@@ -147,7 +146,7 @@ fn the_fallback_answers_what_no_route_does(config: Config) {
     );
 }
 
-fn any_takes_every_method(config: Config) {
+fn any_takes_every_method(config: Setting) {
     let server = serve(
         config,
         App::new().any("/x", show).get("/x", |_, reply| reply.text("got")),
@@ -161,13 +160,13 @@ fn any_takes_every_method(config: Config) {
         .expect(200, "BREW");
 }
 
-fn health_is_answered(config: Config) {
+fn health_is_answered(config: Setting) {
     let server = serve(config, App::new().health());
     server.get("/healthz").expect(200, "ok\n");
     server.get("/readyz").expect(200, "ok\n");
 }
 
-fn an_encoded_slash_is_no_separator(config: Config) {
+fn an_encoded_slash_is_no_separator(config: Setting) {
     let server = serve(config, app());
     server.get("/users/a%2Fb").expect(200, "GET id=a/b");
     server.get("/users/%2e%2e/users/x").expect(200, "GET id=x");

@@ -1,14 +1,20 @@
-//! A server on a port of the kernel's choice, and a client that reads answers as RFC 9112 says and gives up rather
-//! than hang. Knows no single case.
+//! A server on a port of the kernel's choice, in the clear or by TLS, and a client that reads answers as RFC 9112 says and
+//! gives up rather than hang. Knows no single case.
 #![allow(dead_code, reason = "each test binary uses its own part")]
 
-use std::io::{ErrorKind, Read, Write};
+#[path = "support/tls.rs"]
+pub(crate) mod tls;
+
+use std::io::{ErrorKind, Write};
 use std::net::{Shutdown, SocketAddr, TcpStream};
 use std::sync::Arc;
 use std::time::Duration;
 
 use ringmain_engine::{Addr, Choice, Config, Engine, ListenOptions, Running};
-use ringmain_web::{App, Site};
+use ringmain_tls::{Connector, PeerName};
+use ringmain_web::{App, Entrance, Site};
+
+use self::tls::Secure;
 
 /// How long a test waits for what must come: a guard against hanging, never a measure.
 pub(crate) const PATIENCE: Duration = Duration::from_secs(30);
@@ -17,10 +23,38 @@ pub(crate) const PATIENCE: Duration = Duration::from_secs(30);
 const SOCKET_BUFFER: usize = 32 * 1024;
 
 /// Runs each case on each back-end; says so where io_uring is not there.
+#[allow(unused_macros, reason = "each test binary uses its own part")]
 macro_rules! on_every_backend {
     ($($case:ident),+ $(,)?) => {
         mod uring { $(#[test] fn $case() { crate::support::on_uring(stringify!($case), super::$case) })+ }
         mod epoll { $(#[test] fn $case() { super::$case(crate::support::config(crate::support::EPOLL)) })+ }
+    };
+}
+
+/// The same by TLS. A case is told its [`Setting`](crate::support::Setting).
+#[allow(unused_macros, reason = "each test binary uses its own part")]
+macro_rules! by_tls {
+    ($($case:ident),+ $(,)?) => {
+        mod uring_tls {
+            $(#[test] fn $case() {
+                crate::support::on_uring(stringify!($case), |engine| super::$case(crate::support::Setting::tls(engine)))
+            })+
+        }
+        mod epoll_tls {
+            $(#[test] fn $case() {
+                super::$case(crate::support::Setting::tls(crate::support::config(crate::support::EPOLL)))
+            })+
+        }
+    };
+}
+
+/// In the clear and by TLS.
+#[allow(unused_macros, reason = "each test binary uses its own part")]
+macro_rules! in_every_way {
+    ($($case:ident),+ $(,)?) => {
+        mod uring { $(#[test] fn $case() { crate::support::on_uring(stringify!($case), |engine| super::$case(engine.into())) })+ }
+        mod epoll { $(#[test] fn $case() { super::$case(crate::support::config(crate::support::EPOLL).into()) })+ }
+        by_tls!($($case),+);
     };
 }
 
@@ -33,6 +67,36 @@ pub(crate) fn config(engine: Choice) -> Config {
         workers: Some(1),
         pin: false,
         ..Config::default()
+    }
+}
+
+/// What a case runs on.
+#[derive(Clone, Debug)]
+pub(crate) struct Setting {
+    pub(crate) engine: Config,
+    /// Whether the listener speaks TLS.
+    pub(crate) tls: bool,
+}
+
+impl From<Config> for Setting {
+    fn from(engine: Config) -> Setting {
+        Setting { engine, tls: false }
+    }
+}
+
+impl Setting {
+    pub(crate) fn tls(engine: Config) -> Setting {
+        Setting { engine, tls: true }
+    }
+
+    pub(crate) fn grace(mut self, grace: Duration) -> Setting {
+        self.engine.grace = grace;
+        self
+    }
+
+    pub(crate) fn workers(mut self, workers: usize) -> Setting {
+        self.engine.workers = Some(workers);
+        self
     }
 }
 
@@ -56,9 +120,22 @@ pub(crate) struct Server {
     pub(crate) running: Running<std::convert::Infallible>,
     pub(crate) site: Arc<Site>,
     pub(crate) addr: SocketAddr,
+    /// What its clients speak TLS by.
+    connector: Option<Connector>,
 }
 
-pub(crate) fn serve(config: Config, app: App) -> Server {
+pub(crate) fn serve(setting: impl Into<Setting>, app: App) -> Server {
+    let setting = setting.into();
+    if setting.tls {
+        let (acceptor, connector) = (tls::acceptor(), tls::connector());
+        let app = app.listener(0, Entrance::https(&acceptor));
+        return serve_at(setting.engine, app, Some(connector));
+    }
+    serve_at(setting.engine, app, None)
+}
+
+/// The same with entrances that the application has chosen.
+pub(crate) fn serve_at(config: Config, app: App, connector: Option<Connector>) -> Server {
     let site = app.build().expect("an application");
     let mut engine = Engine::new(config).expect("the back-end is there");
     let options = ListenOptions {
@@ -74,12 +151,31 @@ pub(crate) fn serve(config: Config, app: App) -> Server {
     let running = engine
         .start(move |start| served.server(start))
         .expect("the workers start");
-    Server { running, site, addr }
+    Server {
+        running,
+        site,
+        addr,
+        connector,
+    }
 }
 
 impl Server {
     pub(crate) fn client(&self) -> Client {
-        Client::new(self.addr)
+        self.speaking_to(Client::new(self.addr))
+    }
+
+    /// One with a small receive buffer, so that what it does not read stays with the server.
+    pub(crate) fn slow_client(&self) -> Client {
+        let client = Client::new(self.addr);
+        rustix::net::sockopt::set_socket_recv_buffer_size(&client.stream, SOCKET_BUFFER).expect("a socket");
+        self.speaking_to(client)
+    }
+
+    fn speaking_to(&self, client: Client) -> Client {
+        match &self.connector {
+            Some(connector) => client.secure(connector, &tls::localhost()).expect("a handshake"),
+            None => client,
+        }
     }
 
     /// Sends one request on a connection of its own; returns the answer.
@@ -94,14 +190,14 @@ impl Server {
         self.ask(get(target))
     }
 
-    pub(crate) fn connections(&self) -> u32 {
-        self.running.report().workers[0].connections
-    }
-
     /// Lets what runs finish, and waits for the end.
     pub(crate) fn shut_down(self) {
         self.running.shut_down();
         self.running.join().expect("an orderly end");
+    }
+
+    pub(crate) fn connections(&self) -> u32 {
+        self.running.report().workers[0].connections
     }
 }
 
@@ -185,10 +281,13 @@ impl Answer {
 pub(crate) enum End {
     Orderly,
     Reset,
+    /// Without the announcement that TLS has for it.
+    Cut,
 }
 
 pub(crate) struct Client {
     pub(crate) stream: TcpStream,
+    pub(crate) tls: Option<Secure>,
     /// Received and not yet taken.
     kept: Vec<u8>,
 }
@@ -201,32 +300,44 @@ impl Client {
         stream.set_nodelay(true).expect("a socket");
         Client {
             stream,
+            tls: None,
             kept: Vec::new(),
         }
     }
 
-    /// The same with a small receive buffer, so that what it does not read stays with the server.
-    pub(crate) fn slow(addr: SocketAddr) -> Client {
-        let client = Client::new(addr);
-        rustix::net::sockopt::set_socket_recv_buffer_size(&client.stream, SOCKET_BUFFER).expect("a socket");
-        client
+    /// Agrees on keys with a server of that name.
+    pub(crate) fn secure(mut self, connector: &Connector, name: &PeerName) -> std::io::Result<Client> {
+        self.tls = Some(Secure::new(&mut self.stream, connector, name)?);
+        Ok(self)
+    }
+
+    /// What has to go over the wire for these bytes.
+    pub(crate) fn sealed(&mut self, bytes: &[u8]) -> Vec<u8> {
+        match &mut self.tls {
+            Some(tls) => tls.seal(bytes),
+            None => bytes.to_vec(),
+        }
     }
 
     pub(crate) fn send(&mut self, bytes: impl AsRef<[u8]>) {
-        self.stream
-            .write_all(bytes.as_ref())
-            .expect("the server takes it");
+        let wire = self.sealed(bytes.as_ref());
+        self.stream.write_all(&wire).expect("the server takes it");
     }
 
     /// Sends on a thread of its own, so that a server that does not read cannot hold the test. Fails without a word
     /// when the server closes.
-    pub(crate) fn send_behind(&self, bytes: Vec<u8>) -> std::thread::JoinHandle<std::io::Result<()>> {
+    pub(crate) fn send_behind(&mut self, bytes: Vec<u8>) -> std::thread::JoinHandle<std::io::Result<()>> {
+        let wire = self.sealed(&bytes);
         let mut stream = self.stream.try_clone().expect("a descriptor");
-        std::thread::spawn(move || stream.write_all(&bytes))
+        std::thread::spawn(move || stream.write_all(&wire))
     }
 
     /// Ends its own side.
     pub(crate) fn finish(&mut self) {
+        if let Some(tls) = &mut self.tls {
+            let wire = tls.close();
+            self.stream.write_all(&wire).expect("the server takes it");
+        }
         self.stream.shutdown(Shutdown::Write).expect("open so far");
     }
 
@@ -321,26 +432,32 @@ impl Client {
     /// Receives; `false`: the end.
     #[track_caller]
     fn more(&mut self) -> bool {
+        self.receive().expect("bytes or the end") > 0
+    }
+
+    /// As often as there is something; 0: the end.
+    pub(crate) fn receive(&mut self) -> std::io::Result<usize> {
+        if let Some(tls) = &mut self.tls {
+            return tls.receive(&mut self.stream, &mut self.kept);
+        }
         let mut buffer = vec![0; 64 * 1024];
-        let length = loop {
-            match self.stream.read(&mut buffer) {
-                // Work of a ring that this thread has probed.
-                Err(error) if error.kind() == ErrorKind::Interrupted => {}
-                outcome => break outcome.expect("bytes or the end"),
-            }
-        };
+        let length = tls::read(&mut self.stream, &mut buffer)?;
         self.kept.extend_from_slice(&buffer[..length]);
-        length > 0
+        Ok(length)
     }
 
     /// All that comes, and how it ends.
     pub(crate) fn rest(&mut self) -> (Vec<u8>, End) {
-        let mut all = std::mem::take(&mut self.kept);
-        match self.stream.read_to_end(&mut all) {
-            Ok(_) => (all, End::Orderly),
-            Err(error) if error.kind() == ErrorKind::ConnectionReset => (all, End::Reset),
-            Err(error) => panic!("expected the end, found {error} after {} bytes", all.len()),
-        }
+        let end = loop {
+            match self.receive() {
+                Ok(0) if self.tls.as_ref().is_some_and(|tls| !tls.ended) => break End::Cut,
+                Ok(0) => break End::Orderly,
+                Ok(_) => {}
+                Err(error) if error.kind() == ErrorKind::ConnectionReset => break End::Reset,
+                Err(error) => panic!("expected the end, found {error} after {} bytes", self.kept.len()),
+            }
+        };
+        (std::mem::take(&mut self.kept), end)
     }
 
     /// Asserts that nothing more comes and the server has closed in order.

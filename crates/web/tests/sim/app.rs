@@ -3,7 +3,10 @@
 use std::time::Duration;
 
 use bytes::Bytes;
-use ringmain_web::{App, Error, Event, Flow, Limits, Reply, Request, Result};
+use ringmain_web::ws::{Message, Window};
+use ringmain_web::{
+    App, Error, Event, Flow, Limits, Reply, Request, Result, Socket, Ws, WsOptions, WsStream,
+};
 
 /// Byte `at` of what belongs to `id`.
 fn byte(id: u64, at: usize) -> u8 {
@@ -101,7 +104,31 @@ pub(crate) fn app(limits: Limits) -> App {
                 .before(|_, _| panic!("planned"))
                 .get_async("/{id}", async |_, _| unreachable!("the hook panics"))
         });
-    waiting(app)
+    sockets(waiting(app))
+}
+
+/// What comes goes back.
+struct Echo;
+
+impl Socket for Echo {
+    fn message(&mut self, ws: &Ws, message: Message<'_>) -> Result {
+        ws.send(message);
+        Ok(())
+    }
+}
+
+fn sockets(app: App) -> App {
+    let deflated = WsOptions::new().deflate_with_context(Window::MIN);
+    app.ws("/ws", |_| Ok(Echo))
+        .ws_with("/ws/deflate", &deflated, |_| Ok(Echo))
+        .ws_async("/ws/task", |_, mut ws: WsStream| {
+            Ok(async move {
+                while let Some(message) = ws.next().await? {
+                    ws.send(message.borrowed()).await?;
+                }
+                Ok(())
+            })
+        })
 }
 
 fn waiting(app: App) -> App {

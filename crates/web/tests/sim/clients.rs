@@ -3,9 +3,10 @@
 use std::time::Duration;
 
 use ringmain_engine::backend::Time;
-use ringmain_engine::backend::sim::{Peer, World};
+use ringmain_engine::backend::sim::World;
 use ringmain_web::testing::ReplyReader;
 
+use crate::link::Link;
 use crate::requests::{Ask, Kind, Slack};
 
 /// How a client behaves.
@@ -27,7 +28,7 @@ pub(crate) enum Manner {
 }
 
 impl Manner {
-    fn draw(world: &World) -> Manner {
+    pub(crate) fn draw(world: &World) -> Manner {
         match world.below(14) {
             0 => Manner::Resets,
             1 => Manner::Leaves,
@@ -51,7 +52,7 @@ pub(crate) struct Weather {
 }
 
 pub(crate) struct Client {
-    peer: Peer,
+    peer: Link,
     manner: Manner,
     asks: Vec<Ask>,
     reader: ReplyReader,
@@ -79,7 +80,7 @@ pub(crate) struct Client {
 }
 
 impl Client {
-    pub(crate) fn new(world: &World, peer: Peer, asks: Vec<Ask>) -> Client {
+    pub(crate) fn new(world: &World, peer: Link, asks: Vec<Ask>) -> Client {
         let bytes: usize = asks.iter().map(|ask| ask.bytes.len()).sum();
         Client {
             peer,
@@ -110,8 +111,8 @@ impl Client {
 
     /// Whether time must not leap: it would act in no time.
     pub(crate) fn is_busy(&self) -> bool {
-        let writes = self.may_write() > 0 && !self.stuck;
-        !self.done && self.wakes.is_none() && (self.stall > 0 || self.peer.readable() > 0 || writes)
+        let writes = self.may_write() > 0 && (!self.stuck || self.peer.takes());
+        !self.done && self.wakes.is_none() && (self.stall > 0 || self.peer.is_busy() || writes)
     }
 
     /// One step.
@@ -122,6 +123,9 @@ impl Client {
         self.write(world);
         self.read(world, weather)?;
         self.leave(world);
+        if let Some(fault) = self.peer.fault() {
+            return Err(format!("TLS: {fault}"));
+        }
         if !self.done && (self.peer.failed() && self.peer.readable() == 0 || self.peer.eof()) {
             self.over(weather)?;
         }
@@ -166,7 +170,8 @@ impl Client {
     }
 
     fn write(&mut self, world: &World) {
-        if world.below(2) == 0 {
+        // Who found no room asks again each time: time must not leap over its coming.
+        if !self.stuck && world.below(2) == 0 {
             return;
         }
         // Now and then several requests at once.
@@ -220,7 +225,9 @@ impl Client {
             };
             let Some(reply) = next else { return Ok(()) };
             let begun = self.writing > self.answered || self.written >= ask.head;
-            if !begun && reply.status() != 408 {
+            // What is wrong is answered as soon as it is seen.
+            let is_bad = ask.kind == Kind::Bad && self.written > 0;
+            if !begun && !is_bad && reply.status() != 408 {
                 return Err(format!("{} was answered before it was asked: {reply:?}", ask.id));
             }
             let slack = Slack {
@@ -283,6 +290,9 @@ impl Client {
         }
         if self.peer.eof() {
             self.answers(weather)?;
+        }
+        if self.peer.was_cut() && !excused {
+            return Err("an end that was not announced".into());
         }
         let how = if self.peer.failed() { "a reset" } else { "an end" };
         self.peer.close();

@@ -12,8 +12,10 @@
 
 mod app;
 mod clients;
+mod link;
 mod requests;
 mod run;
+mod sockets;
 
 use std::alloc::System;
 use std::ops::Range;
@@ -77,6 +79,8 @@ fn held(region: &Region<'_, System>) -> isize {
 
 fn main() {
     hide_planned_panics();
+    // What libraries keep for good is made now.
+    Run::new(0).finish();
     let (mut answers, mut runs) = (0, 0);
     for seed in seeds() {
         let region = Region::new(ALLOCATOR);

@@ -8,13 +8,20 @@ use std::time::Duration;
 use ringmain_engine::Addr;
 use ringmain_engine::backend::sim::{Fault, Plan, Step, World};
 use ringmain_engine::testing::{ClusterConfig, SimCluster};
+use ringmain_tls::Connector;
 use ringmain_web::testing::{Inside, counted_addresses};
-use ringmain_web::{Limits, Server, Site};
+use ringmain_web::{Entrance, Limits, Server, Site};
 
 use crate::Named;
 use crate::app;
 use crate::clients::{Client, Weather};
+use crate::link::{self, Link};
 use crate::requests::Ask;
+use crate::sockets::SocketClient;
+
+/// Listeners by their numbers.
+const CLEAR: u32 = 0;
+const TLS: u32 = 1;
 
 /// Steps after which a run counts as stuck.
 const STEP_LIMIT: usize = 2_000_000;
@@ -22,6 +29,7 @@ const STEP_LIMIT: usize = 2_000_000;
 pub(crate) struct Run {
     cluster: SimCluster<Server>,
     clients: Vec<Client>,
+    sockets: Vec<SocketClient>,
     world: World,
     site: Arc<Site>,
     inside: Vec<Inside>,
@@ -32,6 +40,7 @@ pub(crate) struct Run {
     most: usize,
     draining: bool,
     stopping: bool,
+    connector: Connector,
     /// Last, so that it speaks when all else is gone.
     named: Named,
 }
@@ -80,9 +89,12 @@ impl Run {
             ..ClusterConfig::default()
         };
         let site = app::app(limits(&world))
+            .listener(TLS, Entrance::https(&link::acceptor()))
             .build()
             .expect("its routes and limits are right");
-        let listeners: Vec<_> = (0..workers).map(|worker| (worker, address(), 0)).collect();
+        let listeners: Vec<_> = (0..workers)
+            .flat_map(|worker| [CLEAR, TLS].map(|number| (worker, address(number), number)))
+            .collect();
         let mut inside = Vec::new();
         let cluster = SimCluster::new(&world, config, &listeners, |start| {
             let server = site.server(start);
@@ -100,6 +112,7 @@ impl Run {
         Run {
             cluster,
             clients: Vec::new(),
+            sockets: Vec::new(),
             world,
             site,
             inside,
@@ -109,6 +122,7 @@ impl Run {
             most,
             draining: false,
             stopping: false,
+            connector: link::connector(),
             named,
         }
     }
@@ -122,7 +136,7 @@ impl Run {
         let early = self.world.below(3) == 0;
         let half = self.world.below(self.wanted + 1);
         self.drive("serving", |run| {
-            let done = run.clients.iter().filter(|client| client.done).count();
+            let done = run.done();
             done == run.wanted || (early && done >= half)
         });
         if !early {
@@ -132,7 +146,18 @@ impl Run {
             self.check_idle();
         }
         self.end();
-        self.clients.iter().map(Client::answered).sum()
+        let messages: usize = self.sockets.iter().map(SocketClient::answered).sum();
+        self.clients.iter().map(Client::answered).sum::<usize>() + messages
+    }
+
+    /// Clients that are through.
+    fn done(&self) -> usize {
+        let clients = self.clients.iter().filter(|client| client.done).count();
+        clients + self.sockets.iter().filter(|socket| socket.done).count()
+    }
+
+    fn is_busy(&self) -> bool {
+        self.clients.iter().any(Client::is_busy) || self.sockets.iter().any(SocketClient::is_busy)
     }
 
     /// With no connection left nothing runs, and only idle runners are kept.
@@ -164,6 +189,11 @@ impl Run {
         self.drive("settling", |run| run.world.next_event_time().is_none());
         assert_eq!(self.world.leaks(), Vec::<String>::new());
         assert_eq!(counted_addresses(&self.site), 0, "addresses that are counted");
+        assert_eq!(
+            self.site.stats().totals().sockets,
+            0,
+            "sockets that were not told their end"
+        );
         for (worker, inside) in self.inside.iter().enumerate() {
             assert!(inside.is_gone(), "worker {worker} left something: {inside:?}");
             let panics = self.cluster.counters(worker).panics.load(Ordering::Relaxed);
@@ -199,6 +229,11 @@ impl Run {
                 );
             }
         }
+        for socket in &mut self.sockets {
+            if let Err(error) = socket.act(&self.world, weather) {
+                panic!("seed {}: {error}\n{socket:?}\n{weather:?}", self.named.seed);
+            }
+        }
         step
     }
 
@@ -206,7 +241,7 @@ impl Run {
     fn clients_first(&self) -> bool {
         let next = self.world.next_event_time();
         let leap = next.is_some_and(|at| at.since(self.world.now()) > Duration::from_micros(500));
-        leap && self.clients.iter().any(Client::is_busy)
+        leap && self.is_busy()
     }
 
     fn drive(&mut self, phase: &str, until: impl Fn(&Run) -> bool) {
@@ -214,23 +249,39 @@ impl Run {
             if until(self) {
                 return;
             }
-            if self.clients.len() < self.wanted && !self.stopping && self.world.below(20) == 0 {
+            if self.clients.len() + self.sockets.len() < self.wanted
+                && !self.stopping
+                && self.world.below(20) == 0
+            {
                 self.dial();
             }
-            let busy = self.clients.iter().any(Client::is_busy);
+            let busy = self.is_busy();
             if self.step() == Step::Quiet && !busy {
                 // Who sleeps wakes at a time of which the world does not know.
                 self.world.jump(Duration::from_secs(1));
             }
         }
         let waiting: Vec<&Client> = self.clients.iter().filter(|client| !client.done).collect();
-        panic!("seed {}: stuck while {phase}; {waiting:#?}", self.named.seed);
+        let sockets: Vec<&SocketClient> = self.sockets.iter().filter(|socket| !socket.done).collect();
+        panic!(
+            "seed {}: stuck while {phase}; {waiting:#?} {sockets:#?}",
+            self.named.seed
+        );
     }
 
     fn dial(&mut self) {
-        let Ok(peer) = self.world.connect(&address()) else {
+        let by_tls = self.world.below(2) == 0;
+        let Ok(peer) = self.world.connect(&address(if by_tls { TLS } else { CLEAR })) else {
             return;
         };
+        // Some end without a word, as many do.
+        let announces = self.world.below(4) > 0;
+        let peer = Link::new(peer, by_tls.then_some(&self.connector), announces);
+        if self.world.below(3) == 0 {
+            self.asked += 1;
+            let socket = SocketClient::new(&self.world, peer, self.asked, self.most);
+            return self.sockets.push(socket);
+        }
         let count = 1 + self.world.below(8);
         let mut asks = Vec::new();
         // Behind a request that asks for the end none may follow (RFC 9112 §9.6).
@@ -242,6 +293,7 @@ impl Run {
     }
 }
 
-fn address() -> Addr {
-    Addr::Inet(SocketAddr::from(([127, 0, 0, 1], 80)))
+fn address(listener: u32) -> Addr {
+    let ports = [80, 443];
+    Addr::Inet(SocketAddr::from(([127, 0, 0, 1], ports[listener as usize])))
 }

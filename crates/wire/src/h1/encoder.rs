@@ -36,6 +36,11 @@ impl FieldBlock {
         write_field(&mut self.lines, name, value)
     }
 
+    /// Appends the fields of another block.
+    pub fn append(&mut self, other: &FieldBlock) {
+        self.lines.extend_from_slice(&other.lines);
+    }
+
     /// Takes out the fields of that name, in any case. Linear in the bytes of the block.
     pub fn remove(&mut self, name: &str) {
         let mut at = 0;

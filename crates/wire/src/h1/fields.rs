@@ -312,6 +312,18 @@ impl<'a> Fields<'a> {
         })
     }
 
+    /// All fields, each with the known field that it is: for those who sort them.
+    pub fn iter_known(&self) -> impl ExactSizeIterator<Item = (Option<Known>, Field<'a>)> + use<'a> {
+        let input = self.input;
+        self.table.records.iter().map(move |record| {
+            let field = Field {
+                name: record.name(input),
+                value: record.value(input),
+            };
+            (record.known, field)
+        })
+    }
+
     /// How many field lines there are.
     #[must_use]
     pub fn len(&self) -> usize {

@@ -3,7 +3,7 @@
 use clap::{ArgAction, Args};
 
 use super::values::{File, Named};
-use super::{Client, Load, Request, Results, Started};
+use super::{Client, Load, Request, Results, Started, Tls};
 
 /// Measure two or more targets in turn.
 #[derive(Debug, Args)]
@@ -17,6 +17,8 @@ pub(crate) struct Compare {
     pub(crate) load: Load,
     #[command(flatten)]
     pub(crate) request: Request,
+    #[command(flatten)]
+    pub(crate) tls: Tls,
     #[command(flatten)]
     pub(crate) client: Client,
     #[command(flatten)]

@@ -3,6 +3,7 @@
 //! Knows how loads are written down; not how they are carried out.
 
 mod compare;
+mod tls;
 pub(crate) mod values;
 
 use std::path::PathBuf;
@@ -15,6 +16,7 @@ use ringmain_load::scenario::Settings;
 use ringmain_load::threshold::Threshold;
 
 pub(crate) use self::compare::Compare;
+pub(crate) use self::tls::{Tls, TlsVersion};
 use self::values::{File, Header, Statuses};
 use super::values::{Time, size_32, time, whole};
 use super::{EngineName, help};
@@ -31,8 +33,8 @@ const MILLISECOND: Duration = Duration::from_millis(1);
 pub(crate) struct Bench {
     /// Where the load goes, or a file that says what it is
     ///
-    /// http://HOST[:PORT][/PATH], HOST:PORT[/PATH], :PORT[/PATH], http+unix:/SOCKET[:/PATH], tcp://HOST:PORT and
-    /// tcp+unix:/SOCKET for an echo server, or a scenario that says where itself (a name that ends in .yaml or .yml)
+    /// http://HOST[:PORT][/PATH], https://…, HOST:PORT[/PATH], :PORT[/PATH], http+unix:/SOCKET[:/PATH], ws://HOST[:PORT][/PATH],
+    /// wss://… and ws+unix:/SOCKET[:/PATH] for WebSocket echo, tcp://HOST:PORT and tcp+unix:/SOCKET for an echo server, or a scenario that says where itself (a name that ends in .yaml or .yml)
     #[arg(value_name = "URL|SCENARIO.yaml", required = true)]
     pub(crate) target: Option<String>,
     #[command(flatten)]
@@ -41,6 +43,8 @@ pub(crate) struct Bench {
     pub(crate) search: Search,
     #[command(flatten)]
     pub(crate) request: Request,
+    #[command(flatten)]
+    pub(crate) tls: Tls,
     #[command(flatten)]
     pub(crate) client: Client,
     #[command(flatten)]
@@ -134,7 +138,7 @@ pub(crate) struct Load {
           value_parser = time(MILLISECOND..=Duration::from_hours(1)))]
     pub(crate) connect_timeout: Time,
 
-    /// With tcp:// targets: bytes of a message, which must come back as they were [default: 64]
+    /// With tcp://, ws:// and wss:// targets: bytes of a message, which must come back as they were [default: 64]
     #[arg(long, value_name = "SIZE", hide_short_help = true, value_parser = size_32(1..=ECHO_MAX))]
     pub(crate) echo: Option<u32>,
 }
@@ -168,11 +172,12 @@ pub(crate) struct Request {
     #[arg(long, short = 'H', value_name = "NAME: VALUE", action = ArgAction::Append)]
     pub(crate) header: Vec<Header>,
 
-    /// The body; as in the URL's path and in headers, {{seq}}, {{random:1..100}} and {{uuid}} are filled in
+    /// The body, or each message of a WebSocket, as text; as in the URL's path and in headers, {{seq}}, {{random:1..100}} and
+    /// {{uuid}} are filled in
     #[arg(long, short, value_name = "TEXT", conflicts_with = "body_file")]
     pub(crate) body: Option<String>,
 
-    /// The body from a file, sent as it is
+    /// The body from a file, sent as it is; over a WebSocket as binary
     #[arg(long, value_name = "FILE", hide_short_help = true)]
     pub(crate) body_file: Option<PathBuf>,
 
@@ -187,6 +192,10 @@ pub(crate) struct Request {
     /// A text that each answer's body must hold
     #[arg(long, value_name = "TEXT", hide_short_help = true)]
     pub(crate) expect_body: Option<String>,
+
+    /// With ws:// and wss:// targets: offer permessage-deflate, and deflate messages where the server agrees
+    #[arg(long, hide_short_help = true)]
+    pub(crate) deflate: bool,
 }
 
 /// What the load comes from.
@@ -378,6 +387,7 @@ impl Request {
             ("--host", self.host.is_some()),
             ("--expect-status", self.expect_status.is_some()),
             ("--expect-body", self.expect_body.is_some()),
+            ("--deflate", self.deflate),
         ];
         given.into_iter().find(|(_, given)| *given).map(|(name, _)| name)
     }

@@ -14,6 +14,7 @@ use super::measure::{Around, Verdict, check_thresholds, empty, one};
 use super::output::{Histograms, Sinks, style};
 use super::place::{Watched, addresses, open};
 use super::scene::Scene;
+use super::secure::check_used;
 use super::task::{Task, plan, session, threads};
 use crate::args::bench::Compare;
 use crate::args::bench::values::Named;
@@ -45,8 +46,9 @@ pub(super) fn run(mut args: Compare) -> Result<(), Failure> {
     let tasks: Vec<Task> = args
         .targets
         .iter()
-        .map(|Named(_, target)| Task::read(target, scene.as_ref(), &args.load, &args.request))
+        .map(|Named(_, target)| Task::read(target, scene.as_ref(), &args.load, &args.request, &args.tls))
         .collect::<Result<_, _>>()?;
+    check_used(&args.tls, &tasks)?;
     carry_out(&args, &tasks)
 }
 

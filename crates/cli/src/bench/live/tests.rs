@@ -23,6 +23,7 @@ fn plan(pace: Pace) -> Plan {
         target: "127.0.0.1:8080".parse().unwrap(),
         sources: vec![],
         protocol: Protocol::Http1,
+        tls: None,
         connections: 256,
         pipeline: 1,
         reconnect_after: None,

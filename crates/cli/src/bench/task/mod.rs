@@ -4,15 +4,16 @@ use std::fs;
 use std::time::Duration;
 
 use ringmain_engine::{Addr, Choice};
-use ringmain_load::plan::{Extent, Pace, Plan, Protocol};
+use ringmain_load::plan::{Extent, Pace, Plan, Protocol, Tls};
 use ringmain_load::run::{RunError, Session};
 use ringmain_load::target::{Place, Scheme, Target};
 use ringmain_load::traffic::{self, Traffic};
 
 use super::scene::Scene;
+use super::secure::secured;
 use crate::args::EngineName;
 use crate::args::bench::values::Header;
-use crate::args::bench::{Client, Load, Request, Started};
+use crate::args::bench::{self as args, Client, Load, Request, Started};
 use crate::failure::Failure;
 use crate::limits::{CONNECTIONS, ROUNDS};
 
@@ -25,7 +26,7 @@ const DURATION: Duration = Duration::from_secs(10);
 const WARMUP: Duration = Duration::from_secs(2);
 /// An answer may take so long, if nobody says how long.
 const TIMEOUT: Duration = Duration::from_secs(5);
-/// Bytes of a message to an echo server if nobody says how many.
+/// Bytes of an echoed message if nobody says how many.
 const ECHO_BYTES: u32 = 64;
 
 /// What is done to one target.
@@ -35,6 +36,8 @@ pub(super) struct Task {
     pub(super) place: Place,
     /// What is spoken.
     pub(super) protocol: Protocol,
+    /// How connections are secured.
+    pub(super) tls: Option<Tls>,
     /// What is sent.
     pub(super) traffic: Traffic,
 }
@@ -46,14 +49,32 @@ impl Task {
         scene: Option<&Scene>,
         load: &Load,
         request: &Request,
+        tls: &args::Tls,
     ) -> Result<Task, Failure> {
         let target = Target::parse(target).map_err(|error| Failure::Usage(error.to_string()))?;
+        let name = target.secured_as.clone();
+        let task = Task::of(target, scene, load, request)?;
+        // Files are read when all else is right.
+        let tls = name.map(|name| secured(name, tls)).transpose()?;
+        Ok(Task { tls, ..task })
+    }
+
+    fn of(target: Target, scene: Option<&Scene>, load: &Load, request: &Request) -> Result<Task, Failure> {
+        if request.deflate && target.scheme != Scheme::WebSocket {
+            return Err(Failure::Usage(
+                "--deflate is for ws:// targets: drop it, or write ws://".into(),
+            ));
+        }
         match (scene, target.scheme) {
             (Some(scene), Scheme::Http) => Task::scenario(target, scene, load),
             (Some(_), Scheme::Tcp) => Err(Failure::Usage(
                 "a scenario is for HTTP, and an echo server is asked: write http://".into(),
             )),
+            (Some(_), Scheme::WebSocket) => Err(Failure::Usage(
+                "a scenario is for HTTP, and a WebSocket is asked for: write http://, or say by options what is sent".into(),
+            )),
             (None, Scheme::Http) => Task::http(target, load, request),
+            (None, Scheme::WebSocket) => Task::web_socket(target, load, request),
             (None, Scheme::Tcp) => Task::echo(target, load, request),
         }
     }
@@ -61,7 +82,7 @@ impl Task {
     fn scenario(target: Target, scene: &Scene, load: &Load) -> Result<Task, Failure> {
         if load.echo.is_some() {
             return Err(Failure::Usage(
-                "--echo is for tcp:// targets, and a scenario is for HTTP: drop it".into(),
+                "--echo is for tcp:// and ws:// targets, and a scenario is for HTTP: drop it".into(),
             ));
         }
         if target.path != "/" {
@@ -74,22 +95,17 @@ impl Task {
             traffic: scene.traffic(&target.host)?,
             place: target.place,
             protocol: Protocol::Http1,
+            tls: None,
         })
     }
 
     fn http(target: Target, load: &Load, args: &Request) -> Result<Task, Failure> {
         if load.echo.is_some() {
             return Err(Failure::Usage(
-                "--echo is for tcp:// targets: drop it, or write tcp://".into(),
+                "--echo is for tcp:// and ws:// targets: drop it, or write one of these".into(),
             ));
         }
-        let mut request = traffic::Request::get(&target.path, args.host.as_ref().unwrap_or(&target.host));
-        request.headers = args
-            .header
-            .iter()
-            .map(|Header(name, value)| (name.clone(), value.clone()))
-            .collect();
-        request.body = body(args)?;
+        let mut request = requested(&target, args)?;
         request.method = match (&args.method, &request.body) {
             (Some(method), _) => method.clone(),
             (None, traffic::Body::None) => "GET".into(),
@@ -105,7 +121,41 @@ impl Task {
         Ok(Task {
             place: target.place,
             protocol: Protocol::Http1,
+            tls: None,
             traffic: Traffic::single(request).map_err(|error| Failure::Usage(error.to_string()))?,
+        })
+    }
+
+    /// A body is the message; without one it is bytes that tell messages apart.
+    fn web_socket(target: Target, load: &Load, args: &Request) -> Result<Task, Failure> {
+        let given = [
+            ("--method", args.method.is_some()),
+            ("--expect-status", args.expect_status.is_some()),
+            ("--expect-body", args.expect_body.is_some()),
+        ];
+        if let Some((option, _)) = given.into_iter().find(|(_, given)| *given) {
+            return Err(Failure::Usage(format!(
+                "{option} is for HTTP, and a WebSocket is asked for, whose messages must come back as they were: drop it"
+            )));
+        }
+        let body = [
+            ("--body", args.body.is_some()),
+            ("--body-file", args.body_file.is_some()),
+        ];
+        if let (Some((option, _)), true) = (body.into_iter().find(|(_, given)| *given), load.echo.is_some()) {
+            return Err(Failure::Usage(format!(
+                "--echo and {option} both say what a message is: drop one of them"
+            )));
+        }
+        let request = requested(&target, args)?;
+        let bytes = load.echo.unwrap_or(ECHO_BYTES);
+        let traffic = Traffic::messages(request, bytes, args.deflate);
+        let traffic = traffic.map_err(|error| Failure::Usage(error.to_string()))?;
+        Ok(Task {
+            place: target.place,
+            tls: None,
+            protocol: traffic.socket().expect("it was made of messages").protocol(),
+            traffic,
         })
     }
 
@@ -117,6 +167,7 @@ impl Task {
         }
         Ok(Task {
             place: target.place,
+            tls: None,
             protocol: Protocol::Echo {
                 bytes: load.echo.unwrap_or(ECHO_BYTES),
             },
@@ -124,6 +175,18 @@ impl Task {
             traffic: Traffic::single(traffic::Request::get("/", "echo")).map_err(Failure::other)?,
         })
     }
+}
+
+/// What the options say of a request, as far as it is the same for all who make one of it.
+fn requested(target: &Target, args: &Request) -> Result<traffic::Request, Failure> {
+    let host = args.host.as_ref().unwrap_or(&target.host);
+    let headers = args.header.iter();
+    let headers = headers.map(|Header(name, value)| (name.clone(), value.clone()));
+    Ok(traffic::Request {
+        headers: headers.collect(),
+        body: body(args)?,
+        ..traffic::Request::get(&target.path, host)
+    })
 }
 
 fn body(args: &Request) -> Result<traffic::Body, Failure> {
@@ -219,6 +282,7 @@ pub(super) fn plan(
         target,
         sources,
         protocol: task.protocol,
+        tls: task.tls.clone(),
         connections: load.connections.unwrap_or(CONNECTIONS),
         pipeline: load.pipeline.unwrap_or(1),
         reconnect_after: load.reconnect_every,
@@ -251,7 +315,7 @@ pub(super) fn plan(
 pub(super) fn session(plan: Plan, task: &Task) -> Result<Session, Failure> {
     Session::new(plan, task.traffic.clone()).map_err(|error| match error {
         // What flags and scenario say together makes no sense.
-        RunError::Plan { .. } => Failure::Usage(error.to_string()),
+        RunError::Plan { .. } | RunError::Tls(_) => Failure::Usage(error.to_string()),
         _ => Failure::other(error),
     })
 }

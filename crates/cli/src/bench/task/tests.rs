@@ -2,6 +2,9 @@
 
 use std::time::Duration;
 
+use ringmain_load::plan::Messages;
+use ringmain_tls::{Trust, Version};
+
 use super::*;
 use crate::args::bench::Bench;
 use crate::args::{Cli, Command};
@@ -17,7 +20,7 @@ fn read(args: &[&str]) -> Bench {
 fn task(args: &[&str]) -> Result<Task, String> {
     let bench = read(args);
     let target = bench.target.as_deref().unwrap();
-    Task::read(target, None, &bench.load, &bench.request).map_err(|failure| match failure {
+    Task::read(target, None, &bench.load, &bench.request, &bench.tls).map_err(|failure| match failure {
         Failure::Usage(line) => line,
         Failure::Other(line) => panic!("not the command line's fault: {line}"),
     })
@@ -57,7 +60,12 @@ fn check_refused(args: &[&str], expect: &str) {
 
 #[test]
 fn what_does_not_fit_the_target_is_refused() {
-    check_refused(&["--echo", "5", "http://a/"], "--echo is for tcp:// targets");
+    check_refused(
+        &["--echo", "5", "http://a/"],
+        "--echo is for tcp:// and ws:// targets",
+    );
+    check_refused(&["--deflate", "http://a/"], "--deflate is for ws:// targets");
+    check_refused(&["--deflate", "tcp://a:1"], "--deflate is for ws:// targets");
     check_refused(&["-X", "PUT", "tcp://a:1"], "--method is for HTTP");
     check_refused(
         &["--expect-status", "200", "tcp://a:1"],
@@ -67,9 +75,93 @@ fn what_does_not_fit_the_target_is_refused() {
         &["--body-file", "/nonexistent/x", "http://a/"],
         "--body-file: cannot read /nonexistent/x",
     );
-    check_refused(&["https://a/"], "TLS is not spoken yet");
+    check_refused(
+        &["--ca", "/nonexistent/x", "https://a/"],
+        "--ca: /nonexistent/x: expected a file that can be read",
+    );
     check_refused(&["-X", "GET IT", "http://a/"], "GET IT");
     check_refused(&["-H", "a b: c", "http://a/"], "a b");
+}
+
+fn messages(args: &[&str]) -> Messages {
+    match task(args).unwrap().protocol {
+        Protocol::WebSocket(messages) => messages,
+        other => panic!("{other:?}"),
+    }
+}
+
+#[test]
+fn options_say_what_messages_are() {
+    let expect = |text, bytes, deflate| Messages { text, bytes, deflate };
+    assert_eq!(messages(&["ws://a/x"]), expect(false, 64, false));
+    assert_eq!(
+        messages(&["ws://a/x", "--echo", "1k"]),
+        expect(false, 1024, false)
+    );
+    assert_eq!(
+        messages(&["ws://a/x", "-b", "hello", "--deflate"]),
+        expect(true, 5, true)
+    );
+    assert_eq!(
+        messages(&["ws://a/x", "-b", "{{random-hex:512}}"]),
+        expect(true, 512, false)
+    );
+    assert_eq!(
+        messages(&["ws://a/x", "-H", "Cookie: a", "--host", "b"]),
+        expect(false, 64, false)
+    );
+    check_refused(&["ws://a/", "-X", "PUT"], "--method is for HTTP, and a WebSocket");
+    check_refused(
+        &["ws://a/", "--expect-status", "200"],
+        "--expect-status is for HTTP",
+    );
+    check_refused(&["ws://a/", "--expect-body", "a"], "--expect-body is for HTTP");
+    check_refused(
+        &["ws://a/", "--echo", "5", "-b", "a"],
+        "--echo and --body both say",
+    );
+    check_refused(&["ws://a/", "-H", "Sec-WebSocket-Key: a"], "header 1: expected");
+}
+
+fn secured(args: &[&str]) -> Tls {
+    task(args).unwrap().tls.expect("it is over TLS")
+}
+
+#[test]
+fn options_say_how_connections_are_secured() {
+    let tls = secured(&["--insecure", "https://a.example:8443/x"]);
+    assert_eq!(
+        (tls.name.as_str(), &tls.settings.trust),
+        ("a.example", &Trust::AnybodyInsecure)
+    );
+    assert!(tls.settings.resume && tls.settings.certificate.is_none());
+    assert_eq!(tls.settings.alpn, [b"http/1.1"]);
+    let tls = secured(&[
+        "--insecure",
+        "--no-resume",
+        "--sni",
+        "b",
+        "--tls",
+        "1.3",
+        "wss://:8443/",
+    ]);
+    assert_eq!((tls.name.as_str(), tls.settings.resume), ("b", false));
+    assert_eq!(tls.settings.minimum_version, Version::Tls13);
+    let tls = secured(&["--insecure", "--tls", "1.2", "https://a/"]);
+    assert_eq!(tls.settings.minimum_version, Version::Tls12);
+    assert!(tls.settings.suites.iter().all(|suite| suite.contains("_ECDHE_")));
+    assert!(!tls.settings.suites.is_empty());
+    check_refused(
+        &["--insecure", "--sni", "a b", "https://a/"],
+        "--sni: expected a host name",
+    );
+    let key = "/nonexistent/key";
+    check_refused(
+        &["--insecure", "--cert", key, "https://a/"],
+        "--cert: /nonexistent/key: expected",
+    );
+    // Whether anything is secured at all is looked at when all targets are known.
+    assert!(task(&["--insecure", "http://a/"]).unwrap().tls.is_none());
 }
 
 fn threads_of(args: &[&str], allowed: &[usize]) -> Result<Threads, Failure> {
@@ -109,7 +201,14 @@ fn the_client_takes_the_cpus_that_the_server_leaves() {
 
 fn plan_of(args: &[&str]) -> Result<Plan, Failure> {
     let bench = read(&[args, &["http://a/"]].concat());
-    let task = Task::read("http://127.0.0.1:80/", None, &bench.load, &bench.request).unwrap();
+    let task = Task::read(
+        "http://127.0.0.1:80/",
+        None,
+        &bench.load,
+        &bench.request,
+        &bench.tls,
+    )
+    .unwrap();
     let threads = threads(&bench.load, &bench.client, &bench.server.started, &[0]).unwrap();
     let addr = "127.0.0.1:80".parse().unwrap();
     plan(

@@ -38,7 +38,7 @@ fn hear(traffic: &Traffic, pieces: &[&[u8]], ends: bool, values: &mut Values) ->
                         return (all, consumed);
                     }
                 }
-                Heard::Broken(_) => {
+                Heard::Broken(_) | Heard::Said | Heard::Closing(_) => {
                     all.push(heard);
                     return (all, consumed);
                 }

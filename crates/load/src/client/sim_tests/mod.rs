@@ -4,6 +4,7 @@
 //! `SIM_SEEDS=10000` runs the long suite (`cargo xtask suite sim`), `SIM_SEED=n` one seed.
 
 mod server;
+mod socket;
 
 use std::ops::Range;
 use std::sync::Arc;
@@ -24,7 +25,7 @@ use crate::plan::{Extent, Pace, Plan, Protocol};
 use crate::traffic::{Body, Capture, FlowDraft, Request, Source, StepDraft, Traffic};
 
 /// Steps after which a run counts as stuck.
-const STEP_LIMIT: usize = 2_000_000;
+const STEP_LIMIT: usize = 5_000_000;
 
 /// Steps that clients whose round is over may still take until all is still.
 const STEPS_TO_REST: usize = 20_000;
@@ -157,6 +158,21 @@ fn traffic(random: &mut fastrand::Rng, calm: bool) -> Traffic {
     Traffic::mix(&flows).expect("flows")
 }
 
+/// Messages over WebSocket, as good as all kinds of them.
+fn messages(random: &mut fastrand::Rng) -> Traffic {
+    let body = match random.u32(0..4) {
+        0 => Body::Text("the same each time".into()),
+        1 => Body::Text("{{seq}} of {{random-hex:40}}".into()),
+        _ => Body::None,
+    };
+    let request = Request {
+        body,
+        ..Request::get("/{{uuid}}", "test")
+    };
+    let bytes = [1, 20, 3000][random.usize(..3)];
+    Traffic::messages(request, bytes, random.bool()).expect("messages")
+}
+
 fn plan(random: &mut fastrand::Rng, traffic: &Traffic, workers: usize) -> Plan {
     let rate = [200.0, 1000.0, 3333.3, 20_000.0][random.usize(..4)];
     let millis = |random: &mut fastrand::Rng, range: Range<u64>| Duration::from_millis(random.u64(range));
@@ -164,12 +180,15 @@ fn plan(random: &mut fastrand::Rng, traffic: &Traffic, workers: usize) -> Plan {
     Plan {
         target: addr(),
         sources: Vec::new(),
-        protocol: if echo {
-            let bytes = [1, 20, 3000][random.usize(..3)];
-            Protocol::Echo { bytes }
-        } else {
-            Protocol::Http1
+        protocol: match traffic.socket() {
+            Some(socket) => socket.protocol(),
+            None if echo => {
+                let bytes = [1, 20, 3000][random.usize(..3)];
+                Protocol::Echo { bytes }
+            }
+            None => Protocol::Http1,
         },
+        tls: None,
         connections: random.u32(workers as u32..workers as u32 + 5),
         pipeline: if traffic.may_pipeline() {
             [1, 1, 2, 7][random.usize(..4)]
@@ -218,11 +237,14 @@ impl Run {
         }
         let world = World::new(seed, weather, workers);
         let named = Named(seed, world.clone());
-        let traffic = Arc::new(traffic(&mut random, calm));
+        let traffic = Arc::new(if random.u32(0..5) == 0 {
+            messages(&mut random)
+        } else {
+            traffic(&mut random, calm)
+        });
         let plan = Arc::new(plan(&mut random, &traffic, workers));
         let listener = world.peer_listen(&addr());
-        let echo = plan.protocol != Protocol::Http1;
-        let server = Server::new(&world, listener, random.u64(..), echo, bad);
+        let server = Server::new(&world, listener, random.u64(..), plan.protocol, bad);
         let config = ClusterConfig {
             workers,
             ..ClusterConfig::default()
@@ -231,7 +253,7 @@ impl Run {
         let cluster = SimCluster::new(&world, config, &[], |start| {
             let (tell, told) = mpsc::channel();
             news.push(told);
-            Client::new(&start, &plan, &traffic, 0, tell)
+            Client::new(&start, &plan, &traffic, 0, None, tell)
         });
         Run {
             world,
@@ -274,8 +296,13 @@ impl Run {
         }
         self.drive("loading", Run::is_over);
         self.check();
-        self.rest();
-        self.cluster.stop();
+        if self.random.bool() {
+            // As a round ends: who has a way to say goodbye does, and what is left when the grace time is over goes.
+            self.cluster.shut_down();
+        } else {
+            self.rest();
+            self.cluster.stop();
+        }
         self.drive("stopping", |run| run.cluster.is_done());
         assert_eq!(self.world.leaks(), Vec::<String>::new(), "seed {}", self.named.0);
         for worker in 0..workers {
@@ -313,7 +340,7 @@ impl Run {
         }
         panic!(
             "seed {}: stuck while {phase} in {:?}; {:?}",
-            self.named.0, self.plan, self.server
+            self.named.0, self.plan, self.server.seen
         );
     }
 

@@ -6,6 +6,9 @@ use std::time::Duration;
 use ringmain_engine::backend::Time;
 use ringmain_engine::backend::sim::{Peer, PeerListener, World};
 
+use super::socket::{Said, Socket};
+use crate::plan::Protocol;
+
 /// How the server behaves on one connection.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Manner {
@@ -77,6 +80,8 @@ struct Guest {
     peer: Peer,
     manner: Manner,
     kept: Vec<u8>,
+    /// What speaks WebSocket, once the connection does.
+    socket: Option<Socket>,
     out: VecDeque<(Time, Vec<u8>, Then)>,
     answers: u32,
     /// There was no room for its bytes when it was looked at last.
@@ -100,19 +105,25 @@ pub(super) struct Server {
     world: World,
     listener: PeerListener,
     random: fastrand::Rng,
-    echo: bool,
+    protocol: Protocol,
     bad: bool,
     guests: Vec<Guest>,
     pub(super) seen: Seen,
 }
 
 impl Server {
-    pub(super) fn new(world: &World, listener: PeerListener, seed: u64, echo: bool, bad: bool) -> Server {
+    pub(super) fn new(
+        world: &World,
+        listener: PeerListener,
+        seed: u64,
+        protocol: Protocol,
+        bad: bool,
+    ) -> Server {
         Server {
             world: world.clone(),
             listener,
             random: fastrand::Rng::with_seed(seed),
-            echo,
+            protocol,
             bad,
             guests: Vec::new(),
             seen: Seen::default(),
@@ -138,7 +149,7 @@ impl Server {
     pub(super) fn act(&mut self) {
         while let Some(peer) = self.listener.accept() {
             self.seen.connections += 1;
-            let manner = if self.echo && !self.bad {
+            let manner = if matches!(self.protocol, Protocol::Echo { .. }) && !self.bad {
                 Manner::Steady
             } else {
                 Manner::draw(&mut self.random, self.bad)
@@ -147,6 +158,7 @@ impl Server {
                 peer,
                 manner,
                 kept: Vec::new(),
+                socket: None,
                 out: VecDeque::new(),
                 answers: 0,
                 stuck: false,
@@ -155,7 +167,7 @@ impl Server {
         }
         let now = self.world.now();
         for guest in &mut self.guests {
-            guest.act(now, self.echo, &mut self.random, &mut self.seen);
+            guest.act(now, self.protocol, &mut self.random, &mut self.seen);
         }
         self.guests.retain(|guest| !guest.done);
     }
@@ -179,7 +191,7 @@ impl Guest {
         self.done = true;
     }
 
-    fn act(&mut self, now: Time, echo: bool, random: &mut fastrand::Rng, seen: &mut Seen) {
+    fn act(&mut self, now: Time, protocol: Protocol, random: &mut fastrand::Rng, seen: &mut Seen) {
         if self.manner == Manner::Leaves || self.peer.failed() {
             return self.close();
         }
@@ -187,12 +199,14 @@ impl Guest {
             let bytes = self.peer.read(usize::MAX);
             self.kept.extend_from_slice(&bytes);
         }
-        if echo {
-            self.echo(now, random);
-        } else {
-            while let Some(target) = self.request() {
-                seen.requests += 1;
-                self.answer(&target, now, random, seen);
+        match protocol {
+            Protocol::Echo { .. } => self.echo(now, random),
+            Protocol::WebSocket(_) => self.web_socket(now, random, seen),
+            Protocol::Http1 => {
+                while let Some(target) = self.request() {
+                    seen.requests += 1;
+                    self.answer(&target, now, random, seen);
+                }
             }
         }
         self.write(now, seen);
@@ -223,6 +237,59 @@ impl Guest {
         };
         self.out
             .push_back((now.after(Duration::from_micros(late)), bytes, then));
+    }
+
+    /// The handshake, then messages that go back.
+    fn web_socket(&mut self, now: Time, random: &mut fastrand::Rng, seen: &mut Seen) {
+        let Some(socket) = &mut self.socket else {
+            let end = self.kept.windows(4).position(|bytes| bytes == b"\r\n\r\n");
+            if let Some(end) = end {
+                let head: Vec<u8> = self.kept.drain(..end + 4).collect();
+                let refuses = matches!(self.manner, Manner::HalfAnswers(0) | Manner::Garbage(0));
+                let (socket, mut answer) = Socket::open(&head);
+                if refuses {
+                    answer = b"HTTP/1.1 503 Busy\r\nContent-Length: 0\r\n\r\n".to_vec();
+                }
+                self.socket = Some(socket);
+                let at = now.after(Duration::from_micros(random.u64(10..40)));
+                self.out.push_back((at, answer, Then::Go));
+            }
+            return;
+        };
+        for said in socket.read(&mut self.kept) {
+            match said {
+                Said::Message(plain) => {
+                    seen.requests += 1;
+                    self.answer_message(plain, now, random, seen);
+                }
+                Said::Close(goodbye) => {
+                    let at = now.after(Duration::from_micros(random.u64(10..40)));
+                    self.out.push_back((at, goodbye, Then::Close));
+                }
+            }
+        }
+    }
+
+    /// `plain` is a message as it goes back.
+    fn answer_message(&mut self, plain: Vec<u8>, now: Time, random: &mut fastrand::Rng, seen: &mut Seen) {
+        let over = |most: u32| self.answers >= most;
+        let (bytes, then) = match self.manner {
+            Manner::Interim => ([&[0x89, 2, b'h', b'i'], &plain[..]].concat(), Then::Go),
+            Manner::Last(most) if over(most) => ([&plain[..], &[0x88, 2, 0x03, 0xE9]].concat(), Then::Go),
+            Manner::ClosesAfter(most) if over(most) => (Vec::new(), Then::Close),
+            Manner::ResetsAfter(most) if over(most) => {
+                (plain[..random.usize(..plain.len())].to_vec(), Then::Reset)
+            }
+            Manner::HalfAnswers(most) if over(most) => {
+                (plain[..random.usize(..plain.len())].to_vec(), Then::Close)
+            }
+            Manner::Garbage(most) if over(most) => (vec![0xFF; 9], Then::Go),
+            Manner::Twice(most) if over(most) => (plain.repeat(2), Then::Go),
+            Manner::Mute(most) if over(most) => return,
+            _ => (plain, Then::Go),
+        };
+        seen.answers += 1 + u64::from(matches!(self.manner, Manner::Twice(_)));
+        self.later(bytes, then, now, random);
     }
 
     /// The target of the next request that is here as a whole.
@@ -286,6 +353,12 @@ impl Guest {
             Manner::Mute(most) if over(most) => return,
             _ => (plain, Then::Go),
         };
+        seen.answers += 1 + u64::from(matches!(self.manner, Manner::Twice(_)));
+        self.later(text.into_bytes(), then, now, random);
+    }
+
+    /// Sends an answer when the manner says so.
+    fn later(&mut self, bytes: Vec<u8>, then: Then, now: Time, random: &mut fastrand::Rng) {
         // Never in no time: without the network's delays none would pass.
         let late = match self.manner {
             Manner::Slow => random.u64(10..20_000),
@@ -293,14 +366,13 @@ impl Guest {
         };
         let at = now.after(Duration::from_micros(late));
         self.answers += 1;
-        seen.answers += 1 + u64::from(matches!(self.manner, Manner::Twice(_)));
         if self.manner == Manner::Pieces {
-            for (number, piece) in text.as_bytes().chunks(random.usize(1..20)).enumerate() {
+            for (number, piece) in bytes.chunks(random.usize(1..20)).enumerate() {
                 let at = at.after(Duration::from_micros(number as u64));
                 self.out.push_back((at, piece.to_vec(), Then::Go));
             }
         } else {
-            self.out.push_back((at, text.into_bytes(), then));
+            self.out.push_back((at, bytes, then));
         }
         if let Manner::EndsIdle(idle) = self.manner {
             self.out.push_back((at.after(idle), Vec::new(), Then::Close));

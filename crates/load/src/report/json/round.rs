@@ -57,8 +57,12 @@ pub(super) struct Round<'a> {
     service: Option<Latency>,
     /// From the scheduled moment of a request to its answer; `null` in a closed loop.
     response: Option<Latency>,
-    /// From asking for a connection to having it.
+    /// From asking for a connection to having it, without handshakes.
     connect: Option<Latency>,
+    /// From having a connection to having it secured; `null` without TLS.
+    handshake: Option<Latency>,
+    /// From asking for a WebSocket on a connection to having it; `null` for other protocols.
+    opening: Option<Latency>,
     /// From the scheduled moment to the sending where a connection was free: the client's own lateness.
     lag: Option<Latency>,
     client: Client,
@@ -84,10 +88,20 @@ struct Counts<'a> {
     broken: &'a BTreeMap<&'static str, u64>,
     /// Requests without an answer at the end.
     unfinished: u64,
-    /// Attempts to connect that failed, by what happened.
+    /// Attempts to connect that failed, handshakes included, by what happened.
     connect_errors: &'a BTreeMap<&'static str, u64>,
+    /// Of failed handshakes the first of each kind, in the words of who found the fault.
+    first_errors: &'a BTreeMap<&'static str, String>,
     /// Connections that came about.
     connects: u64,
+    /// Of those, WebSockets with permessage-deflate.
+    deflated: u64,
+    /// TLS handshakes that came to their end, by version.
+    tls_versions: &'a BTreeMap<&'static str, u64>,
+    /// The same, by the IANA name of the cipher suite.
+    tls_suites: &'a BTreeMap<&'static str, u64>,
+    /// Of them, those that resumed an earlier session.
+    tls_resumed: u64,
     /// Requests that left more than a millisecond after their scheduled time.
     late: u64,
     /// Arrivals that were never sent, for want of a free connection.
@@ -122,9 +136,9 @@ struct Client {
 #[derive(Serialize)]
 struct Worker {
     cpu_s: f64,
-    /// The CPU that it was pinned to.
     /// Ready, without a CPU.
     waited_s: Option<f64>,
+    /// The CPU that it was pinned to.
     pinned: Option<usize>,
 }
 
@@ -227,6 +241,8 @@ impl<'a> Round<'a> {
             service: Latency::of(&figures.service),
             response: Latency::of(&figures.response),
             connect: Latency::of(&figures.connect),
+            handshake: Latency::of(&figures.handshake),
+            opening: Latency::of(&figures.opening),
             lag: Latency::of(&figures.lag),
             client: Client {
                 cpu_s: round.client_cpu().as_secs_f64(),
@@ -250,7 +266,12 @@ impl<'a> Counts<'a> {
             broken: &counts.broken,
             unfinished: counts.unfinished,
             connect_errors: &counts.connect_errors,
+            first_errors: &counts.first_errors,
             connects: counts.connects,
+            deflated: counts.deflated,
+            tls_versions: &counts.tls_versions,
+            tls_suites: &counts.tls_suites,
+            tls_resumed: counts.tls_resumed,
             late: counts.late,
             dropped: counts.dropped,
             sent_bytes: counts.bytes_sent,

@@ -1,9 +1,10 @@
 //! What was asked for, as it stands in a document.
 
 use ringmain_engine::Choice;
+use ringmain_tls::Trust;
 use serde::Serialize;
 
-use crate::plan::{Extent, Pace, Plan, Protocol};
+use crate::plan::{self, Extent, Pace, Plan, Protocol};
 
 /// The plan of a run.
 #[derive(Serialize)]
@@ -12,10 +13,16 @@ pub(super) struct Setup {
     target: String,
     /// The addresses of this host to connect from; empty if the kernel chose.
     sources: Vec<String>,
-    /// `http1` or `echo`.
+    /// `http1`, `echo` or `websocket`.
     protocol: &'static str,
-    /// Bytes of an echoed message; `null` for HTTP.
+    /// Bytes of an echoed message, where they differ of the longest; `null` for HTTP.
     message_bytes: Option<u32>,
+    /// `text` or `binary`; `null` but for WebSocket.
+    message_kind: Option<&'static str>,
+    /// Whether permessage-deflate was offered; `null` but for WebSocket.
+    deflate: Option<bool>,
+    /// How connections were to be secured; `null` if not.
+    tls: Option<Tls>,
     /// Connections of all workers.
     connections: u32,
     /// Requests in flight on a connection at most.
@@ -50,6 +57,38 @@ pub(super) struct Setup {
     seed: String,
 }
 
+/// What was asked of TLS. What was agreed on is in the counts of each round.
+#[derive(Serialize)]
+struct Tls {
+    /// Whom certificates had to be for.
+    name: String,
+    /// Whose certificates were taken: `host` (the host's authorities), `given` (those in a file) or `anybody`.
+    trust: &'static str,
+    /// Whether the client had a certificate to show.
+    client_certificate: bool,
+    /// The lowest version that was offered.
+    minimum_version: &'static str,
+    /// Whether sessions were resumed where the server gave tickets.
+    resume: bool,
+}
+
+impl Tls {
+    fn of(tls: &plan::Tls) -> Tls {
+        let settings = &tls.settings;
+        Tls {
+            name: tls.name.clone(),
+            trust: match settings.trust {
+                Trust::Roots(_) => "host",
+                Trust::Authorities(_) => "given",
+                Trust::AnybodyInsecure => "anybody",
+            },
+            client_certificate: settings.certificate.is_some(),
+            minimum_version: settings.minimum_version.name(),
+            resume: settings.resume,
+        }
+    }
+}
+
 impl Setup {
     pub(super) fn of(plan: &Plan) -> Setup {
         let (duration, requests) = match plan.extent {
@@ -59,12 +98,20 @@ impl Setup {
         let (protocol, message_bytes) = match plan.protocol {
             Protocol::Http1 => ("http1", None),
             Protocol::Echo { bytes } => ("echo", Some(bytes)),
+            Protocol::WebSocket(messages) => ("websocket", Some(messages.bytes)),
+        };
+        let messages = match plan.protocol {
+            Protocol::WebSocket(messages) => Some(messages),
+            Protocol::Http1 | Protocol::Echo { .. } => None,
         };
         Setup {
             target: plan.target.to_string(),
             sources: plan.sources.iter().map(ToString::to_string).collect(),
             protocol,
             message_bytes,
+            message_kind: messages.map(|messages| if messages.text { "text" } else { "binary" }),
+            deflate: messages.map(|messages| messages.deflate),
+            tls: plan.tls.as_ref().map(Tls::of),
             connections: plan.connections,
             pipeline: plan.pipeline,
             reconnect_after: plan.reconnect_after,

@@ -3,7 +3,10 @@
 //! After a wanted change run the tests with `UPDATE_GOLDEN=1` in the environment and read the difference; a changed name
 //! or meaning raises the version.
 
+use std::sync::Arc;
 use std::time::Duration;
+
+use ringmain_tls::{ClientSettings, Trust};
 
 use serde_json::Value;
 
@@ -12,7 +15,7 @@ use crate::compare::compare;
 use crate::doubts::{Context, doubts};
 use crate::fixtures;
 use crate::knee::{Break, Found};
-use crate::plan::{Extent, Pace, Protocol};
+use crate::plan::{Extent, Messages, Pace, Protocol, Tls};
 use crate::record::{Recorded, Tagged};
 use crate::report::Run;
 use crate::threshold::Judgement;
@@ -125,6 +128,66 @@ fn a_closed_loop_has_no_rate_and_no_response_times() {
         ("/rounds/0/series/0/response", Value::Null),
         ("/rounds/0/server/cpu_us_per_answer", 500.0.into()),
         ("/rounds/1/server", Value::Null),
+    ] {
+        assert_eq!(target.pointer(place), Some(&expect), "{place}");
+    }
+}
+
+#[test]
+fn websockets_say_what_their_messages_are() {
+    let mut target = fixtures::run();
+    let (text, bytes, deflate) = (true, 512, true);
+    target.plan.protocol = Protocol::WebSocket(Messages { text, bytes, deflate });
+    let figures = &mut target.rounds[0].figures;
+    figures.opening.record(5_000);
+    figures.counts.deflated = 10;
+    figures
+        .counts
+        .first_errors
+        .insert("WebSocket: answered 503", "busy".into());
+    let document = parsed(&run(&plain(&target)));
+    let target = &document["run"];
+    for (place, expect) in [
+        ("/plan/protocol", Value::from("websocket")),
+        ("/plan/message_bytes", 512.into()),
+        ("/plan/message_kind", "text".into()),
+        ("/plan/deflate", true.into()),
+        ("/rounds/0/opening/count", 1.into()),
+        ("/rounds/0/counts/deflated", 10.into()),
+        (
+            "/rounds/0/counts/first_errors/WebSocket: answered 503",
+            "busy".into(),
+        ),
+        ("/rounds/1/opening", Value::Null),
+    ] {
+        assert_eq!(target.pointer(place), Some(&expect), "{place}");
+    }
+}
+
+#[test]
+fn tls_is_told_of() {
+    let mut target = fixtures::run();
+    target.plan.tls = Some(Tls {
+        settings: Arc::new(ClientSettings::new(Trust::AnybodyInsecure)),
+        name: "a.example".into(),
+    });
+    let figures = &mut target.rounds[0].figures;
+    figures.handshake.record(5_000);
+    figures.counts.tls_versions.insert("TLSv1.3", 1);
+    figures.counts.tls_suites.insert("TLS_AES_128_GCM_SHA256", 1);
+    figures.counts.tls_resumed = 1;
+    let document = parsed(&run(&plain(&target)));
+    let target = &document["run"];
+    for (place, expect) in [
+        ("/plan/tls/name", Value::from("a.example")),
+        ("/plan/tls/trust", "anybody".into()),
+        ("/plan/tls/client_certificate", false.into()),
+        ("/plan/tls/minimum_version", "TLSv1.2".into()),
+        ("/plan/tls/resume", true.into()),
+        ("/rounds/0/handshake/count", 1.into()),
+        ("/rounds/0/counts/tls_versions/TLSv1.3", 1.into()),
+        ("/rounds/0/counts/tls_suites/TLS_AES_128_GCM_SHA256", 1.into()),
+        ("/rounds/0/counts/tls_resumed", 1.into()),
     ] {
         assert_eq!(target.pointer(place), Some(&expect), "{place}");
     }

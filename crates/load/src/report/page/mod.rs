@@ -37,6 +37,7 @@ pub fn run(run: &Run, remarks: &[Remark]) -> String {
         main.push_str(&figures::all(&[run]));
         main.push_str(&sections::rounds(run));
         main.push_str(&sections::outcomes(&[run]));
+        main.push_str(&sections::connecting(&[run]));
     }
     main.push_str(&sections::setup(&[run]));
     document(&run.name, &sections::subtitle(run), &main)
@@ -52,6 +53,7 @@ pub fn comparison(comparison: &ComparisonTable, runs: &[Run], remarks: &[Remark]
     if runs.iter().all(|run| !run.rounds.is_empty()) {
         main.push_str(&figures::all(&runs));
         main.push_str(&sections::outcomes(&runs));
+        main.push_str(&sections::connecting(&runs));
     }
     main.push_str(&sections::setup(&runs));
     let subtitle = runs.first().map_or(String::new(), |run| sections::subtitle(run));

@@ -6,6 +6,7 @@ use std::time::Duration;
 
 use super::html::{TO_STRING, Table, escape};
 use crate::figures::Counts;
+use crate::plan::Protocol;
 use crate::report::comparison::Tone;
 use crate::report::rounds::{self, percentile};
 use crate::report::{ComparisonTable, Remark, Round, Run, Severity, amount, letter, text};
@@ -206,7 +207,7 @@ pub(super) fn outcomes(runs: &[&Run]) -> String {
         let of = |counts: &Counts| counts.statuses.get(&status).copied().unwrap_or(0);
         row(&format!("status {status}"), status >= 400, &of);
     }
-    row("failed a check", true, &|counts| counts.unexpected);
+    row(rounds::unexpected(runs), true, &|counts| counts.unexpected);
     row("timed out", true, &|counts| counts.timeouts);
     let broken: BTreeSet<&str> = counts
         .iter()
@@ -230,10 +231,70 @@ pub(super) fn outcomes(runs: &[&Run]) -> String {
         row("never sent", true, &|counts| counts.dropped);
     }
     row("connections opened", false, &|counts| counts.connects);
+    if runs
+        .iter()
+        .any(|run| matches!(run.plan.protocol, Protocol::WebSocket(messages) if messages.deflate))
+    {
+        row("  with permessage-deflate", false, &|counts| counts.deflated);
+    }
     row("bytes received", false, &|counts| counts.bytes_received);
     row("bytes sent", false, &|counts| counts.bytes_sent);
     format!(
-        "<section id=\"outcomes\" class=\"panel\">\n<h2>How requests ended</h2>\n{}</section>\n",
+        "<section id=\"outcomes\" class=\"panel\">\n<h2>How requests ended</h2>\n{}{}</section>\n",
+        table.finish(),
+        first_errors(runs, &counts)
+    )
+}
+
+/// What was said of failed handshakes.
+fn first_errors(runs: &[&Run], counts: &[Counts]) -> String {
+    let mut out = String::new();
+    for (at, counts) in counts.iter().enumerate() {
+        let target = match runs.len() {
+            1 => String::new(),
+            _ => format!(" of {}", letter(at)),
+        };
+        for (what, said) in &counts.first_errors {
+            let note = escape(&format!("The first \u{201c}{what}\u{201d}{target}: {said}."));
+            writeln!(out, "<p class=\"note\">{note}</p>").expect(TO_STRING);
+        }
+    }
+    out
+}
+
+/// What it took to have connections: a column a run. Nothing where connections need no handshake.
+pub(super) fn connecting(runs: &[&Run]) -> String {
+    let mut steps = vec![("connection", (|figures| &figures.connect) as rounds::Of)];
+    for step in runs.iter().flat_map(|run| rounds::handshakes(run)) {
+        if !steps.iter().any(|(name, _)| *name == step.0) {
+            steps.push(step);
+        }
+    }
+    if steps.len() == 1 {
+        return String::new();
+    }
+    let mut columns = vec!["connecting, median round".to_owned()];
+    columns.extend(runs.iter().enumerate().map(|(at, run)| match runs.len() {
+        1 => "time".to_owned(),
+        _ => format!("{} {}", letter(at), run.name),
+    }));
+    let mut table = Table::new("Connecting", &columns);
+    for (name, of) in steps {
+        let seconds = |spread: Option<Spread>| middle(spread, amount::seconds);
+        let row = |name: String, of: &dyn Fn(&Run) -> String| {
+            std::iter::once(name)
+                .chain(runs.iter().map(|run| of(run)))
+                .collect::<Vec<_>>()
+        };
+        table.row(&row(format!("{name}, p50"), &|run| {
+            seconds(rounds::spread_of_percentile(run, 50.0, of))
+        }));
+        table.row(&row(format!("{name}, longest"), &|run| {
+            seconds(rounds::spread_of_longest(run, of))
+        }));
+    }
+    format!(
+        "<section id=\"connecting\" class=\"panel\">\n<h2>Connecting</h2>\n{}</section>\n",
         table.finish()
     )
 }
@@ -253,6 +314,7 @@ pub(super) fn setup(runs: &[&Run]) -> String {
             ("measured", text::measured(run)),
             ("seed", plan.seed.to_string()),
         ];
+        facts.extend(text::tls(run).map(|tls| ("TLS", tls)));
         if let Some(round) = run.rounds.first() {
             facts.push(("began", utc(round.began)));
         }

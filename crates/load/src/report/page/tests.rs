@@ -9,7 +9,7 @@ use super::axis::Axis;
 use super::plot::{Curve, Plot, Weight};
 use super::*;
 use crate::figures::Latency;
-use crate::plan::Pace;
+use crate::plan::{Messages, Pace, Protocol};
 use crate::report::fixture;
 
 const OPEN: Pace = Pace::Constant(4_000.0);
@@ -83,6 +83,31 @@ fn a_run_without_doubts_or_rounds_has_no_section_for_them() {
     for id in ["doubts", "headline", "percentiles", "rounds"] {
         assert!(!page.contains(&format!("<section id=\"{id}\"")), "{id}");
     }
+}
+
+#[test]
+fn handshakes_have_a_section() {
+    let mut run = fixture::run("x", OPEN, 1, 1.0);
+    run.plan.protocol = Protocol::WebSocket(Messages {
+        text: false,
+        bytes: 64,
+        deflate: true,
+    });
+    let figures = &mut run.rounds[0].figures;
+    figures.opening.record(5_000_000);
+    let what = "WebSocket: answered 503";
+    figures.counts.first_errors.insert(what, "<busy>".into());
+    let page = super::run(&run, &[]);
+    for expect in [
+        "<section id=\"connecting\"",
+        "WebSocket, longest",
+        "came back changed",
+        "with permessage-deflate",
+        "answered 503\u{201d}: &lt;busy&gt;.",
+    ] {
+        assert!(page.contains(expect), "{expect}");
+    }
+    assert!(!single().contains("<section id=\"connecting\""));
 }
 
 #[test]

@@ -15,7 +15,7 @@ use std::borrow::Cow;
 use super::{ComparisonTable, Remark, Run, Severity};
 use crate::figures::Latency;
 
-pub(crate) use setup::{client, load, measured};
+pub(crate) use setup::{client, load, measured, tls};
 
 /// How text is dressed up.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]

@@ -24,6 +24,9 @@ pub(super) fn write(out: &mut String, run: &Run, style: Style) {
     latency(out, run, style);
     answers(out, run, &counts, style);
     errors(out, &counts, style);
+    if rounds::handshakes(run).next().is_some() {
+        connecting(out, run, style);
+    }
     if rounds::has_schedule(run) {
         schedule(out, run, &counts, style);
     }
@@ -137,7 +140,12 @@ fn answers(out: &mut String, run: &Run, counts: &Counts, style: Style) {
             table.bad(cells)
         }
     }
-    share_row(&mut table, "failed a check", counts.unexpected, answered);
+    share_row(
+        &mut table,
+        rounds::unexpected(&[run]),
+        counts.unexpected,
+        answered,
+    );
     out.push('\n');
     table.write(out, &LEAST[..3], style);
     let many_codes = classes.iter().filter(|(_, (_, codes))| codes.len() > 2);
@@ -167,6 +175,10 @@ fn errors(out: &mut String, counts: &Counts, style: Style) {
     }
     out.push('\n');
     table.write(out, &LEAST[..3], style);
+    for (what, said) in &counts.first_errors {
+        let first = format!("the first \u{201c}{what}\u{201d}: {}.", printable(said));
+        sentence(out, &first, style);
+    }
     if counts.unfinished > 0 {
         sentence(
             out,
@@ -174,6 +186,24 @@ fn errors(out: &mut String, counts: &Counts, style: Style) {
             style,
         );
     }
+}
+
+/// What it takes to have a connection, step by step.
+fn connecting(out: &mut String, run: &Run, style: Style) {
+    let mut table = Table::default();
+    match run.rounds.len() {
+        1 => table.head(["connecting", "in the round"]),
+        _ => table.head(["connecting", "median round", "min – max"]),
+    }
+    let connection = ("connection", (|figures| &figures.connect) as rounds::Of);
+    for (name, of) in std::iter::once(connection).chain(rounds::handshakes(run)) {
+        let p50 = rounds::spread_of_percentile(run, 50.0, of);
+        let longest = rounds::spread_of_longest(run, of);
+        table.row(with_spread(&format!("p50 {name}"), p50, run, amount::seconds));
+        table.row(with_spread("  longest", longest, run, amount::seconds));
+    }
+    out.push('\n');
+    table.write(out, &LEAST[..3], style);
 }
 
 fn cost(out: &mut String, run: &Run, style: Style) {

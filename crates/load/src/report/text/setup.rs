@@ -1,11 +1,14 @@
 //! What was run, in words: the same for the terminal and the page.
 
+use std::collections::BTreeMap;
 use std::time::Duration;
+
+use ringmain_tls::Trust;
 
 use super::Style;
 use super::table::{labelled, printable};
 use crate::plan::{Extent, Pace, Plan, Protocol};
-use crate::report::{Run, amount};
+use crate::report::{Run, amount, rounds};
 
 /// The target's name and a few lines about the run.
 pub(super) fn write(out: &mut String, run: &Run, style: Style) {
@@ -22,6 +25,9 @@ pub(super) fn write(out: &mut String, run: &Run, style: Style) {
 /// The lines about the run.
 pub(super) fn lines(out: &mut String, run: &Run, style: Style) {
     labelled(out, "load", &load(&run.plan), style);
+    if let Some(tls) = tls(run) {
+        labelled(out, "TLS", &tls, style);
+    }
     labelled(out, "client", &client(run), style);
     labelled(out, "measured", &measured(run), style);
 }
@@ -46,8 +52,45 @@ pub(crate) fn load(plan: &Plan) -> String {
     let protocol = match plan.protocol {
         Protocol::Http1 => "HTTP/1.1".to_owned(),
         Protocol::Echo { bytes } => format!("TCP echo of {}", many(u64::from(bytes), "byte")),
+        Protocol::WebSocket(messages) => format!(
+            "WebSocket echo of {}, {}{}",
+            many(u64::from(messages.bytes), "byte"),
+            if messages.text { "text" } else { "binary" },
+            if messages.deflate {
+                ", permessage-deflate"
+            } else {
+                ""
+            },
+        ),
     };
     format!("{load}; {protocol}")
+}
+
+/// What was agreed on, how much of it anew, and whom the client believed.
+pub(crate) fn tls(run: &Run) -> Option<String> {
+    let settings = &run.plan.tls.as_ref()?.settings;
+    let counts = rounds::merged(run).counts;
+    let handshakes = counts.tls_handshakes();
+    let names =
+        |counts: &BTreeMap<&'static str, u64>| counts.keys().copied().collect::<Vec<_>>().join(" and ");
+    let agreed = match handshakes {
+        0 => "no handshake came to its end".to_owned(),
+        _ => format!("{}, {}", names(&counts.tls_versions), names(&counts.tls_suites)),
+    };
+    let resumed = match (settings.resume, handshakes) {
+        (_, 0) => String::new(),
+        (false, _) => format!("; {}, each in full", many(handshakes, "handshake")),
+        (true, _) => format!(
+            "; {}, {} resumed",
+            many(handshakes, "handshake"),
+            amount::percent(counts.tls_resumed, handshakes)
+        ),
+    };
+    let trust = match settings.trust {
+        Trust::AnybodyInsecure => "; certificates are not checked",
+        Trust::Authorities(_) | Trust::Roots(_) => "",
+    };
+    Some(format!("{agreed}{resumed}{trust}"))
 }
 
 /// What the load came from.

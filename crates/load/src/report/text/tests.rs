@@ -2,8 +2,12 @@
 //!
 //! After a wanted change run the tests with `UPDATE_GOLDEN=1` in the environment and read the difference.
 
+use std::sync::Arc;
+
+use ringmain_tls::{ClientSettings, Trust};
+
 use super::*;
-use crate::plan::{Extent, Pace, Protocol};
+use crate::plan::{Extent, Messages, Pace, Protocol, Tls};
 use crate::report::fixture;
 
 fn check(text: &str, file: &str, golden: &str) {
@@ -50,6 +54,62 @@ fn echoes_have_no_statuses() {
         round.figures.counts.broken.clear();
     }
     check!(super::run(&run, &[], Style::Plain), "echo.txt");
+}
+
+#[test]
+fn websockets_say_what_opening_them_took_and_what_was_refused() {
+    let mut run = fixture::run("ws://127.0.0.1:8080/ws", Pace::Closed, 2, 1.0);
+    run.plan.protocol = Protocol::WebSocket(Messages {
+        text: true,
+        bytes: 512,
+        deflate: true,
+    });
+    for round in &mut run.rounds {
+        let figures = &mut round.figures;
+        figures.counts.statuses.clear();
+        figures.counts.unexpected = 7;
+        figures.counts.deflated = 259;
+        for span in 100..359 {
+            figures.connect.record(span * 1_000);
+            figures.opening.record(span * 3_000);
+        }
+        let what = "WebSocket: answered 503";
+        figures.counts.connect_errors.insert(what, 3);
+        let said = "the server answered 503 Service Unavailable";
+        figures.counts.first_errors.insert(what, said.into());
+    }
+    check!(super::run(&run, &[], Style::Plain), "websocket.txt");
+}
+
+#[test]
+fn tls_is_told_of() {
+    let mut run = fixture::run("https://127.0.0.1:8443/", Pace::Closed, 1, 1.0);
+    let mut settings = ClientSettings::new(Trust::AnybodyInsecure);
+    settings.resume = false;
+    let mut says = |settings: &ClientSettings, resumed, expect: &str| {
+        run.plan.tls = Some(Tls {
+            settings: Arc::new(settings.clone()),
+            name: "127.0.0.1".into(),
+        });
+        let figures = &mut run.rounds[0].figures;
+        figures.counts.tls_versions = [("TLSv1.3", 200)].into();
+        figures.counts.tls_suites = [("TLS_AES_128_GCM_SHA256", 150), ("TLS_AES_256_GCM_SHA384", 50)].into();
+        figures.counts.tls_resumed = resumed;
+        figures.handshake.record(300_000);
+        let text = super::run(&run, &[], Style::Plain);
+        let text = text.split_whitespace().collect::<Vec<_>>().join(" ");
+        assert!(text.contains(expect), "expected `{expect}` in: {text}");
+        assert!(text.contains("p50 TLS"), "{text}");
+    };
+    let suites = "TLS TLSv1.3, TLS_AES_128_GCM_SHA256 and TLS_AES_256_GCM_SHA384; 200 handshakes, ";
+    says(
+        &settings,
+        0,
+        &format!("{suites}each in full; certificates are not checked client"),
+    );
+    settings.resume = true;
+    settings.trust = Trust::Roots(Vec::new());
+    says(&settings, 50, &format!("{suites}25.0 % resumed client"));
 }
 
 #[test]

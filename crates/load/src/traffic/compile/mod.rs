@@ -8,7 +8,7 @@
 mod tests;
 
 use bytes::Bytes;
-use ringmain_wire::h1::{Framing, Method, Misuse, RequestEncoder};
+use ringmain_wire::h1::{BodyEncoder, Framing, Method, Misuse, RequestEncoder};
 
 use super::draft::{Body, Request};
 use super::error::{Part, Problem};
@@ -61,15 +61,7 @@ impl Message {
             _ if known => Framing::Length(least as u64),
             _ => Framing::Length(0),
         };
-        let mut bytes = head.encode(request, framing)?;
-        if bytes.len() > limits::HEAD_BYTES {
-            let expected = format!("a head of at most {} bytes", limits::HEAD_BYTES);
-            return Err(Problem::new(
-                Part::Request,
-                expected,
-                format!("{} bytes", bytes.len()),
-            ));
-        }
+        let mut bytes = head.encode(request, |encoder| encoder.finish(framing, true))?;
         if known && tokens == 0 {
             for piece in &body {
                 if let Piece::Literal(literal) = piece {
@@ -102,7 +94,7 @@ fn is_value(span: &Span) -> bool {
 }
 
 /// The least and the most bytes that the body can have.
-fn body_length(body: &[Piece]) -> (usize, usize) {
+pub(super) fn body_length(body: &[Piece]) -> (usize, usize) {
     let lengths = body.iter().map(|piece| match piece {
         Piece::Literal(bytes) => (bytes.len(), bytes.len()),
         Piece::Hole(token, place) => token.bytes(*place),
@@ -110,7 +102,7 @@ fn body_length(body: &[Piece]) -> (usize, usize) {
     lengths.fold((0, 0), |sum, one| (sum.0 + one.0, sum.1 + one.1))
 }
 
-fn body_pieces(body: &Body, names: &Names) -> Result<Vec<Piece>, Problem> {
+pub(super) fn body_pieces(body: &Body, names: &Names) -> Result<Vec<Piece>, Problem> {
     let (text, place) = match body {
         Body::None => return Ok(Vec::new()),
         Body::Bytes(bytes) => return Ok(vec![Piece::Literal(bytes[..].into())]),
@@ -126,7 +118,7 @@ fn body_pieces(body: &Body, names: &Names) -> Result<Vec<Piece>, Problem> {
 }
 
 /// A head whose tokens are markers.
-struct Head {
+pub(super) struct Head {
     target: String,
     host: String,
     /// Where the host was written down.
@@ -144,7 +136,7 @@ const MARKER_DIGITS: usize = 6;
 const _: () = assert!(limits::HEAD_BYTES < 1_000_000, "a marker's number has six digits");
 
 impl Head {
-    fn new(request: &Request, names: &Names) -> Result<Head, Problem> {
+    pub(super) fn new(request: &Request, names: &Names) -> Result<Head, Problem> {
         let headers = &request.headers;
         let own_host = headers
             .iter()
@@ -209,7 +201,17 @@ impl Head {
         text
     }
 
-    fn encode(&self, request: &Request, framing: Framing) -> Result<Vec<u8>, Problem> {
+    /// Leaves the header of that index out.
+    pub(super) fn skip(&mut self, header: usize) {
+        self.fields.retain(|(index, _)| *index != header);
+    }
+
+    /// The head with its markers; `end` writes what stands behind the request's own fields.
+    pub(super) fn encode(
+        &self,
+        request: &Request,
+        end: impl FnOnce(RequestEncoder<'_>) -> Result<BodyEncoder, Misuse>,
+    ) -> Result<Vec<u8>, Problem> {
         let mut out = Vec::new();
         let method = Method::new(&request.method);
         if method == Method::Connect {
@@ -228,15 +230,17 @@ impl Head {
             let added = encoder.field(name, value.as_bytes());
             added.map_err(|misuse| wrong_field(misuse, Part::Header(*index), name, written))?;
         }
-        match encoder.finish(framing, true) {
-            // The body is written by `Template`, which counts it.
-            Ok(_) => Ok(out),
-            Err(misuse) => Err(Problem::new(
-                Part::Request,
-                "a request that can be framed",
-                misuse.to_string(),
-            )),
+        // A body is written by others, who count it.
+        if let Err(misuse) = end(encoder) {
+            let expected = "a request that can be framed";
+            return Err(Problem::new(Part::Request, expected, misuse.to_string()));
         }
+        if out.len() > limits::HEAD_BYTES {
+            let expected = format!("a head of at most {} bytes", limits::HEAD_BYTES);
+            let found = format!("{} bytes", out.len());
+            return Err(Problem::new(Part::Request, expected, found));
+        }
+        Ok(out)
     }
 
     #[cold]
@@ -263,7 +267,7 @@ impl Head {
     }
 
     /// The pieces of what the encoder has made.
-    fn cut(&self, bytes: &[u8]) -> Box<[Piece]> {
+    pub(super) fn cut(&self, bytes: &[u8]) -> Box<[Piece]> {
         let mut pieces = Vec::new();
         let mut rest = bytes;
         for &(token, place) in &self.holes {

@@ -1,0 +1,67 @@
+#!/usr/bin/env bash
+# Installs what the suites need of others, on Debian and Ubuntu: `bench/install.sh PART...`.
+#
+#   https     openssl and nginx, which tls.py and ws.py compare with
+#   tls       testssl.sh, openssl and curl, which tls_tools.py runs
+#   browser   Chromium, Node.js, npm, and Playwright into bench/browser, as its lock file says
+#
+# What is there already is left as it is. As root, or by sudo. nginx is kept from starting.
+set -euo pipefail
+here=$(cd "$(dirname "$0")" && pwd)
+
+root=()
+if [ "$(id -u)" -ne 0 ]; then root=(sudo); fi
+
+updated=no
+# need COMMAND PACKAGE: installs the package unless the command is there.
+need() {
+  if PATH=$PATH:/usr/sbin command -v "$1" >/dev/null; then
+    return
+  fi
+  if [ "$updated" = no ]; then
+    "${root[@]}" apt-get update -q
+    updated=yes
+  fi
+  echo "apt-get install $2 (no $1 here)"
+  DEBIAN_FRONTEND=noninteractive "${root[@]}" apt-get install -q -y --no-install-recommends "$2"
+}
+
+# As its documentation has it: while this file says so, no package starts its service.
+no_services() {
+  local policy=/usr/sbin/policy-rc.d
+  if [ -e "$policy" ]; then
+    return
+  fi
+  printf '#!/bin/sh\nexit 101\n' | "${root[@]}" tee "$policy" >/dev/null
+  "${root[@]}" chmod 755 "$policy"
+  # shellcheck disable=SC2064
+  trap "${root[*]} rm -f $policy" EXIT
+}
+
+install_https() {
+  need openssl openssl
+  no_services
+  need nginx nginx-light
+}
+
+install_tls() {
+  need testssl testssl.sh
+  need openssl openssl
+  need curl curl
+}
+
+install_browser() {
+  need chromium chromium
+  need openssl openssl
+  need node nodejs
+  need npm npm
+  npm ci --prefix "$here/browser" --no-audit --no-fund
+}
+
+[ $# -gt 0 ] || { echo "install.sh: expected some of https, tls and browser" >&2; exit 2; }
+for part in "$@"; do
+  case $part in
+    https | tls | browser) "install_$part" ;;
+    *) echo "install.sh: expected some of https, tls and browser, found \"$part\"" >&2; exit 2 ;;
+  esac
+done

@@ -1,0 +1,68 @@
+//! From options to the TLS of a target: reads certificates and keys.
+
+use std::path::Path;
+use std::sync::Arc;
+
+use ringmain_load::plan;
+use ringmain_tls::{ClientSettings, KeyPair, PeerName, Pem, Trust, Version, pem_file, system_roots};
+
+use super::task::Task;
+use crate::args::bench::{Tls, TlsVersion};
+use crate::failure::Failure;
+
+/// What is offered: HTTP/1.1 is what is spoken over it, also to open a WebSocket.
+const ALPN: &[u8] = b"http/1.1";
+
+/// The TLS of a target whose certificate has to be for `name`.
+pub(super) fn secured(name: String, args: &Tls) -> Result<plan::Tls, Failure> {
+    let trust = match (&args.ca, args.insecure) {
+        (Some(path), _) => Trust::Authorities(read("--ca", path)?),
+        (None, true) => Trust::AnybodyInsecure,
+        (None, false) => system_roots().map_err(|finding| {
+            Failure::Other(format!(
+                "{}; name a file by --ca, or check nothing (--insecure)",
+                finding.text
+            ))
+        })?,
+    };
+    let mut settings = ClientSettings::new(trust);
+    settings.alpn = vec![ALPN.to_vec()];
+    settings.resume = !args.no_resume;
+    if let Some(path) = &args.cert {
+        settings.certificate = Some(KeyPair {
+            chain: read("--cert", path)?,
+            key: read("--key", args.key.as_ref().unwrap_or(path))?,
+        });
+    }
+    match args.tls {
+        None => {}
+        Some(TlsVersion::Tls12) => plan::Tls::only(&mut settings, Version::Tls12),
+        Some(TlsVersion::Tls13) => plan::Tls::only(&mut settings, Version::Tls13),
+    }
+    let name = match &args.sni {
+        None => name,
+        Some(name) => {
+            PeerName::new(name).map_err(|error| Failure::Usage(format!("--sni: {error}")))?;
+            name.clone()
+        }
+    };
+    Ok(plan::Tls {
+        settings: Arc::new(settings),
+        name,
+    })
+}
+
+/// Options of TLS are of no use where nothing is spoken over it.
+pub(super) fn check_used(args: &Tls, tasks: &[Task]) -> Result<(), Failure> {
+    match args.given() {
+        Some(option) if tasks.iter().all(|task| task.tls.is_none()) => Err(Failure::Usage(format!(
+            "{option} is for https:// and wss:// targets: drop it, or write one of these"
+        ))),
+        _ => Ok(()),
+    }
+}
+
+fn read(option: &str, path: &Path) -> Result<Pem, Failure> {
+    pem_file(path)
+        .map_err(|finding| Failure::Usage(format!("{option}: {}: {}", finding.source, finding.text)))
+}

@@ -1,0 +1,59 @@
+//! The access log of what is served: opened anew when its file was moved away, written to its end.
+
+use std::io;
+
+use ringmain_engine::Running;
+use ringmain_gateway::model::{self, AccessLogFormat, LogDestination};
+use ringmain_web::access_log::{Format, Template};
+use ringmain_web::{AccessLog, Site};
+
+use crate::failure::Failure;
+use crate::limits::ACCESS_LOG_FLUSH;
+
+/// What signals have asked for.
+#[derive(Default)]
+pub(super) struct Rotated(u64);
+
+impl Rotated {
+    /// Opens the log anew after a SIGUSR1, as its users know it from nginx, and after a SIGHUP, as from most others.
+    pub(super) fn follow<M: Send + 'static>(&mut self, running: &Running<M>, site: &Site) {
+        let signals = running.reopens() + running.hangups();
+        if std::mem::replace(&mut self.0, signals) != signals
+            && let Some(log) = site.access_log()
+        {
+            log.reopen();
+        }
+    }
+}
+
+/// Writes the last lines.
+pub(super) fn finish(site: &Site) {
+    let log = site.access_log();
+    if log.is_some_and(|log| !log.finish(ACCESS_LOG_FLUSH)) {
+        log::warn!("the last lines of the access log are lost: its destination takes them too slowly");
+    }
+}
+
+/// The log that a configuration file asks for.
+pub(super) fn open(wanted: &model::AccessLog) -> Result<AccessLog, Failure> {
+    let log = match &wanted.to {
+        LogDestination::Stdout => AccessLog::to_stdout(),
+        LogDestination::Stderr => AccessLog::to_stderr(),
+        LogDestination::File(path) => AccessLog::to_file(path),
+    };
+    let format = match &wanted.format {
+        AccessLogFormat::Json => Format::Json,
+        AccessLogFormat::Combined => Format::Combined,
+        AccessLogFormat::Template(text) => {
+            let template = Template::parse(text, &ringmain_gateway::LOG_FIELDS);
+            Format::Template(template.map_err(|fault| Failure::Other(format!("access_log.format: {fault}")))?)
+        }
+    };
+    Ok(log.map_err(|error| cannot_open(&error))?.format(format))
+}
+
+pub(super) fn cannot_open(error: &io::Error) -> Failure {
+    Failure::Other(format!(
+        "{error}; name a file that this user may write, in a directory that is there"
+    ))
+}

@@ -1,0 +1,140 @@
+//! TLS of `ringmain run`: certificates from files or made for development, read anew on SIGHUP.
+
+use std::path::PathBuf;
+
+use ringmain_sys::clock;
+use ringmain_tls::{
+    Acceptor, ClientCertificates, Development, Finding, KeyLog, KeyPair, Refused, ServerSettings, Version,
+    key_log_file, pem_file,
+};
+
+use crate::args::{Tls, TlsMin};
+use crate::failure::Failure;
+
+/// What the listeners' TLS is made of, and what it became.
+pub(super) struct Certificates {
+    pub(super) acceptor: Acceptor,
+    source: Source,
+    hangups: u64,
+}
+
+/// Where settings come from.
+struct Source {
+    pairs: Vec<(PathBuf, PathBuf)>,
+    development: Option<KeyPair>,
+    client_ca: Option<PathBuf>,
+    optional: bool,
+    minimum: Version,
+    key_log: Option<KeyLog>,
+}
+
+impl Certificates {
+    /// Reads them; says what they are. `None` if nothing of it was asked for.
+    pub(super) fn open(args: &Tls) -> Result<Option<Certificates>, Failure> {
+        if !args.is_on() {
+            return Ok(None);
+        }
+        let mut wrong = Vec::new();
+        let source = Source::of(args, &mut wrong)?;
+        let settings = source.settings(wrong).map_err(Failure::other)?;
+        let acceptor = Acceptor::new(&settings, clock::realtime()).map_err(Failure::other)?;
+        for warning in acceptor.warnings() {
+            log::warn!("{warning}");
+        }
+        let now = clock::realtime().as_secs();
+        for certificate in acceptor.certificates() {
+            log::info!(
+                "certificate for {} ({}): {} days left, SHA-256 {}",
+                certificate.names.join(", "),
+                certificate.source,
+                certificate.days_left(now),
+                certificate.fingerprint_text()
+            );
+        }
+        Ok(Some(Certificates {
+            acceptor,
+            source,
+            hangups: 0,
+        }))
+    }
+
+    /// Reads them anew if there was a SIGHUP since. What is wrong is said, and what served goes on serving.
+    pub(super) fn follow(&mut self, hangups: u64) {
+        if std::mem::replace(&mut self.hangups, hangups) == hangups {
+            return;
+        }
+        let settings = self.source.settings(Vec::new());
+        let reload = settings.and_then(|settings| self.acceptor.reload(&settings, clock::realtime()));
+        match reload {
+            Ok(reload) => reload
+                .to_string()
+                .lines()
+                .for_each(|line| log::info!("certificates read anew: {line}")),
+            Err(refused) => log::error!("{refused}; the certificates that served go on serving"),
+        }
+    }
+}
+
+impl Source {
+    /// What can be found out at the start alone; what is wrong with it is added to `wrong`.
+    fn of(args: &Tls, wrong: &mut Vec<Finding>) -> Result<Source, Failure> {
+        let development = if args.tls_dev {
+            let made = Development::new(&[], clock::realtime()).map_err(Failure::other)?;
+            Some(made.pair)
+        } else {
+            None
+        };
+        let opened = args.key_log.as_deref().map(key_log_file);
+        let key_log = opened.and_then(|opened| opened.map_err(|finding| wrong.push(finding)).ok());
+        if let (Some(_), Some(path)) = (&key_log, &args.key_log) {
+            log::warn!("secrets of all connections are written to {}", path.display());
+        }
+        Ok(Source {
+            pairs: args.cert.iter().cloned().zip(args.key.iter().cloned()).collect(),
+            development,
+            client_ca: args.client_ca.clone(),
+            optional: args.client_cert_optional,
+            minimum: match args.tls_min {
+                Some(TlsMin::V13) => Version::Tls13,
+                Some(TlsMin::V12) | None => Version::Tls12,
+            },
+            key_log,
+        })
+    }
+
+    /// Reads all files; all that is wrong with them is told at once, behind what was found `wrong` before.
+    fn settings(&self, mut wrong: Vec<Finding>) -> Result<ServerSettings, Refused> {
+        let mut read = |path: &PathBuf| pem_file(path).map_err(|finding| wrong.push(finding)).ok();
+        let mut certificates: Vec<KeyPair> = self.development.iter().cloned().collect();
+        for (chain, key) in &self.pairs {
+            let pair = (read(chain), read(key));
+            if let (Some(chain), Some(key)) = pair {
+                certificates.push(KeyPair { chain, key });
+            }
+        }
+        let authorities = self.client_ca.as_ref().map(read);
+        let client_certificates = match authorities.flatten() {
+            None => ClientCertificates::Off,
+            Some(authorities) if self.optional => ClientCertificates::Optional(authorities),
+            Some(authorities) => ClientCertificates::Required(authorities),
+        };
+        let settings = ServerSettings {
+            certificates,
+            client_certificates,
+            minimum_version: self.minimum,
+            alpn: vec![b"http/1.1".to_vec()],
+            key_log: self.key_log.clone(),
+            ..ServerSettings::default()
+        };
+        if wrong.is_empty() {
+            return Ok(settings);
+        }
+        // What could be read may be wrong too.
+        if !settings.certificates.is_empty()
+            && let Err(Refused(more)) = Acceptor::new(&settings, clock::realtime())
+        {
+            wrong.extend(more);
+        }
+        Err(Refused(wrong))
+    }
+}

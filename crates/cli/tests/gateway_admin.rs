@@ -1,0 +1,223 @@
+//! The administration of `ringmain run FILE`, and its access log.
+#![allow(
+    clippy::disallowed_methods,
+    reason = "tests of the real program have real threads and real time"
+)]
+
+mod common;
+#[path = "common/proxy.rs"]
+mod proxy;
+
+use std::fs;
+use std::time::Instant;
+
+use common::{PATIENCE, engines, try_connect};
+use proxy::{Answer, Origin, Proxy, ask, get, until};
+use rustix::process::Signal;
+use serde_json::Value;
+
+fn file(origin: &Origin, more: &str) -> String {
+    format!(
+        "
+listen: 127.0.0.1:0
+admin: {{address: 127.0.0.1:0}}
+upstreams: {{backend: http://{}}}
+routes:
+  shop:
+    rules:
+      - {{match: /cart, name: cart, to: backend, request_headers: {{set: {{x-token: abc}}}}}}
+      - {{match: /gone, to: nobody}}
+{more}
+",
+        origin.addr()
+    )
+}
+
+/// Where the administration is.
+fn admin(proxy: &Proxy) -> String {
+    let line = proxy
+        .server
+        .said
+        .iter()
+        .find(|line| line.contains("administration at "));
+    let line = line.unwrap_or_else(|| panic!("not said: {:#?}", proxy.server.said));
+    line.split_once("administration at ")
+        .expect("an address")
+        .1
+        .to_owned()
+}
+
+fn json(addr: &str, path: &str) -> Value {
+    let answer = get(addr, "admin", path);
+    assert_eq!(answer.status, 200, "{answer:?}");
+    serde_json::from_str(&answer.body).expect("JSON")
+}
+
+/// The value of a sample.
+fn sample(text: &str, name: &str) -> Option<f64> {
+    let line = text
+        .lines()
+        .find_map(|line| line.strip_prefix(name)?.strip_prefix(' '))?;
+    line.parse().ok()
+}
+
+#[test]
+fn it_shows_what_is_served_and_counted() {
+    for engine in engines() {
+        let origin = Origin::named("origin");
+        let proxy = Proxy::start(&file(&origin, ""), &["--engine", engine]);
+        let admin = admin(&proxy);
+        assert_eq!(get(proxy.addr(), "a", "/cart").status, 200);
+        assert_eq!(get(proxy.addr(), "a", "/none").status, 404);
+
+        let config = json(&admin, "/config");
+        assert_eq!(config["is_current"], true);
+        let rules = &config["config"]["routes"]["shop"]["rules"];
+        assert_eq!(rules[0]["request_headers"]["set"]["x-token"], "(not shown)");
+        assert!(
+            config["wrong"][0]
+                .as_str()
+                .is_some_and(|text| text.contains("nobody")),
+            "{config}"
+        );
+        let routes = json(&admin, "/routes");
+        assert_eq!(routes["routes"][0]["rules"][0]["name"], "cart");
+        let upstreams = json(&admin, "/upstreams");
+        let endpoint = &upstreams["upstreams"][0]["endpoints"][0];
+        assert_eq!(endpoint["address"], origin.addr());
+
+        let ready = until(&admin, "a", "/readyz", |answer| answer.status == 200);
+        assert_eq!(ready.body, "ok\n");
+        assert_eq!(get(&admin, "a", "/healthz").status, 200);
+        // What the engine counts is looked at four times a second.
+        let has_turned =
+            |answer: &Answer| sample(&answer.body, "ringmain_turns_total{worker=\"0\"}") > Some(0.0);
+        let metrics = until(&admin, "a", "/metrics", has_turned);
+        assert_eq!(
+            metrics.field("content-type"),
+            Some("text/plain; version=0.0.4; charset=utf-8")
+        );
+        let text = &metrics.body;
+        let count = |name: &str| sample(text, name).unwrap_or_else(|| panic!("no {name} in {text}"));
+        assert_eq!(
+            count("ringmain_requests_total{route=\"shop\",class=\"2xx\"}"),
+            1.0
+        );
+        assert_eq!(count("ringmain_requests_total{route=\"\",class=\"4xx\"}"), 1.0);
+        assert_eq!(
+            count("ringmain_request_duration_seconds_count{route=\"shop\"}"),
+            1.0
+        );
+        assert_eq!(
+            count("ringmain_faults_total{fault=\"no_route\",side=\"client\"}"),
+            1.0
+        );
+        assert_eq!(count("ringmain_config_current"), 1.0);
+        proxy.server.terminate();
+    }
+}
+
+#[test]
+fn reloads_are_counted_and_a_bad_one_is_shown() {
+    let origin = Origin::named("origin");
+    let proxy = Proxy::start(&file(&origin, ""), &[]);
+    let admin = admin(&proxy);
+    let is_current = |wanted: bool| {
+        let end = Instant::now() + PATIENCE;
+        while json(&admin, "/config")["is_current"] != wanted {
+            assert!(Instant::now() < end, "never {wanted}");
+        }
+    };
+    fs::write(&proxy.file, "listen: [").expect("written");
+    is_current(false);
+    assert_eq!(get(proxy.addr(), "a", "/cart").status, 200);
+    fs::write(
+        &proxy.file,
+        file(&origin, "  more: {rules: [{match: /more, respond: 204}]}"),
+    )
+    .expect("written");
+    is_current(true);
+    assert_eq!(get(proxy.addr(), "a", "/more").status, 204);
+    let text = get(&admin, "a", "/metrics").body;
+    assert_eq!(
+        sample(&text, "ringmain_config_reloads_total{outcome=\"good\"}"),
+        Some(1.0)
+    );
+    assert_eq!(
+        sample(&text, "ringmain_config_reloads_total{outcome=\"bad\"}"),
+        Some(1.0)
+    );
+    proxy.server.terminate();
+}
+
+#[test]
+fn it_drains_and_sets_the_level_of_the_log() {
+    let origin = Origin::named("origin");
+    let proxy = Proxy::start(&file(&origin, ""), &[]);
+    let admin = admin(&proxy);
+    assert_eq!(get(&admin, "a", "/log").body, "info\n");
+    assert_eq!(ask(&admin, "PUT", "a", "/log", "debug\n").body, "debug\n");
+    assert_eq!(ask(&admin, "PUT", "a", "/log", "loud").status, 400);
+    assert_eq!(get(&admin, "a", "/log").body, "debug\n");
+    assert_eq!(get(&admin, "a", "/drain").status, 405);
+
+    let mut held = common::connect(proxy.addr());
+    held.write_all(b"GET /cart/../hold HTTP/1.1\r\nHost: a\r\n\r\nGET")
+        .expect("it is read");
+    let mut first = [0; 12];
+    held.read_exact(&mut first).expect("an answer");
+    // The second request has begun: its connection keeps the gateway from ending at once.
+    assert_eq!(ask(&admin, "POST", "a", "/drain", "").status, 202);
+    until(&admin, "a", "/readyz", |answer| answer.status == 503);
+    let end = Instant::now() + PATIENCE;
+    while try_connect(proxy.addr()).is_ok() {
+        assert!(Instant::now() < end, "still listening");
+    }
+    drop(held);
+    let (status, said) = proxy.server.finish();
+    assert_eq!(status.code(), Some(0), "{said:#?}");
+}
+
+#[test]
+fn the_access_log_names_route_endpoint_and_fault_and_is_opened_anew() {
+    let origin = Origin::named("origin");
+    let more = "
+access_log: {to: ./access.log, format: '{method} {target} {status} {route}/{rule} {upstream} {endpoint} {fault}'}
+";
+    let proxy = Proxy::start(&file(&origin, more), &[]);
+    let log = proxy.folder.join("access.log");
+    let lines = |path: &std::path::Path, count: usize| {
+        let end = Instant::now() + PATIENCE;
+        loop {
+            let text = fs::read_to_string(path).unwrap_or_default();
+            if text.lines().count() >= count {
+                return text;
+            }
+            assert!(Instant::now() < end, "never {count} lines: {text}");
+        }
+    };
+    assert_eq!(get(proxy.addr(), "a", "/cart?b=c").status, 200);
+    assert_eq!(get(proxy.addr(), "a", "/none").status, 404);
+    let expect = format!(
+        "GET /cart?b=c 200 shop/cart backend {} -\nGET /none 404 -/- - - no_route\n",
+        origin.addr()
+    );
+    let mut text = lines(&log, 2);
+    if text.starts_with("GET /none") {
+        // Two workers write when it suits them.
+        let (first, second) = text.split_once('\n').expect("two lines");
+        text = format!("{second}{first}\n");
+    }
+    assert_eq!(text, expect);
+
+    let old = proxy.folder.join("access.log.1");
+    fs::rename(&log, &old).expect("renamed");
+    proxy.server.signal(Signal::USR1);
+    let end = Instant::now() + PATIENCE;
+    while !log.exists() {
+        assert!(Instant::now() < end, "never opened anew");
+    }
+    assert_eq!(get(proxy.addr(), "a", "/gone").status, 500);
+    assert!(lines(&log, 1).ends_with(" broken_rule\n"));
+    proxy.server.terminate();
+}

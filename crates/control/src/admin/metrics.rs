@@ -1,0 +1,326 @@
+//! Counts in the text format of Prometheus (version 0.0.4).
+//!
+//! Labels are of bounded sets: routes and upstreams up to a number of them, kinds of faults, workers, classes of statuses. Nothing
+//! of a client's is among them.
+
+use std::fmt::{Display, Write};
+
+use ringmain_engine::WorkerReport;
+use ringmain_gateway::UpstreamStatus;
+use ringmain_gateway::health::Verdict;
+use ringmain_gateway::metrics::{BUCKETS, RouteReport};
+use ringmain_sys::{clock, process};
+
+use super::Inner;
+use super::show::label;
+use crate::limits;
+
+/// All of them.
+pub(super) fn text(inner: &Inner) -> String {
+    let mut page = Page::default();
+    process_of(&mut page, inner);
+    workers(&mut page, inner);
+    requests(&mut page, inner);
+    upstreams(&mut page, inner);
+    configuration(&mut page, inner);
+    page.0
+}
+
+/// Text that is being written.
+#[derive(Default)]
+pub(super) struct Page(pub(super) String);
+
+impl Page {
+    /// What follows is one metric.
+    pub(super) fn metric(&mut self, name: &str, kind: &str, help: &str) {
+        // Writing to memory does not fail.
+        let _ = writeln!(self.0, "# HELP {name} {help}\n# TYPE {name} {kind}");
+    }
+
+    pub(super) fn sample(&mut self, name: &str, labels: &[(&str, &str)], value: impl Display) {
+        self.0.push_str(name);
+        for (number, (label, text)) in labels.iter().enumerate() {
+            self.0.push(if number == 0 { '{' } else { ',' });
+            self.0.push_str(label);
+            self.0.push_str("=\"");
+            for c in text.chars() {
+                match c {
+                    '\\' => self.0.push_str("\\\\"),
+                    '"' => self.0.push_str("\\\""),
+                    '\n' => self.0.push_str("\\n"),
+                    c => self.0.push(c),
+                }
+            }
+            self.0.push('"');
+        }
+        let end = if labels.is_empty() { "" } else { "}" };
+        let _ = writeln!(self.0, "{end} {value}");
+    }
+
+    fn one(&mut self, name: &str, kind: &str, help: &str, value: impl Display) {
+        self.metric(name, kind, help);
+        self.sample(name, &[], value);
+    }
+}
+
+fn process_of(page: &mut Page, inner: &Inner) {
+    let report = inner.board.report();
+    let engine = match &report {
+        Some(report) if report.selection.uring => "uring",
+        Some(_) => "epoll",
+        None => "",
+    };
+    page.metric("ringmain_info", "gauge", "What serves: always 1.");
+    page.sample(
+        "ringmain_info",
+        &[("version", inner.version), ("engine", engine)],
+        1,
+    );
+    page.one(
+        "ringmain_draining",
+        "gauge",
+        "1 while no new connections are taken.",
+        u8::from(inner.board.is_draining()),
+    );
+    if let Some(bytes) = process::resident_bytes() {
+        page.one("process_resident_memory_bytes", "gauge", "Memory in use.", bytes);
+    }
+    page.one(
+        "process_cpu_seconds_total",
+        "counter",
+        "CPU time used.",
+        clock::process_cpu().as_secs_f64(),
+    );
+}
+
+/// Name, kind, help, and the number of a worker.
+type Column = (&'static str, &'static str, &'static str, fn(&WorkerReport) -> u64);
+
+fn workers(page: &mut Page, inner: &Inner) {
+    const COLUMNS: [Column; 10] = [
+        ("ringmain_connections", "gauge", "Connections open.", |w| {
+            u64::from(w.connections)
+        }),
+        (
+            "ringmain_connections_accepted_total",
+            "counter",
+            "Connections accepted.",
+            |w| w.accepted,
+        ),
+        (
+            "ringmain_connections_closed_total",
+            "counter",
+            "Connections closed.",
+            |w| w.closed,
+        ),
+        (
+            "ringmain_received_bytes_total",
+            "counter",
+            "Bytes received, upstreams' included.",
+            |w| w.bytes_received,
+        ),
+        (
+            "ringmain_sent_bytes_total",
+            "counter",
+            "Bytes sent, upstreams' included.",
+            |w| w.bytes_sent,
+        ),
+        (
+            "ringmain_turns_total",
+            "counter",
+            "Turns of the worker's loop.",
+            |w| w.turns,
+        ),
+        (
+            "ringmain_completions_total",
+            "counter",
+            "Completions of operations.",
+            |w| w.completions,
+        ),
+        (
+            "ringmain_accept_pauses_total",
+            "counter",
+            "Times that accepting paused at a limit.",
+            |w| w.accept_pauses,
+        ),
+        (
+            "ringmain_no_buffers_total",
+            "counter",
+            "Times that no receive buffer was free.",
+            |w| w.no_buffers,
+        ),
+        (
+            "ringmain_panics_total",
+            "counter",
+            "Panics that were caught.",
+            |w| w.panics,
+        ),
+    ];
+    let Some(report) = inner.board.report() else {
+        return;
+    };
+    for (name, kind, help, pick) in COLUMNS {
+        page.metric(name, kind, help);
+        for (number, worker) in report.workers.iter().enumerate() {
+            page.sample(name, &[("worker", &number.to_string())], pick(worker));
+        }
+    }
+}
+
+const CLASSES: [&str; 5] = ["1xx", "2xx", "3xx", "4xx", "5xx"];
+
+fn requests(page: &mut Page, inner: &Inner) {
+    let totals = inner.site.stats().totals();
+    page.metric(
+        "ringmain_answers_total",
+        "counter",
+        "Answers to clients, also to what was refused before routing.",
+    );
+    for (class, count) in CLASSES.iter().zip(&totals.classes[1..]) {
+        page.sample("ringmain_answers_total", &[("class", class)], count);
+    }
+    page.one(
+        "ringmain_requests_refused_total",
+        "counter",
+        "Requests that broke a rule of HTTP.",
+        totals.refused,
+    );
+    let routes = inner.gateway.requests();
+    let name = "ringmain_requests_total";
+    page.metric(
+        name,
+        "counter",
+        "Requests by route; without one: no route took them.",
+    );
+    for route in &routes {
+        for (class, count) in CLASSES.iter().zip(route.classes).filter(|(_, count)| *count > 0) {
+            page.sample(name, &[("route", &route.name), ("class", class)], count);
+        }
+    }
+    let name = "ringmain_request_duration_seconds";
+    page.metric(
+        name,
+        "histogram",
+        "From a request's head to the end of its answer; not of tunnels.",
+    );
+    routes.iter().for_each(|route| histogram(page, name, route));
+    let name = "ringmain_faults_total";
+    page.metric(name, "counter", "What went wrong, by kind: docs/faults.md.");
+    for (fault, count) in inner.gateway.faults() {
+        page.sample(
+            name,
+            &[("fault", fault.label()), ("side", fault.side().label())],
+            count,
+        );
+    }
+    let handshakes = inner.gateway.handshakes();
+    let name = "ringmain_tls_handshakes_total";
+    page.metric(name, "counter", "TLS handshakes of clients.");
+    let full = handshakes.finished.saturating_sub(handshakes.resumed);
+    for (outcome, count) in [
+        ("full", full),
+        ("resumed", handshakes.resumed),
+        ("failed", handshakes.failed),
+    ] {
+        page.sample(name, &[("outcome", outcome)], count);
+    }
+}
+
+fn histogram(page: &mut Page, name: &str, route: &RouteReport) {
+    let bucket = format!("{name}_bucket");
+    let mut sum = 0;
+    for (index, count) in route.buckets.iter().enumerate() {
+        sum += count;
+        let end = BUCKETS
+            .get(index)
+            .map_or_else(|| "+Inf".to_owned(), f64::to_string);
+        page.sample(&bucket, &[("route", &route.name), ("le", &end)], sum);
+    }
+    let labels = [("route", &*route.name)];
+    page.sample(&format!("{name}_sum"), &labels, route.micros as f64 / 1e6);
+    page.sample(&format!("{name}_count"), &labels, sum);
+}
+
+fn upstreams(page: &mut Page, inner: &Inner) {
+    let mut upstreams = inner.gateway.upstreams();
+    upstreams.truncate(limits::METRIC_UPSTREAMS);
+    type Column = (&'static str, &'static str, fn(&UpstreamStatus) -> u32);
+    let columns: [Column; 3] = [
+        (
+            "ringmain_upstream_requests",
+            "Requests under way to an upstream.",
+            |it| it.requests,
+        ),
+        (
+            "ringmain_upstream_connections",
+            "Connections to an upstream, kept ones counted.",
+            |it| it.connections,
+        ),
+        (
+            "ringmain_upstream_waiting",
+            "Requests that wait for a connection.",
+            |it| it.waiting,
+        ),
+    ];
+    for (name, help, pick) in columns {
+        page.metric(name, "gauge", help);
+        for upstream in &upstreams {
+            page.sample(name, &[("upstream", &upstream.name)], pick(upstream));
+        }
+    }
+    let name = "ringmain_upstream_endpoints";
+    page.metric(
+        name,
+        "gauge",
+        "Endpoints of an upstream, by what active health checks have shown.",
+    );
+    for upstream in &upstreams {
+        for health in [Verdict::Unknown, Verdict::Well, Verdict::Ill] {
+            let count = upstream
+                .endpoints
+                .iter()
+                .filter(|it| it.verdict == health)
+                .count();
+            page.sample(
+                name,
+                &[("upstream", &upstream.name), ("health", label(health))],
+                count,
+            );
+        }
+    }
+}
+
+fn configuration(page: &mut Page, inner: &Inner) {
+    let reloads = inner.control.reloads();
+    let state = inner.control.state();
+    let name = "ringmain_config_reloads_total";
+    page.metric(name, "counter", "Times that the configuration was read anew.");
+    page.sample(name, &[("outcome", "good")], reloads.good);
+    page.sample(name, &[("outcome", "bad")], reloads.bad);
+    page.one(
+        "ringmain_config_current",
+        "gauge",
+        "1 if what was last read is what is served, 0 if it was refused.",
+        u8::from(state.is_current),
+    );
+    page.one(
+        "ringmain_config_errors",
+        "gauge",
+        "What is wrong with the configuration as it was last read.",
+        state.wrong.len(),
+    );
+    page.one(
+        "ringmain_config_read_timestamp_seconds",
+        "gauge",
+        "When that was read which is served.",
+        state.since.as_secs(),
+    );
+    if let Some(log) = inner.site.access_log() {
+        page.one(
+            "ringmain_access_log_lost_lines_total",
+            "counter",
+            "Lines that the access log's destination was too slow for, or refused.",
+            log.lost(),
+        );
+    }
+}

@@ -1,0 +1,80 @@
+//! Routes and upstreams for whoever looks after them, as JSON.
+
+use ringmain_gateway::Gateway;
+use ringmain_gateway::health::Verdict;
+use ringmain_gateway::table;
+use serde_json::{Value, json};
+
+/// What is served, in its order.
+pub(super) fn routes(gateway: &Gateway) -> Value {
+    let table = gateway.table();
+    let listeners: Vec<Value> = table
+        .listeners()
+        .map(|(_, listener)| {
+            let addresses = listener.addresses.iter().map(ToString::to_string);
+            let hosts = listener.hostnames.iter().map(ToString::to_string);
+            json!({
+                "name": *listener.name,
+                "addresses": addresses.collect::<Vec<_>>(),
+                "hosts": hosts.collect::<Vec<_>>(),
+            })
+        })
+        .collect();
+    let routes: Vec<Value> = table
+        .routes()
+        .map(|compiled| {
+            let route = compiled.route();
+            let rules = (0..).zip(&route.rules).map(|(number, rule)| {
+                json!({
+                    "name": rule.name.as_deref(),
+                    "steps": table::steps(rule),
+                    "broken": compiled.plan(number).err(),
+                })
+            });
+            json!({
+                "name": *route.name,
+                "listeners": route.listeners.iter().map(|name| &**name).collect::<Vec<_>>(),
+                "hosts": route.hostnames.iter().map(ToString::to_string).collect::<Vec<_>>(),
+                "rules": rules.collect::<Vec<_>>(),
+            })
+        })
+        .collect();
+    let problems: Vec<String> = gateway.problems().iter().map(ToString::to_string).collect();
+    json!({"listeners": listeners, "routes": routes, "problems": problems})
+}
+
+/// Who answers.
+pub(super) fn upstreams(gateway: &Gateway) -> Value {
+    let upstreams: Vec<Value> = gateway
+        .upstreams()
+        .iter()
+        .map(|upstream| {
+            let endpoints = upstream.endpoints.iter().map(|endpoint| {
+                json!({
+                    "address": endpoint.addr.to_string(),
+                    "weight": endpoint.weight,
+                    "draining": endpoint.draining,
+                    "requests": endpoint.requests,
+                    "health": label(endpoint.verdict),
+                })
+            });
+            json!({
+                "name": *upstream.name,
+                "requests": upstream.requests,
+                "connections": upstream.connections,
+                "waiting": upstream.waiting,
+                "endpoints": endpoints.collect::<Vec<_>>(),
+            })
+        })
+        .collect();
+    json!({ "upstreams": upstreams })
+}
+
+/// What active health checks have shown, in a word.
+pub(super) fn label(health: Verdict) -> &'static str {
+    match health {
+        Verdict::Unknown => "unknown",
+        Verdict::Well => "well",
+        Verdict::Ill => "ill",
+    }
+}

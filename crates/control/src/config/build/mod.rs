@@ -1,0 +1,337 @@
+//! From the document to the model: what values mean together, and what becomes of parts that are wrong.
+
+mod actions;
+mod listeners;
+mod routes;
+mod upstreams;
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::path::PathBuf;
+use std::sync::Arc;
+
+use ringmain_gateway::LOG_FIELDS;
+use ringmain_gateway::model::{self, Config, Name};
+use ringmain_gateway::table::{Outcome, Place};
+use ringmain_web::access_log::Template;
+
+use super::Sources;
+use super::document::{Document, Maybe, Some1};
+use super::error::{Errors, Position, quoted, suggestion};
+use super::secrets;
+use super::values::{At, Either, OneOrMany, Pairs, Text};
+
+/// What a document means.
+pub(super) struct Built {
+    pub(super) config: Config,
+    pub(super) outcomes: Vec<(Place, Outcome)>,
+    pub(super) places: BTreeMap<Place, Position>,
+    /// Names of parts that are there in the file and not in the configuration.
+    pub(super) left_out: BTreeSet<String>,
+}
+
+struct Builder<'b> {
+    sources: &'b Sources<'b>,
+    errors: &'b Errors<'b>,
+    built: Built,
+    /// What the file names, right or not.
+    listeners: BTreeSet<String>,
+    upstreams: BTreeSet<String>,
+    certificates: BTreeSet<String>,
+    authorities: BTreeSet<String>,
+    /// Upstreams that were made of a URL.
+    inline: BTreeSet<String>,
+}
+
+/// Translates a document.
+pub(super) fn build(document: Document, sources: &Sources<'_>, errors: &Errors<'_>) -> Built {
+    let mut builder = Builder {
+        sources,
+        errors,
+        built: Built {
+            config: Config::default(),
+            outcomes: Vec::new(),
+            places: BTreeMap::new(),
+            left_out: BTreeSet::new(),
+        },
+        listeners: names(&document.listeners),
+        upstreams: names(&document.upstreams),
+        certificates: names(&document.certificates),
+        authorities: names(&document.authorities),
+        inline: BTreeSet::new(),
+    };
+    if document.listen.is_some() {
+        builder.listeners.insert("default".to_owned());
+    }
+    builder.certificates(document.certificates);
+    builder.authorities(document.authorities);
+    builder.upstreams(document.upstreams);
+    builder.short_listener(document.listen);
+    builder.listeners(document.listeners);
+    builder.routes(document.routes);
+    builder.short_route(document.to);
+    builder.streams(document.streams);
+    builder.process(document.admin, document.access_log, document.limits);
+    if builder.listeners.is_empty() {
+        let expected = "somewhere to listen: the key `listen` or `listeners`";
+        errors.tell(Position::START, expected, "neither");
+    }
+    leave_out(&mut builder.built);
+    builder.built
+}
+
+/// What is wrong in a part of it is not used at all.
+fn leave_out(built: &mut Built) {
+    let config = &mut built.config;
+    for (place, outcome) in &built.outcomes {
+        if *outcome != Outcome::LeftOut {
+            continue;
+        }
+        match place {
+            Place::Listener(wrong) => config.listeners.retain(|it| it.name != *wrong),
+            Place::Upstream(wrong) => config.upstreams.retain(|it| it.name != *wrong),
+            Place::Certificate(wrong) => config.certificates.retain(|it| it.name != *wrong),
+            Place::Authorities(wrong) => config.authorities.retain(|it| it.name != *wrong),
+            Place::Route(..) | Place::Stream(_) => {}
+        }
+    }
+}
+
+fn names<V>(pairs: &Pairs<V>) -> BTreeSet<String> {
+    pairs
+        .0
+        .iter()
+        .filter_map(|(name, _)| name.value.clone())
+        .collect()
+}
+
+/// A value that was told to be wrong is as if it were not there: its part is not used anyway.
+fn value<T>(maybe: Maybe<T>) -> Option<T> {
+    maybe.and_then(|at| at.value)
+}
+
+fn text<T>(maybe: Maybe<Text<T>>) -> Option<T> {
+    value(maybe).map(|text| text.0)
+}
+
+fn list<T>(some: Some1<T>) -> Vec<At<T>> {
+    some.map(At::<OneOrMany<T>>::into_list).unwrap_or_default()
+}
+
+fn texts<T>(some: Some1<Text<T>>) -> Vec<T> {
+    list(some)
+        .into_iter()
+        .filter_map(|at| at.value)
+        .map(|text| text.0)
+        .collect()
+}
+
+/// Puts a value in place of a default.
+fn put<T>(target: &mut T, value: Option<T>) {
+    if let Some(value) = value {
+        *target = value;
+    }
+}
+
+impl Builder<'_> {
+    /// What becomes of a part that is wrong.
+    fn outcome(&mut self, place: Place, outcome: Outcome) {
+        if outcome == Outcome::LeftOut
+            && let Place::Listener(name)
+            | Place::Upstream(name)
+            | Place::Certificate(name)
+            | Place::Authorities(name) = &place
+        {
+            self.built.left_out.insert(name.to_string());
+        }
+        self.built.outcomes.push((place, outcome));
+    }
+
+    /// Parts by name, each kept if it is right: `build` says what it is, or has told why it is nothing.
+    fn each<V>(
+        &mut self,
+        pairs: Pairs<V>,
+        place: impl Fn(Name) -> Place,
+        mut build: impl FnMut(&mut Self, Name, V, Position),
+    ) {
+        for (key, at) in pairs.0 {
+            let Some(name) = key.value else { continue };
+            let position = key.position;
+            let name = Name::from(name);
+            let place = place(name.clone());
+            self.built.places.insert(place.clone(), position);
+            let most = ringmain_gateway::limits::NAME_BYTES;
+            if name.is_empty() || name.len() > most {
+                self.errors
+                    .tell(position, format!("a name of 1 to {most} bytes"), quoted(&name));
+            }
+            let before = self.errors.count();
+            match at.value {
+                Some(part) if at.clean && !name.is_empty() && name.len() <= most => {
+                    build(self, name, part, position);
+                    if self.errors.count() > before {
+                        self.outcome(place, Outcome::LeftOut);
+                    }
+                }
+                _ => self.outcome(place, Outcome::LeftOut),
+            }
+        }
+    }
+
+    /// Names of parts of the file. Others are told, with what was probably meant.
+    fn known(&self, names: Some1<String>, known: &BTreeSet<String>, what: &str) -> Vec<Name> {
+        let names = list(names).into_iter();
+        names.filter_map(|at| self.known_name(&at, known, what)).collect()
+    }
+
+    fn known_name(&self, at: &At<String>, known: &BTreeSet<String>, what: &str) -> Option<Name> {
+        let name = at.value.as_ref()?;
+        if known.contains(name) {
+            return Some(name.as_str().into());
+        }
+        let meant = suggestion(name, known.iter().map(String::as_str));
+        let advice = meant
+            .map(|name| format!("did you mean `{name}`?"))
+            .unwrap_or_default();
+        self.errors.add(
+            at.position,
+            "",
+            format!("the name of {what} of this file"),
+            quoted(name),
+            &advice,
+        );
+        None
+    }
+
+    /// A path, relative to the file.
+    fn path(&self, path: &str) -> PathBuf {
+        self.sources.folder.join(path)
+    }
+
+    fn file(&self, at: &Maybe<String>) -> Option<Vec<u8>> {
+        let at = at.as_ref()?;
+        secrets::read(at.value.as_ref()?, at.position, self.sources, self.errors)
+    }
+
+    fn certificates(&mut self, certificates: Pairs<super::document::Certificate>) {
+        self.each(
+            certificates,
+            Place::Certificate,
+            |builder, name, part, position| {
+                if part.chain.is_none() || part.key.is_none() {
+                    builder
+                        .errors
+                        .tell(position, "the keys `chain` and `key`", "not both");
+                }
+                let (chain, key) = (builder.file(&part.chain), builder.file(&part.key));
+                for (at, file) in [(&part.chain, &chain), (&part.key, &key)] {
+                    builder.is_pem(at, file.as_deref());
+                }
+                if let (Some(chain), Some(key)) = (chain, key) {
+                    let certificate = model::Certificate {
+                        name,
+                        chain: chain.into(),
+                        key: model::Secret::new(key),
+                    };
+                    builder.built.config.certificates.push(Arc::new(certificate));
+                }
+            },
+        );
+    }
+
+    fn authorities(&mut self, authorities: Pairs<String>) {
+        self.each(
+            authorities,
+            Place::Authorities,
+            |builder, name, path, position| {
+                let Some(pem) = secrets::read(&path, position, builder.sources, builder.errors) else {
+                    return;
+                };
+                let at = At {
+                    value: Some(path),
+                    position,
+                    clean: true,
+                };
+                builder.is_pem(&Some(at), Some(&pem));
+                let authorities = model::Authorities {
+                    name,
+                    pem: pem.into(),
+                };
+                builder.built.config.authorities.push(Arc::new(authorities));
+            },
+        );
+    }
+
+    /// The first look: what it holds is for who uses it.
+    fn is_pem(&self, at: &Maybe<String>, file: Option<&[u8]>) {
+        const BEGIN: &[u8] = b"-----BEGIN ";
+        if let (Some(at), Some(file)) = (at, file)
+            && !file.windows(BEGIN.len()).any(|window| window == BEGIN)
+        {
+            let path = at.value.as_deref().unwrap_or_default();
+            self.errors.tell(
+                at.position,
+                "a PEM file",
+                format!("{}, which is none", quoted(path)),
+            );
+        }
+    }
+
+    fn process(
+        &mut self,
+        admin: Maybe<super::document::Admin>,
+        log: Maybe<Either<Text<model::LogDestination>, super::document::AccessLog>>,
+        limits: Maybe<super::document::Limits>,
+    ) {
+        if let Some(admin) = admin.filter(|admin| admin.clean) {
+            let position = admin.position;
+            let addresses = admin.value.map(|admin| texts(admin.address)).unwrap_or_default();
+            if addresses.is_empty() {
+                self.errors.tell(position, "the key `address`", "none");
+            } else {
+                self.built.config.admin = Some(model::Admin { addresses });
+            }
+        }
+        self.built.config.access_log =
+            log.filter(|log| log.clean)
+                .and_then(|log| log.value)
+                .map(|log| match log {
+                    Either::Short(Text(to)) => model::AccessLog {
+                        to: self.destination(to),
+                        format: model::AccessLogFormat::default(),
+                    },
+                    Either::Full(log) => model::AccessLog {
+                        to: text(log.to).map_or(model::LogDestination::Stdout, |to| self.destination(to)),
+                        format: self.log_format(log.format),
+                    },
+                });
+        if let Some(limits) = value(limits) {
+            let target = &mut self.built.config.limits;
+            target.connections = value(limits.connections);
+            target.upstream_connections = value(limits.upstream_connections);
+            put(&mut target.drain, text(limits.drain).map(|time| time.0));
+        }
+    }
+
+    fn log_format(&self, format: Maybe<String>) -> model::AccessLogFormat {
+        let position = format.as_ref().map_or(Position::START, |at| at.position);
+        match value(format).as_deref() {
+            None | Some("json") => model::AccessLogFormat::Json,
+            Some("combined") => model::AccessLogFormat::Combined,
+            Some(text) => {
+                if let Err(fault) = Template::parse(text, &LOG_FIELDS) {
+                    let expected = "`json`, `combined` or a line with fields in it as `{name}`";
+                    self.errors.tell(position, expected, fault.to_string());
+                    return model::AccessLogFormat::Json;
+                }
+                model::AccessLogFormat::Template(text.into())
+            }
+        }
+    }
+
+    fn destination(&self, to: model::LogDestination) -> model::LogDestination {
+        match to {
+            model::LogDestination::File(path) => model::LogDestination::File(self.sources.folder.join(path)),
+            other => other,
+        }
+    }
+}

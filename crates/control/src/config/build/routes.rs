@@ -1,0 +1,223 @@
+//! Routes, their rules and what these match; routes of connections.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use ringmain_gateway::model::{
+    self, Action, Forward, HeaderMatch, HeaderName, Name, PathMatch, QueryMatch, StreamRoute, ValueMatch,
+};
+use ringmain_gateway::table::{Outcome, Place};
+
+use super::{Builder, list, text, texts, value};
+use crate::config::document::{self, Some1};
+use crate::config::error::Position;
+use crate::config::texts::To;
+use crate::config::values::{At, Either, Pairs, Text};
+
+/// Who answers, as it is written.
+pub(super) type Backends = Some1<Either<Text<To>, document::Backend>>;
+
+impl Builder<'_> {
+    pub(super) fn routes(&mut self, routes: Pairs<document::Route>) {
+        for (key, at) in routes.0 {
+            let Some(name) = key.value else { continue };
+            self.route(name.as_str().into(), key.position, at);
+        }
+    }
+
+    /// What the key `to` of the file says.
+    pub(super) fn short_route(&mut self, to: Backends) {
+        let Some(position) = to.as_ref().map(|at| at.position) else {
+            return;
+        };
+        let clean = to.as_ref().is_some_and(|at| at.clean);
+        let name = Name::from("default");
+        if self.built.config.routes.iter().any(|route| route.name == name) {
+            let expected = "no route named `default` beside the key `to`, which makes one";
+            self.errors.tell(position, expected, "both");
+            return;
+        }
+        let route = document::Route {
+            to,
+            ..document::Route::default()
+        };
+        let at = At {
+            value: Some(route),
+            position,
+            clean,
+        };
+        self.route(name, position, at);
+    }
+
+    fn route(&mut self, name: Name, position: Position, at: At<document::Route>) {
+        let place = Place::Route(name.clone(), None);
+        self.built.places.insert(place.clone(), position);
+        let Some(part) = at.value else {
+            return self.outcome(place, Outcome::LeftOut);
+        };
+        // Whom it is for must be known; and that no key of its own was passed over, which may have been a condition.
+        let whom = |clean: Option<bool>| clean.unwrap_or(true);
+        let listeners_clean = whom(part.listeners.as_ref().map(|at| at.clean));
+        let hosts_clean = whom(part.hosts.as_ref().map(|at| at.clean));
+        let rules_clean = part.rules.iter().flatten().all(|rule| rule.clean);
+        let to_clean = whom(part.to.as_ref().map(|at| at.clean));
+        if !listeners_clean || !hosts_clean {
+            return self.outcome(place, Outcome::LeftOut);
+        }
+        let strange = !at.clean && rules_clean && to_clean;
+        let named = part.listeners.is_some();
+        let listeners = self.known(part.listeners, &self.listeners, "a listener");
+        if named && listeners.is_empty() {
+            return self.outcome(place, Outcome::LeftOut);
+        }
+        let rules = match (part.rules, part.to) {
+            (Some(rules), None) => rules,
+            (None, Some(to)) => {
+                let (position, clean) = (to.position, to.clean);
+                let rule = document::Rule {
+                    to: Some(to),
+                    ..document::Rule::default()
+                };
+                vec![At {
+                    value: Some(rule),
+                    position,
+                    clean,
+                }]
+            }
+            (both, _) => {
+                let found = if both.is_some() { "both" } else { "neither" };
+                self.errors.tell(position, "either `rules` or `to`", found);
+                return self.outcome(place, Outcome::LeftOut);
+            }
+        };
+        let mut route = model::Route {
+            name: name.clone(),
+            listeners,
+            hostnames: texts(part.hosts),
+            rules: Vec::new(),
+        };
+        for rule in rules {
+            let number = route.rules.len();
+            let rule_place = Place::Route(name.clone(), Some(number));
+            self.built.places.insert(rule_place.clone(), rule.position);
+            match self.rule(rule, strange) {
+                Some((rule, true)) => route.rules.push(rule),
+                Some((rule, false)) => {
+                    self.outcome(rule_place, Outcome::Answers500);
+                    route.rules.push(rule);
+                }
+                None => self.outcome(place.clone(), Outcome::LeftOut),
+            }
+        }
+        self.built.config.routes.push(Arc::new(route));
+    }
+
+    /// A rule, and whether it is right. `None`: it is not known which requests it is for.
+    fn rule(&mut self, at: At<document::Rule>, strange: bool) -> Option<(model::Rule, bool)> {
+        let before = self.errors.count();
+        let position = at.position;
+        let mut part = at.value?;
+        let clean = part.matches.as_ref().is_none_or(|at| at.clean);
+        let matches = list(part.matches.take());
+        let matches = matches.into_iter().filter_map(|at| self.matching(at)).collect();
+        if !clean || self.errors.count() > before {
+            return None;
+        }
+        let mut rule = model::Rule::new(Action::Answer(model::Answer {
+            status: 500,
+            content_type: None,
+            body: model::Body::default(),
+        }));
+        rule.matches = matches;
+        rule.name = value(part.name.take()).map(Into::into);
+        self.rest_of_rule(&mut rule, part, position);
+        let right = at.clean && !strange && self.errors.count() == before;
+        if !right {
+            let Position { line, .. } = position;
+            rule.action = Action::Broken {
+                reason: format!("its configuration is wrong (line {line}); `ringmain check` says what")
+                    .into(),
+            };
+        }
+        Some((rule, right))
+    }
+
+    fn matching(&self, at: At<Either<Text<model::Path>, document::Match>>) -> Option<model::Match> {
+        let part = match at.value? {
+            Either::Short(Text(path)) => {
+                return Some(model::Match {
+                    path: PathMatch::Prefix(path),
+                    ..model::Match::default()
+                });
+            }
+            Either::Full(part) => part,
+        };
+        let path = match value(part.path) {
+            None => PathMatch::default(),
+            Some(Either::Short(Text(path)) | Either::Full(document::PathMatch::Prefix(Text(path)))) => {
+                PathMatch::Prefix(path)
+            }
+            Some(Either::Full(document::PathMatch::Exact(Text(path)))) => PathMatch::Exact(path),
+            Some(Either::Full(document::PathMatch::Regex(Text(pattern)))) => PathMatch::Pattern(pattern),
+        };
+        let headers = part.headers.0.into_iter().filter_map(|(key, at)| {
+            let name = self.header_name(&key)?;
+            let value = self.value_match(at)?;
+            Some(HeaderMatch { name, value })
+        });
+        let headers = headers.collect();
+        let query = part.query.0.into_iter().filter_map(|(key, at)| {
+            let name = key.value?;
+            let value = self.value_match(at)?;
+            Some(QueryMatch { name, value })
+        });
+        Some(model::Match {
+            path,
+            method: text(part.method),
+            headers,
+            query: query.collect(),
+        })
+    }
+
+    pub(super) fn header_name(&self, key: &At<String>) -> Option<HeaderName> {
+        let name = HeaderName::parse(key.value.as_deref()?);
+        name.map_err(|fault| self.errors.tell(key.position, fault.expected, fault.found))
+            .ok()
+    }
+
+    fn value_match(&self, at: At<Either<String, document::ValueMatch>>) -> Option<ValueMatch> {
+        Some(match at.value? {
+            Either::Short(text) | Either::Full(document::ValueMatch::Exact(text)) => ValueMatch::Exact(text),
+            Either::Full(document::ValueMatch::Regex(Text(pattern))) => ValueMatch::Pattern(pattern),
+            Either::Full(document::ValueMatch::Present(true)) => ValueMatch::Present,
+            Either::Full(document::ValueMatch::Present(false)) => {
+                self.errors
+                    .tell(at.position, "`present: true`", "`present: false`");
+                return None;
+            }
+        })
+    }
+
+    pub(super) fn streams(&mut self, streams: Pairs<document::Stream>) {
+        self.each(streams, Place::Stream, |builder, name, part, position| {
+            let mut forward = Forward::default();
+            builder.backends(&mut forward, part.to);
+            if forward.backends.is_empty() {
+                builder.errors.tell(position, "the key `to`", "none");
+            }
+            let named = part.listeners.is_some();
+            let listeners = builder.known(part.listeners, &builder.listeners, "a listener");
+            if named && listeners.is_empty() {
+                return;
+            }
+            let stream = StreamRoute {
+                name,
+                listeners,
+                hostnames: texts(part.hosts),
+                backends: forward.backends,
+                idle: text(part.idle).map_or(Some(Duration::from_hours(1)), |time| time.0),
+            };
+            builder.built.config.streams.push(Arc::new(stream));
+        });
+    }
+}

@@ -1,0 +1,197 @@
+//! What is wrong with a configuration file, and where: one form for what YAML, structure and meaning can be wrong in.
+
+use std::cell::{Cell, RefCell};
+use std::collections::BTreeMap;
+
+use serde_saphyr::{Error, Location, MessageFormatter, UserMessageFormatter};
+
+use crate::limits;
+
+/// A line and a column of a file, both from 1.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub struct Position {
+    /// From 1.
+    pub line: u64,
+    /// In characters, from 1.
+    pub column: u64,
+}
+
+impl Position {
+    /// Where a file begins.
+    pub(super) const START: Position = Position { line: 1, column: 1 };
+}
+
+/// One thing that is wrong with a configuration file.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("{file}:{}:{}: {what}expected {expected}, found {found}{advice}", .position.line, .position.column, what = before(.what), advice = behind(.advice))]
+pub struct ConfigError {
+    /// The file, as it was named.
+    pub file: String,
+    /// Where.
+    pub position: Position,
+    /// The part that is wrong; empty where place and expectation say it.
+    pub what: String,
+    /// What should stand there.
+    pub expected: String,
+    /// What does.
+    pub found: String,
+    /// What was probably meant, or what becomes of it; may be empty.
+    pub advice: String,
+}
+
+fn before(what: &str) -> String {
+    if what.is_empty() {
+        String::new()
+    } else {
+        format!("{what}: ")
+    }
+}
+
+fn behind(advice: &str) -> String {
+    if advice.is_empty() {
+        String::new()
+    } else {
+        format!("; {advice}")
+    }
+}
+
+/// Collects what is wrong.
+pub(super) struct Errors<'f> {
+    file: &'f str,
+    all: RefCell<Vec<ConfigError>>,
+    more: Cell<usize>,
+    /// Texts that secrets were put into, as they were written: what errors say was found.
+    written: BTreeMap<Position, String>,
+}
+
+impl<'f> Errors<'f> {
+    pub(super) fn new(file: &'f str) -> Errors<'f> {
+        Errors {
+            file,
+            all: RefCell::default(),
+            more: Cell::new(0),
+            written: BTreeMap::new(),
+        }
+    }
+
+    /// From now on what stands at a place is only shown as it was written.
+    pub(super) fn hide(&mut self, position: Position, written: &str) {
+        self.written.insert(position, written.to_owned());
+    }
+
+    /// How many there are.
+    pub(super) fn count(&self) -> usize {
+        self.all.borrow().len() + self.more.get()
+    }
+
+    pub(super) fn tell(&self, position: Position, expected: impl Into<String>, found: impl Into<String>) {
+        self.add(position, "", expected.into(), found.into(), "");
+    }
+
+    pub(super) fn add(&self, position: Position, what: &str, expected: String, found: String, advice: &str) {
+        let mut all = self.all.borrow_mut();
+        if all.len() == limits::CONFIG_ERRORS {
+            self.more.set(self.more.get() + 1);
+            return;
+        }
+        let found = match self.written.get(&position) {
+            Some(written) => format!("what {} stands for", quoted(written)),
+            None => found,
+        };
+        all.push(ConfigError {
+            file: self.file.to_owned(),
+            position,
+            what: what.to_owned(),
+            expected,
+            found,
+            advice: advice.to_owned(),
+        });
+    }
+
+    /// A message of the form `expected …, found …`.
+    pub(super) fn tell_message(&self, position: Position, message: &str) {
+        let message = message.strip_prefix("expected ").unwrap_or(message);
+        let (expected, found) = message
+            .rsplit_once(", found ")
+            .unwrap_or((message, "something else"));
+        self.tell(position, expected, found);
+    }
+
+    /// All of them in the order of the file, and how many more there are.
+    pub(super) fn finish(self) -> (Vec<ConfigError>, usize) {
+        let mut all = self.all.into_inner();
+        all.sort_by_key(|error| error.position);
+        (all, self.more.get())
+    }
+
+    /// What the YAML reader found wrong.
+    pub(super) fn tell_yaml(&self, error: &Error) {
+        let location = error.location().filter(|location| *location != Location::UNKNOWN);
+        let position = location.map_or(Position::START, |location| Position {
+            line: location.line(),
+            column: location.column(),
+        });
+        match error.without_snippet() {
+            Error::DuplicateMappingKey { key, .. } => {
+                let key = key.as_deref().map_or_else(|| "one".to_owned(), quoted);
+                self.tell(position, "each key once", format!("{key} a second time"));
+            }
+            Error::MultipleDocuments { .. } => self.tell(position, "one YAML document", "a second one"),
+            Error::UnknownAnchor { .. } => {
+                self.tell(position, "an alias of an anchor further up", "another one")
+            }
+            Error::Budget { breach, .. } => {
+                let expected = "a file that is not too deep and has not too many values and aliases";
+                self.tell(position, expected, format!("{breach:?}"));
+            }
+            other => {
+                let message = UserMessageFormatter.format_message(other);
+                let message: Vec<_> = message.split_whitespace().collect();
+                self.tell(position, "valid YAML", message.join(" "));
+            }
+        }
+    }
+}
+
+/// A text in a message: on one line, not too long.
+pub(super) fn quoted(text: &str) -> String {
+    const MOST: usize = 80;
+    let mut short: String = text.chars().take(MOST).flat_map(char::escape_debug).collect();
+    if text.chars().nth(MOST).is_some() {
+        short.push('…');
+    }
+    format!("`{short}`")
+}
+
+/// The one of `names` that `word` is probably meant to be.
+pub(super) fn suggestion<'n>(word: &str, names: impl IntoIterator<Item = &'n str>) -> Option<&'n str> {
+    let near = |name: &&str| distance(word, name) <= (word.len().max(name.len()) / 3).min(3);
+    names
+        .into_iter()
+        .filter(near)
+        .min_by_key(|name| distance(word, name))
+}
+
+/// How many letters must be changed, added, left out or swapped with the next one.
+fn distance(one: &str, other: &str) -> usize {
+    let (one, other): (Vec<char>, Vec<char>) =
+        (one.chars().take(64).collect(), other.chars().take(64).collect());
+    let mut rows: Vec<Vec<usize>> = vec![(0..=other.len()).collect()];
+    for at in 1..=one.len() {
+        let mut row = vec![at];
+        for column in 1..=other.len() {
+            let same = one[at - 1] == other[column - 1];
+            let mut least = (rows[at - 1][column - 1] + usize::from(!same))
+                .min(rows[at - 1][column] + 1)
+                .min(row[column - 1] + 1);
+            let swapped =
+                at > 1 && column > 1 && one[at - 1] == other[column - 2] && one[at - 2] == other[column - 1];
+            if swapped {
+                least = least.min(rows[at - 2][column - 2] + 1);
+            }
+            row.push(least);
+        }
+        rows.push(row);
+    }
+    rows[one.len()][other.len()]
+}

@@ -1,0 +1,157 @@
+//! A configuration file: YAML, checked as a whole and translated into the gateway's model.
+//!
+//! ```text
+//! text ─▶ tree (values with places) ─▶ secrets ─▶ reader: document (serde, strict) ─▶ build ─▶ Loaded { config, errors }
+//!                                                    └─▶ schema(), reference()
+//! ```
+//!
+//! Reads no file and no environment itself: both are handed in. All that is wrong is told at once, with line and column.
+//!
+//! # What becomes of parts that are wrong
+//!
+//! All others are served. A listener, upstream, certificate, stream or route that is wrong is left out; so is a rule whose
+//! match is wrong, since nobody knows which requests it was for. A rule that is wrong elsewhere keeps its requests and
+//! answers them 500: they must not fall to a wider rule that asks for less. Only what is no YAML leaves nothing to serve.
+
+mod build;
+mod document;
+mod error;
+mod kept;
+mod reader;
+mod reference;
+mod secrets;
+mod shown;
+#[cfg(test)]
+mod tests;
+mod texts;
+mod tree;
+mod values;
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::io;
+use std::path::Path;
+
+use ringmain_gateway::model::Config;
+use ringmain_gateway::table::{Outcome, Place, Problem};
+use serde::Deserialize;
+
+use document::Document;
+use error::Errors;
+pub use error::{ConfigError, Position};
+use reader::Reader;
+pub use reference::reference;
+pub use shown::shown;
+
+/// Where secrets and files come from.
+pub struct Sources<'s> {
+    /// A variable of the environment.
+    pub variable: &'s dyn Fn(&str) -> Option<String>,
+    /// The contents of a file, by its path as it is written; it need not read more than
+    /// [`NAMED_FILE_BYTES`](crate::limits::NAMED_FILE_BYTES) and one byte.
+    pub file: &'s dyn Fn(&str) -> io::Result<Vec<u8>>,
+    /// The folder that paths are relative to, absolute.
+    pub folder: &'s Path,
+}
+
+/// A configuration file, read.
+#[derive(Debug)]
+pub struct Loaded {
+    /// What can be served. `None`: the file is no YAML at all, or is wrong as a whole.
+    pub config: Option<Config>,
+    /// What is wrong, in the order of the file: at most [`CONFIG_ERRORS`](crate::limits::CONFIG_ERRORS).
+    pub errors: Vec<ConfigError>,
+    /// How many more errors there are.
+    pub more: usize,
+    /// What becomes of the parts that are wrong.
+    pub outcomes: Vec<(Place, Outcome)>,
+    file: String,
+    places: BTreeMap<Place, Position>,
+    left_out: BTreeSet<String>,
+}
+
+impl Loaded {
+    /// What compiling found wrong, with places. What only follows from an error of the file is left out.
+    #[must_use]
+    pub fn located(&self, problems: &[Problem]) -> Vec<ConfigError> {
+        let follows = |problem: &&Problem| {
+            let name = problem.found.trim_matches('`');
+            self.left_out.contains(name)
+        };
+        let located = problems
+            .iter()
+            .filter(|problem| !follows(problem))
+            .map(|problem| ConfigError {
+                file: self.file.clone(),
+                position: self.position(&problem.place),
+                what: format!("{}: {}", problem.place, problem.part),
+                expected: problem.expected.clone(),
+                found: problem.found.clone(),
+                advice: problem.outcome.to_string(),
+            });
+        located.collect()
+    }
+
+    /// All that is wrong: with the file, and what compiling it found; in the order of the file.
+    #[must_use]
+    pub fn wrong(&self, problems: &[Problem]) -> Vec<ConfigError> {
+        let mut wrong = self.errors.clone();
+        wrong.extend(self.located(problems));
+        wrong.sort_by_key(|error| error.position);
+        wrong
+    }
+
+    /// What becomes of the parts that are wrong, a line each.
+    pub fn outcomes(&self) -> impl Iterator<Item = String> {
+        let outcomes = self.outcomes.iter();
+        outcomes.map(|(place, outcome)| format!("{place}: {outcome}"))
+    }
+
+    fn position(&self, place: &Place) -> Position {
+        let whole = match place {
+            Place::Route(name, Some(_)) => Some(Place::Route(name.clone(), None)),
+            _ => None,
+        };
+        let known = |place: &Place| self.places.get(place).copied();
+        known(place)
+            .or_else(|| whole.as_ref().and_then(known))
+            .unwrap_or(Position { line: 1, column: 1 })
+    }
+}
+
+/// Reads a configuration. `file` is what messages call it.
+#[must_use]
+pub fn load(file: &str, text: &str, sources: &Sources<'_>) -> Loaded {
+    let mut errors = Errors::new(file);
+    let mut loaded = Loaded {
+        config: None,
+        errors: Vec::new(),
+        more: 0,
+        outcomes: Vec::new(),
+        file: file.to_owned(),
+        places: BTreeMap::new(),
+        left_out: BTreeSet::new(),
+    };
+    if let Some(mut tree) = tree::read(text, &errors) {
+        secrets::expand(&mut tree, sources, &mut errors);
+        let reader = Reader {
+            node: &tree,
+            errors: &errors,
+        };
+        // Why there is none was told.
+        if let Ok(document) = Document::deserialize(reader) {
+            let built = build::build(document, sources, &errors);
+            loaded.config = Some(built.config);
+            loaded.outcomes = built.outcomes;
+            loaded.places = built.places;
+            loaded.left_out = built.left_out;
+        }
+    }
+    (loaded.errors, loaded.more) = errors.finish();
+    loaded
+}
+
+/// The JSON Schema of a configuration file: what editors complete and check by.
+#[must_use]
+pub fn schema() -> serde_json::Value {
+    schemars::schema_for!(Document).to_value()
+}

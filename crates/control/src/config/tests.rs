@@ -1,0 +1,57 @@
+//! What files mean, and what is told of wrong ones.
+
+mod examples;
+mod schema;
+mod wrong;
+
+use std::io;
+use std::path::Path;
+use std::sync::Arc;
+
+use ringmain_gateway::model::Config;
+use ringmain_gateway::table::Table;
+
+use super::{Loaded, Sources, load};
+
+/// A world with two variables and three files.
+fn sources() -> Sources<'static> {
+    Sources {
+        variable: &|name| match name {
+            "NAME" => Some("the-value".to_owned()),
+            "SECRET" => Some("hun ter:2\n".to_owned()),
+            "SHOP_NAME" => Some("corner".to_owned()),
+            _ => None,
+        },
+        file: &|path| match path {
+            "token" => Ok(b"from-a-file\n".to_vec()),
+            "binary" => Ok(vec![0xff, 0xfe]),
+            path if path.ends_with(".crt") || path.ends_with(".key") || path.ends_with(".pem") => {
+                Ok(b"-----BEGIN CERTIFICATE-----\n".to_vec())
+            }
+            "page.html" | "shop/not-found.html" => Ok(b"<p>Not here.</p>\n".to_vec()),
+            _ => Err(io::Error::from(io::ErrorKind::NotFound)),
+        },
+        folder: Path::new("/etc/ringmain"),
+    }
+}
+
+fn loaded(text: &str) -> Loaded {
+    load("c.yaml", text, &sources())
+}
+
+/// All that is wrong, the table's part too.
+fn all_wrong(text: &str) -> Vec<String> {
+    let loaded = loaded(text);
+    let mut wrong: Vec<_> = loaded.errors.iter().map(ToString::to_string).collect();
+    if let Some(config) = &loaded.config {
+        let table: Table<()> = Table::compile(Arc::new(config.clone()), None, &mut |_, _| Ok(()));
+        wrong.extend(loaded.located(table.problems()).iter().map(ToString::to_string));
+    }
+    wrong
+}
+
+#[track_caller]
+fn right(text: &str) -> Config {
+    assert_eq!(all_wrong(text), Vec::<String>::new());
+    loaded(text).config.expect("it is right")
+}

@@ -1,0 +1,160 @@
+//! The examples of the repository, and what the keys of a file become.
+
+use std::fmt::Write;
+use std::path::PathBuf;
+use std::time::Duration;
+
+use ringmain_gateway::model::{
+    Action, AffinityBy, Balance, HashKey, HealthCheck, PathMatch, PathRewrite, Target,
+};
+
+use super::{loaded, right};
+
+const PROXY: &str = include_str!("../../../../../examples/proxy.yaml");
+const SHOP: &str = include_str!("../../../../../examples/shop.yaml");
+const GOLDEN: &str = include_str!("shop.golden");
+
+#[test]
+fn five_lines_are_a_reverse_proxy() {
+    let written = PROXY.lines().filter(|line| !line.starts_with('#'));
+    assert!(written.count() <= 5);
+    let config = right(PROXY);
+    assert_eq!(config.listeners[0].addresses[0].to_string(), "0.0.0.0:8080");
+    assert_eq!(
+        config.upstreams[0].endpoints[0].at,
+        ringmain_gateway::model::Where::Address("127.0.0.1:3000".parse().unwrap())
+    );
+    let two = right("listen: 0.0.0.0:8080\nto: http://127.0.0.1:3000\n");
+    assert_eq!(two.routes, config.routes);
+}
+
+/// The whole model of the shop, as it is shown to whoever debugs.
+fn golden() -> String {
+    let config = right(SHOP);
+    let mut text = String::new();
+    let _ = writeln!(text, "{config:#?}");
+    text
+}
+
+#[test]
+fn the_shop_is_right_and_means_what_it_meant() {
+    let advice =
+        "look at the difference; if it is meant: cargo test -p ringmain-control write_the -- --ignored";
+    assert!(golden() == GOLDEN, "{advice}");
+}
+
+#[test]
+#[ignore = "writes crates/control/src/config/tests/shop.golden"]
+fn write_the_golden_file() {
+    let path = concat!(env!("CARGO_MANIFEST_DIR"), "/src/config/tests/shop.golden");
+    std::fs::write(path, golden()).unwrap();
+}
+
+#[test]
+fn what_is_written_reaches_the_model() {
+    let config = right(SHOP);
+    let upstream = |name: &str| {
+        config
+            .upstreams
+            .iter()
+            .find(|upstream| &*upstream.name == name)
+            .unwrap()
+    };
+    assert_eq!(
+        upstream("cart").balance,
+        Balance::RingHash(HashKey::Cookie("cart".into()))
+    );
+    assert_eq!(upstream("search").balance, Balance::Maglev(HashKey::Path));
+    let active = upstream("catalogue").health.active.as_ref().unwrap();
+    assert!(matches!(&active.check, HealthCheck::Http { target, .. } if &**target == "/healthz"));
+    assert_eq!((active.healthy_after, active.unhealthy_after), (2, 3));
+    assert_eq!(
+        upstream("search").health.active.as_ref().unwrap().check,
+        HealthCheck::Connect
+    );
+    let shop = config.routes.iter().find(|route| &*route.name == "shop").unwrap();
+    let rule = |name: &str| {
+        shop.rules
+            .iter()
+            .find(|rule| rule.name.as_deref() == Some(name))
+            .unwrap()
+    };
+    let Action::Forward(catalogue) = &rule("catalogue").action else {
+        panic!("it forwards");
+    };
+    assert!(
+        matches!(&catalogue.rewrite.path, Some(PathRewrite::Prefix(path)) if path.as_str() == "/v1/items")
+    );
+    assert_eq!(catalogue.timeouts.per_try, Some(Duration::from_secs(3)));
+    assert_eq!(catalogue.retry.as_ref().unwrap().on.statuses[0].first, 503);
+    assert_eq!(rule("catalogue").request_headers.set[0].1.as_str(), "corner");
+    let Action::Forward(bulk) = &rule("bulk").action else {
+        panic!("it forwards");
+    };
+    assert_eq!(
+        (bulk.timeouts.request, bulk.body.request),
+        (None, Some(512 << 20))
+    );
+    let Action::Forward(cart) = &rule("cart").action else {
+        panic!("it forwards");
+    };
+    assert!(
+        matches!(&cart.affinity.as_ref().unwrap().by, AffinityBy::Cookie(cookie) if &*cookie.name == "cart")
+    );
+    assert!(matches!(
+        rule("product pages").matches[0].path,
+        PathMatch::Pattern(_)
+    ));
+    let Action::Files(files) = &rule("assets").action else {
+        panic!("it serves files");
+    };
+    assert_eq!(files.root, PathBuf::from("/etc/ringmain/shop/assets"));
+}
+
+#[test]
+fn texts_are_as_they_are_written() {
+    let rule = |headers: &str| {
+        let text = format!(
+            "listen: :80\nroutes:\n  r: {{rules: [{{to: http://a:1, request_headers: {{set: {headers}}}}}]}}\n"
+        );
+        let config = right(&text);
+        config.routes[0].rules[0].request_headers.set[0]
+            .1
+            .as_str()
+            .to_owned()
+    };
+    assert_eq!(rule("{a: 1.10}"), "1.10");
+    assert_eq!(rule("{a: 0x1F}"), "0x1F");
+    assert_eq!(rule("{a: true}"), "true");
+    assert_eq!(rule("{a: yes}"), "yes");
+    assert_eq!(rule("{a: '${env:NAME}/$${x}'}"), "the-value/${x}");
+    assert_eq!(rule("{a: '${file:token}'}"), "from-a-file");
+}
+
+#[test]
+fn anchors_and_merges_stand_for_what_they_name() {
+    let text = "\
+listen: :80
+upstreams:
+  a: &base {endpoints: 127.0.0.1:1, pool: {idle: 9s}}
+  b: {<<: *base, endpoints: 127.0.0.1:2}
+routes:
+  r: {to: [{to: a, weight: 3}, b]}
+";
+    let config = right(text);
+    assert_eq!(config.upstreams[1].pool.idle, Duration::from_secs(9));
+    let Action::Forward(forward) = &config.routes[0].rules[0].action else {
+        panic!("it forwards");
+    };
+    assert_eq!(forward.backends[0].weight, 3);
+    assert_eq!(forward.backends[1].target, Target::Upstream("b".into()));
+}
+
+#[test]
+fn an_empty_file_serves_nothing_and_says_so() {
+    let loaded = loaded("");
+    assert_eq!(
+        loaded.errors[0].to_string(),
+        "c.yaml:1:1: expected keys with values, found nothing"
+    );
+}

@@ -1,0 +1,277 @@
+//! Everything that is wrong is told at once; what is not wrong is served.
+
+use std::sync::Arc;
+
+use ringmain_gateway::model::Action;
+use ringmain_gateway::table::{Outcome, Place};
+
+use super::{all_wrong, loaded};
+
+#[track_caller]
+fn wrong(text: &str, expected: &[&str]) {
+    let wrong = all_wrong(text);
+    let wrong: Vec<_> = wrong
+        .iter()
+        .map(|line| line.strip_prefix("c.yaml:").unwrap_or(line))
+        .collect();
+    assert_eq!(wrong, expected);
+}
+
+#[test]
+fn all_errors_at_once_with_their_places() {
+    let text = "\
+listen: 0.0.0.0:80800
+lisners: {}
+upstreams:
+  cart:
+    endpoints: [127.0.0.1:3000, here]
+    conect_timeout: 5
+    pool: {connections: -1}
+    balance: least_requests
+routes:
+  shop:
+    hosts: [shop.example, 'a b']
+    to: crat
+  other:
+    rules:
+      - match: {path: cart, method: get, headers: {'a b': 1}}
+        to: cart
+      - match: /x
+        to: crat
+        timeouts: {request: 5, idle: never}
+        body: {request: 1M}
+      - to: http://127.0.0.1:1/path
+        redirect: {status: 301}
+";
+    wrong(
+        text,
+        &[
+            "1:9: expected an IP address and port, such as 127.0.0.1:8080, [::1]:8080 or :8080, or a Unix socket, such as \
+             unix:/run/app.sock or unix:@name, found `0.0.0.0:80800`",
+            "2:1: expected one of the keys `listen`, `to`, `listeners`, `routes`, `streams`, `upstreams`, `certificates`, \
+             `authorities`, `admin`, `access_log`, `limits`, found `lisners`; did you mean `listeners`?",
+            "5:33: expected an address and port, a host and port, or unix:/path, found `here`",
+            "6:5: expected one of the keys `endpoints`, `protocol`, `tls`, `proxy_protocol`, `balance`, `pool`, \
+             `connect_timeout`, `slow_start`, `health`, found `conect_timeout`; did you mean `connect_timeout`?",
+            "7:25: expected a whole number from 0 to 4294967295, found `-1`",
+            "8:14: expected one of `round_robin`, `least_request`, `random`, `peak_ewma`, `ring_hash`, `maglev`, found \
+             `least_requests`; did you mean `least_request`?",
+            "11:27: expected a hostname such as shop.example, or *.shop.example, found `a b`",
+            "15:23: expected a path that begins with `/`, without `?` and `#`, found `cart`",
+            "15:37: expected a method in capital letters, such as GET, found `get`",
+            "15:52: expected a header's name: letters, digits and hyphens, found `a b`",
+            "18:13: expected the name of an upstream (or a URL such as http://127.0.0.1:3000) of this file, found `crat`; did \
+             you mean `cart`?",
+            "19:29: expected `off`, or a time with its unit (us, ms, s, m, h, d), such as 500ms, 10s or 2m, found `5`",
+            "19:38: expected `off`, or a time with its unit (us, ms, s, m, h, d), such as 500ms, 10s or 2m, found `never`",
+            "20:25: expected `off`, or a size with its unit (B, KiB, MiB, GiB), such as 64KiB or 1MiB, found `1M`",
+            "21:9: expected one of the keys `to`, `redirect`, `respond` and `files`, found several",
+            "21:13: expected a URL without a path (`rewrite` changes paths), found `http://127.0.0.1:1/path`",
+        ],
+    );
+}
+
+#[test]
+fn what_is_wrong_is_left_out_or_answers_500() {
+    let text = "\
+listen: :80
+upstreams:
+  good: http://127.0.0.1:1
+routes:
+  a:
+    rules:
+      - {match: /admin, to: good, polices: []}
+      - {match: admin, to: good}
+      - {match: /good, to: good}
+  b: {hosts: 'a b', to: good}
+  c: {to: good, strange: 1}
+to: good
+";
+    let loaded = loaded(text);
+    let config = Arc::new(loaded.config.unwrap());
+    let names: Vec<_> = config.routes.iter().map(|route| &*route.name).collect();
+    assert_eq!(names, ["a", "c", "default"]);
+    let broken =
+        |route: usize, rule: usize| matches!(config.routes[route].rules[rule].action, Action::Broken { .. });
+    assert_eq!(config.routes[0].rules.len(), 2);
+    assert!(broken(0, 0) && !broken(0, 1) && broken(1, 0) && !broken(2, 0));
+    let rule = |name: &str, rule| Place::Route(name.into(), rule);
+    assert_eq!(
+        loaded.outcomes,
+        [
+            (rule("a", Some(0)), Outcome::Answers500),
+            (rule("a", None), Outcome::LeftOut),
+            (rule("b", None), Outcome::LeftOut),
+            (rule("c", Some(0)), Outcome::Answers500),
+        ]
+    );
+}
+
+#[test]
+fn what_follows_from_an_error_is_not_told_again() {
+    wrong(
+        "listen: :80\nupstreams: {a: {endpoints: here}}\nto: a\n",
+        &["2:28: expected an address and port, a host and port, or unix:/path, found `here`"],
+    );
+}
+
+#[test]
+fn what_only_compiling_finds_has_a_place_too() {
+    wrong(
+        "listen: :80\nlisteners:\n  b: {address: ':80'}\nto: http://a:1\n",
+        &[
+            "3:3: listener `b`: hostnames: expected hosts that tell it from others, found none, as at listener `default` of \
+           the same address; it is left out",
+        ],
+    );
+    wrong(
+        "listen: :80\nroutes:\n  r:\n    rules:\n      - {match: /, to: http://a:1}\n      - {match: {path: {exact: /x}}, to: \
+         http://a:1, rewrite: {prefix: /}}\n",
+        &[
+            "6:9: route `r`, rule 1: rewrite.path: expected matches by prefix only, since the prefix is replaced, found a \
+             match of another kind; its requests are answered 500",
+        ],
+    );
+}
+
+#[test]
+fn secrets_that_are_not_there_and_those_that_are_wrong() {
+    let rule = |value: &str| {
+        format!(
+            "listen: :80\nroutes:\n  r: {{rules: [{{to: http://a:1, request_headers: {{set: {{a: '{value}'}}}}}}]}}\n"
+        )
+    };
+    wrong(
+        &rule("${env:NONE}"),
+        &["3:59: expected the variable `NONE` in the environment, found none of that name that is a text"],
+    );
+    wrong(
+        &rule("${file:none}"),
+        &["3:59: expected a file that can be read, found `none`: entity not found"],
+    );
+    wrong(
+        &rule("${file:binary}"),
+        &["3:59: expected a file of text (UTF-8), found `binary`"],
+    );
+    wrong(
+        &rule("${envNAME}"),
+        &["3:59: expected `${env:NAME}` or `${file:PATH}` (`$${` stands for `${`), found `${envNAME}`"],
+    );
+    wrong(
+        &rule("${env:NAME"),
+        &["3:59: expected `}` behind `${` (`$${` stands for `${`), found `${env:NAME`"],
+    );
+    // What the secret is, is not told.
+    wrong(
+        &rule("${env:SECRET}"),
+        &[
+            "3:59: expected a header's value: no control characters, no space at either end, found what `${env:SECRET}` \
+           stands for",
+        ],
+    );
+}
+
+#[test]
+fn what_is_no_yaml_is_told_and_nothing_served() {
+    let check = |text: &str, expected: &str| {
+        let loaded = loaded(text);
+        assert!(loaded.config.is_none());
+        assert_eq!(loaded.errors[0].to_string(), format!("c.yaml:{expected}"));
+    };
+    check("a: [\n", "1:4: expected valid YAML, found unclosed bracket '['");
+    check(
+        "to: a\nto: b\n",
+        "2:1: expected each key once, found `to` a second time",
+    );
+    check(
+        "to: a\n---\nto: b\n",
+        "3:1: expected one YAML document, found a second one",
+    );
+    check(
+        "to: *a\n",
+        "1:5: expected an alias of an anchor further up, found another one",
+    );
+    check("- a\n", "1:1: expected keys with values, found a list");
+}
+
+#[test]
+fn many_errors_are_counted() {
+    let text: String = (0..500).map(|number| format!("key{number}: 1\n")).collect();
+    let loaded = loaded(&text);
+    assert_eq!((loaded.errors.len(), loaded.more), (100, 401));
+}
+
+#[test]
+fn short_forms_and_switches() {
+    wrong(
+        "listen: :80\nto: []\n",
+        &["2:5: expected at least one that answers, found an empty list"],
+    );
+    wrong(
+        "listen: :80\nto: 127.0.0.1:3000\n",
+        &[
+            "2:5: expected the name of an upstream or a URL (write http://127.0.0.1:3000), found `127.0.0.1:3000`",
+        ],
+    );
+    wrong(
+        "to: http://a:1\n",
+        &["1:1: expected somewhere to listen: the key `listen` or `listeners`, found neither"],
+    );
+    wrong("listen: :80\nto:\n", &["2:3: expected a text, found nothing"]);
+    wrong(
+        "listen: :80\nroutes: {r: {rules: [{respond: 404, timeouts: {idle: off}}]}}\n",
+        &["2:47: expected the key `timeouts` only beside `to`, found it beside another action"],
+    );
+    wrong(
+        "listen: :80\nto: https://127.0.0.1\n",
+        &[
+            "2:5: expected a host's name in a URL of https, which its certificate is checked for (for an address write an \
+           upstream with `tls: {server_name: …}`), found `https://127.0.0.1`",
+        ],
+    );
+}
+
+/// One change of a text as a slip of the hand makes it.
+fn mutated(text: &str, random: &mut fastrand::Rng) -> String {
+    let mut lines: Vec<String> = text.lines().map(str::to_owned).collect();
+    let at = random.usize(..lines.len());
+    match random.u32(..5) {
+        0 => drop(lines.remove(at)),
+        1 => lines.swap(at, random.usize(..text.lines().count())),
+        2 => {
+            let odd = [
+                ": ", "{", "}", "[", "]", "'", "*a", "&a ", "${", "- ", "? ", "| ", "~", "!!int ",
+            ];
+            let middle = lines[at].len() / 2;
+            if lines[at].is_char_boundary(middle) {
+                lines[at].insert_str(middle, odd[random.usize(..odd.len())]);
+            }
+        }
+        3 => lines[at] = lines[at].chars().rev().collect(),
+        _ => lines[at].insert_str(0, "  "),
+    }
+    lines.join("\n")
+}
+
+#[test]
+fn no_slip_of_the_hand_panics_and_every_error_has_a_place() {
+    for seed in 0..300 {
+        let mut random = fastrand::Rng::with_seed(seed);
+        let mut text = include_str!("../../../../../examples/shop.yaml").to_owned();
+        for _ in 0..random.u32(1..4) {
+            text = mutated(&text, &mut random);
+        }
+        println!("seed {seed}");
+        let loaded = loaded(&text);
+        let lines = text.lines().count().max(1) as u64 + 1;
+        for error in &loaded.errors {
+            assert!(
+                (1..=lines).contains(&error.position.line) && error.position.column >= 1,
+                "{error}"
+            );
+            assert!(!error.to_string().contains('\n'), "{error}");
+        }
+        assert!(loaded.config.is_some() || !loaded.errors.is_empty());
+        all_wrong(&text);
+    }
+}

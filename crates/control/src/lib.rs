@@ -1,0 +1,12 @@
+//! From what people and systems say to what the gateway does: [`mod@file`] reads a configuration, [`config`] translates it into the
+//! gateway's model, [`follow`] has a gateway follow its
+//! changes, [`admin`] shows what it does.
+//!
+//! Knows formats and where things are kept; nothing of requests.
+#![forbid(unsafe_code)]
+
+pub mod admin;
+pub mod config;
+pub mod file;
+pub mod follow;
+pub mod limits;

@@ -1,0 +1,39 @@
+//! Every limit of reading and following configuration, with its unit and what happens there.
+
+use std::time::Duration;
+
+/// Bytes of a configuration file; a larger one is refused.
+pub const CONFIG_BYTES: usize = 32 << 20;
+
+/// How deep values may nest; a deeper file is refused.
+pub const CONFIG_DEPTH: usize = 64;
+
+/// Values of a file, aliases replaced; a file with more is refused.
+pub const CONFIG_VALUES: usize = 4_000_000;
+
+/// Aliases (`*name`) of a file, and the values that they stand for; a file with more is refused.
+pub const CONFIG_ALIASES: usize = 100_000;
+
+/// What is told to be wrong at once; of more only the number is told.
+pub const CONFIG_ERRORS: usize = 100;
+
+/// Bytes of a file that `${file:…}`, a certificate or a body names; a larger one is refused.
+pub const NAMED_FILE_BYTES: usize = 4 << 20;
+
+/// The longest time that may be written; what follows computes with times without care for overflow.
+pub const LONGEST: Duration = Duration::from_hours(24 * 365);
+
+/// Bytes of a request's body to the administration; a longer one is refused.
+pub const ADMIN_BODY_BYTES: u64 = 4096;
+
+/// Upstreams that metrics name; more are left out.
+pub const METRIC_UPSTREAMS: usize = 1000;
+
+/// How long files must have been left alone before they are read anew.
+pub const SETTLED_AFTER: Duration = Duration::from_millis(20);
+
+/// How long that is waited for; then they are read all the same.
+pub const SETTLED_AT_LATEST: Duration = Duration::from_millis(100);
+
+/// How often a configuration is read again because it names other files than before. Then the next change is waited for.
+pub const READ_AGAIN: usize = 4;

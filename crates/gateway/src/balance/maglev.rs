@@ -1,0 +1,69 @@
+//! A table of a prime number of places: each endpoint fills places in an order of its own, all in turn by weight.
+
+use super::hash_with;
+
+/// See the module.
+#[derive(Debug)]
+pub(crate) struct Maglev {
+    places: Box<[u32]>,
+}
+
+impl Maglev {
+    /// With so many places, a prime.
+    pub(crate) fn new<'n>(endpoints: impl IntoIterator<Item = (&'n str, u32)>, places: u32) -> Maglev {
+        struct Filler {
+            index: u32,
+            offset: u64,
+            skip: u64,
+            next: u64,
+            share: f64,
+            filled: f64,
+        }
+        let size = u64::from(places);
+        let endpoints = (0_u32..).zip(endpoints).filter(|(_, (_, weight))| *weight > 0);
+        let mut fillers: Vec<Filler> = endpoints
+            .map(|(index, (name, weight))| Filler {
+                index,
+                offset: hash_with(1, name.as_bytes()) % size,
+                skip: hash_with(2, name.as_bytes()) % (size - 1) + 1,
+                next: 0,
+                share: f64::from(weight),
+                filled: 0.0,
+            })
+            .collect();
+        let heaviest = fillers.iter().map(|filler| filler.share).fold(0.0, f64::max);
+        let mut table = vec![u32::MAX; places as usize];
+        let mut free = if fillers.is_empty() { 0 } else { places };
+        while free > 0 {
+            for filler in &mut fillers {
+                // The heaviest fills one place a round, the others now and then.
+                filler.filled += filler.share / heaviest;
+                if filler.filled < 1.0 - f64::EPSILON {
+                    continue;
+                }
+                filler.filled -= 1.0;
+                loop {
+                    let place = ((filler.offset + filler.next * filler.skip) % size) as usize;
+                    filler.next += 1;
+                    if table[place] == u32::MAX {
+                        table[place] = filler.index;
+                        free -= 1;
+                        break;
+                    }
+                }
+                if free == 0 {
+                    break;
+                }
+            }
+        }
+        Maglev { places: table.into() }
+    }
+
+    /// The endpoint of a hash; of those that may not be used the next place's.
+    pub(crate) fn find(&self, hash: u64, usable: impl Fn(usize) -> bool) -> Option<usize> {
+        let start = (hash % self.places.len().max(1) as u64) as usize;
+        let (before, behind) = self.places.split_at(start.min(self.places.len()));
+        let mut places = behind.iter().chain(before).map(|index| *index as usize);
+        places.find(|index| *index != u32::MAX as usize && usable(*index))
+    }
+}

@@ -1,0 +1,191 @@
+//! Shares are what weights say, and few keys move when endpoints do.
+
+use std::time::Duration;
+
+use super::{Ewma, Maglev, Ring, Shares, Turns, hash, less_loaded};
+
+fn numbers(seed: u64) -> impl Iterator<Item = u64> {
+    let mut random = fastrand::Rng::with_seed(seed);
+    std::iter::repeat_with(move || random.u64(..))
+}
+
+#[track_caller]
+fn check_shares(counts: &[u64], weights: &[u32], tolerance: f64) {
+    let total: u64 = counts.iter().sum();
+    let sum: u32 = weights.iter().sum();
+    for (index, (count, weight)) in counts.iter().zip(weights).enumerate() {
+        let expected = total as f64 * f64::from(*weight) / f64::from(sum);
+        let off = (*count as f64 - expected).abs();
+        assert!(
+            off <= expected * tolerance + 1.0,
+            "endpoint {index}: {count} of {total} by {weights:?}"
+        );
+    }
+}
+
+const WEIGHTS: &[&[u32]] = &[&[1], &[1, 1, 1], &[1, 2, 5], &[100, 1], &[0, 3, 0, 1]];
+
+#[test]
+fn by_chance() {
+    for weights in WEIGHTS {
+        let shares = Shares::new(weights.iter().map(|weight| u64::from(*weight)));
+        let mut counts = vec![0; weights.len()];
+        for random in numbers(1).take(100_000) {
+            counts[shares.draw(random).expect("somebody weighs")] += 1;
+        }
+        check_shares(&counts, weights, 0.1);
+    }
+    assert_eq!(Shares::new([0, 0]).draw(7), None);
+    assert_eq!(Shares::new([]).draw(7), None);
+    let shares = Shares::new([1, 1]);
+    assert_eq!((shares.draw(0), shares.draw(u64::MAX)), (Some(0), Some(1)));
+}
+
+#[test]
+fn in_turn() {
+    for weights in WEIGHTS {
+        let mut turns = Turns::default();
+        let mut counts = vec![0; weights.len()];
+        for _ in 0..10 * weights.iter().sum::<u32>() {
+            counts[turns
+                .next(weights.iter().map(|weight| u64::from(*weight)))
+                .expect("somebody weighs")] += 1;
+        }
+        check_shares(&counts, weights, 0.0);
+    }
+    let mut turns = Turns::default();
+    let order: Vec<_> = (0..8).filter_map(|_| turns.next([1, 2, 1].into_iter())).collect();
+    assert_eq!(order, [1, 0, 2, 1, 1, 0, 2, 1], "spread, not in a row");
+    assert_eq!(turns.next([0, 0].into_iter()), None);
+}
+
+#[test]
+fn the_less_loaded() {
+    assert_eq!(less_loaded((0, 5, 1), (1, 3, 1)), 1);
+    assert_eq!(less_loaded((0, 3, 1), (1, 3, 1)), 0);
+    assert_eq!(
+        less_loaded((0, 4, 2), (1, 3, 1)),
+        0,
+        "twice the weight carries twice the load"
+    );
+    assert_eq!(less_loaded((0, 0, 1), (1, 0, 2)), 1, "of idle ones the heavier");
+}
+
+fn names(count: usize) -> Vec<String> {
+    (0..count).map(|index| format!("10.0.0.{index}:80")).collect()
+}
+
+fn ring(names: &[String], weights: &[u32]) -> Ring {
+    Ring::new(
+        names.iter().map(String::as_str).zip(weights.iter().copied()),
+        160,
+        1 << 20,
+    )
+}
+
+fn maglev(names: &[String], weights: &[u32]) -> Maglev {
+    Maglev::new(
+        names.iter().map(String::as_str).zip(weights.iter().copied()),
+        65_537,
+    )
+}
+
+#[test]
+fn hashes_spread_by_weight() {
+    for weights in [&[1, 1, 1, 1][..], &[1, 2, 4], &[10, 0, 10]] {
+        let names = names(weights.len());
+        let (ring, maglev) = (ring(&names, weights), maglev(&names, weights));
+        let (mut on_ring, mut in_table) = (vec![0; names.len()], vec![0; names.len()]);
+        for key in 0..50_000_u32 {
+            let hash = hash(&key.to_le_bytes());
+            on_ring[ring.find(hash, |_| true).expect("somebody")] += 1;
+            in_table[maglev.find(hash, |_| true).expect("somebody")] += 1;
+        }
+        check_shares(&on_ring, weights, 0.35);
+        check_shares(&in_table, weights, 0.05);
+    }
+}
+
+/// How many of 20,000 keys have another endpoint, by name.
+fn moved(before: impl Fn(u64) -> String, after: impl Fn(u64) -> String) -> u32 {
+    (0..20_000_u32)
+        .map(|key| hash(&key.to_le_bytes()))
+        .filter(|hash| before(*hash) != after(*hash))
+        .count() as u32
+}
+
+#[test]
+fn few_keys_move() {
+    let (ten, weights) = (names(10), [1; 10]);
+    let nine: Vec<String> = ten
+        .iter()
+        .filter(|name| *name != "10.0.0.4:80")
+        .cloned()
+        .collect();
+    let share = 2_000;
+    let (one, two) = (ring(&ten, &weights), ring(&nine, &weights[1..]));
+    let of =
+        |ring: &Ring, names: &[String], hash| names[ring.find(hash, |_| true).expect("somebody")].clone();
+    let gone = moved(|hash| of(&one, &ten, hash), |hash| of(&two, &nine, hash));
+    assert!(
+        gone < share * 3 / 2,
+        "{gone} keys of about {share} moved on the ring"
+    );
+    let (one, two) = (maglev(&ten, &weights), maglev(&nine, &weights[1..]));
+    let of =
+        |table: &Maglev, names: &[String], hash| names[table.find(hash, |_| true).expect("somebody")].clone();
+    let gone = moved(|hash| of(&one, &ten, hash), |hash| of(&two, &nine, hash));
+    assert!(
+        gone < share * 2,
+        "{gone} keys of about {share} moved in the table"
+    );
+}
+
+#[test]
+fn only_keys_of_the_unusable_move() {
+    let (names, weights) = (names(7), [1; 7]);
+    let (ring, maglev) = (ring(&names, &weights), maglev(&names, &weights));
+    for key in 0..5_000_u32 {
+        let hash = hash(&key.to_le_bytes());
+        for find in [
+            &|usable: &dyn Fn(usize) -> bool| ring.find(hash, usable),
+            &|usable: &dyn Fn(usize) -> bool| maglev.find(hash, usable),
+        ] as [&dyn Fn(&dyn Fn(usize) -> bool) -> Option<usize>; 2]
+        {
+            let all = find(&|_| true).expect("somebody");
+            let some = find(&|index| index != 3).expect("somebody");
+            assert!(all == 3 || all == some);
+            assert!(some != 3);
+            assert_eq!(find(&|_| false), None);
+        }
+    }
+}
+
+#[test]
+fn nobody_is_on_an_empty_ring() {
+    assert_eq!(ring(&[], &[]).find(7, |_| true), None);
+    assert_eq!(maglev(&[], &[]).find(7, |_| true), None);
+}
+
+#[test]
+fn a_heavy_ring_is_bounded() {
+    let names = names(3);
+    let ring = Ring::new(
+        names.iter().map(String::as_str).zip([1, 1_000_000, 1]),
+        160,
+        10_000,
+    );
+    assert!(ring.points.len() <= 10_003, "{}", ring.points.len());
+}
+
+#[test]
+fn slow_answers_count_at_once_and_fade() {
+    let half_life = Duration::from_secs(5);
+    let second = 1_000_000_000;
+    let slow = Ewma::default().observe(second, 80_000, half_life);
+    assert_eq!(slow.value, 80_000);
+    assert_eq!(slow.decayed(6 * second, half_life), 40_000);
+    let next = slow.observe(6 * second, 10_000, half_life);
+    assert_eq!(next.value, 45_000);
+    assert_eq!(next.observe(6 * second, 90_000, half_life).value, 90_000);
+}

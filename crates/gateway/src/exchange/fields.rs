@@ -1,0 +1,158 @@
+//! Which fields of a head go no further: those of the connection (RFC 9110 §7.6.1), and those that anybody may forge.
+//!
+//! Pure. Knows no configuration.
+
+use ringmain_wire::h1::{Fields, Known};
+
+use crate::fault::Fault;
+use crate::limits;
+
+/// What is done with a field of a request.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Sort {
+    /// It is sent on as it is.
+    EndToEnd,
+    /// It belongs to the connection.
+    HopByHop,
+    /// It says who the client is or what it asked: taken from a trusted proxy only.
+    Claim(Claim),
+}
+
+/// What proxies tell each other.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Claim {
+    ForwardedFor,
+    ForwardedProto,
+    ForwardedHost,
+    Forwarded,
+    /// `X-Real-IP`, `X-Forwarded-Port` and the like: kept or dropped, never written.
+    Other,
+    /// The way it took; extended, never dropped.
+    Via,
+}
+
+/// What a field of a request is.
+pub(super) fn sort(known: Option<Known>, name: &[u8]) -> Sort {
+    match known {
+        Some(
+            Known::Connection
+            | Known::ContentLength
+            | Known::Expect
+            | Known::Host
+            | Known::KeepAlive
+            | Known::Te
+            | Known::Trailer
+            | Known::TransferEncoding
+            | Known::Upgrade,
+        ) => Sort::HopByHop,
+        Some(Known::Via) => Sort::Claim(Claim::Via),
+        Some(Known::XForwardedFor) => Sort::Claim(Claim::ForwardedFor),
+        Some(_) => Sort::EndToEnd,
+        None => sort_unknown(name),
+    }
+}
+
+fn sort_unknown(name: &[u8]) -> Sort {
+    // A quick no for almost all names.
+    if !matches!(
+        name.first().map(|byte| byte | 0x20),
+        Some(b'x' | b'f' | b'p' | b'h')
+    ) {
+        return Sort::EndToEnd;
+    }
+    let is = |other: &str| is_folded(name, other);
+    if is("proxy-connection") || is("http2-settings") {
+        return Sort::HopByHop;
+    }
+    // With an underscore too: to programs that read both alike (CGI) it is the same field.
+    if is("x-forwarded-for") {
+        Sort::Claim(Claim::ForwardedFor)
+    } else if is("x-forwarded-proto") {
+        Sort::Claim(Claim::ForwardedProto)
+    } else if is("x-forwarded-host") {
+        Sort::Claim(Claim::ForwardedHost)
+    } else if is("forwarded") {
+        Sort::Claim(Claim::Forwarded)
+    } else if is("x-real-ip") || starts_folded(name, "x-forwarded-") || starts_folded(name, "x-envoy-") {
+        Sort::Claim(Claim::Other)
+    } else {
+        Sort::EndToEnd
+    }
+}
+
+/// Whether a name is the other one, in any case and with `_` for `-`.
+fn is_folded(name: &[u8], other: &str) -> bool {
+    name.len() == other.len() && starts_folded(name, other)
+}
+
+fn starts_folded(name: &[u8], other: &str) -> bool {
+    let fold = |byte: u8| {
+        if byte == b'_' {
+            b'-'
+        } else {
+            byte.to_ascii_lowercase()
+        }
+    };
+    name.len() >= other.len()
+        && name
+            .iter()
+            .zip(other.as_bytes())
+            .all(|(&one, &two)| fold(one) == two)
+}
+
+/// The fields that a message's `Connection` names, so that they go no further.
+pub(super) struct Named<'a> {
+    /// Whether there is any but the usual.
+    any: bool,
+    fields: Fields<'a>,
+}
+
+impl<'a> Named<'a> {
+    /// Of a message.
+    pub(super) fn of(fields: &Fields<'a>) -> Result<Named<'a>, Fault> {
+        let mut count = 0;
+        let mut any = false;
+        for value in fields.all_known(Known::Connection) {
+            for option in options(value) {
+                count += 1;
+                any |= !(option.eq_ignore_ascii_case(b"keep-alive") || option.eq_ignore_ascii_case(b"close"));
+            }
+        }
+        if count > limits::CONNECTION_OPTIONS {
+            return Err(Fault::ConnectionOptions);
+        }
+        Ok(Named { any, fields: *fields })
+    }
+
+    /// Whether it names this one. Fields that say who somebody is or what is in a message are not the connection's to
+    /// take away: whoever names them means to have them missing further on.
+    pub(super) fn has(&self, known: Option<Known>, name: &[u8]) -> bool {
+        if !self.any {
+            return false;
+        }
+        let values = self.fields.all_known(Known::Connection);
+        let named = values
+            .flat_map(options)
+            .any(|option| option.eq_ignore_ascii_case(name));
+        named && !is_protected(known, name)
+    }
+}
+
+fn is_protected(known: Option<Known>, name: &[u8]) -> bool {
+    match known {
+        // Everything with a name of its own here is end-to-end, or was sorted out before.
+        Some(_) => true,
+        None => {
+            name.get(..8)
+                .is_some_and(|start| start.eq_ignore_ascii_case(b"content-"))
+                || name.eq_ignore_ascii_case(b"proxy-authorization")
+        }
+    }
+}
+
+fn options(value: &[u8]) -> impl Iterator<Item = &[u8]> {
+    value
+        .split(|&byte| byte == b',')
+        .map(<[u8]>::trim_ascii)
+        .filter(|option| !option.is_empty())
+}

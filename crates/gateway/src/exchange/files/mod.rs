@@ -1,0 +1,227 @@
+//! Files of a directory: found beneath it and nowhere else, with validators and ranges (RFC 9110 §8.8, §13, §14).
+
+mod media;
+mod range;
+
+use std::io;
+use std::rc::Rc;
+use std::time::Duration;
+
+use ringmain_engine::file::{File, Kind, Root, Stat};
+use ringmain_web::path::ENCODED_SLASH;
+use ringmain_web::{Error, Method, Reply, Request, http_date};
+use ringmain_wire::h1::{Framing, Known};
+
+use self::range::Range;
+use super::{Failure, Found, own, redirect};
+use crate::fault::Fault;
+use crate::gateway::{View, Worker};
+use crate::limits;
+use crate::model::Files;
+use crate::plan::Plan;
+
+/// Answers with a file.
+pub(super) async fn answer(
+    worker: &Rc<Worker>,
+    view: &View,
+    found: &Found<'_>,
+    plan: &Plan,
+    files: &Files,
+    req: &Request<'_>,
+    reply: &mut Reply<'_>,
+) -> Result<(), Failure> {
+    if !matches!(req.method(), Method::Get | Method::Head) {
+        reply.header("Allow", "GET, HEAD")?;
+        return Err(Fault::MethodNotAllowed.into());
+    }
+    let root = worker.root(&files.root).await.map_err(|error| fault_of(&error))?;
+    let from = if files.strip_prefix {
+        found.matched.prefix()
+    } else {
+        0
+    };
+    let path = &req.path()[from..];
+    let served = match find(worker, &root, files, path).await {
+        Ok(Some(served)) => served,
+        Ok(None) => return redirect::to_directory(worker, view, req, reply).map_err(Failure::Web),
+        Err(Fault::NoFile) => fallback(worker, &root, files).await?,
+        Err(fault) => return Err(fault.into()),
+    };
+    served.send(files, plan, req, reply).await
+}
+
+/// A file, and what it is called.
+struct Served {
+    file: File,
+    stat: Stat,
+    name: String,
+}
+
+/// The file of a path; `None` for a directory whose path does not end like one.
+async fn find(worker: &Worker, root: &Root, files: &Files, path: &str) -> Result<Option<Served>, Fault> {
+    if path.contains(ENCODED_SLASH) {
+        return Err(Fault::NoFile);
+    }
+    let ends = path.is_empty() || path.ends_with('/');
+    let name = path.trim_matches('/');
+    let opened = open(worker, root, if name.is_empty() { "." } else { name }).await?;
+    match opened.stat.kind {
+        Kind::Directory if !ends => Ok(None),
+        Kind::Directory => {
+            for index in &files.index {
+                let name = if name.is_empty() {
+                    index.to_string()
+                } else {
+                    format!("{name}/{index}")
+                };
+                match open(worker, root, &name).await {
+                    Ok(found) if found.stat.kind == Kind::File => return Ok(Some(found)),
+                    Ok(_) | Err(Fault::NoFile) => {}
+                    Err(fault) => return Err(fault),
+                }
+            }
+            Err(Fault::NoFile)
+        }
+        Kind::File if !path.ends_with('/') => Ok(Some(opened)),
+        _ => Err(Fault::NoFile),
+    }
+}
+
+async fn fallback(worker: &Worker, root: &Root, files: &Files) -> Result<Served, Fault> {
+    let name = files
+        .fallback
+        .as_ref()
+        .ok_or(Fault::NoFile)?
+        .as_str()
+        .trim_matches('/');
+    let opened = open(worker, root, name).await?;
+    if opened.stat.kind == Kind::File {
+        Ok(opened)
+    } else {
+        Err(Fault::NoFile)
+    }
+}
+
+async fn open(worker: &Worker, root: &Root, name: &str) -> Result<Served, Fault> {
+    let file = worker
+        .cx
+        .open_beneath(root, name)
+        .await
+        .map_err(|error| fault_of(&error))?;
+    let stat = file.stat().map_err(|error| fault_of(&error))?;
+    Ok(Served {
+        file,
+        stat,
+        name: name.to_owned(),
+    })
+}
+
+fn fault_of(error: &io::Error) -> Fault {
+    // EXDEV (it leads out), ELOOP, ENAMETOOLONG, ENXIO (a socket)
+    let outside = matches!(error.raw_os_error(), Some(18 | 40 | 36 | 6));
+    match error.kind() {
+        io::ErrorKind::NotFound | io::ErrorKind::NotADirectory => Fault::NoFile,
+        _ if outside => Fault::NoFile,
+        io::ErrorKind::WouldBlock => Fault::NoResources,
+        _ => {
+            log::warn!("a file cannot be read: {error}");
+            Fault::FileUnreadable
+        }
+    }
+}
+
+impl Served {
+    async fn send(
+        self,
+        files: &Files,
+        plan: &Plan,
+        req: &Request<'_>,
+        reply: &mut Reply<'_>,
+    ) -> Result<(), Failure> {
+        let length = self.stat.len;
+        let nanos = self.stat.modified.as_nanos();
+        let tag = format!("\"{nanos:x}-{length:x}\"");
+        let date = http_date(Duration::from_secs(self.stat.modified.as_secs()));
+        reply.header("ETag", &tag)?;
+        reply.header("Last-Modified", date)?;
+        if let Some(age) = files.max_age {
+            reply.header("Cache-Control", format!("max-age={}", age.as_secs()))?;
+        }
+        if is_known(req, &tag, &date) {
+            reply.status(304);
+            own::changes(reply, &plan.response)?;
+            return Ok(());
+        }
+        reply.header("Content-Type", media::of(&self.name))?;
+        reply.header("Accept-Ranges", "bytes")?;
+        let (from, to) = match wanted(req, &tag, &date, length) {
+            Range::All => (0, length),
+            Range::Part { from, to } => {
+                reply.status(206);
+                reply.header("Content-Range", format!("bytes {from}-{}/{length}", to - 1))?;
+                (from, to)
+            }
+            Range::Outside => {
+                reply.status(416);
+                reply.header("Content-Range", format!("bytes */{length}"))?;
+                reply.remove_header("Content-Type");
+                own::changes(reply, &plan.response)?;
+                return Ok(());
+            }
+        };
+        own::changes(reply, &plan.response)?;
+        reply.put_head(Framing::Length(to - from))?;
+        if req.method() == Method::Head {
+            return Ok(());
+        }
+        self.send_part(from, to, reply).await
+    }
+
+    async fn send_part(&self, mut from: u64, to: u64, reply: &mut Reply<'_>) -> Result<(), Failure> {
+        let piece = usize::try_from(to - from)
+            .unwrap_or(usize::MAX)
+            .min(limits::FILE_PIECE_BYTES);
+        let mut buffer = vec![0; piece];
+        while from < to {
+            let left = usize::try_from(to - from).unwrap_or(usize::MAX);
+            buffer.truncate(left);
+            let (read, back) = self.file.read_at(buffer, from).await;
+            buffer = back;
+            match read {
+                Ok(0) => return Err(Error::internal("the file has become shorter while it was sent").into()),
+                Ok(count) => {
+                    reply.put(&buffer[..count])?;
+                    from += count as u64;
+                }
+                Err(error) => return Err(Error::internal(error).into()),
+            }
+            reply.flush().await?;
+        }
+        Ok(())
+    }
+}
+
+/// Whether the client has it (RFC 9110 §13.1.2, §13.1.3). Dates are compared as texts: those that we said.
+fn is_known(req: &Request<'_>, tag: &str, date: &[u8]) -> bool {
+    let fields = &req.head().fields;
+    let mut tags = fields.all_known(Known::IfNoneMatch).peekable();
+    if tags.peek().is_some() {
+        let mut all = tags.flat_map(|value| value.split(|&byte| byte == b',').map(<[u8]>::trim_ascii));
+        return all
+            .any(|found| found == b"*" || found.strip_prefix(b"W/").unwrap_or(found) == tag.as_bytes());
+    }
+    fields.known(Known::IfModifiedSince) == Some(date)
+}
+
+/// What of it is wanted (RFC 9110 §14.2, §13.1.5).
+fn wanted(req: &Request<'_>, tag: &str, date: &[u8], length: u64) -> Range {
+    let fields = &req.head().fields;
+    let (Some(value), Method::Get) = (fields.known(Known::Range), req.method()) else {
+        return Range::All;
+    };
+    let same = |condition: &[u8]| condition == tag.as_bytes() || condition == date;
+    if fields.is_repeated(Known::Range) || !fields.get("If-Range").is_none_or(same) {
+        return Range::All;
+    }
+    Range::of(value, length)
+}

@@ -1,0 +1,54 @@
+//! The part of a file that a `Range` names. Several at once are answered by the whole: few clients ask, and fewer understand.
+
+/// What is wanted.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Range {
+    All,
+    /// From here on, before there.
+    Part {
+        from: u64,
+        to: u64,
+    },
+    /// Nothing of it is there: 416.
+    Outside,
+}
+
+impl Range {
+    /// Of `bytes=…`, for a file of `length` bytes (RFC 9110 §14.1.2). What is not understood is as if it were not there.
+    pub(super) fn of(value: &[u8], length: u64) -> Range {
+        Range::read(value, length).unwrap_or(Range::All)
+    }
+
+    fn read(value: &[u8], length: u64) -> Option<Range> {
+        let (unit, rest) = str::from_utf8(value).ok()?.split_once('=')?;
+        let (first, last) = rest.trim().split_once('-')?;
+        if !unit.trim().eq_ignore_ascii_case("bytes") {
+            return None;
+        }
+        let (from, to) = match (number(first)?, number(last)?) {
+            (None, None) => return None,
+            (None, Some(0)) => return Some(Range::Outside),
+            (None, Some(count)) => (length.saturating_sub(count), length),
+            (Some(from), None) => (from, length),
+            (Some(from), Some(last)) if last < from => return None,
+            (Some(from), Some(last)) => (from, last.saturating_add(1).min(length)),
+        };
+        Some(if from < to {
+            Range::Part { from, to }
+        } else {
+            Range::Outside
+        })
+    }
+}
+
+/// `None`: no number; `Some(None)`: nothing stands there.
+fn number(text: &str) -> Option<Option<u64>> {
+    match text {
+        "" => Some(None),
+        text if text.bytes().all(|byte| byte.is_ascii_digit()) => text.parse().ok().map(Some),
+        _ => None,
+    }
+}
+
+#[cfg(test)]
+mod tests;

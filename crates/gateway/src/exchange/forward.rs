@@ -1,0 +1,420 @@
+//! A request on its way to an upstream, and the head of its answer on the way back.
+
+use std::cell::Cell;
+use std::future::{Future, poll_fn};
+use std::io;
+use std::net::IpAddr;
+use std::pin::pin;
+use std::rc::Rc;
+use std::task::{Context, Poll};
+
+use ringmain_engine::Addr;
+use ringmain_engine::stream::Stream;
+use ringmain_web::{Method, Reply, Request};
+use ringmain_wire::h1::Framing;
+use ringmain_wire::proxy::Addresses;
+
+use super::affinity::Session;
+use super::client;
+use super::relay::{Clock, Down, Download, NotSent, upload};
+use super::request::{self, Sending};
+use super::response::{Head, Reading};
+use super::tunnel::Tunnel;
+use super::{Failure, Found, Rest, note};
+use crate::balance::hash;
+use crate::fault::{Fault, Retryable, Side};
+use crate::gateway::Worker;
+use crate::health::Meeting;
+use crate::model::{AffinityBy, Forward, HashKey, Listener, Retry};
+use crate::plan::{Backend, Plan};
+use crate::upstream::Prefer;
+use crate::upstream::local::{Chosen, End, Link, Local};
+
+/// What stays the same from try to try.
+struct Job<'a, 'r> {
+    worker: &'a Rc<Worker>,
+    local: &'a Rc<Local>,
+    forward: &'a Forward,
+    backend: &'a Backend,
+    sending: Sending<'a>,
+    req: &'a Request<'r>,
+    clock: Clock,
+    /// A hash of what its endpoint is chosen by.
+    key: Option<u64>,
+    prefer: Prefer,
+    session: Session,
+    /// Whether any of the body was taken from the client: then there is no second try.
+    taken: Cell<bool>,
+}
+
+/// A try that came to nothing.
+struct Broken {
+    failure: Failure,
+    /// It was sent on a kept connection, and nothing of an answer has come: the upstream may have closed it just then.
+    stale: bool,
+}
+
+impl<F: Into<Failure>> From<F> for Broken {
+    fn from(failure: F) -> Broken {
+        Broken {
+            failure: failure.into(),
+            stale: false,
+        }
+    }
+}
+
+/// Sends a request on, again if that is allowed.
+pub(super) async fn forward(
+    worker: &Rc<Worker>,
+    found: &Found<'_>,
+    plan: &Plan,
+    forward: &Forward,
+    req: &Request<'_>,
+    reply: &mut Reply<'_>,
+) -> Result<Rest, Failure> {
+    let (number, backend) = draw(worker, plan)?;
+    let shared = backend.upstream.as_ref().ok_or(Fault::BrokenBackend)?;
+    if let (Framing::Length(length), Some(most)) = (req.head().framing, forward.body.request)
+        && length > most
+    {
+        return Err(Fault::RequestTooLarge.into());
+    }
+    let local = worker.local(shared);
+    let admitted = local.admit()?;
+    let session = match &forward.affinity {
+        Some(affinity) => Session::of(affinity, req, worker.cx.wall().as_secs()),
+        None => Session::default(),
+    };
+    let prefer = match &forward.affinity {
+        Some(affinity) if affinity.by == AffinityBy::Source => {
+            hashed(&HashKey::Source, found.listener, req).map_or(Prefer::Any, Prefer::Hashed)
+        }
+        _ => session.prefers(),
+    };
+    let job = Job {
+        worker,
+        local: &local,
+        forward,
+        backend,
+        sending: Sending {
+            listener: found.listener,
+            changes: &backend.request,
+            rule: &forward.rewrite,
+            backend: &forward.backends[number].rewrite,
+            prefix: found.matched.prefix(),
+            upgrade: upgrade(req, forward),
+        },
+        req,
+        clock: Clock {
+            total: forward.timeouts.request.map(|span| worker.cx.now().after(span)),
+            head: None,
+            idle: forward.timeouts.idle,
+        },
+        key: local.key(|key| hashed(key, found.listener, req)).flatten(),
+        session,
+        prefer,
+        taken: Cell::new(false),
+    };
+    let rest = job.run(reply).await;
+    drop(admitted);
+    rest
+}
+
+/// A hash of what tells requests apart.
+fn hashed(key: &HashKey, listener: &Listener, req: &Request<'_>) -> Option<u64> {
+    match key {
+        HashKey::Cookie(name) => req.cookies().get(name).map(|value| hash(value.as_bytes())),
+        HashKey::Header(name) => req.header(name.as_str()).map(|value| hash(value.as_bytes())),
+        HashKey::Path => Some(hash(req.path().as_bytes())),
+        HashKey::Source => match client::address(&listener.client_address, req)? {
+            IpAddr::V4(address) => Some(hash(&address.octets())),
+            IpAddr::V6(address) => Some(hash(&address.octets())),
+        },
+    }
+}
+
+/// Who is connected to whom, as an upstream is told that wants to know.
+fn addresses(req: &Request<'_>) -> Option<Addresses> {
+    let conn = req.cx().conn(req.connection());
+    match conn.local_addr() {
+        Ok(Some(Addr::Inet(to))) => Some(Addresses {
+            from: req.remote()?,
+            to,
+        }),
+        _ => None,
+    }
+}
+
+/// The backend whose turn it is, by chance.
+fn draw<'p>(worker: &Worker, plan: &'p Plan) -> Result<(usize, &'p Backend), Fault> {
+    let number = match plan.weight {
+        0 => return Err(Fault::NoBackend),
+        _ if plan.backends.len() == 1 => 0,
+        weight => worker.cx.random() % weight,
+    };
+    plan.backend(number).ok_or(Fault::NoBackend)
+}
+
+/// The protocol to be offered: one that is allowed, and only for a request without a body.
+fn upgrade<'r>(req: &Request<'r>, forward: &Forward) -> Option<&'r [u8]> {
+    let wanted = req.head().upgrade?;
+    let allowed = |protocol: &[u8]| {
+        let name = protocol.split(|&byte| byte == b'/').next().unwrap_or_default();
+        forward
+            .upgrades
+            .iter()
+            .any(|allowed| name.eq_ignore_ascii_case(allowed.as_bytes()))
+    };
+    (req.head().framing == Framing::None && allowed(wanted)).then_some(wanted)
+}
+
+impl Job<'_, '_> {
+    async fn run(&self, reply: &mut Reply<'_>) -> Result<Rest, Failure> {
+        let mut tried: Vec<Rc<End>> = Vec::new();
+        let mut fresh = false;
+        self.local.settle(self.local.connect_timeout()).await;
+        loop {
+            let chosen = self.local.choose(&tried, self.key, self.prefer)?;
+            let end = Rc::clone(&chosen.end);
+            let begun = self.worker.cx.now();
+            let attempted = self.attempt(chosen, fresh, reply).await;
+            note::attempt(
+                self.worker,
+                self.req,
+                &self.local.shared.name,
+                &end,
+                begun,
+                tried.len(),
+            );
+            let broken = match attempted {
+                Ok(rest) => return Ok(rest),
+                Err(broken) => broken,
+            };
+            let Failure::Fault(fault) = broken.failure else {
+                return Err(broken.failure);
+            };
+            if reply.is_streaming() || self.taken.get() {
+                if fault.side() == Side::Upstream {
+                    self.local.met(&end, Meeting::Bad);
+                }
+                return Err(fault.into());
+            }
+            // RFC 9112 §9.3.1: once, without being asked, on a connection of its own.
+            if broken.stale && !fresh && is_idempotent(self.req.method()) {
+                fresh = true;
+                continue;
+            }
+            if fault.side() == Side::Upstream {
+                self.local.met(&end, Meeting::Bad);
+            }
+            fresh = false;
+            tried.push(end);
+            match &self.forward.retry {
+                Some(retry) if tried.len() <= usize::from(retry.attempts) && self.helps(retry, fault) => {
+                    self.pause(retry, tried.len()).await;
+                }
+                _ => return Err(fault.into()),
+            }
+        }
+    }
+
+    /// Whether the rule has requests tried again after such a fault.
+    fn helps(&self, retry: &Retry, fault: Fault) -> bool {
+        let wanted = match fault {
+            Fault::HeadTimeout => retry.on.timeout,
+            Fault::ResetBeforeHead | Fault::ClosedBeforeHead => retry.on.reset,
+            fault => retry.on.connect && fault.retryable() == Retryable::Always,
+        };
+        wanted
+            && match fault.retryable() {
+                Retryable::Always => true,
+                Retryable::IfIdempotent => is_idempotent(self.req.method()),
+                Retryable::Never => false,
+            }
+    }
+
+    /// Twice as long each time, and a random part less.
+    async fn pause(&self, retry: &Retry, tries: usize) {
+        let doubled = retry.backoff.saturating_mul(1 << (tries - 1).min(16));
+        let span = doubled.min(retry.backoff_most);
+        let share = self.worker.cx.random() as u32 as f64 / f64::from(u32::MAX);
+        self.worker.cx.sleep(span.mul_f64(0.5 + share / 2.0)).await;
+    }
+
+    async fn attempt(&self, chosen: Chosen, fresh: bool, reply: &mut Reply<'_>) -> Result<Rest, Broken> {
+        let cx = &self.worker.cx;
+        let span = self.local.connect_timeout();
+        let span = self
+            .clock
+            .total
+            .map_or(span, |total| span.min(total.since(cx.now())));
+        let greeting = self.local.greeting(|| addresses(self.req));
+        let link = self.local.link(&chosen.end, fresh, &greeting, span).await?;
+        let mut clock = self.clock;
+        clock.head = self.forward.timeouts.per_try.map(|span| cx.now().after(span));
+        let mut reading = Reading::new(self.req.method(), self.sending.upgrade.is_some());
+        if let Some(affinity) = &self.forward.affinity {
+            let secure = self.req.scheme() == "https";
+            let token = chosen.end.endpoint.token;
+            reading.extra = self.session.field(affinity, token, secure, cx.wall().as_secs());
+        }
+        let got = self
+            .converse(&chosen, &link, &mut clock, &mut reading, reply)
+            .await;
+        let got = got.map_err(|failure| Broken {
+            stale: link.requests > 0 && !reading.begun && is_stale(&failure),
+            failure,
+        })?;
+        let download = match got {
+            Got::Switch => {
+                return Ok(Rest::Tunnel(Tunnel {
+                    link,
+                    _chosen: chosen,
+                    idle: clock.idle,
+                }));
+            }
+            Got::Body(down) => Download {
+                local: Rc::clone(self.local),
+                chosen,
+                link,
+                down,
+                clock,
+            },
+        };
+        if download.down.is_over {
+            download.keep(self.worker);
+            return Ok(Rest::Nothing);
+        }
+        Ok(Rest::Body(download))
+    }
+
+    /// Sends the request and reads the answer's head; then goes on with both bodies as long as the request's is not sent.
+    async fn converse(
+        &self,
+        chosen: &Chosen,
+        link: &Link,
+        clock: &mut Clock,
+        reading: &mut Reading<'_, '_>,
+        reply: &mut Reply<'_>,
+    ) -> Result<Got, Failure> {
+        let cx = &self.worker.cx;
+        let stream = &link.stream;
+        let encoder = {
+            let desk = &mut *self.worker.desk.borrow_mut();
+            desk.out.clear();
+            let encoder = request::write(desk, self.req, &chosen.end.endpoint, &self.sending)?;
+            // Refused if the connection has just ended, which reading tells better.
+            let _ = stream.write_now(&desk.out);
+            desk.out.clear();
+            encoder
+        };
+        let begun = cx.now();
+        stream.set_deadline(clock.span(begun));
+        let most = self.forward.body.request;
+        let mut sending = self.req.head().framing != Framing::None;
+        let mut up = pin!(upload(self.worker, self.req, stream, encoder, most, &self.taken));
+        let mut got = None;
+        loop {
+            let step = poll_fn(|context| {
+                if sending && let Poll::Ready(sent) = up.as_mut().poll(context) {
+                    sending = false;
+                    if let Err(NotSent::Failure(failure)) = sent {
+                        return Poll::Ready(Err(failure));
+                    }
+                }
+                match &mut got {
+                    None => self.poll_head(stream, clock, reading, reply, context),
+                    Some(down) => Down::poll(down, stream, clock, reply, context).map_ok(|()| None),
+                }
+            });
+            match step.await? {
+                Some(Got::Switch) => return Ok(Got::Switch),
+                Some(Got::Body(down)) => {
+                    self.local.took(&chosen.end, cx.now().since(begun));
+                    let bad = reply.status_now() >= 500;
+                    self.local
+                        .met(&chosen.end, if bad { Meeting::Bad } else { Meeting::Good });
+                    clock.head = None;
+                    got = Some(down);
+                }
+                None => {}
+            }
+            match got.take() {
+                Some(mut down) if down.is_over || !sending => {
+                    down.keep_alive &= !sending;
+                    return Ok(Got::Body(down));
+                }
+                down => got = down,
+            }
+            if got.is_some() {
+                stream.set_deadline(None);
+                reply.flush().await?;
+            }
+            stream.set_deadline(clock.span(cx.now()));
+        }
+    }
+
+    /// Reads what there is of the answer's head, and of its body what came along.
+    fn poll_head(
+        &self,
+        stream: &Stream,
+        clock: &Clock,
+        reading: &mut Reading<'_, '_>,
+        reply: &mut Reply<'_>,
+        context: &mut Context<'_>,
+    ) -> Poll<Result<Option<Got>, Failure>> {
+        let most = self.forward.body.response;
+        let mut looked = Ok(None);
+        let received = stream.poll_received(context, |bytes| {
+            let desk = &mut *self.worker.desk.borrow_mut();
+            let (consumed, head) = reading.look(bytes, desk, &self.backend.response, most, reply);
+            let (fed, outcome) = match head {
+                Ok(Some(Head::Body { decoder, keep_alive })) => {
+                    let mut down = Down::new(decoder, keep_alive);
+                    let (fed, outcome) = down.feed(&bytes[consumed..], reply);
+                    (fed, outcome.map(|()| Some(Got::Body(down))))
+                }
+                Ok(Some(Head::Switch)) => (0, Ok(Some(Got::Switch))),
+                Ok(None) => (0, Ok(None)),
+                Err(failure) => (0, Err(failure)),
+            };
+            looked = outcome;
+            consumed + fed
+        });
+        match (received, looked) {
+            (_, Err(failure)) => Poll::Ready(Err(failure)),
+            (_, Ok(Some(got))) => Poll::Ready(Ok(Some(got))),
+            (Poll::Ready(Ok(0)), Ok(None)) => Poll::Ready(Err(Fault::ClosedBeforeHead.into())),
+            (Poll::Ready(Ok(_)), Ok(None)) => Poll::Ready(Ok(None)),
+            (Poll::Ready(Err(error)), Ok(None)) => Poll::Ready(Err(match error.kind() {
+                io::ErrorKind::TimedOut => clock.fault(self.worker.cx.now(), Fault::HeadTimeout),
+                _ => Fault::ResetBeforeHead,
+            }
+            .into())),
+            (Poll::Pending, Ok(None)) => Poll::Pending,
+        }
+    }
+}
+
+/// What a whole head has led to.
+enum Got {
+    /// A body, of which what had come was passed on.
+    Body(Down),
+    Switch,
+}
+
+/// Whether it is what a kept connection looks like that was closed meanwhile.
+fn is_stale(failure: &Failure) -> bool {
+    matches!(
+        failure,
+        Failure::Fault(Fault::ClosedBeforeHead | Fault::ResetBeforeHead)
+    )
+}
+
+/// RFC 9110 §9.2.2.
+fn is_idempotent(method: Method<'_>) -> bool {
+    matches!(
+        method,
+        Method::Get | Method::Head | Method::Put | Method::Delete | Method::Options | Method::Trace
+    )
+}

@@ -1,0 +1,197 @@
+//! One request, from its head to the last byte of its answer: the path that all of them take.
+//!
+//! ```text
+//! head ─▶ listener ─▶ rule ─┬─ forward ─▶ endpoint, connection ─▶ head, body up │ head, body down ─▶ kept
+//!                           └─ redirect, answer, files                          └─ 101 ─▶ tunnel
+//! ```
+//!
+//! Owns the order of things. What a head may hold is in `request` and `response`, who answers in `upstream`.
+
+mod affinity;
+mod client;
+mod fields;
+mod files;
+mod forward;
+pub(crate) mod note;
+mod own;
+mod redirect;
+mod relay;
+mod request;
+mod response;
+mod tunnel;
+
+use std::rc::Rc;
+
+use ringmain_tls::Tls;
+use ringmain_web::{Error, Reply, Request};
+
+use crate::fault::Fault;
+use crate::front::wants_certificate;
+use crate::gateway::{View, Worker};
+use crate::metrics::Count;
+use crate::model::{Action, HttpsRedirect, Listener};
+use crate::plan::Plan;
+use crate::table::{Headers, Matched, RequestFacts, host};
+
+/// Why a request has no answer of its route's.
+#[derive(Debug)]
+pub(crate) enum Failure {
+    Fault(Fault),
+    /// The client's connection has its own view: it is gone, or its body broke a rule.
+    Web(Error),
+}
+
+impl From<Fault> for Failure {
+    fn from(fault: Fault) -> Failure {
+        Failure::Fault(fault)
+    }
+}
+
+impl From<Error> for Failure {
+    fn from(error: Error) -> Failure {
+        Failure::Web(error)
+    }
+}
+
+/// Where a request belongs.
+struct Found<'v> {
+    listener: &'v Listener,
+    matched: Matched<'v, Plan>,
+}
+
+/// What is known of where a request belongs before its answer.
+enum Place<'v> {
+    Rule(Found<'v>),
+    /// Whatever it asks for, it is to ask for it by TLS.
+    ToHttps(HttpsRedirect),
+}
+
+/// What is left to do when the view is not needed any more.
+enum Rest {
+    Nothing,
+    Body(relay::Download),
+    Tunnel(tunnel::Tunnel),
+}
+
+/// Answers a request.
+pub(crate) async fn serve(
+    worker: &Rc<Worker>,
+    req: &Request<'_>,
+    reply: &mut Reply<'_>,
+) -> Result<(), Error> {
+    let count = Count::begin(&worker.counting, &worker.cx);
+    let outcome = match begin(worker, &count, req, reply).await {
+        // Long bodies and tunnels hold no configuration.
+        Ok(Rest::Nothing) => Ok(()),
+        Ok(Rest::Body(download)) => download.run(worker, req, reply).await,
+        Ok(Rest::Tunnel(tunnel)) => tunnel.run(req, reply).await,
+        Err(error) => Err(error),
+    };
+    match &outcome {
+        Err(error) if error.is_disconnected() => {}
+        Err(error) if !reply.is_streaming() => count.end(error.status()),
+        _ => count.end(reply.status_now()),
+    }
+    outcome
+}
+
+async fn begin(
+    worker: &Rc<Worker>,
+    count: &Count<'_>,
+    req: &Request<'_>,
+    reply: &mut Reply<'_>,
+) -> Result<Rest, Error> {
+    let view = worker.view();
+    let found = match find(worker, &view, req) {
+        Ok(Place::Rule(found)) => found,
+        Ok(Place::ToHttps(how)) => {
+            return redirect::to_https(worker, how, req, reply).map(|()| Rest::Nothing);
+        }
+        Err(Failure::Fault(fault)) => {
+            note::fault(worker, req, fault);
+            return own::plain(reply, fault).map(|()| Rest::Nothing);
+        }
+        Err(Failure::Web(error)) => return Err(error),
+    };
+    note::route(worker, count, &found, req);
+    let outcome = act(worker, &view, &found, req, reply).await;
+    if let Err(Failure::Fault(fault)) = &outcome {
+        note::fault(worker, req, *fault);
+    }
+    match outcome {
+        Ok(rest) => Ok(rest),
+        Err(Failure::Fault(fault)) if !reply.is_streaming() => {
+            own::fault(reply, &found.matched, fault).map(|()| Rest::Nothing)
+        }
+        Err(Failure::Fault(fault)) => Err(Error::internal(fault)),
+        Err(Failure::Web(error)) => Err(error),
+    }
+}
+
+/// The rule that takes a request.
+fn find<'v>(worker: &Worker, view: &'v View, req: &Request<'_>) -> Result<Place<'v>, Failure> {
+    let desk = &mut *worker.desk.borrow_mut();
+    let host = host(req.host().unwrap_or_default(), &mut desk.host);
+    let address = view.address(req.listener()).ok_or(Fault::NoListener)?;
+    let addresses = view.table.addresses();
+    let secure = req.scheme() == "https";
+    let stranger = if secure {
+        Fault::Misdirected
+    } else {
+        Fault::NoListener
+    };
+    let id = addresses.admit(address, host).ok_or(stranger)?;
+    let listener = view.table.listener(id);
+    let several = addresses.listeners(address).nth(1).is_some();
+    if secure && several && addresses.admit(address, &sni(req)) != Some(id) {
+        return Err(Fault::Misdirected.into());
+    }
+    if secure
+        && several
+        && wants_certificate(listener)
+        && req.tls().is_none_or(|tls| tls.peer_certificates.is_empty())
+    {
+        return Err(Fault::NoCertificate.into());
+    }
+    if let Some(how) = listener.redirect_to_https {
+        return Ok(Place::ToHttps(how));
+    }
+    let facts = RequestFacts {
+        host,
+        path: req.path(),
+        method: req.method().as_str(),
+        query: req.head().target.query().unwrap_or_default(),
+        headers: Headers::Fields(req.head().fields),
+    };
+    let matched = view.table.find(id, &facts).ok_or(Fault::NoRoute)?;
+    Ok(Place::Rule(Found { listener, matched }))
+}
+
+/// The name that the client asked for in its TLS handshake.
+fn sni(req: &Request<'_>) -> String {
+    let conn = req.cx().conn(req.connection());
+    let name = conn.layer(|tls: &mut Tls| tls.facts().and_then(|facts| facts.server_name.clone()));
+    name.flatten().unwrap_or_default()
+}
+
+async fn act(
+    worker: &Rc<Worker>,
+    view: &View,
+    found: &Found<'_>,
+    req: &Request<'_>,
+    reply: &mut Reply<'_>,
+) -> Result<Rest, Failure> {
+    let plan = found.matched.plan().map_err(|_why| Fault::BrokenRule)?;
+    match &found.matched.rule().action {
+        Action::Forward(forward) => forward::forward(worker, found, plan, forward, req, reply).await,
+        Action::Answer(answer) => own::answer(reply, plan, answer).map(|()| Rest::Nothing),
+        Action::Redirect(how) => {
+            redirect::redirect(worker, view, found, plan, how, req, reply).map(|()| Rest::Nothing)
+        }
+        Action::Files(how) => {
+            let sent = files::answer(worker, view, found, plan, how, req, reply).await;
+            sent.map(|()| Rest::Nothing)
+        }
+        Action::Broken { .. } => Err(Fault::BrokenRule.into()),
+    }
+}

@@ -1,0 +1,79 @@
+//! What is counted of a request and said of it in the access log, beside what every request has.
+
+use std::sync::Arc;
+
+use ringmain_engine::backend::Time;
+use ringmain_web::{Note, Request};
+
+use super::{Found, client};
+use crate::fault::Fault;
+use crate::gateway::Worker;
+use crate::metrics::Count;
+use crate::model::Name;
+use crate::upstream::local::End;
+
+/// Fields of the access log that a gateway's requests have beside those of all: templates may name them.
+///
+/// `route` and `rule` (its name, or its number from 0) took the request; `upstream`, `endpoint`, `upstream_us` (from the choice of
+/// the endpoint to the answer's head, microseconds) and `tries` are of the last try; `fault` is the kind of what went wrong.
+pub const FIELDS: [&str; 7] = [
+    "route",
+    "rule",
+    "upstream",
+    "endpoint",
+    "upstream_us",
+    "tries",
+    "fault",
+];
+
+/// A route took it.
+pub(super) fn route(worker: &Worker, count: &Count<'_>, found: &Found<'_>, req: &Request<'_>) {
+    let route = found.matched.route().route();
+    match found.matched.plan().map(|plan| plan.number.get()) {
+        Ok(Some(number)) => count.route(*number),
+        // One that is broken has no plan.
+        _ => count.route(worker.route_number(&route.name)),
+    }
+    if !req.is_logged() {
+        return;
+    }
+    let rule = match &found.matched.rule().name {
+        Some(name) => Note::Text(Arc::clone(name)),
+        None => Note::Number(found.matched.number() as u64),
+    };
+    req.note("route", Note::Text(Arc::clone(&route.name)));
+    req.note("rule", rule);
+    if let Some(client) = client::address(&found.listener.client_address, req) {
+        req.note_client(client);
+    }
+}
+
+/// A try has its answer's head, or came to nothing.
+pub(super) fn attempt(
+    worker: &Worker,
+    req: &Request<'_>,
+    upstream: &Name,
+    end: &End,
+    begun: Time,
+    tried: usize,
+) {
+    if !req.is_logged() {
+        return;
+    }
+    let span = worker.cx.now().since(begun);
+    req.note("upstream", Note::Text(Arc::clone(upstream)));
+    req.note("endpoint", Note::Text(end.endpoint.addr.to_string().into()));
+    req.note(
+        "upstream_us",
+        Note::Number(u64::try_from(span.as_micros()).unwrap_or(u64::MAX)),
+    );
+    req.note("tries", Note::Number(tried as u64 + 1));
+}
+
+/// Something went wrong.
+pub(super) fn fault(worker: &Worker, req: &Request<'_>, fault: Fault) {
+    worker.counting.fault(fault);
+    if req.is_logged() {
+        req.note("fault", Note::Word(fault.label()));
+    }
+}

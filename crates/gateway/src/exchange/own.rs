@@ -1,0 +1,62 @@
+//! Answers of the gateway's own: direct ones, error pages, a line for each fault.
+
+use ringmain_web::{Error, Reply};
+
+use super::Failure;
+use crate::fault::Fault;
+use crate::model::Answer;
+use crate::plan::{Changes, Plan};
+use crate::table::Matched;
+
+/// A direct answer.
+pub(super) fn answer(reply: &mut Reply<'_>, plan: &Plan, answer: &Answer) -> Result<(), Failure> {
+    write(reply, answer.status, answer)?;
+    changes(reply, &plan.response)?;
+    Ok(())
+}
+
+fn write(reply: &mut Reply<'_>, status: u16, answer: &Answer) -> Result<(), Error> {
+    reply.status(status);
+    if let Some(kind) = &answer.content_type {
+        reply.header("Content-Type", kind.as_str())?;
+    }
+    reply.body().extend_from_slice(&answer.body.0);
+    Ok(())
+}
+
+/// What a fault is to the client, as its rule has it.
+pub(super) fn fault(reply: &mut Reply<'_>, matched: &Matched<'_, Plan>, fault: Fault) -> Result<(), Error> {
+    let status = fault.status();
+    let mut pages = matched.rule().error_pages.iter();
+    match pages.find(|page| page.statuses.contains(status)) {
+        Some(page) => write(reply, status, &page.answer)?,
+        None => plain(reply, fault)?,
+    }
+    match matched.plan() {
+        Ok(plan) => changes(reply, &plan.response),
+        Err(_) => Ok(()),
+    }
+}
+
+/// What a fault is to the client without a rule.
+pub(super) fn plain(reply: &mut Reply<'_>, fault: Fault) -> Result<(), Error> {
+    reply.status(fault.status());
+    if fault.status() == 503 {
+        reply.header("Retry-After", "1")?;
+    }
+    let body = reply.body();
+    body.extend_from_slice(fault.text().as_bytes());
+    body.push(b'\n');
+    reply
+        .header("Content-Type", "text/plain; charset=utf-8")
+        .map(|_| ())
+}
+
+/// Changes the head of an answer of the gateway's own.
+pub(super) fn changes(reply: &mut Reply<'_>, changes: &Changes) -> Result<(), Error> {
+    for name in changes.dropped() {
+        reply.remove_header(name.as_str());
+    }
+    reply.add_headers(changes.added());
+    Ok(())
+}

@@ -1,0 +1,245 @@
+//! Bodies on their way, up and down, each side held back by the other.
+
+use std::future::poll_fn;
+use std::io;
+use std::rc::Rc;
+use std::task::{Context, Poll};
+use std::time::Duration;
+
+use ringmain_engine::Cx;
+use ringmain_engine::backend::Time;
+use ringmain_engine::stream::Stream;
+use ringmain_web::limits::SEND_SHARE;
+use ringmain_web::{Error, Reply, Request};
+use ringmain_wire::h1::{BodyDecoder, BodyEncoder, BodyEvent};
+
+use super::{Failure, note};
+use crate::fault::Fault;
+use crate::gateway::Worker;
+use crate::upstream::local::{Chosen, Link, Local};
+
+/// What the times of an exchange still allow.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Clock {
+    /// When all of it must be over.
+    pub(super) total: Option<Time>,
+    /// When this try must have an answer's head.
+    pub(super) head: Option<Time>,
+    /// Without a byte.
+    pub(super) idle: Option<Duration>,
+}
+
+impl Clock {
+    /// How long the upstream may be waited for.
+    pub(super) fn span(&self, now: Time) -> Option<Duration> {
+        let left = |at: Time| at.since(now).max(Duration::from_millis(1));
+        [self.total.map(left), self.head.map(left), self.idle]
+            .into_iter()
+            .flatten()
+            .min()
+    }
+
+    /// What it means that it was waited for in vain.
+    pub(super) fn fault(&self, now: Time, otherwise: Fault) -> Fault {
+        if self.total.is_some_and(|at| now >= at) {
+            Fault::RequestTimeout
+        } else {
+            otherwise
+        }
+    }
+}
+
+/// Why a body did not get to the upstream.
+#[derive(Debug)]
+pub(super) enum NotSent {
+    /// The client's doing, or the rule's limit.
+    Failure(Failure),
+    /// The upstream takes no more; it may have answered all the same.
+    Refused,
+}
+
+/// Sends the request's body, as far as the upstream takes it; `taken` says whether any of it was.
+pub(super) async fn upload(
+    worker: &Worker,
+    req: &Request<'_>,
+    stream: &Stream,
+    mut encoder: BodyEncoder,
+    most: Option<u64>,
+    taken: &std::cell::Cell<bool>,
+) -> Result<(), NotSent> {
+    let mut total = 0_u64;
+    let write = |out: &mut Vec<u8>| {
+        let written = stream.write_now(out);
+        out.clear();
+        written.map_err(|_closed| NotSent::Refused)
+    };
+    let broken = |misuse| NotSent::Failure(Error::internal(misuse).into());
+    loop {
+        let chunk = req
+            .chunk()
+            .await
+            .map_err(|error| NotSent::Failure(error.into()))?;
+        let Some(bytes) = chunk else { break };
+        taken.set(true);
+        total += bytes.len() as u64;
+        if most.is_some_and(|most| total > most) {
+            return Err(NotSent::Failure(Fault::RequestTooLarge.into()));
+        }
+        {
+            let out = &mut worker.desk.borrow_mut().out;
+            encoder.begin(out, bytes.len() as u64).map_err(broken)?;
+            write(out)?;
+        }
+        stream
+            .write_frame(bytes)
+            .await
+            .map_err(|_closed| NotSent::Refused)?;
+        let out = &mut worker.desk.borrow_mut().out;
+        encoder.end(out);
+        write(out)?;
+    }
+    let out = &mut worker.desk.borrow_mut().out;
+    encoder.finish(out).map_err(broken)?;
+    write(out)
+}
+
+/// An answer's body on its way to the client.
+pub(super) struct Download {
+    pub(super) local: Rc<Local>,
+    pub(super) chosen: Chosen,
+    pub(super) link: Link,
+    pub(super) down: Down,
+    pub(super) clock: Clock,
+}
+
+/// What is known of the body.
+pub(super) struct Down {
+    decoder: BodyDecoder,
+    /// Whether the connection may be used again.
+    pub(super) keep_alive: bool,
+    pub(super) is_over: bool,
+}
+
+impl Down {
+    pub(super) fn new(decoder: BodyDecoder, keep_alive: bool) -> Down {
+        Down {
+            is_over: decoder.is_over(),
+            decoder,
+            keep_alive,
+        }
+    }
+
+    /// Passes on what belongs to the body: how many bytes that were.
+    pub(super) fn feed(&mut self, bytes: &[u8], reply: &mut Reply<'_>) -> (usize, Result<(), Failure>) {
+        let bytes = &bytes[..bytes.len().min(SEND_SHARE)];
+        let mut consumed = 0;
+        loop {
+            let step = match self.decoder.decode(&bytes[consumed..]) {
+                Ok(step) => step,
+                Err(fault) => {
+                    let fault = if fault.status() == 413 {
+                        Fault::ResponseTooLarge
+                    } else {
+                        Fault::GarbageBody
+                    };
+                    return (consumed, Err(fault.into()));
+                }
+            };
+            consumed += step.consumed;
+            match step.event {
+                BodyEvent::Data(data) => {
+                    if let Err(error) = reply.put(data) {
+                        return (consumed, Err(error.into()));
+                    }
+                }
+                // Whoever reads them reads them from somewhere else: they are in no list of what may pass.
+                BodyEvent::Trailers(_) => {}
+                BodyEvent::NeedMore if !self.decoder.is_over() => return (consumed, Ok(())),
+                BodyEvent::NeedMore | BodyEvent::End => {
+                    // What is behind a whole answer is nobody's.
+                    self.keep_alive &= consumed == bytes.len();
+                    self.is_over = true;
+                    return (consumed, Ok(()));
+                }
+            }
+        }
+    }
+
+    /// Reads what there is, or waits for it.
+    pub(super) fn poll(
+        &mut self,
+        stream: &Stream,
+        clock: &Clock,
+        reply: &mut Reply<'_>,
+        context: &mut Context<'_>,
+    ) -> Poll<Result<(), Failure>> {
+        let mut outcome = Ok(());
+        let received = stream.poll_received(context, |bytes| {
+            let (consumed, fed) = self.feed(bytes, reply);
+            outcome = fed;
+            consumed
+        });
+        match (received, outcome) {
+            (_, Err(failure)) => Poll::Ready(Err(failure)),
+            _ if self.is_over => Poll::Ready(Ok(())),
+            (Poll::Ready(Ok(0)), _) => {
+                self.keep_alive = false;
+                self.is_over = true;
+                // By TLS the end is said: without that anybody may have cut it.
+                if stream.was_cut() {
+                    return Poll::Ready(Err(Fault::BodyCut.into()));
+                }
+                let end = self.decoder.end_of_input();
+                Poll::Ready(end.map_err(|_| Fault::BodyCut.into()))
+            }
+            (Poll::Ready(Ok(_)), _) => Poll::Ready(Ok(())),
+            (Poll::Ready(Err(error)), _) => Poll::Ready(Err(body_fault(&error, clock, stream.cx()).into())),
+            (Poll::Pending, _) => Poll::Pending,
+        }
+    }
+}
+
+fn body_fault(error: &io::Error, clock: &Clock, cx: &Cx) -> Fault {
+    match error.kind() {
+        io::ErrorKind::TimedOut => clock.fault(cx.now(), Fault::BodyTimeout),
+        _ => Fault::BodyCut,
+    }
+}
+
+impl Download {
+    /// Passes the rest on.
+    pub(super) async fn run(
+        mut self,
+        worker: &Rc<Worker>,
+        req: &Request<'_>,
+        reply: &mut Reply<'_>,
+    ) -> Result<(), Error> {
+        loop {
+            // The client's own pace is the server's to judge.
+            self.link.stream.set_deadline(None);
+            reply.flush().await?;
+            self.link.stream.set_deadline(self.clock.span(worker.cx.now()));
+            let (down, stream, clock) = (&mut self.down, &self.link.stream, &self.clock);
+            match poll_fn(|context| down.poll(stream, clock, reply, context)).await {
+                Ok(()) if self.down.is_over => {
+                    self.keep(worker);
+                    return Ok(());
+                }
+                Ok(()) => {}
+                Err(Failure::Fault(fault)) => {
+                    note::fault(worker, req, fault);
+                    return Err(Error::internal(fault));
+                }
+                Err(Failure::Web(error)) => return Err(error),
+            }
+        }
+    }
+
+    /// The answer is over.
+    pub(super) fn keep(self, worker: &Rc<Worker>) {
+        if self.down.keep_alive {
+            self.local.keep(&self.chosen.end, self.link);
+            worker.sweep_later();
+        }
+    }
+}

@@ -1,0 +1,294 @@
+//! The head that an upstream is sent: written anew from what was understood, never copied.
+
+use std::fmt::Write as _;
+use std::net::IpAddr;
+
+use ringmain_web::{Request, path};
+use ringmain_wire::h1::{BodyEncoder, Framing, Known, Misuse, RequestEncoder};
+
+use super::fields::{Claim, Named, Sort, sort};
+use crate::fault::Fault;
+use crate::gateway::Desk;
+use crate::limits;
+use crate::model::{ClientHeader, Listener, PathRewrite, Rewrite};
+use crate::plan::Changes;
+use crate::upstream::Endpoint;
+
+/// What a head is written from, besides the request.
+pub(super) struct Sending<'a> {
+    pub(super) listener: &'a Listener,
+    pub(super) changes: &'a Changes,
+    pub(super) rule: &'a Rewrite,
+    pub(super) backend: &'a Rewrite,
+    /// Bytes of the normal path that the rule's prefix matched.
+    pub(super) prefix: usize,
+    /// The protocol to offer a switch to.
+    pub(super) upgrade: Option<&'a [u8]>,
+}
+
+/// Writes a request's head behind what is in `desk.out`.
+pub(super) fn write(
+    desk: &mut Desk,
+    req: &Request<'_>,
+    endpoint: &Endpoint,
+    sending: &Sending<'_>,
+) -> Result<BodyEncoder, Fault> {
+    let head = req.head();
+    let Desk {
+        out,
+        text,
+        path,
+        host: target,
+        ..
+    } = desk;
+    let host = match sending.backend.host.as_ref().or(sending.rule.host.as_ref()) {
+        Some(host) => host.as_str(),
+        None => req.host().unwrap_or(&endpoint.authority),
+    };
+    target_of(req, sending, path, target);
+    let target = if target.is_empty() { req.target() } else { target };
+    let mut encoder = RequestEncoder::new(out, head.method, target, host).map_err(misuse)?;
+    let trusted = trusts(sending.listener, req);
+    let mut claims = Claims::default();
+    let named = Named::of(&head.fields)?;
+    for (known, field) in head.fields.iter_known() {
+        // Names are tokens.
+        let Ok(name) = str::from_utf8(field.name) else {
+            continue;
+        };
+        match sort(known, field.name) {
+            Sort::HopByHop => {}
+            Sort::Claim(claim) => {
+                claims.see(claim);
+                let kept = claim == Claim::Via
+                    || (trusted && !matches!(claim, Claim::ForwardedFor | Claim::Forwarded));
+                if kept && !sending.changes.drops(field.name) {
+                    encoder.field(name, field.value).map_err(misuse)?;
+                }
+            }
+            Sort::EndToEnd if named.has(known, field.name) || sending.changes.drops(field.name) => {}
+            Sort::EndToEnd => encoder.field(name, field.value).map_err(misuse)?,
+        }
+    }
+    claims.write(&mut encoder, req, sending, trusted, text)?;
+    encoder.block(sending.changes.added());
+    let finished = match sending.upgrade {
+        Some(protocol) => encoder.finish_with_upgrade(head.framing, protocol),
+        None => encoder.finish(framing(head.framing, req.method().as_str()), true),
+    };
+    finished.map_err(misuse)
+}
+
+/// RFC 9110 §8.6: a method that usually has content says so when there is none.
+fn framing(framing: Framing, method: &str) -> Framing {
+    match framing {
+        Framing::None if matches!(method, "POST" | "PUT" | "PATCH") => Framing::Length(0),
+        framing => framing,
+    }
+}
+
+/// What was parsed and checked cannot be wrong; what a configuration adds was checked when it was compiled.
+#[cold]
+fn misuse(misuse: Misuse) -> Fault {
+    log::error!("a request's head cannot be written: {misuse}");
+    Fault::BrokenRule
+}
+
+/// The target, in the form that was decided by; into `target`, which stays empty if it is as it came.
+fn target_of(req: &Request<'_>, sending: &Sending<'_>, scratch: &mut String, target: &mut String) {
+    target.clear();
+    let came = req.head().target;
+    let raw = came.path();
+    let rewrite = sending.backend.path.as_ref().or(sending.rule.path.as_ref());
+    // It was normalised before, so it has a form to be passed on in.
+    let passed = path::pass_on(raw, scratch).unwrap_or(raw);
+    match rewrite {
+        None if std::ptr::eq(passed, raw) && req.target().starts_with('/') => return,
+        None => target.push_str(passed),
+        Some(rewrite) => rewritten(rewrite, passed, &req.path()[..sending.prefix], target),
+    }
+    if let Some(query) = came.query() {
+        target.push('?');
+        target.push_str(query);
+    }
+}
+
+/// Appends what stands in place of a path: of `passed`, whose normal form begins with `prefix`.
+pub(super) fn rewritten(rewrite: &PathRewrite, passed: &str, prefix: &str, into: &mut String) {
+    match rewrite {
+        PathRewrite::Full(full) => path::escape(full.as_str(), into),
+        PathRewrite::Prefix(instead) => {
+            let rest = behind(passed, prefix);
+            let instead = instead.as_str().trim_end_matches('/');
+            path::escape(instead, into);
+            into.push_str(if instead.is_empty() && rest.is_empty() {
+                "/"
+            } else {
+                rest
+            });
+        }
+    }
+}
+
+/// What of an escaped path is behind a prefix of its normal form: as many segments.
+fn behind<'p>(passed: &'p str, prefix: &str) -> &'p str {
+    let segments = prefix.bytes().filter(|&byte| byte == b'/').count();
+    let mut slashes = passed.bytes().enumerate().filter(|(_, byte)| *byte == b'/');
+    slashes.nth(segments).map_or("", |(at, _)| &passed[at..])
+}
+
+/// Whether the peer of a connection is a proxy whose word is taken.
+pub(super) fn trusts(listener: &Listener, req: &Request<'_>) -> bool {
+    let trusted = &listener.client_address.trusted;
+    let is_trusted = |peer: IpAddr| trusted.iter().any(|network| network.contains(peer));
+    !trusted.is_empty() && req.remote().is_some_and(|remote| is_trusted(remote.ip()))
+}
+
+/// What a request says of how it came here.
+#[derive(Default)]
+struct Claims {
+    proto: bool,
+    host: bool,
+    forwarded: bool,
+    via: bool,
+}
+
+impl Claims {
+    fn see(&mut self, claim: Claim) {
+        match claim {
+            Claim::ForwardedProto => self.proto = true,
+            Claim::ForwardedHost => self.host = true,
+            Claim::Forwarded => self.forwarded = true,
+            Claim::Via => self.via = true,
+            Claim::ForwardedFor | Claim::Other => {}
+        }
+    }
+
+    /// Says who asked, how and for what. Of what the peer said there is only what it may say.
+    fn write(
+        &self,
+        encoder: &mut RequestEncoder<'_>,
+        req: &Request<'_>,
+        sending: &Sending<'_>,
+        trusted: bool,
+        text: &mut Vec<u8>,
+    ) -> Result<(), Fault> {
+        let fields = &req.head().fields;
+        let mut field = |name: &str, value: &[u8]| {
+            if sending.changes.drops(name.as_bytes()) {
+                return Ok(());
+            }
+            encoder.field(name, value).map_err(misuse)
+        };
+        text.clear();
+        if trusted {
+            join(text, fields.all_known(Known::XForwardedFor));
+        }
+        if let Some(remote) = req.remote() {
+            separate(text);
+            write_address(text, remote.ip());
+        }
+        if !text.is_empty() {
+            field("X-Forwarded-For", text)?;
+        }
+        if !(trusted && self.proto) {
+            field("X-Forwarded-Proto", req.scheme().as_bytes())?;
+        }
+        if !(trusted && self.host)
+            && let Some(host) = req.host()
+        {
+            field("X-Forwarded-Host", host.as_bytes())?;
+        }
+        let wanted = sending.listener.client_address.header == ClientHeader::Forwarded;
+        if wanted || (trusted && self.forwarded) {
+            text.clear();
+            if trusted {
+                join(text, fields.all("Forwarded"));
+            }
+            separate(text);
+            write_forwarded(text, req);
+            field("Forwarded", text)?;
+        }
+        if self.via && own_hops(fields.all_known(Known::Via)) > limits::VIA_HOPS {
+            return Err(Fault::Loop);
+        }
+        field("Via", VIA)
+    }
+}
+
+/// RFC 9110 §7.6.3.
+const VIA: &[u8] = b"1.1 ringmain";
+
+fn own_hops<'v>(values: impl Iterator<Item = &'v [u8]>) -> usize {
+    let hops = values.flat_map(|value| value.split(|&byte| byte == b','));
+    hops.filter(|hop| hop.trim_ascii() == VIA).count()
+}
+
+fn join<'v>(text: &mut Vec<u8>, values: impl Iterator<Item = &'v [u8]>) {
+    for value in values {
+        separate(text);
+        text.extend_from_slice(value);
+    }
+}
+
+fn separate(text: &mut Vec<u8>) {
+    if !text.is_empty() {
+        text.extend_from_slice(b", ");
+    }
+}
+
+/// Without the formatting machinery for what nearly all addresses are.
+fn write_address(text: &mut Vec<u8>, address: IpAddr) {
+    match address.to_canonical() {
+        IpAddr::V4(address) => {
+            for (index, octet) in address.octets().into_iter().enumerate() {
+                if index > 0 {
+                    text.push(b'.');
+                }
+                if octet >= 100 {
+                    text.push(b'0' + octet / 100);
+                }
+                if octet >= 10 {
+                    text.push(b'0' + octet / 10 % 10);
+                }
+                text.push(b'0' + octet % 10);
+            }
+        }
+        IpAddr::V6(address) => {
+            let mut shown = Shown(text);
+            // Writing to memory does not fail.
+            let _ = write!(shown, "{address}");
+        }
+    }
+}
+
+struct Shown<'t>(&'t mut Vec<u8>);
+
+impl std::fmt::Write for Shown<'_> {
+    fn write_str(&mut self, text: &str) -> std::fmt::Result {
+        self.0.extend_from_slice(text.as_bytes());
+        Ok(())
+    }
+}
+
+/// An element of `Forwarded` (RFC 7239 §4): who asked, how, for which host.
+fn write_forwarded(text: &mut Vec<u8>, req: &Request<'_>) {
+    text.extend_from_slice(b"for=");
+    match req.remote().map(|remote| remote.ip().to_canonical()) {
+        Some(address @ IpAddr::V4(_)) => write_address(text, address),
+        Some(address @ IpAddr::V6(_)) => {
+            text.extend_from_slice(b"\"[");
+            write_address(text, address);
+            text.extend_from_slice(b"]\"");
+        }
+        None => text.extend_from_slice(b"unknown"),
+    }
+    text.extend_from_slice(b";proto=");
+    text.extend_from_slice(req.scheme().as_bytes());
+    if let Some(host) = req.host() {
+        // An authority has neither quotes nor backslashes.
+        text.extend_from_slice(b";host=\"");
+        text.extend_from_slice(host.as_bytes());
+        text.push(b'"');
+    }
+}

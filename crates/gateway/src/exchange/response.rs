@@ -1,0 +1,187 @@
+//! The head of an upstream's answer, as the client is told it.
+
+use ringmain_web::Reply;
+use ringmain_wire::h1::{
+    BodyDecoder, FieldBlock, Fields, Framing, HeadScanner, Known, Limits, Method, Parsed, ResponseHead,
+    parse_response,
+};
+
+use super::Failure;
+use super::fields::Named;
+use crate::fault::Fault;
+use crate::gateway::Desk;
+use crate::limits;
+use crate::plan::Changes;
+
+/// Reads the answer's head.
+pub(super) struct Reading<'m, 'a> {
+    scanner: HeadScanner,
+    method: Method<'m>,
+    /// Whether a switch was offered.
+    upgrade: bool,
+    interim: u32,
+    /// Whether anything of an answer has come.
+    pub(super) begun: bool,
+    /// A field of our own.
+    pub(super) extra: Option<(&'a str, String)>,
+}
+
+/// What a whole head says about what follows.
+pub(super) enum Head {
+    /// A body, perhaps none.
+    Body { decoder: BodyDecoder, keep_alive: bool },
+    /// Anything: protocols were switched.
+    Switch,
+}
+
+impl<'m, 'a> Reading<'m, 'a> {
+    pub(super) fn new(method: Method<'m>, upgrade: bool) -> Reading<'m, 'a> {
+        Reading {
+            scanner: HeadScanner::new(),
+            method,
+            upgrade,
+            interim: 0,
+            begun: false,
+            extra: None,
+        }
+    }
+
+    /// Looks at received bytes: how many were consumed, and the head if it is whole. The reply has it then.
+    pub(super) fn look(
+        &mut self,
+        bytes: &[u8],
+        desk: &mut Desk,
+        changes: &Changes,
+        most: Option<u64>,
+        reply: &mut Reply<'_>,
+    ) -> (usize, Result<Option<Head>, Failure>) {
+        self.begun = true;
+        let mut consumed = 0;
+        loop {
+            let Desk {
+                limits,
+                table,
+                fields,
+                ..
+            } = desk;
+            let parsed = parse_response(&bytes[consumed..], self.method, limits, &mut self.scanner, table);
+            let (head, length) = match parsed {
+                Ok(Parsed::Complete { head, bytes }) => (head, bytes),
+                Ok(Parsed::Partial) => return (consumed, Ok(None)),
+                Err(fault) => {
+                    let too_large = fault.status() == 431 || fault.status() == 414;
+                    let fault = if too_large {
+                        Fault::HeadTooLarge
+                    } else {
+                        Fault::GarbageHead
+                    };
+                    return (consumed, Err(fault.into()));
+                }
+            };
+            consumed += length;
+            if !head.is_interim() {
+                return (
+                    consumed,
+                    self.finish(&head, limits, changes, most, reply).map(Some),
+                );
+            }
+            self.interim += 1;
+            if self.interim > limits::INTERIM_ANSWERS {
+                return (consumed, Err(Fault::GarbageHead.into()));
+            }
+            // The client was told to go on when its body was asked for.
+            if head.status != 100 {
+                fields.clear();
+                let passed = copy(&head.fields, &Changes::default(), fields);
+                if let Err(failure) = passed.and_then(|()| Ok(reply.interim(head.status, fields)?)) {
+                    return (consumed, Err(failure));
+                }
+            }
+        }
+    }
+
+    fn finish(
+        &self,
+        head: &ResponseHead<'_>,
+        limits: &Limits,
+        changes: &Changes,
+        most: Option<u64>,
+        reply: &mut Reply<'_>,
+    ) -> Result<Head, Failure> {
+        if head.switches {
+            if !self.upgrade || head.status != 101 {
+                return Err(Fault::SwitchUnasked.into());
+            }
+            let protocol = head.fields.known(Known::Upgrade).ok_or(Fault::GarbageHead)?;
+            let mut fields = FieldBlock::new();
+            copy(&head.fields, changes, &mut fields)?;
+            self.add(&mut fields)?;
+            reply.add_headers(&fields).begin_tunnel(protocol)?;
+            return Ok(Head::Switch);
+        }
+        let limits = Limits {
+            body_bytes: most,
+            ..*limits
+        };
+        let decoder = BodyDecoder::new(head.framing, &limits).map_err(|_| Fault::ResponseTooLarge)?;
+        let fields = reply.forward(head.status)?;
+        copy(&head.fields, changes, fields)?;
+        self.add(fields)?;
+        reply.put_head(self.framing(head))?;
+        Ok(Head::Body {
+            decoder,
+            keep_alive: head.keep_alive,
+        })
+    }
+
+    fn add(&self, fields: &mut FieldBlock) -> Result<(), Failure> {
+        match &self.extra {
+            Some((name, value)) => fields
+                .push(name, value.as_bytes())
+                .map_err(|_| Fault::BrokenRule.into()),
+            None => Ok(()),
+        }
+    }
+
+    /// What the client is told of the body: HEAD and 304 have none and may say how long it would be.
+    fn framing(&self, head: &ResponseHead<'_>) -> Framing {
+        if head.framing != Framing::None || !(self.method == Method::Head || head.status == 304) {
+            return head.framing;
+        }
+        let length = head.fields.known(Known::ContentLength);
+        // It was parsed with the head.
+        let length = length.and_then(|value| str::from_utf8(value).ok()?.parse().ok());
+        length.map_or(Framing::None, Framing::Length)
+    }
+}
+
+/// Copies the fields that go further.
+fn copy(from: &Fields<'_>, changes: &Changes, into: &mut FieldBlock) -> Result<(), Failure> {
+    let named = Named::of(from).map_err(|_| Fault::GarbageHead)?;
+    for (known, field) in from.iter_known() {
+        let hop = match known {
+            Some(
+                Known::Connection
+                | Known::ContentLength
+                | Known::Host
+                | Known::KeepAlive
+                | Known::Te
+                | Known::Trailer
+                | Known::TransferEncoding
+                | Known::Upgrade,
+            ) => true,
+            Some(_) => false,
+            None => field.name.eq_ignore_ascii_case(b"proxy-connection"),
+        };
+        if hop || named.has(known, field.name) || changes.drops(field.name) {
+            continue;
+        }
+        // Names are tokens.
+        let Ok(name) = str::from_utf8(field.name) else {
+            continue;
+        };
+        into.push(name, field.value).map_err(|_| Fault::GarbageHead)?;
+    }
+    into.append(changes.added());
+    Ok(())
+}

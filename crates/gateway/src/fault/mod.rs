@@ -1,0 +1,181 @@
+//! Everything that can go wrong with a request: whose side it is on, what the client is answered, whether trying again helps.
+//!
+//! One table: statuses, labels of metrics and fields of logs come from it, and `docs/faults.md` is checked against it. Knows
+//! nothing of how a fault is found out.
+
+#[cfg(test)]
+mod tests;
+
+/// On whose side a fault lies.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub enum Side {
+    /// The client's.
+    Client,
+    /// The gateway's: its configuration or its limits.
+    Gateway,
+    /// The upstream's, or that of the network between.
+    Upstream,
+}
+
+impl Side {
+    /// As it stands in logs and metrics.
+    #[must_use]
+    pub const fn label(self) -> &'static str {
+        match self {
+            Side::Client => "client",
+            Side::Gateway => "gateway",
+            Side::Upstream => "upstream",
+        }
+    }
+}
+
+/// Whether a request may be tried again after a fault, as far as the fault tells.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub enum Retryable {
+    /// No endpoint has seen any of it.
+    Always,
+    /// An endpoint may have acted on it: if its method is idempotent.
+    IfIdempotent,
+    /// It would end the same way, or an answer has begun.
+    Never,
+}
+
+macro_rules! faults {
+    ($($(#[doc = $doc:literal])+ $kind:ident $label:literal $side:ident $status:literal $retryable:ident $text:literal,)*) => {
+        /// What went wrong.
+        #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+        pub enum Fault { $($(#[doc = $doc])+ $kind,)* }
+
+        impl Fault {
+            /// All of them, in the order of the table.
+            pub const ALL: &[Fault] = &[$(Fault::$kind),*];
+
+            const fn row(self) -> (&'static str, Side, u16, Retryable, &'static str) {
+                match self {
+                    $(Fault::$kind => ($label, Side::$side, $status, Retryable::$retryable, $text),)*
+                }
+            }
+        }
+    };
+}
+
+faults! {
+    /// No listener of the address is for the host.
+    NoListener "no_listener" Client 404 Never "no such host here",
+    /// No rule matches.
+    NoRoute "no_route" Client 404 Never "no route matches",
+    /// The host belongs to another listener than the one that the TLS handshake led to.
+    Misdirected "misdirected" Client 421 Never "this host is not served on this connection",
+    /// The listener wants a certificate of the client, which has shown none.
+    NoCertificate "no_certificate" Client 403 Never "a client certificate is needed here",
+    /// The request has passed this gateway too often.
+    Loop "loop" Client 508 Never "the request goes round in a circle",
+    /// The request's `Connection` names more fields than may be sorted out.
+    ConnectionOptions "connection_options" Client 400 Never "Connection names too many fields",
+    /// The request's body is longer than the rule allows.
+    RequestTooLarge "request_too_large" Client 413 Never "the request's body is too large",
+    /// The client ended or broke its body before it was whole.
+    RequestCut "request_cut" Client 400 Never "the request's body is not whole",
+    /// The method is none that files are served for.
+    MethodNotAllowed "method_not_allowed" Client 405 Never "only GET and HEAD are answered here",
+    /// There is no such file.
+    NoFile "no_file" Client 404 Never "no such file",
+    /// The rule cannot be carried out: its configuration is wrong.
+    BrokenRule "broken_rule" Gateway 500 Never "the rule for this request is broken",
+    /// The backend that was drawn is not there or not allowed.
+    BrokenBackend "broken_backend" Gateway 500 Never "the backend for this request is broken",
+    /// The rule has no backend with a weight above zero.
+    NoBackend "no_backend" Gateway 500 Never "the rule for this request has no backend",
+    /// A file cannot be read.
+    FileUnreadable "file_unreadable" Gateway 500 Never "the file cannot be read",
+    /// As many requests are under way to the upstream as may be.
+    RequestsFull "requests_full" Gateway 503 Never "too many requests are under way",
+    /// As many requests wait for a connection to the upstream as may.
+    PendingFull "pending_full" Gateway 503 Never "too many requests wait",
+    /// No connection became free in time.
+    PendingTimeout "pending_timeout" Gateway 503 Never "no connection became free in time",
+    /// No descriptor, port or memory for a connection.
+    NoResources "no_resources" Gateway 503 Always "no connection can be opened",
+    /// The request took longer than the rule allows, all tries together.
+    RequestTimeout "request_timeout" Gateway 504 Never "the request took too long",
+    /// The upstream has no endpoints.
+    NoEndpoints "no_endpoints" Upstream 503 Never "the upstream has no endpoints",
+    /// All endpoints are known not to be well, and the panic threshold does not apply.
+    AllDown "all_down" Upstream 503 Never "no endpoint of the upstream is well",
+    /// DNS has no such name, and never had since the start.
+    DnsNotFound "dns_not_found" Upstream 503 Never "the upstream's name does not exist",
+    /// DNS has the name and no address for it.
+    DnsEmpty "dns_empty" Upstream 503 Never "the upstream's name has no address",
+    /// DNS does not answer, or not in a way that can be used.
+    DnsFailed "dns_failed" Upstream 503 Never "the upstream's name cannot be resolved",
+    /// Nobody listens at the endpoint.
+    ConnectRefused "connect_refused" Upstream 503 Always "the upstream refuses connections",
+    /// The endpoint did not answer in time.
+    ConnectTimeout "connect_timeout" Upstream 503 Always "the upstream cannot be connected to in time",
+    /// The endpoint cannot be reached, or broke the connection off.
+    ConnectFailed "connect_failed" Upstream 503 Always "the upstream cannot be reached",
+    /// The TLS handshake failed: no common version, or a broken peer.
+    TlsFailed "tls_failed" Upstream 502 Always "no secure connection to the upstream",
+    /// The endpoint's certificate does not pass: name, time or authority.
+    TlsCertificate "tls_certificate" Upstream 502 Never "the upstream's certificate is not trusted",
+    /// The connection was reset before the answer's head.
+    ResetBeforeHead "reset_before_head" Upstream 502 IfIdempotent "the upstream broke off before it answered",
+    /// The connection was closed before the answer's head.
+    ClosedBeforeHead "closed_before_head" Upstream 502 IfIdempotent "the upstream closed before it answered",
+    /// The answer's head is no HTTP/1.1.
+    GarbageHead "garbage_head" Upstream 502 Never "the upstream's answer is not HTTP",
+    /// The answer's head is too large.
+    HeadTooLarge "head_too_large" Upstream 502 Never "the upstream's answer has too large a head",
+    /// The answer switches protocols, which nobody asked for.
+    SwitchUnasked "switch_unasked" Upstream 502 Never "the upstream switches protocols unasked",
+    /// The endpoint did not begin to answer in time.
+    HeadTimeout "head_timeout" Upstream 504 IfIdempotent "the upstream does not answer in time",
+    /// The answer's body is longer than the rule allows. If that shows only later the answer is cut.
+    ResponseTooLarge "response_too_large" Upstream 502 Never "the upstream's answer is too large",
+    /// The connection ended within the answer's body: the answer is cut.
+    BodyCut "body_cut" Upstream 502 Never "the upstream broke off within its answer",
+    /// The framing of the answer's body is broken: the answer is cut.
+    GarbageBody "garbage_body" Upstream 502 Never "the upstream's answer is broken",
+    /// Nothing more of the answer's body came in time: the answer is cut.
+    BodyTimeout "body_timeout" Upstream 504 Never "the upstream stopped within its answer",
+}
+
+impl Fault {
+    /// As it stands in logs and metrics.
+    #[must_use]
+    pub const fn label(self) -> &'static str {
+        self.row().0
+    }
+
+    /// On whose side it lies.
+    #[must_use]
+    pub const fn side(self) -> Side {
+        self.row().1
+    }
+
+    /// What the client is answered, if no answer has begun.
+    #[must_use]
+    pub const fn status(self) -> u16 {
+        self.row().2
+    }
+
+    /// Whether trying again may help and is safe.
+    #[must_use]
+    pub const fn retryable(self) -> Retryable {
+        self.row().3
+    }
+
+    /// What the client is told.
+    #[must_use]
+    pub const fn text(self) -> &'static str {
+        self.row().4
+    }
+}
+
+impl std::fmt::Display for Fault {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        write!(f, "{} ({})", self.text(), self.label())
+    }
+}
+
+impl std::error::Error for Fault {}

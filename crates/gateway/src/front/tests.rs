@@ -1,0 +1,124 @@
+//! What listeners of one address mean together.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use super::*;
+use crate::model::{ClientAddress, HttpLimits, ListenerTls, Network};
+
+fn listener(name: &str, address: &str, protocol: Protocol) -> Listener {
+    Listener {
+        name: name.into(),
+        addresses: vec![address.parse().expect("an address")],
+        protocol,
+        hostnames: Vec::new(),
+        tls: None,
+        proxy_protocol: None,
+        redirect_to_https: None,
+        client_address: ClientAddress::default(),
+        limits: HttpLimits::default(),
+        policies: Vec::new(),
+    }
+}
+
+fn table(listeners: Vec<Listener>) -> Table<()> {
+    let config = Config {
+        listeners: listeners.into_iter().map(Arc::new).collect(),
+        ..Config::default()
+    };
+    Table::compile(Arc::new(config), None, &mut |_, _| Ok(()))
+}
+
+fn addrs(list: &[Addr]) -> Vec<String> {
+    list.iter().map(Addr::to_string).collect()
+}
+
+#[test]
+fn numbers_stay_with_their_addresses() {
+    let (a, b, c) = ("127.0.0.1:1001", "127.0.0.1:1002", "127.0.0.1:1003");
+    let http = |name, address| listener(name, address, Protocol::Http);
+    let first = table(vec![http("a", a), http("b", b)]);
+    let (fronts, problems) = Fronts::open(&first, Duration::ZERO);
+    assert_eq!(
+        (addrs(&fronts.addrs()), problems),
+        (vec![a.to_owned(), b.to_owned()], vec![])
+    );
+
+    // In another order, with one that is new.
+    let next = table(vec![http("c", c), http("b", b), http("a", a)]);
+    let ids = fronts.ids(&next);
+    let found: Vec<_> = ids.iter().map(|id| (*id).expect("still there")).collect();
+    let names: Vec<_> = found
+        .iter()
+        .map(|id| {
+            next.addresses()
+                .listeners(*id)
+                .next()
+                .expect("one")
+                .1
+                .name
+                .to_string()
+        })
+        .collect();
+    assert_eq!(names, ["a", "b"]);
+    assert_eq!(addrs(&fronts.unheard(&next)), [c]);
+
+    // One is gone, and none takes its number.
+    let next = table(vec![http("c", c), http("b", b)]);
+    let ids = fronts.ids(&next);
+    assert!(ids[0].is_none() && ids[1].is_some());
+}
+
+#[test]
+fn each_port_that_the_kernel_chose_is_another() {
+    let any = "127.0.0.1:0";
+    let first = table(vec![
+        listener("a", any, Protocol::Http),
+        listener("b", any, Protocol::Http),
+    ]);
+    let (fronts, _) = Fronts::open(&first, Duration::ZERO);
+    let ids = fronts.ids(&first);
+    assert_eq!(ids.len(), 2);
+    assert!(ids[0].is_some() && ids[0] != ids[1]);
+}
+
+#[test]
+fn without_a_certificate_that_can_be_shown_nothing_is_listened_at() {
+    let mut secure = listener("secure", "127.0.0.1:1004", Protocol::Https);
+    secure.tls = Some(ListenerTls {
+        certificates: vec!["wrong".into()],
+        ..ListenerTls::default()
+    });
+    let config = Config {
+        listeners: vec![Arc::new(secure)],
+        certificates: vec![Arc::new(Certificate {
+            name: "wrong".into(),
+            chain: (*b"-----BEGIN NOTHING-----\n").into(),
+            key: crate::model::Secret::new(b"-----BEGIN NOTHING-----\n".to_vec()),
+        })],
+        ..Config::default()
+    };
+    let table: Table<()> = Table::compile(Arc::new(config), None, &mut |_, _| Ok(()));
+    let (fronts, problems) = Fronts::open(&table, Duration::ZERO);
+    assert!(fronts.addrs().is_empty());
+    let places: Vec<_> = problems.iter().map(|problem| problem.place.to_string()).collect();
+    assert_eq!(places, ["certificate `wrong`", "listener `secure`"]);
+    assert!(!problems[0].found.contains('\n'), "{:?}", problems[0].found);
+}
+
+#[test]
+fn of_several_limits_the_widest_holds() {
+    let mut narrow = listener("narrow", "127.0.0.1:1005", Protocol::Http);
+    narrow.limits.head_bytes = 2048;
+    narrow.limits.requests_per_connection = Some(10);
+    let wide = listener("wide", "127.0.0.1:1006", Protocol::Http);
+    let one = limits(&[Arc::new(narrow.clone())]);
+    assert_eq!((one.http1.head_bytes, one.http1.start_line_bytes), (2048, 2048));
+    assert_eq!(one.requests_per_connection, Some(10));
+    assert_eq!(one.connections_per_address, Some(1024));
+    narrow.client_address.trusted = vec![Network::parse("10.0.0.0/8").expect("a network")];
+    let both = limits(&[Arc::new(narrow), Arc::new(wide)]);
+    assert_eq!(both.http1.head_bytes, HttpLimits::default().head_bytes);
+    assert_eq!(both.requests_per_connection, None);
+    assert_eq!(both.connections_per_address, None);
+}

@@ -1,0 +1,511 @@
+//! The gateway as a whole: the configuration that holds, what outlives it, and each worker's view of both.
+//!
+//! ```text
+//! replace(config) ─▶ upstreams by name, table ─▶ current, generation + 1
+//!                                                  │ looked at once a request
+//!                       worker: view ◀─────────────┘ requests under way keep the old one
+//! ```
+//!
+//! A replaced table is dropped by whoever replaces it, never by a worker.
+
+use std::cell::{Cell, RefCell};
+use std::collections::{BTreeMap, BTreeSet};
+use std::io;
+use std::path::{Path, PathBuf};
+use std::rc::Rc;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
+
+use ringmain_engine::backend::Time;
+use ringmain_engine::file::Root;
+use ringmain_engine::{Addr, Cx};
+use ringmain_tls::Counts;
+use ringmain_web::{self as web, App};
+use ringmain_wire::h1::{FieldBlock, FieldTable, Limits};
+
+use crate::care::{self, Lookup};
+use crate::changes::Changes;
+use crate::exchange;
+use crate::fault::Fault;
+use crate::front::{self, Fronts};
+use crate::health::Target;
+use crate::limits;
+use crate::metrics::{Counting, Metrics, RouteReport};
+use crate::model::{Config, Hostname, Name};
+use crate::plan::Plan;
+use crate::resolve::{Found, NotFound, Settings};
+use crate::status::UpstreamStatus;
+use crate::table::{AddressId, Outcome, Place, Problem, Table};
+use crate::upstream::Shared;
+use crate::upstream::local::Local;
+use crate::upstream::registry::Registry;
+
+/// A gateway: shared by its workers and whoever changes its configuration.
+#[derive(Clone, Debug)]
+pub struct Gateway(Arc<Inner>);
+
+#[derive(Debug)]
+struct Inner {
+    fronts: Fronts,
+    metrics: Metrics,
+    current: Mutex<State>,
+    /// That of `current`, which workers need not wait for while the next one is compiled.
+    table: Mutex<Arc<Table<Plan>>>,
+    /// Of the table: workers look at this first.
+    generation: AtomicU64,
+    /// Of the table and of upstreams.
+    changes: Changes,
+}
+
+#[derive(Debug)]
+struct State {
+    table: Arc<Table<Plan>>,
+    registry: Registry,
+    /// What is wrong with certificates and what they are for.
+    entrance_problems: Vec<Problem>,
+    lookup: Lookup,
+    /// Tables that requests may still hold.
+    replaced: Vec<Arc<Table<Plan>>>,
+}
+
+impl Gateway {
+    /// A gateway with this configuration. What is wrong with it is in [`Gateway::problems`]; all else is served.
+    /// `now` is wall time since 1970.
+    #[must_use]
+    pub fn new(config: Arc<Config>, now: Duration) -> Gateway {
+        let mut registry = Registry::default();
+        let metrics = Metrics::default();
+        let table = compile(config, None, &mut registry, &metrics, now);
+        let (fronts, entrance_problems) = Fronts::open(&table, now);
+        Gateway(Arc::new(Inner {
+            fronts,
+            metrics,
+            table: Mutex::new(Arc::clone(&table)),
+            current: Mutex::new(State {
+                table,
+                registry,
+                entrance_problems,
+                lookup: None,
+                replaced: Vec::new(),
+            }),
+            generation: AtomicU64::new(1),
+            changes: Changes::default(),
+        }))
+    }
+
+    /// Replaces the configuration. Each worker follows at its next request; those under way end as they began. Returns
+    /// what is wrong with it. `now` is wall time since 1970.
+    ///
+    /// Addresses to listen at are the engine's, which opens them at its start: those that are new are not listened at
+    /// ([`Gateway::unheard`]), and what still comes in by one that is gone is answered 404. Certificates hold for connections
+    /// from now on.
+    pub fn replace(&self, config: Arc<Config>, now: Duration) -> Vec<Problem> {
+        let mut state = self.state();
+        let state = &mut *state;
+        let table = compile(
+            config,
+            Some(&state.table),
+            &mut state.registry,
+            &self.0.metrics,
+            now,
+        );
+        state.entrance_problems = self.0.fronts.follow(&table, now);
+        let problems = problems(&table, state);
+        *self.published() = Arc::clone(&table);
+        let old = std::mem::replace(&mut state.table, table);
+        self.0.generation.fetch_add(1, Ordering::Release);
+        state.replaced.push(old);
+        state.replaced.retain(|table| Arc::strong_count(table) > 1);
+        self.0.changes.tell();
+        problems
+    }
+
+    /// Has names looked up by these texts in place of the host's `/etc/resolv.conf` and `/etc/hosts`. A `nameserver` may
+    /// have a port.
+    pub fn look_up_by(&self, resolv: &str, hosts: &str) {
+        self.state().lookup = Some(Arc::new(Settings::of(resolv, hosts)));
+        self.0.changes.tell();
+    }
+
+    /// What could not be served as it was told.
+    #[must_use]
+    pub fn problems(&self) -> Vec<Problem> {
+        let state = self.state();
+        problems(&state.table, &state)
+    }
+
+    /// The table that holds.
+    #[must_use]
+    pub fn table(&self) -> Arc<Table<Plan>> {
+        Arc::clone(&self.published())
+    }
+
+    /// What is known of the upstreams now, in the order of their names.
+    #[must_use]
+    pub fn upstreams(&self) -> Vec<UpstreamStatus> {
+        let state = self.state();
+        state
+            .registry
+            .iter()
+            .map(|shared| UpstreamStatus::of(shared))
+            .collect()
+    }
+
+    /// The addresses to listen at: the engine must be given one listener for each, in this order. Those of the configuration
+    /// that this began with, but for such whose TLS cannot be spoken.
+    #[must_use]
+    pub fn addrs(&self) -> Vec<Addr> {
+        self.0.fronts.addrs()
+    }
+
+    /// Addresses of the configuration that holds which are not listened at: they are newer than the start, or speak TLS now
+    /// and did not then.
+    #[must_use]
+    pub fn unheard(&self) -> Vec<Addr> {
+        self.0.fronts.unheard(&self.table())
+    }
+
+    /// What was counted of requests by route since the start; routes that nobody asked for are not among them.
+    #[must_use]
+    pub fn requests(&self) -> Vec<RouteReport> {
+        self.0.metrics.routes()
+    }
+
+    /// How often there was a fault of each kind since the start, tries that were made up for by others counted.
+    #[must_use]
+    pub fn faults(&self) -> Vec<(Fault, u64)> {
+        self.0.metrics.faults()
+    }
+
+    /// TLS handshakes of clients since the start.
+    #[must_use]
+    pub fn handshakes(&self) -> Counts {
+        self.0.fronts.handshakes()
+    }
+
+    /// What connections may take, as the listeners of the configuration that holds have it: of each limit the widest, since
+    /// there is one set of them. [`Gateway::app`] has those of its making.
+    #[must_use]
+    pub fn limits(&self) -> web::Limits {
+        front::limits(&self.table().config().listeners)
+    }
+
+    /// The application that serves it at [`Gateway::addrs`].
+    #[must_use]
+    pub fn app(&self) -> App {
+        let gateway = self.clone();
+        let app = App::new().limits(self.limits());
+        self.0
+            .fronts
+            .apply(app)
+            .per_worker(move |cx| Worker::new(cx, gateway.clone()))
+            .fallback_streamed(async |req, reply| {
+                let worker = Rc::clone(req.local::<Rc<Worker>>()?);
+                exchange::serve(&worker, req, reply).await
+            })
+    }
+
+    pub(crate) fn changes(&self) -> &Changes {
+        &self.0.changes
+    }
+
+    pub(crate) fn lookup(&self) -> Lookup {
+        self.state().lookup.clone()
+    }
+
+    /// All names that are to be looked up.
+    pub(crate) fn names(&self) -> BTreeSet<Hostname> {
+        self.state().registry.names()
+    }
+
+    /// What looking a name up has shown.
+    pub(crate) fn found(&self, name: &Hostname, found: Result<Found, NotFound>) {
+        if self.state().registry.found(name, found) {
+            self.0.changes.tell();
+        }
+    }
+
+    /// Who is to be asked whether it is well.
+    pub(crate) fn targets(&self) -> BTreeMap<(Name, String), Target> {
+        let state = self.state();
+        let mut targets = BTreeMap::new();
+        for shared in state.registry.iter() {
+            let current = shared.current();
+            let Some(health) = &current.config.health.active else {
+                continue;
+            };
+            for endpoint in &current.endpoints {
+                let key = (shared.name.clone(), endpoint.addr.to_string());
+                let target = Target {
+                    shared: Arc::clone(shared),
+                    transport: Arc::clone(&current.transport),
+                    endpoint: Arc::clone(endpoint),
+                    health: health.clone(),
+                };
+                targets.insert(key, target);
+            }
+        }
+        targets
+    }
+
+    fn published(&self) -> MutexGuard<'_, Arc<Table<Plan>>> {
+        self.0.table.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn state(&self) -> MutexGuard<'_, State> {
+        self.0.current.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+fn compile(
+    config: Arc<Config>,
+    last: Option<&Table<Plan>>,
+    registry: &mut Registry,
+    metrics: &Metrics,
+    now: Duration,
+) -> Arc<Table<Plan>> {
+    let mut names = BTreeSet::new();
+    for upstream in &config.upstreams {
+        // Of two with one name the first counts.
+        if names.insert(upstream.name.clone()) {
+            registry.put(upstream, &config, now);
+        }
+    }
+    registry.retain(|name| names.contains(name));
+    let mut plan = |rule: &_, missing: &[_]| Plan::of(rule, missing, registry);
+    let table = Table::compile(config, last, &mut plan);
+    for route in table.routes() {
+        let number = metrics.number(&route.route().name);
+        for plan in (0..route.route().rules.len()).filter_map(|rule| route.plan(rule).ok()) {
+            // One that is shared with the last table has it already.
+            plan.number.get_or_init(|| number);
+        }
+    }
+    Arc::new(table)
+}
+
+fn problems(table: &Table<Plan>, state: &State) -> Vec<Problem> {
+    let mut all = table.problems().to_vec();
+    all.extend_from_slice(&state.entrance_problems);
+    for shared in state.registry.iter() {
+        let current = shared.current();
+        if let Some(Err(why)) = &current.transport.connector {
+            all.push(Problem {
+                place: Place::Upstream(shared.name.clone()),
+                part: "tls",
+                expected: "what a connection can be made with".to_owned(),
+                found: why.clone(),
+                outcome: Outcome::LeftOut,
+            });
+        }
+    }
+    all
+}
+
+/// What a worker has for the gateway.
+#[derive(Debug)]
+pub(crate) struct Worker {
+    pub(crate) cx: Cx,
+    pub(crate) counting: Counting,
+    gateway: Gateway,
+    view: RefCell<Rc<View>>,
+    /// By the upstreams' numbers.
+    locals: RefCell<Vec<Option<Rc<Local>>>>,
+    pub(crate) desk: RefCell<Desk>,
+    /// Directories that files are served from, since when they are open.
+    roots: RefCell<BTreeMap<PathBuf, (Root, Time)>>,
+    /// A task looks through kept connections.
+    sweeping: Cell<bool>,
+}
+
+/// A worker's view of the configuration. Requests hold it until their answer begins.
+#[derive(Debug)]
+pub(crate) struct View {
+    generation: u64,
+    pub(crate) table: Arc<Table<Plan>>,
+    /// By the numbers of the engine's listeners.
+    addresses: Box<[Option<AddressId>]>,
+}
+
+/// Memory for steps that nothing waits in.
+#[derive(Debug)]
+pub(crate) struct Desk {
+    pub(crate) limits: Limits,
+    pub(crate) table: FieldTable,
+    pub(crate) out: Vec<u8>,
+    pub(crate) text: Vec<u8>,
+    pub(crate) host: String,
+    pub(crate) path: String,
+    pub(crate) fields: FieldBlock,
+}
+
+impl Worker {
+    fn new(cx: &Cx, gateway: Gateway) -> Rc<Worker> {
+        let view = View::new(&gateway);
+        let limits = Limits {
+            head_bytes: limits::RESPONSE_HEAD_BYTES,
+            fields: limits::RESPONSE_FIELDS,
+            ..Limits::INTERNET
+        };
+        let worker = Rc::new(Worker {
+            cx: cx.clone(),
+            counting: gateway.0.metrics.worker(),
+            view: RefCell::new(Rc::new(view)),
+            gateway: gateway.clone(),
+            locals: RefCell::default(),
+            desk: RefCell::new(Desk {
+                table: FieldTable::new(&limits),
+                limits,
+                out: Vec::new(),
+                text: Vec::new(),
+                host: String::new(),
+                path: String::new(),
+                fields: FieldBlock::new(),
+            }),
+            roots: RefCell::default(),
+            sweeping: Cell::new(false),
+        });
+        if cx.spawn(care::follow(Rc::clone(&worker), gateway)).is_err() {
+            log::error!("a worker without room for a task does not look names up");
+        }
+        worker
+    }
+
+    /// Has each upstream looked at: what is there no more is closed.
+    pub(crate) fn follow_upstreams(&self) {
+        self.locals
+            .borrow()
+            .iter()
+            .flatten()
+            .for_each(|local| local.look());
+    }
+
+    /// The view that holds now.
+    pub(crate) fn view(&self) -> Rc<View> {
+        let mut view = self.view.borrow_mut();
+        if view.generation != self.gateway.0.generation.load(Ordering::Acquire) {
+            *view = Rc::new(View::new(&self.gateway));
+            let names = |local: &Rc<Local>| {
+                let upstreams = &view.table.config().upstreams;
+                upstreams
+                    .iter()
+                    .any(|upstream| upstream.name == local.shared.name)
+            };
+            for place in self.locals.borrow_mut().iter_mut() {
+                if place.as_ref().is_some_and(|local| !names(local)) {
+                    *place = None;
+                }
+            }
+        }
+        Rc::clone(&view)
+    }
+
+    /// The number of a route, for what is counted.
+    pub(crate) fn route_number(&self, name: &Name) -> u32 {
+        self.gateway.0.metrics.number(name)
+    }
+
+    /// An upstream as this worker sees it.
+    pub(crate) fn local(&self, shared: &Arc<Shared>) -> Rc<Local> {
+        let mut locals = self.locals.borrow_mut();
+        if locals.len() <= shared.id {
+            locals.resize(shared.id + 1, None);
+        }
+        let place = &mut locals[shared.id];
+        match place {
+            Some(local) if Arc::ptr_eq(&local.shared, shared) => Rc::clone(local),
+            place => {
+                let local = Rc::new(Local::new(&self.cx, Arc::clone(shared)));
+                *place = Some(Rc::clone(&local));
+                local
+            }
+        }
+    }
+
+    /// A directory that files are served from.
+    pub(crate) async fn root(&self, path: &Path) -> io::Result<Root> {
+        let now = self.cx.now();
+        if let Some((root, since)) = self.roots.borrow().get(path)
+            && now.since(*since) < limits::ROOT_HELD
+        {
+            return Ok(root.clone());
+        }
+        let root = self.cx.open_root(path).await?;
+        let mut roots = self.roots.borrow_mut();
+        // Those of former configurations.
+        roots.retain(|_, (_, since)| now.since(*since) < limits::ROOT_HELD);
+        roots.insert(path.to_owned(), (root.clone(), now));
+        Ok(root)
+    }
+
+    /// Has kept connections looked through, as long as there are any.
+    pub(crate) fn sweep_later(self: &Rc<Self>) {
+        if self.sweeping.replace(true) {
+            return;
+        }
+        let worker = Rc::clone(self);
+        let sweeper = async move {
+            loop {
+                {
+                    let mut draining = std::pin::pin!(worker.cx.draining());
+                    let mut sleep = std::pin::pin!(worker.cx.sleep(limits::SWEEP));
+                    std::future::poll_fn(|context| {
+                        let woken = draining.as_mut().poll(context).is_ready()
+                            || sleep.as_mut().poll(context).is_ready();
+                        if woken {
+                            std::task::Poll::Ready(())
+                        } else {
+                            std::task::Poll::Pending
+                        }
+                    })
+                    .await;
+                }
+                if !worker.sweep() {
+                    return worker.sweeping.set(false);
+                }
+            }
+        };
+        if self.cx.spawn(sweeper).is_err() {
+            self.sweeping.set(false);
+        }
+    }
+
+    /// Whether any connection is still kept.
+    fn sweep(&self) -> bool {
+        let mut kept = 0;
+        for local in self.locals.borrow().iter().flatten() {
+            local.sweep();
+            kept += local.kept.get();
+        }
+        kept > 0
+    }
+}
+
+impl View {
+    fn new(gateway: &Gateway) -> View {
+        // Before the table: one that is newer than its number is looked at again, not the other way round.
+        let generation = gateway.0.generation.load(Ordering::Acquire);
+        let table = gateway.table();
+        View {
+            generation,
+            addresses: gateway.0.fronts.ids(&table),
+            table,
+        }
+    }
+
+    /// The port of an address, if the configuration tells it.
+    pub(crate) fn port(&self, id: AddressId) -> Option<u16> {
+        let mut addresses = self.table.addresses().iter();
+        let (_, addr, _) = addresses.find(|(found, ..)| *found == id)?;
+        match addr {
+            Addr::Inet(address) => Some(address.port()).filter(|port| *port != 0),
+            _ => None,
+        }
+    }
+
+    /// The address that the engine's listener of that number stands for. `None`: the configuration has it no longer.
+    pub(crate) fn address(&self, listener: u32) -> Option<AddressId> {
+        self.addresses.get(listener as usize).copied().flatten()
+    }
+}

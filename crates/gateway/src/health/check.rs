@@ -1,0 +1,172 @@
+//! Asking an endpoint from time to time whether it is well.
+
+use std::future::poll_fn;
+use std::rc::Rc;
+use std::sync::Arc;
+
+use ringmain_engine::stream::Stream;
+use ringmain_engine::{Addr, Cx};
+use ringmain_tls::ConnectHandle;
+use ringmain_wire::h1::{
+    FieldTable, Framing, HeadScanner, Limits, Method, Parsed, RequestEncoder, parse_response,
+};
+
+use super::Verdict;
+use crate::model::{ActiveHealth, HealthCheck};
+use crate::resolve::within;
+use crate::upstream::transport::{Transport, greeting};
+use crate::upstream::{Endpoint, Shared, connect};
+
+/// Who is asked, and how.
+#[derive(Clone, Debug)]
+pub(crate) struct Target {
+    pub(crate) shared: Arc<Shared>,
+    pub(crate) transport: Arc<Transport>,
+    pub(crate) endpoint: Arc<Endpoint>,
+    pub(crate) health: ActiveHealth,
+}
+
+impl Target {
+    /// Whether asking the other one is the same.
+    pub(crate) fn is(&self, other: &Target) -> bool {
+        Arc::ptr_eq(&self.transport, &other.transport)
+            && Arc::ptr_eq(&self.endpoint.state, &other.endpoint.state)
+            && self.endpoint.peer == other.endpoint.peer
+            && self.health == other.health
+    }
+}
+
+/// Asks for ever.
+pub(crate) async fn watch(cx: Cx, target: Target) {
+    let tls = target
+        .transport
+        .connector
+        .as_ref()
+        .and_then(|connector| connector.as_ref().ok());
+    let tls = tls.map(|connector| Rc::new(connector.handle()));
+    let mut streak = Streak::default();
+    loop {
+        let answer = within(&cx, target.health.timeout, ask(&cx, &target, tls.as_deref())).await;
+        let good = answer.unwrap_or(false);
+        let health = &target.endpoint.state.health();
+        let before = health.verdict();
+        let verdict = streak.add(good, before, &target.health);
+        if verdict != before {
+            health.tell(verdict);
+            target.shared.health_changed();
+            let (name, addr) = (&target.shared.name, &target.endpoint.addr);
+            match verdict {
+                Verdict::Ill => log::warn!("upstream `{name}`: {addr} is not well"),
+                Verdict::Well | Verdict::Unknown if before == Verdict::Ill => {
+                    log::info!("upstream `{name}`: {addr} is well again");
+                }
+                Verdict::Well | Verdict::Unknown => {}
+            }
+        }
+        // Not all endpoints at once, nor all gateways.
+        let share = 0.9 + 0.2 * (cx.random() >> 11) as f64 / (1_u64 << 53) as f64;
+        cx.sleep(target.health.every.mul_f64(share)).await;
+    }
+}
+
+/// Answers of one kind in a row.
+#[derive(Debug, Default)]
+struct Streak {
+    good: bool,
+    length: u8,
+}
+
+impl Streak {
+    fn add(&mut self, good: bool, before: Verdict, rules: &ActiveHealth) -> Verdict {
+        self.length = if self.good == good {
+            self.length.saturating_add(1)
+        } else {
+            1
+        };
+        self.good = good;
+        match (before, good) {
+            // The first answer of all counts at once.
+            (Verdict::Unknown, true) => Verdict::Well,
+            (Verdict::Unknown, false) => Verdict::Ill,
+            (Verdict::Ill, true) if self.length >= rules.healthy_after => Verdict::Well,
+            (Verdict::Well, false) if self.length >= rules.unhealthy_after => Verdict::Ill,
+            _ => before,
+        }
+    }
+}
+
+/// Asks once.
+async fn ask(cx: &Cx, target: &Target, tls: Option<&ConnectHandle>) -> bool {
+    if matches!(target.transport.connector, Some(Err(_))) {
+        return false;
+    }
+    let endpoint = &*target.endpoint;
+    let addr = match (&endpoint.addr, target.health.port) {
+        (Addr::Inet(address), Some(port)) => {
+            let mut address = *address;
+            address.set_port(port);
+            Addr::Inet(address)
+        }
+        (addr, _) => addr.clone(),
+    };
+    let version = target.transport.proxy_protocol();
+    let greeting = version.map(|version| greeting(version, None)).unwrap_or_default();
+    let way = connect::Way {
+        addr: &addr,
+        peer: endpoint.peer.as_ref(),
+        tls,
+        first: &greeting,
+    };
+    let Ok(stream) = connect::connect(cx, &way, target.health.timeout).await else {
+        return false;
+    };
+    match &target.health.check {
+        HealthCheck::Connect => true,
+        HealthCheck::Http {
+            target: path,
+            host,
+            statuses,
+        } => {
+            let host = host.as_ref().map_or(&*endpoint.authority, |host| host.as_str());
+            stream.set_deadline(Some(target.health.timeout));
+            status(&stream, path, host)
+                .await
+                .is_some_and(|status| statuses.contains(status))
+        }
+    }
+}
+
+/// The status of GET.
+async fn status(stream: &Stream, target: &str, host: &str) -> Option<u16> {
+    let mut out = Vec::new();
+    let mut head = RequestEncoder::new(&mut out, Method::Get, target, host).ok()?;
+    head.field("User-Agent", b"ringmain-health").ok()?;
+    // There is no body to be finished.
+    let _ = head.finish(Framing::None, false).ok()?;
+    stream.write_all(&out).await.ok()?;
+    let mut scanner = HeadScanner::new();
+    let mut table = FieldTable::new(&Limits::INTERNET);
+    loop {
+        let mut found = None;
+        let read = poll_fn(|context| {
+            stream.poll_received(context, |bytes| {
+                match parse_response(bytes, Method::Get, &Limits::INTERNET, &mut scanner, &mut table) {
+                    Ok(Parsed::Complete { head, bytes }) => {
+                        found = (!head.is_interim()).then_some(Some(head.status));
+                        bytes
+                    }
+                    Ok(Parsed::Partial) => 0,
+                    Err(_) => {
+                        found = Some(None);
+                        bytes.len()
+                    }
+                }
+            })
+        });
+        match (read.await, found) {
+            (_, Some(status)) => return status,
+            (Ok(0) | Err(_), None) => return None,
+            (Ok(_), None) => {}
+        }
+    }
+}

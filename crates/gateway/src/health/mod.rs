@@ -1,0 +1,102 @@
+//! Who is well: endpoints are asked, and what requests meet is counted.
+//!
+//! A verdict belongs to the endpoint's address and is shared by all workers. Those who ask run on one worker, once per
+//! process; those who meet are all.
+
+mod check;
+mod outlier;
+
+#[cfg(test)]
+mod tests;
+
+pub(crate) use check::{Target, watch};
+pub(crate) use outlier::{Meeting, Record, may_eject};
+
+use std::sync::atomic::{AtomicU8, AtomicU64, Ordering};
+
+/// What is known of an endpoint's health. Times are nanoseconds of the engine's clock.
+#[derive(Debug, Default)]
+pub(crate) struct Health {
+    /// [`Verdict`].
+    asked: AtomicU8,
+    /// Until when it is passed over because it could not be connected to.
+    shunned_until: AtomicU64,
+    /// What requests have met.
+    pub(crate) record: Record,
+    /// Since when it is known and well; 0: nobody has looked.
+    since: AtomicU64,
+}
+
+/// What asking has shown.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[repr(u8)]
+pub enum Verdict {
+    /// Nobody has asked yet, or nobody does.
+    Unknown,
+    /// It is well.
+    Well,
+    /// It is not.
+    Ill,
+}
+
+impl Health {
+    /// What asking has shown.
+    pub(crate) fn verdict(&self) -> Verdict {
+        match self.asked.load(Ordering::Relaxed) {
+            1 => Verdict::Well,
+            2 => Verdict::Ill,
+            _ => Verdict::Unknown,
+        }
+    }
+
+    /// Tells what asking has shown.
+    pub(crate) fn tell(&self, verdict: Verdict) {
+        let last = self.verdict();
+        self.asked.store(verdict as u8, Ordering::Relaxed);
+        if last == Verdict::Ill && verdict == Verdict::Well {
+            self.since.store(0, Ordering::Relaxed);
+        }
+    }
+
+    /// Passes it over until then.
+    pub(crate) fn shun_until(&self, at: u64) {
+        self.shunned_until.store(at, Ordering::Relaxed);
+    }
+
+    /// Until when it is passed over for what requests have met; 0: it is not.
+    pub(crate) fn ejected_until(&self) -> u64 {
+        self.record.ejected_until()
+    }
+
+    /// Whether it is well, and until when that is so if nothing happens.
+    pub(crate) fn is_well(&self, now: u64) -> (bool, u64) {
+        let passed = self
+            .shunned_until
+            .load(Ordering::Relaxed)
+            .max(self.record.ejected_until());
+        if self.verdict() == Verdict::Ill {
+            (false, u64::MAX)
+        } else if passed > now {
+            (false, passed)
+        } else {
+            (true, u64::MAX)
+        }
+    }
+
+    /// How long it has been known and well.
+    pub(crate) fn age(&self, now: u64) -> u64 {
+        // From the end of its last ejection at the earliest.
+        let back = self.record.ejected_until();
+        let since = match self.since.load(Ordering::Relaxed) {
+            0 => {
+                let now = now.max(1);
+                let set = self
+                    .since
+                    .compare_exchange(0, now, Ordering::Relaxed, Ordering::Relaxed);
+                set.map_or_else(|since| since, |_| now)
+            }
+            since => since,
+        };
+        now.saturating_sub(since.max(back))
+    }
+}

@@ -1,0 +1,27 @@
+//! The gateway: from a request to its route, its policies and its upstream.
+//!
+//! Owns the one intermediate form of all configuration ([`model`]) and what it is compiled to. Knows no file format, no
+//! orchestrator and no asynchronous runtime: those are the control thread's.
+#![forbid(unsafe_code)]
+
+mod balance;
+mod care;
+mod changes;
+mod exchange;
+pub mod fault;
+mod front;
+pub mod gateway;
+pub mod health;
+pub mod limits;
+pub mod metrics;
+pub mod model;
+mod plan;
+mod resolve;
+pub mod status;
+pub mod table;
+mod upstream;
+
+pub use exchange::note::FIELDS as LOG_FIELDS;
+pub use gateway::Gateway;
+pub use plan::Plan;
+pub use status::UpstreamStatus;

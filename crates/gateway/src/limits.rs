@@ -1,0 +1,141 @@
+//! Every limit of the gateway's configuration and its defaults, with unit and what happens there.
+
+use std::time::Duration;
+
+/// Bytes of the name of a listener, route, upstream, certificate or set of authorities.
+pub const NAME_BYTES: usize = 253;
+
+/// Bytes of a hostname (RFC 1035 §2.3.4), without a final dot.
+pub const HOSTNAME_BYTES: usize = 253;
+
+/// Bytes of a path in a match, a rewrite or a redirect.
+pub const PATH_BYTES: usize = 4096;
+
+/// Bytes of a header's name in a match or a change.
+pub const HEADER_NAME_BYTES: usize = 256;
+
+/// Bytes of a header's value in a match or a change.
+pub const HEADER_VALUE_BYTES: usize = 4096;
+
+/// Bytes of the text of an expression.
+pub const PATTERN_BYTES: usize = 1024;
+
+/// Bytes of an expression once compiled; one that needs more (`(\w{100}){100}`) is refused.
+pub const PATTERN_COMPILED_BYTES: usize = 256 * 1024;
+
+/// Bytes of what an expression may remember while it matches; beyond it matching is slower, never wrong.
+pub const PATTERN_CACHE_BYTES: usize = 64 * 1024;
+
+/// Bytes of a query's value, decoded, that an expression is tried on; a longer one matches none.
+pub const PATTERN_VALUE_BYTES: usize = 1024;
+
+/// Rules of a route; a route with more is left out.
+pub const RULES: usize = 1024;
+
+/// Matches of a rule; a route with more is left out.
+pub const MATCHES: usize = 1024;
+
+/// Rules that an explanation tells why they do not take a request; of more only the number is told.
+pub const EXPLAINED: usize = 20;
+
+/// The most that a backend may weigh.
+pub const WEIGHT: u32 = 1_000_000;
+
+/// How often a request may be tried again.
+pub const RETRIES: u8 = 10;
+
+/// How many trusted proxies may stand between a client and a listener.
+pub const HOPS: u8 = 16;
+
+/// Body of a direct answer or an error page, bytes.
+pub const ANSWER_BYTES: usize = 1 << 20;
+
+/// How long connecting to an endpoint may take, TLS included, unless an upstream says otherwise.
+pub const CONNECT_TIMEOUT: Duration = Duration::from_secs(5);
+
+/// How long an exchange may be without a byte in either direction, unless a rule says otherwise.
+pub const IDLE_TIMEOUT: Duration = Duration::from_secs(60);
+
+/// Bytes of a request's body, unless a rule says otherwise.
+pub const REQUEST_BODY_BYTES: u64 = 16 << 20;
+
+/// Connections to one upstream, process-wide, unless it says otherwise.
+pub const UPSTREAM_CONNECTIONS: u32 = 1024;
+
+/// Requests that wait for a connection to one upstream, process-wide, unless it says otherwise.
+pub const UPSTREAM_PENDING: u32 = 1024;
+
+/// Requests under way to one upstream, process-wide, unless it says otherwise.
+pub const UPSTREAM_REQUESTS: u32 = 16 * 1024;
+
+/// How long a connection is kept for the next request, unless an upstream says otherwise.
+///
+/// Below the minute after which most servers close an idle connection, so that few requests meet one that is closing.
+pub const UPSTREAM_IDLE: Duration = Duration::from_secs(55);
+
+/// Points of an endpoint of weight 1 on the ring of [`Balance::RingHash`](crate::model::Balance::RingHash).
+pub const RING_POINTS: u32 = 160;
+
+/// Points of all endpoints of such a ring together; with more each has fewer, at least one.
+pub const RING_POINTS_MOST: usize = 1 << 20;
+
+/// Places of a table of [`Balance::Maglev`](crate::model::Balance::Maglev); a prime, as the algorithm needs it.
+pub const MAGLEV_PLACES: u32 = 65_537;
+
+/// How long an answer of DNS holds at least, whatever it says.
+pub const DNS_TTL_LEAST: Duration = Duration::from_secs(1);
+
+/// How long an answer of DNS holds at most, whatever it says.
+pub const DNS_TTL_MOST: Duration = Duration::from_mins(5);
+
+/// How soon a name is looked up again of which nothing is known, or what is known is from a file.
+pub const DNS_AGAIN: Duration = Duration::from_secs(5);
+
+/// How often a request that waits for an upstream's first addresses looks for them.
+pub const PENDING_LOOK: Duration = Duration::from_millis(5);
+
+/// How long one DNS server is waited for, unless `/etc/resolv.conf` says otherwise.
+pub const DNS_TIMEOUT: Duration = Duration::from_secs(2);
+
+/// Connections of clients, process-wide, unless the configuration says otherwise: as the descriptor limit allows.
+pub const CONNECTIONS: Option<u32> = None;
+
+/// Fields that a client's `Connection` may name. More: 400, so that nobody makes sorting them costly.
+pub const CONNECTION_OPTIONS: usize = 32;
+
+/// How often this gateway's name may stand in a request's `Via`. More: 508.
+pub const VIA_HOPS: usize = 8;
+
+/// Bytes of the head of an upstream's answer. More: 502.
+pub const RESPONSE_HEAD_BYTES: u32 = 48 * 1024;
+
+/// Fields of an upstream's answer. More: 502.
+pub const RESPONSE_FIELDS: u16 = 200;
+
+/// Interim answers (100 to 199) that an upstream may send before its answer. More: 502.
+pub const INTERIM_ANSWERS: u32 = 16;
+
+/// Bytes of a file that are read at once.
+pub const FILE_PIECE_BYTES: usize = 128 * 1024;
+
+/// How long a directory of files stays open: one that was put in its place, as by a link, is served after that time.
+pub const ROOT_HELD: Duration = Duration::from_secs(1);
+
+/// How often kept connections are looked through for those that are too old or closed.
+pub const SWEEP: Duration = Duration::from_secs(1);
+
+/// How often a connection that others wait for may be handed on within its worker before it is closed for their sake.
+pub const HANDED_ON: u32 = 32;
+
+/// Routes that are counted each for itself, since the start. More are counted together.
+pub const COUNTED_ROUTES: usize = 1000;
+
+/// For how long an endpoint that could not be connected to is passed over, if there are others.
+pub const PASSED_OVER: Duration = Duration::from_secs(1);
+
+const _: () = {
+    assert!(PATTERN_BYTES < PATTERN_COMPILED_BYTES);
+    assert!(NAME_BYTES <= 255 && HOSTNAME_BYTES <= 255);
+    assert!(UPSTREAM_CONNECTIONS <= UPSTREAM_REQUESTS);
+    assert!(DNS_TTL_LEAST.as_secs() < DNS_TTL_MOST.as_secs());
+};

@@ -1,0 +1,255 @@
+//! What happens to requests and connections: routes, their rules, and what a rule says besides its action.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use super::{
+    Action, ErrorPage, HeaderChanges, HeaderName, Hostname, Match, MethodName, Name, StatusRange,
+    WeightedBackend,
+};
+use crate::limits;
+
+/// Rules for the requests of some hosts.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Route {
+    /// Unique among routes.
+    pub name: Name,
+    /// At which listeners. Default: none, which means at every HTTP listener.
+    pub listeners: Vec<Name>,
+    /// For which hosts. Default: none, which means for every one of its listeners' hosts.
+    pub hostnames: Vec<Hostname>,
+    /// What is matched and done; of rules that match alike the first counts.
+    pub rules: Vec<Rule>,
+}
+
+/// What is done with which requests.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Rule {
+    /// For logs and metrics; unique in its route. Default: `None`, it is known by its number, from 0.
+    pub name: Option<Name>,
+    /// A request needs to match one of them. Default: none, which means every request.
+    pub matches: Vec<Match>,
+    /// What must be passed before the action, in the order that the gateway has for kinds of policy.
+    pub policies: Vec<Policy>,
+    /// Of the request, before it is sent on.
+    pub request_headers: HeaderChanges,
+    /// Of the answer, also the gateway's own.
+    pub response_headers: HeaderChanges,
+    /// In place of errors, the first that has the status. Default: none, errors are told in a line.
+    pub error_pages: Vec<ErrorPage>,
+    /// How it is answered.
+    pub action: Action,
+}
+
+impl Rule {
+    /// For every request, with nothing but an action.
+    #[must_use]
+    pub fn new(action: Action) -> Rule {
+        Rule {
+            name: None,
+            matches: Vec::new(),
+            policies: Vec::new(),
+            request_headers: HeaderChanges::default(),
+            response_headers: HeaderChanges::default(),
+            error_pages: Vec::new(),
+            action,
+        }
+    }
+}
+
+/// What a request must pass, or what is done around it. A kind of policy is a variant here and a file in the data plane.
+#[derive(Clone, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum Policy {
+    /// Which other sites' scripts may read answers.
+    Cors(Arc<Cors>),
+}
+
+/// Cross-origin resource sharing, as the Fetch standard has it. A preflight is answered by the gateway.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Cors {
+    /// Whose. None: nobody's.
+    pub origins: Vec<Origin>,
+    /// Besides GET, HEAD and POST. Empty with [`any_method`](Self::any_method) `false`: no more.
+    pub methods: Vec<MethodName>,
+    /// Every method.
+    pub any_method: bool,
+    /// Request headers besides the safe ones.
+    pub request_headers: Vec<HeaderName>,
+    /// Every request header.
+    pub any_request_header: bool,
+    /// Response headers besides the safe ones that scripts may read.
+    pub exposed_headers: Vec<HeaderName>,
+    /// Cookies and the like are sent. Default `false`.
+    pub credentials: bool,
+    /// How long a preflight's answer holds. Default: `None`, what browsers have (5 s).
+    pub max_age: Option<Duration>,
+}
+
+/// Origins of scripts.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Origin {
+    /// All.
+    Any,
+    /// One, or those of all hosts below one: `https`, the host, the port if it is not the scheme's own.
+    Of {
+        /// `http` or `https`.
+        https: bool,
+        /// Which hosts.
+        host: Hostname,
+        /// Which port; `None`: the scheme's own.
+        port: Option<u16>,
+    },
+}
+
+/// How long parts of an exchange may take. `None`: any time.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Timeouts {
+    /// From the request's last byte of the head to the answer's last byte, all tries together; then 504, or the answer is
+    /// cut. Ends with the answer's head if the connection switches protocols. Default `None`: a time that is fixed ends
+    /// long uploads and downloads too, which `idle` does not.
+    pub request: Option<Duration>,
+    /// One try, from its first byte to its answer's head; then 504, or the next try. At most
+    /// [`request`](Self::request). Default `None`.
+    pub per_try: Option<Duration>,
+    /// Without a byte in either direction, also after protocols were switched; then 504, or the exchange is cut. Default
+    /// [`limits::IDLE_TIMEOUT`].
+    pub idle: Option<Duration>,
+}
+
+impl Default for Timeouts {
+    fn default() -> Timeouts {
+        Timeouts {
+            request: None,
+            per_try: None,
+            idle: Some(limits::IDLE_TIMEOUT),
+        }
+    }
+}
+
+/// How many bytes bodies may have. `None`: any number.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct BodyLimits {
+    /// Of the request; then 413, or the request is cut. Default [`limits::REQUEST_BODY_BYTES`].
+    pub request: Option<u64>,
+    /// Of the answer; then the answer is cut, which its client can tell. Default `None`.
+    pub response: Option<u64>,
+}
+
+impl Default for BodyLimits {
+    fn default() -> BodyLimits {
+        BodyLimits {
+            request: Some(limits::REQUEST_BODY_BYTES),
+            response: None,
+        }
+    }
+}
+
+/// When a request is tried again, at another endpoint if there is one. Never once a byte of an answer went to the client;
+/// nor, unless its method is idempotent (RFC 9110 §9.2.2), once a byte of it went to an upstream that may have acted.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Retry {
+    /// How often again, at most [`limits::RETRIES`]. 0: never. Default 1.
+    pub attempts: u8,
+    /// After what.
+    pub on: RetryOn,
+    /// How long until the second try; then twice as long each time, and a random part less. Default 25 ms.
+    pub backoff: Duration,
+    /// How long at most. Default 250 ms.
+    pub backoff_most: Duration,
+}
+
+impl Default for Retry {
+    fn default() -> Retry {
+        Retry {
+            attempts: 1,
+            on: RetryOn::default(),
+            backoff: Duration::from_millis(25),
+            backoff_most: Duration::from_millis(250),
+        }
+    }
+}
+
+/// After what a request is tried again.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct RetryOn {
+    /// No connection came about. Default `true`.
+    pub connect: bool,
+    /// The connection ended before an answer's head. Default `false`.
+    pub reset: bool,
+    /// [`Timeouts::per_try`] ran out. Default `false`.
+    pub timeout: bool,
+    /// The answer had one of these statuses. Default: none.
+    pub statuses: Vec<StatusRange>,
+}
+
+impl Default for RetryOn {
+    fn default() -> RetryOn {
+        RetryOn {
+            connect: true,
+            reset: false,
+            timeout: false,
+            statuses: Vec::new(),
+        }
+    }
+}
+
+/// Requests of one client go to one endpoint as long as it is well; then to another one, which it stays with.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Affinity {
+    /// What tells clients apart.
+    pub by: AffinityBy,
+    /// How long a session lasts, whatever happens. Default: `None`, as long as its cookie.
+    pub lasts: Option<Duration>,
+    /// How long it lasts without a request. Default `None`.
+    pub idle: Option<Duration>,
+}
+
+/// What tells clients apart.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum AffinityBy {
+    /// A cookie that the gateway sets, which names an endpoint without telling its address.
+    Cookie(Cookie),
+    /// A header with such a name in it, which the gateway sets in answers and the client sends back.
+    Header(HeaderName),
+    /// The client's address: by hash.
+    Source,
+}
+
+/// A cookie that the gateway sets: `HttpOnly`, `SameSite=Lax`, and `Secure` where the client came by TLS.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Cookie {
+    /// A token. Default `ringmain`.
+    pub name: Arc<str>,
+    /// `Path`. Default `/`.
+    pub path: Arc<str>,
+    /// `Max-Age`. Default: `None`, until the browser closes.
+    pub max_age: Option<Duration>,
+}
+
+impl Default for Cookie {
+    fn default() -> Cookie {
+        Cookie {
+            name: "ringmain".into(),
+            path: "/".into(),
+            max_age: None,
+        }
+    }
+}
+
+/// Connections that are not looked into, or datagrams.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct StreamRoute {
+    /// Unique among stream routes.
+    pub name: Name,
+    /// At which listeners, none of HTTP. Default: none, which means at all of those.
+    pub listeners: Vec<Name>,
+    /// For which hosts, told by SNI. Default: none, which means for all, also without SNI. Of routes that match the exact
+    /// host counts, then the longest wildcard, then the first.
+    pub hostnames: Vec<Hostname>,
+    /// Who gets them; one is drawn by weight for each. None, or weights of 0 only: the connection is closed. Changes of
+    /// headers and rewrites mean nothing here.
+    pub backends: Vec<WeightedBackend>,
+    /// Without a byte in either direction; then the connection is closed. Default: 1 h. `None`: any time.
+    pub idle: Option<Duration>,
+}

@@ -1,0 +1,127 @@
+//! Texts and what they are read as.
+
+use super::{HeaderName, HeaderValue, Hostname, MethodName, Network, Path, Pattern, Secret};
+
+#[track_caller]
+fn told<T: std::fmt::Debug>(outcome: Result<T, super::TextFault>, expected: &str) {
+    assert_eq!(outcome.expect_err("refused").to_string(), expected);
+}
+
+#[test]
+fn hostnames() {
+    let parse = |text| Hostname::parse(text).map(|host| host.as_str().to_owned()).ok();
+    assert_eq!(parse("Shop.Example."), Some("shop.example".to_owned()));
+    assert_eq!(parse("*.Shop.Example"), Some("*.shop.example".to_owned()));
+    assert_eq!(parse("a_b.c-d"), Some("a_b.c-d".to_owned()));
+    assert_eq!(parse("127.0.0.1"), Some("127.0.0.1".to_owned()));
+    assert_eq!(parse("[0::1]"), Some("[::1]".to_owned()));
+    let long = "a.".repeat(128);
+    for bad in [
+        "",
+        "*",
+        "*.",
+        ".",
+        "a..b",
+        "a*.b",
+        "a.*.b",
+        "-a",
+        "a-",
+        "a:80",
+        "ä.example",
+        "[::1",
+        &long,
+    ] {
+        assert_eq!(parse(bad), None, "{bad}");
+    }
+    told(
+        Hostname::parse("a:80"),
+        "expected a hostname such as shop.example, or *.shop.example, found `a:80`",
+    );
+    let wildcard = Hostname::parse("*.shop.example").unwrap();
+    assert!(wildcard.matches("a.shop.example") && wildcard.matches("a.b.shop.example"));
+    assert!(!wildcard.matches("shop.example") && !wildcard.matches("ashop.example"));
+}
+
+#[test]
+fn paths_are_in_normal_form() {
+    let parse = |text| Path::parse(text).map(|path| path.as_str().to_owned());
+    assert_eq!(parse("/caf%C3%A9//x/../y").unwrap(), "/café/y");
+    assert_eq!(parse("/a/").unwrap(), "/a/");
+    told(
+        parse("a"),
+        "expected a path that begins with `/`, without `?` and `#`, found `a`",
+    );
+    told(
+        parse("/a?b"),
+        "expected a path that begins with `/`, without `?` and `#`, found `/a?b`",
+    );
+    assert!(parse("/%zz").is_err() && parse(&format!("/{}", "a".repeat(5000))).is_err());
+}
+
+#[test]
+fn headers_and_methods() {
+    assert_eq!(
+        HeaderName::parse("X-A").unwrap(),
+        HeaderName::parse("x-a").unwrap()
+    );
+    assert!(
+        HeaderName::parse("a b").is_err()
+            && HeaderName::parse("").is_err()
+            && HeaderName::parse("a:").is_err()
+    );
+    assert!(HeaderValue::parse("a b\tc ü").is_ok() && HeaderValue::parse("").is_ok());
+    assert!(HeaderValue::parse("a\r\nb: c").is_err() && HeaderValue::parse(" a").is_err());
+    assert!(MethodName::parse("GET").is_ok() && MethodName::parse("M-SEARCH").is_ok());
+    told(
+        MethodName::parse("get"),
+        "expected a method in capital letters, such as GET, found `get`",
+    );
+}
+
+#[test]
+fn expressions_match_the_whole_text() {
+    let pattern = Pattern::parse("/v[0-9]+|/x").unwrap();
+    assert!(pattern.matches(b"/v12") && pattern.matches(b"/x"));
+    assert!(!pattern.matches(b"/v12/a") && !pattern.matches(b"a/x"));
+    assert!(!Pattern::parse("a").unwrap().matches(b"a\n"));
+    assert_eq!(pattern, Pattern::parse("/v[0-9]+|/x").unwrap());
+    told(
+        Pattern::parse("a)|(b"),
+        "expected an expression (unopened group), found `a)|(b`",
+    );
+    assert!(Pattern::parse("(").is_err() && Pattern::parse(r"(\w{100}){100}").is_err());
+}
+
+#[test]
+fn networks() {
+    let contains = |network: &str, address: &str| {
+        Network::parse(network)
+            .unwrap()
+            .contains(address.parse().unwrap())
+    };
+    assert!(contains("10.0.0.0/8", "10.255.0.1") && contains("10.0.0.0/8", "::ffff:10.0.0.1"));
+    assert!(!contains("10.0.0.0/8", "11.0.0.1") && !contains("10.0.0.0/8", "::1"));
+    assert!(
+        contains("0.0.0.0/0", "1.2.3.4") && !contains("::/0", "1.2.3.4") && contains("::/0", "2001:db8::1")
+    );
+    assert!(contains("fd00::/8", "fdff::1") && !contains("fd00::/8", "fe80::1"));
+    assert!(contains("192.0.2.7", "192.0.2.7") && !contains("192.0.2.7", "192.0.2.6"));
+    for bad in [
+        "",
+        "10.0.0.0/33",
+        "10.0.0.0/",
+        "10.0.0.0/+8",
+        "10.0.0.1/8",
+        "::/129",
+        "a/8",
+    ] {
+        assert!(Network::parse(bad).is_err(), "{bad}");
+    }
+}
+
+#[test]
+fn secrets_are_not_shown() {
+    let secret = Secret::new(&b"hunter2"[..]);
+    assert_eq!(format!("{secret:?}"), "Secret(7 bytes)");
+    assert_eq!(secret.expose(), b"hunter2");
+}

@@ -1,0 +1,389 @@
+//! Texts that are checked once, where they are read: names, hostnames, paths, headers, expressions, networks, secrets.
+//!
+//! Whoever holds one of these need not look at it again. Knows nothing of what they are used for.
+
+use std::fmt;
+use std::net::IpAddr;
+use std::sync::Arc;
+
+use regex::bytes::{Regex, RegexBuilder};
+use ringmain_web::path;
+
+use crate::limits;
+
+/// What a text should have been.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("expected {expected}, found {found}")]
+pub struct TextFault {
+    /// What should stand there.
+    pub expected: String,
+    /// What does, shortened.
+    pub found: String,
+}
+
+impl TextFault {
+    fn new(expected: impl Into<String>, found: &str) -> TextFault {
+        let mut end = found.len().min(80);
+        while !found.is_char_boundary(end) {
+            end -= 1;
+        }
+        let dots = if end < found.len() { "…" } else { "" };
+        TextFault {
+            expected: expected.into(),
+            found: format!("`{}{dots}`", found[..end].escape_debug()),
+        }
+    }
+}
+
+/// The name by which the parts of a configuration refer to each other. State that outlives a change of configuration
+/// (connections, health, stickiness) belongs to it.
+pub type Name = Arc<str>;
+
+/// A host that requests name: `shop.example`, or `*.shop.example` for all hosts below it, of any depth, not itself.
+///
+/// In lower case, without a port and a final dot; also an IP address, as it stands in a URL (`[::1]`).
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct Hostname(Arc<str>);
+
+impl Hostname {
+    /// Reads one.
+    ///
+    /// # Errors
+    /// It is longer than [`limits::HOSTNAME_BYTES`], has other characters than letters, digits, `-`, `_` and dots between
+    /// labels, or a `*` that is not the whole first label.
+    pub fn parse(text: &str) -> Result<Hostname, TextFault> {
+        let expected = "a hostname such as shop.example, or *.shop.example";
+        let fault = || TextFault::new(expected, text);
+        if let Some(address) = text.strip_prefix('[').and_then(|rest| rest.strip_suffix(']')) {
+            let address: std::net::Ipv6Addr = address.parse().map_err(|_| fault())?;
+            return Ok(Hostname(format!("[{address}]").into()));
+        }
+        let host = text.strip_suffix('.').unwrap_or(text);
+        let labels = host.strip_prefix("*.").unwrap_or(host);
+        let label = |label: &str| {
+            (1..=63).contains(&label.len())
+                && !label.starts_with('-')
+                && !label.ends_with('-')
+                && label
+                    .bytes()
+                    .all(|byte| byte.is_ascii_alphanumeric() || b"-_".contains(&byte))
+        };
+        if host.len() > limits::HOSTNAME_BYTES || !labels.split('.').all(label) {
+            return Err(fault());
+        }
+        Ok(Hostname(host.to_ascii_lowercase().into()))
+    }
+
+    /// As it is compared: in lower case, with `*.` if it is a wildcard.
+    #[must_use]
+    pub fn as_str(&self) -> &str {
+        &self.0
+    }
+
+    /// What a wildcard's hosts end in, with the dot: `.shop.example`. `None`: it is one host.
+    #[must_use]
+    pub fn wildcard_suffix(&self) -> Option<&str> {
+        self.0.strip_prefix('*')
+    }
+
+    /// Whether `host` (lower case, no port, no final dot) is meant.
+    #[must_use]
+    pub fn matches(&self, host: &str) -> bool {
+        match self.wildcard_suffix() {
+            Some(suffix) => host.len() > suffix.len() && host.ends_with(suffix),
+            None => host == &*self.0,
+        }
+    }
+}
+
+impl fmt::Display for Hostname {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(&self.0)
+    }
+}
+
+/// A path in the form of [`ringmain_web::path`]: escapes decoded, no dot segments, no repeated slashes.
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct Path(Arc<str>);
+
+impl Path {
+    /// Reads one. It may be written in another form, with escapes.
+    ///
+    /// # Errors
+    /// It does not begin with `/`, has a query, is longer than [`limits::PATH_BYTES`] or has no normal form.
+    pub fn parse(text: &str) -> Result<Path, TextFault> {
+        if text.len() > limits::PATH_BYTES {
+            let expected = format!("a path of at most {} bytes", limits::PATH_BYTES);
+            return Err(TextFault::new(expected, text));
+        }
+        if !text.starts_with('/') || text.contains(['?', '#']) {
+            return Err(TextFault::new(
+                "a path that begins with `/`, without `?` and `#`",
+                text,
+            ));
+        }
+        let mut scratch = String::new();
+        match path::normalise(text, &mut scratch) {
+            Ok(path) => Ok(Path(path.into())),
+            Err(fault) => Err(TextFault::new(format!("a path ({fault})"), text)),
+        }
+    }
+
+    /// `/`.
+    #[must_use]
+    pub fn root() -> Path {
+        Path("/".into())
+    }
+
+    /// In normal form.
+    #[must_use]
+    pub fn as_str(&self) -> &str {
+        &self.0
+    }
+}
+
+/// A header's name. Compared in any case, sent as it is written.
+#[derive(Clone, Debug)]
+pub struct HeaderName(Arc<str>);
+
+impl HeaderName {
+    /// Reads one.
+    ///
+    /// # Errors
+    /// It is empty, longer than [`limits::HEADER_NAME_BYTES`], or no token (RFC 9110 §5.6.2).
+    pub fn parse(text: &str) -> Result<HeaderName, TextFault> {
+        if text.is_empty() || text.len() > limits::HEADER_NAME_BYTES || !text.bytes().all(is_token_byte) {
+            return Err(TextFault::new(
+                "a header's name: letters, digits and hyphens",
+                text,
+            ));
+        }
+        Ok(HeaderName(text.into()))
+    }
+
+    /// As it was written.
+    #[must_use]
+    pub fn as_str(&self) -> &str {
+        &self.0
+    }
+}
+
+impl PartialEq for HeaderName {
+    fn eq(&self, other: &HeaderName) -> bool {
+        self.0.eq_ignore_ascii_case(&other.0)
+    }
+}
+
+impl Eq for HeaderName {}
+
+/// A header's value: visible characters, spaces and tabs, no space at either end.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct HeaderValue(Arc<str>);
+
+impl HeaderValue {
+    /// Reads one.
+    ///
+    /// # Errors
+    /// It is longer than [`limits::HEADER_VALUE_BYTES`], or has control characters or a space at an end (RFC 9110 §5.5).
+    pub fn parse(text: &str) -> Result<HeaderValue, TextFault> {
+        let control = |byte: u8| byte != b'\t' && (byte < b' ' || byte == 0x7f);
+        let trimmed = text.trim_matches([' ', '\t']);
+        if text.len() > limits::HEADER_VALUE_BYTES || text.bytes().any(control) || trimmed != text {
+            let expected = "a header's value: no control characters, no space at either end";
+            return Err(TextFault::new(expected, text));
+        }
+        Ok(HeaderValue(text.into()))
+    }
+
+    /// As it is sent.
+    #[must_use]
+    pub fn as_str(&self) -> &str {
+        &self.0
+    }
+}
+
+/// A request method: a token, in upper case by custom; case counts (RFC 9110 §9.1).
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct MethodName(Arc<str>);
+
+impl MethodName {
+    /// Reads one.
+    ///
+    /// # Errors
+    /// It is empty, longer than 32 bytes, no token, or has small letters, which no method in use has.
+    pub fn parse(text: &str) -> Result<MethodName, TextFault> {
+        let well = |byte: u8| is_token_byte(byte) && !byte.is_ascii_lowercase();
+        if text.is_empty() || text.len() > 32 || !text.bytes().all(well) {
+            return Err(TextFault::new("a method in capital letters, such as GET", text));
+        }
+        Ok(MethodName(text.into()))
+    }
+
+    /// As it stands in a request.
+    #[must_use]
+    pub fn as_str(&self) -> &str {
+        &self.0
+    }
+}
+
+fn is_token_byte(byte: u8) -> bool {
+    byte.is_ascii_alphanumeric() || b"!#$%&'*+-.^_`|~".contains(&byte)
+}
+
+/// An expression that a whole text must match, from its first to its last byte; Unicode-aware, linear in the text.
+///
+/// Two are equal when they are written alike.
+#[derive(Clone)]
+pub struct Pattern {
+    text: Arc<str>,
+    regex: Arc<Regex>,
+}
+
+impl Pattern {
+    /// Compiles one.
+    ///
+    /// # Errors
+    /// It is none, or is longer or compiles to more than [`limits`] allow.
+    pub fn parse(text: &str) -> Result<Pattern, TextFault> {
+        if text.len() > limits::PATTERN_BYTES {
+            let expected = format!("an expression of at most {} bytes", limits::PATTERN_BYTES);
+            return Err(TextFault::new(expected, text));
+        }
+        // Alone first, so that no parenthesis of the text can close the one around it.
+        let build = |text: &str| {
+            RegexBuilder::new(text)
+                .size_limit(limits::PATTERN_COMPILED_BYTES)
+                .dfa_size_limit(limits::PATTERN_CACHE_BYTES)
+                .build()
+        };
+        let fault = |error: &regex::Error| {
+            let why = error.to_string();
+            let why = why.trim_end().lines().last().unwrap_or_default();
+            TextFault::new(
+                format!("an expression ({})", why.trim_start_matches("error: ")),
+                text,
+            )
+        };
+        build(text).map_err(|error| fault(&error))?;
+        let regex = build(&format!(r"\A(?:{text})\z")).map_err(|error| fault(&error))?;
+        Ok(Pattern {
+            text: text.into(),
+            regex: Arc::new(regex),
+        })
+    }
+
+    /// As it was written.
+    #[must_use]
+    pub fn as_str(&self) -> &str {
+        &self.text
+    }
+
+    /// Whether all of `text` matches.
+    #[must_use]
+    pub fn matches(&self, text: &[u8]) -> bool {
+        self.regex.is_match(text)
+    }
+}
+
+impl PartialEq for Pattern {
+    fn eq(&self, other: &Pattern) -> bool {
+        self.text == other.text
+    }
+}
+
+impl Eq for Pattern {}
+
+impl fmt::Debug for Pattern {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_tuple("Pattern").field(&self.text).finish()
+    }
+}
+
+/// A network: an address and how many of its first bits count.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Network {
+    address: IpAddr,
+    bits: u8,
+}
+
+impl Network {
+    /// Reads `10.0.0.0/8`, `fd00::/8`, or an address alone.
+    ///
+    /// # Errors
+    /// It is none of these, or has bits after the ones that count: `10.0.0.1/8` is a slip more often than not.
+    pub fn parse(text: &str) -> Result<Network, TextFault> {
+        let fault = || TextFault::new("a network such as 10.0.0.0/8 or fd00::/8, or one address", text);
+        let (address, bits) = match text.split_once('/') {
+            Some((address, bits)) => (address, Some(bits)),
+            None => (text, None),
+        };
+        let address: IpAddr = address.parse().map_err(|_| fault())?;
+        let width = if address.is_ipv4() { 32 } else { 128 };
+        let bits = match bits {
+            Some(bits) if bits.bytes().all(|byte| byte.is_ascii_digit()) => {
+                bits.parse().map_err(|_| fault())?
+            }
+            Some(_) => return Err(fault()),
+            None => width,
+        };
+        let network = Network { address, bits };
+        let spare = u32::from(width.checked_sub(bits).ok_or_else(fault)?);
+        if number(address) & !mask(spare) != 0 {
+            return Err(TextFault::new("a network whose other bits are zero", text));
+        }
+        Ok(network)
+    }
+
+    /// Whether `address` is in it. An IPv4 address that came as IPv6 (`::ffff:10.0.0.1`) is the IPv4 address.
+    #[must_use]
+    pub fn contains(&self, address: IpAddr) -> bool {
+        let address = address.to_canonical();
+        if address.is_ipv4() != self.address.is_ipv4() {
+            return false;
+        }
+        let width = if address.is_ipv4() { 32 } else { 128 };
+        (number(address) ^ number(self.address)) & mask(width - u32::from(self.bits)) == 0
+    }
+}
+
+fn number(address: IpAddr) -> u128 {
+    match address {
+        IpAddr::V4(address) => u128::from(u32::from(address)),
+        IpAddr::V6(address) => u128::from(address),
+    }
+}
+
+/// All bits but the lowest `spare`.
+fn mask(spare: u32) -> u128 {
+    u128::MAX.checked_shl(spare).unwrap_or(0)
+}
+
+impl fmt::Display for Network {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{}/{}", self.address, self.bits)
+    }
+}
+
+/// Bytes that no log and no dump may show.
+#[derive(Clone, PartialEq, Eq)]
+pub struct Secret(Arc<[u8]>);
+
+impl Secret {
+    /// Takes them.
+    #[must_use]
+    pub fn new(bytes: impl Into<Arc<[u8]>>) -> Secret {
+        Secret(bytes.into())
+    }
+
+    /// For whoever uses them.
+    #[must_use]
+    pub fn expose(&self) -> &[u8] {
+        &self.0
+    }
+}
+
+impl fmt::Debug for Secret {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "Secret({} bytes)", self.0.len())
+    }
+}

@@ -1,0 +1,135 @@
+//! What is worked out of a rule once, so that requests need not: upstreams by their handles, changes of headers as blocks.
+
+use std::sync::{Arc, OnceLock};
+
+use ringmain_wire::h1::FieldBlock;
+
+use crate::model::{Action, Forward, HeaderChanges, HeaderName, Name, Rule, Target};
+use crate::upstream::Shared;
+use crate::upstream::registry::Registry;
+
+/// The data plane's plan of a rule.
+#[derive(Debug)]
+pub struct Plan {
+    /// Of the route, for what is counted. Set when its table is.
+    pub(crate) number: OnceLock<u32>,
+    /// Of the gateway's own answers.
+    pub(crate) response: Changes,
+    pub(crate) backends: Box<[Backend]>,
+    /// Of all backends.
+    pub(crate) weight: u64,
+}
+
+/// One of those who may answer.
+#[derive(Debug)]
+pub(crate) struct Backend {
+    /// Where its share ends, counted from the first one's beginning.
+    pub(crate) until: u64,
+    /// `None`: its share is answered 500.
+    pub(crate) upstream: Option<Arc<Shared>>,
+    /// The rule's, then its own.
+    pub(crate) request: Changes,
+    pub(crate) response: Changes,
+}
+
+/// Changes of headers: what goes, and what comes behind the rest.
+#[derive(Debug, Default)]
+pub(crate) struct Changes {
+    drop: Box<[HeaderName]>,
+    add: FieldBlock,
+}
+
+impl Plan {
+    /// Of a rule. `missing` are upstreams that are not there.
+    pub(crate) fn of(rule: &Rule, missing: &[Name], registry: &Registry) -> Result<Plan, String> {
+        let response = Changes::of(&[&rule.response_headers])?;
+        let (backends, weight) = match &rule.action {
+            Action::Forward(forward) => backends(rule, forward, missing, registry)?,
+            _ => (Box::default(), 0),
+        };
+        Ok(Plan {
+            number: OnceLock::new(),
+            response,
+            backends,
+            weight,
+        })
+    }
+
+    /// The backend that a number of `0..weight` falls to.
+    pub(crate) fn backend(&self, number: u64) -> Option<(usize, &Backend)> {
+        let found = self.backends.iter().position(|backend| number < backend.until)?;
+        Some((found, &self.backends[found]))
+    }
+}
+
+fn backends(
+    rule: &Rule,
+    forward: &Forward,
+    missing: &[Name],
+    registry: &Registry,
+) -> Result<(Box<[Backend]>, u64), String> {
+    let mut weight = 0;
+    let mut backends = Vec::with_capacity(forward.backends.len());
+    for backend in &forward.backends {
+        weight += u64::from(backend.weight);
+        let upstream = match &backend.target {
+            Target::Upstream(name) if !missing.contains(name) => registry.get(name).cloned(),
+            Target::Upstream(_) | Target::Broken { .. } => None,
+        };
+        backends.push(Backend {
+            until: weight,
+            upstream,
+            request: Changes::of(&[&rule.request_headers, &backend.request_headers])?,
+            response: Changes::of(&[&rule.response_headers, &backend.response_headers])?,
+        });
+    }
+    Ok((backends.into(), weight))
+}
+
+impl Changes {
+    /// Several, one after the other.
+    fn of(all: &[&HeaderChanges]) -> Result<Changes, String> {
+        let mut drop: Vec<HeaderName> = Vec::new();
+        let mut add: Vec<(&HeaderName, &str)> = Vec::new();
+        for changes in all {
+            for name in changes
+                .remove
+                .iter()
+                .chain(changes.set.iter().map(|(name, _)| name))
+            {
+                add.retain(|(other, _)| *other != name);
+                if !drop.contains(name) {
+                    drop.push(name.clone());
+                }
+            }
+            let added = changes.set.iter().chain(&changes.add);
+            add.extend(added.map(|(name, value)| (name, value.as_str())));
+        }
+        let mut block = FieldBlock::new();
+        for (name, value) in add {
+            block
+                .push(name.as_str(), value.as_bytes())
+                .map_err(|misuse| format!("header `{}`: {misuse}", name.as_str()))?;
+        }
+        Ok(Changes {
+            drop: drop.into(),
+            add: block,
+        })
+    }
+
+    /// Whether a field goes.
+    pub(crate) fn drops(&self, name: &[u8]) -> bool {
+        let same = |dropped: &HeaderName| dropped.as_str().as_bytes().eq_ignore_ascii_case(name);
+        !self.drop.is_empty() && self.drop.iter().any(same)
+    }
+
+    /// What goes.
+    pub(crate) fn dropped(&self) -> &[HeaderName] {
+        &self.drop
+    }
+
+    /// What comes behind the rest.
+    pub(crate) fn added(&self) -> &FieldBlock {
+        &self.add
+    }
+}

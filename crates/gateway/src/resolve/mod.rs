@@ -1,0 +1,167 @@
+//! Addresses of names, as this host is set up to find them: `/etc/hosts`, then the servers of `/etc/resolv.conf`.
+//!
+//! Asks itself, since the system's resolver does not tell how long an answer holds. IPv4 addresses are taken if there are
+//! any, else IPv6 ones. Keeps nothing: who asks keeps the last good answer.
+
+mod settings;
+
+#[cfg(test)]
+mod tests;
+
+use std::future::{Future, poll_fn};
+use std::io;
+use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
+use std::pin::pin;
+use std::task::Poll;
+use std::time::Duration;
+
+use ringmain_engine::{Addr, Cx};
+use ringmain_wire::dns::{Answer, AnswerFault, Kind, Outcome, Question, parse};
+
+pub(crate) use self::settings::Settings;
+use crate::fault::Fault;
+use crate::limits;
+
+/// What was found of a name.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct Found {
+    /// In order, so that the same ones are the same list.
+    pub(crate) addresses: Vec<IpAddr>,
+    /// How long it holds.
+    pub(crate) holds: Duration,
+}
+
+/// Why nothing was found, and when to look again.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct NotFound {
+    /// [`Fault::DnsNotFound`], [`Fault::DnsEmpty`] or [`Fault::DnsFailed`].
+    pub(crate) fault: Fault,
+    pub(crate) again: Duration,
+}
+
+/// Looks a name up, by the host's present settings.
+pub(crate) async fn resolve(cx: &Cx, name: &str) -> Result<Found, NotFound> {
+    let settings = cx.blocking(Settings::read).await;
+    match settings {
+        Ok(settings) => by(cx, &settings, name).await,
+        Err(_full) => Err(failed()),
+    }
+}
+
+/// Looks a name up by these settings.
+pub(crate) async fn by(cx: &Cx, settings: &Settings, name: &str) -> Result<Found, NotFound> {
+    if let Some(found) = settings.known(name) {
+        return Ok(found);
+    }
+    let mut worst = None;
+    for candidate in settings.candidates(name) {
+        let mut none = None;
+        for kind in [Kind::V4, Kind::V6] {
+            let answer = ask(cx, settings, &candidate, kind).await.ok_or_else(failed)?;
+            let holds = Duration::from_secs(u64::from(answer.ttl));
+            let fault = match answer.outcome {
+                Outcome::Addresses(mut addresses) => {
+                    addresses.sort_unstable();
+                    addresses.dedup();
+                    return Ok(Found {
+                        addresses,
+                        holds: holds.clamp(limits::DNS_TTL_LEAST, limits::DNS_TTL_MOST),
+                    });
+                }
+                Outcome::Empty => Fault::DnsEmpty,
+                Outcome::NotFound => Fault::DnsNotFound,
+            };
+            let again = holds.clamp(limits::DNS_AGAIN, limits::DNS_TTL_MOST);
+            none = Some(NotFound { fault, again });
+            // There is nothing of any kind.
+            if fault == Fault::DnsNotFound {
+                break;
+            }
+        }
+        // A name that is there and empty tells more than one that is not.
+        if worst.is_none_or(|worst: NotFound| worst.fault == Fault::DnsNotFound) {
+            worst = none;
+        }
+    }
+    Err(worst.unwrap_or_else(failed))
+}
+
+fn failed() -> NotFound {
+    NotFound {
+        fault: Fault::DnsFailed,
+        again: limits::DNS_AGAIN,
+    }
+}
+
+/// Asks one server after the other; `None`: none has answered in a way that can be used.
+async fn ask(cx: &Cx, settings: &Settings, name: &str, kind: Kind) -> Option<Answer> {
+    for _ in 0..settings.attempts {
+        for server in &settings.servers {
+            let question = Question {
+                id: cx.random() as u16,
+                name,
+                kind,
+            };
+            let asked = ask_one(cx, *server, &question);
+            match within(cx, settings.timeout, asked).await {
+                Some(Ok(answer)) => return Some(answer),
+                Some(Err(why)) => log::debug!("DNS server {server}: {name}: {why}"),
+                None => log::debug!("DNS server {server}: {name}: no answer in {:?}", settings.timeout),
+            }
+        }
+    }
+    None
+}
+
+async fn ask_one(cx: &Cx, server: SocketAddr, question: &Question<'_>) -> io::Result<Answer> {
+    let mut message = Vec::new();
+    question.write(&mut message).map_err(io::Error::other)?;
+    let local: IpAddr = match server {
+        SocketAddr::V4(_) => Ipv4Addr::UNSPECIFIED.into(),
+        SocketAddr::V6(_) => Ipv6Addr::UNSPECIFIED.into(),
+    };
+    // A port of the kernel's choice for each question: a forger has to guess it.
+    let socket = cx.bind_udp(SocketAddr::new(local, 0))?;
+    socket.connect(server).await?;
+    socket.send_to(&message, server).await?;
+    loop {
+        let (datagram, from) = socket.recv_from().await?;
+        if from.is_some_and(|from| from != server) {
+            continue;
+        }
+        match parse(&datagram, question) {
+            Err(AnswerFault::Other) => {}
+            Err(AnswerFault::Truncated) => return ask_by_tcp(cx, server, question, &message).await,
+            answer => return answer.map_err(io::Error::other),
+        }
+    }
+}
+
+/// RFC 1035 §4.2.2: a length before each message.
+async fn ask_by_tcp(
+    cx: &Cx,
+    server: SocketAddr,
+    question: &Question<'_>,
+    message: &[u8],
+) -> io::Result<Answer> {
+    let stream = cx.connect_stream(&Addr::Inet(server), None).await?;
+    let length = u16::try_from(message.len()).map_err(io::Error::other)?;
+    stream.write_all(&length.to_be_bytes()).await?;
+    stream.write_all(message).await?;
+    let mut length = [0; 2];
+    stream.read_exact(&mut length).await?;
+    let mut answer = vec![0; usize::from(u16::from_be_bytes(length))];
+    stream.read_exact(&mut answer).await?;
+    parse(&answer, question).map_err(io::Error::other)
+}
+
+/// `None` if it takes longer.
+pub(crate) async fn within<T>(cx: &Cx, span: Duration, work: impl Future<Output = T>) -> Option<T> {
+    let mut work = pin!(work);
+    let mut sleep = pin!(cx.sleep(span));
+    poll_fn(|context| match work.as_mut().poll(context) {
+        Poll::Ready(done) => Poll::Ready(Some(done)),
+        Poll::Pending => sleep.as_mut().poll(context).map(|()| None),
+    })
+    .await
+}

@@ -1,0 +1,64 @@
+//! What is known of upstreams at a moment: for whoever looks after them.
+
+use crate::health::Verdict;
+use crate::model::{Addr, Name};
+use crate::upstream::{Endpoint, Shared};
+
+/// An upstream and its endpoints. Each number is true at its own instant: workers go on meanwhile.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct UpstreamStatus {
+    /// Its name.
+    pub name: Name,
+    /// Requests under way.
+    pub requests: u32,
+    /// Connections that stand or are being made, kept ones counted.
+    pub connections: u32,
+    /// Requests that wait for a connection.
+    pub waiting: u32,
+    /// Whom it has now.
+    pub endpoints: Vec<EndpointStatus>,
+}
+
+/// An endpoint.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct EndpointStatus {
+    /// Where it is.
+    pub addr: Addr,
+    /// Its share.
+    pub weight: u32,
+    /// Whether it gets nothing new.
+    pub draining: bool,
+    /// Requests under way.
+    pub requests: u32,
+    /// What asking it has shown.
+    pub verdict: Verdict,
+}
+
+impl UpstreamStatus {
+    pub(crate) fn of(shared: &Shared) -> UpstreamStatus {
+        let current = shared.current();
+        UpstreamStatus {
+            name: shared.name.clone(),
+            requests: shared.requests(),
+            connections: shared.connections(),
+            waiting: shared.waiting.len(),
+            endpoints: current
+                .endpoints
+                .iter()
+                .map(|endpoint| EndpointStatus::of(endpoint))
+                .collect(),
+        }
+    }
+}
+
+impl EndpointStatus {
+    fn of(endpoint: &Endpoint) -> EndpointStatus {
+        EndpointStatus {
+            addr: endpoint.addr.clone(),
+            weight: endpoint.weight,
+            draining: endpoint.draining,
+            requests: endpoint.state.active(),
+            verdict: endpoint.state.health().verdict(),
+        }
+    }
+}

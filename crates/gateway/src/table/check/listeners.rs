@@ -1,0 +1,149 @@
+//! What a listener can be wrong in, alone and beside others of its address.
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+
+use super::{Known, Problems};
+use crate::limits;
+use crate::model::{Addr, Listener, Protocol};
+use crate::table::problem::{Outcome, Place};
+
+/// Whether a listener can be served.
+pub(super) fn check(listener: &Listener, known: &Known<'_>, problems: &mut Problems) -> bool {
+    let before = problems.0.len();
+    let mut tell = |part, expected: &str, found: String| {
+        let place = Place::Listener(listener.name.clone());
+        problems.tell(place, part, expected, found, Outcome::LeftOut);
+    };
+    if listener.addresses.is_empty() {
+        tell("addresses", "at least one address", "none".to_owned());
+    }
+    tls(listener, known, &mut tell);
+    if let Some(redirect) = &listener.redirect_to_https {
+        if listener.protocol != Protocol::Http {
+            let found = format!("{:?}", listener.protocol);
+            tell("redirect_to_https", "the protocol Http", found);
+        }
+        if !is_redirect(redirect.status) {
+            let found = redirect.status.to_string();
+            tell("redirect_to_https", "301, 302, 303, 307 or 308", found);
+        }
+    }
+    if listener
+        .proxy_protocol
+        .as_ref()
+        .is_some_and(|proxy| proxy.from.is_empty())
+    {
+        let expected = "at least one network that may send it";
+        tell("proxy_protocol.from", expected, "none".to_owned());
+    }
+    let hops = listener.client_address.hops;
+    if hops.is_some_and(|hops| !(1..=limits::HOPS).contains(&hops)) {
+        let expected = format!("a number from 1 to {}", limits::HOPS);
+        tell(
+            "client_address.hops",
+            &expected,
+            hops.unwrap_or_default().to_string(),
+        );
+    }
+    let most = ringmain_web::limits::HEAD_BYTES_MOST;
+    let head = listener.limits.head_bytes;
+    if !(1024..=most).contains(&head) {
+        tell(
+            "limits.head_bytes",
+            &format!("from 1024 to {most} bytes"),
+            head.to_string(),
+        );
+    }
+    problems.0.len() == before
+}
+
+fn tls(listener: &Listener, known: &Known<'_>, tell: &mut impl FnMut(&'static str, &str, String)) {
+    let ends_tls = matches!(listener.protocol, Protocol::Https | Protocol::Tls);
+    match &listener.tls {
+        None if ends_tls => tell("tls", "certificates, since TLS ends here", "none".to_owned()),
+        Some(_) if !ends_tls => {
+            let found = format!("TLS at a listener of {:?}", listener.protocol);
+            tell("tls", "TLS only with the protocols Https and Tls", found);
+        }
+        Some(tls) => {
+            if tls.certificates.is_empty() {
+                tell("tls.certificates", "at least one certificate", "none".to_owned());
+            }
+            for name in tls
+                .certificates
+                .iter()
+                .filter(|name| !known.certificates.contains(&***name))
+            {
+                tell(
+                    "tls.certificates",
+                    "a certificate of the configuration",
+                    format!("`{name}`"),
+                );
+            }
+            if let Some(clients) = &tls.clients {
+                known.vouch(&clients.authorities, |expected, found| {
+                    tell("tls.clients", expected, found)
+                });
+            }
+        }
+        None => {}
+    }
+}
+
+/// Statuses that send a client to another URL.
+pub(super) fn is_redirect(status: u16) -> bool {
+    matches!(status, 301 | 302 | 303 | 307 | 308)
+}
+
+/// Keeps of the listeners of each address those that can be told apart; the first one says how.
+pub(super) fn compatible(listeners: &mut Vec<&Arc<Listener>>, problems: &mut Problems) {
+    let mut taken: BTreeMap<String, Vec<&Arc<Listener>>> = BTreeMap::new();
+    listeners.retain(|listener| {
+        let addresses = listener.addresses.iter().map(|address| {
+            // Datagrams have ports of their own, and port 0 is another one each time.
+            let any = matches!(address, Addr::Inet(address) if address.port() == 0);
+            let own = if any { &*listener.name } else { "" };
+            format!("{} {address} {own}", listener.protocol == Protocol::Udp)
+        });
+        let addresses: Vec<_> = addresses.collect();
+        let others = addresses
+            .iter()
+            .filter_map(|address| taken.get(address))
+            .flatten();
+        for other in others {
+            if let Some((part, expected, found)) = conflict(listener, other) {
+                let place = Place::Listener(listener.name.clone());
+                let found = format!("{found}, as at listener `{}` of the same address", other.name);
+                problems.tell(place, part, expected, found, Outcome::LeftOut);
+                return false;
+            }
+        }
+        for address in addresses {
+            taken.entry(address).or_default().push(listener);
+        }
+        true
+    });
+}
+
+/// Why two listeners cannot have an address in common.
+fn conflict(new: &Listener, old: &Listener) -> Option<(&'static str, &'static str, String)> {
+    let (has_sni, http) = (new.protocol.has_sni(), new.protocol.is_http());
+    if has_sni != old.protocol.has_sni() || (!has_sni && (!http || new.protocol != old.protocol)) {
+        let expected = "protocols that can be told apart: HTTP by host, TLS by SNI, never both nor others";
+        return Some(("protocol", expected, format!("{:?}", new.protocol)));
+    }
+    if new.proxy_protocol != old.proxy_protocol {
+        let expected = "the same PROXY protocol at all listeners of an address";
+        return Some(("proxy_protocol", expected, "another one".to_owned()));
+    }
+    if new.hostnames.is_empty() && old.hostnames.is_empty() {
+        return Some(("hostnames", "hosts that tell it from others", "none".to_owned()));
+    }
+    let twice = new.hostnames.iter().find(|host| old.hostnames.contains(host))?;
+    Some((
+        "hostnames",
+        "hosts that no other listener of the address has",
+        format!("`{twice}`"),
+    ))
+}

@@ -1,0 +1,329 @@
+//! What routes and their rules can be wrong in.
+
+use std::collections::BTreeSet;
+use std::sync::Arc;
+
+use super::Problems;
+use super::listeners::is_redirect;
+use crate::limits;
+use crate::model::{
+    Action, AffinityBy, Answer, Forward, HeaderChanges, Listener, Name, PathMatch, PathRewrite, Rewrite,
+    Route, Rule, Share, StreamRoute, Target,
+};
+use crate::table::problem::{Outcome, Place};
+
+/// Names that frame a message or belong to one connection: changing them breaks what stands behind them.
+const FRAMING: [&str; 9] = [
+    "connection",
+    "content-length",
+    "keep-alive",
+    "proxy-connection",
+    "te",
+    "trailer",
+    "transfer-encoding",
+    "upgrade",
+    "http2-settings",
+];
+
+/// Whether a route has a listener, and all it names are there and of HTTP.
+pub(super) fn attached(route: &Route, listeners: &[&Arc<Listener>], problems: &mut Problems) -> bool {
+    let place = || Place::Route(route.name.clone(), None);
+    on_listeners(&route.listeners, listeners, true, place, problems)
+}
+
+/// Unknown listeners are told; a route that names some and has none of them is left out.
+fn on_listeners(
+    names: &[Name],
+    listeners: &[&Arc<Listener>],
+    http: bool,
+    place: impl Fn() -> Place,
+    problems: &mut Problems,
+) -> bool {
+    let mut found = names.is_empty();
+    for name in names {
+        let listener = listeners.iter().find(|listener| listener.name == *name);
+        if listener.is_some_and(|listener| listener.protocol.is_http() == http) {
+            found = true;
+            continue;
+        }
+        let expected = if http {
+            "a listener of HTTP that is served"
+        } else {
+            "a listener of other than HTTP that is served"
+        };
+        problems.tell(
+            place(),
+            "listeners",
+            expected,
+            format!("`{name}`"),
+            Outcome::LeftOut,
+        );
+    }
+    found
+}
+
+/// Whether a route has no more rules and matches than it may.
+pub(super) fn counted(route: &Route, problems: &mut Problems) -> bool {
+    let matches = route
+        .rules
+        .iter()
+        .map(|rule| rule.matches.len())
+        .max()
+        .unwrap_or(0);
+    let mut fits = true;
+    for (part, found, most) in [
+        ("rules", route.rules.len(), limits::RULES),
+        ("matches", matches, limits::MATCHES),
+    ] {
+        if found > most {
+            let place = Place::Route(route.name.clone(), None);
+            problems.tell(
+                place,
+                part,
+                format!("at most {most}"),
+                found.to_string(),
+                Outcome::LeftOut,
+            );
+            fits = false;
+        }
+    }
+    fits
+}
+
+/// Whether a route of connections can be served.
+pub(super) fn stream(
+    stream: &StreamRoute,
+    listeners: &[&Arc<Listener>],
+    upstreams: &BTreeSet<&str>,
+    problems: &mut Problems,
+) -> bool {
+    let place = || Place::Stream(stream.name.clone());
+    let attached = on_listeners(&stream.listeners, listeners, false, place, problems);
+    for backend in &stream.backends {
+        if let Target::Upstream(name) = &backend.target
+            && !upstreams.contains(&**name)
+        {
+            let expected = "an upstream of the configuration";
+            problems.tell(
+                place(),
+                "backends",
+                expected,
+                format!("`{name}`"),
+                Outcome::ShareAnswers500,
+            );
+        }
+    }
+    attached
+}
+
+/// Upstreams that a route names and that are not there.
+pub(super) fn missing(route: &Route, upstreams: &BTreeSet<&str>, problems: &mut Problems) -> Vec<Name> {
+    let mut missing = Vec::new();
+    for (number, rule) in route.rules.iter().enumerate() {
+        let Action::Forward(forward) = &rule.action else {
+            continue;
+        };
+        let mirrors = forward.mirrors.iter().map(|mirror| ("mirrors", &mirror.target));
+        let backends = forward
+            .backends
+            .iter()
+            .map(|backend| ("backends", &backend.target));
+        for (part, target) in backends.chain(mirrors) {
+            if let Target::Upstream(name) = target
+                && !upstreams.contains(&**name)
+            {
+                let place = Place::Route(route.name.clone(), Some(number));
+                let expected = "an upstream of the configuration that can be used";
+                problems.tell(
+                    place,
+                    part,
+                    expected,
+                    format!("`{name}`"),
+                    Outcome::ShareAnswers500,
+                );
+                missing.push(name.clone());
+            }
+        }
+    }
+    missing
+}
+
+/// Why a rule cannot be as it says: the first of what is told.
+pub(super) fn check(route: &Route, number: usize, problems: &mut Problems) -> Option<String> {
+    let rule = &route.rules[number];
+    let mut broken = None;
+    let mut tell = |part: &'static str, expected: &str, found: String| {
+        broken.get_or_insert_with(|| format!("{part}: expected {expected}, found {found}"));
+        let place = Place::Route(route.name.clone(), Some(number));
+        problems.tell(place, part, expected, found, Outcome::Answers500);
+    };
+    headers(&rule.request_headers, &mut tell);
+    headers(&rule.response_headers, &mut tell);
+    for page in &rule.error_pages {
+        let range = page.statuses;
+        if !(400..=599).contains(&range.first) || !(range.first..=599).contains(&range.last) {
+            let found = format!("{} to {}", range.first, range.last);
+            tell("error_pages", "statuses from 400 to 599", found);
+        }
+        answer(&page.answer, &mut tell);
+    }
+    action(rule, &mut tell);
+    broken
+}
+
+fn action(rule: &Rule, tell: &mut impl FnMut(&'static str, &str, String)) {
+    match &rule.action {
+        Action::Forward(forward) => self::forward(rule, forward, tell),
+        Action::Redirect(redirect) => {
+            if !is_redirect(redirect.status) {
+                tell(
+                    "redirect.status",
+                    "301, 302, 303, 307 or 308",
+                    redirect.status.to_string(),
+                );
+            }
+            if let Some(host) = redirect
+                .host
+                .as_ref()
+                .filter(|host| host.wildcard_suffix().is_some())
+            {
+                tell("redirect.host", "one host", format!("`{host}`"));
+            }
+            path_rewrite(rule, redirect.path.as_ref(), "redirect.path", tell);
+        }
+        Action::Answer(answer) => self::answer(answer, tell),
+        Action::Files(files) => {
+            if !files.root.is_absolute() {
+                tell(
+                    "files.root",
+                    "an absolute path",
+                    format!("`{}`", files.root.display()),
+                );
+            }
+            if let Some(name) = files
+                .index
+                .iter()
+                .find(|name| name.is_empty() || name.contains('/'))
+            {
+                tell("files.index", "names of files", format!("`{name}`"));
+            }
+        }
+        Action::Broken { .. } => {}
+    }
+}
+
+fn forward(rule: &Rule, forward: &Forward, tell: &mut impl FnMut(&'static str, &str, String)) {
+    rewrite(rule, &forward.rewrite, tell);
+    for backend in &forward.backends {
+        rewrite(rule, &backend.rewrite, tell);
+        headers(&backend.request_headers, tell);
+        headers(&backend.response_headers, tell);
+        if backend.weight > limits::WEIGHT {
+            let expected = format!("a weight of at most {}", limits::WEIGHT);
+            tell("backends.weight", &expected, backend.weight.to_string());
+        }
+    }
+    for mirror in &forward.mirrors {
+        let Share { part, of } = mirror.share;
+        if part > of || of == 0 {
+            tell(
+                "mirrors.share",
+                "a part of at most the whole",
+                format!("{part} of {of}"),
+            );
+        }
+    }
+    if let Some(retry) = &forward.retry {
+        if retry.attempts > limits::RETRIES {
+            let expected = format!("at most {}", limits::RETRIES);
+            tell("retry.attempts", &expected, retry.attempts.to_string());
+        }
+        if retry.backoff > retry.backoff_most {
+            let found = format!("{:?}, then at most {:?}", retry.backoff, retry.backoff_most);
+            tell("retry.backoff", "a time that grows", found);
+        }
+    }
+    let timeouts = &forward.timeouts;
+    if let (Some(request), Some(per_try)) = (timeouts.request, timeouts.per_try)
+        && per_try > request
+    {
+        let expected = format!("at most the whole request's {request:?}");
+        tell("timeouts.per_try", &expected, format!("{per_try:?}"));
+    }
+    if [timeouts.request, timeouts.per_try, timeouts.idle].contains(&Some(std::time::Duration::ZERO)) {
+        tell("timeouts", "times above 0", "0".to_owned());
+    }
+    if let Some(affinity) = &forward.affinity
+        && let AffinityBy::Cookie(cookie) = &affinity.by
+    {
+        let token = |byte: u8| byte.is_ascii_alphanumeric() || b"!#$%&'*+-.^_`|~".contains(&byte);
+        if cookie.name.is_empty() || !cookie.name.bytes().all(token) {
+            tell("affinity.cookie.name", "a token", format!("`{}`", cookie.name));
+        }
+        let visible = |byte: u8| (b' '..0x7f).contains(&byte) && byte != b';';
+        if !cookie.path.starts_with('/') || !cookie.path.bytes().all(visible) {
+            tell(
+                "affinity.cookie.path",
+                "a path",
+                format!("`{}`", cookie.path.escape_debug()),
+            );
+        }
+    }
+}
+
+fn rewrite(rule: &Rule, rewrite: &Rewrite, tell: &mut impl FnMut(&'static str, &str, String)) {
+    if let Some(host) = rewrite
+        .host
+        .as_ref()
+        .filter(|host| host.wildcard_suffix().is_some())
+    {
+        tell("rewrite.host", "one host", format!("`{host}`"));
+    }
+    path_rewrite(rule, rewrite.path.as_ref(), "rewrite.path", tell);
+}
+
+/// A prefix can only be replaced where one matched.
+fn path_rewrite(
+    rule: &Rule,
+    path: Option<&PathRewrite>,
+    part: &'static str,
+    tell: &mut impl FnMut(&'static str, &str, String),
+) {
+    let prefixes = |path: &PathMatch| matches!(path, PathMatch::Prefix(_));
+    if matches!(path, Some(PathRewrite::Prefix(_))) && !rule.matches.iter().all(|found| prefixes(&found.path))
+    {
+        let found = "a match of another kind".to_owned();
+        tell(
+            part,
+            "matches by prefix only, since the prefix is replaced",
+            found,
+        );
+    }
+}
+
+fn answer(answer: &Answer, tell: &mut impl FnMut(&'static str, &str, String)) {
+    if !(200..=599).contains(&answer.status) {
+        tell(
+            "answer.status",
+            "a status from 200 to 599",
+            answer.status.to_string(),
+        );
+    }
+    if answer.body.0.len() > limits::ANSWER_BYTES {
+        let expected = format!("at most {} bytes", limits::ANSWER_BYTES);
+        tell("answer.body", &expected, answer.body.0.len().to_string());
+    }
+}
+
+fn headers(changes: &HeaderChanges, tell: &mut impl FnMut(&'static str, &str, String)) {
+    let written = changes.set.iter().chain(&changes.add).map(|(name, _)| name);
+    for name in changes.remove.iter().chain(written) {
+        if FRAMING
+            .iter()
+            .any(|framing| framing.eq_ignore_ascii_case(name.as_str()))
+        {
+            let expected = "headers that neither frame a message nor belong to a connection";
+            tell("headers", expected, format!("`{}`", name.as_str()));
+        }
+    }
+}

@@ -1,0 +1,112 @@
+//! What an upstream can be wrong in.
+
+use super::{Known, Problems};
+use crate::limits;
+use crate::model::{HealthCheck, Trust, Upstream, Where};
+use crate::table::problem::{Outcome, Place};
+
+/// Whether an upstream can be used.
+pub(super) fn check(upstream: &Upstream, known: &Known<'_>, problems: &mut Problems) -> bool {
+    let before = problems.0.len();
+    let mut tell = |part, expected: &str, found: String| {
+        let place = Place::Upstream(upstream.name.clone());
+        problems.tell(place, part, expected, found, Outcome::LeftOut);
+    };
+    for endpoint in &upstream.endpoints {
+        match &endpoint.at {
+            Where::Address(address) if address.port() == 0 => {
+                tell("endpoints", "a port", address.to_string())
+            }
+            Where::Host { name, port } if name.wildcard_suffix().is_some() || *port == 0 => {
+                tell("endpoints", "a host and a port", format!("`{name}:{port}`"));
+            }
+            Where::Unix(path) if !path.is_absolute() => {
+                tell("endpoints", "an absolute path", format!("`{}`", path.display()));
+            }
+            _ => {}
+        }
+        if endpoint.weight > limits::WEIGHT {
+            let expected = format!("a weight of at most {}", limits::WEIGHT);
+            tell("endpoints.weight", &expected, endpoint.weight.to_string());
+        }
+    }
+    if let Some(tls) = &upstream.tls {
+        if let Some(name) = tls
+            .certificate
+            .as_ref()
+            .filter(|name| !known.certificates.contains(&***name))
+        {
+            tell(
+                "tls.certificate",
+                "a certificate of the configuration",
+                format!("`{name}`"),
+            );
+        }
+        if let Trust::Authorities(names) = &tls.trust {
+            known.vouch(names, |expected, found| tell("tls.trust", expected, found));
+        }
+        let wildcard = tls
+            .server_name
+            .as_ref()
+            .filter(|name| name.wildcard_suffix().is_some());
+        if let Some(name) = wildcard {
+            tell("tls.server_name", "one host", format!("`{name}`"));
+        }
+    }
+    if upstream.pool.connections == 0 || upstream.pool.requests == 0 {
+        tell(
+            "pool",
+            "room for at least one connection and request",
+            "0".to_owned(),
+        );
+    }
+    if upstream.connect_timeout.is_zero() {
+        tell("connect_timeout", "a time above 0", "0".to_owned());
+    }
+    if let Some(start) = upstream
+        .slow_start
+        .filter(|start| !(1..=100).contains(&start.from_percent))
+    {
+        tell(
+            "slow_start.from_percent",
+            "from 1 to 100",
+            start.from_percent.to_string(),
+        );
+    }
+    health(upstream, &mut tell);
+    problems.0.len() == before
+}
+
+fn health(upstream: &Upstream, tell: &mut impl FnMut(&'static str, &str, String)) {
+    let mut percent = |part, value: u8| {
+        if value > 100 {
+            tell(part, "at most 100 percent", value.to_string());
+        }
+    };
+    percent("health.panic_percent", upstream.health.panic_percent);
+    if let Some(outliers) = &upstream.health.outliers {
+        percent("health.outliers.most_percent", outliers.most_percent);
+        percent(
+            "health.outliers.failure_percent",
+            outliers.failure_percent.unwrap_or(0),
+        );
+    }
+    let Some(active) = &upstream.health.active else {
+        return;
+    };
+    if active.every.is_zero() || active.timeout.is_zero() {
+        tell("health.active", "times above 0", "0".to_owned());
+    }
+    if active.healthy_after == 0 || active.unhealthy_after == 0 {
+        tell("health.active", "at least 1 answer", "0".to_owned());
+    }
+    if let HealthCheck::Http { target, .. } = &active.check
+        && !(target.starts_with('/') && target.bytes().all(|byte| byte.is_ascii_graphic()))
+    {
+        tell(
+            "health.active.target",
+            "a path that begins with `/`",
+            format!("`{target}`"),
+        );
+    }
+}

@@ -1,0 +1,309 @@
+//! Why a request goes where it goes: the rule that takes it, and what kept the others from it.
+//!
+//! Looks at every match of every rule, one after the other: for people, never on the path of a request.
+
+use super::facts::{RequestFacts, header_holds, holds, path_holds, query_holds};
+use super::steps;
+use super::{AddressId, ListenerId, Matched, Table};
+use crate::limits;
+use crate::model::{Hostname, Match, Name, PathMatch, Route, ValueMatch};
+
+/// What becomes of a request.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Explanation {
+    /// Its listener; `None`: the address has none for its host.
+    pub listener: Option<Name>,
+    /// The listener sends it to https, and looks at no route.
+    pub to_https: bool,
+    /// Other listeners of the address, and why it is not theirs.
+    pub others: Vec<(Name, String)>,
+    /// The rule that takes it; `None`: 404.
+    pub taken: Option<Taken>,
+    /// What did not take it, what came nearest first: at most [`limits::EXPLAINED`].
+    pub rejected: Vec<Rejected>,
+    /// How many more there are.
+    pub more: usize,
+}
+
+/// The rule that takes a request.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Taken {
+    /// The route.
+    pub route: Name,
+    /// The rule's number, from 0.
+    pub rule: usize,
+    /// Its name, if it has one.
+    pub name: Option<Name>,
+    /// Which of its matches.
+    pub by: String,
+    /// What is done with it, in order.
+    pub steps: Vec<String>,
+    /// Why it is answered 500 all the same; `None`: it is not.
+    pub broken: Option<String>,
+}
+
+/// A match that did not take a request.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Rejected {
+    /// The route.
+    pub route: Name,
+    /// The rule's number, from 0.
+    pub rule: usize,
+    /// The match's number, from 0.
+    pub matching: usize,
+    /// What kept it.
+    pub why: Why,
+}
+
+/// What keeps a match from a request; the later ones came nearer.
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub enum Why {
+    /// The route is not of this listener.
+    Listener(String),
+    /// It is for other hosts.
+    Host(String),
+    /// It is for other paths.
+    Path(String),
+    /// It is for another method.
+    Method(String),
+    /// A header is not as it must be.
+    Header(String),
+    /// The query is not as it must be.
+    Query(String),
+    /// It holds too, but what takes the request comes first.
+    Later(String),
+}
+
+impl Why {
+    /// In words.
+    #[must_use]
+    pub fn text(&self) -> &str {
+        let (Why::Listener(text)
+        | Why::Host(text)
+        | Why::Path(text)
+        | Why::Method(text)
+        | Why::Header(text)
+        | Why::Query(text)
+        | Why::Later(text)) = self;
+        text
+    }
+
+    /// How near it came.
+    fn stage(&self) -> u8 {
+        match self {
+            Why::Listener(_) => 0,
+            Why::Host(_) => 1,
+            Why::Path(_) => 2,
+            Why::Method(_) => 3,
+            Why::Header(_) => 4,
+            Why::Query(_) => 5,
+            Why::Later(_) => 6,
+        }
+    }
+}
+
+impl<P> Table<P> {
+    /// What becomes of a request at an address. With TLS the connection is taken to be one for the request's host.
+    ///
+    /// # Panics
+    /// `address` is of another table and beyond this one's addresses.
+    #[must_use]
+    pub fn explain(&self, address: AddressId, facts: &RequestFacts<'_>) -> Explanation {
+        let listener = self.addresses().admit(address, facts.host);
+        let all = self.addresses().listeners(address);
+        let others = all.filter(|(id, _)| Some(*id) != listener).map(|(_, other)| {
+            let hosts = listed(&other.hostnames);
+            (
+                other.name.clone(),
+                format!("it is for {hosts}, not for `{}`", facts.host),
+            )
+        });
+        let others = others.collect();
+        let Some(listener) = listener else {
+            return Explanation {
+                listener: None,
+                to_https: false,
+                others,
+                taken: None,
+                rejected: Vec::new(),
+                more: 0,
+            };
+        };
+        if self.listener(listener).redirect_to_https.is_some() {
+            return Explanation {
+                listener: Some(self.listener(listener).name.clone()),
+                to_https: true,
+                others,
+                taken: None,
+                rejected: Vec::new(),
+                more: 0,
+            };
+        }
+        let matched = self.find(listener, facts);
+        let mut rejected = self.rejected(listener, matched, facts);
+        let more = rejected.len().saturating_sub(limits::EXPLAINED);
+        rejected.truncate(limits::EXPLAINED);
+        Explanation {
+            listener: Some(self.listener(listener).name.clone()),
+            to_https: false,
+            others,
+            taken: matched.map(taken),
+            rejected,
+            more,
+        }
+    }
+
+    fn rejected(
+        &self,
+        listener: ListenerId,
+        matched: Option<Matched<'_, P>>,
+        facts: &RequestFacts<'_>,
+    ) -> Vec<Rejected> {
+        let every = Match::default();
+        let mut rejected = Vec::new();
+        // In the order of the configuration, which the sort below keeps among equals.
+        let routes = self.config().routes.iter().filter(|route| {
+            let compiled = self.routes.find(&route.name);
+            compiled.is_some_and(|compiled| compiled.route() == *route)
+        });
+        for route in routes {
+            let outside = self.outside(listener, route, facts);
+            for (number, rule) in route.rules.iter().enumerate() {
+                let matches = if rule.matches.is_empty() {
+                    std::slice::from_ref(&every)
+                } else {
+                    &*rule.matches
+                };
+                for (matching, found) in matches.iter().enumerate() {
+                    let it = matched.is_some_and(|matched| {
+                        matched.route().route().name == route.name
+                            && (matched.number(), matched.matching()) == (number, matching)
+                    });
+                    if it {
+                        continue;
+                    }
+                    rejected.push(Rejected {
+                        route: route.name.clone(),
+                        rule: number,
+                        matching,
+                        why: outside.clone().unwrap_or_else(|| why(found, facts)),
+                    });
+                }
+            }
+        }
+        rejected.sort_by_key(|rejected| std::cmp::Reverse(rejected.why.stage()));
+        rejected
+    }
+
+    /// Why no rule of a route can take a request.
+    fn outside(&self, listener: ListenerId, route: &Route, facts: &RequestFacts<'_>) -> Option<Why> {
+        let name = &self.listener(listener).name;
+        if !route.listeners.is_empty() && !route.listeners.contains(name) {
+            let listeners: Vec<_> = route.listeners.iter().map(|name| format!("`{name}`")).collect();
+            return Some(Why::Listener(format!(
+                "its listeners are {}, not `{name}`",
+                listeners.join(", ")
+            )));
+        }
+        let host = facts.host;
+        if !route.hostnames.is_empty() && !route.hostnames.iter().any(|name| name.matches(host)) {
+            return Some(Why::Host(format!(
+                "it is for {}, not for `{host}`",
+                listed(&route.hostnames)
+            )));
+        }
+        None
+    }
+}
+
+fn taken<P>(matched: Matched<'_, P>) -> Taken {
+    let rule = matched.rule();
+    Taken {
+        route: matched.route().route().name.clone(),
+        rule: matched.number(),
+        name: rule.name.clone(),
+        steps: steps::steps(rule),
+        by: rule
+            .matches
+            .get(matched.matching())
+            .map_or_else(|| "every request".to_owned(), told),
+        broken: matched.plan().err().map(str::to_owned),
+    }
+}
+
+/// What keeps one match from a request.
+fn why(found: &Match, facts: &RequestFacts<'_>) -> Why {
+    let path = facts.path.replace(ringmain_web::path::ENCODED_SLASH, "%2F");
+    if !path_holds(&found.path, facts.path) {
+        return Why::Path(format!("{} is not `{path}`", path_told(&found.path)));
+    }
+    if let Some(method) = found
+        .method
+        .as_ref()
+        .filter(|method| method.as_str() != facts.method)
+    {
+        return Why::Method(format!("it is for {}, not for {}", method.as_str(), facts.method));
+    }
+    if let Some(header) = found.headers.iter().find(|header| !header_holds(header, facts)) {
+        let name = header.name.as_str();
+        return Why::Header(format!("header `{name}` is not {}", value_told(&header.value)));
+    }
+    if let Some(parameter) = found
+        .query
+        .iter()
+        .find(|parameter| !query_holds(parameter, facts))
+    {
+        let (name, value) = (&parameter.name, value_told(&parameter.value));
+        return Why::Query(format!("query parameter `{name}` is not {value}"));
+    }
+    debug_assert!(holds(found, facts), "all parts were looked at");
+    Why::Later(format!("{} holds too, but comes later", told(found)))
+}
+
+/// A match in words.
+fn told(found: &Match) -> String {
+    let mut text = path_told(&found.path);
+    if let Some(method) = &found.method {
+        text += &format!(", method {}", method.as_str());
+    }
+    for header in &found.headers {
+        text += &format!(
+            ", header `{}` {}",
+            header.name.as_str(),
+            value_told(&header.value)
+        );
+    }
+    for parameter in &found.query {
+        text += &format!(
+            ", query parameter `{}` {}",
+            parameter.name,
+            value_told(&parameter.value)
+        );
+    }
+    text
+}
+
+fn path_told(path: &PathMatch) -> String {
+    match path {
+        PathMatch::Exact(path) => format!("path `{}`", path.as_str()),
+        PathMatch::Prefix(path) => format!("prefix `{}`", path.as_str()),
+        PathMatch::Pattern(pattern) => format!("expression `{}`", pattern.as_str()),
+    }
+}
+
+fn value_told(value: &ValueMatch) -> String {
+    match value {
+        ValueMatch::Present => "there".to_owned(),
+        ValueMatch::Exact(text) => format!("`{text}`"),
+        ValueMatch::Pattern(pattern) => format!("of the expression `{}`", pattern.as_str()),
+    }
+}
+
+fn listed(hosts: &[Hostname]) -> String {
+    let hosts: Vec<_> = hosts.iter().map(|host| format!("`{host}`")).collect();
+    if hosts.is_empty() {
+        "hosts that no other has".to_owned()
+    } else {
+        hosts.join(", ")
+    }
+}

@@ -1,0 +1,243 @@
+//! The model compiled: from a connection's address and host to a listener, from a request to the rule that takes it.
+//!
+//! ```text
+//! address, SNI or host ─▶ listener ─▶ hosts: exact, wildcards, any ─▶ tree of path segments ─▶ predicates ─▶ rule, plan
+//! ```
+//!
+//! A [`Table`] never changes. The next one shares with it each route that is still the same and each host whose routes
+//! are. What is wrong is told as [`Problem`]s, part by part; all else is served.
+//!
+//! # Which rule takes a request
+//!
+//! Only routes of the request's listener are looked at. Of the matches that hold the first by this order counts:
+//!
+//! 1. host: the exact one, then the wildcard with the longest suffix, then routes for every host;
+//! 2. path: exact, then expressions, then the longest prefix (expressions tell nothing by their length, so among
+//!    themselves they are in order of what follows);
+//! 3. one with a method before one without;
+//! 4. more headers;
+//! 5. more of the query;
+//! 6. the order of routes, then of rules, then of matches.
+//!
+//! So a route for an exact host that has nothing for a path leaves the request to a wildcard's, and a prefix whose
+//! predicates fail to a shorter one. It is the order of the Gateway API; where that leaves expressions open, they stand
+//! where most gateways have them.
+//!
+//! # What becomes of parts with problems
+//!
+//! A route, listener or upstream that cannot be understood is left out. A rule whose matches are understood and whose
+//! action is not answers 500: were it left out, its requests would fall to a wider rule that may let in more. An upstream
+//! that is not there answers 500 for its share alone.
+
+mod address;
+mod check;
+mod compiled;
+mod explain;
+mod facts;
+mod host;
+mod hosts;
+mod names;
+mod problem;
+mod steps;
+
+#[cfg(test)]
+mod tests;
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+
+use crate::model::{Action, Config, Listener, Name, Route, Rule, StreamRoute};
+use address::Addresses;
+pub use address::{AddressId, ListenerId};
+use check::Checked;
+pub use compiled::{Compiled, Matched};
+pub use explain::{Explanation, Rejected, Taken, Why};
+pub use facts::{Headers, RequestFacts, host};
+use hosts::{Hosts, Streams};
+use names::Names;
+pub use problem::{Outcome, Place, Problem};
+pub use steps::steps;
+
+/// What the data plane makes of a rule, once for each version of its route.
+///
+/// It is given the names of upstreams that are not there; their share of requests is answered 500. An error is why the rule
+/// cannot be: its requests are answered 500.
+pub type Planner<'p, P> = &'p mut dyn FnMut(&Rule, &[Name]) -> Result<P, String>;
+
+/// A compiled configuration. `P` is the data plane's plan of a rule.
+#[derive(Debug)]
+pub struct Table<P> {
+    config: Arc<Config>,
+    listeners: Box<[Attached<P>]>,
+    addresses: Addresses,
+    routes: Names<Name, Arc<Compiled<P>>>,
+    problems: Box<[Problem]>,
+}
+
+/// A listener and what is behind it.
+#[derive(Debug)]
+struct Attached<P> {
+    listener: Arc<Listener>,
+    hosts: Arc<Hosts<P>>,
+    streams: Arc<Streams>,
+}
+
+impl<P> Table<P> {
+    /// Compiles a configuration. What is the same as in `last` is shared with it.
+    #[must_use]
+    pub fn compile(config: Arc<Config>, last: Option<&Table<P>>, plan: Planner<'_, P>) -> Table<P> {
+        let mut checked = Checked::new(&config);
+        let mut compiled = Vec::with_capacity(checked.routes.len());
+        let mut alike = BTreeMap::new();
+        for route in std::mem::take(&mut checked.routes) {
+            let last = last.and_then(|last| last.routes.find(&route.name));
+            let shared = compile_route(route, last, &mut checked, plan);
+            if !Arc::ptr_eq(shared.route(), route) {
+                alike.insert(Arc::as_ptr(route), Arc::clone(shared.route()));
+            }
+            compiled.push(shared);
+        }
+        let mut builder = hosts::Builder::new(&compiled, &checked.streams);
+        let listeners = checked.listeners.iter().map(|listener| {
+            let last = last.and_then(|last| {
+                let mut attached = last.listeners.iter();
+                attached.find(|attached| attached.listener.name == listener.name)
+            });
+            let (hosts, streams) = builder.attach(listener, last.map(|last| &*last.hosts));
+            Attached {
+                listener: Arc::clone(listener),
+                hosts,
+                streams,
+            }
+        });
+        let listeners = listeners.collect();
+        let addresses = Addresses::new(&checked.listeners);
+        let problems = std::mem::take(&mut checked.problems.0).into();
+        drop(builder);
+        drop(checked);
+        let config = shared(config, &alike);
+        let routes = compiled
+            .into_iter()
+            .map(|route| (route.route().name.clone(), route));
+        Table {
+            listeners,
+            addresses,
+            routes: Names::new(routes.collect()),
+            problems,
+            config,
+        }
+    }
+
+    /// What it was compiled from.
+    #[must_use]
+    pub fn config(&self) -> &Arc<Config> {
+        &self.config
+    }
+
+    /// What could not be served as it was told. Empty: all is.
+    #[must_use]
+    pub fn problems(&self) -> &[Problem] {
+        &self.problems
+    }
+
+    /// The routes that are served, in their order.
+    pub fn routes(&self) -> impl ExactSizeIterator<Item = &Arc<Compiled<P>>> {
+        self.routes.values()
+    }
+
+    /// The listeners that are served.
+    pub fn listeners(&self) -> impl Iterator<Item = (ListenerId, &Arc<Listener>)> {
+        let listeners = (0..).map(ListenerId).zip(&self.listeners);
+        listeners.map(|(id, attached)| (id, &attached.listener))
+    }
+
+    /// A listener.
+    ///
+    /// # Panics
+    /// `id` is of another table and beyond this one's listeners.
+    #[must_use]
+    pub fn listener(&self, id: ListenerId) -> &Arc<Listener> {
+        &self.listeners[id.0 as usize].listener
+    }
+
+    /// The addresses to listen at, each with its listeners.
+    #[must_use]
+    pub fn addresses(&self) -> &Addresses {
+        &self.addresses
+    }
+
+    /// The rule that takes a request at a listener. `None`: no rule does, 404. Allocates nothing, but that an expression
+    /// may the first time that it is tried on a thread.
+    ///
+    /// # Panics
+    /// `listener` is of another table and beyond this one's listeners.
+    #[must_use]
+    pub fn find(&self, listener: ListenerId, facts: &RequestFacts<'_>) -> Option<Matched<'_, P>> {
+        let hosts = &self.listeners[listener.0 as usize].hosts;
+        hosts.find(facts)
+    }
+
+    /// The route that takes a connection which is not looked into. `None`: it is closed.
+    ///
+    /// # Panics
+    /// `listener` is of another table and beyond this one's listeners.
+    #[must_use]
+    pub fn stream(&self, listener: ListenerId, sni: Option<&str>) -> Option<&Arc<StreamRoute>> {
+        self.listeners[listener.0 as usize]
+            .streams
+            .find(sni.unwrap_or_default())
+    }
+
+    /// Whether a route, and a host's routes, are the very same in both tables: shared, not alike.
+    #[cfg(test)]
+    fn shares_host(&self, other: &Table<P>, listener: usize, host: &str) -> bool {
+        let host = crate::model::Hostname::parse(host).expect("a hostname");
+        let of = |table: &Table<P>| table.listeners[listener].hosts.exact(Some(&host)).cloned();
+        matches!((of(self), of(other)), (Some(own), Some(other)) if Arc::ptr_eq(&own, &other))
+    }
+}
+
+/// With the last configuration's routes in place of those that are alike, so that none is held twice.
+fn shared(mut config: Arc<Config>, alike: &BTreeMap<*const Route, Arc<Route>>) -> Arc<Config> {
+    if !alike.is_empty() {
+        for route in &mut Arc::make_mut(&mut config).routes {
+            if let Some(last) = alike.get(&Arc::as_ptr(route)) {
+                *route = Arc::clone(last);
+            }
+        }
+    }
+    config
+}
+
+/// A route with its plans; the last table's if it is still the same.
+fn compile_route<P>(
+    route: &Arc<Route>,
+    last: Option<&Arc<Compiled<P>>>,
+    checked: &mut Checked<'_>,
+    plan: Planner<'_, P>,
+) -> Arc<Compiled<P>> {
+    let missing = checked.missing(route);
+    if let Some(last) = last.filter(|last| last.is_current(route, &missing)) {
+        return Arc::clone(last);
+    }
+    let faults: Vec<_> = (0..route.rules.len())
+        .map(|number| checked.rule(route, number))
+        .collect();
+    let mut plans = Vec::with_capacity(faults.len());
+    for (number, (rule, fault)) in route.rules.iter().zip(faults).enumerate() {
+        let planned = match (fault, &rule.action) {
+            (Some(fault), _) => Err(Arc::from(fault)),
+            (None, Action::Broken { reason }) => Err(Arc::clone(reason)),
+            (None, _) => plan(rule, &missing).map_err(|fault| {
+                let place = Place::Route(route.name.clone(), Some(number));
+                let expected = "a rule that can be carried out";
+                checked
+                    .problems
+                    .tell(place, "plan", expected, fault.clone(), Outcome::Answers500);
+                Arc::from(fault)
+            }),
+        };
+        plans.push(planned);
+    }
+    Arc::new(Compiled::new(Arc::clone(route), plans.into(), missing.into()))
+}

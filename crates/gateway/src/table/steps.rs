@@ -1,0 +1,141 @@
+//! What a rule does, in words and in the order in which it is done.
+
+use crate::model::{
+    Action, AffinityBy, Forward, HeaderChanges, PathRewrite, Policy, Redirect, Rewrite, Rule, Target,
+};
+
+/// What a rule does, in words and in the order in which it is done. No values of headers: they may be secrets.
+#[must_use]
+pub fn steps(rule: &Rule) -> Vec<String> {
+    let mut steps = Vec::new();
+    for policy in &rule.policies {
+        steps.push(match policy {
+            Policy::Cors(_) => "answer to other origins by CORS".to_owned(),
+        });
+    }
+    match &rule.action {
+        Action::Forward(forward) => {
+            headers(&mut steps, "request", &rule.request_headers);
+            self::forward(&mut steps, forward);
+        }
+        Action::Redirect(redirect) => steps.push(self::redirect(redirect)),
+        Action::Answer(answer) => steps.push(format!(
+            "answer {} with {} bytes",
+            answer.status,
+            answer.body.0.len()
+        )),
+        Action::Files(files) => steps.push(format!("answer a file of {}", files.root.display())),
+        Action::Broken { reason } => steps.push(format!("answer 500: {reason}")),
+    }
+    headers(&mut steps, "response", &rule.response_headers);
+    for page in &rule.error_pages {
+        let (first, last) = (page.statuses.first, page.statuses.last);
+        let which = if first == last {
+            first.to_string()
+        } else {
+            format!("{first} to {last}")
+        };
+        steps.push(format!(
+            "in place of {which} send {} bytes",
+            page.answer.body.0.len()
+        ));
+    }
+    steps
+}
+
+fn forward(steps: &mut Vec<String>, forward: &Forward) {
+    if let Some(limit) = forward.body.request {
+        steps.push(format!("take a body of at most {limit} bytes"));
+    }
+    for mirror in &forward.mirrors {
+        let (part, of) = (mirror.share.part, mirror.share.of);
+        steps.push(format!("copy {part} of {of} to {}", target(&mirror.target)));
+    }
+    rewrite(steps, &forward.rewrite);
+    let all: u64 = forward
+        .backends
+        .iter()
+        .map(|backend| u64::from(backend.weight))
+        .sum();
+    for backend in &forward.backends {
+        let to = target(&backend.target);
+        steps.push(match forward.backends.len() {
+            1 => format!("send to {to}"),
+            _ => format!("send {} of {all} to {to}", backend.weight),
+        });
+        headers(steps, "its request", &backend.request_headers);
+        rewrite(steps, &backend.rewrite);
+        headers(steps, "its response", &backend.response_headers);
+    }
+    if let Some(affinity) = &forward.affinity {
+        steps.push(match &affinity.by {
+            AffinityBy::Cookie(cookie) => format!("stay with an endpoint by the cookie `{}`", cookie.name),
+            AffinityBy::Header(name) => format!("stay with an endpoint by the header `{}`", name.as_str()),
+            AffinityBy::Source => "stay with an endpoint by the client's address".to_owned(),
+        });
+    }
+    if let Some(retry) = &forward.retry {
+        steps.push(format!("try again at most {} times", retry.attempts));
+    }
+    let timeouts = &forward.timeouts;
+    for (what, time) in [
+        ("the whole", timeouts.request),
+        ("a try", timeouts.per_try),
+        ("silence", timeouts.idle),
+    ] {
+        if let Some(time) = time {
+            steps.push(format!("end after {time:?} of {what}"));
+        }
+    }
+}
+
+fn target(target: &Target) -> String {
+    match target {
+        Target::Upstream(name) => format!("upstream `{name}`"),
+        Target::Broken { reason } => format!("nobody, which is answered 500 ({reason})"),
+    }
+}
+
+fn rewrite(steps: &mut Vec<String>, rewrite: &Rewrite) {
+    if let Some(host) = &rewrite.host {
+        steps.push(format!("put `{host}` in place of the host"));
+    }
+    match &rewrite.path {
+        Some(PathRewrite::Full(path)) => steps.push(format!("put `{}` in place of the path", path.as_str())),
+        Some(PathRewrite::Prefix(path)) => {
+            steps.push(format!("put `{}` in place of the prefix", path.as_str()))
+        }
+        None => {}
+    }
+}
+
+fn redirect(redirect: &Redirect) -> String {
+    let mut changed = Vec::new();
+    if let Some(https) = redirect.https {
+        changed.push(if https {
+            "https".to_owned()
+        } else {
+            "http".to_owned()
+        });
+    }
+    changed.extend(redirect.host.as_ref().map(|host| format!("host `{host}`")));
+    changed.extend(redirect.port.map(|port| format!("port {port}")));
+    match &redirect.path {
+        Some(PathRewrite::Full(path)) => changed.push(format!("path `{}`", path.as_str())),
+        Some(PathRewrite::Prefix(path)) => {
+            changed.push(format!("`{}` in place of the prefix", path.as_str()))
+        }
+        None => {}
+    }
+    format!("redirect by {} to {}", redirect.status, changed.join(", "))
+}
+
+fn headers(steps: &mut Vec<String>, whose: &str, changes: &HeaderChanges) {
+    // Values may be secrets.
+    let removed = changes.remove.iter().map(|name| ("remove", name));
+    let set = changes.set.iter().map(|(name, _)| ("set", name));
+    let added = changes.add.iter().map(|(name, _)| ("add", name));
+    for (verb, name) in removed.chain(set).chain(added) {
+        steps.push(format!("{verb} {whose} header `{}`", name.as_str()));
+    }
+}

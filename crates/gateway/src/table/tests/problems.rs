@@ -1,0 +1,242 @@
+//! What is wrong is told part by part, and all else is served.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use super::{WEB, compile, config, facts, listener, route, rule, takes};
+use crate::model::{
+    Action, Addr, Certificate, Config, Endpoint, Forward, HeaderName, ListenerTls, Path, PathRewrite,
+    Protocol, Retry, Rule, Secret, StreamRoute, Upstream, Where,
+};
+use crate::table::Table;
+
+#[track_caller]
+fn told(config: Config, expected: &[&str]) -> Table<()> {
+    let table = compile(config);
+    let problems: Vec<_> = table.problems().iter().map(ToString::to_string).collect();
+    assert_eq!(problems, expected);
+    table
+}
+
+fn upstream(name: &str) -> Arc<Upstream> {
+    Arc::new(Upstream::new(
+        name,
+        vec![Endpoint::new(Where::Address("127.0.0.1:3000".parse().unwrap()))],
+    ))
+}
+
+fn forward(matches: &[&str], change: impl FnOnce(&mut Forward)) -> Rule {
+    let mut forward = Forward::to("up");
+    change(&mut forward);
+    Rule {
+        action: Action::Forward(Box::new(forward)),
+        ..rule(matches)
+    }
+}
+
+#[test]
+fn a_bad_rule_keeps_its_requests() {
+    let mut bad = route("bad", &[], &[]);
+    bad.rules = vec![
+        forward(&["=/admin"], |forward| {
+            forward.rewrite.path = Some(PathRewrite::Prefix(Path::root()));
+            forward.timeouts.request = Some(Duration::from_secs(1));
+            forward.timeouts.per_try = Some(Duration::from_secs(2));
+            forward.retry = Some(Retry {
+                attempts: 200,
+                ..Retry::default()
+            });
+        }),
+        forward(&["/good"], |_| {}),
+    ];
+    let mut config = config([bad, route("wide", &[], &["/"])]);
+    config.upstreams = vec![upstream("up")];
+    let table = told(
+        config,
+        &[
+            "route `bad`, rule 0: rewrite.path: expected matches by prefix only, since the prefix is replaced, found a match \
+             of another kind; its requests are answered 500",
+            "route `bad`, rule 0: retry.attempts: expected at most 10, found 200; its requests are answered 500",
+            "route `bad`, rule 0: timeouts.per_try: expected at most the whole request's 1s, found 2s; its requests are \
+             answered 500",
+        ],
+    );
+    takes(&table, &facts("GET", "/admin"), "bad 0");
+    takes(&table, &facts("GET", "/good"), "bad 1");
+    takes(&table, &facts("GET", "/other"), "wide 0");
+    let plan = |path| table.find(WEB, &facts("GET", path)).unwrap().plan();
+    assert_eq!(
+        plan("/admin"),
+        Err(
+            "rewrite.path: expected matches by prefix only, since the prefix is replaced, found a match of another kind"
+        )
+    );
+    assert_eq!(plan("/good"), Ok(&()));
+}
+
+#[test]
+fn an_upstream_that_is_not_there_breaks_its_share() {
+    let mut route = route("r", &[], &[]);
+    route.rules = vec![forward(&["/"], |_| {})];
+    let without = config([route]);
+    let mut with = without.clone();
+    with.upstreams = vec![upstream("up")];
+    let mut missing = Vec::new();
+    let mut plan = |_: &Rule, names: &[Arc<str>]| {
+        missing.push(names.to_vec());
+        Ok(())
+    };
+    let first = Table::compile(Arc::new(without), None, &mut plan);
+    assert_eq!(
+        first.problems()[0].to_string(),
+        "route `r`, rule 0: backends: expected an upstream of the configuration that can be used, found `up`; its share of \
+         requests is answered 500"
+    );
+    // The route is the same, but what it means is not.
+    let second = Table::compile(Arc::new(with.clone()), Some(&first), &mut plan);
+    let third = Table::compile(Arc::new(with), Some(&second), &mut plan);
+    assert_eq!(third.problems(), []);
+    assert_eq!(missing, [vec!["up".into()], vec![]]);
+}
+
+#[test]
+fn of_two_with_one_name_the_first_counts() {
+    let mut config = config([route("r", &[], &["/a"]), route("r", &[], &["/b"])]);
+    config.listeners.push(Arc::new(listener("web", 81, &[])));
+    let table = told(
+        config,
+        &[
+            "listener `web`: name: expected a name that none before it has, found `web` again; it is left out",
+            "route `r`: name: expected a name that none before it has, found `r` again; it is left out",
+        ],
+    );
+    takes(&table, &facts("GET", "/a"), "r 0");
+    takes(&table, &facts("GET", "/b"), "404");
+}
+
+#[test]
+fn listeners_of_an_address_can_be_told_apart() {
+    let mut tls = listener("tls", 80, &["a.example"]);
+    tls.protocol = Protocol::TlsPassthrough;
+    let mut config = config([]);
+    for listener in [
+        listener("second", 80, &[]),
+        listener("third", 80, &["a.example"]),
+        listener("fourth", 80, &["b.example", "a.example"]),
+        tls,
+    ] {
+        config.listeners.push(Arc::new(listener));
+    }
+    let any: Addr = "127.0.0.1:0".parse().unwrap();
+    for name in ["any1", "any2"] {
+        let mut listener = listener(name, 0, &[]);
+        listener.addresses = vec![any.clone()];
+        config.listeners.push(Arc::new(listener));
+    }
+    let table = told(
+        config,
+        &[
+            "listener `second`: hostnames: expected hosts that tell it from others, found none, as at listener `web` of the \
+             same address; it is left out",
+            "listener `fourth`: hostnames: expected hosts that no other listener of the address has, found `a.example`, as \
+             at listener `third` of the same address; it is left out",
+            "listener `tls`: protocol: expected protocols that can be told apart: HTTP by host, TLS by SNI, never both nor \
+             others, found TlsPassthrough, as at listener `web` of the same address; it is left out",
+        ],
+    );
+    assert_eq!(table.addresses().iter().count(), 3);
+}
+
+#[test]
+fn tls_needs_certificates_that_are_there() {
+    let secure = |name: &str, port, certificate: &str| {
+        let mut listener = listener(name, port, &[]);
+        listener.protocol = Protocol::Https;
+        listener.tls = Some(ListenerTls {
+            certificates: vec![certificate.into()],
+            ..ListenerTls::default()
+        });
+        Arc::new(listener)
+    };
+    let mut config = config([]);
+    config.certificates = vec![Arc::new(Certificate {
+        name: "shop".into(),
+        chain: Arc::from(&b""[..]),
+        key: Secret::new(&b""[..]),
+    })];
+    let mut without = listener("without", 445, &[]);
+    without.protocol = Protocol::Https;
+    config.listeners = vec![
+        secure("good", 443, "shop"),
+        secure("bad", 444, "shoop"),
+        Arc::new(without),
+    ];
+    let table = told(
+        config,
+        &[
+            "listener `bad`: tls.certificates: expected a certificate of the configuration, found `shoop`; it is left out",
+            "listener `without`: tls: expected certificates, since TLS ends here, found none; it is left out",
+        ],
+    );
+    assert_eq!(table.listeners().count(), 1);
+}
+
+#[test]
+fn headers_that_frame_messages_are_not_changed() {
+    let mut route = route("r", &[], &["/"]);
+    route.rules[0].request_headers.remove = vec![HeaderName::parse("Transfer-Encoding").unwrap()];
+    told(
+        config([route]),
+        &[
+            "route `r`, rule 0: headers: expected headers that neither frame a message nor belong to a connection, found \
+           `Transfer-Encoding`; its requests are answered 500",
+        ],
+    );
+}
+
+#[test]
+fn streams_go_by_sni() {
+    let stream = |name: &str, hosts: &[&str]| {
+        let route = route(name, hosts, &[]);
+        Arc::new(StreamRoute {
+            name: route.name,
+            listeners: Vec::new(),
+            hostnames: route.hostnames,
+            backends: Vec::new(),
+            idle: None,
+        })
+    };
+    let mut config = config([]);
+    let mut listener = listener("tls", 443, &[]);
+    listener.protocol = Protocol::TlsPassthrough;
+    config.listeners = vec![Arc::new(listener)];
+    config.streams = vec![
+        stream("all", &[]),
+        stream("wide", &["*.example"]),
+        stream("one", &["a.example"]),
+        stream("late", &["a.example"]),
+    ];
+    let table = told(config, &[]);
+    let name = |sni| table.stream(WEB, sni).map(|stream| &*stream.name);
+    assert_eq!(name(Some("a.example")), Some("one"));
+    assert_eq!(name(Some("b.example")), Some("wide"));
+    assert_eq!(name(Some("example")), Some("all"));
+    assert_eq!(name(None), Some("all"));
+}
+
+#[test]
+fn a_plan_that_cannot_be_is_told_each_time() {
+    let config = Arc::new(config([route("r", &[], &["/"])]));
+    let mut last: Option<Table<()>> = None;
+    for _ in 0..2 {
+        let table = Table::compile(Arc::clone(&config), last.as_ref(), &mut |_, _| {
+            Err("no such file".to_owned())
+        });
+        assert_eq!(
+            table.problems()[0].to_string(),
+            "route `r`, rule 0: plan: expected a rule that can be carried out, found no such file; its requests are \
+             answered 500"
+        );
+        last = Some(table);
+    }
+}

@@ -1,0 +1,79 @@
+//! A connection to an endpoint: the attempt, what comes before the first byte of HTTP, and what its failure means.
+
+use std::io;
+use std::time::Duration;
+
+use ringmain_engine::stream::Stream;
+use ringmain_engine::{Addr, Cx};
+use ringmain_tls::{ConnectHandle, FaultKind, PeerName, Tls};
+
+use crate::fault::Fault;
+
+/// Where to, and what is said there first.
+pub(crate) struct Way<'a> {
+    pub(crate) addr: &'a Addr,
+    /// Whom the certificate has to be for.
+    pub(crate) peer: Option<&'a PeerName>,
+    /// By TLS.
+    pub(crate) tls: Option<&'a ConnectHandle>,
+    /// Before all else.
+    pub(crate) first: &'a [u8],
+}
+
+/// Connects within `span`, TLS included.
+pub(crate) async fn connect(cx: &Cx, way: &Way<'_>, span: Duration) -> Result<Stream, Fault> {
+    let begun = cx.now();
+    let connected = cx.connect_within(way.addr, None, span).await;
+    let stream = connected.map_err(|error| fault_of(&error))?;
+    if !way.first.is_empty() {
+        stream
+            .write_now(way.first)
+            .map_err(|_closed| Fault::ConnectFailed)?;
+    }
+    let Some(handle) = way.tls else {
+        return Ok(stream);
+    };
+    let peer = way.peer.ok_or(Fault::TlsCertificate)?;
+    let left = span.saturating_sub(cx.now().since(begun));
+    stream.set_deadline(Some(left.max(Duration::from_millis(1))));
+    let session = handle.connect(peer, cx.wall());
+    match stream.secure(Box::new(session)).await {
+        Ok(()) => Ok(stream),
+        Err(error) => Err(tls_fault(&stream, &error, way.addr)),
+    }
+}
+
+fn fault_of(error: &io::Error) -> Fault {
+    match error.kind() {
+        io::ErrorKind::ConnectionRefused | io::ErrorKind::NotFound => Fault::ConnectRefused,
+        io::ErrorKind::TimedOut => Fault::ConnectTimeout,
+        io::ErrorKind::AddrNotAvailable | io::ErrorKind::OutOfMemory | io::ErrorKind::WouldBlock => {
+            Fault::NoResources
+        }
+        _ => match error.raw_os_error() {
+            // ENFILE, EMFILE
+            Some(23 | 24) => Fault::NoResources,
+            _ => Fault::ConnectFailed,
+        },
+    }
+}
+
+fn tls_fault(stream: &Stream, error: &io::Error, addr: &Addr) -> Fault {
+    if error.kind() == io::ErrorKind::TimedOut {
+        return Fault::ConnectTimeout;
+    }
+    let found = stream.layer(|tls: &mut Tls| tls.fault().cloned()).flatten();
+    let Some(found) = found else {
+        return Fault::TlsFailed;
+    };
+    log::warn!("TLS to {addr}: {found}");
+    match found.kind {
+        FaultKind::CertificateName
+        | FaultKind::CertificateExpired
+        | FaultKind::CertificateNotYetValid
+        | FaultKind::CertificateIssuer
+        | FaultKind::Certificate
+        | FaultKind::CertificateMissing => Fault::TlsCertificate,
+        _ => Fault::TlsFailed,
+    }
+}

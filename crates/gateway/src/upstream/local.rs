@@ -1,0 +1,414 @@
+//! An upstream as one worker sees it: its kept connections, and whose turn it is.
+//!
+//! Owns the way of a connection: opened under the process-wide cap, lent to a request, kept, used again or closed.
+
+use std::cell::{Cell, RefCell};
+use std::future::poll_fn;
+use std::rc::Rc;
+use std::sync::Arc;
+use std::task::Poll;
+use std::time::Duration;
+
+use ringmain_engine::Cx;
+use ringmain_engine::backend::Time;
+use ringmain_engine::stream::Stream;
+use ringmain_tls::ConnectHandle;
+use ringmain_wire::proxy::Addresses;
+
+use super::choose::{self, Wellness, Wish};
+use super::waiting::Handover;
+use super::{Active, Admitted, Current, Endpoint, Permit, Prefer, Shared, connect, transport};
+use crate::balance::Turns;
+use crate::fault::Fault;
+use crate::health::{Meeting, may_eject};
+use crate::limits;
+use crate::model::HashKey;
+
+/// An upstream as one worker sees it.
+#[derive(Debug)]
+pub(crate) struct Local {
+    cx: Cx,
+    pub(crate) shared: Arc<Shared>,
+    seen: RefCell<Seen>,
+    /// Kept connections of all endpoints.
+    pub(crate) kept: Cell<usize>,
+}
+
+#[derive(Debug)]
+struct Seen {
+    generation: u64,
+    current: Arc<Current>,
+    /// What TLS sessions are begun by.
+    tls: Option<Rc<ConnectHandle>>,
+    ends: Vec<Rc<End>>,
+    wellness: Wellness,
+    turns: Turns,
+}
+
+/// An endpoint as one worker sees it.
+#[derive(Debug)]
+pub(crate) struct End {
+    pub(crate) endpoint: Arc<Endpoint>,
+    idle: RefCell<Vec<Idle>>,
+    /// It is configured no more: its connections are closed after use.
+    gone: Cell<bool>,
+}
+
+#[derive(Debug)]
+struct Idle {
+    stream: Stream,
+    permit: Permit,
+    requests: u32,
+    since: Time,
+}
+
+/// A connection that a request has for itself. Dropped, it is closed.
+#[derive(Debug)]
+pub(crate) struct Link {
+    pub(crate) stream: Stream,
+    permit: Permit,
+    /// Requests before this one.
+    pub(crate) requests: u32,
+    /// It was begun for one client: nobody else's request may go there.
+    is_greeted: bool,
+}
+
+/// A request's endpoint, counted there as long as this lives.
+#[derive(Debug)]
+pub(crate) struct Chosen {
+    pub(crate) end: Rc<End>,
+    _active: Active,
+}
+
+impl Local {
+    pub(crate) fn new(cx: &Cx, shared: Arc<Shared>) -> Local {
+        let generation = shared.generation();
+        let current = shared.current();
+        let ends = ends(&current, &[], true);
+        Local {
+            cx: cx.clone(),
+            shared,
+            seen: RefCell::new(Seen {
+                generation,
+                tls: handle(&current),
+                current,
+                ends,
+                wellness: Wellness::default(),
+                turns: Turns::default(),
+            }),
+            kept: Cell::new(0),
+        }
+    }
+
+    /// How long connecting may take.
+    pub(crate) fn connect_timeout(&self) -> Duration {
+        self.follow().current.config.connect_timeout
+    }
+
+    fn follow(&self) -> std::cell::RefMut<'_, Seen> {
+        let mut seen = self.seen.borrow_mut();
+        if seen.generation != self.shared.generation() {
+            seen.generation = self.shared.generation();
+            let last = std::mem::replace(&mut seen.current, self.shared.current());
+            let same = Arc::ptr_eq(&last.transport, &seen.current.transport);
+            if !same {
+                seen.tls = handle(&seen.current);
+            }
+            seen.wellness.reset();
+            seen.turns.reset();
+            let ends = ends(&seen.current, &seen.ends, same);
+            for old in std::mem::replace(&mut seen.ends, ends) {
+                if !seen.ends.iter().any(|end| Rc::ptr_eq(end, &old)) {
+                    old.gone.set(true);
+                    let closed = std::mem::take(&mut *old.idle.borrow_mut());
+                    self.kept.set(self.kept.get() - closed.len());
+                }
+            }
+        }
+        seen
+    }
+
+    /// Counts a request at the upstream.
+    pub(crate) fn admit(&self) -> Result<Admitted, Fault> {
+        let most = self.follow().current.config.pool.requests;
+        self.shared.begin_request(most).ok_or(Fault::RequestsFull)
+    }
+
+    /// Chooses an endpoint, none of `tried` if there are others; `key` is a hash of what tells requests apart.
+    pub(crate) fn choose(
+        &self,
+        tried: &[Rc<End>],
+        key: Option<u64>,
+        prefer: Prefer,
+    ) -> Result<Chosen, Fault> {
+        let seen = &mut *self.follow();
+        let wish = Wish {
+            tried,
+            key,
+            prefer,
+            now: self.cx.now().0,
+            random: &|| self.cx.random(),
+        };
+        let index = choose::choose(
+            &self.shared,
+            &seen.current,
+            &seen.ends,
+            &mut seen.wellness,
+            &mut seen.turns,
+            &wish,
+        )?;
+        let end = &seen.ends[index];
+        Ok(Chosen {
+            end: Rc::clone(end),
+            _active: end.endpoint.state.begin(),
+        })
+    }
+
+    /// What of a request its endpoint is chosen by.
+    pub(crate) fn key<T>(&self, look: impl FnOnce(&HashKey) -> T) -> Option<T> {
+        self.follow().current.picker.key().map(look)
+    }
+
+    /// A request met this at an endpoint, which may be passed over for it.
+    pub(crate) fn met(&self, end: &End, meeting: Meeting) {
+        let seen = self.follow();
+        let Some(rules) = &seen.current.config.health.outliers else {
+            return;
+        };
+        let now = self.cx.now().0;
+        let record = &end.endpoint.state.health().record;
+        if !record.note(meeting, now, rules) {
+            return;
+        }
+        let endpoints = &seen.current.endpoints;
+        let out = endpoints
+            .iter()
+            .filter(|endpoint| endpoint.state.health().ejected_until() > now);
+        if may_eject(out.count(), endpoints.len(), rules) && record.eject(now, rules) {
+            self.shared.health_changed();
+            log::warn!(
+                "upstream `{}`: {} is passed over for its answers",
+                self.shared.name,
+                end.endpoint.addr
+            );
+        }
+    }
+
+    /// Looks at what the upstream is now, also without a request.
+    pub(crate) fn look(&self) {
+        drop(self.follow());
+    }
+
+    /// Waits for the first addresses of an upstream whose names are being looked up.
+    pub(crate) async fn settle(&self, span: Duration) {
+        let until = self.cx.now().after(span);
+        while self.follow().current.is_pending && self.cx.now() < until {
+            self.cx.sleep(limits::PENDING_LOOK).await;
+        }
+    }
+
+    /// An endpoint's answer took so long.
+    pub(crate) fn took(&self, end: &End, span: Duration) {
+        if let Some(half_life) = self.follow().current.picker.half_life() {
+            end.endpoint.state.took(self.cx.now().0, span, half_life);
+        }
+    }
+
+    /// What a connection begins with, if the upstream wants to be told whom it is for.
+    pub(crate) fn greeting(&self, addresses: impl FnOnce() -> Option<Addresses>) -> Vec<u8> {
+        let version = self.follow().current.transport.proxy_protocol();
+        version.map_or_else(Vec::new, |version| transport::greeting(version, addresses()))
+    }
+
+    /// A connection to an endpoint: one that was kept, unless `fresh` is asked for, or a new one, within `span`. With a
+    /// greeting it is a new one, for this request alone.
+    pub(crate) async fn link(
+        &self,
+        end: &Rc<End>,
+        fresh: bool,
+        greeting: &[u8],
+        span: Duration,
+    ) -> Result<Link, Fault> {
+        let fresh = fresh || !greeting.is_empty();
+        if !fresh && let Some(link) = self.take_kept(end) {
+            return Ok(link);
+        }
+        let most = self.follow().current.config.pool.connections;
+        let permit = match self.shared.begin_connection(most) {
+            Some(permit) => permit,
+            None => match self.wait(end, fresh, most, span).await? {
+                Waited::Permit(permit) => permit,
+                Waited::Kept(link) => return Ok(link),
+            },
+        };
+        let (transport, tls) = {
+            let seen = self.follow();
+            (Arc::clone(&seen.current.transport), seen.tls.clone())
+        };
+        if matches!(transport.connector, Some(Err(_))) {
+            return Err(Fault::TlsFailed);
+        }
+        let way = connect::Way {
+            addr: &end.endpoint.addr,
+            peer: end.endpoint.peer.as_ref(),
+            tls: tls.as_deref(),
+            first: greeting,
+        };
+        match connect::connect(&self.cx, &way, span).await {
+            Ok(stream) => Ok(Link {
+                stream,
+                permit,
+                requests: 0,
+                is_greeted: !greeting.is_empty(),
+            }),
+            Err(fault) => {
+                if fault != Fault::NoResources {
+                    let until = self.cx.now().after(limits::PASSED_OVER);
+                    end.endpoint.state.health().shun_until(until.0);
+                    self.shared.health_changed();
+                }
+                Err(fault)
+            }
+        }
+    }
+
+    fn take_kept(&self, end: &End) -> Option<Link> {
+        loop {
+            let idle = end.idle.borrow_mut().pop()?;
+            self.kept.set(self.kept.get() - 1);
+            if idle.stream.is_quiet() {
+                return Some(Link {
+                    stream: idle.stream,
+                    permit: idle.permit,
+                    requests: idle.requests,
+                    is_greeted: false,
+                });
+            }
+        }
+    }
+
+    /// Waits until a connection of this worker is free, or one may be opened.
+    async fn wait(&self, end: &Rc<End>, fresh: bool, most: u32, span: Duration) -> Result<Waited, Fault> {
+        let pending = self.follow().current.config.pool.pending;
+        let mut place = None;
+        let mut sleep = std::pin::pin!(self.cx.sleep(span));
+        poll_fn(|context| {
+            match &place {
+                None => match self
+                    .shared
+                    .waiting
+                    .join(self.cx.worker(), pending, context.waker())
+                {
+                    Some(joined) => place = Some(joined),
+                    None => return Poll::Ready(Err(Fault::PendingFull)),
+                },
+                Some(place) => place.again(context.waker()),
+            }
+            let found = match self.shared.begin_connection(most) {
+                Some(permit) => Some(Waited::Permit(permit)),
+                None if fresh => self.close_one().map(Waited::Permit),
+                None => self
+                    .take_kept(end)
+                    .map(Waited::Kept)
+                    .or_else(|| self.close_one().map(Waited::Permit)),
+            };
+            if let Some(found) = found {
+                if let Some(place) = place.take() {
+                    place.leave();
+                }
+                return Poll::Ready(Ok(found));
+            }
+            let late = std::future::Future::poll(sleep.as_mut(), context);
+            late.map(|()| Err(Fault::PendingTimeout))
+        })
+        .await
+    }
+
+    /// Closes a kept connection of any endpoint for the sake of a new one.
+    fn close_one(&self) -> Option<Permit> {
+        let seen = self.seen.borrow();
+        let idle = seen.ends.iter().find_map(|end| end.idle.borrow_mut().pop())?;
+        self.kept.set(self.kept.get() - 1);
+        Some(idle.permit)
+    }
+
+    /// Keeps a connection for the next request, if it may be used again.
+    pub(crate) fn keep(&self, end: &Rc<End>, link: Link) {
+        let seen = self.follow();
+        let pool = &seen.current.config.pool;
+        let requests = link.requests + 1;
+        let worn = pool.requests_per_connection.is_some_and(|most| requests >= most);
+        if worn
+            || link.is_greeted
+            || pool.idle.is_zero()
+            || end.gone.get()
+            || self.cx.is_draining()
+            || !link.stream.is_quiet()
+        {
+            return;
+        }
+        drop(seen);
+        link.stream.set_deadline(None);
+        end.idle.borrow_mut().push(Idle {
+            stream: link.stream,
+            permit: link.permit,
+            requests,
+            since: self.cx.now(),
+        });
+        self.kept.set(self.kept.get() + 1);
+        if self.shared.waiting.hand_over(self.cx.worker()) == Handover::Close {
+            let closed = end.idle.borrow_mut().pop();
+            self.kept.set(self.kept.get() - 1);
+            drop(closed);
+        }
+    }
+
+    /// Closes kept connections that were closed by the endpoint or are too old; all of them in a shutdown.
+    pub(crate) fn sweep(&self) {
+        let seen = self.follow();
+        let now = self.cx.now();
+        let most = seen.current.config.pool.idle;
+        let all = self.cx.is_draining();
+        for end in &seen.ends {
+            let good = |idle: &Idle| !all && idle.stream.is_quiet() && now.since(idle.since) < most;
+            let mut idle = end.idle.borrow_mut();
+            let before = idle.len();
+            idle.retain(good);
+            self.kept.set(self.kept.get() - (before - idle.len()));
+        }
+    }
+}
+
+enum Waited {
+    Permit(Permit),
+    Kept(Link),
+}
+
+fn handle(current: &Current) -> Option<Rc<ConnectHandle>> {
+    let connector = current.transport.connector.as_ref()?.as_ref().ok()?;
+    Some(Rc::new(connector.handle()))
+}
+
+/// The endpoints, with what there is already of those that stay, if they are connected to in the same way.
+fn ends(current: &Current, old: &[Rc<End>], alike: bool) -> Vec<Rc<End>> {
+    let end = |endpoint: &Arc<Endpoint>| {
+        let same = |end: &&Rc<End>| {
+            alike && end.endpoint.addr == endpoint.addr && end.endpoint.peer == endpoint.peer
+        };
+        match old.iter().find(same) {
+            // Its share may be another one now.
+            Some(end) if Arc::ptr_eq(&end.endpoint, endpoint) => Rc::clone(end),
+            Some(end) => Rc::new(End {
+                endpoint: Arc::clone(endpoint),
+                idle: RefCell::new(std::mem::take(&mut *end.idle.borrow_mut())),
+                gone: Cell::new(false),
+            }),
+            None => Rc::new(End {
+                endpoint: Arc::clone(endpoint),
+                idle: RefCell::default(),
+                gone: Cell::new(false),
+            }),
+        }
+    };
+    current.endpoints.iter().map(end).collect()
+}

@@ -1,0 +1,234 @@
+//! Who answers: upstreams as all workers share them, with what is counted of them.
+//!
+//! An upstream's [`Shared`] part lives as long as its name is configured; what it is at present ([`Current`]: configuration,
+//! endpoints) is replaced as a whole, by a new configuration or a new answer of DNS. What is said of an endpoint (requests
+//! under way, health) belongs to its address and survives both. Knows no requests.
+
+mod choose;
+pub(crate) mod connect;
+pub(crate) mod local;
+pub(crate) mod registry;
+pub(crate) mod transport;
+pub(crate) mod waiting;
+
+use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
+use std::sync::{Arc, Mutex, PoisonError};
+use std::time::Duration;
+
+use ringmain_engine::Addr;
+use ringmain_tls::PeerName;
+
+pub(crate) use self::choose::{Picker, Prefer};
+use self::transport::Transport;
+use self::waiting::Waiting;
+use crate::balance::Ewma;
+use crate::fault::Fault;
+use crate::health::Health;
+use crate::model::{Name, Upstream};
+
+/// An upstream as all workers share it.
+#[derive(Debug)]
+pub(crate) struct Shared {
+    /// Its place in each worker's list.
+    pub(crate) id: usize,
+    pub(crate) name: Name,
+    current: Mutex<Arc<Current>>,
+    /// Of `current`: workers look at this first.
+    generation: Line<AtomicU64>,
+    /// Of who is well: workers look at endpoints only when it has changed.
+    health: Line<AtomicU64>,
+    /// Connections, process-wide.
+    connections: Line<AtomicU32>,
+    /// Requests under way, process-wide.
+    requests: Line<AtomicU32>,
+    pub(crate) waiting: Waiting,
+}
+
+/// A number that several workers write, on cache lines of its own.
+#[derive(Debug, Default)]
+#[repr(align(128))]
+pub(crate) struct Line<T>(pub(crate) T);
+
+/// What an upstream is at present.
+#[derive(Debug)]
+pub(crate) struct Current {
+    pub(crate) config: Arc<Upstream>,
+    /// How bytes get there. Kept connections outlive a change as long as this stays the same one.
+    pub(crate) transport: Arc<Transport>,
+    pub(crate) picker: Picker,
+    pub(crate) endpoints: Box<[Arc<Endpoint>]>,
+    /// Why there is no endpoint, if there is none.
+    pub(crate) absence: Fault,
+    /// There is none yet: names are being looked up for the first time.
+    pub(crate) is_pending: bool,
+}
+
+/// One address that answers, and what is known of it.
+#[derive(Debug)]
+pub(crate) struct Endpoint {
+    pub(crate) addr: Addr,
+    /// What `Host` says where the client has said none.
+    pub(crate) authority: Box<str>,
+    /// Whom its certificate has to be for. Without it no TLS endpoint is connected to: nothing would tell who it is.
+    pub(crate) peer: Option<PeerName>,
+    /// What clients are told of it.
+    pub(crate) token: u64,
+    pub(crate) weight: u32,
+    /// It finishes what it has and gets nothing new, but if all others are gone.
+    pub(crate) draining: bool,
+    pub(crate) state: Arc<EndpointState>,
+}
+
+/// What is known of an endpoint, by its address. Times are nanoseconds of the engine's clock.
+#[derive(Debug, Default)]
+pub(crate) struct EndpointState {
+    /// Requests under way, all workers'.
+    active: Line<AtomicU32>,
+    /// Written now and then, read with each choice.
+    health: Line<Health>,
+    latency: Line<Latency>,
+}
+
+#[derive(Debug, Default)]
+struct Latency {
+    value: AtomicU64,
+    at: AtomicU64,
+}
+
+impl Shared {
+    pub(crate) fn new(id: usize, name: Name, current: Arc<Current>) -> Shared {
+        Shared {
+            id,
+            name,
+            current: Mutex::new(current),
+            generation: Line::default(),
+            health: Line(AtomicU64::new(1)),
+            connections: Line::default(),
+            requests: Line::default(),
+            waiting: Waiting::default(),
+        }
+    }
+
+    /// Replaces what it is.
+    pub(crate) fn publish(&self, current: Arc<Current>) {
+        let mut place = self.current.lock().unwrap_or_else(PoisonError::into_inner);
+        let old = std::mem::replace(&mut *place, current);
+        self.generation.0.fetch_add(1, Ordering::Release);
+        drop(place);
+        drop(old);
+    }
+
+    pub(crate) fn generation(&self) -> u64 {
+        self.generation.0.load(Ordering::Acquire)
+    }
+
+    pub(crate) fn current(&self) -> Arc<Current> {
+        Arc::clone(&self.current.lock().unwrap_or_else(PoisonError::into_inner))
+    }
+
+    /// Of who is well.
+    pub(crate) fn health_generation(&self) -> u64 {
+        self.health.0.load(Ordering::Acquire)
+    }
+
+    /// Has workers look who is well.
+    pub(crate) fn health_changed(&self) {
+        self.health.0.fetch_add(1, Ordering::Release);
+    }
+
+    /// Counts a request, unless there are as many as may be.
+    pub(crate) fn begin_request(self: &Arc<Self>, most: u32) -> Option<Admitted> {
+        take(&self.requests.0, most).then(|| Admitted(Arc::clone(self)))
+    }
+
+    /// Counts a connection, unless there are as many as may be.
+    pub(crate) fn begin_connection(self: &Arc<Self>, most: u32) -> Option<Permit> {
+        take(&self.connections.0, most).then(|| Permit(Arc::clone(self)))
+    }
+
+    /// Requests under way.
+    pub(crate) fn requests(&self) -> u32 {
+        self.requests.0.load(Ordering::Relaxed)
+    }
+
+    /// Connections that stand or are being made.
+    pub(crate) fn connections(&self) -> u32 {
+        self.connections.0.load(Ordering::Relaxed)
+    }
+}
+
+/// Takes one of `most`.
+fn take(count: &AtomicU32, most: u32) -> bool {
+    // Almost never at the limit: one operation, taken back if it was one too many.
+    if count.fetch_add(1, Ordering::SeqCst) < most {
+        return true;
+    }
+    count.fetch_sub(1, Ordering::SeqCst);
+    false
+}
+
+/// A request that is counted at its upstream.
+#[derive(Debug)]
+pub(crate) struct Admitted(Arc<Shared>);
+
+impl Drop for Admitted {
+    fn drop(&mut self) {
+        self.0.requests.0.fetch_sub(1, Ordering::Relaxed);
+    }
+}
+
+/// A connection that is counted at its upstream.
+#[derive(Debug)]
+pub(crate) struct Permit(Arc<Shared>);
+
+impl Drop for Permit {
+    fn drop(&mut self) {
+        self.0.connections.0.fetch_sub(1, Ordering::SeqCst);
+        self.0.waiting.wake_one();
+    }
+}
+
+impl EndpointState {
+    /// Counts a request.
+    pub(crate) fn begin(self: &Arc<Self>) -> Active {
+        self.active.0.fetch_add(1, Ordering::Relaxed);
+        Active(Arc::clone(self))
+    }
+
+    /// Requests under way.
+    pub(crate) fn active(&self) -> u32 {
+        self.active.0.load(Ordering::Relaxed)
+    }
+
+    /// Whether it is well.
+    pub(crate) fn health(&self) -> &Health {
+        &self.health.0
+    }
+
+    /// How long its answers take.
+    pub(crate) fn latency(&self) -> Ewma {
+        // The two may be of different answers: it is an estimate.
+        Ewma {
+            value: self.latency.0.value.load(Ordering::Relaxed),
+            at: self.latency.0.at.load(Ordering::Relaxed),
+        }
+    }
+
+    /// An answer took so long.
+    pub(crate) fn took(&self, now: u64, span: Duration, half_life: Duration) {
+        let span = u64::try_from(span.as_nanos()).unwrap_or(u64::MAX);
+        let next = self.latency().observe(now, span, half_life);
+        self.latency.0.value.store(next.value, Ordering::Relaxed);
+        self.latency.0.at.store(next.at, Ordering::Relaxed);
+    }
+}
+
+/// A request that is counted at its endpoint.
+#[derive(Debug)]
+pub(crate) struct Active(Arc<EndpointState>);
+
+impl Drop for Active {
+    fn drop(&mut self) {
+        self.0.active.0.fetch_sub(1, Ordering::Relaxed);
+    }
+}

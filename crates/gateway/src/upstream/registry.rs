@@ -1,0 +1,229 @@
+//! Upstreams and what is known of endpoints, by their names: what survives a change of configuration.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::net::{IpAddr, SocketAddr};
+use std::sync::{Arc, Weak};
+use std::time::Duration;
+
+use ringmain_engine::Addr;
+use ringmain_tls::PeerName;
+
+use super::choose;
+use super::transport::Transport;
+use super::{Current, Endpoint, EndpointState, Picker, Shared};
+use crate::fault::Fault;
+use crate::model::{self, Config, Hostname, Name, Upstream, Where};
+use crate::resolve::{Found, NotFound};
+
+/// All upstreams of a gateway. Belongs to whoever changes the configuration; workers see none of it.
+#[derive(Debug, Default)]
+pub(crate) struct Registry {
+    upstreams: BTreeMap<Name, Arc<Shared>>,
+    /// By number; one whose upstream nobody holds any more is given away again.
+    numbers: Vec<Weak<Shared>>,
+    endpoints: BTreeMap<(Name, String), Arc<EndpointState>>,
+    names: BTreeMap<Hostname, Known>,
+}
+
+/// What is known of a name.
+#[derive(Debug)]
+enum Known {
+    Addresses {
+        addresses: Vec<IpAddr>,
+        /// Looking it up has failed since.
+        stale: bool,
+    },
+    /// It was never found.
+    Failed(Fault),
+}
+
+/// Endpoints on their way to be [`Current`]'s.
+#[derive(Default)]
+struct Draft {
+    endpoints: Vec<(Endpoint, Option<Hostname>)>,
+    absence: Option<Fault>,
+    is_pending: bool,
+}
+
+impl Draft {
+    fn add(&mut self, config: &model::Endpoint, addr: Addr, authority: String, host: Option<&Hostname>) {
+        // A name may have the address of another one.
+        if self.endpoints.iter().any(|(endpoint, _)| endpoint.addr == addr) {
+            return;
+        }
+        let endpoint = Endpoint {
+            addr,
+            authority: authority.into(),
+            peer: None,
+            token: 0,
+            weight: config.weight,
+            draining: config.draining,
+            state: Arc::default(),
+        };
+        self.endpoints.push((endpoint, host.cloned()));
+    }
+}
+
+fn names_of(config: &Upstream) -> impl Iterator<Item = &Hostname> {
+    config.endpoints.iter().filter_map(|endpoint| match &endpoint.at {
+        Where::Host { name, .. } => Some(name),
+        Where::Address(_) | Where::Unix(_) => None,
+    })
+}
+
+impl Registry {
+    /// The upstream of that name, as it is now or becomes.
+    pub(crate) fn put(&mut self, config: &Arc<Upstream>, whole: &Config, now: Duration) -> Arc<Shared> {
+        if let Some(shared) = self.upstreams.get(&config.name) {
+            let shared = Arc::clone(shared);
+            let last = shared.current();
+            let transport = Transport::of(config, whole, Some(&last.transport), now);
+            if *last.config != **config || !Arc::ptr_eq(&last.transport, &transport) {
+                shared.publish(Arc::new(self.current(config, transport)));
+            }
+            return shared;
+        }
+        let transport = Transport::of(config, whole, None, now);
+        let current = Arc::new(self.current(config, transport));
+        let free = self.numbers.iter().position(|number| number.strong_count() == 0);
+        let id = free.unwrap_or(self.numbers.len());
+        let shared = Arc::new(Shared::new(id, config.name.clone(), current));
+        match free {
+            Some(id) => self.numbers[id] = Arc::downgrade(&shared),
+            None => self.numbers.push(Arc::downgrade(&shared)),
+        }
+        self.upstreams.insert(config.name.clone(), Arc::clone(&shared));
+        shared
+    }
+
+    /// The upstream of that name.
+    pub(crate) fn get(&self, name: &str) -> Option<&Arc<Shared>> {
+        self.upstreams.get(name)
+    }
+
+    /// All of them.
+    pub(crate) fn iter(&self) -> impl Iterator<Item = &Arc<Shared>> {
+        self.upstreams.values()
+    }
+
+    /// Forgets those that `keep` does not want.
+    pub(crate) fn retain(&mut self, keep: impl Fn(&str) -> bool) {
+        self.upstreams.retain(|name, _| keep(name));
+        let names = self.names();
+        self.names.retain(|name, _| names.contains(name));
+        // Nobody holds these but this map.
+        self.endpoints
+            .retain(|(name, _), state| keep(name) && Arc::strong_count(state) > 1);
+    }
+
+    /// All names that are to be looked up.
+    pub(crate) fn names(&self) -> BTreeSet<Hostname> {
+        let configs = self.upstreams.values().map(|shared| shared.current());
+        let names = configs.flat_map(|current| names_of(&current.config).cloned().collect::<Vec<_>>());
+        names.collect()
+    }
+
+    /// What looking a name up has shown. Without a new answer the last good one holds. Whether anything has changed.
+    pub(crate) fn found(&mut self, name: &Hostname, found: Result<Found, NotFound>) -> bool {
+        let is_first = !self.names.contains_key(name);
+        let first = Known::Failed(Fault::DnsFailed);
+        let known = self.names.entry(name.clone()).or_insert(first);
+        match (&mut *known, found) {
+            (Known::Addresses { addresses, stale }, Err(none)) => {
+                if !std::mem::replace(stale, true) {
+                    let (text, label, count) = (none.fault.text(), none.fault.label(), addresses.len());
+                    log::warn!("DNS: `{name}`: {text} ({label}); its last {count} addresses are kept");
+                }
+                return false;
+            }
+            (Known::Addresses { addresses, stale }, Ok(found)) if *addresses == found.addresses => {
+                *stale = false;
+                return false;
+            }
+            (known, Ok(found)) => {
+                *known = Known::Addresses {
+                    addresses: found.addresses,
+                    stale: false,
+                };
+            }
+            (Known::Failed(fault), Err(none)) if *fault == none.fault && !is_first => return false,
+            (known, Err(none)) => {
+                log::warn!("DNS: `{name}`: {} ({})", none.fault.text(), none.fault.label());
+                *known = Known::Failed(none.fault);
+            }
+        }
+        let shared: Vec<_> = self.upstreams.values().cloned().collect();
+        for shared in shared {
+            let current = shared.current();
+            if names_of(&current.config).any(|own| own == name) {
+                shared.publish(Arc::new(
+                    self.current(&current.config, Arc::clone(&current.transport)),
+                ));
+            }
+        }
+        true
+    }
+
+    /// What an upstream is, by its configuration and what is known of its names.
+    fn current(&mut self, config: &Arc<Upstream>, transport: Arc<Transport>) -> Current {
+        let mut draft = Draft::default();
+        for endpoint in config.endpoints.iter().filter(|endpoint| endpoint.weight > 0) {
+            match &endpoint.at {
+                Where::Address(address) => {
+                    draft.add(endpoint, Addr::Inet(*address), address.to_string(), None)
+                }
+                Where::Unix(path) => match format!("unix:{}", path.display()).parse() {
+                    Ok(addr) => draft.add(endpoint, addr, "localhost".to_owned(), None),
+                    Err(_) => log::error!(
+                        "upstream `{}`: `{}` is no path of a socket",
+                        config.name,
+                        path.display()
+                    ),
+                },
+                Where::Host { name, port } => match self.names.get(name) {
+                    Some(Known::Addresses { addresses, .. }) => {
+                        for address in addresses {
+                            let addr = Addr::Inet(SocketAddr::new(*address, *port));
+                            draft.add(endpoint, addr, format!("{name}:{port}"), Some(name));
+                        }
+                    }
+                    Some(Known::Failed(fault)) => draft.absence = Some(*fault),
+                    None => draft.is_pending = true,
+                },
+            }
+        }
+        let server = config.tls.as_ref().and_then(|tls| tls.server_name.as_ref());
+        let endpoints: Box<[_]> = draft
+            .endpoints
+            .into_iter()
+            .map(|(endpoint, host)| {
+                let peer = server.or(host.as_ref());
+                Arc::new(Endpoint {
+                    peer: peer.and_then(|name| PeerName::new(name.as_str()).ok()),
+                    token: choose::token(&config.name, &endpoint.addr.to_string()),
+                    state: self.state(&config.name, &endpoint.addr),
+                    ..endpoint
+                })
+            })
+            .collect();
+        let named = endpoints
+            .iter()
+            .map(|endpoint| (endpoint.addr.to_string(), endpoint.weight));
+        Current {
+            config: Arc::clone(config),
+            transport,
+            picker: Picker::new(config, &named.collect::<Vec<_>>()),
+            is_pending: draft.is_pending && endpoints.is_empty(),
+            absence: match draft.is_pending {
+                true => Fault::DnsFailed,
+                false => draft.absence.unwrap_or(Fault::NoEndpoints),
+            },
+            endpoints,
+        }
+    }
+
+    fn state(&mut self, name: &Name, addr: &Addr) -> Arc<EndpointState> {
+        let key = (name.clone(), addr.to_string());
+        Arc::clone(self.endpoints.entry(key).or_default())
+    }
+}

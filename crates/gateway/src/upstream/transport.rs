@@ -1,0 +1,120 @@
+//! How bytes get to an upstream: TLS or not, whose certificates pass, what is said first.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use ringmain_tls::{ClientSettings, Connector, KeyPair, Pem, Trust, Version, system_roots};
+use ringmain_wire::proxy::{Addresses, Header};
+
+use crate::model::{self, Config, ProxyProtocolVersion, Secret, TlsVersion, Upstream, UpstreamTls};
+
+/// See the module.
+#[derive(Debug)]
+pub(crate) struct Transport {
+    made_of: MadeOf,
+    /// `None`: no TLS. An error: why there is no connection.
+    pub(crate) connector: Option<Result<Connector, String>>,
+}
+
+/// What it was made of: the same makes the same.
+#[derive(Debug, PartialEq, Eq)]
+struct MadeOf {
+    tls: Option<UpstreamTls>,
+    proxy_protocol: Option<ProxyProtocolVersion>,
+    authorities: Vec<Arc<[u8]>>,
+    certificate: Option<(Arc<[u8]>, Secret)>,
+}
+
+impl MadeOf {
+    fn new(upstream: &Upstream, config: &Config) -> MadeOf {
+        let tls = upstream.tls.as_ref();
+        let wanted = match tls.map(|tls| &tls.trust) {
+            Some(model::Trust::Authorities(names)) => &names[..],
+            _ => &[],
+        };
+        let authorities = config
+            .authorities
+            .iter()
+            .filter(|found| wanted.contains(&found.name));
+        let name = tls.and_then(|tls| tls.certificate.as_ref());
+        let mut certificates = config.certificates.iter();
+        let certificate = certificates.find(|found| name == Some(&found.name));
+        MadeOf {
+            tls: upstream.tls.clone(),
+            proxy_protocol: upstream.proxy_protocol,
+            authorities: authorities.map(|found| Arc::clone(&found.pem)).collect(),
+            certificate: certificate.map(|found| (Arc::clone(&found.chain), found.key.clone())),
+        }
+    }
+}
+
+impl Transport {
+    /// Of an upstream; `last` if it is still the same. `now` is wall time since 1970.
+    pub(crate) fn of(
+        upstream: &Upstream,
+        config: &Config,
+        last: Option<&Arc<Transport>>,
+        now: Duration,
+    ) -> Arc<Transport> {
+        let made_of = MadeOf::new(upstream, config);
+        if let Some(last) = last.filter(|last| last.made_of == made_of) {
+            return Arc::clone(last);
+        }
+        let tls = made_of.tls.as_ref();
+        let connector = tls.map(|tls| connector(tls, &made_of, upstream, now));
+        Arc::new(Transport { made_of, connector })
+    }
+
+    /// What is said before the first byte.
+    pub(crate) fn proxy_protocol(&self) -> Option<ProxyProtocolVersion> {
+        self.made_of.proxy_protocol
+    }
+}
+
+fn connector(
+    tls: &UpstreamTls,
+    made_of: &MadeOf,
+    upstream: &Upstream,
+    now: Duration,
+) -> Result<Connector, String> {
+    if !tls.subject_names.is_empty() {
+        return Err("other names of certificates than the server's are not looked at yet".to_owned());
+    }
+    let trust = match &tls.trust {
+        model::Trust::System => system_roots().map_err(|finding| finding.text)?,
+        model::Trust::Authorities(_) => {
+            Trust::Authorities(pem("authorities", upstream, &made_of.authorities.concat()))
+        }
+    };
+    let settings = ClientSettings {
+        certificate: made_of.certificate.as_ref().map(|(chain, key)| KeyPair {
+            chain: pem("certificate", upstream, chain),
+            key: pem("key", upstream, key.expose()),
+        }),
+        minimum_version: match tls.minimum {
+            TlsVersion::Tls12 => Version::Tls12,
+            TlsVersion::Tls13 => Version::Tls13,
+        },
+        alpn: vec![b"http/1.1".to_vec()],
+        ..ClientSettings::new(trust)
+    };
+    Connector::new(&settings, now).map_err(|refused| refused.to_string())
+}
+
+fn pem(what: &str, upstream: &Upstream, bytes: &[u8]) -> Pem {
+    Pem {
+        source: format!("{what} of upstream `{}`", upstream.name),
+        bytes: bytes.to_vec(),
+    }
+}
+
+/// The header of the PROXY protocol: whom a connection is for; `None`: for nobody but the gateway.
+pub(crate) fn greeting(version: ProxyProtocolVersion, addresses: Option<Addresses>) -> Vec<u8> {
+    let mut out = Vec::new();
+    let header = Header { addresses };
+    match version {
+        ProxyProtocolVersion::V1 => header.write_v1(&mut out),
+        ProxyProtocolVersion::V2 => header.write_v2(&mut out),
+    }
+    out
+}

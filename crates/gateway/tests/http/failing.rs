@@ -1,0 +1,356 @@
+//! Each way in which an upstream or a client fails, and what the other side is told.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::time::Duration;
+
+use ringmain_engine::Config;
+use ringmain_gateway::model::{
+    Action, Answer, Body, ErrorPage, HeaderValue, Retry, RetryOn, Rule, StatusRange, Target, WeightedBackend,
+};
+
+use crate::origin::{Origin, edge, nobody, rules, to, upstream};
+use crate::support::{End, get, pattern, post};
+
+on_every_backend! {
+    answers_that_are_none,
+    an_answer_that_breaks_off,
+    an_answer_that_stops,
+    nobody_answers_in_time,
+    a_kept_connection_that_was_closed,
+    a_kept_connection_that_closes_on_a_post,
+    another_endpoint,
+    no_endpoints_and_broken_backends,
+    bodies_that_are_too_large,
+    a_client_that_leaves,
+    an_early_answer,
+    error_pages,
+    caps,
+}
+
+fn answers_that_are_none(engine: Config) {
+    let long = format!("HTTP/1.1 200 OK\r\nX: {}\r\n\r\n", "x".repeat(60_000));
+    for (answer, status, text) in [
+        ("SSH-2.0-OpenSSH\r\n", 502, "the upstream's answer is not HTTP\n"),
+        (
+            "HTTP/1.1 200 OK\r\nContent-Length: x\r\n\r\n",
+            502,
+            "the upstream's answer is not HTTP\n",
+        ),
+        (&long, 502, "the upstream's answer has too large a head\n"),
+        ("HTTP/1.1 200", 502, "the upstream closed before it answered\n"),
+        ("", 502, "the upstream closed before it answered\n"),
+        (
+            "HTTP/1.1 101 Switching Protocols\r\nConnection: upgrade\r\nUpgrade: websocket\r\n\r\n",
+            502,
+            "the upstream switches protocols unasked\n",
+        ),
+    ] {
+        let bytes = answer.to_owned();
+        let origin = Origin::new(move |mut peer| {
+            peer.request();
+            peer.send(&bytes);
+        });
+        let edge = edge(engine.clone(), to(&[origin.addr], |_, _| {}));
+        edge.server.get("/").expect(status, text);
+        edge.server.shut_down();
+    }
+    let origin = Origin::new(|mut peer| {
+        peer.request();
+        peer.reset();
+    });
+    let edge = edge(engine, to(&[origin.addr], |_, _| {}));
+    edge.server
+        .get("/")
+        .expect(502, "the upstream broke off before it answered\n");
+    edge.server.shut_down();
+}
+
+fn an_answer_that_breaks_off(engine: Config) {
+    for head in [
+        "HTTP/1.1 200 OK\r\nContent-Length: 1000\r\n\r\nabc",
+        "HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n3\r\nabc\r\n",
+        "HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n3\r\nabc\r\nzzz",
+    ] {
+        let origin = Origin::new(move |mut peer| {
+            peer.request();
+            peer.send(head);
+        });
+        let edge = edge(engine.clone(), to(&[origin.addr], |_, _| {}));
+        let mut client = edge.server.client();
+        client.send(get("/"));
+        let answer = client.head();
+        assert_eq!(answer.status, 200);
+        if answer.field("content-length").is_some() {
+            assert_eq!(client.take(3), b"abc");
+        } else {
+            assert_eq!(client.chunk().as_deref(), Some(&b"abc"[..]));
+        }
+        client.expect_end();
+        edge.server.shut_down();
+    }
+}
+
+fn an_answer_that_stops(engine: Config) {
+    let origin = Origin::new(|mut peer| {
+        peer.request();
+        peer.send("HTTP/1.1 200 OK\r\nContent-Length: 10\r\n\r\nabc");
+        // Until the gateway gives up.
+        peer.request();
+    });
+    let edge = edge(
+        engine,
+        to(&[origin.addr], |forward, _| {
+            forward.timeouts.idle = Some(Duration::from_millis(100));
+        }),
+    );
+    let mut client = edge.server.client();
+    client.send(get("/"));
+    assert_eq!(client.head().status, 200);
+    assert_eq!(client.take(3), b"abc");
+    client.expect_end();
+    edge.server.shut_down();
+}
+
+fn nobody_answers_in_time(engine: Config) {
+    let silent = || Origin::new(|mut peer| while peer.request().is_some() {});
+    let span = Some(Duration::from_millis(100));
+    let origin = silent();
+    let idle = edge(
+        engine.clone(),
+        to(&[origin.addr], |forward, _| forward.timeouts.idle = span),
+    );
+    idle.server
+        .get("/")
+        .expect(504, "the upstream does not answer in time\n");
+    idle.server.shut_down();
+    let try_ = edge(
+        engine.clone(),
+        to(&[origin.addr], |forward, _| forward.timeouts.per_try = span),
+    );
+    try_.server
+        .get("/")
+        .expect(504, "the upstream does not answer in time\n");
+    try_.server.shut_down();
+    let all = edge(
+        engine,
+        to(&[origin.addr], |forward, _| forward.timeouts.request = span),
+    );
+    all.server.get("/").expect(504, "the request took too long\n");
+    all.server.shut_down();
+}
+
+/// An origin whose connections close after each answer without a word, once the second request is there.
+fn forgetful() -> Origin {
+    Origin::new(|mut peer| {
+        if peer.request().is_some() {
+            peer.send("HTTP/1.1 200 OK\r\nContent-Length: 2\r\n\r\nok");
+            // The next request on this connection is seen and not answered.
+            let _ = peer.head();
+        }
+    })
+}
+
+fn a_kept_connection_that_was_closed(engine: Config) {
+    let origin = forgetful();
+    let edge = edge(engine, to(&[origin.addr], |_, _| {}));
+    let mut client = edge.server.client();
+    for connection in 0..4 {
+        client.send(get("/"));
+        client.answer().expect(200, "ok");
+        assert_eq!(origin.seen().connection, connection);
+    }
+    edge.server.shut_down();
+}
+
+fn a_kept_connection_that_closes_on_a_post(engine: Config) {
+    let origin = forgetful();
+    let edge = edge(engine, to(&[origin.addr], |_, _| {}));
+    let mut client = edge.server.client();
+    client.send(get("/"));
+    client.answer().expect(200, "ok");
+    client.send("POST / HTTP/1.1\r\nHost: a\r\nContent-Length: 0\r\n\r\n");
+    client
+        .answer()
+        .expect(502, "the upstream closed before it answered\n");
+    edge.server.shut_down();
+}
+
+fn another_endpoint(engine: Config) {
+    let origin = Origin::answering("HTTP/1.1 200 OK\r\nContent-Length: 2\r\n\r\nok");
+    let retry = Retry {
+        attempts: 1,
+        on: RetryOn::default(),
+        backoff: Duration::from_millis(1),
+        backoff_most: Duration::from_millis(1),
+    };
+    let edge = edge(
+        engine,
+        to(&[nobody(), origin.addr], |forward, _| forward.retry = Some(retry)),
+    );
+    for _ in 0..10 {
+        edge.server.ask(post("/", "text/plain", "abc")).expect(200, "ok");
+        assert_eq!(origin.seen().body, b"abc");
+    }
+    edge.server.shut_down();
+}
+
+fn no_endpoints_and_broken_backends(engine: Config) {
+    let none = edge(engine.clone(), to(&[], |_, _| {}));
+    none.server
+        .get("/")
+        .expect(503, "the upstream has no endpoints\n");
+    none.server.shut_down();
+    let weightless = edge(
+        engine.clone(),
+        to(&[nobody()], |forward, _| forward.backends[0].weight = 0),
+    );
+    weightless
+        .server
+        .get("/")
+        .expect(500, "the rule for this request has no backend\n");
+    weightless.server.shut_down();
+    let broken = edge(
+        engine,
+        to(&[nobody()], |forward, _| {
+            forward.backends = vec![WeightedBackend {
+                target: Target::Broken {
+                    reason: "not allowed".into(),
+                },
+                ..WeightedBackend::new("origin")
+            }];
+        }),
+    );
+    broken
+        .server
+        .get("/")
+        .expect(500, "the backend for this request is broken\n");
+    broken.server.shut_down();
+}
+
+fn bodies_that_are_too_large(engine: Config) {
+    let origin = Origin::answering("HTTP/1.1 200 OK\r\nContent-Length: 200\r\n\r\n");
+    let edge = edge(
+        engine,
+        to(&[origin.addr], |forward, _| {
+            forward.body.request = Some(100);
+            forward.body.response = Some(100);
+        }),
+    );
+    let answer = edge.server.ask(post("/", "text/plain", &"x".repeat(101)));
+    answer.expect(413, "the request's body is too large\n");
+    let mut client = edge.server.client();
+    client.send("POST / HTTP/1.1\r\nHost: a\r\nTransfer-Encoding: chunked\r\n\r\n41\r\n");
+    client.send([b'x'; 0x41]);
+    client.send(format!("\r\n41\r\n{}\r\n0\r\n\r\n", "x".repeat(0x41)));
+    client.answer().expect(413, "the request's body is too large\n");
+    edge.server
+        .get("/")
+        .expect(502, "the upstream's answer is too large\n");
+    edge.server.shut_down();
+}
+
+fn a_client_that_leaves(engine: Config) {
+    let (sender, ended) = std::sync::mpsc::channel();
+    let sender = std::sync::Mutex::new(sender);
+    let origin = Origin::new(move |mut peer| {
+        peer.request();
+        // The gateway ends its side when its client is gone.
+        assert!(peer.head().is_none());
+        sender.lock().expect("one").send(()).expect("the test waits");
+    });
+    let edge = edge(engine, to(&[origin.addr], |_, _| {}));
+    let mut client = edge.server.client();
+    client.send(get("/"));
+    origin.seen();
+    client.reset();
+    ended
+        .recv_timeout(crate::support::PATIENCE)
+        .expect("the upstream's connection ends");
+    edge.server.shut_down();
+}
+
+/// An answer before the request's body is over: it is passed on, and the connection ends.
+fn an_early_answer(engine: Config) {
+    let origin = Origin::new(|mut peer| {
+        peer.head();
+        peer.send("HTTP/1.1 401 Unauthorized\r\nContent-Length: 2\r\n\r\nno");
+    });
+    let edge = edge(engine, to(&[origin.addr], |_, _| {}));
+    let mut client = edge.server.client();
+    client.send("PUT / HTTP/1.1\r\nHost: a\r\nContent-Length: 1000000\r\n\r\n");
+    let answer = client.answer();
+    answer.expect(401, "no");
+    assert!(answer.closes());
+    assert_eq!(client.rest().1, End::Orderly);
+    edge.server.shut_down();
+}
+
+fn error_pages(engine: Config) {
+    let mut config = to(&[nobody()], |_, _| {});
+    let route = Arc::make_mut(&mut config.routes[0]);
+    route.rules[0].error_pages = vec![ErrorPage {
+        statuses: StatusRange {
+            first: 500,
+            last: 599,
+        },
+        answer: Answer {
+            status: 200,
+            content_type: Some(HeaderValue::parse("text/html").expect("a value")),
+            body: Body(Arc::from(&b"<p>sorry"[..])),
+        },
+    }];
+    let edge = edge(engine.clone(), config);
+    let answer = edge.server.get("/");
+    answer.expect(503, "<p>sorry");
+    assert_eq!(answer.field("content-type"), Some("text/html"));
+    edge.server.shut_down();
+    let direct = Rule::new(Action::Answer(Answer {
+        status: 418,
+        content_type: None,
+        body: Body(Arc::from(&b"teapot"[..])),
+    }));
+    let edge = crate::origin::edge(engine, rules(vec![direct], vec![upstream("x", &[])]));
+    edge.server.get("/").expect(418, "teapot");
+    edge.server.shut_down();
+}
+
+fn caps(engine: Config) {
+    let running = Arc::new(AtomicUsize::new(0));
+    let most = Arc::new(AtomicUsize::new(0));
+    let (now, peak) = (Arc::clone(&running), Arc::clone(&most));
+    let origin = Origin::new(move |mut peer| {
+        peak.fetch_max(now.fetch_add(1, Ordering::SeqCst) + 1, Ordering::SeqCst);
+        while let Some(seen) = peer.request() {
+            let body = seen.line().to_owned();
+            peer.send(format!(
+                "HTTP/1.1 200 OK\r\nContent-Length: {}\r\n\r\n{body}",
+                body.len()
+            ));
+        }
+        now.fetch_sub(1, Ordering::SeqCst);
+    });
+    let edge = edge(
+        engine,
+        to(&[origin.addr], |_, upstream| upstream.pool.connections = 2),
+    );
+    let clients: Vec<_> = (0..16)
+        .map(|number| {
+            let mut client = edge.server.client();
+            std::thread::spawn(move || {
+                for turn in 0..20 {
+                    client.send(get(&format!("/{number}/{turn}")));
+                    client
+                        .answer()
+                        .expect(200, &format!("GET /{number}/{turn} HTTP/1.1"));
+                }
+            })
+        })
+        .collect();
+    for client in clients {
+        client.join().expect("each answer is the one that was asked for");
+    }
+    assert!(most.load(Ordering::SeqCst) <= 2);
+    let _ = pattern(0);
+    edge.server.shut_down();
+}

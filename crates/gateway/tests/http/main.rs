@@ -1,0 +1,19 @@
+//! The gateway over real sockets, on every real back-end: clients on one side, origins on the other, both byte by byte.
+#![allow(
+    clippy::disallowed_methods,
+    reason = "clients and origins in a test are real threads and sockets"
+)]
+
+#[macro_use]
+#[path = "../../../web/tests/http/support.rs"]
+mod support;
+
+mod failing;
+mod features;
+mod files;
+mod forwarding;
+mod names;
+mod origin;
+mod proxied;
+mod secure;
+mod sticky;

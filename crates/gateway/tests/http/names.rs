@@ -1,0 +1,265 @@
+//! Upstreams by name: a DNS server that says what a test wants, and endpoints that follow it.
+
+use std::collections::BTreeMap;
+use std::net::{Ipv4Addr, SocketAddr, UdpSocket};
+use std::sync::{Arc, Mutex};
+use std::time::Duration;
+
+use ringmain_engine::Config;
+use ringmain_gateway::Gateway;
+use ringmain_gateway::health::Verdict;
+use ringmain_gateway::model::{
+    ActiveHealth, Endpoint, HealthCheck, Hostname, OutlierDetection, Retry, RetryOn, StatusRange, Where,
+};
+
+use crate::origin::{Edge, Origin, edge, nobody, to};
+use crate::support::{self, Answer};
+
+on_every_backend! {
+    names_are_followed,
+    names_that_lead_nowhere,
+    whoever_is_not_well_is_passed_over,
+    whoever_answers_badly_is_passed_over,
+}
+
+/// What a DNS server says of a name: addresses, or a code.
+#[derive(Clone)]
+enum Says {
+    Addresses(Vec<Ipv4Addr>),
+    Code(u8),
+    Nothing,
+}
+
+struct Dns {
+    addr: SocketAddr,
+    says: Arc<Mutex<BTreeMap<String, Says>>>,
+}
+
+impl Dns {
+    fn new() -> Dns {
+        let socket = UdpSocket::bind("127.0.0.1:0").expect("a free port");
+        let addr = socket.local_addr().expect("it is bound");
+        let says: Arc<Mutex<BTreeMap<String, Says>>> = Arc::default();
+        let told = Arc::clone(&says);
+        std::thread::spawn(move || {
+            let mut buffer = [0; 512];
+            while let Ok((length, from)) = socket.recv_from(&mut buffer) {
+                if let Some(answer) = answer(&buffer[..length], &told.lock().expect("a table")) {
+                    let _ = socket.send_to(&answer, from);
+                }
+            }
+        });
+        Dns { addr, says }
+    }
+
+    fn say(&self, name: &str, says: Says) {
+        self.says.lock().expect("a table").insert(name.to_owned(), says);
+    }
+}
+
+fn answer(question: &[u8], says: &BTreeMap<String, Says>) -> Option<Vec<u8>> {
+    let mut at = 12;
+    let mut labels = Vec::new();
+    while question[at] > 0 {
+        let length = usize::from(question[at]);
+        labels.push(String::from_utf8_lossy(&question[at + 1..][..length]).into_owned());
+        at += 1 + length;
+    }
+    let end = at + 5;
+    let is_v4 = question[at + 2] == 1;
+    let says = says.get(&labels.join(".")).cloned().unwrap_or(Says::Code(3));
+    let (code, addresses) = match says {
+        Says::Addresses(addresses) if is_v4 => (0, addresses),
+        Says::Addresses(_) => (0, Vec::new()),
+        Says::Code(code) => (code, Vec::new()),
+        Says::Nothing => return None,
+    };
+    let mut out = question[..end].to_vec();
+    (out[2], out[3]) = (0x81, 0x80 | code);
+    out[6..12].copy_from_slice(&[0, addresses.len() as u8, 0, 0, 0, 0]);
+    for address in addresses {
+        out.extend_from_slice(&[0xc0, 12, 0, 1, 0, 1, 0, 0, 0, 1, 0, 4]);
+        out.extend_from_slice(&address.octets());
+    }
+    Some(out)
+}
+
+fn serve(engine: Config, dns: &Dns, config: ringmain_gateway::model::Config) -> Edge {
+    let gateway = Gateway::new(Arc::new(config), Duration::ZERO);
+    gateway.look_up_by(
+        &format!("nameserver {}\noptions timeout:1 attempts:1\n", dns.addr),
+        "127.0.0.1 in-the-file\n",
+    );
+    let server = support::serve(engine, gateway.app());
+    Edge { server, gateway }
+}
+
+fn at(name: &str, port: u16) -> Endpoint {
+    Endpoint::new(Where::Host {
+        name: Hostname::parse(name).expect("a name"),
+        port,
+    })
+}
+
+/// Asks until the answer is the one that is waited for: how soon it comes is nobody's promise.
+#[track_caller]
+fn until(edge: &Edge, what: &str, is: impl Fn(&Answer) -> bool) {
+    let mut last = None;
+    for _ in 0..20_000 {
+        let answer = edge.server.get("/");
+        if is(&answer) {
+            return;
+        }
+        last = Some(answer);
+        std::thread::park_timeout(Duration::from_millis(2));
+    }
+    panic!("expected {what}, found {last:?}");
+}
+
+fn names_are_followed(engine: Config) {
+    let origin = Origin::answering("HTTP/1.1 200 OK\r\nContent-Length: 2\r\n\r\nok");
+    let dns = Dns::new();
+    dns.say("shop.example", Says::Addresses(vec![Ipv4Addr::LOCALHOST]));
+    let edge = serve(
+        engine,
+        &dns,
+        to(&[], |_, upstream| {
+            upstream.endpoints = vec![at("shop.example", origin.addr.port())]
+        }),
+    );
+    // The first request waits for the first answer.
+    edge.server.get("/").expect(200, "ok");
+    // Nobody listens there: the name is followed.
+    let elsewhere = Ipv4Addr::new(127, 0, 0, 2);
+    dns.say("shop.example", Says::Addresses(vec![elsewhere]));
+    until(&edge, "the new address", |answer| answer.status == 503);
+    dns.say(
+        "shop.example",
+        Says::Addresses(vec![Ipv4Addr::LOCALHOST, elsewhere]),
+    );
+    until(&edge, "the old one too", |answer| answer.status == 200);
+    // What was known is kept, whatever goes wrong.
+    dns.say("shop.example", Says::Addresses(vec![Ipv4Addr::LOCALHOST]));
+    let endpoints = |edge: &Edge| edge.gateway.upstreams()[0].endpoints.len();
+    until(&edge, "one address", |_| endpoints(&edge) == 1);
+    for says in [
+        Says::Code(3),
+        Says::Code(2),
+        Says::Nothing,
+        Says::Addresses(Vec::new()),
+    ] {
+        dns.say("shop.example", says);
+        for _ in 0..20 {
+            edge.server.get("/").expect(200, "ok");
+        }
+    }
+    edge.server.shut_down();
+}
+
+fn names_that_lead_nowhere(engine: Config) {
+    let dns = Dns::new();
+    dns.say("empty.example", Says::Addresses(Vec::new()));
+    dns.say("broken.example", Says::Code(2));
+    for (name, text) in [
+        ("none.example", "the upstream's name does not exist\n"),
+        ("empty.example", "the upstream's name has no address\n"),
+        ("broken.example", "the upstream's name cannot be resolved\n"),
+    ] {
+        let edge = serve(
+            engine.clone(),
+            &dns,
+            to(&[], |_, upstream| upstream.endpoints = vec![at(name, 80)]),
+        );
+        edge.server.get("/").expect(503, text);
+        edge.server.shut_down();
+    }
+    let origin = Origin::answering("HTTP/1.1 200 OK\r\nContent-Length: 2\r\n\r\nok");
+    let edge = serve(
+        engine,
+        &dns,
+        to(&[], |_, upstream| {
+            upstream.endpoints = vec![at("in-the-file", origin.addr.port())]
+        }),
+    );
+    edge.server.get("/").expect(200, "ok");
+    edge.server.shut_down();
+}
+
+fn whoever_is_not_well_is_passed_over(engine: Config) {
+    let well = Origin::answering("HTTP/1.1 200 OK\r\nContent-Length: 4\r\n\r\nwell");
+    let ill = Origin::new(|mut peer| {
+        while let Some(seen) = peer.request() {
+            let asked = seen.line().contains("/health");
+            let status = if asked { "500 Ill" } else { "200 OK" };
+            peer.send(format!("HTTP/1.1 {status}\r\nContent-Length: 3\r\n\r\nill"));
+        }
+    });
+    let config = to(&[well.addr, ill.addr], |_, upstream| {
+        let check = HealthCheck::Http {
+            target: "/health".into(),
+            host: None,
+            statuses: StatusRange {
+                first: 200,
+                last: 299,
+            },
+        };
+        upstream.health.active = Some(ActiveHealth {
+            every: Duration::from_millis(20),
+            ..ActiveHealth::new(check)
+        });
+    });
+    let edge = edge(engine, config.clone());
+    let verdicts = |edge: &Edge| -> Vec<_> {
+        let upstreams = edge.gateway.upstreams();
+        upstreams[0]
+            .endpoints
+            .iter()
+            .map(|endpoint| endpoint.verdict)
+            .collect()
+    };
+    until(&edge, "verdicts", |_| {
+        verdicts(&edge) == [Verdict::Well, Verdict::Ill]
+    });
+    for _ in 0..50 {
+        edge.server.get("/").expect(200, "well");
+    }
+    // Nobody asks any more: nothing is known.
+    let mut config = config;
+    let upstream = Arc::make_mut(&mut config.upstreams[0]);
+    upstream.health.active = None;
+    edge.gateway.replace(Arc::new(config), Duration::ZERO);
+    until(&edge, "no verdicts", |_| verdicts(&edge) == [Verdict::Unknown; 2]);
+    until(&edge, "the other one", |answer| answer.text() == "ill");
+    edge.server.shut_down();
+}
+
+fn whoever_answers_badly_is_passed_over(engine: Config) {
+    let good = Origin::answering("HTTP/1.1 200 OK\r\nContent-Length: 4\r\n\r\ngood");
+    let bad = Origin::answering("HTTP/1.1 500 Bad\r\nContent-Length: 3\r\n\r\nbad");
+    let retry = Retry {
+        on: RetryOn {
+            connect: true,
+            ..RetryOn::default()
+        },
+        ..Retry::default()
+    };
+    let config = to(&[good.addr, bad.addr, nobody()], |forward, upstream| {
+        forward.retry = Some(retry);
+        upstream.health.panic_percent = 0;
+        upstream.health.outliers = Some(OutlierDetection {
+            consecutive: 3,
+            most_percent: 100,
+            ejected: Duration::from_secs(3600),
+            ejected_most: Duration::from_secs(3600),
+            ..OutlierDetection::default()
+        });
+    });
+    let edge = edge(engine, config);
+    let bads = (0..500).filter(|_| edge.server.get("/").status == 500).count();
+    assert!(
+        (3..=10).contains(&bads),
+        "{bads} bad answers until it was passed over"
+    );
+    edge.server.get("/").expect(200, "good");
+    edge.server.shut_down();
+}

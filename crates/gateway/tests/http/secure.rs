@@ -1,0 +1,182 @@
+//! TLS to upstreams: who they have to be, and what it means that they are not.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use ringmain_engine::Config;
+use ringmain_gateway::Gateway;
+use ringmain_gateway::model::{
+    ActiveHealth, Authorities, Certificate, HealthCheck, Hostname, Secret, StatusRange, Trust, Upstream,
+    UpstreamTls,
+};
+use ringmain_tls::{Acceptor, ClientCertificates, Development, Pem, ServerSettings};
+use ringmain_web::{App, Entrance};
+
+use crate::origin::{Edge, to};
+use crate::support::tls::{Authority, development, now, settings};
+use crate::support::{self, Server};
+
+on_every_backend! {
+    whom_the_certificate_is_for,
+    what_is_no_tls,
+    our_own_certificate,
+    certificates_that_are_replaced,
+}
+
+fn origin(engine: Config, settings: &ServerSettings) -> Server {
+    let acceptor = Acceptor::new(settings, now()).expect("settings");
+    let app = App::new()
+        .listener(0, Entrance::https(&acceptor))
+        .fallback(|req, reply| reply.text(format!("{} {}", req.scheme(), req.target())));
+    support::serve(engine, app)
+}
+
+fn host(name: &str) -> Option<Hostname> {
+    Some(Hostname::parse(name).expect("a name"))
+}
+
+fn tls(name: &str) -> UpstreamTls {
+    UpstreamTls {
+        server_name: host(name),
+        trust: Trust::Authorities(vec!["own".into()]),
+        ..UpstreamTls::default()
+    }
+}
+
+fn config(
+    origin: std::net::SocketAddr,
+    authority: &Pem,
+    change: impl FnOnce(&mut Upstream),
+) -> ringmain_gateway::model::Config {
+    let mut config = to(&[origin], |_, upstream| {
+        upstream.tls = Some(tls("localhost"));
+        change(upstream);
+    });
+    config.authorities = vec![Arc::new(Authorities {
+        name: "own".into(),
+        pem: authority.bytes.clone().into(),
+    })];
+    config
+}
+
+fn edge(engine: Config, config: ringmain_gateway::model::Config) -> Edge {
+    let gateway = Gateway::new(Arc::new(config), now());
+    assert_eq!(gateway.problems(), []);
+    let server = support::serve(engine, gateway.app());
+    Edge { server, gateway }
+}
+
+fn whom_the_certificate_is_for(engine: Config) {
+    let origin = origin(engine.clone(), &settings());
+    let own = &development().authority;
+    let right = edge(engine.clone(), config(origin.addr, own, |_| {}));
+    for _ in 0..3 {
+        right.server.get("/a").expect(200, "https /a");
+    }
+    right.server.shut_down();
+    let other = Development::new(&[], now()).expect("a certificate").authority;
+    let untrusted = "the upstream's certificate is not trusted\n";
+    let issuer = edge(engine.clone(), config(origin.addr, &other, |_| {}));
+    issuer.server.get("/").expect(502, untrusted);
+    issuer.server.shut_down();
+    let name = edge(
+        engine.clone(),
+        config(origin.addr, own, |upstream| {
+            upstream.tls = Some(tls("other.example"))
+        }),
+    );
+    name.server.get("/").expect(502, untrusted);
+    name.server.shut_down();
+    // Nothing would tell who it is.
+    let nameless = edge(
+        engine,
+        config(origin.addr, own, |upstream| {
+            upstream.tls.as_mut().expect("there").server_name = None;
+        }),
+    );
+    nameless.server.get("/").expect(502, untrusted);
+    nameless.server.shut_down();
+    origin.shut_down();
+}
+
+fn what_is_no_tls(engine: Config) {
+    let own = &development().authority;
+    let listener = || std::net::TcpListener::bind("127.0.0.1:0").expect("a free port");
+    let garbage = listener();
+    let addr = garbage.local_addr().expect("it is bound");
+    let answering = std::thread::spawn(move || {
+        let (mut stream, _) = garbage.accept().expect("the gateway connects");
+        std::io::Write::write_all(&mut stream, b"220 mail.example ESMTP\r\n").expect("it is taken");
+        let _ = std::io::Read::read_to_end(&mut stream, &mut Vec::new());
+    });
+    let edge = edge(engine, config(addr, own, |_| {}));
+    edge.server
+        .get("/")
+        .expect(502, "no secure connection to the upstream\n");
+    answering.join().expect("it was closed");
+    // The kernel takes the connection, and nobody ever says anything.
+    let silent = listener();
+    let late = config(silent.local_addr().expect("it is bound"), own, |upstream| {
+        upstream.connect_timeout = Duration::from_millis(100);
+    });
+    assert_eq!(edge.gateway.replace(Arc::new(late), now()), []);
+    edge.server
+        .get("/")
+        .expect(503, "the upstream cannot be connected to in time\n");
+    edge.server.shut_down();
+}
+
+fn our_own_certificate(engine: Config) {
+    let clients = Authority::new("clients");
+    let pair = clients.sign("gateway.example");
+    let asking = ServerSettings {
+        client_certificates: ClientCertificates::Required(clients.pem.clone()),
+        ..settings()
+    };
+    let origin = origin(engine.clone(), &asking);
+    let own = &development().authority;
+    let without = edge(engine.clone(), config(origin.addr, own, |_| {}));
+    assert_eq!(without.server.get("/").status, 502);
+    without.server.shut_down();
+    let mut with = config(origin.addr, own, |upstream| {
+        upstream.tls.as_mut().expect("there").certificate = Some("gateway".into());
+    });
+    with.certificates = vec![Arc::new(Certificate {
+        name: "gateway".into(),
+        chain: pair.chain.bytes.clone().into(),
+        key: Secret::new(pair.key.bytes.clone()),
+    })];
+    let with = edge(engine, with);
+    with.server.get("/a").expect(200, "https /a");
+    with.server.shut_down();
+    origin.shut_down();
+}
+
+fn certificates_that_are_replaced(engine: Config) {
+    let origin = origin(engine.clone(), &settings());
+    let other = Development::new(&[], now()).expect("a certificate").authority;
+    let check = |upstream: &mut Upstream| {
+        let check = HealthCheck::Http {
+            target: "/".into(),
+            host: None,
+            statuses: StatusRange {
+                first: 200,
+                last: 299,
+            },
+        };
+        upstream.health.active = Some(ActiveHealth {
+            every: Duration::from_millis(20),
+            ..ActiveHealth::new(check)
+        });
+    };
+    let edge = edge(engine, config(origin.addr, &other, check));
+    edge.server
+        .get("/")
+        .expect(502, "the upstream's certificate is not trusted\n");
+    // The same names, other contents: what was made of the old ones is not used.
+    let right = config(origin.addr, &development().authority, check);
+    assert_eq!(edge.gateway.replace(Arc::new(right), now()), []);
+    edge.server.get("/b").expect(200, "https /b");
+    edge.server.shut_down();
+    origin.shut_down();
+}

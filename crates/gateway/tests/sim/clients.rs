@@ -1,0 +1,288 @@
+//! Simulated clients: each sends requests like no other's and checks what comes back.
+
+use ringmain_engine::backend::sim::{Peer, World};
+use ringmain_web::testing::{ReplyReader, TestReply};
+
+use crate::proof;
+
+/// How a client behaves.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Manner {
+    Steady,
+    /// Reads a few bytes at a time.
+    Slow,
+    /// Does nothing for some steps, now and then.
+    Stalls,
+    /// Resets in the middle.
+    Resets,
+    /// Closes in the middle, perhaps with bytes unread.
+    Leaves,
+}
+
+/// What holds for all clients of a run.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Weather {
+    /// Origins, the network or the end of the process may have broken something.
+    pub(crate) broken: bool,
+}
+
+/// One request.
+struct Ask {
+    id: u64,
+    method: &'static str,
+    bytes: Vec<u8>,
+    body: Vec<u8>,
+    /// Bytes that its answer is to have behind the account.
+    length: usize,
+}
+
+impl Ask {
+    fn new(world: &World, id: u64, most: usize) -> Ask {
+        let length = world.below(most + 1);
+        let method = ["GET", "GET", "HEAD", "POST", "PUT"][world.below(5)];
+        let has_body = matches!(method, "POST" | "PUT");
+        let body = proof::pattern(id ^ 0xb0d7, if has_body { world.below(most + 1) } else { 0 });
+        let mut bytes =
+            format!("{method} /r/{id}?n={length} HTTP/1.1\r\nHost: sim\r\nX-Id: {id}\r\n").into_bytes();
+        if has_body && world.below(2) == 0 {
+            bytes.extend_from_slice(b"Transfer-Encoding: chunked\r\n\r\n");
+            for chunk in body.chunks(1 + world.below(1000)) {
+                bytes.extend_from_slice(format!("{:x}\r\n", chunk.len()).as_bytes());
+                bytes.extend_from_slice(chunk);
+                bytes.extend_from_slice(b"\r\n");
+            }
+            bytes.extend_from_slice(b"0\r\n\r\n");
+        } else {
+            let announced = if has_body {
+                format!("Content-Length: {}\r\n", body.len())
+            } else {
+                String::new()
+            };
+            bytes.extend_from_slice(format!("{announced}\r\n").as_bytes());
+            bytes.extend_from_slice(&body);
+        }
+        Ask {
+            id,
+            method,
+            bytes,
+            body,
+            length,
+        }
+    }
+
+    /// Whether an answer is the right one; `false`: a failure that was told.
+    fn check(&self, reply: &TestReply, weather: Weather) -> Result<bool, String> {
+        if reply.status() != 200 {
+            let told = matches!(reply.status(), 400 | 403 | 408 | 502..=504);
+            if weather.broken && told && reply.header("X-Proof").is_none() {
+                return Ok(false);
+            }
+            return Err(format!(
+                "answered {}: {}",
+                reply.status(),
+                reply.body().escape_ascii()
+            ));
+        }
+        let proof = reply.header("X-Proof").map(str::to_owned);
+        if proof != Some(self.id.to_string()) {
+            return Err(format!("the answer of {proof:?}"));
+        }
+        let expected = match self.method {
+            "HEAD" => Vec::new(),
+            _ => proof::answer(self.id, &self.body, self.length),
+        };
+        if reply.body() != expected {
+            return Err(format!(
+                "{} bytes of {}, or wrong ones",
+                reply.body().len(),
+                expected.len()
+            ));
+        }
+        Ok(true)
+    }
+}
+
+pub(crate) struct Client {
+    peer: Peer,
+    manner: Manner,
+    asks: Vec<Ask>,
+    reader: ReplyReader,
+    /// Requests that may be under way at once.
+    depth: usize,
+    writing: usize,
+    written: usize,
+    total: usize,
+    limit: usize,
+    answered: usize,
+    pub(crate) right: usize,
+    closed: bool,
+    ended: bool,
+    stall: usize,
+    stuck: bool,
+    pub(crate) done: bool,
+}
+
+impl Client {
+    pub(crate) fn new(
+        world: &World,
+        peer: Peer,
+        ids: std::ops::Range<u64>,
+        most: usize,
+        calm: bool,
+    ) -> Client {
+        let asks: Vec<Ask> = ids.map(|id| Ask::new(world, id, most)).collect();
+        let bytes: usize = asks.iter().map(|ask| ask.bytes.len()).sum();
+        let manner = match world.below(12) {
+            0 if !calm => Manner::Resets,
+            1 if !calm => Manner::Leaves,
+            2 | 3 => Manner::Slow,
+            4 | 5 => Manner::Stalls,
+            _ => Manner::Steady,
+        };
+        Client {
+            peer,
+            manner,
+            asks,
+            reader: ReplyReader::new(),
+            depth: 1 + world.below(3),
+            writing: 0,
+            written: 0,
+            total: 0,
+            limit: world.below(bytes + 1),
+            answered: 0,
+            right: 0,
+            closed: false,
+            ended: false,
+            stall: 0,
+            stuck: false,
+            done: false,
+        }
+    }
+
+    pub(crate) fn failed(&self) -> usize {
+        self.answered - self.right
+    }
+
+    /// Whether time must not leap: it would act in no time.
+    pub(crate) fn is_busy(&self) -> bool {
+        !self.done && (self.stall > 0 || self.peer.readable() > 0 || self.may_write() > 0 && !self.stuck)
+    }
+
+    fn may_write(&self) -> usize {
+        match self.asks.get(self.writing) {
+            Some(ask) if !self.ended && !self.closed && self.writing < self.answered + self.depth => {
+                ask.bytes.len() - self.written
+            }
+            _ => 0,
+        }
+    }
+
+    /// One step.
+    pub(crate) fn act(&mut self, world: &World, weather: Weather) -> Result<(), String> {
+        if self.done {
+            return Ok(());
+        }
+        if self.manner == Manner::Stalls && self.stall == 0 && world.below(40) == 0 {
+            self.stall = world.below(100);
+        }
+        self.stall = self.stall.saturating_sub(1);
+        if self.stall > 0 {
+            return Ok(());
+        }
+        self.write(world);
+        if world.below(3) > 0 {
+            let most = if self.manner == Manner::Slow { 200 } else { 20_000 };
+            let bytes = self.peer.read(1 + world.below(most));
+            self.reader.feed(&bytes);
+            self.answers(weather)?;
+        }
+        self.leave();
+        if !self.done && (self.peer.failed() && self.peer.readable() == 0 || self.peer.eof()) {
+            self.over(weather)?;
+        }
+        Ok(())
+    }
+
+    fn write(&mut self, world: &World) {
+        let left = self.may_write();
+        if left == 0 || world.below(2) == 0 {
+            return;
+        }
+        let count = if world.below(3) == 0 {
+            1 + world.below(left)
+        } else {
+            left
+        };
+        let bytes = &self.asks[self.writing].bytes[self.written..][..count];
+        let count = self.peer.write(bytes).unwrap_or(0);
+        self.stuck = count == 0;
+        self.written += count;
+        self.total += count;
+        if self.written == self.asks[self.writing].bytes.len() {
+            self.writing += 1;
+            self.written = 0;
+        }
+    }
+
+    /// Checks each whole answer that is there.
+    fn answers(&mut self, weather: Weather) -> Result<(), String> {
+        while let Some(ask) = self.asks.get(self.answered) {
+            if self.closed {
+                return Ok(());
+            }
+            let next = self
+                .reader
+                .next(ask.method)
+                .map_err(|error| format!("to {}: {error}", ask.id))?;
+            let Some(reply) = next else { return Ok(()) };
+            let right = ask
+                .check(&reply, weather)
+                .map_err(|error| format!("{} {}: {error}", ask.method, ask.id))?;
+            self.right += usize::from(right);
+            self.closed = reply.closes();
+            self.answered += 1;
+        }
+        Ok(())
+    }
+
+    fn leave(&mut self) {
+        match self.manner {
+            Manner::Resets if self.total >= self.limit => self.peer.reset(),
+            Manner::Leaves if self.total >= self.limit => self.peer.close(),
+            _ if !self.ended && self.answered == self.asks.len() => {
+                self.ended = true;
+                return self.peer.shutdown_write();
+            }
+            _ => return,
+        }
+        self.done = true;
+    }
+
+    /// The gateway has ended the connection: was there a cause?
+    fn over(&mut self, weather: Weather) -> Result<(), String> {
+        self.done = true;
+        let has_cause = self.closed || self.ended;
+        let answered = self.answered;
+        self.peer.close();
+        if has_cause || weather.broken {
+            return Ok(());
+        }
+        Err(format!("an end without a cause after {answered} answers"))
+    }
+}
+
+impl std::fmt::Debug for Client {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        write!(
+            f,
+            "{:?} {:?}: {} answered, {} and {} bytes written of {}; {} readable",
+            self.manner,
+            self.peer,
+            self.answered,
+            self.writing,
+            self.written,
+            self.asks.len(),
+            self.peer.readable(),
+        )
+    }
+}

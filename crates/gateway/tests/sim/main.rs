@@ -1,0 +1,90 @@
+//! The gateway in the simulated world: clients in front, origins behind, each with manners of its own, under one seed.
+//!
+//! Shows that each answer is that of its request, whole or seen to be cut; that a calm run answers all; that changes of
+//! configuration are not felt; and that at the end nothing is held: connections, tasks, counts, memory.
+//!
+//! `SIM_SEEDS=10000` runs the long suite (`cargo xtask suite sim`), `SIM_SEED=n` one seed.
+#![expect(
+    clippy::print_stdout,
+    clippy::print_stderr,
+    reason = "without a harness this is its report"
+)]
+
+mod clients;
+mod origins;
+mod proof;
+mod run;
+
+use std::alloc::System;
+use std::ops::Range;
+
+use ringmain_engine::backend::sim::World;
+use stats_alloc::{INSTRUMENTED_SYSTEM, Region, StatsAlloc};
+
+use crate::run::Run;
+
+#[global_allocator]
+static ALLOCATOR: &StatsAlloc<System> = &INSTRUMENTED_SYSTEM;
+
+/// The number in an environment variable.
+fn number(name: &str) -> Option<u64> {
+    std::env::var(name).ok().and_then(|text| text.parse().ok())
+}
+
+/// The seeds of this run of the test.
+fn seeds() -> Range<u64> {
+    match number("SIM_SEED") {
+        Some(seed) => seed..seed + 1,
+        None => 0..number("SIM_SEEDS").unwrap_or(200),
+    }
+}
+
+/// Tells, when a run fails, which seed it was and what happened last.
+struct Named {
+    seed: u64,
+    world: World,
+}
+
+impl Drop for Named {
+    fn drop(&mut self) {
+        if std::thread::panicking() {
+            let seed = self.seed;
+            let text = self.world.trace_text();
+            // Idle turns tell nothing, and there may be many.
+            let told: Vec<&str> = text.lines().filter(|line| !line.contains("  wait")).collect();
+            let told = &told[told.len().saturating_sub(300)..];
+            eprintln!("the last of seed {seed}:\n{}", told.join("\n"));
+            eprintln!("again: SIM_SEED={seed} cargo test -p ringmain-gateway --test sim");
+        }
+    }
+}
+
+/// Bytes that are allocated more than before.
+fn held(region: &Region<'_, System>) -> isize {
+    let change = region.change();
+    change.bytes_allocated as isize - change.bytes_deallocated as isize
+}
+
+fn main() {
+    let (mut right, mut failed, mut runs) = (0, 0, 0);
+    for seed in seeds() {
+        let region = Region::new(ALLOCATOR);
+        let first = Run::new(seed);
+        let world = first.world();
+        let (answers, others) = first.finish();
+        (right, failed) = (right + answers, failed + others);
+        let hash = world.trace_hash();
+        drop(world);
+        runs += 1;
+        let bytes = held(&region);
+        assert_eq!(bytes, 0, "seed {seed}: bytes that were not freed");
+        if runs <= 20 {
+            let again = Run::new(seed);
+            let world = again.world();
+            again.finish();
+            assert_eq!(world.trace_hash(), hash, "seed {seed} is not reproducible");
+        }
+    }
+    println!("{runs} seeds, {right} answers, each the right one, {failed} failures told");
+    assert!(right > 5 * runs || runs < 100, "most requests are answered");
+}

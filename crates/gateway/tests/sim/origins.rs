@@ -1,0 +1,341 @@
+//! Simulated origins with a manner of their own on each connection. They know what they were asked.
+
+use std::collections::VecDeque;
+use std::time::Duration;
+
+use ringmain_engine::backend::Time;
+use ringmain_engine::backend::sim::{Peer, PeerListener, World};
+use ringmain_wire::h1::{
+    BodyDecoder, BodyEvent, FieldTable, HeadScanner, Limits, Method, Parsed, parse_request,
+};
+
+use crate::proof;
+
+/// How an origin behaves on one connection.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Manner {
+    Steady,
+    /// Answers in pieces of a few bytes.
+    Pieces,
+    /// Takes its time for each answer.
+    Slow,
+    Chunked,
+    /// Interim answers before each one.
+    Interim,
+    /// Says with an answer that it is the last, after so many.
+    Last(u32),
+    /// Ends its side without a word, so long after an answer.
+    EndsIdle(Duration),
+    /// Its answers end with the connection.
+    UntilClose,
+    /// From here on, nothing that a good origin does.
+    ClosesAfter(u32),
+    ResetsAfter(u32),
+    HalfAnswers(u32),
+    Garbage(u32),
+    Mute(u32),
+    /// Does not even read.
+    Deaf,
+    /// Closes what it has just accepted.
+    Leaves,
+    /// Refuses with an answer before it has read the body, and closes.
+    Early,
+}
+
+impl Manner {
+    fn draw(random: &mut fastrand::Rng, bad: bool) -> Manner {
+        let after = random.u32(0..4);
+        if bad && random.u32(0..5) < 2 {
+            return match random.u32(0..8) {
+                0 => Manner::ClosesAfter(after),
+                1 => Manner::ResetsAfter(after),
+                2 => Manner::HalfAnswers(after),
+                3 => Manner::Garbage(after),
+                4 => Manner::Mute(after),
+                5 => Manner::Deaf,
+                6 => Manner::Early,
+                _ => Manner::Leaves,
+            };
+        }
+        match random.u32(0..10) {
+            0 => Manner::Pieces,
+            1 => Manner::Slow,
+            2 => Manner::Chunked,
+            3 => Manner::Interim,
+            4 => Manner::Last(after),
+            5 if bad => Manner::EndsIdle(Duration::from_micros(random.u64(0..3_000))),
+            6 => Manner::UntilClose,
+            _ => Manner::Steady,
+        }
+    }
+}
+
+/// What is done when bytes have left.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Then {
+    Go,
+    Close,
+    Reset,
+}
+
+/// A request that is here as a whole.
+struct Asked {
+    id: u64,
+    length: usize,
+    is_head: bool,
+    body: Vec<u8>,
+}
+
+#[derive(Debug)]
+struct Guest {
+    peer: Peer,
+    manner: Manner,
+    kept: Vec<u8>,
+    out: VecDeque<(Time, Vec<u8>, Then)>,
+    answers: u32,
+    /// There was no room for its bytes when it was looked at last.
+    stuck: bool,
+    done: bool,
+}
+
+/// One origin.
+#[derive(Debug)]
+pub(crate) struct Origin {
+    world: World,
+    listener: PeerListener,
+    random: fastrand::Rng,
+    bad: bool,
+    guests: Vec<Guest>,
+}
+
+impl Origin {
+    pub(crate) fn new(world: &World, listener: PeerListener, seed: u64, bad: bool) -> Origin {
+        Origin {
+            world: world.clone(),
+            listener,
+            random: fastrand::Rng::with_seed(seed),
+            bad,
+            guests: Vec::new(),
+        }
+    }
+
+    /// Whether it would do something before time moves on.
+    pub(crate) fn is_busy(&self) -> bool {
+        let now = self.world.now();
+        self.guests
+            .iter()
+            .any(|guest| guest.due(now).is_some_and(|at| at <= now))
+    }
+
+    /// When it does something unasked.
+    pub(crate) fn due(&self) -> Option<Time> {
+        let now = self.world.now();
+        self.guests.iter().filter_map(|guest| guest.due(now)).min()
+    }
+
+    /// Ends all connections.
+    pub(crate) fn close_all(&mut self) {
+        self.act();
+        for guest in &mut self.guests {
+            guest.close();
+        }
+        self.guests.clear();
+    }
+
+    /// Does what is to be done now.
+    pub(crate) fn act(&mut self) {
+        while let Some(peer) = self.listener.accept() {
+            self.guests.push(Guest {
+                peer,
+                manner: Manner::draw(&mut self.random, self.bad),
+                kept: Vec::new(),
+                out: VecDeque::new(),
+                answers: 0,
+                stuck: false,
+                done: false,
+            });
+        }
+        let now = self.world.now();
+        for guest in &mut self.guests {
+            guest.act(now, &mut self.random);
+        }
+        self.guests.retain(|guest| !guest.done);
+    }
+}
+
+impl Guest {
+    fn due(&self, now: Time) -> Option<Time> {
+        let reads = self.manner != Manner::Deaf;
+        if reads && (self.peer.readable() > 0 || self.peer.eof()) || self.peer.failed() {
+            return Some(now);
+        }
+        let (at, ..) = self.out.front()?;
+        (!self.stuck).then_some(*at)
+    }
+
+    fn close(&mut self) {
+        self.peer.close();
+        self.done = true;
+    }
+
+    fn act(&mut self, now: Time, random: &mut fastrand::Rng) {
+        if self.manner == Manner::Leaves || self.peer.failed() {
+            return self.close();
+        }
+        if self.manner != Manner::Deaf {
+            let bytes = self.peer.read(usize::MAX);
+            self.kept.extend_from_slice(&bytes);
+        }
+        if self.manner == Manner::Early && self.kept.windows(4).any(|bytes| bytes == b"\r\n\r\n") {
+            let at = now.after(Duration::from_micros(random.u64(10..40)));
+            let answer = b"HTTP/1.1 403 Forbidden\r\nContent-Length: 0\r\n\r\n".to_vec();
+            self.out.push_back((at, answer, Then::Close));
+            self.kept.clear();
+            // What still comes of the body is nothing to it.
+            self.manner = Manner::Deaf;
+        }
+        while let Some(asked) = self.request() {
+            self.answer(&asked, now, random);
+        }
+        self.write(now);
+        if !self.done && self.peer.eof() && self.manner != Manner::Deaf {
+            self.close();
+        }
+    }
+
+    /// The next request that is here as a whole. What the gateway writes must be right.
+    fn request(&mut self) -> Option<Asked> {
+        let mut table = FieldTable::new(&Limits::INTERNET);
+        let parsed = parse_request(&self.kept, &Limits::INTERNET, &mut HeadScanner::new(), &mut table);
+        let (head, mut at) = match parsed.expect("the gateway writes what is right") {
+            Parsed::Complete { head, bytes } => (head, bytes),
+            Parsed::Partial => return None,
+        };
+        let id = head
+            .target
+            .path()
+            .strip_prefix("/r/")
+            .expect("a request's id")
+            .parse()
+            .expect("a number");
+        let length = head
+            .target
+            .query()
+            .and_then(|query| query.strip_prefix("n="))
+            .expect("a length");
+        let length = length.parse().expect("a number");
+        assert_eq!(
+            head.fields.get("X-Id").map(|value| value.to_vec()),
+            Some(format!("{id}").into_bytes())
+        );
+        let is_head = head.method == Method::Head;
+        let mut decoder = BodyDecoder::new(head.framing, &Limits::INTERNET).expect("without a limit all fit");
+        let mut body = Vec::new();
+        loop {
+            let step = decoder
+                .decode(&self.kept[at..])
+                .expect("the gateway writes what is right");
+            at += step.consumed;
+            match step.event {
+                BodyEvent::Data(data) => body.extend_from_slice(data),
+                BodyEvent::Trailers(_) => {}
+                BodyEvent::End => break,
+                BodyEvent::NeedMore if decoder.is_over() => break,
+                BodyEvent::NeedMore => return None,
+            }
+        }
+        self.kept.drain(..at);
+        Some(Asked {
+            id,
+            length,
+            is_head,
+            body,
+        })
+    }
+
+    fn answer(&mut self, asked: &Asked, now: Time, random: &mut fastrand::Rng) {
+        let body = proof::answer(asked.id, &asked.body, asked.length);
+        let length = body.len();
+        let head =
+            |framing: &str| format!("HTTP/1.1 200 OK\r\nX-Proof: {}\r\n{framing}\r\n", asked.id).into_bytes();
+        let body = if asked.is_head { Vec::new() } else { body };
+        let plain = [head(&format!("Content-Length: {length}\r\n")), body.clone()].concat();
+        let over = |most: u32| self.answers >= most;
+        let part = random.usize(..plain.len());
+        let (text, then) = match self.manner {
+            Manner::Chunked if !asked.is_head => {
+                let mut text = head("Transfer-Encoding: chunked\r\n");
+                for chunk in body.chunks(random.usize(1..2000)) {
+                    text.extend_from_slice(format!("{:x}\r\n", chunk.len()).as_bytes());
+                    text.extend_from_slice(chunk);
+                    text.extend_from_slice(b"\r\n");
+                }
+                text.extend_from_slice(b"0\r\nT: 1\r\n\r\n");
+                (text, Then::Go)
+            }
+            Manner::Interim => (
+                [b"HTTP/1.1 103 Early Hints\r\nA: b\r\n\r\n", &*plain].concat(),
+                Then::Go,
+            ),
+            Manner::Last(most) if over(most) => (
+                [
+                    head(&format!("Connection: close\r\nContent-Length: {length}\r\n")),
+                    body,
+                ]
+                .concat(),
+                Then::Close,
+            ),
+            Manner::UntilClose => ([head("Connection: close\r\n"), body].concat(), Then::Close),
+            Manner::ClosesAfter(most) if over(most) => (Vec::new(), Then::Close),
+            Manner::ResetsAfter(most) if over(most) => (plain[..part].to_vec(), Then::Reset),
+            Manner::HalfAnswers(most) if over(most) => (plain[..part].to_vec(), Then::Close),
+            Manner::Garbage(most) if over(most) => (b"what?\r\n\r\n".to_vec(), Then::Go),
+            Manner::Mute(most) if over(most) => return,
+            _ => (plain, Then::Go),
+        };
+        // Never in no time: without the network's delays none would pass.
+        let late = match self.manner {
+            Manner::Slow => random.u64(10..20_000),
+            _ => random.u64(10..40),
+        };
+        let at = now.after(Duration::from_micros(late));
+        self.answers += 1;
+        if self.manner == Manner::Pieces {
+            for (number, piece) in text.chunks(random.usize(1..200)).enumerate() {
+                let at = at.after(Duration::from_micros(number as u64));
+                self.out.push_back((at, piece.to_vec(), Then::Go));
+            }
+        } else {
+            self.out.push_back((at, text, then));
+        }
+        if let Manner::EndsIdle(idle) = self.manner {
+            self.out.push_back((at.after(idle), Vec::new(), Then::Close));
+        }
+    }
+
+    fn write(&mut self, now: Time) {
+        self.stuck = false;
+        while let Some((at, bytes, then)) = self.out.front_mut() {
+            if *at > now {
+                return;
+            }
+            let Ok(count) = self.peer.write(bytes) else {
+                return self.close();
+            };
+            bytes.drain(..count);
+            if !bytes.is_empty() {
+                self.stuck = true;
+                return;
+            }
+            match then {
+                Then::Go => {}
+                Then::Close => return self.close(),
+                Then::Reset => {
+                    self.peer.reset();
+                    return self.close();
+                }
+            }
+            self.out.pop_front();
+        }
+    }
+}

@@ -1,0 +1,362 @@
+//! A whole run: workers with the gateway, clients, origins, faults, changes of configuration, the end.
+
+use std::net::SocketAddr;
+use std::sync::Arc;
+use std::sync::atomic::Ordering;
+use std::time::Duration;
+
+use ringmain_engine::Addr;
+use ringmain_engine::backend::sim::{Fault, Plan, Step, World};
+use ringmain_engine::testing::{ClusterConfig, SimCluster};
+use ringmain_gateway::Gateway;
+use ringmain_gateway::model::{
+    Action, ActiveHealth, Balance, Config, Endpoint, Forward, HashKey, HealthCheck, Listener,
+    OutlierDetection, Protocol, Retry, RetryOn, Route, Rule, SlowStart, Upstream, WeightedBackend, Where,
+};
+use ringmain_web::testing::Inside;
+use ringmain_web::{Server, Site};
+
+use crate::Named;
+use crate::clients::{Client, Weather};
+use crate::origins::Origin;
+
+/// Steps after which a run counts as stuck.
+const STEP_LIMIT: usize = 2_000_000;
+
+/// How many origins there are.
+const ORIGINS: u16 = 3;
+
+pub(crate) struct Run {
+    cluster: SimCluster<Server>,
+    clients: Vec<Client>,
+    origins: Vec<Origin>,
+    world: World,
+    gateway: Gateway,
+    site: Arc<Site>,
+    inside: Vec<Inside>,
+    asked: u64,
+    wanted: usize,
+    /// Bytes of a body at most.
+    most: usize,
+    calm: bool,
+    stopping: bool,
+    /// The configuration does not change any more.
+    quiet: bool,
+    /// Last, so that it speaks when all else is gone.
+    named: Named,
+}
+
+fn plan(seed: u64) -> Plan {
+    let mut plan = if is_calm(seed) {
+        Plan::calm()
+    } else {
+        Plan::mixed(seed)
+    };
+    plan.trace = 5_000;
+    plan.sockets = 1 << 12;
+    plan.backlog = 1024;
+    plan
+}
+
+/// Every fourth world is calm, with good origins: there all requests are answered.
+fn is_calm(seed: u64) -> bool {
+    seed % 4 == 3
+}
+
+fn front() -> Addr {
+    Addr::Inet(SocketAddr::from(([127, 0, 0, 1], 80)))
+}
+
+fn origin(number: u16) -> SocketAddr {
+    SocketAddr::from(([127, 0, 0, 1], 8000 + number))
+}
+
+/// One of many configurations that do the same in different ways.
+fn config(world: &World, calm: bool) -> Config {
+    let count = 1 + world.below(usize::from(ORIGINS)) as u16;
+    let first = world.below(usize::from(ORIGINS)) as u16;
+    let endpoints = (0..count).map(|step| Endpoint::new(Where::Address(origin((first + step) % ORIGINS))));
+    let mut upstream = Upstream::new("origin", endpoints.collect());
+    upstream.balance = match world.below(5) {
+        0 => Balance::RoundRobin,
+        1 => Balance::PeakEwma {
+            half_life: Duration::from_secs(5),
+        },
+        2 => Balance::Maglev(HashKey::Path),
+        3 => Balance::RingHash(HashKey::Source),
+        _ => Balance::LeastRequest,
+    };
+    upstream.pool.connections = 1 + world.below(8) as u32;
+    upstream.pool.requests_per_connection = (world.below(3) == 0).then_some(1 + world.below(5) as u32);
+    if world.below(3) == 0 {
+        upstream.health.active = Some(ActiveHealth {
+            every: Duration::from_millis(100 + world.below(5000) as u64),
+            timeout: Duration::from_secs(if calm { 60 } else { 1 }),
+            ..ActiveHealth::new(HealthCheck::Connect)
+        });
+    }
+    if world.below(3) == 0 {
+        upstream.health.outliers = Some(OutlierDetection {
+            consecutive: 2,
+            ejected: Duration::from_secs(1),
+            ..OutlierDetection::default()
+        });
+    }
+    upstream.slow_start = (world.below(4) == 0).then(SlowStart::default);
+    upstream.connect_timeout = Duration::from_secs(if calm { 600 } else { 3 });
+    let mut forward = Forward::to("origin");
+    forward.backends.push(WeightedBackend::new("origin"));
+    forward.timeouts.idle = Some(Duration::from_secs(if calm { 600 } else { 2 }));
+    forward.retry = (world.below(2) == 0).then(|| Retry {
+        attempts: 2,
+        on: RetryOn {
+            reset: world.below(2) == 0,
+            timeout: world.below(2) == 0,
+            ..RetryOn::default()
+        },
+        ..Retry::default()
+    });
+    let listener = Listener {
+        name: "web".into(),
+        addresses: vec![front()],
+        protocol: Protocol::Http,
+        hostnames: Vec::new(),
+        tls: None,
+        proxy_protocol: None,
+        redirect_to_https: None,
+        client_address: Default::default(),
+        limits: Default::default(),
+        policies: Vec::new(),
+    };
+    let route = Route {
+        name: "all".into(),
+        listeners: Vec::new(),
+        hostnames: Vec::new(),
+        rules: vec![Rule::new(Action::Forward(Box::new(forward)))],
+    };
+    Config {
+        listeners: vec![listener.into()],
+        routes: vec![route.into()],
+        upstreams: vec![upstream.into()],
+        ..Config::default()
+    }
+}
+
+/// The same without anybody who asks.
+fn quiet(mut config: Config) -> Config {
+    Arc::make_mut(&mut config.upstreams[0]).health.active = None;
+    config
+}
+
+impl Run {
+    pub(crate) fn new(seed: u64) -> Run {
+        let workers = 1 + (seed % 3) as usize;
+        let calm = is_calm(seed);
+        let world = World::new(seed, plan(seed), workers);
+        let named = Named {
+            seed,
+            world: world.clone(),
+        };
+        let cluster_config = ClusterConfig {
+            workers,
+            grace: Duration::from_millis(world.below(4) as u64 * 700),
+            ..ClusterConfig::default()
+        };
+        let origins = (0..ORIGINS).map(|number| {
+            let listener = world.peer_listen(&Addr::Inet(origin(number)));
+            Origin::new(&world, listener, seed ^ u64::from(number) << 32, !calm)
+        });
+        let origins = origins.collect();
+        let gateway = Gateway::new(Arc::new(config(&world, calm)), Duration::ZERO);
+        let mut limits = ringmain_web::Limits {
+            // How soon a connection is ended behind its last answer is web's, and tested there.
+            linger: Duration::from_secs(3600),
+            linger_bytes: 1 << 30,
+            ..ringmain_web::Limits::default()
+        };
+        if calm {
+            limits.patience = None;
+        }
+        let site = gateway.app().limits(limits).build().expect("an application");
+        let listeners: Vec<_> = (0..workers).map(|worker| (worker, front(), 0)).collect();
+        let mut inside = Vec::new();
+        let cluster = SimCluster::new(&world, cluster_config, &listeners, |start| {
+            let server = site.server(start);
+            inside.push(Inside::of(&server));
+            server
+        });
+        let large = calm && world.below(3) == 0;
+        let most = match (large, world.below(3)) {
+            (true, _) => 700_000,
+            (false, 0) => 60,
+            (false, 1) => 1000,
+            (false, _) => 9000,
+        };
+        let wanted = if large {
+            1 + world.below(3)
+        } else {
+            1 + world.below(10)
+        };
+        Run {
+            cluster,
+            clients: Vec::new(),
+            origins,
+            world,
+            gateway,
+            site,
+            inside,
+            asked: 0,
+            wanted,
+            most,
+            calm,
+            stopping: false,
+            quiet: false,
+            named,
+        }
+    }
+
+    pub(crate) fn world(&self) -> World {
+        self.world.clone()
+    }
+
+    /// Runs to the end; returns how many answers were right, and how many failures were told.
+    pub(crate) fn finish(mut self) -> (usize, usize) {
+        self.drive("serving", |run| {
+            run.clients.iter().filter(|client| client.done).count() == run.wanted
+        });
+        // Also those that are kept, when their time is over. From here on nobody asks who is well.
+        let last = Arc::new(quiet(config(&self.world, self.calm)));
+        self.gateway.replace(last, Duration::ZERO);
+        self.quiet = true;
+        self.drive("emptying", |run| {
+            (0..run.inside.len()).all(|worker| run.cluster.connections(worker) == 0)
+        });
+        for (worker, inside) in self.inside.iter().enumerate() {
+            assert_eq!(inside.running(), 0, "requests that run on worker {worker}");
+        }
+        for upstream in self.gateway.upstreams() {
+            assert_eq!(
+                (upstream.requests, upstream.connections, upstream.waiting),
+                (0, 0, 0),
+                "{upstream:?}"
+            );
+            assert!(
+                upstream.endpoints.iter().all(|endpoint| endpoint.requests == 0),
+                "{upstream:?}"
+            );
+        }
+        self.end();
+        let right = self.clients.iter().map(|client| client.right).sum();
+        (right, self.clients.iter().map(Client::failed).sum())
+    }
+
+    /// Shuts down, gracefully or not, and checks that all is returned.
+    fn end(&mut self) {
+        let graceful = self.world.below(4) > 0;
+        if graceful {
+            self.cluster.shut_down();
+            for _ in 0..self.world.below(400) {
+                self.step();
+            }
+        }
+        self.stopping = true;
+        if !graceful || self.world.below(2) == 0 {
+            self.cluster.stop();
+        }
+        self.drive("stopping", |run| run.cluster.is_done());
+        self.origins.iter_mut().for_each(Origin::close_all);
+        self.drive("settling", |run| run.world.next_event_time().is_none());
+        self.origins.clear();
+        self.drive("settling", |run| run.world.next_event_time().is_none());
+        assert_eq!(self.world.leaks(), Vec::<String>::new());
+        for (worker, inside) in self.inside.iter().enumerate() {
+            assert!(inside.is_gone(), "worker {worker} left something: {inside:?}");
+            let panics = self.cluster.counters(worker).panics.load(Ordering::Relaxed);
+            assert_eq!(panics, 0, "panics that reached worker {worker}");
+        }
+        for upstream in self.gateway.upstreams() {
+            assert_eq!(upstream.connections, 0, "{upstream:?}");
+        }
+        let totals = self.site.stats().totals();
+        assert!(totals.classes[5] == 0 || !self.calm, "{totals:?}");
+    }
+
+    /// One step of the world and of everybody in it.
+    fn step(&mut self) -> Step {
+        let step = if self.others_first() {
+            Step::Moved
+        } else {
+            self.cluster.step()
+        };
+        if !self.stopping && !self.quiet && self.world.below(300) == 0 {
+            let problems = self
+                .gateway
+                .replace(Arc::new(config(&self.world, self.calm)), Duration::ZERO);
+            assert_eq!(problems, []);
+        }
+        self.origins.iter_mut().for_each(Origin::act);
+        let weather = Weather {
+            broken: !self.calm || self.stopping || self.world.count(Fault::Reset) > 0,
+        };
+        for client in &mut self.clients {
+            if let Err(error) = client.act(&self.world, weather) {
+                panic!("seed {}: {error}\n{client:?}\n{weather:?}", self.named.seed);
+            }
+        }
+        step
+    }
+
+    /// Whether the next thing would be a leap of time over what somebody does before.
+    fn others_first(&self) -> bool {
+        let now = self.world.now();
+        let next = self.world.next_event_time();
+        let leap = |over: Duration| next.is_none_or(|at| at.since(now) > over);
+        let clients = self.clients.iter().any(Client::is_busy);
+        leap(Duration::from_micros(500)) && (clients || self.origins.iter().any(Origin::is_busy))
+    }
+
+    fn drive(&mut self, phase: &str, until: impl Fn(&Run) -> bool) {
+        for _ in 0..STEP_LIMIT {
+            if until(self) {
+                return;
+            }
+            if self.clients.len() < self.wanted && !self.stopping && self.world.below(20) == 0 {
+                self.dial();
+            }
+            self.leap_to_origins();
+            let busy = self.clients.iter().any(Client::is_busy) || self.origins.iter().any(Origin::is_busy);
+            if self.step() == Step::Quiet && !busy {
+                self.world.jump(Duration::from_millis(100));
+            }
+        }
+        let clients: Vec<_> = self.clients.iter().filter(|client| !client.done).collect();
+        panic!(
+            "seed {}: stuck while {phase}\n{clients:?}\n{:?}",
+            self.named.seed,
+            self.gateway.upstreams()
+        );
+    }
+
+    /// What an origin does at a time of its own must not be leapt over.
+    fn leap_to_origins(&mut self) {
+        let now = self.world.now();
+        let Some(due) = self.origins.iter().filter_map(Origin::due).min() else {
+            return;
+        };
+        let quiet = self.world.next_event_time().is_none_or(|at| at > due);
+        let workers = (0..self.inside.len()).all(|worker| self.world.worker_idle(worker));
+        if due > now && quiet && workers && !self.clients.iter().any(Client::is_busy) {
+            self.world.jump(due.since(now));
+        }
+    }
+
+    fn dial(&mut self) {
+        let count = 1 + self.world.below(8) as u64;
+        if let Ok(peer) = self.world.connect(&front()) {
+            let ids = self.asked..self.asked + count;
+            self.asked += count;
+            self.clients
+                .push(Client::new(&self.world, peer, ids, self.most, self.calm));
+        }
+    }
+}

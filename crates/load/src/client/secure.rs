@@ -1,0 +1,67 @@
+//! TLS of the client's connections: what begins it, and what it is called when it fails.
+//!
+//! Knows neither links nor figures.
+
+use std::time::Duration;
+
+use ringmain_engine::Conn;
+use ringmain_tls::{ConnectHandle, Facts, Fault, FaultKind, PeerName, Tls};
+
+/// What one worker secures its connections with.
+#[derive(Debug)]
+pub(crate) struct Secure {
+    handle: ConnectHandle,
+    peer: PeerName,
+}
+
+/// What a handshake agreed on, as far as it is counted.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Agreed {
+    pub(crate) version: &'static str,
+    pub(crate) suite: &'static str,
+    pub(crate) resumed: bool,
+}
+
+impl Secure {
+    pub(crate) fn new(handle: ConnectHandle, peer: PeerName) -> Secure {
+        Secure { handle, peer }
+    }
+
+    /// Begins the handshake; `wall` is time since 1970.
+    pub(crate) fn begin(&self, conn: Conn<'_>, wall: Duration) {
+        conn.secure(Box::new(self.handle.connect(&self.peer, wall)));
+    }
+}
+
+/// What the handshake agreed on.
+pub(crate) fn agreed(conn: Conn<'_>) -> Option<Agreed> {
+    let of = |facts: &Facts| Agreed {
+        version: facts.version.name(),
+        suite: facts.suite,
+        resumed: facts.resumed,
+    };
+    conn.layer(|tls: &mut Tls| tls.facts().map(of)).flatten()
+}
+
+/// Why TLS failed: what is counted, and what was found.
+pub(crate) fn failure(conn: Conn<'_>) -> (&'static str, String) {
+    let fault = conn.layer(|tls: &mut Tls| tls.fault().cloned()).flatten();
+    match fault {
+        Some(fault) => (describe(&fault), fault.to_string()),
+        None => ("TLS: failed", "TLS failed without saying why".to_owned()),
+    }
+}
+
+fn describe(fault: &Fault) -> &'static str {
+    match fault.kind {
+        FaultKind::CertificateName => "TLS: certificate for other names",
+        FaultKind::CertificateExpired => "TLS: certificate expired",
+        FaultKind::CertificateNotYetValid => "TLS: certificate not valid yet",
+        FaultKind::CertificateIssuer => "TLS: certificate of an unknown issuer",
+        FaultKind::CertificateMissing | FaultKind::Certificate => "TLS: certificate not in order",
+        FaultKind::Refused => "TLS: refused by the server",
+        FaultKind::Version | FaultKind::Parameters | FaultKind::Alpn => "TLS: nothing in common",
+        FaultKind::NotTls => "TLS: not spoken there",
+        _ => "TLS: broke the protocol",
+    }
+}

@@ -1,0 +1,148 @@
+//! Files that change in all the ways in which they do, and what is heard of it.
+#![allow(
+    clippy::disallowed_methods,
+    reason = "tests of the kernel have real threads and real time"
+)]
+
+use std::fs;
+use std::os::unix::fs::symlink;
+use std::path::{Path, PathBuf};
+use std::sync::atomic::{AtomicU32, Ordering};
+use std::time::{Duration, Instant};
+
+use ringmain_sys::event::Event;
+use ringmain_sys::watch::{Watcher, Woken};
+
+struct Folder(PathBuf);
+
+impl Folder {
+    fn new() -> Folder {
+        static NEXT: AtomicU32 = AtomicU32::new(0);
+        let number = NEXT.fetch_add(1, Ordering::Relaxed);
+        let path = std::env::temp_dir().join(format!("ringmain-watch-{}-{number}", std::process::id()));
+        fs::create_dir(&path).expect("a folder");
+        Folder(path)
+    }
+
+    fn file(&self, name: &str, text: &str) -> PathBuf {
+        let path = self.0.join(name);
+        fs::write(&path, text).expect("a file");
+        path
+    }
+}
+
+impl Drop for Folder {
+    fn drop(&mut self) {
+        let _ = fs::remove_dir_all(&self.0);
+    }
+}
+
+/// Whether what is done is heard.
+fn heard(files: &[&Path], act: impl FnOnce()) -> bool {
+    let mut watcher = Watcher::new().expect("inotify");
+    let failures = watcher.watch(files.iter().copied());
+    assert!(failures.is_empty(), "{failures:?}");
+    act();
+    // The kernel has queued what happened before the call that did it returned.
+    watcher.has_changed().expect("events")
+}
+
+#[test]
+fn a_file_is_written_replaced_and_removed() {
+    let folder = Folder::new();
+    let file = folder.file("a.yaml", "1");
+    assert!(heard(&[&file], || fs::write(&file, "2").expect("written")));
+    let new = folder.file("a.yaml.new", "3");
+    assert!(heard(&[&file], || fs::rename(&new, &file).expect("renamed")));
+    assert!(heard(&[&file], || fs::remove_file(&file).expect("removed")));
+    // Not there yet.
+    assert!(heard(&[&file], || fs::write(&file, "4").expect("written")));
+}
+
+#[test]
+fn what_happens_beside_it_is_not_heard() {
+    let folder = Folder::new();
+    let file = folder.file("a.yaml", "1");
+    let acts = || {
+        folder.file("b.yaml", "2");
+        fs::rename(folder.0.join("b.yaml"), folder.0.join("c.yaml")).expect("renamed");
+    };
+    assert!(!heard(&[&file], acts));
+    assert!(!heard(&[&file], || drop(fs::read(&file))));
+}
+
+#[test]
+fn links_on_the_way_are_followed() {
+    // As Kubernetes mounts a volume: a.yaml -> ..data/a.yaml, ..data -> ..1
+    let folder = Folder::new();
+    for (number, text) in [("..1", "1"), ("..2", "2")] {
+        fs::create_dir(folder.0.join(number)).expect("a folder");
+        folder.file(&format!("{number}/a.yaml"), text);
+    }
+    symlink("..1", folder.0.join("..data")).expect("a link");
+    symlink("..data/a.yaml", folder.0.join("a.yaml")).expect("a link");
+    let file = folder.0.join("a.yaml");
+    let swap = || {
+        symlink("..2", folder.0.join("..data_tmp")).expect("a link");
+        fs::rename(folder.0.join("..data_tmp"), folder.0.join("..data")).expect("renamed");
+    };
+    assert!(heard(&[&file], swap));
+    assert_eq!(fs::read_to_string(&file).expect("a file"), "2");
+    assert!(heard(&[&file], || drop(folder.file("..2/a.yaml", "3"))));
+    assert!(!heard(&[&file], || drop(folder.file("..1/a.yaml", "4"))));
+}
+
+#[test]
+fn a_folder_that_is_replaced_is_heard_and_watched_anew() {
+    let folder = Folder::new();
+    fs::create_dir(folder.0.join("one")).expect("a folder");
+    let file = folder.file("one/a.yaml", "1");
+    let mut watcher = Watcher::new().expect("inotify");
+    assert!(watcher.watch([&*file].into_iter()).is_empty());
+    fs::rename(folder.0.join("one"), folder.0.join("old")).expect("renamed");
+    assert!(watcher.has_changed().expect("events"));
+    assert!(watcher.watch([&*file].into_iter()).is_empty());
+    fs::create_dir(folder.0.join("one")).expect("a folder");
+    assert!(watcher.has_changed().expect("events"));
+    assert!(watcher.watch([&*file].into_iter()).is_empty());
+    folder.file("one/a.yaml", "2");
+    assert!(watcher.has_changed().expect("events"));
+    folder.file("old/a.yaml", "3");
+    assert!(!watcher.has_changed().expect("events"));
+}
+
+#[test]
+fn links_in_a_circle_end() {
+    let folder = Folder::new();
+    symlink("b", folder.0.join("a")).expect("a link");
+    symlink("a", folder.0.join("b")).expect("a link");
+    let mut watcher = Watcher::new().expect("inotify");
+    assert!(
+        watcher
+            .watch([&*folder.0.join("a/c.yaml")].into_iter())
+            .is_empty()
+    );
+}
+
+#[test]
+fn a_wait_ends_by_the_bell_by_files_and_by_time() {
+    let folder = Folder::new();
+    let file = folder.file("a.yaml", "1");
+    let mut watcher = Watcher::new().expect("inotify");
+    assert!(watcher.watch([&*file].into_iter()).is_empty());
+    let bell = Event::new().expect("eventfd");
+    let wait = |span| {
+        watcher
+            .wait(&bell, Some(Duration::from_millis(span)))
+            .expect("poll")
+    };
+    assert_eq!(wait(1), Woken::Time);
+    bell.signal();
+    assert_eq!(wait(60_000), Woken::Bell);
+    assert_eq!(wait(1), Woken::Time);
+    let begun = Instant::now();
+    fs::write(&file, "2").expect("written");
+    assert_eq!(wait(60_000), Woken::Files);
+    assert!(begun.elapsed() < Duration::from_secs(60));
+    assert!(watcher.has_changed().expect("events"));
+}

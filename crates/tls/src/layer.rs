@@ -1,0 +1,89 @@
+//! The engine's layer: a session, and what is counted of it. Owns no settings.
+
+use std::sync::Arc;
+
+use ringmain_engine::{Layer, LayerEvent, LayerFault, LayerStep};
+use ringmain_wire::tls::{Event, Facts, Fault, Session};
+
+use crate::counters::Counters;
+
+/// TLS of one connection: what [`Layer`] asks for.
+#[derive(Debug)]
+pub struct Tls {
+    session: Session,
+    counters: Arc<Counters>,
+}
+
+impl Tls {
+    pub(crate) fn new(session: Session, counters: &Arc<Counters>) -> Self {
+        counters.begun.add();
+        Self {
+            session,
+            counters: counters.clone(),
+        }
+    }
+
+    /// What was agreed on; `None` before the handshake is over.
+    #[must_use]
+    pub fn facts(&self) -> Option<&Facts> {
+        self.session.facts()
+    }
+
+    /// Why it failed; `None` if it has not.
+    #[must_use]
+    pub fn fault(&self) -> Option<&Fault> {
+        self.session.fault()
+    }
+
+    /// The session.
+    #[must_use]
+    pub fn session(&self) -> &Session {
+        &self.session
+    }
+}
+
+impl Layer for Tls {
+    fn receive(&mut self, bytes: &mut [u8], wire: &mut Vec<u8>) -> LayerStep {
+        let handshaking = self.session.is_handshaking();
+        let step = self.session.receive(bytes, wire);
+        let event = match step.event {
+            Event::Nothing => LayerEvent::Nothing,
+            Event::NeedMore => LayerEvent::NeedMore,
+            Event::Plain(range) => LayerEvent::Plain(range),
+            Event::End => LayerEvent::End,
+            Event::Established => {
+                self.counters.finished.add();
+                if self.session.facts().is_some_and(|facts| facts.resumed) {
+                    self.counters.resumed.add();
+                }
+                LayerEvent::Established
+            }
+            Event::Failed => {
+                if handshaking {
+                    self.counters.failed.add();
+                }
+                LayerEvent::Failed
+            }
+        };
+        LayerStep {
+            consumed: step.consumed,
+            event,
+        }
+    }
+
+    fn send(&mut self, plain: &[u8], wire: &mut Vec<u8>) -> Result<(), LayerFault> {
+        self.session.send(plain, wire).map_err(|_| LayerFault)
+    }
+
+    fn begin(&mut self, wire: &mut Vec<u8>) {
+        self.session.begin(wire);
+    }
+
+    fn end(&mut self, wire: &mut Vec<u8>) {
+        self.session.close(wire);
+    }
+
+    fn is_costly(&self) -> bool {
+        self.session.is_handshaking()
+    }
+}

@@ -1,0 +1,33 @@
+//! TLS of connections: `wire`'s sessions as a layer of the engine, begun from settings that may change while serving.
+//!
+//! ```text
+//! files ─▶ ServerSettings ─▶ Acceptor ─▶ handle() for each worker ─▶ accept ─▶ Tls: conn.secure(…)
+//!                              ▲ reload
+//! ClientSettings ─▶ Connector ─▶ handle() for each worker ─▶ connect ─▶ Tls: conn.secure(…)
+//! ```
+//!
+//! Knows nothing of what is said over a connection. Files are read here, at the start and at a reload, never for a connection;
+//! time is the caller's.
+#![forbid(unsafe_code)]
+
+mod acceptor;
+mod connector;
+mod counters;
+mod development;
+mod files;
+mod layer;
+pub mod limits;
+mod refused;
+
+pub use acceptor::{AcceptHandle, Acceptor, Reload};
+pub use connector::{ConnectHandle, Connector};
+pub use counters::Counts;
+pub use development::{Development, NoCertificate};
+pub use files::{key_log_file, pem_file, system_roots};
+pub use layer::Tls;
+pub use refused::Refused;
+
+pub use ringmain_wire::tls::{
+    BadName, Blame, Certificate, ClientCertificates, ClientSettings, Facts, Fault, FaultKind, Finding,
+    KeyLog, KeyPair, PeerName, Pem, ServerSettings, Session, Severity, Trust, Version, suite_names,
+};

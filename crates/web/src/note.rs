@@ -1,0 +1,50 @@
+//! What a handler has to say of a request for the access log, beside what every request has.
+//!
+//! Owns values by name. Without an access log nothing is kept.
+
+use std::cell::{Cell, RefCell};
+use std::net::IpAddr;
+use std::sync::Arc;
+
+use crate::limits;
+
+/// What is noted of a request.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Note {
+    /// A word of the program's own.
+    Word(&'static str),
+    /// A text.
+    Text(Arc<str>),
+    /// A number.
+    Number(u64),
+}
+
+/// The notes of one request.
+#[derive(Debug, Default)]
+pub(crate) struct Notes {
+    client: Cell<Option<IpAddr>>,
+    all: RefCell<Vec<(&'static str, Note)>>,
+}
+
+impl Notes {
+    pub(crate) fn put(&self, name: &'static str, note: Note) {
+        let mut all = self.all.borrow_mut();
+        if let Some((_, old)) = all.iter_mut().find(|(other, _)| *other == name) {
+            *old = note;
+        } else if all.len() < limits::NOTES {
+            all.push((name, note));
+        }
+    }
+
+    pub(crate) fn put_client(&self, client: IpAddr) {
+        self.client.set(Some(client));
+    }
+
+    pub(crate) fn client(&self) -> Option<IpAddr> {
+        self.client.get()
+    }
+
+    pub(crate) fn look<R>(&self, look: impl FnOnce(&[(&'static str, Note)]) -> R) -> R {
+        look(&self.all.borrow())
+    }
+}

@@ -1,0 +1,55 @@
+//! A connection that has become a WebSocket: how it comes about and what follows it. What happens meanwhile is
+//! `crate::ws`'s.
+
+use ringmain_engine::Conn;
+
+use super::connection::{Connection, Phase};
+use super::{Machine, Then, answer};
+use crate::reply::Reply;
+use crate::ws::{Live, Upgrade};
+
+impl Machine {
+    /// Answers with 101: from here on the connection speaks WebSocket.
+    pub(super) fn switch(
+        &self,
+        conn: Conn<'_>,
+        state: &mut Connection,
+        upgrade: Upgrade,
+        reply: &mut Reply<'_>,
+        out: &mut Vec<u8>,
+    ) -> Then {
+        answer::switch(reply, &upgrade.acceptance, out);
+        self.count(101, state);
+        self.local.log(reply.request, 101, 0, state.began);
+        // Before the first message.
+        self.flush(conn, state, out, Then::Wait);
+        let mut live = upgrade.into_live(&self.local.sockets, conn.id());
+        live.open();
+        state.phase = Phase::Socket(live);
+        Then::Wait
+    }
+
+    /// Has the socket do something, then follows it if it is over. Whether the connection is one.
+    pub(super) fn on_socket(
+        &self,
+        conn: Conn<'_>,
+        state: &mut Connection,
+        call: impl FnOnce(&mut Live),
+    ) -> bool {
+        let Phase::Socket(live) = &mut state.phase else {
+            return false;
+        };
+        call(live);
+        if live.is_over() {
+            self.linger(conn, state);
+        }
+        true
+    }
+
+    /// Bytes for the socket; returns how many it took.
+    pub(super) fn socket_data(&self, conn: Conn<'_>, state: &mut Connection, bytes: &mut [u8]) -> usize {
+        let mut consumed = 0;
+        self.on_socket(conn, state, |live| consumed = live.receive(bytes));
+        consumed
+    }
+}

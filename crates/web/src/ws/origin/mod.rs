@@ -1,0 +1,155 @@
+//! Which pages may open a socket (RFC 6455 §10.2). A browser sends cookies along whatever page asks, and says which page
+//! it was: who is no browser says nothing, and could say anything.
+
+#[cfg(test)]
+mod tests;
+
+/// The pages that may.
+#[derive(Clone, Debug, Default)]
+pub(super) struct Origins {
+    any: bool,
+    listed: Vec<Listed>,
+}
+
+/// An entry of the list.
+#[derive(Clone, Debug, PartialEq, Eq)]
+struct Listed {
+    /// `None`: any.
+    scheme: Option<String>,
+    /// With the dot before it if what is meant are the names below.
+    host: String,
+    below: bool,
+    port: Option<u16>,
+}
+
+/// An origin as a browser says it, taken apart.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+struct Origin<'a> {
+    scheme: &'a str,
+    host: &'a str,
+    port: Option<u16>,
+}
+
+impl Origins {
+    pub(super) fn allow_any(&mut self) {
+        self.any = true;
+    }
+
+    /// Adds `https://app.example.com`, `https://*.example.com`, or without a scheme.
+    ///
+    /// # Errors
+    /// What was expected.
+    pub(super) fn allow(&mut self, entry: &str) -> Result<(), String> {
+        let listed = Listed::parse(entry).ok_or_else(|| {
+            format!(
+                "allowed origin: expected `https://app.example.com`, `*.example.com` or `https://*.example.com`, \
+                 found `{}`",
+                entry.escape_debug()
+            )
+        })?;
+        self.listed.push(listed);
+        Ok(())
+    }
+
+    /// Whether a page of this origin may open a socket here; `authority` is the host that the request asks, `secure` says
+    /// that it came by TLS.
+    pub(super) fn allow_page(&self, origin: &[u8], authority: Option<&str>, secure: bool) -> bool {
+        if self.any {
+            return true;
+        }
+        // `null` too: a sandboxed page, which may be anybody's.
+        let Some(origin) = str::from_utf8(origin).ok().and_then(Origin::parse) else {
+            return false;
+        };
+        authority.is_some_and(|authority| origin.is_of(authority, secure))
+            || self.listed.iter().any(|listed| listed.matches(&origin))
+    }
+}
+
+impl<'a> Origin<'a> {
+    fn parse(text: &'a str) -> Option<Origin<'a>> {
+        let (scheme, authority) = text.split_once("://")?;
+        let (host, port) = split_port(authority)?;
+        let well_formed = !host.is_empty() && !host.contains(['/', '@', '?', '#']);
+        well_formed.then_some(Origin { scheme, host, port })
+    }
+
+    /// The port that is meant; a browser leaves the scheme's own out.
+    fn port(&self) -> Option<u16> {
+        self.port.or(default_port(self.scheme))
+    }
+
+    /// Whether it is the host that was asked. By TLS the page must have come so too: who is in between could have made
+    /// it up. Without, it may all the same, through a proxy that ends TLS.
+    fn is_of(&self, authority: &str, secure: bool) -> bool {
+        if secure && !self.scheme.eq_ignore_ascii_case("https") {
+            return false;
+        }
+        let Some((host, port)) = split_port(authority) else {
+            return false;
+        };
+        self.host.eq_ignore_ascii_case(host) && self.port() == port.or(default_port(self.scheme))
+    }
+}
+
+impl Listed {
+    fn parse(entry: &str) -> Option<Listed> {
+        let (scheme, authority) = match entry.split_once("://") {
+            Some((scheme, authority)) => (Some(scheme.to_ascii_lowercase()), authority),
+            None => (None, entry),
+        };
+        let (host, port) = split_port(authority)?;
+        let (host, below) = match host.strip_prefix('*') {
+            Some(host) => (host, true),
+            None => (host, false),
+        };
+        let name = host.strip_prefix('.').filter(|_| below).unwrap_or(host);
+        let well_formed = !name.is_empty()
+            && !name.contains(['*', '/', '@', '?', '#', ' '])
+            && below == host.starts_with('.')
+            && scheme.as_ref().is_none_or(|scheme| !scheme.is_empty());
+        well_formed.then(|| Listed {
+            scheme,
+            host: host.to_ascii_lowercase(),
+            below,
+            port,
+        })
+    }
+
+    fn matches(&self, origin: &Origin<'_>) -> bool {
+        let scheme = self.scheme.as_ref();
+        if scheme.is_some_and(|scheme| !scheme.eq_ignore_ascii_case(origin.scheme)) {
+            return false;
+        }
+        let port = self.port.or(default_port(origin.scheme));
+        let host = origin.host.to_ascii_lowercase();
+        let fits = if self.below {
+            host.len() > self.host.len() && host.ends_with(&self.host)
+        } else {
+            host == self.host
+        };
+        fits && origin.port() == port
+    }
+}
+
+/// Host, and the port if it is said.
+fn split_port(authority: &str) -> Option<(&str, Option<u16>)> {
+    let after_literal = authority.rfind(']').map_or(0, |end| end + 1);
+    match authority[after_literal..].find(':') {
+        None => Some((authority, None)),
+        Some(colon) => {
+            let (host, port) = authority.split_at(after_literal + colon);
+            match &port[1..] {
+                // RFC 3986 §3.2.3: a port may be empty.
+                "" => Some((host, None)),
+                port => Some((host, Some(port.parse().ok()?))),
+            }
+        }
+    }
+}
+
+fn default_port(scheme: &str) -> Option<u16> {
+    let known = [("http", 80), ("ws", 80), ("https", 443), ("wss", 443)];
+    let found = known.iter().find(|(name, _)| name.eq_ignore_ascii_case(scheme));
+    found.map(|(_, port)| *port)
+}

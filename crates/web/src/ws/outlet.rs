@@ -1,0 +1,401 @@
+//! What goes out of a socket: messages are encoded, queued and handed to the engine as the client takes them.
+//!
+//! ```text
+//! send ─▶ Encoder ─┬─ small, and nothing waits ─▶ conn.write
+//!                  └─ else ─▶ backlog ─ as the client takes ─▶ conn.write_frame
+//! ```
+//!
+//! Knows nothing of what arrives, but for the client's Close that it answers.
+
+use std::cell::{Cell, RefCell};
+use std::collections::VecDeque;
+use std::fmt;
+use std::rc::Rc;
+use std::time::Duration;
+
+use bytes::Bytes;
+use ringmain_engine::backend::Time;
+use ringmain_engine::limits::WRITE_MARK;
+use ringmain_engine::{Conn, ConnId, Reason};
+use ringmain_wire::ws::{Close, CloseCode, Closing, Deflater, Deflation, Encoder, Mask, Message, Role};
+
+use super::worker::Sockets;
+use super::{Cause, WsFrame};
+use crate::limits;
+
+/// A socket to send by: borrowed by its [`Socket`](super::Socket)'s methods, cloned to be kept by whoever sends to it later on the same
+/// worker. Everything that is sent is queued, nothing waits; once the socket is gone every call does nothing.
+#[derive(Clone)]
+pub struct Ws(Rc<Outlet>);
+
+struct Outlet {
+    sockets: Rc<Sockets>,
+    conn: ConnId,
+    protocol: Option<&'static str>,
+    deflation: Option<Deflation>,
+    phase: Cell<Phase>,
+    paused: Cell<bool>,
+    /// Why, if this end closes or gives up.
+    cause: Cell<Option<Cause>>,
+    /// When the closing handshake, or what is left to be sent behind it, is given up.
+    close_by: Cell<Time>,
+    sending: RefCell<Sending>,
+}
+
+/// ```text
+/// Open ── no more messages: Close was sent, or arrived ──▶ Closing ── told `closed` ──▶ Gone
+/// ```
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Phase {
+    Open,
+    Closing,
+    Gone,
+}
+
+struct Sending {
+    encoder: Encoder,
+    /// With memory between messages, if that was agreed on.
+    deflater: Option<Box<Deflater>>,
+    backlog: Option<Box<Backlog>>,
+}
+
+/// Encoded bytes that the engine was not handed yet. There while its own queue is above the mark only.
+#[derive(Default)]
+struct Backlog {
+    frames: VecDeque<Bytes>,
+    bytes: usize,
+}
+
+impl Ws {
+    pub(super) fn new(
+        sockets: &Rc<Sockets>,
+        conn: ConnId,
+        protocol: Option<&'static str>,
+        deflation: Option<Deflation>,
+    ) -> Ws {
+        let has_context = deflation.is_some_and(|deflation| has_context(&deflation));
+        if has_context {
+            sockets.enter_context();
+        }
+        Ws(Rc::new(Outlet {
+            sockets: Rc::clone(sockets),
+            conn,
+            protocol,
+            deflation,
+            phase: Cell::new(Phase::Open),
+            paused: Cell::new(false),
+            cause: Cell::new(None),
+            close_by: Cell::new(Time::NEVER),
+            sending: RefCell::new(Sending {
+                encoder: Encoder::new(Role::Server, deflation, usize::MAX),
+                deflater: None,
+                backlog: None,
+            }),
+        }))
+    }
+
+    /// Queues a message. `false`: it is not sent, for the socket is closing or gone. A client for whom more than
+    /// [`WsLimits::unsent_bytes`](crate::limits::WsLimits) would wait is cut off ([`Cause::SlowReader`]).
+    pub fn send(&self, message: Message<'_>) -> bool {
+        if self.0.phase.get() != Phase::Open {
+            return false;
+        }
+        self.0.sockets.stats.message_out();
+        let mut out = self.0.sockets.take_out();
+        let sending = &mut *self.0.sending.borrow_mut();
+        let queued = self.0.encode(sending, message, &mut out) && self.0.queue(sending, &mut out);
+        self.0.sockets.put_out(out);
+        queued
+    }
+
+    /// Queues a text; see [`Ws::send`].
+    pub fn send_text(&self, text: impl AsRef<str>) -> bool {
+        self.send(Message::Text(text.as_ref()))
+    }
+
+    /// Queues bytes; see [`Ws::send`].
+    pub fn send_binary(&self, bytes: impl AsRef<[u8]>) -> bool {
+        self.send(Message::Binary(bytes.as_ref()))
+    }
+
+    /// Queues a message that was encoded once for many, without copying it; see [`Ws::send`].
+    pub fn send_frame(&self, frame: &WsFrame) -> bool {
+        if self.0.phase.get() != Phase::Open {
+            return false;
+        }
+        let sending = &mut *self.0.sending.borrow_mut();
+        self.0.sockets.stats.message_out();
+        let bytes = frame.variant(self.0.deflation.as_ref()).clone();
+        let conn = self.conn();
+        if sending.backlog.is_none() && conn.unsent() + bytes.len() <= limits::SEND_SHARE {
+            return conn.write_frame(bytes).is_ok();
+        }
+        self.0.put_back(sending, bytes)
+    }
+
+    /// Closes: the client is sent `code` and `reason` (up to 123 bytes of it) behind what was queued before, and has
+    /// [`WsLimits::close_timeout`](crate::limits::WsLimits) to answer. Nothing can be sent after it; what the client had sent
+    /// before still arrives. `false`: it was closing already.
+    pub fn close(&self, code: CloseCode, reason: &str) -> bool {
+        self.close_because(code, reason, Cause::Application)
+    }
+
+    /// Whether messages can be sent.
+    #[must_use]
+    pub fn is_open(&self) -> bool {
+        self.0.phase.get() == Phase::Open
+    }
+
+    /// Bytes that were queued and that the kernel has not taken yet.
+    #[must_use]
+    pub fn unsent(&self) -> usize {
+        let backlog = self
+            .0
+            .sending
+            .borrow()
+            .backlog
+            .as_ref()
+            .map_or(0, |backlog| backlog.bytes);
+        self.conn().unsent() + backlog
+    }
+
+    /// Whether the client is slow ([`WRITE_MARK`]): who can wait should, until [`Socket::drained`](super::Socket::drained).
+    #[must_use]
+    pub fn is_full(&self) -> bool {
+        self.unsent() > WRITE_MARK
+    }
+
+    /// The subprotocol that was agreed on.
+    #[must_use]
+    pub fn protocol(&self) -> Option<&'static str> {
+        self.0.protocol
+    }
+
+    /// Whether messages to this client are deflated.
+    #[must_use]
+    pub fn is_deflated(&self) -> bool {
+        self.0.deflation.is_some()
+    }
+
+    // What the receiving half calls.
+
+    pub(super) fn sockets(&self) -> &Rc<Sockets> {
+        &self.0.sockets
+    }
+
+    /// Whether an inflater that it was lent stays its own, for its context.
+    pub(super) fn keeps_inflater(&self) -> bool {
+        self.0.deflation.is_some_and(|deflation| deflation.peer_context)
+    }
+
+    pub(super) fn conn(&self) -> Conn<'_> {
+        self.0.sockets.cx.conn(self.0.conn)
+    }
+
+    pub(super) fn close_because(&self, code: CloseCode, reason: &str, cause: Cause) -> bool {
+        if self.0.phase.get() != Phase::Open {
+            return false;
+        }
+        self.0.cause.set(Some(cause));
+        let reason = cut(reason);
+        let span = self.0.sockets.limits.close_timeout;
+        self.0.leave(span, |encoder, out| {
+            encoder.close(out, Some(Close { code, reason }), Mask::None)
+        });
+        true
+    }
+
+    /// The client has closed: its Close is answered, unless it is the answer to ours.
+    pub(super) fn answer_close(&self, code: Option<CloseCode>) {
+        let closing = self.0.sending.borrow_mut().encoder.close_received();
+        if closing == Closing::Received {
+            let close = code.map(|code| Close { code, reason: "" });
+            let span = self.0.sockets.limits.close_timeout;
+            self.0
+                .leave(span, |encoder, out| encoder.close(out, close, Mask::None));
+        }
+    }
+
+    pub(super) fn ping(&self) {
+        self.0.control(|encoder, out| encoder.ping(out, b"", Mask::None));
+    }
+
+    pub(super) fn pong(&self, data: &[u8]) {
+        self.0.control(|encoder, out| encoder.pong(out, data, Mask::None));
+    }
+
+    /// Receives nothing until [`Ws::resume`].
+    pub(super) fn pause(&self) {
+        self.0.paused.set(true);
+        self.conn().pause();
+    }
+
+    pub(super) fn resume(&self) {
+        if self.0.paused.replace(false) {
+            self.conn().resume();
+        }
+    }
+
+    pub(super) fn is_paused(&self) -> bool {
+        self.0.paused.get()
+    }
+
+    /// Why this end closes or has given up.
+    pub(super) fn cause(&self) -> Option<Cause> {
+        self.0.cause.get()
+    }
+
+    /// When closing is given up; `NEVER` while nobody closes.
+    pub(super) fn close_by(&self) -> Time {
+        self.0.close_by.get()
+    }
+
+    /// The client still takes what it is sent: it is given more time.
+    pub(super) fn close_later(&self, span: Duration) {
+        self.0.close_by.set(self.0.sockets.cx.now().after(span));
+    }
+
+    /// Nothing waits but in the engine's own queue.
+    pub(super) fn is_handed_over(&self) -> bool {
+        self.0.sending.borrow().backlog.is_none()
+    }
+
+    /// Hands on what the engine has room for.
+    pub(super) fn refill(&self) {
+        self.0.refill(&mut self.0.sending.borrow_mut());
+    }
+
+    /// It is over: every further call does nothing.
+    pub(super) fn gone(&self) {
+        if self.0.phase.replace(Phase::Gone) != Phase::Gone {
+            if self.0.deflation.is_some_and(|deflation| has_context(&deflation)) {
+                self.0.sockets.leave_context();
+            }
+            self.0.sending.borrow_mut().deflater = None;
+        }
+    }
+}
+
+impl Outlet {
+    fn encode(&self, sending: &mut Sending, message: Message<'_>, out: &mut Vec<u8>) -> bool {
+        let Sending {
+            encoder, deflater, ..
+        } = sending;
+        let encoded = match &self.deflation {
+            Some(deflation) if message.data().len() >= limits::DEFLATE_FROM => {
+                let window = deflation.own_window;
+                if deflation.own_context {
+                    let own = deflater
+                        .get_or_insert_with(|| Box::new(Deflater::new(window, limits::DEFLATE_LEVEL)));
+                    encoder.deflated(out, message, own, Mask::None)
+                } else {
+                    self.sockets.with_deflater(window, |deflater| {
+                        encoder.deflated(out, message, deflater, Mask::None)
+                    })
+                }
+            }
+            _ => encoder.message(out, message, Mask::None),
+        };
+        debug_assert!(encoded.is_ok(), "an open socket takes any message: {encoded:?}");
+        encoded.is_ok()
+    }
+
+    /// Queues a control frame, unless a Close was sent.
+    fn control(
+        &self,
+        encode: impl FnOnce(&mut Encoder, &mut Vec<u8>) -> Result<(), ringmain_wire::ws::Misuse>,
+    ) {
+        if self.phase.get() == Phase::Gone {
+            return;
+        }
+        let sending = &mut *self.sending.borrow_mut();
+        let mut out = self.sockets.take_out();
+        if encode(&mut sending.encoder, &mut out).is_ok() {
+            self.queue(sending, &mut out);
+        }
+        self.sockets.put_out(out);
+    }
+
+    /// Sends the last frame, and bounds what follows.
+    fn leave(
+        &self,
+        span: Duration,
+        encode: impl FnOnce(&mut Encoder, &mut Vec<u8>) -> Result<(), ringmain_wire::ws::Misuse>,
+    ) {
+        self.control(encode);
+        if self.phase.get() == Phase::Open {
+            self.phase.set(Phase::Closing);
+        }
+        self.close_by.set(self.sockets.cx.now().after(span));
+        self.sockets.cx.conn(self.conn).set_deadline(Some(span));
+    }
+
+    /// Queues encoded bytes behind what waits.
+    fn queue(&self, sending: &mut Sending, out: &mut Vec<u8>) -> bool {
+        let conn = self.sockets.cx.conn(self.conn);
+        if sending.backlog.is_some() || conn.unsent() + out.len() > limits::SEND_SHARE {
+            return self.put_back(sending, Bytes::from(std::mem::take(out)));
+        }
+        if out.len() <= limits::COPIED_BODY {
+            conn.write(out).is_ok()
+        } else {
+            conn.write_frame(Bytes::from(std::mem::take(out))).is_ok()
+        }
+    }
+
+    /// Queues bytes that the engine is not handed now, or gives the client up.
+    fn put_back(&self, sending: &mut Sending, bytes: Bytes) -> bool {
+        let conn = self.sockets.cx.conn(self.conn);
+        let backlog = sending.backlog.get_or_insert_default();
+        if conn.unsent() + backlog.bytes + bytes.len() > self.sockets.limits.unsent_bytes {
+            self.cause.set(Some(Cause::SlowReader));
+            self.phase.set(Phase::Closing);
+            sending.backlog = None;
+            conn.abort_because(Reason::WriteLimit);
+            return false;
+        }
+        backlog.bytes += bytes.len();
+        backlog.frames.push_back(bytes);
+        self.refill(sending);
+        true
+    }
+
+    fn refill(&self, sending: &mut Sending) {
+        let Some(backlog) = &mut sending.backlog else {
+            return;
+        };
+        let conn = self.sockets.cx.conn(self.conn);
+        while conn.unsent() <= WRITE_MARK
+            && let Some(frame) = backlog.frames.front_mut()
+        {
+            let share = frame.split_to(frame.len().min(limits::SEND_SHARE));
+            backlog.bytes -= share.len();
+            if frame.is_empty() {
+                backlog.frames.pop_front();
+            }
+            if conn.write_frame(share).is_err() {
+                // It is over, which `closed` tells.
+                backlog.frames.clear();
+            }
+        }
+        if backlog.frames.is_empty() {
+            sending.backlog = None;
+        }
+    }
+}
+
+/// Whether it costs memory of the socket's own between messages.
+fn has_context(deflation: &Deflation) -> bool {
+    deflation.own_context || deflation.peer_context
+}
+
+/// As much of a reason as a Close holds, between characters.
+pub(super) fn cut(reason: &str) -> &str {
+    &reason[..reason.floor_char_boundary(limits::CLOSE_REASON_BYTES)]
+}
+
+impl fmt::Debug for Ws {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "Ws {:?}, {:?}", self.0.conn, self.0.phase.get())
+    }
+}

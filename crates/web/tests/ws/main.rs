@@ -1,0 +1,7 @@
+//! WebSockets of an application, in virtual time: handshakes, messages, the end, and what each limit does.
+
+mod asynchronous;
+mod handshake;
+mod limits;
+mod sockets;
+mod support;
