@@ -65,6 +65,9 @@ pub const UPSTREAM_CONNECTIONS: u32 = 1024;
 /// Requests that wait for a connection to one upstream, process-wide, unless it says otherwise.
 pub const UPSTREAM_PENDING: u32 = 1024;
 
+/// Requests that wait for a connection because all upstreams together have as many as they may. More: 503.
+pub const PROCESS_PENDING: u32 = 16 * 1024;
+
 /// Requests under way to one upstream, process-wide, unless it says otherwise.
 pub const UPSTREAM_REQUESTS: u32 = 16 * 1024;
 

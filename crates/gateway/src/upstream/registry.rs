@@ -9,6 +9,7 @@ use ringmain_engine::Addr;
 use ringmain_tls::PeerName;
 
 use super::choose;
+use super::room::Room;
 use super::transport::Transport;
 use super::{Current, Endpoint, EndpointState, Picker, Shared};
 use crate::fault::Fault;
@@ -23,6 +24,7 @@ pub(crate) struct Registry {
     numbers: Vec<Weak<Shared>>,
     endpoints: BTreeMap<(Name, String), Arc<EndpointState>>,
     names: BTreeMap<Hostname, Known>,
+    room: Arc<Room>,
 }
 
 /// What is known of a name.
@@ -87,7 +89,12 @@ impl Registry {
         let current = Arc::new(self.current(config, transport));
         let free = self.numbers.iter().position(|number| number.strong_count() == 0);
         let id = free.unwrap_or(self.numbers.len());
-        let shared = Arc::new(Shared::new(id, config.name.clone(), current));
+        let shared = Arc::new(Shared::new(
+            id,
+            config.name.clone(),
+            current,
+            Arc::clone(&self.room),
+        ));
         match free {
             Some(id) => self.numbers[id] = Arc::downgrade(&shared),
             None => self.numbers.push(Arc::downgrade(&shared)),
@@ -99,6 +106,11 @@ impl Registry {
     /// The upstream of that name.
     pub(crate) fn get(&self, name: &str) -> Option<&Arc<Shared>> {
         self.upstreams.get(name)
+    }
+
+    /// Room for connections of all of them.
+    pub(crate) fn room(&self) -> &Arc<Room> {
+        &self.room
     }
 
     /// All of them.

@@ -15,5 +15,6 @@ mod forwarding;
 mod names;
 mod origin;
 mod proxied;
+mod room;
 mod secure;
 mod sticky;
