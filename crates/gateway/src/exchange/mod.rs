@@ -18,6 +18,7 @@ mod redirect;
 mod relay;
 mod request;
 mod response;
+mod trailers;
 mod tunnel;
 
 use std::rc::Rc;

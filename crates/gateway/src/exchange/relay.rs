@@ -13,9 +13,11 @@ use ringmain_web::limits::SEND_SHARE;
 use ringmain_web::{Error, Reply, Request};
 use ringmain_wire::h1::{BodyDecoder, BodyEncoder, BodyEvent};
 
+use super::trailers::Sieve;
 use super::{Failure, note};
 use crate::fault::Fault;
 use crate::gateway::Worker;
+use crate::plan::Changes;
 use crate::upstream::local::{Chosen, Link, Local};
 
 /// What the times of an exchange still allow.
@@ -65,6 +67,7 @@ pub(super) async fn upload(
     stream: &Stream,
     mut encoder: BodyEncoder,
     most: Option<u64>,
+    changes: &Changes,
     taken: &std::cell::Cell<bool>,
 ) -> Result<(), NotSent> {
     let mut total = 0_u64;
@@ -98,8 +101,14 @@ pub(super) async fn upload(
         encoder.end(out);
         write(out)?;
     }
+    let trailers = req.trailers();
     let out = &mut worker.desk.borrow_mut().out;
-    encoder.finish(out).map_err(broken)?;
+    if trailers.is_empty() || !encoder.is_chunked() {
+        encoder.finish(out).map_err(broken)?;
+    } else {
+        let sifted = Sieve::of(&req.head().fields, changes).sift_block(&trailers);
+        encoder.finish_with_trailers(out, &sifted).map_err(broken)?;
+    }
     write(out)
 }
 
@@ -115,16 +124,19 @@ pub(super) struct Download {
 /// What is known of the body.
 pub(super) struct Down {
     decoder: BodyDecoder,
+    /// What of the trailers goes further, if any does.
+    sieve: Option<Sieve>,
     /// Whether the connection may be used again.
     pub(super) keep_alive: bool,
     pub(super) is_over: bool,
 }
 
 impl Down {
-    pub(super) fn new(decoder: BodyDecoder, keep_alive: bool) -> Down {
+    pub(super) fn new(decoder: BodyDecoder, keep_alive: bool, sieve: Option<Sieve>) -> Down {
         Down {
             is_over: decoder.is_over(),
             decoder,
+            sieve,
             keep_alive,
         }
     }
@@ -152,8 +164,11 @@ impl Down {
                         return (consumed, Err(error.into()));
                     }
                 }
-                // Whoever reads them reads them from somewhere else: they are in no list of what may pass.
-                BodyEvent::Trailers(_) => {}
+                BodyEvent::Trailers(trailers) => {
+                    if let Some(sieve) = &self.sieve {
+                        reply.put_trailers(sieve.sift(&trailers));
+                    }
+                }
                 BodyEvent::NeedMore if !self.decoder.is_over() => return (consumed, Ok(())),
                 BodyEvent::NeedMore | BodyEvent::End => {
                     // What is behind a whole answer is nobody's.

@@ -7,6 +7,7 @@ use ringmain_web::{Request, path};
 use ringmain_wire::h1::{BodyEncoder, Framing, Known, Misuse, RequestEncoder};
 
 use super::fields::{Claim, Named, Sort, sort};
+use super::trailers::Sieve;
 use crate::fault::Fault;
 use crate::gateway::Desk;
 use crate::limits;
@@ -24,6 +25,8 @@ pub(super) struct Sending<'a> {
     pub(super) prefix: usize,
     /// The protocol to offer a switch to.
     pub(super) upgrade: Option<&'a [u8]>,
+    /// The client reads trailers.
+    pub(super) trailers: bool,
 }
 
 /// Writes a request's head behind what is in `desk.out`.
@@ -72,6 +75,15 @@ pub(super) fn write(
     }
     claims.write(&mut encoder, req, sending, trusted, text)?;
     encoder.block(sending.changes.added());
+    if head.framing == Framing::Chunked && head.fields.known(Known::Trailer).is_some() {
+        Sieve::of(&head.fields, sending.changes).announce(&head.fields, text);
+        if !text.is_empty() {
+            encoder.field("Trailer", text).map_err(misuse)?;
+        }
+    }
+    if sending.trailers {
+        encoder.accept_trailers();
+    }
     let finished = match sending.upgrade {
         Some(protocol) => encoder.finish_with_upgrade(head.framing, protocol),
         None => encoder.finish(framing(head.framing, req.method().as_str()), true),

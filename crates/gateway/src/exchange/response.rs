@@ -8,6 +8,7 @@ use ringmain_wire::h1::{
 
 use super::Failure;
 use super::fields::Named;
+use super::trailers::Sieve;
 use crate::fault::Fault;
 use crate::gateway::Desk;
 use crate::limits;
@@ -22,6 +23,8 @@ pub(super) struct Reading<'m, 'a> {
     interim: u32,
     /// Whether anything of an answer has come.
     pub(super) begun: bool,
+    /// The client reads trailers.
+    trailers: bool,
     /// A field of our own.
     pub(super) extra: Option<(&'a str, String)>,
 }
@@ -29,19 +32,25 @@ pub(super) struct Reading<'m, 'a> {
 /// What a whole head says about what follows.
 pub(super) enum Head {
     /// A body, perhaps none.
-    Body { decoder: BodyDecoder, keep_alive: bool },
+    Body {
+        decoder: BodyDecoder,
+        keep_alive: bool,
+        /// What of its trailers goes further, if the client reads any.
+        sieve: Option<Sieve>,
+    },
     /// Anything: protocols were switched.
     Switch,
 }
 
 impl<'m, 'a> Reading<'m, 'a> {
-    pub(super) fn new(method: Method<'m>, upgrade: bool) -> Reading<'m, 'a> {
+    pub(super) fn new(method: Method<'m>, upgrade: bool, trailers: bool) -> Reading<'m, 'a> {
         Reading {
             scanner: HeadScanner::new(),
             method,
             upgrade,
             interim: 0,
             begun: false,
+            trailers,
             extra: None,
         }
     }
@@ -62,6 +71,7 @@ impl<'m, 'a> Reading<'m, 'a> {
                 limits,
                 table,
                 fields,
+                text,
                 ..
             } = desk;
             let parsed = parse_response(&bytes[consumed..], self.method, limits, &mut self.scanner, table);
@@ -82,7 +92,7 @@ impl<'m, 'a> Reading<'m, 'a> {
             if !head.is_interim() {
                 return (
                     consumed,
-                    self.finish(&head, limits, changes, most, reply).map(Some),
+                    self.finish(&head, limits, text, changes, most, reply).map(Some),
                 );
             }
             self.interim += 1;
@@ -104,6 +114,7 @@ impl<'m, 'a> Reading<'m, 'a> {
         &self,
         head: &ResponseHead<'_>,
         limits: &Limits,
+        text: &mut Vec<u8>,
         changes: &Changes,
         most: Option<u64>,
         reply: &mut Reply<'_>,
@@ -127,10 +138,19 @@ impl<'m, 'a> Reading<'m, 'a> {
         let fields = reply.forward(head.status)?;
         copy(&head.fields, changes, fields)?;
         self.add(fields)?;
+        let sieve =
+            (self.trailers && head.framing == Framing::Chunked).then(|| Sieve::of(&head.fields, changes));
+        if let Some(sieve) = &sieve {
+            sieve.announce(&head.fields, text);
+            if !text.is_empty() {
+                fields.push("Trailer", text).map_err(|_| Fault::GarbageHead)?;
+            }
+        }
         reply.put_head(self.framing(head))?;
         Ok(Head::Body {
             decoder,
             keep_alive: head.keep_alive,
+            sieve,
         })
     }
 

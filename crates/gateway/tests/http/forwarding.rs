@@ -56,7 +56,7 @@ fn fields_of_the_connection_stay(engine: Config) {
     assert_eq!(
         seen.head,
         "GET / HTTP/1.1\r\nHost: a\r\nAuthorization: Basic eA==\r\nVia: 1.1 other\r\nX-Forwarded-For: 127.0.0.1\r\n\
-         X-Forwarded-Proto: http\r\nX-Forwarded-Host: a\r\nVia: 1.1 ringmain\r\n\r\n"
+         X-Forwarded-Proto: http\r\nX-Forwarded-Host: a\r\nVia: 1.1 ringmain\r\nTE: trailers\r\nConnection: te\r\n\r\n"
     );
     edge.server.shut_down();
 }

@@ -18,3 +18,4 @@ mod proxied;
 mod room;
 mod secure;
 mod sticky;
+mod trailing;
