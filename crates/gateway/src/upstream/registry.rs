@@ -1,7 +1,7 @@
 //! Upstreams and what is known of endpoints, by their names: what survives a change of configuration.
 
 use std::collections::{BTreeMap, BTreeSet};
-use std::net::{IpAddr, SocketAddr};
+use std::net::{IpAddr, Ipv4Addr, SocketAddr};
 use std::sync::{Arc, Weak};
 use std::time::Duration;
 
@@ -63,6 +63,14 @@ impl Draft {
             state: Arc::default(),
         };
         self.endpoints.push((endpoint, host.cloned()));
+    }
+}
+
+/// Whom a session is begun with that says no name.
+fn unnamed(addr: &Addr) -> String {
+    match addr {
+        Addr::Inet(address) => address.ip().to_string(),
+        _ => Ipv4Addr::LOCALHOST.to_string(),
     }
 }
 
@@ -204,14 +212,18 @@ impl Registry {
                 },
             }
         }
-        let server = config.tls.as_ref().and_then(|tls| tls.server_name.as_ref());
+        let tls = config.tls.as_ref();
+        let named = tls.is_some_and(|tls| !tls.subject_names.is_empty());
+        let server = tls.and_then(|tls| tls.server_name.as_ref());
         let endpoints: Box<[_]> = draft
             .endpoints
             .into_iter()
             .map(|(endpoint, host)| {
-                let peer = server.or(host.as_ref());
+                let peer = server.or(host.as_ref()).map(|name| name.as_str().to_owned());
+                // An address is no name to ask for; other names tell who it is.
+                let peer = peer.or_else(|| named.then(|| unnamed(&endpoint.addr)));
                 Arc::new(Endpoint {
-                    peer: peer.and_then(|name| PeerName::new(name.as_str()).ok()),
+                    peer: peer.and_then(|name| PeerName::new(&name).ok()),
                     token: choose::token(&config.name, &endpoint.addr.to_string()),
                     state: self.state(&config.name, &endpoint.addr),
                     ..endpoint
