@@ -112,6 +112,7 @@ pub(super) async fn forward(
             total: forward.timeouts.request.map(|span| worker.cx.now().after(span)),
             head: None,
             idle: forward.timeouts.idle,
+            rate: forward.timeouts.minimum_rate,
         },
         key: local.key(|key| hashed(key, found.listener, req)).flatten(),
         session,
@@ -255,11 +256,7 @@ impl Job<'_, '_> {
         let link = self.local.link(&chosen.end, fresh, &greeting, span).await?;
         let mut clock = self.clock;
         clock.head = self.forward.timeouts.per_try.map(|span| cx.now().after(span));
-        let mut reading = Reading::new(
-            self.req.method(),
-            self.sending.upgrade.is_some(),
-            self.sending.trailers,
-        );
+        let mut reading = Reading::new(self.req.method(), self.sending.upgrade, self.sending.trailers);
         if let Some(affinity) = &self.forward.affinity {
             let secure = self.req.scheme() == "https";
             let token = chosen.end.endpoint.token;

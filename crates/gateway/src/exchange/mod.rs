@@ -21,6 +21,8 @@ mod response;
 mod trailers;
 mod tunnel;
 
+pub(crate) use self::fields::is_folded;
+
 use std::rc::Rc;
 
 use ringmain_tls::Tls;

@@ -17,6 +17,7 @@ use super::trailers::Sieve;
 use super::{Failure, note};
 use crate::fault::Fault;
 use crate::gateway::Worker;
+use crate::limits;
 use crate::plan::Changes;
 use crate::upstream::local::{Chosen, Link, Local};
 
@@ -29,6 +30,34 @@ pub(super) struct Clock {
     pub(super) head: Option<Time>,
     /// Without a byte.
     pub(super) idle: Option<Duration>,
+    /// Bytes of an answer that have to come in a second; 0: any number.
+    pub(super) rate: u32,
+}
+
+/// How fast an answer comes, in the time in which it is waited for: a client that holds it back does not count.
+#[derive(Debug, Default)]
+pub(super) struct Pace {
+    waited: Duration,
+    /// Bytes since then.
+    came: u64,
+}
+
+impl Pace {
+    /// How long the next bytes may be waited for.
+    fn left(&self, rate: u32) -> Duration {
+        let due = Duration::from_secs_f64(self.came as f64 / f64::from(rate));
+        (limits::ANSWER_RATE_GRACE + due).saturating_sub(self.waited)
+    }
+
+    /// Bytes came after such a time. A window that was met is followed by the next: a fast beginning does not pay for what
+    /// is slow behind it.
+    fn note(&mut self, waited: Duration, bytes: u64) {
+        self.waited += waited;
+        self.came += bytes;
+        if self.waited > limits::ANSWER_RATE_GRACE + limits::ANSWER_RATE_WINDOW {
+            *self = Pace::default();
+        }
+    }
 }
 
 impl Clock {
@@ -126,6 +155,8 @@ pub(super) struct Down {
     decoder: BodyDecoder,
     /// What of the trailers goes further, if any does.
     sieve: Option<Sieve>,
+    /// Bytes of it, framing included.
+    came: u64,
     /// Whether the connection may be used again.
     pub(super) keep_alive: bool,
     pub(super) is_over: bool,
@@ -137,6 +168,7 @@ impl Down {
             is_over: decoder.is_over(),
             decoder,
             sieve,
+            came: 0,
             keep_alive,
         }
     }
@@ -158,6 +190,7 @@ impl Down {
                 }
             };
             consumed += step.consumed;
+            self.came += step.consumed as u64;
             match step.event {
                 BodyEvent::Data(data) => {
                     if let Err(error) = reply.put(data) {
@@ -229,13 +262,26 @@ impl Download {
         req: &Request<'_>,
         reply: &mut Reply<'_>,
     ) -> Result<(), Error> {
+        let mut pace = Pace::default();
+        let rate = self.clock.rate;
         loop {
             // The client's own pace is the server's to judge.
             self.link.stream.set_deadline(None);
             reply.flush().await?;
-            self.link.stream.set_deadline(self.clock.span(worker.cx.now()));
+            let (began, came) = (worker.cx.now(), self.down.came);
+            let span = self.clock.span(began);
+            let left = (rate > 0).then(|| pace.left(rate).max(Duration::from_millis(1)));
             let (down, stream, clock) = (&mut self.down, &self.link.stream, &self.clock);
-            match poll_fn(|context| down.poll(stream, clock, reply, context)).await {
+            stream.set_deadline([span, left].into_iter().flatten().min());
+            let step = poll_fn(|context| down.poll(stream, clock, reply, context)).await;
+            let waited = worker.cx.now().since(began);
+            pace.note(waited, self.down.came - came);
+            let too_slow = left.is_some_and(|left| waited >= left && span.is_none_or(|span| left < span));
+            match step {
+                Err(Failure::Fault(Fault::BodyTimeout)) if too_slow => {
+                    note::fault(worker, req, Fault::BodyTooSlow);
+                    return Err(Error::internal(Fault::BodyTooSlow));
+                }
                 Ok(()) if self.down.is_over => {
                     self.keep(worker);
                     return Ok(());

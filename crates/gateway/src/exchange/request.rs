@@ -6,7 +6,7 @@ use std::net::IpAddr;
 use ringmain_web::{Request, path};
 use ringmain_wire::h1::{BodyEncoder, Framing, Known, Misuse, RequestEncoder};
 
-use super::fields::{Claim, Named, Sort, sort};
+use super::fields::{Claim, Named, Sort, is_folded, sort};
 use super::trailers::Sieve;
 use crate::fault::Fault;
 use crate::gateway::Desk;
@@ -54,6 +54,14 @@ pub(super) fn write(
     let trusted = trusts(sending.listener, req);
     let mut claims = Claims::default();
     let named = Named::of(&head.fields)?;
+    let own = match &sending.listener.client_address.header {
+        ClientHeader::Named(name) => Some(name.as_str()),
+        ClientHeader::XForwardedFor | ClientHeader::Forwarded => None,
+    };
+    // What only trusted proxies say, and they in this very form.
+    let forged = |name: &[u8]| {
+        own.is_some_and(|own| is_folded(name, own) && !(trusted && name.eq_ignore_ascii_case(own.as_bytes())))
+    };
     for (known, field) in head.fields.iter_known() {
         // Names are tokens.
         let Ok(name) = str::from_utf8(field.name) else {
@@ -69,7 +77,10 @@ pub(super) fn write(
                     encoder.field(name, field.value).map_err(misuse)?;
                 }
             }
-            Sort::EndToEnd if named.has(known, field.name) || sending.changes.drops(field.name) => {}
+            Sort::EndToEnd
+                if named.has(known, field.name)
+                    || sending.changes.drops(field.name)
+                    || forged(field.name) => {}
             Sort::EndToEnd => encoder.field(name, field.value).map_err(misuse)?,
         }
     }

@@ -7,7 +7,7 @@ use ringmain_wire::h1::{
 };
 
 use super::Failure;
-use super::fields::Named;
+use super::fields::{Named, options};
 use super::trailers::Sieve;
 use crate::fault::Fault;
 use crate::gateway::Desk;
@@ -18,8 +18,8 @@ use crate::plan::Changes;
 pub(super) struct Reading<'m, 'a> {
     scanner: HeadScanner,
     method: Method<'m>,
-    /// Whether a switch was offered.
-    upgrade: bool,
+    /// The protocols that a switch was offered to.
+    upgrade: Option<&'m [u8]>,
     interim: u32,
     /// Whether anything of an answer has come.
     pub(super) begun: bool,
@@ -43,7 +43,7 @@ pub(super) enum Head {
 }
 
 impl<'m, 'a> Reading<'m, 'a> {
-    pub(super) fn new(method: Method<'m>, upgrade: bool, trailers: bool) -> Reading<'m, 'a> {
+    pub(super) fn new(method: Method<'m>, upgrade: Option<&'m [u8]>, trailers: bool) -> Reading<'m, 'a> {
         Reading {
             scanner: HeadScanner::new(),
             method,
@@ -120,10 +120,12 @@ impl<'m, 'a> Reading<'m, 'a> {
         reply: &mut Reply<'_>,
     ) -> Result<Head, Failure> {
         if head.switches {
-            if !self.upgrade || head.status != 101 {
+            let offered = self.upgrade.filter(|_| head.status == 101);
+            let offered = offered.ok_or(Fault::SwitchUnasked)?;
+            let protocol = head.fields.known(Known::Upgrade).ok_or(Fault::GarbageHead)?;
+            if !is_among(protocol, offered) {
                 return Err(Fault::SwitchUnasked.into());
             }
-            let protocol = head.fields.known(Known::Upgrade).ok_or(Fault::GarbageHead)?;
             let mut fields = FieldBlock::new();
             copy(&head.fields, changes, &mut fields)?;
             self.add(&mut fields)?;
@@ -173,6 +175,12 @@ impl<'m, 'a> Reading<'m, 'a> {
         let length = length.and_then(|value| str::from_utf8(value).ok()?.parse().ok());
         length.map_or(Framing::None, Framing::Length)
     }
+}
+
+/// Whether a protocol is one of those that were offered (RFC 9110 §7.8). Their versions are part of them, their case is not.
+fn is_among(protocol: &[u8], offered: &[u8]) -> bool {
+    let mut offers = options(offered);
+    offers.any(|offer| offer.eq_ignore_ascii_case(protocol.trim_ascii()))
 }
 
 /// Copies the fields that go further.

@@ -142,6 +142,8 @@ faults! {
     GarbageBody "garbage_body" Upstream 502 Never "the upstream's answer is broken",
     /// Nothing more of the answer's body came in time: the answer is cut.
     BodyTimeout "body_timeout" Upstream 504 Never "the upstream stopped within its answer",
+    /// The answer's body came slower than the rule allows: the answer is cut.
+    BodyTooSlow "body_too_slow" Upstream 504 Never "the upstream's answer comes too slowly",
 }
 
 impl Fault {

@@ -140,6 +140,9 @@ fn forward(world: &World, calm: bool) -> Forward {
     let mut forward = Forward::to("origin");
     forward.backends.push(WeightedBackend::new("origin"));
     forward.timeouts.idle = Some(Duration::from_secs(if calm { 600 } else { 2 }));
+    if !calm && world.below(3) == 0 {
+        forward.timeouts.minimum_rate = 1 + world.below(5000) as u32;
+    }
     forward.retry = (world.below(2) == 0).then(|| Retry {
         attempts: 2,
         on: RetryOn {
