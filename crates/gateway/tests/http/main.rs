@@ -8,6 +8,7 @@
 #[path = "../../../web/tests/http/support.rs"]
 mod support;
 
+mod ending;
 mod failing;
 mod features;
 mod files;
