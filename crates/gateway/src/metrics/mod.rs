@@ -46,7 +46,7 @@ pub const NO_ROUTE_LABEL: &str = "";
 pub const OTHERS_LABEL: &str = "(others)";
 
 /// Counts of all workers.
-#[derive(Debug)]
+#[derive(Debug, Default)]
 pub(crate) struct Metrics {
     numbers: Mutex<Numbers>,
     /// Of stream routes.
@@ -91,16 +91,6 @@ pub struct RouteReport {
     pub buckets: [u64; BUCKETS.len() + 1],
     /// All of them together, in microseconds.
     pub micros: u64,
-}
-
-impl Default for Metrics {
-    fn default() -> Metrics {
-        Metrics {
-            numbers: Mutex::default(),
-            streams: Mutex::default(),
-            workers: Mutex::default(),
-        }
-    }
 }
 
 impl Default for Numbers {
