@@ -79,10 +79,11 @@ fn inet(addr: &Addr) -> SocketAddr {
     }
 }
 
-/// A host that no other test has, so that its ports are nobody else's once they are free.
+/// A host that no other test or process has, so that its ports are nobody else's once they are free.
 fn own_host() -> Ipv4Addr {
     static HOSTS: AtomicU8 = AtomicU8::new(1);
-    Ipv4Addr::new(127, 0, 9, HOSTS.fetch_add(1, Ordering::Relaxed))
+    let [.., high, low] = std::process::id().to_be_bytes();
+    Ipv4Addr::new(127, 1 + high % 200, low, HOSTS.fetch_add(1, Ordering::Relaxed))
 }
 
 /// A connection that has been told by which listener it came.

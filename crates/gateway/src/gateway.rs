@@ -19,7 +19,7 @@ use std::time::Duration;
 
 use ringmain_engine::backend::Time;
 use ringmain_engine::file::Root;
-use ringmain_engine::{Addr, Cx};
+use ringmain_engine::{Addr, Cx, ListenOptions, Listeners};
 use ringmain_tls::Counts;
 use ringmain_web::{self as web, App};
 use ringmain_wire::h1::{FieldBlock, FieldTable, Limits};
@@ -28,7 +28,7 @@ use crate::care::{self, Lookup};
 use crate::changes::Changes;
 use crate::exchange;
 use crate::fault::Fault;
-use crate::front::{self, Followed, Fronts, Ids};
+use crate::front::{self, Doors, Followed, Fronts, Ids};
 use crate::health::Target;
 use crate::limits;
 use crate::metrics::{Counting, Metrics, RouteReport, StreamReport};
@@ -49,7 +49,7 @@ pub struct Gateway(Arc<Inner>);
 #[derive(Debug)]
 struct Inner {
     /// Taken before `current`, never by a worker: it is held while listeners open and close.
-    fronts: Mutex<Fronts>,
+    doors: Mutex<Doors>,
     metrics: Metrics,
     current: Mutex<State>,
     /// What holds, which workers need not wait for while the next one is compiled.
@@ -87,11 +87,12 @@ impl Gateway {
         let mut registry = Registry::default();
         let metrics = Metrics::default();
         let table = compile(config, None, &mut registry, &metrics, now);
-        let mut fronts = Fronts::default();
-        let followed = fronts.follow(&table, now);
-        followed.changed.iter().for_each(|number| fronts.enter(*number));
+        let mut doors = Doors::default();
+        let followed = doors.fronts.follow(&table, now);
+        // They are the engine's to open at its start.
+        doors.turn(&followed);
         Gateway(Arc::new(Inner {
-            fronts: Mutex::new(fronts),
+            doors: Mutex::new(doors),
             published: Mutex::new(Published {
                 table: Arc::clone(&table),
                 streams: Arc::new(StreamPlan::all(table.config(), &registry, &metrics)),
@@ -113,15 +114,24 @@ impl Gateway {
     /// Replaces the configuration. Each worker follows at its next request; those under way end as they began. Returns
     /// what is wrong with it. `now` is wall time since 1970.
     ///
-    /// Addresses to listen at are the engine's, which opens them at its start: those that are new are not listened at
-    /// ([`Gateway::unheard`]), and what still comes in by one that is gone is answered 404. Certificates hold for connections
-    /// from now on.
+    /// Once the engine runs ([`Gateway::listen_by`]) its listeners follow before this returns: those that are new are opened, those
+    /// that are gone closed, and what an address speaks changes for connections that come from then on. An address that cannot be
+    /// listened at is a problem; it is tried again at each replacement. What still comes by a listener that is gone, or that speaks
+    /// something else now, is answered 404. Not to be called by a worker: workers are waited for.
     pub fn replace(&self, config: Arc<Config>, now: Duration) -> Vec<Problem> {
-        let mut fronts = self.fronts();
-        let followed = self.publish(config, &mut fronts, now);
-        followed.changed.iter().for_each(|number| fronts.enter(*number));
-        drop(fronts);
+        let mut doors = self.doors();
+        let followed = self.publish(config, &mut doors.fronts, now);
+        let unopened = doors.turn(&followed);
+        self.state().entrance_problems.extend(unopened);
+        drop(doors);
         self.problems()
+    }
+
+    /// Has the listeners of an engine that runs follow the configuration. It must have been started with those of
+    /// [`Gateway::addrs`] and no others; `options` are for new ones. Whether the configuration was replaced before this: then it
+    /// is to be replaced again.
+    pub fn listen_by(&self, listeners: Listeners, options: ListenOptions) -> bool {
+        self.doors().follow_by(listeners, options)
     }
 
     fn publish(&self, config: Arc<Config>, fronts: &mut Fronts, now: Duration) -> Followed {
@@ -184,19 +194,19 @@ impl Gateway {
             .collect()
     }
 
-    /// The addresses to listen at: the engine must be given one listener for each, in this order. Those of the configuration
-    /// that this began with, but for such whose TLS cannot be spoken.
+    /// The addresses to listen at: the engine must be given one listener for each, in this order, before it starts. Those of the
+    /// configuration, but for such whose TLS cannot be spoken.
     #[must_use]
     pub fn addrs(&self) -> Vec<Addr> {
-        self.fronts().addrs()
+        self.doors().addrs()
     }
 
-    /// Addresses of the configuration that holds which are not listened at: they are newer than the start, or speak TLS now
-    /// and did not then.
+    /// Addresses of the configuration that holds which are not listened at: they could not be opened, or their TLS cannot be
+    /// spoken, which is among the problems; or the engine does not run yet.
     #[must_use]
     pub fn unheard(&self) -> Vec<Addr> {
         let published = self.published().clone();
-        self.fronts().unheard(&published.table, &published.ids)
+        self.doors().fronts.unheard(&published.table, &published.ids)
     }
 
     /// What was counted of requests by route since the start; routes that nobody asked for are not among them.
@@ -221,7 +231,7 @@ impl Gateway {
     /// TLS handshakes of clients since the start.
     #[must_use]
     pub fn handshakes(&self) -> Counts {
-        self.fronts().handshakes()
+        self.doors().fronts.handshakes()
     }
 
     /// What connections may take, as the listeners of the configuration that holds have it: of each limit the widest, since
@@ -236,7 +246,7 @@ impl Gateway {
     pub fn app(&self) -> App {
         let gateway = self.clone();
         let app = App::new().limits(self.limits());
-        app.entrances(self.fronts().entrances())
+        app.entrances(self.doors().fronts.entrances())
             .per_worker(move |cx| Worker::new(cx, gateway.clone()))
             .fallback_streamed(async |req, reply| {
                 let worker = Rc::clone(req.local::<Rc<Worker>>()?);
@@ -291,8 +301,8 @@ impl Gateway {
         self.0.published.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    fn fronts(&self) -> MutexGuard<'_, Fronts> {
-        self.0.fronts.lock().unwrap_or_else(PoisonError::into_inner)
+    fn doors(&self) -> MutexGuard<'_, Doors> {
+        self.0.doors.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     fn state(&self) -> MutexGuard<'_, State> {

@@ -211,7 +211,6 @@ pub(crate) struct Datagrams {
     pub(crate) error: Option<io::Error>,
 }
 
-#[expect(clippy::large_enum_variant, reason = "nearly every record is a connection")]
 pub(crate) enum Record {
     Listener(Listener),
     Connection(Connection),

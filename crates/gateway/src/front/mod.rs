@@ -4,6 +4,7 @@
 //! Configurations come and go, and listeners with them. A number that anybody may have come by is given once: who came by a
 //! listener that is gone must not be taken for somebody who came by another. Knows no requests.
 
+mod doors;
 mod entrance;
 mod tls;
 
@@ -14,6 +15,7 @@ use ringmain_engine::Addr;
 use ringmain_tls::Counts;
 use ringmain_web::{Entrances, Limits};
 
+pub(crate) use self::doors::Doors;
 use self::entrance::{Kind, Shape, entrance};
 use self::tls::FrontTls;
 use crate::model::{ClientCertificateMode, Config, Listener, Name, Protocol};

@@ -42,11 +42,21 @@ impl Gates {
         let running = engine
             .start(move |start| site.server(start))
             .expect("the workers start");
+        assert!(
+            !gateway.listen_by(running.listeners(), options),
+            "nothing was missed"
+        );
         Gates {
             gateway,
             running,
             addrs,
         }
+    }
+
+    /// Replaces the configuration; what is wrong with it.
+    pub(crate) fn change(&self, config: Config) -> Vec<String> {
+        let problems = self.gateway.replace(Arc::new(config), tls::now());
+        problems.iter().map(ToString::to_string).collect()
     }
 
     pub(crate) fn client(&self, gate: usize) -> Client {
@@ -103,10 +113,11 @@ impl Gates {
     }
 }
 
-/// An address where nobody listens, and nobody will who does not ask for it: no other test has this host.
+/// An address where nobody listens, and nobody will who does not ask for it: no other test or process has this host.
 pub(crate) fn reserved() -> SocketAddr {
     static HOSTS: AtomicU8 = AtomicU8::new(1);
-    let host = Ipv4Addr::new(127, 0, 7, HOSTS.fetch_add(1, Ordering::Relaxed));
+    let [.., high, low] = std::process::id().to_be_bytes();
+    let host = Ipv4Addr::new(127, 1 + high % 200, low, HOSTS.fetch_add(1, Ordering::Relaxed));
     let listener = TcpListener::bind((host, 0)).expect("a free port");
     listener.local_addr().expect("it is bound")
 }

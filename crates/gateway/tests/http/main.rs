@@ -13,6 +13,7 @@ mod features;
 mod files;
 mod forwarding;
 mod gates;
+mod listening;
 mod names;
 mod origin;
 mod passing;

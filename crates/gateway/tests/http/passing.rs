@@ -499,13 +499,13 @@ fn a_change_cuts_nobody(engine: Config) {
     assert_eq!(old.take(5), b"first");
     let mut next = first.clone();
     next.upstreams = vec![Arc::new(upstream("all", &[echo("second")]))];
-    assert_eq!(gates.gateway.replace(Arc::new(next), now()), []);
+    assert_eq!(gates.change(next), [""; 0]);
     let mut new = gates.client(0);
     assert_eq!(new.take(6), b"second");
     let mut none = first;
     none.streams.clear();
     none.upstreams.clear();
-    assert_eq!(gates.gateway.replace(Arc::new(none), now()), []);
+    assert_eq!(gates.change(none), [""; 0]);
     assert_eq!(gates.client(0).rest(), (Vec::new(), End::Reset));
     for client in [&mut old, &mut new] {
         client.send("still here");
