@@ -303,7 +303,9 @@ impl Follower {
         };
         let config = Arc::new(config);
         let begun = clock::monotonic();
-        let problems = if *config == *last && same {
+        // What could not be listened at may be free now.
+        let all_heard = self.gateway.unheard().is_empty();
+        let problems = if *config == *last && same && all_heard {
             self.gateway.problems()
         } else {
             self.gateway.replace(Arc::clone(&config), clock::realtime())
@@ -345,12 +347,6 @@ impl Follower {
     /// What cannot follow while it serves.
     fn at_restart(&self, config: &Config) -> Vec<String> {
         let started = &self.started;
-        let mut all: Vec<String> = self
-            .gateway
-            .unheard()
-            .iter()
-            .map(|addr| format!("listening at {addr}"))
-            .collect();
         let changed = [
             ("limits of listeners", self.gateway.limits() != self.limits),
             ("admin", config.admin != started.admin),
@@ -362,8 +358,7 @@ impl Follower {
             ("limits.drain", config.limits.drain != started.limits.drain),
         ];
         let changed = changed.into_iter().filter(|(_, changed)| *changed);
-        all.extend(changed.map(|(name, _)| name.to_owned()));
-        all
+        changed.map(|(name, _)| name.to_owned()).collect()
     }
 }
 
