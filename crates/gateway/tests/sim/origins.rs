@@ -189,10 +189,17 @@ impl Origin {
             return;
         };
         listener.close();
-        match self.random.u32(0..3) {
-            0 => self.guests.drain(..).for_each(|guest| guest.peer.reset()),
-            1 => self.guests.drain(..).for_each(|guest| guest.peer.close()),
-            _ => {}
+        let how = self.random.u32(0..3);
+        if how == 2 {
+            return;
+        }
+        for guest in self.guests.drain(..) {
+            // An answer that ends with its connection would be whole to everybody.
+            if how == 0 || guest.manner == Manner::UntilClose {
+                guest.peer.reset();
+            } else {
+                guest.peer.close();
+            }
         }
     }
 }
