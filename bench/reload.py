@@ -231,6 +231,11 @@ class Stage:
         with asking.Connection(self.ports["secure"], (asking.trusting(self.folder / "ca.pem"), "localhost")) as connection:
             return connection.socket.getpeercert(True)
 
+    def under_way(self, upstream):
+        """Requests that count at an upstream."""
+        found = asking.ask(self.ports["admin"], "GET", "/upstreams", "localhost").json()["upstreams"]
+        return next(each["requests"] for each in found if each["name"] == upstream)
+
     def memory(self):
         """Resident bytes once nothing is open any more."""
         def is_idle():
@@ -265,6 +270,8 @@ def under_load(stage, changes):
             broken = [one.error for one in held if one.error]
             if broken:
                 raise Failed(f"after {stage.version} changes: {'; '.join(broken)}")
+        # What began long ago still counts, so that limits hold.
+        expect("all uploads among the requests under way", True, stage.under_way("account") >= stage.args.each)
     return {kind.__name__.lower(): sum(one.count for one in held if isinstance(one, kind)) for kind in (Bench, Socket, Upload, Client)}
 
 

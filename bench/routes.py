@@ -8,7 +8,8 @@ The file has each route on a host of its own, with two rules. One route is chang
 file in its place; it counts as live when every one of --connections kept connections, which are spread over all workers,
 is answered by it. Then requests for hosts all over the file must find their own routes.
 
-The bars, for 5,000 routes: 250 ms from the file's save for each change, and 40 MB resident. 50,000 are only to work.
+The bars, for 5,000 routes: 250 ms from the file's save for each change, 10 ms from the model's change (which the gateway
+logs itself), and 40 MB resident. 50,000 are only to work.
 
 Exit code: 0 all is well, 1 a bar is missed or an answer is wrong, 2 could not be run.
 """
@@ -16,6 +17,7 @@ Exit code: 0 all is well, 1 a bar is missed or an answer is wrong, 2 could not b
 import argparse
 import os
 import pathlib
+import re
 import statistics
 import sys
 import tempfile
@@ -26,7 +28,12 @@ import server as servers
 from shop_stage import Failed, expect, free_ports, until
 
 LIVE_SECONDS = 0.250
+MODEL_SECONDS = 0.010
 RESIDENT_BYTES = 40e6
+# A file of 50,000 routes is 8 MB of YAML.
+LOAD_SECONDS = 120.0
+LIVE = re.compile(r"read anew, and live ([\d.]+)(\S*s) after")
+UNITS = {"ns": 1e-9, "µs": 1e-6, "ms": 1e-3, "s": 1.0}
 # More routes than that are only to work.
 BARS_UP_TO = 5000
 ASKED = 500
@@ -55,7 +62,8 @@ class Many:
         self.write(0)
         self.started = time.monotonic()
         command = [args.ours, "run", str(self.file), "--workers", str(args.workers), "--patience", "1h"]
-        self.gateway = servers.Server(command, ready=lambda _: self.status(asking.ask, self.ports["plain"]) == b"0")
+        self.gateway = servers.Server(command, ready=lambda _: self.status(asking.ask, self.ports["plain"]) == b"0",
+                                      ready_seconds=LOAD_SECONDS)
 
     def __enter__(self):
         self.gateway.__enter__()
@@ -93,6 +101,14 @@ class Many:
                 raise Failed(f"expected version {version} on every connection within {asking.SECONDS:g} s")
         return time.monotonic() - saved
 
+    def replaced(self):
+        """Seconds that the last change took from the model on, by the gateway's own log."""
+        found = LIVE.findall(self.gateway.last_output(50))
+        if not found:
+            raise Failed(f"expected a line of the log that says how soon the change was live, found {self.gateway.last_output()}")
+        value, unit = found[-1]
+        return float(value) * UNITS[unit]
+
     def ask_all_over(self):
         """Hosts all over the file have their own routes."""
         with asking.Connection(self.ports["plain"]) as connection:
@@ -110,18 +126,24 @@ def measure(args, routes, folder):
         for connection in connections:
             many.status(connection.ask)
         until("connections on every worker", lambda: many.every_worker(connections))
-        times = [many.change(version, connections) for version in range(1, args.changes + 1)]
+        times, models = [], []
+        for version in range(1, args.changes + 1):
+            times.append(many.change(version, connections))
+            models.append(many.replaced())
         many.ask_all_over()
         after = many.gateway.memory()["VmRSS"]
         for connection in connections:
             connection.__exit__()
+    resident = max(resident, after)
     print(f"{routes:,} routes: served {many.loaded:.2f} s after the start of the process; one changed, live on {args.workers} workers"
-          f" after a median of {statistics.median(times) * 1e3:.0f} ms, at most {max(times) * 1e3:.0f} ms; resident"
-          f" {resident / 1e6:.1f} MB, {after / 1e6:.1f} MB after {args.changes} changes")
+          f" after a median of {statistics.median(times) * 1e3:.0f} ms, at most {max(times) * 1e3:.0f} ms, from the model's change a"
+          f" median of {statistics.median(models) * 1e3:.1f} ms; at most {resident / 1e6:.1f} MB resident")
     if routes > BARS_UP_TO:
         return 0
-    missed = [text for text, found in ((f"{LIVE_SECONDS * 1e3:.0f} ms for each change", max(times) < LIVE_SECONDS),
-                                       (f"{RESIDENT_BYTES / 1e6:.0f} MB resident", max(resident, after) < RESIDENT_BYTES)) if not found]
+    bars = ((f"{LIVE_SECONDS * 1e3:.0f} ms for each change", max(times) < LIVE_SECONDS),
+            (f"{MODEL_SECONDS * 1e3:.0f} ms from the model's change", statistics.median(models) < MODEL_SECONDS),
+            (f"{RESIDENT_BYTES / 1e6:.0f} MB resident", resident < RESIDENT_BYTES))
+    missed = [text for text, is_met in bars if not is_met]
     for text in missed:
         print(f"missed: {text}")
     return len(missed)

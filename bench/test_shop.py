@@ -21,12 +21,12 @@ FILE = shop_stage.EXAMPLES / "shop.yaml"
 
 
 class Answering:
-    """A server on a port of its own that answers one connection with these bytes and keeps what it was sent."""
+    """A server on a port of its own that answers one request, which ends with `end`, and keeps it."""
 
-    def __init__(self, *answers):
+    def __init__(self, answer, end=b"\r\n\r\n"):
         self.listener = socket.create_server(("127.0.0.1", 0))
         self.port = self.listener.getsockname()[1]
-        self.answers, self.seen = answers, b""
+        self.answer, self.end, self.seen = answer, end, b""
         self.thread = threading.Thread(target=self.serve, daemon=True)
 
     def __enter__(self):
@@ -40,16 +40,14 @@ class Answering:
     def serve(self):
         connection, _ = self.listener.accept()
         with connection:
-            for answer in self.answers:
-                while not self.seen.endswith((b"\r\n\r\n", b"end")):
-                    self.seen += connection.recv(65536)
-                connection.sendall(answer)
-                self.seen += b"|"
+            while not self.seen.endswith(self.end):
+                self.seen += connection.recv(65536)
+            connection.sendall(self.answer)
 
 
-def asked(answer, method="GET", **more):
+def asked(answer, method="GET", end=b"\r\n\r\n", **more):
     """What `asking.ask` makes of an answer, and what it sent."""
-    with Answering(answer) as server:
+    with Answering(answer, end) as server:
         found = asking.ask(server.port, method, "/a?b", "host", **more)
     return found, server.seen
 
@@ -57,7 +55,7 @@ def asked(answer, method="GET", **more):
 class Asking(unittest.TestCase):
     def test_a_request_as_it_leaves(self):
         answer, seen = asked(b"HTTP/1.1 200 OK\r\nA: b\r\nContent-Length: 2\r\n\r\nok", headers=[("X-One", "1"), ("X-One", "2")])
-        self.assertEqual(seen, b"GET /a?b HTTP/1.1\r\nHost: host\r\nX-One: 1\r\nX-One: 2\r\n\r\n|")
+        self.assertEqual(seen, b"GET /a?b HTTP/1.1\r\nHost: host\r\nX-One: 1\r\nX-One: 2\r\n\r\n")
         self.assertEqual((answer.status, answer.field("a"), answer.field("c"), answer.body), (200, "b", None, b"ok"))
 
     def test_framings(self):
@@ -81,8 +79,8 @@ class Asking(unittest.TestCase):
 
     def test_bodies(self):
         ok = b"HTTP/1.1 200 OK\r\nContent-Length: 0\r\n\r\n"
-        self.assertIn(b"Content-Length: 3\r\n\r\nend", asked(ok, "POST", body=b"end")[1])
-        self.assertIn(b"chunked\r\n\r\n2\r\nab\r\n1\r\nc\r\n0\r\n\r\n", asked(ok, "POST", body=[b"ab", b"c"])[1])
+        self.assertIn(b"Content-Length: 3\r\n\r\nend", asked(ok, "POST", b"end", body=b"end")[1])
+        self.assertIn(b"chunked\r\n\r\n2\r\nab\r\n1\r\nc\r\n0\r\n\r\n", asked(ok, "POST", b"\n0\r\n\r\n", body=[b"ab", b"c"])[1])
 
     def test_messages_of_websockets(self):
         accepted = b"HTTP/1.1 101 Switching Protocols\r\n\r\n\x81\x02hi\x82\x7e\x01\x00" + bytes(256)
