@@ -19,6 +19,7 @@ mod memory;
 pub mod record;
 pub mod router;
 pub mod timer_wheel;
+pub mod tls_peek;
 mod tls_peer;
 pub mod tls_server;
 pub mod ws_differences;
@@ -71,6 +72,10 @@ pub const TARGETS: &[Target] = &[
     Target {
         name: "timer_wheel",
         run: timer_wheel::run,
+    },
+    Target {
+        name: "tls_peek",
+        run: tls_peek::run,
     },
     Target {
         name: "tls_server",

@@ -114,6 +114,10 @@ const _: () = assert!(TIMER_MOVES_PER_TURN >= TIMERS_PER_TURN);
 /// Task slots of one [`crate::wake::WakeSet`]. A larger capacity is a bug of the caller and panics.
 pub const WAKE_SLOTS: u32 = crate::backend::Slot::LIMIT;
 
+/// How long a listener that is opened or closed while serving is waited for: until each worker has it, or has let go of it. A
+/// worker that a handler holds for longer makes opening fail, and closing come later than told.
+pub const LISTENER_PATIENCE: std::time::Duration = std::time::Duration::from_secs(5);
+
 /// How long a closed connection may take to hand its last bytes to the kernel, unless
 /// [`Config::flush`](crate::Config::flush) says otherwise. Longer: they are dropped and it ends with
 /// `Reason::FlushTimeout`.

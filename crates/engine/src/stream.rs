@@ -367,6 +367,14 @@ impl Stream {
         self.conn().peer_addr()
     }
 
+    /// The local address; see [`Conn::local_addr`].
+    ///
+    /// # Errors
+    /// `NotConnected` when the connection is over.
+    pub fn local_addr(&self) -> io::Result<Option<Addr>> {
+        self.conn().local_addr()
+    }
+
     /// Ends it at once: unsent bytes are dropped and the peer sees a reset.
     pub fn abort(self) {
         self.cx.core().abort(self.slot, Reason::Aborted);

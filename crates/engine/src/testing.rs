@@ -3,7 +3,7 @@
 //! Owns the wiring that [`crate::Engine`] does for a process, and gives workers their turns as the world's
 //! scheduler says. Knows nothing of handlers and clients. Nothing here reaches a product build.
 
-use std::sync::Arc;
+use std::sync::{Arc, mpsc};
 use std::time::Duration;
 
 use ringmain_sys::addr::Addr;
@@ -11,7 +11,7 @@ use ringmain_sys::addr::Addr;
 use crate::backend::sim::{Step, World};
 use crate::mail::{Inbox, Mailbox, grid};
 use crate::worker::handler::Handler;
-use crate::worker::shared::{Counters, Shared, State};
+use crate::worker::shared::{Counters, Opened, Order, Shared, State};
 use crate::worker::{Parts, Start, Worker};
 
 /// What a process would set; see [`crate::Config`].
@@ -121,6 +121,35 @@ impl<H: Handler> SimCluster<H> {
         } else {
             worker.begin_wait().expect("a simulated wait never fails");
         }
+    }
+
+    /// Has a worker open a listener, as [`crate::Listeners::open`]: an address that is no open listener's.
+    pub fn open(&self, worker: usize, addr: &Addr, number: u32) {
+        // Whether it has come about the connections tell.
+        let (told, _) = mpsc::channel();
+        let order = Order::Open {
+            tag: number,
+            listener: Opened::Simulated(self.world.listen(worker, addr)),
+            backlog: 0,
+            told,
+        };
+        self.shared.order(worker, order);
+    }
+
+    /// Has all workers close the listeners of a number, as [`crate::Listeners::close`]. The receiver is disconnected when they
+    /// have.
+    #[must_use]
+    pub fn close(&self, number: u32) -> mpsc::Receiver<()> {
+        let (told, closed) = mpsc::channel();
+        for worker in 0..self.workers.len() {
+            let order = Order::Close {
+                tag: number,
+                backlog: 0,
+                told: told.clone(),
+            };
+            self.shared.order(worker, order);
+        }
+        closed
     }
 
     /// Begins a graceful shutdown, as [`crate::Running::shut_down`].

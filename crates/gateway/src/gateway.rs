@@ -20,7 +20,7 @@ use std::time::Duration;
 
 use ringmain_engine::backend::Time;
 use ringmain_engine::file::Root;
-use ringmain_engine::{Addr, Cx};
+use ringmain_engine::{Addr, Cx, ListenOptions, Listeners};
 use ringmain_tls::Counts;
 use ringmain_web::{self as web, App};
 use ringmain_wire::h1::{FieldBlock, FieldTable, Limits};
@@ -29,11 +29,12 @@ use crate::care::{self, Lookup};
 use crate::changes::Changes;
 use crate::exchange;
 use crate::fault::Fault;
-use crate::front::{self, Fronts};
+use crate::front::{self, Doors, Followed, Fronts, Ids};
 use crate::health::Target;
 use crate::limits;
-use crate::metrics::{Counting, Metrics, RouteReport};
+use crate::metrics::{Counting, Metrics, RouteReport, StreamReport};
 use crate::model::{Config, Hostname, Name};
+use crate::passage::StreamPlan;
 use crate::plan::Plan;
 use crate::resolve::{Found, NotFound, Settings};
 use crate::status::UpstreamStatus;
@@ -49,17 +50,26 @@ pub struct Gateway(Arc<Inner>);
 
 #[derive(Debug)]
 struct Inner {
-    fronts: Fronts,
+    /// Taken before `current`, never by a worker: it is held while listeners open and close.
+    doors: Mutex<Doors>,
     metrics: Metrics,
     current: Mutex<State>,
-    /// That of `current`, which workers need not wait for while the next one is compiled.
-    table: Mutex<Arc<Table<Plan>>>,
-    /// Of the table: workers look at this first.
+    /// What holds, which workers need not wait for while the next one is compiled.
+    published: Mutex<Published>,
+    /// Of what is published: workers look at this first.
     generation: AtomicU64,
     /// Of the table and of upstreams.
     changes: Changes,
     /// For connections to all upstreams.
     room: Arc<Room>,
+}
+
+/// What workers see of a configuration.
+#[derive(Clone, Debug)]
+struct Published {
+    table: Arc<Table<Plan>>,
+    streams: Arc<BTreeMap<Name, StreamPlan>>,
+    ids: Ids,
 }
 
 #[derive(Debug)]
@@ -81,16 +91,23 @@ impl Gateway {
         let mut registry = Registry::default();
         let metrics = Metrics::default();
         let table = compile(config, None, &mut registry, &metrics, now);
-        let (fronts, entrance_problems) = Fronts::open(&table, now);
+        let mut doors = Doors::default();
+        let followed = doors.fronts.follow(&table, now);
+        // They are the engine's to open at its start.
+        doors.turn(&followed);
         let room = Arc::clone(registry.room());
         Gateway(Arc::new(Inner {
-            fronts,
+            doors: Mutex::new(doors),
+            published: Mutex::new(Published {
+                table: Arc::clone(&table),
+                streams: Arc::new(StreamPlan::all(table.config(), &registry, &metrics)),
+                ids: followed.ids,
+            }),
             metrics,
-            table: Mutex::new(Arc::clone(&table)),
             current: Mutex::new(State {
                 table,
                 registry,
-                entrance_problems,
+                entrance_problems: followed.problems,
                 lookup: None,
                 replaced: Vec::new(),
             }),
@@ -103,10 +120,27 @@ impl Gateway {
     /// Replaces the configuration. Each worker follows at its next request; those under way end as they began. Returns
     /// what is wrong with it. `now` is wall time since 1970.
     ///
-    /// Addresses to listen at are the engine's, which opens them at its start: those that are new are not listened at
-    /// ([`Gateway::unheard`]), and what still comes in by one that is gone is answered 404. Certificates hold for connections
-    /// from now on.
+    /// Once the engine runs ([`Gateway::listen_by`]) its listeners follow before this returns: those that are new are opened, those
+    /// that are gone closed, and what an address speaks changes for connections that come from then on. An address that cannot be
+    /// listened at is a problem; it is tried again at each replacement. What still comes by a listener that is gone, or that speaks
+    /// something else now, is answered 404. Not to be called by a worker: workers are waited for.
     pub fn replace(&self, config: Arc<Config>, now: Duration) -> Vec<Problem> {
+        let mut doors = self.doors();
+        let followed = self.publish(config, &mut doors.fronts, now);
+        let unopened = doors.turn(&followed);
+        self.state().entrance_problems.extend(unopened);
+        drop(doors);
+        self.problems()
+    }
+
+    /// Has the listeners of an engine that runs follow the configuration. It must have been started with those of
+    /// [`Gateway::addrs`] and no others; `options` are for new ones. Whether the configuration was replaced before this: then it
+    /// is to be replaced again.
+    pub fn listen_by(&self, listeners: Listeners, options: ListenOptions) -> bool {
+        self.doors().follow_by(listeners, options)
+    }
+
+    fn publish(&self, config: Arc<Config>, fronts: &mut Fronts, now: Duration) -> Followed {
         let mut state = self.state();
         let state = &mut *state;
         let table = compile(
@@ -116,15 +150,23 @@ impl Gateway {
             &self.0.metrics,
             now,
         );
-        state.entrance_problems = self.0.fronts.follow(&table, now);
-        let problems = problems(&table, state);
-        *self.published() = Arc::clone(&table);
+        let mut followed = fronts.follow(&table, now);
+        state.entrance_problems = std::mem::take(&mut followed.problems);
+        let streams = StreamPlan::all(table.config(), &state.registry, &self.0.metrics);
+        let next = Published {
+            table: Arc::clone(&table),
+            streams: Arc::new(streams),
+            ids: Arc::clone(&followed.ids),
+        };
+        let last = std::mem::replace(&mut *self.published(), next);
+        // Workers need not wait for the end of what was.
+        drop(last);
         let old = std::mem::replace(&mut state.table, table);
         self.0.generation.fetch_add(1, Ordering::Release);
         state.replaced.push(old);
         state.replaced.retain(|table| Arc::strong_count(table) > 1);
         self.0.changes.tell();
-        problems
+        followed
     }
 
     /// Has names looked up by these texts in place of the host's `/etc/resolv.conf` and `/etc/hosts`. A `nameserver` may
@@ -144,7 +186,7 @@ impl Gateway {
     /// The table that holds.
     #[must_use]
     pub fn table(&self) -> Arc<Table<Plan>> {
-        Arc::clone(&self.published())
+        Arc::clone(&self.published().table)
     }
 
     /// What is known of the upstreams now, in the order of their names.
@@ -158,24 +200,32 @@ impl Gateway {
             .collect()
     }
 
-    /// The addresses to listen at: the engine must be given one listener for each, in this order. Those of the configuration
-    /// that this began with, but for such whose TLS cannot be spoken.
+    /// The addresses to listen at: the engine must be given one listener for each, in this order, before it starts. Those of the
+    /// configuration, but for such whose TLS cannot be spoken.
     #[must_use]
     pub fn addrs(&self) -> Vec<Addr> {
-        self.0.fronts.addrs()
+        self.doors().addrs()
     }
 
-    /// Addresses of the configuration that holds which are not listened at: they are newer than the start, or speak TLS now
-    /// and did not then.
+    /// Addresses of the configuration that holds which are not listened at: they could not be opened, or their TLS cannot be
+    /// spoken, which is among the problems; or the engine does not run yet.
     #[must_use]
     pub fn unheard(&self) -> Vec<Addr> {
-        self.0.fronts.unheard(&self.table())
+        let published = self.published().clone();
+        self.doors().fronts.unheard(&published.table, &published.ids)
     }
 
     /// What was counted of requests by route since the start; routes that nobody asked for are not among them.
     #[must_use]
     pub fn requests(&self) -> Vec<RouteReport> {
         self.0.metrics.routes()
+    }
+
+    /// What was counted of connections that were passed on, by stream route, since the start; routes that nobody came by are not
+    /// among them.
+    #[must_use]
+    pub fn streams(&self) -> Vec<StreamReport> {
+        self.0.metrics.streams()
     }
 
     /// How often there was a fault of each kind since the start, tries that were made up for by others counted.
@@ -187,7 +237,7 @@ impl Gateway {
     /// TLS handshakes of clients since the start.
     #[must_use]
     pub fn handshakes(&self) -> Counts {
-        self.0.fronts.handshakes()
+        self.doors().fronts.handshakes()
     }
 
     /// What connections may take, as the listeners of the configuration that holds have it: of each limit the widest, since
@@ -202,9 +252,7 @@ impl Gateway {
     pub fn app(&self) -> App {
         let gateway = self.clone();
         let app = App::new().limits(self.limits());
-        self.0
-            .fronts
-            .apply(app)
+        app.entrances(self.doors().fronts.entrances())
             .per_worker(move |cx| Worker::new(cx, gateway.clone()))
             .fallback_streamed(async |req, reply| {
                 let worker = Rc::clone(req.local::<Rc<Worker>>()?);
@@ -255,8 +303,12 @@ impl Gateway {
         targets
     }
 
-    fn published(&self) -> MutexGuard<'_, Arc<Table<Plan>>> {
-        self.0.table.lock().unwrap_or_else(PoisonError::into_inner)
+    fn published(&self) -> MutexGuard<'_, Published> {
+        self.0.published.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn doors(&self) -> MutexGuard<'_, Doors> {
+        self.0.doors.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     fn state(&self) -> MutexGuard<'_, State> {
@@ -333,8 +385,10 @@ pub(crate) struct Worker {
 pub(crate) struct View {
     generation: u64,
     pub(crate) table: Arc<Table<Plan>>,
+    /// By the names of stream routes.
+    pub(crate) streams: Arc<BTreeMap<Name, StreamPlan>>,
     /// By the numbers of the engine's listeners.
-    addresses: Box<[Option<AddressId>]>,
+    addresses: Ids,
 }
 
 /// Memory for steps that nothing waits in.
@@ -519,11 +573,12 @@ impl View {
     fn new(gateway: &Gateway) -> View {
         // Before the table: one that is newer than its number is looked at again, not the other way round.
         let generation = gateway.0.generation.load(Ordering::Acquire);
-        let table = gateway.table();
+        let Published { table, streams, ids } = gateway.published().clone();
         View {
             generation,
-            addresses: gateway.0.fronts.ids(&table),
             table,
+            streams,
+            addresses: ids,
         }
     }
 

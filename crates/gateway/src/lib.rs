@@ -15,6 +15,7 @@ pub mod health;
 pub mod limits;
 pub mod metrics;
 pub mod model;
+mod passage;
 mod plan;
 mod resolve;
 pub mod status;

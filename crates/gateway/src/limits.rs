@@ -162,6 +162,13 @@ pub const COUNTED_ROUTES: usize = 1000;
 /// For how long an endpoint that could not be connected to is passed over, if there are others.
 pub const PASSED_OVER: Duration = Duration::from_secs(1);
 
+/// How long a client may take to say for which host its connection is, where TLS is not ended or ends before bytes, and how long
+/// its handshake may take then. Later: `no_hello`, `handshake_failed`.
+pub const HANDSHAKE_TIMEOUT: Duration = Duration::from_secs(10);
+
+/// Endpoints that are tried for a connection of a stream route, one after the other; then it is closed.
+pub const STREAM_TRIES: usize = 3;
+
 const _: () = {
     assert!(PATTERN_BYTES < PATTERN_COMPILED_BYTES);
     assert!(NAME_BYTES <= 255 && HOSTNAME_BYTES <= 255);

@@ -14,6 +14,7 @@ mod exit;
 #[cfg(feature = "fuzzing")]
 #[doc(hidden)]
 pub mod fuzzing;
+mod incoming;
 mod json;
 pub mod limits;
 mod local;
@@ -44,9 +45,10 @@ pub use app::{App, AppError, Group};
 pub use bytes::Bytes;
 pub use cookie::{CookieFault, Cookies, SameSite, SetCookie};
 pub use date::http_date;
-pub use entrance::Entrance;
+pub use entrance::{Entrance, Entrances};
 pub use error::{Error, Result};
 pub use exit::Exit;
+pub use incoming::{Incoming, Logging, Passed};
 pub use limits::Limits;
 pub use note::Note;
 pub use process::serve;

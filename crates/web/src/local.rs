@@ -83,7 +83,7 @@ impl Local {
                 time: self.cx.wall(),
                 method: request.method().as_str(),
                 target: request.target(),
-                version: request.version(),
+                version: Some(request.version()),
                 status,
                 body_bytes,
                 duration_us: micros(self.cx.clock().since(began)),
@@ -105,7 +105,7 @@ impl Local {
             time: self.cx.wall(),
             method: "-",
             target: "-",
-            version: Version::Http11,
+            version: Some(Version::Http11),
             status,
             body_bytes: 0,
             duration_us: micros(self.cx.clock().since(began)),
@@ -122,6 +122,6 @@ impl Local {
     }
 }
 
-fn micros(span: Duration) -> u64 {
+pub(crate) fn micros(span: Duration) -> u64 {
     u64::try_from(span.as_micros()).unwrap_or(u64::MAX)
 }

@@ -9,7 +9,7 @@ use ringmain_engine::Cx;
 use ringmain_wire::h1::Method;
 
 use crate::access_log::AccessLog;
-use crate::entrance::Entrance;
+use crate::entrance::Entrances;
 use crate::error::{Error, Result};
 use crate::limits::Limits;
 use crate::reply::Reply;
@@ -71,7 +71,7 @@ pub struct Site {
     pub(crate) states: Vec<(TypeId, Box<dyn Any + Send + Sync>)>,
     pub(crate) per_worker: Vec<Box<MakeLocal>>,
     /// By listener.
-    pub(crate) entrances: Vec<Entrance>,
+    pub(crate) entrances: Entrances,
     pub(crate) limits: Limits,
     pub(crate) server_name: Option<String>,
     pub(crate) access_log: Option<AccessLog>,

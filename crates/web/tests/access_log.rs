@@ -22,7 +22,7 @@ fn say(writer: &mut AccessWriter, target: &str) {
         time: Duration::ZERO,
         method: "GET",
         target,
-        version: Version::Http11,
+        version: Some(Version::Http11),
         status: 200,
         body_bytes: 0,
         duration_us: 0,

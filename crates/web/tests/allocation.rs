@@ -105,7 +105,7 @@ fn log_lines(writer: &mut AccessWriter, lines: &Lines, number: u64) {
             time: Duration::from_millis(number),
             method: "GET",
             target: "/a\\b?c=\"d\"",
-            version: Version::Http11,
+            version: Some(Version::Http11),
             status: 200,
             body_bytes: number,
             duration_us: number,

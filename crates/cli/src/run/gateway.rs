@@ -50,6 +50,7 @@ pub(super) fn serve(
         .map_err(|error| Failure::Other(format!("cannot start the control thread: {error}")))?;
     let control = Arc::new(control);
     let board = Board::default();
+    let listening = gateway.clone();
     let mut administration = None;
     if let Some((addrs, inherited)) = for_admin {
         let (control, site, board) = (Arc::clone(&control), Arc::clone(&site), board.clone());
@@ -65,7 +66,14 @@ pub(super) fn serve(
     let (mut hangups, mut rotated) = (0, Rotated::default());
     let served = Arc::clone(&site);
     let requests = || ("requests", site.stats().totals().requests());
+    let mut follows = false;
     let observe = |running: &Running<_>| {
+        if !std::mem::replace(&mut follows, true) {
+            let missed = listening.listen_by(running.listeners(), args.listen_options());
+            if missed {
+                control.read_anew();
+            }
+        }
         if std::mem::replace(&mut hangups, running.hangups()) != running.hangups() {
             control.read_anew();
         }

@@ -8,7 +8,7 @@ use std::fmt::{Display, Write};
 use ringmain_engine::WorkerReport;
 use ringmain_gateway::UpstreamStatus;
 use ringmain_gateway::health::Verdict;
-use ringmain_gateway::metrics::{BUCKETS, RouteReport};
+use ringmain_gateway::metrics::{BUCKETS, Ended, RouteReport};
 use ringmain_sys::{clock, process};
 
 use super::Inner;
@@ -21,6 +21,7 @@ pub(super) fn text(inner: &Inner) -> String {
     process_of(&mut page, inner);
     workers(&mut page, inner);
     requests(&mut page, inner);
+    streams(&mut page, inner);
     upstreams(&mut page, inner);
     configuration(&mut page, inner);
     page.0
@@ -223,6 +224,37 @@ fn requests(page: &mut Page, inner: &Inner) {
         ("failed", handshakes.failed),
     ] {
         page.sample(name, &[("outcome", outcome)], count);
+    }
+}
+
+fn streams(page: &mut Page, inner: &Inner) {
+    let streams = inner.gateway.streams();
+    let name = "ringmain_streams_open";
+    page.metric(name, "gauge", "Connections that are passed on, by stream route.");
+    for stream in &streams {
+        page.sample(name, &[("route", &stream.name)], stream.open());
+    }
+    let name = "ringmain_streams_total";
+    page.metric(
+        name,
+        "counter",
+        "Connections that were passed on or not, by stream route and how they ended.",
+    );
+    for stream in &streams {
+        for (ended, count) in Ended::ALL
+            .iter()
+            .zip(stream.ended)
+            .filter(|(_, count)| *count > 0)
+        {
+            page.sample(name, &[("route", &stream.name), ("ended", ended.label())], count);
+        }
+    }
+    let name = "ringmain_stream_bytes_total";
+    page.metric(name, "counter", "Bytes passed on, from clients and to them.");
+    for stream in &streams {
+        for (direction, count) in [("received", stream.received), ("sent", stream.sent)] {
+            page.sample(name, &[("route", &stream.name), ("direction", direction)], count);
+        }
     }
 }
 

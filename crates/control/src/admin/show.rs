@@ -39,8 +39,16 @@ pub(super) fn routes(gateway: &Gateway) -> Value {
             })
         })
         .collect();
+    let streams = table.config().streams.iter().map(|stream| {
+        json!({
+            "name": *stream.name,
+            "listeners": stream.listeners.iter().map(|name| &**name).collect::<Vec<_>>(),
+            "hosts": stream.hostnames.iter().map(ToString::to_string).collect::<Vec<_>>(),
+        })
+    });
+    let streams: Vec<Value> = streams.collect();
     let problems: Vec<String> = gateway.problems().iter().map(ToString::to_string).collect();
-    json!({"listeners": listeners, "routes": routes, "problems": problems})
+    json!({"listeners": listeners, "routes": routes, "streams": streams, "problems": problems})
 }
 
 /// Who answers.

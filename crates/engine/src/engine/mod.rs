@@ -2,20 +2,23 @@
 //!
 //! Owns the threads and the order of starting and stopping. Knows nothing of what handlers do.
 
+mod listeners;
 mod running;
 mod signals;
 mod size;
 mod watch;
 
 use std::mem::ManuallyDrop;
-use std::os::fd::{AsFd, OwnedFd};
+use std::os::fd::OwnedFd;
 use std::sync::{Arc, mpsc};
 
 use ringmain_sys::addr::Addr;
+use ringmain_sys::cpu;
 use ringmain_sys::inherit::Inherited;
-use ringmain_sys::listen::{self, ListenError, ListenOptions};
-use ringmain_sys::{cpu, socket};
+use ringmain_sys::listen::{ListenError, ListenOptions};
 
+pub use self::listeners::Listeners;
+use self::listeners::{Bound, Opening};
 pub use self::running::{Report, Running, Summary, WorkerReport};
 pub use self::signals::block_signals;
 use self::size::Size;
@@ -28,7 +31,7 @@ use crate::limits;
 use crate::mail;
 use crate::probe::{ProbeError, Selection, probe};
 use crate::worker::handler::Handler;
-use crate::worker::shared::{Kept, Shared, SocketFile, State};
+use crate::worker::shared::{Shared, SocketFile, State};
 use crate::worker::{Parts, Start, Worker};
 
 /// Why an engine could not be set up or had to end.
@@ -53,7 +56,7 @@ pub enum EngineError {
         /// What it is.
         found: String,
     },
-    /// A system call failed while starting.
+    /// A system call failed.
     #[error("{what}: {source}")]
     System {
         /// What was tried.
@@ -69,24 +72,6 @@ pub enum EngineError {
         /// Why.
         source: std::io::Error,
     },
-}
-
-/// The names of listeners that this program opened begin so when they are handed over. Others, from
-/// a service manager, keep theirs, and their socket files are not ours to remove.
-const OWN_NAME: &str = "ringmain/";
-
-/// The longest name of a listener that can be handed over, bytes.
-const NAME_BYTES: usize = 255;
-
-/// One address, opened for all workers.
-struct Bound {
-    addr: Addr,
-    name: String,
-    /// One for each worker, in worker order, or fewer that are shared.
-    fds: Vec<OwnedFd>,
-    /// Connections that its queue may hold.
-    backlog: u32,
-    file: Option<SocketFile>,
 }
 
 /// An engine that is set up and not started.
@@ -137,52 +122,10 @@ impl Engine {
     /// # Errors
     /// One line that says what is wrong with the address and what to do.
     pub fn listen(&mut self, addr: &Addr, options: &ListenOptions) -> Result<Addr, EngineError> {
-        let Addr::Inet(_) = addr else {
-            // The kernel balances no group of Unix listeners: all workers accept from one.
-            let fd = listen::listen(addr, options)?;
-            let file = addr.path().map(|path| SocketFile::new(path, &fd, true));
-            self.listeners.push(Bound {
-                addr: addr.clone(),
-                name: own_name(addr),
-                file: file.transpose().map_err(system("dup"))?,
-                fds: vec![fd],
-                backlog: options.backlog,
-            });
-            return Ok(addr.clone());
-        };
-        let alone = self.size.workers == 1;
-        if !alone {
-            // A port that others hold with SO_REUSEPORT would be joined silently: look first.
-            drop(listen::listen(
-                addr,
-                &ListenOptions {
-                    reuse_port: false,
-                    ..options.clone()
-                },
-            )?);
-        }
-        let options = ListenOptions {
-            reuse_port: !alone,
-            ..options.clone()
-        };
-        let first = listen::listen(addr, &options)?;
-        let bound = socket::local_addr(&first)
-            .map_err(system("getsockname"))?
-            .unwrap_or(addr.clone());
-        let mut fds = vec![first];
-        // In worker order: the kernel numbers a group in the order of joining.
-        for _ in 1..self.size.workers {
-            fds.push(listen::listen(&bound, &options)?);
-        }
-        self.steer(&fds)?;
-        self.listeners.push(Bound {
-            addr: bound.clone(),
-            name: own_name(&bound),
-            fds,
-            backlog: options.backlog,
-            file: None,
-        });
-        Ok(bound)
+        let bound = self.opening().bind(addr, options)?;
+        let addr = bound.addr.clone();
+        self.listeners.push(bound);
+        Ok(addr)
     }
 
     /// Takes over listeners of a former process or of a service manager. Those of the same address
@@ -198,7 +141,7 @@ impl Engine {
                 bound.fds.push(fd);
                 continue;
             }
-            let path = addr.path().filter(|_| name.starts_with(OWN_NAME));
+            let path = addr.path().filter(|_| name.starts_with(listeners::OWN_NAME));
             let file = path.map(|path| SocketFile::new(path, &fd, false));
             self.listeners.push(Bound {
                 file: file.transpose().map_err(system("dup"))?,
@@ -214,25 +157,12 @@ impl Engine {
             .collect())
     }
 
-    /// Attaches CPU steering if it was asked for and would do good.
-    fn steer(&self, fds: &[OwnedFd]) -> Result<(), EngineError> {
-        let Some(interface) = &self.config.steer else {
-            return Ok(());
-        };
-        let unmet = if self.size.pins.is_empty() {
-            Some("the workers are not pinned to CPUs of their own".to_string())
-        } else {
-            let root = std::path::Path::new("/");
-            ringmain_sys::steering::check(root, interface, &self.size.pins)
-                .err()
-                .map(|e| e.to_string())
-        };
-        match unmet {
-            Some(why) => log::warn!("CPU steering is off, the kernel spreads connections by hash: {why}"),
-            None => listen::attach_cpu_steering(&fds[0], fds.len() as u32)
-                .map_err(system("SO_ATTACH_REUSEPORT_CBPF"))?,
+    fn opening(&self) -> Opening {
+        Opening {
+            workers: self.size.workers,
+            steer: self.config.steer.clone(),
+            pins: self.size.pins.clone(),
         }
-        Ok(())
     }
 
     /// Starts the workers. `make` is called once on each worker's thread.
@@ -256,8 +186,12 @@ impl Engine {
         let doorbells: Vec<_> = shared.workers.iter().map(|w| Arc::clone(&w.doorbell)).collect();
         let mailboxes = mail::grid(&doorbells, limits::MAIL_PER_PAIR, limits::INBOX);
         let inboxes = mailboxes.iter().map(mail::Mailbox::inbox).collect();
-        let mut listeners = spread(&self.listeners, workers).map_err(system("dup"))?;
-        *shared.kept() = keep(&mut self.listeners, workers).map_err(system("dup"))?;
+        let mut listeners: Vec<Vec<(u32, OwnedFd)>> = (0..workers).map(|_| Vec::new()).collect();
+        for (tag, bound) in (0..).zip(&mut self.listeners) {
+            bound.spread(tag, &mut listeners).map_err(system("dup"))?;
+            let kept = bound.keep(tag, workers).map_err(system("dup"))?;
+            shared.kept().extend(kept);
+        }
         let make = Arc::new(make);
         let (ready, started) = mpsc::channel();
         let mut threads = Vec::new();
@@ -447,47 +381,6 @@ impl SetUp {
         }
         Ok(worker)
     }
-}
-
-/// Gives every worker its listeners: its own of a group, or a copy of one that is shared. No listener of
-/// a larger group goes without a worker.
-fn spread(bound: &[Bound], workers: usize) -> std::io::Result<Vec<Vec<(u32, OwnedFd)>>> {
-    let mut all: Vec<Vec<(u32, OwnedFd)>> = (0..workers).map(|_| Vec::new()).collect();
-    for (tag, bound) in bound.iter().enumerate() {
-        for turn in 0..workers.max(bound.fds.len()) {
-            let fd = bound.fds[turn % bound.fds.len()].as_fd().try_clone_to_owned()?;
-            all[turn % workers].push((tag as u32, fd));
-        }
-    }
-    Ok(all)
-}
-
-fn keep(bound: &mut [Bound], workers: usize) -> std::io::Result<Vec<Kept>> {
-    let mut all = Vec::new();
-    for (tag, bound) in bound.iter_mut().enumerate() {
-        for (index, fd) in bound.fds.iter().enumerate() {
-            let turns = (0..workers.max(bound.fds.len()))
-                .skip(index)
-                .step_by(bound.fds.len());
-            all.push(Kept {
-                tag: tag as u32,
-                workers: turns.map(|turn| turn % workers).collect(),
-                fd: fd.try_clone()?,
-                name: bound.name.clone(),
-                file: bound.file.take(),
-            });
-        }
-    }
-    Ok(all)
-}
-
-/// What a listener of ours is called when it is handed over: for people. A name takes printable ASCII
-/// without a colon.
-fn own_name(addr: &Addr) -> String {
-    let fits = |c: char| c.is_ascii_graphic() && c != ':';
-    let text = addr.to_string();
-    let name = text.chars().map(|c| if fits(c) { c } else { '_' });
-    OWN_NAME.chars().chain(name).take(NAME_BYTES).collect()
 }
 
 fn system(what: &'static str) -> impl Fn(std::io::Error) -> EngineError {

@@ -12,7 +12,7 @@ use ringmain_sys::addr::Addr;
 use ringmain_sys::inherit;
 
 use super::watch::{Watchdog, watch};
-use super::{Engine, EngineError, Fabric};
+use super::{Engine, EngineError, Fabric, Listeners};
 use crate::blocking::Pool;
 use crate::mail::Inbox;
 use crate::probe::Selection;
@@ -23,6 +23,7 @@ pub struct Running<M> {
     shared: Arc<Shared>,
     selection: Selection,
     addrs: Vec<Addr>,
+    listeners: Listeners,
     pool: Arc<Pool>,
     inboxes: Vec<Inbox<M>>,
     threads: Vec<JoinHandle<Result<(), EngineError>>>,
@@ -81,10 +82,12 @@ impl<M: Send + 'static> Running<M> {
         threads: Vec<JoinHandle<Result<(), EngineError>>>,
     ) -> Running<M> {
         let watchdog = watch(Arc::clone(&shared), fabric, engine.config.stall);
+        let listeners = Listeners::new(Arc::clone(&shared), engine.opening(), &engine.listeners);
         Running {
             shared,
             selection: engine.selection,
             addrs: engine.listeners.into_iter().map(|bound| bound.addr).collect(),
+            listeners,
             pool,
             inboxes,
             threads,
@@ -119,10 +122,16 @@ impl<M: Send + 'static> Running<M> {
         Ok(self)
     }
 
-    /// Where it listens, ports filled in.
+    /// Where it has listened at its start, ports filled in.
     #[must_use]
     pub fn addrs(&self) -> &[Addr] {
         &self.addrs
+    }
+
+    /// Opens and closes listeners while it runs. Those of its start have numbers from 0 on, in their order.
+    #[must_use]
+    pub fn listeners(&self) -> Listeners {
+        self.listeners.clone()
     }
 
     /// The way to send to worker `index` from any thread.
@@ -213,6 +222,8 @@ impl<M: Send + 'static> Running<M> {
         arguments: &[std::ffi::OsString],
         patience: Duration,
     ) -> io::Result<u32> {
+        // None is opened or closed meanwhile.
+        let _doors = self.shared.doors();
         if self.shared.state() != State::Running {
             return Err(io::Error::other(
                 "this process is shutting down and listens no more",

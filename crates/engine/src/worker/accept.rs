@@ -2,6 +2,7 @@
 
 use std::io;
 use std::sync::atomic::Ordering;
+use std::sync::mpsc;
 use std::time::Duration;
 
 use super::core::{Core, Told, Via};
@@ -22,6 +23,7 @@ impl Core {
             not_before: Time(0),
             draining: false,
             closed: false,
+            told: None,
         };
         let slot = self.records.insert(Record::Listener(listener));
         let slot = slot.map_err(|_| io::Error::from_raw_os_error(libc::ENFILE))?;
@@ -36,6 +38,7 @@ impl Core {
         let Some(Record::Listener(listener)) = self.records.get_mut(slot) else {
             return;
         };
+        let draining = draining || listener.draining;
         if !listener.accepting && !full && !draining && listener.not_before <= now {
             listener.accepting = true;
             listener.cancelled = false;
@@ -305,14 +308,30 @@ impl Core {
             waiter.wake_by_ref();
         }
         for slot in self.listeners.clone() {
-            let Some(Record::Listener(listener)) = self.records.get_mut(slot) else {
-                continue;
-            };
-            listener.draining = true;
-            if listener.accepting {
-                self.cancel_listener(slot);
-            } else {
-                self.finish_listener(slot);
+            self.drain_listener(slot);
+        }
+    }
+
+    fn drain_listener(&mut self, slot: Slot) {
+        let Some(Record::Listener(listener)) = self.records.get_mut(slot) else {
+            return;
+        };
+        listener.draining = true;
+        if listener.accepting {
+            self.cancel_listener(slot);
+        } else {
+            self.finish_listener(slot);
+        }
+    }
+
+    /// Closes the listeners of a number, while others go on; `told` is dropped when they are closed.
+    pub(crate) fn close_listeners(&mut self, tag: u32, told: &mpsc::Sender<()>) {
+        for slot in self.listeners.clone() {
+            if let Some(Record::Listener(listener)) = self.records.get_mut(slot)
+                && listener.tag == tag
+            {
+                listener.told = Some(told.clone());
+                self.drain_listener(slot);
             }
         }
     }
@@ -336,7 +355,7 @@ impl Core {
                 Ok(None) => break,
                 Err(error) => {
                     log::warn!(
-                        "worker {}: connections still queued at shutdown are lost: {error}",
+                        "worker {}: connections still queued at a listener that closes are lost: {error}",
                         self.index
                     );
                     break;

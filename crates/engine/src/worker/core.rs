@@ -25,6 +25,8 @@ pub(crate) enum Told {
     Opened(Slot, Via),
     Drained(Slot),
     Ended(Slot, Reason),
+    /// A stream has taken it: its state is not needed any more.
+    Taken(Slot),
     NotConnected(Slot, Reason),
     EndOfData(Slot),
     Deadline(Slot),

@@ -347,14 +347,15 @@ impl<'a> Conn<'a> {
         core.backend.set_option(socket, option)
     }
 
-    /// Makes it an asynchronous stream; the handler hears no more of it. To be called in
-    /// `open`, which then returns `None`.
+    /// Makes it an asynchronous stream; the handler hears no more of it. To be called in `open`, which then returns `None`, or
+    /// in `data`, whose state is dropped then without `closed`: what `data` does not consume is the stream's.
     #[must_use]
     pub fn into_stream(self) -> Stream {
         let mut core = self.cx.core();
         if let Some(connection) = core.connection(self.id.0) {
             connection.flags.streamed = true;
             connection.stream.get_or_insert_default();
+            core.told.push_back(super::core::Told::Taken(self.id.0));
         }
         drop(core);
         Stream::new(self.cx.clone(), self.id.0)

@@ -167,6 +167,7 @@ impl<H: Handler> Worker<H> {
                 }
                 Told::Unread(slot) => self.unread(slot),
                 Told::Ended(slot, reason) => self.ended(slot, reason),
+                Told::Taken(slot) => drop(self.states.take(slot)),
                 Told::NotConnected(slot, reason) => {
                     let (handler, cx) = (&mut self.handler, &self.cx);
                     let id = ConnId(slot);

@@ -32,7 +32,7 @@ use self::core::Core;
 use self::cx::{Cx, Inner};
 use self::handler::Handler;
 use self::record::{Reason, Record};
-use self::shared::{Counters, Shared, State};
+use self::shared::{Counters, Opened, Order, Shared, State};
 use self::sleep::Fired;
 use self::tasks::Tasks;
 use crate::backend::{Backend, Completion, Slot, Socket, Time};
@@ -221,6 +221,7 @@ impl<H: Handler> Worker<H> {
         }
         self.timers();
         self.mail();
+        self.orders();
         self.tasks();
         self.deliver_told();
         self.follow_state();
@@ -247,6 +248,7 @@ impl<H: Handler> Worker<H> {
         let news = self.cx.0.tasks.pending()
             || !self.mailbox.borrow().is_empty()
             || self.shared.state() != self.seen
+            || self.shared.workers[self.index].is_ordered()
             || alone != self.alone;
         self.alone = alone;
         let timeout = if idle && news {
@@ -334,6 +336,45 @@ impl<H: Handler> Worker<H> {
                     }
                 }
             }
+        }
+    }
+
+    /// Opens and closes listeners.
+    fn orders(&mut self) {
+        if !self.shared.workers[self.index].is_ordered() {
+            return;
+        }
+        for order in self.shared.workers[self.index].take_orders() {
+            match order {
+                Order::Open {
+                    tag,
+                    listener,
+                    backlog,
+                    told,
+                } => {
+                    let mut core = self.cx.core();
+                    core.queue_limit = core.queue_limit.saturating_add(backlog);
+                    drop(core);
+                    // Who asked may have stopped waiting: then it is closed again by the next order.
+                    let _ = told.send(self.open_listener(listener, tag));
+                }
+                Order::Close { tag, backlog, told } => {
+                    let mut core = self.cx.core();
+                    core.queue_limit = core.queue_limit.saturating_sub(backlog);
+                    core.close_listeners(tag, &told);
+                }
+            }
+        }
+    }
+
+    fn open_listener(&mut self, listener: Opened, tag: u32) -> io::Result<()> {
+        if self.state != State::Running {
+            return Err(io::Error::other("the process is shutting down"));
+        }
+        match listener {
+            Opened::Descriptor(fd) => self.adopt_listener(fd, tag),
+            #[cfg(feature = "testing")]
+            Opened::Simulated(socket) => self.listen(socket, tag),
         }
     }
 

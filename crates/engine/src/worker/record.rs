@@ -14,6 +14,7 @@
 use std::collections::VecDeque;
 use std::io;
 use std::net::SocketAddr;
+use std::sync::mpsc;
 use std::task::Waker;
 
 use super::layered::Layered;
@@ -191,6 +192,8 @@ pub(crate) struct Listener {
     /// Being emptied and closed.
     pub(crate) draining: bool,
     pub(crate) closed: bool,
+    /// Who waits for its end; dropped with this.
+    pub(crate) told: Option<mpsc::Sender<()>>,
 }
 
 pub(crate) struct Datagrams {
@@ -208,7 +211,6 @@ pub(crate) struct Datagrams {
     pub(crate) error: Option<io::Error>,
 }
 
-#[expect(clippy::large_enum_variant, reason = "nearly every record is a connection")]
 pub(crate) enum Record {
     Listener(Listener),
     Connection(Connection),

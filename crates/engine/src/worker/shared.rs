@@ -3,10 +3,11 @@
 //! Each field of a worker is written by that worker alone (relaxed load and store, no
 //! read-modify-write); everybody may read.
 
+use std::io;
 use std::os::fd::{AsFd, OwnedFd};
 use std::path::{Path, PathBuf};
-use std::sync::atomic::{AtomicU8, AtomicU32, AtomicU64, AtomicUsize, Ordering};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::atomic::{AtomicBool, AtomicU8, AtomicU32, AtomicU64, AtomicUsize, Ordering};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError, mpsc};
 
 use ringmain_sys::listen;
 
@@ -39,6 +40,36 @@ pub(crate) struct Shared {
     /// The process's own copies of its listeners, for handing them over. Dropped when draining begins:
     /// a listener is closed only when nobody holds it. Files of Unix listeners go with them.
     kept: Mutex<Vec<Kept>>,
+    /// Held while listeners are opened, closed or handed over.
+    doors: Mutex<()>,
+}
+
+/// A worker is to open or close a listener.
+#[derive(Debug)]
+pub(crate) enum Order {
+    Open {
+        /// Its number.
+        tag: u32,
+        listener: Opened,
+        /// Connections that its queue may hold.
+        backlog: u32,
+        told: mpsc::Sender<io::Result<()>>,
+    },
+    Close {
+        tag: u32,
+        backlog: u32,
+        /// Dropped when all is closed.
+        told: mpsc::Sender<()>,
+    },
+}
+
+/// A listener on its way to a worker.
+#[derive(Debug)]
+pub(crate) enum Opened {
+    Descriptor(OwnedFd),
+    /// One that the worker's simulated back-end knows.
+    #[cfg(feature = "testing")]
+    Simulated(crate::backend::Socket),
 }
 
 /// A listener that can be handed to another process.
@@ -106,6 +137,22 @@ pub(crate) struct WorkerShared {
     pub(crate) capacity: AtomicU32,
     pub(crate) counters: Counters,
     pub(crate) doorbell: Arc<Doorbell>,
+    /// There are orders. The worker looks at this once a turn.
+    ordered: AtomicBool,
+    orders: Mutex<Vec<Order>>,
+}
+
+impl WorkerShared {
+    /// Whether there are orders.
+    pub(crate) fn is_ordered(&self) -> bool {
+        self.ordered.load(Ordering::SeqCst)
+    }
+
+    /// What the worker is to do.
+    pub(crate) fn take_orders(&self) -> Vec<Order> {
+        self.ordered.store(false, Ordering::SeqCst);
+        std::mem::take(&mut *self.orders.lock().unwrap_or_else(PoisonError::into_inner))
+    }
 }
 
 /// Counts since the start. Bytes are those of stream payload.
@@ -157,6 +204,8 @@ impl Shared {
             capacity: AtomicU32::new(u32::MAX),
             counters: Counters::default(),
             doorbell: Arc::new(Doorbell::new()),
+            ordered: AtomicBool::new(false),
+            orders: Mutex::default(),
         };
         Arc::new(Shared {
             workers: (0..workers).map(worker).collect(),
@@ -166,6 +215,7 @@ impl Shared {
             state: AtomicU8::new(State::Running as u8),
             givers: AtomicUsize::new(workers),
             kept: Mutex::new(Vec::new()),
+            doors: Mutex::new(()),
         })
     }
 
@@ -201,6 +251,23 @@ impl Shared {
 
     pub(crate) fn kept(&self) -> MutexGuard<'_, Vec<Kept>> {
         self.kept.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Whoever holds this is alone in opening, closing and handing over.
+    pub(crate) fn doors(&self) -> MutexGuard<'_, ()> {
+        self.doors.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Has a worker do something, in the order of calls.
+    pub(crate) fn order(&self, worker: usize, order: Order) {
+        let worker = &self.workers[worker];
+        worker
+            .orders
+            .lock()
+            .unwrap_or_else(PoisonError::into_inner)
+            .push(order);
+        worker.ordered.store(true, Ordering::SeqCst);
+        worker.doorbell.ring();
     }
 
     pub(crate) fn connections(&self) -> u32 {

@@ -8,6 +8,7 @@
 mod alarms;
 mod clients;
 mod courier;
+mod doors;
 mod layers;
 mod marks;
 mod run;

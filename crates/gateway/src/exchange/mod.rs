@@ -36,7 +36,7 @@ use crate::fault::Fault;
 use crate::front::wants_certificate;
 use crate::gateway::{View, Worker};
 use crate::metrics::Count;
-use crate::model::{Action, HttpsRedirect, Listener};
+use crate::model::{Action, HttpsRedirect, Listener, Protocol};
 use crate::plan::Plan;
 use crate::table::{Headers, Matched, RequestFacts, host};
 
@@ -164,6 +164,11 @@ fn find<'v>(worker: &Worker, view: &'v View, req: &Request<'_>) -> Result<Place<
     let several = addresses.listeners(address).nth(1).is_some();
     if secure && several && addresses.admit(address, &sni(req)) != Some(id) {
         return Err(Fault::Misdirected.into());
+    }
+    // What the address speaks may have changed since the connection came.
+    let protocol = if secure { Protocol::Https } else { Protocol::Http };
+    if listener.protocol != protocol {
+        return Err(stranger.into());
     }
     if secure
         && several

@@ -15,8 +15,10 @@ use crate::upstream::local::End;
 /// Fields of the access log that a gateway's requests have beside those of all: templates may name them.
 ///
 /// `route` and `rule` (its name, or its number from 0) took the request; `upstream`, `endpoint`, `upstream_us` (from the choice of
-/// the endpoint to the answer's head, microseconds) and `tries` are of the last try; `fault` is the kind of what went wrong.
-pub const FIELDS: [&str; 7] = [
+/// the endpoint to the answer's head, microseconds) and `tries` are of the last try; `fault` is the kind of what went wrong. Of
+/// connections that were passed on `upstream_us` ends when it is connected, `received` are bytes of the client and `ended` says
+/// how it ended ([`Ended`](crate::metrics::Ended)).
+pub const FIELDS: [&str; 9] = [
     "route",
     "rule",
     "upstream",
@@ -24,6 +26,8 @@ pub const FIELDS: [&str; 7] = [
     "upstream_us",
     "tries",
     "fault",
+    "received",
+    "ended",
 ];
 
 /// A route took it.

@@ -80,6 +80,14 @@ faults! {
     MethodNotAllowed "method_not_allowed" Client 405 Never "only GET and HEAD are answered here",
     /// There is no such file.
     NoFile "no_file" Client 404 Never "no such file",
+    /// A connection to be routed by SNI does not begin with TLS.
+    NotTls "not_tls" Client 400 Never "the connection does not begin with TLS",
+    /// The first message of a connection to be routed by SNI is too long.
+    HelloTooLong "hello_too_long" Client 400 Never "the first message of TLS is too long",
+    /// A connection to be routed by SNI ended before it had said for whom it is, or took too long to.
+    NoHello "no_hello" Client 408 Never "the first message of TLS did not come in time",
+    /// TLS that ends here and is no HTTP: its handshake failed.
+    HandshakeFailed "handshake_failed" Client 400 Never "the TLS handshake failed",
     /// The rule cannot be carried out: its configuration is wrong.
     BrokenRule "broken_rule" Gateway 500 Never "the rule for this request is broken",
     /// The backend that was drawn is not there or not allowed.

@@ -1,400 +1,252 @@
-//! Where clients come in, as the engine has it: its listeners by their numbers, each with an address and its TLS.
+//! Where clients come in, as the engine has it: its listeners by their numbers, each with an address, its TLS and what becomes
+//! of connections there.
 //!
-//! The engine opens listeners at its start and numbers them; configurations come and go. What a number stands for in the one
-//! that holds is found here. Knows no requests.
+//! Configurations come and go, and listeners with them. A number that anybody may have come by is given once: who came by a
+//! listener that is gone must not be taken for somebody who came by another. Knows no requests.
 
-use std::net::IpAddr;
-use std::sync::{Arc, Mutex, PoisonError};
+mod doors;
+mod entrance;
+mod tls;
+
+use std::sync::Arc;
 use std::time::Duration;
 
 use ringmain_engine::Addr;
-use ringmain_tls::{Acceptor, ClientCertificates, Counts, KeyPair, Pem, Refused, ServerSettings, Version};
-use ringmain_web::{App, Entrance, Limits};
+use ringmain_tls::Counts;
+use ringmain_web::{Entrances, Limits};
 
-use crate::model::{
-    Authorities, Certificate, ClientCertificateMode, Config, Listener, Name, Network, Protocol, TlsVersion,
-};
-use crate::table::{AddressId, Outcome, Place, Problem, Table};
+pub(crate) use self::doors::Doors;
+use self::entrance::{Kind, Shape, entrance};
+use self::tls::FrontTls;
+use crate::model::{ClientCertificateMode, Config, Listener, Name, Protocol};
+use crate::table::{AddressId, Problem, Table};
 
 #[cfg(test)]
 mod tests;
 
-/// The engine's listeners, in their order.
-#[derive(Debug)]
-pub(crate) struct Fronts(Box<[Front]>);
+/// The engine's listeners, by their numbers; `None`: it is closed.
+#[derive(Debug, Default)]
+pub(crate) struct Fronts {
+    all: Vec<Option<Front>>,
+    /// Numbers that nobody has ever come by.
+    unused: Vec<u32>,
+    /// What becomes of connections, for the application.
+    entrances: Entrances,
+    /// Handshakes of those that are closed.
+    gone: Counts,
+}
 
-/// One of them. What it is stays: only what its TLS is made of changes.
+/// One of them.
 #[derive(Debug)]
 struct Front {
     addr: Addr,
+    shape: Shape,
+    /// For listeners of HTTP.
+    https: Option<FrontTls>,
+    /// For listeners of bytes by TLS that ends here.
     tls: Option<FrontTls>,
-    proxied: Option<FrontProxied>,
 }
 
-/// What comes in there begins with a PROXY protocol header.
+/// What listeners stand for in a table, by their numbers. `None`: it has no such address.
+pub(crate) type Ids = Arc<[Option<AddressId>]>;
+
+/// What a new table means for them.
 #[derive(Debug)]
-struct FrontProxied {
-    /// Who may say who the client is.
-    from: Arc<Mutex<Vec<Network>>>,
-    timeout: Duration,
+pub(crate) struct Followed {
+    pub(crate) ids: Ids,
+    pub(crate) problems: Vec<Problem>,
+    /// Those whose connections become something else from now on, new ones among them.
+    pub(crate) changed: Vec<u32>,
+    /// Those that are to be opened, each with where and one of whose they are.
+    pub(crate) opened: Vec<(u32, Addr, Name)>,
+    /// Those that are to be closed.
+    pub(crate) closed: Vec<u32>,
 }
 
-#[derive(Debug)]
-struct FrontTls {
-    acceptor: Acceptor,
-    made_of: Mutex<MadeOf>,
-}
-
-/// What TLS is made of: the same makes the same.
-#[derive(Clone, Debug, PartialEq, Eq)]
-struct MadeOf {
-    /// The one for clients that ask for no name first.
-    certificates: Vec<Arc<Certificate>>,
-    clients: Option<(Vec<Arc<Authorities>>, bool)>,
-    minimum: TlsVersion,
+/// An address of a table and its listeners.
+struct Place<'t> {
+    id: AddressId,
+    addr: &'t Addr,
+    listeners: Vec<&'t Arc<Listener>>,
+    wanted: Shape,
 }
 
 impl Fronts {
-    /// What a table has listened at, as far as it can be. `now` is wall time since 1970.
-    pub(crate) fn open<P>(table: &Table<P>, now: Duration) -> (Fronts, Vec<Problem>) {
-        let mut problems = Vec::new();
-        let mut fronts = Vec::new();
-        for (addr, listeners) in places(table) {
-            let tls = match listeners[0].protocol {
-                Protocol::Http => None,
-                _ => match FrontTls::open(table.config(), &listeners, now, &mut problems) {
-                    Some(tls) => Some(tls),
-                    None => continue,
-                },
-            };
-            let proxied = listeners[0].proxy_protocol.as_ref().map(|proxied| FrontProxied {
-                from: Arc::new(Mutex::new(proxied.from.clone())),
-                timeout: proxied.timeout,
-            });
-            fronts.push(Front { addr, tls, proxied });
-        }
-        (Fronts(fronts.into()), problems)
-    }
-
-    /// Follows a new table. What cannot be followed stays as it was, and is told.
-    pub(crate) fn follow<P>(&self, table: &Table<P>, now: Duration) -> Vec<Problem> {
-        let mut problems = Vec::new();
-        for (front, id) in self.0.iter().zip(self.ids(table)) {
-            let Some(id) = id else { continue };
-            let listeners: Vec<_> = table.addresses().listeners(id).map(|(_, it)| it).collect();
-            let told = listeners[0].proxy_protocol.as_ref();
-            if let (Some(proxied), Some(told)) = (&front.proxied, told) {
-                let mut from = proxied.from.lock().unwrap_or_else(PoisonError::into_inner);
-                from.clone_from(&told.from);
-            }
-            if let Some(tls) = &front.tls {
-                tls.follow(&front.addr, table.config(), &listeners, now, &mut problems);
-            }
-        }
-        problems
-    }
-
-    /// What the engine's listeners stand for in a table, by their numbers. `None`: it has no such address any more.
-    pub(crate) fn ids<P>(&self, table: &Table<P>) -> Box<[Option<AddressId>]> {
-        let mut left: Vec<(AddressId, &Addr, bool)> = kinds(table).collect();
-        let mut take = |front: &Front| {
-            // Port 0 may stand there several times: each is another one, in their order.
-            let proxied = |id| {
-                let (_, listener) = table.addresses().listeners(id).next()?;
-                Some(listener.proxy_protocol.is_some())
-            };
-            // What stands before all else is fixed with the listener.
-            let same = |(id, addr, secure): &(AddressId, &Addr, bool)| {
-                **addr == front.addr
-                    && *secure == front.tls.is_some()
-                    && proxied(*id) == Some(front.proxied.is_some())
-            };
-            let found = left.iter().position(same)?;
-            Some(left.remove(found).0)
+    /// Follows a table. What cannot be followed stays as it was, and is told. Nothing is opened or closed by it, and connections
+    /// become nothing else before [`Fronts::enter`]. `now` is wall time since 1970.
+    pub(crate) fn follow<P>(&mut self, table: &Table<P>, now: Duration) -> Followed {
+        let mut places = places(table);
+        let mut ids: Vec<Option<AddressId>> = vec![None; self.all.len()];
+        let mut followed = Followed {
+            ids: Arc::default(),
+            problems: Vec::new(),
+            changed: Vec::new(),
+            opened: Vec::new(),
+            closed: Vec::new(),
         };
-        self.0.iter().map(&mut take).collect()
+        // Port 0 may stand there several times: each is another one, in their order, and those that are still of their kind
+        // first.
+        for same_kind in [true, false] {
+            for (number, front) in self.all.iter_mut().enumerate() {
+                let Some(front) = front.as_mut().filter(|_| ids[number].is_none()) else {
+                    continue;
+                };
+                let found = places.iter().position(|place| {
+                    *place.addr == front.addr && (!same_kind || place.wanted.kind == front.shape.kind)
+                });
+                if let Some(place) = found.map(|found| places.remove(found)) {
+                    ids[number] = Some(place.id);
+                    if front.follow(table.config(), &place, now, &mut followed.problems) {
+                        followed.changed.push(number as u32);
+                    }
+                }
+            }
+        }
+        for number in (0..ids.len()).filter(|number| ids[*number].is_none()) {
+            if let Some(front) = self.all[number].take() {
+                front.count(&mut self.gone);
+                followed.closed.push(number as u32);
+            }
+        }
+        for place in places {
+            let Some(front) = Front::open(table.config(), &place, now, &mut followed.problems) else {
+                continue;
+            };
+            let number = self.put(front);
+            ids.resize(self.all.len(), None);
+            ids[number as usize] = Some(place.id);
+            followed.changed.push(number);
+            let name = Arc::clone(&place.listeners[0].name);
+            followed.opened.push((number, place.addr.clone(), name));
+        }
+        followed.ids = ids.into();
+        followed
     }
 
-    /// Addresses of a table that the engine does not listen at.
-    pub(crate) fn unheard<P>(&self, table: &Table<P>) -> Vec<Addr> {
-        let ids = self.ids(table);
-        let heard = |id: &AddressId| ids.contains(&Some(*id));
-        let all = table.addresses().iter();
-        all.filter(|(id, ..)| !heard(id))
-            .map(|(_, addr, _)| addr.clone())
+    fn put(&mut self, front: Front) -> u32 {
+        let number = self.unused.pop().unwrap_or(self.all.len() as u32);
+        let index = number as usize;
+        if index == self.all.len() {
+            self.all.push(None);
+        }
+        self.all[index] = Some(front);
+        number
+    }
+
+    /// Has connections that come from now on become what the last table says.
+    pub(crate) fn enter(&self, number: u32) {
+        if let Some(Some(front)) = self.all.get(number as usize) {
+            self.entrances.set(number, entrance(front));
+        }
+    }
+
+    /// One that was to be opened could not be.
+    pub(crate) fn failed(&mut self, number: u32) {
+        if self.all[number as usize].take().is_some() {
+            self.unused.push(number);
+        }
+    }
+
+    /// Addresses of a table that are not listened at. `ids` are those of that table.
+    pub(crate) fn unheard<P>(&self, table: &Table<P>, ids: &Ids) -> Vec<Addr> {
+        let heard = |id: AddressId| {
+            let mut all = self.all.iter().zip(ids.iter());
+            all.any(|(front, found)| front.is_some() && *found == Some(id))
+        };
+        let unheard = places(table).into_iter().filter(|place| !heard(place.id));
+        unheard.map(|place| place.addr.clone()).collect()
+    }
+
+    /// The addresses that are listened at, in the order of their numbers.
+    pub(crate) fn addrs(&self) -> Vec<Addr> {
+        self.all
+            .iter()
+            .flatten()
+            .map(|front| front.addr.clone())
             .collect()
     }
 
-    /// The addresses to listen at.
-    pub(crate) fn addrs(&self) -> Vec<Addr> {
-        self.0.iter().map(|front| front.addr.clone()).collect()
-    }
-
-    /// An application with what comes in where.
-    pub(crate) fn apply(&self, mut app: App) -> App {
-        for (number, front) in (0..).zip(&self.0) {
-            let mut entrance = match &front.tls {
-                Some(tls) => Entrance::https(&tls.acceptor),
-                None => Entrance::http(),
-            };
-            if let Some(proxied) = &front.proxied {
-                let from = Arc::clone(&proxied.from);
-                let trusts = move |peer: Option<IpAddr>| {
-                    let from = from.lock().unwrap_or_else(PoisonError::into_inner);
-                    // Who reaches a Unix socket was let through by its permissions.
-                    peer.is_none_or(|peer| from.iter().any(|network| network.contains(peer)))
-                };
-                entrance = entrance.proxied(trusts, proxied.timeout);
-            }
-            app = app.listener(number, entrance);
-        }
-        app
+    /// What becomes of connections.
+    pub(crate) fn entrances(&self) -> &Entrances {
+        &self.entrances
     }
 
     /// Handshakes of all of them.
     pub(crate) fn handshakes(&self) -> Counts {
-        let mut sum = Counts::default();
-        for tls in self.0.iter().filter_map(|front| front.tls.as_ref()) {
+        let mut sum = self.gone;
+        for front in self.all.iter().flatten() {
+            front.count(&mut sum);
+        }
+        sum
+    }
+}
+
+impl Front {
+    /// As far as its TLS can be spoken.
+    fn open(config: &Config, place: &Place<'_>, now: Duration, problems: &mut Vec<Problem>) -> Option<Front> {
+        let mut front = Front {
+            addr: place.addr.clone(),
+            shape: place.wanted.clone(),
+            https: None,
+            tls: None,
+        };
+        front.follow(config, place, now, problems);
+        (front.shape.kind != Kind::Https || front.https.is_some()).then_some(front)
+    }
+
+    /// Whether connections become something else.
+    fn follow(
+        &mut self,
+        config: &Config,
+        place: &Place<'_>,
+        now: Duration,
+        problems: &mut Vec<Problem>,
+    ) -> bool {
+        let mut changed = self.shape != place.wanted;
+        for (protocol, tls) in [(Protocol::Https, &mut self.https), (Protocol::Tls, &mut self.tls)] {
+            let listeners = place.listeners.iter().filter(|it| it.protocol == protocol);
+            let listeners: Vec<&Arc<Listener>> = listeners.copied().collect();
+            match tls {
+                Some(tls) if !listeners.is_empty() => {
+                    tls.follow(&self.addr, config, &listeners, now, problems)
+                }
+                // It stays for what it was, which may come again.
+                Some(_) => {}
+                None => {
+                    *tls = FrontTls::open(config, &listeners, now, problems);
+                    changed |= tls.is_some();
+                }
+            }
+        }
+        self.shape = place.wanted.clone();
+        changed
+    }
+
+    fn count(&self, sum: &mut Counts) {
+        for tls in [&self.https, &self.tls].into_iter().flatten() {
             let counts = tls.acceptor.counts();
             sum.begun += counts.begun;
             sum.finished += counts.finished;
             sum.resumed += counts.resumed;
             sum.failed += counts.failed;
         }
-        sum
     }
 }
 
-/// Addresses whose connections are looked into, and whether they speak TLS.
-fn kinds<P>(table: &Table<P>) -> impl Iterator<Item = (AddressId, &Addr, bool)> {
+/// Addresses with connections.
+fn places<P>(table: &Table<P>) -> Vec<Place<'_>> {
     let all = table.addresses().iter();
-    all.filter_map(|(id, addr, _)| {
-        let (_, listener) = table.addresses().listeners(id).next()?;
-        let secure = listener.protocol == Protocol::Https;
-        (secure || listener.protocol == Protocol::Http).then_some((id, addr, secure))
-    })
-}
-
-fn places<P>(table: &Table<P>) -> impl Iterator<Item = (Addr, Vec<&Arc<Listener>>)> {
-    kinds(table).map(|(id, addr, _)| {
-        let listeners = table.addresses().listeners(id).map(|(_, listener)| listener);
-        (addr.clone(), listeners.collect())
-    })
-}
-
-impl FrontTls {
-    /// With the certificates that can be shown; without any there is none.
-    fn open(
-        config: &Config,
-        listeners: &[&Arc<Listener>],
-        now: Duration,
-        problems: &mut Vec<Problem>,
-    ) -> Option<FrontTls> {
-        let mut made_of = MadeOf::of(config, listeners)
-            .map_err(|problem| problems.push(problem))
-            .ok()?;
-        let mut made = Acceptor::new(&made_of.settings(), now);
-        if made.is_err() {
-            // One that has expired must not take the others with it.
-            made_of.certificates.retain(|certificate| {
-                let alone = MadeOf {
-                    certificates: vec![Arc::clone(certificate)],
-                    clients: None,
-                    minimum: TlsVersion::Tls12,
-                };
-                let refused = Acceptor::new(&alone.settings(), now).err();
-                problems.extend(
-                    refused
-                        .iter()
-                        .map(|refused| wrong_certificate(certificate, refused)),
-                );
-                refused.is_none()
-            });
-            if !made_of.certificates.is_empty() {
-                made = Acceptor::new(&made_of.settings(), now);
-            }
-        }
-        match made {
-            Ok(acceptor) => {
-                for warning in acceptor.warnings() {
-                    log::warn!("{warning}");
-                }
-                Some(FrontTls {
-                    acceptor,
-                    made_of: Mutex::new(made_of),
-                })
-            }
-            Err(refused) => {
-                problems.push(wrong_tls(&listeners[0].name, &refused, Outcome::LeftOut));
-                None
-            }
-        }
-    }
-
-    fn follow(
-        &self,
-        addr: &Addr,
-        config: &Config,
-        listeners: &[&Arc<Listener>],
-        now: Duration,
-        problems: &mut Vec<Problem>,
-    ) {
-        let next = match MadeOf::of(config, listeners) {
-            Ok(next) => next,
-            Err(problem) => {
-                return problems.push(Problem {
-                    outcome: Outcome::AsBefore,
-                    ..problem
-                });
-            }
-        };
-        let mut made_of = self.made_of.lock().unwrap_or_else(PoisonError::into_inner);
-        if *made_of == next {
-            return;
-        }
-        match self.acceptor.reload(&next.settings(), now) {
-            Ok(reload) => {
-                for line in reload.to_string().lines() {
-                    log::info!("certificates of {addr}: {line}");
-                }
-                *made_of = next;
-            }
-            Err(refused) => {
-                problems.push(wrong_tls(&listeners[0].name, &refused, Outcome::AsBefore));
-            }
-        }
-    }
-}
-
-fn wrong_certificate(certificate: &Certificate, refused: &Refused) -> Problem {
-    Problem {
-        place: Place::Certificate(certificate.name.clone()),
-        part: "chain",
-        expected: "a certificate that can be shown, with its key".to_owned(),
-        found: findings(refused),
-        outcome: Outcome::LeftOut,
-    }
-}
-
-fn wrong_tls(listener: &Name, refused: &Refused, outcome: Outcome) -> Problem {
-    Problem {
-        place: Place::Listener(listener.clone()),
-        part: "tls",
-        expected: "what TLS can be spoken with".to_owned(),
-        found: findings(refused),
-        outcome,
-    }
-}
-
-fn findings(refused: &Refused) -> String {
-    let all: Vec<String> = refused.0.iter().map(ToString::to_string).collect();
-    all.join("; ")
-}
-
-impl MadeOf {
-    /// Of all listeners of an address together: who comes in is told them apart by when the handshake is under way. Of the
-    /// oldest versions the newest counts.
-    fn of(config: &Config, listeners: &[&Arc<Listener>]) -> Result<MadeOf, Problem> {
-        // Who asks for no name gets the certificate of the listener for all names.
-        let any = listeners.iter().filter(|it| it.hostnames.is_empty());
-        let named = listeners.iter().filter(|it| !it.hostnames.is_empty());
-        let mut certificates: Vec<Arc<Certificate>> = Vec::new();
-        for tls in any.chain(named).filter_map(|it| it.tls.as_ref()) {
-            for name in &tls.certificates {
-                let found = config.certificates.iter().find(|it| it.name == *name);
-                let new = found.filter(|it| certificates.iter().all(|other| other.name != it.name));
-                certificates.extend(new.cloned());
-            }
-        }
-        let minimum = listeners.iter().filter_map(|it| Some(it.tls.as_ref()?.minimum));
-        Ok(MadeOf {
-            certificates,
-            clients: clients(config, listeners)?,
-            minimum: minimum.max().unwrap_or_default(),
+    let places = all.filter_map(|(id, addr, _)| {
+        let listeners = table.addresses().listeners(id).map(|(_, it)| it);
+        let listeners: Vec<_> = listeners.collect();
+        Some(Place {
+            wanted: Shape::of(&listeners)?,
+            id,
+            addr,
+            listeners,
         })
-    }
-
-    fn settings(&self) -> ServerSettings {
-        let pair = |certificate: &Arc<Certificate>| KeyPair {
-            chain: pem(&certificate.name, "chain", &certificate.chain),
-            key: pem(&certificate.name, "key", certificate.key.expose()),
-        };
-        let client_certificates = match &self.clients {
-            None => ClientCertificates::Off,
-            Some((authorities, required)) => {
-                let names: Vec<&str> = authorities.iter().map(|it| &*it.name).collect();
-                let together = Pem {
-                    source: format!("authorities `{}`", names.join("`, `")),
-                    bytes: authorities
-                        .iter()
-                        .map(|it| &*it.pem)
-                        .collect::<Vec<_>>()
-                        .join(&b'\n'),
-                };
-                if *required {
-                    ClientCertificates::Required(together)
-                } else {
-                    ClientCertificates::Optional(together)
-                }
-            }
-        };
-        ServerSettings {
-            certificates: self.certificates.iter().map(pair).collect(),
-            client_certificates,
-            minimum_version: match self.minimum {
-                TlsVersion::Tls12 => Version::Tls12,
-                TlsVersion::Tls13 => Version::Tls13,
-            },
-            alpn: vec![b"http/1.1".to_vec()],
-            ..ServerSettings::default()
-        }
-    }
-}
-
-/// Authorities of clients, and whether each client must have a certificate by one of them.
-type Asked = (Vec<Arc<Authorities>>, bool);
-
-/// What clients are asked for, and whether all of them must have it. Where listeners of an address differ, nobody must, and each
-/// request is looked at ([`wants_certificate`]).
-fn clients(config: &Config, listeners: &[&Arc<Listener>]) -> Result<Option<Asked>, Problem> {
-    let asking = |it: &&Arc<Listener>| Some((it.name.clone(), it.tls.as_ref()?.clients.clone()?));
-    let asking: Vec<_> = listeners.iter().filter_map(asking).collect();
-    let Some((_, first)) = asking.first() else {
-        return Ok(None);
-    };
-    let tell = |name: &Name, expected: &str, found: &str| Problem {
-        place: Place::Listener(name.clone()),
-        part: "tls.clients",
-        expected: expected.to_owned(),
-        found: found.to_owned(),
-        outcome: Outcome::LeftOut,
-    };
-    let mut required = asking.len() == listeners.len();
-    for (name, clients) in &asking {
-        if clients.authorities != first.authorities {
-            let expected = "the same authorities at all listeners of an address that ask for certificates";
-            return Err(tell(name, expected, "others"));
-        }
-        match clients.mode {
-            ClientCertificateMode::Required => {}
-            ClientCertificateMode::Optional => required = false,
-            ClientCertificateMode::Unchecked => {
-                return Err(tell(name, "the mode `required` or `optional`", "`unchecked`"));
-            }
-        }
-    }
-    let wanted = config
-        .authorities
-        .iter()
-        .filter(|it| first.authorities.contains(&it.name));
-    Ok(Some((wanted.cloned().collect(), required)))
-}
-
-fn pem(name: &str, part: &str, bytes: &[u8]) -> Pem {
-    Pem {
-        source: format!("{part} of certificate `{name}`"),
-        bytes: bytes.to_vec(),
-    }
+    });
+    places.collect()
 }
 
 /// Whether a listener must have seen a certificate of its client.
@@ -410,6 +262,11 @@ pub(crate) fn limits(listeners: &[Arc<Listener>]) -> Limits {
         streamed_body_bytes: None,
         ..Limits::default()
     };
+    // Behind proxies all clients have a few addresses.
+    let proxied = |it: &Arc<Listener>| !it.client_address.trusted.is_empty() || it.proxy_protocol.is_some();
+    if listeners.iter().any(proxied) {
+        limits.connections_per_address = None;
+    }
     let http: Vec<_> = listeners.iter().filter(|it| it.protocol.is_http()).collect();
     let Some(first) = http.first() else {
         return limits;
@@ -434,10 +291,5 @@ pub(crate) fn limits(listeners: &[Arc<Listener>]) -> Limits {
     limits.idle_timeout = widest.keep_alive;
     limits.rate_bytes = widest.rate_bytes;
     limits.requests_per_connection = widest.requests_per_connection;
-    // Behind proxies all clients have a few addresses.
-    let proxied = |it: &&Arc<Listener>| !it.client_address.trusted.is_empty() || it.proxy_protocol.is_some();
-    if http.iter().any(proxied) {
-        limits.connections_per_address = None;
-    }
     limits
 }

@@ -4,7 +4,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use super::*;
-use crate::model::{ClientAddress, HttpLimits, ListenerTls, Network};
+use crate::model::{Certificate, ClientAddress, HttpLimits, ListenerTls, Network, ProxyProtocol};
 
 fn listener(name: &str, address: &str, protocol: Protocol) -> Listener {
     Listener {
@@ -38,35 +38,83 @@ fn numbers_stay_with_their_addresses() {
     let (a, b, c) = ("127.0.0.1:1001", "127.0.0.1:1002", "127.0.0.1:1003");
     let http = |name, address| listener(name, address, Protocol::Http);
     let first = table(vec![http("a", a), http("b", b)]);
-    let (fronts, problems) = Fronts::open(&first, Duration::ZERO);
+    let mut fronts = Fronts::default();
+    let followed = fronts.follow(&first, Duration::ZERO);
     assert_eq!(
-        (addrs(&fronts.addrs()), problems),
+        (addrs(&fronts.addrs()), followed.problems),
         (vec![a.to_owned(), b.to_owned()], vec![])
     );
 
     // In another order, with one that is new.
     let next = table(vec![http("c", c), http("b", b), http("a", a)]);
-    let ids = fronts.ids(&next);
-    let found: Vec<_> = ids.iter().map(|id| (*id).expect("still there")).collect();
-    let names: Vec<_> = found
+    let followed = fronts.follow(&next, Duration::ZERO);
+    let name = |id: &Option<AddressId>| {
+        let (_, listener) = next.addresses().listeners((*id)?).next()?;
+        Some(listener.name.to_string())
+    };
+    let names: Vec<_> = followed.ids.iter().map(name).collect();
+    assert_eq!(names, ["a", "b", "c"].map(|name| Some(name.to_owned())));
+    let opened: Vec<_> = followed
+        .opened
         .iter()
-        .map(|id| {
-            next.addresses()
-                .listeners(*id)
-                .next()
-                .expect("one")
-                .1
-                .name
-                .to_string()
-        })
+        .map(|(number, addr, _)| (*number, addr.to_string()))
         .collect();
-    assert_eq!(names, ["a", "b"]);
-    assert_eq!(addrs(&fronts.unheard(&next)), [c]);
+    assert_eq!(opened, [(2, c.to_owned())]);
+    assert_eq!((&followed.changed[..], &followed.closed[..]), (&[2][..], &[][..]));
 
     // One is gone, and none takes its number.
-    let next = table(vec![http("c", c), http("b", b)]);
-    let ids = fronts.ids(&next);
-    assert!(ids[0].is_none() && ids[1].is_some());
+    let next = table(vec![http("c", c), http("d", "127.0.0.1:1004"), http("b", b)]);
+    let followed = fronts.follow(&next, Duration::ZERO);
+    assert_eq!(followed.closed, [0]);
+    assert!(followed.ids[0].is_none() && followed.ids[1..].iter().all(Option::is_some));
+    assert_eq!(followed.opened[0].0, 3);
+
+    // But for one that nobody could come by.
+    fronts.failed(3);
+    assert_eq!(addrs(&fronts.unheard(&next, &followed.ids)), ["127.0.0.1:1004"]);
+    let followed = fronts.follow(&next, Duration::ZERO);
+    assert_eq!(followed.opened[0].0, 3);
+    assert_eq!(addrs(&fronts.unheard(&next, &followed.ids)), Vec::<String>::new());
+}
+
+#[test]
+fn what_is_spoken_changes_at_the_same_address() {
+    let (one, any) = ("127.0.0.1:1001", "127.0.0.1:0");
+    let mut fronts = Fronts::default();
+    let first = vec![
+        listener("a", one, Protocol::Http),
+        listener("b", any, Protocol::Http),
+        listener("c", any, Protocol::Tcp),
+    ];
+    fronts.follow(&table(first), Duration::ZERO);
+    let mut behind = listener("a", one, Protocol::Http);
+    behind.proxy_protocol = Some(ProxyProtocol {
+        from: vec![Network::parse("10.0.0.0/8").expect("a network")],
+        ..ProxyProtocol::default()
+    });
+    for (listener, changed) in [
+        (listener("a", one, Protocol::Http), &[][..]),
+        (listener("a", one, Protocol::Tcp), &[0]),
+        (listener("a", one, Protocol::TlsPassthrough), &[]),
+        (listener("a", one, Protocol::Http), &[0]),
+        (behind.clone(), &[0]),
+        (behind, &[]),
+    ] {
+        let rest = [
+            super::tests::listener("b", any, Protocol::Http),
+            super::tests::listener("c", any, Protocol::Tcp),
+        ];
+        let all = rest.into_iter().chain([listener]).collect();
+        let followed = fronts.follow(&table(all), Duration::ZERO);
+        assert_eq!(followed.changed, changed);
+        assert!(followed.opened.is_empty() && followed.closed.is_empty());
+    }
+    // Of ports that the kernel chose the one stays that is of its kind.
+    let followed = fronts.follow(&table(vec![listener("c", any, Protocol::Tcp)]), Duration::ZERO);
+    assert_eq!(
+        (&followed.changed[..], &followed.closed[..]),
+        (&[][..], &[0, 1][..])
+    );
 }
 
 #[test]
@@ -76,8 +124,7 @@ fn each_port_that_the_kernel_chose_is_another() {
         listener("a", any, Protocol::Http),
         listener("b", any, Protocol::Http),
     ]);
-    let (fronts, _) = Fronts::open(&first, Duration::ZERO);
-    let ids = fronts.ids(&first);
+    let ids = Fronts::default().follow(&first, Duration::ZERO).ids;
     assert_eq!(ids.len(), 2);
     assert!(ids[0].is_some() && ids[0] != ids[1]);
 }
@@ -99,7 +146,8 @@ fn without_a_certificate_that_can_be_shown_nothing_is_listened_at() {
         ..Config::default()
     };
     let table: Table<()> = Table::compile(Arc::new(config), None, &mut |_, _| Ok(()));
-    let (fronts, problems) = Fronts::open(&table, Duration::ZERO);
+    let mut fronts = Fronts::default();
+    let problems = fronts.follow(&table, Duration::ZERO).problems;
     assert!(fronts.addrs().is_empty());
     let places: Vec<_> = problems.iter().map(|problem| problem.place.to_string()).collect();
     assert_eq!(places, ["certificate `wrong`", "listener `secure`"]);

@@ -16,6 +16,10 @@ use ringmain_engine::backend::Time;
 use crate::fault::Fault;
 use crate::limits;
 use crate::model::Name;
+pub(crate) use streams::StreamCounts;
+pub use streams::{Ended, StreamReport};
+
+mod streams;
 
 #[cfg(test)]
 mod tests;
@@ -32,7 +36,7 @@ const BUCKETS_US: [u64; 13] = [
 ];
 
 /// Of requests that no route took.
-const NO_ROUTE: u32 = 0;
+pub(crate) const NO_ROUTE: u32 = 0;
 /// Of routes beyond [`limits::COUNTED_ROUTES`].
 const OTHERS: u32 = 1;
 
@@ -42,9 +46,11 @@ pub const NO_ROUTE_LABEL: &str = "";
 pub const OTHERS_LABEL: &str = "(others)";
 
 /// Counts of all workers.
-#[derive(Debug)]
+#[derive(Debug, Default)]
 pub(crate) struct Metrics {
     numbers: Mutex<Numbers>,
+    /// Of stream routes.
+    streams: Mutex<Numbers>,
     workers: Mutex<Vec<Arc<WorkerCounts>>>,
 }
 
@@ -59,6 +65,8 @@ struct Numbers {
 struct WorkerCounts {
     /// By number.
     routes: Mutex<Vec<Option<Arc<RouteCounts>>>>,
+    /// By the numbers of stream routes.
+    streams: Mutex<Vec<Option<Arc<StreamCounts>>>>,
     /// In the order of [`Fault::ALL`].
     faults: Box<[AtomicU64]>,
 }
@@ -85,45 +93,53 @@ pub struct RouteReport {
     pub micros: u64,
 }
 
-impl Default for Metrics {
-    fn default() -> Metrics {
-        let names: Vec<Name> = vec![NO_ROUTE_LABEL.into(), OTHERS_LABEL.into()];
-        Metrics {
-            numbers: Mutex::new(Numbers {
-                by_name: BTreeMap::new(),
-                names,
-            }),
-            workers: Mutex::default(),
+impl Default for Numbers {
+    fn default() -> Numbers {
+        Numbers {
+            by_name: BTreeMap::new(),
+            names: vec![NO_ROUTE_LABEL.into(), OTHERS_LABEL.into()],
         }
+    }
+}
+
+impl Numbers {
+    fn of(&mut self, name: &Name) -> u32 {
+        if let Some(number) = self.by_name.get(name) {
+            return *number;
+        }
+        if self.by_name.len() >= limits::COUNTED_ROUTES {
+            return OTHERS;
+        }
+        let number = self.names.len() as u32;
+        self.names.push(Arc::clone(name));
+        self.by_name.insert(Arc::clone(name), number);
+        number
     }
 }
 
 impl Metrics {
     /// The number of a route.
     pub(crate) fn number(&self, name: &Name) -> u32 {
-        let mut numbers = lock(&self.numbers);
-        if let Some(number) = numbers.by_name.get(name) {
-            return *number;
-        }
-        if numbers.by_name.len() >= limits::COUNTED_ROUTES {
-            return OTHERS;
-        }
-        let number = numbers.names.len() as u32;
-        numbers.names.push(Arc::clone(name));
-        numbers.by_name.insert(Arc::clone(name), number);
-        number
+        lock(&self.numbers).of(name)
+    }
+
+    /// The number of a stream route.
+    pub(crate) fn stream_number(&self, name: &Name) -> u32 {
+        lock(&self.streams).of(name)
     }
 
     /// A worker's own way in.
     pub(crate) fn worker(&self) -> Counting {
         let counts = Arc::new(WorkerCounts {
             routes: Mutex::default(),
+            streams: Mutex::default(),
             faults: Fault::ALL.iter().map(|_| AtomicU64::new(0)).collect(),
         });
         lock(&self.workers).push(Arc::clone(&counts));
         Counting {
             counts,
             routes: RefCell::default(),
+            streams: RefCell::default(),
         }
     }
 
@@ -188,31 +204,45 @@ pub(crate) struct Counting {
     counts: Arc<WorkerCounts>,
     /// By number: what `counts` has, without its lock.
     routes: RefCell<Vec<Option<Arc<RouteCounts>>>>,
+    streams: RefCell<Vec<Option<Arc<StreamCounts>>>>,
 }
 
 impl Counting {
     fn route(&self, number: u32) -> Arc<RouteCounts> {
-        let index = number as usize;
-        let mut routes = self.routes.borrow_mut();
-        if let Some(Some(counts)) = routes.get(index) {
-            return Arc::clone(counts);
-        }
-        let counts = Arc::new(RouteCounts::default());
-        // The first request of a route: the lock is free but for a moment at a scrape.
-        let mut shared = lock(&self.counts.routes);
-        for list in [&mut *shared, &mut *routes] {
-            if list.len() <= index {
-                list.resize(index + 1, None);
-            }
-            list[index] = Some(Arc::clone(&counts));
-        }
-        counts
+        own(number, &self.routes, &self.counts.routes)
+    }
+
+    /// This worker's counts of a stream route.
+    pub(crate) fn stream(&self, number: u32) -> Arc<StreamCounts> {
+        own(number, &self.streams, &self.counts.streams)
     }
 
     /// A request ended by this, or a try of it.
     pub(crate) fn fault(&self, fault: Fault) {
         bump(&self.counts.faults[fault as usize], 1);
     }
+}
+
+/// Counts by their number.
+type Numbered<T> = Vec<Option<Arc<T>>>;
+
+/// A worker's own counts of that number.
+fn own<T: Default>(number: u32, own: &RefCell<Numbered<T>>, shared: &Mutex<Numbered<T>>) -> Arc<T> {
+    let index = number as usize;
+    let mut own = own.borrow_mut();
+    if let Some(Some(counts)) = own.get(index) {
+        return Arc::clone(counts);
+    }
+    let counts = Arc::new(T::default());
+    // The first of a route: the lock is free but for a moment at a scrape.
+    let mut shared = lock(shared);
+    for list in [&mut *shared, &mut *own] {
+        if list.len() <= index {
+            list.resize(index + 1, None);
+        }
+        list[index] = Some(Arc::clone(&counts));
+    }
+    counts
 }
 
 /// Only one thread writes: no read-modify-write.

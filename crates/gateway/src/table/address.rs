@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use crate::model::{Addr, Listener};
+use crate::model::{Addr, Hostname, Listener};
 
 /// One of [`Addresses`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
@@ -77,24 +77,25 @@ impl Addresses {
     #[must_use]
     pub fn admit(&self, id: AddressId, host: &str) -> Option<ListenerId> {
         let listeners = &self.0[id.0 as usize].listeners;
-        let rank = |listener: &Listener| {
-            if listener.hostnames.is_empty() {
-                return Some(0);
-            }
-            let matching = listener.hostnames.iter().filter(|name| name.matches(host));
-            matching
-                .map(|name| match name.wildcard_suffix() {
-                    Some(suffix) => suffix.len(),
-                    None => usize::MAX,
-                })
-                .max()
-        };
         let ranked = listeners
             .iter()
-            .filter_map(|(id, listener)| Some((rank(listener)?, *id)));
+            .filter_map(|(id, listener)| Some((rank(&listener.hostnames, host)?, *id)));
         // The first of those that are alike: of one address no two are.
         ranked
             .max_by_key(|(rank, id)| (*rank, std::cmp::Reverse(*id)))
             .map(|(_, id)| id)
     }
+}
+
+/// How specific a listener with these hosts is for a host, the more the greater. `None`: it is not for that one.
+pub(crate) fn rank(hostnames: &[Hostname], host: &str) -> Option<usize> {
+    if hostnames.is_empty() {
+        return Some(0);
+    }
+    let matching = hostnames.iter().filter(|name| name.matches(host));
+    let ranks = matching.map(|name| match name.wildcard_suffix() {
+        Some(suffix) => suffix.len(),
+        None => usize::MAX,
+    });
+    ranks.max()
 }

@@ -48,6 +48,7 @@ use std::sync::Arc;
 
 use crate::model::{Action, Config, Listener, Name, Route, Rule, StreamRoute};
 use address::Addresses;
+pub(crate) use address::rank;
 pub use address::{AddressId, ListenerId};
 use check::Checked;
 pub use compiled::{Compiled, Matched};

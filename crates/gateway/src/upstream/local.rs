@@ -2,6 +2,8 @@
 //!
 //! Owns the way of a connection: opened under the process-wide cap, lent to a request, kept, used again or closed.
 
+mod bytes;
+
 use std::cell::{Cell, RefCell};
 use std::future::poll_fn;
 use std::rc::Rc;
@@ -12,7 +14,7 @@ use std::time::Duration;
 use ringmain_engine::Cx;
 use ringmain_engine::backend::Time;
 use ringmain_engine::stream::Stream;
-use ringmain_tls::ConnectHandle;
+use ringmain_tls::{ConnectHandle, Connector};
 use ringmain_wire::proxy::Addresses;
 
 use super::choose::{self, Wellness, Wish};
@@ -40,6 +42,8 @@ struct Seen {
     current: Arc<Current>,
     /// What TLS sessions are begun by.
     tls: Option<Rc<ConnectHandle>>,
+    /// The same for what is no HTTP.
+    tls_for_bytes: Option<Rc<ConnectHandle>>,
     ends: Vec<Rc<End>>,
     wellness: Wellness,
     turns: Turns,
@@ -90,7 +94,8 @@ impl Local {
             shared,
             seen: RefCell::new(Seen {
                 generation,
-                tls: handle(&current),
+                tls: handle(current.transport.connector.as_ref()),
+                tls_for_bytes: handle(current.transport.for_bytes.as_ref()),
                 current,
                 ends,
                 wellness: Wellness::default(),
@@ -112,7 +117,8 @@ impl Local {
             let last = std::mem::replace(&mut seen.current, self.shared.current());
             let same = Arc::ptr_eq(&last.transport, &seen.current.transport);
             if !same {
-                seen.tls = handle(&seen.current);
+                seen.tls = handle(seen.current.transport.connector.as_ref());
+                seen.tls_for_bytes = handle(seen.current.transport.for_bytes.as_ref());
             }
             seen.wellness.reset();
             seen.turns.reset();
@@ -254,10 +260,20 @@ impl Local {
                 Waited::Kept(link) => return Ok(link),
             },
         };
-        let (transport, tls) = {
-            let seen = self.follow();
-            (Arc::clone(&seen.current.transport), seen.tls.clone())
-        };
+        let tls = self.follow().tls.clone();
+        self.dial(end, permit, greeting, tls, span).await
+    }
+
+    /// Opens a connection.
+    async fn dial(
+        &self,
+        end: &Rc<End>,
+        permit: Permit,
+        greeting: &[u8],
+        tls: Option<Rc<ConnectHandle>>,
+        span: Duration,
+    ) -> Result<Link, Fault> {
+        let transport = Arc::clone(&self.follow().current.transport);
         if matches!(transport.connector, Some(Err(_))) {
             return Err(Fault::TlsFailed);
         }
@@ -448,8 +464,8 @@ enum Waited {
     Kept(Link),
 }
 
-fn handle(current: &Current) -> Option<Rc<ConnectHandle>> {
-    let connector = current.transport.connector.as_ref()?.as_ref().ok()?;
+fn handle(connector: Option<&Result<Connector, String>>) -> Option<Rc<ConnectHandle>> {
+    let connector = connector?.as_ref().ok()?;
     Some(Rc::new(connector.handle()))
 }
 

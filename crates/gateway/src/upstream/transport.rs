@@ -9,7 +9,8 @@ use ringmain_tls::{
 use ringmain_wire::proxy::{Addresses, Header};
 
 use crate::model::{
-    self, Config, ProxyProtocolVersion, Secret, SubjectName, TlsVersion, Upstream, UpstreamTls,
+    self, Config, ProxyProtocolVersion, Secret, StreamRoute, SubjectName, Target, TlsVersion, Upstream,
+    UpstreamTls,
 };
 
 /// See the module.
@@ -18,6 +19,8 @@ pub(crate) struct Transport {
     made_of: MadeOf,
     /// `None`: no TLS. An error: why there is no connection.
     pub(crate) connector: Option<Result<Connector, String>>,
+    /// The same for what is no HTTP, which offers no protocol; only if a route of connections leads here.
+    pub(crate) for_bytes: Option<Result<Connector, String>>,
 }
 
 /// What it was made of: the same makes the same.
@@ -27,6 +30,7 @@ struct MadeOf {
     proxy_protocol: Option<ProxyProtocolVersion>,
     authorities: Vec<Arc<[u8]>>,
     certificate: Option<(Arc<[u8]>, Secret)>,
+    for_bytes: bool,
 }
 
 impl MadeOf {
@@ -48,6 +52,7 @@ impl MadeOf {
             proxy_protocol: upstream.proxy_protocol,
             authorities: authorities.map(|found| Arc::clone(&found.pem)).collect(),
             certificate: certificate.map(|found| (Arc::clone(&found.chain), found.key.clone())),
+            for_bytes: tls.is_some() && config.streams.iter().any(|stream| leads_to(stream, upstream)),
         }
     }
 }
@@ -65,8 +70,14 @@ impl Transport {
             return Arc::clone(last);
         }
         let tls = made_of.tls.as_ref();
-        let connector = tls.map(|tls| connector(tls, &made_of, upstream, now));
-        Arc::new(Transport { made_of, connector })
+        let make = |tls, alpn| connector(tls, &made_of, upstream, alpn, now);
+        let connector = tls.map(|tls| make(tls, vec![b"http/1.1".to_vec()]));
+        let for_bytes = tls.filter(|_| made_of.for_bytes).map(|tls| make(tls, Vec::new()));
+        Arc::new(Transport {
+            made_of,
+            connector,
+            for_bytes,
+        })
     }
 
     /// What is said before the first byte.
@@ -75,10 +86,17 @@ impl Transport {
     }
 }
 
+/// Whether connections of a route may go to an upstream.
+fn leads_to(stream: &StreamRoute, upstream: &Upstream) -> bool {
+    let names = |target: &Target| matches!(target, Target::Upstream(name) if *name == upstream.name);
+    stream.backends.iter().any(|backend| names(&backend.target))
+}
+
 fn connector(
     tls: &UpstreamTls,
     made_of: &MadeOf,
     upstream: &Upstream,
+    alpn: Vec<Vec<u8>>,
     now: Duration,
 ) -> Result<Connector, String> {
     let identities = tls.subject_names.iter().map(identity);
@@ -98,7 +116,7 @@ fn connector(
             TlsVersion::Tls12 => Version::Tls12,
             TlsVersion::Tls13 => Version::Tls13,
         },
-        alpn: vec![b"http/1.1".to_vec()],
+        alpn,
         identities,
         ..ClientSettings::new(trust)
     };

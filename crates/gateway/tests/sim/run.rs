@@ -203,8 +203,8 @@ impl Run {
             ..ClusterConfig::default()
         };
         let origins = (0..ORIGINS).map(|number| {
-            let listener = world.peer_listen(&Addr::Inet(origin(number)));
-            Origin::new(&world, listener, seed ^ u64::from(number) << 32, !calm)
+            let addr = Addr::Inet(origin(number));
+            Origin::new(&world, addr, seed ^ u64::from(number) << 32, !calm)
         });
         let origins = origins.collect();
         let gateway = Gateway::new(Arc::new(config(&world, calm)), Duration::ZERO);

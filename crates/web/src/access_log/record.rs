@@ -38,8 +38,8 @@ pub struct Record<'a> {
     pub method: &'a str,
     /// The target as it was sent.
     pub target: &'a str,
-    /// The version that the client spoke.
-    pub version: Version,
+    /// The version of HTTP that the client spoke; `None`: it spoke something else.
+    pub version: Option<Version>,
     /// The status that was answered.
     pub status: u16,
     /// Bytes of the answer's body.
@@ -139,7 +139,7 @@ impl Record<'_> {
         }
         member(out, b"method", Some(self.method.as_bytes()));
         member(out, b"target", Some(self.target.as_bytes()));
-        member(out, b"version", Some(self.version().as_bytes()));
+        member(out, b"version", self.version.map(|_| self.version().as_bytes()));
         for (name, value) in [
             (&b",\"status\":"[..], u64::from(self.status)),
             (b",\"bytes\":", self.body_bytes),
@@ -168,8 +168,9 @@ impl Record<'_> {
 
     fn version(&self) -> &'static str {
         match self.version {
-            Version::Http10 => "HTTP/1.0",
-            Version::Http11 => "HTTP/1.1",
+            Some(Version::Http10) => "HTTP/1.0",
+            Some(Version::Http11) => "HTTP/1.1",
+            None => "-",
         }
     }
 }

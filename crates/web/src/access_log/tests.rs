@@ -14,7 +14,7 @@ fn record() -> Record<'static> {
         time: Duration::from_millis(784_111_777_123),
         method: "GET",
         target: "/a?b=c",
-        version: Version::Http11,
+        version: Some(Version::Http11),
         status: 200,
         body_bytes: 5,
         duration_us: 1234,
@@ -36,7 +36,7 @@ fn line(record: &Record<'_>, format: Format) -> String {
 fn the_three_formats() {
     let bare = Record {
         remote: None,
-        version: Version::Http10,
+        version: Some(Version::Http10),
         referer: None,
         user_agent: None,
         request_id: None,

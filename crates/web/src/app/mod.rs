@@ -15,7 +15,7 @@ use ringmain_engine::{Config, Cx, Start};
 pub use self::group::Group;
 use self::group::Scope;
 use crate::access_log::AccessLog;
-use crate::entrance::Entrance;
+use crate::entrance::{Entrance, Entrances};
 use crate::error::{Error, Result};
 use crate::exit::Exit;
 use crate::limits::{self, Limits};
@@ -56,7 +56,7 @@ pub struct App {
     fallback: Option<Action>,
     states: Vec<(TypeId, Box<dyn Any + Send + Sync>)>,
     per_worker: Vec<Box<MakeLocal>>,
-    entrances: Vec<Entrance>,
+    entrances: Entrances,
     limits: Limits,
     server_name: Option<String>,
     access_log: Option<AccessLog>,
@@ -90,7 +90,7 @@ impl App {
             fallback: None,
             states: Vec::new(),
             per_worker: Vec::new(),
-            entrances: Vec::new(),
+            entrances: Entrances::default(),
             limits: Limits::default(),
             server_name: Some("ringmain".into()),
             access_log: None,
@@ -147,12 +147,16 @@ impl App {
     /// Says what becomes of the connections of listener `number`, counted from 0 in the order in which the engine was given
     /// them. What is not said is [`Entrance::http`].
     #[must_use]
-    pub fn listener(mut self, number: u32, entrance: Entrance) -> App {
-        let index = number as usize;
-        if self.entrances.len() <= index {
-            self.entrances.resize(index + 1, Entrance::http());
-        }
-        self.entrances[index] = entrance;
+    pub fn listener(self, number: u32, entrance: Entrance) -> App {
+        self.entrances.set(number, entrance);
+        self
+    }
+
+    /// Has these entrances in place of its own: they may be changed while the application serves, for listeners that come, go,
+    /// or become others.
+    #[must_use]
+    pub fn entrances(mut self, entrances: &Entrances) -> App {
+        self.entrances = entrances.clone();
         self
     }
 

@@ -1,7 +1,7 @@
 //! What a server keeps of one connection, and where in its exchange of messages it stands.
 //!
 //! ```text
-//! Proxied ─ a header says who the client is ─► Head
+//! Proxied, Choosing (`entering.rs`) ─► Head, or Taken
 //!
 //!         ┌────────────────────────── answered ───────────────────────────┐
 //!         ▼                                                               │
@@ -20,6 +20,7 @@ use ringmain_engine::backend::Time;
 use ringmain_wire::h1::{self, BodyDecoder, HeadScanner};
 
 use super::Then;
+use super::entering::{Choosing, Way};
 use super::exchange::Exchange;
 use crate::origin::Origin;
 use crate::ws::Live;
@@ -51,7 +52,11 @@ pub struct Connection {
 /// See the module.
 pub(crate) enum Phase {
     /// A PROXY protocol header is expected.
-    Proxied,
+    Proxied(Rc<Way>),
+    /// The name that the client asks for by TLS says what it is.
+    Choosing(Box<Choosing>),
+    /// Somebody else has it: this is dropped at once.
+    Taken,
     Head,
     Collecting(Box<Collector>),
     Running {
@@ -86,7 +91,9 @@ pub(crate) struct Collector {
 impl std::fmt::Debug for Phase {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         f.write_str(match self {
-            Phase::Proxied => "Proxied",
+            Phase::Proxied(_) => "Proxied",
+            Phase::Choosing(_) => "Choosing",
+            Phase::Taken => "Taken",
             Phase::Head => "Head",
             Phase::Collecting(_) => "Collecting",
             Phase::Running { .. } => "Running",

@@ -25,7 +25,11 @@ impl Machine {
             // The handler's time is its own; what it waits for sets a deadline.
             Phase::Running { .. } => return conn.set_deadline(None),
             // The socket sets its own.
-            Phase::Proxied | Phase::Socket(_) | Phase::Lingering { .. } => return,
+            Phase::Proxied(_)
+            | Phase::Choosing(_)
+            | Phase::Taken
+            | Phase::Socket(_)
+            | Phase::Lingering { .. } => return,
         };
         state.ticking = !matches!(state.phase, Phase::Head);
         conn.set_deadline(Some(span));
@@ -48,7 +52,8 @@ impl Machine {
                 let then = self.refuse(state, &Error::new(408, what), h1::Exchange::REFUSED, out);
                 self.flush(conn, state, out, then);
             }
-            Phase::Proxied | Phase::Head | Phase::Lingering { .. } => conn.close(),
+            Phase::Proxied(_) | Phase::Choosing(_) | Phase::Head | Phase::Lingering { .. } => conn.close(),
+            Phase::Taken => {}
             Phase::Collecting(collector) => {
                 let received = collector.decoder.consumed();
                 self.check_receiving(conn, state, received, Some(out));

@@ -6,6 +6,7 @@ pub(crate) mod admission;
 pub(crate) mod answer;
 mod connection;
 mod deadline;
+pub(crate) mod entering;
 pub(crate) mod exchange;
 mod forward;
 mod receive;
@@ -15,23 +16,20 @@ pub(crate) mod stream;
 
 use std::cell::{Cell, RefCell};
 use std::convert::Infallible;
-use std::net::IpAddr;
 use std::rc::Rc;
 use std::sync::Arc;
 
 use ringmain_engine::limits::WRITE_MARK;
-use ringmain_engine::{Addr, Conn, Cx, Handler, Reason, Start, Via};
-use ringmain_tls::{AcceptHandle, Tls};
+use ringmain_engine::{Conn, Cx, Handler, Reason, Start, Via};
+use ringmain_tls::Tls;
 use ringmain_wire::h1::{self, FieldBlock, FieldTable};
-use ringmain_wire::proxy;
 
 use self::connection::{Collector, Connection, Phase};
+use self::entering::Ways;
 use self::exchange::{EventFraming, Exchange};
-use crate::entrance::{Entrance, Kind, StreamHandler};
 use crate::error::Error;
 use crate::limits;
 use crate::local::Local;
-use crate::origin::Origin;
 use crate::site::Site;
 use crate::ws::Live;
 
@@ -55,8 +53,7 @@ struct Machine {
     until_timed: Cell<u32>,
     /// What is at hand has waited for longer than patience allows.
     late: Cell<bool>,
-    /// By listener; `None` for those in the clear.
-    acceptors: Vec<Option<RefCell<AcceptHandle>>>,
+    ways: Ways,
 }
 
 /// Memory that every plain request of the worker uses in turn. The head that is looked at borrows the table.
@@ -72,20 +69,6 @@ struct Desk {
     path: String,
     /// What is written at the end of the step.
     out: Vec<u8>,
-}
-
-/// A stream counted at its address leaves the count however it ends.
-struct Entered {
-    site: Arc<Site>,
-    address: Option<IpAddr>,
-}
-
-impl Drop for Entered {
-    fn drop(&mut self) {
-        if let Some(address) = self.address {
-            self.site.admission.leave(address);
-        }
-    }
 }
 
 /// What a connection does after bytes were looked at.
@@ -122,7 +105,7 @@ impl Server {
                 until_sample: Cell::new(0),
                 until_timed: Cell::new(0),
                 late: Cell::new(false),
-                acceptors: site.entrances.iter().map(acceptor).collect(),
+                ways: Ways::new(&site.entrances),
                 site: Arc::clone(site),
             },
         }
@@ -133,13 +116,6 @@ impl Server {
 impl Server {
     pub(crate) fn local(&self) -> &Rc<Local> {
         &self.machine.local
-    }
-}
-
-fn acceptor(entrance: &Entrance) -> Option<RefCell<AcceptHandle>> {
-    match &entrance.kind {
-        Kind::Https(acceptor) => Some(RefCell::new(acceptor.handle())),
-        Kind::Http | Kind::Stream(_) => None,
     }
 }
 
@@ -218,129 +194,6 @@ impl Machine {
         }
     }
 
-    /// A connection as it comes, known by where it comes from.
-    fn arrived(&self, conn: Conn<'_>, via: Via) -> Connection {
-        let remote = match conn.peer_addr() {
-            Ok(Some(Addr::Inet(address))) => Some(address),
-            _ => None,
-        };
-        let listener = match via {
-            Via::Listener(number) => number,
-            Via::Connect => u32::MAX,
-        };
-        let origin = Origin {
-            conn: conn.id(),
-            remote,
-            listener,
-            secure: false,
-        };
-        Connection::new(self.local.cx.now(), origin)
-    }
-
-    /// Counts it at its address; whether that has room.
-    fn admit(&self, state: &mut Connection) -> bool {
-        let admission = &self.site.admission;
-        match state.origin.remote {
-            Some(address) if admission.counts() => {
-                state.counted = admission.enter(address.ip());
-                state.counted
-            }
-            _ => true,
-        }
-    }
-
-    /// Lets a client in whose address is known; whether the connection goes on.
-    fn enter(&self, conn: Conn<'_>, state: &mut Connection, out: &mut Vec<u8>) -> bool {
-        let by_tls = matches!(self.acceptors.get(state.origin.listener as usize), Some(Some(_)));
-        if !self.admit(state) {
-            if by_tls {
-                // There is no saying why before a handshake.
-                return false;
-            }
-            let error = Error::new(503, "this address has as many connections as it may")
-                .with_header("Retry-After", "1");
-            answer::refuse(&self.local, &error, h1::Exchange::REFUSED, out);
-            self.local.stats.answered(503);
-            // Its request is on its way already: read and dropped, or the reset for it would cost it the answer.
-            self.flush(conn, state, out, Then::Linger);
-            return true;
-        }
-        let limits = &self.site.limits;
-        state.origin.secure = self.secure(conn, state.origin.listener);
-        let span = if state.origin.secure {
-            limits.handshake_timeout
-        } else {
-            limits.header_timeout
-        };
-        conn.set_deadline(Some(span));
-        true
-    }
-
-    /// Takes the header that says who the client is; how many bytes that were.
-    fn proxied(&self, conn: Conn<'_>, state: &mut Connection, bytes: &[u8], out: &mut Vec<u8>) -> usize {
-        match proxy::parse(bytes) {
-            Ok(proxy::Parsed::Partial) => 0,
-            Ok(proxy::Parsed::Complete {
-                header,
-                bytes: length,
-            }) => {
-                if let Some(addresses) = header.addresses {
-                    state.origin.remote = Some(addresses.from);
-                }
-                state.phase = Phase::Head;
-                state.began = self.local.cx.now();
-                if self.enter(conn, state, out) {
-                    return length;
-                }
-                conn.close();
-                bytes.len()
-            }
-            Err(fault) => {
-                log::debug!("{:?}: {fault}", state.origin.remote);
-                conn.close();
-                bytes.len()
-            }
-        }
-    }
-
-    /// Takes it from the count at its address.
-    fn leave(&self, state: &Connection) {
-        if state.counted
-            && let Some(remote) = state.origin.remote
-        {
-            self.site.admission.leave(remote.ip());
-        }
-    }
-
-    /// Puts TLS in place where the listener has it.
-    fn secure(&self, conn: Conn<'_>, listener: u32) -> bool {
-        let Some(Some(acceptor)) = self.acceptors.get(listener as usize) else {
-            return false;
-        };
-        let session = acceptor.borrow_mut().accept(self.local.cx.wall());
-        conn.secure(Box::new(session));
-        true
-    }
-
-    fn entrance(&self, listener: u32) -> Option<&Entrance> {
-        self.site.entrances.get(listener as usize)
-    }
-
-    /// Hands a connection to a handler of bytes.
-    fn stream(&self, conn: Conn<'_>, state: &Connection, handler: &Arc<StreamHandler>) {
-        let place = state.counted.then(|| Entered {
-            site: Arc::clone(&self.site),
-            address: state.origin.remote.map(|address| address.ip()),
-        });
-        let served = handler(conn.into_stream());
-        let task = async move {
-            served.await;
-            drop(place);
-        };
-        // Without room for a task the stream is dropped, which closes the connection.
-        let _ = self.local.cx.spawn(task);
-    }
-
     fn refuse(&self, state: &Connection, error: &Error, exchange: h1::Exchange, out: &mut Vec<u8>) -> Then {
         self.local
             .log_refused(state.origin.remote, error.status(), state.began);
@@ -360,30 +213,7 @@ impl Handler for Server {
     }
 
     fn open(&mut self, conn: Conn<'_>, via: Via) -> Option<Connection> {
-        let mut state = self.machine.arrived(conn, via);
-        let entrance = self.machine.entrance(state.origin.listener);
-        if let Some(Entrance {
-            kind: Kind::Stream(handler),
-            ..
-        }) = entrance
-        {
-            // It closes: there is no saying why in a protocol that is not known.
-            if self.machine.admit(&mut state) {
-                self.machine.stream(conn, &state, handler);
-            }
-            return None;
-        }
-        if let Some(proxied) = entrance.and_then(|entrance| entrance.proxied.as_ref()) {
-            let peer = state.origin.remote.map(|address| address.ip());
-            if !(proxied.trusts)(peer) {
-                return None;
-            }
-            state.phase = Phase::Proxied;
-            conn.set_deadline(Some(proxied.timeout));
-            return Some(state);
-        }
-        let entered = self.machine.enter(conn, &mut state, &mut self.scratch.desk.out);
-        entered.then_some(state)
+        self.machine.open(conn, via, &mut self.scratch.desk.out)
     }
 
     fn secured(&mut self, conn: Conn<'_>, _state: &mut Connection) {
@@ -402,12 +232,12 @@ impl Handler for Server {
     fn data(&mut self, conn: Conn<'_>, state: &mut Connection, bytes: &mut [u8]) -> usize {
         state.settle(self.machine.site.limits.linger_bytes);
         let mut consumed = 0;
-        if matches!(state.phase, Phase::Proxied) {
-            consumed = self
-                .machine
-                .proxied(conn, state, bytes, &mut self.scratch.desk.out);
-            // What is behind the header may have to be decrypted first.
-            if matches!(state.phase, Phase::Proxied) || state.origin.secure {
+        if matches!(state.phase, Phase::Proxied(_) | Phase::Choosing(_)) {
+            consumed = self.machine.begin(conn, state, bytes, &mut self.scratch.desk.out);
+            // What is behind it may have to be decrypted first, or is for somebody else.
+            if state.origin.secure
+                || matches!(state.phase, Phase::Proxied(_) | Phase::Choosing(_) | Phase::Taken)
+            {
                 return consumed;
             }
         }
@@ -424,13 +254,14 @@ impl Handler for Server {
         state.last = true;
         match &state.phase {
             // Nobody can send the rest of a head or body any more; what is not whole is not answered.
-            Phase::Proxied
+            Phase::Proxied(_)
+            | Phase::Choosing(_)
             | Phase::Head
             | Phase::Collecting(_)
             | Phase::Discarding(_)
             | Phase::Lingering { .. } => conn.close(),
             // A client may end its side after its last request and still read.
-            Phase::Sending { .. } => {}
+            Phase::Sending { .. } | Phase::Taken => {}
             Phase::Socket(_) => {
                 self.machine.on_socket(conn, state, Live::end);
                 conn.close();
@@ -467,7 +298,7 @@ impl Handler for Server {
         match &state.phase {
             // Who is agreeing on keys is about to ask: it gets its answer, and is closed with that.
             Phase::Head if !state.begun && shakes_hands(conn) => {}
-            Phase::Proxied => conn.close(),
+            Phase::Proxied(_) => conn.close(),
             Phase::Head if !state.begun => conn.close(),
             Phase::Socket(_) => {
                 self.machine.on_socket(conn, state, Live::drain);

@@ -112,7 +112,11 @@ impl Machine {
                     step(used, Then::Wait)
                 }
                 // Its bytes are the socket's.
-                Phase::Proxied | Phase::Sending { .. } | Phase::Socket(_) => step(0, Then::Wait),
+                Phase::Proxied(_)
+                | Phase::Choosing(_)
+                | Phase::Taken
+                | Phase::Sending { .. }
+                | Phase::Socket(_) => step(0, Then::Wait),
                 Phase::Lingering { left } => {
                     *left = left.saturating_sub(input.len() as u64);
                     let then = if *left == 0 { Then::Close } else { Then::Wait };

@@ -3,15 +3,19 @@
 use std::io::{Read, Write};
 use std::net::{SocketAddr, TcpStream};
 
-use ringmain_engine::stream::Stream;
 use ringmain_engine::{Addr, Config, Engine, ListenOptions};
-use ringmain_web::{App, Entrance};
+use ringmain_web::{App, Entrance, Entrances, Incoming};
 
-use crate::support::{Client, PATIENCE, get};
+use crate::support::{Client, PATIENCE, get, serve_at};
 
-on_every_backend!(a_listener_of_bytes_stands_beside_one_of_http);
+on_every_backend! {
+    a_listener_of_bytes_stands_beside_one_of_http,
+    bytes_behind_a_header_that_says_who_the_client_is,
+    an_entrance_becomes_another_one,
+}
 
-async fn echo(stream: Stream) {
+async fn echo(incoming: Incoming) {
+    let stream = &incoming.stream;
     let mut buffer = [0; 100];
     while let Ok(count @ 1..) = stream.read(&mut buffer).await {
         if stream.write_all(&buffer[..count]).await.is_err() {
@@ -51,4 +55,73 @@ fn a_listener_of_bytes_stands_beside_one_of_http(config: Config) {
     assert_eq!(back, "GET / HTTP/1.1\r\n\r\n");
     running.shut_down();
     running.join().expect("an orderly end");
+}
+
+fn bytes_behind_a_header_that_says_who_the_client_is(config: Config) {
+    let tell = async |incoming: Incoming| {
+        let name = format!(
+            "{:?} by {}\n",
+            incoming.remote().map(|it| it.ip()),
+            incoming.listener()
+        );
+        if incoming.stream.write_all(name.as_bytes()).await.is_ok() {
+            echo(incoming).await;
+        }
+    };
+    let entrance = Entrance::stream(tell).proxied(|_| true, PATIENCE);
+    let server = serve_at(config, App::new().listener(0, entrance), None);
+    let header = "PROXY TCP4 192.0.2.1 198.51.100.7 56324 443\r\n";
+    // In one piece with what is behind it, and cut within the header and right behind it.
+    for cut in [0, 10, header.len(), header.len() + 3] {
+        let mut client = server.client();
+        let all = [header, "hello"].concat();
+        let (first, second) = all.split_at(cut);
+        client.stream.write_all(first.as_bytes()).expect("it reads");
+        client.stream.write_all(second.as_bytes()).expect("it reads");
+        client
+            .stream
+            .shutdown(std::net::Shutdown::Write)
+            .expect("it is open");
+        let mut back = String::new();
+        client.stream.read_to_string(&mut back).expect("the end");
+        assert_eq!(back, "Some(192.0.2.1) by 0\nhello", "cut at {cut}");
+    }
+    let mut stranger = server.client();
+    stranger
+        .stream
+        .write_all(b"hello, without a header")
+        .expect("it reads");
+    let mut back = Vec::new();
+    // Closed, with or without a reset.
+    let _ = stranger.stream.read_to_end(&mut back);
+    assert_eq!(back, b"");
+    server.shut_down();
+}
+
+fn an_entrance_becomes_another_one(config: Config) {
+    let entrances = Entrances::default();
+    let app = App::new()
+        .entrances(&entrances)
+        .get("/", |_, reply| reply.text("http"));
+    let server = serve_at(config, app, None);
+    let mut old = server.client();
+    old.send(get("/"));
+    old.answer().expect(200, "http");
+    entrances.set(0, Entrance::stream(echo));
+    let mut bytes = server.client();
+    bytes
+        .stream
+        .write_all(b"GET / HTTP/1.1\r\n\r\n")
+        .expect("it reads");
+    bytes
+        .stream
+        .shutdown(std::net::Shutdown::Write)
+        .expect("it is open");
+    let mut back = String::new();
+    bytes.stream.read_to_string(&mut back).expect("the end");
+    assert_eq!(back, "GET / HTTP/1.1\r\n\r\n");
+    // Who was there goes on as he began.
+    old.send(get("/"));
+    old.answer().expect(200, "http");
+    server.shut_down();
 }

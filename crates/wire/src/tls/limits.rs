@@ -23,6 +23,14 @@ pub const LATE_MESSAGE: usize = 16 * 1024;
 /// empty records. They cost work and bring nothing. More: [`Flood`](super::FaultKind::Flood).
 pub const IDLE_RECORDS: u32 = 32;
 
+/// Bytes of a connection in which a ClientHello has to end that is read without being answered ([`HelloScanner`](super::HelloScanner)),
+/// record headers included. Those of browsers with post-quantum keys and ECH have 2 KiB; more is
+/// [`TooLong`](super::NoHello::TooLong).
+pub const HELLO_BYTES: usize = 16 * 1024;
+
+/// Bytes of the name of a server that such a message may have (RFC 1035 §2.3.4).
+pub const SERVER_NAME_BYTES: usize = 253;
+
 /// Characters of a name, a peer's or a certificate's, that a message repeats; a longer one is cut.
 pub(super) const NAME_SHOWN: usize = 100;
 

@@ -1,0 +1,93 @@
+//! What becomes of connections at an address: what web makes of the protocols of its listeners.
+
+use std::net::IpAddr;
+use std::sync::Arc;
+
+use ringmain_web::{Entrance, Incoming};
+
+use super::Front;
+use crate::model::{Hostname, Listener, Network, Protocol, ProxyProtocol};
+use crate::passage;
+use crate::table::rank;
+
+/// All that an entrance is made of, but for TLS, which follows by itself: the same makes the same.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) struct Shape {
+    pub(super) kind: Kind,
+    proxied: Option<ProxyProtocol>,
+    /// Of [`Kind::Either`]: whose are which hosts.
+    hosts: Arc<[(Protocol, Vec<Hostname>)]>,
+}
+
+/// What is spoken.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Kind {
+    Http,
+    Https,
+    Bytes,
+    /// By TLS; the host says which.
+    Either,
+}
+
+impl Shape {
+    /// Of the listeners of an address. `None`: they have no connections.
+    pub(super) fn of(listeners: &[&Arc<Listener>]) -> Option<Shape> {
+        let first = listeners.first()?;
+        let has = |protocol| listeners.iter().any(|it| it.protocol == protocol);
+        let kind = match first.protocol {
+            Protocol::Udp => return None,
+            Protocol::Http => Kind::Http,
+            Protocol::Tcp => Kind::Bytes,
+            _ if !has(Protocol::Https) => Kind::Bytes,
+            _ if has(Protocol::Tls) || has(Protocol::TlsPassthrough) => Kind::Either,
+            _ => Kind::Https,
+        };
+        let hosts = listeners.iter().filter(|_| kind == Kind::Either);
+        Some(Shape {
+            kind,
+            proxied: first.proxy_protocol.clone(),
+            hosts: hosts.map(|it| (it.protocol, it.hostnames.clone())).collect(),
+        })
+    }
+}
+
+/// The entrance of an address.
+pub(super) fn entrance(front: &Front) -> Entrance {
+    let pass = async |incoming: Incoming| passage::serve(incoming).await;
+    let https = front.https.as_ref().map(|tls| &tls.acceptor);
+    let mut entrance = match (front.shape.kind, https) {
+        (Kind::Https, Some(acceptor)) => Entrance::https(acceptor),
+        (Kind::Either, Some(acceptor)) => {
+            let hosts = Arc::clone(&front.shape.hosts);
+            Entrance::either(
+                acceptor,
+                move |name| is_http(&hosts, name.unwrap_or_default()),
+                pass,
+            )
+        }
+        (Kind::Http, _) => Entrance::http(),
+        // Nobody is let in without the TLS that was asked for.
+        (Kind::Bytes | Kind::Https | Kind::Either, _) => Entrance::stream(pass),
+    };
+    if let Some(tls) = &front.tls {
+        entrance = entrance.ending_tls(&tls.acceptor);
+    }
+    if let Some(proxied) = &front.shape.proxied {
+        let from: Arc<[Network]> = proxied.from.clone().into();
+        // Who reaches a Unix socket was let through by its permissions.
+        let trusts = move |peer: Option<IpAddr>| {
+            peer.is_none_or(|peer| from.iter().any(|network| network.contains(peer)))
+        };
+        entrance = entrance.proxied(trusts, proxied.timeout);
+    }
+    entrance
+}
+
+/// Whether the host belongs to a listener of HTTP.
+fn is_http(hosts: &[(Protocol, Vec<Hostname>)], name: &str) -> bool {
+    let ranked = hosts
+        .iter()
+        .filter_map(|(protocol, hosts)| Some((rank(hosts, name)?, *protocol)));
+    let most = ranked.max_by_key(|(rank, _)| *rank);
+    most.is_some_and(|(_, protocol)| protocol == Protocol::Https)
+}

@@ -1,0 +1,250 @@
+//! The TLS of an address: certificates of all its listeners of one kind, and what clients are asked for.
+
+use std::sync::{Arc, Mutex, PoisonError};
+use std::time::Duration;
+
+use ringmain_engine::Addr;
+use ringmain_tls::{Acceptor, ClientCertificates, KeyPair, Pem, Refused, ServerSettings, Version};
+
+use crate::model::{Authorities, Certificate, ClientCertificateMode, Config, Listener, Name, TlsVersion};
+use crate::table::{Outcome, Place, Problem};
+
+/// See the module.
+#[derive(Debug)]
+pub(super) struct FrontTls {
+    pub(super) acceptor: Acceptor,
+    made_of: Mutex<MadeOf>,
+}
+
+/// What TLS is made of: the same makes the same.
+#[derive(Clone, Debug, PartialEq, Eq)]
+struct MadeOf {
+    /// The one for clients that ask for no name first.
+    certificates: Vec<Arc<Certificate>>,
+    clients: Option<(Vec<Arc<Authorities>>, bool)>,
+    minimum: TlsVersion,
+    /// What is spoken by it.
+    is_http: bool,
+}
+
+impl FrontTls {
+    /// With the certificates that can be shown; without any there is none.
+    pub(super) fn open(
+        config: &Config,
+        listeners: &[&Arc<Listener>],
+        now: Duration,
+        problems: &mut Vec<Problem>,
+    ) -> Option<FrontTls> {
+        let first = listeners.first()?;
+        let mut made_of = MadeOf::of(config, listeners)
+            .map_err(|problem| problems.push(problem))
+            .ok()?;
+        let mut made = Acceptor::new(&made_of.settings(), now);
+        if made.is_err() {
+            // One that has expired must not take the others with it.
+            made_of.certificates.retain(|certificate| {
+                let alone = MadeOf {
+                    certificates: vec![Arc::clone(certificate)],
+                    clients: None,
+                    minimum: TlsVersion::Tls12,
+                    is_http: made_of.is_http,
+                };
+                let refused = Acceptor::new(&alone.settings(), now).err();
+                problems.extend(
+                    refused
+                        .iter()
+                        .map(|refused| wrong_certificate(certificate, refused)),
+                );
+                refused.is_none()
+            });
+            if !made_of.certificates.is_empty() {
+                made = Acceptor::new(&made_of.settings(), now);
+            }
+        }
+        match made {
+            Ok(acceptor) => {
+                for warning in acceptor.warnings() {
+                    log::warn!("{warning}");
+                }
+                Some(FrontTls {
+                    acceptor,
+                    made_of: Mutex::new(made_of),
+                })
+            }
+            Err(refused) => {
+                problems.push(wrong_tls(&first.name, &refused, Outcome::LeftOut));
+                None
+            }
+        }
+    }
+
+    /// Follows another configuration; connections from now on do.
+    pub(super) fn follow(
+        &self,
+        addr: &Addr,
+        config: &Config,
+        listeners: &[&Arc<Listener>],
+        now: Duration,
+        problems: &mut Vec<Problem>,
+    ) {
+        let next = match MadeOf::of(config, listeners) {
+            Ok(next) => next,
+            Err(problem) => {
+                return problems.push(Problem {
+                    outcome: Outcome::AsBefore,
+                    ..problem
+                });
+            }
+        };
+        let mut made_of = self.made_of.lock().unwrap_or_else(PoisonError::into_inner);
+        if *made_of == next {
+            return;
+        }
+        match self.acceptor.reload(&next.settings(), now) {
+            Ok(reload) => {
+                for line in reload.to_string().lines() {
+                    log::info!("certificates of {addr}: {line}");
+                }
+                *made_of = next;
+            }
+            Err(refused) => {
+                problems.push(wrong_tls(&listeners[0].name, &refused, Outcome::AsBefore));
+            }
+        }
+    }
+}
+
+fn wrong_certificate(certificate: &Certificate, refused: &Refused) -> Problem {
+    Problem {
+        place: Place::Certificate(certificate.name.clone()),
+        part: "chain",
+        expected: "a certificate that can be shown, with its key".to_owned(),
+        found: findings(refused),
+        outcome: Outcome::LeftOut,
+    }
+}
+
+fn wrong_tls(listener: &Name, refused: &Refused, outcome: Outcome) -> Problem {
+    Problem {
+        place: Place::Listener(listener.clone()),
+        part: "tls",
+        expected: "what TLS can be spoken with".to_owned(),
+        found: findings(refused),
+        outcome,
+    }
+}
+
+fn findings(refused: &Refused) -> String {
+    let all: Vec<String> = refused.0.iter().map(ToString::to_string).collect();
+    all.join("; ")
+}
+
+impl MadeOf {
+    /// Of all listeners of an address together: who comes in is told them apart by when the handshake is under way. Of the
+    /// oldest versions the newest counts.
+    fn of(config: &Config, listeners: &[&Arc<Listener>]) -> Result<MadeOf, Problem> {
+        // Who asks for no name gets the certificate of the listener for all names.
+        let any = listeners.iter().filter(|it| it.hostnames.is_empty());
+        let named = listeners.iter().filter(|it| !it.hostnames.is_empty());
+        let mut certificates: Vec<Arc<Certificate>> = Vec::new();
+        for tls in any.chain(named).filter_map(|it| it.tls.as_ref()) {
+            for name in &tls.certificates {
+                let found = config.certificates.iter().find(|it| it.name == *name);
+                let new = found.filter(|it| certificates.iter().all(|other| other.name != it.name));
+                certificates.extend(new.cloned());
+            }
+        }
+        let minimum = listeners.iter().filter_map(|it| Some(it.tls.as_ref()?.minimum));
+        Ok(MadeOf {
+            certificates,
+            clients: clients(config, listeners)?,
+            minimum: minimum.max().unwrap_or_default(),
+            is_http: listeners.iter().any(|it| it.protocol.is_http()),
+        })
+    }
+
+    fn settings(&self) -> ServerSettings {
+        let pair = |certificate: &Arc<Certificate>| KeyPair {
+            chain: pem(&certificate.name, "chain", &certificate.chain),
+            key: pem(&certificate.name, "key", certificate.key.expose()),
+        };
+        let client_certificates = match &self.clients {
+            None => ClientCertificates::Off,
+            Some((authorities, required)) => {
+                let names: Vec<&str> = authorities.iter().map(|it| &*it.name).collect();
+                let together = Pem {
+                    source: format!("authorities `{}`", names.join("`, `")),
+                    bytes: authorities
+                        .iter()
+                        .map(|it| &*it.pem)
+                        .collect::<Vec<_>>()
+                        .join(&b'\n'),
+                };
+                if *required {
+                    ClientCertificates::Required(together)
+                } else {
+                    ClientCertificates::Optional(together)
+                }
+            }
+        };
+        ServerSettings {
+            certificates: self.certificates.iter().map(pair).collect(),
+            client_certificates,
+            minimum_version: match self.minimum {
+                TlsVersion::Tls12 => Version::Tls12,
+                TlsVersion::Tls13 => Version::Tls13,
+            },
+            alpn: match self.is_http {
+                true => vec![b"http/1.1".to_vec()],
+                false => Vec::new(),
+            },
+            ..ServerSettings::default()
+        }
+    }
+}
+
+/// Authorities of clients, and whether each client must have a certificate by one of them.
+type Asked = (Vec<Arc<Authorities>>, bool);
+
+/// What clients are asked for, and whether all of them must have it. Where listeners of an address differ, nobody must, and each
+/// request is looked at ([`wants_certificate`]).
+fn clients(config: &Config, listeners: &[&Arc<Listener>]) -> Result<Option<Asked>, Problem> {
+    let asking = |it: &&Arc<Listener>| Some((it.name.clone(), it.tls.as_ref()?.clients.clone()?));
+    let asking: Vec<_> = listeners.iter().filter_map(asking).collect();
+    let Some((_, first)) = asking.first() else {
+        return Ok(None);
+    };
+    let tell = |name: &Name, expected: &str, found: &str| Problem {
+        place: Place::Listener(name.clone()),
+        part: "tls.clients",
+        expected: expected.to_owned(),
+        found: found.to_owned(),
+        outcome: Outcome::LeftOut,
+    };
+    let mut required = asking.len() == listeners.len();
+    for (name, clients) in &asking {
+        if clients.authorities != first.authorities {
+            let expected = "the same authorities at all listeners of an address that ask for certificates";
+            return Err(tell(name, expected, "others"));
+        }
+        match clients.mode {
+            ClientCertificateMode::Required => {}
+            ClientCertificateMode::Optional => required = false,
+            ClientCertificateMode::Unchecked => {
+                return Err(tell(name, "the mode `required` or `optional`", "`unchecked`"));
+            }
+        }
+    }
+    let wanted = config
+        .authorities
+        .iter()
+        .filter(|it| first.authorities.contains(&it.name));
+    Ok(Some((wanted.cloned().collect(), required)))
+}
+
+fn pem(name: &str, part: &str, bytes: &[u8]) -> Pem {
+    Pem {
+        source: format!("{part} of certificate `{name}`"),
+        bytes: bytes.to_vec(),
+    }
+}

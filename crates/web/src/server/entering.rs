@@ -1,0 +1,310 @@
+//! How connections come in: by which entrance, who the client is, and what they are before their first request.
+//!
+//! ```text
+//! open ─┬─ PROXY protocol ─▶ Proxied ─ header ─┐
+//!       └──────────────────────────────────────┴▶ admitted? ─┬─ HTTP ──▶ Head
+//!                                                            ├─ HTTPS ─▶ TLS, Head
+//!                                                            ├─ bytes ─▶ Taken by a handler
+//!                                                            └─ either ▶ Choosing ─ the name asked for ─▶ one of the two
+//! ```
+
+use std::cell::{Cell, RefCell};
+use std::net::IpAddr;
+use std::rc::Rc;
+use std::sync::Arc;
+use std::time::Duration;
+
+use ringmain_engine::{Addr, Conn, Via};
+use ringmain_tls::{AcceptHandle, Tls};
+use ringmain_wire::h1;
+use ringmain_wire::proxy;
+use ringmain_wire::tls::{HelloScanner, Looked};
+
+use super::connection::{Connection, Phase};
+use super::{Machine, Then, answer};
+use crate::entrance::{Entrance, Entrances, Kind, StreamHandler};
+use crate::error::Error;
+use crate::incoming::Incoming;
+use crate::origin::Origin;
+use crate::site::Site;
+
+/// An entrance as one worker has it.
+pub(crate) struct Way {
+    generation: u64,
+    entrance: Entrance,
+    /// What HTTP by TLS is begun by.
+    acceptor: Option<RefCell<AcceptHandle>>,
+    /// What handlers of bytes begin TLS by.
+    for_bytes: Option<RefCell<AcceptHandle>>,
+}
+
+impl Way {
+    fn new((generation, entrance): (u64, Entrance)) -> Rc<Way> {
+        let acceptor = match &entrance.kind {
+            Kind::Https(acceptor) => Some(acceptor.handle()),
+            Kind::Either(either) => Some(either.https.handle()),
+            Kind::Http | Kind::Stream(_) => None,
+        };
+        let for_bytes = entrance.tls.as_ref().map(|acceptor| acceptor.handle());
+        Rc::new(Way {
+            generation,
+            entrance,
+            acceptor: acceptor.map(RefCell::new),
+            for_bytes: for_bytes.map(RefCell::new),
+        })
+    }
+
+    /// A session for a handler of bytes; `now` is wall time.
+    pub(crate) fn session(&self, now: Duration) -> Option<Tls> {
+        Some(self.for_bytes.as_ref()?.borrow_mut().accept(now))
+    }
+}
+
+/// All entrances as one worker has them.
+pub(super) struct Ways {
+    entrances: Entrances,
+    generation: Cell<u64>,
+    all: RefCell<Vec<Rc<Way>>>,
+    /// Of listeners that nothing was said of.
+    plain: Rc<Way>,
+}
+
+impl Ways {
+    pub(super) fn new(entrances: &Entrances) -> Ways {
+        Ways {
+            entrances: entrances.clone(),
+            // Before the list: one that is newer than its number is looked at again, not the other way round.
+            generation: Cell::new(entrances.generation()),
+            all: RefCell::new(entrances.list().into_iter().map(Way::new).collect()),
+            plain: Way::new((0, Entrance::http())),
+        }
+    }
+
+    /// That of a listener, as it is now.
+    fn find(&self, listener: u32) -> Rc<Way> {
+        let generation = self.entrances.generation();
+        let mut all = self.all.borrow_mut();
+        if self.generation.replace(generation) != generation {
+            let list = self.entrances.list().into_iter().enumerate();
+            *all = list
+                .map(|(number, new)| match all.get(number) {
+                    Some(way) if way.generation == new.0 => Rc::clone(way),
+                    _ => Way::new(new),
+                })
+                .collect();
+        }
+        Rc::clone(all.get(listener as usize).unwrap_or(&self.plain))
+    }
+}
+
+/// A connection of which it is not known yet whether it is HTTP.
+pub(crate) struct Choosing {
+    way: Rc<Way>,
+    scanner: HelloScanner,
+}
+
+/// A stream counted at its address leaves the count however it ends.
+struct Entered {
+    site: Arc<Site>,
+    address: Option<IpAddr>,
+}
+
+impl Drop for Entered {
+    fn drop(&mut self) {
+        if let Some(address) = self.address {
+            self.site.admission.leave(address);
+        }
+    }
+}
+
+impl Machine {
+    /// A new connection. `None`: it is closed, or somebody else has it.
+    pub(super) fn open(&self, conn: Conn<'_>, via: Via, out: &mut Vec<u8>) -> Option<Connection> {
+        let mut state = self.arrived(conn, via);
+        let way = self.ways.find(state.origin.listener);
+        if let Some(proxied) = &way.entrance.proxied {
+            let peer = state.origin.remote.map(|address| address.ip());
+            if !(proxied.trusts)(peer) {
+                return None;
+            }
+            conn.set_deadline(Some(proxied.timeout));
+            state.phase = Phase::Proxied(way);
+            return Some(state);
+        }
+        let entered = self.enter(conn, &mut state, &way, out);
+        (entered && !matches!(state.phase, Phase::Taken)).then_some(state)
+    }
+
+    /// What comes before all else; how many bytes of it were taken.
+    pub(super) fn begin(
+        &self,
+        conn: Conn<'_>,
+        state: &mut Connection,
+        bytes: &[u8],
+        out: &mut Vec<u8>,
+    ) -> usize {
+        let mut consumed = 0;
+        if let Phase::Proxied(way) = &state.phase {
+            let way = Rc::clone(way);
+            consumed = self.proxied(conn, state, &way, bytes, out);
+        }
+        if matches!(state.phase, Phase::Choosing(_)) {
+            self.choose(conn, state, &bytes[consumed..]);
+        }
+        consumed
+    }
+
+    /// A connection as it comes, known by where it comes from.
+    fn arrived(&self, conn: Conn<'_>, via: Via) -> Connection {
+        let remote = match conn.peer_addr() {
+            Ok(Some(Addr::Inet(address))) => Some(address),
+            _ => None,
+        };
+        let listener = match via {
+            Via::Listener(number) => number,
+            Via::Connect => u32::MAX,
+        };
+        let origin = Origin {
+            conn: conn.id(),
+            remote,
+            listener,
+            secure: false,
+        };
+        Connection::new(self.local.cx.now(), origin)
+    }
+
+    /// Counts it at its address; whether that has room.
+    fn admit(&self, state: &mut Connection) -> bool {
+        let admission = &self.site.admission;
+        match state.origin.remote {
+            Some(address) if admission.counts() => {
+                state.counted = admission.enter(address.ip());
+                state.counted
+            }
+            _ => true,
+        }
+    }
+
+    /// Lets a client in whose address is known; whether the connection goes on.
+    fn enter(&self, conn: Conn<'_>, state: &mut Connection, way: &Rc<Way>, out: &mut Vec<u8>) -> bool {
+        let kind = &way.entrance.kind;
+        if !self.admit(state) {
+            if !matches!(kind, Kind::Http) {
+                // There is no saying why before a handshake, or in a protocol that is not known.
+                return false;
+            }
+            let error = Error::new(503, "this address has as many connections as it may")
+                .with_header("Retry-After", "1");
+            answer::refuse(&self.local, &error, h1::Exchange::REFUSED, out);
+            self.local.stats.answered(503);
+            // Its request is on its way already: read and dropped, or the reset for it would cost it the answer.
+            self.flush(conn, state, out, Then::Linger);
+            return true;
+        }
+        match kind {
+            Kind::Http => conn.set_deadline(Some(self.site.limits.header_timeout)),
+            Kind::Https(_) => self.secure(conn, state, way),
+            Kind::Stream(handler) => self.take(conn, state, way, handler),
+            Kind::Either(_) => {
+                conn.set_deadline(Some(self.site.limits.handshake_timeout));
+                let scanner = HelloScanner::new();
+                let way = Rc::clone(way);
+                state.phase = Phase::Choosing(Box::new(Choosing { way, scanner }));
+            }
+        }
+        true
+    }
+
+    /// Takes the header that says who the client is; how many bytes that were.
+    fn proxied(
+        &self,
+        conn: Conn<'_>,
+        state: &mut Connection,
+        way: &Rc<Way>,
+        bytes: &[u8],
+        out: &mut Vec<u8>,
+    ) -> usize {
+        match proxy::parse(bytes) {
+            Ok(proxy::Parsed::Partial) => 0,
+            Ok(proxy::Parsed::Complete {
+                header,
+                bytes: length,
+            }) => {
+                if let Some(addresses) = header.addresses {
+                    state.origin.remote = Some(addresses.from);
+                }
+                state.phase = Phase::Head;
+                state.began = self.local.cx.now();
+                if self.enter(conn, state, way, out) {
+                    return length;
+                }
+                conn.close();
+                bytes.len()
+            }
+            Err(fault) => {
+                log::debug!("{:?}: {fault}", state.origin.remote);
+                conn.close();
+                bytes.len()
+            }
+        }
+    }
+
+    /// Looks for the name that the client asks for, and does as it says.
+    fn choose(&self, conn: Conn<'_>, state: &mut Connection, bytes: &[u8]) {
+        let Phase::Choosing(choosing) = &mut state.phase else {
+            return;
+        };
+        let way = Rc::clone(&choosing.way);
+        let Kind::Either(either) = &way.entrance.kind else {
+            return;
+        };
+        match choosing.scanner.look(bytes) {
+            Ok(Looked::NeedMore) => {}
+            Ok(Looked::Hello(hello)) if (either.is_http)(hello.server_name.as_deref()) => {
+                state.phase = Phase::Head;
+                self.secure(conn, state, &way);
+            }
+            // Who speaks something else is told so there, too.
+            Ok(Looked::Hello(_)) | Err(_) => {
+                conn.set_deadline(None);
+                self.take(conn, state, &way, &either.handler);
+            }
+        }
+    }
+
+    /// Takes it from the count at its address.
+    pub(super) fn leave(&self, state: &Connection) {
+        if state.counted
+            && let Some(remote) = state.origin.remote
+        {
+            self.site.admission.leave(remote.ip());
+        }
+    }
+
+    /// Puts TLS in place.
+    fn secure(&self, conn: Conn<'_>, state: &mut Connection, way: &Way) {
+        let Some(acceptor) = &way.acceptor else { return };
+        let session = acceptor.borrow_mut().accept(self.local.cx.wall());
+        conn.secure(Box::new(session));
+        state.origin.secure = true;
+        conn.set_deadline(Some(self.site.limits.handshake_timeout));
+    }
+
+    /// Hands a connection to a handler of bytes.
+    fn take(&self, conn: Conn<'_>, state: &mut Connection, way: &Rc<Way>, handler: &Arc<StreamHandler>) {
+        let counted = std::mem::take(&mut state.counted);
+        let place = counted.then(|| Entered {
+            site: Arc::clone(&self.site),
+            address: state.origin.remote.map(|address| address.ip()),
+        });
+        state.phase = Phase::Taken;
+        let incoming = Incoming::new(conn.into_stream(), state.origin, Rc::clone(way), &self.local);
+        let served = handler(incoming);
+        let task = async move {
+            served.await;
+            drop(place);
+        };
+        // Without room for a task the stream is dropped, which closes the connection.
+        let _ = self.local.cx.spawn(task);
+    }
+}
