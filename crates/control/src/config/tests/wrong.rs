@@ -2,10 +2,10 @@
 
 use std::sync::Arc;
 
-use ringmain_gateway::model::Action;
+use ringmain_gateway::model::{Action, Hostname, Origin, Policy};
 use ringmain_gateway::table::{Outcome, Place};
 
-use super::{all_wrong, loaded};
+use super::{all_wrong, loaded, right};
 
 #[track_caller]
 fn wrong(text: &str, expected: &[&str]) {
@@ -69,6 +69,53 @@ routes:
             "21:13: expected a URL without a path (`rewrite` changes paths), found `http://127.0.0.1:1/path`",
         ],
     );
+}
+
+#[test]
+fn other_origins_and_tries() {
+    let config = right(
+        "listen: :80\nupstreams:\n  shop: {endpoints: 127.0.0.1:1, retry_budget: {percent: 5, least: 0}}\n\
+         routes:\n  all:\n    rules:\n      - to: shop\n        timeouts: {minimum_rate: 1KiB}\n        retry: {on: [503, reset]}\n        \
+         cors: {origins: ['https://shop.example', 'http://*.dev.example:3000'], methods: ['*'], headers: X-One, \
+         credentials: true, max_age: 10m}\n",
+    );
+    let rule = &config.routes[0].rules[0];
+    let [Policy::Cors(cors)] = &rule.policies[..] else {
+        panic!("{:?}", rule.policies);
+    };
+    let of = |https, host: &str, port| Origin::Of {
+        https,
+        host: Hostname::parse(host).unwrap(),
+        port,
+    };
+    assert_eq!(
+        cors.origins,
+        [
+            of(true, "shop.example", None),
+            of(false, "*.dev.example", Some(3000))
+        ]
+    );
+    assert!(cors.any_method && cors.methods.is_empty() && !cors.any_request_header && cors.credentials);
+    let Action::Forward(forward) = &rule.action else {
+        panic!("{:?}", rule.action);
+    };
+    assert_eq!(forward.timeouts.minimum_rate, 1024);
+    let budget = config.upstreams[0].retry_budget;
+    assert_eq!((budget.percent, budget.least), (5, 0));
+    let wrong = all_wrong(
+        "listen: :80\nupstreams:\n  shop: {endpoints: 127.0.0.1:1, retry_budget: {percent: 101}}\n\
+         routes:\n  all:\n    rules:\n      - {to: shop, cors: {methods: PUT}}\n      \
+         - {to: shop, cors: {origins: shop.example}}\n      - {to: shop, cors: {origins: 'https://a.example/b'}}\n",
+    );
+    let told = [
+        "the key `origins` with at least one, found none",
+        "`*`, or an origin without a path such as https://shop.example, found `shop.example`",
+        "`*`, or an origin without a path such as https://shop.example, found `https://a.example/b`",
+        "at most 100 percent",
+    ];
+    for told in told {
+        assert!(wrong.iter().any(|text| text.contains(told)), "{told}: {wrong:#?}");
+    }
 }
 
 #[test]
