@@ -85,7 +85,18 @@ pub fn probe(config: &Config) -> Result<Selection, ProbeError> {
     if config.engine == Choice::Epoll {
         return Ok(epoll(None));
     }
-    match try_uring(config) {
+    // In a thread of its own: the kernel ends a ring later, in the thread that had it, and that thread's system calls then
+    // fail with `EINTR`. Of this one that is over.
+    let tried = std::thread::scope(|scope| {
+        let trial = std::thread::Builder::new().name("probe".to_owned());
+        match trial.spawn_scoped(scope, || try_uring(config)) {
+            Ok(trial) => trial
+                .join()
+                .unwrap_or_else(|panic| std::panic::resume_unwind(panic)),
+            Err(error) => Err(ProbeError::Resources(error)),
+        }
+    });
+    match tried {
         Ok(features) => Ok(Selection {
             uring: true,
             features,

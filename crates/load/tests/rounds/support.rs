@@ -145,11 +145,14 @@ impl Peer {
         std::mem::take(&mut self.kept)
     }
 
-    /// Sends bytes; a client that is gone is none of the server's business.
+    /// Sends bytes; a client that is gone is none of the server's business. They count before they leave: who has
+    /// them may compare the counts at once.
     pub(crate) fn send(&mut self, bytes: impl AsRef<[u8]>) {
         let bytes = bytes.as_ref();
-        if self.stream.write_all(bytes).is_ok() {
-            self.traffic.sent.fetch_add(bytes.len() as u64, Ordering::SeqCst);
+        let sent = &self.traffic.sent;
+        sent.fetch_add(bytes.len() as u64, Ordering::SeqCst);
+        if self.stream.write_all(bytes).is_err() {
+            sent.fetch_sub(bytes.len() as u64, Ordering::SeqCst);
         }
     }
 
