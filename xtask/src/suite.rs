@@ -16,7 +16,7 @@ struct Suite {
 const SUITES: &[Suite] = &[
     Suite {
         name: "sim",
-        about: "10,000 seeds in the simulated world, of the contract alone, of the real workers, and of HTTP applications and the load generator on them",
+        about: "10,000 seeds in the simulated world, of the contract alone, of the real workers, and of HTTP applications, the load generator and the gateway on them",
         lines: &[
             Line {
                 env: SEEDS,
@@ -66,6 +66,18 @@ const SUITES: &[Suite] = &[
                     "ringmain-load",
                     "--lib",
                     "client::sim_tests",
+                ],
+            },
+            Line {
+                env: SEEDS,
+                words: &[
+                    "cargo",
+                    "test",
+                    "--release",
+                    "-p",
+                    "ringmain-gateway",
+                    "--test",
+                    "sim",
                 ],
             },
         ],
@@ -160,6 +172,71 @@ const SUITES: &[Suite] = &[
         name: "browser",
         about: "WebSocket, secure WebSocket and HTTPS as Chromium sees them, pages of another origin refused; half a minute",
         lines: &[Line::new(&["bench/install.sh", "browser"]), RELEASE, BROWSER],
+    },
+    Suite {
+        name: "shop",
+        about: "examples/shop.yaml in front of nginx, a Go and a Node server: a script of requests for each feature; two minutes",
+        lines: &[
+            Line::new(&["bench/install.sh", "shop"]),
+            RELEASE,
+            Line::new(&[
+                "python3",
+                "-m",
+                "unittest",
+                "discover",
+                "-s",
+                "bench",
+                "-p",
+                "test_shop.py",
+            ]),
+            Line::new(&["python3", "bench/shop.py"]),
+        ],
+    },
+    Suite {
+        name: "reload",
+        about: "1,000 changes of configuration and 100 of certificates under load, with WebSockets and uploads open; three minutes",
+        lines: &[
+            Line::new(&["bench/install.sh", "shop"]),
+            RELEASE,
+            Line::new(&["python3", "bench/reload.py"]),
+        ],
+    },
+    Suite {
+        name: "routes",
+        about: "5,000 and 50,000 routes: loading, one change live on every worker, memory; one minute",
+        lines: &[
+            RELEASE,
+            Line::new(&[
+                "cargo",
+                "run",
+                "--release",
+                "-p",
+                "ringmain-gateway",
+                "--example",
+                "table_time",
+            ]),
+            Line::new(&["python3", "bench/routes.py"]),
+        ],
+    },
+    Suite {
+        name: "proxy",
+        about: "CPU per proxied request against the bare relay, nginx, HAProxy and other proxies, and added latency; an hour",
+        lines: &[
+            Line::new(&["bench/install.sh", "proxy"]),
+            Line::new(&["bench/build.sh", "proxy"]),
+            RELEASE,
+            Line::new(&[
+                "python3",
+                "-m",
+                "unittest",
+                "discover",
+                "-s",
+                "bench",
+                "-p",
+                "test_proxy.py",
+            ]),
+            Line::new(&["python3", "bench/proxy.py"]),
+        ],
     },
     Suite {
         name: "overload",

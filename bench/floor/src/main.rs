@@ -5,11 +5,13 @@
 //! one of them would raise the floor.
 //!
 //! Usage: `PORT=n floor uring|epoll` echoes; `uring-http|epoll-http` answers every head with
-//! one constant response; `uring-bare|epoll-bare` parses requests and answers by path.
+//! one constant response; `uring-bare|epoll-bare` parses requests and answers by path;
+//! `UPSTREAM=n uring-relay|epoll-relay` is a bare reverse proxy.
 //! A fault of the set-up ends the process by a panic.
 
 mod app;
 mod epoll;
+mod relay;
 mod uring;
 
 /// A listener on 127.0.0.1:`port`. Accepted sockets inherit TCP_NODELAY.
@@ -21,10 +23,7 @@ fn listen(port: u16) -> i32 {
         let fd = libc::socket(libc::AF_INET, libc::SOCK_STREAM | libc::SOCK_CLOEXEC, 0);
         libc::setsockopt(fd, libc::SOL_SOCKET, libc::SO_REUSEADDR, one_ptr, 4);
         libc::setsockopt(fd, libc::IPPROTO_TCP, libc::TCP_NODELAY, one_ptr, 4);
-        let mut address: libc::sockaddr_in = std::mem::zeroed();
-        address.sin_family = libc::AF_INET as u16;
-        address.sin_port = port.to_be();
-        address.sin_addr.s_addr = u32::from_ne_bytes([127, 0, 0, 1]);
+        let address = address(port);
         let length = size_of_val(&address) as u32;
         let bound = libc::bind(fd, (&raw const address).cast(), length);
         assert_eq!(
@@ -38,9 +37,24 @@ fn listen(port: u16) -> i32 {
     }
 }
 
+/// 127.0.0.1:`port`.
+fn address(port: u16) -> libc::sockaddr_in {
+    // SAFETY: it is plain numbers.
+    let mut address: libc::sockaddr_in = unsafe { std::mem::zeroed() };
+    address.sin_family = libc::AF_INET as u16;
+    address.sin_port = port.to_be();
+    address.sin_addr.s_addr = u32::from_ne_bytes([127, 0, 0, 1]);
+    address
+}
+
+/// A port in the environment.
+fn port(name: &str) -> u16 {
+    let found = std::env::var(name).ok().and_then(|text| text.parse().ok());
+    found.unwrap_or_else(|| panic!("{name}: expected a port number in the environment"))
+}
+
 fn main() {
-    let port = std::env::var("PORT").ok().and_then(|p| p.parse().ok());
-    let listener = listen(port.expect("PORT: expected a port number in the environment"));
+    let listener = listen(port("PORT"));
     match std::env::args().nth(1).as_deref() {
         Some("uring") => uring::run(listener, app::Echo),
         Some("epoll") => epoll::run(listener, app::Echo),
@@ -48,6 +62,8 @@ fn main() {
         Some("epoll-http") => epoll::run(listener, app::Constant::new()),
         Some("uring-bare") => uring::run(listener, app::Bare::default()),
         Some("epoll-bare") => epoll::run(listener, app::Bare::default()),
-        other => panic!("expected uring or epoll, alone or with -http or -bare, found {other:?}"),
+        Some("uring-relay") => relay::uring::run(listener, port("UPSTREAM")),
+        Some("epoll-relay") => relay::epoll::run(listener, port("UPSTREAM")),
+        other => panic!("expected uring or epoll, alone or with -http, -bare or -relay, found {other:?}"),
     }
 }

@@ -7,7 +7,7 @@ use crate::app::{self, App};
 use io_uring::{cqueue, opcode, squeue, types, IoUring};
 use std::sync::atomic::{AtomicU16, Ordering};
 
-const SLOTS: u32 = 16_384;
+pub const SLOTS: u32 = 16_384;
 const BUFFERS: u16 = 4096;
 const BUFFER_BYTES: usize = 4096;
 
@@ -30,14 +30,14 @@ struct Connection {
 }
 
 /// The buffers that the kernel receives into, and the ring that gives them to it.
-struct BufferRing {
+pub struct BufferRing {
     ring: *mut types::BufRingEntry,
     memory: *mut u8,
     tail: u16,
 }
 
 impl BufferRing {
-    fn new(uring: &IoUring) -> Self {
+    pub fn new(uring: &IoUring) -> Self {
         let entries = BUFFERS as usize * size_of::<types::BufRingEntry>();
         let ring: *mut types::BufRingEntry = map(entries).cast();
         // SAFETY: the mapping is page-aligned, large enough and never unmapped.
@@ -61,14 +61,14 @@ impl BufferRing {
     }
 
     #[inline]
-    fn bytes(&self, id: u16, length: usize) -> &[u8] {
+    pub fn bytes(&self, id: u16, length: usize) -> &[u8] {
         // SAFETY: the kernel handed buffer `id` to us with `length` bytes written to it, and
         // does not touch it again before `give`.
         unsafe { std::slice::from_raw_parts(self.memory.add(id as usize * BUFFER_BYTES), length) }
     }
 
     #[inline]
-    fn give(&mut self, id: u16) {
+    pub fn give(&mut self, id: u16) {
         // SAFETY: the index is within the ring; the kernel reads the entry after `publish`.
         unsafe {
             let entry = &mut *self.ring.add((self.tail & (BUFFERS - 1)) as usize);
@@ -80,7 +80,7 @@ impl BufferRing {
     }
 
     #[inline]
-    fn publish(&self) {
+    pub fn publish(&self) {
         // SAFETY: the tail is shared with the kernel, which reads it with acquire.
         let tail = unsafe { &*types::BufRingEntry::tail(self.ring).cast::<AtomicU16>() };
         tail.store(self.tail, Ordering::Release);
@@ -96,7 +96,7 @@ fn map(bytes: usize) -> *mut u8 {
     p.cast()
 }
 
-fn build_ring() -> IoUring {
+pub fn build_ring() -> IoUring {
     let mut builder = IoUring::builder();
     builder
         .setup_cqsize(16_384)

@@ -20,6 +20,7 @@ use ringmain_gateway::Gateway;
 use ringmain_gateway::model::Config;
 use ringmain_sys::clock;
 use ringmain_sys::event::Event;
+use ringmain_sys::memory;
 use ringmain_sys::watch::{Watcher, Woken};
 
 use crate::config::{ConfigError, Loaded};
@@ -191,8 +192,9 @@ impl Follower {
                 return self.run_blind();
             }
         };
-        // Since the file was first read nobody has looked.
+        // Since the file was first read nobody has looked; and what that took is not needed any more.
         self.follow(&mut watcher, false);
+        memory::give_back();
         loop {
             match watcher.wait(&self.shared.bell, None) {
                 Ok(Woken::Bell) => {
@@ -265,6 +267,9 @@ impl Follower {
 
     /// Reads, and has the gateway follow if it is something else than before or was `asked` for.
     fn read(&mut self, asked: bool) {
+        if !asked && file::is_as_before(&self.path, &self.print) {
+            return;
+        }
         let Reading { loaded, text, print } = match file::read(&self.path) {
             Ok(reading) => reading,
             Err(unreadable) => {
@@ -281,6 +286,8 @@ impl Follower {
         let same = print == self.print;
         self.print = print;
         self.apply(loaded, text, same);
+        // Reading takes several times of what is served of it.
+        memory::give_back();
     }
 
     fn refuse(&self, wrong: Vec<ConfigError>, why: &str) {
@@ -335,7 +342,8 @@ impl Follower {
             log::info!("{name}: read anew, and live {took:?} after it was");
         }
         let mut state = self.shared.state();
-        state.config = config;
+        // The table's own, which has the parts of the last one that are alike: none is held twice.
+        state.config = Arc::clone(self.gateway.table().config());
         state.text = text;
         state.since = clock::realtime();
         state.wrong = wrong;

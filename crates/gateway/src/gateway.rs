@@ -15,6 +15,7 @@ use std::path::{Path, PathBuf};
 use std::rc::Rc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::task::Poll;
 use std::time::Duration;
 
 use ringmain_engine::backend::Time;
@@ -41,6 +42,7 @@ use crate::table::{AddressId, Outcome, Place, Problem, Table};
 use crate::upstream::Shared;
 use crate::upstream::local::Local;
 use crate::upstream::registry::Registry;
+use crate::upstream::room::Room;
 
 /// A gateway: shared by its workers and whoever changes its configuration.
 #[derive(Clone, Debug)]
@@ -58,6 +60,8 @@ struct Inner {
     generation: AtomicU64,
     /// Of the table and of upstreams.
     changes: Changes,
+    /// For connections to all upstreams.
+    room: Arc<Room>,
 }
 
 /// What workers see of a configuration.
@@ -91,6 +95,7 @@ impl Gateway {
         let followed = doors.fronts.follow(&table, now);
         // They are the engine's to open at its start.
         doors.turn(&followed);
+        let room = Arc::clone(registry.room());
         Gateway(Arc::new(Inner {
             doors: Mutex::new(doors),
             published: Mutex::new(Published {
@@ -108,6 +113,7 @@ impl Gateway {
             }),
             generation: AtomicU64::new(1),
             changes: Changes::default(),
+            room,
         }))
     }
 
@@ -325,6 +331,7 @@ fn compile(
         }
     }
     registry.retain(|name| names.contains(name));
+    registry.room().resize(config.limits.upstream_connections);
     let mut plan = |rule: &_, missing: &[_]| Plan::of(rule, missing, registry);
     let table = Table::compile(config, last, &mut plan);
     for route in table.routes() {
@@ -500,28 +507,51 @@ impl Worker {
         }
         let worker = Rc::clone(self);
         let sweeper = async move {
+            let mut calls = worker.gateway.0.room.calls.count();
+            worker.give_room();
             loop {
-                {
-                    let mut draining = std::pin::pin!(worker.cx.draining());
-                    let mut sleep = std::pin::pin!(worker.cx.sleep(limits::SWEEP));
-                    std::future::poll_fn(|context| {
-                        let woken = draining.as_mut().poll(context).is_ready()
-                            || sleep.as_mut().poll(context).is_ready();
-                        if woken {
-                            std::task::Poll::Ready(())
-                        } else {
-                            std::task::Poll::Pending
-                        }
-                    })
-                    .await;
-                }
-                if !worker.sweep() {
+                if worker.next_sweep(calls).await {
+                    // Before the look: what is called for during it is looked at again.
+                    calls = worker.gateway.0.room.calls.count();
+                    worker.give_room();
+                } else if !worker.sweep() {
                     return worker.sweeping.set(false);
                 }
             }
         };
         if self.cx.spawn(sweeper).is_err() {
             self.sweeping.set(false);
+        }
+    }
+
+    /// Waits until kept connections are to be looked at again. Whether that is because somebody waits for one, and not for
+    /// their age or a shutdown.
+    async fn next_sweep(&self, calls: u64) -> bool {
+        let room = &self.gateway.0.room;
+        let mut draining = std::pin::pin!(self.cx.draining());
+        let mut sleep = std::pin::pin!(self.cx.sleep(limits::SWEEP));
+        std::future::poll_fn(|context| {
+            room.calls.watch(self.cx.worker(), context.waker());
+            if draining.as_mut().poll(context).is_ready() || sleep.as_mut().poll(context).is_ready() {
+                return Poll::Ready(false);
+            }
+            if room.calls.count() != calls {
+                return Poll::Ready(true);
+            }
+            Poll::Pending
+        })
+        .await
+    }
+
+    /// Closes kept connections for those who wait and could not have one: at their upstream, or at all.
+    fn give_room(&self) {
+        let waiting = &self.gateway.0.room.waiting;
+        let locals = self.locals.borrow();
+        for local in locals.iter().flatten() {
+            while local.shared.waiting.wants() && local.give_room() {}
+        }
+        for local in locals.iter().flatten() {
+            while waiting.wants() && local.give_room() {}
         }
     }
 

@@ -65,6 +65,9 @@ pub const UPSTREAM_CONNECTIONS: u32 = 1024;
 /// Requests that wait for a connection to one upstream, process-wide, unless it says otherwise.
 pub const UPSTREAM_PENDING: u32 = 1024;
 
+/// Requests that wait for a connection because all upstreams together have as many as they may. More: 503.
+pub const PROCESS_PENDING: u32 = 16 * 1024;
+
 /// Requests under way to one upstream, process-wide, unless it says otherwise.
 pub const UPSTREAM_REQUESTS: u32 = 16 * 1024;
 
@@ -114,6 +117,13 @@ pub const RESPONSE_FIELDS: u16 = 200;
 
 /// Interim answers (100 to 199) that an upstream may send before its answer. More: 502.
 pub const INTERIM_ANSWERS: u32 = 16;
+
+/// How long an upstream may keep its answer's body waiting before
+/// [`Timeouts::minimum_rate`](crate::model::Timeouts::minimum_rate) holds.
+pub const ANSWER_RATE_GRACE: Duration = Duration::from_secs(5);
+
+/// How long that rate is averaged, behind the grace; then both begin anew.
+pub const ANSWER_RATE_WINDOW: Duration = Duration::from_secs(5);
 
 /// Bytes of a file that are read at once.
 pub const FILE_PIECE_BYTES: usize = 128 * 1024;

@@ -4,6 +4,7 @@ use std::sync::{Arc, OnceLock};
 
 use ringmain_wire::h1::FieldBlock;
 
+use crate::exchange::is_folded;
 use crate::model::{Action, Forward, HeaderChanges, HeaderName, Name, Rule, Target};
 use crate::upstream::Shared;
 use crate::upstream::registry::Registry;
@@ -117,9 +118,10 @@ impl Changes {
         })
     }
 
-    /// Whether a field goes.
+    /// Whether a field goes. Also one with `_` for `-`: to programs that read both alike (CGI) it is the same field, and a client
+    /// would say it beside what a rule sets.
     pub(crate) fn drops(&self, name: &[u8]) -> bool {
-        let same = |dropped: &HeaderName| dropped.as_str().as_bytes().eq_ignore_ascii_case(name);
+        let same = |dropped: &HeaderName| is_folded(name, dropped.as_str());
         !self.drop.is_empty() && self.drop.iter().any(same)
     }
 

@@ -10,6 +10,7 @@ mod fixture;
 pub mod inherit;
 pub mod limits;
 pub mod listen;
+pub mod memory;
 pub mod process;
 pub mod scm;
 pub mod seccomp;

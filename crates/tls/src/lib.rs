@@ -29,5 +29,5 @@ pub use refused::Refused;
 
 pub use ringmain_wire::tls::{
     BadName, Blame, Certificate, ClientCertificates, ClientSettings, Facts, Fault, FaultKind, Finding,
-    KeyLog, KeyPair, PeerName, Pem, ServerSettings, Session, Severity, Trust, Version, suite_names,
+    Identity, KeyLog, KeyPair, PeerName, Pem, ServerSettings, Session, Severity, Trust, Version, suite_names,
 };

@@ -11,7 +11,7 @@ use std::sync::Arc;
 use bytes::Bytes;
 use ringmain_engine::Cx;
 use ringmain_tls::{Facts, Tls};
-use ringmain_wire::h1::{Field, Known, Method, RequestHead, Version};
+use ringmain_wire::h1::{Field, FieldBlock, Known, Method, RequestHead, Version};
 use serde::Deserialize;
 
 use crate::cookie::Cookies;
@@ -238,6 +238,13 @@ impl<'r> Request<'r> {
             Some(exchange) => exchange.chunk().await,
             None => Ok(None),
         }
+    }
+
+    /// The fields that came behind the body (RFC 9110 §6.5): for streaming handlers, once the last [piece](Request::chunk) was
+    /// taken; the second call has none. They were not merged into the head and must not be taken for it.
+    #[must_use]
+    pub fn trailers(&self) -> FieldBlock {
+        self.exchange.map(Exchange::trailers).unwrap_or_default()
     }
 
     /// Shared state of that type, given to the application by [`App::state`](crate::App::state).

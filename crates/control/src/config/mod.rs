@@ -133,13 +133,15 @@ pub fn load(file: &str, text: &str, sources: &Sources<'_>) -> Loaded {
     };
     if let Some(mut tree) = tree::read(text, &errors) {
         secrets::expand(&mut tree, sources, &mut errors);
+        // There may be thousands of them: each is read when it is translated, so that they need not all stand here twice.
+        let routes = tree.take_map("routes");
         let reader = Reader {
             node: &tree,
             errors: &errors,
         };
         // Why there is none was told.
         if let Ok(document) = Document::deserialize(reader) {
-            let built = build::build(document, sources, &errors);
+            let built = build::build(document, &routes, sources, &errors);
             loaded.config = Some(built.config);
             loaded.outcomes = built.outcomes;
             loaded.places = built.places;

@@ -312,6 +312,10 @@ impl<'de> SeqAccess<'de> for Elements<'de> {
         node.map(|node| seed.deserialize(self.reader.at(node)))
             .transpose()
     }
+
+    fn size_hint(&self) -> Option<usize> {
+        Some(self.rest.len())
+    }
 }
 
 /// Keys and values; with `fields` only those keys.
@@ -349,6 +353,10 @@ impl<'de> MapAccess<'de> for Entries<'de> {
     fn next_value_seed<T: DeserializeSeed<'de>>(&mut self, seed: T) -> Result<T::Value, NoValue> {
         let node = self.value.take().expect("a key was asked for");
         seed.deserialize(self.reader.at(node))
+    }
+
+    fn size_hint(&self) -> Option<usize> {
+        Some(self.rest.len())
     }
 }
 

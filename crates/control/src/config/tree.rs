@@ -15,6 +15,8 @@ use crate::limits;
 pub(super) struct Node {
     pub(super) value: Value,
     pub(super) position: Position,
+    /// Where a number is written, first byte and length, until it is taken from there.
+    number: Option<(u32, u32)>,
 }
 
 /// What stands there.
@@ -74,11 +76,15 @@ pub(super) fn read(text: &str, errors: &Errors<'_>) -> Option<Node> {
         strict_booleans: true,
         with_snippet: false,
     };
-    match serde_saphyr::from_str_with_options::<Option<Raw>>(text, options) {
-        Ok(Some(raw)) => Some(raw.node(text)),
+    match serde_saphyr::from_str_with_options::<Option<Node>>(text, options) {
+        Ok(Some(mut node)) => {
+            node.as_written(text);
+            Some(node)
+        }
         Ok(None) => Some(Node {
             value: Value::Nothing,
             position: Position::START,
+            number: None,
         }),
         Err(error) => {
             errors.tell_yaml(&error);
@@ -87,109 +93,142 @@ pub(super) fn read(text: &str, errors: &Errors<'_>) -> Option<Node> {
     }
 }
 
+impl Node {
+    /// Takes what stands at a key of this map, if that is a map too; an empty one is left.
+    pub(super) fn take_map(&mut self, key: &str) -> Vec<(Node, Node)> {
+        let Value::Map(pairs) = &mut self.value else {
+            return Vec::new();
+        };
+        let mut pairs = pairs.iter_mut();
+        let found = pairs.find(|(name, _)| matches!(&name.value, Value::Text(name) if name == key));
+        match found {
+            Some((_, node)) => match &mut node.value {
+                Value::Map(inner) => std::mem::take(inner),
+                _ => Vec::new(),
+            },
+            None => Vec::new(),
+        }
+    }
+
+    /// Puts numbers as they are written in place of what the YAML reader made of them: `1.10` is not 1.1.
+    fn as_written(&mut self, text: &str) {
+        if let Some((start, length)) = self.number.take() {
+            let (start, length) = (start as usize, length as usize);
+            if let Some(written) = text.get(start..start + length) {
+                self.value = Value::Text(written.trim().to_owned());
+            }
+        }
+        match &mut self.value {
+            Value::Nothing | Value::Bool(_) | Value::Text(_) => {}
+            Value::List(list) => list.iter_mut().for_each(|node| node.as_written(text)),
+            Value::Map(pairs) => {
+                for (key, value) in pairs {
+                    key.as_written(text);
+                    value.as_written(text);
+                }
+            }
+        }
+    }
+}
+
 /// A value as the YAML reader hands it over.
-struct Raw(Spanned<RawValue>);
-
-enum RawValue {
-    Nothing,
-    Bool(bool),
-    /// What it is, is to be seen in the file: `1.10` is not 1.1.
-    Number(String),
-    Text(String),
-    List(Vec<Raw>),
-    Map(Vec<(Raw, Raw)>),
+struct Read {
+    value: Value,
+    is_number: bool,
 }
 
-impl Raw {
-    fn node(self, text: &str) -> Node {
-        let position = Position {
-            line: self.0.referenced.line(),
-            column: self.0.referenced.column(),
-        };
-        let span = self.0.defined.span();
-        let value = match self.0.value {
-            RawValue::Nothing => Value::Nothing,
-            RawValue::Bool(value) => Value::Bool(value),
-            RawValue::Number(read) => {
-                let start = span.byte_offset().and_then(|start| usize::try_from(start).ok());
-                let length = span.byte_len().and_then(|length| usize::try_from(length).ok());
-                let written = start
-                    .zip(length)
-                    .and_then(|(start, length)| text.get(start..start + length));
-                Value::Text(written.map_or(read, |written| written.trim().to_owned()))
-            }
-            RawValue::Text(value) => Value::Text(value),
-            RawValue::List(list) => Value::List(list.into_iter().map(|raw| raw.node(text)).collect()),
-            RawValue::Map(pairs) => {
-                let pairs = pairs
-                    .into_iter()
-                    .map(|(key, value)| (key.node(text), value.node(text)));
-                Value::Map(pairs.collect())
-            }
-        };
-        Node { value, position }
+impl Read {
+    fn number(value: impl ToString) -> Read {
+        Read {
+            value: Value::Text(value.to_string()),
+            is_number: true,
+        }
     }
 }
 
-impl<'de> Deserialize<'de> for Raw {
-    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Raw, D::Error> {
-        Spanned::deserialize(deserializer).map(Raw)
+impl From<Value> for Read {
+    fn from(value: Value) -> Read {
+        Read {
+            value,
+            is_number: false,
+        }
     }
 }
 
-impl<'de> Deserialize<'de> for RawValue {
-    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<RawValue, D::Error> {
+impl<'de> Deserialize<'de> for Node {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Node, D::Error> {
+        let read: Spanned<Read> = Spanned::deserialize(deserializer)?;
+        let written = |is_number: bool| {
+            let span = is_number.then(|| read.defined.span())?;
+            let start = u32::try_from(span.byte_offset()?).ok()?;
+            Some((start, u32::try_from(span.byte_len()?).ok()?))
+        };
+        Ok(Node {
+            position: Position {
+                line: read.referenced.line(),
+                column: read.referenced.column(),
+            },
+            number: written(read.value.is_number),
+            value: read.value.value,
+        })
+    }
+}
+
+impl<'de> Deserialize<'de> for Read {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Read, D::Error> {
         struct Any;
 
         impl<'de> Visitor<'de> for Any {
-            type Value = RawValue;
+            type Value = Read;
 
             fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
                 f.write_str("a value")
             }
 
-            fn visit_unit<E>(self) -> Result<RawValue, E> {
-                Ok(RawValue::Nothing)
+            fn visit_unit<E>(self) -> Result<Read, E> {
+                Ok(Value::Nothing.into())
             }
 
-            fn visit_none<E>(self) -> Result<RawValue, E> {
-                Ok(RawValue::Nothing)
+            fn visit_none<E>(self) -> Result<Read, E> {
+                Ok(Value::Nothing.into())
             }
 
-            fn visit_bool<E>(self, value: bool) -> Result<RawValue, E> {
-                Ok(RawValue::Bool(value))
+            fn visit_bool<E>(self, value: bool) -> Result<Read, E> {
+                Ok(Value::Bool(value).into())
             }
 
-            fn visit_i64<E>(self, value: i64) -> Result<RawValue, E> {
-                Ok(RawValue::Number(value.to_string()))
+            fn visit_i64<E>(self, value: i64) -> Result<Read, E> {
+                Ok(Read::number(value))
             }
 
-            fn visit_u64<E>(self, value: u64) -> Result<RawValue, E> {
-                Ok(RawValue::Number(value.to_string()))
+            fn visit_u64<E>(self, value: u64) -> Result<Read, E> {
+                Ok(Read::number(value))
             }
 
-            fn visit_f64<E>(self, value: f64) -> Result<RawValue, E> {
-                Ok(RawValue::Number(value.to_string()))
+            fn visit_f64<E>(self, value: f64) -> Result<Read, E> {
+                Ok(Read::number(value))
             }
 
-            fn visit_str<E>(self, value: &str) -> Result<RawValue, E> {
-                Ok(RawValue::Text(value.to_owned()))
+            fn visit_str<E>(self, value: &str) -> Result<Read, E> {
+                Ok(Value::Text(value.to_owned()).into())
             }
 
-            fn visit_seq<A: SeqAccess<'de>>(self, mut list: A) -> Result<RawValue, A::Error> {
+            fn visit_seq<A: SeqAccess<'de>>(self, mut list: A) -> Result<Read, A::Error> {
                 let mut values = Vec::new();
                 while let Some(value) = list.next_element()? {
                     values.push(value);
                 }
-                Ok(RawValue::List(values))
+                values.shrink_to_fit();
+                Ok(Value::List(values).into())
             }
 
-            fn visit_map<A: MapAccess<'de>>(self, mut map: A) -> Result<RawValue, A::Error> {
+            fn visit_map<A: MapAccess<'de>>(self, mut map: A) -> Result<Read, A::Error> {
                 let mut pairs = Vec::new();
                 while let Some(pair) = map.next_entry()? {
                     pairs.push(pair);
                 }
-                Ok(RawValue::Map(pairs))
+                pairs.shrink_to_fit();
+                Ok(Value::Map(pairs).into())
             }
         }
 

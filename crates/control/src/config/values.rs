@@ -88,7 +88,8 @@ impl<'de, V: Deserialize<'de>> Deserialize<'de> for Pairs<V> {
             }
 
             fn visit_map<A: MapAccess<'de>>(self, mut map: A) -> Result<Pairs<V>, A::Error> {
-                let mut pairs = Vec::new();
+                // It is bounded by what was read; more than there is would take memory that is large for many routes.
+                let mut pairs = Vec::with_capacity(map.size_hint().unwrap_or_default());
                 while let Some(pair) = map.next_entry()? {
                     pairs.push(pair);
                 }

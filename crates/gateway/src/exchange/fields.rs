@@ -81,11 +81,11 @@ fn sort_unknown(name: &[u8]) -> Sort {
 }
 
 /// Whether a name is the other one, in any case and with `_` for `-`.
-fn is_folded(name: &[u8], other: &str) -> bool {
+pub(crate) fn is_folded(name: &[u8], other: &str) -> bool {
     name.len() == other.len() && starts_folded(name, other)
 }
 
-fn starts_folded(name: &[u8], other: &str) -> bool {
+pub(super) fn starts_folded(name: &[u8], other: &str) -> bool {
     let fold = |byte: u8| {
         if byte == b'_' {
             b'-'
@@ -97,7 +97,7 @@ fn starts_folded(name: &[u8], other: &str) -> bool {
         && name
             .iter()
             .zip(other.as_bytes())
-            .all(|(&one, &two)| fold(one) == two)
+            .all(|(&one, &two)| fold(one) == fold(two))
 }
 
 /// The fields that a message's `Connection` names, so that they go no further.
@@ -150,7 +150,7 @@ fn is_protected(known: Option<Known>, name: &[u8]) -> bool {
     }
 }
 
-fn options(value: &[u8]) -> impl Iterator<Item = &[u8]> {
+pub(super) fn options(value: &[u8]) -> impl Iterator<Item = &[u8]> {
     value
         .split(|&byte| byte == b',')
         .map(<[u8]>::trim_ascii)

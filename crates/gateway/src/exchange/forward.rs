@@ -11,7 +11,7 @@ use std::task::{Context, Poll};
 use ringmain_engine::Addr;
 use ringmain_engine::stream::Stream;
 use ringmain_web::{Method, Reply, Request};
-use ringmain_wire::h1::Framing;
+use ringmain_wire::h1::{Framing, Known, Version};
 use ringmain_wire::proxy::Addresses;
 
 use super::affinity::Session;
@@ -20,7 +20,7 @@ use super::relay::{Clock, Down, Download, NotSent, upload};
 use super::request::{self, Sending};
 use super::response::{Head, Reading};
 use super::tunnel::Tunnel;
-use super::{Failure, Found, Rest, note};
+use super::{Failure, Found, Rest, note, trailers};
 use crate::balance::hash;
 use crate::fault::{Fault, Retryable, Side};
 use crate::gateway::Worker;
@@ -103,12 +103,16 @@ pub(super) async fn forward(
             backend: &forward.backends[number].rewrite,
             prefix: found.matched.prefix(),
             upgrade: upgrade(req, forward),
+            trailers: req.version() == Version::Http11
+                && req.head().fields.known(Known::Te).is_some()
+                && trailers::wanted(&req.head().fields),
         },
         req,
         clock: Clock {
             total: forward.timeouts.request.map(|span| worker.cx.now().after(span)),
             head: None,
             idle: forward.timeouts.idle,
+            rate: forward.timeouts.minimum_rate,
         },
         key: local.key(|key| hashed(key, found.listener, req)).flatten(),
         session,
@@ -252,7 +256,7 @@ impl Job<'_, '_> {
         let link = self.local.link(&chosen.end, fresh, &greeting, span).await?;
         let mut clock = self.clock;
         clock.head = self.forward.timeouts.per_try.map(|span| cx.now().after(span));
-        let mut reading = Reading::new(self.req.method(), self.sending.upgrade.is_some());
+        let mut reading = Reading::new(self.req.method(), self.sending.upgrade, self.sending.trailers);
         if let Some(affinity) = &self.forward.affinity {
             let secure = self.req.scheme() == "https";
             let token = chosen.end.endpoint.token;
@@ -312,7 +316,15 @@ impl Job<'_, '_> {
         stream.set_deadline(clock.span(begun));
         let most = self.forward.body.request;
         let mut sending = self.req.head().framing != Framing::None;
-        let mut up = pin!(upload(self.worker, self.req, stream, encoder, most, &self.taken));
+        let mut up = pin!(upload(
+            self.worker,
+            self.req,
+            stream,
+            encoder,
+            most,
+            &self.backend.request,
+            &self.taken
+        ));
         let mut got = None;
         loop {
             let step = poll_fn(|context| {
@@ -369,8 +381,12 @@ impl Job<'_, '_> {
             let desk = &mut *self.worker.desk.borrow_mut();
             let (consumed, head) = reading.look(bytes, desk, &self.backend.response, most, reply);
             let (fed, outcome) = match head {
-                Ok(Some(Head::Body { decoder, keep_alive })) => {
-                    let mut down = Down::new(decoder, keep_alive);
+                Ok(Some(Head::Body {
+                    decoder,
+                    keep_alive,
+                    sieve,
+                })) => {
+                    let mut down = Down::new(decoder, keep_alive, sieve);
                     let (fed, outcome) = down.feed(&bytes[consumed..], reply);
                     (fed, outcome.map(|()| Some(Got::Body(down))))
                 }

@@ -18,7 +18,10 @@ mod redirect;
 mod relay;
 mod request;
 mod response;
+mod trailers;
 mod tunnel;
+
+pub(crate) use self::fields::is_folded;
 
 use std::rc::Rc;
 

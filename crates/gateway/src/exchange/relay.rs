@@ -13,9 +13,12 @@ use ringmain_web::limits::SEND_SHARE;
 use ringmain_web::{Error, Reply, Request};
 use ringmain_wire::h1::{BodyDecoder, BodyEncoder, BodyEvent};
 
+use super::trailers::Sieve;
 use super::{Failure, note};
 use crate::fault::Fault;
 use crate::gateway::Worker;
+use crate::limits;
+use crate::plan::Changes;
 use crate::upstream::local::{Chosen, Link, Local};
 
 /// What the times of an exchange still allow.
@@ -27,6 +30,34 @@ pub(super) struct Clock {
     pub(super) head: Option<Time>,
     /// Without a byte.
     pub(super) idle: Option<Duration>,
+    /// Bytes of an answer that have to come in a second; 0: any number.
+    pub(super) rate: u32,
+}
+
+/// How fast an answer comes, in the time in which it is waited for: a client that holds it back does not count.
+#[derive(Debug, Default)]
+pub(super) struct Pace {
+    waited: Duration,
+    /// Bytes since then.
+    came: u64,
+}
+
+impl Pace {
+    /// How long the next bytes may be waited for.
+    fn left(&self, rate: u32) -> Duration {
+        let due = Duration::from_secs_f64(self.came as f64 / f64::from(rate));
+        (limits::ANSWER_RATE_GRACE + due).saturating_sub(self.waited)
+    }
+
+    /// Bytes came after such a time. A window that was met is followed by the next: a fast beginning does not pay for what
+    /// is slow behind it.
+    fn note(&mut self, waited: Duration, bytes: u64) {
+        self.waited += waited;
+        self.came += bytes;
+        if self.waited > limits::ANSWER_RATE_GRACE + limits::ANSWER_RATE_WINDOW {
+            *self = Pace::default();
+        }
+    }
 }
 
 impl Clock {
@@ -65,6 +96,7 @@ pub(super) async fn upload(
     stream: &Stream,
     mut encoder: BodyEncoder,
     most: Option<u64>,
+    changes: &Changes,
     taken: &std::cell::Cell<bool>,
 ) -> Result<(), NotSent> {
     let mut total = 0_u64;
@@ -98,8 +130,14 @@ pub(super) async fn upload(
         encoder.end(out);
         write(out)?;
     }
+    let trailers = req.trailers();
     let out = &mut worker.desk.borrow_mut().out;
-    encoder.finish(out).map_err(broken)?;
+    if trailers.is_empty() || !encoder.is_chunked() {
+        encoder.finish(out).map_err(broken)?;
+    } else {
+        let sifted = Sieve::of(&req.head().fields, changes).sift_block(&trailers);
+        encoder.finish_with_trailers(out, &sifted).map_err(broken)?;
+    }
     write(out)
 }
 
@@ -115,16 +153,22 @@ pub(super) struct Download {
 /// What is known of the body.
 pub(super) struct Down {
     decoder: BodyDecoder,
+    /// What of the trailers goes further, if any does.
+    sieve: Option<Sieve>,
+    /// Bytes of it, framing included.
+    came: u64,
     /// Whether the connection may be used again.
     pub(super) keep_alive: bool,
     pub(super) is_over: bool,
 }
 
 impl Down {
-    pub(super) fn new(decoder: BodyDecoder, keep_alive: bool) -> Down {
+    pub(super) fn new(decoder: BodyDecoder, keep_alive: bool, sieve: Option<Sieve>) -> Down {
         Down {
             is_over: decoder.is_over(),
             decoder,
+            sieve,
+            came: 0,
             keep_alive,
         }
     }
@@ -146,14 +190,18 @@ impl Down {
                 }
             };
             consumed += step.consumed;
+            self.came += step.consumed as u64;
             match step.event {
                 BodyEvent::Data(data) => {
                     if let Err(error) = reply.put(data) {
                         return (consumed, Err(error.into()));
                     }
                 }
-                // Whoever reads them reads them from somewhere else: they are in no list of what may pass.
-                BodyEvent::Trailers(_) => {}
+                BodyEvent::Trailers(trailers) => {
+                    if let Some(sieve) = &self.sieve {
+                        reply.put_trailers(sieve.sift(&trailers));
+                    }
+                }
                 BodyEvent::NeedMore if !self.decoder.is_over() => return (consumed, Ok(())),
                 BodyEvent::NeedMore | BodyEvent::End => {
                     // What is behind a whole answer is nobody's.
@@ -214,13 +262,26 @@ impl Download {
         req: &Request<'_>,
         reply: &mut Reply<'_>,
     ) -> Result<(), Error> {
+        let mut pace = Pace::default();
+        let rate = self.clock.rate;
         loop {
             // The client's own pace is the server's to judge.
             self.link.stream.set_deadline(None);
             reply.flush().await?;
-            self.link.stream.set_deadline(self.clock.span(worker.cx.now()));
+            let (began, came) = (worker.cx.now(), self.down.came);
+            let span = self.clock.span(began);
+            let left = (rate > 0).then(|| pace.left(rate).max(Duration::from_millis(1)));
             let (down, stream, clock) = (&mut self.down, &self.link.stream, &self.clock);
-            match poll_fn(|context| down.poll(stream, clock, reply, context)).await {
+            stream.set_deadline([span, left].into_iter().flatten().min());
+            let step = poll_fn(|context| down.poll(stream, clock, reply, context)).await;
+            let waited = worker.cx.now().since(began);
+            pace.note(waited, self.down.came - came);
+            let too_slow = left.is_some_and(|left| waited >= left && span.is_none_or(|span| left < span));
+            match step {
+                Err(Failure::Fault(Fault::BodyTimeout)) if too_slow => {
+                    note::fault(worker, req, Fault::BodyTooSlow);
+                    return Err(Error::internal(Fault::BodyTooSlow));
+                }
                 Ok(()) if self.down.is_over => {
                     self.keep(worker);
                     return Ok(());

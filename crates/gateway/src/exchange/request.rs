@@ -6,7 +6,8 @@ use std::net::IpAddr;
 use ringmain_web::{Request, path};
 use ringmain_wire::h1::{BodyEncoder, Framing, Known, Misuse, RequestEncoder};
 
-use super::fields::{Claim, Named, Sort, sort};
+use super::fields::{Claim, Named, Sort, is_folded, sort};
+use super::trailers::Sieve;
 use crate::fault::Fault;
 use crate::gateway::Desk;
 use crate::limits;
@@ -24,6 +25,8 @@ pub(super) struct Sending<'a> {
     pub(super) prefix: usize,
     /// The protocol to offer a switch to.
     pub(super) upgrade: Option<&'a [u8]>,
+    /// The client reads trailers.
+    pub(super) trailers: bool,
 }
 
 /// Writes a request's head behind what is in `desk.out`.
@@ -51,6 +54,14 @@ pub(super) fn write(
     let trusted = trusts(sending.listener, req);
     let mut claims = Claims::default();
     let named = Named::of(&head.fields)?;
+    let own = match &sending.listener.client_address.header {
+        ClientHeader::Named(name) => Some(name.as_str()),
+        ClientHeader::XForwardedFor | ClientHeader::Forwarded => None,
+    };
+    // What only trusted proxies say, and they in this very form.
+    let forged = |name: &[u8]| {
+        own.is_some_and(|own| is_folded(name, own) && !(trusted && name.eq_ignore_ascii_case(own.as_bytes())))
+    };
     for (known, field) in head.fields.iter_known() {
         // Names are tokens.
         let Ok(name) = str::from_utf8(field.name) else {
@@ -66,12 +77,24 @@ pub(super) fn write(
                     encoder.field(name, field.value).map_err(misuse)?;
                 }
             }
-            Sort::EndToEnd if named.has(known, field.name) || sending.changes.drops(field.name) => {}
+            Sort::EndToEnd
+                if named.has(known, field.name)
+                    || sending.changes.drops(field.name)
+                    || forged(field.name) => {}
             Sort::EndToEnd => encoder.field(name, field.value).map_err(misuse)?,
         }
     }
     claims.write(&mut encoder, req, sending, trusted, text)?;
     encoder.block(sending.changes.added());
+    if head.framing == Framing::Chunked && head.fields.known(Known::Trailer).is_some() {
+        Sieve::of(&head.fields, sending.changes).announce(&head.fields, text);
+        if !text.is_empty() {
+            encoder.field("Trailer", text).map_err(misuse)?;
+        }
+    }
+    if sending.trailers {
+        encoder.accept_trailers();
+    }
     let finished = match sending.upgrade {
         Some(protocol) => encoder.finish_with_upgrade(head.framing, protocol),
         None => encoder.finish(framing(head.framing, req.method().as_str()), true),

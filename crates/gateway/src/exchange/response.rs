@@ -7,7 +7,8 @@ use ringmain_wire::h1::{
 };
 
 use super::Failure;
-use super::fields::Named;
+use super::fields::{Named, options};
+use super::trailers::Sieve;
 use crate::fault::Fault;
 use crate::gateway::Desk;
 use crate::limits;
@@ -17,11 +18,13 @@ use crate::plan::Changes;
 pub(super) struct Reading<'m, 'a> {
     scanner: HeadScanner,
     method: Method<'m>,
-    /// Whether a switch was offered.
-    upgrade: bool,
+    /// The protocols that a switch was offered to.
+    upgrade: Option<&'m [u8]>,
     interim: u32,
     /// Whether anything of an answer has come.
     pub(super) begun: bool,
+    /// The client reads trailers.
+    trailers: bool,
     /// A field of our own.
     pub(super) extra: Option<(&'a str, String)>,
 }
@@ -29,19 +32,25 @@ pub(super) struct Reading<'m, 'a> {
 /// What a whole head says about what follows.
 pub(super) enum Head {
     /// A body, perhaps none.
-    Body { decoder: BodyDecoder, keep_alive: bool },
+    Body {
+        decoder: BodyDecoder,
+        keep_alive: bool,
+        /// What of its trailers goes further, if the client reads any.
+        sieve: Option<Sieve>,
+    },
     /// Anything: protocols were switched.
     Switch,
 }
 
 impl<'m, 'a> Reading<'m, 'a> {
-    pub(super) fn new(method: Method<'m>, upgrade: bool) -> Reading<'m, 'a> {
+    pub(super) fn new(method: Method<'m>, upgrade: Option<&'m [u8]>, trailers: bool) -> Reading<'m, 'a> {
         Reading {
             scanner: HeadScanner::new(),
             method,
             upgrade,
             interim: 0,
             begun: false,
+            trailers,
             extra: None,
         }
     }
@@ -62,6 +71,7 @@ impl<'m, 'a> Reading<'m, 'a> {
                 limits,
                 table,
                 fields,
+                text,
                 ..
             } = desk;
             let parsed = parse_response(&bytes[consumed..], self.method, limits, &mut self.scanner, table);
@@ -82,7 +92,7 @@ impl<'m, 'a> Reading<'m, 'a> {
             if !head.is_interim() {
                 return (
                     consumed,
-                    self.finish(&head, limits, changes, most, reply).map(Some),
+                    self.finish(&head, limits, text, changes, most, reply).map(Some),
                 );
             }
             self.interim += 1;
@@ -104,15 +114,18 @@ impl<'m, 'a> Reading<'m, 'a> {
         &self,
         head: &ResponseHead<'_>,
         limits: &Limits,
+        text: &mut Vec<u8>,
         changes: &Changes,
         most: Option<u64>,
         reply: &mut Reply<'_>,
     ) -> Result<Head, Failure> {
         if head.switches {
-            if !self.upgrade || head.status != 101 {
+            let offered = self.upgrade.filter(|_| head.status == 101);
+            let offered = offered.ok_or(Fault::SwitchUnasked)?;
+            let protocol = head.fields.known(Known::Upgrade).ok_or(Fault::GarbageHead)?;
+            if !is_among(protocol, offered) {
                 return Err(Fault::SwitchUnasked.into());
             }
-            let protocol = head.fields.known(Known::Upgrade).ok_or(Fault::GarbageHead)?;
             let mut fields = FieldBlock::new();
             copy(&head.fields, changes, &mut fields)?;
             self.add(&mut fields)?;
@@ -127,10 +140,19 @@ impl<'m, 'a> Reading<'m, 'a> {
         let fields = reply.forward(head.status)?;
         copy(&head.fields, changes, fields)?;
         self.add(fields)?;
+        let sieve =
+            (self.trailers && head.framing == Framing::Chunked).then(|| Sieve::of(&head.fields, changes));
+        if let Some(sieve) = &sieve {
+            sieve.announce(&head.fields, text);
+            if !text.is_empty() {
+                fields.push("Trailer", text).map_err(|_| Fault::GarbageHead)?;
+            }
+        }
         reply.put_head(self.framing(head))?;
         Ok(Head::Body {
             decoder,
             keep_alive: head.keep_alive,
+            sieve,
         })
     }
 
@@ -153,6 +175,12 @@ impl<'m, 'a> Reading<'m, 'a> {
         let length = length.and_then(|value| str::from_utf8(value).ok()?.parse().ok());
         length.map_or(Framing::None, Framing::Length)
     }
+}
+
+/// Whether a protocol is one of those that were offered (RFC 9110 §7.8). Their versions are part of them, their case is not.
+fn is_among(protocol: &[u8], offered: &[u8]) -> bool {
+    let mut offers = options(offered);
+    offers.any(|offer| offer.eq_ignore_ascii_case(protocol.trim_ascii()))
 }
 
 /// Copies the fields that go further.

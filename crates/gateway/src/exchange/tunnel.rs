@@ -1,4 +1,5 @@
-//! A connection after a switch of protocols: bytes both ways, until either side ends or nothing comes for too long.
+//! A connection after a switch of protocols: bytes both ways, until the upstream ends or nothing comes for too long. A client
+//! that ends its side is still told the rest.
 
 use std::future::poll_fn;
 use std::pin::pin;

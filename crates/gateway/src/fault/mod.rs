@@ -102,6 +102,10 @@ faults! {
     PendingFull "pending_full" Gateway 503 Never "too many requests wait",
     /// No connection became free in time.
     PendingTimeout "pending_timeout" Gateway 503 Never "no connection became free in time",
+    /// As many requests wait for connections to all upstreams together as may.
+    ProcessPendingFull "process_pending_full" Gateway 503 Never "too many requests wait for connections",
+    /// All upstreams together had as many connections as they may for too long.
+    ProcessPendingTimeout "process_pending_timeout" Gateway 503 Never "no connection at all became free in time",
     /// No descriptor, port or memory for a connection.
     NoResources "no_resources" Gateway 503 Always "no connection can be opened",
     /// The request took longer than the rule allows, all tries together.
@@ -146,6 +150,8 @@ faults! {
     GarbageBody "garbage_body" Upstream 502 Never "the upstream's answer is broken",
     /// Nothing more of the answer's body came in time: the answer is cut.
     BodyTimeout "body_timeout" Upstream 504 Never "the upstream stopped within its answer",
+    /// The answer's body came slower than the rule allows: the answer is cut.
+    BodyTooSlow "body_too_slow" Upstream 504 Never "the upstream's answer comes too slowly",
 }
 
 impl Fault {

@@ -115,6 +115,10 @@ pub struct Timeouts {
     /// Without a byte in either direction, also after protocols were switched; then 504, or the exchange is cut. Default
     /// [`limits::IDLE_TIMEOUT`].
     pub idle: Option<Duration>,
+    /// Bytes a second that an answer's body must bring, framing counted, behind [`limits::ANSWER_RATE_GRACE`] and on average
+    /// over [`limits::ANSWER_RATE_WINDOW`]; then the answer is cut. Time in which its client does not take it does not count.
+    /// 0: any number. Default 0: an event stream may have little to say.
+    pub minimum_rate: u32,
 }
 
 impl Default for Timeouts {
@@ -123,6 +127,7 @@ impl Default for Timeouts {
             request: None,
             per_try: None,
             idle: Some(limits::IDLE_TIMEOUT),
+            minimum_rate: 0,
         }
     }
 }

@@ -73,7 +73,8 @@ pub struct UpstreamTls {
     /// The name that is sent as SNI and that the certificate must be for. Default: `None`, the endpoint's hostname; an
     /// endpoint without one is then not connected to, since nothing would tell who it is.
     pub server_name: Option<Hostname>,
-    /// Names, one of which the certificate must be for in place of the server name. Default: none, the server name.
+    /// Names, one of which the certificate must be for in place of the server name, which is then only sent as SNI; an
+    /// endpoint without a hostname may do without one. Default: none, the server name.
     pub subject_names: Vec<SubjectName>,
     /// Who vouches.
     pub trust: Trust,
@@ -86,9 +87,9 @@ pub struct UpstreamTls {
 /// A name of a certificate.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum SubjectName {
-    /// A host.
+    /// A host, without `*.`; a certificate for `*.` and the rest of it does too.
     Host(Hostname),
-    /// A URI, such as a SPIFFE identity.
+    /// A URI, such as a SPIFFE identity; compared byte by byte.
     Uri(Arc<str>),
 }
 

@@ -87,6 +87,10 @@ fn forward(steps: &mut Vec<String>, forward: &Forward) {
             steps.push(format!("end after {time:?} of {what}"));
         }
     }
+    if timeouts.minimum_rate > 0 {
+        let rate = timeouts.minimum_rate;
+        steps.push(format!("end what brings less than {rate} bytes a second"));
+    }
 }
 
 fn target(target: &Target) -> String {

@@ -8,7 +8,7 @@ use std::cell::{Cell, RefCell};
 use std::future::poll_fn;
 use std::rc::Rc;
 use std::sync::Arc;
-use std::task::Poll;
+use std::task::{Poll, Waker};
 use std::time::Duration;
 
 use ringmain_engine::Cx;
@@ -18,8 +18,8 @@ use ringmain_tls::{ConnectHandle, Connector};
 use ringmain_wire::proxy::Addresses;
 
 use super::choose::{self, Wellness, Wish};
-use super::waiting::Handover;
-use super::{Active, Admitted, Current, Endpoint, Permit, Prefer, Shared, connect, transport};
+use super::waiting::{Handover, Place, Waiting};
+use super::{Active, Admitted, Current, Endpoint, Full, Permit, Prefer, Shared, connect, transport};
 use crate::balance::Turns;
 use crate::fault::Fault;
 use crate::health::{Meeting, may_eject};
@@ -241,8 +241,8 @@ impl Local {
         }
         let most = self.follow().current.config.pool.connections;
         let permit = match self.shared.begin_connection(most) {
-            Some(permit) => permit,
-            None => match self.wait(end, fresh, most, span).await? {
+            Ok(permit) => permit,
+            Err(_) => match self.wait(end, fresh, most, span).await? {
                 Waited::Permit(permit) => permit,
                 Waited::Kept(link) => return Ok(link),
             },
@@ -303,41 +303,71 @@ impl Local {
         }
     }
 
-    /// Waits until a connection of this worker is free, or one may be opened.
+    /// Waits until a connection of this worker is free, or one may be opened: at the upstream, and among those who wait for
+    /// any connection at all if that is what is short.
     async fn wait(&self, end: &Rc<End>, fresh: bool, most: u32, span: Duration) -> Result<Waited, Fault> {
         let pending = self.follow().current.config.pool.pending;
+        let worker = self.cx.worker();
+        let room = &self.shared.room;
         let mut place = None;
+        let mut outer = None;
         let mut sleep = std::pin::pin!(self.cx.sleep(span));
         poll_fn(|context| {
-            match &place {
-                None => match self
-                    .shared
-                    .waiting
-                    .join(self.cx.worker(), pending, context.waker())
-                {
-                    Some(joined) => place = Some(joined),
-                    None => return Poll::Ready(Err(Fault::PendingFull)),
-                },
-                Some(place) => place.again(context.waker()),
+            if !queue(&self.shared.waiting, &mut place, worker, pending, context.waker()) {
+                return Poll::Ready(Err(Fault::PendingFull));
             }
-            let found = match self.shared.begin_connection(most) {
-                Some(permit) => Some(Waited::Permit(permit)),
-                None if fresh => self.close_one().map(Waited::Permit),
-                None => self
-                    .take_kept(end)
-                    .map(Waited::Kept)
-                    .or_else(|| self.close_one().map(Waited::Permit)),
-            };
-            if let Some(found) = found {
-                if let Some(place) = place.take() {
-                    place.leave();
+            let mut found = self.look_for(end, fresh, most);
+            if matches!(found, Err(Full::Process)) {
+                let most_waiting = limits::PROCESS_PENDING;
+                if !queue(&room.waiting, &mut outer, worker, most_waiting, context.waker()) {
+                    return Poll::Ready(Err(Fault::ProcessPendingFull));
                 }
-                return Poll::Ready(Ok(found));
+                // What became free before was told to nobody.
+                found = self.look_for(end, fresh, most);
             }
+            let full = match found {
+                Ok(found) => {
+                    place.take().into_iter().for_each(Place::leave);
+                    // Whoever takes a kept one leaves the room that he was called to to the next.
+                    let outer = outer.take().filter(|_| matches!(found, Waited::Permit(_)));
+                    outer.into_iter().for_each(Place::leave);
+                    // What was kept for this one and not taken may be for another.
+                    if self.shared.waiting.wants() || room.waiting.wants() {
+                        room.calls.tell();
+                    }
+                    return Poll::Ready(Ok(found));
+                }
+                Err(full) => full,
+            };
+            if full == Full::Upstream {
+                outer = None;
+            }
+            room.calls.tell();
             let late = std::future::Future::poll(sleep.as_mut(), context);
-            late.map(|()| Err(Fault::PendingTimeout))
+            late.map(|()| {
+                Err(match full {
+                    Full::Upstream => Fault::PendingTimeout,
+                    Full::Process => Fault::ProcessPendingTimeout,
+                })
+            })
         })
         .await
+    }
+
+    /// A connection without waiting, for somebody who waits.
+    fn look_for(&self, end: &End, fresh: bool, most: u32) -> Result<Waited, Full> {
+        if !fresh && let Some(link) = self.take_kept(end) {
+            return Ok(Waited::Kept(link));
+        }
+        match self.shared.begin_connection(most) {
+            Ok(permit) => Ok(Waited::Permit(permit)),
+            Err(full) => self.close_one().map(Waited::Permit).ok_or(full),
+        }
+    }
+
+    /// Closes a kept connection for the sake of somebody who waits elsewhere, if there is one that nobody was called to.
+    pub(crate) fn give_room(&self) -> bool {
+        self.kept.get() > self.shared.waiting.called(self.cx.worker()) && self.close_one().is_some()
     }
 
     /// Closes a kept connection of any endpoint for the sake of a new one.
@@ -372,7 +402,12 @@ impl Local {
             since: self.cx.now(),
         });
         self.kept.set(self.kept.get() + 1);
-        if self.shared.waiting.hand_over(self.cx.worker()) == Handover::Close {
+        let close = match self.shared.waiting.hand_over(self.cx.worker()) {
+            Handover::Close => true,
+            Handover::Handed => self.shared.room.wants_handed(),
+            Handover::Keep => self.shared.room.wants_idle(),
+        };
+        if close {
             let closed = end.idle.borrow_mut().pop();
             self.kept.set(self.kept.get() - 1);
             drop(closed);
@@ -395,6 +430,22 @@ impl Local {
     }
 }
 
+/// Joins a queue, or waits there for the next call. Whether there was room.
+fn queue<'w>(
+    waiting: &'w Waiting,
+    place: &mut Option<Place<'w>>,
+    worker: usize,
+    most: u32,
+    waker: &Waker,
+) -> bool {
+    match place {
+        Some(place) => place.again(waker),
+        None => *place = waiting.join(worker, most, waker),
+    }
+    place.is_some()
+}
+
+/// What waiting for a connection has led to.
 enum Waited {
     Permit(Permit),
     Kept(Link),

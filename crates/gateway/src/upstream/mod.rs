@@ -8,6 +8,7 @@ mod choose;
 pub(crate) mod connect;
 pub(crate) mod local;
 pub(crate) mod registry;
+pub(crate) mod room;
 pub(crate) mod transport;
 pub(crate) mod waiting;
 
@@ -19,6 +20,7 @@ use ringmain_engine::Addr;
 use ringmain_tls::PeerName;
 
 pub(crate) use self::choose::{Picker, Prefer};
+use self::room::Room;
 use self::transport::Transport;
 use self::waiting::Waiting;
 use crate::balance::Ewma;
@@ -42,6 +44,17 @@ pub(crate) struct Shared {
     /// Requests under way, process-wide.
     requests: Line<AtomicU32>,
     pub(crate) waiting: Waiting,
+    /// That of all upstreams.
+    pub(crate) room: Arc<Room>,
+}
+
+/// Why there is no new connection.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Full {
+    /// The upstream has as many as it may.
+    Upstream,
+    /// All upstreams together have as many as they may.
+    Process,
 }
 
 /// A number that several workers write, on cache lines of its own.
@@ -96,7 +109,7 @@ struct Latency {
 }
 
 impl Shared {
-    pub(crate) fn new(id: usize, name: Name, current: Arc<Current>) -> Shared {
+    pub(crate) fn new(id: usize, name: Name, current: Arc<Current>, room: Arc<Room>) -> Shared {
         Shared {
             id,
             name,
@@ -106,6 +119,7 @@ impl Shared {
             connections: Line::default(),
             requests: Line::default(),
             waiting: Waiting::default(),
+            room,
         }
     }
 
@@ -141,9 +155,20 @@ impl Shared {
         take(&self.requests.0, most).then(|| Admitted(Arc::clone(self)))
     }
 
-    /// Counts a connection, unless there are as many as may be.
-    pub(crate) fn begin_connection(self: &Arc<Self>, most: u32) -> Option<Permit> {
-        take(&self.connections.0, most).then(|| Permit(Arc::clone(self)))
+    /// Counts a connection, unless there are as many as may be: `most` here, or those of all upstreams.
+    pub(crate) fn begin_connection(self: &Arc<Self>, most: u32) -> Result<Permit, Full> {
+        // So that whoever waits for this upstream alone does not touch what all share.
+        if self.connections() >= most {
+            return Err(Full::Upstream);
+        }
+        if !self.room.take() {
+            return Err(Full::Process);
+        }
+        if !take(&self.connections.0, most) {
+            self.room.give_back();
+            return Err(Full::Upstream);
+        }
+        Ok(Permit(Arc::clone(self)))
     }
 
     /// Requests under way.
@@ -153,18 +178,16 @@ impl Shared {
 
     /// Connections that stand or are being made.
     pub(crate) fn connections(&self) -> u32 {
-        self.connections.0.load(Ordering::Relaxed)
+        self.connections.0.load(Ordering::SeqCst)
     }
 }
 
-/// Takes one of `most`.
+/// Takes one of `most`. Never one too many for a moment: whoever looked just then would wait for nothing.
 fn take(count: &AtomicU32, most: u32) -> bool {
-    // Almost never at the limit: one operation, taken back if it was one too many.
-    if count.fetch_add(1, Ordering::SeqCst) < most {
-        return true;
-    }
-    count.fetch_sub(1, Ordering::SeqCst);
-    false
+    let next = |count: u32| (count < most).then(|| count + 1);
+    count
+        .fetch_update(Ordering::SeqCst, Ordering::SeqCst, next)
+        .is_ok()
 }
 
 /// A request that is counted at its upstream.
@@ -185,6 +208,7 @@ impl Drop for Permit {
     fn drop(&mut self) {
         self.0.connections.0.fetch_sub(1, Ordering::SeqCst);
         self.0.waiting.wake_one();
+        self.0.room.give_back();
     }
 }
 

@@ -1,7 +1,7 @@
 //! Upstreams and what is known of endpoints, by their names: what survives a change of configuration.
 
 use std::collections::{BTreeMap, BTreeSet};
-use std::net::{IpAddr, SocketAddr};
+use std::net::{IpAddr, Ipv4Addr, SocketAddr};
 use std::sync::{Arc, Weak};
 use std::time::Duration;
 
@@ -9,6 +9,7 @@ use ringmain_engine::Addr;
 use ringmain_tls::PeerName;
 
 use super::choose;
+use super::room::Room;
 use super::transport::Transport;
 use super::{Current, Endpoint, EndpointState, Picker, Shared};
 use crate::fault::Fault;
@@ -23,6 +24,7 @@ pub(crate) struct Registry {
     numbers: Vec<Weak<Shared>>,
     endpoints: BTreeMap<(Name, String), Arc<EndpointState>>,
     names: BTreeMap<Hostname, Known>,
+    room: Arc<Room>,
 }
 
 /// What is known of a name.
@@ -64,6 +66,14 @@ impl Draft {
     }
 }
 
+/// Whom a session is begun with that says no name.
+fn unnamed(addr: &Addr) -> String {
+    match addr {
+        Addr::Inet(address) => address.ip().to_string(),
+        _ => Ipv4Addr::LOCALHOST.to_string(),
+    }
+}
+
 fn names_of(config: &Upstream) -> impl Iterator<Item = &Hostname> {
     config.endpoints.iter().filter_map(|endpoint| match &endpoint.at {
         Where::Host { name, .. } => Some(name),
@@ -87,7 +97,12 @@ impl Registry {
         let current = Arc::new(self.current(config, transport));
         let free = self.numbers.iter().position(|number| number.strong_count() == 0);
         let id = free.unwrap_or(self.numbers.len());
-        let shared = Arc::new(Shared::new(id, config.name.clone(), current));
+        let shared = Arc::new(Shared::new(
+            id,
+            config.name.clone(),
+            current,
+            Arc::clone(&self.room),
+        ));
         match free {
             Some(id) => self.numbers[id] = Arc::downgrade(&shared),
             None => self.numbers.push(Arc::downgrade(&shared)),
@@ -99,6 +114,11 @@ impl Registry {
     /// The upstream of that name.
     pub(crate) fn get(&self, name: &str) -> Option<&Arc<Shared>> {
         self.upstreams.get(name)
+    }
+
+    /// Room for connections of all of them.
+    pub(crate) fn room(&self) -> &Arc<Room> {
+        &self.room
     }
 
     /// All of them.
@@ -192,14 +212,18 @@ impl Registry {
                 },
             }
         }
-        let server = config.tls.as_ref().and_then(|tls| tls.server_name.as_ref());
+        let tls = config.tls.as_ref();
+        let named = tls.is_some_and(|tls| !tls.subject_names.is_empty());
+        let server = tls.and_then(|tls| tls.server_name.as_ref());
         let endpoints: Box<[_]> = draft
             .endpoints
             .into_iter()
             .map(|(endpoint, host)| {
-                let peer = server.or(host.as_ref());
+                let peer = server.or(host.as_ref()).map(|name| name.as_str().to_owned());
+                // An address is no name to ask for; other names tell who it is.
+                let peer = peer.or_else(|| named.then(|| unnamed(&endpoint.addr)));
                 Arc::new(Endpoint {
-                    peer: peer.and_then(|name| PeerName::new(name.as_str()).ok()),
+                    peer: peer.and_then(|name| PeerName::new(&name).ok()),
                     token: choose::token(&config.name, &endpoint.addr.to_string()),
                     state: self.state(&config.name, &endpoint.addr),
                     ..endpoint

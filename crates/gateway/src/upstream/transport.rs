@@ -3,11 +3,14 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use ringmain_tls::{ClientSettings, Connector, KeyPair, Pem, Trust, Version, system_roots};
+use ringmain_tls::{
+    ClientSettings, Connector, Identity, KeyPair, PeerName, Pem, Trust, Version, system_roots,
+};
 use ringmain_wire::proxy::{Addresses, Header};
 
 use crate::model::{
-    self, Config, ProxyProtocolVersion, Secret, StreamRoute, Target, TlsVersion, Upstream, UpstreamTls,
+    self, Config, ProxyProtocolVersion, Secret, StreamRoute, SubjectName, Target, TlsVersion, Upstream,
+    UpstreamTls,
 };
 
 /// See the module.
@@ -96,9 +99,8 @@ fn connector(
     alpn: Vec<Vec<u8>>,
     now: Duration,
 ) -> Result<Connector, String> {
-    if !tls.subject_names.is_empty() {
-        return Err("other names of certificates than the server's are not looked at yet".to_owned());
-    }
+    let identities = tls.subject_names.iter().map(identity);
+    let identities = identities.collect::<Result<Vec<_>, _>>()?;
     let trust = match &tls.trust {
         model::Trust::System => system_roots().map_err(|finding| finding.text)?,
         model::Trust::Authorities(_) => {
@@ -115,9 +117,20 @@ fn connector(
             TlsVersion::Tls13 => Version::Tls13,
         },
         alpn,
+        identities,
         ..ClientSettings::new(trust)
     };
     Connector::new(&settings, now).map_err(|refused| refused.to_string())
+}
+
+/// A name as certificates are checked for it.
+fn identity(name: &SubjectName) -> Result<Identity, String> {
+    match name {
+        SubjectName::Host(host) => PeerName::new(host.as_str())
+            .map(Identity::Host)
+            .map_err(|bad| bad.to_string()),
+        SubjectName::Uri(uri) => Ok(Identity::Uri(uri.to_string())),
+    }
 }
 
 fn pem(what: &str, upstream: &Upstream, bytes: &[u8]) -> Pem {

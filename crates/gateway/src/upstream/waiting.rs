@@ -44,8 +44,10 @@ struct Entry {
 /// What becomes of a connection that is free.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Handover {
-    /// It is kept; somebody of this worker was called to take it, or nobody waits.
+    /// It is kept: nobody waits.
     Keep,
+    /// It is kept; somebody of this worker was called to take it.
+    Handed,
     /// It is closed, so that another worker may open one.
     Close,
 }
@@ -98,6 +100,32 @@ impl Waiting {
         waker.into_iter().for_each(Waker::wake);
     }
 
+    /// Whether anybody waits who was not called.
+    pub(crate) fn wants(&self) -> bool {
+        self.len() > 0 && self.lock().entries.iter().any(|entry| !entry.called)
+    }
+
+    /// How many of a worker were called and have not come yet: connections that it keeps are for them.
+    pub(crate) fn called(&self, worker: usize) -> usize {
+        if self.len() == 0 {
+            return 0;
+        }
+        let of_worker = |entry: &&Entry| entry.called && entry.worker == worker;
+        self.lock().entries.iter().filter(of_worker).count()
+    }
+
+    /// There is more room than before.
+    pub(crate) fn wake_all(&self) {
+        if self.len() == 0 {
+            return;
+        }
+        let mut queue = self.lock();
+        let count = queue.entries.len();
+        let wakers: Vec<Waker> = (0..count).map(|at| queue.call(at)).collect();
+        drop(queue);
+        wakers.into_iter().for_each(Waker::wake);
+    }
+
     /// A connection of a worker has become free.
     pub(crate) fn hand_over(&self, worker: usize) -> Handover {
         if self.len() == 0 {
@@ -124,7 +152,7 @@ impl Waiting {
         let waker = queue.call(own);
         drop(queue);
         waker.wake();
-        Handover::Keep
+        Handover::Handed
     }
 
     fn lock(&self) -> MutexGuard<'_, Queue> {

@@ -25,6 +25,7 @@ on_every_backend! {
     answers_without_bodies,
     an_answer_that_lasts_until_the_end,
     a_switch_of_protocols,
+    a_switch_to_another_protocol,
     a_switch_that_is_refused,
     a_switch_that_is_not_allowed,
     a_tunnel_without_a_byte,
@@ -376,6 +377,29 @@ fn a_switch_of_protocols(engine: Config) {
     assert!(client.take(long.len()) == long);
     sent.join().expect("no panic").expect("all was taken");
     // The end goes through in both directions.
+    client.finish();
+    client.expect_end();
+    edge.server.shut_down();
+}
+
+/// A switch to something else than was asked for is none.
+fn a_switch_to_another_protocol(engine: Config) {
+    for upgrade in ["h2c", "websocket/2", "websocket, h2c"] {
+        let origin = Origin::answering(format!(
+            "HTTP/1.1 101 Switching Protocols\r\nConnection: upgrade\r\nUpgrade: {upgrade}\r\n\r\n"
+        ));
+        let edge = edge(engine.clone(), to(&[origin.addr], |_, _| {}));
+        let answer = edge.server.ask(UPGRADE);
+        answer.expect(502, "the upstream switches protocols unasked\n");
+        edge.server.shut_down();
+    }
+    let origin = Origin::answering(
+        "HTTP/1.1 101 Switching Protocols\r\nConnection: upgrade\r\nUpgrade: WebSocket\r\n\r\n",
+    );
+    let edge = edge(engine, to(&[origin.addr], |_, _| {}));
+    let mut client = edge.server.client();
+    client.send(UPGRADE);
+    assert_eq!(client.head().status, 101);
     client.finish();
     client.expect_end();
     edge.server.shut_down();

@@ -8,6 +8,7 @@
 #[path = "../../../web/tests/http/support.rs"]
 mod support;
 
+mod ending;
 mod failing;
 mod features;
 mod files;
@@ -18,5 +19,7 @@ mod names;
 mod origin;
 mod passing;
 mod proxied;
+mod room;
 mod secure;
 mod sticky;
+mod trailing;

@@ -2,6 +2,7 @@
 
 use std::collections::BTreeMap;
 use std::net::{Ipv4Addr, SocketAddr, UdpSocket};
+use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
@@ -18,6 +19,8 @@ use crate::support::{self, Answer};
 on_every_backend! {
     names_are_followed,
     names_that_lead_nowhere,
+    a_name_that_goes_away,
+    all_of_them_are_ill,
     whoever_is_not_well_is_passed_over,
     whoever_answers_badly_is_passed_over,
 }
@@ -33,6 +36,8 @@ enum Says {
 struct Dns {
     addr: SocketAddr,
     says: Arc<Mutex<BTreeMap<String, Says>>>,
+    /// Questions answered by what is in `says`.
+    asked: Arc<AtomicUsize>,
 }
 
 impl Dns {
@@ -41,19 +46,31 @@ impl Dns {
         let addr = socket.local_addr().expect("it is bound");
         let says: Arc<Mutex<BTreeMap<String, Says>>> = Arc::default();
         let told = Arc::clone(&says);
+        let asked: Arc<AtomicUsize> = Arc::default();
+        let count = Arc::clone(&asked);
         std::thread::spawn(move || {
             let mut buffer = [0; 512];
             while let Ok((length, from)) = socket.recv_from(&mut buffer) {
-                if let Some(answer) = answer(&buffer[..length], &told.lock().expect("a table")) {
+                let told = told.lock().expect("a table");
+                if let Some(answer) = answer(&buffer[..length], &told) {
                     let _ = socket.send_to(&answer, from);
                 }
+                // With the table held: whoever says something else knows what was asked before.
+                count.fetch_add(1, Ordering::SeqCst);
             }
         });
-        Dns { addr, says }
+        Dns { addr, says, asked }
     }
 
     fn say(&self, name: &str, says: Says) {
         self.says.lock().expect("a table").insert(name.to_owned(), says);
+    }
+
+    /// So many questions that came from now on.
+    fn asked(&self) -> impl Fn(usize) -> bool + use<> {
+        let asked = Arc::clone(&self.asked);
+        let before = asked.load(Ordering::SeqCst);
+        move |more| asked.load(Ordering::SeqCst) >= before + more
     }
 }
 
@@ -185,6 +202,88 @@ fn names_that_lead_nowhere(engine: Config) {
     edge.server.shut_down();
 }
 
+/// The last good answer counts for as long as DNS has no other, and the next good one is followed.
+fn a_name_that_goes_away(engine: Config) {
+    let origin = Origin::answering("HTTP/1.1 200 OK\r\nContent-Length: 2\r\n\r\nok");
+    let dns = Dns::new();
+    dns.say("shop.example", Says::Addresses(vec![Ipv4Addr::LOCALHOST]));
+    let edge = serve(
+        engine,
+        &dns,
+        to(&[], |_, upstream| {
+            upstream.endpoints = vec![at("shop.example", origin.addr.port())]
+        }),
+    );
+    edge.server.get("/").expect(200, "ok");
+    dns.say("shop.example", Says::Code(3));
+    // One question for each family of addresses: with a third, one look-up has ended that found no such name.
+    let asked = dns.asked();
+    until(&edge, "another look-up", |answer| {
+        answer.expect(200, "ok");
+        asked(3)
+    });
+    edge.server.get("/").expect(200, "ok");
+    dns.say("shop.example", Says::Addresses(vec![Ipv4Addr::new(127, 0, 0, 2)]));
+    until(&edge, "the new address, where nobody listens", |answer| {
+        answer.status == 503
+    });
+    edge.server
+        .get("/")
+        .expect(503, "the upstream refuses connections\n");
+    edge.server.shut_down();
+}
+
+fn checked_every(span: Duration) -> ActiveHealth {
+    let check = HealthCheck::Http {
+        target: "/health".into(),
+        host: None,
+        statuses: StatusRange {
+            first: 200,
+            last: 299,
+        },
+    };
+    ActiveHealth {
+        every: span,
+        ..ActiveHealth::new(check)
+    }
+}
+
+/// None that is well: told apart from none that listens, unless it is better to ask those that are ill than nobody.
+fn all_of_them_are_ill(engine: Config) {
+    let ill = || {
+        Origin::new(|mut peer| {
+            while let Some(seen) = peer.request() {
+                let asked = seen.line().contains("/health");
+                let status = if asked { "500 Ill" } else { "200 OK" };
+                peer.send(format!("HTTP/1.1 {status}\r\nContent-Length: 3\r\n\r\nill"));
+            }
+        })
+    };
+    let (one, other) = (ill(), ill());
+    let mut config = to(&[one.addr, other.addr], |_, upstream| {
+        upstream.health.panic_percent = 0;
+        upstream.health.active = Some(checked_every(Duration::from_millis(20)));
+    });
+    let edge = edge(engine, config.clone());
+    until(&edge, "nobody", |answer| answer.status == 503);
+    edge.server
+        .get("/")
+        .expect(503, "no endpoint of the upstream is well\n");
+    let upstream = Arc::make_mut(&mut config.upstreams[0]);
+    upstream.health.panic_percent = 50;
+    edge.gateway.replace(Arc::new(config.clone()), Duration::ZERO);
+    until(&edge, "one of the ill", |answer| answer.status == 200);
+    let upstream = Arc::make_mut(&mut config.upstreams[0]);
+    upstream.endpoints = vec![Endpoint::new(Where::Address(nobody()))];
+    upstream.health.active = None;
+    edge.gateway.replace(Arc::new(config), Duration::ZERO);
+    until(&edge, "nobody who listens", |answer| answer.status == 503);
+    edge.server
+        .get("/")
+        .expect(503, "the upstream refuses connections\n");
+    edge.server.shut_down();
+}
+
 fn whoever_is_not_well_is_passed_over(engine: Config) {
     let well = Origin::answering("HTTP/1.1 200 OK\r\nContent-Length: 4\r\n\r\nwell");
     let ill = Origin::new(|mut peer| {
@@ -195,18 +294,7 @@ fn whoever_is_not_well_is_passed_over(engine: Config) {
         }
     });
     let config = to(&[well.addr, ill.addr], |_, upstream| {
-        let check = HealthCheck::Http {
-            target: "/health".into(),
-            host: None,
-            statuses: StatusRange {
-                first: 200,
-                last: 299,
-            },
-        };
-        upstream.health.active = Some(ActiveHealth {
-            every: Duration::from_millis(20),
-            ..ActiveHealth::new(check)
-        });
+        upstream.health.active = Some(checked_every(Duration::from_millis(20)));
     });
     let edge = edge(engine, config.clone());
     let verdicts = |edge: &Edge| -> Vec<_> {

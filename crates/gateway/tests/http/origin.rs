@@ -111,6 +111,12 @@ impl Peer {
         Some(bytes)
     }
 
+    /// Ends its own side.
+    pub(crate) fn finish(&mut self) {
+        let socket = self.reader.get_ref();
+        socket.shutdown(std::net::Shutdown::Write).expect("open so far");
+    }
+
     /// Leaves by a reset.
     pub(crate) fn reset(self) {
         let socket = self.reader.into_inner();

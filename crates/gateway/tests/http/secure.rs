@@ -6,8 +6,8 @@ use std::time::Duration;
 use ringmain_engine::Config;
 use ringmain_gateway::Gateway;
 use ringmain_gateway::model::{
-    ActiveHealth, Authorities, Certificate, HealthCheck, Hostname, Secret, StatusRange, Trust, Upstream,
-    UpstreamTls,
+    ActiveHealth, Authorities, Certificate, HealthCheck, Hostname, Secret, StatusRange, SubjectName, Trust,
+    Upstream, UpstreamTls,
 };
 use ringmain_tls::{Acceptor, ClientCertificates, Development, Pem, ServerSettings};
 use ringmain_web::{App, Entrance};
@@ -18,6 +18,7 @@ use crate::support::{self, Server};
 
 on_every_backend! {
     whom_the_certificate_is_for,
+    other_names_than_the_servers,
     what_is_no_tls,
     our_own_certificate,
     certificates_that_are_replaced,
@@ -97,6 +98,93 @@ fn whom_the_certificate_is_for(engine: Config) {
     nameless.server.get("/").expect(502, untrusted);
     nameless.server.shut_down();
     origin.shut_down();
+}
+
+fn other_names_than_the_servers(engine: Config) {
+    let authority = Authority::new("own");
+    let spiffe = "spiffe://shop.example/cart";
+    let pair = authority.sign_all(
+        &["cart.internal", "*.pool.internal"],
+        &[spiffe, "https://other.example/"],
+    );
+    let served = ServerSettings {
+        certificates: vec![pair],
+        alpn: vec![b"http/1.1".to_vec()],
+        ..ServerSettings::default()
+    };
+    let origin = origin(engine.clone(), &served);
+    let uri = |text: &str| SubjectName::Uri(text.into());
+    let dns = |text: &str| SubjectName::Host(Hostname::parse(text).expect("a host"));
+    let ask = |server: Option<Hostname>, names: Vec<SubjectName>, authority: &Pem| {
+        let config = config(origin.addr, authority, |upstream| {
+            let tls = upstream.tls.as_mut().expect("there");
+            tls.server_name = server;
+            tls.subject_names = names;
+        });
+        let edge = edge(engine.clone(), config);
+        let status = edge.server.get("/").status;
+        edge.server.shut_down();
+        status
+    };
+    // The server's own name does not do then, unless it is one of them.
+    let cases = [
+        (host("cart.internal"), vec![], 200),
+        (host("shop.internal"), vec![], 502),
+        (host("shop.internal"), vec![dns("cart.internal")], 200),
+        (
+            host("shop.internal"),
+            vec![uri("spiffe://shop.example/other"), uri(spiffe)],
+            200,
+        ),
+        (host("shop.internal"), vec![dns("one.pool.internal")], 200),
+        (host("shop.internal"), vec![dns("pool.internal")], 502),
+        (
+            host("cart.internal"),
+            vec![uri("spiffe://shop.example/other")],
+            502,
+        ),
+        (
+            host("cart.internal"),
+            vec![uri("spiffe://shop.example/cart/")],
+            502,
+        ),
+        // An address needs no name when others tell who it is.
+        (None, vec![uri(spiffe)], 200),
+        (None, vec![dns("cart.internal")], 200),
+        (None, vec![], 502),
+    ];
+    for (server, names, status) in cases {
+        let told = format!("{server:?} {names:?}");
+        assert_eq!(ask(server, names, &authority.pem), status, "{told}");
+    }
+    // A name alone is no trust.
+    let other = Authority::new("other");
+    assert_eq!(ask(host("cart.internal"), vec![uri(spiffe)], &other.pem), 502);
+    origin.shut_down();
+}
+
+/// What no certificate can be checked for is told, and the upstream is left out.
+#[test]
+fn names_that_are_none() {
+    for (name, expected) in [
+        (
+            SubjectName::Host(Hostname::parse("*.internal").expect("a host")),
+            "hosts without `*`",
+        ),
+        (SubjectName::Uri("cart".into()), "URIs with a scheme"),
+        (SubjectName::Uri("spiffe://a b".into()), "URIs with a scheme"),
+    ] {
+        let own = Authority::new("own");
+        let config = config(crate::origin::nobody(), &own.pem, |upstream| {
+            upstream.tls.as_mut().expect("there").subject_names = vec![name.clone()];
+        });
+        let problems = Gateway::new(Arc::new(config), now()).problems();
+        let told = problems
+            .iter()
+            .find(|problem| problem.part == "tls.subject_names");
+        let told = told.unwrap_or_else(|| panic!("{name:?}: {problems:?}"));
+        assert!(told.expected.starts_with(expected), "{told:?}");
+    }
 }
 
 fn what_is_no_tls(engine: Config) {

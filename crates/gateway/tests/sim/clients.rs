@@ -13,6 +13,8 @@ enum Manner {
     Slow,
     /// Does nothing for some steps, now and then.
     Stalls,
+    /// Sends all it has to say and its end, and then reads the answers.
+    EndsFirst,
     /// Resets in the middle.
     Resets,
     /// Closes in the middle, perhaps with bytes unread.
@@ -137,6 +139,7 @@ impl Client {
             1 if !calm => Manner::Leaves,
             2 | 3 => Manner::Slow,
             4 | 5 => Manner::Stalls,
+            6 => Manner::EndsFirst,
             _ => Manner::Steady,
         };
         Client {
@@ -144,7 +147,10 @@ impl Client {
             manner,
             asks,
             reader: ReplyReader::new(),
-            depth: 1 + world.below(3),
+            depth: match manner {
+                Manner::EndsFirst => usize::MAX / 2,
+                _ => 1 + world.below(3),
+            },
             writing: 0,
             written: 0,
             total: 0,
@@ -249,6 +255,10 @@ impl Client {
         match self.manner {
             Manner::Resets if self.total >= self.limit => self.peer.reset(),
             Manner::Leaves if self.total >= self.limit => self.peer.close(),
+            Manner::EndsFirst if !self.ended && self.writing == self.asks.len() => {
+                self.ended = true;
+                return self.peer.shutdown_write();
+            }
             _ if !self.ended && self.answered == self.asks.len() => {
                 self.ended = true;
                 return self.peer.shutdown_write();
@@ -261,7 +271,7 @@ impl Client {
     /// The gateway has ended the connection: was there a cause?
     fn over(&mut self, weather: Weather) -> Result<(), String> {
         self.done = true;
-        let has_cause = self.closed || self.ended;
+        let has_cause = self.closed || self.ended && self.answered == self.asks.len();
         let answered = self.answered;
         self.peer.close();
         if has_cause || weather.broken {

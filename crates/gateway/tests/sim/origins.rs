@@ -1,8 +1,9 @@
-//! Simulated origins with a manner of their own on each connection. They know what they were asked.
+//! Simulated origins with a manner of their own on each connection, some of which come and go. They know what they were asked.
 
 use std::collections::VecDeque;
 use std::time::Duration;
 
+use ringmain_engine::Addr;
 use ringmain_engine::backend::Time;
 use ringmain_engine::backend::sim::{Peer, PeerListener, World};
 use ringmain_wire::h1::{
@@ -98,22 +99,34 @@ struct Guest {
     done: bool,
 }
 
+/// How often an origin comes and goes at most.
+const FLAPS: u32 = 12;
+
 /// One origin.
 #[derive(Debug)]
 pub(crate) struct Origin {
     world: World,
-    listener: PeerListener,
+    addr: Addr,
+    /// `None` while it is gone.
+    listener: Option<PeerListener>,
+    /// When it goes or comes next, and how often it still will; for good it stays there.
+    flap: Option<(Time, u32)>,
     random: fastrand::Rng,
     bad: bool,
     guests: Vec<Guest>,
 }
 
 impl Origin {
-    pub(crate) fn new(world: &World, listener: PeerListener, seed: u64, bad: bool) -> Origin {
+    pub(crate) fn new(world: &World, addr: Addr, seed: u64, bad: bool) -> Origin {
+        let mut random = fastrand::Rng::with_seed(seed);
+        let flaps = bad && random.u32(0..3) == 0;
+        let first = world.now().after(flap_span(&mut random));
         Origin {
             world: world.clone(),
-            listener,
-            random: fastrand::Rng::with_seed(seed),
+            listener: Some(world.peer_listen(&addr)),
+            addr,
+            flap: flaps.then_some((first, FLAPS)),
+            random,
             bad,
             guests: Vec::new(),
         }
@@ -122,19 +135,19 @@ impl Origin {
     /// Whether it would do something before time moves on.
     pub(crate) fn is_busy(&self) -> bool {
         let now = self.world.now();
-        self.guests
-            .iter()
-            .any(|guest| guest.due(now).is_some_and(|at| at <= now))
+        self.due().is_some_and(|at| at <= now)
     }
 
     /// When it does something unasked.
     pub(crate) fn due(&self) -> Option<Time> {
         let now = self.world.now();
-        self.guests.iter().filter_map(|guest| guest.due(now)).min()
+        let guests = self.guests.iter().filter_map(|guest| guest.due(now));
+        guests.chain(self.flap.map(|(at, _)| at)).min()
     }
 
     /// Ends all connections.
     pub(crate) fn close_all(&mut self) {
+        self.flap = None;
         self.act();
         for guest in &mut self.guests {
             guest.close();
@@ -144,7 +157,8 @@ impl Origin {
 
     /// Does what is to be done now.
     pub(crate) fn act(&mut self) {
-        while let Some(peer) = self.listener.accept() {
+        self.come_or_go();
+        while let Some(peer) = self.listener.as_ref().and_then(PeerListener::accept) {
             self.guests.push(Guest {
                 peer,
                 manner: Manner::draw(&mut self.random, self.bad),
@@ -161,6 +175,38 @@ impl Origin {
         }
         self.guests.retain(|guest| !guest.done);
     }
+
+    /// Goes, with its connections or only for new ones, or comes back.
+    fn come_or_go(&mut self) {
+        let now = self.world.now();
+        let Some((_, left)) = self.flap.filter(|(at, _)| *at <= now) else {
+            return;
+        };
+        let next = now.after(flap_span(&mut self.random));
+        self.flap = (left > 1).then_some((next, left - 1));
+        let Some(listener) = self.listener.take() else {
+            self.listener = Some(self.world.peer_listen(&self.addr));
+            return;
+        };
+        listener.close();
+        let how = self.random.u32(0..3);
+        if how == 2 {
+            return;
+        }
+        for guest in self.guests.drain(..) {
+            // An answer that ends with its connection would be whole to everybody.
+            if how == 0 || guest.manner == Manner::UntilClose {
+                guest.peer.reset();
+            } else {
+                guest.peer.close();
+            }
+        }
+    }
+}
+
+/// How long an origin stays there, or gone.
+fn flap_span(random: &mut fastrand::Rng) -> Duration {
+    Duration::from_micros(random.u64(10..50_000))
 }
 
 impl Guest {

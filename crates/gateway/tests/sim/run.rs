@@ -10,7 +10,7 @@ use ringmain_engine::backend::sim::{Fault, Plan, Step, World};
 use ringmain_engine::testing::{ClusterConfig, SimCluster};
 use ringmain_gateway::Gateway;
 use ringmain_gateway::model::{
-    Action, ActiveHealth, Balance, Config, Endpoint, Forward, HashKey, HealthCheck, Listener,
+    Action, ActiveHealth, Balance, Config, Endpoint, Forward, HashKey, HealthCheck, Limits, Listener,
     OutlierDetection, Protocol, Retry, RetryOn, Route, Rule, SlowStart, Upstream, WeightedBackend, Where,
 };
 use ringmain_web::testing::Inside;
@@ -104,18 +104,7 @@ fn config(world: &World, calm: bool) -> Config {
     }
     upstream.slow_start = (world.below(4) == 0).then(SlowStart::default);
     upstream.connect_timeout = Duration::from_secs(if calm { 600 } else { 3 });
-    let mut forward = Forward::to("origin");
-    forward.backends.push(WeightedBackend::new("origin"));
-    forward.timeouts.idle = Some(Duration::from_secs(if calm { 600 } else { 2 }));
-    forward.retry = (world.below(2) == 0).then(|| Retry {
-        attempts: 2,
-        on: RetryOn {
-            reset: world.below(2) == 0,
-            timeout: world.below(2) == 0,
-            ..RetryOn::default()
-        },
-        ..Retry::default()
-    });
+    let forward = forward(world, calm);
     let listener = Listener {
         name: "web".into(),
         addresses: vec![front()],
@@ -138,8 +127,32 @@ fn config(world: &World, calm: bool) -> Config {
         listeners: vec![listener.into()],
         routes: vec![route.into()],
         upstreams: vec![upstream.into()],
+        limits: Limits {
+            upstream_connections: (world.below(3) == 0).then(|| 1 + world.below(6) as u32),
+            ..Limits::default()
+        },
         ..Config::default()
     }
+}
+
+/// How requests are sent on.
+fn forward(world: &World, calm: bool) -> Forward {
+    let mut forward = Forward::to("origin");
+    forward.backends.push(WeightedBackend::new("origin"));
+    forward.timeouts.idle = Some(Duration::from_secs(if calm { 600 } else { 2 }));
+    if !calm && world.below(3) == 0 {
+        forward.timeouts.minimum_rate = 1 + world.below(5000) as u32;
+    }
+    forward.retry = (world.below(2) == 0).then(|| Retry {
+        attempts: 2,
+        on: RetryOn {
+            reset: world.below(2) == 0,
+            timeout: world.below(2) == 0,
+            ..RetryOn::default()
+        },
+        ..Retry::default()
+    });
+    forward
 }
 
 /// The same without anybody who asks.
@@ -163,8 +176,8 @@ impl Run {
             ..ClusterConfig::default()
         };
         let origins = (0..ORIGINS).map(|number| {
-            let listener = world.peer_listen(&Addr::Inet(origin(number)));
-            Origin::new(&world, listener, seed ^ u64::from(number) << 32, !calm)
+            let addr = Addr::Inet(origin(number));
+            Origin::new(&world, addr, seed ^ u64::from(number) << 32, !calm)
         });
         let origins = origins.collect();
         let gateway = Gateway::new(Arc::new(config(&world, calm)), Duration::ZERO);

@@ -18,7 +18,7 @@ use std::time::Duration;
 use bytes::Bytes;
 use ringmain_engine::backend::Time;
 use ringmain_engine::{Conn, ConnId, Cx, TaskId};
-use ringmain_wire::h1::{BodyDecoder, BodyEvent};
+use ringmain_wire::h1::{BodyDecoder, BodyEvent, FieldBlock};
 
 use crate::error::{Error, Result};
 use crate::limits;
@@ -71,6 +71,8 @@ pub(crate) enum EventFraming {
 struct Incoming {
     decoder: Option<BodyDecoder>,
     queue: Vec<u8>,
+    /// Fields behind the body.
+    trailers: FieldBlock,
     /// Why there will be no more of it.
     fault: Option<Error>,
     /// The client waits for `100 Continue`.
@@ -137,6 +139,7 @@ impl Exchange {
         incoming.tunnel = false;
         incoming.ended = false;
         incoming.queue.clear();
+        incoming.trailers.clear();
         drop(incoming);
         self.wake();
         self.serial.get()
@@ -200,7 +203,14 @@ impl Exchange {
                     match step.event {
                         BodyEvent::Data(data) => incoming.queue.extend_from_slice(data),
                         BodyEvent::NeedMore => break,
-                        BodyEvent::Trailers(_) | BodyEvent::End => {}
+                        BodyEvent::Trailers(trailers) => {
+                            for field in trailers.iter() {
+                                // Names are tokens; those that frame a message were refused before.
+                                let name = str::from_utf8(field.name).unwrap_or_default();
+                                let _ = incoming.trailers.push(name, field.value);
+                            }
+                        }
+                        BodyEvent::End => {}
                     }
                 }
                 Err(fault) => incoming.fault = Some(Error::from_fault(&fault)),
@@ -321,6 +331,11 @@ impl Exchange {
             self.wait(context)
         })
         .await
+    }
+
+    /// The fields that came behind the streamed body; once.
+    pub(crate) fn trailers(&self) -> FieldBlock {
+        std::mem::take(&mut self.incoming.borrow_mut().trailers)
     }
 
     /// From here on what the client sends is handed over as it comes. What it has sent already is there first.

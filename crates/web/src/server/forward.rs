@@ -91,6 +91,14 @@ impl Reply<'_> {
         Ok(())
     }
 
+    /// Has these fields follow the body when the handler returns (RFC 9110 §6.5), in place of such as were told before. For a
+    /// streamed reply in chunks; another one goes without them.
+    pub fn put_trailers(&mut self, fields: FieldBlock) {
+        if let Some(outgoing) = &mut self.outgoing {
+            outgoing.trailers = Some(fields);
+        }
+    }
+
     /// Hands over what was put, and waits while the client does not take it ([`WRITE_MARK`](ringmain_engine::limits::WRITE_MARK)).
     ///
     /// # Errors

@@ -9,7 +9,7 @@ use bytes::Bytes;
 use ringmain_engine::backend::Time;
 use ringmain_engine::limits::WRITE_MARK;
 use ringmain_engine::{Conn, WriteError};
-use ringmain_wire::h1::{self, BodyEncoder, Framing, Version};
+use ringmain_wire::h1::{self, BodyEncoder, FieldBlock, Framing, Version};
 use ringmain_wire::sse::HEARTBEAT;
 
 use super::answer;
@@ -33,6 +33,8 @@ pub(crate) struct Outgoing<'r> {
     pub(super) tunnel: bool,
     /// There once the head is sent.
     pub(super) body: Option<BodyEncoder>,
+    /// What follows the body, if it is sent in chunks.
+    pub(super) trailers: Option<FieldBlock>,
     /// The runner's buffer, so that a streamed answer allocates none.
     pub(crate) out: &'r mut Vec<u8>,
 }
@@ -47,6 +49,7 @@ impl<'r> Outgoing<'r> {
             bodiless: false,
             tunnel: false,
             body: None,
+            trailers: None,
             out,
         }
     }
@@ -242,7 +245,10 @@ impl<'r> Reply<'r> {
             return Ok(true);
         };
         if let Some(body) = &mut outgoing.body {
-            body.finish(outgoing.out)?;
+            match outgoing.trailers.take().filter(|_| body.is_chunked()) {
+                Some(trailers) => body.finish_with_trailers(outgoing.out, &trailers)?,
+                None => body.finish(outgoing.out)?,
+            }
             // Refused only when the connection is over.
             let _ = outgoing.exchange.conn().write(outgoing.out);
             outgoing.out.clear();

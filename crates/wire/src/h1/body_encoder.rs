@@ -56,6 +56,12 @@ impl BodyEncoder {
         self.silent
     }
 
+    /// Whether it is sent in chunks, which trailers may follow.
+    #[must_use]
+    pub const fn is_chunked(&self) -> bool {
+        matches!(self.state, State::Chunked)
+    }
+
     /// Appends `data`, framed. Empty data writes nothing (an empty chunk would end the body).
     ///
     /// # Errors

@@ -73,6 +73,20 @@ impl FieldBlock {
         self.lines.clear();
     }
 
+    /// The fields, in the order in which they were appended: names and values.
+    pub fn iter(&self) -> impl Iterator<Item = (&str, &[u8])> {
+        // A value has no line feed, a name no colon; names are tokens.
+        let lines = self.lines.split(|&byte| byte == b'\n');
+        lines.filter_map(|line| {
+            let line = line.strip_suffix(b"\r")?;
+            let colon = line.iter().position(|&byte| byte == b':')?;
+            Some((
+                str::from_utf8(&line[..colon]).ok()?,
+                line[colon + 1..].trim_ascii(),
+            ))
+        })
+    }
+
     pub(super) fn as_bytes(&self) -> &[u8] {
         &self.lines
     }
@@ -450,6 +464,14 @@ impl<'o> RequestEncoder<'o> {
     /// Adds fields that were checked before.
     pub fn block(&mut self, block: &FieldBlock) {
         self.draft.out.extend_from_slice(block.as_bytes());
+    }
+
+    /// Says that fields behind the answer's body are read (RFC 9110 §10.1.4).
+    pub fn accept_trailers(&mut self) {
+        // What else `Connection` says follows in a field of its own: the two are one list.
+        self.draft
+            .out
+            .extend_from_slice(b"TE: trailers\r\nConnection: te\r\n");
     }
 
     /// Ends the head; the body is written by what this returns. `Framing::None` announces nothing; a method that

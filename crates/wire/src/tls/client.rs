@@ -13,6 +13,7 @@ use super::clock::Clock;
 use super::fault::Fault;
 use super::finding::{Finding, is_fatal};
 use super::handshake::Handshake;
+use super::identity::{AnyOf, Identity};
 use super::key_log::KeyLog;
 use super::pem::{KeyPair, Pem};
 use super::server::{check_alpn, roots, unknown_suites, unusable_suites};
@@ -39,6 +40,8 @@ pub enum Trust {
 pub struct ClientSettings {
     /// Whose certificates it takes.
     pub trust: Trust,
+    /// Names, one of which a server's certificate has to be for, in place of the one that is asked for; none for that one.
+    pub identities: Vec<Identity>,
     /// What it shows when a server asks for a certificate.
     pub certificate: Option<KeyPair>,
     /// The lowest version that it speaks.
@@ -61,6 +64,7 @@ impl ClientSettings {
     pub fn new(trust: Trust) -> Self {
         Self {
             trust,
+            identities: Vec::new(),
             certificate: None,
             minimum_version: Version::Tls12,
             suites: Vec::new(),
@@ -144,6 +148,13 @@ impl ClientSettings {
                 roots
             }
         };
+        if !self.identities.is_empty() {
+            return Some(Arc::new(AnyOf {
+                names: self.identities.clone(),
+                roots,
+                provider: provider.clone(),
+            }));
+        }
         let verifier = WebPkiServerVerifier::builder_with_provider(Arc::new(roots), provider.clone()).build();
         match verifier {
             Ok(verifier) => Some(verifier),
@@ -179,6 +190,10 @@ impl PeerName {
     pub fn new(name: &str) -> Result<Self, BadName> {
         let read = ServerName::try_from(name.to_owned());
         read.map(Self).map_err(|_| BadName(super::fault::cut(name)))
+    }
+
+    pub(super) fn name(&self) -> &ServerName<'static> {
+        &self.0
     }
 }
 

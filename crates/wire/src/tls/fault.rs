@@ -7,6 +7,7 @@ use rustls::{AlertDescription, CertificateError, Error, InvalidMessage, PeerInco
 use x509_parser::time::ASN1Time;
 
 use super::handshake::Handshake;
+use super::identity::NoneOfThem;
 use super::limits::{NAME_SHOWN, NAMES_SHOWN};
 use crate::faults::faults;
 
@@ -266,6 +267,9 @@ impl Fault {
                 let found = "one whose issuer is unknown here; if it is right, add the authority that issued it \
                              (the peer may also leave out certificates between the two)";
                 Self::new(FaultKind::CertificateIssuer, found)
+            }
+            E::Other(other) if other.0.is::<NoneOfThem>() => {
+                Self::new(FaultKind::CertificateName, format!("{}", other.0))
             }
             error => Self::new(FaultKind::Certificate, format!("{error}")),
         }

@@ -125,6 +125,7 @@ impl Builder<'_> {
             put(&mut timeouts.request, text(part.request).map(|time| time.0));
             put(&mut timeouts.per_try, text(part.per_try).map(|time| time.0));
             put(&mut timeouts.idle, text(part.idle).map(|time| time.0));
+            self.rate(&mut timeouts.minimum_rate, part.minimum_rate);
         }
         if let Some(part) = value(part.body) {
             put(&mut forward.body.request, text(part.request).map(|size| size.0));

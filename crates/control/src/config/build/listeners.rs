@@ -10,7 +10,8 @@ use ringmain_gateway::table::Place;
 
 use super::{Builder, put, text, texts, value};
 use crate::config::document;
-use crate::config::document::Some1;
+use crate::config::document::{Maybe, Some1};
+use crate::config::texts::Size;
 use crate::config::values::{Pairs, Switch, Text};
 
 /// With nothing but a name, addresses and a protocol.
@@ -102,19 +103,24 @@ impl Builder<'_> {
         }
     }
 
+    /// A size that is no larger than a model's number.
+    pub(super) fn rate(&self, target: &mut u32, at: Maybe<Text<Size>>) {
+        let Some(position) = at.as_ref().map(|at| at.position) else {
+            return;
+        };
+        match text(at).map(|size| u32::try_from(size.0)) {
+            Some(Ok(size)) => *target = size,
+            Some(Err(_)) => self.errors.tell(position, "a size below 4GiB", "a larger one"),
+            None => {}
+        }
+    }
+
     fn http_limits(&self, limits: &mut HttpLimits, part: document::HttpLimits) {
         for (target, at) in [
             (&mut limits.head_bytes, part.head),
             (&mut limits.rate_bytes, part.minimum_rate),
         ] {
-            let Some(position) = at.as_ref().map(|at| at.position) else {
-                continue;
-            };
-            match text(at).map(|size| u32::try_from(size.0)) {
-                Some(Ok(size)) => *target = size,
-                Some(Err(_)) => self.errors.tell(position, "a size below 4GiB", "a larger one"),
-                None => {}
-            }
+            self.rate(target, at);
         }
         put(&mut limits.headers, value(part.headers));
         put(

@@ -18,6 +18,7 @@ use super::Sources;
 use super::document::{Document, Maybe, Some1};
 use super::error::{Errors, Position, quoted, suggestion};
 use super::secrets;
+use super::tree::Node;
 use super::values::{At, Either, OneOrMany, Pairs, Text};
 
 /// What a document means.
@@ -42,8 +43,13 @@ struct Builder<'b> {
     inline: BTreeSet<String>,
 }
 
-/// Translates a document.
-pub(super) fn build(document: Document, sources: &Sources<'_>, errors: &Errors<'_>) -> Built {
+/// Translates a document. `routes` are its routes, which were not read with the rest of it.
+pub(super) fn build(
+    document: Document,
+    routes: &[(Node, Node)],
+    sources: &Sources<'_>,
+    errors: &Errors<'_>,
+) -> Built {
     let mut builder = Builder {
         sources,
         errors,
@@ -67,7 +73,7 @@ pub(super) fn build(document: Document, sources: &Sources<'_>, errors: &Errors<'
     builder.upstreams(document.upstreams);
     builder.short_listener(document.listen);
     builder.listeners(document.listeners);
-    builder.routes(document.routes);
+    builder.routes(routes);
     builder.short_route(document.to);
     builder.streams(document.streams);
     builder.process(document.admin, document.access_log, document.limits);

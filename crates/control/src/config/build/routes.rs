@@ -7,21 +7,31 @@ use ringmain_gateway::model::{
     self, Action, Forward, HeaderMatch, HeaderName, Name, PathMatch, QueryMatch, StreamRoute, ValueMatch,
 };
 use ringmain_gateway::table::{Outcome, Place};
+use serde::Deserialize;
 
 use super::{Builder, list, text, texts, value};
 use crate::config::document::{self, Some1};
 use crate::config::error::Position;
+use crate::config::reader::Reader;
 use crate::config::texts::To;
+use crate::config::tree::Node;
 use crate::config::values::{At, Either, Pairs, Text};
 
 /// Who answers, as it is written.
 pub(super) type Backends = Some1<Either<Text<To>, document::Backend>>;
 
 impl Builder<'_> {
-    pub(super) fn routes(&mut self, routes: Pairs<document::Route>) {
-        for (key, at) in routes.0 {
-            let Some(name) = key.value else { continue };
-            self.route(name.as_str().into(), key.position, at);
+    pub(super) fn routes(&mut self, routes: &[(Node, Node)]) {
+        let errors = self.errors;
+        for (key, node) in routes {
+            let Ok(name) = At::<String>::deserialize(Reader { node: key, errors }) else {
+                continue;
+            };
+            let Ok(at) = At::deserialize(Reader { node, errors }) else {
+                continue;
+            };
+            let Some(text) = name.value else { continue };
+            self.route(text.as_str().into(), name.position, at);
         }
     }
 
@@ -109,6 +119,9 @@ impl Builder<'_> {
                 None => self.outcome(place.clone(), Outcome::LeftOut),
             }
         }
+        // There may be many, and they stay.
+        route.hostnames.shrink_to_fit();
+        route.rules.shrink_to_fit();
         self.built.config.routes.push(Arc::new(route));
     }
 
@@ -131,6 +144,10 @@ impl Builder<'_> {
         rule.matches = matches;
         rule.name = value(part.name.take()).map(Into::into);
         self.rest_of_rule(&mut rule, part, position);
+        rule.matches.shrink_to_fit();
+        if let Action::Forward(forward) = &mut rule.action {
+            forward.backends.shrink_to_fit();
+        }
         let right = at.clean && !strange && self.errors.count() == before;
         if !right {
             let Position { line, .. } = position;

@@ -236,6 +236,9 @@ pub(in crate::config) struct Timeouts {
     pub(in crate::config) per_try: Maybe<Text<TimeOrOff>>,
     /// Without a byte in either direction: `60s` if it does not say.
     pub(in crate::config) idle: Maybe<Text<TimeOrOff>>,
+    /// What an answer's body must bring a second, on average over 5 s and behind as long a grace: any number if it does not
+    /// say. Not for event streams, which may have little to say.
+    pub(in crate::config) minimum_rate: Maybe<Text<Size>>,
 }
 
 /// How many bytes bodies may have.

@@ -187,6 +187,11 @@ impl PeerListener {
             end,
         })
     }
+
+    /// Stops listening, as a process that ends: who waits is reset, who comes is refused.
+    pub fn close(self) {
+        self.state.borrow_mut().close_listener(self.id);
+    }
 }
 
 impl std::fmt::Debug for PeerListener {

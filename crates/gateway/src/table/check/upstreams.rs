@@ -2,7 +2,7 @@
 
 use super::{Known, Problems};
 use crate::limits;
-use crate::model::{HealthCheck, Trust, Upstream, Where};
+use crate::model::{HealthCheck, SubjectName, Trust, Upstream, Where};
 use crate::table::problem::{Outcome, Place};
 
 /// Whether an upstream can be used.
@@ -52,6 +52,19 @@ pub(super) fn check(upstream: &Upstream, known: &Known<'_>, problems: &mut Probl
         if let Some(name) = wildcard {
             tell("tls.server_name", "one host", format!("`{name}`"));
         }
+        for name in &tls.subject_names {
+            match name {
+                SubjectName::Host(host) if host.wildcard_suffix().is_some() => {
+                    let expected = "hosts without `*` (a certificate for `*.` of one passes anyway) and URIs";
+                    tell("tls.subject_names", expected, format!("`{host}`"));
+                }
+                SubjectName::Uri(uri) if !is_uri(uri) => {
+                    let expected = "URIs with a scheme, such as `spiffe://shop.example/cart`";
+                    tell("tls.subject_names", expected, format!("`{}`", uri.escape_debug()));
+                }
+                SubjectName::Host(_) | SubjectName::Uri(_) => {}
+            }
+        }
     }
     if upstream.pool.connections == 0 || upstream.pool.requests == 0 {
         tell(
@@ -75,6 +88,17 @@ pub(super) fn check(upstream: &Upstream, known: &Known<'_>, problems: &mut Probl
     }
     health(upstream, &mut tell);
     problems.0.len() == before
+}
+
+/// Whether it has a scheme and something behind it, and nothing that no URI has (RFC 3986 §3).
+fn is_uri(text: &str) -> bool {
+    text.split_once(':').is_some_and(|(scheme, rest)| {
+        let name = |byte: u8| byte.is_ascii_alphanumeric() || b"+-.".contains(&byte);
+        scheme.starts_with(|first: char| first.is_ascii_alphabetic())
+            && scheme.bytes().all(name)
+            && !rest.is_empty()
+            && rest.bytes().all(|byte| byte.is_ascii_graphic())
+    })
 }
 
 fn health(upstream: &Upstream, tell: &mut impl FnMut(&'static str, &str, String)) {

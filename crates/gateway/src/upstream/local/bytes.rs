@@ -16,8 +16,8 @@ impl Local {
     ) -> Result<Link, Fault> {
         let most = self.follow().current.config.pool.connections;
         let permit = match self.shared.begin_connection(most) {
-            Some(permit) => permit,
-            None => match self.wait(end, true, most, span).await? {
+            Ok(permit) => permit,
+            Err(_) => match self.wait(end, true, most, span).await? {
                 Waited::Permit(permit) => permit,
                 // Nobody who wants a new one is given another.
                 Waited::Kept(_) => return Err(Fault::PendingTimeout),

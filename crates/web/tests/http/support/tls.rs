@@ -7,7 +7,7 @@ use std::time::{Duration, UNIX_EPOCH};
 
 use rcgen::{
     BasicConstraints, CertificateParams, DnType, ExtendedKeyUsagePurpose, IsCa, Issuer, KeyPair as Key,
-    KeyUsagePurpose, date_time_ymd,
+    KeyUsagePurpose, SanType, date_time_ymd,
 };
 use ringmain_engine::{Layer, LayerEvent};
 use ringmain_tls::{
@@ -85,7 +85,23 @@ impl Authority {
 
     /// One that is valid between these seconds since 1970.
     pub(crate) fn sign_for(&self, name: &str, from: u64, to: u64) -> KeyPair {
-        let mut params = CertificateParams::new(vec![name.to_owned()]).expect("a name");
+        let params = CertificateParams::new(vec![name.to_owned()]).expect("a name");
+        self.sign_params(params, from, to)
+    }
+
+    /// One for these hosts and URIs.
+    pub(crate) fn sign_all(&self, hosts: &[&str], uris: &[&str]) -> KeyPair {
+        let hosts: Vec<String> = hosts.iter().map(|host| (*host).to_owned()).collect();
+        let mut params = CertificateParams::new(hosts).expect("names");
+        for uri in uris {
+            let uri = (*uri).try_into().expect("ASCII");
+            params.subject_alt_names.push(SanType::URI(uri));
+        }
+        self.sign_params(params, 0, 4_000_000_000)
+    }
+
+    fn sign_params(&self, mut params: CertificateParams, from: u64, to: u64) -> KeyPair {
+        let name = "signed";
         let start = date_time_ymd(1970, 1, 1);
         params.not_before = start + Duration::from_secs(from);
         params.not_after = start + Duration::from_secs(to);
