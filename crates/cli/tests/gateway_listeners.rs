@@ -10,7 +10,8 @@ mod proxy;
 
 use std::fs;
 use std::io::{Read, Write};
-use std::net::{Shutdown, TcpListener, TcpStream};
+use std::net::{Ipv4Addr, Shutdown, TcpListener, TcpStream};
+use std::sync::atomic::{AtomicU8, Ordering};
 use std::time::Instant;
 
 use common::{PATIENCE, engines};
@@ -34,6 +35,13 @@ access_log: {{to: ./access.log, format: json}}
     )
 }
 
+/// A host that no other test or process has, so that its ports are nobody else's once they are free.
+fn own_host() -> Ipv4Addr {
+    static HOSTS: AtomicU8 = AtomicU8::new(1);
+    let [.., high, low] = std::process::id().to_be_bytes();
+    Ipv4Addr::new(127, 1 + high % 200, low, HOSTS.fetch_add(1, Ordering::Relaxed))
+}
+
 const WEB: (&str, &str) = ("web", "address: 127.0.0.1:0");
 
 const ASKED: &str = "GET /bytes HTTP/1.1\r\nHost: a\r\n\r\n";
@@ -54,7 +62,8 @@ fn a_listener_comes_is_noted_and_goes() {
     for engine in engines() {
         let origin = Origin::named("origin");
         let mut proxy = Proxy::start(&file(&[WEB], &origin), &["--engine", engine, "--workers", "2"]);
-        let bytes = ("bytes", "address: 127.0.0.1:0, protocol: tcp");
+        let bytes = format!("address: '{}:0', protocol: tcp", own_host());
+        let bytes = ("bytes", &bytes[..]);
         fs::write(&proxy.file, file(&[WEB, bytes], &origin)).expect("written");
         let line = proxy.server.wait_for("listening on");
         let addr = line.rsplit(' ').next().expect("an address").trim().to_owned();
@@ -105,7 +114,7 @@ fn a_listener_comes_is_noted_and_goes() {
 fn an_address_in_use_is_told_and_tried_again() {
     let origin = Origin::named("origin");
     let mut proxy = Proxy::start(&file(&[WEB], &origin), &[]);
-    let other = TcpListener::bind("127.0.0.1:0").expect("a free port");
+    let other = TcpListener::bind((own_host(), 0)).expect("a free port");
     let addr = other.local_addr().expect("it is bound").to_string();
     let more = format!("address: '{addr}'");
     fs::write(&proxy.file, file(&[WEB, ("more", &more)], &origin)).expect("written");
