@@ -170,6 +170,19 @@ impl Local {
         })
     }
 
+    /// A request is begun whose rule has it tried again.
+    pub(crate) fn bring_budget(&self) {
+        self.shared
+            .budget
+            .bring(&self.follow().current.config.retry_budget);
+    }
+
+    /// Whether a request may be tried again, which is then counted.
+    pub(crate) fn take_budget(&self) -> bool {
+        let rules = self.follow().current.config.retry_budget;
+        self.shared.budget.take(&rules, self.cx.now().0)
+    }
+
     /// What of a request its endpoint is chosen by.
     pub(crate) fn key<T>(&self, look: impl FnOnce(&HashKey) -> T) -> Option<T> {
         self.follow().current.picker.key().map(look)
