@@ -274,7 +274,8 @@ impl Local {
         span: Duration,
     ) -> Result<Link, Fault> {
         let transport = Arc::clone(&self.follow().current.transport);
-        if matches!(transport.connector, Some(Err(_))) {
+        // Its TLS cannot be made, or not for bytes since no route of connections leads here any more: never in the clear.
+        if transport.connector.is_some() && tls.is_none() {
             return Err(Fault::TlsFailed);
         }
         let way = connect::Way {
