@@ -376,6 +376,8 @@ pub(crate) struct Worker {
     roots: RefCell<BTreeMap<PathBuf, (Root, Time)>>,
     /// A task looks through kept connections.
     sweeping: Cell<bool>,
+    /// Copies of requests under way.
+    pub(crate) mirroring: Cell<u32>,
 }
 
 /// A worker's view of the configuration. Requests hold it until their answer begins.
@@ -426,6 +428,7 @@ impl Worker {
             }),
             roots: RefCell::default(),
             sweeping: Cell::new(false),
+            mirroring: Cell::new(0),
         });
         if cx.spawn(care::follow(Rc::clone(&worker), gateway)).is_err() {
             log::error!("a worker without room for a task does not look names up");

@@ -44,6 +44,25 @@ pub const WEIGHT: u32 = 1_000_000;
 /// How often a request may be tried again.
 pub const RETRIES: u8 = 10;
 
+/// Bytes of a request's body that are kept for another try, where a rule has requests tried again. With more sent there is
+/// none.
+pub const REPLAY_BYTES: usize = 64 * 1024;
+
+/// Tries that a [`RetryBudget`](crate::model::RetryBudget) saves up at most while none is needed.
+pub const RETRIES_SAVED: u32 = 1000;
+
+/// Copies of requests that a worker has under way at once. More are not sent.
+pub const MIRRORS: u32 = 64;
+
+/// How long a copy of a request may take, its answer included; then its connection is closed.
+pub const MIRROR_TIME: Duration = Duration::from_secs(10);
+
+/// The most that a rule may say of bytes of a body that are copied.
+pub const MIRROR_BODY_BYTES: u64 = 16 << 20;
+
+/// Bytes of an answer to a copy that are read, to keep its connection. With more the connection is closed.
+pub const MIRROR_ANSWER_BYTES: u64 = 1 << 20;
+
 /// How many trusted proxies may stand between a client and a listener.
 pub const HOPS: u8 = 16;
 

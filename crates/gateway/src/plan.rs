@@ -5,7 +5,7 @@ use std::sync::{Arc, OnceLock};
 use ringmain_wire::h1::FieldBlock;
 
 use crate::exchange::is_folded;
-use crate::model::{Action, Forward, HeaderChanges, HeaderName, Name, Rule, Target};
+use crate::model::{Action, Forward, HeaderChanges, HeaderName, HeaderValue, Name, Rule, Target};
 use crate::upstream::Shared;
 use crate::upstream::registry::Registry;
 
@@ -19,6 +19,16 @@ pub struct Plan {
     pub(crate) backends: Box<[Backend]>,
     /// Of all backends.
     pub(crate) weight: u64,
+    pub(crate) mirrors: Box<[Mirrored]>,
+}
+
+/// Who gets copies.
+#[derive(Debug)]
+pub(crate) struct Mirrored {
+    /// `None`: nobody.
+    pub(crate) upstream: Option<Arc<Shared>>,
+    /// The rule's, and the mark.
+    pub(crate) request: Changes,
 }
 
 /// One of those who may answer.
@@ -48,11 +58,16 @@ impl Plan {
             Action::Forward(forward) => backends(rule, forward, missing, registry)?,
             _ => (Box::default(), 0),
         };
+        let mirrors = match &rule.action {
+            Action::Forward(forward) => mirrors(rule, forward, missing, registry)?,
+            _ => Box::default(),
+        };
         Ok(Plan {
             number: OnceLock::new(),
             response,
             backends,
             weight,
+            mirrors,
         })
     }
 
@@ -73,10 +88,7 @@ fn backends(
     let mut backends = Vec::with_capacity(forward.backends.len());
     for backend in &forward.backends {
         weight += u64::from(backend.weight);
-        let upstream = match &backend.target {
-            Target::Upstream(name) if !missing.contains(name) => registry.get(name).cloned(),
-            Target::Upstream(_) | Target::Broken { .. } => None,
-        };
+        let upstream = upstream(&backend.target, missing, registry);
         backends.push(Backend {
             until: weight,
             upstream,
@@ -85,6 +97,37 @@ fn backends(
         });
     }
     Ok((backends.into(), weight))
+}
+
+fn upstream(target: &Target, missing: &[Name], registry: &Registry) -> Option<Arc<Shared>> {
+    match target {
+        Target::Upstream(name) if !missing.contains(name) => registry.get(name).cloned(),
+        Target::Upstream(_) | Target::Broken { .. } => None,
+    }
+}
+
+/// Says that a request is a copy.
+const MARK: (&str, &str) = ("X-Mirrored-By", "ringmain");
+
+fn mirrors(
+    rule: &Rule,
+    forward: &Forward,
+    missing: &[Name],
+    registry: &Registry,
+) -> Result<Box<[Mirrored]>, String> {
+    let told = |fault: crate::model::TextFault| fault.to_string();
+    let name = HeaderName::parse(MARK.0).map_err(told)?;
+    let mark = HeaderChanges {
+        set: vec![(name, HeaderValue::parse(MARK.1).map_err(told)?)],
+        ..HeaderChanges::default()
+    };
+    let mirrors = forward.mirrors.iter().map(|mirror| {
+        Ok(Mirrored {
+            upstream: upstream(&mirror.target, missing, registry),
+            request: Changes::of(&[&rule.request_headers, &mark])?,
+        })
+    });
+    mirrors.collect()
 }
 
 impl Changes {

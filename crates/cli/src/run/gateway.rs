@@ -6,7 +6,7 @@ use std::sync::Arc;
 use ringmain_control::admin::{Admin, Board};
 use ringmain_control::file::{self, Reading};
 use ringmain_control::follow::{Begun, Control};
-use ringmain_engine::{Addr, Engine, Running};
+use ringmain_engine::{Addr, Engine, Listeners, Running};
 use ringmain_gateway::Gateway;
 use ringmain_sys::clock;
 use ringmain_sys::inherit::Inherited;
@@ -50,7 +50,7 @@ pub(super) fn serve(
         .map_err(|error| Failure::Other(format!("cannot start the control thread: {error}")))?;
     let control = Arc::new(control);
     let board = Board::default();
-    let listening = gateway.clone();
+    let mut listening = Some(gateway.clone());
     let mut administration = None;
     if let Some((addrs, inherited)) = for_admin {
         let (control, site, board) = (Arc::clone(&control), Arc::clone(&site), board.clone());
@@ -66,13 +66,9 @@ pub(super) fn serve(
     let (mut hangups, mut rotated) = (0, Rotated::default());
     let served = Arc::clone(&site);
     let requests = || ("requests", site.stats().totals().requests());
-    let mut follows = false;
     let observe = |running: &Running<_>| {
-        if !std::mem::replace(&mut follows, true) {
-            let missed = listening.listen_by(running.listeners(), args.listen_options());
-            if missed {
-                control.read_anew();
-            }
+        if let Some(gateway) = listening.take() {
+            follow(&gateway, &control, running.listeners(), args);
         }
         if std::mem::replace(&mut hangups, running.hangups()) != running.hangups() {
             control.read_anew();
@@ -93,6 +89,14 @@ pub(super) fn serve(
         .map_err(Failure::other)?;
     logs::finish(&site);
     Ok(counts(&summary.report, requests()))
+}
+
+/// Has listeners follow the configuration from now on.
+fn follow(gateway: &Gateway, control: &Control, listeners: Listeners, args: &Run) {
+    let missed = gateway.listen_by(listeners, args.listen_options());
+    if missed {
+        control.read_anew();
+    }
 }
 
 fn say_unused(inherited: &[Inherited]) {

@@ -5,8 +5,8 @@ use std::path::PathBuf;
 use std::time::Duration;
 
 use ringmain_gateway::model::{
-    Addr, HeaderName, HeaderValue, Hostname, LogDestination, MethodName, Network, Path, Pattern, StatusRange,
-    SubjectName, TlsVersion, Where,
+    Addr, HeaderName, HeaderValue, Hostname, LogDestination, MethodName, Network, Origin, Path, Pattern,
+    StatusRange, SubjectName, TlsVersion, Where,
 };
 
 use super::error::quoted;
@@ -249,6 +249,31 @@ impl Parse for SubjectName {
             return Ok(SubjectName::Uri(text.into()));
         }
         <Hostname as Parse>::parse(text).map(SubjectName::Host)
+    }
+}
+
+impl Parse for Origin {
+    const NAME: &'static str = "origin";
+    const ABOUT: &'static str = "The origin of scripts: `https://shop.example`, `https://*.shop.example:8443` for all hosts below one, or `*` for all.";
+
+    fn parse(text: &str) -> Result<Origin, String> {
+        const EXPECTED: &str = "`*`, or an origin without a path such as https://shop.example";
+        if text == "*" {
+            return Ok(Origin::Any);
+        }
+        let (https, rest) = match text.split_once("://") {
+            Some(("https", rest)) => (true, rest),
+            Some(("http", rest)) => (false, rest),
+            _ => return wrong(EXPECTED, text),
+        };
+        let (host, port) = match rest.split_once(':') {
+            Some((host, port)) => (host, Some(port.parse::<u16>())),
+            None => (rest, None),
+        };
+        match (Hostname::parse(host), port.transpose()) {
+            (Ok(host), Ok(port)) => Ok(Origin::Of { https, host, port }),
+            _ => wrong(EXPECTED, text),
+        }
     }
 }
 

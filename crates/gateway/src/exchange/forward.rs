@@ -11,11 +11,14 @@ use std::task::{Context, Poll};
 use ringmain_engine::Addr;
 use ringmain_engine::stream::Stream;
 use ringmain_web::{Method, Reply, Request};
-use ringmain_wire::h1::{Framing, Known, Version};
+use ringmain_wire::h1::{BodyEncoder, Framing, Known, Version};
 use ringmain_wire::proxy::Addresses;
 
 use super::affinity::Session;
 use super::client;
+use super::cross::Cross;
+use super::kept::Kept;
+use super::mirror;
 use super::relay::{Clock, Down, Download, NotSent, upload};
 use super::request::{self, Sending};
 use super::response::{Head, Reading};
@@ -43,21 +46,32 @@ struct Job<'a, 'r> {
     key: Option<u64>,
     prefer: Prefer,
     session: Session,
-    /// Whether any of the body was taken from the client: then there is no second try.
-    taken: Cell<bool>,
+    /// What of the body is kept for another try.
+    kept: Kept,
+    /// What the answer says to browsers of other origins.
+    cross: Option<&'a Cross>,
+    /// How many tries there were before this one.
+    tries: Cell<usize>,
 }
 
 /// A try that came to nothing.
 struct Broken {
-    failure: Failure,
+    why: Why,
     /// It was sent on a kept connection, and nothing of an answer has come: the upstream may have closed it just then.
     stale: bool,
+}
+
+/// Why.
+enum Why {
+    Failure(Failure),
+    /// Its answer has a status after which it is tried again.
+    Status(u16),
 }
 
 impl<F: Into<Failure>> From<F> for Broken {
     fn from(failure: F) -> Broken {
         Broken {
-            failure: failure.into(),
+            why: Why::Failure(failure.into()),
             stale: false,
         }
     }
@@ -117,10 +131,18 @@ pub(super) async fn forward(
         key: local.key(|key| hashed(key, found.listener, req)).flatten(),
         session,
         prefer,
-        taken: Cell::new(false),
+        kept: Kept::of(forward),
+        cross: found.cross.as_ref(),
+        tries: Cell::new(0),
     };
+    if forward.retry.as_ref().is_some_and(|retry| retry.attempts > 0) {
+        local.bring_budget();
+    }
     let rest = job.run(reply).await;
     drop(admitted);
+    if !plan.mirrors.is_empty() && !matches!(rest, Err(Failure::Web(_))) {
+        mirror::send(worker, found, plan, forward, req, &job.kept);
+    }
     rest
 }
 
@@ -138,7 +160,7 @@ fn hashed(key: &HashKey, listener: &Listener, req: &Request<'_>) -> Option<u64> 
 }
 
 /// Who is connected to whom, as an upstream is told that wants to know.
-fn addresses(req: &Request<'_>) -> Option<Addresses> {
+pub(super) fn addresses(req: &Request<'_>) -> Option<Addresses> {
     let conn = req.cx().conn(req.connection());
     match conn.local_addr() {
         Ok(Some(Addr::Inet(to))) => Some(Addresses {
@@ -178,6 +200,7 @@ impl Job<'_, '_> {
         let mut fresh = false;
         self.local.settle(self.local.connect_timeout()).await;
         loop {
+            self.tries.set(tried.len());
             let chosen = self.local.choose(&tried, self.key, self.prefer)?;
             let end = Rc::clone(&chosen.end);
             let begun = self.worker.cx.now();
@@ -194,32 +217,46 @@ impl Job<'_, '_> {
                 Ok(rest) => return Ok(rest),
                 Err(broken) => broken,
             };
-            let Failure::Fault(fault) = broken.failure else {
-                return Err(broken.failure);
+            let fault = match broken.why {
+                Why::Failure(Failure::Fault(fault)) => Some(fault),
+                Why::Failure(failure) => return Err(failure),
+                Why::Status(_) => None,
             };
-            if reply.is_streaming() || self.taken.get() {
-                if fault.side() == Side::Upstream {
-                    self.local.met(&end, Meeting::Bad);
-                }
-                return Err(fault.into());
-            }
+            let can = !reply.is_streaming() && self.kept.can_replay();
             // RFC 9112 §9.3.1: once, without being asked, on a connection of its own.
-            if broken.stale && !fresh && is_idempotent(self.req.method()) {
+            if can && broken.stale && !fresh && is_idempotent(self.req.method()) {
                 fresh = true;
                 continue;
             }
-            if fault.side() == Side::Upstream {
-                self.local.met(&end, Meeting::Bad);
+            if fault.is_none_or(|fault| fault.side() == Side::Upstream) {
+                let bad = !matches!(broken.why, Why::Status(..500));
+                self.local
+                    .met(&end, if bad { Meeting::Bad } else { Meeting::Good });
             }
             fresh = false;
             tried.push(end);
-            match &self.forward.retry {
-                Some(retry) if tried.len() <= usize::from(retry.attempts) && self.helps(retry, fault) => {
-                    self.pause(retry, tried.len()).await;
-                }
-                _ => return Err(fault.into()),
+            // After a status it was decided when that was seen.
+            if let Some(fault) = fault
+                && !(can && self.goes_on(fault))
+            {
+                return Err(fault.into());
+            }
+            self.pause(tried.len()).await;
+            if self.clock.total.is_some_and(|at| self.worker.cx.now() >= at) {
+                return Err(Fault::RequestTimeout.into());
             }
         }
+    }
+
+    /// Whether this try may be followed by another one, as far as the rule's number of them goes.
+    fn has_tries(&self) -> Option<&Retry> {
+        let retry = self.forward.retry.as_ref()?;
+        (self.tries.get() < usize::from(retry.attempts)).then_some(retry)
+    }
+
+    /// Whether the request is tried again after such a fault; then that is counted.
+    fn goes_on(&self, fault: Fault) -> bool {
+        self.has_tries().is_some_and(|retry| self.helps(retry, fault)) && self.local.take_budget()
     }
 
     /// Whether the rule has requests tried again after such a fault.
@@ -237,12 +274,13 @@ impl Job<'_, '_> {
             }
     }
 
-    /// Twice as long each time, and a random part less.
-    async fn pause(&self, retry: &Retry, tries: usize) {
+    /// A random part of a time that is twice as long after each try: those who fail together do not come back together.
+    async fn pause(&self, tries: usize) {
+        let Some(retry) = &self.forward.retry else { return };
         let doubled = retry.backoff.saturating_mul(1 << (tries - 1).min(16));
         let span = doubled.min(retry.backoff_most);
         let share = self.worker.cx.random() as u32 as f64 / f64::from(u32::MAX);
-        self.worker.cx.sleep(span.mul_f64(0.5 + share / 2.0)).await;
+        self.worker.cx.sleep(span.mul_f64(share)).await;
     }
 
     async fn attempt(&self, chosen: Chosen, fresh: bool, reply: &mut Reply<'_>) -> Result<Rest, Broken> {
@@ -260,14 +298,26 @@ impl Job<'_, '_> {
         if let Some(affinity) = &self.forward.affinity {
             let secure = self.req.scheme() == "https";
             let token = chosen.end.endpoint.token;
-            reading.extra = self.session.field(affinity, token, secure, cx.wall().as_secs());
+            if let Some((name, value)) = self.session.field(affinity, token, secure, cx.wall().as_secs()) {
+                let pushed = reading.extra.push(name, value.as_bytes());
+                pushed.map_err(|_misuse| Fault::BrokenRule)?;
+            }
+        }
+        if let Some(cross) = self.cross {
+            reading.extra.append(&cross.fields);
+            reading.cross = true;
+        }
+        if let Some(retry) = self.has_tries()
+            && is_idempotent(self.req.method())
+        {
+            reading.again = &retry.on.statuses;
         }
         let got = self
             .converse(&chosen, &link, &mut clock, &mut reading, reply)
             .await;
         let got = got.map_err(|failure| Broken {
             stale: link.requests > 0 && !reading.begun && is_stale(&failure),
-            failure,
+            why: Why::Failure(failure),
         })?;
         let download = match got {
             Got::Switch => {
@@ -276,6 +326,13 @@ impl Job<'_, '_> {
                     _chosen: chosen,
                     idle: clock.idle,
                 }));
+            }
+            // What is left of its answer is not read: the connection goes.
+            Got::Again(status) => {
+                return Err(Broken {
+                    why: Why::Status(status),
+                    stale: false,
+                });
             }
             Got::Body(down) => Download {
                 local: Rc::clone(self.local),
@@ -292,6 +349,16 @@ impl Job<'_, '_> {
         Ok(Rest::Body(download))
     }
 
+    fn send_head(&self, chosen: &Chosen, stream: &Stream) -> Result<BodyEncoder, Fault> {
+        let desk = &mut *self.worker.desk.borrow_mut();
+        desk.out.clear();
+        let encoder = request::write(desk, self.req, &chosen.end.endpoint, &self.sending)?;
+        // Refused if the connection has just ended, which reading tells better.
+        let _ = stream.write_now(&desk.out);
+        desk.out.clear();
+        Ok(encoder)
+    }
+
     /// Sends the request and reads the answer's head; then goes on with both bodies as long as the request's is not sent.
     async fn converse(
         &self,
@@ -303,15 +370,7 @@ impl Job<'_, '_> {
     ) -> Result<Got, Failure> {
         let cx = &self.worker.cx;
         let stream = &link.stream;
-        let encoder = {
-            let desk = &mut *self.worker.desk.borrow_mut();
-            desk.out.clear();
-            let encoder = request::write(desk, self.req, &chosen.end.endpoint, &self.sending)?;
-            // Refused if the connection has just ended, which reading tells better.
-            let _ = stream.write_now(&desk.out);
-            desk.out.clear();
-            encoder
-        };
+        let encoder = self.send_head(chosen, stream)?;
         let begun = cx.now();
         stream.set_deadline(clock.span(begun));
         let most = self.forward.body.request;
@@ -323,7 +382,7 @@ impl Job<'_, '_> {
             encoder,
             most,
             &self.backend.request,
-            &self.taken
+            &self.kept
         ));
         let mut got = None;
         loop {
@@ -340,7 +399,7 @@ impl Job<'_, '_> {
                 }
             });
             match step.await? {
-                Some(Got::Switch) => return Ok(Got::Switch),
+                Some(got @ (Got::Switch | Got::Again(_))) => return Ok(got),
                 Some(Got::Body(down)) => {
                     self.local.took(&chosen.end, cx.now().since(begun));
                     let bad = reply.status_now() >= 500;
@@ -366,6 +425,11 @@ impl Job<'_, '_> {
         }
     }
 
+    /// Whether a request whose answer has such a status is tried again; then that is counted.
+    fn asks_again(&self) -> bool {
+        self.kept.can_replay() && self.local.take_budget()
+    }
+
     /// Reads what there is of the answer's head, and of its body what came along.
     fn poll_head(
         &self,
@@ -379,7 +443,14 @@ impl Job<'_, '_> {
         let mut looked = Ok(None);
         let received = stream.poll_received(context, |bytes| {
             let desk = &mut *self.worker.desk.borrow_mut();
-            let (consumed, head) = reading.look(bytes, desk, &self.backend.response, most, reply);
+            let changes = &self.backend.response;
+            let (mut consumed, mut head) = reading.look(bytes, desk, changes, most, reply);
+            if matches!(head, Ok(Some(Head::Again(_)))) && !self.asks_again() {
+                // It is the answer, then.
+                reading.again = &[];
+                let (more, looked) = reading.look(&bytes[consumed..], desk, changes, most, reply);
+                (consumed, head) = (consumed + more, looked);
+            }
             let (fed, outcome) = match head {
                 Ok(Some(Head::Body {
                     decoder,
@@ -391,6 +462,7 @@ impl Job<'_, '_> {
                     (fed, outcome.map(|()| Some(Got::Body(down))))
                 }
                 Ok(Some(Head::Switch)) => (0, Ok(Some(Got::Switch))),
+                Ok(Some(Head::Again(status))) => (0, Ok(Some(Got::Again(status)))),
                 Ok(None) => (0, Ok(None)),
                 Err(failure) => (0, Err(failure)),
             };
@@ -417,6 +489,8 @@ enum Got {
     /// A body, of which what had come was passed on.
     Body(Down),
     Switch,
+    /// A status after which the request is tried again.
+    Again(u16),
 }
 
 /// Whether it is what a kept connection looks like that was closed meanwhile.

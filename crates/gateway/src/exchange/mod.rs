@@ -9,9 +9,12 @@
 
 mod affinity;
 mod client;
+mod cross;
 mod fields;
 mod files;
 mod forward;
+mod kept;
+mod mirror;
 pub(crate) mod note;
 mod own;
 mod redirect;
@@ -28,6 +31,7 @@ use std::rc::Rc;
 use ringmain_tls::Tls;
 use ringmain_web::{Error, Reply, Request};
 
+use self::cross::Cross;
 use crate::fault::Fault;
 use crate::front::wants_certificate;
 use crate::gateway::{View, Worker};
@@ -60,6 +64,8 @@ impl From<Error> for Failure {
 struct Found<'v> {
     listener: &'v Listener,
     matched: Matched<'v, Plan>,
+    /// What its answer says to browsers of other origins, if the rule says what.
+    cross: Option<Cross>,
 }
 
 /// What is known of where a request belongs before its answer.
@@ -117,6 +123,16 @@ async fn begin(
         Err(Failure::Web(error)) => return Err(error),
     };
     note::route(worker, count, &found, req);
+    if let Some(cross) = &found.cross {
+        reply.add_headers(&cross.fields);
+        if cross.is_preflight {
+            reply.no_content()?;
+            if let Ok(plan) = found.matched.plan() {
+                own::changes(reply, &plan.response)?;
+            }
+            return Ok(Rest::Nothing);
+        }
+    }
     let outcome = act(worker, &view, &found, req, reply).await;
     if let Err(Failure::Fault(fault)) = &outcome {
         note::fault(worker, req, *fault);
@@ -164,15 +180,25 @@ fn find<'v>(worker: &Worker, view: &'v View, req: &Request<'_>) -> Result<Place<
     if let Some(how) = listener.redirect_to_https {
         return Ok(Place::ToHttps(how));
     }
-    let facts = RequestFacts {
+    let facts = |method| RequestFacts {
         host,
         path: req.path(),
-        method: req.method().as_str(),
+        method,
         query: req.head().target.query().unwrap_or_default(),
         headers: Headers::Fields(req.head().fields),
     };
-    let matched = view.table.find(id, &facts).ok_or(Fault::NoRoute)?;
-    Ok(Place::Rule(Found { listener, matched }))
+    // A preflight belongs to the rule of the request that it asks for.
+    let asked = cross::preflight(req)
+        .and_then(|method| view.table.find(id, &facts(method)))
+        .filter(|matched| cross::policy(listener, matched).is_some());
+    let matched = asked.or_else(|| view.table.find(id, &facts(req.method().as_str())));
+    let matched = matched.ok_or(Fault::NoRoute)?;
+    let policy = cross::policy(listener, &matched);
+    Ok(Place::Rule(Found {
+        listener,
+        matched,
+        cross: policy.map(|cors| cross::fields(cors, req)),
+    }))
 }
 
 /// The name that the client asked for in its TLS handshake.

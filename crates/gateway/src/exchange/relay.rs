@@ -13,6 +13,7 @@ use ringmain_web::limits::SEND_SHARE;
 use ringmain_web::{Error, Reply, Request};
 use ringmain_wire::h1::{BodyDecoder, BodyEncoder, BodyEvent};
 
+use super::kept::Kept;
 use super::trailers::Sieve;
 use super::{Failure, note};
 use crate::fault::Fault;
@@ -89,7 +90,8 @@ pub(super) enum NotSent {
     Refused,
 }
 
-/// Sends the request's body, as far as the upstream takes it; `taken` says whether any of it was.
+/// Sends the request's body, as far as the upstream takes it, after what a try before this has taken of it; `kept` has what
+/// may be wanted again.
 pub(super) async fn upload(
     worker: &Worker,
     req: &Request<'_>,
@@ -97,22 +99,28 @@ pub(super) async fn upload(
     mut encoder: BodyEncoder,
     most: Option<u64>,
     changes: &Changes,
-    taken: &std::cell::Cell<bool>,
+    kept: &Kept,
 ) -> Result<(), NotSent> {
-    let mut total = 0_u64;
     let write = |out: &mut Vec<u8>| {
         let written = stream.write_now(out);
         out.clear();
         written.map_err(|_closed| NotSent::Refused)
     };
     let broken = |misuse| NotSent::Failure(Error::internal(misuse).into());
+    let mut total = {
+        let again = kept.bytes();
+        let out = &mut worker.desk.borrow_mut().out;
+        encoder.data(out, &again).map_err(broken)?;
+        write(out)?;
+        again.len() as u64
+    };
     loop {
         let chunk = req
             .chunk()
             .await
             .map_err(|error| NotSent::Failure(error.into()))?;
         let Some(bytes) = chunk else { break };
-        taken.set(true);
+        kept.take(&bytes);
         total += bytes.len() as u64;
         if most.is_some_and(|most| total > most) {
             return Err(NotSent::Failure(Fault::RequestTooLarge.into()));
@@ -130,7 +138,8 @@ pub(super) async fn upload(
         encoder.end(out);
         write(out)?;
     }
-    let trailers = req.trailers();
+    kept.end(req.trailers());
+    let trailers = kept.trailers();
     let out = &mut worker.desk.borrow_mut().out;
     if trailers.is_empty() || !encoder.is_chunked() {
         encoder.finish(out).map_err(broken)?;

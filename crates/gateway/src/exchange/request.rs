@@ -86,6 +86,22 @@ pub(super) fn write(
     }
     claims.write(&mut encoder, req, sending, trusted, text)?;
     encoder.block(sending.changes.added());
+    trailers(&mut encoder, req, sending, text)?;
+    let finished = match sending.upgrade {
+        Some(protocol) => encoder.finish_with_upgrade(head.framing, protocol),
+        None => encoder.finish(framing(head.framing, req.method().as_str()), true),
+    };
+    finished.map_err(misuse)
+}
+
+/// Says which fields follow the body, and that those behind the answer's are read.
+fn trailers(
+    encoder: &mut RequestEncoder<'_>,
+    req: &Request<'_>,
+    sending: &Sending<'_>,
+    text: &mut Vec<u8>,
+) -> Result<(), Fault> {
+    let head = req.head();
     if head.framing == Framing::Chunked && head.fields.known(Known::Trailer).is_some() {
         Sieve::of(&head.fields, sending.changes).announce(&head.fields, text);
         if !text.is_empty() {
@@ -95,11 +111,7 @@ pub(super) fn write(
     if sending.trailers {
         encoder.accept_trailers();
     }
-    let finished = match sending.upgrade {
-        Some(protocol) => encoder.finish_with_upgrade(head.framing, protocol),
-        None => encoder.finish(framing(head.framing, req.method().as_str()), true),
-    };
-    finished.map_err(misuse)
+    Ok(())
 }
 
 /// RFC 9110 §8.6: a method that usually has content says so when there is none.

@@ -7,11 +7,12 @@ use ringmain_wire::h1::{
 };
 
 use super::Failure;
-use super::fields::{Named, options};
+use super::fields::{Named, options, starts_folded};
 use super::trailers::Sieve;
 use crate::fault::Fault;
 use crate::gateway::Desk;
 use crate::limits;
+use crate::model::StatusRange;
 use crate::plan::Changes;
 
 /// Reads the answer's head.
@@ -25,8 +26,12 @@ pub(super) struct Reading<'m, 'a> {
     pub(super) begun: bool,
     /// The client reads trailers.
     trailers: bool,
-    /// A field of our own.
-    pub(super) extra: Option<(&'a str, String)>,
+    /// Fields of our own.
+    pub(super) extra: FieldBlock,
+    /// The rule says which other origins may read the answer: the upstream does not.
+    pub(super) cross: bool,
+    /// Statuses after which the request is tried again.
+    pub(super) again: &'a [StatusRange],
 }
 
 /// What a whole head says about what follows.
@@ -40,6 +45,8 @@ pub(super) enum Head {
     },
     /// Anything: protocols were switched.
     Switch,
+    /// A status after which the request is to be tried again. The head was not consumed, and the reply has nothing of it.
+    Again(u16),
 }
 
 impl<'m, 'a> Reading<'m, 'a> {
@@ -51,7 +58,9 @@ impl<'m, 'a> Reading<'m, 'a> {
             interim: 0,
             begun: false,
             trailers,
-            extra: None,
+            extra: FieldBlock::new(),
+            cross: false,
+            again: &[],
         }
     }
 
@@ -88,6 +97,9 @@ impl<'m, 'a> Reading<'m, 'a> {
                     return (consumed, Err(fault.into()));
                 }
             };
+            if self.again.iter().any(|range| range.contains(head.status)) {
+                return (consumed, Ok(Some(Head::Again(head.status))));
+            }
             consumed += length;
             if !head.is_interim() {
                 return (
@@ -102,7 +114,7 @@ impl<'m, 'a> Reading<'m, 'a> {
             // The client was told to go on when its body was asked for.
             if head.status != 100 {
                 fields.clear();
-                let passed = copy(&head.fields, &Changes::default(), fields);
+                let passed = copy(&head.fields, &Changes::default(), false, fields);
                 if let Err(failure) = passed.and_then(|()| Ok(reply.interim(head.status, fields)?)) {
                     return (consumed, Err(failure));
                 }
@@ -127,8 +139,8 @@ impl<'m, 'a> Reading<'m, 'a> {
                 return Err(Fault::SwitchUnasked.into());
             }
             let mut fields = FieldBlock::new();
-            copy(&head.fields, changes, &mut fields)?;
-            self.add(&mut fields)?;
+            copy(&head.fields, changes, self.cross, &mut fields)?;
+            fields.append(&self.extra);
             reply.add_headers(&fields).begin_tunnel(protocol)?;
             return Ok(Head::Switch);
         }
@@ -138,8 +150,8 @@ impl<'m, 'a> Reading<'m, 'a> {
         };
         let decoder = BodyDecoder::new(head.framing, &limits).map_err(|_| Fault::ResponseTooLarge)?;
         let fields = reply.forward(head.status)?;
-        copy(&head.fields, changes, fields)?;
-        self.add(fields)?;
+        copy(&head.fields, changes, self.cross, fields)?;
+        fields.append(&self.extra);
         let sieve =
             (self.trailers && head.framing == Framing::Chunked).then(|| Sieve::of(&head.fields, changes));
         if let Some(sieve) = &sieve {
@@ -154,15 +166,6 @@ impl<'m, 'a> Reading<'m, 'a> {
             keep_alive: head.keep_alive,
             sieve,
         })
-    }
-
-    fn add(&self, fields: &mut FieldBlock) -> Result<(), Failure> {
-        match &self.extra {
-            Some((name, value)) => fields
-                .push(name, value.as_bytes())
-                .map_err(|_| Fault::BrokenRule.into()),
-            None => Ok(()),
-        }
     }
 
     /// What the client is told of the body: HEAD and 304 have none and may say how long it would be.
@@ -184,7 +187,7 @@ fn is_among(protocol: &[u8], offered: &[u8]) -> bool {
 }
 
 /// Copies the fields that go further.
-fn copy(from: &Fields<'_>, changes: &Changes, into: &mut FieldBlock) -> Result<(), Failure> {
+fn copy(from: &Fields<'_>, changes: &Changes, cross: bool, into: &mut FieldBlock) -> Result<(), Failure> {
     let named = Named::of(from).map_err(|_| Fault::GarbageHead)?;
     for (known, field) in from.iter_known() {
         let hop = match known {
@@ -199,7 +202,10 @@ fn copy(from: &Fields<'_>, changes: &Changes, into: &mut FieldBlock) -> Result<(
                 | Known::Upgrade,
             ) => true,
             Some(_) => false,
-            None => field.name.eq_ignore_ascii_case(b"proxy-connection"),
+            None => {
+                field.name.eq_ignore_ascii_case(b"proxy-connection")
+                    || (cross && starts_folded(field.name, "access-control-"))
+            }
         };
         if hop || named.has(known, field.name) || changes.drops(field.name) {
             continue;

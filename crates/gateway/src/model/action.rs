@@ -217,14 +217,17 @@ impl Files {
     }
 }
 
-/// A copy of requests for another upstream. It never delays or fails what it is a copy of.
+/// A copy of requests for another upstream, marked by `X-Mirrored-By: ringmain`. It is sent when the request is there as a
+/// whole and its answer has begun, and never delays or fails what it is a copy of: what finds no room is not sent
+/// ([`crate::limits::MIRRORS`], the upstream's own caps), and what takes longer than [`crate::limits::MIRROR_TIME`] is cut.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Mirror {
     /// Who gets them.
     pub target: Target,
     /// Of how many. Default: of all.
     pub share: Share,
-    /// Bytes of a body that are copied at most; a request with a longer one is not mirrored. Default 1 MiB.
+    /// Bytes of a body that are copied at most; a request with a longer one is not mirrored. Default 1 MiB, at most
+    /// [`crate::limits::MIRROR_BODY_BYTES`].
     pub body_bytes: u64,
 }
 

@@ -85,7 +85,7 @@ pub use tls::{
 };
 pub use upstream::{
     ActiveHealth, Balance, Endpoint, HashKey, Health, HealthCheck, OutlierDetection, Pool,
-    ProxyProtocolVersion, SlowStart, Upstream, UpstreamProtocol, Where,
+    ProxyProtocolVersion, RetryBudget, SlowStart, Upstream, UpstreamProtocol, Where,
 };
 
 /// Everything that the gateway is told.

@@ -151,14 +151,15 @@ impl Default for BodyLimits {
 }
 
 /// When a request is tried again, at another endpoint if there is one. Never once a byte of an answer went to the client;
-/// nor, unless its method is idempotent (RFC 9110 §9.2.2), once a byte of it went to an upstream that may have acted.
+/// nor, unless its method is idempotent (RFC 9110 §9.2.2), once a byte of it went to an upstream that may have acted; nor once
+/// more than [`limits::REPLAY_BYTES`] of its body did; nor when the upstream's [budget](super::RetryBudget) is spent.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Retry {
     /// How often again, at most [`limits::RETRIES`]. 0: never. Default 1.
     pub attempts: u8,
     /// After what.
     pub on: RetryOn,
-    /// How long until the second try; then twice as long each time, and a random part less. Default 25 ms.
+    /// How long until the second try at most: a random part of it. Then of twice as long each time. Default 25 ms.
     pub backoff: Duration,
     /// How long at most. Default 250 ms.
     pub backoff_most: Duration,
@@ -184,7 +185,7 @@ pub struct RetryOn {
     pub reset: bool,
     /// [`Timeouts::per_try`] ran out. Default `false`.
     pub timeout: bool,
-    /// The answer had one of these statuses. Default: none.
+    /// The answer had one of these statuses, and the method is idempotent. That of the last try is passed on. Default: none.
     pub statuses: Vec<StatusRange>,
 }
 

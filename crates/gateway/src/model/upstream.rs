@@ -33,6 +33,8 @@ pub struct Upstream {
     pub slow_start: Option<SlowStart>,
     /// How it is found out who is well.
     pub health: Health,
+    /// How many of its requests may be tried again.
+    pub retry_budget: RetryBudget,
 }
 
 impl Upstream {
@@ -50,6 +52,7 @@ impl Upstream {
             connect_timeout: limits::CONNECT_TIMEOUT,
             slow_start: None,
             health: Health::default(),
+            retry_budget: RetryBudget::default(),
         }
     }
 }
@@ -174,6 +177,25 @@ impl Default for Pool {
             requests: limits::UPSTREAM_REQUESTS,
             idle: limits::UPSTREAM_IDLE,
             requests_per_connection: None,
+        }
+    }
+}
+
+/// How many requests to an upstream may be tried again, process-wide: whoever is overloaded is not asked for more than so
+/// much more. A request whose turn it is not is answered as its last try was.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct RetryBudget {
+    /// In percent of its requests whose rules have them tried again, at most 100. Default 20.
+    pub percent: u8,
+    /// And so many a second whatever their number, for upstreams that are seldom asked. Default 10.
+    pub least: u32,
+}
+
+impl Default for RetryBudget {
+    fn default() -> RetryBudget {
+        RetryBudget {
+            percent: 20,
+            least: 10,
         }
     }
 }

@@ -170,6 +170,19 @@ impl Local {
         })
     }
 
+    /// A request is begun whose rule has it tried again.
+    pub(crate) fn bring_budget(&self) {
+        self.shared
+            .budget
+            .bring(&self.follow().current.config.retry_budget);
+    }
+
+    /// Whether a request may be tried again, which is then counted.
+    pub(crate) fn take_budget(&self) -> bool {
+        let rules = self.follow().current.config.retry_budget;
+        self.shared.budget.take(&rules, self.cx.now().0)
+    }
+
     /// What of a request its endpoint is chosen by.
     pub(crate) fn key<T>(&self, look: impl FnOnce(&HashKey) -> T) -> Option<T> {
         self.follow().current.picker.key().map(look)
@@ -261,7 +274,8 @@ impl Local {
         span: Duration,
     ) -> Result<Link, Fault> {
         let transport = Arc::clone(&self.follow().current.transport);
-        if matches!(transport.connector, Some(Err(_))) {
+        // Its TLS cannot be made, or not for bytes since no route of connections leads here any more: never in the clear.
+        if transport.connector.is_some() && tls.is_none() {
             return Err(Fault::TlsFailed);
         }
         let way = connect::Way {

@@ -4,6 +4,7 @@
 //! endpoints) is replaced as a whole, by a new configuration or a new answer of DNS. What is said of an endpoint (requests
 //! under way, health) belongs to its address and survives both. Knows no requests.
 
+pub(crate) mod budget;
 mod choose;
 pub(crate) mod connect;
 pub(crate) mod local;
@@ -19,6 +20,7 @@ use std::time::Duration;
 use ringmain_engine::Addr;
 use ringmain_tls::PeerName;
 
+use self::budget::Budget;
 pub(crate) use self::choose::{Picker, Prefer};
 use self::room::Room;
 use self::transport::Transport;
@@ -46,6 +48,8 @@ pub(crate) struct Shared {
     pub(crate) waiting: Waiting,
     /// That of all upstreams.
     pub(crate) room: Arc<Room>,
+    /// For requests that are tried again.
+    pub(crate) budget: Budget,
 }
 
 /// Why there is no new connection.
@@ -120,6 +124,7 @@ impl Shared {
             requests: Line::default(),
             waiting: Waiting::default(),
             room,
+            budget: Budget::default(),
         }
     }
 

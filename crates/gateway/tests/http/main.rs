@@ -8,6 +8,9 @@
 #[path = "../../../web/tests/http/support.rs"]
 mod support;
 
+mod again;
+mod copies;
+mod cross;
 mod ending;
 mod failing;
 mod features;

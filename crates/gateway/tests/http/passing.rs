@@ -262,9 +262,7 @@ fn much_both_ways(engine: Config) {
     rustix::net::sockopt::set_socket_recv_buffer_size(&client.stream, 32 * 1024).expect("a socket");
     let sending = client.send_behind(all.clone());
     // A slow reader: nothing at first, so that all in between is full, and then in small pieces.
-    // Nothing is counted before the connection came to its route.
-    let moved = || gates.gateway.streams().iter().any(|report| report.sent > 0);
-    gates::until(moved);
+    gates::until(|| gates.gateway.streams().iter().any(|report| report.sent > 0));
     let mut back = Vec::with_capacity(BYTES);
     let mut piece = vec![0; 3000];
     while back.len() < BYTES {

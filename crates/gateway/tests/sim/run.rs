@@ -10,8 +10,9 @@ use ringmain_engine::backend::sim::{Fault, Plan, Step, World};
 use ringmain_engine::testing::{ClusterConfig, SimCluster};
 use ringmain_gateway::Gateway;
 use ringmain_gateway::model::{
-    Action, ActiveHealth, Balance, Config, Endpoint, Forward, HashKey, HealthCheck, Limits, Listener,
-    OutlierDetection, Protocol, Retry, RetryOn, Route, Rule, SlowStart, Upstream, WeightedBackend, Where,
+    Action, ActiveHealth, Balance, Config, Endpoint, Forward, HashKey, HealthCheck, Limits, Listener, Mirror,
+    OutlierDetection, Protocol, Retry, RetryBudget, RetryOn, Route, Rule, Share, SlowStart, StatusRange,
+    Upstream, WeightedBackend, Where,
 };
 use ringmain_web::testing::Inside;
 use ringmain_web::{Server, Site};
@@ -102,6 +103,10 @@ fn config(world: &World, calm: bool) -> Config {
             ..OutlierDetection::default()
         });
     }
+    upstream.retry_budget = RetryBudget {
+        percent: world.below(101) as u8,
+        least: world.below(20) as u32,
+    };
     upstream.slow_start = (world.below(4) == 0).then(SlowStart::default);
     upstream.connect_timeout = Duration::from_secs(if calm { 600 } else { 3 });
     let forward = forward(world, calm);
@@ -143,16 +148,38 @@ fn forward(world: &World, calm: bool) -> Forward {
     if !calm && world.below(3) == 0 {
         forward.timeouts.minimum_rate = 1 + world.below(5000) as u32;
     }
+    forward.mirrors = mirrors(world);
     forward.retry = (world.below(2) == 0).then(|| Retry {
         attempts: 2,
         on: RetryOn {
             reset: world.below(2) == 0,
             timeout: world.below(2) == 0,
+            statuses: match world.below(2) {
+                0 => vec![StatusRange {
+                    first: 403,
+                    last: 599,
+                }],
+                _ => Vec::new(),
+            },
             ..RetryOn::default()
         },
         ..Retry::default()
     });
     forward
+}
+
+/// Copies, sometimes: of some requests, to the same origins or to nobody.
+fn mirrors(world: &World) -> Vec<Mirror> {
+    let count = [0, 0, 1, 2][world.below(4)];
+    let mirror = |_| Mirror {
+        share: Share {
+            part: 1 + world.below(3) as u32,
+            of: 3,
+        },
+        body_bytes: world.below(10_000) as u64,
+        ..Mirror::to("origin")
+    };
+    (0..count).map(mirror).collect()
 }
 
 /// The same without anybody who asks.
@@ -242,7 +269,13 @@ impl Run {
         self.gateway.replace(last, Duration::ZERO);
         self.quiet = true;
         self.drive("emptying", |run| {
-            (0..run.inside.len()).all(|worker| run.cluster.connections(worker) == 0)
+            // Copies have no client whose connection would end behind them.
+            let copies = run
+                .gateway
+                .upstreams()
+                .iter()
+                .any(|upstream| upstream.requests > 0);
+            !copies && (0..run.inside.len()).all(|worker| run.cluster.connections(worker) == 0)
         });
         for (worker, inside) in self.inside.iter().enumerate() {
             assert_eq!(inside.running(), 0, "requests that run on worker {worker}");

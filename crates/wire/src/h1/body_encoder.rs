@@ -1,6 +1,6 @@
 //! Bodies out: data in, framed bytes out (RFC 9112 §6, §7.1). Holds what the head declared to its word.
 
-use super::encoder::FieldBlock;
+use super::field_block::FieldBlock;
 use super::framing::{Framing, LENGTH_LIMIT};
 use super::misuse::Misuse;
 

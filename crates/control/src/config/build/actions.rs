@@ -3,8 +3,8 @@
 use std::sync::Arc;
 
 use ringmain_gateway::model::{
-    self, Action, Affinity, AffinityBy, Answer, Body, ErrorPage, Forward, HeaderValue, Mirror, PathRewrite,
-    Retry, RetryOn, StatusRange, WeightedBackend,
+    self, Action, Affinity, AffinityBy, Answer, Body, Cors, ErrorPage, Forward, HeaderValue, Mirror,
+    PathRewrite, Policy, Retry, RetryOn, StatusRange, WeightedBackend,
 };
 
 use super::routes::Backends;
@@ -36,6 +36,11 @@ impl Builder<'_> {
             if let Some(page) = at.value {
                 self.error_page(&mut rule.error_pages, page, position);
             }
+        }
+        if let Some(at) = part.cors.take()
+            && let Some(cors) = self.cors(at)
+        {
+            rule.policies.push(Policy::Cors(Arc::new(cors)));
         }
         let actions = [
             part.to.is_some(),
@@ -206,6 +211,29 @@ impl Builder<'_> {
         put(&mut mirror.share, text(part.share).map(|share| share.0));
         put(&mut mirror.body_bytes, text(part.body).map(|size| size.0));
         Some(mirror)
+    }
+
+    fn cors(&self, at: At<document::Cors>) -> Option<Cors> {
+        let part = at.value?;
+        let origins: Vec<_> = texts(part.origins);
+        if origins.is_empty() && at.clean {
+            self.errors
+                .tell(at.position, "the key `origins` with at least one", "none");
+        }
+        let mut cors = Cors {
+            origins,
+            methods: texts(part.methods),
+            request_headers: texts(part.headers),
+            exposed_headers: texts(part.expose),
+            credentials: value(part.credentials).unwrap_or(false),
+            max_age: text(part.max_age).map(|time| time.0),
+            ..Cors::default()
+        };
+        cors.any_method = cors.methods.iter().any(|method| method.as_str() == "*");
+        cors.methods.retain(|method| method.as_str() != "*");
+        cors.any_request_header = cors.request_headers.iter().any(|name| name.as_str() == "*");
+        cors.request_headers.retain(|name| name.as_str() != "*");
+        Some(cors)
     }
 
     fn header_changes(&self, part: document::HeaderChanges) -> model::HeaderChanges {

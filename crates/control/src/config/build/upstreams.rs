@@ -119,6 +119,10 @@ impl Builder<'_> {
         if let Some(part) = value(part.health) {
             health(&mut upstream.health, part);
         }
+        if let Some(part) = value(part.retry_budget) {
+            put(&mut upstream.retry_budget.percent, value(part.percent));
+            put(&mut upstream.retry_budget.least, value(part.least));
+        }
         upstream
     }
 

@@ -1,6 +1,8 @@
 //! Keys of routes.
 
-use ringmain_gateway::model::{HeaderName, HeaderValue, Hostname, MethodName, Path, Pattern, StatusRange};
+use ringmain_gateway::model::{
+    HeaderName, HeaderValue, Hostname, MethodName, Origin, Path, Pattern, StatusRange,
+};
 use schemars::JsonSchema;
 use serde::Deserialize;
 
@@ -46,6 +48,9 @@ pub(in crate::config) struct Rule {
     pub(in crate::config) response_headers: Maybe<HeaderChanges>,
     /// What clients see in place of errors.
     pub(in crate::config) error_pages: Some1<ErrorPage>,
+    /// Which other sites' scripts may read answers. Preflights are answered by the gateway. Without it nothing is said of it
+    /// but what the upstream says.
+    pub(in crate::config) cors: Maybe<Cors>,
     /// What the upstream sees in place of the request's host and path. Only with `to`, as all that follows.
     pub(in crate::config) rewrite: Maybe<Rewrite>,
     /// Copies of requests, whose answers nobody waits for.
@@ -251,7 +256,26 @@ pub(in crate::config) struct BodyLimits {
     pub(in crate::config) response: Maybe<Text<SizeOrOff>>,
 }
 
-/// When a request is tried again, at another endpoint if there is one.
+/// Cross-origin resource sharing.
+#[derive(Debug, Default, Deserialize, JsonSchema)]
+#[serde(default, deny_unknown_fields)]
+pub(in crate::config) struct Cors {
+    /// Whose scripts.
+    pub(in crate::config) origins: Some1<Text<Origin>>,
+    /// Methods besides GET, HEAD and POST; `*` for all.
+    pub(in crate::config) methods: Some1<Text<MethodName>>,
+    /// Headers of requests besides those that are safe; `*` for all.
+    pub(in crate::config) headers: Some1<Text<HeaderName>>,
+    /// Headers of answers, besides those that are safe, that scripts may read.
+    pub(in crate::config) expose: Some1<Text<HeaderName>>,
+    /// Cookies and the like are sent. `false` if it does not say.
+    pub(in crate::config) credentials: Maybe<bool>,
+    /// How long a preflight's answer holds: what the browser has, 5 s, if it does not say.
+    pub(in crate::config) max_age: Maybe<Text<Time>>,
+}
+
+/// When a request is tried again, at another endpoint if there is one. Only one that nobody has acted on: that reached nobody, or
+/// whose method is idempotent, with no more than 64 KiB of a body.
 #[derive(Debug, Default, Deserialize, JsonSchema)]
 #[serde(default, deny_unknown_fields)]
 pub(in crate::config) struct Retry {
@@ -259,7 +283,7 @@ pub(in crate::config) struct Retry {
     pub(in crate::config) attempts: Maybe<u8>,
     /// After what: `connect` if it does not say.
     pub(in crate::config) on: Some1<Text<Condition>>,
-    /// How long until the second try, then twice as long each time: `25ms` if it does not say.
+    /// How long until the second try at most, a random part of it; then of twice as long each time: `25ms` if it does not say.
     pub(in crate::config) backoff: Maybe<Text<Time>>,
     /// How long at most: `250ms` if it does not say.
     pub(in crate::config) backoff_most: Maybe<Text<Time>>,

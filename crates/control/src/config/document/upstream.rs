@@ -30,6 +30,18 @@ pub(in crate::config) struct Upstream {
     pub(in crate::config) slow_start: Maybe<Switch<SlowStart>>,
     /// How it is found out who is well.
     pub(in crate::config) health: Maybe<Health>,
+    /// How many of its requests may be tried again, whatever the rules say.
+    pub(in crate::config) retry_budget: Maybe<RetryBudget>,
+}
+
+/// How many requests may be tried again, process-wide, so that whoever is overloaded is not asked for much more.
+#[derive(Debug, Default, Deserialize, JsonSchema)]
+#[serde(default, deny_unknown_fields)]
+pub(in crate::config) struct RetryBudget {
+    /// In percent of the requests whose rules have them tried again: 20 if it does not say.
+    pub(in crate::config) percent: Maybe<u8>,
+    /// And so many a second whatever their number: 10 if it does not say.
+    pub(in crate::config) least: Maybe<u32>,
 }
 
 /// One of those who answer.

@@ -52,7 +52,7 @@ routes:
              `authorities`, `admin`, `access_log`, `limits`, found `lisners`; did you mean `listeners`?",
             "5:33: expected an address and port, a host and port, or unix:/path, found `here`",
             "6:5: expected one of the keys `endpoints`, `protocol`, `tls`, `proxy_protocol`, `balance`, `pool`, \
-             `connect_timeout`, `slow_start`, `health`, found `conect_timeout`; did you mean `connect_timeout`?",
+             `connect_timeout`, `slow_start`, `health`, `retry_budget`, found `conect_timeout`; did you mean `connect_timeout`?",
             "7:25: expected a whole number from 0 to 4294967295, found `-1`",
             "8:14: expected one of `round_robin`, `least_request`, `random`, `peak_ewma`, `ring_hash`, `maglev`, found \
              `least_requests`; did you mean `least_request`?",

@@ -232,6 +232,10 @@ fn forward(rule: &Rule, forward: &Forward, tell: &mut impl FnMut(&'static str, &
                 format!("{part} of {of}"),
             );
         }
+        if mirror.body_bytes > limits::MIRROR_BODY_BYTES {
+            let expected = format!("at most {} bytes", limits::MIRROR_BODY_BYTES);
+            tell("mirrors.body_bytes", &expected, mirror.body_bytes.to_string());
+        }
     }
     if let Some(retry) = &forward.retry {
         if retry.attempts > limits::RETRIES {

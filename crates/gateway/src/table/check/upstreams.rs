@@ -2,7 +2,7 @@
 
 use super::{Known, Problems};
 use crate::limits;
-use crate::model::{HealthCheck, SubjectName, Trust, Upstream, Where};
+use crate::model::{HealthCheck, SubjectName, Trust, Upstream, UpstreamTls, Where};
 use crate::table::problem::{Outcome, Place};
 
 /// Whether an upstream can be used.
@@ -30,41 +30,8 @@ pub(super) fn check(upstream: &Upstream, known: &Known<'_>, problems: &mut Probl
             tell("endpoints.weight", &expected, endpoint.weight.to_string());
         }
     }
-    if let Some(tls) = &upstream.tls {
-        if let Some(name) = tls
-            .certificate
-            .as_ref()
-            .filter(|name| !known.certificates.contains(&***name))
-        {
-            tell(
-                "tls.certificate",
-                "a certificate of the configuration",
-                format!("`{name}`"),
-            );
-        }
-        if let Trust::Authorities(names) = &tls.trust {
-            known.vouch(names, |expected, found| tell("tls.trust", expected, found));
-        }
-        let wildcard = tls
-            .server_name
-            .as_ref()
-            .filter(|name| name.wildcard_suffix().is_some());
-        if let Some(name) = wildcard {
-            tell("tls.server_name", "one host", format!("`{name}`"));
-        }
-        for name in &tls.subject_names {
-            match name {
-                SubjectName::Host(host) if host.wildcard_suffix().is_some() => {
-                    let expected = "hosts without `*` (a certificate for `*.` of one passes anyway) and URIs";
-                    tell("tls.subject_names", expected, format!("`{host}`"));
-                }
-                SubjectName::Uri(uri) if !is_uri(uri) => {
-                    let expected = "URIs with a scheme, such as `spiffe://shop.example/cart`";
-                    tell("tls.subject_names", expected, format!("`{}`", uri.escape_debug()));
-                }
-                SubjectName::Host(_) | SubjectName::Uri(_) => {}
-            }
-        }
+    if let Some(found) = &upstream.tls {
+        tls(found, known, &mut tell);
     }
     if upstream.pool.connections == 0 || upstream.pool.requests == 0 {
         tell(
@@ -86,8 +53,50 @@ pub(super) fn check(upstream: &Upstream, known: &Known<'_>, problems: &mut Probl
             start.from_percent.to_string(),
         );
     }
+    if upstream.retry_budget.percent > 100 {
+        let found = upstream.retry_budget.percent.to_string();
+        tell("retry_budget.percent", "at most 100 percent", found);
+    }
     health(upstream, &mut tell);
     problems.0.len() == before
+}
+
+/// What TLS towards an upstream can be wrong in.
+fn tls(tls: &UpstreamTls, known: &Known<'_>, tell: &mut impl FnMut(&'static str, &str, String)) {
+    if let Some(name) = tls
+        .certificate
+        .as_ref()
+        .filter(|name| !known.certificates.contains(&***name))
+    {
+        tell(
+            "tls.certificate",
+            "a certificate of the configuration",
+            format!("`{name}`"),
+        );
+    }
+    if let Trust::Authorities(names) = &tls.trust {
+        known.vouch(names, |expected, found| tell("tls.trust", expected, found));
+    }
+    let wildcard = tls
+        .server_name
+        .as_ref()
+        .filter(|name| name.wildcard_suffix().is_some());
+    if let Some(name) = wildcard {
+        tell("tls.server_name", "one host", format!("`{name}`"));
+    }
+    for name in &tls.subject_names {
+        match name {
+            SubjectName::Host(host) if host.wildcard_suffix().is_some() => {
+                let expected = "hosts without `*` (a certificate for `*.` of one passes anyway) and URIs";
+                tell("tls.subject_names", expected, format!("`{host}`"));
+            }
+            SubjectName::Uri(uri) if !is_uri(uri) => {
+                let expected = "URIs with a scheme, such as `spiffe://shop.example/cart`";
+                tell("tls.subject_names", expected, format!("`{}`", uri.escape_debug()));
+            }
+            SubjectName::Host(_) | SubjectName::Uri(_) => {}
+        }
+    }
 }
 
 /// Whether it has a scheme and something behind it, and nothing that no URI has (RFC 3986 §3).

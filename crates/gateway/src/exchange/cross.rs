@@ -1,0 +1,163 @@
+//! Cross-origin resource sharing (the Fetch standard's CORS): preflights are answered here, and answers say which scripts may
+//! read them. Whether a request is sent on at all is not decided by it: browsers judge, not servers.
+
+use ringmain_web::{Method, Request};
+use ringmain_wire::h1::{FieldBlock, Known};
+
+use super::fields::options;
+use crate::model::{Cors, Listener, Origin, Policy};
+use crate::plan::Plan;
+use crate::table::Matched;
+
+/// What a request's answer says to browsers.
+#[derive(Debug, Default)]
+pub(super) struct Cross {
+    pub(super) fields: FieldBlock,
+    /// It is all that is answered.
+    pub(super) is_preflight: bool,
+}
+
+/// The policy of a rule, or else of its listener.
+pub(super) fn policy<'v>(listener: &'v Listener, matched: &Matched<'v, Plan>) -> Option<&'v Cors> {
+    let policies = matched.rule().policies.iter().chain(&listener.policies);
+    let mut all = policies.map(|policy| match policy {
+        Policy::Cors(cors) => &**cors,
+    });
+    all.next()
+}
+
+/// The method that a preflight asks for; `None`: it is another request.
+pub(super) fn preflight<'r>(req: &Request<'r>) -> Option<&'r str> {
+    if req.method() != Method::Options {
+        return None;
+    }
+    req.head().fields.known(Known::Origin)?;
+    let method = req.header("Access-Control-Request-Method")?;
+    is_token(method).then_some(method)
+}
+
+/// What the answer to a request says.
+pub(super) fn fields(cors: &Cors, req: &Request<'_>) -> Cross {
+    let asked = preflight(req);
+    let mut fields = FieldBlock::new();
+    let mut put = |name: &str, value: &str| {
+        // Values are of the configuration, or were checked to be lists of tokens or an origin.
+        let _ = fields.push(name, value.as_bytes());
+    };
+    let any = cors.origins.contains(&Origin::Any);
+    // What differs by origin must not be taken for another one's.
+    match (any && !cors.credentials, asked) {
+        (true, None) => {}
+        (false, None) => put("Vary", "Origin"),
+        (_, Some(_)) => put(
+            "Vary",
+            "Origin, Access-Control-Request-Method, Access-Control-Request-Headers",
+        ),
+    }
+    let origin = req.header("Origin").filter(|origin| is_allowed(cors, origin));
+    let Some(origin) = origin else {
+        return Cross {
+            fields,
+            is_preflight: asked.is_some(),
+        };
+    };
+    let everyone = any && !cors.credentials;
+    put("Access-Control-Allow-Origin", if everyone { "*" } else { origin });
+    if cors.credentials {
+        put("Access-Control-Allow-Credentials", "true");
+    }
+    match asked {
+        None => {
+            let exposed = joined(cors.exposed_headers.iter().map(|name| name.as_str()));
+            if !exposed.is_empty() {
+                put("Access-Control-Expose-Headers", &exposed);
+            }
+        }
+        Some(method) => {
+            let listed = || {
+                let own = cors.methods.iter().map(|method| method.as_str());
+                joined(["GET", "HEAD", "POST"].into_iter().chain(own))
+            };
+            // With credentials a star is a name like another.
+            let methods = match (cors.any_method, cors.credentials) {
+                (true, false) => "*".to_owned(),
+                (true, true) => method.to_owned(),
+                (false, _) => listed(),
+            };
+            put("Access-Control-Allow-Methods", &methods);
+            let wanted = req.header("Access-Control-Request-Headers").filter(|list| {
+                let names = || options(list.as_bytes());
+                names().all(|name| str::from_utf8(name).is_ok_and(is_token))
+            });
+            let headers = match (cors.any_request_header, cors.credentials) {
+                // A star does not cover `Authorization`: it is said by its name.
+                (true, _) => wanted.unwrap_or_default().to_owned(),
+                (false, _) => joined(cors.request_headers.iter().map(|name| name.as_str())),
+            };
+            if !headers.is_empty() {
+                put("Access-Control-Allow-Headers", &headers);
+            }
+            if let Some(age) = cors.max_age {
+                put("Access-Control-Max-Age", &age.as_secs().to_string());
+            }
+        }
+    }
+    Cross {
+        fields,
+        is_preflight: asked.is_some(),
+    }
+}
+
+/// Whether scripts of an origin may read answers.
+fn is_allowed(cors: &Cors, origin: &str) -> bool {
+    let read = Parsed::of(origin);
+    cors.origins.iter().any(|allowed| match allowed {
+        // Documents without an origin of their own are anybody's: nobody's credentials are for them.
+        Origin::Any => read.is_some() || (origin == "null" && !cors.credentials),
+        Origin::Of { https, host, port } => read.as_ref().is_some_and(|read| {
+            let own = if *https { 443 } else { 80 };
+            read.https == Some(*https)
+                && host.matches(&read.host)
+                && read.port.unwrap_or(own) == port.unwrap_or(own)
+        }),
+    })
+}
+
+/// A serialised origin (RFC 6454 §6.2).
+struct Parsed {
+    /// `None`: another scheme.
+    https: Option<bool>,
+    host: String,
+    port: Option<u16>,
+}
+
+impl Parsed {
+    fn of(text: &str) -> Option<Parsed> {
+        let (scheme, rest) = text.split_once("://")?;
+        let (host, port) = match rest.rsplit_once(':') {
+            Some((host, port)) if !port.ends_with(']') => (host, Some(port.parse().ok()?)),
+            _ => (rest, None),
+        };
+        let scheme_byte = |byte: u8| byte.is_ascii_alphanumeric() || b"+-.".contains(&byte);
+        let host_byte = |byte: u8| byte.is_ascii_alphanumeric() || b"-._:[]".contains(&byte);
+        let well = scheme.bytes().all(scheme_byte) && host.bytes().all(host_byte);
+        (well && !scheme.is_empty() && !host.is_empty()).then(|| Parsed {
+            https: match scheme {
+                "https" => Some(true),
+                "http" => Some(false),
+                _ => None,
+            },
+            host: host.to_ascii_lowercase(),
+            port,
+        })
+    }
+}
+
+fn is_token(text: &str) -> bool {
+    let byte = |byte: u8| byte.is_ascii_alphanumeric() || b"!#$%&'*+-.^_`|~".contains(&byte);
+    !text.is_empty() && text.bytes().all(byte)
+}
+
+fn joined<'n>(names: impl Iterator<Item = &'n str>) -> String {
+    names.collect::<Vec<_>>().join(", ")
+}

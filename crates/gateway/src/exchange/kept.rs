@@ -1,0 +1,137 @@
+//! What of a request's body is kept while it is sent: for another try, and for copies to other upstreams.
+//!
+//! Bounded: a body that is longer than what it is kept for is forgotten.
+
+use std::cell::{Cell, Ref, RefCell};
+
+use ringmain_wire::h1::FieldBlock;
+
+use crate::limits;
+use crate::model::Forward;
+
+/// See the module.
+#[derive(Debug, Default)]
+pub(super) struct Kept {
+    /// Bytes that are kept at most; 0: none.
+    most: usize,
+    /// Bytes that another try may send again.
+    replayed: usize,
+    bytes: RefCell<Vec<u8>>,
+    trailers: RefCell<FieldBlock>,
+    /// Any of the body was taken from the client.
+    taken: Cell<bool>,
+    /// It was longer than `most`.
+    lost: Cell<bool>,
+    /// All of it was taken.
+    whole: Cell<bool>,
+}
+
+impl Kept {
+    /// For what a rule has done with a request.
+    pub(super) fn of(forward: &Forward) -> Kept {
+        let replayed = match &forward.retry {
+            Some(retry) if retry.attempts > 0 => limits::REPLAY_BYTES,
+            _ => 0,
+        };
+        let mirrors = forward.mirrors.iter().map(|mirror| mirror.body_bytes);
+        let mirrored = mirrors.max().unwrap_or(0).min(limits::MIRROR_BODY_BYTES);
+        Kept {
+            most: replayed.max(mirrored as usize),
+            replayed,
+            ..Kept::default()
+        }
+    }
+
+    /// A piece was taken from the client, to be sent.
+    pub(super) fn take(&self, piece: &[u8]) {
+        self.taken.set(true);
+        let mut bytes = self.bytes.borrow_mut();
+        if self.lost.get() || bytes.len() + piece.len() > self.most {
+            self.lost.set(true);
+            *bytes = Vec::new();
+        } else {
+            bytes.extend_from_slice(piece);
+        }
+    }
+
+    /// The last piece was taken, and these fields came behind it.
+    pub(super) fn end(&self, trailers: FieldBlock) {
+        self.whole.set(true);
+        // Another try finds none any more.
+        if !trailers.is_empty() {
+            *self.trailers.borrow_mut() = trailers;
+        }
+    }
+
+    /// What was taken so far and is to be sent again.
+    pub(super) fn bytes(&self) -> Ref<'_, [u8]> {
+        Ref::map(self.bytes.borrow(), Vec::as_slice)
+    }
+
+    /// The fields behind the body.
+    pub(super) fn trailers(&self) -> Ref<'_, FieldBlock> {
+        self.trailers.borrow()
+    }
+
+    /// Whether another try can send all that this one has taken.
+    pub(super) fn can_replay(&self) -> bool {
+        !self.taken.get() || (!self.lost.get() && self.bytes.borrow().len() <= self.replayed)
+    }
+
+    /// The whole body for a copy, if it is there and no longer than that.
+    pub(super) fn whole(&self, most: u64) -> Option<Ref<'_, [u8]>> {
+        let bytes = self.bytes();
+        let fits = self.whole.get() && !self.lost.get() && bytes.len() as u64 <= most;
+        fits.then_some(bytes)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::model::{Mirror, Retry};
+
+    fn kept(retry: bool, mirror: Option<u64>) -> Kept {
+        let mut forward = Forward::to("x");
+        forward.retry = retry.then(Retry::default);
+        forward.mirrors = mirror
+            .map(|body_bytes| Mirror {
+                body_bytes,
+                ..Mirror::to("y")
+            })
+            .into_iter()
+            .collect();
+        Kept::of(&forward)
+    }
+
+    #[test]
+    fn nothing_is_kept_for_nobody() {
+        let none = kept(false, None);
+        assert!(none.can_replay());
+        none.take(b"x");
+        assert!(!none.can_replay() && none.bytes().is_empty());
+        none.end(FieldBlock::new());
+        assert!(none.whole(10).is_none());
+    }
+
+    #[test]
+    fn another_try_has_what_fits() {
+        let kept = kept(true, None);
+        kept.take(&vec![1; limits::REPLAY_BYTES - 1]);
+        kept.take(b"x");
+        assert!(kept.can_replay());
+        kept.take(b"x");
+        assert!(!kept.can_replay() && kept.bytes().is_empty());
+    }
+
+    #[test]
+    fn copies_have_the_whole_or_nothing() {
+        let kept = kept(true, Some(100_000));
+        kept.take(&[1; 100_000]);
+        assert!(!kept.can_replay(), "longer than what is sent again");
+        assert!(kept.whole(100_000).is_none(), "there may be more");
+        kept.end(FieldBlock::new());
+        assert_eq!(kept.whole(100_000).map(|bytes| bytes.len()), Some(100_000));
+        assert!(kept.whole(99_999).is_none());
+    }
+}

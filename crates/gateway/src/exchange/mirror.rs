@@ -1,0 +1,242 @@
+//! Copies of requests for other upstreams. Whatever becomes of them, the request that they are of does not feel it: they are
+//! begun when its answer has begun, wait for nothing that it has, and are few.
+
+use std::cell::Cell;
+use std::future::{Future, poll_fn};
+use std::pin::pin;
+use std::rc::Rc;
+use std::task::Poll;
+
+use ringmain_engine::backend::Time;
+use ringmain_web::{Method, Request};
+use ringmain_wire::h1::{BodyDecoder, BodyEvent, Framing, HeadScanner, Limits, Parsed, parse_response};
+
+use super::Found;
+use super::forward::addresses;
+use super::kept::Kept;
+use super::request::{self, Sending};
+use crate::gateway::Worker;
+use crate::limits;
+use crate::model::{Forward, Mirror, Rewrite};
+use crate::plan::{Mirrored, Plan};
+use crate::upstream::local::{Chosen, Local};
+use crate::upstream::{Admitted, Prefer};
+
+/// A copy on its way.
+struct Copy {
+    worker: Rc<Worker>,
+    local: Rc<Local>,
+    chosen: Chosen,
+    greeting: Vec<u8>,
+    /// Head and body.
+    bytes: Vec<u8>,
+    is_head: bool,
+    until: Time,
+    _admitted: Admitted,
+    _counted: Counted,
+}
+
+/// One of a worker's copies.
+struct Counted(Rc<Worker>);
+
+impl Counted {
+    fn new(worker: &Rc<Worker>) -> Option<Counted> {
+        let count: &Cell<u32> = &worker.mirroring;
+        (count.get() < limits::MIRRORS).then(|| {
+            count.set(count.get() + 1);
+            Counted(Rc::clone(worker))
+        })
+    }
+}
+
+impl Drop for Counted {
+    fn drop(&mut self) {
+        self.0.mirroring.set(self.0.mirroring.get() - 1);
+    }
+}
+
+/// Sends what copies a rule wants of a request, if it is there as a whole.
+pub(super) fn send(
+    worker: &Rc<Worker>,
+    found: &Found<'_>,
+    plan: &Plan,
+    forward: &Forward,
+    req: &Request<'_>,
+    kept: &Kept,
+) {
+    for (mirror, mirrored) in forward.mirrors.iter().zip(&plan.mirrors) {
+        let drawn = worker.cx.random() % u64::from(mirror.share.of.max(1));
+        if drawn >= u64::from(mirror.share.part) {
+            continue;
+        }
+        if let Some(copy) = prepare(worker, found, mirror, mirrored, forward, req, kept)
+            && worker.cx.spawn(copy.run_until_draining()).is_err()
+        {
+            log::debug!("{req:?}: no room for a task that sends its copy");
+        }
+    }
+}
+
+/// A copy that is ready to be sent; `None`: there is no room for it, or nobody whom it could be sent to.
+fn prepare(
+    worker: &Rc<Worker>,
+    found: &Found<'_>,
+    mirror: &Mirror,
+    mirrored: &Mirrored,
+    forward: &Forward,
+    req: &Request<'_>,
+    kept: &Kept,
+) -> Option<Copy> {
+    let shared = mirrored.upstream.as_ref()?;
+    let body = match req.head().framing {
+        Framing::None => None,
+        _ => Some(kept.whole(mirror.body_bytes)?),
+    };
+    let counted = Counted::new(worker)?;
+    let local = worker.local(shared);
+    let admitted = local.admit().ok()?;
+    let chosen = local.choose(&[], None, Prefer::Any).ok()?;
+    let sending = Sending {
+        listener: found.listener,
+        changes: &mirrored.request,
+        rule: &forward.rewrite,
+        backend: &Rewrite::default(),
+        prefix: found.matched.prefix(),
+        upgrade: None,
+        trailers: false,
+    };
+    let desk = &mut *worker.desk.borrow_mut();
+    desk.out.clear();
+    let written = request::write(desk, req, &chosen.end.endpoint, &sending);
+    let mut bytes = std::mem::take(&mut desk.out);
+    let mut encoder = written.ok()?;
+    if let Some(body) = &body {
+        encoder.data(&mut bytes, body).ok()?;
+    }
+    encoder.finish(&mut bytes).ok()?;
+    Some(Copy {
+        greeting: local.greeting(|| addresses(req)),
+        worker: Rc::clone(worker),
+        local,
+        chosen,
+        bytes,
+        is_head: req.method() == Method::Head,
+        until: worker.cx.now().after(limits::MIRROR_TIME),
+        _admitted: admitted,
+        _counted: counted,
+    })
+}
+
+impl Copy {
+    /// Sends it; a shutdown does not wait for it.
+    async fn run_until_draining(self) {
+        let cx = self.worker.cx.clone();
+        let mut draining = pin!(cx.draining());
+        let mut run = pin!(self.run());
+        poll_fn(|context| {
+            if draining.as_mut().poll(context).is_ready() {
+                return Poll::Ready(());
+            }
+            run.as_mut().poll(context)
+        })
+        .await;
+    }
+
+    /// Sends it and drops the answer.
+    async fn run(self) {
+        let span = self.local.connect_timeout().min(limits::MIRROR_TIME);
+        let link = self
+            .local
+            .link(&self.chosen.end, false, &self.greeting, span)
+            .await;
+        let Ok(link) = link else { return };
+        let stream = &link.stream;
+        stream.set_deadline(Some(self.until.since(self.worker.cx.now())));
+        if stream.write_all(&self.bytes).await.is_err() {
+            return;
+        }
+        let mut answer = Answer::new(self.is_head);
+        while !answer.is_over {
+            let received =
+                poll_fn(|context| stream.poll_received(context, |bytes| answer.feed(bytes, &self.worker)));
+            if !matches!(received.await, Ok(count) if count > 0) || answer.is_broken {
+                return;
+            }
+        }
+        if answer.keep_alive {
+            self.local.keep(&self.chosen.end, link);
+            self.worker.sweep_later();
+        }
+    }
+}
+
+/// An answer that nobody wants, read so that its connection can be used again.
+struct Answer {
+    scanner: HeadScanner,
+    method: Method<'static>,
+    body: Option<BodyDecoder>,
+    keep_alive: bool,
+    is_over: bool,
+    is_broken: bool,
+}
+
+impl Answer {
+    fn new(is_head: bool) -> Answer {
+        Answer {
+            scanner: HeadScanner::new(),
+            method: if is_head { Method::Head } else { Method::Get },
+            body: None,
+            keep_alive: false,
+            is_over: false,
+            is_broken: false,
+        }
+    }
+
+    /// Takes received bytes: how many.
+    fn feed(&mut self, bytes: &[u8], worker: &Worker) -> usize {
+        let mut consumed = 0;
+        while self.body.is_none() && !self.is_broken {
+            let desk = &mut *worker.desk.borrow_mut();
+            let limits = Limits {
+                body_bytes: Some(limits::MIRROR_ANSWER_BYTES),
+                ..desk.limits
+            };
+            let rest = &bytes[consumed..];
+            match parse_response(rest, self.method, &limits, &mut self.scanner, &mut desk.table) {
+                Ok(Parsed::Complete { head, bytes }) => {
+                    consumed += bytes;
+                    self.is_broken = head.switches;
+                    if !head.is_interim() {
+                        self.keep_alive = head.keep_alive;
+                        self.body = BodyDecoder::new(head.framing, &limits).ok();
+                        self.is_broken |= self.body.is_none();
+                    }
+                }
+                Ok(Parsed::Partial) => return consumed,
+                Err(_) => self.is_broken = true,
+            }
+        }
+        let Some(decoder) = self.body.as_mut().filter(|_| !self.is_broken) else {
+            return bytes.len();
+        };
+        loop {
+            match decoder.decode(&bytes[consumed..]) {
+                Err(_) => self.is_broken = true,
+                Ok(step) => {
+                    consumed += step.consumed;
+                    self.is_over = decoder.is_over();
+                    let more = matches!(step.event, BodyEvent::Data(_) | BodyEvent::Trailers(_));
+                    if more && !self.is_over {
+                        continue;
+                    }
+                }
+            }
+            self.keep_alive &= consumed == bytes.len();
+            return if self.is_broken || self.is_over {
+                bytes.len()
+            } else {
+                consumed
+            };
+        }
+    }
+}

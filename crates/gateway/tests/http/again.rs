@@ -1,0 +1,178 @@
+//! Requests that are tried again: after what, how often, and with which bodies; and the budget that bounds it.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::time::Duration;
+
+use ringmain_engine::Config;
+use ringmain_gateway::model::{Forward, Retry, RetryBudget, RetryOn, StatusRange, Upstream};
+
+use crate::origin::{Origin, edge, to};
+use crate::support::{pattern, post};
+
+on_every_backend! {
+    after_a_status,
+    never_what_is_not_idempotent,
+    bodies_are_sent_again,
+    bodies_that_are_too_long_are_not,
+    after_a_reset_in_the_middle_of_a_body,
+    never_more_than_the_budget,
+}
+
+fn retry(attempts: u8) -> Retry {
+    Retry {
+        attempts,
+        on: RetryOn {
+            connect: true,
+            reset: true,
+            timeout: false,
+            statuses: vec![StatusRange {
+                first: 502,
+                last: 504,
+            }],
+        },
+        backoff: Duration::from_millis(1),
+        backoff_most: Duration::from_millis(1),
+    }
+}
+
+fn rule(attempts: u8) -> impl FnOnce(&mut Forward, &mut Upstream) {
+    move |forward, upstream| {
+        forward.retry = Some(retry(attempts));
+        upstream.retry_budget = RetryBudget {
+            percent: 100,
+            least: 1_000_000,
+        };
+    }
+}
+
+/// Answers 503 so many times, and then with what it was sent; counts what it is asked.
+fn failing(times: usize) -> (Origin, Arc<AtomicUsize>) {
+    let asked = Arc::new(AtomicUsize::new(0));
+    let count = Arc::clone(&asked);
+    let origin = Origin::new(move |mut peer| {
+        while let Some(seen) = peer.request() {
+            let number = count.fetch_add(1, Ordering::SeqCst);
+            let head = if number < times {
+                "HTTP/1.1 503 Busy\r\nX-Try: bad\r\n"
+            } else {
+                "HTTP/1.1 200 OK\r\n"
+            };
+            let body = if number < times {
+                b"bad".to_vec()
+            } else {
+                seen.body
+            };
+            let head = format!("{head}Content-Length: {}\r\n\r\n", body.len());
+            peer.send([head.as_bytes(), &body].concat());
+        }
+    });
+    (origin, asked)
+}
+
+fn after_a_status(engine: Config) {
+    for (attempts, status, asked) in [(3, 200, 3), (2, 200, 3), (1, 503, 2), (0, 503, 1)] {
+        let (origin, count) = failing(2);
+        let edge = edge(engine.clone(), to(&[origin.addr], rule(attempts)));
+        let answer = edge.server.get("/");
+        // That of the last try is passed on as it is.
+        answer.expect(status, if status == 200 { "" } else { "bad" });
+        assert_eq!(answer.field("x-try"), (status != 200).then_some("bad"));
+        assert_eq!(count.load(Ordering::SeqCst), asked, "{attempts} attempts");
+        edge.server.shut_down();
+    }
+}
+
+fn never_what_is_not_idempotent(engine: Config) {
+    let (origin, count) = failing(1);
+    let edge = edge(engine, to(&[origin.addr], rule(3)));
+    edge.server.ask(post("/", "text/plain", "abc")).expect(503, "bad");
+    assert_eq!(count.load(Ordering::SeqCst), 1);
+    edge.server.shut_down();
+}
+
+fn bodies_are_sent_again(engine: Config) {
+    for length in [1, 5000, 60_000] {
+        let body = pattern(length);
+        let put = format!("PUT / HTTP/1.1\r\nHost: a\r\nContent-Length: {length}\r\n\r\n");
+        let chunked = b"PUT / HTTP/1.1\r\nHost: a\r\nTransfer-Encoding: chunked\r\n\r\n".to_vec();
+        for request in [
+            [put.as_bytes(), &body].concat(),
+            [chunked, crate::support::chunked(&body, 700)].concat(),
+        ] {
+            let (origin, count) = failing(2);
+            let edge = edge(engine.clone(), to(&[origin.addr], rule(2)));
+            let mut client = edge.server.client();
+            let sent = client.send_behind(request);
+            let answer = client.answer();
+            assert_eq!(answer.status, 200);
+            assert!(answer.body == body, "{length} bytes came back");
+            assert_eq!(count.load(Ordering::SeqCst), 3);
+            sent.join().expect("no panic").expect("all was taken");
+            edge.server.shut_down();
+        }
+    }
+}
+
+fn bodies_that_are_too_long_are_not(engine: Config) {
+    let (origin, count) = failing(1);
+    let edge = edge(engine, to(&[origin.addr], rule(2)));
+    let length = ringmain_gateway::limits::REPLAY_BYTES + 1;
+    let head = format!("PUT / HTTP/1.1\r\nHost: a\r\nContent-Length: {length}\r\n\r\n");
+    let mut client = edge.server.client();
+    let sent = client.send_behind([head.into_bytes(), pattern(length)].concat());
+    client.answer().expect(503, "bad");
+    assert_eq!(count.load(Ordering::SeqCst), 1);
+    sent.join().expect("no panic").expect("all was taken");
+    edge.server.shut_down();
+}
+
+/// A try takes a part of the body and breaks off; the next one has it from the beginning.
+fn after_a_reset_in_the_middle_of_a_body(engine: Config) {
+    let origin = Origin::new(|mut peer| {
+        if peer.connection == 0 {
+            peer.head();
+            // A part of it is there.
+            assert!(peer.some().is_some());
+            return peer.reset();
+        }
+        while let Some(seen) = peer.request() {
+            let head = format!("HTTP/1.1 200 OK\r\nContent-Length: {}\r\n\r\n", seen.body.len());
+            peer.send([head.as_bytes(), &seen.body].concat());
+        }
+    });
+    let edge = edge(engine, to(&[origin.addr], rule(1)));
+    let body = pattern(40_000);
+    let mut client = edge.server.client();
+    client.send("PUT / HTTP/1.1\r\nHost: a\r\nContent-Length: 40000\r\n\r\n");
+    client.send(&body[..10_000]);
+    // The rest comes as the client likes, before or after the reset.
+    let sent = client.send_behind(body[10_000..].to_vec());
+    let answer = client.answer();
+    assert_eq!(answer.status, 200);
+    assert!(answer.body == body);
+    sent.join().expect("no panic").expect("all was taken");
+    edge.server.shut_down();
+}
+
+fn never_more_than_the_budget(engine: Config) {
+    let (origin, count) = failing(usize::MAX);
+    let edge = edge(
+        engine,
+        to(&[origin.addr], |forward, upstream| {
+            forward.retry = Some(retry(10));
+            upstream.retry_budget = RetryBudget {
+                percent: 20,
+                least: 0,
+            };
+        }),
+    );
+    let mut client = edge.server.client();
+    for _ in 0..50 {
+        client.send(crate::support::get("/"));
+        client.answer().expect(503, "bad");
+    }
+    // A fifth of them on top, however many attempts a rule allows.
+    assert_eq!(count.load(Ordering::SeqCst), 60);
+    edge.server.shut_down();
+}
