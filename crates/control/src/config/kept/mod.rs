@@ -1,8 +1,9 @@
 //! What is served of a configuration with errors: parts that many may depend on go on as they last were.
 
+use std::collections::BTreeMap;
 use std::sync::Arc;
 
-use ringmain_gateway::model::Config;
+use ringmain_gateway::model::{Config, Route};
 use ringmain_gateway::table::{Outcome, Place};
 
 use super::Loaded;
@@ -17,6 +18,9 @@ impl Loaded {
         let mut config = self.config.take()?;
         let kept = last.map(|last| keep(&self.outcomes, &mut config, last));
         show_what_is_there(&mut config);
+        if let Some(last) = last {
+            share(&mut config, last);
+        }
         Some((config, kept.unwrap_or_default()))
     }
 }
@@ -43,6 +47,17 @@ fn keep(outcomes: &[(Place, Outcome)], config: &mut Config, last: &Config) -> Ve
         }
     }
     kept
+}
+
+/// Puts routes of the last configuration in place of those that are the same: whoever compiles it sees at once what is not, and
+/// none is held twice.
+fn share(config: &mut Config, last: &Config) {
+    let known: BTreeMap<&str, &Arc<Route>> = last.routes.iter().map(|route| (&*route.name, route)).collect();
+    for route in &mut config.routes {
+        if let Some(same) = known.get(&*route.name).filter(|last| ***last == *route) {
+            *route = Arc::clone(same);
+        }
+    }
 }
 
 /// Takes a part over that is there no longer.

@@ -69,3 +69,19 @@ to: http://127.0.0.1:3000
     let tls = config.listeners[0].tls.as_ref().expect("TLS");
     assert_eq!(tls.certificates, ["right".into()]);
 }
+
+#[test]
+fn routes_that_are_the_same_are_not_held_twice() {
+    let text = "
+listen: 127.0.0.1:8080
+routes:
+  one: {rules: [{match: /one, respond: 204}]}
+  two: {rules: [{match: /two, respond: 204}]}
+";
+    let last = load(text).config.expect("right");
+    let (config, _) = load(&text.replace("/two, respond: 204", "/two, respond: 404"))
+        .take(Some(&last))
+        .expect("right");
+    assert!(Arc::ptr_eq(&config.routes[0], &last.routes[0]));
+    assert_ne!(config.routes[1], last.routes[1]);
+}
