@@ -21,8 +21,9 @@ impl Log for PlainLog {
 
     fn log(&self, record: &Record<'_>) {
         let level = record.level().as_str().to_ascii_lowercase();
-        // Nobody is left to hear of a broken standard error.
-        let _ = writeln!(std::io::stderr(), "{level}: {}", record.args());
+        // In one piece: a process that takes over writes to the same standard error. Nobody is left to hear of a broken one.
+        let line = format!("{level}: {}\n", record.args());
+        let _ = std::io::stderr().write_all(line.as_bytes());
     }
 
     fn flush(&self) {}

@@ -9,6 +9,7 @@ use std::rc::Rc;
 use std::task::{Context, Poll};
 
 use ringmain_engine::Addr;
+use ringmain_engine::backend::Time;
 use ringmain_engine::stream::Stream;
 use ringmain_web::{Method, Reply, Request};
 use ringmain_wire::h1::{BodyEncoder, Framing, Known, Version};
@@ -23,12 +24,12 @@ use super::relay::{Clock, Down, Download, NotSent, upload};
 use super::request::{self, Sending};
 use super::response::{Head, Reading};
 use super::tunnel::Tunnel;
-use super::{Failure, Found, Rest, note, trailers};
+use super::{Failure, Found, Rest, note, own, trailers};
 use crate::balance::hash;
 use crate::fault::{Fault, Retryable, Side};
 use crate::gateway::Worker;
 use crate::health::Meeting;
-use crate::model::{AffinityBy, Forward, HashKey, Listener, Retry};
+use crate::model::{AffinityBy, ErrorPage, Forward, HashKey, Listener, Retry};
 use crate::plan::{Backend, Plan};
 use crate::upstream::Prefer;
 use crate::upstream::local::{Chosen, End, Link, Local};
@@ -50,6 +51,8 @@ struct Job<'a, 'r> {
     kept: Kept,
     /// What the answer says to browsers of other origins.
     cross: Option<&'a Cross>,
+    /// What is answered in place of the upstream's errors.
+    pages: &'a [ErrorPage],
     /// How many tries there were before this one.
     tries: Cell<usize>,
 }
@@ -133,6 +136,7 @@ pub(super) async fn forward(
         prefer,
         kept: Kept::of(forward),
         cross: found.cross.as_ref(),
+        pages: pages(found, forward),
         tries: Cell::new(0),
     };
     if forward.retry.as_ref().is_some_and(|retry| retry.attempts > 0) {
@@ -144,6 +148,14 @@ pub(super) async fn forward(
         mirror::send(worker, found, plan, forward, req, &job.kept);
     }
     rest
+}
+
+/// What is answered in place of the upstream's errors.
+fn pages<'v>(found: &Found<'v>, forward: &Forward) -> &'v [ErrorPage] {
+    match forward.replace_errors {
+        true => &found.matched.rule().error_pages,
+        false => &[],
+    }
 }
 
 /// A hash of what tells requests apart.
@@ -312,6 +324,7 @@ impl Job<'_, '_> {
         {
             reading.again = &retry.on.statuses;
         }
+        reading.pages = self.pages;
         let got = self
             .converse(&chosen, &link, &mut clock, &mut reading, reply)
             .await;
@@ -334,6 +347,8 @@ impl Job<'_, '_> {
                     stale: false,
                 });
             }
+            // Neither is that of one that is replaced.
+            Got::Replaced(status) => return Ok(self.replace(status, reply)?),
             Got::Body(down) => Download {
                 local: Rc::clone(self.local),
                 chosen,
@@ -347,6 +362,13 @@ impl Job<'_, '_> {
             return Ok(Rest::Nothing);
         }
         Ok(Rest::Body(download))
+    }
+
+    /// Answers by the rule's page in place of the upstream's answer.
+    fn replace(&self, status: u16, reply: &mut Reply<'_>) -> Result<Rest, Failure> {
+        own::page(reply, self.pages, status)?;
+        own::changes(reply, &self.backend.response)?;
+        Ok(Rest::Nothing)
     }
 
     fn send_head(&self, chosen: &Chosen, stream: &Stream) -> Result<BodyEncoder, Fault> {
@@ -400,11 +422,12 @@ impl Job<'_, '_> {
             });
             match step.await? {
                 Some(got @ (Got::Switch | Got::Again(_))) => return Ok(got),
+                Some(Got::Replaced(status)) => {
+                    self.answered(chosen, begun, status);
+                    return Ok(Got::Replaced(status));
+                }
                 Some(Got::Body(down)) => {
-                    self.local.took(&chosen.end, cx.now().since(begun));
-                    let bad = reply.status_now() >= 500;
-                    self.local
-                        .met(&chosen.end, if bad { Meeting::Bad } else { Meeting::Good });
+                    self.answered(chosen, begun, reply.status_now());
                     clock.head = None;
                     got = Some(down);
                 }
@@ -423,6 +446,17 @@ impl Job<'_, '_> {
             }
             stream.set_deadline(clock.span(cx.now()));
         }
+    }
+
+    /// Notes how an endpoint has answered.
+    fn answered(&self, chosen: &Chosen, begun: Time, status: u16) {
+        self.local.took(&chosen.end, self.worker.cx.now().since(begun));
+        let met = if status >= 500 {
+            Meeting::Bad
+        } else {
+            Meeting::Good
+        };
+        self.local.met(&chosen.end, met);
     }
 
     /// Whether a request whose answer has such a status is tried again; then that is counted.
@@ -463,6 +497,7 @@ impl Job<'_, '_> {
                 }
                 Ok(Some(Head::Switch)) => (0, Ok(Some(Got::Switch))),
                 Ok(Some(Head::Again(status))) => (0, Ok(Some(Got::Again(status)))),
+                Ok(Some(Head::Replaced(status))) => (0, Ok(Some(Got::Replaced(status)))),
                 Ok(None) => (0, Ok(None)),
                 Err(failure) => (0, Err(failure)),
             };
@@ -491,6 +526,8 @@ enum Got {
     Switch,
     /// A status after which the request is tried again.
     Again(u16),
+    /// A status that the rule has a page for.
+    Replaced(u16),
 }
 
 /// Whether it is what a kept connection looks like that was closed meanwhile.

@@ -4,7 +4,7 @@ use ringmain_web::{Error, Reply};
 
 use super::Failure;
 use crate::fault::Fault;
-use crate::model::Answer;
+use crate::model::{Answer, ErrorPage};
 use crate::plan::{Changes, Plan};
 use crate::table::Matched;
 
@@ -24,13 +24,19 @@ fn write(reply: &mut Reply<'_>, status: u16, answer: &Answer) -> Result<(), Erro
     Ok(())
 }
 
+/// Answers an error by the first page that has its status: whether one has.
+pub(super) fn page(reply: &mut Reply<'_>, pages: &[ErrorPage], status: u16) -> Result<bool, Error> {
+    let found = pages.iter().find(|page| page.statuses.contains(status));
+    if let Some(page) = found {
+        write(reply, status, &page.answer)?;
+    }
+    Ok(found.is_some())
+}
+
 /// What a fault is to the client, as its rule has it.
 pub(super) fn fault(reply: &mut Reply<'_>, matched: &Matched<'_, Plan>, fault: Fault) -> Result<(), Error> {
-    let status = fault.status();
-    let mut pages = matched.rule().error_pages.iter();
-    match pages.find(|page| page.statuses.contains(status)) {
-        Some(page) => write(reply, status, &page.answer)?,
-        None => plain(reply, fault)?,
+    if !page(reply, &matched.rule().error_pages, fault.status())? {
+        plain(reply, fault)?;
     }
     match matched.plan() {
         Ok(plan) => changes(reply, &plan.response),

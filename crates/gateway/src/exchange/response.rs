@@ -12,7 +12,7 @@ use super::trailers::Sieve;
 use crate::fault::Fault;
 use crate::gateway::Desk;
 use crate::limits;
-use crate::model::StatusRange;
+use crate::model::{ErrorPage, StatusRange};
 use crate::plan::Changes;
 
 /// Reads the answer's head.
@@ -32,6 +32,8 @@ pub(super) struct Reading<'m, 'a> {
     pub(super) cross: bool,
     /// Statuses after which the request is tried again.
     pub(super) again: &'a [StatusRange],
+    /// What is answered in place of the upstream's errors.
+    pub(super) pages: &'a [ErrorPage],
 }
 
 /// What a whole head says about what follows.
@@ -47,6 +49,8 @@ pub(super) enum Head {
     Switch,
     /// A status after which the request is to be tried again. The head was not consumed, and the reply has nothing of it.
     Again(u16),
+    /// A status that the rule has a page for. Neither was anything of this one.
+    Replaced(u16),
 }
 
 impl<'m, 'a> Reading<'m, 'a> {
@@ -61,6 +65,7 @@ impl<'m, 'a> Reading<'m, 'a> {
             extra: FieldBlock::new(),
             cross: false,
             again: &[],
+            pages: &[],
         }
     }
 
@@ -99,6 +104,9 @@ impl<'m, 'a> Reading<'m, 'a> {
             };
             if self.again.iter().any(|range| range.contains(head.status)) {
                 return (consumed, Ok(Some(Head::Again(head.status))));
+            }
+            if self.pages.iter().any(|page| page.statuses.contains(head.status)) {
+                return (consumed, Ok(Some(Head::Replaced(head.status))));
             }
             consumed += length;
             if !head.is_interim() {

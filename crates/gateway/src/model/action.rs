@@ -46,7 +46,8 @@ pub struct Forward {
     /// Protocols (tokens of `Upgrade`, in any case) that a connection may switch to. Default: `websocket`. A request for
     /// another one is sent on without it.
     pub upgrades: Vec<Arc<str>>,
-    /// Answers of the upstream are also replaced by the rule's error pages. Default: `false`, only the gateway's own are.
+    /// Answers of the upstream are also replaced by the rule's error pages, whose connection is not used again then: nobody
+    /// reads the rest of them. Default: `false`, only the gateway's own are.
     pub replace_errors: bool,
 }
 

@@ -25,6 +25,7 @@ on_every_backend! {
     a_client_that_leaves,
     an_early_answer,
     error_pages,
+    errors_of_the_upstream_are_replaced,
     caps,
 }
 
@@ -313,6 +314,51 @@ fn error_pages(engine: Config) {
     let edge = crate::origin::edge(engine, rules(vec![direct], vec![upstream("x", &[])]));
     edge.server.get("/").expect(418, "teapot");
     edge.server.shut_down();
+}
+
+fn errors_of_the_upstream_are_replaced(engine: Config) {
+    let origin = Origin::new(|mut peer| {
+        while let Some(seen) = peer.request() {
+            let status = match seen.line() {
+                line if line.contains("/missing") => "404 Not Found",
+                line if line.contains("/broken") => "500 Oh",
+                _ => "200 OK",
+            };
+            peer.send(format!(
+                "HTTP/1.1 {status}\r\nX-Own: 1\r\nContent-Length: 5\r\n\r\nown\r\n"
+            ));
+        }
+    });
+    for replaced in [false, true] {
+        let mut config = to(&[origin.addr], |forward, _| forward.replace_errors = replaced);
+        let rule = &mut Arc::make_mut(&mut config.routes[0]).rules[0];
+        rule.error_pages = vec![ErrorPage {
+            statuses: StatusRange {
+                first: 404,
+                last: 404,
+            },
+            answer: Answer {
+                status: 200,
+                content_type: None,
+                body: Body(Arc::from(&b"not here"[..])),
+            },
+        }];
+        let edge = edge(engine.clone(), config);
+        let mut client = edge.server.client();
+        for (path, status, body) in [
+            ("/", 200, "own\r\n"),
+            ("/missing", 404, if replaced { "not here" } else { "own\r\n" }),
+            ("/broken", 500, "own\r\n"),
+            ("/", 200, "own\r\n"),
+        ] {
+            client.send(get(path));
+            let answer = client.answer();
+            answer.expect(status, body);
+            // Of an answer that is replaced nothing is left.
+            assert_eq!(answer.field("x-own").is_some(), body != "not here");
+        }
+        edge.server.shut_down();
+    }
 }
 
 fn caps(engine: Config) {
