@@ -103,7 +103,11 @@ class Many:
 
     def replaced(self):
         """Seconds that the last change took from the model on, by the gateway's own log."""
-        found = LIVE.findall(self.gateway.last_output(50))
+        # Written behind the change, by a thread of its own.
+        end, found = time.monotonic() + asking.SECONDS, []
+        while not found and time.monotonic() < end:
+            found = LIVE.findall(self.gateway.last_output(50))
+            time.sleep(0.01)
         if not found:
             raise Failed(f"expected a line of the log that says how soon the change was live, found {self.gateway.last_output()}")
         value, unit = found[-1]
