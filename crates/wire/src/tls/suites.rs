@@ -6,7 +6,7 @@ use rustls::CipherSuite;
 use rustls::crypto::{CryptoProvider, aws_lc_rs};
 
 /// Suites and their names, the preferred first. AES-128 stands before AES-256: its hash, SHA-256, has instructions on today's
-/// processors where SHA-384 has none, which is a fifth of a handshake (docs/decisions/0010-aes-128-first.md).
+/// processors where SHA-384 has none and takes a fifth of a handshake (docs/decisions/0010-aes-128-first.md).
 const NAMES: &[(CipherSuite, &str)] = &[
     (CipherSuite::TLS13_AES_128_GCM_SHA256, "TLS_AES_128_GCM_SHA256"),
     (CipherSuite::TLS13_AES_256_GCM_SHA384, "TLS_AES_256_GCM_SHA384"),
