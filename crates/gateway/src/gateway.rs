@@ -254,6 +254,10 @@ impl Gateway {
         let app = App::new().limits(self.limits());
         app.entrances(self.doors().fronts.entrances())
             .per_worker(move |cx| Worker::new(cx, gateway.clone()))
+            .early(|req, ticket| match req.local::<Rc<Worker>>() {
+                Ok(worker) => exchange::early::look(worker, req, ticket),
+                Err(_) => Err(ticket),
+            })
             .fallback_streamed(async |req, reply| {
                 let worker = Rc::clone(req.local::<Rc<Worker>>()?);
                 exchange::serve(&worker, req, reply).await
@@ -378,6 +382,7 @@ pub(crate) struct Worker {
     sweeping: Cell<bool>,
     /// Copies of requests under way.
     pub(crate) mirroring: Cell<u32>,
+    pub(crate) beginnings: exchange::early::Beginnings,
 }
 
 /// A worker's view of the configuration. Requests hold it until their answer begins.
@@ -429,6 +434,7 @@ impl Worker {
             roots: RefCell::default(),
             sweeping: Cell::new(false),
             mirroring: Cell::new(0),
+            beginnings: exchange::early::Beginnings::default(),
         });
         if cx.spawn(care::follow(Rc::clone(&worker), gateway)).is_err() {
             log::error!("a worker without room for a task does not look names up");

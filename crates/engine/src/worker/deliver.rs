@@ -124,7 +124,9 @@ impl<H: Handler> Worker<H> {
     /// Tells a stream's receiver that there is something to look at.
     fn news(&mut self, slot: Slot) {
         let mut core = self.cx.core();
-        let receiver = core.connection(slot).and_then(|c| c.stream.as_ref()?.receiver.clone());
+        let receiver = core
+            .connection(slot)
+            .and_then(|c| c.stream.as_ref()?.receiver.clone());
         drop(core);
         if let Some(receiver) = receiver
             && catch_unwind(AssertUnwindSafe(|| receiver.news())).is_err()

@@ -18,6 +18,7 @@ use ringmain_wire::proxy::Addresses;
 use super::affinity::Session;
 use super::client;
 use super::cross::Cross;
+use super::early::Ahead;
 use super::kept::Kept;
 use super::mirror;
 use super::relay::{Clock, Down, Download, NotSent, upload};
@@ -57,6 +58,9 @@ struct Job<'a, 'r> {
     tries: Cell<usize>,
 }
 
+/// A try that was begun without a task: whom it is for, the connection that has its head, since when.
+type Begun = (Chosen, Option<Link>, Time);
+
 /// A try that came to nothing.
 struct Broken {
     why: Why,
@@ -87,17 +91,41 @@ pub(super) async fn forward(
     plan: &Plan,
     forward: &Forward,
     req: &Request<'_>,
+    ahead: Option<Ahead>,
     reply: &mut Reply<'_>,
 ) -> Result<Rest, Failure> {
-    let (number, backend) = draw(worker, plan)?;
+    let (number, backend) = match &ahead {
+        Some(ahead) => (
+            ahead.number,
+            plan.backends.get(ahead.number).ok_or(Fault::NoBackend)?,
+        ),
+        None => draw(worker, plan)?,
+    };
     let shared = backend.upstream.as_ref().ok_or(Fault::BrokenBackend)?;
     if let (Framing::Length(length), Some(most)) = (req.head().framing, forward.body.request)
         && length > most
     {
         return Err(Fault::RequestTooLarge.into());
     }
-    let local = worker.local(shared);
-    let admitted = local.admit()?;
+    let is_new = ahead.is_none();
+    let (local, admitted, clock, first) = match ahead {
+        Some(ahead) => (
+            ahead.local,
+            ahead.admitted,
+            ahead.clock,
+            Some((ahead.chosen, ahead.link, ahead.sent)),
+        ),
+        None => {
+            let local = worker.local(shared);
+            let admitted = local.admit()?;
+            (
+                local,
+                admitted,
+                Clock::of(&forward.timeouts, worker.cx.now()),
+                None,
+            )
+        }
+    };
     let session = match &forward.affinity {
         Some(affinity) => Session::of(affinity, req, worker.cx.wall().as_secs()),
         None => Session::default(),
@@ -113,24 +141,9 @@ pub(super) async fn forward(
         local: &local,
         forward,
         backend,
-        sending: Sending {
-            listener: found.listener,
-            changes: &backend.request,
-            rule: &forward.rewrite,
-            backend: &forward.backends[number].rewrite,
-            prefix: found.matched.prefix(),
-            upgrade: upgrade(req, forward),
-            trailers: req.version() == Version::Http11
-                && req.head().fields.known(Known::Te).is_some()
-                && trailers::wanted(&req.head().fields),
-        },
+        sending: sending(found, forward, backend, number, req),
         req,
-        clock: Clock {
-            total: forward.timeouts.request.map(|span| worker.cx.now().after(span)),
-            head: None,
-            idle: forward.timeouts.idle,
-            rate: forward.timeouts.minimum_rate,
-        },
+        clock,
         key: local.key(|key| hashed(key, found.listener, req)).flatten(),
         session,
         prefer,
@@ -139,15 +152,36 @@ pub(super) async fn forward(
         pages: pages(found, forward),
         tries: Cell::new(0),
     };
-    if forward.retry.as_ref().is_some_and(|retry| retry.attempts > 0) {
+    if is_new && forward.retry.as_ref().is_some_and(|retry| retry.attempts > 0) {
         local.bring_budget();
     }
-    let rest = job.run(reply).await;
+    let rest = job.run(first, reply).await;
     drop(admitted);
     if !plan.mirrors.is_empty() && !matches!(rest, Err(Failure::Web(_))) {
         mirror::send(worker, found, plan, forward, req, &job.kept);
     }
     rest
+}
+
+/// What the head that a backend is sent is written from.
+pub(super) fn sending<'a>(
+    found: &Found<'a>,
+    forward: &'a Forward,
+    backend: &'a Backend,
+    number: usize,
+    req: &Request<'a>,
+) -> Sending<'a> {
+    Sending {
+        listener: found.listener,
+        changes: &backend.request,
+        rule: &forward.rewrite,
+        backend: &forward.backends[number].rewrite,
+        prefix: found.matched.prefix(),
+        upgrade: upgrade(req, forward),
+        trailers: req.version() == Version::Http11
+            && req.head().fields.known(Known::Te).is_some()
+            && trailers::wanted(&req.head().fields),
+    }
 }
 
 /// What is answered in place of the upstream's errors.
@@ -159,7 +193,7 @@ fn pages<'v>(found: &Found<'v>, forward: &Forward) -> &'v [ErrorPage] {
 }
 
 /// A hash of what tells requests apart.
-fn hashed(key: &HashKey, listener: &Listener, req: &Request<'_>) -> Option<u64> {
+pub(super) fn hashed(key: &HashKey, listener: &Listener, req: &Request<'_>) -> Option<u64> {
     match key {
         HashKey::Cookie(name) => req.cookies().get(name).map(|value| hash(value.as_bytes())),
         HashKey::Header(name) => req.header(name.as_str()).map(|value| hash(value.as_bytes())),
@@ -184,7 +218,7 @@ pub(super) fn addresses(req: &Request<'_>) -> Option<Addresses> {
 }
 
 /// The backend whose turn it is, by chance.
-fn draw<'p>(worker: &Worker, plan: &'p Plan) -> Result<(usize, &'p Backend), Fault> {
+pub(super) fn draw<'p>(worker: &Worker, plan: &'p Plan) -> Result<(usize, &'p Backend), Fault> {
     let number = match plan.weight {
         0 => return Err(Fault::NoBackend),
         _ if plan.backends.len() == 1 => 0,
@@ -207,16 +241,24 @@ fn upgrade<'r>(req: &Request<'r>, forward: &Forward) -> Option<&'r [u8]> {
 }
 
 impl Job<'_, '_> {
-    async fn run(&self, reply: &mut Reply<'_>) -> Result<Rest, Failure> {
+    /// `first`: the first try was begun before.
+    async fn run(&self, mut first: Option<Begun>, reply: &mut Reply<'_>) -> Result<Rest, Failure> {
         let mut tried: Vec<Rc<End>> = Vec::new();
         let mut fresh = false;
-        self.local.settle(self.local.connect_timeout()).await;
+        if first.is_none() {
+            self.local.settle(self.local.connect_timeout()).await;
+        }
         loop {
             self.tries.set(tried.len());
-            let chosen = self.local.choose(&tried, self.key, self.prefer)?;
+            let (chosen, link, begun) = match first.take() {
+                Some(begun) => begun,
+                None => {
+                    let chosen = self.local.choose(&tried, self.key, self.prefer)?;
+                    (chosen, None, self.worker.cx.now())
+                }
+            };
             let end = Rc::clone(&chosen.end);
-            let begun = self.worker.cx.now();
-            let attempted = self.attempt(chosen, fresh, reply).await;
+            let attempted = self.attempt(chosen, (link, begun), fresh, reply).await;
             note::attempt(
                 self.worker,
                 self.req,
@@ -295,17 +337,31 @@ impl Job<'_, '_> {
         self.worker.cx.sleep(span.mul_f64(share)).await;
     }
 
-    async fn attempt(&self, chosen: Chosen, fresh: bool, reply: &mut Reply<'_>) -> Result<Rest, Broken> {
+    /// `sent`: the connection that has the request's head already, if there is one, and since when.
+    async fn attempt(
+        &self,
+        chosen: Chosen,
+        sent: (Option<Link>, Time),
+        fresh: bool,
+        reply: &mut Reply<'_>,
+    ) -> Result<Rest, Broken> {
         let cx = &self.worker.cx;
         let span = self.local.connect_timeout();
         let span = self
             .clock
             .total
             .map_or(span, |total| span.min(total.since(cx.now())));
-        let greeting = self.local.greeting(|| addresses(self.req));
-        let link = self.local.link(&chosen.end, fresh, &greeting, span).await?;
+        let is_sent = sent.0.is_some();
+        let (link, begun) = match sent {
+            (Some(link), begun) => (link, begun),
+            (None, _) => {
+                let greeting = self.local.greeting(|| addresses(self.req));
+                let link = self.local.link(&chosen.end, fresh, &greeting, span).await?;
+                (link, cx.now())
+            }
+        };
         let mut clock = self.clock;
-        clock.head = self.forward.timeouts.per_try.map(|span| cx.now().after(span));
+        clock.head = self.forward.timeouts.per_try.map(|span| begun.after(span));
         let mut reading = Reading::new(self.req.method(), self.sending.upgrade, self.sending.trailers);
         if let Some(affinity) = &self.forward.affinity {
             let secure = self.req.scheme() == "https";
@@ -326,7 +382,7 @@ impl Job<'_, '_> {
         }
         reading.pages = self.pages;
         let got = self
-            .converse(&chosen, &link, &mut clock, &mut reading, reply)
+            .converse(&chosen, (&link, is_sent), &mut clock, &mut reading, reply)
             .await;
         let got = got.map_err(|failure| Broken {
             stale: link.requests > 0 && !reading.begun && is_stale(&failure),
@@ -381,18 +437,22 @@ impl Job<'_, '_> {
         Ok(encoder)
     }
 
-    /// Sends the request and reads the answer's head; then goes on with both bodies as long as the request's is not sent.
+    /// Sends the request, unless its head is sent already, and reads the answer's head; then goes on with both bodies as long as the request's is not sent.
     async fn converse(
         &self,
         chosen: &Chosen,
-        link: &Link,
+        (link, is_sent): (&Link, bool),
         clock: &mut Clock,
         reading: &mut Reading<'_, '_>,
         reply: &mut Reply<'_>,
     ) -> Result<Got, Failure> {
         let cx = &self.worker.cx;
         let stream = &link.stream;
-        let encoder = self.send_head(chosen, stream)?;
+        let encoder = match is_sent {
+            // What is sent before there is a task has no body.
+            true => None,
+            false => Some(self.send_head(chosen, stream)?),
+        };
         let begun = cx.now();
         stream.set_deadline(clock.span(begun));
         let most = self.forward.body.request;
@@ -450,13 +510,8 @@ impl Job<'_, '_> {
 
     /// Notes how an endpoint has answered.
     fn answered(&self, chosen: &Chosen, begun: Time, status: u16) {
-        self.local.took(&chosen.end, self.worker.cx.now().since(begun));
-        let met = if status >= 500 {
-            Meeting::Bad
-        } else {
-            Meeting::Good
-        };
-        self.local.met(&chosen.end, met);
+        let span = self.worker.cx.now().since(begun);
+        self.local.answered(&chosen.end, span, status);
     }
 
     /// Whether a request whose answer has such a status is tried again; then that is counted.
