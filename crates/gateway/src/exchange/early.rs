@@ -21,7 +21,8 @@ use ringmain_engine::stream::Receiver;
 use ringmain_web::{Early, Method, Request, Ticket};
 use ringmain_wire::h1::{Framing, HeadScanner, Parsed, parse_response};
 
-use super::forward::{self, hashed};
+use super::aim::{self, hashed};
+use super::forward::Begun;
 use super::relay::Clock;
 use super::{Place, client, find, note, request, response};
 use crate::gateway::{Desk, View, Worker};
@@ -148,7 +149,7 @@ fn begin(worker: &Rc<Worker>, req: &Request<'_>) -> Option<Ahead> {
     if found.cross.is_some() || rule.affinity.is_some() || !plan.mirrors.is_empty() {
         return None;
     }
-    let (number, backend) = forward::draw(worker, plan).ok()?;
+    let (number, backend) = aim::draw(worker, plan).ok()?;
     let local = worker.local(backend.upstream.as_ref()?);
     if !local.is_plain() {
         return None;
@@ -156,7 +157,7 @@ fn begin(worker: &Rc<Worker>, req: &Request<'_>) -> Option<Ahead> {
     let admitted = local.admit().ok()?;
     let key = local.key(|key| hashed(key, found.listener, req)).flatten();
     let chosen = local.choose(&[], key, Prefer::Any).ok()?;
-    let sending = forward::sending(&found, rule, backend, number, req);
+    let sending = aim::sending(&found, rule, backend, number, req);
     let desk = &mut *worker.desk.borrow_mut();
     desk.out.clear();
     // What it says of the body is that there is none.
@@ -286,6 +287,12 @@ impl Early for Underway {
 }
 
 impl Ahead {
+    /// What a task needs of it.
+    pub(super) fn into_parts(self) -> (Rc<Local>, Admitted, Clock, Option<Begun>) {
+        let begun = (self.chosen, self.link, self.sent);
+        (self.local, self.admitted, self.clock, Some(begun))
+    }
+
     /// Answers the client, if these bytes are all of an answer that needs nothing but to be passed on. Whether that was done.
     fn answer(&mut self, worker: &Rc<Worker>, bytes: &[u8]) -> bool {
         let Some(ticket) = self.ticket.take() else {

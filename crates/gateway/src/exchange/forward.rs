@@ -3,20 +3,17 @@
 use std::cell::Cell;
 use std::future::{Future, poll_fn};
 use std::io;
-use std::net::IpAddr;
 use std::pin::pin;
 use std::rc::Rc;
 use std::task::{Context, Poll};
 
-use ringmain_engine::Addr;
 use ringmain_engine::backend::Time;
 use ringmain_engine::stream::Stream;
 use ringmain_web::{Method, Reply, Request};
-use ringmain_wire::h1::{BodyEncoder, Framing, Known, Version};
-use ringmain_wire::proxy::Addresses;
+use ringmain_wire::h1::{BodyEncoder, Framing};
 
 use super::affinity::Session;
-use super::client;
+use super::aim::{addresses, draw, hashed, pages, sending};
 use super::cross::Cross;
 use super::early::Ahead;
 use super::kept::Kept;
@@ -25,12 +22,11 @@ use super::relay::{Clock, Down, Download, NotSent, upload};
 use super::request::{self, Sending};
 use super::response::{Head, Reading};
 use super::tunnel::Tunnel;
-use super::{Failure, Found, Rest, note, own, trailers};
-use crate::balance::hash;
+use super::{Failure, Found, Rest, note, own};
 use crate::fault::{Fault, Retryable, Side};
 use crate::gateway::Worker;
 use crate::health::Meeting;
-use crate::model::{AffinityBy, ErrorPage, Forward, HashKey, Listener, Retry};
+use crate::model::{AffinityBy, ErrorPage, Forward, HashKey, Retry};
 use crate::plan::{Backend, Plan};
 use crate::upstream::Prefer;
 use crate::upstream::local::{Chosen, End, Link, Local};
@@ -59,7 +55,7 @@ struct Job<'a, 'r> {
 }
 
 /// A try that was begun without a task: whom it is for, the connection that has its head, since when.
-type Begun = (Chosen, Option<Link>, Time);
+pub(super) type Begun = (Chosen, Option<Link>, Time);
 
 /// A try that came to nothing.
 struct Broken {
@@ -102,9 +98,7 @@ pub(super) async fn forward(
         None => draw(worker, plan)?,
     };
     let shared = backend.upstream.as_ref().ok_or(Fault::BrokenBackend)?;
-    if let (Framing::Length(length), Some(most)) = (req.head().framing, forward.body.request)
-        && length > most
-    {
+    if is_too_large(forward, req) {
         return Err(Fault::RequestTooLarge.into());
     }
     let is_new = ahead.is_none();
@@ -130,12 +124,7 @@ pub(super) async fn forward(
         Some(affinity) => Session::of(affinity, req, worker.cx.wall().as_secs()),
         None => Session::default(),
     };
-    let prefer = match &forward.affinity {
-        Some(affinity) if affinity.by == AffinityBy::Source => {
-            hashed(&HashKey::Source, found.listener, req).map_or(Prefer::Any, Prefer::Hashed)
-        }
-        _ => session.prefers(),
-    };
+    let prefer = preference(found, forward, &session, req);
     let job = Job {
         worker,
         local: &local,
@@ -163,81 +152,22 @@ pub(super) async fn forward(
     rest
 }
 
-/// What the head that a backend is sent is written from.
-pub(super) fn sending<'a>(
-    found: &Found<'a>,
-    forward: &'a Forward,
-    backend: &'a Backend,
-    number: usize,
-    req: &Request<'a>,
-) -> Sending<'a> {
-    Sending {
-        listener: found.listener,
-        changes: &backend.request,
-        rule: &forward.rewrite,
-        backend: &forward.backends[number].rewrite,
-        prefix: found.matched.prefix(),
-        upgrade: upgrade(req, forward),
-        trailers: req.version() == Version::Http11
-            && req.head().fields.known(Known::Te).is_some()
-            && trailers::wanted(&req.head().fields),
+/// Whether the request says that its body is longer than the rule allows.
+fn is_too_large(forward: &Forward, req: &Request<'_>) -> bool {
+    match (req.head().framing, forward.body.request) {
+        (Framing::Length(length), Some(most)) => length > most,
+        _ => false,
     }
 }
 
-/// What is answered in place of the upstream's errors.
-fn pages<'v>(found: &Found<'v>, forward: &Forward) -> &'v [ErrorPage] {
-    match forward.replace_errors {
-        true => &found.matched.rule().error_pages,
-        false => &[],
+/// Who is to answer because of who asks.
+fn preference(found: &Found<'_>, forward: &Forward, session: &Session, req: &Request<'_>) -> Prefer {
+    match &forward.affinity {
+        Some(affinity) if affinity.by == AffinityBy::Source => {
+            hashed(&HashKey::Source, found.listener, req).map_or(Prefer::Any, Prefer::Hashed)
+        }
+        _ => session.prefers(),
     }
-}
-
-/// A hash of what tells requests apart.
-pub(super) fn hashed(key: &HashKey, listener: &Listener, req: &Request<'_>) -> Option<u64> {
-    match key {
-        HashKey::Cookie(name) => req.cookies().get(name).map(|value| hash(value.as_bytes())),
-        HashKey::Header(name) => req.header(name.as_str()).map(|value| hash(value.as_bytes())),
-        HashKey::Path => Some(hash(req.path().as_bytes())),
-        HashKey::Source => match client::address(&listener.client_address, req)? {
-            IpAddr::V4(address) => Some(hash(&address.octets())),
-            IpAddr::V6(address) => Some(hash(&address.octets())),
-        },
-    }
-}
-
-/// Who is connected to whom, as an upstream is told that wants to know.
-pub(super) fn addresses(req: &Request<'_>) -> Option<Addresses> {
-    let conn = req.cx().conn(req.connection());
-    match conn.local_addr() {
-        Ok(Some(Addr::Inet(to))) => Some(Addresses {
-            from: req.remote()?,
-            to,
-        }),
-        _ => None,
-    }
-}
-
-/// The backend whose turn it is, by chance.
-pub(super) fn draw<'p>(worker: &Worker, plan: &'p Plan) -> Result<(usize, &'p Backend), Fault> {
-    let number = match plan.weight {
-        0 => return Err(Fault::NoBackend),
-        _ if plan.backends.len() == 1 => 0,
-        weight => worker.cx.random() % weight,
-    };
-    plan.backend(number).ok_or(Fault::NoBackend)
-}
-
-/// The protocol to be offered: one that is allowed, and only for a request without a body.
-fn upgrade<'r>(req: &Request<'r>, forward: &Forward) -> Option<&'r [u8]> {
-    let wanted = req.head().upgrade?;
-    let allowed = |protocol: &[u8]| {
-        let name = protocol.split(|&byte| byte == b'/').next().unwrap_or_default();
-        forward
-            .upgrades
-            .iter()
-            .any(|allowed| name.eq_ignore_ascii_case(allowed.as_bytes()))
-    };
-    (req.head().framing == Framing::None && allowed(wanted)).then_some(wanted)
 }
 
 impl Job<'_, '_> {
@@ -362,25 +292,7 @@ impl Job<'_, '_> {
         };
         let mut clock = self.clock;
         clock.head = self.forward.timeouts.per_try.map(|span| begun.after(span));
-        let mut reading = Reading::new(self.req.method(), self.sending.upgrade, self.sending.trailers);
-        if let Some(affinity) = &self.forward.affinity {
-            let secure = self.req.scheme() == "https";
-            let token = chosen.end.endpoint.token;
-            if let Some((name, value)) = self.session.field(affinity, token, secure, cx.wall().as_secs()) {
-                let pushed = reading.extra.push(name, value.as_bytes());
-                pushed.map_err(|_misuse| Fault::BrokenRule)?;
-            }
-        }
-        if let Some(cross) = self.cross {
-            reading.extra.append(&cross.fields);
-            reading.cross = true;
-        }
-        if let Some(retry) = self.has_tries()
-            && is_idempotent(self.req.method())
-        {
-            reading.again = &retry.on.statuses;
-        }
-        reading.pages = self.pages;
+        let mut reading = self.reading(&chosen)?;
         let got = self
             .converse(&chosen, (&link, is_sent), &mut clock, &mut reading, reply)
             .await;
@@ -418,6 +330,33 @@ impl Job<'_, '_> {
             return Ok(Rest::Nothing);
         }
         Ok(Rest::Body(download))
+    }
+
+    /// What is looked for in the answer's head, and added to it.
+    fn reading(&self, chosen: &Chosen) -> Result<Reading<'_, '_>, Fault> {
+        let mut reading = Reading::new(self.req.method(), self.sending.upgrade, self.sending.trailers);
+        if let Some(affinity) = &self.forward.affinity {
+            let secure = self.req.scheme() == "https";
+            let token = chosen.end.endpoint.token;
+            if let Some((name, value)) =
+                self.session
+                    .field(affinity, token, secure, self.worker.cx.wall().as_secs())
+            {
+                let pushed = reading.extra.push(name, value.as_bytes());
+                pushed.map_err(|_misuse| Fault::BrokenRule)?;
+            }
+        }
+        if let Some(cross) = self.cross {
+            reading.extra.append(&cross.fields);
+            reading.cross = true;
+        }
+        if let Some(retry) = self.has_tries()
+            && is_idempotent(self.req.method())
+        {
+            reading.again = &retry.on.statuses;
+        }
+        reading.pages = self.pages;
+        Ok(reading)
     }
 
     /// Answers by the rule's page in place of the upstream's answer.

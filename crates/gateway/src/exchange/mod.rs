@@ -8,6 +8,7 @@
 //! Owns the order of things. What a head may hold is in `request` and `response`, who answers in `upstream`.
 
 mod affinity;
+mod aim;
 mod client;
 mod cross;
 pub(crate) mod early;
