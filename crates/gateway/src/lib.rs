@@ -17,6 +17,7 @@ pub mod metrics;
 pub mod model;
 mod passage;
 mod plan;
+mod policy;
 mod resolve;
 pub mod status;
 pub mod table;

@@ -31,6 +31,7 @@ use crate::gateway::Worker;
 use crate::health::Meeting;
 use crate::model::{AffinityBy, ErrorPage, Forward, HashKey, Listener, Retry};
 use crate::plan::{Backend, Plan};
+use crate::policy::Cleared;
 use crate::upstream::Prefer;
 use crate::upstream::local::{Chosen, End, Link, Local};
 
@@ -84,6 +85,7 @@ impl<F: Into<Failure>> From<F> for Broken {
 pub(super) async fn forward(
     worker: &Rc<Worker>,
     found: &Found<'_>,
+    cleared: &Cleared,
     plan: &Plan,
     forward: &Forward,
     req: &Request<'_>,
@@ -116,6 +118,7 @@ pub(super) async fn forward(
         sending: Sending {
             listener: found.listener,
             changes: &backend.request,
+            cleared,
             rule: &forward.rewrite,
             backend: &forward.backends[number].rewrite,
             prefix: found.matched.prefix(),
@@ -145,7 +148,7 @@ pub(super) async fn forward(
     let rest = job.run(reply).await;
     drop(admitted);
     if !plan.mirrors.is_empty() && !matches!(rest, Err(Failure::Web(_))) {
-        mirror::send(worker, found, plan, forward, req, &job.kept);
+        mirror::send(worker, found, cleared, plan, forward, req, &job.kept);
     }
     rest
 }
@@ -324,6 +327,7 @@ impl Job<'_, '_> {
         {
             reading.again = &retry.on.statuses;
         }
+        reading.extra.append(self.sending.cleared.answer());
         reading.pages = self.pages;
         let got = self
             .converse(&chosen, &link, &mut clock, &mut reading, reply)
