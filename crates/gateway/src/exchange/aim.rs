@@ -14,6 +14,7 @@ use crate::fault::Fault;
 use crate::gateway::Worker;
 use crate::model::{ErrorPage, Forward, HashKey, Listener};
 use crate::plan::{Backend, Plan};
+use crate::policy::Cleared;
 
 /// What the head that a backend is sent is written from.
 pub(super) fn sending<'a>(
@@ -21,11 +22,12 @@ pub(super) fn sending<'a>(
     forward: &'a Forward,
     backend: &'a Backend,
     number: usize,
-    req: &Request<'a>,
+    (req, cleared): (&Request<'a>, &'a Cleared),
 ) -> Sending<'a> {
     Sending {
         listener: found.listener,
         changes: &backend.request,
+        cleared,
         rule: &forward.rewrite,
         backend: &forward.backends[number].rewrite,
         prefix: found.matched.prefix(),

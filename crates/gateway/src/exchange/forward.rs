@@ -15,7 +15,7 @@ use ringmain_wire::h1::{BodyEncoder, Framing};
 use super::affinity::Session;
 use super::aim::{addresses, draw, hashed, pages, sending};
 use super::cross::Cross;
-use super::early::Ahead;
+use super::early::Started;
 use super::kept::Kept;
 use super::mirror;
 use super::relay::{Clock, Down, Download, NotSent, upload};
@@ -28,6 +28,7 @@ use crate::gateway::Worker;
 use crate::health::Meeting;
 use crate::model::{AffinityBy, ErrorPage, Forward, HashKey, Retry};
 use crate::plan::{Backend, Plan};
+use crate::policy::Cleared;
 use crate::upstream::Prefer;
 use crate::upstream::local::{Chosen, End, Link, Local};
 
@@ -80,20 +81,20 @@ impl<F: Into<Failure>> From<F> for Broken {
     }
 }
 
-/// Sends a request on, again if that is allowed.
+/// Sends a request on, again if that is allowed. `started`: its first try was begun before.
 pub(super) async fn forward(
     worker: &Rc<Worker>,
     found: &Found<'_>,
+    (cleared, started): (&Cleared, Option<Started>),
     plan: &Plan,
     forward: &Forward,
     req: &Request<'_>,
-    ahead: Option<Ahead>,
     reply: &mut Reply<'_>,
 ) -> Result<Rest, Failure> {
-    let (number, backend) = match &ahead {
-        Some(ahead) => (
-            ahead.number,
-            plan.backends.get(ahead.number).ok_or(Fault::NoBackend)?,
+    let (number, backend) = match &started {
+        Some(started) => (
+            started.number,
+            plan.backends.get(started.number).ok_or(Fault::NoBackend)?,
         ),
         None => draw(worker, plan)?,
     };
@@ -101,14 +102,9 @@ pub(super) async fn forward(
     if is_too_large(forward, req) {
         return Err(Fault::RequestTooLarge.into());
     }
-    let is_new = ahead.is_none();
-    let (local, admitted, clock, first) = match ahead {
-        Some(ahead) => (
-            ahead.local,
-            ahead.admitted,
-            ahead.clock,
-            Some((ahead.chosen, ahead.link, ahead.sent)),
-        ),
+    let is_new = started.is_none();
+    let (local, admitted, clock, first) = match started {
+        Some(started) => started.into_parts(),
         None => {
             let local = worker.local(shared);
             let admitted = local.admit()?;
@@ -130,7 +126,7 @@ pub(super) async fn forward(
         local: &local,
         forward,
         backend,
-        sending: sending(found, forward, backend, number, req),
+        sending: sending(found, forward, backend, number, (req, cleared)),
         req,
         clock,
         key: local.key(|key| hashed(key, found.listener, req)).flatten(),
@@ -147,7 +143,7 @@ pub(super) async fn forward(
     let rest = job.run(first, reply).await;
     drop(admitted);
     if !plan.mirrors.is_empty() && !matches!(rest, Err(Failure::Web(_))) {
-        mirror::send(worker, found, plan, forward, req, &job.kept);
+        mirror::send(worker, found, cleared, plan, forward, req, &job.kept);
     }
     rest
 }
@@ -355,6 +351,7 @@ impl Job<'_, '_> {
         {
             reading.again = &retry.on.statuses;
         }
+        reading.extra.append(self.sending.cleared.answer());
         reading.pages = self.pages;
         Ok(reading)
     }

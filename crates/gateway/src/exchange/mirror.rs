@@ -19,6 +19,7 @@ use crate::gateway::Worker;
 use crate::limits;
 use crate::model::{Forward, Mirror, Rewrite};
 use crate::plan::{Mirrored, Plan};
+use crate::policy::Cleared;
 use crate::upstream::local::{Chosen, Local};
 use crate::upstream::{Admitted, Prefer};
 
@@ -59,6 +60,7 @@ impl Drop for Counted {
 pub(super) fn send(
     worker: &Rc<Worker>,
     found: &Found<'_>,
+    cleared: &Cleared,
     plan: &Plan,
     forward: &Forward,
     req: &Request<'_>,
@@ -69,7 +71,7 @@ pub(super) fn send(
         if drawn >= u64::from(mirror.share.part) {
             continue;
         }
-        if let Some(copy) = prepare(worker, found, mirror, mirrored, forward, req, kept)
+        if let Some(copy) = prepare(worker, found, cleared, (mirror, mirrored), forward, req, kept)
             && worker.cx.spawn(copy.run_until_draining()).is_err()
         {
             log::debug!("{req:?}: no room for a task that sends its copy");
@@ -81,8 +83,8 @@ pub(super) fn send(
 fn prepare(
     worker: &Rc<Worker>,
     found: &Found<'_>,
-    mirror: &Mirror,
-    mirrored: &Mirrored,
+    cleared: &Cleared,
+    (mirror, mirrored): (&Mirror, &Mirrored),
     forward: &Forward,
     req: &Request<'_>,
     kept: &Kept,
@@ -99,6 +101,7 @@ fn prepare(
     let sending = Sending {
         listener: found.listener,
         changes: &mirrored.request,
+        cleared,
         rule: &forward.rewrite,
         backend: &Rewrite::default(),
         prefix: found.matched.prefix(),

@@ -14,13 +14,14 @@ use crate::upstream::local::End;
 
 /// Fields of the access log that a gateway's requests have beside those of all: templates may name them.
 ///
-/// `route` and `rule` (its name, or its number from 0) took the request; `upstream`, `endpoint`, `upstream_us` (from the choice of
+/// `route` and `rule` (its name, or its number from 0) took the request; `identity` is who asks, as far as a policy has found out; `upstream`, `endpoint`, `upstream_us` (from the choice of
 /// the endpoint to the answer's head, microseconds) and `tries` are of the last try; `fault` is the kind of what went wrong. Of
 /// connections that were passed on `upstream_us` ends when it is connected, `received` are bytes of the client and `ended` says
 /// how it ended ([`Ended`](crate::metrics::Ended)).
-pub const FIELDS: [&str; 9] = [
+pub const FIELDS: [&str; 10] = [
     "route",
     "rule",
+    "identity",
     "upstream",
     "endpoint",
     "upstream_us",
@@ -55,6 +56,13 @@ pub(super) fn rule(route: &Route, number: usize, req: &Request<'_>) {
     };
     req.note("route", Note::Text(Arc::clone(&route.name)));
     req.note("rule", rule);
+}
+
+/// A policy has found out who asks.
+pub(crate) fn identity(identity: &Arc<str>, req: &Request<'_>) {
+    if req.is_logged() {
+        req.note("identity", Note::Text(Arc::clone(identity)));
+    }
 }
 
 /// A try has its answer's head, or came to nothing.
