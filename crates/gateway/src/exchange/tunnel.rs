@@ -96,11 +96,7 @@ fn poll_up(
 }
 
 /// Hands the client what the upstream has sent.
-fn poll_down(
-    stream: &Stream,
-    reply: &mut Reply<'_>,
-    context: &mut Context<'_>,
-) -> Poll<Result<Came, Error>> {
+fn poll_down(stream: &Stream, reply: &mut Reply<'_>, context: &mut Context<'_>) -> Poll<Result<Came, Error>> {
     let mut outcome = Ok(());
     let received = stream.poll_received(context, |bytes| {
         let bytes = &bytes[..bytes.len().min(SEND_SHARE)];

@@ -321,7 +321,8 @@ impl Handler for Server {
     fn closed(&mut self, cx: &Cx, state: Connection, reason: Reason) {
         self.machine.leave(&state);
         match state.phase {
-            Phase::Running { exchange, .. } if reason == Reason::Closed && exchange.outlives_connection() => {}
+            Phase::Running { exchange, .. } if reason == Reason::Closed && exchange.outlives_connection() => {
+            }
             Phase::Running { exchange, serial } if exchange.runs(serial) => {
                 if let Some(task) = exchange.task() {
                     cx.cancel(task);

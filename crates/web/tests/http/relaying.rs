@@ -198,7 +198,9 @@ fn a_tunnel_that_its_handler_ends_first(engine: Config) {
     let long = pattern(500_000);
     client.send(&long);
     client.finish();
-    let all = heard.recv_timeout(PATIENCE).expect("the handler comes to its end");
+    let all = heard
+        .recv_timeout(PATIENCE)
+        .expect("the handler comes to its end");
     assert!(all == long, "{} of {} bytes", all.len(), long.len());
     server.shut_down();
 }
