@@ -5,6 +5,7 @@ use std::sync::Arc;
 use super::{compile, config, facts, listener, route};
 use crate::limits;
 use crate::model::{Protocol, StreamRoute, WeightedBackend};
+use crate::table::Table;
 
 #[test]
 fn what_came_nearest_is_told_first() {
@@ -91,8 +92,8 @@ fn a_host_without_a_listener() {
     );
 }
 
-#[test]
-fn what_becomes_of_connections() {
+/// Listeners of mail by two names, of bytes and of HTTP.
+fn passing() -> Table<()> {
     let stream = |name: &str, hosts: &[&str], to: &[&str]| {
         let route = route(name, hosts, &[]);
         Arc::new(StreamRoute {
@@ -125,31 +126,39 @@ fn what_becomes_of_connections() {
         stream("late", &["a.example"], &["up"]),
         stream("test", &["a.test"], &["up"]),
     ];
-    let table = compile(config);
-    let ids: Vec<_> = table.addresses().iter().map(|(id, ..)| id).collect();
-    let explain = |at: usize, sni: Option<&str>| {
-        let explained = table.explain_stream(ids[at], sni);
-        let mut lines: Vec<String> = explained
-            .others
+    compile(config)
+}
+
+/// Its listener, and all that is told of a connection.
+fn told(table: &Table<()>, at: usize, sni: Option<&str>) -> (Option<String>, Vec<String>) {
+    let (id, ..) = table.addresses().iter().nth(at).unwrap();
+    let explained = table.explain_stream(id, sni);
+    let mut lines: Vec<String> = explained
+        .others
+        .iter()
+        .map(|(name, why)| format!("not {name}: {why}"))
+        .collect();
+    if let Some(taken) = explained.taken {
+        lines.push(format!(
+            "{} by {}: {}",
+            taken.route,
+            taken.by,
+            taken.steps.join(", ")
+        ));
+    }
+    lines.extend(
+        explained
+            .rejected
             .iter()
-            .map(|(name, why)| format!("not {name}: {why}"))
-            .collect();
-        if let Some(taken) = explained.taken {
-            lines.push(format!(
-                "{} by {}: {}",
-                taken.route,
-                taken.by,
-                taken.steps.join(", ")
-            ));
-        }
-        lines.extend(
-            explained
-                .rejected
-                .iter()
-                .map(|(name, why)| format!("{name}: {}", why.text())),
-        );
-        (explained.listener.map(|name| name.to_string()), lines)
-    };
+            .map(|(name, why)| format!("{name}: {}", why.text())),
+    );
+    (explained.listener.map(|name| name.to_string()), lines)
+}
+
+#[test]
+fn what_becomes_of_connections() {
+    let table = passing();
+    let explain = |at, sni| told(&table, at, sni);
     let (listener, lines) = explain(0, Some("a.example"));
     assert_eq!(listener.as_deref(), Some("mail"));
     assert_eq!(
