@@ -17,6 +17,7 @@ mod features;
 mod files;
 mod forwarding;
 mod gates;
+mod kept;
 mod listening;
 mod names;
 mod origin;
