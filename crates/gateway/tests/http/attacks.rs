@@ -1,0 +1,158 @@
+//! The corpus of attacks on HTTP/1.1: each payload straight at an application, and through the gateway at an origin.
+//!
+//! Three things are said of each: the statuses, how the connection ends, and every byte that the origin was sent. They stand in
+//! `attacks/expected.txt`; the environment variable `ATTACKS_WRITE` has the test write what it finds there instead, to be read
+//! line by line before it is committed.
+
+use std::fmt::Write as _;
+use std::io::{Read, Write};
+use std::net::{Shutdown, SocketAddr, TcpListener, TcpStream};
+use std::sync::{Arc, Mutex};
+use std::thread::JoinHandle;
+
+use ringmain_engine::Config;
+use ringmain_web::App;
+
+use crate::origin::{edge, to};
+use crate::support::{PATIENCE, serve};
+
+#[path = "attacks/corpus.rs"]
+mod corpus;
+
+use corpus::{AFTER, ALL};
+
+on_every_backend! {
+    each_payload_meets_what_is_said_of_it,
+}
+
+const EXPECTED: &str = include_str!("attacks/expected.txt");
+
+/// An origin that takes down all it is sent, and answers each head and body that it can make out.
+struct Wiretap {
+    addr: SocketAddr,
+    heard: Arc<Mutex<Vec<JoinHandle<Vec<u8>>>>>,
+}
+
+/// What the test itself says to an origin: the answer comes when all earlier connections were accepted.
+const LAST: &[u8] = b"last";
+
+impl Wiretap {
+    fn new() -> Wiretap {
+        let listener = TcpListener::bind("127.0.0.1:0").expect("a free port");
+        let addr = listener.local_addr().expect("it is bound");
+        let heard: Arc<Mutex<Vec<_>>> = Arc::default();
+        let all = Arc::clone(&heard);
+        std::thread::spawn(move || {
+            for stream in listener.incoming().map_while(Result::ok) {
+                let listening = std::thread::spawn(move || listen(stream));
+                all.lock().expect("no panic").push(listening);
+            }
+        });
+        Wiretap { addr, heard }
+    }
+
+    /// All that came by connections, in the order of these, once all of them have ended.
+    fn heard(&self) -> Vec<Vec<u8>> {
+        let mut last = TcpStream::connect(self.addr).expect("it listens");
+        last.set_read_timeout(Some(PATIENCE)).expect("a socket");
+        last.write_all(LAST).expect("it is open");
+        last.read_exact(&mut [0; LAST.len()]).expect("an answer");
+        drop(last);
+        let all = std::mem::take(&mut *self.heard.lock().expect("no panic"));
+        let heard = all.into_iter().map(|thread| thread.join().expect("no panic"));
+        heard.filter(|bytes| bytes != LAST).collect()
+    }
+}
+
+/// All bytes of a connection, in order.
+fn listen(mut stream: TcpStream) -> Vec<u8> {
+    stream.set_read_timeout(Some(PATIENCE)).expect("a socket");
+    let mut all = Vec::new();
+    let mut answered = 0;
+    let mut chunk = [0; 4096];
+    while let Ok(count @ 1..) = stream.read(&mut chunk) {
+        all.extend_from_slice(&chunk[..count]);
+        if all == LAST {
+            let _ = stream.write_all(LAST);
+            continue;
+        }
+        while let Some(length) = message(&all[answered..]) {
+            answered += length;
+            if stream
+                .write_all(b"HTTP/1.1 200 OK\r\nContent-Length: 2\r\n\r\nok")
+                .is_err()
+            {
+                return all;
+            }
+        }
+    }
+    all
+}
+
+/// How long the first message is, if it is whole.
+fn message(bytes: &[u8]) -> Option<usize> {
+    let text = String::from_utf8_lossy(bytes);
+    let head = text.find("\r\n\r\n")? + 4;
+    let lower = text[..head].to_ascii_lowercase();
+    if lower.contains("\r\ntransfer-encoding: chunked\r\n") {
+        let end = text[head..].find("0\r\n\r\n")?;
+        return Some(head + end + 5);
+    }
+    let length = lower
+        .lines()
+        .find_map(|line| line.strip_prefix("content-length: "));
+    let length: usize = length.map_or(0, |value| value.parse().expect("the gateway says how long it is"));
+    (bytes.len() >= head + length).then_some(head + length)
+}
+
+/// The statuses that a client is answered after a payload and one more request, and how that ends.
+fn outcome(addr: SocketAddr, bytes: &[u8]) -> String {
+    let mut client = TcpStream::connect(addr).expect("it listens");
+    client.set_read_timeout(Some(PATIENCE)).expect("a socket");
+    // It may have been refused and closed before all of it was sent.
+    let _ = client.write_all(&[bytes, AFTER].concat());
+    let _ = client.shutdown(Shutdown::Write);
+    let mut answers = Vec::new();
+    let end = match client.read_to_end(&mut answers) {
+        Ok(_) => "closed",
+        Err(_) => "reset",
+    };
+    let text = String::from_utf8_lossy(&answers);
+    let mut said: String = text
+        .split("HTTP/1.1 ")
+        .skip(1)
+        .map(|line| line[..3].to_owned() + " ")
+        .collect();
+    said += end;
+    said
+}
+
+fn each_payload_meets_what_is_said_of_it(engine: Config) {
+    let echo = App::new().fallback_streamed(async |req, reply| {
+        while req.chunk().await?.is_some() {}
+        reply.text("ok")
+    });
+    let straight = serve(engine.clone(), echo);
+    let mut found = String::new();
+    for attack in ALL {
+        let tap = Wiretap::new();
+        let edge = edge(engine.clone(), to(&[tap.addr], |_, _| {}));
+        let _ = writeln!(found, "== {}", attack.name);
+        let _ = writeln!(found, "straight: {}", outcome(straight.addr, attack.bytes));
+        let _ = writeln!(found, "gateway: {}", outcome(edge.server.addr, attack.bytes));
+        // With the gateway its connections end, and so does what was heard on them.
+        edge.server.shut_down();
+        for heard in tap.heard() {
+            let _ = writeln!(found, "origin: {}", heard.escape_ascii());
+        }
+    }
+    straight.shut_down();
+    if std::env::var_os("ATTACKS_WRITE").is_some() {
+        let path = concat!(env!("CARGO_MANIFEST_DIR"), "/tests/http/attacks/expected.txt");
+        return std::fs::write(path, found).expect("the file of this repository");
+    }
+    for (found, expected) in found.split("== ").zip(EXPECTED.split("== ")) {
+        assert_eq!(found, expected);
+    }
+    assert_eq!(found.len(), EXPECTED.len(), "one for each");
+}

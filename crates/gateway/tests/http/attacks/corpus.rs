@@ -1,0 +1,120 @@
+//! The payloads, by what they try.
+
+/// One payload.
+pub(super) struct Attack {
+    pub(super) name: &'static str,
+    pub(super) bytes: &'static [u8],
+}
+
+macro_rules! attacks {
+    ($($name:literal: $bytes:expr;)+) => {
+        &[$(Attack { name: $name, bytes: $bytes }),+]
+    };
+}
+
+/// What every payload is followed by on the same connection: an answer to it shows where the last message was taken to end.
+pub(super) const AFTER: &[u8] = b"GET /after HTTP/1.1\r\nHost: a\r\n\r\n";
+
+pub(super) const ALL: &[Attack] = attacks! {
+    // Two framings in one message (RFC 9112 section 6.3).
+    "cl.te": b"POST /x HTTP/1.1\r\nHost: a\r\nContent-Length: 6\r\nTransfer-Encoding: chunked\r\n\r\n0\r\n\r\nG";
+    "te.cl": b"POST /x HTTP/1.1\r\nHost: a\r\nTransfer-Encoding: chunked\r\nContent-Length: 4\r\n\r\n5c\r\nGET /evil HTTP/1.1\r\n\r\n0\r\n\r\n";
+    "cl.cl different": b"POST /x HTTP/1.1\r\nHost: a\r\nContent-Length: 5\r\nContent-Length: 0\r\n\r\nhello";
+    "cl.cl list different": b"POST /x HTTP/1.1\r\nHost: a\r\nContent-Length: 5, 6\r\n\r\nhello";
+    "cl plus": b"POST /x HTTP/1.1\r\nHost: a\r\nContent-Length: +5\r\n\r\nhello";
+    "cl minus": b"POST /x HTTP/1.1\r\nHost: a\r\nContent-Length: -1\r\n\r\n";
+    "cl hex": b"POST /x HTTP/1.1\r\nHost: a\r\nContent-Length: 0x5\r\n\r\nhello";
+    "cl space inside": b"POST /x HTTP/1.1\r\nHost: a\r\nContent-Length: 5 5\r\n\r\nhello";
+    "cl overflow": b"POST /x HTTP/1.1\r\nHost: a\r\nContent-Length: 18446744073709551617\r\n\r\n";
+    "cl empty": b"POST /x HTTP/1.1\r\nHost: a\r\nContent-Length:\r\n\r\n";
+    "cl.0 get with body": b"GET /x HTTP/1.1\r\nHost: a\r\nContent-Length: 31\r\n\r\nGET /evil HTTP/1.1\r\nHost: b\r\n\r\n";
+    "te twice": b"POST /x HTTP/1.1\r\nHost: a\r\nTransfer-Encoding: chunked\r\nTransfer-Encoding: chunked\r\n\r\n0\r\n\r\n";
+    "te identity": b"POST /x HTTP/1.1\r\nHost: a\r\nTransfer-Encoding: identity\r\n\r\n";
+    "te not last": b"POST /x HTTP/1.1\r\nHost: a\r\nTransfer-Encoding: chunked, gzip\r\n\r\n0\r\n\r\n";
+    "te gzip, chunked": b"POST /x HTTP/1.1\r\nHost: a\r\nTransfer-Encoding: gzip, chunked\r\n\r\n0\r\n\r\n";
+    "te xchunked": b"POST /x HTTP/1.1\r\nHost: a\r\nTransfer-Encoding: xchunked\r\n\r\n0\r\n\r\n";
+    "te tab before value": b"POST /x HTTP/1.1\r\nHost: a\r\nTransfer-Encoding:\tchunked\r\n\r\n0\r\n\r\n";
+    "te vertical tab": b"POST /x HTTP/1.1\r\nHost: a\r\nTransfer-Encoding: \x0bchunked\r\n\r\n0\r\n\r\n";
+    "te quoted": b"POST /x HTTP/1.1\r\nHost: a\r\nTransfer-Encoding: \"chunked\"\r\n\r\n0\r\n\r\n";
+    "te parameter": b"POST /x HTTP/1.1\r\nHost: a\r\nTransfer-Encoding: chunked;a=b\r\n\r\n0\r\n\r\n";
+    "te empty list": b"POST /x HTTP/1.1\r\nHost: a\r\nTransfer-Encoding: ,chunked\r\n\r\n0\r\n\r\n";
+    "te upper case": b"POST /x HTTP/1.1\r\nHost: a\r\nTRANSFER-ENCODING: CHUNKED\r\n\r\n2\r\nhi\r\n0\r\n\r\n";
+    "te underscore": b"POST /x HTTP/1.1\r\nHost: a\r\nTransfer_Encoding: chunked\r\nContent-Length: 5\r\n\r\n0\r\n\r\n";
+    "te in http/1.0": b"POST /x HTTP/1.0\r\nHost: a\r\nTransfer-Encoding: chunked\r\n\r\n0\r\n\r\n";
+    "te space before colon": b"POST /x HTTP/1.1\r\nHost: a\r\nTransfer-Encoding : chunked\r\n\r\n0\r\n\r\n";
+    "te folded": b"POST /x HTTP/1.1\r\nHost: a\r\nTransfer-Encoding:\r\n chunked\r\n\r\n0\r\n\r\n";
+    "te bare lf": b"POST /x HTTP/1.1\r\nHost: a\r\nX: y\nTransfer-Encoding: chunked\r\n\r\n0\r\n\r\n";
+    "0.cl expect": b"GET /x HTTP/1.1\r\nHost: a\r\nExpect: 100-continue\r\nContent-Length: 4\r\n\r\nbody";
+    "expect unknown": b"POST /x HTTP/1.1\r\nHost: a\r\nExpect: y 100-continue\r\nContent-Length: 4\r\n\r\nbody";
+    // Chunks (RFC 9112 section 7.1).
+    "chunk size 0x": b"POST /x HTTP/1.1\r\nHost: a\r\nTransfer-Encoding: chunked\r\n\r\n0x2\r\nhi\r\n0\r\n\r\n";
+    "chunk size plus": b"POST /x HTTP/1.1\r\nHost: a\r\nTransfer-Encoding: chunked\r\n\r\n+2\r\nhi\r\n0\r\n\r\n";
+    "chunk size underscore": b"POST /x HTTP/1.1\r\nHost: a\r\nTransfer-Encoding: chunked\r\n\r\n1_0\r\nhi\r\n0\r\n\r\n";
+    "chunk size overflow": b"POST /x HTTP/1.1\r\nHost: a\r\nTransfer-Encoding: chunked\r\n\r\n10000000000000002\r\nhi\r\n0\r\n\r\n";
+    "chunk size blank": b"POST /x HTTP/1.1\r\nHost: a\r\nTransfer-Encoding: chunked\r\n\r\n2 \r\nhi\r\n0\r\n\r\n";
+    "chunk bare lf": b"POST /x HTTP/1.1\r\nHost: a\r\nTransfer-Encoding: chunked\r\n\r\n2\nhi\r\n0\r\n\r\n";
+    "chunk extension": b"POST /x HTTP/1.1\r\nHost: a\r\nTransfer-Encoding: chunked\r\n\r\n2;a=b\r\nhi\r\n0\r\n\r\n";
+    "chunk extension lf": b"POST /x HTTP/1.1\r\nHost: a\r\nTransfer-Encoding: chunked\r\n\r\n2;\nxx\r\nhi\r\n0\r\n\r\n";
+    "chunk longer than said": b"POST /x HTTP/1.1\r\nHost: a\r\nTransfer-Encoding: chunked\r\n\r\n2\r\nhix\r\n0\r\n\r\n";
+    "chunk end cr only": b"POST /x HTTP/1.1\r\nHost: a\r\nTransfer-Encoding: chunked\r\n\r\n2\r\nhi\rx0\r\n\r\n";
+    "trailer content-length": b"POST /x HTTP/1.1\r\nHost: a\r\nTransfer-Encoding: chunked\r\nTrailer: Content-Length\r\n\r\n2\r\nhi\r\n0\r\nContent-Length: 9\r\n\r\n";
+    "trailer host": b"POST /x HTTP/1.1\r\nHost: a\r\nTransfer-Encoding: chunked\r\n\r\n2\r\nhi\r\n0\r\nHost: evil\r\nX-Kept: no\r\n\r\n";
+    // Lines and fields (RFC 9112 sections 2.2, 5).
+    "bare lf lines": b"GET /x HTTP/1.1\nHost: a\n\n";
+    "bare cr in a value": b"GET /x HTTP/1.1\r\nHost: a\r\nX: b\rc\r\n\r\n";
+    "nul in a value": b"GET /x HTTP/1.1\r\nHost: a\r\nX: b\x00c\r\n\r\n";
+    "nul in a name": b"GET /x HTTP/1.1\r\nHost: a\r\nX\x00: b\r\n\r\n";
+    "space before colon": b"GET /x HTTP/1.1\r\nHost: a\r\nX : b\r\n\r\n";
+    "no name": b"GET /x HTTP/1.1\r\nHost: a\r\n: b\r\n\r\n";
+    "no colon": b"GET /x HTTP/1.1\r\nHost: a\r\nX\r\n\r\n";
+    "first line folded": b"GET /x HTTP/1.1\r\n Host: evil\r\nHost: a\r\n\r\n";
+    "folded value": b"GET /x HTTP/1.1\r\nHost: a\r\nX: b\r\n c\r\n\r\n";
+    "empty line first": b"\r\nGET /x HTTP/1.1\r\nHost: a\r\n\r\n";
+    "two spaces": b"GET  /x HTTP/1.1\r\nHost: a\r\n\r\n";
+    "tab for space": b"GET\t/x HTTP/1.1\r\nHost: a\r\n\r\n";
+    "space in target": b"GET /x y HTTP/1.1\r\nHost: a\r\n\r\n";
+    "control in target": b"GET /x\x01 HTTP/1.1\r\nHost: a\r\n\r\n";
+    "http/0.9": b"GET /x\r\n";
+    "http/2.0": b"GET /x HTTP/2.0\r\nHost: a\r\n\r\n";
+    "http/1.10": b"GET /x HTTP/1.10\r\nHost: a\r\n\r\n";
+    "lower case protocol": b"GET /x http/1.1\r\nHost: a\r\n\r\n";
+    "h2 preface": b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n";
+    // Whom it is for (RFC 9112 section 3.2).
+    "no host": b"GET /x HTTP/1.1\r\n\r\n";
+    "two hosts": b"GET /x HTTP/1.1\r\nHost: a\r\nHost: evil\r\n\r\n";
+    "host list": b"GET /x HTTP/1.1\r\nHost: a, evil\r\n\r\n";
+    "host with path": b"GET /x HTTP/1.1\r\nHost: a/evil\r\n\r\n";
+    "host with user": b"GET /x HTTP/1.1\r\nHost: a@evil\r\n\r\n";
+    "host port overflow": b"GET /x HTTP/1.1\r\nHost: a:99999\r\n\r\n";
+    "absolute form against host": b"GET http://b/x HTTP/1.1\r\nHost: a\r\n\r\n";
+    "absolute form of another scheme": b"GET ftp://a/x HTTP/1.1\r\nHost: a\r\n\r\n";
+    "authority form": b"CONNECT a:80 HTTP/1.1\r\nHost: a:80\r\n\r\n";
+    "asterisk without options": b"GET * HTTP/1.1\r\nHost: a\r\n\r\n";
+    // Fields between one hop and the next (RFC 9110 section 7.6.1).
+    "connection names x-forwarded-for": b"GET /x HTTP/1.1\r\nHost: a\r\nConnection: X-Forwarded-For, X-Real\r\nX-Real: kept?\r\n\r\n";
+    "connection names content-length": b"POST /x HTTP/1.1\r\nHost: a\r\nConnection: Content-Length\r\nContent-Length: 2\r\n\r\nhi";
+    "connection names host": b"GET /x HTTP/1.1\r\nHost: a\r\nConnection: Host\r\n\r\n";
+    "forged forwarding": b"GET /x HTTP/1.1\r\nHost: a\r\nX-Forwarded-For: 6.6.6.6\r\nX_Forwarded_For: 6.6.6.7\r\nX-Real-IP: 6.6.6.8\r\nForwarded: for=6.6.6.9\r\nX-Forwarded-Proto: https\r\nX-Forwarded-Host: evil\r\n\r\n";
+    "upgrade that nobody allows": b"GET /x HTTP/1.1\r\nHost: a\r\nConnection: upgrade\r\nUpgrade: foo\r\n\r\n";
+    "h2c upgrade": b"GET /x HTTP/1.1\r\nHost: a\r\nConnection: Upgrade, HTTP2-Settings\r\nUpgrade: h2c\r\nHTTP2-Settings: AAMAAABkAAQAAP__\r\n\r\n";
+    "proxy-connection": b"GET /x HTTP/1.1\r\nHost: a\r\nProxy-Connection: keep-alive\r\nKeep-Alive: timeout=5\r\nTE: trailers, gzip\r\n\r\n";
+    // Paths that two readers read in two ways (RFC 3986 section 6).
+    "dot segments": b"GET /a/../x HTTP/1.1\r\nHost: a\r\n\r\n";
+    "dot segments beyond the root": b"GET /../../etc/passwd HTTP/1.1\r\nHost: a\r\n\r\n";
+    "encoded dots": b"GET /a/%2e%2e/x HTTP/1.1\r\nHost: a\r\n\r\n";
+    "encoded dots twice": b"GET /a/%252e%252e/x HTTP/1.1\r\nHost: a\r\n\r\n";
+    "parameters in a segment": b"GET /a/..;/x HTTP/1.1\r\nHost: a\r\n\r\n";
+    "doubled slashes": b"GET //a///x HTTP/1.1\r\nHost: a\r\n\r\n";
+    "encoded slash": b"GET /a%2fx HTTP/1.1\r\nHost: a\r\n\r\n";
+    "backslash": b"GET /a\\..\\x HTTP/1.1\r\nHost: a\r\n\r\n";
+    "encoded backslash": b"GET /a%5c..%5cx HTTP/1.1\r\nHost: a\r\n\r\n";
+    "encoded nul": b"GET /a%00x HTTP/1.1\r\nHost: a\r\n\r\n";
+    "half an escape": b"GET /a%2 HTTP/1.1\r\nHost: a\r\n\r\n";
+    "escape that is none": b"GET /a%zz HTTP/1.1\r\nHost: a\r\n\r\n";
+    "encoded line end": b"GET /a%0d%0aX:%20y HTTP/1.1\r\nHost: a\r\n\r\n";
+    "fragment": b"GET /x#y HTTP/1.1\r\nHost: a\r\n\r\n";
+    "overlong utf-8": b"GET /a%c0%ae%c0%ae/x HTTP/1.1\r\nHost: a\r\n\r\n";
+    // What is not HTTP at all.
+    "proxy protocol unasked": b"PROXY TCP4 6.6.6.6 127.0.0.1 1 80\r\nGET /x HTTP/1.1\r\nHost: a\r\n\r\n";
+    "tls to a plain port": b"\x16\x03\x01\x00\x05\x01\x00\x00\x01\x00";
+};
