@@ -7,6 +7,7 @@
 mod balance;
 mod care;
 mod changes;
+mod desk;
 mod exchange;
 pub mod fault;
 mod front;
@@ -17,6 +18,7 @@ pub mod metrics;
 pub mod model;
 mod passage;
 mod plan;
+mod policy;
 mod resolve;
 pub mod status;
 pub mod table;

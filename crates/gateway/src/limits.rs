@@ -66,6 +66,9 @@ pub const MIRROR_ANSWER_BYTES: u64 = 1 << 20;
 /// How many trusted proxies may stand between a client and a listener.
 pub const HOPS: u8 = 16;
 
+/// Bytes of the certificates behind a client's own that an upstream is told of; of more it is told none of these.
+pub const CERTIFICATE_CHAIN_BYTES: usize = 16 * 1024;
+
 /// Body of a direct answer or an error page, bytes.
 pub const ANSWER_BYTES: usize = 1 << 20;
 
@@ -175,3 +178,6 @@ const _: () = {
     assert!(UPSTREAM_CONNECTIONS <= UPSTREAM_REQUESTS);
     assert!(DNS_TTL_LEAST.as_secs() < DNS_TTL_MOST.as_secs());
 };
+
+/// Places of requests that were answered without a task that a worker keeps to use again; more of them are freed.
+pub const IDLE_BEGINNINGS: usize = 1024;

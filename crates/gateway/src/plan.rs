@@ -6,6 +6,7 @@ use ringmain_wire::h1::FieldBlock;
 
 use crate::exchange::is_folded;
 use crate::model::{Action, Forward, HeaderChanges, HeaderName, HeaderValue, Name, Rule, Target};
+use crate::policy::Policies;
 use crate::upstream::Shared;
 use crate::upstream::registry::Registry;
 
@@ -14,6 +15,8 @@ use crate::upstream::registry::Registry;
 pub struct Plan {
     /// Of the route, for what is counted. Set when its table is.
     pub(crate) number: OnceLock<u32>,
+    /// What a request must pass before.
+    pub(crate) policies: Policies,
     /// Of the gateway's own answers.
     pub(crate) response: Changes,
     pub(crate) backends: Box<[Backend]>,
@@ -54,16 +57,22 @@ impl Plan {
     /// Of a rule. `missing` are upstreams that are not there.
     pub(crate) fn of(rule: &Rule, missing: &[Name], registry: &Registry) -> Result<Plan, String> {
         let response = Changes::of(&[&rule.response_headers])?;
+        let policies = Policies::of(rule)?;
+        let dropped = HeaderChanges {
+            remove: policies.drops().to_vec(),
+            ..HeaderChanges::default()
+        };
         let (backends, weight) = match &rule.action {
-            Action::Forward(forward) => backends(rule, forward, missing, registry)?,
+            Action::Forward(forward) => backends(rule, &dropped, forward, missing, registry)?,
             _ => (Box::default(), 0),
         };
         let mirrors = match &rule.action {
-            Action::Forward(forward) => mirrors(rule, forward, missing, registry)?,
+            Action::Forward(forward) => mirrors(rule, &dropped, forward, missing, registry)?,
             _ => Box::default(),
         };
         Ok(Plan {
             number: OnceLock::new(),
+            policies,
             response,
             backends,
             weight,
@@ -80,6 +89,7 @@ impl Plan {
 
 fn backends(
     rule: &Rule,
+    dropped: &HeaderChanges,
     forward: &Forward,
     missing: &[Name],
     registry: &Registry,
@@ -92,7 +102,7 @@ fn backends(
         backends.push(Backend {
             until: weight,
             upstream,
-            request: Changes::of(&[&rule.request_headers, &backend.request_headers])?,
+            request: Changes::of(&[dropped, &rule.request_headers, &backend.request_headers])?,
             response: Changes::of(&[&rule.response_headers, &backend.response_headers])?,
         });
     }
@@ -111,6 +121,7 @@ const MARK: (&str, &str) = ("X-Mirrored-By", "ringmain");
 
 fn mirrors(
     rule: &Rule,
+    dropped: &HeaderChanges,
     forward: &Forward,
     missing: &[Name],
     registry: &Registry,
@@ -124,7 +135,7 @@ fn mirrors(
     let mirrors = forward.mirrors.iter().map(|mirror| {
         Ok(Mirrored {
             upstream: upstream(&mirror.target, missing, registry),
-            request: Changes::of(&[&rule.request_headers, &mark])?,
+            request: Changes::of(&[dropped, &rule.request_headers, &mark])?,
         })
     });
     mirrors.collect()
@@ -166,6 +177,11 @@ impl Changes {
     pub(crate) fn drops(&self, name: &[u8]) -> bool {
         let same = |dropped: &HeaderName| is_folded(name, dropped.as_str());
         !self.drop.is_empty() && self.drop.iter().any(same)
+    }
+
+    /// Whether nothing is changed.
+    pub(crate) fn is_empty(&self) -> bool {
+        self.drop.is_empty() && self.add.is_empty()
     }
 
     /// What goes.

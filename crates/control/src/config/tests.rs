@@ -1,6 +1,7 @@
 //! What files mean, and what is told of wrong ones.
 
 mod examples;
+mod policies;
 mod schema;
 mod wrong;
 

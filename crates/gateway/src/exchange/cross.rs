@@ -11,19 +11,19 @@ use crate::table::Matched;
 
 /// What a request's answer says to browsers.
 #[derive(Debug, Default)]
-pub(super) struct Cross {
-    pub(super) fields: FieldBlock,
+pub(crate) struct Cross {
+    pub(crate) fields: FieldBlock,
     /// It is all that is answered.
-    pub(super) is_preflight: bool,
+    pub(crate) is_preflight: bool,
 }
 
 /// The policy of a rule, or else of its listener.
 pub(super) fn policy<'v>(listener: &'v Listener, matched: &Matched<'v, Plan>) -> Option<&'v Cors> {
-    let policies = matched.rule().policies.iter().chain(&listener.policies);
-    let mut all = policies.map(|policy| match policy {
-        Policy::Cors(cors) => &**cors,
-    });
-    all.next()
+    let mut policies = matched.rule().policies.iter().chain(&listener.policies);
+    policies.find_map(|policy| match policy {
+        Policy::Cors(cors) => Some(&**cors),
+        _ => None,
+    })
 }
 
 /// The method that a preflight asks for; `None`: it is another request.

@@ -12,13 +12,14 @@ use ringmain_web::{Method, Request};
 use ringmain_wire::h1::{BodyDecoder, BodyEvent, Framing, HeadScanner, Limits, Parsed, parse_response};
 
 use super::Found;
-use super::forward::addresses;
+use super::aim::addresses;
 use super::kept::Kept;
 use super::request::{self, Sending};
 use crate::gateway::Worker;
 use crate::limits;
 use crate::model::{Forward, Mirror, Rewrite};
 use crate::plan::{Mirrored, Plan};
+use crate::policy::Cleared;
 use crate::upstream::local::{Chosen, Local};
 use crate::upstream::{Admitted, Copied, Prefer};
 
@@ -72,6 +73,7 @@ impl Drop for Counted {
 pub(super) fn send(
     worker: &Rc<Worker>,
     found: &Found<'_>,
+    cleared: &Cleared,
     plan: &Plan,
     forward: &Forward,
     req: &Request<'_>,
@@ -82,7 +84,7 @@ pub(super) fn send(
         if drawn >= u64::from(mirror.share.part) {
             continue;
         }
-        if let Some(copy) = prepare(worker, found, mirror, mirrored, forward, req, kept)
+        if let Some(copy) = prepare(worker, found, cleared, (mirror, mirrored), forward, req, kept)
             && worker.cx.spawn(copy.run_until_draining()).is_err()
         {
             log::debug!("{req:?}: no room for a task that sends its copy");
@@ -94,8 +96,8 @@ pub(super) fn send(
 fn prepare(
     worker: &Rc<Worker>,
     found: &Found<'_>,
-    mirror: &Mirror,
-    mirrored: &Mirrored,
+    cleared: &Cleared,
+    (mirror, mirrored): (&Mirror, &Mirrored),
     forward: &Forward,
     req: &Request<'_>,
     kept: &Kept,
@@ -123,6 +125,7 @@ fn prepare(
     let sending = Sending {
         listener: found.listener,
         changes: &mirrored.request,
+        cleared,
         rule: &forward.rewrite,
         backend: &Rewrite::default(),
         prefix: found.matched.prefix(),

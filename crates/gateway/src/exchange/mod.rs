@@ -8,8 +8,10 @@
 //! Owns the order of things. What a head may hold is in `request` and `response`, who answers in `upstream`.
 
 mod affinity;
+mod aim;
 mod client;
 mod cross;
+pub(crate) mod early;
 mod fields;
 mod files;
 mod forward;
@@ -24,20 +26,23 @@ mod response;
 mod trailers;
 mod tunnel;
 
+pub(crate) use self::cross::Cross;
 pub(crate) use self::fields::is_folded;
 
+use std::net::IpAddr;
 use std::rc::Rc;
 
 use ringmain_tls::Tls;
 use ringmain_web::{Error, Reply, Request};
 
-use self::cross::Cross;
+use self::early::{Ahead, Started};
 use crate::fault::Fault;
 use crate::front::wants_certificate;
 use crate::gateway::{View, Worker};
 use crate::metrics::Count;
 use crate::model::{Action, HttpsRedirect, Listener, Protocol};
 use crate::plan::Plan;
+use crate::policy::{self, Cleared, Walk};
 use crate::table::{Headers, Matched, RequestFacts, host};
 
 /// Why a request has no answer of its route's.
@@ -61,11 +66,11 @@ impl From<Error> for Failure {
 }
 
 /// Where a request belongs.
-struct Found<'v> {
-    listener: &'v Listener,
-    matched: Matched<'v, Plan>,
+pub(crate) struct Found<'v> {
+    pub(crate) listener: &'v Listener,
+    pub(crate) matched: Matched<'v, Plan>,
     /// What its answer says to browsers of other origins, if the rule says what.
-    cross: Option<Cross>,
+    pub(crate) cross: Option<Cross>,
 }
 
 /// What is known of where a request belongs before its answer.
@@ -88,8 +93,10 @@ pub(crate) async fn serve(
     req: &Request<'_>,
     reply: &mut Reply<'_>,
 ) -> Result<(), Error> {
-    let count = Count::begin(&worker.counting, &worker.cx);
-    let outcome = match begin(worker, &count, req, reply).await {
+    let ahead = worker.beginnings.take(req.connection());
+    let began = ahead.as_ref().map_or(worker.cx.now(), |ahead| ahead.began);
+    let count = Count::begin(&worker.counting, &worker.cx, began);
+    let outcome = match begin(worker, &count, ahead, req, reply).await {
         // Long bodies and tunnels hold no configuration.
         Ok(Rest::Nothing) => Ok(()),
         Ok(Rest::Body(download)) => download.run(worker, req, reply).await,
@@ -107,10 +114,14 @@ pub(crate) async fn serve(
 async fn begin(
     worker: &Rc<Worker>,
     count: &Count<'_>,
+    ahead: Option<Ahead>,
     req: &Request<'_>,
     reply: &mut Reply<'_>,
 ) -> Result<Rest, Error> {
-    let view = worker.view();
+    let (view, walked, started) = match ahead {
+        Some(ahead) => (ahead.view, Some(ahead.walked), ahead.started),
+        None => (worker.view(), None, None),
+    };
     let found = match find(worker, &view, req) {
         Ok(Place::Rule(found)) => found,
         Ok(Place::ToHttps(how)) => {
@@ -123,9 +134,17 @@ async fn begin(
         Err(Failure::Web(error)) => return Err(error),
     };
     note::route(worker, count, &found, req);
+    let walked = match walked {
+        Some(walked) => walked,
+        None => match policy::walk_now(worker, &found, req) {
+            Walk::Cleared(cleared) => Ok(cleared),
+            Walk::Refused(refusal) => Err(refusal),
+            Walk::Waits => policy::walk(worker, &found, req).await,
+        },
+    };
     if let Some(cross) = &found.cross {
         reply.add_headers(&cross.fields);
-        if cross.is_preflight {
+        if cross.is_preflight && walked.is_ok() {
             reply.no_content()?;
             if let Ok(plan) = found.matched.plan() {
                 own::changes(reply, &plan.response)?;
@@ -133,7 +152,15 @@ async fn begin(
             return Ok(Rest::Nothing);
         }
     }
-    let outcome = act(worker, &view, &found, req, reply).await;
+    let cleared = match walked {
+        Ok(cleared) => cleared,
+        Err(refusal) => {
+            note::fault(worker, req, refusal.fault);
+            return own::refusal(reply, &found.matched, &refusal).map(|()| Rest::Nothing);
+        }
+    };
+    reply.add_headers(cleared.answer());
+    let outcome = act(worker, &view, &found, (&cleared, started), req, reply).await;
     if let Err(Failure::Fault(fault)) = &outcome {
         note::fault(worker, req, *fault);
     }
@@ -201,6 +228,11 @@ fn find<'v>(worker: &Worker, view: &'v View, req: &Request<'_>) -> Result<Place<
     }))
 }
 
+/// The client's address; `None` on a Unix socket whose word is not taken.
+pub(crate) fn client_address(listener: &Listener, req: &Request<'_>) -> Option<IpAddr> {
+    client::address(&listener.client_address, req)
+}
+
 /// The name that the client asked for in its TLS handshake.
 fn sni(req: &Request<'_>) -> String {
     let conn = req.cx().conn(req.connection());
@@ -212,12 +244,15 @@ async fn act(
     worker: &Rc<Worker>,
     view: &View,
     found: &Found<'_>,
+    (cleared, started): (&Cleared, Option<Started>),
     req: &Request<'_>,
     reply: &mut Reply<'_>,
 ) -> Result<Rest, Failure> {
     let plan = found.matched.plan().map_err(|_why| Fault::BrokenRule)?;
     match &found.matched.rule().action {
-        Action::Forward(forward) => forward::forward(worker, found, plan, forward, req, reply).await,
+        Action::Forward(forward) => {
+            forward::forward(worker, found, (cleared, started), plan, forward, req, reply).await
+        }
         Action::Answer(answer) => own::answer(reply, plan, answer).map(|()| Rest::Nothing),
         Action::Redirect(how) => {
             redirect::redirect(worker, view, found, plan, how, req, reply).map(|()| Rest::Nothing)

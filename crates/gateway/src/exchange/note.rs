@@ -9,18 +9,19 @@ use super::{Found, client};
 use crate::fault::Fault;
 use crate::gateway::Worker;
 use crate::metrics::Count;
-use crate::model::Name;
+use crate::model::{Name, Route};
 use crate::upstream::local::End;
 
 /// Fields of the access log that a gateway's requests have beside those of all: templates may name them.
 ///
-/// `route` and `rule` (its name, or its number from 0) took the request; `upstream`, `endpoint`, `upstream_us` (from the choice of
+/// `route` and `rule` (its name, or its number from 0) took the request; `identity` is who asks, as far as a policy has found out; `upstream`, `endpoint`, `upstream_us` (from the choice of
 /// the endpoint to the answer's head, microseconds) and `tries` are of the last try; `fault` is the kind of what went wrong. Of
 /// connections that were passed on `upstream_us` ends when it is connected, `received` are bytes of the client and `ended` says
 /// how it ended ([`Ended`](crate::metrics::Ended)).
-pub const FIELDS: [&str; 9] = [
+pub const FIELDS: [&str; 10] = [
     "route",
     "rule",
+    "identity",
     "upstream",
     "endpoint",
     "upstream_us",
@@ -41,14 +42,26 @@ pub(super) fn route(worker: &Worker, count: &Count<'_>, found: &Found<'_>, req: 
     if !req.is_logged() {
         return;
     }
-    let rule = match &found.matched.rule().name {
+    rule(route, found.matched.number(), req);
+    if let Some(client) = client::address(&found.listener.client_address, req) {
+        req.note_client(client);
+    }
+}
+
+/// A rule of a route took it.
+pub(super) fn rule(route: &Route, number: usize, req: &Request<'_>) {
+    let rule = match &route.rules[number].name {
         Some(name) => Note::Text(Arc::clone(name)),
-        None => Note::Number(found.matched.number() as u64),
+        None => Note::Number(number as u64),
     };
     req.note("route", Note::Text(Arc::clone(&route.name)));
     req.note("rule", rule);
-    if let Some(client) = client::address(&found.listener.client_address, req) {
-        req.note_client(client);
+}
+
+/// A policy has found out who asks.
+pub(crate) fn identity(identity: &Arc<str>, req: &Request<'_>) {
+    if req.is_logged() {
+        req.note("identity", Note::Text(Arc::clone(identity)));
     }
 }
 

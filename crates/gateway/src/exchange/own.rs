@@ -6,6 +6,7 @@ use super::Failure;
 use crate::fault::Fault;
 use crate::model::{Answer, ErrorPage};
 use crate::plan::{Changes, Plan};
+use crate::policy::Refusal;
 use crate::table::Matched;
 
 /// A direct answer.
@@ -42,6 +43,20 @@ pub(super) fn fault(reply: &mut Reply<'_>, matched: &Matched<'_, Plan>, fault: F
         Ok(plan) => changes(reply, &plan.response),
         Err(_) => Ok(()),
     }
+}
+
+/// What a refusal by a policy is to the client.
+pub(super) fn refusal(
+    reply: &mut Reply<'_>,
+    matched: &Matched<'_, Plan>,
+    refusal: &Refusal,
+) -> Result<(), Error> {
+    fault(reply, matched, refusal.fault)?;
+    for (name, _) in refusal.fields.iter() {
+        reply.remove_header(name);
+    }
+    reply.add_headers(&refusal.fields);
+    Ok(())
 }
 
 /// What a fault is to the client without a rule.

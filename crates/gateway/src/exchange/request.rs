@@ -8,17 +8,20 @@ use ringmain_wire::h1::{BodyEncoder, Framing, Known, Misuse, RequestEncoder};
 
 use super::fields::{Claim, Named, Sort, is_folded, sort};
 use super::trailers::Sieve;
+use crate::desk::Desk;
 use crate::fault::Fault;
-use crate::gateway::Desk;
 use crate::limits;
 use crate::model::{ClientHeader, Listener, PathRewrite, Rewrite};
 use crate::plan::Changes;
+use crate::policy::Cleared;
 use crate::upstream::Endpoint;
 
 /// What a head is written from, besides the request.
 pub(super) struct Sending<'a> {
     pub(super) listener: &'a Listener,
     pub(super) changes: &'a Changes,
+    /// That policies let it pass, and what they add. What they drop is among the changes.
+    pub(super) cleared: &'a Cleared,
     pub(super) rule: &'a Rewrite,
     pub(super) backend: &'a Rewrite,
     /// Bytes of the normal path that the rule's prefix matched.
@@ -85,6 +88,7 @@ pub(super) fn write(
         }
     }
     claims.write(&mut encoder, req, sending, trusted, text)?;
+    encoder.block(sending.cleared.upstream());
     encoder.block(sending.changes.added());
     trailers(&mut encoder, req, sending, text)?;
     let finished = match sending.upgrade {

@@ -68,6 +68,8 @@ faults! {
     Misdirected "misdirected" Client 421 Never "this host is not served on this connection",
     /// The listener wants a certificate of the client, which has shown none.
     NoCertificate "no_certificate" Client 403 Never "a client certificate is needed here",
+    /// The client's address is one that the rule does not let in.
+    AddressDenied "address_denied" Client 403 Never "your address is not let in here",
     /// The request has passed this gateway too often.
     Loop "loop" Client 508 Never "the request goes round in a circle",
     /// The request's `Connection` names more fields than may be sorted out.

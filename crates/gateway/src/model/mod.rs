@@ -51,6 +51,7 @@
 mod action;
 mod listener;
 mod matching;
+mod policy;
 mod process;
 mod route;
 mod text;
@@ -70,11 +71,11 @@ pub use listener::{
     ClientAddress, ClientHeader, HttpLimits, HttpsRedirect, Listener, Protocol, ProxyProtocol,
 };
 pub use matching::{HeaderMatch, Match, PathMatch, QueryMatch, ValueMatch};
+pub use policy::{Addresses, ClientCertificate, Cors, Origin, Policy};
 pub use process::{AccessLog, AccessLogFormat, Admin, Limits, LogDestination};
 pub use ringmain_sys::addr::{Addr, AddrError};
 pub use route::{
-    Affinity, AffinityBy, BodyLimits, Cookie, Cors, Origin, Policy, Retry, RetryOn, Route, Rule, StreamRoute,
-    Timeouts,
+    Affinity, AffinityBy, BodyLimits, Cookie, Retry, RetryOn, Route, Rule, StreamRoute, Timeouts,
 };
 pub use text::{
     HeaderName, HeaderValue, Hostname, MethodName, Name, Network, Path, Pattern, Secret, TextFault,

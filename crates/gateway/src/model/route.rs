@@ -4,8 +4,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use super::{
-    Action, ErrorPage, HeaderChanges, HeaderName, Hostname, Match, MethodName, Name, StatusRange,
-    WeightedBackend,
+    Action, ErrorPage, HeaderChanges, HeaderName, Hostname, Match, Name, Policy, StatusRange, WeightedBackend,
 };
 use crate::limits;
 
@@ -55,51 +54,6 @@ impl Rule {
             action,
         }
     }
-}
-
-/// What a request must pass, or what is done around it. A kind of policy is a variant here and a file in the data plane.
-#[derive(Clone, Debug, PartialEq, Eq)]
-#[non_exhaustive]
-pub enum Policy {
-    /// Which other sites' scripts may read answers.
-    Cors(Arc<Cors>),
-}
-
-/// Cross-origin resource sharing, as the Fetch standard has it. A preflight is answered by the gateway.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct Cors {
-    /// Whose. None: nobody's.
-    pub origins: Vec<Origin>,
-    /// Besides GET, HEAD and POST. Empty with [`any_method`](Self::any_method) `false`: no more.
-    pub methods: Vec<MethodName>,
-    /// Every method.
-    pub any_method: bool,
-    /// Request headers besides the safe ones.
-    pub request_headers: Vec<HeaderName>,
-    /// Every request header.
-    pub any_request_header: bool,
-    /// Response headers besides the safe ones that scripts may read.
-    pub exposed_headers: Vec<HeaderName>,
-    /// Cookies and the like are sent. Default `false`.
-    pub credentials: bool,
-    /// How long a preflight's answer holds. Default: `None`, what browsers have (5 s).
-    pub max_age: Option<Duration>,
-}
-
-/// Origins of scripts.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Origin {
-    /// All.
-    Any,
-    /// One, or those of all hosts below one: `https`, the host, the port if it is not the scheme's own.
-    Of {
-        /// `http` or `https`.
-        https: bool,
-        /// Which hosts.
-        host: Hostname,
-        /// Which port; `None`: the scheme's own.
-        port: Option<u16>,
-    },
 }
 
 /// How long parts of an exchange may take. `None`: any time.

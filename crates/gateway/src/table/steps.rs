@@ -4,15 +4,14 @@ use crate::model::{
     Action, AffinityBy, Forward, HeaderChanges, PathRewrite, Policy, Redirect, Rewrite, Rule, Target,
     WeightedBackend,
 };
+use crate::policy;
 
 /// What a rule does, in words and in the order in which it is done. No values of headers: they may be secrets.
 #[must_use]
 pub fn steps(rule: &Rule) -> Vec<String> {
     let mut steps = Vec::new();
-    for policy in &rule.policies {
-        steps.push(match policy {
-            Policy::Cors(_) => "answer to other origins by CORS".to_owned(),
-        });
+    for policy in policy::in_order(&rule.policies) {
+        steps.push(self::policy(policy));
     }
     match &rule.action {
         Action::Forward(forward) => {
@@ -42,6 +41,27 @@ pub fn steps(rule: &Rule) -> Vec<String> {
         ));
     }
     steps
+}
+
+fn policy(policy: &Policy) -> String {
+    match policy {
+        Policy::Addresses(addresses) => {
+            let (allow, deny) = (addresses.allow.len(), addresses.deny.len());
+            let allowed = match allow {
+                0 => "every address".to_owned(),
+                _ => format!("addresses of {allow} networks"),
+            };
+            match deny {
+                0 => format!("let {allowed} in"),
+                _ => format!("let {allowed} in, but for {deny} networks"),
+            }
+        }
+        Policy::ClientCertificate(policy) if policy.required => {
+            "want a client certificate and send it on".to_owned()
+        }
+        Policy::ClientCertificate(_) => "send a client certificate on".to_owned(),
+        Policy::Cors(_) => "answer to other origins by CORS".to_owned(),
+    }
 }
 
 fn forward(steps: &mut Vec<String>, forward: &Forward) {

@@ -21,6 +21,7 @@ mod listening;
 mod names;
 mod origin;
 mod passing;
+mod policies;
 mod proxied;
 mod room;
 mod secure;

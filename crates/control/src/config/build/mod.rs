@@ -2,6 +2,7 @@
 
 mod actions;
 mod listeners;
+mod policies;
 mod routes;
 mod upstreams;
 

@@ -4,7 +4,8 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use ringmain_gateway::model::{
-    self, Action, Forward, HeaderMatch, HeaderName, Name, PathMatch, QueryMatch, StreamRoute, ValueMatch,
+    self, Action, Forward, HeaderMatch, HeaderName, Name, PathMatch, Policy, QueryMatch, StreamRoute,
+    ValueMatch,
 };
 use ringmain_gateway::table::{Outcome, Place};
 use serde::Deserialize;
@@ -74,7 +75,12 @@ impl Builder<'_> {
         if !listeners_clean || !hosts_clean {
             return self.outcome(place, Outcome::LeftOut);
         }
-        let strange = !at.clean && rules_clean && to_clean;
+        let before = self.errors.count();
+        let policies_clean = part.policies.as_ref().is_none_or(|at| at.clean);
+        let policies = self.policies(part.policies, &[]);
+        // A rule without a policy that its route means it to have lets in more than it should.
+        let strange =
+            (!at.clean && rules_clean && to_clean) || !policies_clean || self.errors.count() > before;
         let named = part.listeners.is_some();
         let listeners = self.known(part.listeners, &self.listeners, "a listener");
         if named && listeners.is_empty() {
@@ -110,7 +116,7 @@ impl Builder<'_> {
             let number = route.rules.len();
             let rule_place = Place::Route(name.clone(), Some(number));
             self.built.places.insert(rule_place.clone(), rule.position);
-            match self.rule(rule, strange) {
+            match self.rule(rule, &policies, strange) {
                 Some((rule, true)) => route.rules.push(rule),
                 Some((rule, false)) => {
                     self.outcome(rule_place, Outcome::Answers500);
@@ -126,7 +132,12 @@ impl Builder<'_> {
     }
 
     /// A rule, and whether it is right. `None`: it is not known which requests it is for.
-    fn rule(&mut self, at: At<document::Rule>, strange: bool) -> Option<(model::Rule, bool)> {
+    fn rule(
+        &mut self,
+        at: At<document::Rule>,
+        policies: &[Policy],
+        strange: bool,
+    ) -> Option<(model::Rule, bool)> {
         let before = self.errors.count();
         let position = at.position;
         let mut part = at.value?;
@@ -143,6 +154,7 @@ impl Builder<'_> {
         }));
         rule.matches = matches;
         rule.name = value(part.name.take()).map(Into::into);
+        rule.policies = self.policies(part.policies.take(), policies);
         self.rest_of_rule(&mut rule, part, position);
         rule.matches.shrink_to_fit();
         if let Action::Forward(forward) = &mut rule.action {

@@ -3,6 +3,7 @@
 //!
 //! Only structure; what the values mean together is for `build`.
 
+mod policy;
 mod route;
 mod upstream;
 
@@ -10,6 +11,7 @@ use ringmain_gateway::model::{Addr, HeaderName, Hostname, LogDestination, Networ
 use schemars::JsonSchema;
 use serde::Deserialize;
 
+pub(super) use self::policy::*;
 pub(super) use self::route::*;
 pub(super) use self::upstream::*;
 use super::texts::{Size, Time, TimeOrOff};

@@ -6,7 +6,7 @@ use ringmain_gateway::model::{
 use schemars::JsonSchema;
 use serde::Deserialize;
 
-use super::{Maybe, Some1};
+use super::{Maybe, Policies, Some1};
 use crate::config::texts::{Condition, Share, Size, SizeOrOff, Time, TimeOrOff, To};
 use crate::config::values::{Either, Pairs, Switch, Text};
 
@@ -18,6 +18,8 @@ pub(in crate::config) struct Route {
     pub(in crate::config) listeners: Some1<String>,
     /// For which hosts. For all of its listeners' if it does not say.
     pub(in crate::config) hosts: Some1<Text<Hostname>>,
+    /// What requests must pass, for all of its rules.
+    pub(in crate::config) policies: Maybe<Policies>,
     /// What is done with which requests. The most specific counts: exact paths, then expressions, then the longest prefix;
     /// then one with a method, then more headers, then more of the query, then the first.
     pub(in crate::config) rules: Option<Vec<crate::config::values::At<Rule>>>,
@@ -48,6 +50,8 @@ pub(in crate::config) struct Rule {
     pub(in crate::config) response_headers: Maybe<HeaderChanges>,
     /// What clients see in place of errors.
     pub(in crate::config) error_pages: Some1<ErrorPage>,
+    /// What requests must pass, beside what the route says.
+    pub(in crate::config) policies: Maybe<Policies>,
     /// Which other sites' scripts may read answers. Preflights are answered by the gateway. Without it nothing is said of it
     /// but what the upstream says.
     pub(in crate::config) cors: Maybe<Cors>,

@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use super::{Known, Problems};
 use crate::limits;
-use crate::model::{Addr, Listener, Protocol};
+use crate::model::{Addr, Listener, Policy, Protocol};
 use crate::table::problem::{Outcome, Place};
 
 /// Whether a listener can be served.
@@ -58,6 +58,15 @@ pub(super) fn check(listener: &Listener, known: &Known<'_>, problems: &mut Probl
             &format!("from 1024 to {most} bytes"),
             head.to_string(),
         );
+    }
+    // One that nobody asks would guard nothing.
+    if listener
+        .policies
+        .iter()
+        .any(|policy| !matches!(policy, Policy::Cors(_)))
+    {
+        let expected = "no policies of a listener but CORS: others belong to rules";
+        tell("policies", expected, "another one".to_owned());
     }
     problems.0.len() == before
 }

@@ -1,0 +1,33 @@
+//! Which addresses requests may come from.
+
+use std::net::IpAddr;
+use std::sync::Arc;
+
+use super::{At, Outcome};
+use crate::exchange::client_address;
+use crate::fault::Fault;
+use crate::model;
+
+/// See the module.
+#[derive(Debug)]
+pub(super) struct Addresses(Arc<model::Addresses>);
+
+impl Addresses {
+    pub(super) fn of(policy: &Arc<model::Addresses>) -> Addresses {
+        Addresses(Arc::clone(policy))
+    }
+
+    pub(super) fn pass(&self, at: &At<'_, '_>) -> Outcome {
+        if self.lets_in(client_address(at.found.listener, at.req)) {
+            return Ok(());
+        }
+        Err(Fault::AddressDenied.into())
+    }
+
+    fn lets_in(&self, client: Option<IpAddr>) -> bool {
+        let among = |networks: &[model::Network]| {
+            client.is_some_and(|client| networks.iter().any(|network| network.contains(client)))
+        };
+        !among(&self.0.deny) && (self.0.allow.is_empty() || among(&self.0.allow))
+    }
+}

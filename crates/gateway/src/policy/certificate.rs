@@ -1,0 +1,74 @@
+//! The certificate that a client has shown, told to the upstream (RFC 9440).
+
+use std::fmt::Write as _;
+use std::sync::Arc;
+
+use aws_lc_rs::digest::{SHA256, digest};
+use base64::Engine as _;
+use base64::engine::general_purpose::STANDARD;
+
+use super::{At, Cleared, Outcome};
+use crate::fault::Fault;
+use crate::limits;
+use crate::model::{self, HeaderName};
+
+/// See the module.
+#[derive(Debug)]
+pub(super) struct Certificate(Arc<model::ClientCertificate>);
+
+const OWN: &str = "Client-Cert";
+const CHAIN: &str = "Client-Cert-Chain";
+
+impl Certificate {
+    /// Of a rule. Into `drops` go names of headers that clients may not send.
+    pub(super) fn of(policy: &Arc<model::ClientCertificate>, drops: &mut Vec<HeaderName>) -> Certificate {
+        drops.extend(
+            [OWN, CHAIN]
+                .into_iter()
+                .filter_map(|name| HeaderName::parse(name).ok()),
+        );
+        drops.extend(policy.fingerprint.clone());
+        Certificate(Arc::clone(policy))
+    }
+
+    pub(super) fn pass(&self, at: &At<'_, '_>, cleared: &mut Cleared) -> Outcome {
+        let facts = at.req.tls();
+        let shown = facts.as_ref().map_or(&[][..], |facts| &facts.peer_certificates);
+        let Some((own, chain)) = shown.split_first() else {
+            return match self.0.required {
+                true => Err(Fault::NoCertificate.into()),
+                false => Ok(()),
+            };
+        };
+        cleared.tell_upstream(OWN, bytes(own).as_bytes());
+        let fits = chain.iter().map(Vec::len).sum::<usize>() <= limits::CERTIFICATE_CHAIN_BYTES;
+        if self.0.chain && fits && !chain.is_empty() {
+            let list: Vec<String> = chain.iter().map(|certificate| bytes(certificate)).collect();
+            cleared.tell_upstream(CHAIN, list.join(", ").as_bytes());
+        }
+        let fingerprint = hex(digest(&SHA256, own).as_ref());
+        if let Some(name) = &self.0.fingerprint {
+            cleared.tell_upstream(name.as_str(), fingerprint.as_bytes());
+        }
+        cleared.identify(format!("sha256:{fingerprint}").into());
+        Ok(())
+    }
+}
+
+/// A byte sequence of structured fields (RFC 8941 §3.3.5).
+fn bytes(der: &[u8]) -> String {
+    let mut text = String::with_capacity(der.len() * 4 / 3 + 6);
+    text.push(':');
+    STANDARD.encode_string(der, &mut text);
+    text.push(':');
+    text
+}
+
+fn hex(bytes: &[u8]) -> String {
+    let mut text = String::with_capacity(bytes.len() * 2);
+    for byte in bytes {
+        // Writing to memory does not fail.
+        let _ = write!(text, "{byte:02x}");
+    }
+    text
+}

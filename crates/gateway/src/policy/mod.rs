@@ -1,0 +1,290 @@
+//! What a request must pass between its rule and that rule's action: the walk over the rule's policies, in one order for all rules.
+//!
+//! ```text
+//! rule ─▶ walk_now ─┬─ Cleared ─▶ action        no policy waits for anything: no task is needed
+//!                   ├─ Refused ─▶ answer
+//!                   └─ Waits ─▶ walk ─┬─ Cleared ─▶ action
+//!                                     └─ Refused ─▶ answer
+//! ```
+//!
+//! Nothing gets to a rule's action without a [`Cleared`], and nothing but the walk makes one. A file for each kind of policy; this
+//! one knows their order and none of their meanings.
+
+mod addresses;
+mod certificate;
+
+use std::fmt;
+use std::rc::Rc;
+use std::sync::Arc;
+
+use ringmain_web::Request;
+use ringmain_wire::h1::FieldBlock;
+
+use crate::exchange::{Found, note};
+use crate::fault::Fault;
+use crate::gateway::Worker;
+use crate::model::{HeaderName, Policy, Rule};
+use addresses::Addresses;
+use certificate::Certificate;
+
+/// When a kind of policy is asked.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Phase {
+    /// Addresses that are let in.
+    Addresses,
+    /// Preflights are answered here; they meet nothing of what follows, since browsers send them without credentials.
+    Cors,
+    /// What a client has shown by itself or must show: who it is.
+    Authentication,
+}
+
+/// The order in which a request meets policies: what is cheap and keeps most away first, what needs to know who asks behind
+/// what finds that out. Those of one phase stand in the order of the rule.
+pub(crate) const PHASES: &[Phase] = &[Phase::Addresses, Phase::Cors, Phase::Authentication];
+
+impl Phase {
+    /// That of a policy.
+    fn of(policy: &Policy) -> Phase {
+        match policy {
+            Policy::Addresses(_) => Phase::Addresses,
+            Policy::Cors(_) => Phase::Cors,
+            Policy::ClientCertificate(_) => Phase::Authentication,
+        }
+    }
+
+    fn place(self) -> usize {
+        let place = PHASES.iter().position(|phase| *phase == self);
+        place.unwrap_or(PHASES.len())
+    }
+}
+
+/// Policies in the order in which a request meets them.
+pub(crate) fn in_order(policies: &[Policy]) -> Vec<&Policy> {
+    let mut ordered: Vec<&Policy> = policies.iter().collect();
+    ordered.sort_by_key(|policy| Phase::of(policy).place());
+    ordered
+}
+
+/// A rule's policies, ready to be asked.
+#[derive(Debug, Default)]
+pub(crate) struct Policies {
+    steps: Box<[Step]>,
+    /// How many of them a preflight meets.
+    before_cors: usize,
+    /// Headers of requests that policies write or take out: of clients they go no further.
+    drops: Box<[HeaderName]>,
+}
+
+/// One policy. What is done is in its own file.
+#[derive(Debug)]
+enum Step {
+    Addresses(Addresses),
+    Certificate(Certificate),
+}
+
+/// A request and where it belongs, as policies see it.
+#[derive(Clone, Copy)]
+pub(crate) struct At<'a, 'r> {
+    #[expect(dead_code, reason = "for policies that count, which are next")]
+    pub(crate) worker: &'a Rc<Worker>,
+    pub(crate) found: &'a Found<'a>,
+    pub(crate) req: &'a Request<'r>,
+}
+
+/// The proof that a request has passed its rule's policies, and what they have found out.
+#[derive(Debug)]
+#[must_use]
+pub(crate) struct Cleared(Option<Box<Findings>>);
+
+/// What policies have found out.
+#[derive(Debug, Default)]
+struct Findings {
+    upstream: FieldBlock,
+    answer: FieldBlock,
+    identity: Option<Arc<str>>,
+}
+
+static NOTHING: FieldBlock = FieldBlock::new();
+
+impl Cleared {
+    /// Nothing is found out yet. For the walk alone.
+    fn new() -> Cleared {
+        Cleared(None)
+    }
+
+    /// The upstream is told; what cannot be a header's value is not. The name is one of [`Policies::drops`].
+    fn tell_upstream(&mut self, name: &str, value: &[u8]) {
+        if let Err(misuse) = self.findings().upstream.push(name, value) {
+            log::debug!("a policy's header `{name}` cannot be sent: {misuse}");
+        }
+    }
+
+    /// Who asks is known. What was found out first stays.
+    fn identify(&mut self, identity: Arc<str>) {
+        self.findings().identity.get_or_insert(identity);
+    }
+
+    fn findings(&mut self) -> &mut Findings {
+        self.0.get_or_insert_default()
+    }
+
+    /// Headers for the upstream, which no client can have sent.
+    pub(crate) fn upstream(&self) -> &FieldBlock {
+        self.0.as_ref().map_or(&NOTHING, |found| &found.upstream)
+    }
+
+    /// Headers for the client, whoever answers.
+    pub(crate) fn answer(&self) -> &FieldBlock {
+        self.0.as_ref().map_or(&NOTHING, |found| &found.answer)
+    }
+
+    /// Who asks, as far as a policy has found out.
+    pub(crate) fn identity(&self) -> Option<&Arc<str>> {
+        self.0.as_ref()?.identity.as_ref()
+    }
+}
+
+/// Why a request goes no further, and what its client is told besides the fault.
+#[derive(Debug)]
+pub(crate) struct Refusal {
+    pub(crate) fault: Fault,
+    /// Headers of the answer: what to show next time (RFC 9110 §11.6.1), when to come back.
+    pub(crate) fields: FieldBlock,
+}
+
+impl From<Fault> for Box<Refusal> {
+    fn from(fault: Fault) -> Box<Refusal> {
+        Box::new(Refusal {
+            fault,
+            fields: FieldBlock::new(),
+        })
+    }
+}
+
+/// What has come of a walk that does not wait.
+#[derive(Debug)]
+pub(crate) enum Walk {
+    Cleared(Cleared),
+    Refused(Box<Refusal>),
+    /// A policy has to wait. Nothing was done: [`walk`] begins at the beginning.
+    Waits,
+}
+
+type Outcome = Result<(), Box<Refusal>>;
+
+/// Asks a rule's policies as far as that needs no waiting. Nothing is counted, taken or noted when it [`Walk::Waits`].
+pub(crate) fn walk_now(worker: &Rc<Worker>, found: &Found<'_>, req: &Request<'_>) -> Walk {
+    let steps = match steps_of(found) {
+        Ok([]) => return Walk::Cleared(Cleared::new()),
+        Ok(steps) => steps,
+        Err(refusal) => return Walk::Refused(refusal),
+    };
+    let at = At { worker, found, req };
+    if steps.iter().any(|step| step.waits(&at)) {
+        return Walk::Waits;
+    }
+    let mut cleared = Cleared::new();
+    for step in steps {
+        if let Err(refusal) = step.pass(&at, &mut cleared) {
+            return Walk::Refused(refusal);
+        }
+    }
+    note(&at, &cleared);
+    Walk::Cleared(cleared)
+}
+
+/// Asks a rule's policies, waiting where one has to.
+pub(crate) async fn walk(
+    worker: &Rc<Worker>,
+    found: &Found<'_>,
+    req: &Request<'_>,
+) -> Result<Cleared, Box<Refusal>> {
+    let at = At { worker, found, req };
+    let mut cleared = Cleared::new();
+    for step in steps_of(found)? {
+        if step.waits(&at) {
+            // Apart, so that requests that wait for nothing have no room for it.
+            Box::pin(step.pass_waiting(&at, &mut cleared)).await?;
+        } else {
+            step.pass(&at, &mut cleared)?;
+        }
+    }
+    note(&at, &cleared);
+    Ok(cleared)
+}
+
+/// The policies that a request meets. A rule that is broken lets nothing pass.
+fn steps_of<'f>(found: &'f Found<'_>) -> Result<&'f [Step], Box<Refusal>> {
+    let plan = found.matched.plan().map_err(|_why| Fault::BrokenRule)?;
+    let policies = &plan.policies;
+    match &found.cross {
+        Some(cross) if cross.is_preflight => Ok(&policies.steps[..policies.before_cors]),
+        _ => Ok(&policies.steps),
+    }
+}
+
+fn note(at: &At<'_, '_>, cleared: &Cleared) {
+    if let Some(identity) = cleared.identity() {
+        note::identity(identity, at.req);
+    }
+}
+
+impl Policies {
+    /// A rule's.
+    pub(crate) fn of(rule: &Rule) -> Result<Policies, String> {
+        let mut policies = Policies::default();
+        let mut steps = Vec::new();
+        let mut drops = Vec::new();
+        for policy in in_order(&rule.policies) {
+            let step = match policy {
+                Policy::Addresses(policy) => Step::Addresses(Addresses::of(policy)),
+                Policy::Cors(_) => continue,
+                Policy::ClientCertificate(policy) => Step::Certificate(Certificate::of(policy, &mut drops)),
+            };
+            steps.push(step);
+            if Phase::of(policy).place() < Phase::Cors.place() {
+                policies.before_cors = steps.len();
+            }
+        }
+        policies.steps = steps.into();
+        policies.drops = drops.into();
+        Ok(policies)
+    }
+
+    /// Headers of requests that go no further: policies write them, or take them out.
+    pub(crate) fn drops(&self) -> &[HeaderName] {
+        &self.drops
+    }
+}
+
+impl Step {
+    /// Whether asking it now would have to wait. Changes nothing that another request or step could see.
+    fn waits(&self, _at: &At<'_, '_>) -> bool {
+        match self {
+            Step::Addresses(_) | Step::Certificate(_) => false,
+        }
+    }
+
+    /// Asks it; it must not have to wait.
+    fn pass(&self, at: &At<'_, '_>, cleared: &mut Cleared) -> Outcome {
+        match self {
+            Step::Addresses(policy) => policy.pass(at),
+            Step::Certificate(policy) => policy.pass(at, cleared),
+        }
+    }
+
+    /// Asks it, waiting for what it needs.
+    async fn pass_waiting(&self, at: &At<'_, '_>, cleared: &mut Cleared) -> Outcome {
+        match self {
+            Step::Addresses(_) | Step::Certificate(_) => self.pass(at, cleared),
+        }
+    }
+}
+
+impl fmt::Debug for At<'_, '_> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("At")
+            .field("req", self.req)
+            .finish_non_exhaustive()
+    }
+}
