@@ -42,7 +42,7 @@ async function fills(page, gateway) {
     const [routes, faults, rate] = [await cells(page, 'routes'), await cells(page, 'faults'), await page.textContent('#rate')];
     const names = routes.map(([name]) => name);
     const right = ['pages', 'half', 'answers', '(no route)'].every((name) => names.includes(name))
-      && faults.some(([kind]) => kind === 'no_route') && /^[1-9]/.test(rate);
+      && faults.some(([kind]) => kind === 'no_route') && faults.some(([kind]) => kind === 'connect_refused') && /^[1-9]/.test(rate);
     return { right, routes, faults, rate };
   });
   const upstreams = await until('who is passed over, and why', async () => {
