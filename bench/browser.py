@@ -1,10 +1,13 @@
 #!/usr/bin/env python3
-"""WebSocket and HTTPS as Chromium sees them: ws and wss echo, JSON over HTTPS, and pages of another origin refused.
+"""WebSocket, HTTPS and the page of the gateway's administration as Chromium sees them.
 
     bench/install.sh browser && bench/browser.py -- target/release/ringmain run --listen '127.0.0.1:$PORT'
 
 The server is started twice: as it is, and with `--tls-dev`. Chromium, driven by Playwright, is told of the key of that
-certificate and of no other: see browser/browser.mjs, which does the rest.
+certificate and of no other: see browser/browser.mjs, which does the rest (ws and wss echo, JSON over HTTPS, pages of another
+origin refused). Then the same program serves browser/dashboard.yaml, and browser/dashboard.mjs looks at the page of its
+administration; with `--shots FOLDER` pictures of it are put there. What one viewer of that page costs an idle gateway is
+measured beside it: at most 1 % of a CPU.
 
 Exit code: 0 all is well, 1 something is not, 2 could not be run.
 """
@@ -16,14 +19,18 @@ import json
 import pathlib
 import shutil
 import ssl
+import socket
 import subprocess
 import sys
+import time
 
 import answers
 import server as servers
 
 FOLDER = pathlib.Path(__file__).resolve().parent / "browser"
 SECONDS = 180.0
+VIEWED_SECONDS = 8.0
+VIEWED_PERCENT = 1.0
 
 
 def speaks_tls(port):
@@ -41,9 +48,46 @@ def key_hash(port):
     return base64.b64encode(hashlib.sha256(der).digest()).decode()
 
 
+def viewed(server, admin):
+    """CPU that the gateway takes while one viewer has the page open and nothing else happens, in percent of one."""
+    with socket.create_connection(("127.0.0.1", admin), 5) as s:
+        s.sendall(b"GET /live HTTP/1.1\r\nHost: localhost\r\n\r\n")
+        events = s.makefile("rb")
+        # The second one has all that the first has begun with.
+        seen = 0
+        while seen < 2:
+            seen += events.readline().startswith(b"data: ")
+        begun, before = time.monotonic(), server.cpu()[0]
+        while time.monotonic() - begun < VIEWED_SECONDS:
+            if not events.readline():
+                raise servers.ServerError("the figures ended")
+        return 100 * (server.cpu()[0] - before) / (time.monotonic() - begun)
+
+
+def dashboard(program, chromium, shots):
+    """Whether the page of the administration is as it should be."""
+    admin, later = servers.free_port(), servers.free_port()
+    names = {"$ADMIN": str(admin), "$LATER": str(later)}
+
+    def ready(port):
+        return answers.ask(port, "/hello")[2] == b"hello" and answers.ask(admin, "/readyz")[0].endswith("200 OK")
+
+    with servers.Server([program, "run", "$SETTINGS"], ready=ready, settings=FOLDER / "dashboard.yaml", names=names) as gateway:
+        percent = viewed(gateway, admin)
+        print(f"a viewer costs an idle gateway {percent:.2f} % of a CPU")
+        told = {"gateway": f"http://127.0.0.1:{gateway.port}", "admin": f"http://127.0.0.1:{admin}", "chromium": chromium,
+                "shots": shots and str(pathlib.Path(shots).resolve())}
+        code = subprocess.run(["node", str(FOLDER / "dashboard.mjs"), json.dumps(told)], timeout=SECONDS, check=False).returncode
+    if percent > VIEWED_PERCENT:
+        print(f"FAILED: expected at most {VIEWED_PERCENT:g} % of a CPU for a viewer", file=sys.stderr)
+        return code or 1
+    return code
+
+
 def parse_arguments():
     ap = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     ap.add_argument("--chromium", default="chromium", help="the browser (chromium)")
+    ap.add_argument("--shots", default="", help="a folder for pictures of the administration's page")
     ap.add_argument("command", nargs="+", help="the server; $PORT is replaced by the port")
     return ap.parse_args()
 
@@ -63,7 +107,8 @@ def main():
                 servers.Server([*arguments.command, "--tls-dev"], ready=speaks_tls) as secure:
             told = {"plain": f"http://127.0.0.1:{plain.port}", "secure": f"https://127.0.0.1:{secure.port}",
                     "spki": key_hash(secure.port), "chromium": chromium}
-            return subprocess.run(["node", str(FOLDER / "browser.mjs"), json.dumps(told)], timeout=SECONDS, check=False).returncode
+            code = subprocess.run(["node", str(FOLDER / "browser.mjs"), json.dumps(told)], timeout=SECONDS, check=False).returncode
+        return dashboard(arguments.command[0], chromium, arguments.shots) or code
     except (servers.ServerError, OSError, subprocess.SubprocessError) as e:
         print(f"could not be run: {e}", file=sys.stderr)
         return 2

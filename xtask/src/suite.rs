@@ -170,7 +170,7 @@ const SUITES: &[Suite] = &[
     },
     Suite {
         name: "browser",
-        about: "WebSocket, secure WebSocket and HTTPS as Chromium sees them, pages of another origin refused; half a minute",
+        about: "WebSocket, HTTPS and the page of the gateway's administration as Chromium sees them, other origins refused; a minute",
         lines: &[Line::new(&["bench/install.sh", "browser"]), RELEASE, BROWSER],
     },
     Suite {

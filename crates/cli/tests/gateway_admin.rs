@@ -128,6 +128,42 @@ fn it_shows_what_is_served_and_counted() {
 }
 
 #[test]
+fn it_has_a_page_for_browsers_and_its_figures() {
+    let origin = Origin::named("origin");
+    let proxy = Proxy::start(&file(&origin, ""), &[]);
+    let admin = admin(&proxy);
+    let text = get(&admin, "a", "/");
+    assert!(text.body.contains("/metrics  "), "{text:?}");
+    assert_eq!(text.field("content-security-policy"), None);
+    let read = |path: &str, end: &str| {
+        let mut browser = common::connect(&admin);
+        let ask =
+            format!("GET {path} HTTP/1.1\r\nHost: a\r\nAccept: text/html, */*\r\nConnection: close\r\n\r\n");
+        browser.write_all(ask.as_bytes()).expect("it is read");
+        let mut all = Vec::new();
+        let mut part = [0; 4096];
+        while !String::from_utf8_lossy(&all).contains(end) {
+            let count = browser.read(&mut part).expect("bytes");
+            assert!(count > 0, "{end} in {}", String::from_utf8_lossy(&all));
+            all.extend_from_slice(&part[..count]);
+        }
+        String::from_utf8(all).expect("text")
+    };
+    let page = read("/", "</html>");
+    assert!(
+        page.contains("Content-Security-Policy: default-src 'none'; style-src 'sha256-"),
+        "{page}"
+    );
+    assert_eq!(get(proxy.addr(), "a", "/cart").status, 200);
+    let live = read("/live", "}\n\n");
+    let data = live.split_once("data: ").expect("an event").1;
+    let figures: Value = serde_json::from_str(data.split_once("\n\n").expect("its end").0).expect("JSON");
+    assert_eq!(figures["upstreams"][0]["endpoints"][0]["address"], origin.addr());
+    assert_eq!(figures["config"]["is_current"], true);
+    proxy.server.terminate();
+}
+
+#[test]
 fn who_is_passed_over_is_shown_and_why() {
     let origin = Origin::named("origin");
     let nobody = "unix:/nowhere/nobody.sock";

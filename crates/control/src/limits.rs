@@ -29,6 +29,24 @@ pub const ADMIN_BODY_BYTES: u64 = 4096;
 /// Upstreams that metrics name; more are left out.
 pub const METRIC_UPSTREAMS: usize = 1000;
 
+/// Routes that the administration's page shows, those with most requests first, and streams; of more only the number is told.
+pub const DASHBOARD_ROUTES: usize = 100;
+
+/// Upstreams that the page shows, by name; of more only the number is told.
+pub const DASHBOARD_UPSTREAMS: usize = 100;
+
+/// Endpoints of one upstream that the page shows, those that are passed over first; of more only the number is told.
+pub const DASHBOARD_ENDPOINTS: usize = 24;
+
+/// How often the page has new figures while somebody looks.
+pub const DASHBOARD_EVERY: Duration = Duration::from_secs(1);
+
+/// Percentiles of the page are of this long to twice as long.
+pub const DASHBOARD_WINDOW: Duration = Duration::from_secs(5);
+
+/// How long a browser waits before it asks for the figures again after a break.
+pub const DASHBOARD_RETRY: Duration = Duration::from_secs(1);
+
 /// How long files must have been left alone before they are read anew.
 pub const SETTLED_AFTER: Duration = Duration::from_millis(20);
 

@@ -66,11 +66,7 @@ impl Page {
 
 fn process_of(page: &mut Page, inner: &Inner) {
     let report = inner.board.report();
-    let engine = match &report {
-        Some(report) if report.selection.uring => "uring",
-        Some(_) => "epoll",
-        None => "",
-    };
+    let engine = super::engine(report.as_ref());
     page.metric("ringmain_info", "gauge", "What serves: always 1.");
     page.sample(
         "ringmain_info",

@@ -3,6 +3,7 @@
 //! It is for an engine of its own with one worker, so that it answers whatever the gateway's workers are busy with, does not
 //! take part in their limits, and goes on while they drain. Whoever reaches its listener may do all of it.
 
+mod dashboard;
 mod metrics;
 mod show;
 
@@ -11,9 +12,11 @@ mod tests;
 
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
+use std::time::Duration;
 
 use ringmain_engine::Report;
 use ringmain_gateway::Gateway;
+use ringmain_sys::clock;
 use ringmain_web::{App, Error, Flow, Limits, Reply, Request, Result, Site};
 use serde_json::json;
 
@@ -31,6 +34,9 @@ struct Inner {
     site: Arc<Site>,
     board: Board,
     version: &'static str,
+    /// When this was made, by a clock that does not jump.
+    since: Duration,
+    dashboard: dashboard::Dashboard,
 }
 
 /// Between the administration and whoever runs the gateway's engine.
@@ -86,6 +92,8 @@ impl Admin {
             site,
             board,
             version,
+            since: clock::monotonic(),
+            dashboard: dashboard::Dashboard::default(),
         }))
     }
 
@@ -105,7 +113,8 @@ impl Admin {
         App::new()
             .limits(limits)
             .before(no_browser)
-            .get("/", |_, reply| reply.text(PATHS))
+            .get("/", |req, reply| dashboard::front(PATHS, req, reply))
+            .get_async("/live", self.live())
             .get("/config", with(show_config))
             .get(
                 "/routes",
@@ -122,9 +131,25 @@ impl Admin {
             .get("/log", show_level)
             .put("/log", set_level)
     }
+
+    fn live(&self) -> impl AsyncFn(&Request<'_>, &mut Reply<'_>) -> Result + Send + Sync + 'static + use<> {
+        let inner = Arc::clone(&self.0);
+        async move |req: &Request<'_>, reply: &mut Reply<'_>| dashboard::live(&inner, req, reply).await
+    }
+}
+
+/// What serves, in a word; empty before it runs.
+fn engine(report: Option<&Report>) -> &'static str {
+    match report {
+        Some(report) if report.selection.uring => "uring",
+        Some(_) => "epoll",
+        None => "",
+    }
 }
 
 const PATHS: &str = "\
+/           this; in a browser a page that shows the gateway at work
+/live       the figures of that page each second, as server-sent events
 /config     the configuration that is served, as it was read, without secrets; what is wrong with it
 /routes     routes and what their rules do
 /upstreams  upstreams and their endpoints: health, who is passed over, requests, connections, tries

@@ -216,10 +216,11 @@ impl Job<'_, '_> {
             fresh = false;
             tried.push(end);
             // After a status it was decided when that was seen.
-            if let Some(fault) = fault
-                && !(can && self.goes_on(fault))
-            {
-                return Err(fault.into());
+            if let Some(fault) = fault {
+                if !(can && self.goes_on(fault)) {
+                    return Err(fault.into());
+                }
+                self.worker.counting.fault(fault);
             }
             self.pause(tried.len()).await;
             if self.clock.total.is_some_and(|at| self.worker.cx.now() >= at) {

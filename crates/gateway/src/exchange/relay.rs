@@ -286,6 +286,8 @@ impl Download {
     ) -> Result<(), Error> {
         let mut pace = Pace::default();
         let rate = self.clock.rate;
+        // The rate's time was up, and bytes that came at the same moment were taken first.
+        let mut was_late = false;
         loop {
             // The client's own pace is the server's to judge.
             self.link.stream.set_deadline(None);
@@ -298,9 +300,9 @@ impl Download {
             let step = poll_fn(|context| down.poll(stream, clock, reply, context)).await;
             let waited = worker.cx.now().since(began);
             pace.note(waited, self.down.came - came);
-            let too_slow = left.is_some_and(|left| waited >= left && span.is_none_or(|span| left < span));
+            let is_late = left.is_some_and(|left| waited >= left && span.is_none_or(|span| left < span));
             match step {
-                Err(Failure::Fault(Fault::BodyTimeout)) if too_slow => {
+                Err(Failure::Fault(Fault::BodyTimeout)) if is_late || was_late => {
                     note::fault(worker, req, Fault::BodyTooSlow);
                     return Err(Error::internal(Fault::BodyTooSlow));
                 }
@@ -315,6 +317,7 @@ impl Download {
                 }
                 Err(Failure::Web(error)) => return Err(error),
             }
+            was_late = is_late;
         }
     }
 

@@ -16,9 +16,12 @@ use ringmain_engine::backend::Time;
 use crate::fault::Fault;
 use crate::limits;
 use crate::model::Name;
+use spans::SpanCounts;
+pub use spans::Spans;
 pub(crate) use streams::StreamCounts;
 pub use streams::{Ended, StreamReport};
 
+mod spans;
 mod streams;
 
 #[cfg(test)]
@@ -78,6 +81,7 @@ struct RouteCounts {
     classes: [AtomicU64; 5],
     buckets: [AtomicU64; BUCKETS.len() + 1],
     micros: AtomicU64,
+    spans: SpanCounts,
 }
 
 /// What was counted of a route, all workers together. Workers go on meanwhile.
@@ -91,6 +95,8 @@ pub struct RouteReport {
     pub buckets: [u64; BUCKETS.len() + 1],
     /// All of them together, in microseconds.
     pub micros: u64,
+    /// The same by finer buckets, for percentiles.
+    pub spans: Spans,
 }
 
 impl Default for Numbers {
@@ -181,6 +187,7 @@ impl RouteReport {
             classes: [0; 5],
             buckets: [0; BUCKETS.len() + 1],
             micros: 0,
+            spans: Spans::default(),
         }
     }
 
@@ -195,6 +202,7 @@ impl RouteReport {
             .zip(&counts.buckets)
             .for_each(|(sum, count)| *sum += load(count));
         self.micros += load(&counts.micros);
+        self.spans.count(&counts.spans);
     }
 }
 
@@ -306,5 +314,6 @@ impl RouteCounts {
         let bucket = BUCKETS_US.partition_point(|end| *end < micros);
         bump(&self.buckets[bucket], 1);
         bump(&self.micros, micros);
+        self.spans.took(micros);
     }
 }

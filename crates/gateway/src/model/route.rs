@@ -210,6 +210,6 @@ pub struct StreamRoute {
     /// Who gets them; one is drawn by weight for each. None, or weights of 0 only: the connection is closed. Changes of
     /// headers and rewrites mean nothing here.
     pub backends: Vec<WeightedBackend>,
-    /// Without a byte in either direction; then the connection is closed. Default: 1 h. `None`: any time.
+    /// Without a byte in either direction; then the connection is reset: what is cut must not look whole. Default: 1 h. `None`: any time.
     pub idle: Option<Duration>,
 }

@@ -152,6 +152,13 @@ fn after_a_reset_in_the_middle_of_a_body(engine: Config) {
     assert_eq!(answer.status, 200);
     assert!(answer.body == body);
     sent.join().expect("no panic").expect("all was taken");
+    // What was made up for is counted all the same.
+    let faults = edge.gateway.faults();
+    assert_eq!(
+        faults.iter().map(|(_, count)| count).sum::<u64>(),
+        1,
+        "{faults:?}"
+    );
     edge.server.shut_down();
 }
 

@@ -1,0 +1,360 @@
+//! What the page of the administration shows: counts turned into rates and percentiles, each second, as one JSON document.
+//!
+//! Plain functions over plain data; time comes in as a parameter.
+
+use std::collections::BTreeMap;
+use std::time::Duration;
+
+use ringmain_gateway::health::Verdict;
+use ringmain_gateway::metrics::{RouteReport, Spans, StreamReport};
+use ringmain_gateway::model::Name;
+use ringmain_gateway::status::EndpointStatus;
+use ringmain_gateway::{Copied, UpstreamStatus, fault::Fault};
+use serde::Serialize;
+
+use crate::limits::{DASHBOARD_ENDPOINTS, DASHBOARD_ROUTES, DASHBOARD_UPSTREAMS, DASHBOARD_WINDOW};
+
+/// What was counted up to one moment.
+#[derive(Clone, Debug, Default)]
+pub(super) struct Moment {
+    /// By a clock that does not jump.
+    pub(super) at: Duration,
+    /// Since the Unix epoch.
+    pub(super) wall: Duration,
+    /// CPU time that the process has used.
+    pub(super) cpu: Duration,
+    pub(super) uptime: Duration,
+    pub(super) memory_bytes: Option<u64>,
+    pub(super) engine: &'static str,
+    pub(super) workers: usize,
+    /// All workers' open connections, upstreams' included.
+    pub(super) connections: u64,
+    pub(super) draining: bool,
+    pub(super) config: Config,
+    /// Requests that broke a rule of HTTP.
+    pub(super) refused: u64,
+    pub(super) routes: Vec<RouteReport>,
+    pub(super) streams: Vec<StreamReport>,
+    pub(super) upstreams: Vec<UpstreamStatus>,
+    pub(super) faults: Vec<(Fault, u64)>,
+}
+
+/// What is served, and whether that is what was read last.
+#[derive(Clone, Debug, Default, Serialize)]
+pub(super) struct Config {
+    pub(super) file: String,
+    pub(super) is_current: bool,
+    pub(super) wrong: usize,
+    /// The first of what is wrong.
+    pub(super) first: Option<String>,
+}
+
+/// Turns moments into documents.
+#[derive(Debug, Default)]
+pub(super) struct Figures {
+    last: Moment,
+    /// Two moments that are a window apart, the older one first: percentiles count from that one.
+    windows: [Window; 2],
+}
+
+#[derive(Debug, Default)]
+struct Window {
+    at: Duration,
+    spans: BTreeMap<Name, Spans>,
+}
+
+#[derive(Serialize)]
+struct Document<'a> {
+    version: &'a str,
+    engine: &'a str,
+    workers: usize,
+    uptime_s: u64,
+    draining: bool,
+    config: &'a Config,
+    memory_bytes: Option<u64>,
+    connections: u64,
+    /// `None` in the first document: there is nothing to compare with.
+    cpu_percent: Option<f64>,
+    requests_per_s: Option<f64>,
+    errors_per_s: Option<f64>,
+    latency_us: Option<Latency>,
+    refused: u64,
+    routes: Vec<Route<'a>>,
+    more_routes: usize,
+    streams: Vec<Stream<'a>>,
+    upstreams: Vec<Upstream<'a>>,
+    more_upstreams: usize,
+    faults: Vec<Fallen<'a>>,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Serialize)]
+struct Latency {
+    p50: u64,
+    p90: u64,
+    p99: u64,
+}
+
+#[derive(Serialize)]
+struct Route<'a> {
+    name: &'a str,
+    total: u64,
+    per_s: f64,
+    /// Of the second before.
+    client_errors_per_s: f64,
+    server_errors_per_s: f64,
+    latency_us: Option<Latency>,
+}
+
+#[derive(Serialize)]
+struct Stream<'a> {
+    name: &'a str,
+    open: u64,
+    total: u64,
+    per_s: f64,
+    bytes_per_s: f64,
+}
+
+#[derive(Serialize)]
+struct Upstream<'a> {
+    name: &'a str,
+    requests: u32,
+    connections: u32,
+    waiting: u32,
+    retries: u64,
+    retries_refused: u64,
+    copies: u64,
+    copies_lost: u64,
+    endpoints: Vec<End>,
+    more_endpoints: usize,
+}
+
+#[derive(Serialize)]
+struct End {
+    address: String,
+    /// `well`, `ill`, `unknown`, `ejected`, `unreachable` or `draining`.
+    state: &'static str,
+    /// Why, if there is more to say, and for how long still.
+    why: Option<String>,
+    seconds_left: Option<u64>,
+    requests: u32,
+}
+
+#[derive(Serialize)]
+struct Fallen<'a> {
+    fault: &'a str,
+    side: &'a str,
+    total: u64,
+    per_s: f64,
+}
+
+impl Figures {
+    /// The document at `now`, on one line; rates are those since the last call.
+    pub(super) fn document(&mut self, version: &str, now: Moment) -> String {
+        self.turn(&now);
+        let is_first = self.last.at.is_zero();
+        let span = now.at.saturating_sub(self.last.at).as_secs_f64();
+        let per_s = |count: u64, before: u64| match is_first || span <= 0.0 {
+            true => 0.0,
+            false => tenth(count.saturating_sub(before) as f64 / span),
+        };
+        let cpu = now.cpu.saturating_sub(self.last.cpu).as_secs_f64() / span;
+        let routes = self.routes(&now, per_s);
+        let sum = |of: fn(&Route<'_>) -> f64| routes.iter().map(of).sum::<f64>();
+        let later = |number: f64| (!is_first).then(|| tenth(number));
+        let mut document = Document {
+            version,
+            engine: now.engine,
+            workers: now.workers,
+            uptime_s: now.uptime.as_secs(),
+            draining: now.draining,
+            config: &now.config,
+            memory_bytes: now.memory_bytes,
+            connections: now.connections,
+            cpu_percent: later(100.0 * cpu),
+            requests_per_s: later(sum(|route| route.per_s)),
+            errors_per_s: later(sum(|route| route.server_errors_per_s)),
+            latency_us: self.all(&now),
+            refused: now.refused,
+            more_routes: routes.len().saturating_sub(DASHBOARD_ROUTES),
+            routes,
+            streams: self.streams(&now, per_s),
+            more_upstreams: now.upstreams.len().saturating_sub(DASHBOARD_UPSTREAMS),
+            upstreams: now
+                .upstreams
+                .iter()
+                .take(DASHBOARD_UPSTREAMS)
+                .map(|upstream| Upstream::of(upstream, now.wall))
+                .collect(),
+            faults: self.faults(&now, per_s),
+        };
+        document.routes.truncate(DASHBOARD_ROUTES);
+        document.streams.truncate(DASHBOARD_ROUTES);
+        let document = serde_json::to_string(&document).expect("text and finite numbers under text names");
+        self.last = now;
+        document
+    }
+
+    /// Begins the next window when it is time.
+    fn turn(&mut self, now: &Moment) {
+        let [older, newer] = &mut self.windows;
+        if newer.at.is_zero() || now.at.saturating_sub(newer.at) >= DASHBOARD_WINDOW {
+            let spans = now
+                .routes
+                .iter()
+                .map(|route| (route.name.clone(), route.spans.clone()));
+            let next = Window {
+                at: now.at,
+                spans: spans.collect(),
+            };
+            *older = std::mem::replace(newer, next);
+        }
+    }
+
+    /// What took how long since the older window.
+    fn since(&self, route: &RouteReport) -> Spans {
+        let [older, newer] = &self.windows;
+        // The first one has nothing before it: what was before the page was looked at is not of the last seconds.
+        let window = if older.at.is_zero() { newer } else { older };
+        match window.spans.get(&route.name) {
+            Some(before) => route.spans.since(before),
+            None => route.spans.clone(),
+        }
+    }
+
+    fn all(&self, now: &Moment) -> Option<Latency> {
+        let mut all = Spans::default();
+        now.routes.iter().for_each(|route| all.add(&self.since(route)));
+        Latency::of(&all)
+    }
+
+    /// Those with most requests at present first.
+    fn routes<'a>(&self, now: &'a Moment, per_s: impl Fn(u64, u64) -> f64) -> Vec<Route<'a>> {
+        let none = [0; 5];
+        let mut routes: Vec<Route<'a>> = now
+            .routes
+            .iter()
+            .map(|route| {
+                let before = self.last.routes.iter().find(|before| before.name == route.name);
+                let before = before.map_or(&none, |before| &before.classes);
+                Route {
+                    name: &route.name,
+                    total: route.classes.iter().sum(),
+                    per_s: per_s(route.classes.iter().sum(), before.iter().sum()),
+                    client_errors_per_s: per_s(route.classes[3], before[3]),
+                    server_errors_per_s: per_s(route.classes[4], before[4]),
+                    latency_us: Latency::of(&self.since(route)),
+                }
+            })
+            .collect();
+        routes.sort_by(|one, other| {
+            let by_rate = other.per_s.total_cmp(&one.per_s);
+            by_rate
+                .then_with(|| other.total.cmp(&one.total))
+                .then_with(|| one.name.cmp(other.name))
+        });
+        routes
+    }
+
+    fn streams<'a>(&self, now: &'a Moment, per_s: impl Fn(u64, u64) -> f64) -> Vec<Stream<'a>> {
+        let stream = |stream: &'a StreamReport| {
+            let before = self.last.streams.iter().find(|before| before.name == stream.name);
+            let (begun, moved) = before.map_or((0, 0), |it| (it.begun, it.received + it.sent));
+            Stream {
+                name: &stream.name,
+                open: stream.open(),
+                total: stream.begun,
+                per_s: per_s(stream.begun, begun),
+                bytes_per_s: per_s(stream.received + stream.sent, moved),
+            }
+        };
+        now.streams.iter().map(stream).collect()
+    }
+
+    /// What there was at all, most frequent first.
+    fn faults(&self, now: &Moment, per_s: impl Fn(u64, u64) -> f64) -> Vec<Fallen<'static>> {
+        let mut faults: Vec<Fallen<'static>> = now
+            .faults
+            .iter()
+            .filter(|(_, count)| *count > 0)
+            .map(|(fault, count)| {
+                let before = self.last.faults.iter().find(|(before, _)| before == fault);
+                Fallen {
+                    fault: fault.label(),
+                    side: fault.side().label(),
+                    total: *count,
+                    per_s: per_s(*count, before.map_or(0, |(_, count)| *count)),
+                }
+            })
+            .collect();
+        faults.sort_by_key(|fallen| std::cmp::Reverse(fallen.total));
+        faults
+    }
+}
+
+impl Latency {
+    fn of(spans: &Spans) -> Option<Latency> {
+        let micros = |share| Some(u64::try_from(spans.quantile(share)?.as_micros()).unwrap_or(u64::MAX));
+        Some(Latency {
+            p50: micros(0.5)?,
+            p90: micros(0.9)?,
+            p99: micros(0.99)?,
+        })
+    }
+}
+
+impl<'a> Upstream<'a> {
+    fn of(status: &'a UpstreamStatus, wall: Duration) -> Upstream<'a> {
+        let sent = status.copies[Copied::Sent as usize];
+        Upstream {
+            name: &status.name,
+            requests: status.requests,
+            connections: status.connections,
+            waiting: status.waiting,
+            retries: status.retries,
+            retries_refused: status.retries_refused,
+            copies: sent,
+            copies_lost: status.copies.iter().sum::<u64>() - sent,
+            endpoints: ends(&status.endpoints, wall),
+            more_endpoints: status.endpoints.len().saturating_sub(DASHBOARD_ENDPOINTS),
+        }
+    }
+}
+
+/// Those that are not as they should be first.
+fn ends(endpoints: &[EndpointStatus], wall: Duration) -> Vec<End> {
+    let mut ends: Vec<End> = endpoints.iter().map(|endpoint| End::of(endpoint, wall)).collect();
+    ends.sort_by_key(|end| matches!(end.state, "well" | "unknown"));
+    ends.truncate(DASHBOARD_ENDPOINTS);
+    ends
+}
+
+impl End {
+    fn of(endpoint: &EndpointStatus, wall: Duration) -> End {
+        let left = |until: Duration| until.checked_sub(wall).filter(|left| !left.is_zero());
+        let ejected = endpoint.ejection.and_then(|it| Some((it.why, left(it.until)?)));
+        let unreachable = endpoint.unreachable_until.and_then(left);
+        let (state, why, until) = match (endpoint.verdict, ejected, unreachable) {
+            (Verdict::Ill, ..) => ("ill", Some("its health check fails".to_owned()), None),
+            (_, Some((why, until)), _) => ("ejected", Some(why.to_string()), Some(until)),
+            (.., Some(until)) => ("unreachable", Some("no connection".to_owned()), Some(until)),
+            _ if endpoint.draining => ("draining", None, None),
+            (Verdict::Well, ..) => ("well", None, None),
+            (Verdict::Unknown, ..) => ("unknown", None, None),
+        };
+        End {
+            address: endpoint.addr.to_string(),
+            state,
+            why,
+            seconds_left: until.map(|left| left.as_secs() + u64::from(left.subsec_nanos() > 0)),
+            requests: endpoint.requests,
+        }
+    }
+}
+
+/// Rounded to what is worth being read.
+fn tenth(number: f64) -> f64 {
+    match number.is_finite() {
+        true => (number * 10.0).round() / 10.0,
+        false => 0.0,
+    }
+}

@@ -1,0 +1,141 @@
+//! Figures by tables, and what the browser is told about the page.
+
+use std::io::Write;
+use std::process::{Command, Stdio};
+
+use ringmain_gateway::fault::Fault;
+use ringmain_gateway::metrics::{BUCKETS, RouteReport, Spans};
+use serde_json::{Value, json};
+
+use super::*;
+use crate::limits::DASHBOARD_ROUTES;
+
+fn route(name: &str, classes: [u64; 5]) -> RouteReport {
+    RouteReport {
+        name: name.into(),
+        classes,
+        buckets: [0; BUCKETS.len() + 1],
+        micros: 0,
+        spans: Spans::default(),
+    }
+}
+
+fn second(at: u64, cpu_ms: u64, routes: Vec<RouteReport>) -> Moment {
+    Moment {
+        at: Duration::from_secs(1000 + at),
+        wall: Duration::from_secs(1_700_000_000 + at),
+        cpu: Duration::from_millis(cpu_ms),
+        routes,
+        ..Moment::default()
+    }
+}
+
+fn parsed(document: &str) -> Value {
+    assert!(!document.contains('\n'), "an event's data is one line");
+    serde_json::from_str(document).unwrap()
+}
+
+#[test]
+fn counts_become_rates() {
+    let mut figures = Figures::default();
+    let first = vec![route("quiet", [0, 5, 0, 0, 0]), route("busy", [0, 100, 0, 0, 0])];
+    let document = parsed(&figures.document("1.2.3", second(0, 100, first)));
+    assert_eq!(
+        document["requests_per_s"],
+        Value::Null,
+        "there is nothing before it"
+    );
+    assert_eq!(
+        (&document["version"], &document["cpu_percent"]),
+        (&json!("1.2.3"), &Value::Null)
+    );
+    assert_eq!(document["routes"][0]["name"], "busy", "the most frequent first");
+    let next = vec![
+        route("quiet", [0, 5, 0, 0, 0]),
+        route("busy", [0, 110, 0, 4, 6]),
+        route("new", [0, 50, 0, 0, 0]),
+    ];
+    let mut next = second(2, 200, next);
+    next.faults = Fault::ALL
+        .iter()
+        .map(|fault| (*fault, u64::from(*fault == Fault::NoRoute) * 7))
+        .collect();
+    let document = parsed(&figures.document("1.2.3", next));
+    assert_eq!(document["requests_per_s"], 35.0);
+    assert_eq!(
+        (&document["errors_per_s"], &document["cpu_percent"]),
+        (&json!(3.0), &json!(5.0))
+    );
+    let names: Vec<_> = document["routes"]
+        .as_array()
+        .unwrap()
+        .iter()
+        .map(|route| &route["name"])
+        .collect();
+    assert_eq!(names, ["new", "busy", "quiet"]);
+    assert_eq!(document["routes"][1]["client_errors_per_s"], 2.0);
+    assert_eq!(
+        document["faults"],
+        json!([{"fault": "no_route", "side": "client", "total": 7, "per_s": 3.5}])
+    );
+    // A clock that stood still makes no infinite rate.
+    let again = second(2, 200, vec![route("busy", [0, 500, 0, 0, 0])]);
+    let document = parsed(&figures.document("1.2.3", again));
+    assert_eq!(
+        (&document["requests_per_s"], &document["cpu_percent"]),
+        (&json!(0.0), &json!(0.0))
+    );
+}
+
+#[test]
+fn the_page_is_bounded() {
+    let routes = (0..DASHBOARD_ROUTES + 5).map(|number| route(&number.to_string(), [0, 1, 0, 0, 0]));
+    let document = Figures::default().document("1.2.3", second(0, 0, routes.collect()));
+    let document = parsed(&document);
+    assert_eq!(document["routes"].as_array().unwrap().len(), DASHBOARD_ROUTES);
+    assert_eq!(document["more_routes"], 5);
+}
+
+/// The base64 text of the SHA-256 digest, as a policy names it; computed by coreutils.
+fn digest(text: &str) -> String {
+    let script = "sha256sum | head -c 64 | tr a-f A-F | basenc --base16 -d | base64";
+    let mut child = Command::new("sh")
+        .args(["-c", script])
+        .stdin(Stdio::piped())
+        .stdout(Stdio::piped())
+        .spawn()
+        .unwrap();
+    child.stdin.take().unwrap().write_all(text.as_bytes()).unwrap();
+    let output = child.wait_with_output().unwrap();
+    assert!(output.status.success());
+    String::from_utf8(output.stdout).unwrap().trim().to_owned()
+}
+
+fn between<'a>(text: &'a str, start: &str, end: &str) -> &'a str {
+    let (_, rest) = text.split_once(start).unwrap();
+    rest.split_once(end).unwrap().0
+}
+
+#[test]
+fn the_policy_allows_this_style_and_this_script_and_nothing_else() {
+    for (tag, directive) in [("style", "style-src"), ("script", "script-src")] {
+        let content = between(PAGE, &format!("<{tag}>"), &format!("</{tag}>"));
+        let expect = format!("{directive} 'sha256-{}'", digest(content));
+        assert!(POLICY.contains(&expect), "expected {expect} in: {POLICY}");
+        assert_eq!(PAGE.matches(&format!("<{tag}")).count(), 1);
+    }
+    assert!(POLICY.starts_with("default-src 'none'; "));
+}
+
+#[test]
+fn the_page_needs_nothing_from_elsewhere() {
+    for place in ["src=", "@import", "url(", "style=", "onclick", "innerHTML"] {
+        assert!(!PAGE.contains(place), "{place}");
+    }
+    let outside = PAGE.matches("http").count();
+    assert_eq!(
+        outside,
+        PAGE.matches("http://www.w3.org/2000/svg").count(),
+        "a link to elsewhere"
+    );
+}

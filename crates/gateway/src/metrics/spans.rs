@@ -1,0 +1,138 @@
+//! How long requests took, finely enough for percentiles, in a fixed number of counts.
+
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::time::Duration;
+
+use super::bump;
+
+/// Eight buckets for each power of two of microseconds: a bucket is at most 12.5 % wide. The last one is for
+/// all from 2³³ µs (143 minutes) on. Two kilobytes for each route that a worker has had a request of.
+const COUNT: usize = 8 * 30 + 1;
+
+/// One worker's counts. Only the worker writes them.
+#[derive(Debug)]
+pub(super) struct SpanCounts([AtomicU64; COUNT]);
+
+impl Default for SpanCounts {
+    fn default() -> SpanCounts {
+        SpanCounts(std::array::from_fn(|_| AtomicU64::new(0)))
+    }
+}
+
+impl SpanCounts {
+    pub(super) fn took(&self, micros: u64) {
+        bump(&self.0[bucket(micros)], 1);
+    }
+}
+
+/// How long requests took, all workers together.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Spans(Box<[u64; COUNT]>);
+
+impl Default for Spans {
+    fn default() -> Spans {
+        Spans(Box::new([0; COUNT]))
+    }
+}
+
+impl Spans {
+    pub(super) fn count(&mut self, counts: &SpanCounts) {
+        for (sum, count) in self.0.iter_mut().zip(&counts.0) {
+            *sum += count.load(Ordering::Relaxed);
+        }
+    }
+
+    /// Puts others beside these.
+    pub fn add(&mut self, other: &Spans) {
+        for (sum, count) in self.0.iter_mut().zip(other.0.iter()) {
+            *sum += count;
+        }
+    }
+
+    /// What was counted since `earlier`.
+    #[must_use]
+    pub fn since(&self, earlier: &Spans) -> Spans {
+        let mut difference = self.clone();
+        for (now, then) in difference.0.iter_mut().zip(earlier.0.iter()) {
+            *now = now.saturating_sub(*then);
+        }
+        difference
+    }
+
+    /// The time that `share` (0 to 1) of the requests did not exceed, to within 12.5 % and at least 8 µs; `None` without requests. From the
+    /// loop turn in which a request was there to the one in which all of its answer was handed over.
+    #[must_use]
+    pub fn quantile(&self, share: f64) -> Option<Duration> {
+        let all: u64 = self.0.iter().sum();
+        let rank = ((all as f64 * share).ceil() as u64).clamp(1, all.max(1));
+        let mut seen = 0;
+        let found = self.0.iter().position(|count| {
+            seen += count;
+            seen >= rank
+        });
+        found.filter(|_| all > 0).map(upper)
+    }
+}
+
+/// The bucket of a span: its highest bit and the three below, from 8 µs on.
+fn bucket(micros: u64) -> usize {
+    let micros = micros.max(8);
+    let power = micros.ilog2();
+    let eighth = (micros >> (power - 3)) & 7;
+    (8 * (power as usize - 3) + eighth as usize).min(COUNT - 1)
+}
+
+/// Where a bucket ends: the largest span that falls into it.
+fn upper(bucket: usize) -> Duration {
+    let (power, eighth) = (bucket / 8, bucket as u64 % 8);
+    Duration::from_micros(((9 + eighth) << power) - 1)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn buckets_are_narrow_and_in_order() {
+        let mut last = Duration::ZERO;
+        for at in 0..COUNT - 1 {
+            let end = upper(at);
+            assert!(end > last || at == 0);
+            let micros = end.as_micros() as u64;
+            assert_eq!((bucket(micros), bucket(micros + 1)), (at, at + 1));
+            let width = (end - last).as_secs_f64() / end.as_secs_f64();
+            assert!(at == 0 || width <= 0.125, "{at}: {width}");
+            last = end;
+        }
+        assert_eq!(bucket(u64::MAX), COUNT - 1);
+        assert_eq!(bucket(0), 0);
+    }
+
+    #[test]
+    fn quantiles_are_those_of_the_counts() {
+        let counts = SpanCounts::default();
+        for micros in 1..=1000 {
+            counts.took(micros * 100);
+        }
+        let mut spans = Spans::default();
+        assert_eq!(spans.quantile(0.5), None);
+        spans.count(&counts);
+        for (share, micros) in [(0.0, 100.0), (0.5, 50_000.0), (0.99, 99_000.0), (1.0, 100_000.0)] {
+            let found = spans.quantile(share).unwrap().as_secs_f64() * 1e6;
+            assert!(found >= micros && found <= micros * 1.125, "{share}: {found}");
+        }
+        let earlier = spans.clone();
+        counts.took(7);
+        let mut later = Spans::default();
+        later.count(&counts);
+        assert_eq!(
+            later.since(&earlier).quantile(1.0),
+            Some(Duration::from_micros(8))
+        );
+        later.add(&earlier);
+        assert_eq!(
+            later.since(&earlier).since(&earlier).quantile(0.0),
+            Some(Duration::from_micros(8))
+        );
+    }
+}
