@@ -66,6 +66,30 @@ pub const MIRROR_ANSWER_BYTES: u64 = 1 << 20;
 /// How many trusted proxies may stand between a client and a listener.
 pub const HOPS: u8 = 16;
 
+/// The most that a hash of a password may cost by bcrypt: 2 to this power of rounds, about a second of a CPU.
+pub const BCRYPT_COST: u32 = 14;
+
+/// KiB of memory that a hash of a password may cost by argon2.
+pub const ARGON2_KIB: u32 = 128 * 1024;
+
+/// Passes over that memory.
+pub const ARGON2_PASSES: u32 = 16;
+
+/// Rounds that a hash of a password may cost by SHA-crypt.
+pub const SHA_CRYPT_ROUNDS: u32 = 1_000_000;
+
+/// Users of a policy of basic authentication, and keys of one of API keys.
+pub const CREDENTIALS: usize = 10_000;
+
+/// Passwords that a worker has checked at once. Who comes then is answered 503: checks cost the CPUs dearly.
+pub const PASSWORD_CHECKS: u32 = 16;
+
+/// Passwords that a worker knows to be right without checking them again; beyond it the oldest is forgotten.
+pub const PASSWORDS_KNOWN: usize = 4096;
+
+/// Bytes of a name and password, or of an API key; longer ones are wrong.
+pub const CREDENTIAL_BYTES: usize = 1024;
+
 /// Bytes of the certificates behind a client's own that an upstream is told of; of more it is told none of these.
 pub const CERTIFICATE_CHAIN_BYTES: usize = 16 * 1024;
 

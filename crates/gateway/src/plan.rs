@@ -58,6 +58,7 @@ impl Plan {
     pub(crate) fn of(rule: &Rule, missing: &[Name], registry: &Registry) -> Result<Plan, String> {
         let response = Changes::of(&[&rule.response_headers])?;
         let policies = Policies::of(rule)?;
+        conflict(rule, &policies)?;
         let dropped = HeaderChanges {
             remove: policies.drops().to_vec(),
             ..HeaderChanges::default()
@@ -84,6 +85,23 @@ impl Plan {
     pub(crate) fn backend(&self, number: u64) -> Option<(usize, &Backend)> {
         let found = self.backends.iter().position(|backend| number < backend.until)?;
         Some((found, &self.backends[found]))
+    }
+}
+
+/// What a rule changes must not be what its policies write.
+fn conflict(rule: &Rule, policies: &Policies) -> Result<(), String> {
+    let own = match &rule.action {
+        Action::Forward(forward) => &forward.backends[..],
+        _ => &[],
+    };
+    let changes = own.iter().map(|backend| &backend.request_headers);
+    let mut all = changes.chain([&rule.request_headers]);
+    match all.find_map(|changes| policies.conflict(changes)) {
+        Some(name) => Err(format!(
+            "changes of the header `{}`, which a policy of the rule writes",
+            name.as_str()
+        )),
+        None => Ok(()),
     }
 }
 

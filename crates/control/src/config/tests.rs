@@ -25,6 +25,13 @@ fn sources() -> Sources<'static> {
         },
         file: &|path| match path {
             "token" => Ok(b"from-a-file\n".to_vec()),
+            "users.htpasswd" => {
+                Ok(b"# users\nada:$5$saltstring$5B8vYYiY.CVt1RlTTf8KbXBH3hsxY/GNooZaBBGWEc5\n".to_vec())
+            }
+            "keys.txt" => {
+                let digest = "00".repeat(31);
+                Ok(format!("# keys\ntill sha256:{digest}ff\n").into_bytes())
+            }
             "binary" => Ok(vec![0xff, 0xfe]),
             path if path.ends_with(".crt") || path.ends_with(".key") || path.ends_with(".pem") => {
                 Ok(b"-----BEGIN CERTIFICATE-----\n".to_vec())

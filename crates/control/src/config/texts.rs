@@ -5,8 +5,8 @@ use std::path::PathBuf;
 use std::time::Duration;
 
 use ringmain_gateway::model::{
-    Addr, HeaderName, HeaderValue, Hostname, LogDestination, MethodName, Network, Origin, Path, Pattern,
-    StatusRange, SubjectName, TlsVersion, Where,
+    Addr, HeaderName, HeaderValue, Hostname, LogDestination, MethodName, Network, Origin, PasswordHash, Path,
+    Pattern, StatusRange, SubjectName, TlsVersion, Where,
 };
 
 use super::error::quoted;
@@ -55,6 +55,43 @@ impl Parse for Addr {
                 .map_or(&*message, |(expected, _)| expected);
             format!("{expected}, found {}", quoted(text))
         })
+    }
+}
+
+impl Parse for PasswordHash {
+    const NAME: &'static str = "password hash";
+    const ABOUT: &'static str =
+        "A password's hash by bcrypt, argon2 or SHA-crypt, as `htpasswd -B` and `mkpasswd` make it.";
+    const SHAPE: &'static str = "^\\$(2[abxy]|argon2(id|i|d)|5|6)\\$";
+
+    fn parse(text: &str) -> Result<PasswordHash, String> {
+        PasswordHash::parse(text).map_err(|fault| fault.to_string())
+    }
+}
+
+/// The SHA-256 of an API key.
+#[derive(Clone, Debug)]
+pub(super) struct KeyDigest(pub(super) [u8; 32]);
+
+impl Parse for KeyDigest {
+    const NAME: &'static str = "key digest";
+    const ABOUT: &'static str =
+        "The SHA-256 of a key, as `printf %s KEY | sha256sum` writes it, behind `sha256:`.";
+    const SHAPE: &'static str = "^sha256:[0-9a-fA-F]{64}$";
+
+    fn parse(text: &str) -> Result<KeyDigest, String> {
+        let digits = text.strip_prefix("sha256:").filter(|digits| digits.len() == 64);
+        let digits = digits.filter(|digits| digits.bytes().all(|byte| byte.is_ascii_hexdigit()));
+        // What is wrong is not repeated: it may be a key.
+        let expected =
+            "expected `sha256:` and 64 hexadecimal digits (printf %s KEY | sha256sum), found something else";
+        let digits = digits.ok_or(expected)?;
+        let mut digest = [0; 32];
+        for (byte, pair) in digest.iter_mut().zip(digits.as_bytes().as_chunks::<2>().0) {
+            let pair = str::from_utf8(pair).map_err(|_| expected)?;
+            *byte = u8::from_str_radix(pair, 16).map_err(|_| expected)?;
+        }
+        Ok(KeyDigest(digest))
     }
 }
 

@@ -70,6 +70,10 @@ faults! {
     NoCertificate "no_certificate" Client 403 Never "a client certificate is needed here",
     /// The client's address is one that the rule does not let in.
     AddressDenied "address_denied" Client 403 Never "your address is not let in here",
+    /// The rule wants a name and password, or a key, and the request has none.
+    CredentialsMissing "credentials_missing" Client 401 Never "credentials are needed here",
+    /// The name and password, or the key, is not one that the rule lets in.
+    CredentialsWrong "credentials_wrong" Client 401 Never "these credentials are not right",
     /// The request has passed this gateway too often.
     Loop "loop" Client 508 Never "the request goes round in a circle",
     /// The request's `Connection` names more fields than may be sorted out.
@@ -98,6 +102,8 @@ faults! {
     NoBackend "no_backend" Gateway 500 Never "the rule for this request has no backend",
     /// A file cannot be read.
     FileUnreadable "file_unreadable" Gateway 500 Never "the file cannot be read",
+    /// As many passwords are checked as may be at once.
+    PasswordsBusy "passwords_busy" Gateway 503 Never "too many passwords are checked",
     /// As many requests are under way to the upstream as may be.
     RequestsFull "requests_full" Gateway 503 Never "too many requests are under way",
     /// As many requests wait for a connection to the upstream as may.

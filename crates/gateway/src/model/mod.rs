@@ -51,6 +51,7 @@
 mod action;
 mod listener;
 mod matching;
+mod password;
 mod policy;
 mod process;
 mod route;
@@ -71,7 +72,10 @@ pub use listener::{
     ClientAddress, ClientHeader, HttpLimits, HttpsRedirect, Listener, Protocol, ProxyProtocol,
 };
 pub use matching::{HeaderMatch, Match, PathMatch, QueryMatch, ValueMatch};
-pub use policy::{Addresses, ClientCertificate, Cors, Origin, Policy};
+pub use password::PasswordHash;
+pub use policy::{
+    Addresses, ApiKey, ApiKeys, BasicAuth, ClientCertificate, Cors, KeyPlace, Origin, Policy, User,
+};
 pub use process::{AccessLog, AccessLogFormat, Admin, Limits, LogDestination};
 pub use ringmain_sys::addr::{Addr, AddrError};
 pub use route::{

@@ -4,7 +4,7 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use super::{HeaderName, Hostname, MethodName, Network};
+use super::{HeaderName, Hostname, MethodName, Network, PasswordHash};
 
 /// What a request must pass, or what is done around it. A kind of policy is a variant here and a file in the data plane.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -16,6 +16,10 @@ pub enum Policy {
     Cors(Arc<Cors>),
     /// What becomes of the certificate that a client has shown.
     ClientCertificate(Arc<ClientCertificate>),
+    /// A name and a password.
+    Basic(Arc<BasicAuth>),
+    /// A key that consumers were given.
+    ApiKeys(Arc<ApiKeys>),
 }
 
 /// From which addresses requests may come, by the client's address ([`ClientAddress`](super::ClientAddress)).
@@ -42,6 +46,69 @@ pub struct ClientCertificate {
     pub chain: bool,
     /// A header for its SHA-256, in hexadecimal digits. Default `None`.
     pub fingerprint: Option<HeaderName>,
+}
+
+/// Basic authentication (RFC 7617): a name and a password, which the client sends with every request.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct BasicAuth {
+    /// What the client's user is told that the password is for; without `"` and `\\`.
+    pub realm: Arc<str>,
+    /// By name, none twice. Nobody else is let in.
+    pub users: Arc<[User]>,
+    /// A header that tells the upstream the user's name. Default `None`.
+    pub user_header: Option<HeaderName>,
+    /// `Authorization` goes no further. Default `true`.
+    pub hide: bool,
+}
+
+/// Who may come in by a password.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct User {
+    /// Without a colon.
+    pub name: Arc<str>,
+    /// By what it is checked.
+    pub password: PasswordHash,
+}
+
+/// Keys that consumers were given, and where they show them.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct ApiKeys {
+    /// At least one. The first that the request has counts.
+    pub from: Vec<KeyPlace>,
+    /// By the SHA-256 of the key, none twice.
+    pub keys: Arc<[ApiKey]>,
+    /// A header that tells the upstream the consumer's name. Default `None`.
+    pub consumer_header: Option<HeaderName>,
+    /// Headers with keys go no further; cookies and queries do. Default `true`.
+    pub hide: bool,
+}
+
+/// Where a request has its key.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum KeyPlace {
+    /// A header's whole value; of `Authorization` what is behind `Bearer`.
+    Header(HeaderName),
+    /// A parameter of the query. Logs of what was asked have it, too.
+    Query(Arc<str>),
+    /// A cookie.
+    Cookie(Arc<str>),
+}
+
+/// A consumer's key.
+#[derive(Clone, PartialEq, Eq)]
+pub struct ApiKey {
+    /// Whose.
+    pub consumer: Arc<str>,
+    /// SHA-256 of the key.
+    pub digest: [u8; 32],
+}
+
+impl std::fmt::Debug for ApiKey {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("ApiKey")
+            .field("consumer", &self.consumer)
+            .finish_non_exhaustive()
+    }
 }
 
 /// Cross-origin resource sharing, as the Fetch standard has it. A preflight is answered by the gateway.

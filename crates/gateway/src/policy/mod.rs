@@ -11,7 +11,10 @@
 //! one knows their order and none of their meanings.
 
 mod addresses;
+mod basic;
 mod certificate;
+mod keys;
+mod local;
 
 use std::fmt;
 use std::rc::Rc;
@@ -23,9 +26,12 @@ use ringmain_wire::h1::FieldBlock;
 use crate::exchange::Found;
 use crate::fault::Fault;
 use crate::gateway::Worker;
-use crate::model::{HeaderName, Policy, Rule};
+use crate::model::{HeaderChanges, HeaderName, Policy, Rule};
 use addresses::Addresses;
+use basic::Basic;
 use certificate::Certificate;
+use keys::Keys;
+pub(crate) use local::Local;
 
 /// When a kind of policy is asked.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -48,7 +54,7 @@ impl Phase {
         match policy {
             Policy::Addresses(_) => Phase::Addresses,
             Policy::Cors(_) => Phase::Cors,
-            Policy::ClientCertificate(_) => Phase::Authentication,
+            Policy::ClientCertificate(_) | Policy::Basic(_) | Policy::ApiKeys(_) => Phase::Authentication,
         }
     }
 
@@ -73,6 +79,8 @@ pub(crate) struct Policies {
     before_cors: usize,
     /// Headers of requests that policies write or take out: of clients they go no further.
     drops: Box<[HeaderName]>,
+    /// How many of them, the first, are written.
+    written: usize,
 }
 
 /// One policy. What is done is in its own file.
@@ -80,12 +88,22 @@ pub(crate) struct Policies {
 enum Step {
     Addresses(Addresses),
     Certificate(Certificate),
+    Basic(Basic),
+    Keys(Keys),
+}
+
+/// Headers of requests that a rule's policies are about.
+#[derive(Debug, Default)]
+struct Names {
+    /// They write them: clients cannot.
+    written: Vec<HeaderName>,
+    /// They take them out.
+    hidden: Vec<HeaderName>,
 }
 
 /// A request and where it belongs, as policies see it.
 #[derive(Clone, Copy)]
 pub(crate) struct At<'a, 'r> {
-    #[expect(dead_code, reason = "for policies that count, which are next")]
     pub(crate) worker: &'a Rc<Worker>,
     pub(crate) found: &'a Found<'a>,
     pub(crate) req: &'a Request<'r>,
@@ -170,6 +188,17 @@ pub(crate) enum Walk {
     Waits,
 }
 
+impl Refusal {
+    /// With a challenge (RFC 9110 §11.6.1).
+    fn challenge(fault: Fault, challenge: &str) -> Box<Refusal> {
+        let mut refusal: Box<Refusal> = fault.into();
+        if let Err(misuse) = refusal.fields.push("WWW-Authenticate", challenge.as_bytes()) {
+            log::error!("a challenge cannot be sent: {misuse}");
+        }
+        refusal
+    }
+}
+
 type Outcome = Result<(), Box<Refusal>>;
 
 /// Asks a rule's policies as far as that needs no waiting. Nothing is counted, taken or noted when it [`Walk::Waits`].
@@ -237,12 +266,14 @@ impl Policies {
     pub(crate) fn of(rule: &Rule) -> Result<Policies, String> {
         let mut policies = Policies::default();
         let mut steps = Vec::new();
-        let mut drops = Vec::new();
+        let mut names = Names::default();
         for policy in in_order(&rule.policies) {
             let step = match policy {
                 Policy::Addresses(policy) => Step::Addresses(Addresses::of(policy)),
                 Policy::Cors(_) => continue,
-                Policy::ClientCertificate(policy) => Step::Certificate(Certificate::of(policy, &mut drops)),
+                Policy::ClientCertificate(policy) => Step::Certificate(Certificate::of(policy, &mut names)),
+                Policy::Basic(policy) => Step::Basic(Basic::of(policy, &mut names)),
+                Policy::ApiKeys(policy) => Step::Keys(Keys::of(policy, &mut names)),
             };
             steps.push(step);
             if Phase::of(policy).place() < Phase::Cors.place() {
@@ -250,7 +281,8 @@ impl Policies {
             }
         }
         policies.steps = steps.into();
-        policies.drops = drops.into();
+        policies.written = names.written.len();
+        policies.drops = [names.written, names.hidden].concat().into();
         Ok(policies)
     }
 
@@ -258,13 +290,23 @@ impl Policies {
     pub(crate) fn drops(&self) -> &[HeaderName] {
         &self.drops
     }
+
+    /// The first header that policies write and a rule changes, too: one of both would be lost.
+    pub(crate) fn conflict(&self, changes: &HeaderChanges) -> Option<&HeaderName> {
+        let changed = |name: &HeaderName| {
+            let set = changes.set.iter().chain(&changes.add).map(|(name, _)| name);
+            set.chain(&changes.remove).any(|changed| changed == name)
+        };
+        self.drops[..self.written].iter().find(|name| changed(name))
+    }
 }
 
 impl Step {
     /// Whether asking it now would have to wait. Changes nothing that another request or step could see.
-    fn waits(&self, _at: &At<'_, '_>) -> bool {
+    fn waits(&self, at: &At<'_, '_>) -> bool {
         match self {
-            Step::Addresses(_) | Step::Certificate(_) => false,
+            Step::Addresses(_) | Step::Certificate(_) | Step::Keys(_) => false,
+            Step::Basic(policy) => policy.waits(at),
         }
     }
 
@@ -273,13 +315,16 @@ impl Step {
         match self {
             Step::Addresses(policy) => policy.pass(at),
             Step::Certificate(policy) => policy.pass(at, cleared),
+            Step::Basic(policy) => policy.pass(at, cleared),
+            Step::Keys(policy) => policy.pass(at, cleared),
         }
     }
 
     /// Asks it, waiting for what it needs.
     async fn pass_waiting(&self, at: &At<'_, '_>, cleared: &mut Cleared) -> Outcome {
         match self {
-            Step::Addresses(_) | Step::Certificate(_) => self.pass(at, cleared),
+            Step::Basic(policy) => policy.pass_waiting(at, cleared).await,
+            Step::Addresses(_) | Step::Certificate(_) | Step::Keys(_) => self.pass(at, cleared),
         }
     }
 }

@@ -59,6 +59,12 @@ fn policy(policy: &Policy) -> String {
             "want a client certificate and send it on".to_owned()
         }
         Policy::ClientCertificate(_) => "send a client certificate on".to_owned(),
+        Policy::Basic(policy) => format!(
+            "want the password of one of {} users of `{}`",
+            policy.users.len(),
+            policy.realm
+        ),
+        Policy::ApiKeys(policy) => format!("want one of {} API keys", policy.keys.len()),
         Policy::Cors(_) => "answer to other origins by CORS".to_owned(),
     }
 }

@@ -1,11 +1,12 @@
 //! Keys of what a request must pass before its rule's action.
 
-use ringmain_gateway::model::{HeaderName, Network};
+use ringmain_gateway::model::{HeaderName, Network, PasswordHash};
 use schemars::JsonSchema;
 use serde::Deserialize;
 
 use super::{Maybe, Some1};
-use crate::config::values::{Switch, Text};
+use crate::config::texts::KeyDigest;
+use crate::config::values::{OneOrMany, Pairs, Switch, Text};
 
 /// What a request must pass, in the order that docs/policies.md gives. Of a route: for all of its rules; a rule has its own in
 /// place of one of the same kind, and `false` for none.
@@ -16,6 +17,10 @@ pub(in crate::config) struct Policies {
     pub(in crate::config) addresses: Maybe<Switch<Addresses>>,
     /// The upstream is told of the certificate that a client has shown, in the header `Client-Cert` (RFC 9440).
     pub(in crate::config) client_certificate: Maybe<Switch<ClientCertificate>>,
+    /// A name and a password, by basic authentication.
+    pub(in crate::config) basic: Maybe<Switch<BasicAuth>>,
+    /// A key that consumers were given.
+    pub(in crate::config) api_keys: Maybe<Switch<ApiKeys>>,
 }
 
 /// From which addresses requests may come, by the client's address as the listener's `client_address` has it.
@@ -38,4 +43,40 @@ pub(in crate::config) struct ClientCertificate {
     pub(in crate::config) chain: Maybe<bool>,
     /// A header for its SHA-256 in hexadecimal digits. None if it does not say.
     pub(in crate::config) fingerprint: Maybe<Text<HeaderName>>,
+}
+
+/// A name and a password (RFC 7617). Passwords are checked off the workers, at most 16 at once for each.
+#[derive(Debug, Default, Deserialize, JsonSchema)]
+#[serde(default, deny_unknown_fields)]
+pub(in crate::config) struct BasicAuth {
+    /// What users are told that the password is for: `ringmain` if it does not say.
+    pub(in crate::config) realm: Maybe<String>,
+    /// Hashes of passwords by the users' names.
+    pub(in crate::config) users: Pairs<Text<PasswordHash>>,
+    /// A file of lines `NAME:HASH`, as `htpasswd -B` writes it.
+    pub(in crate::config) file: Maybe<String>,
+    /// A header that tells the upstream the user's name. None if it does not say.
+    pub(in crate::config) user_header: Maybe<Text<HeaderName>>,
+    /// `Authorization` goes no further. `true` if it does not say.
+    pub(in crate::config) hide: Maybe<bool>,
+}
+
+/// Keys that consumers were given. The first that a request has counts: in a header, then in the query, then in a cookie.
+#[derive(Debug, Default, Deserialize, JsonSchema)]
+#[serde(default, deny_unknown_fields)]
+pub(in crate::config) struct ApiKeys {
+    /// Headers that may have the key; of `Authorization` what is behind `Bearer`. `X-API-Key` if nothing else is said.
+    pub(in crate::config) header: Some1<Text<HeaderName>>,
+    /// Parameters of the query that may have it.
+    pub(in crate::config) query: Some1<String>,
+    /// Cookies that may have it.
+    pub(in crate::config) cookie: Some1<String>,
+    /// SHA-256 of keys by the consumers' names.
+    pub(in crate::config) keys: Pairs<OneOrMany<Text<KeyDigest>>>,
+    /// A file of lines `NAME sha256:HEX`.
+    pub(in crate::config) file: Maybe<String>,
+    /// A header that tells the upstream the consumer's name. None if it does not say.
+    pub(in crate::config) consumer_header: Maybe<Text<HeaderName>>,
+    /// Headers with keys go no further; queries and cookies do. `true` if it does not say.
+    pub(in crate::config) hide: Maybe<bool>,
 }

@@ -33,44 +33,127 @@ fn a_rule_has_its_routes_policies_and_its_own() {
     assert_eq!((addresses.allow.len(), addresses.deny.len()), (0, 2));
 }
 
+/// What the route and the rule say, and what is told of it.
+const WRONG: &[(&str, &str, &str)] = &[
+    (
+        "",
+        ", policies: {addresses: {allow: 10.0.0.1/8}}",
+        "a network whose other bits are zero",
+    ),
+    (
+        "",
+        ", policies: {addresses: {}}",
+        "at least one network to `allow` or to `deny`, found none",
+    ),
+    ("", ", policies: {adresses: {allow: 10.0.0.0/8}}", "`adresses`"),
+    (
+        "policies: {addresses: {allow: here}}",
+        "",
+        "a network such as 10.0.0.0/8",
+    ),
+    (
+        "policies: {addresses: true}",
+        "",
+        "at least one network to `allow` or to `deny`, found none",
+    ),
+    (
+        "policies: {adresses: {allow: 10.0.0.0/8}}",
+        ", strange: true",
+        "`adresses`",
+    ),
+    ("policies: []", "", "expected"),
+    (
+        "policies: {basic: true}",
+        "",
+        "at least one of the `users`, or of a `file`, found none",
+    ),
+    (
+        "policies: {basic: {users: {a: hunter2}}}",
+        "",
+        "a hash by bcrypt, argon2 or SHA-crypt, such as `htpasswd -B` makes, found something else",
+    ),
+    (
+        "policies: {basic: {users: {a: '$2y$31$abcdefghijklmnopqrstuuo3bKCQEYKTtjhAsNnFEEeBDEDr2BJ6.'}}}",
+        "",
+        "a hash that costs at most 2^14 rounds of bcrypt",
+    ),
+    (
+        "policies: {basic: {file: none.htpasswd}}",
+        "",
+        "a file that can be read",
+    ),
+    (
+        "policies: {basic: {file: users.htpasswd, users: {ada: $5$saltstring$5B8vYYiY.CVt1RlTTf8KbXBH3hsxY/GNooZaBBGWEc5}}}",
+        "",
+        "users that are all different, found 1 of them again",
+    ),
+    (
+        "policies: {basic: {file: token}}",
+        "",
+        "lines `NAME:HASH`, found line 1 of the file: no colon",
+    ),
+    (
+        "policies: {basic: {file: users.htpasswd, realm: 'a\"b'}}",
+        "",
+        "a text without quotes",
+    ),
+    (
+        "policies: {api_keys: {keys: {a: hunter2}}}",
+        "",
+        "`sha256:` and 64 hexadecimal digits",
+    ),
+    (
+        "policies: {api_keys: {file: users.htpasswd}}",
+        "",
+        "line 2 of the file: something else",
+    ),
+    (
+        "policies: {api_keys: {}}",
+        "",
+        "at least one of the `keys`, or of a `file`, found none",
+    ),
+];
+
 #[test]
 fn a_rule_whose_policies_are_wrong_answers_500() {
-    for (route, rule, told) in [
-        (
-            "",
-            ", policies: {addresses: {allow: 10.0.0.1/8}}",
-            "a network whose other bits are zero",
-        ),
-        (
-            "",
-            ", policies: {addresses: {}}",
-            "at least one network to `allow` or to `deny`, found none",
-        ),
-        ("", ", policies: {adresses: {allow: 10.0.0.0/8}}", "`adresses`"),
-        (
-            "policies: {addresses: {allow: here}}",
-            "",
-            "a network such as 10.0.0.0/8",
-        ),
-        (
-            "policies: {addresses: true}",
-            "",
-            "at least one network to `allow` or to `deny`, found none",
-        ),
-        (
-            "policies: {adresses: {allow: 10.0.0.0/8}}",
-            ", strange: true",
-            "`adresses`",
-        ),
-        ("policies: []", "", "expected"),
-    ] {
+    for (route, rule, told) in WRONG {
         let text = format!(
             "listen: :80\nroutes:\n  all:\n    rules:\n      - {{respond: 200{rule}}}\n    {route}\n"
         );
         let wrong = all_wrong(&text);
+        assert!(
+            !wrong.iter().any(|line| line.contains("hunter2")),
+            "secrets are not repeated: {wrong:#?}"
+        );
         assert!(wrong.iter().any(|line| line.contains(told)), "{told}: {wrong:#?}");
         let config = loaded(&text).config.expect("it is served");
         let action = &config.routes[0].rules[0].action;
         assert!(matches!(action, Action::Broken { .. }), "{text}: {action:?}");
     }
+}
+
+#[test]
+fn credentials_are_read_from_files_and_from_the_file() {
+    let config = right(
+        "listen: :80\nroutes:\n  all:\n    rules:\n      - respond: 200\n        policies:\n          \
+         basic: {file: users.htpasswd, realm: shop, user_header: X-User}\n          \
+         api_keys: {file: keys.txt, query: key, header: [X-Key, Authorization], hide: false,\n            \
+         keys: {phone: ['sha256:0000000000000000000000000000000000000000000000000000000000000001']}}\n",
+    );
+    let [Policy::Basic(basic), Policy::ApiKeys(keys)] = &config.routes[0].rules[0].policies[..] else {
+        panic!("{:?}", config.routes[0].rules[0].policies);
+    };
+    let names: Vec<&str> = basic.users.iter().map(|user| &*user.name).collect();
+    assert_eq!((names, &*basic.realm, basic.hide), (vec!["ada"], "shop", true));
+    assert!(basic.users[0].password.verify(b"Hello world!"));
+    assert!(!basic.users[0].password.verify(b"Hello world"));
+    assert_eq!((keys.from.len(), keys.hide), (3, false));
+    let consumers: Vec<_> = keys
+        .keys
+        .iter()
+        .map(|key| (&*key.consumer, key.digest[31]))
+        .collect();
+    assert_eq!(consumers, [("phone", 1), ("till", 0xff)]);
+    // What would help who finds a log is in none.
+    assert!(!format!("{config:?}").contains("5B8vYYiY"));
 }
