@@ -7,6 +7,7 @@ use std::time::Duration;
 use crate::metrics::Metrics;
 use crate::model::Config;
 use crate::plan::Plan;
+use crate::policy;
 use crate::table::{Outcome, Place, Problem, Table};
 use crate::upstream::registry::Registry;
 
@@ -15,6 +16,7 @@ pub(crate) fn compile(
     config: Arc<Config>,
     last: Option<&Table<Plan>>,
     registry: &mut Registry,
+    known: &mut policy::Registry,
     metrics: &Metrics,
     now: Duration,
 ) -> Arc<Table<Plan>> {
@@ -27,7 +29,7 @@ pub(crate) fn compile(
     }
     registry.retain(|name| names.contains(name));
     registry.room().resize(config.limits.upstream_connections);
-    let mut plan = |rule: &_, missing: &[_]| Plan::of(rule, missing, registry);
+    let mut plan = |rule: &_, missing: &[_]| Plan::of(rule, missing, registry, known);
     let table = Table::compile(config, last, &mut plan);
     for route in table.routes() {
         let number = metrics.number(&route.route().name);
@@ -36,6 +38,10 @@ pub(crate) fn compile(
             plan.number.get_or_init(|| number);
         }
     }
+    let routes = table.routes();
+    let plans =
+        routes.flat_map(|route| (0..route.route().rules.len()).filter_map(|rule| route.plan(rule).ok()));
+    known.retain(plans.map(|plan| &plan.policies));
     Arc::new(table)
 }
 

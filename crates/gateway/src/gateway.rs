@@ -78,6 +78,8 @@ struct Published {
 struct State {
     table: Arc<Table<Plan>>,
     registry: Registry,
+    /// What policies know.
+    known: policy::Registry,
     /// What is wrong with certificates and what they are for.
     entrance_problems: Vec<Problem>,
     lookup: Lookup,
@@ -91,8 +93,9 @@ impl Gateway {
     #[must_use]
     pub fn new(config: Arc<Config>, now: Duration) -> Gateway {
         let mut registry = Registry::default();
+        let mut known = policy::Registry::default();
         let metrics = Metrics::default();
-        let table = compiling::compile(config, None, &mut registry, &metrics, now);
+        let table = compiling::compile(config, None, &mut registry, &mut known, &metrics, now);
         let mut doors = Doors::default();
         let followed = doors.fronts.follow(&table, now);
         // They are the engine's to open at its start.
@@ -109,6 +112,7 @@ impl Gateway {
             current: Mutex::new(State {
                 table,
                 registry,
+                known,
                 entrance_problems: followed.problems,
                 lookup: None,
                 replaced: Vec::new(),
@@ -149,6 +153,7 @@ impl Gateway {
             config,
             Some(&state.table),
             &mut state.registry,
+            &mut state.known,
             &self.0.metrics,
             now,
         );
@@ -283,6 +288,11 @@ impl Gateway {
         if self.state().registry.found(name, found) {
             self.0.changes.tell();
         }
+    }
+
+    /// Providers whose keys are to be kept up to date.
+    pub(crate) fn providers(&self) -> Vec<Arc<policy::jwt::Provider>> {
+        self.state().known.providers().to_vec()
     }
 
     /// Who is to be asked whether it is well.

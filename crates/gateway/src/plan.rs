@@ -6,7 +6,7 @@ use ringmain_wire::h1::FieldBlock;
 
 use crate::exchange::is_folded;
 use crate::model::{Action, Forward, HeaderChanges, HeaderName, HeaderValue, Name, Rule, Target};
-use crate::policy::Policies;
+use crate::policy::{self, Policies};
 use crate::upstream::Shared;
 use crate::upstream::registry::Registry;
 
@@ -55,9 +55,14 @@ pub(crate) struct Changes {
 
 impl Plan {
     /// Of a rule. `missing` are upstreams that are not there.
-    pub(crate) fn of(rule: &Rule, missing: &[Name], registry: &Registry) -> Result<Plan, String> {
+    pub(crate) fn of(
+        rule: &Rule,
+        missing: &[Name],
+        registry: &Registry,
+        known: &mut policy::Registry,
+    ) -> Result<Plan, String> {
         let response = Changes::of(&[&rule.response_headers])?;
-        let policies = Policies::of(rule)?;
+        let policies = Policies::of(rule, known, registry)?;
         conflict(rule, &policies)?;
         let dropped = HeaderChanges {
             remove: policies.drops().to_vec(),

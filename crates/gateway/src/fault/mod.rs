@@ -74,6 +74,16 @@ faults! {
     CredentialsMissing "credentials_missing" Client 401 Never "credentials are needed here",
     /// The name and password, or the key, is not one that the rule lets in.
     CredentialsWrong "credentials_wrong" Client 401 Never "these credentials are not right",
+    /// The rule wants a token, and the request has none.
+    TokenMissing "token_missing" Client 401 Never "a token is needed here",
+    /// The request's token is none, or not of the rule's providers, or its signature is wrong.
+    TokenInvalid "token_invalid" Client 401 Never "this token is not valid",
+    /// The request's token has expired, or does not hold yet.
+    TokenExpired "token_expired" Client 401 Never "this token does not hold now",
+    /// The token has not all of the scopes that the rule wants.
+    ScopeMissing "scope_missing" Client 403 Never "this token has not the scopes that are needed here",
+    /// A claim of the token is not what the rule wants.
+    ClaimRefused "claim_refused" Client 403 Never "this token does not give access here",
     /// The request has passed this gateway too often.
     Loop "loop" Client 508 Never "the request goes round in a circle",
     /// The request's `Connection` names more fields than may be sorted out.
@@ -102,6 +112,8 @@ faults! {
     NoBackend "no_backend" Gateway 500 Never "the rule for this request has no backend",
     /// A file cannot be read.
     FileUnreadable "file_unreadable" Gateway 500 Never "the file cannot be read",
+    /// The keys that tokens are checked by could never be fetched, or are too old, or as many requests wait for them as may.
+    KeysUnavailable "keys_unavailable" Gateway 503 Never "tokens cannot be checked now",
     /// As many passwords are checked as may be at once.
     PasswordsBusy "passwords_busy" Gateway 503 Never "too many passwords are checked",
     /// As many requests are under way to the upstream as may be.

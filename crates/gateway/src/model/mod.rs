@@ -49,6 +49,7 @@
 //! | status: which rule is wrong, what was left out | problems of [`crate::table`], by route and rule |
 
 mod action;
+mod jwt;
 mod listener;
 mod matching;
 mod password;
@@ -67,6 +68,9 @@ use std::sync::Arc;
 pub use action::{
     Action, Answer, Body, ErrorPage, Files, Forward, HeaderChanges, Mirror, PathRewrite, Redirect, Rewrite,
     Share, StatusRange, Target, WeightedBackend,
+};
+pub use jwt::{
+    ClaimHeader, ClaimPath, ClaimRule, Jwt, JwtAlgorithm, JwtKeys, JwtProvider, KeySet, RemoteKeys,
 };
 pub use listener::{
     ClientAddress, ClientHeader, HttpLimits, HttpsRedirect, Listener, Protocol, ProxyProtocol,

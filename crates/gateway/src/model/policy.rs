@@ -4,6 +4,7 @@
 use std::sync::Arc;
 use std::time::Duration;
 
+use super::jwt::Jwt;
 use super::{HeaderName, Hostname, MethodName, Network, PasswordHash};
 
 /// What a request must pass, or what is done around it. A kind of policy is a variant here and a file in the data plane.
@@ -20,6 +21,8 @@ pub enum Policy {
     Basic(Arc<BasicAuth>),
     /// A key that consumers were given.
     ApiKeys(Arc<ApiKeys>),
+    /// A token that an identity provider has signed.
+    Jwt(Arc<Jwt>),
 }
 
 /// From which addresses requests may come, by the client's address ([`ClientAddress`](super::ClientAddress)).

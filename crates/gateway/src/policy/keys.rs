@@ -67,7 +67,7 @@ impl Keys {
 }
 
 /// What a request has at a place, if it has one there and one alone.
-fn shown<'r>(place: &KeyPlace, at: &At<'_, 'r>) -> Option<Cow<'r, [u8]>> {
+pub(super) fn shown<'r>(place: &KeyPlace, at: &At<'_, 'r>) -> Option<Cow<'r, [u8]>> {
     match place {
         KeyPlace::Header(name) => {
             let mut values = at.req.head().fields.all(name.as_str());

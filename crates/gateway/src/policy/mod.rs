@@ -12,7 +12,9 @@
 
 mod addresses;
 mod basic;
+mod call;
 mod certificate;
+pub(crate) mod jwt;
 mod keys;
 mod local;
 
@@ -27,9 +29,11 @@ use crate::exchange::Found;
 use crate::fault::Fault;
 use crate::gateway::Worker;
 use crate::model::{HeaderChanges, HeaderName, Policy, Rule};
+use crate::upstream::registry::Registry as Upstreams;
 use addresses::Addresses;
 use basic::Basic;
 use certificate::Certificate;
+use jwt::{Jwt, Provider};
 use keys::Keys;
 pub(crate) use local::Local;
 
@@ -54,7 +58,9 @@ impl Phase {
         match policy {
             Policy::Addresses(_) => Phase::Addresses,
             Policy::Cors(_) => Phase::Cors,
-            Policy::ClientCertificate(_) | Policy::Basic(_) | Policy::ApiKeys(_) => Phase::Authentication,
+            Policy::ClientCertificate(_) | Policy::Basic(_) | Policy::ApiKeys(_) | Policy::Jwt(_) => {
+                Phase::Authentication
+            }
         }
     }
 
@@ -90,6 +96,36 @@ enum Step {
     Certificate(Certificate),
     Basic(Basic),
     Keys(Keys),
+    Jwt(Jwt),
+}
+
+/// What policies know for the whole process, by stable names: it survives a change of configuration.
+#[derive(Debug, Default)]
+pub(crate) struct Registry {
+    providers: Vec<Arc<Provider>>,
+    last_id: u64,
+}
+
+impl Registry {
+    /// Forgets what no rule uses.
+    pub(crate) fn retain<'p>(&mut self, used: impl Iterator<Item = &'p Policies>) {
+        let used: Vec<*const Provider> = used
+            .flat_map(|policies| &policies.steps)
+            .filter_map(|step| match step {
+                Step::Jwt(jwt) => Some(jwt.providers()),
+                _ => None,
+            })
+            .flatten()
+            .map(Arc::as_ptr)
+            .collect();
+        self.providers
+            .retain(|provider| used.contains(&Arc::as_ptr(provider)));
+    }
+
+    /// Providers of keys for tokens.
+    pub(crate) fn providers(&self) -> &[Arc<Provider>] {
+        &self.providers
+    }
 }
 
 /// Headers of requests that a rule's policies are about.
@@ -263,7 +299,11 @@ fn note(at: &At<'_, '_>, cleared: &Cleared) {
 
 impl Policies {
     /// A rule's.
-    pub(crate) fn of(rule: &Rule) -> Result<Policies, String> {
+    pub(crate) fn of(
+        rule: &Rule,
+        registry: &mut Registry,
+        upstreams: &Upstreams,
+    ) -> Result<Policies, String> {
         let mut policies = Policies::default();
         let mut steps = Vec::new();
         let mut names = Names::default();
@@ -274,6 +314,7 @@ impl Policies {
                 Policy::ClientCertificate(policy) => Step::Certificate(Certificate::of(policy, &mut names)),
                 Policy::Basic(policy) => Step::Basic(Basic::of(policy, &mut names)),
                 Policy::ApiKeys(policy) => Step::Keys(Keys::of(policy, &mut names)),
+                Policy::Jwt(policy) => Step::Jwt(Jwt::of(policy, &mut names, registry, upstreams)?),
             };
             steps.push(step);
             if Phase::of(policy).place() < Phase::Cors.place() {
@@ -307,6 +348,7 @@ impl Step {
         match self {
             Step::Addresses(_) | Step::Certificate(_) | Step::Keys(_) => false,
             Step::Basic(policy) => policy.waits(at),
+            Step::Jwt(policy) => policy.waits(at),
         }
     }
 
@@ -317,6 +359,7 @@ impl Step {
             Step::Certificate(policy) => policy.pass(at, cleared),
             Step::Basic(policy) => policy.pass(at, cleared),
             Step::Keys(policy) => policy.pass(at, cleared),
+            Step::Jwt(policy) => policy.pass(at, cleared),
         }
     }
 
@@ -324,6 +367,7 @@ impl Step {
     async fn pass_waiting(&self, at: &At<'_, '_>, cleared: &mut Cleared) -> Outcome {
         match self {
             Step::Basic(policy) => policy.pass_waiting(at, cleared).await,
+            Step::Jwt(policy) => policy.pass_waiting(at, cleared).await,
             Step::Addresses(_) | Step::Certificate(_) | Step::Keys(_) => self.pass(at, cleared),
         }
     }

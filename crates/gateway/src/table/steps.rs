@@ -65,6 +65,17 @@ fn policy(policy: &Policy) -> String {
             policy.realm
         ),
         Policy::ApiKeys(policy) => format!("want one of {} API keys", policy.keys.len()),
+        Policy::Jwt(policy) => {
+            let names: Vec<_> = policy.providers.iter().map(|provider| &*provider.name).collect();
+            let mut step = format!("want a token of `{}`", names.join("` or `"));
+            if !policy.scopes.is_empty() {
+                step += &format!(" with the scopes `{}`", policy.scopes.join(" "));
+            }
+            for rule in &policy.claims {
+                step += &format!(", `{}` as the rule says", rule.claim.0);
+            }
+            step
+        }
         Policy::Cors(_) => "answer to other origins by CORS".to_owned(),
     }
 }

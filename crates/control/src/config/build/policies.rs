@@ -30,6 +30,9 @@ impl Builder<'_> {
         self.policy(&mut all, part.api_keys, Self::api_keys, |policy| {
             matches!(policy, Policy::ApiKeys(_))
         });
+        self.policy(&mut all, part.jwt, Self::jwt, |policy| {
+            matches!(policy, Policy::Jwt(_))
+        });
         all
     }
 

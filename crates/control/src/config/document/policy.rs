@@ -1,12 +1,12 @@
 //! Keys of what a request must pass before its rule's action.
 
-use ringmain_gateway::model::{HeaderName, Network, PasswordHash};
+use ringmain_gateway::model::{HeaderName, Hostname, JwtAlgorithm, Network, PasswordHash};
 use schemars::JsonSchema;
 use serde::Deserialize;
 
 use super::{Maybe, Some1};
-use crate::config::texts::KeyDigest;
-use crate::config::values::{OneOrMany, Pairs, Switch, Text};
+use crate::config::texts::{KeyDigest, PageUrl, Time, To};
+use crate::config::values::{Either, OneOrMany, Pairs, Switch, Text};
 
 /// What a request must pass, in the order that docs/policies.md gives. Of a route: for all of its rules; a rule has its own in
 /// place of one of the same kind, and `false` for none.
@@ -21,6 +21,8 @@ pub(in crate::config) struct Policies {
     pub(in crate::config) basic: Maybe<Switch<BasicAuth>>,
     /// A key that consumers were given.
     pub(in crate::config) api_keys: Maybe<Switch<ApiKeys>>,
+    /// A token (JWT) that an identity provider has signed.
+    pub(in crate::config) jwt: Maybe<Switch<Jwt>>,
 }
 
 /// From which addresses requests may come, by the client's address as the listener's `client_address` has it.
@@ -79,4 +81,63 @@ pub(in crate::config) struct ApiKeys {
     pub(in crate::config) consumer_header: Maybe<Text<HeaderName>>,
     /// Headers with keys go no further; queries and cookies do. `true` if it does not say.
     pub(in crate::config) hide: Maybe<bool>,
+}
+
+/// A token (JWT) that one of some providers has signed, and what it must say.
+#[derive(Debug, Default, Deserialize, JsonSchema)]
+#[serde(default, deny_unknown_fields)]
+pub(in crate::config) struct Jwt {
+    /// Names of `jwt_providers`.
+    pub(in crate::config) provider: Some1<String>,
+    /// All of these must be among the token's `scope` and `scp`.
+    pub(in crate::config) scopes: Some1<String>,
+    /// What claims must be: each by its name, or the names on the way to it with dots between them, one of these texts. Of a
+    /// claim that is a list one element must be.
+    pub(in crate::config) claims: Pairs<OneOrMany<String>>,
+    /// Headers that tell the upstream claims, by the headers' names.
+    pub(in crate::config) headers: Pairs<String>,
+    /// Headers with tokens go no further. `false` if it does not say.
+    pub(in crate::config) hide: Maybe<bool>,
+}
+
+/// Who signs tokens. Its keys are either served by it (`jwks`) or in a file (`keys`).
+#[derive(Debug, Default, Deserialize, JsonSchema)]
+#[serde(default, deny_unknown_fields)]
+pub(in crate::config) struct JwtProvider {
+    /// What `iss` is.
+    pub(in crate::config) issuer: Maybe<String>,
+    /// One of these is `aud`, or is among it. `aud` is not looked at if it does not say.
+    pub(in crate::config) audience: Some1<String>,
+    /// Algorithms of signatures that are taken: all of RS, PS, ES and EdDSA if it does not say. HS must be said.
+    pub(in crate::config) algorithms: Some1<Text<JwtAlgorithm>>,
+    /// Where its keys are served: the URL of the set (JWKS), or all about it.
+    pub(in crate::config) jwks: Maybe<Either<Text<PageUrl>, Jwks>>,
+    /// A file of its keys (JWKS), in place of `jwks`.
+    pub(in crate::config) keys: Maybe<String>,
+    /// By how much clocks may differ: `30s` if it does not say.
+    pub(in crate::config) leeway: Maybe<Text<Time>>,
+    /// Headers that may have the token: `Authorization`, behind `Bearer`, if nothing else is said.
+    pub(in crate::config) header: Some1<Text<HeaderName>>,
+    /// Parameters of the query that may have it. Logs of what was asked have it, too.
+    pub(in crate::config) query: Some1<String>,
+    /// Cookies that may have it.
+    pub(in crate::config) cookie: Some1<String>,
+}
+
+/// Where a set of keys is served.
+#[derive(Debug, Default, Deserialize, JsonSchema)]
+#[serde(default, deny_unknown_fields)]
+pub(in crate::config) struct Jwks {
+    /// Its URL. Either this, or `to` and `path`.
+    pub(in crate::config) url: Maybe<Text<PageUrl>>,
+    /// Who serves it.
+    pub(in crate::config) to: Maybe<Text<To>>,
+    /// Its path.
+    pub(in crate::config) path: Maybe<String>,
+    /// The host that is asked for: that of the endpoint if it does not say.
+    pub(in crate::config) host: Maybe<Text<Hostname>>,
+    /// How often it is fetched: `10m` if it does not say. Also when a token names a key that is not in it, at most every 10 s.
+    pub(in crate::config) refresh: Maybe<Text<Time>>,
+    /// For how long it is used if it cannot be fetched again: `1d` if it does not say.
+    pub(in crate::config) stale: Maybe<Text<Time>>,
 }

@@ -1,6 +1,10 @@
 //! What requests must pass: what files say of it, and what becomes of rules where that is wrong.
 
-use ringmain_gateway::model::{Action, Policy};
+use std::time::Duration;
+
+use ringmain_gateway::model::{Action, JwtAlgorithm, JwtKeys, Policy, Target};
+
+const EXAMPLE: &str = include_str!("../../../../../examples/policies.yaml");
 
 use super::{all_wrong, loaded, right};
 
@@ -156,4 +160,139 @@ fn credentials_are_read_from_files_and_from_the_file() {
     assert_eq!(consumers, [("phone", 1), ("till", 0xff)]);
     // What would help who finds a log is in none.
     assert!(!format!("{config:?}").contains("5B8vYYiY"));
+}
+
+#[test]
+fn the_example_is_right() {
+    let config = right(EXAMPLE);
+    let rules = &config.routes[0].rules;
+    let all: Vec<_> = rules.iter().map(|rule| kinds(&rule.policies)).collect();
+    assert_eq!(all[0], ["Jwt"]);
+    assert_eq!(all[2], ["Addresses", "Jwt"]);
+    assert_eq!((&all[3][..], all[4].len()), (&["ApiKeys".to_owned()][..], 0));
+    let [Policy::Jwt(jwt)] = &rules[0].policies[..] else {
+        panic!("{:?}", rules[0].policies);
+    };
+    let [keycloak, auth0] = &jwt.providers[..] else {
+        panic!("{:?}", jwt.providers);
+    };
+    assert!(!keycloak.algorithms.contains(&JwtAlgorithm::Hs256));
+    assert_eq!(
+        (keycloak.algorithms.len(), &auth0.algorithms[..]),
+        (10, &[JwtAlgorithm::Rs256][..])
+    );
+    let JwtKeys::Remote(remote) = &keycloak.keys else {
+        panic!("{:?}", keycloak.keys);
+    };
+    assert_eq!(&*remote.path, "/realms/shop/protocol/openid-connect/certs");
+    assert_eq!(remote.refresh, Duration::from_secs(600));
+    let Target::Upstream(name) = &remote.upstream else {
+        panic!("{:?}", remote.upstream);
+    };
+    let upstream = config.upstreams.iter().find(|upstream| upstream.name == *name);
+    assert!(
+        upstream.is_some_and(|upstream| upstream.tls.is_some()),
+        "it is asked by TLS"
+    );
+}
+
+/// What a provider says, and a policy; what is told of it.
+const WRONG_TOKENS: &[(&str, &str, &str)] = &[
+    (
+        "{keys: jwks.json}",
+        "{provider: keycloak}",
+        "the key `issuer`: what `iss` of its tokens is, found none",
+    ),
+    (
+        "{issuer: a}",
+        "{provider: keycloak}",
+        "either `jwks` or `keys`, found neither",
+    ),
+    (
+        "{issuer: a, keys: jwks.json, jwks: 'http://a/b'}",
+        "{provider: keycloak}",
+        "either `jwks` or `keys`, found both",
+    ),
+    (
+        "{issuer: a, keys: token}",
+        "{provider: keycloak}",
+        "a set of keys (JWKS) in JSON, found none",
+    ),
+    (
+        "{issuer: a, keys: nothing.json}",
+        "{provider: keycloak}",
+        "a file that can be read",
+    ),
+    (
+        "{issuer: a, jwks: 'http://a'}",
+        "{provider: keycloak}",
+        "a URL with a path, such as https://id.example/keys",
+    ),
+    (
+        "{issuer: a, jwks: {to: api}}",
+        "{provider: keycloak}",
+        "either `url`, or `to` and `path`",
+    ),
+    (
+        "{issuer: a, jwks: {to: ape, path: /k}}",
+        "{provider: keycloak}",
+        "did you mean `api`?",
+    ),
+    (
+        "{issuer: a, jwks: {to: api, path: k}}",
+        "{provider: keycloak}",
+        "a path that begins with `/`",
+    ),
+    (
+        "{issuer: a, jwks: {url: 'http://a/b', refresh: 1s}}",
+        "{provider: keycloak}",
+        "a time of at least 10s, found 1s",
+    ),
+    (
+        "{issuer: a, keys: jwks.json, algorithms: none}",
+        "{provider: keycloak}",
+        "(never `none`), found `none`",
+    ),
+    (
+        "{issuer: a, keys: jwks.json}",
+        "{provider: keyclok}",
+        "did you mean `keycloak`?",
+    ),
+    ("{issuer: a, keys: jwks.json}", "{}", "the key `provider`"),
+    ("{issuer: a, keys: jwks.json}", "true", "the key `provider`"),
+    (
+        "{issuer: a, keys: jwks.json}",
+        "{provider: [keycloak, keycloak]}",
+        "providers with different issuers",
+    ),
+    (
+        "{issuer: a, keys: jwks.json}",
+        "{provider: keycloak, scopes: 'read write'}",
+        "a scope, without spaces and quotes",
+    ),
+    (
+        "{issuer: a, keys: jwks.json}",
+        "{provider: keycloak, headers: {a b: sub}}",
+        "a header's name",
+    ),
+    (
+        "{issuer: a, keys: jwks.json, issues: b}",
+        "{provider: keycloak}",
+        "`issues`",
+    ),
+];
+
+#[test]
+fn a_rule_whose_provider_is_wrong_answers_500() {
+    for (provider, policy, told) in WRONG_TOKENS {
+        let text = format!(
+            "listen: :80\nupstreams: {{api: 'http://127.0.0.1:1'}}\njwt_providers:\n  keycloak: {provider}\nroutes:\n  all:\n    \
+             rules:\n      - {{respond: 200, policies: {{jwt: {policy}}}}}\n"
+        );
+        let wrong = all_wrong(&text);
+        assert!(wrong.iter().any(|line| line.contains(told)), "{told}: {wrong:#?}");
+        let config = loaded(&text).config.expect("it is served");
+        let action = &config.routes[0].rules[0].action;
+        assert!(matches!(action, Action::Broken { .. }), "{text}: {action:?}");
+    }
 }
