@@ -23,11 +23,11 @@ use ringmain_engine::file::Root;
 use ringmain_engine::{Addr, Cx, ListenOptions, Listeners};
 use ringmain_tls::Counts;
 use ringmain_web::{self as web, App};
-use ringmain_wire::h1::{FieldBlock, FieldTable, Limits};
 
 use crate::care::{self, Lookup};
 use crate::changes::Changes;
 use crate::compiling;
+use crate::desk::Desk;
 use crate::exchange;
 use crate::fault::Fault;
 use crate::front::{self, Doors, Followed, Fronts, Ids};
@@ -264,6 +264,10 @@ impl Gateway {
         let app = App::new().limits(self.limits());
         app.entrances(self.doors().fronts.entrances())
             .per_worker(move |cx| Worker::new(cx, gateway.clone()))
+            .early(|req, ticket| match req.local::<Rc<Worker>>() {
+                Ok(worker) => exchange::early::look(worker, req, ticket),
+                Err(_) => Err(ticket),
+            })
             .fallback_streamed(async |req, reply| {
                 let worker = Rc::clone(req.local::<Rc<Worker>>()?);
                 exchange::serve(&worker, req, reply).await
@@ -348,6 +352,7 @@ pub(crate) struct Worker {
     sweeping: Cell<bool>,
     /// Copies of requests under way.
     pub(crate) mirroring: Cell<u32>,
+    pub(crate) beginnings: exchange::early::Beginnings,
 }
 
 /// A worker's view of the configuration. Requests hold it until their answer begins.
@@ -361,26 +366,9 @@ pub(crate) struct View {
     addresses: Ids,
 }
 
-/// Memory for steps that nothing waits in.
-#[derive(Debug)]
-pub(crate) struct Desk {
-    pub(crate) limits: Limits,
-    pub(crate) table: FieldTable,
-    pub(crate) out: Vec<u8>,
-    pub(crate) text: Vec<u8>,
-    pub(crate) host: String,
-    pub(crate) path: String,
-    pub(crate) fields: FieldBlock,
-}
-
 impl Worker {
     fn new(cx: &Cx, gateway: Gateway) -> Rc<Worker> {
         let view = View::new(&gateway);
-        let limits = Limits {
-            head_bytes: limits::RESPONSE_HEAD_BYTES,
-            fields: limits::RESPONSE_FIELDS,
-            ..Limits::INTERNET
-        };
         let worker = Rc::new(Worker {
             cx: cx.clone(),
             counting: gateway.0.metrics.worker(),
@@ -388,18 +376,11 @@ impl Worker {
             view: RefCell::new(Rc::new(view)),
             gateway: gateway.clone(),
             locals: RefCell::default(),
-            desk: RefCell::new(Desk {
-                table: FieldTable::new(&limits),
-                limits,
-                out: Vec::new(),
-                text: Vec::new(),
-                host: String::new(),
-                path: String::new(),
-                fields: FieldBlock::new(),
-            }),
+            desk: RefCell::new(Desk::new()),
             roots: RefCell::default(),
             sweeping: Cell::new(false),
             mirroring: Cell::new(0),
+            beginnings: exchange::early::Beginnings::default(),
         });
         if cx.spawn(care::follow(Rc::clone(&worker), gateway)).is_err() {
             log::error!("a worker without room for a task does not look names up");

@@ -3,33 +3,30 @@
 use std::cell::Cell;
 use std::future::{Future, poll_fn};
 use std::io;
-use std::net::IpAddr;
 use std::pin::pin;
 use std::rc::Rc;
 use std::task::{Context, Poll};
 
-use ringmain_engine::Addr;
 use ringmain_engine::backend::Time;
 use ringmain_engine::stream::Stream;
 use ringmain_web::{Method, Reply, Request};
-use ringmain_wire::h1::{BodyEncoder, Framing, Known, Version};
-use ringmain_wire::proxy::Addresses;
+use ringmain_wire::h1::{BodyEncoder, Framing};
 
 use super::affinity::Session;
-use super::client;
+use super::aim::{addresses, draw, hashed, pages, sending};
 use super::cross::Cross;
+use super::early::Started;
 use super::kept::Kept;
 use super::mirror;
 use super::relay::{Clock, Down, Download, NotSent, upload};
 use super::request::{self, Sending};
 use super::response::{Head, Reading};
 use super::tunnel::Tunnel;
-use super::{Failure, Found, Rest, note, own, trailers};
-use crate::balance::hash;
+use super::{Failure, Found, Rest, note, own};
 use crate::fault::{Fault, Retryable, Side};
 use crate::gateway::Worker;
 use crate::health::Meeting;
-use crate::model::{AffinityBy, ErrorPage, Forward, HashKey, Listener, Retry};
+use crate::model::{AffinityBy, ErrorPage, Forward, HashKey, Retry};
 use crate::plan::{Backend, Plan};
 use crate::policy::Cleared;
 use crate::upstream::Prefer;
@@ -58,6 +55,9 @@ struct Job<'a, 'r> {
     tries: Cell<usize>,
 }
 
+/// A try that was begun without a task: whom it is for, the connection that has its head, since when.
+pub(super) type Begun = (Chosen, Option<Link>, Time);
+
 /// A try that came to nothing.
 struct Broken {
     why: Why,
@@ -81,59 +81,54 @@ impl<F: Into<Failure>> From<F> for Broken {
     }
 }
 
-/// Sends a request on, again if that is allowed.
+/// Sends a request on, again if that is allowed. `started`: its first try was begun before.
 pub(super) async fn forward(
     worker: &Rc<Worker>,
     found: &Found<'_>,
-    cleared: &Cleared,
+    (cleared, started): (&Cleared, Option<Started>),
     plan: &Plan,
     forward: &Forward,
     req: &Request<'_>,
     reply: &mut Reply<'_>,
 ) -> Result<Rest, Failure> {
-    let (number, backend) = draw(worker, plan)?;
+    let (number, backend) = match &started {
+        Some(started) => (
+            started.number,
+            plan.backends.get(started.number).ok_or(Fault::NoBackend)?,
+        ),
+        None => draw(worker, plan)?,
+    };
     let shared = backend.upstream.as_ref().ok_or(Fault::BrokenBackend)?;
-    if let (Framing::Length(length), Some(most)) = (req.head().framing, forward.body.request)
-        && length > most
-    {
+    if is_too_large(forward, req) {
         return Err(Fault::RequestTooLarge.into());
     }
-    let local = worker.local(shared);
-    let admitted = local.admit()?;
+    let is_new = started.is_none();
+    let (local, admitted, clock, first) = match started {
+        Some(started) => started.into_parts(),
+        None => {
+            let local = worker.local(shared);
+            let admitted = local.admit()?;
+            (
+                local,
+                admitted,
+                Clock::of(&forward.timeouts, worker.cx.now()),
+                None,
+            )
+        }
+    };
     let session = match &forward.affinity {
         Some(affinity) => Session::of(affinity, req, worker.cx.wall().as_secs()),
         None => Session::default(),
     };
-    let prefer = match &forward.affinity {
-        Some(affinity) if affinity.by == AffinityBy::Source => {
-            hashed(&HashKey::Source, found.listener, req).map_or(Prefer::Any, Prefer::Hashed)
-        }
-        _ => session.prefers(),
-    };
+    let prefer = preference(found, forward, &session, req);
     let job = Job {
         worker,
         local: &local,
         forward,
         backend,
-        sending: Sending {
-            listener: found.listener,
-            changes: &backend.request,
-            cleared,
-            rule: &forward.rewrite,
-            backend: &forward.backends[number].rewrite,
-            prefix: found.matched.prefix(),
-            upgrade: upgrade(req, forward),
-            trailers: req.version() == Version::Http11
-                && req.head().fields.known(Known::Te).is_some()
-                && trailers::wanted(&req.head().fields),
-        },
+        sending: sending(found, forward, backend, number, (req, cleared)),
         req,
-        clock: Clock {
-            total: forward.timeouts.request.map(|span| worker.cx.now().after(span)),
-            head: None,
-            idle: forward.timeouts.idle,
-            rate: forward.timeouts.minimum_rate,
-        },
+        clock,
         key: local.key(|key| hashed(key, found.listener, req)).flatten(),
         session,
         prefer,
@@ -142,10 +137,10 @@ pub(super) async fn forward(
         pages: pages(found, forward),
         tries: Cell::new(0),
     };
-    if forward.retry.as_ref().is_some_and(|retry| retry.attempts > 0) {
+    if is_new && forward.retry.as_ref().is_some_and(|retry| retry.attempts > 0) {
         local.bring_budget();
     }
-    let rest = job.run(reply).await;
+    let rest = job.run(first, reply).await;
     drop(admitted);
     if !plan.mirrors.is_empty() && !matches!(rest, Err(Failure::Web(_))) {
         mirror::send(worker, found, cleared, plan, forward, req, &job.kept);
@@ -153,73 +148,43 @@ pub(super) async fn forward(
     rest
 }
 
-/// What is answered in place of the upstream's errors.
-fn pages<'v>(found: &Found<'v>, forward: &Forward) -> &'v [ErrorPage] {
-    match forward.replace_errors {
-        true => &found.matched.rule().error_pages,
-        false => &[],
+/// Whether the request says that its body is longer than the rule allows.
+fn is_too_large(forward: &Forward, req: &Request<'_>) -> bool {
+    match (req.head().framing, forward.body.request) {
+        (Framing::Length(length), Some(most)) => length > most,
+        _ => false,
     }
 }
 
-/// A hash of what tells requests apart.
-fn hashed(key: &HashKey, listener: &Listener, req: &Request<'_>) -> Option<u64> {
-    match key {
-        HashKey::Cookie(name) => req.cookies().get(name).map(|value| hash(value.as_bytes())),
-        HashKey::Header(name) => req.header(name.as_str()).map(|value| hash(value.as_bytes())),
-        HashKey::Path => Some(hash(req.path().as_bytes())),
-        HashKey::Source => match client::address(&listener.client_address, req)? {
-            IpAddr::V4(address) => Some(hash(&address.octets())),
-            IpAddr::V6(address) => Some(hash(&address.octets())),
-        },
+/// Who is to answer because of who asks.
+fn preference(found: &Found<'_>, forward: &Forward, session: &Session, req: &Request<'_>) -> Prefer {
+    match &forward.affinity {
+        Some(affinity) if affinity.by == AffinityBy::Source => {
+            hashed(&HashKey::Source, found.listener, req).map_or(Prefer::Any, Prefer::Hashed)
+        }
+        _ => session.prefers(),
     }
-}
-
-/// Who is connected to whom, as an upstream is told that wants to know.
-pub(super) fn addresses(req: &Request<'_>) -> Option<Addresses> {
-    let conn = req.cx().conn(req.connection());
-    match conn.local_addr() {
-        Ok(Some(Addr::Inet(to))) => Some(Addresses {
-            from: req.remote()?,
-            to,
-        }),
-        _ => None,
-    }
-}
-
-/// The backend whose turn it is, by chance.
-fn draw<'p>(worker: &Worker, plan: &'p Plan) -> Result<(usize, &'p Backend), Fault> {
-    let number = match plan.weight {
-        0 => return Err(Fault::NoBackend),
-        _ if plan.backends.len() == 1 => 0,
-        weight => worker.cx.random() % weight,
-    };
-    plan.backend(number).ok_or(Fault::NoBackend)
-}
-
-/// The protocol to be offered: one that is allowed, and only for a request without a body.
-fn upgrade<'r>(req: &Request<'r>, forward: &Forward) -> Option<&'r [u8]> {
-    let wanted = req.head().upgrade?;
-    let allowed = |protocol: &[u8]| {
-        let name = protocol.split(|&byte| byte == b'/').next().unwrap_or_default();
-        forward
-            .upgrades
-            .iter()
-            .any(|allowed| name.eq_ignore_ascii_case(allowed.as_bytes()))
-    };
-    (req.head().framing == Framing::None && allowed(wanted)).then_some(wanted)
 }
 
 impl Job<'_, '_> {
-    async fn run(&self, reply: &mut Reply<'_>) -> Result<Rest, Failure> {
+    /// `first`: the first try was begun before.
+    async fn run(&self, mut first: Option<Begun>, reply: &mut Reply<'_>) -> Result<Rest, Failure> {
         let mut tried: Vec<Rc<End>> = Vec::new();
         let mut fresh = false;
-        self.local.settle(self.local.connect_timeout()).await;
+        if first.is_none() {
+            self.local.settle(self.local.connect_timeout()).await;
+        }
         loop {
             self.tries.set(tried.len());
-            let chosen = self.local.choose(&tried, self.key, self.prefer)?;
+            let (chosen, link, begun) = match first.take() {
+                Some(begun) => begun,
+                None => {
+                    let chosen = self.local.choose(&tried, self.key, self.prefer)?;
+                    (chosen, None, self.worker.cx.now())
+                }
+            };
             let end = Rc::clone(&chosen.end);
-            let begun = self.worker.cx.now();
-            let attempted = self.attempt(chosen, fresh, reply).await;
+            let attempted = self.attempt(chosen, (link, begun), fresh, reply).await;
             note::attempt(
                 self.worker,
                 self.req,
@@ -298,39 +263,34 @@ impl Job<'_, '_> {
         self.worker.cx.sleep(span.mul_f64(share)).await;
     }
 
-    async fn attempt(&self, chosen: Chosen, fresh: bool, reply: &mut Reply<'_>) -> Result<Rest, Broken> {
+    /// `sent`: the connection that has the request's head already, if there is one, and since when.
+    async fn attempt(
+        &self,
+        chosen: Chosen,
+        sent: (Option<Link>, Time),
+        fresh: bool,
+        reply: &mut Reply<'_>,
+    ) -> Result<Rest, Broken> {
         let cx = &self.worker.cx;
         let span = self.local.connect_timeout();
         let span = self
             .clock
             .total
             .map_or(span, |total| span.min(total.since(cx.now())));
-        let greeting = self.local.greeting(|| addresses(self.req));
-        let link = self.local.link(&chosen.end, fresh, &greeting, span).await?;
-        let mut clock = self.clock;
-        clock.head = self.forward.timeouts.per_try.map(|span| cx.now().after(span));
-        let mut reading = Reading::new(self.req.method(), self.sending.upgrade, self.sending.trailers);
-        if let Some(affinity) = &self.forward.affinity {
-            let secure = self.req.scheme() == "https";
-            let token = chosen.end.endpoint.token;
-            if let Some((name, value)) = self.session.field(affinity, token, secure, cx.wall().as_secs()) {
-                let pushed = reading.extra.push(name, value.as_bytes());
-                pushed.map_err(|_misuse| Fault::BrokenRule)?;
+        let is_sent = sent.0.is_some();
+        let (link, begun) = match sent {
+            (Some(link), begun) => (link, begun),
+            (None, _) => {
+                let greeting = self.local.greeting(|| addresses(self.req));
+                let link = self.local.link(&chosen.end, fresh, &greeting, span).await?;
+                (link, cx.now())
             }
-        }
-        if let Some(cross) = self.cross {
-            reading.extra.append(&cross.fields);
-            reading.cross = true;
-        }
-        if let Some(retry) = self.has_tries()
-            && is_idempotent(self.req.method())
-        {
-            reading.again = &retry.on.statuses;
-        }
-        reading.extra.append(self.sending.cleared.answer());
-        reading.pages = self.pages;
+        };
+        let mut clock = self.clock;
+        clock.head = self.forward.timeouts.per_try.map(|span| begun.after(span));
+        let mut reading = self.reading(&chosen)?;
         let got = self
-            .converse(&chosen, &link, &mut clock, &mut reading, reply)
+            .converse(&chosen, (&link, is_sent), &mut clock, &mut reading, reply)
             .await;
         let got = got.map_err(|failure| Broken {
             stale: link.requests > 0 && !reading.begun && is_stale(&failure),
@@ -368,6 +328,34 @@ impl Job<'_, '_> {
         Ok(Rest::Body(download))
     }
 
+    /// What is looked for in the answer's head, and added to it.
+    fn reading(&self, chosen: &Chosen) -> Result<Reading<'_, '_>, Fault> {
+        let mut reading = Reading::new(self.req.method(), self.sending.upgrade, self.sending.trailers);
+        if let Some(affinity) = &self.forward.affinity {
+            let secure = self.req.scheme() == "https";
+            let token = chosen.end.endpoint.token;
+            if let Some((name, value)) =
+                self.session
+                    .field(affinity, token, secure, self.worker.cx.wall().as_secs())
+            {
+                let pushed = reading.extra.push(name, value.as_bytes());
+                pushed.map_err(|_misuse| Fault::BrokenRule)?;
+            }
+        }
+        if let Some(cross) = self.cross {
+            reading.extra.append(&cross.fields);
+            reading.cross = true;
+        }
+        if let Some(retry) = self.has_tries()
+            && is_idempotent(self.req.method())
+        {
+            reading.again = &retry.on.statuses;
+        }
+        reading.extra.append(self.sending.cleared.answer());
+        reading.pages = self.pages;
+        Ok(reading)
+    }
+
     /// Answers by the rule's page in place of the upstream's answer.
     fn replace(&self, status: u16, reply: &mut Reply<'_>) -> Result<Rest, Failure> {
         own::page(reply, self.pages, status)?;
@@ -385,18 +373,22 @@ impl Job<'_, '_> {
         Ok(encoder)
     }
 
-    /// Sends the request and reads the answer's head; then goes on with both bodies as long as the request's is not sent.
+    /// Sends the request, unless its head is sent already, and reads the answer's head; then goes on with both bodies as long as the request's is not sent.
     async fn converse(
         &self,
         chosen: &Chosen,
-        link: &Link,
+        (link, is_sent): (&Link, bool),
         clock: &mut Clock,
         reading: &mut Reading<'_, '_>,
         reply: &mut Reply<'_>,
     ) -> Result<Got, Failure> {
         let cx = &self.worker.cx;
         let stream = &link.stream;
-        let encoder = self.send_head(chosen, stream)?;
+        let encoder = match is_sent {
+            // What is sent before there is a task has no body.
+            true => None,
+            false => Some(self.send_head(chosen, stream)?),
+        };
         let begun = cx.now();
         stream.set_deadline(clock.span(begun));
         let most = self.forward.body.request;
@@ -454,13 +446,8 @@ impl Job<'_, '_> {
 
     /// Notes how an endpoint has answered.
     fn answered(&self, chosen: &Chosen, begun: Time, status: u16) {
-        self.local.took(&chosen.end, self.worker.cx.now().since(begun));
-        let met = if status >= 500 {
-            Meeting::Bad
-        } else {
-            Meeting::Good
-        };
-        self.local.met(&chosen.end, met);
+        let span = self.worker.cx.now().since(begun);
+        self.local.answered(&chosen.end, span, status);
     }
 
     /// Whether a request whose answer has such a status is tried again; then that is counted.

@@ -8,8 +8,10 @@
 //! Owns the order of things. What a head may hold is in `request` and `response`, who answers in `upstream`.
 
 mod affinity;
+mod aim;
 mod client;
 mod cross;
+pub(crate) mod early;
 mod fields;
 mod files;
 mod forward;
@@ -33,6 +35,7 @@ use std::rc::Rc;
 use ringmain_tls::Tls;
 use ringmain_web::{Error, Reply, Request};
 
+use self::early::{Ahead, Started};
 use crate::fault::Fault;
 use crate::front::wants_certificate;
 use crate::gateway::{View, Worker};
@@ -90,8 +93,10 @@ pub(crate) async fn serve(
     req: &Request<'_>,
     reply: &mut Reply<'_>,
 ) -> Result<(), Error> {
-    let count = Count::begin(&worker.counting, &worker.cx);
-    let outcome = match begin(worker, &count, req, reply).await {
+    let ahead = worker.beginnings.take(req.connection());
+    let began = ahead.as_ref().map_or(worker.cx.now(), |ahead| ahead.began);
+    let count = Count::begin(&worker.counting, &worker.cx, began);
+    let outcome = match begin(worker, &count, ahead, req, reply).await {
         // Long bodies and tunnels hold no configuration.
         Ok(Rest::Nothing) => Ok(()),
         Ok(Rest::Body(download)) => download.run(worker, req, reply).await,
@@ -109,10 +114,14 @@ pub(crate) async fn serve(
 async fn begin(
     worker: &Rc<Worker>,
     count: &Count<'_>,
+    ahead: Option<Ahead>,
     req: &Request<'_>,
     reply: &mut Reply<'_>,
 ) -> Result<Rest, Error> {
-    let view = worker.view();
+    let (view, walked, started) = match ahead {
+        Some(ahead) => (ahead.view, Some(ahead.walked), ahead.started),
+        None => (worker.view(), None, None),
+    };
     let found = match find(worker, &view, req) {
         Ok(Place::Rule(found)) => found,
         Ok(Place::ToHttps(how)) => {
@@ -125,10 +134,13 @@ async fn begin(
         Err(Failure::Web(error)) => return Err(error),
     };
     note::route(worker, count, &found, req);
-    let walked = match policy::walk_now(worker, &found, req) {
-        Walk::Cleared(cleared) => Ok(cleared),
-        Walk::Refused(refusal) => Err(refusal),
-        Walk::Waits => policy::walk(worker, &found, req).await,
+    let walked = match walked {
+        Some(walked) => walked,
+        None => match policy::walk_now(worker, &found, req) {
+            Walk::Cleared(cleared) => Ok(cleared),
+            Walk::Refused(refusal) => Err(refusal),
+            Walk::Waits => policy::walk(worker, &found, req).await,
+        },
     };
     if let Some(cross) = &found.cross {
         reply.add_headers(&cross.fields);
@@ -148,7 +160,7 @@ async fn begin(
         }
     };
     reply.add_headers(cleared.answer());
-    let outcome = act(worker, &view, &found, &cleared, req, reply).await;
+    let outcome = act(worker, &view, &found, (&cleared, started), req, reply).await;
     if let Err(Failure::Fault(fault)) = &outcome {
         note::fault(worker, req, *fault);
     }
@@ -232,13 +244,15 @@ async fn act(
     worker: &Rc<Worker>,
     view: &View,
     found: &Found<'_>,
-    cleared: &Cleared,
+    (cleared, started): (&Cleared, Option<Started>),
     req: &Request<'_>,
     reply: &mut Reply<'_>,
 ) -> Result<Rest, Failure> {
     let plan = found.matched.plan().map_err(|_why| Fault::BrokenRule)?;
     match &found.matched.rule().action {
-        Action::Forward(forward) => forward::forward(worker, found, cleared, plan, forward, req, reply).await,
+        Action::Forward(forward) => {
+            forward::forward(worker, found, (cleared, started), plan, forward, req, reply).await
+        }
         Action::Answer(answer) => own::answer(reply, plan, answer).map(|()| Rest::Nothing),
         Action::Redirect(how) => {
             redirect::redirect(worker, view, found, plan, how, req, reply).map(|()| Rest::Nothing)

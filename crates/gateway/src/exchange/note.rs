@@ -9,7 +9,7 @@ use super::{Found, client};
 use crate::fault::Fault;
 use crate::gateway::Worker;
 use crate::metrics::Count;
-use crate::model::Name;
+use crate::model::{Name, Route};
 use crate::upstream::local::End;
 
 /// Fields of the access log that a gateway's requests have beside those of all: templates may name them.
@@ -42,14 +42,26 @@ pub(super) fn route(worker: &Worker, count: &Count<'_>, found: &Found<'_>, req: 
     if !req.is_logged() {
         return;
     }
-    let rule = match &found.matched.rule().name {
+    rule(route, found.matched.number(), req);
+    if let Some(client) = client::address(&found.listener.client_address, req) {
+        req.note_client(client);
+    }
+}
+
+/// A rule of a route took it.
+pub(super) fn rule(route: &Route, number: usize, req: &Request<'_>) {
+    let rule = match &route.rules[number].name {
         Some(name) => Note::Text(Arc::clone(name)),
-        None => Note::Number(found.matched.number() as u64),
+        None => Note::Number(number as u64),
     };
     req.note("route", Note::Text(Arc::clone(&route.name)));
     req.note("rule", rule);
-    if let Some(client) = client::address(&found.listener.client_address, req) {
-        req.note_client(client);
+}
+
+/// A policy has found out who asks.
+pub(crate) fn identity(identity: &Arc<str>, req: &Request<'_>) {
+    if req.is_logged() {
+        req.note("identity", Note::Text(Arc::clone(identity)));
     }
 }
 

@@ -25,7 +25,7 @@ use std::sync::Arc;
 use ringmain_web::Request;
 use ringmain_wire::h1::FieldBlock;
 
-use crate::exchange::Found;
+use crate::exchange::{Found, note};
 use crate::fault::Fault;
 use crate::gateway::Worker;
 use crate::model::{HeaderChanges, HeaderName, Policy, Rule};
@@ -289,11 +289,8 @@ fn steps_of<'f>(found: &'f Found<'_>) -> Result<&'f [Step], Box<Refusal>> {
 }
 
 fn note(at: &At<'_, '_>, cleared: &Cleared) {
-    if let Some(identity) = cleared.identity()
-        && at.req.is_logged()
-    {
-        at.req
-            .note("identity", ringmain_web::Note::Text(Arc::clone(identity)));
+    if let Some(identity) = cleared.identity() {
+        note::identity(identity, at.req);
     }
 }
 

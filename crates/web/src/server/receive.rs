@@ -50,10 +50,10 @@ enum Body<'a> {
 }
 
 /// A request with what is there of its body.
-struct Arrived<'a> {
-    head: &'a RequestHead<'a>,
+pub(super) struct Arrived<'a> {
+    pub(super) head: &'a RequestHead<'a>,
     /// The head as it came.
-    bytes: &'a [u8],
+    pub(super) bytes: &'a [u8],
     content: &'a [u8],
     /// Of a body that is streamed.
     decoder: Option<BodyDecoder>,
@@ -62,10 +62,10 @@ struct Arrived<'a> {
 }
 
 /// Who answers a request, and the path that said so.
-struct Chosen<'a> {
-    path: &'a str,
-    params: Params,
-    verdict: Verdict<'a>,
+pub(super) struct Chosen<'a> {
+    pub(super) path: &'a str,
+    pub(super) params: Params,
+    pub(super) verdict: Verdict<'a>,
 }
 
 impl Machine {
@@ -326,6 +326,10 @@ impl Machine {
             ..
         }) = &chosen.verdict
         {
+            if let Some(phase) = self.look(state, arrived, &chosen, *index) {
+                state.phase = phase;
+                return Then::Next;
+            }
             if let Some((exchange, serial)) = self.launch(state, arrived, (&**launch, *index)) {
                 state.phase = Phase::Running { exchange, serial };
                 return Then::Next;
