@@ -127,6 +127,16 @@ pub const KEYS_UNKNOWN: usize = 256;
 /// For how long a set is taken not to have a key that it did not have.
 pub const KEY_UNKNOWN: Duration = Duration::from_mins(1);
 
+/// Bytes of the body of a refusal by a service that is asked; with more it has failed.
+pub const AUTHZ_BODY_BYTES: u64 = 64 * 1024;
+
+/// Failures in a row of a service that is asked whether requests may pass, process-wide; then it is not asked for
+/// [`AUTHZ_OPEN`].
+pub const AUTHZ_FAILURES: u32 = 5;
+
+/// For how long such a service is not asked, and each request is as if it had failed; then one asks.
+pub const AUTHZ_OPEN: Duration = Duration::from_secs(1);
+
 /// Bytes of the certificates behind a client's own that an upstream is told of; of more it is told none of these.
 pub const CERTIFICATE_CHAIN_BYTES: usize = 16 * 1024;
 

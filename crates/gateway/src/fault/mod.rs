@@ -84,6 +84,8 @@ faults! {
     ScopeMissing "scope_missing" Client 403 Never "this token has not the scopes that are needed here",
     /// A claim of the token is not what the rule wants.
     ClaimRefused "claim_refused" Client 403 Never "this token does not give access here",
+    /// The service that is asked whether requests may pass has refused it. The client is answered as that service has it.
+    AuthzDenied "authz_denied" Client 403 Never "this is not allowed",
     /// The request has passed this gateway too often.
     Loop "loop" Client 508 Never "the request goes round in a circle",
     /// The request's `Connection` names more fields than may be sorted out.
@@ -130,6 +132,8 @@ faults! {
     NoResources "no_resources" Gateway 503 Always "no connection can be opened",
     /// The request took longer than the rule allows, all tries together.
     RequestTimeout "request_timeout" Gateway 504 Never "the request took too long",
+    /// The service that is asked whether requests may pass does not answer, or not in a way that can be used.
+    AuthzUnavailable "authz_unavailable" Upstream 503 Never "nobody can tell now whether this is allowed",
     /// The upstream has no endpoints.
     NoEndpoints "no_endpoints" Upstream 503 Never "the upstream has no endpoints",
     /// All endpoints are known not to be well, and the panic threshold does not apply.

@@ -78,7 +78,8 @@ pub use listener::{
 pub use matching::{HeaderMatch, Match, PathMatch, QueryMatch, ValueMatch};
 pub use password::PasswordHash;
 pub use policy::{
-    Addresses, ApiKey, ApiKeys, BasicAuth, ClientCertificate, Cors, KeyPlace, Origin, Policy, User,
+    Addresses, ApiKey, ApiKeys, Ask, BasicAuth, ClientCertificate, Cors, ExternalAuth, KeyPlace, Origin,
+    Policy, User,
 };
 pub use process::{AccessLog, AccessLogFormat, Admin, Limits, LogDestination};
 pub use ringmain_sys::addr::{Addr, AddrError};

@@ -5,7 +5,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use super::jwt::Jwt;
-use super::{HeaderName, Hostname, MethodName, Network, PasswordHash};
+use super::{HeaderName, Hostname, MethodName, Network, PasswordHash, Target};
 
 /// What a request must pass, or what is done around it. A kind of policy is a variant here and a file in the data plane.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -23,6 +23,8 @@ pub enum Policy {
     ApiKeys(Arc<ApiKeys>),
     /// A token that an identity provider has signed.
     Jwt(Arc<Jwt>),
+    /// Somebody else is asked.
+    ExternalAuth(Arc<ExternalAuth>),
 }
 
 /// From which addresses requests may come, by the client's address ([`ClientAddress`](super::ClientAddress)).
@@ -112,6 +114,44 @@ impl std::fmt::Debug for ApiKey {
             .field("consumer", &self.consumer)
             .finish_non_exhaustive()
     }
+}
+
+/// A service is asked by HTTP whether a request may pass: by its head, without its body.
+///
+/// A status of 200 to 299 lets it pass. One of 300 to 499 refuses it, and is what the client is answered. Anything else is a
+/// failure: other statuses, no answer in time, an upstream that is full or not there. After
+/// [`AUTHZ_FAILURES`](crate::limits::AUTHZ_FAILURES) in a row nobody asks for [`AUTHZ_OPEN`](crate::limits::AUTHZ_OPEN), and one
+/// request finds out then whether it is back.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct ExternalAuth {
+    /// Who is asked.
+    pub upstream: Target,
+    /// `Host`. `None`: the endpoint's own.
+    pub host: Option<Hostname>,
+    /// How.
+    pub ask: Ask,
+    /// Headers of the request that it sees, beside `Authorization` and `Cookie`, and beside what policies before it write.
+    pub request_headers: Vec<HeaderName>,
+    /// Headers of its answer for the upstream when the request passes. Clients cannot send them.
+    pub upstream_headers: Vec<HeaderName>,
+    /// Headers of its answer for the client when the request is refused, beside `Content-Type`, `Location`, `Set-Cookie` and
+    /// `WWW-Authenticate`.
+    pub client_headers: Vec<HeaderName>,
+    /// The header of its answer that says who asks. Default `None`.
+    pub identity: Option<HeaderName>,
+    /// How long it may take. Default 1 s.
+    pub timeout: Duration,
+    /// Requests pass when it fails. Default `false`: 503.
+    pub fail_open: bool,
+}
+
+/// How a service is asked. Always told are `X-Forwarded-Method`, `-Proto`, `-Host`, `-Uri` and `-For`.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Ask {
+    /// With the request's method, and its path and query behind this, which is empty or begins with `/` and does not end with it.
+    Prefix(Arc<str>),
+    /// GET of this path and query.
+    Path(Arc<str>),
 }
 
 /// Cross-origin resource sharing, as the Fetch standard has it. A preflight is answered by the gateway.

@@ -132,9 +132,13 @@ fn write(call: &Call<'_>, authority: &str, out: &mut Vec<u8>) -> Result<(), Faul
     };
     let mut head = RequestEncoder::new(out, call.method, call.target, host).map_err(misuse)?;
     head.block(call.fields);
-    // There is no body to be finished.
-    let _ = head.finish(Framing::None, true).map_err(misuse)?;
-    Ok(())
+    // RFC 9110 §8.6: a method that usually has content says that there is none.
+    let framing = match call.method {
+        Method::Post | Method::Put | Method::Patch => Framing::Length(0),
+        _ => Framing::None,
+    };
+    let mut body = head.finish(framing, true).map_err(misuse)?;
+    body.finish(out).map_err(misuse)
 }
 
 struct Reading<'m> {

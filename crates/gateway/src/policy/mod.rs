@@ -11,6 +11,7 @@
 //! one knows their order and none of their meanings.
 
 mod addresses;
+mod authz;
 mod basic;
 mod call;
 mod certificate;
@@ -31,6 +32,7 @@ use crate::gateway::Worker;
 use crate::model::{HeaderChanges, HeaderName, Policy, Rule};
 use crate::upstream::registry::Registry as Upstreams;
 use addresses::Addresses;
+use authz::Authz;
 use basic::Basic;
 use certificate::Certificate;
 use jwt::{Jwt, Provider};
@@ -46,11 +48,18 @@ pub(crate) enum Phase {
     Cors,
     /// What a client has shown by itself or must show: who it is.
     Authentication,
+    /// Whether who it is may do this, as others say.
+    Authorization,
 }
 
 /// The order in which a request meets policies: what is cheap and keeps most away first, what needs to know who asks behind
 /// what finds that out. Those of one phase stand in the order of the rule.
-pub(crate) const PHASES: &[Phase] = &[Phase::Addresses, Phase::Cors, Phase::Authentication];
+pub(crate) const PHASES: &[Phase] = &[
+    Phase::Addresses,
+    Phase::Cors,
+    Phase::Authentication,
+    Phase::Authorization,
+];
 
 impl Phase {
     /// That of a policy.
@@ -61,6 +70,7 @@ impl Phase {
             Policy::ClientCertificate(_) | Policy::Basic(_) | Policy::ApiKeys(_) | Policy::Jwt(_) => {
                 Phase::Authentication
             }
+            Policy::ExternalAuth(_) => Phase::Authorization,
         }
     }
 
@@ -97,6 +107,7 @@ enum Step {
     Basic(Basic),
     Keys(Keys),
     Jwt(Jwt),
+    Authz(Authz),
 }
 
 /// What policies know for the whole process, by stable names: it survives a change of configuration.
@@ -204,6 +215,15 @@ pub(crate) struct Refusal {
     pub(crate) fault: Fault,
     /// Headers of the answer: what to show next time (RFC 9110 §11.6.1), when to come back.
     pub(crate) fields: FieldBlock,
+    /// What somebody else says in place of the fault's own status and text.
+    pub(crate) answer: Option<Said>,
+}
+
+/// An answer of somebody who was asked.
+#[derive(Debug)]
+pub(crate) struct Said {
+    pub(crate) status: u16,
+    pub(crate) body: Vec<u8>,
 }
 
 impl From<Fault> for Box<Refusal> {
@@ -211,6 +231,7 @@ impl From<Fault> for Box<Refusal> {
         Box::new(Refusal {
             fault,
             fields: FieldBlock::new(),
+            answer: None,
         })
     }
 }
@@ -312,6 +333,7 @@ impl Policies {
                 Policy::Basic(policy) => Step::Basic(Basic::of(policy, &mut names)),
                 Policy::ApiKeys(policy) => Step::Keys(Keys::of(policy, &mut names)),
                 Policy::Jwt(policy) => Step::Jwt(Jwt::of(policy, &mut names, registry, upstreams)?),
+                Policy::ExternalAuth(policy) => Step::Authz(Authz::of(policy, &mut names, upstreams)?),
             };
             steps.push(step);
             if Phase::of(policy).place() < Phase::Cors.place() {
@@ -346,6 +368,7 @@ impl Step {
             Step::Addresses(_) | Step::Certificate(_) | Step::Keys(_) => false,
             Step::Basic(policy) => policy.waits(at),
             Step::Jwt(policy) => policy.waits(at),
+            Step::Authz(_) => true,
         }
     }
 
@@ -357,6 +380,8 @@ impl Step {
             Step::Basic(policy) => policy.pass(at, cleared),
             Step::Keys(policy) => policy.pass(at, cleared),
             Step::Jwt(policy) => policy.pass(at, cleared),
+            // It always has to wait.
+            Step::Authz(_) => Err(Fault::AuthzUnavailable.into()),
         }
     }
 
@@ -365,6 +390,7 @@ impl Step {
         match self {
             Step::Basic(policy) => policy.pass_waiting(at, cleared).await,
             Step::Jwt(policy) => policy.pass_waiting(at, cleared).await,
+            Step::Authz(policy) => policy.pass_waiting(at, cleared).await,
             Step::Addresses(_) | Step::Certificate(_) | Step::Keys(_) => self.pass(at, cleared),
         }
     }

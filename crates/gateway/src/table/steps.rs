@@ -76,6 +76,14 @@ fn policy(policy: &Policy) -> String {
             }
             step
         }
+        Policy::ExternalAuth(policy) => {
+            let open = if policy.fail_open {
+                "; if it fails requests pass"
+            } else {
+                ""
+            };
+            format!("ask {} whether it may pass{open}", target(&policy.upstream))
+        }
         Policy::Cors(_) => "answer to other origins by CORS".to_owned(),
     }
 }

@@ -9,6 +9,7 @@
 mod support;
 
 mod again;
+mod authz;
 mod copies;
 mod cross;
 mod ending;

@@ -1,13 +1,14 @@
 //! What requests must pass before a rule's action.
 
 use std::sync::Arc;
+use std::time::Duration;
 
-use ringmain_gateway::model::{self, ApiKey, HeaderName, KeyPlace, PasswordHash, Policy, User};
+use ringmain_gateway::model::{self, ApiKey, Ask, HeaderName, KeyPlace, PasswordHash, Policy, User};
 
 use super::{Builder, list, text, texts, value};
 use crate::config::document::{self, Maybe};
 use crate::config::error::{Position, quoted};
-use crate::config::texts::KeyDigest;
+use crate::config::texts::{KeyDigest, is_path};
 use crate::config::values::{At, Parse, Switch, Text};
 
 impl Builder<'_> {
@@ -32,6 +33,9 @@ impl Builder<'_> {
         });
         self.policy(&mut all, part.jwt, Self::jwt, |policy| {
             matches!(policy, Policy::Jwt(_))
+        });
+        self.policy(&mut all, part.authz, Self::external_auth, |policy| {
+            matches!(policy, Policy::ExternalAuth(_))
         });
         all
     }
@@ -114,6 +118,59 @@ impl Builder<'_> {
             users: users.into(),
             user_header: text(part.user_header),
             hide: value(part.hide).unwrap_or(true),
+        })))
+    }
+
+    fn external_auth(&mut self, part: document::ExternalAuth, position: Position) -> Option<Policy> {
+        let path = |at: Maybe<String>| {
+            let at = at?;
+            let text = at.value?;
+            let well = is_path(&text);
+            if !well {
+                let expected = "a path that begins with `/`, escaped where it needs to be";
+                self.errors.tell(at.position, expected, quoted(&text));
+            }
+            well.then_some(text)
+        };
+        let ask = match (part.path, part.prefix) {
+            (Some(_), Some(_)) => {
+                self.errors.tell(position, "either `path` or `prefix`", "both");
+                return None;
+            }
+            (fixed @ Some(_), None) => Ask::Path(path(fixed)?.into()),
+            (None, prefix @ Some(_)) => {
+                let prefix = path(prefix)?;
+                if prefix.contains('?') {
+                    let expected = "a `prefix` without a query, since the request's path stands behind it";
+                    self.errors.tell(position, expected, quoted(&prefix));
+                }
+                Ask::Prefix(prefix.trim_end_matches('/').into())
+            }
+            (None, None) => Ask::Prefix("".into()),
+        };
+        let Some(to) = part.to else {
+            self.errors.tell(position, "the key `to`: who is asked", "none");
+            return None;
+        };
+        let timeout = text(part.timeout).map_or(Duration::from_secs(1), |time| time.0);
+        if timeout.is_zero() {
+            self.errors.tell(position, "a `timeout` above 0", "0");
+        }
+        let upstream = self.target(At {
+            value: to.value.map(|text| text.0),
+            position: to.position,
+            clean: to.clean,
+        });
+        Some(Policy::ExternalAuth(Arc::new(model::ExternalAuth {
+            upstream,
+            host: text(part.host),
+            ask,
+            request_headers: texts(part.request_headers),
+            upstream_headers: texts(part.upstream_headers),
+            client_headers: texts(part.client_headers),
+            identity: text(part.identity),
+            timeout,
+            fail_open: value(part.on_failure) == Some(document::OnFailure::Pass),
         })))
     }
 

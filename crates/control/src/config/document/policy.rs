@@ -23,6 +23,8 @@ pub(in crate::config) struct Policies {
     pub(in crate::config) api_keys: Maybe<Switch<ApiKeys>>,
     /// A token (JWT) that an identity provider has signed.
     pub(in crate::config) jwt: Maybe<Switch<Jwt>>,
+    /// Somebody else is asked whether a request may pass.
+    pub(in crate::config) authz: Maybe<Switch<ExternalAuth>>,
 }
 
 /// From which addresses requests may come, by the client's address as the listener's `client_address` has it.
@@ -140,4 +142,42 @@ pub(in crate::config) struct Jwks {
     pub(in crate::config) refresh: Maybe<Text<Time>>,
     /// For how long it is used if it cannot be fetched again: `1d` if it does not say.
     pub(in crate::config) stale: Maybe<Text<Time>>,
+}
+
+/// A service is asked by HTTP whether a request may pass: 2xx lets it pass, 3xx and 4xx are what the client is answered, and all
+/// else is a failure. It sees the request's `Authorization` and `Cookie`, and `X-Forwarded-Method`, `-Proto`, `-Host`, `-Uri`
+/// and `-For`; never its body.
+#[derive(Debug, Default, Deserialize, JsonSchema)]
+#[serde(default, deny_unknown_fields)]
+pub(in crate::config) struct ExternalAuth {
+    /// Who is asked.
+    pub(in crate::config) to: Maybe<Text<To>>,
+    /// It is asked by GET of this path. If nothing is said, or `prefix`, it is asked with the request's method and path.
+    pub(in crate::config) path: Maybe<String>,
+    /// It is asked with the request's method, and its path behind this.
+    pub(in crate::config) prefix: Maybe<String>,
+    /// The host that is asked for: that of the endpoint if it does not say.
+    pub(in crate::config) host: Maybe<Text<Hostname>>,
+    /// More headers of the request that it sees.
+    pub(in crate::config) request_headers: Some1<Text<HeaderName>>,
+    /// Headers of its answer for the upstream.
+    pub(in crate::config) upstream_headers: Some1<Text<HeaderName>>,
+    /// More headers of its refusals for the client, who gets `Content-Type`, `Location`, `Set-Cookie` and `WWW-Authenticate`.
+    pub(in crate::config) client_headers: Some1<Text<HeaderName>>,
+    /// The header of its answer that says who asks.
+    pub(in crate::config) identity: Maybe<Text<HeaderName>>,
+    /// How long it may take: `1s` if it does not say.
+    pub(in crate::config) timeout: Maybe<Text<Time>>,
+    /// What becomes of requests when it fails: `refuse` if it does not say.
+    pub(in crate::config) on_failure: Maybe<OnFailure>,
+}
+
+/// What becomes of requests when a service fails.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Deserialize, JsonSchema)]
+#[serde(rename_all = "snake_case")]
+pub(in crate::config) enum OnFailure {
+    /// They are answered 503.
+    Refuse,
+    /// They pass.
+    Pass,
 }

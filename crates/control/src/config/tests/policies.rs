@@ -116,6 +116,37 @@ const WRONG: &[(&str, &str, &str)] = &[
         "",
         "at least one of the `keys`, or of a `file`, found none",
     ),
+    (
+        "policies: {authz: true}",
+        "",
+        "the key `to`: who is asked, found none",
+    ),
+    ("policies: {authz: {to: nobody}}", "", "the name of an upstream"),
+    (
+        "policies: {authz: {to: 'http://a', path: /a, prefix: /b}}",
+        "",
+        "either `path` or `prefix`, found both",
+    ),
+    (
+        "policies: {authz: {to: 'http://a', path: a}}",
+        "",
+        "a path that begins with `/`",
+    ),
+    (
+        "policies: {authz: {to: 'http://a', prefix: '/a?b'}}",
+        "",
+        "a `prefix` without a query",
+    ),
+    (
+        "policies: {authz: {to: 'http://a', timeout: 0s}}",
+        "",
+        "a `timeout` above 0, found 0",
+    ),
+    (
+        "policies: {authz: {to: 'http://a', on_failure: open}}",
+        "",
+        "one of `refuse`, `pass`, found `open`",
+    ),
 ];
 
 #[test]
@@ -169,7 +200,9 @@ fn the_example_is_right() {
     let all: Vec<_> = rules.iter().map(|rule| kinds(&rule.policies)).collect();
     assert_eq!(all[0], ["Jwt"]);
     assert_eq!(all[2], ["Addresses", "Jwt"]);
-    assert_eq!((&all[3][..], all[4].len()), (&["ApiKeys".to_owned()][..], 0));
+    assert_eq!(all[3], ["ApiKeys"]);
+    assert_eq!(all[4], ["ExternalAuth"]);
+    assert!(all[5].is_empty());
     let [Policy::Jwt(jwt)] = &rules[0].policies[..] else {
         panic!("{:?}", rules[0].policies);
     };

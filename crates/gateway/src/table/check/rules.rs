@@ -159,6 +159,7 @@ fn policy_targets(policy: &Policy) -> Vec<&Target> {
             });
             remote.collect()
         }
+        Policy::ExternalAuth(policy) => vec![&policy.upstream],
         _ => Vec::new(),
     }
 }
