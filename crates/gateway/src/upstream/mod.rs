@@ -7,6 +7,7 @@
 pub(crate) mod budget;
 mod choose;
 pub(crate) mod connect;
+mod counts;
 pub(crate) mod local;
 pub(crate) mod registry;
 pub(crate) mod room;
@@ -22,6 +23,8 @@ use ringmain_tls::PeerName;
 
 use self::budget::Budget;
 pub(crate) use self::choose::{Picker, Prefer};
+pub use self::counts::Copied;
+use self::counts::Counts;
 use self::room::Room;
 use self::transport::Transport;
 use self::waiting::Waiting;
@@ -50,6 +53,7 @@ pub(crate) struct Shared {
     pub(crate) room: Arc<Room>,
     /// For requests that are tried again.
     pub(crate) budget: Budget,
+    pub(crate) counts: Line<Counts>,
 }
 
 /// Why there is no new connection.
@@ -125,6 +129,7 @@ impl Shared {
             waiting: Waiting::default(),
             room,
             budget: Budget::default(),
+            counts: Line::default(),
         }
     }
 
