@@ -5,6 +5,7 @@ use std::cell::RefCell;
 use std::collections::BTreeMap;
 use std::future::poll_fn;
 use std::rc::Rc;
+use std::sync::Arc;
 use std::task::Poll;
 
 use ringmain_engine::TaskId;
@@ -12,6 +13,7 @@ use ringmain_engine::TaskId;
 use crate::gateway::{Gateway, Worker};
 use crate::health::{self, Target, Verdict};
 use crate::model::{Hostname, Name};
+use crate::policy::jwt::{Provider, fetch};
 use crate::resolve::{self, Settings};
 
 /// What runs for the whole process.
@@ -19,6 +21,7 @@ use crate::resolve::{self, Settings};
 struct Care {
     lookups: RefCell<BTreeMap<Hostname, TaskId>>,
     checks: RefCell<BTreeMap<(Name, String), (Target, TaskId)>>,
+    keys: RefCell<Vec<(Arc<Provider>, TaskId)>>,
 }
 
 /// The worker that takes care.
@@ -46,6 +49,7 @@ pub(crate) async fn follow(worker: Rc<Worker>, gateway: Gateway) {
         if let Some(care) = &care {
             care.look_up(&worker, &gateway);
             care.ask(&worker, &gateway);
+            care.fetch(&worker, &gateway);
         }
     }
 }
@@ -69,6 +73,28 @@ impl Care {
             let lookup = look_up(Rc::clone(worker), gateway.clone(), name.clone());
             if let Ok(task) = worker.cx.spawn(lookup) {
                 lookups.insert(name, task);
+            }
+        }
+    }
+
+    /// Keeps the keys of those providers up to date whose rules there are, and of no others.
+    fn fetch(&self, worker: &Rc<Worker>, gateway: &Gateway) {
+        let providers = gateway.providers();
+        let mut keys = self.keys.borrow_mut();
+        keys.retain(|(provider, task)| {
+            let wanted = providers.iter().any(|other| Arc::ptr_eq(other, provider));
+            if !wanted {
+                worker.cx.cancel(*task);
+            }
+            wanted
+        });
+        for provider in providers {
+            if keys.iter().any(|(known, _)| Arc::ptr_eq(known, &provider)) {
+                continue;
+            }
+            let task = fetch::keep(Rc::clone(worker), Arc::clone(&provider));
+            if let Ok(task) = worker.cx.spawn(task) {
+                keys.push((provider, task));
             }
         }
     }

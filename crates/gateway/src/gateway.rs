@@ -26,6 +26,7 @@ use ringmain_web::{self as web, App};
 
 use crate::care::{self, Lookup};
 use crate::changes::Changes;
+use crate::compiling;
 use crate::desk::Desk;
 use crate::exchange;
 use crate::fault::Fault;
@@ -36,9 +37,10 @@ use crate::metrics::{Counting, Metrics, RouteReport, StreamReport};
 use crate::model::{Config, Hostname, Name};
 use crate::passage::StreamPlan;
 use crate::plan::Plan;
+use crate::policy;
 use crate::resolve::{Found, NotFound, Settings};
 use crate::status::UpstreamStatus;
-use crate::table::{AddressId, Outcome, Place, Problem, Table};
+use crate::table::{AddressId, Problem, Table};
 use crate::upstream::Shared;
 use crate::upstream::local::Local;
 use crate::upstream::registry::Registry;
@@ -76,6 +78,8 @@ struct Published {
 struct State {
     table: Arc<Table<Plan>>,
     registry: Registry,
+    /// What policies know.
+    known: policy::Registry,
     /// What is wrong with certificates and what they are for.
     entrance_problems: Vec<Problem>,
     lookup: Lookup,
@@ -89,8 +93,9 @@ impl Gateway {
     #[must_use]
     pub fn new(config: Arc<Config>, now: Duration) -> Gateway {
         let mut registry = Registry::default();
+        let mut known = policy::Registry::default();
         let metrics = Metrics::default();
-        let table = compile(config, None, &mut registry, &metrics, now);
+        let table = compiling::compile(config, None, &mut registry, &mut known, &metrics, now);
         let mut doors = Doors::default();
         let followed = doors.fronts.follow(&table, now);
         // They are the engine's to open at its start.
@@ -107,6 +112,7 @@ impl Gateway {
             current: Mutex::new(State {
                 table,
                 registry,
+                known,
                 entrance_problems: followed.problems,
                 lookup: None,
                 replaced: Vec::new(),
@@ -143,10 +149,11 @@ impl Gateway {
     fn publish(&self, config: Arc<Config>, fronts: &mut Fronts, now: Duration) -> Followed {
         let mut state = self.state();
         let state = &mut *state;
-        let table = compile(
+        let table = compiling::compile(
             config,
             Some(&state.table),
             &mut state.registry,
+            &mut state.known,
             &self.0.metrics,
             now,
         );
@@ -180,7 +187,10 @@ impl Gateway {
     #[must_use]
     pub fn problems(&self) -> Vec<Problem> {
         let state = self.state();
-        problems(&state.table, &state)
+        let mut all = state.table.problems().to_vec();
+        all.extend_from_slice(&state.entrance_problems);
+        all.extend(compiling::problems(&state.registry));
+        all
     }
 
     /// The table that holds.
@@ -284,6 +294,11 @@ impl Gateway {
         }
     }
 
+    /// Providers whose keys are to be kept up to date.
+    pub(crate) fn providers(&self) -> Vec<Arc<policy::jwt::Provider>> {
+        self.state().known.providers().to_vec()
+    }
+
     /// Who is to be asked whether it is well.
     pub(crate) fn targets(&self) -> BTreeMap<(Name, String), Target> {
         let state = self.state();
@@ -320,57 +335,12 @@ impl Gateway {
     }
 }
 
-fn compile(
-    config: Arc<Config>,
-    last: Option<&Table<Plan>>,
-    registry: &mut Registry,
-    metrics: &Metrics,
-    now: Duration,
-) -> Arc<Table<Plan>> {
-    let mut names = BTreeSet::new();
-    for upstream in &config.upstreams {
-        // Of two with one name the first counts.
-        if names.insert(upstream.name.clone()) {
-            registry.put(upstream, &config, now);
-        }
-    }
-    registry.retain(|name| names.contains(name));
-    registry.room().resize(config.limits.upstream_connections);
-    let mut plan = |rule: &_, missing: &[_]| Plan::of(rule, missing, registry);
-    let table = Table::compile(config, last, &mut plan);
-    for route in table.routes() {
-        let number = metrics.number(&route.route().name);
-        for plan in (0..route.route().rules.len()).filter_map(|rule| route.plan(rule).ok()) {
-            // One that is shared with the last table has it already.
-            plan.number.get_or_init(|| number);
-        }
-    }
-    Arc::new(table)
-}
-
-fn problems(table: &Table<Plan>, state: &State) -> Vec<Problem> {
-    let mut all = table.problems().to_vec();
-    all.extend_from_slice(&state.entrance_problems);
-    for shared in state.registry.iter() {
-        let current = shared.current();
-        if let Some(Err(why)) = &current.transport.connector {
-            all.push(Problem {
-                place: Place::Upstream(shared.name.clone()),
-                part: "tls",
-                expected: "what a connection can be made with".to_owned(),
-                found: why.clone(),
-                outcome: Outcome::LeftOut,
-            });
-        }
-    }
-    all
-}
-
 /// What a worker has for the gateway.
 #[derive(Debug)]
 pub(crate) struct Worker {
     pub(crate) cx: Cx,
     pub(crate) counting: Counting,
+    pub(crate) policies: policy::Local,
     gateway: Gateway,
     view: RefCell<Rc<View>>,
     /// By the upstreams' numbers.
@@ -402,6 +372,7 @@ impl Worker {
         let worker = Rc::new(Worker {
             cx: cx.clone(),
             counting: gateway.0.metrics.worker(),
+            policies: policy::Local::new(cx),
             view: RefCell::new(Rc::new(view)),
             gateway: gateway.clone(),
             locals: RefCell::default(),

@@ -7,6 +7,7 @@
 mod balance;
 mod care;
 mod changes;
+mod compiling;
 mod desk;
 mod exchange;
 pub mod fault;

@@ -66,6 +66,77 @@ pub const MIRROR_ANSWER_BYTES: u64 = 1 << 20;
 /// How many trusted proxies may stand between a client and a listener.
 pub const HOPS: u8 = 16;
 
+/// The most that a hash of a password may cost by bcrypt: 2 to this power of rounds, about a second of a CPU.
+pub const BCRYPT_COST: u32 = 14;
+
+/// KiB of memory that a hash of a password may cost by argon2.
+pub const ARGON2_KIB: u32 = 128 * 1024;
+
+/// Passes over that memory.
+pub const ARGON2_PASSES: u32 = 16;
+
+/// Rounds that a hash of a password may cost by SHA-crypt.
+pub const SHA_CRYPT_ROUNDS: u32 = 1_000_000;
+
+/// Users of a policy of basic authentication, and keys of one of API keys.
+pub const CREDENTIALS: usize = 10_000;
+
+/// Passwords that a worker has checked at once. Who comes then is answered 503: checks cost the CPUs dearly.
+pub const PASSWORD_CHECKS: u32 = 16;
+
+/// Passwords that a worker knows to be right without checking them again; beyond it the oldest is forgotten.
+pub const PASSWORDS_KNOWN: usize = 4096;
+
+/// Bytes of a name and password, or of an API key; longer ones are wrong.
+pub const CREDENTIAL_BYTES: usize = 1024;
+
+/// Bytes of a token; longer ones are refused.
+pub const TOKEN_BYTES: usize = 8 * 1024;
+
+/// Tokens that a worker knows to be good without checking their signatures again; beyond it the oldest is forgotten.
+pub const TOKENS_KNOWN: usize = 4096;
+
+/// Bytes of all these tokens together, for each worker.
+pub const TOKENS_KNOWN_BYTES: usize = 8 << 20;
+
+/// Bytes of a set of keys, and of the answer that has it; more is no set.
+pub const KEY_SET_BYTES: usize = 256 * 1024;
+
+/// Keys of a set that are used; more are passed over.
+pub const KEYS: usize = 100;
+
+/// How long fetching a set of keys may take.
+pub const KEYS_TIMEOUT: Duration = Duration::from_secs(5);
+
+/// How soon a set of keys is fetched again at the earliest, whatever tokens name.
+pub const KEYS_LEAST: Duration = Duration::from_secs(10);
+
+/// How soon a set of keys that was never fetched is tried again, at first; then after twice as long, up to
+/// [`KEYS_LEAST`].
+pub const KEYS_AGAIN: Duration = Duration::from_secs(1);
+
+/// Requests of a provider that wait for its keys, process-wide. Who comes then is refused at once.
+pub const KEYS_PARKED: u32 = 64;
+
+/// How long a request waits for keys; then 503.
+pub const KEYS_WAIT: Duration = Duration::from_secs(5);
+
+/// Names of keys that a set is known not to have, for each provider; more are not remembered.
+pub const KEYS_UNKNOWN: usize = 256;
+
+/// For how long a set is taken not to have a key that it did not have.
+pub const KEY_UNKNOWN: Duration = Duration::from_mins(1);
+
+/// Bytes of the body of a refusal by a service that is asked; with more it has failed.
+pub const AUTHZ_BODY_BYTES: u64 = 64 * 1024;
+
+/// Failures in a row of a service that is asked whether requests may pass, process-wide; then it is not asked for
+/// [`AUTHZ_OPEN`].
+pub const AUTHZ_FAILURES: u32 = 5;
+
+/// For how long such a service is not asked, and each request is as if it had failed; then one asks.
+pub const AUTHZ_OPEN: Duration = Duration::from_secs(1);
+
 /// Bytes of the certificates behind a client's own that an upstream is told of; of more it is told none of these.
 pub const CERTIFICATE_CHAIN_BYTES: usize = 16 * 1024;
 

@@ -6,7 +6,7 @@ use ringmain_wire::h1::FieldBlock;
 
 use crate::exchange::is_folded;
 use crate::model::{Action, Forward, HeaderChanges, HeaderName, HeaderValue, Name, Rule, Target};
-use crate::policy::Policies;
+use crate::policy::{self, Policies};
 use crate::upstream::Shared;
 use crate::upstream::registry::Registry;
 
@@ -55,9 +55,15 @@ pub(crate) struct Changes {
 
 impl Plan {
     /// Of a rule. `missing` are upstreams that are not there.
-    pub(crate) fn of(rule: &Rule, missing: &[Name], registry: &Registry) -> Result<Plan, String> {
+    pub(crate) fn of(
+        rule: &Rule,
+        missing: &[Name],
+        registry: &Registry,
+        known: &mut policy::Registry,
+    ) -> Result<Plan, String> {
         let response = Changes::of(&[&rule.response_headers])?;
-        let policies = Policies::of(rule)?;
+        let policies = Policies::of(rule, known, registry)?;
+        conflict(rule, &policies)?;
         let dropped = HeaderChanges {
             remove: policies.drops().to_vec(),
             ..HeaderChanges::default()
@@ -84,6 +90,23 @@ impl Plan {
     pub(crate) fn backend(&self, number: u64) -> Option<(usize, &Backend)> {
         let found = self.backends.iter().position(|backend| number < backend.until)?;
         Some((found, &self.backends[found]))
+    }
+}
+
+/// What a rule changes must not be what its policies write.
+fn conflict(rule: &Rule, policies: &Policies) -> Result<(), String> {
+    let own = match &rule.action {
+        Action::Forward(forward) => &forward.backends[..],
+        _ => &[],
+    };
+    let changes = own.iter().map(|backend| &backend.request_headers);
+    let mut all = changes.chain([&rule.request_headers]);
+    match all.find_map(|changes| policies.conflict(changes)) {
+        Some(name) => Err(format!(
+            "changes of the header `{}`, which a policy of the rule writes",
+            name.as_str()
+        )),
+        None => Ok(()),
     }
 }
 

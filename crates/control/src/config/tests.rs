@@ -23,14 +23,27 @@ fn sources() -> Sources<'static> {
             "SHOP_NAME" => Some("corner".to_owned()),
             _ => None,
         },
-        file: &|path| match path {
+        file: &|path| {
+            match path {
             "token" => Ok(b"from-a-file\n".to_vec()),
+            "users.htpasswd" => {
+                Ok(b"# users\nada:$5$saltstring$5B8vYYiY.CVt1RlTTf8KbXBH3hsxY/GNooZaBBGWEc5\n".to_vec())
+            }
+            "jwks.json" => Ok(
+                br#"{"keys": [{"kty": "OKP", "crv": "Ed25519", "x": "11qYAYKxCrfVS_7TyWQHOg7hcvPapiMlrwIaaPcHURo"}]}"#
+                    .to_vec(),
+            ),
+            "keys.txt" => {
+                let digest = "00".repeat(31);
+                Ok(format!("# keys\ntill sha256:{digest}ff\n").into_bytes())
+            }
             "binary" => Ok(vec![0xff, 0xfe]),
             path if path.ends_with(".crt") || path.ends_with(".key") || path.ends_with(".pem") => {
                 Ok(b"-----BEGIN CERTIFICATE-----\n".to_vec())
             }
             "page.html" | "shop/not-found.html" => Ok(b"<p>Not here.</p>\n".to_vec()),
             _ => Err(io::Error::from(io::ErrorKind::NotFound)),
+        }
         },
         folder: Path::new("/etc/ringmain"),
     }

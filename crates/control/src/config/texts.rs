@@ -5,8 +5,8 @@ use std::path::PathBuf;
 use std::time::Duration;
 
 use ringmain_gateway::model::{
-    Addr, HeaderName, HeaderValue, Hostname, LogDestination, MethodName, Network, Origin, Path, Pattern,
-    StatusRange, SubjectName, TlsVersion, Where,
+    Addr, HeaderName, HeaderValue, Hostname, JwtAlgorithm, LogDestination, MethodName, Network, Origin,
+    PasswordHash, Path, Pattern, StatusRange, SubjectName, TlsVersion, Where,
 };
 
 use super::error::{quoted, suggestion};
@@ -55,6 +55,92 @@ impl Parse for Addr {
                 .map_or(&*message, |(expected, _)| expected);
             format!("{expected}, found {}", quoted(text))
         })
+    }
+}
+
+impl Parse for PasswordHash {
+    const NAME: &'static str = "password hash";
+    const ABOUT: &'static str =
+        "A password's hash by bcrypt, argon2 or SHA-crypt, as `htpasswd -B` and `mkpasswd` make it.";
+    const SHAPE: &'static str = "^\\$(2[abxy]|argon2(id|i|d)|5|6)\\$";
+
+    fn parse(text: &str) -> Result<PasswordHash, String> {
+        PasswordHash::parse(text).map_err(|fault| fault.to_string())
+    }
+}
+
+impl Parse for JwtAlgorithm {
+    const NAME: &'static str = "algorithm";
+    const ABOUT: &'static str =
+        "RS256, RS384, RS512, PS256, PS384, PS512, ES256, ES384, ES512, EdDSA, HS256, HS384 or HS512.";
+    const SHAPE: &'static str = "^((RS|PS|ES|HS)(256|384|512)|EdDSA)$";
+
+    fn parse(text: &str) -> Result<JwtAlgorithm, String> {
+        match JwtAlgorithm::of(text) {
+            Some(algorithm) => Ok(algorithm),
+            None => wrong("an algorithm such as RS256, ES256 or EdDSA (never `none`)", text),
+        }
+    }
+}
+
+/// A URL of one page: who serves it, and its path.
+#[derive(Clone, Debug)]
+pub(super) struct PageUrl {
+    pub(super) at: Url,
+    pub(super) path: String,
+}
+
+impl Parse for PageUrl {
+    const NAME: &'static str = "page";
+    const ABOUT: &'static str = "A URL with a path: `https://id.example/keys`.";
+    const SHAPE: &'static str = "^https?://[^/]+/";
+
+    fn parse(text: &str) -> Result<PageUrl, String> {
+        let expected = "a URL with a path, such as https://id.example/keys";
+        let authority = text.find("://").map(|at| at + 3);
+        let slash = authority.and_then(|from| Some(from + text[from..].find('/')?));
+        let Some((origin, path)) = slash.map(|at| text.split_at(at)) else {
+            return wrong(expected, text);
+        };
+        if !is_path(path) {
+            return wrong(expected, text);
+        }
+        let at = Url::parse(origin)?;
+        Ok(PageUrl {
+            at,
+            path: path.to_owned(),
+        })
+    }
+}
+
+/// Whether a text can be asked for as it is: a path, perhaps with a query.
+pub(super) fn is_path(text: &str) -> bool {
+    text.starts_with('/') && text.bytes().all(|byte| byte.is_ascii_graphic() && byte != b'#')
+}
+
+/// The SHA-256 of an API key.
+#[derive(Clone, Debug)]
+pub(super) struct KeyDigest(pub(super) [u8; 32]);
+
+impl Parse for KeyDigest {
+    const NAME: &'static str = "key digest";
+    const ABOUT: &'static str =
+        "The SHA-256 of a key, as `printf %s KEY | sha256sum` writes it, behind `sha256:`.";
+    const SHAPE: &'static str = "^sha256:[0-9a-fA-F]{64}$";
+
+    fn parse(text: &str) -> Result<KeyDigest, String> {
+        let digits = text.strip_prefix("sha256:").filter(|digits| digits.len() == 64);
+        let digits = digits.filter(|digits| digits.bytes().all(|byte| byte.is_ascii_hexdigit()));
+        // What is wrong is not repeated: it may be a key.
+        let expected =
+            "expected `sha256:` and 64 hexadecimal digits (printf %s KEY | sha256sum), found something else";
+        let digits = digits.ok_or(expected)?;
+        let mut digest = [0; 32];
+        for (byte, pair) in digest.iter_mut().zip(digits.as_bytes().as_chunks::<2>().0) {
+            let pair = str::from_utf8(pair).map_err(|_| expected)?;
+            *byte = u8::from_str_radix(pair, 16).map_err(|_| expected)?;
+        }
+        Ok(KeyDigest(digest))
     }
 }
 

@@ -51,7 +51,18 @@ pub(super) fn refusal(
     matched: &Matched<'_, Plan>,
     refusal: &Refusal,
 ) -> Result<(), Error> {
-    fault(reply, matched, refusal.fault)?;
+    match &refusal.answer {
+        Some(answer) => {
+            if !page(reply, &matched.rule().error_pages, answer.status)? {
+                reply.status(answer.status);
+                reply.body().extend_from_slice(&answer.body);
+            }
+            if let Ok(plan) = matched.plan() {
+                changes(reply, &plan.response)?;
+            }
+        }
+        None => fault(reply, matched, refusal.fault)?,
+    }
     for (name, _) in refusal.fields.iter() {
         reply.remove_header(name);
     }

@@ -70,6 +70,22 @@ faults! {
     NoCertificate "no_certificate" Client 403 Never "a client certificate is needed here",
     /// The client's address is one that the rule does not let in.
     AddressDenied "address_denied" Client 403 Never "your address is not let in here",
+    /// The rule wants a name and password, or a key, and the request has none.
+    CredentialsMissing "credentials_missing" Client 401 Never "credentials are needed here",
+    /// The name and password, or the key, is not one that the rule lets in.
+    CredentialsWrong "credentials_wrong" Client 401 Never "these credentials are not right",
+    /// The rule wants a token, and the request has none.
+    TokenMissing "token_missing" Client 401 Never "a token is needed here",
+    /// The request's token is none, or not of the rule's providers, or its signature is wrong.
+    TokenInvalid "token_invalid" Client 401 Never "this token is not valid",
+    /// The request's token has expired, or does not hold yet.
+    TokenExpired "token_expired" Client 401 Never "this token does not hold now",
+    /// The token has not all of the scopes that the rule wants.
+    ScopeMissing "scope_missing" Client 403 Never "this token has not the scopes that are needed here",
+    /// A claim of the token is not what the rule wants.
+    ClaimRefused "claim_refused" Client 403 Never "this token does not give access here",
+    /// The service that is asked whether requests may pass has refused it. The client is answered as that service has it.
+    AuthzDenied "authz_denied" Client 403 Never "this is not allowed",
     /// The request has passed this gateway too often.
     Loop "loop" Client 508 Never "the request goes round in a circle",
     /// The request's `Connection` names more fields than may be sorted out.
@@ -98,6 +114,10 @@ faults! {
     NoBackend "no_backend" Gateway 500 Never "the rule for this request has no backend",
     /// A file cannot be read.
     FileUnreadable "file_unreadable" Gateway 500 Never "the file cannot be read",
+    /// The keys that tokens are checked by could never be fetched, or are too old, or as many requests wait for them as may.
+    KeysUnavailable "keys_unavailable" Gateway 503 Never "tokens cannot be checked now",
+    /// As many passwords are checked as may be at once.
+    PasswordsBusy "passwords_busy" Gateway 503 Never "too many passwords are checked",
     /// As many requests are under way to the upstream as may be.
     RequestsFull "requests_full" Gateway 503 Never "too many requests are under way",
     /// As many requests wait for a connection to the upstream as may.
@@ -112,6 +132,8 @@ faults! {
     NoResources "no_resources" Gateway 503 Always "no connection can be opened",
     /// The request took longer than the rule allows, all tries together.
     RequestTimeout "request_timeout" Gateway 504 Never "the request took too long",
+    /// The service that is asked whether requests may pass does not answer, or not in a way that can be used.
+    AuthzUnavailable "authz_unavailable" Upstream 503 Never "nobody can tell now whether this is allowed",
     /// The upstream has no endpoints.
     NoEndpoints "no_endpoints" Upstream 503 Never "the upstream has no endpoints",
     /// All endpoints are known not to be well, and the panic threshold does not apply.

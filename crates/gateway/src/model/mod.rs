@@ -49,8 +49,10 @@
 //! | status: which rule is wrong, what was left out | problems of [`crate::table`], by route and rule |
 
 mod action;
+mod jwt;
 mod listener;
 mod matching;
+mod password;
 mod policy;
 mod process;
 mod route;
@@ -67,11 +69,18 @@ pub use action::{
     Action, Answer, Body, ErrorPage, Files, Forward, HeaderChanges, Mirror, PathRewrite, Redirect, Rewrite,
     Share, StatusRange, Target, WeightedBackend,
 };
+pub use jwt::{
+    ClaimHeader, ClaimPath, ClaimRule, Jwt, JwtAlgorithm, JwtKeys, JwtProvider, KeySet, RemoteKeys,
+};
 pub use listener::{
     ClientAddress, ClientHeader, HttpLimits, HttpsRedirect, Listener, Protocol, ProxyProtocol,
 };
 pub use matching::{HeaderMatch, Match, PathMatch, QueryMatch, ValueMatch};
-pub use policy::{Addresses, ClientCertificate, Cors, Origin, Policy};
+pub use password::PasswordHash;
+pub use policy::{
+    Addresses, ApiKey, ApiKeys, Ask, BasicAuth, ClientCertificate, Cors, ExternalAuth, KeyPlace, Origin,
+    Policy, User,
+};
 pub use process::{AccessLog, AccessLogFormat, Admin, Limits, LogDestination};
 pub use ringmain_sys::addr::{Addr, AddrError};
 pub use route::{

@@ -4,7 +4,8 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use super::{HeaderName, Hostname, MethodName, Network};
+use super::jwt::Jwt;
+use super::{HeaderName, Hostname, MethodName, Network, PasswordHash, Target};
 
 /// What a request must pass, or what is done around it. A kind of policy is a variant here and a file in the data plane.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -16,6 +17,14 @@ pub enum Policy {
     Cors(Arc<Cors>),
     /// What becomes of the certificate that a client has shown.
     ClientCertificate(Arc<ClientCertificate>),
+    /// A name and a password.
+    Basic(Arc<BasicAuth>),
+    /// A key that consumers were given.
+    ApiKeys(Arc<ApiKeys>),
+    /// A token that an identity provider has signed.
+    Jwt(Arc<Jwt>),
+    /// Somebody else is asked.
+    ExternalAuth(Arc<ExternalAuth>),
 }
 
 /// From which addresses requests may come, by the client's address ([`ClientAddress`](super::ClientAddress)).
@@ -42,6 +51,107 @@ pub struct ClientCertificate {
     pub chain: bool,
     /// A header for its SHA-256, in hexadecimal digits. Default `None`.
     pub fingerprint: Option<HeaderName>,
+}
+
+/// Basic authentication (RFC 7617): a name and a password, which the client sends with every request.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct BasicAuth {
+    /// What the client's user is told that the password is for; without `"` and `\\`.
+    pub realm: Arc<str>,
+    /// By name, none twice. Nobody else is let in.
+    pub users: Arc<[User]>,
+    /// A header that tells the upstream the user's name. Default `None`.
+    pub user_header: Option<HeaderName>,
+    /// `Authorization` goes no further. Default `true`.
+    pub hide: bool,
+}
+
+/// Who may come in by a password.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct User {
+    /// Without a colon.
+    pub name: Arc<str>,
+    /// By what it is checked.
+    pub password: PasswordHash,
+}
+
+/// Keys that consumers were given, and where they show them.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct ApiKeys {
+    /// At least one. The first that the request has counts.
+    pub from: Vec<KeyPlace>,
+    /// By the SHA-256 of the key, none twice.
+    pub keys: Arc<[ApiKey]>,
+    /// A header that tells the upstream the consumer's name. Default `None`.
+    pub consumer_header: Option<HeaderName>,
+    /// Headers with keys go no further; cookies and queries do. Default `true`.
+    pub hide: bool,
+}
+
+/// Where a request has its key.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum KeyPlace {
+    /// A header's whole value; of `Authorization` what is behind `Bearer`.
+    Header(HeaderName),
+    /// A parameter of the query. Logs of what was asked have it, too.
+    Query(Arc<str>),
+    /// A cookie.
+    Cookie(Arc<str>),
+}
+
+/// A consumer's key.
+#[derive(Clone, PartialEq, Eq)]
+pub struct ApiKey {
+    /// Whose.
+    pub consumer: Arc<str>,
+    /// SHA-256 of the key.
+    pub digest: [u8; 32],
+}
+
+impl std::fmt::Debug for ApiKey {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("ApiKey")
+            .field("consumer", &self.consumer)
+            .finish_non_exhaustive()
+    }
+}
+
+/// A service is asked by HTTP whether a request may pass: by its head, without its body.
+///
+/// A status of 200 to 299 lets it pass. One of 300 to 499 refuses it, and is what the client is answered. Anything else is a
+/// failure: other statuses, no answer in time, an upstream that is full or not there. After
+/// [`AUTHZ_FAILURES`](crate::limits::AUTHZ_FAILURES) in a row nobody asks for [`AUTHZ_OPEN`](crate::limits::AUTHZ_OPEN), and one
+/// request finds out then whether it is back.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct ExternalAuth {
+    /// Who is asked.
+    pub upstream: Target,
+    /// `Host`. `None`: the endpoint's own.
+    pub host: Option<Hostname>,
+    /// How.
+    pub ask: Ask,
+    /// Headers of the request that it sees, beside `Authorization` and `Cookie`, and beside what policies before it write.
+    pub request_headers: Vec<HeaderName>,
+    /// Headers of its answer for the upstream when the request passes. Clients cannot send them.
+    pub upstream_headers: Vec<HeaderName>,
+    /// Headers of its answer for the client when the request is refused, beside `Content-Type`, `Location`, `Set-Cookie` and
+    /// `WWW-Authenticate`.
+    pub client_headers: Vec<HeaderName>,
+    /// The header of its answer that says who asks. Default `None`.
+    pub identity: Option<HeaderName>,
+    /// How long it may take. Default 1 s.
+    pub timeout: Duration,
+    /// Requests pass when it fails. Default `false`: 503.
+    pub fail_open: bool,
+}
+
+/// How a service is asked. Always told are `X-Forwarded-Method`, `-Proto`, `-Host`, `-Uri` and `-For`.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Ask {
+    /// With the request's method, and its path and query behind this, which is empty or begins with `/` and does not end with it.
+    Prefix(Arc<str>),
+    /// GET of this path and query.
+    Path(Arc<str>),
 }
 
 /// Cross-origin resource sharing, as the Fetch standard has it. A preflight is answered by the gateway.

@@ -1,6 +1,6 @@
 //! Texts and what they are read as.
 
-use super::{HeaderName, HeaderValue, Hostname, MethodName, Network, Path, Pattern, Secret};
+use super::{HeaderName, HeaderValue, Hostname, MethodName, Network, PasswordHash, Path, Pattern, Secret};
 
 #[track_caller]
 fn told<T: std::fmt::Debug>(outcome: Result<T, super::TextFault>, expected: &str) {
@@ -124,4 +124,40 @@ fn secrets_are_not_shown() {
     let secret = Secret::new(&b"hunter2"[..]);
     assert_eq!(format!("{secret:?}"), "Secret(7 bytes)");
     assert_eq!(secret.expose(), b"hunter2");
+}
+
+#[test]
+fn passwords_are_checked_by_their_hashes() {
+    use argon2::password_hash::CustomizedPasswordHasher;
+    let params = argon2::Params::new(16, 1, 1, None).expect("they are in range");
+    let argon: argon2::PasswordHash = argon2::Argon2::default()
+        .hash_password_customized(b"Hello world!", b"saltsaltsalt", None, None, params)
+        .expect("a hash");
+    for hash in [
+        bcrypt::hash("Hello world!", 4).expect("a hash"),
+        argon.to_string(),
+        // By `openssl passwd`.
+        "$5$saltstring$5B8vYYiY.CVt1RlTTf8KbXBH3hsxY/GNooZaBBGWEc5".to_owned(),
+        "$6$saltstring$svn8UoSVapNtMuq1ukKS4tPQd8iKwSMHWjl/O817G3uBnIFNjnQJuesI68u4OTLiBFdcbYEdFCoEOfaS35inz1"
+            .to_owned(),
+    ] {
+        let read = PasswordHash::parse(&hash).expect("it is one");
+        assert!(read.verify(b"Hello world!"), "{hash}");
+        assert!(!read.verify(b"Hello world"), "{hash}");
+        assert!(!format!("{read:?}").contains(&hash));
+    }
+    for wrong in [
+        "",
+        "Hello world!",
+        "$apr1$abcdefgh$irBVrkQ2N5Kc8Z0vZbLsf/",
+        "{SHA}2jmj7l5rSw0yVb/vlWAYkK/YBwk=",
+        "$2y$20$abcdefghijklmnopqrstuuo3bKCQEYKTtjhAsNnFEEeBDEDr2BJ6.",
+        "$2y$04$short",
+        "$argon2id$v=19$m=1048576,t=3,p=4$c2FsdHNhbHQ$aGFzaGhhc2hoYXNoaGFzaA",
+        "$argon2id$v=19$m=x,t=3,p=4$c2FsdHNhbHQ$aGFzaA",
+        "$6$rounds=999999999$saltstring$x",
+    ] {
+        let fault = PasswordHash::parse(wrong).expect_err("it is none");
+        assert!(!fault.to_string().contains("Hello"), "{fault}");
+    }
 }

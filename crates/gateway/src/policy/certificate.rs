@@ -7,7 +7,7 @@ use aws_lc_rs::digest::{SHA256, digest};
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
 
-use super::{At, Cleared, Outcome};
+use super::{At, Cleared, Names, Outcome};
 use crate::fault::Fault;
 use crate::limits;
 use crate::model::{self, HeaderName};
@@ -20,8 +20,8 @@ const OWN: &str = "Client-Cert";
 const CHAIN: &str = "Client-Cert-Chain";
 
 impl Certificate {
-    /// Of a rule. Into `drops` go names of headers that clients may not send.
-    pub(super) fn of(policy: &Arc<model::ClientCertificate>, drops: &mut Vec<HeaderName>) -> Certificate {
+    pub(super) fn of(policy: &Arc<model::ClientCertificate>, names: &mut Names) -> Certificate {
+        let drops = &mut names.written;
         drops.extend(
             [OWN, CHAIN]
                 .into_iter()

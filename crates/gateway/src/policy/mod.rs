@@ -11,7 +11,13 @@
 //! one knows their order and none of their meanings.
 
 mod addresses;
+mod authz;
+mod basic;
+mod call;
 mod certificate;
+pub(crate) mod jwt;
+mod keys;
+mod local;
 
 use std::fmt;
 use std::rc::Rc;
@@ -23,9 +29,15 @@ use ringmain_wire::h1::FieldBlock;
 use crate::exchange::{Found, note};
 use crate::fault::Fault;
 use crate::gateway::Worker;
-use crate::model::{HeaderName, Policy, Rule};
+use crate::model::{HeaderChanges, HeaderName, Policy, Rule};
+use crate::upstream::registry::Registry as Upstreams;
 use addresses::Addresses;
+use authz::Authz;
+use basic::Basic;
 use certificate::Certificate;
+use jwt::{Jwt, Provider};
+use keys::Keys;
+pub(crate) use local::Local;
 
 /// When a kind of policy is asked.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -36,11 +48,18 @@ pub(crate) enum Phase {
     Cors,
     /// What a client has shown by itself or must show: who it is.
     Authentication,
+    /// Whether who it is may do this, as others say.
+    Authorization,
 }
 
 /// The order in which a request meets policies: what is cheap and keeps most away first, what needs to know who asks behind
 /// what finds that out. Those of one phase stand in the order of the rule.
-pub(crate) const PHASES: &[Phase] = &[Phase::Addresses, Phase::Cors, Phase::Authentication];
+pub(crate) const PHASES: &[Phase] = &[
+    Phase::Addresses,
+    Phase::Cors,
+    Phase::Authentication,
+    Phase::Authorization,
+];
 
 impl Phase {
     /// That of a policy.
@@ -48,7 +67,10 @@ impl Phase {
         match policy {
             Policy::Addresses(_) => Phase::Addresses,
             Policy::Cors(_) => Phase::Cors,
-            Policy::ClientCertificate(_) => Phase::Authentication,
+            Policy::ClientCertificate(_) | Policy::Basic(_) | Policy::ApiKeys(_) | Policy::Jwt(_) => {
+                Phase::Authentication
+            }
+            Policy::ExternalAuth(_) => Phase::Authorization,
         }
     }
 
@@ -73,6 +95,8 @@ pub(crate) struct Policies {
     before_cors: usize,
     /// Headers of requests that policies write or take out: of clients they go no further.
     drops: Box<[HeaderName]>,
+    /// How many of them, the first, are written.
+    written: usize,
 }
 
 /// One policy. What is done is in its own file.
@@ -80,12 +104,53 @@ pub(crate) struct Policies {
 enum Step {
     Addresses(Addresses),
     Certificate(Certificate),
+    Basic(Basic),
+    Keys(Keys),
+    Jwt(Jwt),
+    Authz(Authz),
+}
+
+/// What policies know for the whole process, by stable names: it survives a change of configuration.
+#[derive(Debug, Default)]
+pub(crate) struct Registry {
+    providers: Vec<Arc<Provider>>,
+    last_id: u64,
+}
+
+impl Registry {
+    /// Forgets what no rule uses.
+    pub(crate) fn retain<'p>(&mut self, used: impl Iterator<Item = &'p Policies>) {
+        let used: Vec<*const Provider> = used
+            .flat_map(|policies| &policies.steps)
+            .filter_map(|step| match step {
+                Step::Jwt(jwt) => Some(jwt.providers()),
+                _ => None,
+            })
+            .flatten()
+            .map(Arc::as_ptr)
+            .collect();
+        self.providers
+            .retain(|provider| used.contains(&Arc::as_ptr(provider)));
+    }
+
+    /// Providers of keys for tokens.
+    pub(crate) fn providers(&self) -> &[Arc<Provider>] {
+        &self.providers
+    }
+}
+
+/// Headers of requests that a rule's policies are about.
+#[derive(Debug, Default)]
+struct Names {
+    /// They write them: clients cannot.
+    written: Vec<HeaderName>,
+    /// They take them out.
+    hidden: Vec<HeaderName>,
 }
 
 /// A request and where it belongs, as policies see it.
 #[derive(Clone, Copy)]
 pub(crate) struct At<'a, 'r> {
-    #[expect(dead_code, reason = "for policies that count, which are next")]
     pub(crate) worker: &'a Rc<Worker>,
     pub(crate) found: &'a Found<'a>,
     pub(crate) req: &'a Request<'r>,
@@ -150,6 +215,15 @@ pub(crate) struct Refusal {
     pub(crate) fault: Fault,
     /// Headers of the answer: what to show next time (RFC 9110 §11.6.1), when to come back.
     pub(crate) fields: FieldBlock,
+    /// What somebody else says in place of the fault's own status and text.
+    pub(crate) answer: Option<Said>,
+}
+
+/// An answer of somebody who was asked.
+#[derive(Debug)]
+pub(crate) struct Said {
+    pub(crate) status: u16,
+    pub(crate) body: Vec<u8>,
 }
 
 impl From<Fault> for Box<Refusal> {
@@ -157,6 +231,7 @@ impl From<Fault> for Box<Refusal> {
         Box::new(Refusal {
             fault,
             fields: FieldBlock::new(),
+            answer: None,
         })
     }
 }
@@ -168,6 +243,17 @@ pub(crate) enum Walk {
     Refused(Box<Refusal>),
     /// A policy has to wait. Nothing was done: [`walk`] begins at the beginning.
     Waits,
+}
+
+impl Refusal {
+    /// With a challenge (RFC 9110 §11.6.1).
+    fn challenge(fault: Fault, challenge: &str) -> Box<Refusal> {
+        let mut refusal: Box<Refusal> = fault.into();
+        if let Err(misuse) = refusal.fields.push("WWW-Authenticate", challenge.as_bytes()) {
+            log::error!("a challenge cannot be sent: {misuse}");
+        }
+        refusal
+    }
 }
 
 type Outcome = Result<(), Box<Refusal>>;
@@ -231,15 +317,23 @@ fn note(at: &At<'_, '_>, cleared: &Cleared) {
 
 impl Policies {
     /// A rule's.
-    pub(crate) fn of(rule: &Rule) -> Result<Policies, String> {
+    pub(crate) fn of(
+        rule: &Rule,
+        registry: &mut Registry,
+        upstreams: &Upstreams,
+    ) -> Result<Policies, String> {
         let mut policies = Policies::default();
         let mut steps = Vec::new();
-        let mut drops = Vec::new();
+        let mut names = Names::default();
         for policy in in_order(&rule.policies) {
             let step = match policy {
                 Policy::Addresses(policy) => Step::Addresses(Addresses::of(policy)),
                 Policy::Cors(_) => continue,
-                Policy::ClientCertificate(policy) => Step::Certificate(Certificate::of(policy, &mut drops)),
+                Policy::ClientCertificate(policy) => Step::Certificate(Certificate::of(policy, &mut names)),
+                Policy::Basic(policy) => Step::Basic(Basic::of(policy, &mut names)),
+                Policy::ApiKeys(policy) => Step::Keys(Keys::of(policy, &mut names)),
+                Policy::Jwt(policy) => Step::Jwt(Jwt::of(policy, &mut names, registry, upstreams)?),
+                Policy::ExternalAuth(policy) => Step::Authz(Authz::of(policy, &mut names, upstreams)?),
             };
             steps.push(step);
             if Phase::of(policy).place() < Phase::Cors.place() {
@@ -247,7 +341,8 @@ impl Policies {
             }
         }
         policies.steps = steps.into();
-        policies.drops = drops.into();
+        policies.written = names.written.len();
+        policies.drops = [names.written, names.hidden].concat().into();
         Ok(policies)
     }
 
@@ -255,13 +350,25 @@ impl Policies {
     pub(crate) fn drops(&self) -> &[HeaderName] {
         &self.drops
     }
+
+    /// The first header that policies write and a rule changes, too: one of both would be lost.
+    pub(crate) fn conflict(&self, changes: &HeaderChanges) -> Option<&HeaderName> {
+        let changed = |name: &HeaderName| {
+            let set = changes.set.iter().chain(&changes.add).map(|(name, _)| name);
+            set.chain(&changes.remove).any(|changed| changed == name)
+        };
+        self.drops[..self.written].iter().find(|name| changed(name))
+    }
 }
 
 impl Step {
     /// Whether asking it now would have to wait. Changes nothing that another request or step could see.
-    fn waits(&self, _at: &At<'_, '_>) -> bool {
+    fn waits(&self, at: &At<'_, '_>) -> bool {
         match self {
-            Step::Addresses(_) | Step::Certificate(_) => false,
+            Step::Addresses(_) | Step::Certificate(_) | Step::Keys(_) => false,
+            Step::Basic(policy) => policy.waits(at),
+            Step::Jwt(policy) => policy.waits(at),
+            Step::Authz(_) => true,
         }
     }
 
@@ -270,13 +377,21 @@ impl Step {
         match self {
             Step::Addresses(policy) => policy.pass(at),
             Step::Certificate(policy) => policy.pass(at, cleared),
+            Step::Basic(policy) => policy.pass(at, cleared),
+            Step::Keys(policy) => policy.pass(at, cleared),
+            Step::Jwt(policy) => policy.pass(at, cleared),
+            // It always has to wait.
+            Step::Authz(_) => Err(Fault::AuthzUnavailable.into()),
         }
     }
 
     /// Asks it, waiting for what it needs.
     async fn pass_waiting(&self, at: &At<'_, '_>, cleared: &mut Cleared) -> Outcome {
         match self {
-            Step::Addresses(_) | Step::Certificate(_) => self.pass(at, cleared),
+            Step::Basic(policy) => policy.pass_waiting(at, cleared).await,
+            Step::Jwt(policy) => policy.pass_waiting(at, cleared).await,
+            Step::Authz(policy) => policy.pass_waiting(at, cleared).await,
+            Step::Addresses(_) | Step::Certificate(_) | Step::Keys(_) => self.pass(at, cleared),
         }
     }
 }

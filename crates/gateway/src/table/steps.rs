@@ -60,6 +60,31 @@ fn policy(policy: &Policy) -> String {
             "want a client certificate and send it on".to_owned()
         }
         Policy::ClientCertificate(_) => "send a client certificate on".to_owned(),
+        Policy::Basic(policy) => format!(
+            "want the password of one of {} users of `{}`",
+            policy.users.len(),
+            policy.realm
+        ),
+        Policy::ApiKeys(policy) => format!("want one of {} API keys", policy.keys.len()),
+        Policy::Jwt(policy) => {
+            let names: Vec<_> = policy.providers.iter().map(|provider| &*provider.name).collect();
+            let mut step = format!("want a token of `{}`", names.join("` or `"));
+            if !policy.scopes.is_empty() {
+                step += &format!(" with the scopes `{}`", policy.scopes.join(" "));
+            }
+            for rule in &policy.claims {
+                step += &format!(", `{}` as the rule says", rule.claim.0);
+            }
+            step
+        }
+        Policy::ExternalAuth(policy) => {
+            let open = if policy.fail_open {
+                "; if it fails requests pass"
+            } else {
+                ""
+            };
+            format!("ask {} whether it may pass{open}", target(&policy.upstream))
+        }
         Policy::Cors(_) => "answer to other origins by CORS".to_owned(),
     }
 }

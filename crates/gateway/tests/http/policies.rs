@@ -2,9 +2,13 @@
 
 use std::sync::Arc;
 
+use aws_lc_rs::digest::{SHA256, digest};
+use base64::Engine as _;
+use base64::engine::general_purpose::STANDARD;
 use ringmain_engine::Config;
 use ringmain_gateway::model::{
-    self, Addresses, Answer, Body, Cors, ErrorPage, HeaderName, HeaderValue, Network, Policy, StatusRange,
+    self, Addresses, Answer, ApiKey, ApiKeys, BasicAuth, Body, Cors, ErrorPage, HeaderName, HeaderValue,
+    KeyPlace, Network, PasswordHash, Policy, StatusRange, User,
 };
 
 use crate::origin::{Edge, Origin, edge, nobody, to};
@@ -14,6 +18,8 @@ on_every_backend! {
     addresses_are_let_in_or_not,
     a_preflight_meets_addresses_and_no_more,
     a_refusal_is_an_error_like_another,
+    passwords_let_in,
+    keys_let_in,
 }
 
 /// With policies of its one rule, where the client's address is what `X-Forwarded-For` says.
@@ -112,5 +118,133 @@ fn a_refusal_is_an_error_like_another(engine: Config) {
     let refused = ask(&edge, "GET", &from("192.0.2.1"));
     refused.expect(403, "go away");
     assert_eq!(refused.field("x-edge"), Some("yes"));
+    edge.server.shut_down();
+}
+
+fn basic(pair: &str) -> String {
+    format!("Authorization: Basic {}\r\n", STANDARD.encode(pair))
+}
+
+pub(crate) fn header(name: &str) -> HeaderName {
+    HeaderName::parse(name).expect("a name")
+}
+
+fn passwords_let_in(engine: Config) {
+    let origin = Origin::echo();
+    let user = |name: &str, password: &str| User {
+        name: name.into(),
+        password: PasswordHash::parse(&bcrypt::hash(password, 4).expect("a hash")).expect("a hash"),
+    };
+    let policy = BasicAuth {
+        realm: "shop".into(),
+        users: [user("eva", "wind:mill"), user("ada", "engine")].into(),
+        user_header: Some(header("X-User")),
+        hide: true,
+    };
+    let edge = edge(
+        engine,
+        with(
+            to(&[origin.addr], |_, _| {}),
+            vec![Policy::Basic(Arc::new(policy))],
+        ),
+    );
+    // Twice: the second time it is known.
+    for _ in 0..2 {
+        for (pair, name) in [("ada:engine", "ada"), ("eva:wind:mill", "eva")] {
+            let fields = format!("{}X-User: root\r\nX_User: root\r\n", basic(pair));
+            assert_eq!(ask(&edge, "GET", &fields).status, 200, "{pair}");
+            let seen = origin.seen();
+            assert_eq!(seen.field("x-user").as_deref(), Some(name));
+            assert_eq!((seen.field("x_user"), seen.field("authorization")), (None, None));
+        }
+        let (missing, wrong) = (
+            "credentials are needed here\n",
+            "these credentials are not right\n",
+        );
+        for (fields, text) in [
+            (String::new(), missing),
+            ("Authorization: Bearer abc\r\n".to_owned(), missing),
+            (basic("ada:wrong"), wrong),
+            (basic("eva:engine"), wrong),
+            (basic("nobody:engine"), wrong),
+            (basic("ada"), wrong),
+            (basic("ada:engine") + &basic("ada:engine"), wrong),
+            ("Authorization: Basic !!\r\n".to_owned(), wrong),
+        ] {
+            let refused = ask(&edge, "GET", &fields);
+            refused.expect(401, text);
+            assert_eq!(
+                refused.field("www-authenticate"),
+                Some("Basic realm=\"shop\", charset=\"UTF-8\"")
+            );
+        }
+    }
+    edge.server.shut_down();
+}
+
+fn keys_let_in(engine: Config) {
+    let origin = Origin::echo();
+    let key = |consumer: &str, key: &str| {
+        let mut sum = [0; 32];
+        sum.copy_from_slice(digest(&SHA256, key.as_bytes()).as_ref());
+        ApiKey {
+            consumer: consumer.into(),
+            digest: sum,
+        }
+    };
+    let policy = ApiKeys {
+        from: vec![
+            KeyPlace::Header(header("X-API-Key")),
+            KeyPlace::Header(header("Authorization")),
+            KeyPlace::Query("key".into()),
+            KeyPlace::Cookie("key".into()),
+        ],
+        keys: [key("till", "one"), key("phone", "two"), key("phone", "t w+o")].into(),
+        consumer_header: Some(header("X-Consumer")),
+        hide: true,
+    };
+    let edge = edge(
+        engine,
+        with(
+            to(&[origin.addr], |_, _| {}),
+            vec![Policy::ApiKeys(Arc::new(policy))],
+        ),
+    );
+    let asked = |target: &str, fields: &str| {
+        let fields = format!("GET {target} HTTP/1.1\r\nHost: a\r\nX-Consumer: root\r\n{fields}\r\n");
+        edge.server.ask(fields)
+    };
+    for (target, fields, consumer) in [
+        ("/", "X-API-Key: one\r\n", "till"),
+        ("/", "Authorization: bearer two\r\n", "phone"),
+        ("/?key=t%20w%2bo", "", "phone"),
+        ("/", "Cookie: a=b; key=one\r\n", "till"),
+    ] {
+        assert_eq!(asked(target, fields).status, 200, "{target} {fields}");
+        let seen = origin.seen();
+        assert_eq!(seen.field("x-consumer").as_deref(), Some(consumer));
+        assert_eq!(
+            (seen.field("x-api-key"), seen.field("authorization")),
+            (None, None)
+        );
+    }
+    for (target, fields, text) in [
+        ("/", "", "needed"),
+        ("/?kei=one", "Authorization: Basic b25l\r\n", "needed"),
+        ("/", "X-API-Key: One\r\n", "not right"),
+        // The first that is there counts.
+        ("/?key=one", "X-API-Key: three\r\n", "not right"),
+        ("/", "X-API-Key: one\r\nX-API-Key: one\r\n", "needed"),
+        ("/?key=one&key=one", "", "needed"),
+    ] {
+        let refused = asked(target, fields);
+        assert_eq!(refused.status, 401, "{target} {fields}");
+        assert!(
+            refused.text().contains(text),
+            "{target} {fields}: {}",
+            refused.text()
+        );
+        assert_eq!(refused.field("www-authenticate"), Some("ApiKey"));
+    }
     edge.server.shut_down();
 }

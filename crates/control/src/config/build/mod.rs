@@ -1,6 +1,7 @@
 //! From the document to the model: what values mean together, and what becomes of parts that are wrong.
 
 mod actions;
+mod jwt;
 mod listeners;
 mod policies;
 mod routes;
@@ -40,6 +41,8 @@ struct Builder<'b> {
     upstreams: BTreeSet<String>,
     certificates: BTreeSet<String>,
     authorities: BTreeSet<String>,
+    /// Who signs tokens; `None`: it is wrong.
+    providers: BTreeMap<String, Option<Arc<model::JwtProvider>>>,
     /// Upstreams that were made of a URL.
     inline: BTreeSet<String>,
 }
@@ -64,6 +67,7 @@ pub(super) fn build(
         upstreams: names(&document.upstreams),
         certificates: names(&document.certificates),
         authorities: names(&document.authorities),
+        providers: BTreeMap::new(),
         inline: BTreeSet::new(),
     };
     if document.listen.is_some() {
@@ -74,6 +78,7 @@ pub(super) fn build(
     builder.upstreams(document.upstreams);
     builder.short_listener(document.listen);
     builder.listeners(document.listeners);
+    builder.jwt_providers(document.jwt_providers);
     builder.routes(routes);
     builder.short_route(document.to);
     builder.streams(document.streams);

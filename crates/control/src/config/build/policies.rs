@@ -1,13 +1,15 @@
 //! What requests must pass before a rule's action.
 
 use std::sync::Arc;
+use std::time::Duration;
 
-use ringmain_gateway::model::{self, Policy};
+use ringmain_gateway::model::{self, ApiKey, Ask, HeaderName, KeyPlace, PasswordHash, Policy, User};
 
-use super::{Builder, text, texts, value};
+use super::{Builder, list, text, texts, value};
 use crate::config::document::{self, Maybe};
-use crate::config::error::Position;
-use crate::config::values::Switch;
+use crate::config::error::{Position, quoted};
+use crate::config::texts::{KeyDigest, is_path};
+use crate::config::values::{At, Parse, Switch, Text};
 
 impl Builder<'_> {
     /// A rule's policies: its own, and of its route's those of other kinds.
@@ -23,6 +25,18 @@ impl Builder<'_> {
             Self::client_certificate,
             |policy| matches!(policy, Policy::ClientCertificate(_)),
         );
+        self.policy(&mut all, part.basic, Self::basic, |policy| {
+            matches!(policy, Policy::Basic(_))
+        });
+        self.policy(&mut all, part.api_keys, Self::api_keys, |policy| {
+            matches!(policy, Policy::ApiKeys(_))
+        });
+        self.policy(&mut all, part.jwt, Self::jwt, |policy| {
+            matches!(policy, Policy::Jwt(_))
+        });
+        self.policy(&mut all, part.authz, Self::external_auth, |policy| {
+            matches!(policy, Policy::ExternalAuth(_))
+        });
         all
     }
 
@@ -57,5 +71,201 @@ impl Builder<'_> {
             chain: value(part.chain).unwrap_or(false),
             fingerprint: text(part.fingerprint),
         })))
+    }
+
+    fn basic(&mut self, part: document::BasicAuth, position: Position) -> Option<Policy> {
+        let realm = part
+            .realm
+            .as_ref()
+            .and_then(|at| Some((at.value.as_deref()?, at.position)));
+        let plain = |realm: &str| {
+            !realm.is_empty() && realm.chars().all(|it| !it.is_control() && !"\"\\".contains(it))
+        };
+        if let Some((realm, position)) = realm.filter(|(realm, _)| !plain(realm)) {
+            let expected = "a text without quotes, backslashes and control characters";
+            self.errors.tell(position, expected, quoted(realm));
+        }
+        let realm = realm.map_or("ringmain", |(realm, _)| realm).into();
+        let mut users = Vec::new();
+        for (name, at) in part.users.0 {
+            if let (Some(text), Some(Text(password))) = (name.value, at.value) {
+                self.user(&mut users, &text, password, name.position, "");
+            }
+        }
+        for (number, line, position) in self.lines(part.file) {
+            let place = format!("line {number} of the file: ");
+            let Some((name, hash)) = line.split_once(':') else {
+                self.errors
+                    .tell(position, "lines `NAME:HASH`", format!("{place}no colon"));
+                continue;
+            };
+            match PasswordHash::parse(hash) {
+                Ok(password) => self.user(&mut users, name, password, position, &place),
+                Err(fault) => {
+                    let found = format!("{place}{}", fault.found);
+                    self.errors.tell(position, fault.expected, found);
+                }
+            }
+        }
+        self.once(users.iter().map(|user| &*user.name), "users", position);
+        self.counted(
+            users.len(),
+            "at least one of the `users`, or of a `file`",
+            position,
+        );
+        Some(Policy::Basic(Arc::new(model::BasicAuth {
+            realm,
+            users: users.into(),
+            user_header: text(part.user_header),
+            hide: value(part.hide).unwrap_or(true),
+        })))
+    }
+
+    fn external_auth(&mut self, part: document::ExternalAuth, position: Position) -> Option<Policy> {
+        let path = |at: Maybe<String>| {
+            let at = at?;
+            let text = at.value?;
+            let well = is_path(&text);
+            if !well {
+                let expected = "a path that begins with `/`, escaped where it needs to be";
+                self.errors.tell(at.position, expected, quoted(&text));
+            }
+            well.then_some(text)
+        };
+        let ask = match (part.path, part.prefix) {
+            (Some(_), Some(_)) => {
+                self.errors.tell(position, "either `path` or `prefix`", "both");
+                return None;
+            }
+            (fixed @ Some(_), None) => Ask::Path(path(fixed)?.into()),
+            (None, prefix @ Some(_)) => {
+                let prefix = path(prefix)?;
+                if prefix.contains('?') {
+                    let expected = "a `prefix` without a query, since the request's path stands behind it";
+                    self.errors.tell(position, expected, quoted(&prefix));
+                }
+                Ask::Prefix(prefix.trim_end_matches('/').into())
+            }
+            (None, None) => Ask::Prefix("".into()),
+        };
+        let Some(to) = part.to else {
+            self.errors.tell(position, "the key `to`: who is asked", "none");
+            return None;
+        };
+        let timeout = text(part.timeout).map_or(Duration::from_secs(1), |time| time.0);
+        if timeout.is_zero() {
+            self.errors.tell(position, "a `timeout` above 0", "0");
+        }
+        let upstream = self.target(At {
+            value: to.value.map(|text| text.0),
+            position: to.position,
+            clean: to.clean,
+        });
+        Some(Policy::ExternalAuth(Arc::new(model::ExternalAuth {
+            upstream,
+            host: text(part.host),
+            ask,
+            request_headers: texts(part.request_headers),
+            upstream_headers: texts(part.upstream_headers),
+            client_headers: texts(part.client_headers),
+            identity: text(part.identity),
+            timeout,
+            fail_open: value(part.on_failure) == Some(document::OnFailure::Pass),
+        })))
+    }
+
+    fn user(&self, users: &mut Vec<User>, name: &str, password: PasswordHash, at: Position, place: &str) {
+        if name.is_empty() || name.contains(':') || name.chars().any(char::is_control) {
+            let found = format!("{place}{}", quoted(name));
+            return self.errors.tell(at, "a user's name, without a colon", found);
+        }
+        users.push(User {
+            name: name.into(),
+            password,
+        });
+    }
+
+    fn api_keys(&mut self, part: document::ApiKeys, position: Position) -> Option<Policy> {
+        let mut from: Vec<KeyPlace> = texts(part.header).into_iter().map(KeyPlace::Header).collect();
+        let named = |names| list(names).into_iter().filter_map(|at: At<String>| at.value);
+        from.extend(named(part.query).map(|name| KeyPlace::Query(name.into())));
+        from.extend(named(part.cookie).map(|name| KeyPlace::Cookie(name.into())));
+        if from.is_empty() {
+            from.extend(HeaderName::parse("X-API-Key").map(KeyPlace::Header));
+        }
+        let mut keys = Vec::new();
+        for (name, at) in part.keys.0 {
+            let digests = at.into_list().into_iter().filter_map(|at| at.value);
+            if let Some(consumer) = name.value {
+                let consumer: Arc<str> = consumer.into();
+                keys.extend(digests.map(|Text(KeyDigest(digest))| ApiKey {
+                    consumer: Arc::clone(&consumer),
+                    digest,
+                }));
+            }
+        }
+        for (number, line, position) in self.lines(part.file) {
+            let (name, digest) = line.split_once([' ', '\t']).unwrap_or((&line, ""));
+            match KeyDigest::parse(digest.trim()) {
+                Ok(KeyDigest(digest)) => keys.push(ApiKey {
+                    consumer: name.into(),
+                    digest,
+                }),
+                Err(_) => {
+                    let expected = "lines `NAME sha256:HEX`, with 64 hexadecimal digits";
+                    let found = format!("line {number} of the file: something else");
+                    self.errors.tell(position, expected, found);
+                }
+            }
+        }
+        self.once(keys.iter().map(|key| key.digest), "keys", position);
+        self.counted(keys.len(), "at least one of the `keys`, or of a `file`", position);
+        Some(Policy::ApiKeys(Arc::new(model::ApiKeys {
+            from,
+            keys: keys.into(),
+            consumer_header: text(part.consumer_header),
+            hide: value(part.hide).unwrap_or(true),
+        })))
+    }
+
+    fn once<T: Ord>(&self, all: impl Iterator<Item = T>, what: &str, position: Position) {
+        let mut all: Vec<T> = all.collect();
+        let before = all.len();
+        all.sort();
+        all.dedup();
+        if all.len() < before {
+            let found = format!("{} of them again", before - all.len());
+            self.errors
+                .tell(position, format!("{what} that are all different"), found);
+        }
+    }
+
+    fn counted(&self, count: usize, expected: &str, position: Position) {
+        let most = ringmain_gateway::limits::CREDENTIALS;
+        if count == 0 {
+            self.errors.tell(position, expected, "none");
+        } else if count > most {
+            self.errors
+                .tell(position, format!("at most {most}"), count.to_string());
+        }
+    }
+
+    /// The lines of a file that say something, with their numbers from 1 and where the file is named.
+    fn lines(&self, file: Maybe<String>) -> Vec<(usize, String, Position)> {
+        let Some(bytes) = self.file(&file) else {
+            return Vec::new();
+        };
+        let position = file.map_or(Position::START, |at| at.position);
+        let Ok(text) = String::from_utf8(bytes) else {
+            self.errors
+                .tell(position, "a file of text (UTF-8)", "one that is none");
+            return Vec::new();
+        };
+        let lines = (1..)
+            .zip(text.lines())
+            .map(|(number, line)| (number, line.trim()));
+        let said = lines.filter(|(_, line)| !line.is_empty() && !line.starts_with('#'));
+        said.map(|(number, line)| (number, line.to_owned(), position))
+            .collect()
     }
 }

@@ -41,6 +41,8 @@ pub(super) struct Document {
     pub(super) streams: Pairs<Stream>,
     /// Who answers, by name.
     pub(super) upstreams: Pairs<Either<Text<super::texts::Url>, Upstream>>,
+    /// Who signs tokens (JWT), by name; `policies.jwt` of rules refers to them.
+    pub(super) jwt_providers: Pairs<JwtProvider>,
     /// Certificates with their keys, by name.
     pub(super) certificates: Pairs<Certificate>,
     /// Authorities that certificates are checked by, by name: PEM files.

@@ -1,0 +1,64 @@
+//! From a configuration to what the data plane has of it: upstreams by name, plans of rules, what is wrong.
+
+use std::collections::BTreeSet;
+use std::sync::Arc;
+use std::time::Duration;
+
+use crate::metrics::Metrics;
+use crate::model::Config;
+use crate::plan::Plan;
+use crate::policy;
+use crate::table::{Outcome, Place, Problem, Table};
+use crate::upstream::registry::Registry;
+
+/// Compiles a configuration. What is the same as in `last` is shared with it. `now` is wall time since 1970.
+pub(crate) fn compile(
+    config: Arc<Config>,
+    last: Option<&Table<Plan>>,
+    registry: &mut Registry,
+    known: &mut policy::Registry,
+    metrics: &Metrics,
+    now: Duration,
+) -> Arc<Table<Plan>> {
+    let mut names = BTreeSet::new();
+    for upstream in &config.upstreams {
+        // Of two with one name the first counts.
+        if names.insert(upstream.name.clone()) {
+            registry.put(upstream, &config, now);
+        }
+    }
+    registry.retain(|name| names.contains(name));
+    registry.room().resize(config.limits.upstream_connections);
+    let mut plan = |rule: &_, missing: &[_]| Plan::of(rule, missing, registry, known);
+    let table = Table::compile(config, last, &mut plan);
+    for route in table.routes() {
+        let number = metrics.number(&route.route().name);
+        for plan in (0..route.route().rules.len()).filter_map(|rule| route.plan(rule).ok()) {
+            // One that is shared with the last table has it already.
+            plan.number.get_or_init(|| number);
+        }
+    }
+    let routes = table.routes();
+    let plans =
+        routes.flat_map(|route| (0..route.route().rules.len()).filter_map(|rule| route.plan(rule).ok()));
+    known.retain(plans.map(|plan| &plan.policies));
+    Arc::new(table)
+}
+
+/// What a registry has found wrong: upstreams that no connection can be made to.
+pub(crate) fn problems(registry: &Registry) -> Vec<Problem> {
+    let mut all = Vec::new();
+    for shared in registry.iter() {
+        let current = shared.current();
+        if let Some(Err(why)) = &current.transport.connector {
+            all.push(Problem {
+                place: Place::Upstream(shared.name.clone()),
+                part: "tls",
+                expected: "what a connection can be made with".to_owned(),
+                found: why.clone(),
+                outcome: Outcome::LeftOut,
+            });
+        }
+    }
+    all
+}

@@ -1,0 +1,112 @@
+//! What a password is checked by: a slow hash of it, as `htpasswd`, `argon2` and `mkpasswd` write them.
+
+use std::fmt;
+use std::sync::Arc;
+
+use argon2::Argon2;
+use argon2::password_hash::PasswordVerifier;
+use argon2::password_hash::phc;
+use sha_crypt::{PasswordHashRef, ShaCrypt};
+
+use super::TextFault;
+use crate::limits;
+
+/// A password's hash: bcrypt (`$2y$`), argon2 (`$argon2id$`) or SHA-crypt (`$5$`, `$6$`). No log and no dump shows it.
+#[derive(Clone, PartialEq, Eq)]
+pub struct PasswordHash(Arc<str>);
+
+/// Which of them.
+enum Kind {
+    Bcrypt,
+    Argon2,
+    ShaCrypt,
+}
+
+impl Kind {
+    fn of(text: &str) -> Option<Kind> {
+        let begins = |prefixes: &[&str]| prefixes.iter().any(|prefix| text.starts_with(prefix));
+        if begins(&["$2a$", "$2b$", "$2x$", "$2y$"]) {
+            return Some(Kind::Bcrypt);
+        }
+        if begins(&["$argon2id$", "$argon2i$", "$argon2d$"]) {
+            return Some(Kind::Argon2);
+        }
+        begins(&["$5$", "$6$"]).then_some(Kind::ShaCrypt)
+    }
+}
+
+impl PasswordHash {
+    /// Reads one.
+    ///
+    /// # Errors
+    /// It is of another kind (MD5, SHA-1 and DES-crypt are guessed in no time), cannot be read, or costs more than
+    /// [`limits`] allow: bcrypt's cost, argon2's memory and passes, SHA-crypt's rounds.
+    pub fn parse(text: &str) -> Result<PasswordHash, TextFault> {
+        // What is wrong is not repeated: it may be a password.
+        let fault = |expected: String| TextFault {
+            expected,
+            found: "something else".to_owned(),
+        };
+        let kinds = "a hash by bcrypt, argon2 or SHA-crypt, such as `htpasswd -B` makes";
+        let kind = Kind::of(text).ok_or_else(|| fault(kinds.to_owned()))?;
+        let fits = match kind {
+            Kind::Bcrypt => {
+                let parts: bcrypt::HashParts = text.parse().map_err(|_| fault(kinds.to_owned()))?;
+                parts.get_cost() <= limits::BCRYPT_COST
+            }
+            Kind::Argon2 => {
+                let hash = phc::PasswordHash::new(text).map_err(|_| fault(kinds.to_owned()))?;
+                let cost = argon2::Params::try_from(&hash).map_err(|_| fault(kinds.to_owned()))?;
+                cost.m_cost() <= limits::ARGON2_KIB && cost.t_cost() <= limits::ARGON2_PASSES
+            }
+            Kind::ShaCrypt => {
+                PasswordHashRef::new(text).map_err(|_| fault(kinds.to_owned()))?;
+                rounds(text).is_some_and(|rounds| rounds <= limits::SHA_CRYPT_ROUNDS)
+            }
+        };
+        if !fits {
+            return Err(fault(format!(
+                "a hash that costs at most 2^{} rounds of bcrypt, {} MiB and {} passes of argon2, or {} rounds of SHA-crypt",
+                limits::BCRYPT_COST,
+                limits::ARGON2_KIB / 1024,
+                limits::ARGON2_PASSES,
+                limits::SHA_CRYPT_ROUNDS
+            )));
+        }
+        Ok(PasswordHash(text.into()))
+    }
+
+    /// As it was written; for whoever keeps verdicts.
+    #[must_use]
+    pub fn expose(&self) -> &str {
+        &self.0
+    }
+
+    /// Whether it is that of this password. Takes some 10 to 1000 ms of a CPU: never on a worker.
+    #[must_use]
+    pub fn verify(&self, password: &[u8]) -> bool {
+        match Kind::of(&self.0) {
+            Some(Kind::Bcrypt) => bcrypt::verify(password, &self.0).unwrap_or(false),
+            Some(Kind::Argon2) => phc::PasswordHash::new(&self.0)
+                .is_ok_and(|hash| Argon2::default().verify_password(password, &hash).is_ok()),
+            Some(Kind::ShaCrypt) => PasswordHashRef::new(&self.0)
+                .is_ok_and(|hash| ShaCrypt::default().verify_password(password, hash).is_ok()),
+            None => false,
+        }
+    }
+}
+
+/// Rounds of SHA-crypt: 5000 unless it says otherwise.
+fn rounds(text: &str) -> Option<u32> {
+    let field = text.split('$').nth(2)?;
+    match field.strip_prefix("rounds=") {
+        Some(rounds) => rounds.parse().ok(),
+        None => Some(5000),
+    }
+}
+
+impl fmt::Debug for PasswordHash {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("PasswordHash")
+    }
+}

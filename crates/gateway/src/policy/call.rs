@@ -1,0 +1,215 @@
+//! A request of the gateway's own to an upstream, by its connections, caps and health: for keys, for verdicts.
+
+use std::future::poll_fn;
+use std::rc::Rc;
+use std::sync::Arc;
+
+use ringmain_engine::backend::Time;
+use ringmain_wire::h1::{
+    BodyDecoder, BodyEvent, FieldBlock, Framing, HeadScanner, Limits, Method, Parsed, RequestEncoder,
+    parse_response,
+};
+
+use crate::fault::Fault;
+use crate::gateway::Worker;
+use crate::upstream::Prefer;
+use crate::upstream::Shared;
+use crate::upstream::local::{End, Link, Local};
+
+/// What is asked. There is no body.
+pub(super) struct Call<'a> {
+    pub(super) method: Method<'a>,
+    /// Path and query.
+    pub(super) target: &'a str,
+    /// `None`: the endpoint's own.
+    pub(super) host: Option<&'a str>,
+    pub(super) fields: &'a FieldBlock,
+    /// Bytes of the answer's body; with more there is none.
+    pub(super) most: u64,
+    /// When it must be over.
+    pub(super) until: Time,
+}
+
+/// What was answered.
+#[derive(Debug, Default)]
+pub(super) struct Answered {
+    pub(super) status: u16,
+    /// But for those that frame it.
+    pub(super) fields: FieldBlock,
+    pub(super) body: Vec<u8>,
+}
+
+/// Asks; once more on a new connection if a kept one turns out to be closed.
+pub(super) async fn call(
+    worker: &Rc<Worker>,
+    shared: &Arc<Shared>,
+    call: &Call<'_>,
+) -> Result<Answered, Fault> {
+    let local = worker.local(shared);
+    let _admitted = local.admit()?;
+    let left = call.until.since(worker.cx.now());
+    local.settle(local.connect_timeout().min(left)).await;
+    let chosen = local.choose(&[], None, Prefer::Any)?;
+    let mut fresh = false;
+    loop {
+        let left = call.until.since(worker.cx.now());
+        let greeting = local.greeting(|| None);
+        let span = local.connect_timeout().min(left);
+        let link = local.link(&chosen.end, fresh, &greeting, span).await?;
+        let kept = link.requests > 0;
+        match exchange(worker, &local, &chosen.end, link, call).await {
+            Err(Fault::ClosedBeforeHead | Fault::ResetBeforeHead) if kept && !fresh => fresh = true,
+            outcome => return outcome,
+        }
+    }
+}
+
+async fn exchange(
+    worker: &Rc<Worker>,
+    local: &Rc<Local>,
+    end: &Rc<End>,
+    link: Link,
+    call: &Call<'_>,
+) -> Result<Answered, Fault> {
+    let mut out = Vec::new();
+    write(call, &end.endpoint.authority, &mut out)?;
+    let stream = &link.stream;
+    // Of a time that is over there is none left, which is not the same as any.
+    let left = call
+        .until
+        .since(worker.cx.now())
+        .max(std::time::Duration::from_millis(1));
+    stream.set_deadline(Some(left));
+    let mut reading = Reading {
+        scanner: HeadScanner::new(),
+        method: call.method,
+        most: call.most,
+        body: None,
+        keep_alive: false,
+        is_over: false,
+        answered: Answered::default(),
+        begun: false,
+    };
+    if stream.write_all(&out).await.is_err() {
+        return Err(Fault::ResetBeforeHead);
+    }
+    while !reading.is_over {
+        let mut fault = None;
+        let received = poll_fn(|context| {
+            stream.poll_received(context, |bytes| match reading.feed(bytes, worker) {
+                Ok(fed) => fed,
+                Err(why) => {
+                    fault = Some(why);
+                    bytes.len()
+                }
+            })
+        })
+        .await;
+        match (received, fault) {
+            (_, Some(fault)) => return Err(fault),
+            (Ok(count), None) if count > 0 => {}
+            (Ok(_), None) if reading.begun => return Err(Fault::BodyCut),
+            (Ok(_), None) => return Err(Fault::ClosedBeforeHead),
+            (Err(error), None) if error.kind() == std::io::ErrorKind::TimedOut => {
+                return Err(Fault::HeadTimeout);
+            }
+            (Err(_), None) if reading.begun => return Err(Fault::BodyCut),
+            (Err(_), None) => return Err(Fault::ResetBeforeHead),
+        }
+    }
+    if reading.keep_alive {
+        local.keep(end, link);
+        worker.sweep_later();
+    }
+    Ok(reading.answered)
+}
+
+fn write(call: &Call<'_>, authority: &str, out: &mut Vec<u8>) -> Result<(), Fault> {
+    let host = call.host.unwrap_or(authority);
+    let misuse = |misuse| {
+        log::error!("a request of the gateway's own cannot be written: {misuse}");
+        Fault::BrokenRule
+    };
+    let mut head = RequestEncoder::new(out, call.method, call.target, host).map_err(misuse)?;
+    head.block(call.fields);
+    // RFC 9110 §8.6: a method that usually has content says that there is none.
+    let framing = match call.method {
+        Method::Post | Method::Put | Method::Patch => Framing::Length(0),
+        _ => Framing::None,
+    };
+    let mut body = head.finish(framing, true).map_err(misuse)?;
+    body.finish(out).map_err(misuse)
+}
+
+struct Reading<'m> {
+    scanner: HeadScanner,
+    method: Method<'m>,
+    most: u64,
+    body: Option<BodyDecoder>,
+    keep_alive: bool,
+    is_over: bool,
+    answered: Answered,
+    /// The head is there.
+    begun: bool,
+}
+
+impl Reading<'_> {
+    /// Takes received bytes: how many.
+    fn feed(&mut self, bytes: &[u8], worker: &Worker) -> Result<usize, Fault> {
+        let mut consumed = 0;
+        while self.body.is_none() {
+            let desk = &mut *worker.desk.borrow_mut();
+            let limits = Limits {
+                body_bytes: Some(self.most),
+                ..desk.limits
+            };
+            let rest = &bytes[consumed..];
+            match parse_response(rest, self.method, &limits, &mut self.scanner, &mut desk.table) {
+                Ok(Parsed::Complete { head, .. }) if head.switches => return Err(Fault::SwitchUnasked),
+                Ok(Parsed::Complete { head, bytes }) => {
+                    consumed += bytes;
+                    if head.is_interim() {
+                        continue;
+                    }
+                    self.begun = true;
+                    self.keep_alive = head.keep_alive;
+                    self.answered.status = head.status;
+                    for (_, field) in head.fields.iter_known() {
+                        // Those that frame the message are refused, which is what is meant.
+                        let name = str::from_utf8(field.name).unwrap_or_default();
+                        let _ = self.answered.fields.push(name, field.value);
+                    }
+                    let decoder = BodyDecoder::new(head.framing, &limits);
+                    self.body = Some(decoder.map_err(|_| Fault::ResponseTooLarge)?);
+                }
+                Ok(Parsed::Partial) => return Ok(consumed),
+                Err(_) => return Err(Fault::GarbageHead),
+            }
+        }
+        let Some(decoder) = self.body.as_mut() else {
+            return Ok(consumed);
+        };
+        loop {
+            let step = decoder.decode(&bytes[consumed..]);
+            let step = step.map_err(|_| Fault::GarbageBody)?;
+            consumed += step.consumed;
+            let more = match step.event {
+                BodyEvent::Data(data) => {
+                    self.answered.body.extend_from_slice(data);
+                    true
+                }
+                BodyEvent::Trailers(_) => true,
+                _ => false,
+            };
+            if self.answered.body.len() as u64 > self.most {
+                return Err(Fault::ResponseTooLarge);
+            }
+            self.is_over = decoder.is_over();
+            if more && !self.is_over {
+                continue;
+            }
+            self.keep_alive &= consumed == bytes.len();
+            return Ok(consumed);
+        }
+    }
+}

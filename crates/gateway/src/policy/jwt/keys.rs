@@ -1,0 +1,220 @@
+//! Sets of keys (RFC 7517) and what they check: signatures. A key fits the algorithms of its own kind and no others, so that
+//! nobody can have a public key taken for a secret.
+
+use aws_lc_rs::hmac;
+use aws_lc_rs::signature::{
+    self, ParsedPublicKey, RsaParameters, RsaPublicKeyComponents, VerificationAlgorithm,
+};
+use base64::Engine as _;
+use base64::engine::general_purpose::URL_SAFE_NO_PAD;
+use serde_json::Value;
+
+use crate::limits;
+use crate::model::JwtAlgorithm;
+
+/// Keys that signatures are checked by.
+#[derive(Debug)]
+pub(super) struct KeySet {
+    keys: Vec<Key>,
+}
+
+#[derive(Debug)]
+struct Key {
+    id: Option<Box<str>>,
+    /// `None`: all that fit its kind.
+    algorithm: Option<JwtAlgorithm>,
+    material: Material,
+}
+
+enum Material {
+    Rsa(RsaPublicKeyComponents<Vec<u8>>),
+    /// On the curve of this algorithm, or Ed25519.
+    Curve(JwtAlgorithm, ParsedPublicKey),
+    Secret(Box<[u8]>),
+}
+
+impl std::fmt::Debug for Material {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.write_str(match self {
+            Material::Rsa(_) => "Rsa",
+            Material::Curve(..) => "Curve",
+            Material::Secret(_) => "Secret",
+        })
+    }
+}
+
+impl KeySet {
+    /// Reads a set. Keys that are for something else, or of a kind that is not known, are passed over (RFC 7517 §5).
+    ///
+    /// # Errors
+    /// It is no set, or has no key that can be used.
+    pub(super) fn parse(json: &[u8]) -> Result<KeySet, String> {
+        if json.len() > limits::KEY_SET_BYTES {
+            return Err(format!(
+                "expected a set of keys of at most {} bytes, found more",
+                limits::KEY_SET_BYTES
+            ));
+        }
+        let set: Value = serde_json::from_slice(json)
+            .map_err(|error| format!("expected a set of keys (JWKS) in JSON, found none: {error}"))?;
+        let list = set.get("keys").and_then(Value::as_array);
+        let list = list.ok_or("expected a set of keys (JWKS) with the member `keys`, found none")?;
+        let keys: Vec<Key> = list.iter().filter_map(Key::of).take(limits::KEYS).collect();
+        if keys.is_empty() {
+            return Err(format!(
+                "expected a key that can be used (RSA of 2048 to 8192 bits, EC P-256, P-384 or P-521, Ed25519, oct), found none \
+                 among {}",
+                list.len()
+            ));
+        }
+        Ok(KeySet { keys })
+    }
+
+    /// Whether there is a key that a token may have been signed by, as it says.
+    pub(super) fn may_have(&self, algorithm: JwtAlgorithm, id: Option<&str>) -> bool {
+        self.candidates(algorithm, id).next().is_some()
+    }
+
+    /// Whether a key of the set has made this signature.
+    pub(super) fn verify(
+        &self,
+        algorithm: JwtAlgorithm,
+        id: Option<&str>,
+        message: &[u8],
+        signature: &[u8],
+    ) -> bool {
+        self.candidates(algorithm, id)
+            .any(|key| key.material.verify(algorithm, message, signature))
+    }
+
+    /// Those of that name and those without one; all for a token that names none.
+    fn candidates(&self, algorithm: JwtAlgorithm, id: Option<&str>) -> impl Iterator<Item = &Key> {
+        self.keys.iter().filter(move |key| {
+            let named = match (&key.id, id) {
+                (Some(own), Some(id)) => &**own == id,
+                _ => true,
+            };
+            named && key.algorithm.is_none_or(|own| own == algorithm) && key.material.fits(algorithm)
+        })
+    }
+}
+
+impl Key {
+    fn of(json: &Value) -> Option<Key> {
+        let text = |name: &str| json.get(name).and_then(Value::as_str);
+        if text("use").is_some_and(|usage| usage != "sig") {
+            return None;
+        }
+        if let Some(usages) = json.get("key_ops").and_then(Value::as_array)
+            && !usages.iter().any(|usage| usage == "verify")
+        {
+            return None;
+        }
+        let algorithm = match text("alg") {
+            // One that is not known, such as one for encryption.
+            Some(name) => Some(JwtAlgorithm::of(name)?),
+            None => None,
+        };
+        let material = Material::of(json)?;
+        if algorithm.is_some_and(|algorithm| !material.fits(algorithm)) {
+            return None;
+        }
+        Some(Key {
+            id: text("kid").map(Into::into),
+            algorithm,
+            material,
+        })
+    }
+}
+
+impl Material {
+    fn of(json: &Value) -> Option<Material> {
+        let bytes = |name: &str| {
+            let text = json.get(name)?.as_str()?;
+            // Some write the padding, which RFC 7515 §2 leaves out.
+            URL_SAFE_NO_PAD.decode(text.trim_end_matches('=')).ok()
+        };
+        match json.get("kty")?.as_str()? {
+            "RSA" => {
+                let (n, e) = (bytes("n")?, bytes("e")?);
+                let zeros = n.iter().take_while(|&&byte| byte == 0).count();
+                let n = n[zeros..].to_vec();
+                (256..=1024).contains(&n.len()).then_some(())?;
+                Some(Material::Rsa(RsaPublicKeyComponents { n, e }))
+            }
+            "EC" => {
+                let (algorithm, size) = match json.get("crv")?.as_str()? {
+                    "P-256" => (JwtAlgorithm::Es256, 32),
+                    "P-384" => (JwtAlgorithm::Es384, 48),
+                    "P-521" => (JwtAlgorithm::Es512, 66),
+                    _ => return None,
+                };
+                let (x, y) = (bytes("x")?, bytes("y")?);
+                if x.len() != size || y.len() != size {
+                    return None;
+                }
+                // SEC 1 §2.3.3: not compressed.
+                let point = [&[4][..], &x, &y].concat();
+                Material::curve(algorithm, &point)
+            }
+            "OKP" if json.get("crv")?.as_str()? == "Ed25519" => {
+                Material::curve(JwtAlgorithm::EdDsa, &bytes("x")?)
+            }
+            "oct" => {
+                let secret = bytes("k")?;
+                (!secret.is_empty()).then(|| Material::Secret(secret.into()))
+            }
+            _ => None,
+        }
+    }
+
+    fn curve(algorithm: JwtAlgorithm, key: &[u8]) -> Option<Material> {
+        let by: &'static dyn VerificationAlgorithm = match algorithm {
+            JwtAlgorithm::Es256 => &signature::ECDSA_P256_SHA256_FIXED,
+            JwtAlgorithm::Es384 => &signature::ECDSA_P384_SHA384_FIXED,
+            JwtAlgorithm::Es512 => &signature::ECDSA_P521_SHA512_FIXED,
+            _ => &signature::ED25519,
+        };
+        let key = ParsedPublicKey::new(by, key).ok()?;
+        Some(Material::Curve(algorithm, key))
+    }
+
+    fn fits(&self, algorithm: JwtAlgorithm) -> bool {
+        match self {
+            Material::Rsa(_) => rsa(algorithm).is_some(),
+            Material::Curve(own, _) => *own == algorithm,
+            // RFC 7518 §3.2: a secret is at least as long as the hash.
+            Material::Secret(secret) => keyed(algorithm).is_some_and(|(_, least)| secret.len() >= least),
+        }
+    }
+
+    fn verify(&self, algorithm: JwtAlgorithm, message: &[u8], signature: &[u8]) -> bool {
+        match self {
+            Material::Rsa(key) => rsa(algorithm).is_some_and(|by| key.verify(by, message, signature).is_ok()),
+            Material::Curve(_, key) => key.verify_sig(message, signature).is_ok(),
+            Material::Secret(secret) => keyed(algorithm)
+                .is_some_and(|(by, _)| hmac::verify(&hmac::Key::new(by, secret), message, signature).is_ok()),
+        }
+    }
+}
+
+fn rsa(algorithm: JwtAlgorithm) -> Option<&'static RsaParameters> {
+    Some(match algorithm {
+        JwtAlgorithm::Rs256 => &signature::RSA_PKCS1_2048_8192_SHA256,
+        JwtAlgorithm::Rs384 => &signature::RSA_PKCS1_2048_8192_SHA384,
+        JwtAlgorithm::Rs512 => &signature::RSA_PKCS1_2048_8192_SHA512,
+        JwtAlgorithm::Ps256 => &signature::RSA_PSS_2048_8192_SHA256,
+        JwtAlgorithm::Ps384 => &signature::RSA_PSS_2048_8192_SHA384,
+        JwtAlgorithm::Ps512 => &signature::RSA_PSS_2048_8192_SHA512,
+        _ => return None,
+    })
+}
+
+fn keyed(algorithm: JwtAlgorithm) -> Option<(hmac::Algorithm, usize)> {
+    Some(match algorithm {
+        JwtAlgorithm::Hs256 => (hmac::HMAC_SHA256, 32),
+        JwtAlgorithm::Hs384 => (hmac::HMAC_SHA384, 48),
+        JwtAlgorithm::Hs512 => (hmac::HMAC_SHA512, 64),
+        _ => return None,
+    })
+}

@@ -1,0 +1,281 @@
+//! Tokens (RFC 7519): who has signed them, whether they hold, what they give access to; refusals by RFC 6750.
+//!
+//! A token that was found good is known by its bytes; its times, and what a rule wants of it, are looked at each time.
+
+pub(crate) mod fetch;
+mod keys;
+mod provider;
+mod token;
+
+#[cfg(test)]
+mod tests;
+
+use std::borrow::Cow;
+use std::fmt::Write as _;
+use std::rc::Rc;
+use std::sync::Arc;
+
+use self::keys::KeySet;
+use self::provider::Look;
+pub(crate) use self::provider::Provider;
+use self::token::{Claims, Parsed, Wrong};
+use super::keys::shown;
+use super::{At, Cleared, Names, Outcome, Refusal, Registry};
+use crate::fault::Fault;
+use crate::model::{self, HeaderName, JwtKeys, KeyPlace, Target};
+use crate::upstream::registry::Registry as Upstreams;
+
+/// See the module.
+#[derive(Debug)]
+pub(super) struct Jwt {
+    policy: Arc<model::Jwt>,
+    providers: Box<[Arc<Provider>]>,
+    realm: Box<str>,
+}
+
+/// A token that is good but for its times, as a worker knows it.
+#[derive(Clone, Debug)]
+pub(super) struct Good {
+    provider: u64,
+    generation: u64,
+    claims: Rc<Claims>,
+}
+
+/// Why a token is not known to be good.
+enum Not {
+    Refused(Box<Refusal>),
+    /// Not yet: a provider's keys have to come first.
+    Yet(Arc<Provider>),
+}
+
+impl From<Box<Refusal>> for Not {
+    fn from(refusal: Box<Refusal>) -> Not {
+        Not::Refused(refusal)
+    }
+}
+
+/// Whether a text is a set of keys that can be used.
+///
+/// # Errors
+/// What was expected and what was found.
+pub(crate) fn check_keys(json: &[u8]) -> Result<(), String> {
+    KeySet::parse(json).map(|_| ())
+}
+
+impl Jwt {
+    pub(super) fn of(
+        policy: &Arc<model::Jwt>,
+        names: &mut Names,
+        registry: &mut Registry,
+        upstreams: &Upstreams,
+    ) -> Result<Jwt, String> {
+        names
+            .written
+            .extend(policy.headers.iter().map(|header| header.name.clone()));
+        let providers = policy
+            .providers
+            .iter()
+            .map(|provider| registry.provider(provider, upstreams));
+        let providers: Box<[_]> = providers.collect::<Result<_, _>>()?;
+        if policy.hide {
+            let places = policy.providers.iter().flat_map(|provider| &provider.from);
+            names.hidden.extend(places.filter_map(header));
+        }
+        let first = policy.providers.first().ok_or("no provider of tokens")?;
+        Ok(Jwt {
+            realm: first.issuer.replace(['"', '\\'], "").into(),
+            policy: Arc::clone(policy),
+            providers,
+        })
+    }
+
+    pub(super) fn providers(&self) -> &[Arc<Provider>] {
+        &self.providers
+    }
+
+    pub(super) fn waits(&self, at: &At<'_, '_>) -> bool {
+        let remote = |provider: &Arc<Provider>| matches!(provider.config.keys, JwtKeys::Remote(_));
+        if !self.providers.iter().any(remote) {
+            return false;
+        }
+        let Some(token) = self.shown(at) else {
+            return false;
+        };
+        if self.known(at, &token).is_some() {
+            return false;
+        }
+        let Ok(parsed) = Parsed::of(&token) else {
+            return false;
+        };
+        let Ok(provider) = self.provider(&parsed) else {
+            return false;
+        };
+        let look = provider.look(parsed.algorithm, parsed.key.as_deref(), at.worker.cx.now(), false);
+        matches!(look, Look::Wait)
+    }
+
+    pub(super) fn pass(&self, at: &At<'_, '_>, cleared: &mut Cleared) -> Outcome {
+        let token = self.shown(at).ok_or_else(|| self.missing())?;
+        match self.examine(at, &token, true) {
+            Ok(claims) => self.grant(at, &claims, cleared),
+            Err(Not::Refused(refusal)) => Err(refusal),
+            Err(Not::Yet(_)) => Err(Fault::KeysUnavailable.into()),
+        }
+    }
+
+    pub(super) async fn pass_waiting(&self, at: &At<'_, '_>, cleared: &mut Cleared) -> Outcome {
+        let token = self.shown(at).ok_or_else(|| self.missing())?;
+        if let Err(Not::Yet(provider)) = self.examine(at, &token, false)
+            && !provider.wait(&at.worker.cx).await
+        {
+            return Err(Fault::KeysUnavailable.into());
+        }
+        self.pass(at, cleared)
+    }
+
+    /// The token that a request has, at the first place that has one.
+    fn shown<'r>(&self, at: &At<'_, 'r>) -> Option<Cow<'r, [u8]>> {
+        let places = self.providers.iter().flat_map(|provider| &provider.config.from);
+        let mut tokens = places.filter_map(|place| shown(place, at));
+        tokens.next()
+    }
+
+    /// What the worker knows of a token already.
+    fn known(&self, at: &At<'_, '_>, token: &[u8]) -> Option<(&Arc<Provider>, Rc<Claims>)> {
+        let good = at.worker.policies.token(token)?;
+        let provider = self
+            .providers
+            .iter()
+            .find(|provider| provider.id == good.provider)?;
+        (provider.generation() == good.generation).then_some((provider, good.claims))
+    }
+
+    /// The provider whose token it says to be.
+    fn provider(&self, parsed: &Parsed<'_>) -> Result<&Arc<Provider>, Wrong> {
+        let issuer = parsed.claims.issuer();
+        let of = |provider: &&Arc<Provider>| issuer == Some(&*provider.config.issuer);
+        let provider = self.providers.iter().find(of);
+        let provider = provider.ok_or(Wrong::Invalid("the token is of another issuer"))?;
+        if !provider.config.algorithms.contains(&parsed.algorithm) {
+            return Err(Wrong::Invalid("the token's algorithm is not allowed"));
+        }
+        Ok(provider)
+    }
+
+    /// Finds out whether a token is good, and holds now.
+    fn examine(&self, at: &At<'_, '_>, token: &[u8], waited: bool) -> Result<Rc<Claims>, Not> {
+        let wall = at.worker.cx.wall();
+        let refuse = |wrong| self.invalid(wrong);
+        if let Some((provider, claims)) = self.known(at, token) {
+            claims.hold(wall, provider.config.leeway).map_err(refuse)?;
+            return Ok(claims);
+        }
+        let parsed = Parsed::of(token).map_err(refuse)?;
+        let provider = self.provider(&parsed).map_err(refuse)?;
+        parsed.claims.are_for(&provider.config).map_err(refuse)?;
+        parsed.claims.hold(wall, provider.config.leeway).map_err(refuse)?;
+        let (algorithm, key) = (parsed.algorithm, parsed.key.as_deref());
+        let (keys, generation) = match provider.look(algorithm, key, at.worker.cx.now(), waited) {
+            Look::Keys(keys, generation) => (keys, generation),
+            Look::Wait => return Err(Not::Yet(Arc::clone(provider))),
+            Look::Unknown => return Err(refuse(Wrong::Invalid("the token's key is not known")).into()),
+            Look::Unavailable => return Err(Not::Refused(Fault::KeysUnavailable.into())),
+        };
+        if !keys.verify(algorithm, key, parsed.message, &parsed.signature) {
+            return Err(refuse(Wrong::Invalid("the token's signature is wrong")).into());
+        }
+        let good = Good {
+            provider: provider.id,
+            generation,
+            claims: Rc::new(parsed.claims),
+        };
+        let claims = Rc::clone(&good.claims);
+        at.worker.policies.learn_token(token, good);
+        Ok(claims)
+    }
+
+    /// What the rule wants of a good token, and what is told of it.
+    fn grant(&self, _at: &At<'_, '_>, claims: &Claims, cleared: &mut Cleared) -> Outcome {
+        if !self.policy.scopes.iter().all(|scope| claims.has_scope(scope)) {
+            let scopes = self.policy.scopes.join(" ");
+            let more = format!(", error=\"insufficient_scope\", scope=\"{scopes}\"");
+            return Err(self.challenge(Fault::ScopeMissing, &more));
+        }
+        if let Some(rule) = self.policy.claims.iter().find(|rule| !claims.satisfy(rule)) {
+            log::debug!("a token's claim `{}` is not what the rule wants", rule.claim.0);
+            let more = ", error=\"insufficient_scope\", error_description=\"a claim of the token does not give access\"";
+            return Err(self.challenge(Fault::ClaimRefused, more));
+        }
+        for header in &self.policy.headers {
+            if let Some(value) = claims.header(&header.claim) {
+                cleared.tell_upstream(header.name.as_str(), value.as_bytes());
+            }
+        }
+        if let Some(subject) = claims.subject() {
+            cleared.identify(subject.into());
+        }
+        Ok(())
+    }
+
+    /// RFC 6750 §3.1: who shows nothing is told no error.
+    fn missing(&self) -> Box<Refusal> {
+        self.challenge(Fault::TokenMissing, "")
+    }
+
+    fn invalid(&self, wrong: Wrong) -> Box<Refusal> {
+        let (fault, why) = match wrong {
+            Wrong::Invalid(why) => (Fault::TokenInvalid, why),
+            Wrong::Expired => (Fault::TokenExpired, "the token has expired"),
+            Wrong::NotYet => (Fault::TokenExpired, "the token does not hold yet"),
+        };
+        let more = format!(", error=\"invalid_token\", error_description=\"{why}\"");
+        self.challenge(fault, &more)
+    }
+
+    fn challenge(&self, fault: Fault, more: &str) -> Box<Refusal> {
+        let mut challenge = String::new();
+        // Writing to memory does not fail.
+        let _ = write!(challenge, "Bearer realm=\"{}\"{more}", self.realm);
+        Refusal::challenge(fault, &challenge)
+    }
+}
+
+fn header(place: &KeyPlace) -> Option<HeaderName> {
+    match place {
+        KeyPlace::Header(name) => Some(name.clone()),
+        KeyPlace::Query(_) | KeyPlace::Cookie(_) => None,
+    }
+}
+
+impl Registry {
+    /// The provider that is so configured, with what is known of its keys.
+    fn provider(
+        &mut self,
+        config: &Arc<model::JwtProvider>,
+        upstreams: &Upstreams,
+    ) -> Result<Arc<Provider>, String> {
+        let upstream = match &config.keys {
+            JwtKeys::Set(_) => None,
+            JwtKeys::Remote(remote) => Some(match &remote.upstream {
+                Target::Upstream(name) => upstreams.get(name).cloned().ok_or_else(|| {
+                    format!(
+                        "keys of `{}` by the upstream `{name}`, which is not there",
+                        config.name
+                    )
+                })?,
+                Target::Broken { reason } => return Err(reason.to_string()),
+            }),
+        };
+        let mut same = self.providers.iter();
+        if let Some(found) = same.find(|provider| provider.is(config, upstream.as_ref())) {
+            return Ok(Arc::clone(found));
+        }
+        self.last_id += 1;
+        let mut named = self.providers.iter().rev();
+        let last = named.find(|provider| provider.config.name == config.name);
+        let last = last.map(|provider| &**provider);
+        let provider = Arc::new(Provider::new(self.last_id, config, upstream, last)?);
+        self.providers.push(Arc::clone(&provider));
+        Ok(provider)
+    }
+}

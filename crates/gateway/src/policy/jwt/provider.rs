@@ -1,0 +1,261 @@
+//! What is known of a provider's keys: process-wide, kept up to date by one task, never waited for by a request that needs none.
+//!
+//! ```text
+//! none, fetching ─▶ set ─▶ set, fetching ─┬─▶ set (the same: nothing changes; another: verdicts are forgotten)
+//!      │ failed                           └─▶ set, failed ─▶ … too old ─▶ none, failed
+//!      └─▶ none, failed: requests are refused until the next attempt
+//! ```
+
+use std::collections::BTreeMap;
+use std::future::poll_fn;
+use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::task::{Poll, Waker};
+use std::time::Duration;
+
+use ringmain_engine::Cx;
+use ringmain_engine::backend::Time;
+
+use super::keys::KeySet;
+use crate::changes::Changes;
+use crate::limits;
+use crate::model::{JwtAlgorithm, JwtKeys, JwtProvider};
+use crate::resolve::within;
+use crate::upstream::Shared;
+
+/// See the module.
+#[derive(Debug)]
+pub(crate) struct Provider {
+    /// No other has it, and none has had it before.
+    pub(super) id: u64,
+    pub(super) config: Arc<JwtProvider>,
+    /// Who serves its keys.
+    pub(super) upstream: Option<Arc<Shared>>,
+    /// Of the set: another one, another number.
+    generation: AtomicU64,
+    state: Mutex<State>,
+    /// Requests that wait.
+    parked: AtomicU32,
+    /// Requests have asked for a fetch.
+    pub(super) wanted: Changes,
+}
+
+#[derive(Debug, Default)]
+struct State {
+    keys: Option<Arc<KeySet>>,
+    /// As it was fetched.
+    json: Vec<u8>,
+    /// An attempt is under way, or about to begin.
+    is_busy: bool,
+    /// The last one has failed.
+    has_failed: bool,
+    /// When the last one began.
+    begun: Option<Time>,
+    /// How many have ended.
+    attempts: u64,
+    wakers: Vec<Waker>,
+    /// Names of keys that the set does not have, and until when that is taken for granted.
+    unknown: BTreeMap<String, Time>,
+}
+
+/// What a token's signature can be checked by.
+#[derive(Debug)]
+pub(super) enum Look {
+    Keys(Arc<KeySet>, u64),
+    /// An attempt to fetch keys may bring the one that is needed.
+    Wait,
+    /// There is no such key.
+    Unknown,
+    /// Nobody knows whether there is.
+    Unavailable,
+}
+
+impl Provider {
+    /// `last` is one of the same name.
+    pub(super) fn new(
+        id: u64,
+        config: &Arc<JwtProvider>,
+        upstream: Option<Arc<Shared>>,
+        last: Option<&Provider>,
+    ) -> Result<Provider, String> {
+        let mut state = State {
+            is_busy: matches!(config.keys, JwtKeys::Remote(_)),
+            ..State::default()
+        };
+        match &config.keys {
+            JwtKeys::Set(set) => state.keys = Some(Arc::new(KeySet::parse(set.expose())?)),
+            // What was fetched from the same place is as good as before.
+            JwtKeys::Remote(_) => {
+                let same = |last: &&Provider| {
+                    last.config.keys == config.keys && upstream_is(last, upstream.as_ref())
+                };
+                if let Some(last) = last.filter(same) {
+                    let last = last.state();
+                    state.keys.clone_from(&last.keys);
+                    state.json.clone_from(&last.json);
+                }
+            }
+        }
+        Ok(Provider {
+            id,
+            config: Arc::clone(config),
+            upstream,
+            generation: AtomicU64::new(0),
+            state: Mutex::new(state),
+            parked: AtomicU32::new(0),
+            wanted: Changes::default(),
+        })
+    }
+
+    pub(super) fn is(&self, config: &JwtProvider, upstream: Option<&Arc<Shared>>) -> bool {
+        *self.config == *config && upstream_is(self, upstream)
+    }
+
+    pub(super) fn generation(&self) -> u64 {
+        self.generation.load(Ordering::Acquire)
+    }
+
+    /// What a signature can be checked by. After a request has `waited` it does so no more.
+    pub(super) fn look(&self, algorithm: JwtAlgorithm, key: Option<&str>, now: Time, waited: bool) -> Look {
+        let mut state = self.state();
+        if let Some(keys) = &state.keys
+            && (keys.may_have(algorithm, key) || matches!(self.config.keys, JwtKeys::Set(_)))
+        {
+            return match keys.may_have(algorithm, key) {
+                true => Look::Keys(Arc::clone(keys), self.generation()),
+                false => Look::Unknown,
+            };
+        }
+        let known_to_lack = key.is_some_and(|key| state.unknown.get(key).is_some_and(|until| now < *until));
+        if state.keys.is_some() && known_to_lack {
+            return Look::Unknown;
+        }
+        let recent = state
+            .begun
+            .is_some_and(|begun| now.since(begun) < limits::KEYS_LEAST);
+        let may_wait = match state.keys {
+            // The task that fetches tries again on its own.
+            None => state.is_busy,
+            Some(_) => state.is_busy || !recent,
+        };
+        if may_wait && !waited {
+            return Look::Wait;
+        }
+        if state.keys.is_none() || state.has_failed || may_wait {
+            return Look::Unavailable;
+        }
+        if waited && let Some(key) = key {
+            if state.unknown.len() >= limits::KEYS_UNKNOWN {
+                state.unknown.retain(|_, until| now < *until);
+            }
+            if state.unknown.len() < limits::KEYS_UNKNOWN {
+                let until = now.after(limits::KEY_UNKNOWN);
+                state.unknown.insert(key.to_owned(), until);
+            }
+        }
+        Look::Unknown
+    }
+
+    /// Waits for the end of an attempt, which begins if none is under way. Whether it came in time, and there was room.
+    pub(super) async fn wait(&self, cx: &Cx) -> bool {
+        let Some(_parked) = Parked::new(self) else {
+            return false;
+        };
+        let (seen, asks) = {
+            let state = self.state();
+            (state.attempts, !state.is_busy)
+        };
+        if asks {
+            self.wanted.tell();
+        }
+        let ended = poll_fn(|context| {
+            let mut state = self.state();
+            if state.attempts != seen {
+                return Poll::Ready(());
+            }
+            if !state.wakers.iter().any(|waker| waker.will_wake(context.waker())) {
+                state.wakers.push(context.waker().clone());
+            }
+            Poll::Pending
+        });
+        within(cx, limits::KEYS_WAIT, ended).await.is_some()
+    }
+
+    /// An attempt begins.
+    pub(super) fn begin(&self, now: Time) {
+        let mut state = self.state();
+        state.is_busy = true;
+        state.begun = Some(now);
+    }
+
+    /// It has brought a set.
+    pub(super) fn fetched(&self, json: Vec<u8>) -> Result<(), String> {
+        let mut state = self.state();
+        if state.keys.is_none() || state.json != json {
+            let keys = KeySet::parse(&json)?;
+            state.keys = Some(Arc::new(keys));
+            state.json = json;
+            state.unknown.clear();
+            self.generation.fetch_add(1, Ordering::Release);
+        }
+        Ok(())
+    }
+
+    /// It has ended.
+    pub(super) fn end(&self, failed: bool) {
+        let mut state = self.state();
+        state.is_busy = false;
+        state.has_failed = failed;
+        state.attempts += 1;
+        let woken = std::mem::take(&mut state.wakers);
+        drop(state);
+        woken.into_iter().for_each(Waker::wake);
+    }
+
+    /// The set is too old.
+    pub(super) fn forget(&self) {
+        let mut state = self.state();
+        state.keys = None;
+        state.json.clear();
+        self.generation.fetch_add(1, Ordering::Release);
+    }
+
+    pub(super) fn has_keys(&self) -> bool {
+        self.state().keys.is_some()
+    }
+
+    fn state(&self) -> MutexGuard<'_, State> {
+        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+fn upstream_is(provider: &Provider, upstream: Option<&Arc<Shared>>) -> bool {
+    match (&provider.upstream, upstream) {
+        (Some(own), Some(other)) => Arc::ptr_eq(own, other),
+        (None, None) => true,
+        _ => false,
+    }
+}
+
+/// One of a provider's requests that wait.
+struct Parked<'p>(&'p Provider);
+
+impl<'p> Parked<'p> {
+    fn new(provider: &'p Provider) -> Option<Parked<'p>> {
+        let before = provider.parked.fetch_add(1, Ordering::Relaxed);
+        let parked = Parked(provider);
+        (before < limits::KEYS_PARKED).then_some(parked)
+    }
+}
+
+impl Drop for Parked<'_> {
+    fn drop(&mut self) {
+        self.0.parked.fetch_sub(1, Ordering::Relaxed);
+    }
+}
+
+/// How long until the next attempt after so many that have failed, when there are no keys.
+pub(super) fn again(failures: u32) -> Duration {
+    let doubled = limits::KEYS_AGAIN.saturating_mul(1 << failures.saturating_sub(1).min(16));
+    doubled.min(limits::KEYS_LEAST)
+}

@@ -1,0 +1,148 @@
+//! What a worker remembers for policies: secrets that it knows to be right. Nothing of it is shared, nothing outlives it.
+
+use std::cell::{Cell, RefCell};
+use std::collections::{BTreeMap, BTreeSet, VecDeque};
+
+use aws_lc_rs::hmac;
+use ringmain_engine::Cx;
+
+use super::jwt::Good;
+use crate::balance::hash_with;
+use crate::limits;
+
+/// See the module.
+pub(crate) struct Local {
+    /// What is remembered of secrets is told by a hash with this key: it helps nobody who reads it.
+    key: hmac::Key,
+    passwords: RefCell<Known>,
+    tokens: RefCell<Tokens>,
+    /// Passwords that are checked now.
+    checks: Cell<u32>,
+}
+
+/// Proofs, the oldest first.
+#[derive(Default)]
+struct Known {
+    all: BTreeSet<Proof>,
+    order: VecDeque<Proof>,
+}
+
+/// Tokens that are good, by a hash, the oldest first.
+#[derive(Default)]
+struct Tokens {
+    all: BTreeMap<u64, (Box<[u8]>, Good)>,
+    order: VecDeque<u64>,
+    bytes: usize,
+    /// Of the hash.
+    seed: u64,
+}
+
+/// Bytes of a token's end that are hashed: they are of its signature, and whole tokens are compared.
+const HASHED: usize = 64;
+
+impl Tokens {
+    fn hash(&self, token: &[u8]) -> u64 {
+        hash_with(self.seed, &token[token.len().saturating_sub(HASHED)..])
+    }
+
+    fn forget_oldest(&mut self) {
+        if let Some(oldest) = self.order.pop_front()
+            && let Some((token, _)) = self.all.remove(&oldest)
+        {
+            self.bytes -= token.len();
+        }
+    }
+}
+
+/// A keyed hash of a secret, and of what it was found to be right by.
+pub(super) type Proof = [u8; 32];
+
+/// One of a worker's checks.
+pub(super) struct Check<'l>(&'l Local);
+
+impl Local {
+    pub(crate) fn new(cx: &Cx) -> Local {
+        let mut key = [0; 32];
+        for word in key.as_chunks_mut::<8>().0 {
+            *word = cx.random().to_ne_bytes();
+        }
+        Local {
+            key: hmac::Key::new(hmac::HMAC_SHA256, &key),
+            passwords: RefCell::default(),
+            tokens: RefCell::new(Tokens {
+                seed: cx.random(),
+                ..Tokens::default()
+            }),
+            checks: Cell::new(0),
+        }
+    }
+
+    /// The proof that a password is right by a hash.
+    pub(super) fn proof(&self, hash: &str, password: &[u8]) -> Proof {
+        let mut context = hmac::Context::with_key(&self.key);
+        context.update(&(hash.len() as u64).to_le_bytes());
+        context.update(hash.as_bytes());
+        context.update(password);
+        let mut proof = [0; 32];
+        proof.copy_from_slice(context.sign().as_ref());
+        proof
+    }
+
+    pub(super) fn knows(&self, proof: &Proof) -> bool {
+        self.passwords.borrow().all.contains(proof)
+    }
+
+    pub(super) fn learn(&self, proof: Proof) {
+        let known = &mut *self.passwords.borrow_mut();
+        if !known.all.insert(proof) {
+            return;
+        }
+        known.order.push_back(proof);
+        if known.order.len() > limits::PASSWORDS_KNOWN
+            && let Some(oldest) = known.order.pop_front()
+        {
+            known.all.remove(&oldest);
+        }
+    }
+
+    /// A token that was good when it was looked at.
+    pub(super) fn token(&self, token: &[u8]) -> Option<Good> {
+        let tokens = self.tokens.borrow();
+        let (known, good) = tokens.all.get(&tokens.hash(token))?;
+        (**known == *token).then(|| good.clone())
+    }
+
+    pub(super) fn learn_token(&self, token: &[u8], good: Good) {
+        let tokens = &mut *self.tokens.borrow_mut();
+        let hash = tokens.hash(token);
+        tokens.bytes += token.len();
+        match tokens.all.insert(hash, (token.into(), good)) {
+            Some((last, _)) => tokens.bytes -= last.len(),
+            None => tokens.order.push_back(hash),
+        }
+        while tokens.order.len() > limits::TOKENS_KNOWN || tokens.bytes > limits::TOKENS_KNOWN_BYTES {
+            tokens.forget_oldest();
+        }
+    }
+
+    /// `None`: there are as many as may be.
+    pub(super) fn check(&self) -> Option<Check<'_>> {
+        let checks = self.checks.get();
+        (checks < limits::PASSWORD_CHECKS).then(|| {
+            self.checks.set(checks + 1);
+            Check(self)
+        })
+    }
+}
+
+impl Drop for Check<'_> {
+    fn drop(&mut self) {
+        self.0.checks.set(self.0.checks.get() - 1);
+    }
+}
+
+impl std::fmt::Debug for Local {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.write_str("Local")
+    }
+}
