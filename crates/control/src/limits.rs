@@ -29,6 +29,9 @@ pub const ADMIN_BODY_BYTES: u64 = 4096;
 /// Upstreams that metrics name; more are left out.
 pub const METRIC_UPSTREAMS: usize = 1000;
 
+/// Counts of policies (rate limits, requests at once) that metrics name; more are left out.
+pub const METRIC_COUNTERS: usize = 1000;
+
 /// How long files must have been left alone before they are read anew.
 pub const SETTLED_AFTER: Duration = Duration::from_millis(20);
 

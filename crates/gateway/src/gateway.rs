@@ -8,6 +8,8 @@
 //!
 //! A replaced table is dropped by whoever replaces it, never by a worker.
 
+mod view;
+
 use std::cell::{Cell, RefCell};
 use std::collections::{BTreeMap, BTreeSet};
 use std::io;
@@ -37,12 +39,13 @@ use crate::model::{Config, Hostname, Name};
 use crate::passage::StreamPlan;
 use crate::plan::Plan;
 use crate::resolve::{Found, NotFound, Settings};
-use crate::status::UpstreamStatus;
-use crate::table::{AddressId, Outcome, Place, Problem, Table};
+use crate::status::{CounterStatus, UpstreamStatus};
+use crate::table::{Outcome, Place, Problem, Table};
 use crate::upstream::Shared;
 use crate::upstream::local::Local;
 use crate::upstream::registry::Registry;
 use crate::upstream::room::Room;
+pub(crate) use view::View;
 
 /// A gateway: shared by its workers and whoever changes its configuration.
 #[derive(Clone, Debug)]
@@ -198,6 +201,12 @@ impl Gateway {
             .iter()
             .map(|shared| UpstreamStatus::of(shared))
             .collect()
+    }
+
+    /// What policies count by name: keys of rate limits, requests at once.
+    #[must_use]
+    pub fn counters(&self) -> Vec<CounterStatus> {
+        self.state().registry.counters().status()
     }
 
     /// The addresses to listen at: the engine must be given one listener for each, in this order, before it starts. Those of the
@@ -378,17 +387,8 @@ pub(crate) struct Worker {
     sweeping: Cell<bool>,
     /// Copies of requests under way.
     pub(crate) mirroring: Cell<u32>,
-}
-
-/// A worker's view of the configuration. Requests hold it until their answer begins.
-#[derive(Debug)]
-pub(crate) struct View {
-    generation: u64,
-    pub(crate) table: Arc<Table<Plan>>,
-    /// By the names of stream routes.
-    pub(crate) streams: Arc<BTreeMap<Name, StreamPlan>>,
-    /// By the numbers of the engine's listeners.
-    addresses: Ids,
+    /// Requests that are held by delays which rules put in.
+    pub(crate) delaying: Cell<u32>,
 }
 
 /// Memory for steps that nothing waits in.
@@ -429,6 +429,7 @@ impl Worker {
             roots: RefCell::default(),
             sweeping: Cell::new(false),
             mirroring: Cell::new(0),
+            delaying: Cell::new(0),
         });
         if cx.spawn(care::follow(Rc::clone(&worker), gateway)).is_err() {
             log::error!("a worker without room for a task does not look names up");
@@ -566,34 +567,5 @@ impl Worker {
             kept += local.kept.get();
         }
         kept > 0
-    }
-}
-
-impl View {
-    fn new(gateway: &Gateway) -> View {
-        // Before the table: one that is newer than its number is looked at again, not the other way round.
-        let generation = gateway.0.generation.load(Ordering::Acquire);
-        let Published { table, streams, ids } = gateway.published().clone();
-        View {
-            generation,
-            table,
-            streams,
-            addresses: ids,
-        }
-    }
-
-    /// The port of an address, if the configuration tells it.
-    pub(crate) fn port(&self, id: AddressId) -> Option<u16> {
-        let mut addresses = self.table.addresses().iter();
-        let (_, addr, _) = addresses.find(|(found, ..)| *found == id)?;
-        match addr {
-            Addr::Inet(address) => Some(address.port()).filter(|port| *port != 0),
-            _ => None,
-        }
-    }
-
-    /// The address that the engine's listener of that number stands for. `None`: the configuration has it no longer.
-    pub(crate) fn address(&self, listener: u32) -> Option<AddressId> {
-        self.addresses.get(listener as usize).copied().flatten()
     }
 }

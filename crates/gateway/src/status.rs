@@ -2,6 +2,7 @@
 
 use crate::health::Verdict;
 use crate::model::{Addr, Name};
+pub use crate::upstream::breaker::Cap;
 use crate::upstream::{Endpoint, Shared};
 
 /// An upstream and its endpoints. Each number is true at its own instant: workers go on meanwhile.
@@ -15,8 +16,35 @@ pub struct UpstreamStatus {
     pub connections: u32,
     /// Requests that wait for a connection.
     pub waiting: u32,
+    /// Requests that are tried again.
+    pub retries: u32,
+    /// How often each of its caps has refused something, since it is known.
+    pub refused: [(Cap, u64); Cap::ALL.len()],
     /// Whom it has now.
     pub endpoints: Vec<EndpointStatus>,
+}
+
+/// What a policy counts, by its name.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct CounterStatus {
+    /// That of the limit.
+    pub name: Name,
+    /// What is counted.
+    pub counted: Counted,
+}
+
+/// What a policy counts.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Counted {
+    /// A rate limit's keys.
+    Keys {
+        /// How many are remembered at most.
+        room: usize,
+        /// How many were forgotten, for want of room, while they owed something: each may have passed too often since.
+        forgotten: u64,
+    },
+    /// Requests under way, of rules with a cap of this name.
+    Requests(u32),
 }
 
 /// An endpoint.
@@ -42,6 +70,8 @@ impl UpstreamStatus {
             requests: shared.requests(),
             connections: shared.connections(),
             waiting: shared.waiting.len(),
+            retries: shared.breaker.retries(),
+            refused: shared.breaker.refused(),
             endpoints: current
                 .endpoints
                 .iter()

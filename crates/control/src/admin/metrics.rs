@@ -9,6 +9,7 @@ use ringmain_engine::WorkerReport;
 use ringmain_gateway::UpstreamStatus;
 use ringmain_gateway::health::Verdict;
 use ringmain_gateway::metrics::{BUCKETS, Ended, RouteReport};
+use ringmain_gateway::status::Counted;
 use ringmain_sys::{clock, process};
 
 use super::Inner;
@@ -23,6 +24,7 @@ pub(super) fn text(inner: &Inner) -> String {
     requests(&mut page, inner);
     streams(&mut page, inner);
     upstreams(&mut page, inner);
+    counters(&mut page, inner);
     configuration(&mut page, inner);
     page.0
 }
@@ -277,7 +279,7 @@ fn upstreams(page: &mut Page, inner: &Inner) {
     let mut upstreams = inner.gateway.upstreams();
     upstreams.truncate(limits::METRIC_UPSTREAMS);
     type Column = (&'static str, &'static str, fn(&UpstreamStatus) -> u32);
-    let columns: [Column; 3] = [
+    let columns: [Column; 4] = [
         (
             "ringmain_upstream_requests",
             "Requests under way to an upstream.",
@@ -293,11 +295,23 @@ fn upstreams(page: &mut Page, inner: &Inner) {
             "Requests that wait for a connection.",
             |it| it.waiting,
         ),
+        (
+            "ringmain_upstream_retries",
+            "Requests that are tried again.",
+            |it| it.retries,
+        ),
     ];
     for (name, help, pick) in columns {
         page.metric(name, "gauge", help);
         for upstream in &upstreams {
             page.sample(name, &[("upstream", &upstream.name)], pick(upstream));
+        }
+    }
+    let name = "ringmain_upstream_refused_total";
+    page.metric(name, "counter", "What an upstream's caps have refused, by cap.");
+    for upstream in &upstreams {
+        for (cap, count) in upstream.refused {
+            page.sample(name, &[("upstream", &upstream.name), ("cap", cap.label())], count);
         }
     }
     let name = "ringmain_upstream_endpoints";
@@ -318,6 +332,31 @@ fn upstreams(page: &mut Page, inner: &Inner) {
                 &[("upstream", &upstream.name), ("health", label(health))],
                 count,
             );
+        }
+    }
+}
+
+/// What policies count, by name.
+fn counters(page: &mut Page, inner: &Inner) {
+    let mut counters = inner.gateway.counters();
+    counters.truncate(limits::METRIC_COUNTERS);
+    let requests = "ringmain_concurrency_requests";
+    page.metric(
+        requests,
+        "gauge",
+        "Requests under way that a cap of rules counts.",
+    );
+    for counter in &counters {
+        if let Counted::Requests(count) = counter.counted {
+            page.sample(requests, &[("name", &counter.name)], count);
+        }
+    }
+    let forgotten = "ringmain_rate_limit_forgotten_total";
+    let help = "Keys that a rate limit has forgotten for want of room while they owed something.";
+    page.metric(forgotten, "counter", help);
+    for counter in &counters {
+        if let Counted::Keys { forgotten: count, .. } = counter.counted {
+            page.sample(forgotten, &[("name", &counter.name)], count);
         }
     }
 }

@@ -66,11 +66,15 @@ pub(super) fn upstreams(gateway: &Gateway) -> Value {
                     "health": label(endpoint.verdict),
                 })
             });
+            let refused = upstream.refused.iter();
+            let refused = refused.map(|(cap, count)| (cap.label().to_owned(), json!(count)));
             json!({
                 "name": *upstream.name,
                 "requests": upstream.requests,
                 "connections": upstream.connections,
                 "waiting": upstream.waiting,
+                "retries": upstream.retries,
+                "refused": refused.collect::<serde_json::Map<_, _>>(),
                 "endpoints": endpoints.collect::<Vec<_>>(),
             })
         })

@@ -33,6 +33,7 @@ use crate::model::{AffinityBy, ErrorPage, Forward, HashKey, Listener, Retry};
 use crate::plan::{Backend, Plan};
 use crate::policy::Cleared;
 use crate::upstream::Prefer;
+use crate::upstream::breaker::Retrying;
 use crate::upstream::local::{Chosen, End, Link, Local};
 
 /// What stays the same from try to try.
@@ -54,8 +55,16 @@ struct Job<'a, 'r> {
     cross: Option<&'a Cross>,
     /// What is answered in place of the upstream's errors.
     pages: &'a [ErrorPage],
-    /// How many tries there were before this one.
-    tries: Cell<usize>,
+    tries: Tries,
+}
+
+/// How far a request is.
+#[derive(Default)]
+struct Tries {
+    /// How many there were before this one.
+    before: Cell<usize>,
+    /// What it is counted by from the second one on.
+    retrying: Cell<Option<Retrying>>,
 }
 
 /// A try that came to nothing.
@@ -140,7 +149,7 @@ pub(super) async fn forward(
         kept: Kept::of(forward),
         cross: found.cross.as_ref(),
         pages: pages(found, forward),
-        tries: Cell::new(0),
+        tries: Tries::default(),
     };
     if forward.retry.as_ref().is_some_and(|retry| retry.attempts > 0) {
         local.bring_budget();
@@ -215,7 +224,7 @@ impl Job<'_, '_> {
         let mut fresh = false;
         self.local.settle(self.local.connect_timeout()).await;
         loop {
-            self.tries.set(tried.len());
+            self.tries.before.set(tried.len());
             let chosen = self.local.choose(&tried, self.key, self.prefer)?;
             let end = Rc::clone(&chosen.end);
             let begun = self.worker.cx.now();
@@ -266,12 +275,12 @@ impl Job<'_, '_> {
     /// Whether this try may be followed by another one, as far as the rule's number of them goes.
     fn has_tries(&self) -> Option<&Retry> {
         let retry = self.forward.retry.as_ref()?;
-        (self.tries.get() < usize::from(retry.attempts)).then_some(retry)
+        (self.tries.before.get() < usize::from(retry.attempts)).then_some(retry)
     }
 
     /// Whether the request is tried again after such a fault; then that is counted.
     fn goes_on(&self, fault: Fault) -> bool {
-        self.has_tries().is_some_and(|retry| self.helps(retry, fault)) && self.local.take_budget()
+        self.has_tries().is_some_and(|retry| self.helps(retry, fault)) && self.begin_retry()
     }
 
     /// Whether the rule has requests tried again after such a fault.
@@ -465,7 +474,15 @@ impl Job<'_, '_> {
 
     /// Whether a request whose answer has such a status is tried again; then that is counted.
     fn asks_again(&self) -> bool {
-        self.kept.can_replay() && self.local.take_budget()
+        self.kept.can_replay() && self.begin_retry()
+    }
+
+    /// Counts that this request is tried again, if it may be.
+    fn begin_retry(&self) -> bool {
+        let retrying = self.local.begin_retry(self.tries.retrying.take());
+        let begins = retrying.is_some();
+        self.tries.retrying.set(retrying);
+        begins
     }
 
     /// Reads what there is of the answer's head, and of its body what came along.

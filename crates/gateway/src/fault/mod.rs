@@ -70,6 +70,8 @@ faults! {
     NoCertificate "no_certificate" Client 403 Never "a client certificate is needed here",
     /// The client's address is one that the rule does not let in.
     AddressDenied "address_denied" Client 403 Never "your address is not let in here",
+    /// The client has asked for more than its rate allows.
+    RateLimited "rate_limited" Client 429 Never "too many requests: come back later",
     /// The request has passed this gateway too often.
     Loop "loop" Client 508 Never "the request goes round in a circle",
     /// The request's `Connection` names more fields than may be sorted out.
@@ -100,6 +102,12 @@ faults! {
     FileUnreadable "file_unreadable" Gateway 500 Never "the file cannot be read",
     /// As many requests are under way to the upstream as may be.
     RequestsFull "requests_full" Gateway 503 Never "too many requests are under way",
+    /// As many requests are under way by the rule as may be.
+    ConcurrencyFull "concurrency_full" Gateway 503 Never "too many requests are under way here",
+    /// The worker is too late to begin with what the rule lets go first.
+    Shed "shed" Gateway 503 Never "there is too much to do",
+    /// The rule puts errors in.
+    Injected "injected" Gateway 503 Never "this error was put in to be tried",
     /// As many requests wait for a connection to the upstream as may.
     PendingFull "pending_full" Gateway 503 Never "too many requests wait",
     /// No connection became free in time.
@@ -179,6 +187,22 @@ impl Fault {
     #[must_use]
     pub const fn retryable(self) -> Retryable {
         self.row().3
+    }
+
+    /// Whether there was too much to do: something has as much as it may. Answers say so (`X-Overloaded`), so that whoever asked
+    /// can tell it from what is broken.
+    #[must_use]
+    pub const fn is_overload(self) -> bool {
+        matches!(
+            self,
+            Fault::RequestsFull
+                | Fault::ConcurrencyFull
+                | Fault::Shed
+                | Fault::PendingFull
+                | Fault::PendingTimeout
+                | Fault::ProcessPendingFull
+                | Fault::ProcessPendingTimeout
+        )
     }
 
     /// What the client is told.

@@ -49,6 +49,7 @@
 //! | status: which rule is wrong, what was left out | problems of [`crate::table`], by route and rule |
 
 mod action;
+mod bounds;
 mod listener;
 mod matching;
 mod policy;
@@ -67,6 +68,7 @@ pub use action::{
     Action, Answer, Body, ErrorPage, Files, Forward, HeaderChanges, Mirror, PathRewrite, Redirect, Rewrite,
     Share, StatusRange, Target, WeightedBackend,
 };
+pub use bounds::{Concurrency, Inject, RateHeaders, RateKey, RateLimit, Shed};
 pub use listener::{
     ClientAddress, ClientHeader, HttpLimits, HttpsRedirect, Listener, Protocol, ProxyProtocol,
 };

@@ -4,7 +4,7 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use super::{HeaderName, Hostname, MethodName, Network};
+use super::{Concurrency, HeaderName, Hostname, Inject, MethodName, Network, RateLimit, Shed};
 
 /// What a request must pass, or what is done around it. A kind of policy is a variant here and a file in the data plane.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -16,6 +16,14 @@ pub enum Policy {
     Cors(Arc<Cors>),
     /// What becomes of the certificate that a client has shown.
     ClientCertificate(Arc<ClientCertificate>),
+    /// How many requests in a time.
+    RateLimit(Arc<RateLimit>),
+    /// How many requests at once.
+    Concurrency(Arc<Concurrency>),
+    /// Which requests go first when there is too much to do.
+    Shed(Shed),
+    /// Faults that are put in.
+    Inject(Arc<Inject>),
 }
 
 /// From which addresses requests may come, by the client's address ([`ClientAddress`](super::ClientAddress)).

@@ -12,6 +12,10 @@
 
 mod addresses;
 mod certificate;
+mod concurrency;
+mod inject;
+mod limit;
+mod shed;
 
 use std::fmt;
 use std::rc::Rc;
@@ -24,23 +28,47 @@ use crate::exchange::Found;
 use crate::fault::Fault;
 use crate::gateway::Worker;
 use crate::model::{HeaderName, Policy, Rule};
+use crate::rate::counters::Counters;
 use addresses::Addresses;
 use certificate::Certificate;
+use concurrency::Concurrency;
+use inject::Inject;
+use limit::Limits;
+use shed::Shed;
 
 /// When a kind of policy is asked.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Phase {
+    /// What goes first when there is too much to do: before any work is done for it.
+    Shed,
     /// Addresses that are let in.
     Addresses,
     /// Preflights are answered here; they meet nothing of what follows, since browsers send them without credentials.
     Cors,
+    /// Rates by what a request says by itself: before anything is computed for it.
+    Rate,
     /// What a client has shown by itself or must show: who it is.
     Authentication,
+    /// Rates by who asks.
+    IdentityRate,
+    /// Requests at once: behind all that may refuse, so that who is refused takes nobody's place.
+    Concurrency,
+    /// Faults that are put in.
+    Inject,
 }
 
 /// The order in which a request meets policies: what is cheap and keeps most away first, what needs to know who asks behind
 /// what finds that out. Those of one phase stand in the order of the rule.
-pub(crate) const PHASES: &[Phase] = &[Phase::Addresses, Phase::Cors, Phase::Authentication];
+pub(crate) const PHASES: &[Phase] = &[
+    Phase::Shed,
+    Phase::Addresses,
+    Phase::Cors,
+    Phase::Rate,
+    Phase::Authentication,
+    Phase::IdentityRate,
+    Phase::Concurrency,
+    Phase::Inject,
+];
 
 impl Phase {
     /// That of a policy.
@@ -49,6 +77,11 @@ impl Phase {
             Policy::Addresses(_) => Phase::Addresses,
             Policy::Cors(_) => Phase::Cors,
             Policy::ClientCertificate(_) => Phase::Authentication,
+            Policy::RateLimit(policy) if limit::needs_identity(policy) => Phase::IdentityRate,
+            Policy::RateLimit(_) => Phase::Rate,
+            Policy::Concurrency(_) => Phase::Concurrency,
+            Policy::Shed(_) => Phase::Shed,
+            Policy::Inject(_) => Phase::Inject,
         }
     }
 
@@ -80,12 +113,17 @@ pub(crate) struct Policies {
 enum Step {
     Addresses(Addresses),
     Certificate(Certificate),
+    /// All of a phase.
+    Limits(Limits),
+    /// All of a rule.
+    Concurrency(Concurrency),
+    Shed(Shed),
+    Inject(Inject),
 }
 
 /// A request and where it belongs, as policies see it.
 #[derive(Clone, Copy)]
 pub(crate) struct At<'a, 'r> {
-    #[expect(dead_code, reason = "for policies that count, which are next")]
     pub(crate) worker: &'a Rc<Worker>,
     pub(crate) found: &'a Found<'a>,
     pub(crate) req: &'a Request<'r>,
@@ -148,6 +186,8 @@ impl Cleared {
 #[derive(Debug)]
 pub(crate) struct Refusal {
     pub(crate) fault: Fault,
+    /// In place of the fault's.
+    pub(crate) status: Option<u16>,
     /// Headers of the answer: what to show next time (RFC 9110 §11.6.1), when to come back.
     pub(crate) fields: FieldBlock,
 }
@@ -156,6 +196,7 @@ impl From<Fault> for Box<Refusal> {
     fn from(fault: Fault) -> Box<Refusal> {
         Box::new(Refusal {
             fault,
+            status: None,
             fields: FieldBlock::new(),
         })
     }
@@ -233,19 +274,38 @@ fn note(at: &At<'_, '_>, cleared: &Cleared) {
 }
 
 impl Policies {
-    /// A rule's.
-    pub(crate) fn of(rule: &Rule) -> Result<Policies, String> {
+    /// A rule's. What it counts belongs to names.
+    pub(crate) fn of(rule: &Rule, counters: &Counters) -> Result<Policies, String> {
         let mut policies = Policies::default();
-        let mut steps = Vec::new();
+        let mut steps: Vec<Step> = Vec::new();
+        let mut last = None;
         let mut drops = Vec::new();
         for policy in in_order(&rule.policies) {
+            let phase = Phase::of(policy);
+            let same = last.replace(phase) == Some(phase);
+            // Those that are asked together with the one before.
+            match (policy, steps.last_mut()) {
+                (Policy::RateLimit(policy), Some(Step::Limits(limits))) if same => {
+                    limits.add(policy, counters)?;
+                    continue;
+                }
+                (Policy::Concurrency(policy), Some(Step::Concurrency(caps))) if same => {
+                    caps.add(policy, counters);
+                    continue;
+                }
+                _ => {}
+            }
             let step = match policy {
                 Policy::Addresses(policy) => Step::Addresses(Addresses::of(policy)),
                 Policy::Cors(_) => continue,
                 Policy::ClientCertificate(policy) => Step::Certificate(Certificate::of(policy, &mut drops)),
+                Policy::RateLimit(policy) => Step::Limits(Limits::of(policy, counters)),
+                Policy::Concurrency(policy) => Step::Concurrency(Concurrency::of(policy, counters)),
+                Policy::Shed(policy) => Step::Shed(Shed(policy.late)),
+                Policy::Inject(policy) => Step::Inject(Inject::of(policy, &mut drops)),
             };
             steps.push(step);
-            if Phase::of(policy).place() < Phase::Cors.place() {
+            if phase.place() < Phase::Cors.place() {
                 policies.before_cors = steps.len();
             }
         }
@@ -262,9 +322,14 @@ impl Policies {
 
 impl Step {
     /// Whether asking it now would have to wait. Changes nothing that another request or step could see.
-    fn waits(&self, _at: &At<'_, '_>) -> bool {
+    fn waits(&self, at: &At<'_, '_>) -> bool {
         match self {
-            Step::Addresses(_) | Step::Certificate(_) => false,
+            Step::Inject(policy) => policy.waits(at),
+            Step::Addresses(_)
+            | Step::Certificate(_)
+            | Step::Limits(_)
+            | Step::Concurrency(_)
+            | Step::Shed(_) => false,
         }
     }
 
@@ -273,13 +338,18 @@ impl Step {
         match self {
             Step::Addresses(policy) => policy.pass(at),
             Step::Certificate(policy) => policy.pass(at, cleared),
+            Step::Limits(limits) => limits.pass(at, cleared),
+            Step::Concurrency(caps) => caps.pass(at),
+            Step::Shed(policy) => policy.pass(at),
+            Step::Inject(policy) => policy.pass(at),
         }
     }
 
     /// Asks it, waiting for what it needs.
     async fn pass_waiting(&self, at: &At<'_, '_>, cleared: &mut Cleared) -> Outcome {
         match self {
-            Step::Addresses(_) | Step::Certificate(_) => self.pass(at, cleared),
+            Step::Inject(policy) => policy.pass_waiting(at).await,
+            _ => self.pass(at, cleared),
         }
     }
 }

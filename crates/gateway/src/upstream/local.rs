@@ -17,6 +17,7 @@ use ringmain_engine::stream::Stream;
 use ringmain_tls::{ConnectHandle, Connector};
 use ringmain_wire::proxy::Addresses;
 
+use super::breaker::{Cap, Retrying};
 use super::choose::{self, Wellness, Wish};
 use super::waiting::{Handover, Place, Waiting};
 use super::{Active, Admitted, Current, Endpoint, Full, Permit, Prefer, Shared, connect, transport};
@@ -137,7 +138,10 @@ impl Local {
     /// Counts a request at the upstream.
     pub(crate) fn admit(&self) -> Result<Admitted, Fault> {
         let most = self.follow().current.config.pool.requests;
-        self.shared.begin_request(most).ok_or(Fault::RequestsFull)
+        self.shared.begin_request(most).ok_or_else(|| {
+            self.shared.breaker.tripped(Cap::Requests);
+            Fault::RequestsFull
+        })
     }
 
     /// Chooses an endpoint, none of `tried` if there are others; `key` is a hash of what tells requests apart.
@@ -177,10 +181,21 @@ impl Local {
             .bring(&self.follow().current.config.retry_budget);
     }
 
-    /// Whether a request may be tried again, which is then counted.
-    pub(crate) fn take_budget(&self) -> bool {
-        let rules = self.follow().current.config.retry_budget;
-        self.shared.budget.take(&rules, self.cx.now().0)
+    /// Counts that a request is tried again, if it may be; `again` is what it was counted by before.
+    pub(crate) fn begin_retry(&self, again: Option<Retrying>) -> Option<Retrying> {
+        let (rules, most) = {
+            let seen = self.follow();
+            (seen.current.config.retry_budget, seen.current.config.pool.retries)
+        };
+        let Some(retrying) = again.or_else(|| self.shared.begin_retry(most)) else {
+            self.shared.breaker.tripped(Cap::Retries);
+            return None;
+        };
+        if self.shared.budget.take(&rules, self.cx.now().0) {
+            return Some(retrying);
+        }
+        self.shared.breaker.tripped(Cap::Budget);
+        None
     }
 
     /// What of a request its endpoint is chosen by.
@@ -328,6 +343,7 @@ impl Local {
         let mut sleep = std::pin::pin!(self.cx.sleep(span));
         poll_fn(|context| {
             if !queue(&self.shared.waiting, &mut place, worker, pending, context.waker()) {
+                self.shared.breaker.tripped(Cap::Pending);
                 return Poll::Ready(Err(Fault::PendingFull));
             }
             let mut found = self.look_for(end, fresh, most);
@@ -360,7 +376,10 @@ impl Local {
             let late = std::future::Future::poll(sleep.as_mut(), context);
             late.map(|()| {
                 Err(match full {
-                    Full::Upstream => Fault::PendingTimeout,
+                    Full::Upstream => {
+                        self.shared.breaker.tripped(Cap::Connections);
+                        Fault::PendingTimeout
+                    }
                     Full::Process => Fault::ProcessPendingTimeout,
                 })
             })

@@ -9,6 +9,7 @@
 mod support;
 
 mod again;
+mod bounds;
 mod copies;
 mod cross;
 mod ending;

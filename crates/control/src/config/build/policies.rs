@@ -3,6 +3,7 @@
 use std::sync::Arc;
 
 use ringmain_gateway::model::{self, Policy};
+use ringmain_gateway::table::Place;
 
 use super::{Builder, text, texts, value};
 use crate::config::document::{self, Maybe};
@@ -11,7 +12,13 @@ use crate::config::values::Switch;
 
 impl Builder<'_> {
     /// A rule's policies: its own, and of its route's those of other kinds.
-    pub(super) fn policies(&mut self, part: Maybe<document::Policies>, route: &[Policy]) -> Vec<Policy> {
+    /// What is counted without a name of its own is counted by that of its `place`.
+    pub(super) fn policies(
+        &mut self,
+        part: Maybe<document::Policies>,
+        route: &[Policy],
+        place: &Place,
+    ) -> Vec<Policy> {
         let mut all = route.to_vec();
         let Some(part) = value(part) else { return all };
         self.policy(&mut all, part.addresses, Self::addresses, |policy| {
@@ -23,11 +30,16 @@ impl Builder<'_> {
             Self::client_certificate,
             |policy| matches!(policy, Policy::ClientCertificate(_)),
         );
+        self.bounds(
+            &mut all,
+            (part.rate_limit, part.concurrency, part.shed, part.inject),
+            place,
+        );
         all
     }
 
     /// One kind of policy, in place of the one that was there.
-    fn policy<P: Default>(
+    pub(super) fn policy<P: Default>(
         &mut self,
         all: &mut Vec<Policy>,
         part: Maybe<Switch<P>>,

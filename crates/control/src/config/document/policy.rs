@@ -4,8 +4,8 @@ use ringmain_gateway::model::{HeaderName, Network};
 use schemars::JsonSchema;
 use serde::Deserialize;
 
-use super::{Maybe, Some1};
-use crate::config::values::{Switch, Text};
+use super::{Concurrency, Inject, Maybe, RateLimit, Shed, Some1};
+use crate::config::values::{OneOrMany, Switch, Text};
 
 /// What a request must pass, in the order that docs/policies.md gives. Of a route: for all of its rules; a rule has its own in
 /// place of one of the same kind, and `false` for none.
@@ -16,6 +16,14 @@ pub(in crate::config) struct Policies {
     pub(in crate::config) addresses: Maybe<Switch<Addresses>>,
     /// The upstream is told of the certificate that a client has shown, in the header `Client-Cert` (RFC 9440).
     pub(in crate::config) client_certificate: Maybe<Switch<ClientCertificate>>,
+    /// How many requests in a time: one limit, or several which all have to let a request pass.
+    pub(in crate::config) rate_limit: Maybe<Switch<OneOrMany<RateLimit>>>,
+    /// How many requests at once.
+    pub(in crate::config) concurrency: Maybe<Switch<Concurrency>>,
+    /// Requests that go first when there is too much to do.
+    pub(in crate::config) shed: Maybe<Switch<Shed>>,
+    /// Faults that are put in, to see what becomes of them.
+    pub(in crate::config) inject: Maybe<Switch<Inject>>,
 }
 
 /// From which addresses requests may come, by the client's address as the listener's `client_address` has it.
