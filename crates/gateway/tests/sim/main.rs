@@ -1,7 +1,8 @@
 //! The gateway in the simulated world: clients in front, origins behind, each with manners of its own, under one seed.
 //!
 //! Shows that each answer is that of its request, whole or seen to be cut; that a calm run answers all; that changes of
-//! configuration are not felt; and that at the end nothing is held: connections, tasks, counts, memory.
+//! configuration are not felt; that what bounds requests holds to the request; and that at the end nothing is held: connections,
+//! tasks, counts, memory.
 //!
 //! `SIM_SEEDS=10000` runs the long suite (`cargo xtask suite sim`), `SIM_SEED=n` one seed.
 #![expect(
@@ -10,6 +11,7 @@
     reason = "without a harness this is its report"
 )]
 
+mod bounds;
 mod clients;
 mod origins;
 mod proof;

@@ -18,6 +18,7 @@ use ringmain_web::testing::Inside;
 use ringmain_web::{Server, Site};
 
 use crate::Named;
+use crate::bounds::Bounds;
 use crate::clients::{Client, Weather};
 use crate::origins::Origin;
 
@@ -41,6 +42,8 @@ pub(crate) struct Run {
     most: usize,
     calm: bool,
     stopping: bool,
+    bounds: Bounds,
+    steps: usize,
     /// The configuration does not change any more.
     quiet: bool,
     /// Last, so that it speaks when all else is gone.
@@ -73,7 +76,7 @@ fn origin(number: u16) -> SocketAddr {
 }
 
 /// One of many configurations that do the same in different ways.
-fn config(world: &World, calm: bool) -> Config {
+fn config(world: &World, calm: bool, bounds: &Bounds) -> Config {
     let count = 1 + world.below(usize::from(ORIGINS)) as u16;
     let first = world.below(usize::from(ORIGINS)) as u16;
     let endpoints = (0..count).map(|step| Endpoint::new(Where::Address(origin((first + step) % ORIGINS))));
@@ -109,7 +112,9 @@ fn config(world: &World, calm: bool) -> Config {
     };
     upstream.slow_start = (world.below(4) == 0).then(SlowStart::default);
     upstream.connect_timeout = Duration::from_secs(if calm { 600 } else { 3 });
-    let forward = forward(world, calm);
+    bounds.upstream(&mut upstream);
+    let mut rule = Rule::new(Action::Forward(Box::new(forward(world, calm))));
+    rule.policies = bounds.policies();
     let listener = Listener {
         name: "web".into(),
         addresses: vec![front()],
@@ -126,7 +131,7 @@ fn config(world: &World, calm: bool) -> Config {
         name: "all".into(),
         listeners: Vec::new(),
         hostnames: Vec::new(),
-        rules: vec![Rule::new(Action::Forward(Box::new(forward)))],
+        rules: vec![rule],
     };
     Config {
         listeners: vec![listener.into()],
@@ -207,7 +212,8 @@ impl Run {
             Origin::new(&world, addr, seed ^ u64::from(number) << 32, !calm)
         });
         let origins = origins.collect();
-        let gateway = Gateway::new(Arc::new(config(&world, calm)), Duration::ZERO);
+        let bounds = Bounds::draw(&world);
+        let gateway = Gateway::new(Arc::new(config(&world, calm, &bounds)), Duration::ZERO);
         let mut limits = ringmain_web::Limits {
             // How soon a connection is ended behind its last answer is web's, and tested there.
             linger: Duration::from_secs(3600),
@@ -250,6 +256,8 @@ impl Run {
             most,
             calm,
             stopping: false,
+            bounds,
+            steps: 0,
             quiet: false,
             named,
         }
@@ -261,11 +269,13 @@ impl Run {
 
     /// Runs to the end; returns how many answers were right, and how many failures were told.
     pub(crate) fn finish(mut self) -> (usize, usize) {
-        self.drive("serving", |run| {
-            run.clients.iter().filter(|client| client.done).count() == run.wanted
-        });
+        self.serve("serving");
+        if self.calm && self.bounds.lets_one_in() {
+            // Whatever was refused before: whoever comes alone now is let in.
+            self.alone();
+        }
         // Also those that are kept, when their time is over. From here on nobody asks who is well.
-        let last = Arc::new(quiet(config(&self.world, self.calm)));
+        let last = Arc::new(quiet(config(&self.world, self.calm, &self.bounds)));
         self.gateway.replace(last, Duration::ZERO);
         self.quiet = true;
         self.drive("emptying", |run| {
@@ -291,9 +301,37 @@ impl Run {
                 "{upstream:?}"
             );
         }
+        self.bounds.held(&self.gateway);
         self.end();
         let right = self.clients.iter().map(|client| client.right).sum();
         (right, self.clients.iter().map(Client::failed).sum())
+    }
+
+    fn serve(&mut self, phase: &str) {
+        self.drive(phase, |run| {
+            run.clients.iter().filter(|client| client.done).count() == run.wanted
+        });
+    }
+
+    /// One more client with one request, when all others are done.
+    fn alone(&mut self) {
+        self.drive("finishing", |run| {
+            run.gateway
+                .upstreams()
+                .iter()
+                .all(|upstream| upstream.requests == 0)
+        });
+        let before: usize = self.clients.iter().map(|client| client.right).sum();
+        let peer = self.world.connect(&front()).expect("the listener is there");
+        let ids = self.asked..self.asked + 1;
+        self.asked += 1;
+        self.wanted += 1;
+        self.clients
+            .push(Client::new(&self.world, peer, ids, self.most, true));
+        self.serve("serving one alone");
+        let after: usize = self.clients.iter().map(|client| client.right).sum();
+        let reset = self.world.count(Fault::Reset) > 0;
+        assert!(after == before + 1 || reset, "whoever comes alone is let in");
     }
 
     /// Shuts down, gracefully or not, and checks that all is returned.
@@ -324,7 +362,10 @@ impl Run {
             assert_eq!(upstream.connections, 0, "{upstream:?}");
         }
         let totals = self.site.stats().totals();
-        assert!(totals.classes[5] == 0 || !self.calm, "{totals:?}");
+        assert!(
+            totals.classes[5] == 0 || !self.calm || self.bounds.fill(),
+            "{totals:?}"
+        );
     }
 
     /// One step of the world and of everybody in it.
@@ -335,14 +376,20 @@ impl Run {
             self.cluster.step()
         };
         if !self.stopping && !self.quiet && self.world.below(300) == 0 {
-            let problems = self
-                .gateway
-                .replace(Arc::new(config(&self.world, self.calm)), Duration::ZERO);
+            let problems = self.gateway.replace(
+                Arc::new(config(&self.world, self.calm, &self.bounds)),
+                Duration::ZERO,
+            );
             assert_eq!(problems, []);
         }
         self.origins.iter_mut().for_each(Origin::act);
+        self.steps += 1;
+        if self.steps.is_multiple_of(16) {
+            self.bounds.hold(&self.gateway);
+        }
         let weather = Weather {
             broken: !self.calm || self.stopping || self.world.count(Fault::Reset) > 0,
+            bounds: self.bounds,
         };
         for client in &mut self.clients {
             if let Err(error) = client.act(&self.world, weather) {
