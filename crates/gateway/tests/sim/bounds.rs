@@ -30,7 +30,7 @@ const NEVER: Duration = Duration::from_hours(24 * 365 * 100);
 
 impl Bounds {
     pub(crate) fn draw(world: &World) -> Bounds {
-        let mut draw = |of: usize, most: usize| (world.below(of) == 0).then(|| 1 + world.below(most) as u32);
+        let draw = |of: usize, most: usize| (world.below(of) == 0).then(|| 1 + world.below(most) as u32);
         Bounds {
             rate: draw(5, 40),
             at_once: draw(5, 4),
