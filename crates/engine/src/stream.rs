@@ -9,6 +9,7 @@
 use std::fmt;
 use std::future::poll_fn;
 use std::io::{self, IoSlice};
+use std::rc::Rc;
 use std::task::{Context, Poll};
 use std::time::Duration;
 
@@ -22,6 +23,19 @@ use crate::worker::closing::stream_error;
 use crate::worker::core::WriteError;
 use crate::worker::cx::{Conn, ConnId, Cx, keep_waker};
 use crate::worker::record::{Connection, Phase, Reason};
+
+/// Who is told what happens on a stream as it happens, without a task that waits for it; see [`Stream::attend`].
+///
+/// Both are called by the worker between two steps of others: they may use any connection, this stream too, and must not
+/// wait. A panic ends the connection.
+pub trait Receiver {
+    /// Bytes have come and none are kept from before. How many of them are done with; the rest is kept for whoever reads, and
+    /// [`Receiver::news`] follows.
+    fn data(&self, bytes: &[u8]) -> usize;
+
+    /// There is something that reading would tell: bytes that were kept, the end, an error, the deadline.
+    fn news(&self);
+}
 
 /// A connection that belongs to the code that holds this; dropping it closes the connection once
 /// what was written is sent.
@@ -122,6 +136,17 @@ impl Stream {
                 .is_some_and(|stream| stream.error.is_some());
             connection.phase == Phase::Open && connection.unread.is_empty() && !connection.flags.eof && !told
         })
+    }
+
+    /// Has `receiver` told what happens from here on, in place of the one before; with `None` only those who read are. What is
+    /// kept unread at this time is not told.
+    pub fn attend(&self, receiver: Option<Rc<dyn Receiver>>) {
+        let mut core = self.cx.core();
+        let stream = core.connection(self.slot).and_then(|c| c.stream.as_mut());
+        let before = stream.and_then(|stream| std::mem::replace(&mut stream.receiver, receiver));
+        // Its end may use the worker.
+        drop(core);
+        drop(before);
     }
 
     /// Bytes written and not yet handed to the kernel.
@@ -389,10 +414,13 @@ impl Drop for Stream {
             core.pool.put(unread);
         }
         core.close(self.slot, Reason::Closed);
-        if let Some(connection) = core.connection(self.slot) {
-            connection.stream = None;
-        }
+        let state = core
+            .connection(self.slot)
+            .and_then(|connection| connection.stream.take());
         core.free_if_done(self.slot);
+        // The end of a receiver may use the worker.
+        drop(core);
+        drop(state);
     }
 }
 

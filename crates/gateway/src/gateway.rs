@@ -263,6 +263,10 @@ impl Gateway {
         let app = App::new().limits(self.limits());
         app.entrances(self.doors().fronts.entrances())
             .per_worker(move |cx| Worker::new(cx, gateway.clone()))
+            .early(|req, ticket| match req.local::<Rc<Worker>>() {
+                Ok(worker) => exchange::early::look(worker, req, ticket),
+                Err(_) => Err(ticket),
+            })
             .fallback_streamed(async |req, reply| {
                 let worker = Rc::clone(req.local::<Rc<Worker>>()?);
                 exchange::serve(&worker, req, reply).await
@@ -389,6 +393,7 @@ pub(crate) struct Worker {
     pub(crate) mirroring: Cell<u32>,
     /// Requests that are held by delays which rules put in.
     pub(crate) delaying: Cell<u32>,
+    pub(crate) beginnings: exchange::early::Beginnings,
 }
 
 /// Memory for steps that nothing waits in.
@@ -430,6 +435,7 @@ impl Worker {
             sweeping: Cell::new(false),
             mirroring: Cell::new(0),
             delaying: Cell::new(0),
+            beginnings: exchange::early::Beginnings::default(),
         });
         if cx.spawn(care::follow(Rc::clone(&worker), gateway)).is_err() {
             log::error!("a worker without room for a task does not look names up");

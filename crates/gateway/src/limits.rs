@@ -198,3 +198,6 @@ const _: () = {
     assert!(UPSTREAM_CONNECTIONS <= UPSTREAM_REQUESTS);
     assert!(DNS_TTL_LEAST.as_secs() < DNS_TTL_MOST.as_secs());
 };
+
+/// Places of requests that were answered without a task that a worker keeps to use again; more of them are freed.
+pub const IDLE_BEGINNINGS: usize = 1024;

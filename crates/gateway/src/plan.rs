@@ -179,6 +179,11 @@ impl Changes {
         !self.drop.is_empty() && self.drop.iter().any(same)
     }
 
+    /// Whether nothing is changed.
+    pub(crate) fn is_empty(&self) -> bool {
+        self.drop.is_empty() && self.add.is_empty()
+    }
+
     /// What goes.
     pub(crate) fn dropped(&self) -> &[HeaderName] {
         &self.drop

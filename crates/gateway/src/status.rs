@@ -17,7 +17,7 @@ pub struct UpstreamStatus {
     /// Requests that wait for a connection.
     pub waiting: u32,
     /// Requests that are tried again.
-    pub retries: u32,
+    pub retrying: u32,
     /// How often each of its caps has refused something, since it is known.
     pub refused: [(Cap, u64); Cap::ALL.len()],
     /// Whom it has now.
@@ -70,7 +70,7 @@ impl UpstreamStatus {
             requests: shared.requests(),
             connections: shared.connections(),
             waiting: shared.waiting.len(),
-            retries: shared.breaker.retries(),
+            retrying: shared.breaker.retries(),
             refused: shared.breaker.refused(),
             endpoints: current
                 .endpoints

@@ -46,6 +46,56 @@ pub(crate) fn duration(time: Timespec) -> Duration {
 #[must_use]
 pub fn random() -> u64 {
     let mut bytes = [0u8; 8];
+    fill(&mut bytes);
+    u64::from_ne_bytes(bytes)
+}
+
+/// Random numbers from the kernel's cryptographic generator, fetched [`Random::STOCK`] at a time: a system call for each
+/// costs more than most of what they are for.
+#[derive(Debug)]
+pub struct Random {
+    stock: [u8; Random::STOCK * 8],
+    /// Bytes of the stock that were given out.
+    used: usize,
+}
+
+impl Random {
+    /// Numbers that one system call fetches: up to 256 bytes come whole, whatever signals do (getrandom(2)).
+    pub const STOCK: usize = 32;
+
+    /// An empty stock.
+    #[must_use]
+    pub fn new() -> Random {
+        Random {
+            stock: [0; Random::STOCK * 8],
+            used: Random::STOCK * 8,
+        }
+    }
+
+    /// The next number. Early in the host's start it waits until the kernel's generator has been seeded.
+    pub fn next(&mut self) -> u64 {
+        if self.used == self.stock.len() {
+            fill(&mut self.stock);
+            self.used = 0;
+        }
+        let mut bytes = [0; 8];
+        let taken = &mut self.stock[self.used..self.used + 8];
+        bytes.copy_from_slice(taken);
+        // What was given out may be a secret of somebody's.
+        taken.fill(0);
+        self.used += 8;
+        u64::from_ne_bytes(bytes)
+    }
+}
+
+impl Default for Random {
+    fn default() -> Random {
+        Random::new()
+    }
+}
+
+/// Fills at most 256 bytes.
+fn fill(bytes: &mut [u8]) {
     let count = retry_on_intr(|| {
         // SAFETY: the kernel writes at most `bytes.len()` bytes to it.
         let count = unsafe { libc::getrandom(bytes.as_mut_ptr().cast(), bytes.len(), 0) };
@@ -60,5 +110,4 @@ pub fn random() -> u64 {
         Ok(bytes.len()),
         "getrandom(2) is refused: does a seccomp filter forbid it?"
     );
-    u64::from_ne_bytes(bytes)
 }

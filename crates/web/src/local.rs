@@ -9,7 +9,7 @@ use std::time::Duration;
 
 use ringmain_engine::Cx;
 use ringmain_engine::backend::Time;
-use ringmain_wire::h1::{Known, Version};
+use ringmain_wire::h1::{FieldTable, Known, Version};
 
 use crate::access_log::{AccessWriter, Record};
 use crate::preamble::Preamble;
@@ -22,6 +22,11 @@ use crate::ws::Sockets;
 
 pub(crate) struct Local {
     pub(crate) cx: Cx,
+    pub(crate) site: Arc<Site>,
+    /// What an answer without a task is written to.
+    pub(crate) early: RefCell<Vec<u8>>,
+    /// For heads that are read once more, to be logged.
+    pub(crate) again: RefCell<FieldTable>,
     states: Vec<(TypeId, Box<dyn Any>)>,
     pub(crate) preamble: RefCell<Preamble>,
     pub(crate) runners: Runners,
@@ -33,7 +38,7 @@ pub(crate) struct Local {
 }
 
 impl Local {
-    pub(crate) fn new(site: &Site, cx: Cx) -> Local {
+    pub(crate) fn new(site: &Arc<Site>, cx: Cx) -> Local {
         let states = site.per_worker.iter().map(|make| make(&cx)).collect();
         let preamble =
             Preamble::new(site.server_name.as_deref()).expect("checked when the application was built");
@@ -46,6 +51,9 @@ impl Local {
             limits.rate_bytes,
         );
         Local {
+            site: Arc::clone(site),
+            early: RefCell::default(),
+            again: RefCell::new(FieldTable::new(&site.limits.http1)),
             states,
             preamble: RefCell::new(preamble),
             runners: Runners::new(site.limits.running_requests),

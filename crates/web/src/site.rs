@@ -16,6 +16,7 @@ use crate::reply::Reply;
 use crate::request::Request;
 use crate::router::{Found, Params, Router};
 use crate::server::admission::Admission;
+use crate::server::early::Look;
 use crate::server::runner::Launch;
 use crate::stats::Stats;
 use crate::text;
@@ -66,6 +67,8 @@ pub(crate) struct Route {
 pub struct Site {
     pub(crate) router: Router<Route>,
     pub(crate) fallback: Option<Route>,
+    /// Who may answer the fallback's requests without a task.
+    pub(crate) early: Option<Box<Look>>,
     /// Around what no route answers.
     pub(crate) hooks: Hooks,
     pub(crate) states: Vec<(TypeId, Box<dyn Any + Send + Sync>)>,

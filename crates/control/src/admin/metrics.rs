@@ -296,9 +296,9 @@ fn upstreams(page: &mut Page, inner: &Inner) {
             |it| it.waiting,
         ),
         (
-            "ringmain_upstream_retries",
+            "ringmain_upstream_retrying",
             "Requests that are tried again.",
-            |it| it.retries,
+            |it| it.retrying,
         ),
     ];
     for (name, help, pick) in columns {

@@ -73,7 +73,7 @@ pub(super) fn upstreams(gateway: &Gateway) -> Value {
                 "requests": upstream.requests,
                 "connections": upstream.connections,
                 "waiting": upstream.waiting,
-                "retries": upstream.retries,
+                "retrying": upstream.retrying,
                 "refused": refused.collect::<serde_json::Map<_, _>>(),
                 "endpoints": endpoints.collect::<Vec<_>>(),
             })

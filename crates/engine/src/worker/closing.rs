@@ -134,9 +134,10 @@ impl Core {
                 if stream.error.is_none() {
                     stream.error = stream_error(reason);
                 }
-                for waker in [stream.reader.take(), stream.writer.take()].into_iter().flatten() {
-                    waker.wake();
+                if let Some(writer) = stream.writer.take() {
+                    writer.wake();
                 }
+                self.tell_reader(slot);
             }
             None if matches!(reason, Reason::NotConnected(_)) => self.told_not_connected(slot, reason),
             None => self.told.push_back(Told::Ended(slot, reason)),

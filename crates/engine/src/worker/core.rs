@@ -32,6 +32,8 @@ pub(crate) enum Told {
     Deadline(Slot),
     /// Unconsumed bytes may be looked at again.
     Unread(Slot),
+    /// The receiver of a stream has something to look at.
+    News(Slot),
     Timer(u64),
     /// The alarm was due when this turn began.
     Alarm,
@@ -396,7 +398,21 @@ impl Core {
             connection.unread = self.pool.take(bytes.len());
         }
         connection.unread.extend_from_slice(bytes);
-        if let Some(reader) = connection.stream.as_mut().and_then(|s| s.reader.take()) {
+        self.tell_reader(slot);
+    }
+
+    /// Whoever reads a stream has something to look at: bytes that are kept, the end, or what ended it.
+    pub(crate) fn tell_reader(&mut self, slot: Slot) {
+        let Some(Record::Connection(connection)) = self.records.get_mut(slot) else {
+            return;
+        };
+        let Some(stream) = &mut connection.stream else {
+            return;
+        };
+        if stream.receiver.is_some() {
+            self.told.push_back(Told::News(slot));
+        }
+        if let Some(reader) = stream.reader.take() {
             reader.wake();
         }
     }
@@ -477,11 +493,9 @@ impl Core {
         let Some(connection) = self.connection(slot) else {
             return;
         };
-        if let Some(stream) = &mut connection.stream {
+        if connection.stream.is_some() {
             connection.flags.eof_told = true;
-            if let Some(reader) = stream.reader.take() {
-                reader.wake();
-            }
+            self.tell_reader(slot);
         } else if connection.phase == Phase::Open && !connection.flags.paused && !connection.flags.blocked {
             connection.flags.eof_told = true;
             self.told.push_back(Told::EndOfData(slot));

@@ -3,6 +3,7 @@
 //! A panic of the handler ends the connection that it had at hand and nothing else.
 
 use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::rc::Rc;
 
 use super::core::{Told, Via};
 use super::cx::{Conn, ConnId};
@@ -12,6 +13,7 @@ use super::shared::Counters;
 use super::{State, Worker};
 use crate::backend::{Lent, Slot, Time};
 use crate::limits;
+use crate::stream::Receiver;
 
 /// Where received bytes go.
 enum Route {
@@ -21,6 +23,8 @@ enum Route {
     Behind,
     /// Through the layer first.
     Layer,
+    /// To who has said that it looks at a stream's bytes at once.
+    Receiver(Rc<dyn Receiver>),
     /// Kept until somebody asks.
     Keep,
     Drop,
@@ -41,7 +45,7 @@ impl<H: Handler> Worker<H> {
                 } else if layered {
                     Route::Layer
                 } else if flags.streamed || flags.paused || flags.blocked {
-                    Route::Keep
+                    connection.receiver().map_or(Route::Keep, Route::Receiver)
                 } else if connection.unread.is_empty() {
                     Route::Handler
                 } else {
@@ -79,6 +83,11 @@ impl<H: Handler> Worker<H> {
                 self.received_layered(slot, data.bytes_mut());
                 core = self.cx.core();
             }
+            Route::Receiver(receiver) => {
+                drop(core);
+                self.show(slot, &*receiver, data.bytes_mut());
+                core = self.cx.core();
+            }
             Route::Keep => core.keep_unread(slot, data.bytes_mut()),
             Route::Drop => {}
         }
@@ -100,6 +109,29 @@ impl<H: Handler> Worker<H> {
                 self.panicked(slot);
                 len
             }
+        }
+    }
+
+    /// Shows bytes to a stream's receiver; what it leaves is kept.
+    pub(super) fn show(&mut self, slot: Slot, receiver: &dyn Receiver, bytes: &[u8]) {
+        match catch_unwind(AssertUnwindSafe(|| receiver.data(bytes))) {
+            Ok(consumed) if consumed < bytes.len() => self.cx.core().keep_unread(slot, &bytes[consumed..]),
+            Ok(_) => {}
+            Err(_) => self.panicked(slot),
+        }
+    }
+
+    /// Tells a stream's receiver that there is something to look at.
+    fn news(&mut self, slot: Slot) {
+        let mut core = self.cx.core();
+        let receiver = core
+            .connection(slot)
+            .and_then(|c| c.stream.as_ref()?.receiver.clone());
+        drop(core);
+        if let Some(receiver) = receiver
+            && catch_unwind(AssertUnwindSafe(|| receiver.news())).is_err()
+        {
+            self.panicked(slot);
         }
     }
 
@@ -166,6 +198,7 @@ impl<H: Handler> Worker<H> {
                     self.cx.core().close_if_over(slot);
                 }
                 Told::Unread(slot) => self.unread(slot),
+                Told::News(slot) => self.news(slot),
                 Told::Ended(slot, reason) => self.ended(slot, reason),
                 Told::Taken(slot) => drop(self.states.take(slot)),
                 Told::NotConnected(slot, reason) => {

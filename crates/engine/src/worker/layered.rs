@@ -353,7 +353,11 @@ impl<H: Handler> Worker<H> {
         };
         let flags = &connection.flags;
         if flags.streamed || flags.paused || flags.blocked {
-            return core.keep_unread(slot, plain);
+            let Some(receiver) = connection.receiver() else {
+                return core.keep_unread(slot, plain);
+            };
+            drop(core);
+            return self.show(slot, &*receiver, plain);
         }
         if !connection.unread.is_empty() {
             core.keep_unread(slot, plain);

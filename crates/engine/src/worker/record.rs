@@ -14,12 +14,14 @@
 use std::collections::VecDeque;
 use std::io;
 use std::net::SocketAddr;
+use std::rc::Rc;
 use std::sync::mpsc;
 use std::task::Waker;
 
 use super::layered::Layered;
 use super::output::Output;
 use crate::backend::{Socket, Time};
+use crate::stream::Receiver;
 use crate::timer::TimerId;
 
 /// Why a connection ended.
@@ -125,6 +127,8 @@ pub(crate) struct StreamState {
     pub(crate) writer: Option<Waker>,
     /// Told once, at the next call.
     pub(crate) error: Option<io::Error>,
+    /// Who is shown bytes as they come.
+    pub(crate) receiver: Option<Rc<dyn Receiver>>,
 }
 
 const _: () = assert!(
@@ -159,6 +163,14 @@ impl Connection {
     /// Whether an operation of the kernel still names this slot.
     pub(crate) fn busy(&self) -> bool {
         self.flags.recv_armed || self.flags.send_in_flight || self.flags.send_held
+    }
+
+    /// Who is shown what comes now, if nothing is kept that came before.
+    pub(crate) fn receiver(&self) -> Option<Rc<dyn Receiver>> {
+        if !self.unread.is_empty() || self.flags.paused {
+            return None;
+        }
+        self.stream.as_ref()?.receiver.clone()
     }
 
     /// Whether the application may still write.

@@ -1,6 +1,7 @@
 //! A request on its way to an upstream, and the head of its answer on the way back.
 
-use std::cell::Cell;
+mod again;
+
 use std::future::{Future, poll_fn};
 use std::io;
 use std::net::IpAddr;
@@ -11,13 +12,15 @@ use std::task::{Context, Poll};
 use ringmain_engine::Addr;
 use ringmain_engine::backend::Time;
 use ringmain_engine::stream::Stream;
-use ringmain_web::{Method, Reply, Request};
+use ringmain_web::{Reply, Request};
 use ringmain_wire::h1::{BodyEncoder, Framing, Known, Version};
 use ringmain_wire::proxy::Addresses;
 
+use self::again::{Tries, is_idempotent};
 use super::affinity::Session;
 use super::client;
 use super::cross::Cross;
+use super::early::Ahead;
 use super::kept::Kept;
 use super::mirror;
 use super::relay::{Clock, Down, Download, NotSent, upload};
@@ -26,14 +29,13 @@ use super::response::{Head, Reading};
 use super::tunnel::Tunnel;
 use super::{Failure, Found, Rest, note, own, trailers};
 use crate::balance::hash;
-use crate::fault::{Fault, Retryable, Side};
+use crate::fault::{Fault, Side};
 use crate::gateway::Worker;
 use crate::health::Meeting;
-use crate::model::{AffinityBy, ErrorPage, Forward, HashKey, Listener, Retry};
+use crate::model::{AffinityBy, ErrorPage, Forward, HashKey, Listener};
 use crate::plan::{Backend, Plan};
 use crate::policy::Cleared;
 use crate::upstream::Prefer;
-use crate::upstream::breaker::Retrying;
 use crate::upstream::local::{Chosen, End, Link, Local};
 
 /// What stays the same from try to try.
@@ -58,14 +60,8 @@ struct Job<'a, 'r> {
     tries: Tries,
 }
 
-/// How far a request is.
-#[derive(Default)]
-struct Tries {
-    /// How many there were before this one.
-    before: Cell<usize>,
-    /// What it is counted by from the second one on.
-    retrying: Cell<Option<Retrying>>,
-}
+/// A try that was begun without a task: whom it is for, the connection that has its head, since when.
+type Begun = (Chosen, Option<Link>, Time);
 
 /// A try that came to nothing.
 struct Broken {
@@ -93,22 +89,45 @@ impl<F: Into<Failure>> From<F> for Broken {
 /// Sends a request on, again if that is allowed.
 pub(super) async fn forward(
     worker: &Rc<Worker>,
-    found: &Found<'_>,
-    cleared: &Cleared,
+    (found, cleared): (&Found<'_>, &Cleared),
     plan: &Plan,
     forward: &Forward,
     req: &Request<'_>,
+    ahead: Option<Ahead>,
     reply: &mut Reply<'_>,
 ) -> Result<Rest, Failure> {
-    let (number, backend) = draw(worker, plan)?;
+    let (number, backend) = match &ahead {
+        Some(ahead) => (
+            ahead.number,
+            plan.backends.get(ahead.number).ok_or(Fault::NoBackend)?,
+        ),
+        None => draw(worker, plan)?,
+    };
     let shared = backend.upstream.as_ref().ok_or(Fault::BrokenBackend)?;
     if let (Framing::Length(length), Some(most)) = (req.head().framing, forward.body.request)
         && length > most
     {
         return Err(Fault::RequestTooLarge.into());
     }
-    let local = worker.local(shared);
-    let admitted = local.admit()?;
+    let is_new = ahead.is_none();
+    let (local, admitted, clock, first) = match ahead {
+        Some(ahead) => (
+            ahead.local,
+            ahead.admitted,
+            ahead.clock,
+            Some((ahead.chosen, ahead.link, ahead.sent)),
+        ),
+        None => {
+            let local = worker.local(shared);
+            let admitted = local.admit()?;
+            (
+                local,
+                admitted,
+                Clock::of(&forward.timeouts, worker.cx.now()),
+                None,
+            )
+        }
+    };
     let session = match &forward.affinity {
         Some(affinity) => Session::of(affinity, req, worker.cx.wall().as_secs()),
         None => Session::default(),
@@ -124,25 +143,9 @@ pub(super) async fn forward(
         local: &local,
         forward,
         backend,
-        sending: Sending {
-            listener: found.listener,
-            changes: &backend.request,
-            cleared,
-            rule: &forward.rewrite,
-            backend: &forward.backends[number].rewrite,
-            prefix: found.matched.prefix(),
-            upgrade: upgrade(req, forward),
-            trailers: req.version() == Version::Http11
-                && req.head().fields.known(Known::Te).is_some()
-                && trailers::wanted(&req.head().fields),
-        },
+        sending: sending((found, cleared), forward, backend, number, req),
         req,
-        clock: Clock {
-            total: forward.timeouts.request.map(|span| worker.cx.now().after(span)),
-            head: None,
-            idle: forward.timeouts.idle,
-            rate: forward.timeouts.minimum_rate,
-        },
+        clock,
         key: local.key(|key| hashed(key, found.listener, req)).flatten(),
         session,
         prefer,
@@ -151,15 +154,37 @@ pub(super) async fn forward(
         pages: pages(found, forward),
         tries: Tries::default(),
     };
-    if forward.retry.as_ref().is_some_and(|retry| retry.attempts > 0) {
+    if is_new && forward.retry.as_ref().is_some_and(|retry| retry.attempts > 0) {
         local.bring_budget();
     }
-    let rest = job.run(reply).await;
+    let rest = job.run(first, reply).await;
     drop(admitted);
     if !plan.mirrors.is_empty() && !matches!(rest, Err(Failure::Web(_))) {
         mirror::send(worker, found, cleared, plan, forward, req, &job.kept);
     }
     rest
+}
+
+/// What the head that a backend is sent is written from.
+pub(super) fn sending<'a>(
+    (found, cleared): (&Found<'a>, &'a Cleared),
+    forward: &'a Forward,
+    backend: &'a Backend,
+    number: usize,
+    req: &Request<'a>,
+) -> Sending<'a> {
+    Sending {
+        listener: found.listener,
+        changes: &backend.request,
+        cleared,
+        rule: &forward.rewrite,
+        backend: &forward.backends[number].rewrite,
+        prefix: found.matched.prefix(),
+        upgrade: upgrade(req, forward),
+        trailers: req.version() == Version::Http11
+            && req.head().fields.known(Known::Te).is_some()
+            && trailers::wanted(&req.head().fields),
+    }
 }
 
 /// What is answered in place of the upstream's errors.
@@ -171,7 +196,7 @@ fn pages<'v>(found: &Found<'v>, forward: &Forward) -> &'v [ErrorPage] {
 }
 
 /// A hash of what tells requests apart.
-fn hashed(key: &HashKey, listener: &Listener, req: &Request<'_>) -> Option<u64> {
+pub(super) fn hashed(key: &HashKey, listener: &Listener, req: &Request<'_>) -> Option<u64> {
     match key {
         HashKey::Cookie(name) => req.cookies().get(name).map(|value| hash(value.as_bytes())),
         HashKey::Header(name) => req.header(name.as_str()).map(|value| hash(value.as_bytes())),
@@ -196,7 +221,7 @@ pub(super) fn addresses(req: &Request<'_>) -> Option<Addresses> {
 }
 
 /// The backend whose turn it is, by chance.
-fn draw<'p>(worker: &Worker, plan: &'p Plan) -> Result<(usize, &'p Backend), Fault> {
+pub(super) fn draw<'p>(worker: &Worker, plan: &'p Plan) -> Result<(usize, &'p Backend), Fault> {
     let number = match plan.weight {
         0 => return Err(Fault::NoBackend),
         _ if plan.backends.len() == 1 => 0,
@@ -219,16 +244,24 @@ fn upgrade<'r>(req: &Request<'r>, forward: &Forward) -> Option<&'r [u8]> {
 }
 
 impl Job<'_, '_> {
-    async fn run(&self, reply: &mut Reply<'_>) -> Result<Rest, Failure> {
+    /// `first`: the first try was begun before.
+    async fn run(&self, mut first: Option<Begun>, reply: &mut Reply<'_>) -> Result<Rest, Failure> {
         let mut tried: Vec<Rc<End>> = Vec::new();
         let mut fresh = false;
-        self.local.settle(self.local.connect_timeout()).await;
+        if first.is_none() {
+            self.local.settle(self.local.connect_timeout()).await;
+        }
         loop {
             self.tries.before.set(tried.len());
-            let chosen = self.local.choose(&tried, self.key, self.prefer)?;
+            let (chosen, link, begun) = match first.take() {
+                Some(begun) => begun,
+                None => {
+                    let chosen = self.local.choose(&tried, self.key, self.prefer)?;
+                    (chosen, None, self.worker.cx.now())
+                }
+            };
             let end = Rc::clone(&chosen.end);
-            let begun = self.worker.cx.now();
-            let attempted = self.attempt(chosen, fresh, reply).await;
+            let attempted = self.attempt(chosen, (link, begun), fresh, reply).await;
             note::attempt(
                 self.worker,
                 self.req,
@@ -272,52 +305,31 @@ impl Job<'_, '_> {
         }
     }
 
-    /// Whether this try may be followed by another one, as far as the rule's number of them goes.
-    fn has_tries(&self) -> Option<&Retry> {
-        let retry = self.forward.retry.as_ref()?;
-        (self.tries.before.get() < usize::from(retry.attempts)).then_some(retry)
-    }
-
-    /// Whether the request is tried again after such a fault; then that is counted.
-    fn goes_on(&self, fault: Fault) -> bool {
-        self.has_tries().is_some_and(|retry| self.helps(retry, fault)) && self.begin_retry()
-    }
-
-    /// Whether the rule has requests tried again after such a fault.
-    fn helps(&self, retry: &Retry, fault: Fault) -> bool {
-        let wanted = match fault {
-            Fault::HeadTimeout => retry.on.timeout,
-            Fault::ResetBeforeHead | Fault::ClosedBeforeHead => retry.on.reset,
-            fault => retry.on.connect && fault.retryable() == Retryable::Always,
-        };
-        wanted
-            && match fault.retryable() {
-                Retryable::Always => true,
-                Retryable::IfIdempotent => is_idempotent(self.req.method()),
-                Retryable::Never => false,
-            }
-    }
-
-    /// A random part of a time that is twice as long after each try: those who fail together do not come back together.
-    async fn pause(&self, tries: usize) {
-        let Some(retry) = &self.forward.retry else { return };
-        let doubled = retry.backoff.saturating_mul(1 << (tries - 1).min(16));
-        let span = doubled.min(retry.backoff_most);
-        let share = self.worker.cx.random() as u32 as f64 / f64::from(u32::MAX);
-        self.worker.cx.sleep(span.mul_f64(share)).await;
-    }
-
-    async fn attempt(&self, chosen: Chosen, fresh: bool, reply: &mut Reply<'_>) -> Result<Rest, Broken> {
+    /// `sent`: the connection that has the request's head already, if there is one, and since when.
+    async fn attempt(
+        &self,
+        chosen: Chosen,
+        sent: (Option<Link>, Time),
+        fresh: bool,
+        reply: &mut Reply<'_>,
+    ) -> Result<Rest, Broken> {
         let cx = &self.worker.cx;
         let span = self.local.connect_timeout();
         let span = self
             .clock
             .total
             .map_or(span, |total| span.min(total.since(cx.now())));
-        let greeting = self.local.greeting(|| addresses(self.req));
-        let link = self.local.link(&chosen.end, fresh, &greeting, span).await?;
+        let is_sent = sent.0.is_some();
+        let (link, begun) = match sent {
+            (Some(link), begun) => (link, begun),
+            (None, _) => {
+                let greeting = self.local.greeting(|| addresses(self.req));
+                let link = self.local.link(&chosen.end, fresh, &greeting, span).await?;
+                (link, cx.now())
+            }
+        };
         let mut clock = self.clock;
-        clock.head = self.forward.timeouts.per_try.map(|span| cx.now().after(span));
+        clock.head = self.forward.timeouts.per_try.map(|span| begun.after(span));
         let mut reading = Reading::new(self.req.method(), self.sending.upgrade, self.sending.trailers);
         if let Some(affinity) = &self.forward.affinity {
             let secure = self.req.scheme() == "https";
@@ -339,7 +351,7 @@ impl Job<'_, '_> {
         reading.extra.append(self.sending.cleared.answer());
         reading.pages = self.pages;
         let got = self
-            .converse(&chosen, &link, &mut clock, &mut reading, reply)
+            .converse(&chosen, (&link, is_sent), &mut clock, &mut reading, reply)
             .await;
         let got = got.map_err(|failure| Broken {
             stale: link.requests > 0 && !reading.begun && is_stale(&failure),
@@ -394,18 +406,22 @@ impl Job<'_, '_> {
         Ok(encoder)
     }
 
-    /// Sends the request and reads the answer's head; then goes on with both bodies as long as the request's is not sent.
+    /// Sends the request, unless its head is sent already, and reads the answer's head; then goes on with both bodies as long as the request's is not sent.
     async fn converse(
         &self,
         chosen: &Chosen,
-        link: &Link,
+        (link, is_sent): (&Link, bool),
         clock: &mut Clock,
         reading: &mut Reading<'_, '_>,
         reply: &mut Reply<'_>,
     ) -> Result<Got, Failure> {
         let cx = &self.worker.cx;
         let stream = &link.stream;
-        let encoder = self.send_head(chosen, stream)?;
+        let encoder = match is_sent {
+            // What is sent before there is a task has no body.
+            true => None,
+            false => Some(self.send_head(chosen, stream)?),
+        };
         let begun = cx.now();
         stream.set_deadline(clock.span(begun));
         let most = self.forward.body.request;
@@ -463,26 +479,8 @@ impl Job<'_, '_> {
 
     /// Notes how an endpoint has answered.
     fn answered(&self, chosen: &Chosen, begun: Time, status: u16) {
-        self.local.took(&chosen.end, self.worker.cx.now().since(begun));
-        let met = if status >= 500 {
-            Meeting::Bad
-        } else {
-            Meeting::Good
-        };
-        self.local.met(&chosen.end, met);
-    }
-
-    /// Whether a request whose answer has such a status is tried again; then that is counted.
-    fn asks_again(&self) -> bool {
-        self.kept.can_replay() && self.begin_retry()
-    }
-
-    /// Counts that this request is tried again, if it may be.
-    fn begin_retry(&self) -> bool {
-        let retrying = self.local.begin_retry(self.tries.retrying.take());
-        let begins = retrying.is_some();
-        self.tries.retrying.set(retrying);
-        begins
+        let span = self.worker.cx.now().since(begun);
+        self.local.answered(&chosen.end, span, status);
     }
 
     /// Reads what there is of the answer's head, and of its body what came along.
@@ -556,13 +554,5 @@ fn is_stale(failure: &Failure) -> bool {
     matches!(
         failure,
         Failure::Fault(Fault::ClosedBeforeHead | Fault::ResetBeforeHead)
-    )
-}
-
-/// RFC 9110 §9.2.2.
-fn is_idempotent(method: Method<'_>) -> bool {
-    matches!(
-        method,
-        Method::Get | Method::Head | Method::Put | Method::Delete | Method::Options | Method::Trace
     )
 }

@@ -10,6 +10,7 @@
 mod affinity;
 mod client;
 mod cross;
+pub(crate) mod early;
 mod fields;
 mod files;
 mod forward;
@@ -33,6 +34,7 @@ use std::rc::Rc;
 use ringmain_tls::Tls;
 use ringmain_web::{Error, Reply, Request};
 
+use self::early::Ahead;
 use crate::fault::Fault;
 use crate::front::wants_certificate;
 use crate::gateway::{View, Worker};
@@ -90,8 +92,10 @@ pub(crate) async fn serve(
     req: &Request<'_>,
     reply: &mut Reply<'_>,
 ) -> Result<(), Error> {
-    let count = Count::begin(&worker.counting, &worker.cx);
-    let outcome = match begin(worker, &count, req, reply).await {
+    let ahead = worker.beginnings.take(req.connection());
+    let began = ahead.as_ref().map_or(worker.cx.now(), |ahead| ahead.began);
+    let count = Count::begin(&worker.counting, &worker.cx, began);
+    let outcome = match begin(worker, &count, ahead, req, reply).await {
         // Long bodies and tunnels hold no configuration.
         Ok(Rest::Nothing) => Ok(()),
         Ok(Rest::Body(download)) => download.run(worker, req, reply).await,
@@ -109,10 +113,14 @@ pub(crate) async fn serve(
 async fn begin(
     worker: &Rc<Worker>,
     count: &Count<'_>,
+    ahead: Option<Ahead>,
     req: &Request<'_>,
     reply: &mut Reply<'_>,
 ) -> Result<Rest, Error> {
-    let view = worker.view();
+    let view = match &ahead {
+        Some(ahead) => Rc::clone(&ahead.view),
+        None => worker.view(),
+    };
     let found = match find(worker, &view, req) {
         Ok(Place::Rule(found)) => found,
         Ok(Place::ToHttps(how)) => {
@@ -148,7 +156,7 @@ async fn begin(
         }
     };
     reply.add_headers(cleared.answer());
-    let outcome = act(worker, &view, &found, &cleared, req, reply).await;
+    let outcome = act(worker, &view, (&found, &cleared), ahead, req, reply).await;
     if let Err(Failure::Fault(fault)) = &outcome {
         note::fault(worker, req, *fault);
     }
@@ -231,14 +239,16 @@ fn sni(req: &Request<'_>) -> String {
 async fn act(
     worker: &Rc<Worker>,
     view: &View,
-    found: &Found<'_>,
-    cleared: &Cleared,
+    (found, cleared): (&Found<'_>, &Cleared),
+    ahead: Option<Ahead>,
     req: &Request<'_>,
     reply: &mut Reply<'_>,
 ) -> Result<Rest, Failure> {
     let plan = found.matched.plan().map_err(|_why| Fault::BrokenRule)?;
     match &found.matched.rule().action {
-        Action::Forward(forward) => forward::forward(worker, found, cleared, plan, forward, req, reply).await,
+        Action::Forward(forward) => {
+            forward::forward(worker, (found, cleared), plan, forward, req, ahead, reply).await
+        }
         Action::Answer(answer) => own::answer(reply, plan, answer).map(|()| Rest::Nothing),
         Action::Redirect(how) => {
             redirect::redirect(worker, view, found, plan, how, req, reply).map(|()| Rest::Nothing)

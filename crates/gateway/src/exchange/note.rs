@@ -9,7 +9,7 @@ use super::{Found, client};
 use crate::fault::Fault;
 use crate::gateway::Worker;
 use crate::metrics::Count;
-use crate::model::Name;
+use crate::model::{Name, Route};
 use crate::upstream::local::End;
 
 /// Fields of the access log that a gateway's requests have beside those of all: templates may name them.
@@ -43,15 +43,20 @@ pub(super) fn route(worker: &Worker, count: &Count<'_>, found: &Found<'_>, req: 
     if !req.is_logged() {
         return;
     }
-    let rule = match &found.matched.rule().name {
-        Some(name) => Note::Text(Arc::clone(name)),
-        None => Note::Number(found.matched.number() as u64),
-    };
-    req.note("route", Note::Text(Arc::clone(&route.name)));
-    req.note("rule", rule);
+    rule(route, found.matched.number(), req);
     if let Some(client) = client::address(&found.listener.client_address, req) {
         req.note_client(client);
     }
+}
+
+/// A rule of a route took it.
+pub(super) fn rule(route: &Route, number: usize, req: &Request<'_>) {
+    let rule = match &route.rules[number].name {
+        Some(name) => Note::Text(Arc::clone(name)),
+        None => Note::Number(number as u64),
+    };
+    req.note("route", Note::Text(Arc::clone(&route.name)));
+    req.note("rule", rule);
 }
 
 /// A try has its answer's head, or came to nothing.

@@ -19,6 +19,7 @@ use super::{Failure, note};
 use crate::fault::Fault;
 use crate::gateway::Worker;
 use crate::limits;
+use crate::model::Timeouts;
 use crate::plan::Changes;
 use crate::upstream::local::{Chosen, Link, Local};
 
@@ -62,6 +63,16 @@ impl Pace {
 }
 
 impl Clock {
+    /// Of a request that comes now.
+    pub(super) fn of(timeouts: &Timeouts, now: Time) -> Clock {
+        Clock {
+            total: timeouts.request.map(|span| now.after(span)),
+            head: None,
+            idle: timeouts.idle,
+            rate: timeouts.minimum_rate,
+        }
+    }
+
     /// How long the upstream may be waited for.
     pub(super) fn span(&self, now: Time) -> Option<Duration> {
         let left = |at: Time| at.since(now).max(Duration::from_millis(1));
@@ -96,11 +107,13 @@ pub(super) async fn upload(
     worker: &Worker,
     req: &Request<'_>,
     stream: &Stream,
-    mut encoder: BodyEncoder,
+    encoder: Option<BodyEncoder>,
     most: Option<u64>,
     changes: &Changes,
     kept: &Kept,
 ) -> Result<(), NotSent> {
+    // A request without a body, whose head is sent.
+    let Some(mut encoder) = encoder else { return Ok(()) };
     let write = |out: &mut Vec<u8>| {
         let written = stream.write_now(out);
         out.clear();

@@ -168,24 +168,24 @@ impl<'m, 'a> Reading<'m, 'a> {
                 fields.push("Trailer", text).map_err(|_| Fault::GarbageHead)?;
             }
         }
-        reply.put_head(self.framing(head))?;
+        reply.put_head(framing(head, self.method == Method::Head))?;
         Ok(Head::Body {
             decoder,
             keep_alive: head.keep_alive,
             sieve,
         })
     }
+}
 
-    /// What the client is told of the body: HEAD and 304 have none and may say how long it would be.
-    fn framing(&self, head: &ResponseHead<'_>) -> Framing {
-        if head.framing != Framing::None || !(self.method == Method::Head || head.status == 304) {
-            return head.framing;
-        }
-        let length = head.fields.known(Known::ContentLength);
-        // It was parsed with the head.
-        let length = length.and_then(|value| str::from_utf8(value).ok()?.parse().ok());
-        length.map_or(Framing::None, Framing::Length)
+/// What the client is told of the body: HEAD and 304 have none and may say how long it would be.
+pub(super) fn framing(head: &ResponseHead<'_>, to_head: bool) -> Framing {
+    if head.framing != Framing::None || !(to_head || head.status == 304) {
+        return head.framing;
     }
+    let length = head.fields.known(Known::ContentLength);
+    // It was parsed with the head.
+    let length = length.and_then(|value| str::from_utf8(value).ok()?.parse().ok());
+    length.map_or(Framing::None, Framing::Length)
 }
 
 /// Whether a protocol is one of those that were offered (RFC 9110 §7.8). Their versions are part of them, their case is not.
@@ -195,7 +195,12 @@ fn is_among(protocol: &[u8], offered: &[u8]) -> bool {
 }
 
 /// Copies the fields that go further.
-fn copy(from: &Fields<'_>, changes: &Changes, cross: bool, into: &mut FieldBlock) -> Result<(), Failure> {
+pub(super) fn copy(
+    from: &Fields<'_>,
+    changes: &Changes,
+    cross: bool,
+    into: &mut FieldBlock,
+) -> Result<(), Failure> {
     let named = Named::of(from).map_err(|_| Fault::GarbageHead)?;
     for (known, field) in from.iter_known() {
         let hop = match known {

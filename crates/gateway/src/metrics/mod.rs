@@ -217,6 +217,16 @@ impl Counting {
         own(number, &self.streams, &self.counts.streams)
     }
 
+    /// A request of a route was answered with that status after such a time; 499: its client has left.
+    pub(crate) fn answered(&self, route: u32, status: u16, span: Duration) {
+        let counts = self.route(route);
+        bump(&counts.classes[usize::from(status / 100).clamp(1, 5) - 1], 1);
+        // How long a tunnel was open says nothing of how fast anybody is.
+        if status != 101 {
+            counts.took(span);
+        }
+    }
+
     /// A request ended by this, or a try of it.
     pub(crate) fn fault(&self, fault: Fault) {
         bump(&self.counts.faults[fault as usize], 1);
@@ -261,11 +271,11 @@ pub(crate) struct Count<'w> {
 }
 
 impl<'w> Count<'w> {
-    pub(crate) fn begin(counting: &'w Counting, cx: &'w Cx) -> Count<'w> {
+    pub(crate) fn begin(counting: &'w Counting, cx: &'w Cx, began: Time) -> Count<'w> {
         Count {
             counting,
             cx,
-            began: cx.now(),
+            began,
             route: Cell::new(NO_ROUTE),
             ended: Cell::new(None),
         }
@@ -285,12 +295,8 @@ impl<'w> Count<'w> {
 impl Drop for Count<'_> {
     fn drop(&mut self) {
         let status = self.ended.get().unwrap_or(499);
-        let counts = self.counting.route(self.route.get());
-        bump(&counts.classes[usize::from(status / 100).clamp(1, 5) - 1], 1);
-        // How long a tunnel was open says nothing of how fast anybody is.
-        if status != 101 {
-            counts.took(self.cx.now().since(self.began));
-        }
+        let span = self.cx.now().since(self.began);
+        self.counting.answered(self.route.get(), status, span);
     }
 }
 

@@ -314,6 +314,11 @@ impl Policies {
         Ok(policies)
     }
 
+    /// Whether nothing is asked of any request.
+    pub(crate) fn is_empty(&self) -> bool {
+        self.steps.is_empty()
+    }
+
     /// Headers of requests that go no further: policies write them, or take them out.
     pub(crate) fn drops(&self) -> &[HeaderName] {
         &self.drops

@@ -137,11 +137,16 @@ impl Local {
 
     /// Counts a request at the upstream.
     pub(crate) fn admit(&self) -> Result<Admitted, Fault> {
-        let most = self.follow().current.config.pool.requests;
-        self.shared.begin_request(most).ok_or_else(|| {
+        self.try_admit().ok_or_else(|| {
             self.shared.breaker.tripped(Cap::Requests);
             Fault::RequestsFull
         })
+    }
+
+    /// The same; that there is no room is not counted, for somebody asks again.
+    pub(crate) fn try_admit(&self) -> Option<Admitted> {
+        let most = self.follow().current.config.pool.requests;
+        self.shared.begin_request(most)
     }
 
     /// Chooses an endpoint, none of `tried` if there are others; `key` is a hash of what tells requests apart.
@@ -248,6 +253,13 @@ impl Local {
         }
     }
 
+    /// An endpoint has answered with that status, after such a time.
+    pub(crate) fn answered(&self, end: &End, span: Duration, status: u16) {
+        self.took(end, span);
+        let bad = status >= 500;
+        self.met(end, if bad { Meeting::Bad } else { Meeting::Good });
+    }
+
     /// What a connection begins with, if the upstream wants to be told whom it is for.
     pub(crate) fn greeting(&self, addresses: impl FnOnce() -> Option<Addresses>) -> Vec<u8> {
         let version = self.follow().current.transport.proxy_protocol();
@@ -317,7 +329,14 @@ impl Local {
         }
     }
 
-    fn take_kept(&self, end: &End) -> Option<Link> {
+    /// Whether a connection need not wait for addresses, and begins with nothing that is for one client alone.
+    pub(crate) fn is_plain(&self) -> bool {
+        let seen = self.follow();
+        !seen.current.is_pending && seen.current.transport.proxy_protocol().is_none()
+    }
+
+    /// A kept connection, if there is one.
+    pub(crate) fn take_kept(&self, end: &End) -> Option<Link> {
         loop {
             let idle = end.idle.borrow_mut().pop()?;
             self.kept.set(self.kept.get() - 1);

@@ -399,6 +399,6 @@ fn tries_have_a_cap(engine: Config) {
     // One request counts once, however often it is tried.
     (0..3).for_each(|_| drop(origin.seen()));
     assert_eq!(refused(Cap::Retries), (Cap::Retries, 1));
-    until(|| edge.gateway.upstreams()[0].retries == 0);
+    until(|| edge.gateway.upstreams()[0].retrying == 0);
     edge.server.shut_down();
 }

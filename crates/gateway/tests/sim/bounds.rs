@@ -92,7 +92,7 @@ impl Bounds {
         let upstream = &gateway.upstreams()[0];
         let most = |cap: Option<u32>| cap.unwrap_or(u32::MAX);
         assert!(upstream.requests <= most(self.requests), "{upstream:?}");
-        assert!(upstream.retries <= most(self.retries), "{upstream:?}");
+        assert!(upstream.retrying <= most(self.retries), "{upstream:?}");
         for counter in gateway.counters() {
             if let Counted::Requests(count) = counter.counted {
                 assert!(count <= most(self.at_once), "{counter:?}");
@@ -117,7 +117,7 @@ impl Bounds {
             found.map_or(0, |(_, count)| *count)
         };
         let upstream = &gateway.upstreams()[0];
-        assert_eq!(upstream.retries, 0, "{upstream:?}");
+        assert_eq!(upstream.retrying, 0, "{upstream:?}");
         let refused = upstream.refused[Cap::Requests as usize].1;
         // Copies are refused without a word.
         assert!(refused >= count(Fault::RequestsFull), "{upstream:?}");

@@ -8,6 +8,7 @@ mod group;
 use std::any::{Any, TypeId};
 use std::convert::Infallible;
 use std::fmt;
+use std::rc::Rc;
 use std::sync::Arc;
 
 use ringmain_engine::{Config, Cx, Start};
@@ -26,6 +27,7 @@ use crate::request::Request;
 use crate::router::RouterBuilder;
 use crate::server::Server;
 use crate::server::admission::Admission;
+use crate::server::early::{Early, Look, Ticket};
 use crate::site::{Action, Flow, Hooks, MakeLocal, Route, Site};
 use crate::stats::Stats;
 use crate::ws::{Asynchronous, Socket, WsOptions, WsStream};
@@ -54,6 +56,7 @@ use crate::ws::{Asynchronous, Socket, WsOptions, WsStream};
 pub struct App {
     scope: Scope,
     fallback: Option<Action>,
+    early: Option<Box<Look>>,
     states: Vec<(TypeId, Box<dyn Any + Send + Sync>)>,
     per_worker: Vec<Box<MakeLocal>>,
     entrances: Entrances,
@@ -88,6 +91,7 @@ impl App {
         App {
             scope: Scope::default(),
             fallback: None,
+            early: None,
             states: Vec::new(),
             per_worker: Vec::new(),
             entrances: Entrances::default(),
@@ -123,6 +127,18 @@ impl App {
         handler: impl AsyncFn(&Request<'_>, &mut Reply<'_>) -> Result + Send + Sync + 'static,
     ) -> App {
         self.fallback = Some(Action::waiting(handler, true));
+        self
+    }
+
+    /// Shows each request without a body that would be the streamed fallback's to `look` first, which may keep its ticket and
+    /// answer it from outside a task: for intermediaries, whose answers come by other connections of the worker. A request whose
+    /// ticket is given back is the handler's. Not shown are requests that hooks run on, or that get an id.
+    #[must_use]
+    pub fn early(
+        mut self,
+        look: impl Fn(&Request<'_>, Ticket) -> std::result::Result<Rc<dyn Early>, Ticket> + Send + Sync + 'static,
+    ) -> App {
+        self.early = Some(Box::new(look));
         self
     }
 
@@ -233,6 +249,7 @@ impl App {
         Ok(Arc::new(Site {
             router: router.build(),
             fallback,
+            early: self.early,
             hooks,
             states: self.states,
             per_worker: self.per_worker,

@@ -20,6 +20,7 @@ use ringmain_engine::backend::Time;
 use ringmain_engine::{Conn, ConnId, Cx, TaskId};
 use ringmain_wire::h1::{BodyDecoder, BodyEvent, FieldBlock};
 
+use super::early::{Asked, Early};
 use crate::error::{Error, Result};
 use crate::limits;
 use crate::origin::Origin;
@@ -56,6 +57,10 @@ pub(crate) struct Exchange {
     pub(crate) events: Cell<Option<EventFraming>>,
     pub(crate) buffers: RefCell<Buffers>,
     incoming: RefCell<Incoming>,
+    /// A request that is to be answered without the task.
+    asked: Cell<Option<Asked>>,
+    /// Who has its ticket, or left it to a task that has not begun.
+    early: RefCell<Option<Rc<dyn Early>>>,
 }
 
 /// How an event stream is ended from outside.
@@ -116,6 +121,8 @@ impl Exchange {
             events: Cell::new(None),
             buffers: RefCell::default(),
             incoming: RefCell::default(),
+            asked: Cell::new(None),
+            early: RefCell::new(None),
         })
     }
 
@@ -123,10 +130,23 @@ impl Exchange {
 
     /// Hands a request to the task. `decoder`: the body is streamed.
     pub(crate) fn begin(&self, job: Job, decoder: Option<BodyDecoder>, expects: bool) -> u64 {
+        self.job.set(Some(job));
+        self.reset(job, decoder, expects);
+        self.wake();
+        self.serial.get()
+    }
+
+    /// A request without a body that is to be answered without the task.
+    pub(crate) fn ask(&self, asked: Asked) -> u64 {
+        self.asked.set(Some(asked));
+        self.reset(asked.job, None, false);
+        self.serial.get()
+    }
+
+    fn reset(&self, job: Job, decoder: Option<BodyDecoder>, expects: bool) {
         self.last.set(job.last);
         self.events.set(None);
         self.conn.set(Some(job.origin.conn));
-        self.job.set(Some(job));
         let mut incoming = self.incoming.borrow_mut();
         incoming.decoder = decoder;
         incoming.expects = expects && decoder.is_some();
@@ -140,9 +160,45 @@ impl Exchange {
         incoming.ended = false;
         incoming.queue.clear();
         incoming.trailers.clear();
-        drop(incoming);
-        self.wake();
-        self.serial.get()
+    }
+
+    // What has to do with a request that needs no task.
+
+    /// What was asked, as long as nobody has answered and no task is to.
+    pub(crate) fn asked(&self) -> Option<Asked> {
+        self.asked.get()
+    }
+
+    pub(crate) fn take_asked(&self) -> Option<Asked> {
+        self.asked.take()
+    }
+
+    pub(crate) fn set_early(&self, early: Rc<dyn Early>) {
+        *self.early.borrow_mut() = Some(early);
+    }
+
+    pub(crate) fn take_early(&self) -> Option<Rc<dyn Early>> {
+        self.early.borrow_mut().take()
+    }
+
+    /// The request is the task's, which is to be woken or begun.
+    pub(crate) fn hand_over(&self, job: Job) {
+        self.job.set(Some(job));
+    }
+
+    /// No task could be begun.
+    pub(crate) fn take_back(&self, asked: Asked) {
+        self.job.set(None);
+        self.asked.set(Some(asked));
+    }
+
+    /// Nothing of such a request is left.
+    pub(crate) fn forget(&self) {
+        self.asked.set(None);
+        drop(self.take_early());
+        let head = &mut self.buffers.borrow_mut().head;
+        head.clear();
+        head.shrink_to(limits::SCRATCH_BYTES);
     }
 
     pub(crate) fn set_task(&self, task: TaskId) {

@@ -6,6 +6,7 @@ pub(crate) mod admission;
 pub(crate) mod answer;
 mod connection;
 mod deadline;
+pub(crate) mod early;
 pub(crate) mod entering;
 pub(crate) mod exchange;
 mod forward;
@@ -322,10 +323,16 @@ impl Handler for Server {
         self.machine.leave(&state);
         match state.phase {
             Phase::Running { exchange, serial } if exchange.runs(serial) => {
+                if exchange.asked().is_some() {
+                    return early::left(&exchange, &self.machine.local);
+                }
                 if let Some(task) = exchange.task() {
                     cx.cancel(task);
                 }
                 if exchange.was_not_begun() {
+                    if let Some(early) = exchange.take_early() {
+                        early.abandon();
+                    }
                     // Its task would have done so.
                     self.machine.local.runners.leave();
                 }

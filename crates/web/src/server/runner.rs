@@ -47,6 +47,9 @@ pub(crate) trait Launch: Send + Sync {
         local: &Rc<Local>,
         request: Launched<'_>,
     ) -> Option<(Rc<Exchange>, u64)>;
+
+    /// Begins the task of a request that an exchange without one holds. `false`: the worker has as many tasks as it may.
+    fn adopt(&self, route: usize, site: &Arc<Site>, local: &Rc<Local>, exchange: &Rc<Exchange>) -> bool;
 }
 
 /// A route's asynchronous handler.
@@ -67,30 +70,32 @@ where
             return None;
         }
         let idle = local.runners.idle(route);
-        let is_new = idle.is_none();
         let exchange = idle.unwrap_or_else(|| Exchange::new(&local.cx));
         let mut buffers = exchange.buffers.borrow_mut();
         buffers.head.extend_from_slice(request.head);
         buffers.body.extend_from_slice(request.body);
         drop(buffers);
         let serial = exchange.begin(request.job, request.decoder, request.expects);
-        if is_new {
-            let runner = run(
-                Rc::clone(&exchange),
-                Arc::clone(site),
-                Rc::clone(local),
-                Arc::clone(&self.0),
-                route,
-            );
-            match local.cx.spawn(runner) {
-                Ok(task) => exchange.set_task(task),
-                Err(_too_many) => {
-                    local.runners.leave();
-                    return None;
-                }
-            }
+        if exchange.task().is_none() && !self.adopt(route, site, local, &exchange) {
+            local.runners.leave();
+            return None;
         }
         Some((exchange, serial))
+    }
+
+    fn adopt(&self, route: usize, site: &Arc<Site>, local: &Rc<Local>, exchange: &Rc<Exchange>) -> bool {
+        let runner = run(
+            Rc::clone(exchange),
+            Arc::clone(site),
+            Rc::clone(local),
+            Arc::clone(&self.0),
+            route,
+        );
+        let spawned = local.cx.spawn(runner);
+        if let Ok(task) = &spawned {
+            exchange.set_task(*task);
+        }
+        spawned.is_ok()
     }
 }
 
@@ -111,7 +116,7 @@ impl Runners {
         }
     }
 
-    fn enter(&self) -> bool {
+    pub(super) fn enter(&self) -> bool {
         let fits = self.running.get() < self.limit;
         if fits {
             self.running.set(self.running.get() + 1);
@@ -124,12 +129,12 @@ impl Runners {
         self.running.set(self.running.get() - 1);
     }
 
-    fn idle(&self, route: usize) -> Option<Rc<Exchange>> {
+    pub(super) fn idle(&self, route: usize) -> Option<Rc<Exchange>> {
         self.idle.borrow_mut().get_mut(route)?.pop()
     }
 
     /// Keeps an idle runner, unless there are enough.
-    fn park(&self, route: usize, exchange: &Rc<Exchange>) -> bool {
+    pub(super) fn park(&self, route: usize, exchange: &Rc<Exchange>) -> bool {
         let mut idle = self.idle.borrow_mut();
         if idle.len() <= route {
             idle.resize_with(route + 1, Vec::new);
@@ -200,6 +205,8 @@ where
     };
     loop {
         let job = exchange.next().await;
+        // Whoever had the ticket has told the handler by now what there is to know.
+        drop(exchange.take_early());
         let mut buffers = std::mem::take(&mut *exchange.buffers.borrow_mut());
         let place = Place(&local.runners);
         let then = serve(&exchange, &site, &local, &*handler, job, &buffers, &mut scratch).await;
@@ -235,7 +242,7 @@ fn shrink(buffers: &mut Buffers, scratch: &mut Scratch) {
 
 /// Closes the connection after an answer that said so, at once or (the connection does that) when the client has had
 /// time to read it.
-fn close(exchange: &Exchange, site: &Site, then: Then) {
+pub(super) fn close(exchange: &Exchange, site: &Site, then: Then) {
     exchange.closing.set(true);
     let conn = exchange.conn();
     if then == Then::Close {

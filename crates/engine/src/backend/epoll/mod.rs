@@ -54,6 +54,7 @@ pub struct Epoll {
     scratch: Box<[u8]>,
     lent: bool,
     clock: Clock,
+    random: ringmain_sys::clock::Random,
     group: Arc<EpollGroup>,
     worker: usize,
     run_job: RunJob,
@@ -73,6 +74,7 @@ impl Epoll {
             scratch: vec![0; limits::EPOLL_BUFFER_BYTES].into_boxed_slice(),
             lent: false,
             clock: Clock::new(group.start()),
+            random: ringmain_sys::clock::Random::new(),
             group,
             worker,
             run_job,
@@ -200,7 +202,7 @@ impl Backend for Epoll {
     }
 
     fn random(&mut self) -> u64 {
-        ringmain_sys::clock::random()
+        self.random.next()
     }
 
     fn wait(&mut self, timeout: Option<Duration>) -> io::Result<()> {

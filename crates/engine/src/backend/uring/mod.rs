@@ -107,6 +107,7 @@ pub struct Uring {
     accepts: Vec<Accepting>,
     gifts: Vec<Option<(Slot, Socket)>>,
     ready: VecDeque<Completion>,
+    random: clock::Random,
     /// Message headers and addresses that the kernel copies when it takes the operation over.
     headers: Headers,
     run_job: super::RunJob,
@@ -168,6 +169,7 @@ impl Uring {
             accepts: Vec::new(),
             gifts: Vec::new(),
             ready: VecDeque::new(),
+            random: clock::Random::new(),
             headers: Headers::default(),
             run_job,
             now: Time(0),
@@ -337,7 +339,7 @@ impl Backend for Uring {
     }
 
     fn random(&mut self) -> u64 {
-        clock::random()
+        self.random.next()
     }
 
     fn wait(&mut self, timeout: Option<Duration>) -> io::Result<()> {

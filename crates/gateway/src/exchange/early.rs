@@ -1,0 +1,404 @@
+//! Requests that need no task: a kept connection takes them at once, and an answer that comes in one piece ends them.
+//!
+//! ```text
+//! look ─┬─ something has to be waited for ──────────────────────────────────▶ task
+//!       └─ head written to a kept connection ─┬─ all of the answer in one piece ─▶ Ticket::forward, kept again
+//!                                             ├─ anything else ─▶ handed to a task, which goes on from here
+//!                                             └─ the client leaves ─▶ abandoned
+//! ```
+//!
+//! Nothing of an answer is consumed before all of it is there: so a task that takes over finds what it would have found.
+//! Decides nothing that the way by tasks decides otherwise; what it cannot do as that one does, it leaves to it.
+
+use std::cell::RefCell;
+use std::net::IpAddr;
+use std::rc::{Rc, Weak};
+use std::sync::Arc;
+
+use ringmain_engine::ConnId;
+use ringmain_engine::backend::Time;
+use ringmain_engine::stream::Receiver;
+use ringmain_web::{Early, Method, Request, Ticket};
+use ringmain_wire::h1::{Framing, HeadScanner, Parsed, parse_response};
+
+use super::forward::{self, hashed};
+use super::relay::Clock;
+use super::{Place, client, find, note, request, response};
+use crate::gateway::{Desk, View, Worker};
+use crate::limits;
+use crate::model::{Action, Forward};
+use crate::plan::{Changes, Plan};
+use crate::policy::{self, Walk};
+use crate::table::Compiled;
+use crate::upstream::local::{Chosen, Link, Local};
+use crate::upstream::{Admitted, Prefer};
+
+/// Where such a request stands. Used again for others when it is over.
+pub(crate) struct Underway {
+    worker: Weak<Worker>,
+    me: Weak<Underway>,
+    ahead: RefCell<Option<Ahead>>,
+}
+
+/// What there is of a request that was begun without a task.
+pub(crate) struct Ahead {
+    /// The configuration that it was begun by.
+    pub(super) view: Rc<View>,
+    pub(super) local: Rc<Local>,
+    pub(super) admitted: Admitted,
+    /// Which of the rule's backends it was drawn for.
+    pub(super) number: usize,
+    pub(super) chosen: Chosen,
+    /// The connection that has its head. `None`: none was kept, nothing was sent.
+    pub(super) link: Option<Link>,
+    /// When its head was sent.
+    pub(super) sent: Time,
+    pub(super) clock: Clock,
+    /// When it came.
+    pub(super) began: Time,
+    conn: ConnId,
+    ticket: Option<Ticket>,
+    /// The number of its route.
+    counted: u32,
+    to_head: bool,
+    /// What the answer depends on of the rule; `None` where it does not.
+    rule: Option<(Arc<Compiled<Plan>>, usize)>,
+    /// For the access log, where the client's address is told by others.
+    client: Option<IpAddr>,
+}
+
+/// Requests of a worker that were begun without a task.
+#[derive(Default)]
+pub(crate) struct Beginnings {
+    /// Left to tasks that have not begun.
+    handed: RefCell<Vec<(ConnId, Rc<Underway>)>>,
+    /// To be used again.
+    idle: RefCell<Vec<Rc<Underway>>>,
+}
+
+impl std::fmt::Debug for Beginnings {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.write_str("Beginnings")
+    }
+}
+
+impl Beginnings {
+    /// What a task goes on from: there if its request was begun before it.
+    pub(super) fn take(&self, conn: ConnId) -> Option<Ahead> {
+        let underway = self.unhand(conn)?;
+        let ahead = underway.ahead.take();
+        self.put(underway);
+        ahead
+    }
+
+    fn unhand(&self, conn: ConnId) -> Option<Rc<Underway>> {
+        let mut handed = self.handed.borrow_mut();
+        let found = handed.iter().position(|(whose, _)| *whose == conn)?;
+        Some(handed.swap_remove(found).1)
+    }
+
+    fn put(&self, underway: Rc<Underway>) {
+        let mut idle = self.idle.borrow_mut();
+        if idle.len() < limits::IDLE_BEGINNINGS {
+            idle.push(underway);
+        }
+    }
+}
+
+/// Looks at a request without a body: begins it, unless it has to wait or is not to be sent on.
+pub(crate) fn look(worker: &Rc<Worker>, req: &Request<'_>, ticket: Ticket) -> Result<Rc<dyn Early>, Ticket> {
+    let Some(mut ahead) = begin(worker, req) else {
+        return Err(ticket);
+    };
+    let idle = worker.beginnings.idle.borrow_mut().pop();
+    let underway = idle.unwrap_or_else(|| {
+        Rc::new_cyclic(|me| Underway {
+            worker: Rc::downgrade(worker),
+            me: Weak::clone(me),
+            ahead: RefCell::new(None),
+        })
+    });
+    ahead.ticket = Some(ticket);
+    let receiver: Rc<dyn Receiver> = underway.clone();
+    match &ahead.link {
+        Some(link) => {
+            link.stream.attend(Some(receiver));
+            underway.ahead.replace(Some(ahead));
+        }
+        None => {
+            underway.ahead.replace(Some(ahead));
+            underway.hand_over();
+        }
+    }
+    Ok(underway)
+}
+
+/// Sends a request's head on, if nothing has to be waited for. `None`: all is as it was.
+fn begin(worker: &Rc<Worker>, req: &Request<'_>) -> Option<Ahead> {
+    if req.head().upgrade.is_some() {
+        return None;
+    }
+    let view = worker.view();
+    let Ok(Place::Rule(found)) = find(worker, &view, req) else {
+        return None;
+    };
+    let plan = found.matched.plan().ok()?;
+    let Action::Forward(rule) = &found.matched.rule().action else {
+        return None;
+    };
+    if found.cross.is_some() || rule.affinity.is_some() || !plan.mirrors.is_empty() {
+        return None;
+    }
+    // What policies count, take or note is for the way by tasks: that one may follow whatever is begun here.
+    let walked = plan
+        .policies
+        .is_empty()
+        .then(|| policy::walk_now(worker, &found, req));
+    let Some(Walk::Cleared(cleared)) = walked else {
+        return None;
+    };
+    let (number, backend) = forward::draw(worker, plan).ok()?;
+    let local = worker.local(backend.upstream.as_ref()?);
+    if !local.is_plain() {
+        return None;
+    }
+    let admitted = local.try_admit()?;
+    let key = local.key(|key| hashed(key, found.listener, req)).flatten();
+    let chosen = local.choose(&[], key, Prefer::Any).ok()?;
+    let sending = forward::sending((&found, &cleared), rule, backend, number, req);
+    let desk = &mut *worker.desk.borrow_mut();
+    desk.out.clear();
+    // What it says of the body is that there is none.
+    let written = request::write(desk, req, &chosen.end.endpoint, &sending);
+    let link = written.is_ok().then(|| local.take_kept(&chosen.end)).flatten();
+    let now = worker.cx.now();
+    let mut clock = Clock::of(&rule.timeouts, now);
+    if let Some(link) = &link {
+        clock.head = rule.timeouts.per_try.map(|span| now.after(span));
+        // Refused if the connection has just ended, which its receiver is told.
+        let _ = link.stream.write_now(&desk.out);
+        link.stream.set_deadline(clock.span(now));
+    }
+    desk.out.clear();
+    let route = found.matched.route();
+    if rule.retry.as_ref().is_some_and(|retry| retry.attempts > 0) {
+        local.bring_budget();
+    }
+    let logged = req.is_logged();
+    let rule =
+        is_needed(rule, &backend.response, logged).then(|| (Arc::clone(route), found.matched.number()));
+    let counted = plan.number.get().copied();
+    let counted = counted.unwrap_or_else(|| worker.route_number(&route.route().name));
+    let client = logged.then(|| client::address(&found.listener.client_address, req));
+    Some(Ahead {
+        local,
+        admitted,
+        number,
+        chosen,
+        link,
+        sent: now,
+        clock,
+        began: now,
+        conn: req.connection(),
+        ticket: None,
+        counted,
+        to_head: req.method() == Method::Head,
+        rule,
+        client: client.flatten(),
+        view,
+    })
+}
+
+/// Whether the answer depends on the rule. Where it does not, nothing that workers share is counted for it.
+fn is_needed(rule: &Forward, changes: &Changes, logged: bool) -> bool {
+    let again = rule
+        .retry
+        .as_ref()
+        .is_some_and(|retry| !retry.on.statuses.is_empty());
+    logged || again || rule.replace_errors || rule.body.response.is_some() || !changes.is_empty()
+}
+
+impl Receiver for Underway {
+    fn data(&self, bytes: &[u8]) -> usize {
+        let (Some(worker), Some(me)) = (self.worker.upgrade(), self.me.upgrade()) else {
+            return bytes.len();
+        };
+        let Some(mut ahead) = self.ahead.take() else {
+            return 0;
+        };
+        if !ahead.answer(&worker, bytes) {
+            // It is told as news then.
+            self.ahead.replace(Some(ahead));
+            return 0;
+        }
+        worker.beginnings.put(me);
+        bytes.len()
+    }
+
+    fn news(&self) {
+        if self
+            .ahead
+            .borrow()
+            .as_ref()
+            .is_some_and(|ahead| ahead.ticket.is_some())
+        {
+            self.hand_over();
+        }
+    }
+}
+
+impl Underway {
+    /// Leaves the rest to a task.
+    fn hand_over(&self) {
+        let (Some(worker), Some(me)) = (self.worker.upgrade(), self.me.upgrade()) else {
+            return;
+        };
+        let (ticket, conn) = match &mut *self.ahead.borrow_mut() {
+            Some(ahead) => {
+                if let Some(link) = &ahead.link {
+                    link.stream.attend(None);
+                }
+                (ahead.ticket.take(), ahead.conn)
+            }
+            None => return,
+        };
+        worker.beginnings.handed.borrow_mut().push((conn, me));
+        // With as many tasks as may be there is none for it: its client was told.
+        if !ticket.is_some_and(Ticket::run) {
+            self.give_up(503);
+        }
+    }
+
+    /// Nobody is to be answered any more.
+    fn give_up(&self, status: u16) {
+        let (Some(worker), Some(ahead)) = (self.worker.upgrade(), self.ahead.take()) else {
+            return;
+        };
+        let span = worker.cx.now().since(ahead.began);
+        worker.counting.answered(ahead.counted, status, span);
+        let handed = worker.beginnings.unhand(ahead.conn);
+        if let Some(link) = &ahead.link {
+            link.stream.attend(None);
+        }
+        // With the connection: what it would still answer is nobody's.
+        drop(ahead);
+        if let Some(underway) = handed.or_else(|| self.me.upgrade()) {
+            worker.beginnings.put(underway);
+        }
+    }
+}
+
+impl Early for Underway {
+    fn abandon(&self) {
+        self.give_up(499);
+    }
+}
+
+impl Ahead {
+    /// Answers the client, if these bytes are all of an answer that needs nothing but to be passed on. Whether that was done.
+    fn answer(&mut self, worker: &Rc<Worker>, bytes: &[u8]) -> bool {
+        let Some(ticket) = self.ticket.take() else {
+            return false;
+        };
+        match self.pass_on(worker, bytes, ticket) {
+            Ok((status, keep_alive)) => {
+                self.over(worker, status, keep_alive);
+                true
+            }
+            Err(ticket) => {
+                self.ticket = Some(ticket);
+                false
+            }
+        }
+    }
+
+    fn pass_on(&self, worker: &Rc<Worker>, bytes: &[u8], ticket: Ticket) -> Result<(u16, bool), Ticket> {
+        let Desk {
+            limits,
+            table,
+            fields,
+            ..
+        } = &mut *worker.desk.borrow_mut();
+        let method = if self.to_head { Method::Head } else { Method::Get };
+        let parsed = parse_response(bytes, method, limits, &mut HeadScanner::new(), table);
+        let Ok(Parsed::Complete { head, bytes: length }) = parsed else {
+            return Err(ticket);
+        };
+        let body = &bytes[length..];
+        let is_whole = match head.framing {
+            Framing::None => body.is_empty(),
+            Framing::Length(length) => body.len() as u64 == length,
+            Framing::Chunked | Framing::UntilClose => false,
+        };
+        let changes = match self.judge(head.status, body) {
+            Some(changes) if is_whole && !head.is_interim() && !head.switches => changes,
+            _ => return Err(ticket),
+        };
+        fields.clear();
+        let copied = match changes {
+            Some(changes) => response::copy(&head.fields, changes, false, fields),
+            None => response::copy(&head.fields, &Changes::default(), false, fields),
+        };
+        if copied.is_err() {
+            return Err(ticket);
+        }
+        let framing = response::framing(&head, self.to_head);
+        ticket.forward(head.status, fields, framing, body, |req| self.note(worker, req))?;
+        Ok((head.status, head.keep_alive))
+    }
+
+    /// The changes of an answer's head. `None`: the rule says more of such an answer than that it is passed on.
+    fn judge(&self, status: u16, body: &[u8]) -> Option<Option<&Changes>> {
+        let Some((route, number)) = &self.rule else {
+            return Some(None);
+        };
+        let rule = &route.route().rules[*number];
+        let Action::Forward(forward) = &rule.action else {
+            return None;
+        };
+        let again = forward.retry.iter().flat_map(|retry| &retry.on.statuses);
+        let pages = rule.error_pages.iter().filter(|_| forward.replace_errors);
+        let mut special = again.chain(pages.map(|page| &page.statuses));
+        let fits = forward.body.response.is_none_or(|most| body.len() as u64 <= most);
+        if !fits || special.any(|range| range.contains(status)) {
+            return None;
+        }
+        let plan = route.plan(*number).ok()?;
+        Some(plan.backends.get(self.number).map(|backend| &backend.response))
+    }
+
+    /// What the access log says of it.
+    fn note(&self, worker: &Worker, req: &Request<'_>) {
+        if let Some((route, number)) = &self.rule {
+            note::rule(route.route(), *number, req);
+        }
+        if let Some(client) = self.client {
+            req.note_client(client);
+        }
+        note::attempt(
+            worker,
+            req,
+            &self.local.shared.name,
+            &self.chosen.end,
+            self.sent,
+            0,
+        );
+    }
+
+    /// The client has its answer.
+    fn over(&mut self, worker: &Rc<Worker>, status: u16, keep_alive: bool) {
+        let now = worker.cx.now();
+        self.local
+            .answered(&self.chosen.end, now.since(self.sent), status);
+        if let Some(link) = self.link.take() {
+            link.stream.attend(None);
+            if keep_alive {
+                self.local.keep(&self.chosen.end, link);
+                worker.sweep_later();
+            }
+        }
+        worker
+            .counting
+            .answered(self.counted, status, now.since(self.began));
+    }
+}

@@ -1,0 +1,265 @@
+//! Requests that are answered without a task: somebody looks at each before its task is begun, and may keep its ticket.
+//!
+//! ```text
+//! head ─▶ look ─┬─ does not want it ──────────────────────────▶ task
+//!               └─ keeps the ticket ─┬─ Ticket::forward ─▶ answered
+//!                                    ├─ Ticket::run ─────────▶ task, with all that was there
+//!                                    └─ the client leaves ───▶ Early::abandon
+//! ```
+//!
+//! Owns what such a request needs of its connection. Knows no handler and no route.
+
+use std::rc::Rc;
+
+use ringmain_engine::ConnId;
+use ringmain_wire::h1::{self, FieldBlock, Framing, HeadScanner, Misuse, Parsed, parse_request};
+
+use super::exchange::{Exchange, Job};
+use super::runner;
+use super::{Then, answer};
+use crate::error::Error;
+use crate::local::Local;
+use crate::path;
+use crate::reply::Kind;
+use crate::request::Request;
+use crate::router::Params;
+use crate::site::{Action, Route};
+
+/// Who keeps tickets; see [`App::early`](crate::App::early).
+pub trait Early {
+    /// The client has left: nobody is to be answered any more.
+    fn abandon(&self);
+}
+
+/// Looks at a request before its task is begun: keeps the ticket, or gives it back.
+pub(crate) type Look = dyn Fn(&Request<'_>, Ticket) -> Result<Rc<dyn Early>, Ticket> + Send + Sync;
+
+/// The right to answer one request, from whatever the worker does. Dropped unused it cuts the client's connection:
+/// whoever cannot answer has the task [run](Ticket::run).
+#[must_use = "a request whose ticket is dropped is not answered"]
+pub struct Ticket {
+    exchange: Rc<Exchange>,
+    local: Rc<Local>,
+}
+
+/// What of a request's head its answer depends on.
+#[derive(Clone, Copy)]
+pub(crate) struct Asked {
+    pub(crate) job: Job,
+    pub(crate) wire: h1::Exchange,
+    /// The number of the handler's route.
+    pub(crate) route: usize,
+}
+
+impl Ticket {
+    pub(super) fn new(exchange: &Rc<Exchange>, local: &Rc<Local>) -> Ticket {
+        Ticket {
+            exchange: Rc::clone(exchange),
+            local: Rc::clone(local),
+        }
+    }
+
+    /// The client's connection.
+    #[must_use]
+    pub fn connection(&self) -> ConnId {
+        self.asked().job.origin.conn
+    }
+
+    fn asked(&self) -> Asked {
+        self.exchange.asked().expect("a ticket is for a request")
+    }
+
+    /// Answers with another server's head and body: nothing of our own is added. `framing` is what the client is told of the body;
+    /// `body` is all of it, or empty where the request or the status forbids one. For the access log `note` is shown the request
+    /// again, if there is a log.
+    ///
+    /// # Errors
+    /// The ticket, when no such answer can be: nothing was sent.
+    pub fn forward(
+        self,
+        status: u16,
+        fields: &FieldBlock,
+        framing: Framing,
+        body: &[u8],
+        note: impl FnOnce(&Request<'_>),
+    ) -> Result<(), Ticket> {
+        let asked = self.asked();
+        let mut wire = asked.wire;
+        wire.keep_alive &= !self.exchange.is_last();
+        let encoded = {
+            let out = &mut *self.local.early.borrow_mut();
+            out.clear();
+            let encoded = encode(&self.local, status, fields, wire, (framing, body), out);
+            // Refused only when the connection is over, which is told.
+            encoded.map(|()| {
+                let _ = self.exchange.conn().write(out);
+            })
+        };
+        if encoded.is_err() {
+            return Err(self);
+        }
+        let local = &self.local;
+        local.stats.answered(status);
+        local.stats.took(local.cx.clock().since(asked.job.began));
+        if local.access.is_some() {
+            self.log(asked, status, body.len() as u64, note);
+        }
+        let then = match (wire.keep_alive, asked.wire.keep_alive || asked.job.origin.secure) {
+            (true, _) => Then::Next,
+            (false, true) => Then::Linger,
+            (false, false) => Then::Close,
+        };
+        self.finish(asked, then);
+        Ok(())
+    }
+
+    /// Has the handler's task answer after all, as if nobody had looked. `false`: the worker runs as many tasks as it may, and the
+    /// client was told so (503).
+    #[must_use]
+    pub fn run(self) -> bool {
+        let Some(asked) = self.exchange.take_asked() else {
+            return false;
+        };
+        self.exchange.hand_over(asked.job);
+        if self.exchange.task().is_some() {
+            self.exchange.wake();
+            return true;
+        }
+        let site = &self.local.site;
+        let launched = match &site.fallback {
+            Some(Route {
+                action: Action::Task { launch, .. },
+                ..
+            }) => launch.adopt(asked.route, site, &self.local, &self.exchange),
+            _ => false,
+        };
+        if launched {
+            return true;
+        }
+        // As many tasks run as may.
+        self.exchange.take_back(asked);
+        let busy =
+            Error::new(503, "the server runs as many requests as it may").with_header("Retry-After", "1");
+        let mut out = Vec::new();
+        answer::refuse(&self.local, &busy, asked.wire, &mut out);
+        // Refused only when the connection is over.
+        let _ = self.exchange.conn().write(&out);
+        self.local.stats.answered(503);
+        if self.local.access.is_some() {
+            self.log(asked, 503, 0, |_| {});
+        }
+        self.finish(asked, Then::Linger);
+        false
+    }
+
+    /// The request is answered.
+    fn finish(&self, asked: Asked, then: Then) {
+        let Ticket { exchange, local } = self;
+        exchange.forget();
+        local.runners.leave();
+        if then != Then::Next {
+            return runner::close(exchange, &local.site, then);
+        }
+        exchange.finish();
+        let conn = exchange.conn();
+        conn.set_deadline(Some(local.site.limits.idle_timeout));
+        conn.resume();
+        local.runners.park(asked.route, exchange);
+    }
+
+    /// Notes the answer in the access log, for which the head is read again.
+    fn log(&self, asked: Asked, status: u16, sent: u64, note: impl FnOnce(&Request<'_>)) {
+        look_again(&self.exchange, &self.local, asked, |request| {
+            note(request);
+            self.local.log(request, status, sent, asked.job.began);
+        });
+    }
+}
+
+impl Drop for Ticket {
+    fn drop(&mut self) {
+        if let Some(asked) = self.exchange.take_asked() {
+            log::error!(
+                "{:?}: a request was not answered: its connection is cut",
+                asked.job.origin.conn
+            );
+            self.exchange.forget();
+            self.local.runners.leave();
+            self.local.stats.answered(500);
+            self.exchange.closing.set(true);
+            self.exchange.conn().abort();
+        }
+    }
+}
+
+impl std::fmt::Debug for Ticket {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.write_str("Ticket")
+    }
+}
+
+/// The client of a request that somebody has the ticket of has left.
+pub(super) fn left(exchange: &Rc<Exchange>, local: &Rc<Local>) {
+    let Some(asked) = exchange.take_asked() else {
+        return;
+    };
+    if let Some(early) = exchange.take_early() {
+        early.abandon();
+    }
+    // As with a task; nginx has made the number usual.
+    local.stats.answered(499);
+    if local.access.is_some() {
+        look_again(exchange, local, asked, |request| {
+            local.log(request, 499, 0, asked.job.began);
+        });
+    }
+    exchange.forget();
+    local.runners.leave();
+    exchange.finish();
+    local.runners.park(asked.route, exchange);
+}
+
+/// Shows the request to `look` once more, from the bytes of its head.
+fn look_again(exchange: &Exchange, local: &Rc<Local>, asked: Asked, look: impl FnOnce(&Request<'_>)) {
+    let site = &local.site;
+    let buffers = exchange.buffers.borrow();
+    let mut table = local.again.borrow_mut();
+    let mut scanner = HeadScanner::new();
+    let parsed = parse_request(&buffers.head, &site.limits.http1, &mut scanner, &mut table);
+    let Ok(Parsed::Complete { head, .. }) = parsed else {
+        unreachable!("the connection has parsed these bytes");
+    };
+    let mut text = String::new();
+    let path = path::normalise(head.target.path(), &mut text).expect("the connection has normalised it");
+    let mut params = Params::new();
+    let verdict = site.find(head.method, path, &mut params);
+    let origin = asked.job.origin;
+    let request = Request::new(&head, path, params, &[], site, local, &verdict, origin, None);
+    look(&request);
+}
+
+fn encode(
+    local: &Local,
+    status: u16,
+    fields: &FieldBlock,
+    wire: h1::Exchange,
+    (framing, content): (Framing, &[u8]),
+    out: &mut Vec<u8>,
+) -> Result<(), Misuse> {
+    let parts = answer::Parts {
+        status,
+        kind: Kind::None,
+        fields,
+        id: None,
+        forwarded: true,
+        handshake: None,
+    };
+    let mut body = answer::head(local, &parts, wire, framing, out)?;
+    if !content.is_empty() {
+        body.data(out, content)?;
+    }
+    if !body.is_silent() {
+        body.finish(out)?;
+    }
+    Ok(())
+}
