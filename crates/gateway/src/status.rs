@@ -18,6 +18,8 @@ pub struct UpstreamStatus {
     pub waiting: u32,
     /// Requests that are tried again.
     pub retrying: u32,
+    /// Requests that were tried at two endpoints at once, since it is known.
+    pub hedged: u64,
     /// How often each of its caps has refused something, since it is known.
     pub refused: [(Cap, u64); Cap::ALL.len()],
     /// Whom it has now.
@@ -71,6 +73,7 @@ impl UpstreamStatus {
             connections: shared.connections(),
             waiting: shared.waiting.len(),
             retrying: shared.breaker.retries(),
+            hedged: shared.breaker.hedges(),
             refused: shared.breaker.refused(),
             endpoints: current
                 .endpoints

@@ -307,6 +307,15 @@ fn upstreams(page: &mut Page, inner: &Inner) {
             page.sample(name, &[("upstream", &upstream.name)], pick(upstream));
         }
     }
+    let name = "ringmain_upstream_hedged_total";
+    page.metric(
+        name,
+        "counter",
+        "Requests that were tried at two endpoints at once.",
+    );
+    for upstream in &upstreams {
+        page.sample(name, &[("upstream", &upstream.name)], upstream.hedged);
+    }
     let name = "ringmain_upstream_refused_total";
     page.metric(name, "counter", "What an upstream's caps have refused, by cap.");
     for upstream in &upstreams {

@@ -74,6 +74,7 @@ pub(super) fn upstreams(gateway: &Gateway) -> Value {
                 "connections": upstream.connections,
                 "waiting": upstream.waiting,
                 "retrying": upstream.retrying,
+                "hedged": upstream.hedged,
                 "refused": refused.collect::<serde_json::Map<_, _>>(),
                 "endpoints": endpoints.collect::<Vec<_>>(),
             })

@@ -146,7 +146,7 @@ fn begin(worker: &Rc<Worker>, req: &Request<'_>) -> Option<Ahead> {
     let Action::Forward(rule) = &found.matched.rule().action else {
         return None;
     };
-    if found.cross.is_some() || rule.affinity.is_some() || !plan.mirrors.is_empty() {
+    if found.cross.is_some() || rule.affinity.is_some() || rule.hedge.is_some() || !plan.mirrors.is_empty() {
         return None;
     }
     // What policies count, take or note is for the way by tasks: that one may follow whatever is begun here.

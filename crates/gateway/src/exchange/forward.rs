@@ -1,6 +1,7 @@
 //! A request on its way to an upstream, and the head of its answer on the way back.
 
 mod again;
+mod hedge;
 
 use std::future::{Future, poll_fn};
 use std::io;
@@ -154,7 +155,8 @@ pub(super) async fn forward(
         pages: pages(found, forward),
         tries: Tries::default(),
     };
-    if is_new && forward.retry.as_ref().is_some_and(|retry| retry.attempts > 0) {
+    let again = forward.retry.as_ref().is_some_and(|retry| retry.attempts > 0);
+    if is_new && (again || forward.hedge.is_some()) {
         local.bring_budget();
     }
     let rest = job.run(first, reply).await;
@@ -260,8 +262,9 @@ impl Job<'_, '_> {
                     (chosen, None, self.worker.cx.now())
                 }
             };
-            let end = Rc::clone(&chosen.end);
-            let attempted = self.attempt(chosen, (link, begun), fresh, reply).await;
+            let (attempted, end, begun) = self
+                .first_or_next((chosen, link, begun), &mut tried, fresh, reply)
+                .await;
             note::attempt(
                 self.worker,
                 self.req,
@@ -305,6 +308,37 @@ impl Job<'_, '_> {
         }
     }
 
+    /// A try, or the first one with another beside it: what came of it, whose it was, since when.
+    async fn first_or_next(
+        &self,
+        (chosen, link, begun): Begun,
+        tried: &mut Vec<Rc<End>>,
+        fresh: bool,
+        reply: &mut Reply<'_>,
+    ) -> (Result<Rest, Broken>, Rc<End>, Time) {
+        let (mut end, mut begun) = (Rc::clone(&chosen.end), begun);
+        let mut try_of = (chosen, link);
+        if let Some(after) = self.hedge().filter(|_| tried.is_empty() && !fresh) {
+            // Apart, so that requests without it have no room for it.
+            match Box::pin(self.race((try_of.0, try_of.1, begun), after)).await {
+                Ok(won) => {
+                    tried.extend(won.beside);
+                    self.tries.before.set(tried.len());
+                    (try_of, begun) = ((won.begun.0, won.begun.1), won.begun.2);
+                    end = Rc::clone(&try_of.0.end);
+                }
+                Err((broken, mut asked)) => {
+                    let last = asked.pop().unwrap_or(end);
+                    tried.extend(asked);
+                    self.tries.before.set(tried.len());
+                    return (Err(broken), last, begun);
+                }
+            }
+        }
+        let attempted = self.attempt(try_of.0, (try_of.1, begun), fresh, reply).await;
+        (attempted, end, begun)
+    }
+
     /// `sent`: the connection that has the request's head already, if there is one, and since when.
     async fn attempt(
         &self,
@@ -314,17 +348,11 @@ impl Job<'_, '_> {
         reply: &mut Reply<'_>,
     ) -> Result<Rest, Broken> {
         let cx = &self.worker.cx;
-        let span = self.local.connect_timeout();
-        let span = self
-            .clock
-            .total
-            .map_or(span, |total| span.min(total.since(cx.now())));
         let is_sent = sent.0.is_some();
         let (link, begun) = match sent {
             (Some(link), begun) => (link, begun),
             (None, _) => {
-                let greeting = self.local.greeting(|| addresses(self.req));
-                let link = self.local.link(&chosen.end, fresh, &greeting, span).await?;
+                let link = self.open(&chosen, fresh).await?;
                 (link, cx.now())
             }
         };

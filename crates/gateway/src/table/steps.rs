@@ -140,6 +140,9 @@ fn forward(steps: &mut Vec<String>, forward: &Forward) {
     if let Some(retry) = &forward.retry {
         steps.push(format!("try again at most {} times", retry.attempts));
     }
+    if let Some(after) = forward.hedge {
+        steps.push(format!("ask another endpoint as well after {after:?}"));
+    }
     let timeouts = &forward.timeouts;
     for (what, time) in [
         ("the whole", timeouts.request),

@@ -53,6 +53,7 @@ pub(crate) struct Breaker {
     retries: Line<AtomicU32>,
     /// In the order of [`Cap::ALL`]: written by refusals alone.
     refused: [AtomicU64; Cap::ALL.len()],
+    hedged: AtomicU64,
 }
 
 /// A request that is tried again, counted until it is over.
@@ -68,6 +69,16 @@ impl Breaker {
     /// How often each cap has refused something, since the upstream is known.
     pub(crate) fn refused(&self) -> [(Cap, u64); Cap::ALL.len()] {
         Cap::ALL.map(|cap| (cap, self.refused[cap as usize].load(Ordering::Relaxed)))
+    }
+
+    /// A request is tried at two endpoints at once.
+    pub(crate) fn hedged(&self) {
+        self.hedged.fetch_add(1, Ordering::Relaxed);
+    }
+
+    /// How many were.
+    pub(crate) fn hedges(&self) -> u64 {
+        self.hedged.load(Ordering::Relaxed)
     }
 
     /// Requests that are tried again at this moment.

@@ -18,6 +18,7 @@ mod features;
 mod files;
 mod forwarding;
 mod gates;
+mod hedging;
 mod listening;
 mod names;
 mod origin;

@@ -154,6 +154,7 @@ fn forward(world: &World, calm: bool) -> Forward {
         forward.timeouts.minimum_rate = 1 + world.below(5000) as u32;
     }
     forward.mirrors = mirrors(world);
+    forward.hedge = (world.below(3) == 0).then(|| Duration::from_millis(1 + world.below(100) as u64));
     forward.retry = (world.below(2) == 0).then(|| Retry {
         attempts: 2,
         on: RetryOn {

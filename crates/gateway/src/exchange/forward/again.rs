@@ -61,7 +61,7 @@ impl Job<'_, '_> {
     }
 
     /// Counts that this request is tried again, if it may be.
-    fn begin_retry(&self) -> bool {
+    pub(super) fn begin_retry(&self) -> bool {
         let retrying = self.local.begin_retry(self.tries.retrying.take());
         let begins = retrying.is_some();
         self.tries.retrying.set(retrying);
