@@ -2,14 +2,16 @@
 
 mod support;
 
+use std::cell::{Cell, RefCell};
 use std::future::poll_fn;
 use std::io::{self, Read, Write};
 use std::net::{Shutdown, SocketAddr, TcpListener, TcpStream};
+use std::rc::Rc;
 use std::sync::mpsc;
-use std::task::Poll;
+use std::task::{Poll, Waker};
 use std::time::Duration;
 
-use ringmain_engine::stream::Stream;
+use ringmain_engine::stream::{Receiver, Stream};
 use ringmain_engine::{Addr, Choice, Cx};
 use rustix::net::sockopt::set_socket_linger;
 use support::{PATIENCE, Rig, for_each_engine, pattern, thread};
@@ -394,5 +396,145 @@ fn a_late_write_error_surfaces() {
             matches!(kind, io::ErrorKind::ConnectionReset | io::ErrorKind::BrokenPipe),
             "{kind:?}"
         );
+    });
+}
+
+/// Sends back what comes, but for what begins with `!`, which is left for whoever reads.
+struct Echo {
+    stream: Rc<Stream>,
+    told: RefCell<Vec<String>>,
+    news: Cell<u32>,
+    waiting: RefCell<Option<Waker>>,
+}
+
+impl Receiver for Echo {
+    fn data(&self, bytes: &[u8]) -> usize {
+        assert!(!bytes.starts_with(b"panic"), "told to");
+        if bytes.starts_with(b"!") {
+            return 0;
+        }
+        self.told
+            .borrow_mut()
+            .push(String::from_utf8_lossy(bytes).into_owned());
+        self.stream.write_now(bytes).expect("it is open");
+        bytes.len()
+    }
+
+    fn news(&self) {
+        self.news.set(self.news.get() + 1);
+        if let Some(waker) = self.waiting.take() {
+            waker.wake();
+        }
+    }
+}
+
+impl Echo {
+    /// One that attends to a stream, whose client has been told so.
+    fn attend(stream: Stream) -> Rc<Echo> {
+        let echo = Rc::new(Echo {
+            stream: Rc::new(stream),
+            told: RefCell::default(),
+            news: Cell::new(0),
+            waiting: RefCell::new(None),
+        });
+        echo.stream.attend(Some(echo.clone()));
+        echo.stream.write_now(b"ready").expect("it is open");
+        echo
+    }
+
+    /// Waits until it was told that there is something to read, then attends no more.
+    async fn news(&self) {
+        poll_fn(|context| match self.news.get() {
+            0 => {
+                *self.waiting.borrow_mut() = Some(context.waker().clone());
+                Poll::Pending
+            }
+            _ => Poll::Ready(()),
+        })
+        .await;
+        self.stream.attend(None);
+    }
+}
+
+fn expect(stream: &mut TcpStream, bytes: &[u8]) {
+    let mut read = vec![0; bytes.len()];
+    stream.read_exact(&mut read).expect("bytes in time");
+    assert_eq!(read, bytes);
+}
+
+#[test]
+fn a_receiver_is_told_at_once_and_what_it_leaves_is_read() {
+    for_each_engine(|choice| {
+        let (rig, receiver) = served(choice, |stream| async move {
+            let echo = Echo::attend(stream);
+            echo.news().await;
+            let mut rest = [0; 16];
+            let count = echo.stream.read(&mut rest).await.expect("what was left");
+            let end = echo.stream.read(&mut rest[count..]).await.expect("the end");
+            assert_eq!((&rest[..count], end), (&b"!left"[..], 0));
+            (echo.told.take(), echo.news.get())
+        });
+        let mut client = dial(&rig);
+        expect(&mut client, b"ready");
+        for word in [&b"one"[..], b"two"] {
+            client.write_all(word).expect("it is open");
+            expect(&mut client, word);
+        }
+        client.write_all(b"!left").expect("it is open");
+        client.shutdown(Shutdown::Write).expect("it is open");
+        let (told, news) = outcome(&rig, &receiver);
+        assert_eq!(told, ["one", "two"]);
+        assert!(news >= 1, "of what was left");
+    });
+}
+
+#[test]
+fn a_receiver_hears_of_the_end_of_a_reset_and_of_the_deadline() {
+    for_each_engine(|choice| {
+        for case in ["end", "reset", "deadline"] {
+            let (rig, receiver) = served(choice, move |stream| async move {
+                let echo = Echo::attend(stream);
+                if case == "deadline" {
+                    echo.stream.set_deadline(Some(Duration::from_millis(1)));
+                }
+                echo.news().await;
+                echo.stream.read(&mut [0; 16]).await.map_err(|error| error.kind())
+            });
+            let mut client = dial(&rig);
+            expect(&mut client, b"ready");
+            let kept = match case {
+                "end" => {
+                    client.shutdown(Shutdown::Write).expect("it is open");
+                    Some(client)
+                }
+                "reset" => {
+                    reset(client);
+                    None
+                }
+                _ => Some(client),
+            };
+            let read = outcome(&rig, &receiver);
+            match case {
+                "end" => assert_eq!(read, Ok(0)),
+                "reset" => assert_eq!(read, Err(io::ErrorKind::ConnectionReset)),
+                _ => assert_eq!(read, Err(io::ErrorKind::TimedOut)),
+            }
+            drop(kept);
+        }
+    });
+}
+
+#[test]
+fn a_receiver_that_panics_loses_its_connection_alone() {
+    for_each_engine(|choice| {
+        let (rig, receiver) = served(choice, |stream| async move {
+            let echo = Echo::attend(stream);
+            echo.news().await;
+            echo.stream.read(&mut [0; 16]).await.is_err()
+        });
+        let mut client = dial(&rig);
+        expect(&mut client, b"ready");
+        client.write_all(b"panic").expect("it is open");
+        assert!(outcome(&rig, &receiver), "it was aborted");
     });
 }

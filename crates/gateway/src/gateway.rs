@@ -25,10 +25,10 @@ use ringmain_engine::file::Root;
 use ringmain_engine::{Addr, Cx, ListenOptions, Listeners};
 use ringmain_tls::Counts;
 use ringmain_web::{self as web, App};
-use ringmain_wire::h1::{FieldBlock, FieldTable, Limits};
 
 use crate::care::{self, Lookup};
 use crate::changes::Changes;
+use crate::desk::Desk;
 use crate::exchange;
 use crate::fault::Fault;
 use crate::front::{self, Doors, Followed, Fronts, Ids};
@@ -38,6 +38,7 @@ use crate::metrics::{Counting, Metrics, RouteReport, StreamReport};
 use crate::model::{Config, Hostname, Name};
 use crate::passage::StreamPlan;
 use crate::plan::Plan;
+use crate::policy::Standings;
 use crate::resolve::{Found, NotFound, Settings};
 use crate::status::{CounterStatus, UpstreamStatus};
 use crate::table::{Outcome, Place, Problem, Table};
@@ -393,48 +394,26 @@ pub(crate) struct Worker {
     pub(crate) mirroring: Cell<u32>,
     /// Requests that are held by delays which rules put in.
     pub(crate) delaying: Cell<u32>,
+    /// Whether those who count for several gateways are to be asked.
+    pub(crate) standings: Standings,
     pub(crate) beginnings: exchange::early::Beginnings,
-}
-
-/// Memory for steps that nothing waits in.
-#[derive(Debug)]
-pub(crate) struct Desk {
-    pub(crate) limits: Limits,
-    pub(crate) table: FieldTable,
-    pub(crate) out: Vec<u8>,
-    pub(crate) text: Vec<u8>,
-    pub(crate) host: String,
-    pub(crate) path: String,
-    pub(crate) fields: FieldBlock,
 }
 
 impl Worker {
     fn new(cx: &Cx, gateway: Gateway) -> Rc<Worker> {
         let view = View::new(&gateway);
-        let limits = Limits {
-            head_bytes: limits::RESPONSE_HEAD_BYTES,
-            fields: limits::RESPONSE_FIELDS,
-            ..Limits::INTERNET
-        };
         let worker = Rc::new(Worker {
             cx: cx.clone(),
             counting: gateway.0.metrics.worker(),
             view: RefCell::new(Rc::new(view)),
             gateway: gateway.clone(),
             locals: RefCell::default(),
-            desk: RefCell::new(Desk {
-                table: FieldTable::new(&limits),
-                limits,
-                out: Vec::new(),
-                text: Vec::new(),
-                host: String::new(),
-                path: String::new(),
-                fields: FieldBlock::new(),
-            }),
+            desk: RefCell::new(Desk::new()),
             roots: RefCell::default(),
             sweeping: Cell::new(false),
             mirroring: Cell::new(0),
             delaying: Cell::new(0),
+            standings: Standings::default(),
             beginnings: exchange::early::Beginnings::default(),
         });
         if cx.spawn(care::follow(Rc::clone(&worker), gateway)).is_err() {

@@ -7,6 +7,7 @@
 mod balance;
 mod care;
 mod changes;
+mod desk;
 mod exchange;
 pub mod fault;
 mod front;

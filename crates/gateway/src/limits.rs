@@ -185,6 +185,15 @@ pub const RATE_KEYS_MOST: u32 = 1 << 24;
 /// answered 500.
 pub const RATE_LIMITS: usize = 8;
 
+/// How long a worker does not ask a Redis that has not answered; twice as long each time.
+pub const REDIS_BACKOFF: Duration = Duration::from_millis(100);
+
+/// How long at most.
+pub const REDIS_BACKOFF_MOST: Duration = Duration::from_secs(5);
+
+/// How long a Redis may take to count a request, unless a limit says otherwise.
+pub const REDIS_TIMEOUT: Duration = Duration::from_millis(50);
+
 /// Requests that one worker holds at once because a rule puts delays in. More go on at once.
 pub const DELAYED: u32 = 4096;
 

@@ -57,7 +57,7 @@ impl Plan {
     /// Of a rule. `missing` are upstreams that are not there.
     pub(crate) fn of(rule: &Rule, missing: &[Name], registry: &Registry) -> Result<Plan, String> {
         let response = Changes::of(&[&rule.response_headers])?;
-        let policies = Policies::of(rule, registry.counters())?;
+        let policies = Policies::of(rule, missing, registry)?;
         let dropped = HeaderChanges {
             remove: policies.drops().to_vec(),
             ..HeaderChanges::default()

@@ -73,7 +73,7 @@ impl Random {
     }
 
     /// The next number. Early in the host's start it waits until the kernel's generator has been seeded.
-    pub fn next(&mut self) -> u64 {
+    pub fn draw(&mut self) -> u64 {
         if self.used == self.stock.len() {
             fill(&mut self.stock);
             self.used = 0;

@@ -53,6 +53,16 @@ fn random_numbers_differ() {
     assert_eq!(numbers.iter().fold(0, |bits, number| bits | number), u64::MAX);
 }
 
+#[test]
+fn numbers_of_a_stock_differ_beyond_its_end() {
+    let mut random = clock::Random::new();
+    let mut numbers: Vec<_> = (0..1000).map(|_| random.draw()).collect();
+    numbers.sort_unstable();
+    numbers.dedup();
+    assert_eq!(numbers.len(), 1000);
+    assert_eq!(numbers.iter().fold(0, |bits, number| bits | number), u64::MAX);
+}
+
 fn is_readable(fd: impl AsFd) -> bool {
     let at_once = Timespec {
         tv_sec: 0,

@@ -21,14 +21,16 @@ use ringmain_engine::stream::Receiver;
 use ringmain_web::{Early, Method, Request, Ticket};
 use ringmain_wire::h1::{Framing, HeadScanner, Parsed, parse_response};
 
-use super::forward::{self, hashed};
+use super::aim::{self, hashed};
+use super::forward::Begun;
 use super::relay::Clock;
-use super::{Place, client, find, note, request, response};
-use crate::gateway::{Desk, View, Worker};
+use super::{Found, Place, client, find, note, request, response};
+use crate::desk::Desk;
+use crate::gateway::{View, Worker};
 use crate::limits;
 use crate::model::{Action, Forward};
 use crate::plan::{Changes, Plan};
-use crate::policy::{self, Walk};
+use crate::policy::{self, Cleared, Refusal, Walk};
 use crate::table::Compiled;
 use crate::upstream::local::{Chosen, Link, Local};
 use crate::upstream::{Admitted, Prefer};
@@ -44,16 +46,10 @@ pub(crate) struct Underway {
 pub(crate) struct Ahead {
     /// The configuration that it was begun by.
     pub(super) view: Rc<View>,
-    pub(super) local: Rc<Local>,
-    pub(super) admitted: Admitted,
-    /// Which of the rule's backends it was drawn for.
-    pub(super) number: usize,
-    pub(super) chosen: Chosen,
-    /// The connection that has its head. `None`: none was kept, nothing was sent.
-    pub(super) link: Option<Link>,
-    /// When its head was sent.
-    pub(super) sent: Time,
-    pub(super) clock: Clock,
+    /// What its rule's policies have said, which are not asked again.
+    pub(super) walked: Result<Cleared, Box<Refusal>>,
+    /// Its first try; `None`: the task is to begin with that.
+    pub(super) started: Option<Started>,
     /// When it came.
     pub(super) began: Time,
     conn: ConnId,
@@ -65,6 +61,20 @@ pub(crate) struct Ahead {
     rule: Option<(Arc<Compiled<Plan>>, usize)>,
     /// For the access log, where the client's address is told by others.
     client: Option<IpAddr>,
+}
+
+/// A first try that was begun.
+pub(crate) struct Started {
+    local: Rc<Local>,
+    admitted: Admitted,
+    /// Which of the rule's backends it was drawn for.
+    pub(super) number: usize,
+    chosen: Chosen,
+    /// The connection that has its head. `None`: none was kept, nothing was sent.
+    link: Option<Link>,
+    /// When its head was sent.
+    sent: Time,
+    clock: Clock,
 }
 
 /// Requests of a worker that were begun without a task.
@@ -120,7 +130,7 @@ pub(crate) fn look(worker: &Rc<Worker>, req: &Request<'_>, ticket: Ticket) -> Re
     });
     ahead.ticket = Some(ticket);
     let receiver: Rc<dyn Receiver> = underway.clone();
-    match &ahead.link {
+    match ahead.started.as_ref().and_then(|started| started.link.as_ref()) {
         Some(link) => {
             link.stream.attend(Some(receiver));
             underway.ahead.replace(Some(ahead));
@@ -133,7 +143,7 @@ pub(crate) fn look(worker: &Rc<Worker>, req: &Request<'_>, ticket: Ticket) -> Re
     Ok(underway)
 }
 
-/// Sends a request's head on, if nothing has to be waited for. `None`: all is as it was.
+/// Has the policies asked and a request's head sent on, if nothing has to be waited for. `None`: all is as it was.
 fn begin(worker: &Rc<Worker>, req: &Request<'_>) -> Option<Ahead> {
     if req.head().upgrade.is_some() {
         return None;
@@ -149,15 +159,46 @@ fn begin(worker: &Rc<Worker>, req: &Request<'_>) -> Option<Ahead> {
     if found.cross.is_some() || rule.affinity.is_some() || rule.hedge.is_some() || !plan.mirrors.is_empty() {
         return None;
     }
-    // What policies count, take or note is for the way by tasks: that one may follow whatever is begun here.
-    let walked = plan
-        .policies
-        .is_empty()
-        .then(|| policy::walk_now(worker, &found, req));
-    let Some(Walk::Cleared(cleared)) = walked else {
-        return None;
+    let walked = match policy::walk_now(worker, &found, req) {
+        Walk::Cleared(cleared) => Ok(cleared),
+        Walk::Refused(refusal) => Err(refusal),
+        Walk::Waits => return None,
     };
-    let (number, backend) = forward::draw(worker, plan).ok()?;
+    let started = walked
+        .as_ref()
+        .ok()
+        .and_then(|cleared| start(worker, &found, rule, plan, (req, cleared)));
+    let logged = req.is_logged();
+    let route = found.matched.route();
+    let changes = started
+        .as_ref()
+        .map(|started| &plan.backends[started.number].response);
+    let needed = changes.is_some_and(|changes| is_needed(rule, changes, logged));
+    let counted = plan.number.get().copied();
+    let client = logged.then(|| client::address(&found.listener.client_address, req));
+    Some(Ahead {
+        walked,
+        began: worker.cx.now(),
+        conn: req.connection(),
+        ticket: None,
+        counted: counted.unwrap_or_else(|| worker.route_number(&route.route().name)),
+        to_head: req.method() == Method::Head,
+        rule: needed.then(|| (Arc::clone(route), found.matched.number())),
+        client: client.flatten(),
+        started,
+        view,
+    })
+}
+
+/// Begins a request's first try. `None`: a task is to begin it, and says what is wrong.
+fn start(
+    worker: &Rc<Worker>,
+    found: &Found<'_>,
+    rule: &Forward,
+    plan: &Plan,
+    (req, cleared): (&Request<'_>, &Cleared),
+) -> Option<Started> {
+    let (number, backend) = aim::draw(worker, plan).ok()?;
     let local = worker.local(backend.upstream.as_ref()?);
     if !local.is_plain() {
         return None;
@@ -165,7 +206,7 @@ fn begin(worker: &Rc<Worker>, req: &Request<'_>) -> Option<Ahead> {
     let admitted = local.try_admit()?;
     let key = local.key(|key| hashed(key, found.listener, req)).flatten();
     let chosen = local.choose(&[], key, Prefer::Any).ok()?;
-    let sending = forward::sending((&found, &cleared), rule, backend, number, req);
+    let sending = aim::sending(found, rule, backend, number, (req, cleared));
     let desk = &mut *worker.desk.borrow_mut();
     desk.out.clear();
     // What it says of the body is that there is none.
@@ -180,17 +221,10 @@ fn begin(worker: &Rc<Worker>, req: &Request<'_>) -> Option<Ahead> {
         link.stream.set_deadline(clock.span(now));
     }
     desk.out.clear();
-    let route = found.matched.route();
     if rule.retry.as_ref().is_some_and(|retry| retry.attempts > 0) {
         local.bring_budget();
     }
-    let logged = req.is_logged();
-    let rule =
-        is_needed(rule, &backend.response, logged).then(|| (Arc::clone(route), found.matched.number()));
-    let counted = plan.number.get().copied();
-    let counted = counted.unwrap_or_else(|| worker.route_number(&route.route().name));
-    let client = logged.then(|| client::address(&found.listener.client_address, req));
-    Some(Ahead {
+    Some(Started {
         local,
         admitted,
         number,
@@ -198,14 +232,6 @@ fn begin(worker: &Rc<Worker>, req: &Request<'_>) -> Option<Ahead> {
         link,
         sent: now,
         clock,
-        began: now,
-        conn: req.connection(),
-        ticket: None,
-        counted,
-        to_head: req.method() == Method::Head,
-        rule,
-        client: client.flatten(),
-        view,
     })
 }
 
@@ -255,9 +281,7 @@ impl Underway {
         };
         let (ticket, conn) = match &mut *self.ahead.borrow_mut() {
             Some(ahead) => {
-                if let Some(link) = &ahead.link {
-                    link.stream.attend(None);
-                }
+                ahead.attend_no_more();
                 (ahead.ticket.take(), ahead.conn)
             }
             None => return,
@@ -277,9 +301,7 @@ impl Underway {
         let span = worker.cx.now().since(ahead.began);
         worker.counting.answered(ahead.counted, status, span);
         let handed = worker.beginnings.unhand(ahead.conn);
-        if let Some(link) = &ahead.link {
-            link.stream.attend(None);
-        }
+        ahead.attend_no_more();
         // With the connection: what it would still answer is nobody's.
         drop(ahead);
         if let Some(underway) = handed.or_else(|| self.me.upgrade()) {
@@ -294,7 +316,22 @@ impl Early for Underway {
     }
 }
 
+impl Started {
+    /// What a task needs of it.
+    pub(super) fn into_parts(self) -> (Rc<Local>, Admitted, Clock, Option<Begun>) {
+        let begun = (self.chosen, self.link, self.sent);
+        (self.local, self.admitted, self.clock, Some(begun))
+    }
+}
+
 impl Ahead {
+    /// What happens on its connection is somebody else's.
+    fn attend_no_more(&self) {
+        if let Some(link) = self.started.as_ref().and_then(|started| started.link.as_ref()) {
+            link.stream.attend(None);
+        }
+    }
+
     /// Answers the client, if these bytes are all of an answer that needs nothing but to be passed on. Whether that was done.
     fn answer(&mut self, worker: &Rc<Worker>, bytes: &[u8]) -> bool {
         let Some(ticket) = self.ticket.take() else {
@@ -330,7 +367,10 @@ impl Ahead {
             Framing::Length(length) => body.len() as u64 == length,
             Framing::Chunked | Framing::UntilClose => false,
         };
-        let changes = match self.judge(head.status, body) {
+        let (Ok(cleared), Some(started)) = (&self.walked, &self.started) else {
+            return Err(ticket);
+        };
+        let changes = match self.judge(started.number, head.status, body) {
             Some(changes) if is_whole && !head.is_interim() && !head.switches => changes,
             _ => return Err(ticket),
         };
@@ -342,13 +382,16 @@ impl Ahead {
         if copied.is_err() {
             return Err(ticket);
         }
+        fields.append(cleared.answer());
         let framing = response::framing(&head, self.to_head);
-        ticket.forward(head.status, fields, framing, body, |req| self.note(worker, req))?;
+        ticket.forward(head.status, fields, framing, body, |req| {
+            self.note(worker, started, req)
+        })?;
         Ok((head.status, head.keep_alive))
     }
 
     /// The changes of an answer's head. `None`: the rule says more of such an answer than that it is passed on.
-    fn judge(&self, status: u16, body: &[u8]) -> Option<Option<&Changes>> {
+    fn judge(&self, backend: usize, status: u16, body: &[u8]) -> Option<Option<&Changes>> {
         let Some((route, number)) = &self.rule else {
             return Some(None);
         };
@@ -364,23 +407,26 @@ impl Ahead {
             return None;
         }
         let plan = route.plan(*number).ok()?;
-        Some(plan.backends.get(self.number).map(|backend| &backend.response))
+        Some(plan.backends.get(backend).map(|backend| &backend.response))
     }
 
     /// What the access log says of it.
-    fn note(&self, worker: &Worker, req: &Request<'_>) {
+    fn note(&self, worker: &Worker, started: &Started, req: &Request<'_>) {
         if let Some((route, number)) = &self.rule {
             note::rule(route.route(), *number, req);
         }
         if let Some(client) = self.client {
             req.note_client(client);
         }
+        if let Some(identity) = self.walked.as_ref().ok().and_then(Cleared::identity) {
+            note::identity(identity, req);
+        }
         note::attempt(
             worker,
             req,
-            &self.local.shared.name,
-            &self.chosen.end,
-            self.sent,
+            &started.local.shared.name,
+            &started.chosen.end,
+            started.sent,
             0,
         );
     }
@@ -388,12 +434,18 @@ impl Ahead {
     /// The client has its answer.
     fn over(&mut self, worker: &Rc<Worker>, status: u16, keep_alive: bool) {
         let now = worker.cx.now();
-        self.local
-            .answered(&self.chosen.end, now.since(self.sent), status);
-        if let Some(link) = self.link.take() {
-            link.stream.attend(None);
-            if keep_alive {
-                self.local.keep(&self.chosen.end, link);
+        self.attend_no_more();
+        if let Some(Started {
+            local,
+            chosen,
+            link,
+            sent,
+            ..
+        }) = self.started.take()
+        {
+            local.answered(&chosen.end, now.since(sent), status);
+            if let Some(link) = link.filter(|_| keep_alive) {
+                local.keep(&chosen.end, link);
                 worker.sweep_later();
             }
         }

@@ -5,35 +5,31 @@ mod hedge;
 
 use std::future::{Future, poll_fn};
 use std::io;
-use std::net::IpAddr;
 use std::pin::pin;
 use std::rc::Rc;
 use std::task::{Context, Poll};
 
-use ringmain_engine::Addr;
 use ringmain_engine::backend::Time;
 use ringmain_engine::stream::Stream;
 use ringmain_web::{Reply, Request};
-use ringmain_wire::h1::{BodyEncoder, Framing, Known, Version};
-use ringmain_wire::proxy::Addresses;
+use ringmain_wire::h1::{BodyEncoder, Framing};
 
 use self::again::{Tries, is_idempotent};
 use super::affinity::Session;
-use super::client;
+use super::aim::{addresses, draw, hashed, pages, sending};
 use super::cross::Cross;
-use super::early::Ahead;
+use super::early::Started;
 use super::kept::Kept;
 use super::mirror;
 use super::relay::{Clock, Down, Download, NotSent, upload};
 use super::request::{self, Sending};
 use super::response::{Head, Reading};
 use super::tunnel::Tunnel;
-use super::{Failure, Found, Rest, note, own, trailers};
-use crate::balance::hash;
+use super::{Failure, Found, Rest, note, own};
 use crate::fault::{Fault, Side};
 use crate::gateway::Worker;
 use crate::health::Meeting;
-use crate::model::{AffinityBy, ErrorPage, Forward, HashKey, Listener};
+use crate::model::{AffinityBy, ErrorPage, Forward, HashKey};
 use crate::plan::{Backend, Plan};
 use crate::policy::Cleared;
 use crate::upstream::Prefer;
@@ -62,7 +58,7 @@ struct Job<'a, 'r> {
 }
 
 /// A try that was begun without a task: whom it is for, the connection that has its head, since when.
-type Begun = (Chosen, Option<Link>, Time);
+pub(super) type Begun = (Chosen, Option<Link>, Time);
 
 /// A try that came to nothing.
 struct Broken {
@@ -87,37 +83,30 @@ impl<F: Into<Failure>> From<F> for Broken {
     }
 }
 
-/// Sends a request on, again if that is allowed.
+/// Sends a request on, again if that is allowed. `started`: its first try was begun before.
 pub(super) async fn forward(
     worker: &Rc<Worker>,
-    (found, cleared): (&Found<'_>, &Cleared),
+    found: &Found<'_>,
+    (cleared, started): (&Cleared, Option<Started>),
     plan: &Plan,
     forward: &Forward,
     req: &Request<'_>,
-    ahead: Option<Ahead>,
     reply: &mut Reply<'_>,
 ) -> Result<Rest, Failure> {
-    let (number, backend) = match &ahead {
-        Some(ahead) => (
-            ahead.number,
-            plan.backends.get(ahead.number).ok_or(Fault::NoBackend)?,
+    let (number, backend) = match &started {
+        Some(started) => (
+            started.number,
+            plan.backends.get(started.number).ok_or(Fault::NoBackend)?,
         ),
         None => draw(worker, plan)?,
     };
     let shared = backend.upstream.as_ref().ok_or(Fault::BrokenBackend)?;
-    if let (Framing::Length(length), Some(most)) = (req.head().framing, forward.body.request)
-        && length > most
-    {
+    if is_too_large(forward, req) {
         return Err(Fault::RequestTooLarge.into());
     }
-    let is_new = ahead.is_none();
-    let (local, admitted, clock, first) = match ahead {
-        Some(ahead) => (
-            ahead.local,
-            ahead.admitted,
-            ahead.clock,
-            Some((ahead.chosen, ahead.link, ahead.sent)),
-        ),
+    let is_new = started.is_none();
+    let (local, admitted, clock, first) = match started {
+        Some(started) => started.into_parts(),
         None => {
             let local = worker.local(shared);
             let admitted = local.admit()?;
@@ -133,18 +122,13 @@ pub(super) async fn forward(
         Some(affinity) => Session::of(affinity, req, worker.cx.wall().as_secs()),
         None => Session::default(),
     };
-    let prefer = match &forward.affinity {
-        Some(affinity) if affinity.by == AffinityBy::Source => {
-            hashed(&HashKey::Source, found.listener, req).map_or(Prefer::Any, Prefer::Hashed)
-        }
-        _ => session.prefers(),
-    };
+    let prefer = preference(found, forward, &session, req);
     let job = Job {
         worker,
         local: &local,
         forward,
         backend,
-        sending: sending((found, cleared), forward, backend, number, req),
+        sending: sending(found, forward, backend, number, (req, cleared)),
         req,
         clock,
         key: local.key(|key| hashed(key, found.listener, req)).flatten(),
@@ -167,82 +151,22 @@ pub(super) async fn forward(
     rest
 }
 
-/// What the head that a backend is sent is written from.
-pub(super) fn sending<'a>(
-    (found, cleared): (&Found<'a>, &'a Cleared),
-    forward: &'a Forward,
-    backend: &'a Backend,
-    number: usize,
-    req: &Request<'a>,
-) -> Sending<'a> {
-    Sending {
-        listener: found.listener,
-        changes: &backend.request,
-        cleared,
-        rule: &forward.rewrite,
-        backend: &forward.backends[number].rewrite,
-        prefix: found.matched.prefix(),
-        upgrade: upgrade(req, forward),
-        trailers: req.version() == Version::Http11
-            && req.head().fields.known(Known::Te).is_some()
-            && trailers::wanted(&req.head().fields),
+/// Whether the request says that its body is longer than the rule allows.
+fn is_too_large(forward: &Forward, req: &Request<'_>) -> bool {
+    match (req.head().framing, forward.body.request) {
+        (Framing::Length(length), Some(most)) => length > most,
+        _ => false,
     }
 }
 
-/// What is answered in place of the upstream's errors.
-fn pages<'v>(found: &Found<'v>, forward: &Forward) -> &'v [ErrorPage] {
-    match forward.replace_errors {
-        true => &found.matched.rule().error_pages,
-        false => &[],
+/// Who is to answer because of who asks.
+fn preference(found: &Found<'_>, forward: &Forward, session: &Session, req: &Request<'_>) -> Prefer {
+    match &forward.affinity {
+        Some(affinity) if affinity.by == AffinityBy::Source => {
+            hashed(&HashKey::Source, found.listener, req).map_or(Prefer::Any, Prefer::Hashed)
+        }
+        _ => session.prefers(),
     }
-}
-
-/// A hash of what tells requests apart.
-pub(super) fn hashed(key: &HashKey, listener: &Listener, req: &Request<'_>) -> Option<u64> {
-    match key {
-        HashKey::Cookie(name) => req.cookies().get(name).map(|value| hash(value.as_bytes())),
-        HashKey::Header(name) => req.header(name.as_str()).map(|value| hash(value.as_bytes())),
-        HashKey::Path => Some(hash(req.path().as_bytes())),
-        HashKey::Source => match client::address(&listener.client_address, req)? {
-            IpAddr::V4(address) => Some(hash(&address.octets())),
-            IpAddr::V6(address) => Some(hash(&address.octets())),
-        },
-    }
-}
-
-/// Who is connected to whom, as an upstream is told that wants to know.
-pub(super) fn addresses(req: &Request<'_>) -> Option<Addresses> {
-    let conn = req.cx().conn(req.connection());
-    match conn.local_addr() {
-        Ok(Some(Addr::Inet(to))) => Some(Addresses {
-            from: req.remote()?,
-            to,
-        }),
-        _ => None,
-    }
-}
-
-/// The backend whose turn it is, by chance.
-pub(super) fn draw<'p>(worker: &Worker, plan: &'p Plan) -> Result<(usize, &'p Backend), Fault> {
-    let number = match plan.weight {
-        0 => return Err(Fault::NoBackend),
-        _ if plan.backends.len() == 1 => 0,
-        weight => worker.cx.random() % weight,
-    };
-    plan.backend(number).ok_or(Fault::NoBackend)
-}
-
-/// The protocol to be offered: one that is allowed, and only for a request without a body.
-fn upgrade<'r>(req: &Request<'r>, forward: &Forward) -> Option<&'r [u8]> {
-    let wanted = req.head().upgrade?;
-    let allowed = |protocol: &[u8]| {
-        let name = protocol.split(|&byte| byte == b'/').next().unwrap_or_default();
-        forward
-            .upgrades
-            .iter()
-            .any(|allowed| name.eq_ignore_ascii_case(allowed.as_bytes()))
-    };
-    (req.head().framing == Framing::None && allowed(wanted)).then_some(wanted)
 }
 
 impl Job<'_, '_> {
@@ -358,26 +282,7 @@ impl Job<'_, '_> {
         };
         let mut clock = self.clock;
         clock.head = self.forward.timeouts.per_try.map(|span| begun.after(span));
-        let mut reading = Reading::new(self.req.method(), self.sending.upgrade, self.sending.trailers);
-        if let Some(affinity) = &self.forward.affinity {
-            let secure = self.req.scheme() == "https";
-            let token = chosen.end.endpoint.token;
-            if let Some((name, value)) = self.session.field(affinity, token, secure, cx.wall().as_secs()) {
-                let pushed = reading.extra.push(name, value.as_bytes());
-                pushed.map_err(|_misuse| Fault::BrokenRule)?;
-            }
-        }
-        if let Some(cross) = self.cross {
-            reading.extra.append(&cross.fields);
-            reading.cross = true;
-        }
-        if let Some(retry) = self.has_tries()
-            && is_idempotent(self.req.method())
-        {
-            reading.again = &retry.on.statuses;
-        }
-        reading.extra.append(self.sending.cleared.answer());
-        reading.pages = self.pages;
+        let mut reading = self.reading(&chosen)?;
         let got = self
             .converse(&chosen, (&link, is_sent), &mut clock, &mut reading, reply)
             .await;
@@ -415,6 +320,34 @@ impl Job<'_, '_> {
             return Ok(Rest::Nothing);
         }
         Ok(Rest::Body(download))
+    }
+
+    /// What is looked for in the answer's head, and added to it.
+    fn reading(&self, chosen: &Chosen) -> Result<Reading<'_, '_>, Fault> {
+        let mut reading = Reading::new(self.req.method(), self.sending.upgrade, self.sending.trailers);
+        if let Some(affinity) = &self.forward.affinity {
+            let secure = self.req.scheme() == "https";
+            let token = chosen.end.endpoint.token;
+            if let Some((name, value)) =
+                self.session
+                    .field(affinity, token, secure, self.worker.cx.wall().as_secs())
+            {
+                let pushed = reading.extra.push(name, value.as_bytes());
+                pushed.map_err(|_misuse| Fault::BrokenRule)?;
+            }
+        }
+        if let Some(cross) = self.cross {
+            reading.extra.append(&cross.fields);
+            reading.cross = true;
+        }
+        if let Some(retry) = self.has_tries()
+            && is_idempotent(self.req.method())
+        {
+            reading.again = &retry.on.statuses;
+        }
+        reading.extra.append(self.sending.cleared.answer());
+        reading.pages = self.pages;
+        Ok(reading)
     }
 
     /// Answers by the rule's page in place of the upstream's answer.

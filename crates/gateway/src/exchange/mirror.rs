@@ -12,7 +12,7 @@ use ringmain_web::{Method, Request};
 use ringmain_wire::h1::{BodyDecoder, BodyEvent, Framing, HeadScanner, Limits, Parsed, parse_response};
 
 use super::Found;
-use super::forward::addresses;
+use super::aim::addresses;
 use super::kept::Kept;
 use super::request::{self, Sending};
 use crate::gateway::Worker;

@@ -8,6 +8,7 @@
 //! Owns the order of things. What a head may hold is in `request` and `response`, who answers in `upstream`.
 
 mod affinity;
+mod aim;
 mod client;
 mod cross;
 pub(crate) mod early;
@@ -34,7 +35,7 @@ use std::rc::Rc;
 use ringmain_tls::Tls;
 use ringmain_web::{Error, Reply, Request};
 
-use self::early::Ahead;
+use self::early::{Ahead, Started};
 use crate::fault::Fault;
 use crate::front::wants_certificate;
 use crate::gateway::{View, Worker};
@@ -117,9 +118,9 @@ async fn begin(
     req: &Request<'_>,
     reply: &mut Reply<'_>,
 ) -> Result<Rest, Error> {
-    let view = match &ahead {
-        Some(ahead) => Rc::clone(&ahead.view),
-        None => worker.view(),
+    let (view, walked, started) = match ahead {
+        Some(ahead) => (ahead.view, Some(ahead.walked), ahead.started),
+        None => (worker.view(), None, None),
     };
     let found = match find(worker, &view, req) {
         Ok(Place::Rule(found)) => found,
@@ -133,10 +134,13 @@ async fn begin(
         Err(Failure::Web(error)) => return Err(error),
     };
     note::route(worker, count, &found, req);
-    let walked = match policy::walk_now(worker, &found, req) {
-        Walk::Cleared(cleared) => Ok(cleared),
-        Walk::Refused(refusal) => Err(refusal),
-        Walk::Waits => policy::walk(worker, &found, req).await,
+    let walked = match walked {
+        Some(walked) => walked,
+        None => match policy::walk_now(worker, &found, req) {
+            Walk::Cleared(cleared) => Ok(cleared),
+            Walk::Refused(refusal) => Err(refusal),
+            Walk::Waits => policy::walk(worker, &found, req).await,
+        },
     };
     if let Some(cross) = &found.cross {
         reply.add_headers(&cross.fields);
@@ -155,8 +159,9 @@ async fn begin(
             return own::refusal(reply, &found.matched, &refusal).map(|()| Rest::Nothing);
         }
     };
+    cleared.stay(req);
     reply.add_headers(cleared.answer());
-    let outcome = act(worker, &view, (&found, &cleared), ahead, req, reply).await;
+    let outcome = act(worker, &view, &found, (&cleared, started), req, reply).await;
     if let Err(Failure::Fault(fault)) = &outcome {
         note::fault(worker, req, *fault);
     }
@@ -239,15 +244,15 @@ fn sni(req: &Request<'_>) -> String {
 async fn act(
     worker: &Rc<Worker>,
     view: &View,
-    (found, cleared): (&Found<'_>, &Cleared),
-    ahead: Option<Ahead>,
+    found: &Found<'_>,
+    (cleared, started): (&Cleared, Option<Started>),
     req: &Request<'_>,
     reply: &mut Reply<'_>,
 ) -> Result<Rest, Failure> {
     let plan = found.matched.plan().map_err(|_why| Fault::BrokenRule)?;
     match &found.matched.rule().action {
         Action::Forward(forward) => {
-            forward::forward(worker, (found, cleared), plan, forward, req, ahead, reply).await
+            forward::forward(worker, found, (cleared, started), plan, forward, req, reply).await
         }
         Action::Answer(answer) => own::answer(reply, plan, answer).map(|()| Rest::Nothing),
         Action::Redirect(how) => {

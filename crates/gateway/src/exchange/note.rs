@@ -59,6 +59,13 @@ pub(super) fn rule(route: &Route, number: usize, req: &Request<'_>) {
     req.note("rule", rule);
 }
 
+/// A policy has found out who asks.
+pub(crate) fn identity(identity: &Arc<str>, req: &Request<'_>) {
+    if req.is_logged() {
+        req.note("identity", Note::Text(Arc::clone(identity)));
+    }
+}
+
 /// A try has its answer's head, or came to nothing.
 pub(super) fn attempt(
     worker: &Worker,

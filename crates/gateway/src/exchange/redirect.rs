@@ -3,7 +3,8 @@
 use ringmain_web::{Error, Reply, Request, path};
 
 use super::{Failure, Found};
-use crate::gateway::{Desk, View, Worker};
+use crate::desk::Desk;
+use crate::gateway::{View, Worker};
 use crate::model::{HttpsRedirect, PathRewrite, Redirect};
 use crate::plan::Plan;
 

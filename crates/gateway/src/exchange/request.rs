@@ -8,8 +8,8 @@ use ringmain_wire::h1::{BodyEncoder, Framing, Known, Misuse, RequestEncoder};
 
 use super::fields::{Claim, Named, Sort, is_folded, sort};
 use super::trailers::Sieve;
+use crate::desk::Desk;
 use crate::fault::Fault;
-use crate::gateway::Desk;
 use crate::limits;
 use crate::model::{ClientHeader, Listener, PathRewrite, Rewrite};
 use crate::plan::Changes;

@@ -9,8 +9,8 @@ use ringmain_wire::h1::{
 use super::Failure;
 use super::fields::{Named, options, starts_folded};
 use super::trailers::Sieve;
+use crate::desk::Desk;
 use crate::fault::Fault;
-use crate::gateway::Desk;
 use crate::limits;
 use crate::model::{ErrorPage, StatusRange};
 use crate::plan::Changes;

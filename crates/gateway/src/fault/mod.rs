@@ -104,6 +104,8 @@ faults! {
     RequestsFull "requests_full" Gateway 503 Never "too many requests are under way",
     /// As many requests are under way by the rule as may be.
     ConcurrencyFull "concurrency_full" Gateway 503 Never "too many requests are under way here",
+    /// What counts requests for several gateways does not answer, and the limit denies then.
+    LimiterDown "limiter_down" Gateway 503 Never "requests cannot be counted now",
     /// The worker is too late to begin with what the rule lets go first.
     Shed "shed" Gateway 503 Never "there is too much to do",
     /// The rule puts errors in.

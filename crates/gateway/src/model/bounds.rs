@@ -3,7 +3,7 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use super::{HeaderName, Name, Share};
+use super::{HeaderName, Name, Secret, Share, Target};
 use crate::limits;
 
 /// So many requests in a time, of each key. Counted process-wide and exactly, whichever workers they come to: by GCRA, which
@@ -31,6 +31,8 @@ pub struct RateLimit {
     pub log_only: bool,
     /// What answers say of it. Default: the standard's headers.
     pub headers: RateHeaders,
+    /// Counted there, by all gateways that do. Default: `None`, in this process.
+    pub redis: Option<Arc<Redis>>,
 }
 
 impl RateLimit {
@@ -46,6 +48,39 @@ impl RateLimit {
             keys: limits::RATE_KEYS,
             log_only: false,
             headers: RateHeaders::default(),
+            redis: None,
+        }
+    }
+}
+
+/// A Redis (from version 5 on) that counts for several gateways.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Redis {
+    /// Where it is: its endpoints, TLS and caps are an upstream's.
+    pub upstream: Target,
+    /// Of the keys there: the limit's name and the SHA-256 of what tells requests apart follow. Default `ringmain:`.
+    pub prefix: Arc<str>,
+    /// Default: `None`, its default user.
+    pub user: Option<Arc<str>>,
+    /// Default: `None`, nobody signs in.
+    pub password: Option<Secret>,
+    /// How long an answer may take, connecting included. Default [`limits::REDIS_TIMEOUT`].
+    pub timeout: Duration,
+    /// While it does not answer in time requests are answered 503; else they pass uncounted. Default `false`.
+    pub denies: bool,
+}
+
+impl Redis {
+    /// That upstream, all else by default.
+    #[must_use]
+    pub fn of(upstream: Target) -> Redis {
+        Redis {
+            upstream,
+            prefix: "ringmain:".into(),
+            user: None,
+            password: None,
+            timeout: limits::REDIS_TIMEOUT,
+            denies: false,
         }
     }
 }

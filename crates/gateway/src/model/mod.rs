@@ -68,7 +68,7 @@ pub use action::{
     Action, Answer, Body, ErrorPage, Files, Forward, HeaderChanges, Mirror, PathRewrite, Redirect, Rewrite,
     Share, StatusRange, Target, WeightedBackend,
 };
-pub use bounds::{Concurrency, Inject, RateHeaders, RateKey, RateLimit, Shed};
+pub use bounds::{Concurrency, Inject, RateHeaders, RateKey, RateLimit, Redis, Shed};
 pub use listener::{
     ClientAddress, ClientHeader, HttpLimits, HttpsRedirect, Listener, Protocol, ProxyProtocol,
 };

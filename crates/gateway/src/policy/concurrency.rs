@@ -1,8 +1,9 @@
 //! How many requests of a rule there are at once.
 
+use std::rc::Rc;
 use std::sync::Arc;
 
-use super::{At, Outcome};
+use super::{Cleared, Outcome};
 use crate::fault::Fault;
 use crate::model;
 use crate::rate::counters::{Counters, Running, Runs};
@@ -11,8 +12,9 @@ use crate::rate::counters::{Counters, Running, Runs};
 #[derive(Debug)]
 pub(super) struct Concurrency(Vec<(Arc<Running>, u32)>);
 
-/// What a request is counted at until it is over.
-struct Counted {
+/// What a request is counted at as long as this is there.
+#[derive(Debug)]
+pub(super) struct Counted {
     _runs: Vec<Runs>,
 }
 
@@ -27,13 +29,12 @@ impl Concurrency {
         self.0.push((counters.running(&policy.name), policy.requests));
     }
 
-    pub(super) fn pass(&self, at: &At<'_, '_>) -> Outcome {
+    pub(super) fn pass(&self, cleared: &mut Cleared) -> Outcome {
         let mut runs = Vec::with_capacity(self.0.len());
         for (running, most) in &self.0 {
             runs.push(running.begin(*most).ok_or(Fault::ConcurrencyFull)?);
         }
-        // The request has it as long as it is there: until its answer's last byte, or its end.
-        at.req.extend(Counted { _runs: runs });
+        cleared.findings().counted = Some(Rc::new(Counted { _runs: runs }));
         Ok(())
     }
 }

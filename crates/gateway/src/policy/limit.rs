@@ -7,17 +7,19 @@ use std::net::IpAddr;
 use std::sync::Arc;
 use std::time::Duration;
 
+use aws_lc_rs::digest::{Context, SHA256};
 use ringmain_web::Note;
 use ringmain_wire::h1::FieldBlock;
 
+use super::redis::Redis;
 use super::{At, Cleared, Outcome, Refusal};
 use crate::exchange::client_address;
 use crate::fault::Fault;
 use crate::limits;
-use crate::model::{Name, RateHeaders, RateKey, RateLimit};
+use crate::model::{Name, RateHeaders, RateKey, RateLimit, Target};
 use crate::rate::cells::{Cells, KeyHasher};
-use crate::rate::counters::Counters;
 use crate::rate::{Rate, Verdict};
+use crate::upstream::registry::Registry;
 
 /// See the module.
 #[derive(Debug)]
@@ -29,6 +31,8 @@ struct Limit {
     rate: Rate,
     cells: Arc<Cells>,
     by: Box<[RateKey]>,
+    /// Who counts it, if that is not this process.
+    redis: Option<Redis>,
     log_only: bool,
     shows: RateHeaders,
     requests: u32,
@@ -52,49 +56,95 @@ pub(super) fn needs_identity(policy: &RateLimit) -> bool {
 
 impl Limits {
     /// One.
-    pub(super) fn of(policy: &RateLimit, counters: &Counters) -> Limits {
-        Limits(vec![Limit::of(policy, counters)])
+    pub(super) fn of(policy: &RateLimit, missing: &[Name], registry: &Registry) -> Result<Limits, String> {
+        Ok(Limits(vec![Limit::of(policy, missing, registry)?]))
     }
 
     /// One more.
-    pub(super) fn add(&mut self, policy: &RateLimit, counters: &Counters) -> Result<(), String> {
+    pub(super) fn add(
+        &mut self,
+        policy: &RateLimit,
+        missing: &[Name],
+        registry: &Registry,
+    ) -> Result<(), String> {
         let most = limits::RATE_LIMITS;
         if self.0.len() == most {
             return Err(format!("more than {most} rate limits"));
         }
-        self.0.push(Limit::of(policy, counters));
+        self.0.push(Limit::of(policy, missing, registry)?);
         Ok(())
     }
 
+    /// Whether others are asked.
+    pub(super) fn wait(&self) -> bool {
+        self.0.iter().any(|limit| limit.redis.is_some())
+    }
+
     pub(super) fn pass(&self, at: &At<'_, '_>, cleared: &mut Cleared) -> Outcome {
-        let now = at.worker.cx.now().0;
         let mut said = [Said::default(); limits::RATE_LIMITS];
+        self.count_here(at, cleared, &mut said)?;
+        self.passed(&said, cleared);
+        Ok(())
+    }
+
+    /// Those of this process first: what they refuse nobody else is asked for.
+    pub(super) async fn pass_waiting(&self, at: &At<'_, '_>, cleared: &mut Cleared) -> Outcome {
+        let mut said = [Said::default(); limits::RATE_LIMITS];
+        self.count_here(at, cleared, &mut said)?;
         for (index, limit) in self.0.iter().enumerate() {
-            let key = limit.key(at, cleared);
-            let verdict = limit.cells.take(key, limit.rate, now);
-            said[index] = Said {
-                key,
-                verdict: Some(verdict),
-            };
-            if verdict.passes {
-                continue;
+            let Some(redis) = &limit.redis else { continue };
+            let key = limit.digest(at, cleared);
+            match redis.take(at.worker, key.as_bytes(), limit.rate).await {
+                Ok(verdict) => self.judge(at, index, verdict, &mut said)?,
+                Err(fault) if redis.denies && !limit.log_only => {
+                    self.give_back(&said);
+                    return Err(fault.into());
+                }
+                // It passes uncounted.
+                Err(fault) => at.worker.counting.fault(fault),
             }
-            if limit.log_only {
-                at.req.note("over_limit", Note::Text(Arc::clone(&limit.name)));
-                continue;
-            }
-            self.give_back(&said[..index]);
-            return Err(self.refusal(&said, verdict.again));
         }
-        if self.0.iter().any(|limit| limit.shows != RateHeaders::None) {
-            self.tell(&said, &mut cleared.findings().answer);
+        self.passed(&said, cleared);
+        Ok(())
+    }
+
+    fn count_here(&self, at: &At<'_, '_>, cleared: &Cleared, said: &mut [Said]) -> Outcome {
+        let now = at.worker.cx.now().0;
+        for (index, limit) in self.0.iter().enumerate() {
+            if limit.redis.is_none() {
+                said[index].key = limit.key(at, cleared);
+                let verdict = limit.cells.take(said[index].key, limit.rate, now);
+                self.judge(at, index, verdict, said)?;
+            }
         }
         Ok(())
+    }
+
+    /// What one of them has said.
+    fn judge(&self, at: &At<'_, '_>, index: usize, verdict: Verdict, said: &mut [Said]) -> Outcome {
+        let limit = &self.0[index];
+        said[index].verdict = Some(verdict);
+        if verdict.passes {
+            return Ok(());
+        }
+        if limit.log_only {
+            at.req.note("over_limit", Note::Text(Arc::clone(&limit.name)));
+            return Ok(());
+        }
+        self.give_back(said);
+        Err(self.refusal(said, verdict.again))
+    }
+
+    fn passed(&self, said: &[Said], cleared: &mut Cleared) {
+        if self.0.iter().any(|limit| limit.shows != RateHeaders::None) {
+            self.tell(said, &mut cleared.findings().answer);
+        }
     }
 
     fn give_back(&self, said: &[Said]) {
         for (limit, said) in self.0.iter().zip(said) {
-            if said.verdict.is_some_and(|verdict| verdict.passes) {
+            let counted = said.verdict.is_some_and(|verdict| verdict.passes);
+            if counted && limit.redis.is_none() {
                 limit.cells.give_back(said.key, limit.rate);
             }
         }
@@ -148,8 +198,24 @@ impl Limits {
 }
 
 impl Limit {
-    fn of(policy: &RateLimit, counters: &Counters) -> Limit {
+    fn of(policy: &RateLimit, missing: &[Name], registry: &Registry) -> Result<Limit, String> {
+        let redis = policy.redis.as_ref().map(|redis| {
+            let shared = match &redis.upstream {
+                Target::Upstream(name) if !missing.contains(name) => registry.get(name),
+                Target::Upstream(_) | Target::Broken { .. } => None,
+            };
+            let shared = shared.ok_or("its Redis is no upstream that is there")?;
+            Ok(Redis::of(&policy.name, redis, Arc::clone(shared)))
+        });
+        let redis = redis
+            .transpose()
+            .map_err(|why: &str| format!("rate limit `{}`: {why}", policy.name))?;
         let keys = if policy.by.is_empty() { 1 } else { policy.keys };
+        let cells = match redis {
+            // Nobody counts here.
+            Some(_) => Arc::new(Cells::new(1)),
+            None => registry.counters().cells(&policy.name, keys),
+        };
         let visible = |byte: char| matches!(byte, ' '..='~') && !matches!(byte, '"' | '\\');
         let quoted: String = policy
             .name
@@ -157,17 +223,18 @@ impl Limit {
             .map(|byte| if visible(byte) { byte } else { '_' })
             .collect();
         let (requests, window) = (policy.requests, seconds(policy.per).max(1));
-        Limit {
+        Ok(Limit {
+            redis,
             name: policy.name.clone(),
             rate: Rate::new(policy.requests, policy.per, policy.burst),
-            cells: counters.cells(&policy.name, keys),
+            cells,
             by: policy.by.clone().into(),
             log_only: policy.log_only,
             shows: policy.headers,
             requests,
             policy: format!("\"{quoted}\";q={requests};w={window}").into(),
             quoted: quoted.into(),
-        }
+        })
     }
 
     /// The hash of what tells this request apart.
@@ -175,30 +242,44 @@ impl Limit {
         if self.by.is_empty() {
             return 1;
         }
-        let req = at.req;
         let mut hasher = KeyHasher::new(self.cells.secret(|| at.worker.cx.random()));
+        self.parts(at, cleared, &mut |part| hasher.part(part));
+        hasher.finish()
+    }
+
+    /// The same for others than this process: the SHA-256 of all of it, so that it tells nobody who asks.
+    fn digest(&self, at: &At<'_, '_>, cleared: &Cleared) -> String {
+        let mut context = Context::new(&SHA256);
+        self.parts(at, cleared, &mut |part| {
+            let length = part.map_or(0, |part| part.len() as u64 + 1);
+            context.update(&length.to_be_bytes());
+            context.update(part.unwrap_or_default());
+        });
+        let bytes = context.finish();
+        bytes.as_ref().iter().map(|byte| format!("{byte:02x}")).collect()
+    }
+
+    /// What tells this request apart, part by part.
+    fn parts(&self, at: &At<'_, '_>, cleared: &Cleared, add: &mut dyn FnMut(Option<&[u8]>)) {
+        let req = at.req;
         for key in &self.by {
             match key {
-                RateKey::Source { v4, v6 } => {
-                    match client_address(at.found.listener, req) {
-                        Some(address) => hasher.part(Some(&network(address, *v4, *v6))),
-                        None => hasher.part(None),
-                    };
-                }
-                RateKey::Header(name) => hasher.part(req.head().fields.all(name.as_str()).next()),
-                RateKey::Cookie(name) => hasher.part(req.cookies().get(name).map(str::as_bytes)),
-                RateKey::Identity => hasher.part(cleared.identity().map(|who| who.as_bytes())),
-                RateKey::Host => hasher.part(
-                    req.host()
-                        .map(str::to_ascii_lowercase)
-                        .as_deref()
-                        .map(str::as_bytes),
-                ),
-                RateKey::Path => hasher.part(Some(req.path().as_bytes())),
-                RateKey::Method => hasher.part(Some(req.method().as_str().as_bytes())),
+                RateKey::Source { v4, v6 } => match client_address(at.found.listener, req) {
+                    Some(address) => add(Some(&network(address, *v4, *v6))),
+                    None => add(None),
+                },
+                RateKey::Header(name) => add(req.head().fields.all(name.as_str()).next()),
+                RateKey::Cookie(name) => add(req.cookies().get(name).map(str::as_bytes)),
+                RateKey::Identity => add(cleared.identity().map(|who| who.as_bytes())),
+                RateKey::Host => add(req
+                    .host()
+                    .map(str::to_ascii_lowercase)
+                    .as_deref()
+                    .map(str::as_bytes)),
+                RateKey::Path => add(Some(req.path().as_bytes())),
+                RateKey::Method => add(Some(req.method().as_str().as_bytes())),
             }
         }
-        hasher.finish()
     }
 }
 

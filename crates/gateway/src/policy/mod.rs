@@ -15,6 +15,7 @@ mod certificate;
 mod concurrency;
 mod inject;
 mod limit;
+mod redis;
 mod shed;
 
 use std::fmt;
@@ -24,16 +25,17 @@ use std::sync::Arc;
 use ringmain_web::Request;
 use ringmain_wire::h1::FieldBlock;
 
-use crate::exchange::Found;
+use crate::exchange::{Found, note};
 use crate::fault::Fault;
 use crate::gateway::Worker;
-use crate::model::{HeaderName, Policy, Rule};
-use crate::rate::counters::Counters;
+use crate::model::{HeaderName, Name, Policy, Rule};
+use crate::upstream::registry::Registry;
 use addresses::Addresses;
 use certificate::Certificate;
-use concurrency::Concurrency;
+use concurrency::{Concurrency, Counted};
 use inject::Inject;
 use limit::Limits;
+pub(crate) use redis::Standings;
 use shed::Shed;
 
 /// When a kind of policy is asked.
@@ -140,6 +142,7 @@ struct Findings {
     upstream: FieldBlock,
     answer: FieldBlock,
     identity: Option<Arc<str>>,
+    counted: Option<Rc<Counted>>,
 }
 
 static NOTHING: FieldBlock = FieldBlock::new();
@@ -164,6 +167,13 @@ impl Cleared {
 
     fn findings(&mut self) -> &mut Findings {
         self.0.get_or_insert_default()
+    }
+
+    /// Has the request counted for longer than this lives: until its answer's last byte.
+    pub(crate) fn stay(&self, req: &Request<'_>) {
+        if let Some(counted) = self.0.as_ref().and_then(|found| found.counted.clone()) {
+            req.extend(counted);
+        }
     }
 
     /// Headers for the upstream, which no client can have sent.
@@ -265,17 +275,15 @@ fn steps_of<'f>(found: &'f Found<'_>) -> Result<&'f [Step], Box<Refusal>> {
 }
 
 fn note(at: &At<'_, '_>, cleared: &Cleared) {
-    if let Some(identity) = cleared.identity()
-        && at.req.is_logged()
-    {
-        at.req
-            .note("identity", ringmain_web::Note::Text(Arc::clone(identity)));
+    if let Some(identity) = cleared.identity() {
+        note::identity(identity, at.req);
     }
 }
 
 impl Policies {
     /// A rule's. What it counts belongs to names.
-    pub(crate) fn of(rule: &Rule, counters: &Counters) -> Result<Policies, String> {
+    pub(crate) fn of(rule: &Rule, missing: &[Name], registry: &Registry) -> Result<Policies, String> {
+        let counters = registry.counters();
         let mut policies = Policies::default();
         let mut steps: Vec<Step> = Vec::new();
         let mut last = None;
@@ -286,7 +294,7 @@ impl Policies {
             // Those that are asked together with the one before.
             match (policy, steps.last_mut()) {
                 (Policy::RateLimit(policy), Some(Step::Limits(limits))) if same => {
-                    limits.add(policy, counters)?;
+                    limits.add(policy, missing, registry)?;
                     continue;
                 }
                 (Policy::Concurrency(policy), Some(Step::Concurrency(caps))) if same => {
@@ -299,7 +307,7 @@ impl Policies {
                 Policy::Addresses(policy) => Step::Addresses(Addresses::of(policy)),
                 Policy::Cors(_) => continue,
                 Policy::ClientCertificate(policy) => Step::Certificate(Certificate::of(policy, &mut drops)),
-                Policy::RateLimit(policy) => Step::Limits(Limits::of(policy, counters)),
+                Policy::RateLimit(policy) => Step::Limits(Limits::of(policy, missing, registry)?),
                 Policy::Concurrency(policy) => Step::Concurrency(Concurrency::of(policy, counters)),
                 Policy::Shed(policy) => Step::Shed(Shed(policy.late)),
                 Policy::Inject(policy) => Step::Inject(Inject::of(policy, &mut drops)),
@@ -314,11 +322,6 @@ impl Policies {
         Ok(policies)
     }
 
-    /// Whether nothing is asked of any request.
-    pub(crate) fn is_empty(&self) -> bool {
-        self.steps.is_empty()
-    }
-
     /// Headers of requests that go no further: policies write them, or take them out.
     pub(crate) fn drops(&self) -> &[HeaderName] {
         &self.drops
@@ -330,11 +333,8 @@ impl Step {
     fn waits(&self, at: &At<'_, '_>) -> bool {
         match self {
             Step::Inject(policy) => policy.waits(at),
-            Step::Addresses(_)
-            | Step::Certificate(_)
-            | Step::Limits(_)
-            | Step::Concurrency(_)
-            | Step::Shed(_) => false,
+            Step::Limits(limits) => limits.wait(),
+            Step::Addresses(_) | Step::Certificate(_) | Step::Concurrency(_) | Step::Shed(_) => false,
         }
     }
 
@@ -344,7 +344,7 @@ impl Step {
             Step::Addresses(policy) => policy.pass(at),
             Step::Certificate(policy) => policy.pass(at, cleared),
             Step::Limits(limits) => limits.pass(at, cleared),
-            Step::Concurrency(caps) => caps.pass(at),
+            Step::Concurrency(caps) => caps.pass(cleared),
             Step::Shed(policy) => policy.pass(at),
             Step::Inject(policy) => policy.pass(at),
         }
@@ -354,6 +354,7 @@ impl Step {
     async fn pass_waiting(&self, at: &At<'_, '_>, cleared: &mut Cleared) -> Outcome {
         match self {
             Step::Inject(policy) => policy.pass_waiting(at).await,
+            Step::Limits(limits) => limits.pass_waiting(at, cleared).await,
             _ => self.pass(at, cleared),
         }
     }

@@ -14,6 +14,7 @@
 
 pub(crate) mod cells;
 pub(crate) mod counters;
+pub(crate) mod resp;
 
 #[cfg(test)]
 mod tests;
@@ -63,6 +64,22 @@ impl Rate {
         } else {
             (now + owed, self.verdict(false, owed))
         }
+    }
+
+    /// What a request owes and what may be owed, in microseconds, each rounded up.
+    pub(crate) fn in_micros(self) -> (u64, u64) {
+        let share = self.share.div_ceil(1000);
+        (share, share.saturating_mul((self.most / self.share).max(1)))
+    }
+
+    /// The verdict of somebody who counts in these.
+    pub(crate) fn of_micros(self, passes: bool, owed: u64) -> Verdict {
+        let (share, most) = self.in_micros();
+        let rate = Rate {
+            share: share.saturating_mul(1000),
+            most: most.saturating_mul(1000),
+        };
+        rate.verdict(passes, owed.saturating_mul(1000).min(rate.most))
     }
 
     /// The clear moment without a request that was counted and did not come about.

@@ -27,5 +27,6 @@ mod policies;
 mod proxied;
 mod room;
 mod secure;
+mod shared_rates;
 mod sticky;
 mod trailing;

@@ -14,16 +14,17 @@ use std::rc::Rc;
 use ringmain_engine::ConnId;
 use ringmain_wire::h1::{self, FieldBlock, Framing, HeadScanner, Misuse, Parsed, parse_request};
 
+use super::connection::{Connection, Phase};
 use super::exchange::{Exchange, Job};
-use super::runner;
-use super::{Then, answer};
+use super::receive::{Arrived, Chosen};
+use super::{Machine, Then, answer, runner};
 use crate::error::Error;
 use crate::local::Local;
 use crate::path;
 use crate::reply::Kind;
 use crate::request::Request;
 use crate::router::Params;
-use crate::site::{Action, Route};
+use crate::site::{Action, Route, Verdict};
 
 /// Who keeps tickets; see [`App::early`](crate::App::early).
 pub trait Early {
@@ -173,6 +174,72 @@ impl Ticket {
             note(request);
             self.local.log(request, status, sent, asked.job.began);
         });
+    }
+}
+
+impl Machine {
+    /// Shows a request without a body to who may answer it without its task. `None`: the task is to answer.
+    pub(super) fn look(
+        &self,
+        state: &Connection,
+        arrived: &Arrived<'_>,
+        chosen: &Chosen<'_>,
+        route: usize,
+    ) -> Option<Phase> {
+        let head = arrived.head;
+        let Verdict::Route(whose) = chosen.verdict else {
+            return None;
+        };
+        let look = self.site.early.as_ref()?;
+        let fallback = self.site.fallback.as_ref()?;
+        let hooked = !(whose.hooks.before.is_empty() && whose.hooks.after.is_empty());
+        if fallback.index != route || hooked || head.framing != Framing::None || self.site.request_ids {
+            return None;
+        }
+        let runners = &self.local.runners;
+        if !runners.enter() {
+            return None;
+        }
+        let idle = runners.idle(route);
+        let exchange = idle.unwrap_or_else(|| Exchange::new(&self.local.cx));
+        exchange
+            .buffers
+            .borrow_mut()
+            .head
+            .extend_from_slice(arrived.bytes);
+        let serial = exchange.ask(Asked {
+            job: Job {
+                origin: state.origin,
+                began: state.began,
+                last: state.last,
+            },
+            wire: head.exchange(),
+            route,
+        });
+        let request = Request::new(
+            head,
+            chosen.path,
+            chosen.params,
+            &[],
+            &self.site,
+            &self.local,
+            &chosen.verdict,
+            state.origin,
+            None,
+        );
+        match look(&request, Ticket::new(&exchange, &self.local)) {
+            Ok(early) => {
+                exchange.set_early(early);
+                Some(Phase::Running { exchange, serial })
+            }
+            Err(ticket) => {
+                exchange.forget();
+                drop(ticket);
+                runners.leave();
+                runners.park(route, &exchange);
+                None
+            }
+        }
     }
 }
 

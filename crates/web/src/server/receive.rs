@@ -13,7 +13,6 @@ use ringmain_wire::h1::{
 };
 
 use super::connection::{Collector, Connection, Phase};
-use super::early::{Asked, Ticket};
 use super::exchange::{CONTINUE, Exchange, Job};
 use super::runner::{Launch, Launched};
 use super::{Desk, Machine, Scratch, Then, answer};
@@ -51,10 +50,10 @@ enum Body<'a> {
 }
 
 /// A request with what is there of its body.
-struct Arrived<'a> {
-    head: &'a RequestHead<'a>,
+pub(super) struct Arrived<'a> {
+    pub(super) head: &'a RequestHead<'a>,
     /// The head as it came.
-    bytes: &'a [u8],
+    pub(super) bytes: &'a [u8],
     content: &'a [u8],
     /// Of a body that is streamed.
     decoder: Option<BodyDecoder>,
@@ -63,10 +62,10 @@ struct Arrived<'a> {
 }
 
 /// Who answers a request, and the path that said so.
-struct Chosen<'a> {
-    path: &'a str,
-    params: Params,
-    verdict: Verdict<'a>,
+pub(super) struct Chosen<'a> {
+    pub(super) path: &'a str,
+    pub(super) params: Params,
+    pub(super) verdict: Verdict<'a>,
 }
 
 impl Machine {
@@ -378,70 +377,6 @@ impl Machine {
         match rest {
             None => then,
             Some(rest) => self.begin_rest(conn, state, rest, then, &mut desk.out),
-        }
-    }
-
-    /// Shows a request without a body to who may answer it without its task. `None`: the task is to answer.
-    fn look(
-        &self,
-        state: &Connection,
-        arrived: &Arrived<'_>,
-        chosen: &Chosen<'_>,
-        route: usize,
-    ) -> Option<Phase> {
-        let head = arrived.head;
-        let Verdict::Route(whose) = chosen.verdict else {
-            return None;
-        };
-        let look = self.site.early.as_ref()?;
-        let fallback = self.site.fallback.as_ref()?;
-        let hooked = !(whose.hooks.before.is_empty() && whose.hooks.after.is_empty());
-        if fallback.index != route || hooked || head.framing != Framing::None || self.site.request_ids {
-            return None;
-        }
-        let runners = &self.local.runners;
-        if !runners.enter() {
-            return None;
-        }
-        let idle = runners.idle(route);
-        let exchange = idle.unwrap_or_else(|| Exchange::new(&self.local.cx));
-        exchange
-            .buffers
-            .borrow_mut()
-            .head
-            .extend_from_slice(arrived.bytes);
-        let serial = exchange.ask(Asked {
-            job: Job {
-                origin: state.origin,
-                began: state.began,
-                last: state.last,
-            },
-            wire: head.exchange(),
-            route,
-        });
-        let request = Request::new(
-            head,
-            chosen.path,
-            chosen.params,
-            &[],
-            &self.site,
-            &self.local,
-            &chosen.verdict,
-            state.origin,
-            None,
-        );
-        match look(&request, Ticket::new(&exchange, &self.local)) {
-            Ok(early) => {
-                exchange.set_early(early);
-                Some(Phase::Running { exchange, serial })
-            }
-            Err(ticket) => {
-                exchange.forget();
-                drop(ticket);
-                runners.leave();
-                runners.park(route, &exchange);
-                None
-            }
         }
     }
 

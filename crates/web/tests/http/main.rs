@@ -11,6 +11,7 @@ mod support;
 
 mod bad_requests;
 mod bodies;
+mod early;
 mod ending;
 mod entrances;
 mod expect;

@@ -11,7 +11,8 @@ use ringmain_gateway::table::Place;
 use super::{Builder, list, put, text, value};
 use crate::config::document::{self, Maybe, Some1};
 use crate::config::error::{Position, quoted};
-use crate::config::values::{At, OneOrMany, Switch, Text};
+use crate::config::texts::To;
+use crate::config::values::{At, Either, OneOrMany, Switch, Text};
 
 /// The keys of a rule's policies that are told of here.
 pub(super) type Bounds = (
@@ -80,7 +81,7 @@ impl Builder<'_> {
         }
     }
 
-    fn rate_limit(&self, at: At<document::RateLimit>, name: String) -> Option<RateLimit> {
+    fn rate_limit(&mut self, at: At<document::RateLimit>, name: String) -> Option<RateLimit> {
         let position = at.position;
         let part = at.value?;
         let Some(requests) = part.requests.as_ref() else {
@@ -132,7 +133,49 @@ impl Builder<'_> {
                 document::RateHeaders::None => RateHeaders::None,
             }),
         );
+        if let Some(redis) = part.redis {
+            limit.redis = self.redis(redis).map(Arc::new);
+        }
         Some(limit)
+    }
+
+    fn redis(&mut self, at: At<Either<Text<To>, document::Redis>>) -> Option<model::Redis> {
+        let position = at.position;
+        let part = match at.value? {
+            Either::Short(to) => document::Redis {
+                to: Some(At {
+                    value: Some(to),
+                    position,
+                    clean: true,
+                }),
+                ..document::Redis::default()
+            },
+            Either::Full(part) => part,
+        };
+        let Some(to) = part.to else {
+            self.errors.tell(position, "the key `to`", "none");
+            return None;
+        };
+        let to = At {
+            value: to.value.map(|text| text.0),
+            position: to.position,
+            clean: to.clean,
+        };
+        let mut redis = model::Redis::of(self.target(to));
+        if let (Some(user), None) = (&part.user, &part.password) {
+            let expected = "the key `password` beside `user`";
+            self.errors.tell(user.position, expected, "none");
+        }
+        put(&mut redis.prefix, value(part.prefix).map(Into::into));
+        redis.user = value(part.user).map(Into::into);
+        redis.password = value(part.password).map(|password| model::Secret::new(password.into_bytes()));
+        let least = Duration::from_millis(1);
+        put(
+            &mut redis.timeout,
+            self.ranged_time("timeout", &part.timeout, least, Duration::MAX),
+        );
+        redis.denies = value(part.on_failure) == Some(document::OnFailure::Deny);
+        Some(redis)
     }
 
     fn rate_keys(&self, by: Some1<document::RateKey>, v4: u8, v6: u8) -> Vec<RateKey> {

@@ -5,8 +5,8 @@ use schemars::JsonSchema;
 use serde::Deserialize;
 
 use super::{Maybe, Some1};
-use crate::config::texts::{Share, Time};
-use crate::config::values::Text;
+use crate::config::texts::{Share, Time, To};
+use crate::config::values::{Either, Text};
 
 /// So many requests in a time, of each key; then 429. Counted exactly, all workers together.
 #[derive(Debug, Default, Deserialize, JsonSchema)]
@@ -33,6 +33,37 @@ pub(in crate::config) struct RateLimit {
     pub(in crate::config) log_only: Maybe<bool>,
     /// What answers say of it: `standard` if it does not say.
     pub(in crate::config) headers: Maybe<RateHeaders>,
+    /// Counted in a Redis, by all gateways that do so with the same name: where, or all about it. In this process if it does not
+    /// say.
+    pub(in crate::config) redis: Maybe<Either<Text<To>, Redis>>,
+}
+
+/// A Redis, from version 5 on.
+#[derive(Debug, Default, Deserialize, JsonSchema)]
+#[serde(default, deny_unknown_fields)]
+pub(in crate::config) struct Redis {
+    /// Where: an upstream, or `http://HOST:PORT`, whose scheme says no more than that there is no TLS.
+    pub(in crate::config) to: Maybe<Text<To>>,
+    /// What its keys begin with: `ringmain:` if it does not say.
+    pub(in crate::config) prefix: Maybe<String>,
+    /// Who signs in: its default user if it does not say.
+    pub(in crate::config) user: Maybe<String>,
+    /// The password. Nobody signs in if it does not say.
+    pub(in crate::config) password: Maybe<String>,
+    /// How long it may take, connecting included: `50ms` if it does not say.
+    pub(in crate::config) timeout: Maybe<Text<Time>>,
+    /// What becomes of requests while it does not answer: `allow` if it does not say.
+    pub(in crate::config) on_failure: Maybe<OnFailure>,
+}
+
+/// What becomes of requests that cannot be counted.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Deserialize, JsonSchema)]
+#[serde(rename_all = "snake_case")]
+pub(in crate::config) enum OnFailure {
+    /// They pass uncounted.
+    Allow,
+    /// 503.
+    Deny,
 }
 
 /// What tells requests apart. All that do not have it are one.

@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use ringmain_gateway::model::{Policy, RateHeaders, RateKey, Share};
+use ringmain_gateway::model::{Policy, RateHeaders, RateKey, Share, Target};
 
 use super::{all_wrong, right};
 
@@ -36,6 +36,26 @@ fn rates() {
         (&*two.name, two.by.len(), two.headers),
         ("shop/0/1", 0, RateHeaders::Standard)
     );
+}
+
+#[test]
+fn a_rate_of_several_gateways() {
+    let all = policies(
+        "{}",
+        "{rate_limit: {requests: 9, name: all, redis: {to: 'http://127.0.0.1:6379', prefix: 'shop:', user: edge, \
+         password: '${env:NAME}', timeout: 5ms, on_failure: deny}}}",
+    );
+    let [Policy::RateLimit(limit)] = &all[..] else {
+        panic!("{all:?}");
+    };
+    let redis = limit.redis.as_ref().expect("one");
+    assert_eq!(redis.upstream, Target::Upstream("http://127.0.0.1:6379".into()));
+    assert_eq!((&*redis.prefix, redis.user.as_deref()), ("shop:", Some("edge")));
+    assert_eq!(
+        redis.password.as_ref().map(|secret| secret.expose()),
+        Some(&b"the-value"[..])
+    );
+    assert!(redis.denies && redis.timeout == Duration::from_millis(5));
 }
 
 #[test]
@@ -84,9 +104,21 @@ fn what_goes_first_and_what_is_put_in() {
     assert_eq!(shed.late, Duration::from_millis(50));
 }
 
+/// Each with what is told of it.
+#[track_caller]
+fn wrong(all: &[(&str, &str)]) {
+    for (policies, told) in all {
+        let wrong = all_wrong(&format!(
+            "listen: :80\nroutes:\n  all:\n    rules:\n      - {{respond: 200, policies: {{{policies}}}}}\n"
+        ));
+        let right_place = |line: &String| line.starts_with("c.yaml:5:") && line.contains(*told);
+        assert!(wrong.iter().any(right_place), "{policies}: {told}: {wrong:#?}");
+    }
+}
+
 #[test]
-fn wrong_ones() {
-    for (policies, told) in [
+fn wrong_rates() {
+    wrong(&[
         ("rate_limit: {per: 1s}", "the key `requests`, found none"),
         (
             "rate_limit: {requests: 0}",
@@ -124,6 +156,28 @@ fn wrong_ones() {
             "rate_limit: {requests: 1, headers: x}",
             "expected one of `standard`, `legacy`, `both`, `none`",
         ),
+        (
+            "rate_limit: {requests: 1, redis: {timeout: 1s}}",
+            "the key `to`, found none",
+        ),
+        (
+            "rate_limit: {requests: 1, redis: here}",
+            "expected the name of an upstream",
+        ),
+        (
+            "rate_limit: {requests: 1, redis: {to: 'http://127.0.0.1:1', on_failure: pass}}",
+            "expected one of `allow`, `deny`, found `pass`",
+        ),
+        (
+            "rate_limit: {requests: 1, redis: {to: 'http://127.0.0.1:1', user: a}}",
+            "the key `password` beside `user`, found none",
+        ),
+    ]);
+}
+
+#[test]
+fn wrong_others() {
+    wrong(&[
         ("rate_limit: []", "from 1 to 8 limits, found 0"),
         ("rate_limit: true", "from 1 to 8 limits, found 0"),
         ("concurrency: {name: x}", "the key `requests`, found none"),
@@ -140,11 +194,5 @@ fn wrong_ones() {
             "a whole number from 400 to 599, found `200`",
         ),
         ("inject: {abort: {share: 101%}}", "a share of at most the whole"),
-    ] {
-        let wrong = all_wrong(&format!(
-            "listen: :80\nroutes:\n  all:\n    rules:\n      - {{respond: 200, policies: {{{policies}}}}}\n"
-        ));
-        let right_place = |line: &String| line.starts_with("c.yaml:5:") && line.contains(told);
-        assert!(wrong.iter().any(right_place), "{policies}: {told}: {wrong:#?}");
-    }
+    ]);
 }

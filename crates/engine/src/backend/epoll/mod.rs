@@ -202,7 +202,7 @@ impl Backend for Epoll {
     }
 
     fn random(&mut self) -> u64 {
-        self.random.next()
+        self.random.draw()
     }
 
     fn wait(&mut self, timeout: Option<Duration>) -> io::Result<()> {

@@ -339,7 +339,7 @@ impl Backend for Uring {
     }
 
     fn random(&mut self) -> u64 {
-        self.random.next()
+        self.random.draw()
     }
 
     fn wait(&mut self, timeout: Option<Duration>) -> io::Result<()> {

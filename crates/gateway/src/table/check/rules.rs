@@ -7,8 +7,8 @@ use super::Problems;
 use super::listeners::is_redirect;
 use crate::limits;
 use crate::model::{
-    Action, AffinityBy, Answer, Forward, HeaderChanges, Listener, Name, PathMatch, PathRewrite, Rewrite,
-    Route, Rule, Share, StreamRoute, Target,
+    Action, AffinityBy, Answer, Forward, HeaderChanges, Listener, Name, PathMatch, PathRewrite, Policy,
+    Rewrite, Route, Rule, Share, StreamRoute, Target,
 };
 use crate::table::problem::{Outcome, Place};
 
@@ -120,15 +120,15 @@ pub(super) fn stream(
 pub(super) fn missing(route: &Route, upstreams: &BTreeSet<&str>, problems: &mut Problems) -> Vec<Name> {
     let mut missing = Vec::new();
     for (number, rule) in route.rules.iter().enumerate() {
-        let Action::Forward(forward) = &rule.action else {
-            continue;
+        let (mirrors, backends) = match &rule.action {
+            Action::Forward(forward) => (&forward.mirrors[..], &forward.backends[..]),
+            _ => (&[][..], &[][..]),
         };
-        let mirrors = forward.mirrors.iter().map(|mirror| ("mirrors", &mirror.target));
-        let backends = forward
-            .backends
-            .iter()
-            .map(|backend| ("backends", &backend.target));
-        for (part, target) in backends.chain(mirrors) {
+        let mirrors = mirrors.iter().map(|mirror| ("mirrors", &mirror.target));
+        let backends = backends.iter().map(|backend| ("backends", &backend.target));
+        let policies = rule.policies.iter().flat_map(policy_targets);
+        let policies = policies.map(|target| ("policies", target));
+        for (part, target) in backends.chain(mirrors).chain(policies) {
             if let Target::Upstream(name) = target
                 && !upstreams.contains(&**name)
             {
@@ -146,6 +146,14 @@ pub(super) fn missing(route: &Route, upstreams: &BTreeSet<&str>, problems: &mut 
         }
     }
     missing
+}
+
+/// Whom a policy asks.
+fn policy_targets(policy: &Policy) -> Vec<&Target> {
+    match policy {
+        Policy::RateLimit(limit) => limit.redis.iter().map(|redis| &redis.upstream).collect(),
+        _ => Vec::new(),
+    }
 }
 
 /// Why a rule cannot be as it says: the first of what is told.

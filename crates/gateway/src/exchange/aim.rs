@@ -1,0 +1,95 @@
+//! Where a request goes and what it says there, as far as that follows from the request and its rule alone.
+
+use std::net::IpAddr;
+
+use ringmain_engine::Addr;
+use ringmain_web::Request;
+use ringmain_wire::h1::{Framing, Known, Version};
+use ringmain_wire::proxy::Addresses;
+
+use super::request::Sending;
+use super::{Found, client, trailers};
+use crate::balance::hash;
+use crate::fault::Fault;
+use crate::gateway::Worker;
+use crate::model::{ErrorPage, Forward, HashKey, Listener};
+use crate::plan::{Backend, Plan};
+use crate::policy::Cleared;
+
+/// What the head that a backend is sent is written from.
+pub(super) fn sending<'a>(
+    found: &Found<'a>,
+    forward: &'a Forward,
+    backend: &'a Backend,
+    number: usize,
+    (req, cleared): (&Request<'a>, &'a Cleared),
+) -> Sending<'a> {
+    Sending {
+        listener: found.listener,
+        changes: &backend.request,
+        cleared,
+        rule: &forward.rewrite,
+        backend: &forward.backends[number].rewrite,
+        prefix: found.matched.prefix(),
+        upgrade: upgrade(req, forward),
+        trailers: req.version() == Version::Http11
+            && req.head().fields.known(Known::Te).is_some()
+            && trailers::wanted(&req.head().fields),
+    }
+}
+
+/// What is answered in place of the upstream's errors.
+pub(super) fn pages<'v>(found: &Found<'v>, forward: &Forward) -> &'v [ErrorPage] {
+    match forward.replace_errors {
+        true => &found.matched.rule().error_pages,
+        false => &[],
+    }
+}
+
+/// A hash of what tells requests apart.
+pub(super) fn hashed(key: &HashKey, listener: &Listener, req: &Request<'_>) -> Option<u64> {
+    match key {
+        HashKey::Cookie(name) => req.cookies().get(name).map(|value| hash(value.as_bytes())),
+        HashKey::Header(name) => req.header(name.as_str()).map(|value| hash(value.as_bytes())),
+        HashKey::Path => Some(hash(req.path().as_bytes())),
+        HashKey::Source => match client::address(&listener.client_address, req)? {
+            IpAddr::V4(address) => Some(hash(&address.octets())),
+            IpAddr::V6(address) => Some(hash(&address.octets())),
+        },
+    }
+}
+
+/// Who is connected to whom, as an upstream is told that wants to know.
+pub(super) fn addresses(req: &Request<'_>) -> Option<Addresses> {
+    let conn = req.cx().conn(req.connection());
+    match conn.local_addr() {
+        Ok(Some(Addr::Inet(to))) => Some(Addresses {
+            from: req.remote()?,
+            to,
+        }),
+        _ => None,
+    }
+}
+
+/// The backend whose turn it is, by chance.
+pub(super) fn draw<'p>(worker: &Worker, plan: &'p Plan) -> Result<(usize, &'p Backend), Fault> {
+    let number = match plan.weight {
+        0 => return Err(Fault::NoBackend),
+        _ if plan.backends.len() == 1 => 0,
+        weight => worker.cx.random() % weight,
+    };
+    plan.backend(number).ok_or(Fault::NoBackend)
+}
+
+/// The protocol to be offered: one that is allowed, and only for a request without a body.
+fn upgrade<'r>(req: &Request<'r>, forward: &Forward) -> Option<&'r [u8]> {
+    let wanted = req.head().upgrade?;
+    let allowed = |protocol: &[u8]| {
+        let name = protocol.split(|&byte| byte == b'/').next().unwrap_or_default();
+        forward
+            .upgrades
+            .iter()
+            .any(|allowed| name.eq_ignore_ascii_case(allowed.as_bytes()))
+    };
+    (req.head().framing == Framing::None && allowed(wanted)).then_some(wanted)
+}
