@@ -171,6 +171,77 @@ fn where_a_request_goes() {
 }
 
 #[test]
+fn where_a_connection_goes() {
+    let (_directory, path) = shop();
+    let check = |args: &[&str], code: i32, expected: &[&str]| {
+        let output = run(&[&["explain", &path], args].concat());
+        assert_eq!(output.status.code(), Some(code), "{output:?}");
+        let told = format!("{}{}", text(&output.stdout), text(&output.stderr));
+        for expected in expected {
+            assert!(told.contains(expected), "{expected}: {told}");
+        }
+    };
+    check(
+        &["--sni", "mail.shop.example"],
+        0,
+        &[
+            "listener `passthrough`\nstream `mail`, by host `mail.shop.example`\n  send to upstream `mail`\n",
+            "  end after 600s of silence\nnot taken by, the nearest first:\n",
+            "  stream `postgres`: its listeners are `database`, not `passthrough`\n",
+        ],
+    );
+    for listener in ["database", ":5433", "5433", "127.0.0.1:5433"] {
+        check(
+            &["--listener", listener],
+            0,
+            &["listener `database`\nstream `postgres`, by every connection\n"],
+        );
+    }
+    check(
+        &["--listener", "database", "--sni", "mail.shop.example"],
+        0,
+        &["it is of TCP: what its clients ask for by TLS is not looked at"],
+    );
+    check(
+        &["--sni", "pop.shop.example"],
+        1,
+        &[
+            "no stream: it is closed\n",
+            "closed: no stream is for `pop.shop.example`",
+        ],
+    );
+    check(
+        &["--listener", "plain"],
+        1,
+        &[
+            "listener `plain`\n",
+            "requests come in there: ringmain explain FILE METHOD URL",
+        ],
+    );
+    check(
+        &["--listener", "mail"],
+        1,
+        &["no listener `mail`; there are: ", "database (127.0.0.1:5433)"],
+    );
+    check(
+        &["--sni", "a b"],
+        2,
+        &["--sni: expected a host such as mail.shop.example, found `a b`"],
+    );
+    check(&["GET", "http://a/", "--sni", "a"], 2, &["cannot be used with"]);
+    check(&[], 2, &["<METHOD>"]);
+    let json = run(&["explain", &path, "--sni", "mail.shop.example", "--json"]);
+    let json: Value = serde_json::from_slice(&json.stdout).unwrap();
+    assert_eq!(json["taken"]["stream"], "mail");
+    let (_directory, path) = written("proxy.yaml", PROXY);
+    let output = run(&["explain", &path, "--sni", "a.example"]);
+    assert!(
+        text(&output.stderr).contains("no listener passes connections on"),
+        "{output:?}"
+    );
+}
+
+#[test]
 fn what_is_no_request_is_refused() {
     let (_directory, path) = written("proxy.yaml", PROXY);
     let check = |args: &[&str], code: i32, expected: &str| {

@@ -85,6 +85,8 @@ fn it_shows_what_is_served_and_counted() {
         let upstreams = json(&admin, "/upstreams");
         let endpoint = &upstreams["upstreams"][0]["endpoints"][0];
         assert_eq!(endpoint["address"], origin.addr());
+        assert_eq!(endpoint["ejected"], Value::Null);
+        assert_eq!(upstreams["upstreams"][0]["retries"]["refused"], 0);
 
         let ready = until(&admin, "a", "/readyz", |answer| answer.status == 200);
         assert_eq!(ready.body, "ok\n");
@@ -113,8 +115,66 @@ fn it_shows_what_is_served_and_counted() {
             1.0
         );
         assert_eq!(count("ringmain_config_current"), 1.0);
+        assert_eq!(
+            count("ringmain_upstream_retries_total{upstream=\"backend\",outcome=\"done\"}"),
+            0.0
+        );
+        assert_eq!(
+            count("ringmain_upstream_ejected_endpoints{upstream=\"backend\"}"),
+            0.0
+        );
         proxy.server.terminate();
     }
+}
+
+#[test]
+fn who_is_passed_over_is_shown_and_why() {
+    let origin = Origin::named("origin");
+    let nobody = "unix:/nowhere/nobody.sock";
+    let text = format!(
+        "
+listen: 127.0.0.1:0
+admin: {{address: 127.0.0.1:0}}
+upstreams:
+  backend:
+    endpoints: ['{}', '{nobody}']
+    balance: round_robin
+    health: {{outliers: {{consecutive: 1, ejected: 1h}}}}
+routes:
+  shop: {{rules: [{{to: backend, retry: {{on: [connect]}}}}]}}
+",
+        origin.addr()
+    );
+    let proxy = Proxy::start(&text, &[]);
+    let admin = admin(&proxy);
+    let end = Instant::now() + PATIENCE;
+    let upstreams = loop {
+        assert_eq!(get(proxy.addr(), "a", "/").status, 200);
+        let upstreams = json(&admin, "/upstreams");
+        if !upstreams["upstreams"][0]["endpoints"][1]["ejected"].is_null() {
+            break upstreams;
+        }
+        assert!(Instant::now() < end, "never passed over: {upstreams}");
+    };
+    let upstream = &upstreams["upstreams"][0];
+    assert_eq!(upstream["endpoints"][0]["ejected"], Value::Null);
+    let ejected = &upstream["endpoints"][1]["ejected"];
+    assert_eq!(ejected["why"], "a failure", "{upstream}");
+    let left = ejected["seconds_left"].as_f64().expect("a number");
+    assert!(left > 0.0 && left <= 3600.0, "{ejected}");
+    assert!(
+        ejected["until"]
+            .as_u64()
+            .is_some_and(|until| until > 1_600_000_000),
+        "{ejected}"
+    );
+    assert!(upstream["retries"]["done"].as_u64() > Some(0), "{upstream}");
+    let text = get(&admin, "a", "/metrics").body;
+    assert_eq!(
+        sample(&text, "ringmain_upstream_ejected_endpoints{upstream=\"backend\"}"),
+        Some(1.0)
+    );
+    proxy.server.terminate();
 }
 
 #[test]

@@ -90,9 +90,10 @@ pub const WIRE_SCRATCH_BYTES: usize = 64 * 1024;
 
 /// Costly steps of layers ([`crate::Layer::is_costly`]) done in one loop turn. More wait for the next turn, first in, first
 /// out, with their bytes: a burst of handshakes holds nobody else up by more than this. What one of them has to say leaves at
-/// the end of its turn, so with more than one the first client would wait for the work of all, and then all clients at once
-/// for nobody, and a turn costs little beside a handshake.
-pub const HANDSHAKE_STEPS_PER_TURN: usize = 1;
+/// the end of its turn, so with many the first client would wait for the work of all, and then all clients at once for nobody;
+/// with one, a worker sleeps and is woken for each. Of 1, 2, 4 and 16, taking turns, two cost the least CPU a handshake
+/// (bench/results-tls.md).
+pub const HANDSHAKE_STEPS_PER_TURN: usize = 2;
 
 /// Letters taken from the mail in one loop turn; the rest is taken in the next.
 pub const MAIL_PER_TURN: usize = 1024;

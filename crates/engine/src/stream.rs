@@ -310,6 +310,24 @@ impl Stream {
         self.poll_flush(context)
     }
 
+    /// Ready when the connection broke or its deadline has passed. For one of which nothing is read any more, because the peer
+    /// has ended its side, and to which there is nothing to write yet.
+    pub fn poll_over(&self, context: &mut Context<'_>) -> Poll<io::Result<()>> {
+        let mut core = self.cx.core();
+        let Some(connection) = core.connection(self.slot) else {
+            return Poll::Ready(Ok(()));
+        };
+        if let Some(error) = take_error(connection) {
+            return Poll::Ready(Err(error));
+        }
+        if matches!(connection.phase, Phase::Closing | Phase::Closed) {
+            return Poll::Ready(broken(connection).map_or(Ok(()), Err));
+        }
+        let stream = connection.stream.as_mut().expect("made with the stream");
+        keep_waker(&mut stream.writer, context.waker());
+        Poll::Pending
+    }
+
     /// Reads some bytes; 0 is the end of the stream.
     ///
     /// # Errors

@@ -29,3 +29,4 @@ pub use exchange::note::FIELDS as LOG_FIELDS;
 pub use gateway::Gateway;
 pub use plan::Plan;
 pub use status::UpstreamStatus;
+pub use upstream::Copied;

@@ -1,9 +1,11 @@
 //! What is known of upstreams at a moment: for whoever looks after them.
 
-use crate::health::Verdict;
+use std::time::Duration;
+
+use crate::health::{Reason, Verdict};
 use crate::model::{Addr, Name};
 pub use crate::upstream::breaker::Cap;
-use crate::upstream::{Endpoint, Shared};
+use crate::upstream::{Copied, Endpoint, Shared};
 
 /// An upstream and its endpoints. Each number is true at its own instant: workers go on meanwhile.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -22,6 +24,12 @@ pub struct UpstreamStatus {
     pub hedged: u64,
     /// How often each of its caps has refused something, since it is known.
     pub refused: [(Cap, u64); Cap::ALL.len()],
+    /// Tries that its budget has granted, since its name is configured.
+    pub retries: u64,
+    /// Tries that its budget has refused.
+    pub retries_refused: u64,
+    /// Copies of requests for it, in the order of [`Copied::ALL`].
+    pub copies: [u64; Copied::ALL.len()],
     /// Whom it has now.
     pub endpoints: Vec<EndpointStatus>,
 }
@@ -62,6 +70,21 @@ pub struct EndpointStatus {
     pub requests: u32,
     /// What asking it has shown.
     pub verdict: Verdict,
+    /// When it was passed over last for what requests have met. It may be over.
+    pub ejection: Option<Ejection>,
+    /// Until when it is passed over because it could not be connected to, since the Unix epoch; it may be over. `None`: it never was.
+    pub unreachable_until: Option<Duration>,
+}
+
+/// An endpoint that is passed over for what requests have met there.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Ejection {
+    /// Its end, since the Unix epoch.
+    pub until: Duration,
+    /// What was met.
+    pub why: Reason,
+    /// How often that has happened, less one for each good interval since: the next one takes so many times twice as long.
+    pub times: u32,
 }
 
 impl UpstreamStatus {
@@ -75,6 +98,9 @@ impl UpstreamStatus {
             retrying: shared.breaker.retries(),
             hedged: shared.breaker.hedges(),
             refused: shared.breaker.refused(),
+            retries: shared.counts.0.retries(),
+            retries_refused: shared.counts.0.refused(),
+            copies: shared.counts.0.copies(),
             endpoints: current
                 .endpoints
                 .iter()
@@ -86,12 +112,15 @@ impl UpstreamStatus {
 
 impl EndpointStatus {
     fn of(endpoint: &Endpoint) -> EndpointStatus {
+        let health = endpoint.state.health();
         EndpointStatus {
             addr: endpoint.addr.clone(),
             weight: endpoint.weight,
             draining: endpoint.draining,
             requests: endpoint.state.active(),
-            verdict: endpoint.state.health().verdict(),
+            verdict: health.verdict(),
+            ejection: health.record.ejection(),
+            unreachable_until: health.unreachable_until(),
         }
     }
 }

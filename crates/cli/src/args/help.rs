@@ -40,10 +40,12 @@ All keys: docs/config.md";
 
 /// What follows the help of `explain`.
 pub(super) const EXPLAIN: &str = "\
-Example:
+Examples:
   ringmain explain shop.yaml POST https://shop.example:8443/cart?id=1 -H 'content-type: application/json'
+  ringmain explain shop.yaml --sni mail.shop.example     a connection of TLS that is passed through
+  ringmain explain shop.yaml --listener :5433            a connection of TCP
 
-Exit codes: 0 a rule takes it, 1 none does or the file is wrong, 2 wrong command line or no such file.";
+Exit codes: 0 a rule or a stream takes it, 1 none does or the file is wrong, 2 wrong command line or no such file.";
 
 /// What follows the help of `completions`.
 pub(super) const COMPLETIONS: &str = "\

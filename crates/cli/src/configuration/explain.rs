@@ -1,4 +1,6 @@
-//! `ringmain explain`: a request in words, and what becomes of it.
+//! `ringmain explain`: a request in words, and what becomes of it. Connections that are not looked into are in `stream`.
+
+mod stream;
 
 use std::io::{self, Write};
 
@@ -30,8 +32,11 @@ pub(crate) fn explain(args: &Explain) -> Result<(), Failure> {
             "{name}: it is wrong; `ringmain check {name}` says what"
         )));
     };
-    MethodName::parse(&args.method).map_err(|fault| Failure::Usage(fault.to_string()))?;
-    let url = Url::parse(&args.url)?;
+    let (Some(method), Some(url)) = (&args.method, &args.url) else {
+        return stream::explain(args, &table);
+    };
+    MethodName::parse(method).map_err(|fault| Failure::Usage(fault.to_string()))?;
+    let url = Url::parse(url)?;
     let headers: Vec<(&str, &[u8])> = args
         .headers
         .iter()
@@ -42,7 +47,7 @@ pub(crate) fn explain(args: &Explain) -> Result<(), Failure> {
         host: host(url.authority, &mut host_scratch),
         path: path::normalise(url.path, &mut path_scratch)
             .map_err(|fault| Failure::Other(format!("400 Bad Request: {fault}")))?,
-        method: &args.method,
+        method,
         query: url.query,
         headers: Headers::List(&headers),
     };

@@ -6,10 +6,10 @@
 use std::fmt::{Display, Write};
 
 use ringmain_engine::WorkerReport;
-use ringmain_gateway::UpstreamStatus;
 use ringmain_gateway::health::Verdict;
 use ringmain_gateway::metrics::{BUCKETS, Ended, RouteReport};
 use ringmain_gateway::status::Counted;
+use ringmain_gateway::{Copied, UpstreamStatus};
 use ringmain_sys::{clock, process};
 
 use super::Inner;
@@ -323,6 +323,7 @@ fn upstreams(page: &mut Page, inner: &Inner) {
             page.sample(name, &[("upstream", &upstream.name), ("cap", cap.label())], count);
         }
     }
+    tries(page, &upstreams);
     let name = "ringmain_upstream_endpoints";
     page.metric(
         name,
@@ -367,6 +368,50 @@ fn counters(page: &mut Page, inner: &Inner) {
         if let Counted::Keys { forgotten: count, .. } = counter.counted {
             page.sample(forgotten, &[("name", &counter.name)], count);
         }
+    }
+}
+
+fn tries(page: &mut Page, upstreams: &[UpstreamStatus]) {
+    let name = "ringmain_upstream_retries_total";
+    page.metric(
+        name,
+        "counter",
+        "Requests to be tried again, by whether the upstream's budget allowed it.",
+    );
+    for upstream in upstreams {
+        for (outcome, count) in [("done", upstream.retries), ("refused", upstream.retries_refused)] {
+            page.sample(name, &[("upstream", &upstream.name), ("outcome", outcome)], count);
+        }
+    }
+    let name = "ringmain_upstream_mirrored_total";
+    page.metric(
+        name,
+        "counter",
+        "Copies of requests, by the upstream that gets them and what became of them; an upstream without any is left out.",
+    );
+    for upstream in upstreams
+        .iter()
+        .filter(|it| it.copies.iter().any(|count| *count > 0))
+    {
+        for (copied, count) in Copied::ALL.iter().zip(upstream.copies) {
+            page.sample(
+                name,
+                &[("upstream", &upstream.name), ("outcome", copied.label())],
+                count,
+            );
+        }
+    }
+    let name = "ringmain_upstream_ejected_endpoints";
+    page.metric(
+        name,
+        "gauge",
+        "Endpoints of an upstream that are passed over for what requests have met there.",
+    );
+    let wall = clock::realtime();
+    for upstream in upstreams {
+        let ejected = upstream.endpoints.iter().filter_map(|it| it.ejection);
+        let count = ejected.filter(|it| it.until > wall).count();
+        page.sample(name, &[("upstream", &upstream.name)], count);
     }
 }
 

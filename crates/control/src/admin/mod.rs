@@ -113,7 +113,7 @@ impl Admin {
             )
             .get(
                 "/upstreams",
-                with(|inner, _, reply| reply.json(&show::upstreams(&inner.gateway))),
+                with(|inner, req, reply| reply.json(&show::upstreams(&inner.gateway, req.cx().wall()))),
             )
             .get("/metrics", with(show_metrics))
             .get("/healthz", |_, reply| reply.text("ok\n"))
@@ -127,7 +127,7 @@ impl Admin {
 const PATHS: &str = "\
 /config     the configuration that is served, as it was read, without secrets; what is wrong with it
 /routes     routes and what their rules do
-/upstreams  upstreams and their endpoints: health, requests, connections
+/upstreams  upstreams and their endpoints: health, who is passed over, requests, connections, tries
 /metrics    counts, in Prometheus' text format
 /healthz    200 as long as the process answers
 /readyz     200 while it takes requests, 503 while it drains

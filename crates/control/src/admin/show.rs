@@ -1,8 +1,10 @@
 //! Routes and upstreams for whoever looks after them, as JSON.
 
-use ringmain_gateway::Gateway;
+use std::time::Duration;
+
 use ringmain_gateway::health::Verdict;
-use ringmain_gateway::table;
+use ringmain_gateway::status::EndpointStatus;
+use ringmain_gateway::{Copied, Gateway, table};
 use serde_json::{Value, json};
 
 /// What is served, in its order.
@@ -51,8 +53,8 @@ pub(super) fn routes(gateway: &Gateway) -> Value {
     json!({"listeners": listeners, "routes": routes, "streams": streams, "problems": problems})
 }
 
-/// Who answers.
-pub(super) fn upstreams(gateway: &Gateway) -> Value {
+/// Who answers. `wall`: the time since the Unix epoch.
+pub(super) fn upstreams(gateway: &Gateway, wall: Duration) -> Value {
     let upstreams: Vec<Value> = gateway
         .upstreams()
         .iter()
@@ -64,10 +66,14 @@ pub(super) fn upstreams(gateway: &Gateway) -> Value {
                     "draining": endpoint.draining,
                     "requests": endpoint.requests,
                     "health": label(endpoint.verdict),
+                    "ejected": ejected(endpoint, wall),
+                    "unreachable": endpoint.unreachable_until.and_then(|until| span_to(until, wall)),
                 })
             });
             let refused = upstream.refused.iter();
             let refused = refused.map(|(cap, count)| (cap.label().to_owned(), json!(count)));
+            let copies = Copied::ALL.iter().zip(upstream.copies);
+            let copies = copies.map(|(copied, count)| (copied.label().to_owned(), count.into()));
             json!({
                 "name": *upstream.name,
                 "requests": upstream.requests,
@@ -76,11 +82,28 @@ pub(super) fn upstreams(gateway: &Gateway) -> Value {
                 "retrying": upstream.retrying,
                 "hedged": upstream.hedged,
                 "refused": refused.collect::<serde_json::Map<_, _>>(),
+                "retries": {"done": upstream.retries, "refused": upstream.retries_refused},
+                "mirrored": Value::Object(copies.collect()),
                 "endpoints": endpoints.collect::<Vec<_>>(),
             })
         })
         .collect();
     json!({ "upstreams": upstreams })
+}
+
+/// Why and how long an endpoint is passed over for what requests have met, if it is.
+fn ejected(endpoint: &EndpointStatus, wall: Duration) -> Option<Value> {
+    let ejection = endpoint.ejection?;
+    let mut shown = span_to(ejection.until, wall)?;
+    shown["why"] = ejection.why.to_string().into();
+    shown["times"] = ejection.times.into();
+    Some(shown)
+}
+
+/// A time that is still to come, in seconds since the Unix epoch and from now.
+fn span_to(until: Duration, wall: Duration) -> Option<Value> {
+    let left = until.checked_sub(wall).filter(|left| !left.is_zero())?;
+    Some(json!({"until": until.as_secs(), "seconds_left": (left.as_secs_f64() * 10.0).ceil() / 10.0}))
 }
 
 /// What active health checks have shown, in a word.

@@ -9,7 +9,7 @@ use ringmain_gateway::model::{
     StatusRange, SubjectName, TlsVersion, Where,
 };
 
-use super::error::quoted;
+use super::error::{quoted, suggestion};
 use super::values::Parse;
 use crate::limits;
 
@@ -378,18 +378,36 @@ impl Parse for Url {
 
 impl Parse for LogDestination {
     const NAME: &'static str = "log destination";
-    const ABOUT: &'static str = "`stdout`, `stderr`, or the path of a file.";
+    const ABOUT: &'static str =
+        "`stdout`, `stderr`, or the path of a file, which counts from where the configuration file is.";
 
     fn parse(text: &str) -> Result<LogDestination, String> {
+        const EXPECTED: &str = "`stdout`, `stderr`, or the path of a file";
         match text {
-            "stdout" => Ok(LogDestination::Stdout),
-            "stderr" => Ok(LogDestination::Stderr),
-            path if path.contains('/') => Ok(LogDestination::File(PathBuf::from(path))),
-            _ => wrong(
-                "`stdout`, `stderr`, or the path of a file (write ./NAME for one here)",
-                text,
-            ),
+            "stdout" => return Ok(LogDestination::Stdout),
+            "stderr" => return Ok(LogDestination::Stderr),
+            "off" | "none" | "-" => {
+                return wrong(&format!("{EXPECTED} (without the key there is no log)"), text);
+            }
+            _ => {}
         }
+        let name = text.rsplit('/').next().unwrap_or_default();
+        if matches!(name, "" | "." | "..") || text.chars().any(char::is_control) {
+            return wrong(EXPECTED, text);
+        }
+        // A slip of the hand would be a file that nobody looks for. One that is meant has a path.
+        let streams = ["stdout", "stderr"];
+        if !text.contains('/')
+            && let Some(meant) = suggestion(&text.to_ascii_lowercase(), streams)
+        {
+            let expected = format!("{EXPECTED} (`{meant}`, or ./{text} if a file is meant)");
+            return wrong(&expected, text);
+        }
+        if text.starts_with("syslog:") {
+            let expected = format!("{EXPECTED}; whoever sends lines to syslog reads them from there");
+            return wrong(&expected, text);
+        }
+        Ok(LogDestination::File(PathBuf::from(text)))
     }
 }
 

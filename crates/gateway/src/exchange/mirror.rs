@@ -21,7 +21,7 @@ use crate::model::{Forward, Mirror, Rewrite};
 use crate::plan::{Mirrored, Plan};
 use crate::policy::Cleared;
 use crate::upstream::local::{Chosen, Local};
-use crate::upstream::{Admitted, Prefer};
+use crate::upstream::{Admitted, Copied, Prefer};
 
 /// A copy on its way.
 struct Copy {
@@ -33,8 +33,21 @@ struct Copy {
     bytes: Vec<u8>,
     is_head: bool,
     until: Time,
+    became: Became,
     _admitted: Admitted,
     _counted: Counted,
+}
+
+/// What a copy becomes, counted at its end however that comes.
+struct Became {
+    local: Rc<Local>,
+    what: Cell<Copied>,
+}
+
+impl Drop for Became {
+    fn drop(&mut self) {
+        self.local.shared.counts.0.copied(self.what.get());
+    }
 }
 
 /// One of a worker's copies.
@@ -79,7 +92,7 @@ pub(super) fn send(
     }
 }
 
-/// A copy that is ready to be sent; `None`: there is no room for it, or nobody whom it could be sent to.
+/// A copy that is ready to be sent; `None`: there is no room for it, or nobody whom it could be sent to, and that is counted.
 fn prepare(
     worker: &Rc<Worker>,
     found: &Found<'_>,
@@ -89,15 +102,26 @@ fn prepare(
     req: &Request<'_>,
     kept: &Kept,
 ) -> Option<Copy> {
-    let shared = mirrored.upstream.as_ref()?;
+    // Without an upstream nothing is sent, which was told of the configuration.
+    let local = worker.local(mirrored.upstream.as_ref()?);
+    let became = Became {
+        local: Rc::clone(&local),
+        what: Cell::new(Copied::NoRoom),
+    };
     let body = match req.head().framing {
         Framing::None => None,
-        _ => Some(kept.whole(mirror.body_bytes)?),
+        _ => {
+            became.what.set(Copied::TooLong);
+            let whole = kept.whole(mirror.body_bytes)?;
+            became.what.set(Copied::NoRoom);
+            Some(whole)
+        }
     };
     let counted = Counted::new(worker)?;
-    let local = worker.local(shared);
     let admitted = local.admit().ok()?;
+    became.what.set(Copied::NoEndpoint);
     let chosen = local.choose(&[], None, Prefer::Any).ok()?;
+    became.what.set(Copied::Failed);
     let sending = Sending {
         listener: found.listener,
         changes: &mirrored.request,
@@ -117,11 +141,14 @@ fn prepare(
         encoder.data(&mut bytes, body).ok()?;
     }
     encoder.finish(&mut bytes).ok()?;
+    // For a task, which it is dropped without.
+    became.what.set(Copied::NoRoom);
     Some(Copy {
         greeting: local.greeting(|| addresses(req)),
         worker: Rc::clone(worker),
         local,
         chosen,
+        became,
         bytes,
         is_head: req.method() == Method::Head,
         until: worker.cx.now().after(limits::MIRROR_TIME),
@@ -147,6 +174,7 @@ impl Copy {
 
     /// Sends it and drops the answer.
     async fn run(self) {
+        self.became.what.set(Copied::Failed);
         let span = self.local.connect_timeout().min(limits::MIRROR_TIME);
         let link = self
             .local
@@ -158,6 +186,7 @@ impl Copy {
         if stream.write_all(&self.bytes).await.is_err() {
             return;
         }
+        self.became.what.set(Copied::Sent);
         let mut answer = Answer::new(self.is_head);
         while !answer.is_over {
             let received =

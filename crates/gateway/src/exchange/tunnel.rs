@@ -1,11 +1,19 @@
-//! A connection after a switch of protocols: bytes both ways, until the upstream ends or nothing comes for too long. A client
-//! that ends its side is still told the rest.
+//! A connection after a switch of protocols: bytes both ways, until both sides have ended, the upstream breaks off, or nothing
+//! comes for too long.
+//!
+//! ```text
+//! Both ─┬─ the client's end, FIN to the upstream ─▶ Down ─ the upstream's end ─┬─▶ over
+//!       └─ the upstream's end, FIN to the client ─▶ Up ─── the client's end ───┘
+//! ```
+//!
+//! Who ends its side is still told the rest of the other.
 
 use std::future::poll_fn;
-use std::pin::pin;
-use std::task::Poll;
+use std::pin::{Pin, pin};
+use std::task::{Context, Poll};
 use std::time::Duration;
 
+use ringmain_engine::stream::Stream;
 use ringmain_web::limits::SEND_SHARE;
 use ringmain_web::{Error, Reply, Request};
 
@@ -19,47 +27,88 @@ pub(super) struct Tunnel {
     pub(super) idle: Option<Duration>,
 }
 
+/// What has come of the upstream.
+enum Came {
+    Bytes,
+    End,
+    Broken,
+}
+
 impl Tunnel {
     /// Moves bytes until the end.
     pub(super) async fn run(self, req: &Request<'_>, reply: &mut Reply<'_>) -> Result<(), Error> {
         let stream = &self.link.stream;
-        let up = async {
-            while let Some(bytes) = req.chunk().await? {
-                stream.set_deadline(self.idle);
-                if stream.write_frame(bytes).await.is_err() {
-                    return Ok(());
-                }
-            }
-            // The other direction may go on.
-            let _ = stream.shutdown().await;
-            Ok::<(), Error>(())
-        };
-        let mut up = pin!(up);
+        let mut up = pin!(self.up(req));
         let mut sending = true;
         loop {
             stream.set_deadline(self.idle);
-            let mut outcome = Ok(());
-            let received = poll_fn(|context| {
-                if sending && let Poll::Ready(sent) = up.as_mut().poll(context) {
-                    sending = false;
-                    if sent.is_err() {
-                        return Poll::Ready(sent.map(|()| 0));
-                    }
+            let came = poll_fn(|context| {
+                if let Err(error) = poll_up(up.as_mut(), &mut sending, context) {
+                    return Poll::Ready(Err(error));
                 }
-                let received = stream.poll_received(context, |bytes| {
-                    let bytes = &bytes[..bytes.len().min(SEND_SHARE)];
-                    outcome = reply.put(bytes);
-                    bytes.len()
-                });
-                // However it ends, the tunnel is over.
-                received.map(|received| Ok(received.unwrap_or(0)))
-            })
-            .await?;
-            outcome?;
-            if received == 0 {
+                poll_down(stream, reply, context)
+            });
+            match came.await? {
+                Came::Bytes => reply.flush().await?,
+                // An end that its TLS has not announced may be an attacker's: it is not passed on as one.
+                Came::End if sending && !stream.was_cut() => break,
+                Came::End | Came::Broken => return Ok(()),
+            }
+        }
+        reply.end_tunnel()?;
+        stream.set_deadline(self.idle);
+        poll_fn(|context| {
+            if let Err(error) = poll_up(up.as_mut(), &mut sending, context) {
+                return Poll::Ready(Err(error));
+            }
+            match stream.poll_over(context) {
+                Poll::Pending if sending => Poll::Pending,
+                _ => Poll::Ready(Ok(())),
+            }
+        })
+        .await
+    }
+
+    /// What the client sends, until its end or until the upstream takes no more.
+    async fn up(&self, req: &Request<'_>) -> Result<(), Error> {
+        let stream = &self.link.stream;
+        while let Some(bytes) = req.chunk().await? {
+            stream.set_deadline(self.idle);
+            if stream.write_frame(bytes).await.is_err() {
                 return Ok(());
             }
-            reply.flush().await?;
         }
+        let _ = stream.shutdown().await;
+        Ok(())
     }
+}
+
+fn poll_up(
+    up: Pin<&mut impl Future<Output = Result<(), Error>>>,
+    sending: &mut bool,
+    context: &mut Context<'_>,
+) -> Result<(), Error> {
+    if *sending && let Poll::Ready(sent) = up.poll(context) {
+        *sending = false;
+        return sent;
+    }
+    Ok(())
+}
+
+/// Hands the client what the upstream has sent.
+fn poll_down(stream: &Stream, reply: &mut Reply<'_>, context: &mut Context<'_>) -> Poll<Result<Came, Error>> {
+    let mut outcome = Ok(());
+    let received = stream.poll_received(context, |bytes| {
+        let bytes = &bytes[..bytes.len().min(SEND_SHARE)];
+        outcome = reply.put(bytes);
+        bytes.len()
+    });
+    received.map(|received| {
+        outcome?;
+        Ok(match received {
+            Ok(0) => Came::End,
+            Ok(_) => Came::Bytes,
+            Err(_) => Came::Broken,
+        })
+    })
 }

@@ -10,9 +10,15 @@ mod outlier;
 mod tests;
 
 pub(crate) use check::{Target, watch};
+pub use outlier::Reason;
 pub(crate) use outlier::{Meeting, Record, may_eject};
 
 use std::sync::atomic::{AtomicU8, AtomicU64, Ordering};
+use std::time::Duration;
+
+use ringmain_engine::backend::Time;
+
+use crate::limits;
 
 /// What is known of an endpoint's health. Times are nanoseconds of the engine's clock.
 #[derive(Debug, Default)]
@@ -21,6 +27,8 @@ pub(crate) struct Health {
     asked: AtomicU8,
     /// Until when it is passed over because it could not be connected to.
     shunned_until: AtomicU64,
+    /// The same for people: milliseconds since the Unix epoch.
+    shunned_until_wall_ms: AtomicU64,
     /// What requests have met.
     pub(crate) record: Record,
     /// Since when it is known and well; 0: nobody has looked.
@@ -58,9 +66,20 @@ impl Health {
         }
     }
 
-    /// Passes it over until then.
-    pub(crate) fn shun_until(&self, at: u64) {
-        self.shunned_until.store(at, Ordering::Relaxed);
+    /// Passes it over for [`limits::PASSED_OVER`]. `now` is the engine's time, `wall` that since the Unix epoch.
+    pub(crate) fn shun(&self, now: Time, wall: Duration) {
+        let span = limits::PASSED_OVER;
+        let until = u64::try_from((wall + span).as_millis()).unwrap_or(u64::MAX);
+        self.shunned_until.store(now.after(span).0, Ordering::Relaxed);
+        self.shunned_until_wall_ms.store(until, Ordering::Relaxed);
+    }
+
+    /// Until when it is passed over because it could not be connected to, since the Unix epoch.
+    pub(crate) fn unreachable_until(&self) -> Option<Duration> {
+        match self.shunned_until_wall_ms.load(Ordering::Relaxed) {
+            0 => None,
+            until => Some(Duration::from_millis(until)),
+        }
     }
 
     /// Until when it is passed over for what requests have met; 0: it is not.

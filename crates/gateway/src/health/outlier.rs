@@ -1,8 +1,11 @@
 //! What requests meet at an endpoint, and when that is enough to pass it over for a while.
 
+use std::fmt;
 use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
+use std::time::Duration;
 
 use crate::model::OutlierDetection;
+use crate::status::Ejection;
 
 /// How a request went, as far as it tells of the endpoint.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -11,6 +14,49 @@ pub(crate) enum Meeting {
     Good,
     /// No connection, a reset, a timeout, an answer from 500 on.
     Bad,
+}
+
+/// Why an endpoint is passed over.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Reason {
+    /// So many failures in a row.
+    InARow(u32),
+    /// So many requests of an interval have failed.
+    Share {
+        /// Those that failed.
+        failed: u32,
+        /// All of them.
+        of: u32,
+    },
+}
+
+impl fmt::Display for Reason {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Reason::InARow(1) => f.write_str("a failure"),
+            Reason::InARow(count) => write!(f, "{count} failures in a row"),
+            Reason::Share { failed, of } => write!(f, "{failed} of {of} requests failed"),
+        }
+    }
+}
+
+impl Reason {
+    /// In one number, so that it is written at once.
+    fn packed(self) -> u64 {
+        match self {
+            Reason::InARow(count) => u64::from(count),
+            Reason::Share { failed, of } => u64::from(of) << 32 | u64::from(failed),
+        }
+    }
+
+    fn unpacked(packed: u64) -> Reason {
+        // The lower half.
+        let failed = packed as u32;
+        match (packed >> 32) as u32 {
+            0 => Reason::InARow(failed),
+            of => Reason::Share { failed, of },
+        }
+    }
 }
 
 /// What has been met so far, by all workers. Counts may be off by what happens at the same moment.
@@ -25,6 +71,10 @@ pub(crate) struct Record {
     ejected_until: AtomicU64,
     /// How often, less one for each good interval.
     ejections: AtomicU32,
+    /// Of the last ejection, for people: its end in milliseconds since the Unix epoch, 0 if there was none.
+    until_wall_ms: AtomicU64,
+    /// Of the same one.
+    reason: AtomicU64,
 }
 
 impl Record {
@@ -33,8 +83,18 @@ impl Record {
         self.ejected_until.load(Ordering::Relaxed)
     }
 
-    /// Notes how a request went. Whether the endpoint is to be passed over: what to do then is [`Record::eject`].
-    pub(crate) fn note(&self, meeting: Meeting, now: u64, rules: &OutlierDetection) -> bool {
+    /// The last ejection.
+    pub(crate) fn ejection(&self) -> Option<Ejection> {
+        let until = self.until_wall_ms.load(Ordering::Relaxed);
+        (until != 0).then(|| Ejection {
+            until: Duration::from_millis(until),
+            why: Reason::unpacked(self.reason.load(Ordering::Relaxed)),
+            times: self.ejections.load(Ordering::Relaxed),
+        })
+    }
+
+    /// Notes how a request went. Why the endpoint is to be passed over, if it is: what to do then is [`Record::eject`].
+    pub(crate) fn note(&self, meeting: Meeting, now: u64, rules: &OutlierDetection) -> Option<Reason> {
         let bad = meeting == Meeting::Bad;
         let row = if bad {
             self.row.fetch_add(1, Ordering::Relaxed) + 1
@@ -45,19 +105,19 @@ impl Record {
             0
         };
         if bad && rules.consecutive > 0 && row >= rules.consecutive {
-            return true;
+            return Some(Reason::InARow(row));
         }
-        let Some(percent) = rules.failure_percent else {
-            return false;
-        };
+        let percent = rules.failure_percent?;
         self.follow_interval(now, rules, percent);
         let total = self.total.fetch_add(1, Ordering::Relaxed) + 1;
         let failed = match bad {
             true => self.bad.fetch_add(1, Ordering::Relaxed) + 1,
             false => self.bad.load(Ordering::Relaxed),
         };
-        bad && total >= rules.least_requests
-            && u64::from(failed) * 100 >= u64::from(percent) * u64::from(total)
+        let reached = bad
+            && total >= rules.least_requests
+            && u64::from(failed) * 100 >= u64::from(percent) * u64::from(total);
+        reached.then_some(Reason::Share { failed, of: total })
     }
 
     fn follow_interval(&self, now: u64, rules: &OutlierDetection, percent: u8) {
@@ -85,8 +145,9 @@ impl Record {
             .fetch_update(Ordering::Relaxed, Ordering::Relaxed, less);
     }
 
-    /// Passes it over: each time twice as long as the last. Whether this call did it, and not another worker's.
-    pub(crate) fn eject(&self, now: u64, rules: &OutlierDetection) -> bool {
+    /// Passes it over: each time twice as long as the last. Whether this call did it, and not another worker's. `wall`: the time
+    /// since the Unix epoch.
+    pub(crate) fn eject(&self, now: u64, wall: Duration, rules: &OutlierDetection, why: Reason) -> bool {
         let until = self.ejected_until.load(Ordering::Relaxed);
         if until > now {
             return false;
@@ -99,6 +160,9 @@ impl Record {
             .compare_exchange(until, end, Ordering::Relaxed, Ordering::Relaxed);
         if ours.is_ok() {
             self.ejections.fetch_add(1, Ordering::Relaxed);
+            let until = u64::try_from((wall + span).as_millis()).unwrap_or(u64::MAX);
+            self.reason.store(why.packed(), Ordering::Relaxed);
+            self.until_wall_ms.store(until, Ordering::Relaxed);
             self.row.store(0, Ordering::Relaxed);
             self.total.store(0, Ordering::Relaxed);
             self.bad.store(0, Ordering::Relaxed);

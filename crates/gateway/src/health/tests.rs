@@ -2,11 +2,20 @@
 
 use std::time::Duration;
 
+use ringmain_engine::backend::Time;
+
 use super::outlier::may_eject;
-use super::{Health, Meeting, Verdict};
+use super::{Health, Meeting, Reason, Verdict};
+use crate::limits;
 use crate::model::OutlierDetection;
+use crate::status::Ejection;
 
 const SECOND: u64 = 1_000_000_000;
+
+/// The wall clock's time.
+const WALL: Duration = Duration::from_secs(1_000);
+
+const ROW: Reason = Reason::InARow(3);
 
 fn rules() -> OutlierDetection {
     OutlierDetection {
@@ -21,13 +30,23 @@ fn rules() -> OutlierDetection {
 fn so_many_in_a_row() {
     let (health, rules) = (Health::default(), rules());
     let note = |meeting| health.record.note(meeting, SECOND, &rules);
-    assert!(!note(Meeting::Bad) && !note(Meeting::Bad) && !note(Meeting::Good));
-    assert!(!note(Meeting::Bad) && !note(Meeting::Bad) && note(Meeting::Bad));
-    assert!(health.record.eject(SECOND, &rules));
+    let none = |meetings: &[Meeting]| meetings.iter().all(|meeting| note(*meeting).is_none());
+    assert!(none(&[Meeting::Bad, Meeting::Bad, Meeting::Good]));
+    assert!(none(&[Meeting::Bad, Meeting::Bad]));
+    assert_eq!(note(Meeting::Bad), Some(ROW));
+    assert_eq!(health.record.ejection(), None);
+    assert!(health.record.eject(SECOND, WALL, &rules, ROW));
     assert!(
-        !health.record.eject(SECOND, &rules),
+        !health.record.eject(SECOND, WALL, &rules, Reason::InARow(9)),
         "another worker's call is too late"
     );
+    let ejection = Ejection {
+        until: WALL + Duration::from_secs(10),
+        why: ROW,
+        times: 1,
+    };
+    assert_eq!(health.record.ejection(), Some(ejection));
+    assert_eq!(ROW.to_string(), "3 failures in a row");
     assert_eq!(health.is_well(2 * SECOND), (false, 11 * SECOND));
     assert_eq!(health.is_well(11 * SECOND), (true, u64::MAX));
 }
@@ -37,7 +56,7 @@ fn twice_as_long_each_time() {
     let (health, rules) = (Health::default(), rules());
     let mut now = SECOND;
     for seconds in [10, 20, 30, 30] {
-        assert!(health.record.eject(now, &rules));
+        assert!(health.record.eject(now, WALL, &rules, ROW));
         now += seconds * SECOND;
         assert!(!health.is_well(now - 1).0 && health.is_well(now).0, "{seconds}");
     }
@@ -58,14 +77,16 @@ fn so_many_of_a_hundred() {
         } else {
             Meeting::Good
         };
-        assert!(
-            !health.record.note(meeting, SECOND, &rules),
-            "too few say nothing"
-        );
+        let noted = health.record.note(meeting, SECOND, &rules);
+        assert_eq!(noted, None, "too few say nothing");
     }
-    assert!(health.record.note(Meeting::Bad, SECOND, &rules));
+    let why = Reason::Share { failed: 6, of: 10 };
+    assert_eq!(health.record.note(Meeting::Bad, SECOND, &rules), Some(why));
+    assert!(health.record.eject(SECOND, WALL, &rules, why));
+    assert_eq!(health.record.ejection().map(|it| it.why), Some(why));
+    assert_eq!(why.to_string(), "6 of 10 requests failed");
     // The next interval knows nothing of the last.
-    assert!(!health.record.note(Meeting::Bad, 100 * SECOND, &rules));
+    assert_eq!(health.record.note(Meeting::Bad, 100 * SECOND, &rules), None);
 }
 
 #[test]
@@ -95,6 +116,12 @@ fn what_asking_shows() {
     health.tell(Verdict::Well);
     assert!(health.is_well(0).0);
     assert_eq!(health.age(9 * SECOND), 0, "well again is new again");
-    health.shun_until(9);
-    assert_eq!((health.is_well(8), health.is_well(9).0), ((false, 9), true));
+    assert_eq!(health.unreachable_until(), None);
+    health.shun(Time(5), WALL);
+    let end = Time(5).after(limits::PASSED_OVER).0;
+    assert_eq!(
+        (health.is_well(end - 1), health.is_well(end).0),
+        ((false, end), true)
+    );
+    assert_eq!(health.unreachable_until(), Some(WALL + limits::PASSED_OVER));
 }

@@ -48,7 +48,7 @@ pub enum Protocol {
     Tls,
     /// TLS that is not ended here; routed by SNI of its first message.
     TlsPassthrough,
-    /// Datagrams, sent on as they come.
+    /// Datagrams, sent on as they come. Not served yet: such a listener is a problem, and left out.
     Udp,
 }
 

@@ -5,14 +5,16 @@
 //! ```
 //!
 //! Nothing is read that could not be handed on: a slow reader slows its sender. An end is passed on as an end, a reset as a
-//! reset.
+//! reset, and so is silence: what is cut must not look whole.
 
-use std::future::poll_fn;
-use std::io;
+use std::future::{Future, poll_fn};
+use std::pin::Pin;
 use std::task::{Context, Poll, ready};
 use std::time::Duration;
 
+use ringmain_engine::backend::Time;
 use ringmain_engine::stream::Stream;
+use ringmain_engine::{Cx, Sleep};
 
 use super::note::Passing;
 use crate::metrics::Ended;
@@ -27,8 +29,8 @@ enum Way {
 
 /// Why it is over before both ways have ended.
 enum Broken {
-    Sender(io::Error),
-    Receiver(io::Error),
+    Sender,
+    Receiver,
 }
 
 /// Passes bytes on; says how it ended.
@@ -40,8 +42,11 @@ pub(super) async fn run(
 ) -> Ended {
     let (mut up, mut down) = (Way::Open, Way::Open);
     let mut first = None;
-    let touch = || [&client, &upstream].map(|stream| stream.set_deadline(idle));
-    touch();
+    // A deadline would close them in order, and what is cut would look whole.
+    for stream in [&client, &upstream] {
+        stream.set_deadline(None);
+    }
+    let mut silence = idle.map(|idle| Silence::new(client.cx(), idle));
     let ended = poll_fn(|context| {
         let moved = passing.moved();
         let upwards = poll_way(&client, &upstream, &mut up, context, |count| {
@@ -56,21 +61,22 @@ pub(super) async fn run(
             _ => Some(Ended::Client),
         });
         match (upwards, downwards) {
-            (Poll::Ready(Err(Broken::Sender(error))), _) | (_, Poll::Ready(Err(Broken::Receiver(error)))) => {
-                return Poll::Ready(broken(&error, Ended::ClientReset));
+            (Poll::Ready(Err(Broken::Sender)), _) | (_, Poll::Ready(Err(Broken::Receiver))) => {
+                return Poll::Ready(Ended::ClientReset);
             }
-            (Poll::Ready(Err(Broken::Receiver(error))), _) | (_, Poll::Ready(Err(Broken::Sender(error)))) => {
-                return Poll::Ready(broken(&error, Ended::UpstreamReset));
+            (Poll::Ready(Err(Broken::Receiver)), _) | (_, Poll::Ready(Err(Broken::Sender))) => {
+                return Poll::Ready(Ended::UpstreamReset);
             }
             (Poll::Ready(Ok(())), Poll::Ready(Ok(()))) => {
                 return Poll::Ready(first.unwrap_or(Ended::Client));
             }
             _ => {}
         }
-        if passing.moved() != moved {
-            touch();
+        let moved = passing.moved() != moved;
+        match &mut silence {
+            Some(silence) => silence.poll(moved, context).map(|()| Ended::Idle),
+            None => Poll::Pending,
         }
-        Poll::Pending
     })
     .await;
     if !matches!(ended, Ended::Client | Ended::Upstream) {
@@ -80,11 +86,38 @@ pub(super) async fn run(
     ended
 }
 
-/// The deadline of either connection is the idle time of both.
-fn broken(error: &io::Error, otherwise: Ended) -> Ended {
-    match error.kind() {
-        io::ErrorKind::TimedOut => Ended::Idle,
-        _ => otherwise,
+/// How long nothing has come from either side.
+struct Silence {
+    cx: Cx,
+    most: Duration,
+    since: Time,
+    sleep: Sleep,
+}
+
+impl Silence {
+    fn new(cx: &Cx, most: Duration) -> Silence {
+        Silence {
+            cx: cx.clone(),
+            most,
+            since: cx.now(),
+            sleep: cx.sleep(most),
+        }
+    }
+
+    /// Ready when it was too long. `moved`: it has just ended; the timer is not set anew for that, but looks when it fires.
+    fn poll(&mut self, moved: bool, context: &mut Context<'_>) -> Poll<()> {
+        let now = self.cx.now();
+        if moved {
+            self.since = now;
+        }
+        loop {
+            ready!(Pin::new(&mut self.sleep).poll(context));
+            let left = self.most.saturating_sub(now.since(self.since));
+            if left.is_zero() {
+                return Poll::Ready(());
+            }
+            self.sleep = self.cx.sleep(left);
+        }
     }
 }
 
@@ -97,7 +130,7 @@ fn poll_way(
     mut count: impl FnMut(usize),
 ) -> Poll<Result<(), Broken>> {
     while *way == Way::Open {
-        let room = ready!(to.poll_room(context)).map_err(Broken::Receiver)?;
+        let room = ready!(to.poll_room(context)).map_err(|_| Broken::Receiver)?;
         let received = from.poll_received(context, |bytes| {
             let bytes = &bytes[..bytes.len().min(room)];
             // Refused if it has just ended, which the next look for room tells.
@@ -106,17 +139,17 @@ fn poll_way(
                 Err(_closed) => 0,
             }
         });
-        match ready!(received).map_err(Broken::Sender)? {
+        match ready!(received).map_err(|_| Broken::Sender)? {
             // By TLS an end that nobody has announced may be an attacker's.
             0 if from.was_cut() => {
-                return Poll::Ready(Err(Broken::Sender(io::ErrorKind::UnexpectedEof.into())));
+                return Poll::Ready(Err(Broken::Sender));
             }
             0 => *way = Way::Ending,
             moved => count(moved),
         }
     }
     if *way == Way::Ending {
-        ready!(to.poll_shutdown(context)).map_err(Broken::Receiver)?;
+        ready!(to.poll_shutdown(context)).map_err(|_| Broken::Receiver)?;
         *way = Way::Ended;
     }
     Poll::Ready(Ok(()))

@@ -89,7 +89,7 @@ impl Why {
     }
 
     /// How near it came.
-    fn stage(&self) -> u8 {
+    pub(super) fn stage(&self) -> u8 {
         match self {
             Why::Listener(_) => 0,
             Why::Host(_) => 1,
@@ -299,7 +299,7 @@ fn value_told(value: &ValueMatch) -> String {
     }
 }
 
-fn listed(hosts: &[Hostname]) -> String {
+pub(super) fn listed(hosts: &[Hostname]) -> String {
     let hosts: Vec<_> = hosts.iter().map(|host| format!("`{host}`")).collect();
     if hosts.is_empty() {
         "hosts that no other has".to_owned()

@@ -2,7 +2,7 @@
 
 use crate::model::{
     Action, AffinityBy, Forward, HeaderChanges, Inject, PathRewrite, Policy, RateKey, RateLimit, Redirect,
-    Rewrite, Rule, Share, Target,
+    Rewrite, Rule, Share, Target, WeightedBackend,
 };
 use crate::policy;
 
@@ -115,21 +115,11 @@ fn forward(steps: &mut Vec<String>, forward: &Forward) {
         steps.push(format!("copy {part} of {of} to {}", target(&mirror.target)));
     }
     rewrite(steps, &forward.rewrite);
-    let all: u64 = forward
-        .backends
-        .iter()
-        .map(|backend| u64::from(backend.weight))
-        .sum();
-    for backend in &forward.backends {
-        let to = target(&backend.target);
-        steps.push(match forward.backends.len() {
-            1 => format!("send to {to}"),
-            _ => format!("send {} of {all} to {to}", backend.weight),
-        });
+    shares(steps, &forward.backends, |steps, backend| {
         headers(steps, "its request", &backend.request_headers);
         rewrite(steps, &backend.rewrite);
         headers(steps, "its response", &backend.response_headers);
-    }
+    });
     if let Some(affinity) = &forward.affinity {
         steps.push(match &affinity.by {
             AffinityBy::Cookie(cookie) => format!("stay with an endpoint by the cookie `{}`", cookie.name),
@@ -156,6 +146,23 @@ fn forward(steps: &mut Vec<String>, forward: &Forward) {
     if timeouts.minimum_rate > 0 {
         let rate = timeouts.minimum_rate;
         steps.push(format!("end what brings less than {rate} bytes a second"));
+    }
+}
+
+/// Who gets which share, each followed by what `more` says of it.
+pub(super) fn shares(
+    steps: &mut Vec<String>,
+    backends: &[WeightedBackend],
+    more: impl Fn(&mut Vec<String>, &WeightedBackend),
+) {
+    let all: u64 = backends.iter().map(|backend| u64::from(backend.weight)).sum();
+    for backend in backends {
+        let to = target(&backend.target);
+        steps.push(match backends.len() {
+            1 => format!("send to {to}"),
+            _ => format!("send {} of {all} to {to}", backend.weight),
+        });
+        more(steps, backend);
     }
 }
 

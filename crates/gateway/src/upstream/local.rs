@@ -196,7 +196,9 @@ impl Local {
             self.shared.breaker.tripped(Cap::Retries);
             return None;
         };
-        if self.shared.budget.take(&rules, self.cx.now().0) {
+        let granted = self.shared.budget.take(&rules, self.cx.now().0);
+        self.shared.counts.0.asked(granted);
+        if granted {
             return Some(retrying);
         }
         self.shared.breaker.tripped(Cap::Budget);
@@ -216,17 +218,17 @@ impl Local {
         };
         let now = self.cx.now().0;
         let record = &end.endpoint.state.health().record;
-        if !record.note(meeting, now, rules) {
+        let Some(why) = record.note(meeting, now, rules) else {
             return;
-        }
+        };
         let endpoints = &seen.current.endpoints;
         let out = endpoints
             .iter()
             .filter(|endpoint| endpoint.state.health().ejected_until() > now);
-        if may_eject(out.count(), endpoints.len(), rules) && record.eject(now, rules) {
+        if may_eject(out.count(), endpoints.len(), rules) && record.eject(now, self.cx.wall(), rules, why) {
             self.shared.health_changed();
             log::warn!(
-                "upstream `{}`: {} is passed over for its answers",
+                "upstream `{}`: {} is passed over: {why}",
                 self.shared.name,
                 end.endpoint.addr
             );
@@ -320,8 +322,8 @@ impl Local {
             }),
             Err(fault) => {
                 if fault != Fault::NoResources {
-                    let until = self.cx.now().after(limits::PASSED_OVER);
-                    end.endpoint.state.health().shun_until(until.0);
+                    let health = end.endpoint.state.health();
+                    health.shun(self.cx.now(), self.cx.wall());
                     self.shared.health_changed();
                 }
                 Err(fault)

@@ -8,6 +8,7 @@ pub(crate) mod breaker;
 pub(crate) mod budget;
 mod choose;
 pub(crate) mod connect;
+mod counts;
 pub(crate) mod local;
 pub(crate) mod registry;
 pub(crate) mod room;
@@ -24,6 +25,8 @@ use ringmain_tls::PeerName;
 use self::breaker::Breaker;
 use self::budget::Budget;
 pub(crate) use self::choose::{Picker, Prefer};
+pub use self::counts::Copied;
+use self::counts::Counts;
 use self::room::Room;
 use self::transport::Transport;
 use self::waiting::Waiting;
@@ -53,6 +56,7 @@ pub(crate) struct Shared {
     /// For requests that are tried again.
     pub(crate) budget: Budget,
     pub(crate) breaker: Breaker,
+    pub(crate) counts: Line<Counts>,
 }
 
 /// Why there is no new connection.
@@ -129,6 +133,7 @@ impl Shared {
             room,
             budget: Budget::default(),
             breaker: Breaker::default(),
+            counts: Line::default(),
         }
     }
 

@@ -174,5 +174,8 @@ fn never_more_than_the_budget(engine: Config) {
     }
     // A fifth of them on top, however many attempts a rule allows.
     assert_eq!(count.load(Ordering::SeqCst), 60);
+    let upstream = &edge.gateway.upstreams()[0];
+    // Each of them was refused its next one.
+    assert_eq!((upstream.retries, upstream.retries_refused), (10, 50));
     edge.server.shut_down();
 }

@@ -4,9 +4,11 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
 use ringmain_engine::Config;
+use ringmain_gateway::Copied;
 use ringmain_gateway::model::{self, Mirror, Share, Target};
 
-use crate::origin::{Origin, edge, nobody, to, upstream};
+use crate::gates::until;
+use crate::origin::{Edge, Origin, edge, nobody, to, upstream};
 use crate::support::{PATIENCE, get, pattern};
 
 on_every_backend! {
@@ -23,6 +25,13 @@ fn config(origin: &Origin, mirrors: Vec<Mirror>, others: &[(&str, std::net::Sock
     let others = others.iter().map(|(name, addr)| upstream(name, &[*addr]).into());
     config.upstreams.extend(others);
     config
+}
+
+/// What copies have become, at the upstream of that name.
+fn copies(edge: &Edge, name: &str) -> [u64; Copied::ALL.len()] {
+    let upstreams = edge.gateway.upstreams();
+    let upstream = upstreams.iter().find(|upstream| &*upstream.name == name);
+    upstream.expect("it is configured").copies
 }
 
 fn the_same_request_marked(engine: Config) {
@@ -83,6 +92,9 @@ fn bodies_within_their_limit(engine: Config) {
         "PUT /c HTTP/1.1\r\nHost: a\r\nTransfer-Encoding: chunked\r\n\r\n2\r\nab\r\n1\r\nc\r\n0\r\n\r\n";
     edge.server.ask(chunked).expect(200, "ok");
     assert_eq!(shadow.seen().body, b"abc");
+    // The last one is counted when it ends, which nobody waits for.
+    until(|| copies(&edge, "shadow")[Copied::Sent as usize] == 4);
+    assert_eq!(copies(&edge, "shadow")[Copied::TooLong as usize], 1);
     edge.server.shut_down();
 }
 
@@ -139,6 +151,13 @@ fn whoever_gets_them_is_not_waited_for(engine: Config) {
     }
     // Few are under way at once, whoever does not answer them.
     assert!(asked.load(Ordering::SeqCst) <= ringmain_gateway::limits::MIRRORS as usize);
+    // Those that nobody was there for, and those for which there was no room.
+    until(|| copies(&edge, "gone").iter().sum::<u64>() == 200);
+    let gone = copies(&edge, "gone");
+    assert!(
+        gone[Copied::Failed as usize] > 0 && gone[Copied::Sent as usize] == 0,
+        "{gone:?}"
+    );
     assert_eq!(
         edge.gateway.faults().iter().map(|(_, count)| count).sum::<u64>(),
         0

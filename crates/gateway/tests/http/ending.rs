@@ -20,6 +20,9 @@ on_every_backend! {
     an_upstream_that_ends_behind_its_answer,
     an_upstream_that_ends_before_the_request_is_sent,
     a_client_that_ends_within_a_tunnel,
+    an_upstream_that_ends_within_a_tunnel,
+    an_upstream_that_ends_and_a_client_that_is_silent,
+    an_upstream_that_breaks_off_a_tunnel,
     an_upstream_that_dribbles,
 }
 
@@ -41,6 +44,14 @@ fn nothing_left(edge: &Edge, kept: u32) {
         assert!(begun.elapsed() < PATIENCE, "still held: {found:?}");
         std::thread::sleep(Duration::from_millis(1));
     }
+}
+
+/// Waits until no request and no connection of an upstream is held, whatever its client does.
+fn nothing_of_upstreams(edge: &Edge) {
+    until(|| {
+        let upstream = &edge.gateway.upstreams()[0];
+        upstream.requests == 0 && upstream.connections == 0
+    });
 }
 
 fn a_client_that_ends_behind_its_request(engine: Config) {
@@ -205,6 +216,81 @@ fn a_client_that_ends_within_a_tunnel(engine: Config) {
     client.finish();
     assert_eq!(heard.recv_timeout(PATIENCE).as_deref(), Ok(&b"all of it"[..]));
     assert_eq!(client.rest(), (b"late".to_vec(), End::Orderly));
+    nothing_left(&edge, 0);
+    edge.server.shut_down();
+}
+
+fn an_upstream_that_ends_within_a_tunnel(engine: Config) {
+    let (sender, heard) = channel();
+    let sender = Mutex::new(sender);
+    let origin = Origin::new(move |mut peer| {
+        peer.request();
+        peer.send([SWITCHED, "all of it"].concat());
+        peer.finish();
+        let mut all = Vec::new();
+        while let Some(bytes) = peer.some() {
+            all.extend_from_slice(&bytes);
+        }
+        sender.lock().expect("one").send(all).expect("the test waits");
+    });
+    let edge = edge(engine, to(&[origin.addr], |_, _| {}));
+    // The second one ends with all of its bytes under way.
+    for length in [4, 1_000_000] {
+        let mut client = edge.server.client();
+        client.send(UPGRADE);
+        assert_eq!(client.head().status, 101);
+        assert_eq!(client.rest(), (b"all of it".to_vec(), End::Orderly));
+        let late = pattern(length);
+        client.send(&late);
+        client.finish();
+        let all = heard.recv_timeout(PATIENCE).expect("the upstream hears the end");
+        assert!(all == late, "{} of {length} bytes", all.len());
+    }
+    nothing_left(&edge, 0);
+    edge.server.shut_down();
+}
+
+fn an_upstream_that_ends_and_a_client_that_is_silent(engine: Config) {
+    let origin = Origin::new(|mut peer| {
+        peer.request();
+        peer.send([SWITCHED, "bye"].concat());
+        peer.finish();
+        // The gateway ends its side when the client has been silent for long enough.
+        assert!(peer.some().is_none());
+    });
+    let edge = edge(
+        engine,
+        to(&[origin.addr], |forward, _| {
+            forward.timeouts.idle = Some(Duration::from_millis(200));
+        }),
+    );
+    let mut client = edge.server.client();
+    client.send(UPGRADE);
+    assert_eq!(client.head().status, 101);
+    assert_eq!(client.rest(), (b"bye".to_vec(), End::Orderly));
+    nothing_of_upstreams(&edge);
+    drop(client);
+    nothing_left(&edge, 0);
+    edge.server.shut_down();
+}
+
+fn an_upstream_that_breaks_off_a_tunnel(engine: Config) {
+    let origin = Origin::new(|mut peer| {
+        peer.request();
+        peer.send([SWITCHED, "half"].concat());
+        // It has said all of it when the client has it.
+        assert_eq!(peer.some().as_deref(), Some(&b"heard"[..]));
+        peer.reset();
+    });
+    let edge = edge(engine, to(&[origin.addr], |_, _| {}));
+    let mut client = edge.server.client();
+    client.send(UPGRADE);
+    assert_eq!(client.head().status, 101);
+    assert_eq!(client.take(4), b"half");
+    client.send("heard");
+    client.rest();
+    nothing_of_upstreams(&edge);
+    drop(client);
     nothing_left(&edge, 0);
     edge.server.shut_down();
 }

@@ -19,6 +19,7 @@ mod files;
 mod forwarding;
 mod gates;
 mod hedging;
+mod kept;
 mod listening;
 mod names;
 mod origin;

@@ -8,7 +8,7 @@ use std::time::Duration;
 
 use ringmain_engine::Config;
 use ringmain_gateway::Gateway;
-use ringmain_gateway::health::Verdict;
+use ringmain_gateway::health::{Reason, Verdict};
 use ringmain_gateway::model::{
     ActiveHealth, Endpoint, HealthCheck, Hostname, OutlierDetection, Retry, RetryOn, StatusRange, Where,
 };
@@ -349,5 +349,21 @@ fn whoever_answers_badly_is_passed_over(engine: Config) {
         "{bads} bad answers until it was passed over"
     );
     edge.server.get("/").expect(200, "good");
+    // It is told of who, and why.
+    let endpoints = &edge.gateway.upstreams()[0].endpoints;
+    assert_eq!(endpoints[0].ejection, None);
+    let ejection = endpoints[1].ejection.expect("it is passed over");
+    assert!(
+        matches!(ejection.why, Reason::InARow(count) if count >= 3),
+        "{ejection:?}"
+    );
+    assert_eq!(ejection.times, 1);
+    // From well after 2020 on.
+    assert!(
+        ejection.until > Duration::from_secs(1_600_000_000),
+        "{ejection:?}"
+    );
+    let reached = endpoints.iter().map(|it| it.unreachable_until.is_some());
+    assert_eq!(reached.collect::<Vec<_>>(), [false, false, true]);
     edge.server.shut_down();
 }

@@ -4,10 +4,10 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use ringmain_engine::backend::sim::World;
-use ringmain_gateway::Gateway;
 use ringmain_gateway::fault::Fault;
 use ringmain_gateway::model::{Concurrency, Inject, Policy, RateKey, RateLimit, Share, Upstream};
 use ringmain_gateway::status::{Cap, Counted};
+use ringmain_gateway::{Gateway, UpstreamStatus};
 use ringmain_web::testing::TestReply;
 
 /// See the module.
@@ -27,6 +27,13 @@ pub(crate) struct Bounds {
 
 /// So slow that nothing comes back within a run.
 const NEVER: Duration = Duration::from_hours(24 * 365 * 100);
+
+/// The upstream of requests.
+fn origin(gateway: &Gateway) -> UpstreamStatus {
+    let mut upstreams = gateway.upstreams().into_iter();
+    let found = upstreams.find(|upstream| &*upstream.name == "origin");
+    found.expect("it is configured")
+}
 
 impl Bounds {
     pub(crate) fn draw(world: &World) -> Bounds {
@@ -89,7 +96,7 @@ impl Bounds {
 
     /// At any moment.
     pub(crate) fn hold(&self, gateway: &Gateway) {
-        let upstream = &gateway.upstreams()[0];
+        let upstream = origin(gateway);
         let most = |cap: Option<u32>| cap.unwrap_or(u32::MAX);
         assert!(upstream.requests <= most(self.requests), "{upstream:?}");
         assert!(upstream.retrying <= most(self.retries), "{upstream:?}");
@@ -116,7 +123,7 @@ impl Bounds {
             let found = faults.iter().find(|(fault, _)| *fault == wanted);
             found.map_or(0, |(_, count)| *count)
         };
-        let upstream = &gateway.upstreams()[0];
+        let upstream = origin(gateway);
         assert_eq!(upstream.retrying, 0, "{upstream:?}");
         let refused = upstream.refused[Cap::Requests as usize].1;
         // Copies are refused without a word.

@@ -10,15 +10,16 @@ use ringmain_engine::backend::sim::{Fault, Plan, Step, World};
 use ringmain_engine::testing::{ClusterConfig, SimCluster};
 use ringmain_gateway::Gateway;
 use ringmain_gateway::model::{
-    Action, ActiveHealth, Balance, Config, Endpoint, Forward, HashKey, HealthCheck, Limits, Listener, Mirror,
-    OutlierDetection, Protocol, Retry, RetryBudget, RetryOn, Route, Rule, Share, SlowStart, StatusRange,
-    Upstream, WeightedBackend, Where,
+    Action, ActiveHealth, Balance, Config, Endpoint, Forward, HashKey, HealthCheck, Hostname, Limits,
+    Listener, Mirror, OutlierDetection, Protocol, Retry, RetryBudget, RetryOn, Route, Rule, Share, SlowStart,
+    StatusRange, StreamRoute, Upstream, WeightedBackend, Where,
 };
 use ringmain_web::testing::Inside;
 use ringmain_web::{Server, Site};
 
 use crate::Named;
 use crate::bounds::Bounds;
+use crate::bytes::{Caller, KINDS, Kind, Ledger, Parrot};
 use crate::clients::{Client, Weather};
 use crate::origins::Origin;
 
@@ -32,6 +33,11 @@ pub(crate) struct Run {
     cluster: SimCluster<Server>,
     clients: Vec<Client>,
     origins: Vec<Origin>,
+    callers: Vec<Caller>,
+    parrots: Vec<Parrot>,
+    ledger: Ledger,
+    /// How many callers there are to be.
+    calls: usize,
     world: World,
     gateway: Gateway,
     site: Arc<Site>,
@@ -67,8 +73,21 @@ fn is_calm(seed: u64) -> bool {
     seed % 4 == 3
 }
 
+/// Where requests come in.
 fn front() -> Addr {
-    Addr::Inet(SocketAddr::from(([127, 0, 0, 1], 80)))
+    at(80)
+}
+
+/// Where connections of a kind come in.
+fn gate(kind: Kind) -> Addr {
+    match kind {
+        Kind::Tcp => at(90),
+        Kind::Named(_) => at(443),
+    }
+}
+
+fn at(port: u16) -> Addr {
+    Addr::Inet(SocketAddr::from(([127, 0, 0, 1], port)))
 }
 
 fn origin(number: u16) -> SocketAddr {
@@ -111,22 +130,10 @@ fn config(world: &World, calm: bool, bounds: &Bounds) -> Config {
         least: world.below(20) as u32,
     };
     upstream.slow_start = (world.below(4) == 0).then(SlowStart::default);
-    upstream.connect_timeout = Duration::from_secs(if calm { 600 } else { 3 });
+    upstream.connect_timeout = patience(calm);
     bounds.upstream(&mut upstream);
     let mut rule = Rule::new(Action::Forward(Box::new(forward(world, calm))));
     rule.policies = bounds.policies();
-    let listener = Listener {
-        name: "web".into(),
-        addresses: vec![front()],
-        protocol: Protocol::Http,
-        hostnames: Vec::new(),
-        tls: None,
-        proxy_protocol: None,
-        redirect_to_https: None,
-        client_address: Default::default(),
-        limits: Default::default(),
-        policies: Vec::new(),
-    };
     let route = Route {
         name: "all".into(),
         listeners: Vec::new(),
@@ -134,15 +141,104 @@ fn config(world: &World, calm: bool, bounds: &Bounds) -> Config {
         rules: vec![rule],
     };
     Config {
-        listeners: vec![listener.into()],
+        listeners: vec![
+            listener("web", front(), Protocol::Http),
+            listener("bytes", gate(KINDS[0]), Protocol::Tcp),
+            listener("named", gate(KINDS[1]), Protocol::TlsPassthrough),
+        ],
         routes: vec![route.into()],
-        upstreams: vec![upstream.into()],
+        streams: streams(calm),
+        upstreams: vec![
+            upstream.into(),
+            parrots(world, "few", calm),
+            parrots(world, "many", calm),
+        ],
         limits: Limits {
             upstream_connections: (world.below(3) == 0).then(|| 1 + world.below(6) as u32),
             ..Limits::default()
         },
         ..Config::default()
     }
+}
+
+/// How long connecting may take.
+fn patience(calm: bool) -> Duration {
+    Duration::from_secs(if calm { 600 } else { 3 })
+}
+
+fn listener(name: &str, address: Addr, protocol: Protocol) -> Arc<Listener> {
+    Arc::new(Listener {
+        name: name.into(),
+        addresses: vec![address],
+        protocol,
+        hostnames: Vec::new(),
+        tls: None,
+        proxy_protocol: None,
+        redirect_to_https: None,
+        client_address: Default::default(),
+        limits: Default::default(),
+        policies: Vec::new(),
+    })
+}
+
+/// Who gets connections: `few` those of one name, `many` all others.
+fn streams(calm: bool) -> Vec<Arc<StreamRoute>> {
+    let stream = |name: &str, listener: &str, host: Option<&str>, to: &str| {
+        Arc::new(StreamRoute {
+            name: name.into(),
+            listeners: vec![listener.into()],
+            hostnames: host
+                .map(|host| Hostname::parse(host).expect("a host"))
+                .into_iter()
+                .collect(),
+            backends: vec![WeightedBackend::new(to)],
+            idle: Some(Duration::from_secs(if calm { 600 } else { 2 })),
+        })
+    };
+    vec![
+        stream("tcp", "bytes", None, "many"),
+        stream("one", "named", Some("a.sim"), "many"),
+        stream("wide", "named", Some("*.b.sim"), "few"),
+    ]
+}
+
+/// Who gets which kinds, and where.
+const PARROTS: [(u16, &str, &[Kind]); 3] = [
+    (9000, "many", &[KINDS[0], KINDS[1]]),
+    (9001, "many", &[KINDS[0], KINDS[1]]),
+    (9100, "few", &[KINDS[2]]),
+];
+
+/// Those of that name; in a bad world with one that is not there.
+fn parrots(world: &World, name: &str, calm: bool) -> Arc<Upstream> {
+    let there = PARROTS
+        .iter()
+        .filter(|(_, of, _)| *of == name)
+        .map(|(port, ..)| *port);
+    let nobody = (!calm && world.below(3) == 0).then_some(9999);
+    let ports = there.chain(nobody);
+    let endpoint = |port| Endpoint::new(Where::Address(SocketAddr::from(([127, 0, 0, 1], port))));
+    let mut upstream = Upstream::new(name, ports.map(endpoint).collect());
+    upstream.pool.connections = 1 + world.below(4) as u32;
+    upstream.connect_timeout = patience(calm);
+    upstream.into()
+}
+
+/// How many clients there are, and bytes of a body at most.
+fn sizes(world: &World, calm: bool) -> (usize, usize) {
+    let large = calm && world.below(3) == 0;
+    let most = match (large, world.below(3)) {
+        (true, _) => 700_000,
+        (false, 0) => 60,
+        (false, 1) => 1000,
+        (false, _) => 9000,
+    };
+    let wanted = if large {
+        1 + world.below(3)
+    } else {
+        1 + world.below(10)
+    };
+    (wanted, most)
 }
 
 /// How requests are sent on.
@@ -194,6 +290,20 @@ fn quiet(mut config: Config) -> Config {
     config
 }
 
+/// What the server allows.
+fn limits(calm: bool) -> ringmain_web::Limits {
+    let mut limits = ringmain_web::Limits {
+        // How soon a connection is ended behind its last answer is web's, and tested there.
+        linger: Duration::from_secs(3600),
+        linger_bytes: 1 << 30,
+        ..ringmain_web::Limits::default()
+    };
+    if calm {
+        limits.patience = None;
+    }
+    limits
+}
+
 impl Run {
     pub(crate) fn new(seed: u64) -> Run {
         let workers = 1 + (seed % 3) as usize;
@@ -213,41 +323,41 @@ impl Run {
             Origin::new(&world, addr, seed ^ u64::from(number) << 32, !calm)
         });
         let origins = origins.collect();
+        let ledger = Ledger::default();
+        let parrots = PARROTS.iter().map(|(port, _, kinds)| {
+            let seed = seed ^ u64::from(*port) << 32;
+            Parrot::new(&world, &at(*port), &ledger, kinds, seed, !calm)
+        });
+        let parrots = parrots.collect();
         let bounds = Bounds::draw(&world);
         let gateway = Gateway::new(Arc::new(config(&world, calm, &bounds)), Duration::ZERO);
-        let mut limits = ringmain_web::Limits {
-            // How soon a connection is ended behind its last answer is web's, and tested there.
-            linger: Duration::from_secs(3600),
-            linger_bytes: 1 << 30,
-            ..ringmain_web::Limits::default()
-        };
-        if calm {
-            limits.patience = None;
-        }
-        let site = gateway.app().limits(limits).build().expect("an application");
-        let listeners: Vec<_> = (0..workers).map(|worker| (worker, front(), 0)).collect();
+        let site = gateway
+            .app()
+            .limits(limits(calm))
+            .build()
+            .expect("an application");
+        let gates = gateway.addrs();
+        assert_eq!(gates, [front(), gate(KINDS[0]), gate(KINDS[1])]);
+        let gates = || (0..).zip(&gates);
+        let listeners =
+            (0..workers).flat_map(|worker| gates().map(move |(tag, addr)| (worker, addr.clone(), tag)));
+        let listeners: Vec<_> = listeners.collect();
         let mut inside = Vec::new();
         let cluster = SimCluster::new(&world, cluster_config, &listeners, |start| {
             let server = site.server(start);
             inside.push(Inside::of(&server));
             server
         });
-        let large = calm && world.below(3) == 0;
-        let most = match (large, world.below(3)) {
-            (true, _) => 700_000,
-            (false, 0) => 60,
-            (false, 1) => 1000,
-            (false, _) => 9000,
-        };
-        let wanted = if large {
-            1 + world.below(3)
-        } else {
-            1 + world.below(10)
-        };
+        let (wanted, most) = sizes(&world, calm);
+        let calls = world.below(6);
         Run {
             cluster,
             clients: Vec::new(),
             origins,
+            callers: Vec::new(),
+            parrots,
+            ledger,
+            calls,
             world,
             gateway,
             site,
@@ -268,8 +378,9 @@ impl Run {
         self.world.clone()
     }
 
-    /// Runs to the end; returns how many answers were right, and how many failures were told.
-    pub(crate) fn finish(mut self) -> (usize, usize) {
+    /// Runs to the end; returns how many answers were right, how many failures were told, and how many connections were passed on
+    /// as a whole.
+    pub(crate) fn finish(mut self) -> (usize, usize, usize) {
         self.serve("serving");
         if self.calm && self.bounds.lets_one_in() {
             // Whatever was refused before: whoever comes alone now is let in.
@@ -303,14 +414,24 @@ impl Run {
             );
         }
         self.bounds.held(&self.gateway);
+        let open = self
+            .gateway
+            .streams()
+            .iter()
+            .map(|stream| stream.open())
+            .sum::<u64>();
+        assert_eq!(open, 0, "connections that are passed on");
         self.end();
+        let whole = self.callers.iter().filter(|caller| caller.whole).count();
+        assert!(!self.calm || whole == self.calls, "{:?}", self.callers);
         let right = self.clients.iter().map(|client| client.right).sum();
-        (right, self.clients.iter().map(Client::failed).sum())
+        (right, self.clients.iter().map(Client::failed).sum(), whole)
     }
 
     fn serve(&mut self, phase: &str) {
         self.drive(phase, |run| {
             run.clients.iter().filter(|client| client.done).count() == run.wanted
+                && run.callers.iter().filter(|caller| caller.done).count() == run.calls
         });
     }
 
@@ -350,8 +471,10 @@ impl Run {
         }
         self.drive("stopping", |run| run.cluster.is_done());
         self.origins.iter_mut().for_each(Origin::close_all);
+        self.parrots.iter_mut().for_each(Parrot::close_all);
         self.drive("settling", |run| run.world.next_event_time().is_none());
         self.origins.clear();
+        self.parrots.clear();
         self.drive("settling", |run| run.world.next_event_time().is_none());
         assert_eq!(self.world.leaks(), Vec::<String>::new());
         for (worker, inside) in self.inside.iter().enumerate() {
@@ -388,6 +511,7 @@ impl Run {
         if self.steps.is_multiple_of(16) {
             self.bounds.hold(&self.gateway);
         }
+        self.parrots.iter_mut().for_each(Parrot::act);
         let weather = Weather {
             broken: !self.calm || self.stopping || self.world.count(Fault::Reset) > 0,
             bounds: self.bounds,
@@ -395,6 +519,11 @@ impl Run {
         for client in &mut self.clients {
             if let Err(error) = client.act(&self.world, weather) {
                 panic!("seed {}: {error}\n{client:?}\n{weather:?}", self.named.seed);
+            }
+        }
+        for caller in &mut self.callers {
+            if let Err(error) = caller.act(&self.world, weather) {
+                panic!("seed {}: {error}\n{caller:?}\n{weather:?}", self.named.seed);
             }
         }
         step
@@ -405,8 +534,15 @@ impl Run {
         let now = self.world.now();
         let next = self.world.next_event_time();
         let leap = |over: Duration| next.is_none_or(|at| at.since(now) > over);
-        let clients = self.clients.iter().any(Client::is_busy);
-        leap(Duration::from_micros(500)) && (clients || self.origins.iter().any(Origin::is_busy))
+        leap(Duration::from_micros(500)) && (self.clients_busy() || self.origins_busy())
+    }
+
+    fn clients_busy(&self) -> bool {
+        self.clients.iter().any(Client::is_busy) || self.callers.iter().any(Caller::is_busy)
+    }
+
+    fn origins_busy(&self) -> bool {
+        self.origins.iter().any(Origin::is_busy) || self.parrots.iter().any(Parrot::is_busy)
     }
 
     fn drive(&mut self, phase: &str, until: impl Fn(&Run) -> bool) {
@@ -417,15 +553,19 @@ impl Run {
             if self.clients.len() < self.wanted && !self.stopping && self.world.below(20) == 0 {
                 self.dial();
             }
+            if self.callers.len() < self.calls && !self.stopping && self.world.below(20) == 0 {
+                self.call();
+            }
             self.leap_to_origins();
-            let busy = self.clients.iter().any(Client::is_busy) || self.origins.iter().any(Origin::is_busy);
+            let busy = self.clients_busy() || self.origins_busy();
             if self.step() == Step::Quiet && !busy {
                 self.world.jump(Duration::from_millis(100));
             }
         }
         let clients: Vec<_> = self.clients.iter().filter(|client| !client.done).collect();
+        let callers: Vec<_> = self.callers.iter().filter(|caller| !caller.done).collect();
         panic!(
-            "seed {}: stuck while {phase}\n{clients:?}\n{:?}",
+            "seed {}: stuck while {phase}\n{clients:?}\n{callers:?}\n{:?}",
             self.named.seed,
             self.gateway.upstreams()
         );
@@ -434,13 +574,23 @@ impl Run {
     /// What an origin does at a time of its own must not be leapt over.
     fn leap_to_origins(&mut self) {
         let now = self.world.now();
-        let Some(due) = self.origins.iter().filter_map(Origin::due).min() else {
+        let origins = self.origins.iter().filter_map(Origin::due);
+        let Some(due) = origins.chain(self.parrots.iter().filter_map(Parrot::due)).min() else {
             return;
         };
         let quiet = self.world.next_event_time().is_none_or(|at| at > due);
         let workers = (0..self.inside.len()).all(|worker| self.world.worker_idle(worker));
-        if due > now && quiet && workers && !self.clients.iter().any(Client::is_busy) {
+        if due > now && quiet && workers && !self.clients_busy() {
             self.world.jump(due.since(now));
+        }
+    }
+
+    fn call(&mut self) {
+        let kind = self.world.below(KINDS.len());
+        if let Ok(peer) = self.world.connect(&gate(KINDS[kind])) {
+            let what = (self.callers.len() as u64, kind);
+            let caller = Caller::new(&self.world, peer, &self.ledger, what, self.most, self.calm);
+            self.callers.push(caller);
         }
     }
 

@@ -95,6 +95,8 @@ struct Incoming {
     tunnel: bool,
     /// The client has sent its last byte of a tunnel.
     ended: bool,
+    /// Nothing more is written to a tunnel's client, which may still send.
+    half: bool,
 }
 
 /// How a streamed body comes in.
@@ -158,6 +160,7 @@ impl Exchange {
         incoming.ticking = false;
         incoming.tunnel = false;
         incoming.ended = false;
+        incoming.half = false;
         incoming.queue.clear();
         incoming.trailers.clear();
     }
@@ -287,6 +290,13 @@ impl Exchange {
         }
     }
 
+    /// Whether the task has what is left to do of a connection that has ended in order: a tunnel is over for the engine when
+    /// both sides have sent their end, and its handler may still hold bytes of the client's.
+    pub(crate) fn outlives_connection(&self) -> bool {
+        let incoming = self.incoming.borrow();
+        incoming.half && incoming.ended
+    }
+
     /// How the body comes in; `None` when nothing is expected of the client.
     pub(crate) fn receiving(&self) -> Option<Receiving> {
         let incoming = &mut *self.incoming.borrow_mut();
@@ -407,6 +417,12 @@ impl Exchange {
         if paused {
             conn.resume();
         }
+    }
+
+    /// Tells a tunnel's client that nothing more comes; it may go on.
+    pub(crate) fn end_half(&self) {
+        self.incoming.borrow_mut().half = true;
+        self.conn().shutdown();
     }
 
     /// The next bytes of a tunnel; `None` at its end.

@@ -182,4 +182,20 @@ impl Reply<'_> {
         out.clear();
         Ok(())
     }
+
+    /// Ends this side of a tunnel: FIN behind what was put or written. What the client still sends is read as before, by
+    /// [`Request::chunk`](crate::Request::chunk), until its end or until the handler returns; nothing can be written any more.
+    ///
+    /// # Errors
+    /// The client is gone; 500 where no [switch of protocols](Reply::begin_tunnel) came before.
+    pub fn end_tunnel(&mut self) -> Result {
+        self.flush_put()?;
+        match &self.outgoing {
+            Some(outgoing) if outgoing.tunnel => {
+                outgoing.exchange.end_half();
+                Ok(())
+            }
+            _ => Err(Error::internal("only a tunnel can be ended on one side")),
+        }
+    }
 }

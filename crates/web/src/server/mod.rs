@@ -319,9 +319,11 @@ impl Handler for Server {
         }
     }
 
-    fn closed(&mut self, cx: &Cx, state: Connection, _reason: Reason) {
+    fn closed(&mut self, cx: &Cx, state: Connection, reason: Reason) {
         self.machine.leave(&state);
         match state.phase {
+            Phase::Running { exchange, .. } if reason == Reason::Closed && exchange.outlives_connection() => {
+            }
             Phase::Running { exchange, serial } if exchange.runs(serial) => {
                 if exchange.asked().is_some() {
                     return early::left(&exchange, &self.machine.local);

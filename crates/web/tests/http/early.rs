@@ -69,7 +69,7 @@ fn app(seen: &Arc<Seen>) -> App {
         .early(move |req, ticket| look(req, ticket, &seen))
         .fallback_streamed(async |req, reply| {
             let body = req.chunk().await?.map_or(0, |bytes| bytes.len());
-            reply.text(&format!("task {} {body}\n", req.path()))
+            reply.text(format!("task {} {body}\n", req.path()))
         })
 }
 

@@ -1,10 +1,14 @@
 //! What an intermediary needs of replies: another server's head, bodies in pieces of its choice, interim answers, tunnels.
 
+use std::sync::Mutex;
+use std::sync::mpsc::channel;
+use std::time::Duration;
+
 use ringmain_engine::Config;
 use ringmain_web::{App, Framing, Reply, Request, Result};
 use ringmain_wire::h1::FieldBlock;
 
-use crate::support::{End, get, pattern, serve};
+use crate::support::{End, PATIENCE, get, pattern, serve};
 
 on_every_backend! {
     another_servers_head,
@@ -13,6 +17,7 @@ on_every_backend! {
     interim_answers,
     a_tunnel,
     a_tunnel_that_is_not_read,
+    a_tunnel_that_its_handler_ends_first,
     what_comes_too_late,
 }
 
@@ -164,6 +169,39 @@ fn a_tunnel_that_is_not_read(engine: Config) {
     assert!(client.take(long.len()) == long);
     sent.join().expect("no panic").expect("all was taken");
     drop(client);
+    server.shut_down();
+}
+
+fn a_tunnel_that_its_handler_ends_first(engine: Config) {
+    let (sender, heard) = channel();
+    let sender = Mutex::new(sender);
+    let app = App::new().fallback_streamed(async move |req: &Request<'_>, reply: &mut Reply<'_>| {
+        reply.switch_protocols(b"count").await?;
+        reply.write("said").await?;
+        reply.end_tunnel()?;
+        assert!(reply.write("more").await.is_err());
+        let mut all = Vec::new();
+        while let Some(bytes) = req.chunk().await? {
+            all.extend_from_slice(&bytes);
+        }
+        // Both sides have ended, and the handler is not.
+        req.cx().sleep(Duration::from_millis(20)).await;
+        let sender = sender.lock().expect("one").clone();
+        sender.send(all).expect("the test waits");
+        Ok(())
+    });
+    let server = serve(engine, app);
+    let mut client = server.client();
+    client.send(UPGRADE);
+    assert_eq!(client.head().status, 101);
+    assert_eq!(client.rest(), (b"said".to_vec(), End::Orderly));
+    let long = pattern(500_000);
+    client.send(&long);
+    client.finish();
+    let all = heard
+        .recv_timeout(PATIENCE)
+        .expect("the handler comes to its end");
+    assert!(all == long, "{} of {} bytes", all.len(), long.len());
     server.shut_down();
 }
 

@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use ringmain_gateway::model::{Action, Hostname, Origin, Policy};
+use ringmain_gateway::model::{Action, Hostname, LogDestination, Origin, Policy};
 use ringmain_gateway::table::{Outcome, Place};
 
 use super::{all_wrong, loaded, right};
@@ -321,4 +321,57 @@ fn no_slip_of_the_hand_panics_and_every_error_has_a_place() {
         assert!(loaded.config.is_some() || !loaded.errors.is_empty());
         all_wrong(&text);
     }
+}
+
+#[test]
+fn where_an_access_log_goes() {
+    let to = |text: &str| {
+        let config = right(&format!(
+            "listen: :80\nto: http://127.0.0.1:1\naccess_log: {text}\n"
+        ));
+        config.access_log.map(|log| log.to)
+    };
+    let file = |path: &str| Some(LogDestination::File(path.into()));
+    assert_eq!(to("stdout"), Some(LogDestination::Stdout));
+    assert_eq!(to("{to: stderr}"), Some(LogDestination::Stderr));
+    assert_eq!(to("access.log"), file("/etc/ringmain/access.log"));
+    assert_eq!(to("{to: access}"), file("/etc/ringmain/access"));
+    assert_eq!(to("logs/access.log"), file("/etc/ringmain/logs/access.log"));
+    assert_eq!(to("./stdout"), file("/etc/ringmain/./stdout"));
+    assert_eq!(to("/var/log/a.log"), file("/var/log/a.log"));
+    const EXPECTED: &str = "expected `stdout`, `stderr`, or the path of a file";
+    for (text, told) in [
+        ("''", ", found ``"),
+        ("logs/", ", found `logs/`"),
+        ("..", ", found `..`"),
+        ("'off'", " (without the key there is no log), found `off`"),
+        (
+            "stdot",
+            " (`stdout`, or ./stdot if a file is meant), found `stdot`",
+        ),
+        (
+            "STDERR",
+            " (`stderr`, or ./STDERR if a file is meant), found `STDERR`",
+        ),
+        (
+            "'syslog:server=unix:/dev/log'",
+            "; whoever sends lines to syslog reads them from there, found `syslog:server=unix:/dev/log`",
+        ),
+    ] {
+        wrong(
+            &format!("listen: :80\nto: http://127.0.0.1:1\naccess_log: {{to: {text}}}\n"),
+            &[&format!("3:18: {EXPECTED}{told}")],
+        );
+    }
+}
+
+#[test]
+fn datagrams_are_not_served_yet() {
+    wrong(
+        "listeners: {dns: {address: ':53', protocol: udp}}\nstreams: {dns: {to: http://127.0.0.1:1}}\n",
+        &[
+            "1:45: expected one of `http`, `https`, `tcp`, `tls`, `tls_passthrough`, found `udp`; datagrams are not served yet: \
+             no listener takes UDP, and nothing of it is passed on",
+        ],
+    );
 }

@@ -145,8 +145,13 @@ impl State {
                 if let Some(error) = end.error.take() {
                     return self.push(id, ended(RecvEnd::Failed(os(error))), true);
                 }
-                if end.eof || end.dead {
+                if end.eof || end.dead && !end.send_told {
                     return self.push(id, ended(RecvEnd::Eof), true);
+                }
+                if end.dead {
+                    // A send had the error. Linux says end of data then, behind that send's completion; here completions of the
+                    // two come in any order, and an end in order it is not.
+                    return self.push(id, ended(RecvEnd::Failed(os(libc::ECONNRESET))), true);
                 }
                 // Linux reports the lack of buffers at once unless told to poll first.
                 if eager && no_buffer {

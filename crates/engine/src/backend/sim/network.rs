@@ -47,6 +47,8 @@ pub(super) struct End {
     pub(super) eof: bool,
     /// Reset; nothing moves any more.
     pub(super) dead: bool,
+    /// A send had the error.
+    pub(super) send_told: bool,
     /// Told to the first operation that asks.
     pub(super) error: Option<i32>,
     pub(super) reset_on_close: bool,
@@ -62,7 +64,10 @@ impl End {
     /// What a send finds wrong before it looks for room.
     pub(super) fn take_send_error(&mut self) -> Option<i32> {
         match self.error.take() {
-            Some(error) => Some(error),
+            Some(error) => {
+                self.send_told = true;
+                Some(error)
+            }
             None if self.fin || self.dead => Some(libc::EPIPE),
             None => None,
         }
@@ -191,6 +196,7 @@ impl State {
             fin_sent: false,
             eof: false,
             dead: false,
+            send_told: false,
             error: None,
             reset_on_close: false,
             wire_armed: false,

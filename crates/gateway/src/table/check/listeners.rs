@@ -18,6 +18,10 @@ pub(super) fn check(listener: &Listener, known: &Known<'_>, problems: &mut Probl
     if listener.addresses.is_empty() {
         tell("addresses", "at least one address", "none".to_owned());
     }
+    if listener.protocol == Protocol::Udp {
+        let expected = "a protocol of connections: datagrams are not served yet";
+        tell("protocol", expected, "Udp".to_owned());
+    }
     tls(listener, known, &mut tell);
     if let Some(redirect) = &listener.redirect_to_https {
         if listener.protocol != Protocol::Http {

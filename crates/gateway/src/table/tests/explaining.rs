@@ -4,6 +4,8 @@ use std::sync::Arc;
 
 use super::{compile, config, facts, listener, route};
 use crate::limits;
+use crate::model::{Protocol, StreamRoute, WeightedBackend};
+use crate::table::Table;
 
 #[test]
 fn what_came_nearest_is_told_first() {
@@ -88,4 +90,112 @@ fn a_host_without_a_listener() {
         explained.others[0].1,
         "it is for `a.example`, not for `b.example`"
     );
+}
+
+/// Listeners of mail by two names, of bytes and of HTTP.
+fn passing() -> Table<()> {
+    let stream = |name: &str, hosts: &[&str], to: &[&str]| {
+        let route = route(name, hosts, &[]);
+        Arc::new(StreamRoute {
+            name: route.name,
+            listeners: Vec::new(),
+            hostnames: route.hostnames,
+            backends: to.iter().map(|name| WeightedBackend::new(*name)).collect(),
+            idle: Some(std::time::Duration::from_secs(60)),
+        })
+    };
+    let of = |name: &str, port, hosts: &[&str], protocol| {
+        let mut listener = listener(name, port, hosts);
+        listener.protocol = protocol;
+        Arc::new(listener)
+    };
+    let mut config = config([]);
+    config.listeners = vec![
+        of("mail", 993, &["*.example"], Protocol::TlsPassthrough),
+        of("other", 993, &["a.test"], Protocol::TlsPassthrough),
+        of("bytes", 5432, &[], Protocol::Tcp),
+        of("web", 80, &[], Protocol::Http),
+    ];
+    let mut elsewhere = (*stream("elsewhere", &["a.example"], &[])).clone();
+    elsewhere.listeners = vec!["other".into()];
+    config.streams = vec![
+        stream("none", &[], &[]),
+        stream("wide", &["*.example", "b.example"], &["up", "up"]),
+        elsewhere.into(),
+        stream("one", &["a.example"], &["up"]),
+        stream("late", &["a.example"], &["up"]),
+        stream("test", &["a.test"], &["up"]),
+    ];
+    compile(config)
+}
+
+/// Its listener, and all that is told of a connection.
+fn told(table: &Table<()>, at: usize, sni: Option<&str>) -> (Option<String>, Vec<String>) {
+    let (id, ..) = table.addresses().iter().nth(at).unwrap();
+    let explained = table.explain_stream(id, sni);
+    let mut lines: Vec<String> = explained
+        .others
+        .iter()
+        .map(|(name, why)| format!("not {name}: {why}"))
+        .collect();
+    if let Some(taken) = explained.taken {
+        lines.push(format!(
+            "{} by {}: {}",
+            taken.route,
+            taken.by,
+            taken.steps.join(", ")
+        ));
+    }
+    lines.extend(
+        explained
+            .rejected
+            .iter()
+            .map(|(name, why)| format!("{name}: {}", why.text())),
+    );
+    (explained.listener.map(|name| name.to_string()), lines)
+}
+
+#[test]
+fn what_becomes_of_connections() {
+    let table = passing();
+    let explain = |at, sni| told(&table, at, sni);
+    let (listener, lines) = explain(0, Some("a.example"));
+    assert_eq!(listener.as_deref(), Some("mail"));
+    assert_eq!(
+        lines,
+        [
+            "not other: it is for `a.test`, not for `a.example`",
+            "one by host `a.example`: send to upstream `up`, end after 60s of silence",
+            "none: every connection holds too, but comes later",
+            "wide: host `*.example` holds too, but comes later",
+            "late: host `a.example` holds too, but comes later",
+            "test: it is for `a.test`, not for `a.example`",
+            "elsewhere: its listeners are `other`, not `mail`",
+        ]
+    );
+    let (_, lines) = explain(0, Some("c.example"));
+    assert_eq!(
+        lines[1],
+        "wide by host `*.example`: send 1 of 2 to upstream `up`, send 1 of 2 to upstream `up`, end after 60s of silence"
+    );
+    let (listener, lines) = explain(0, None);
+    assert_eq!(
+        (listener, &*lines[0]),
+        (
+            None,
+            "not mail: it is for `*.example`, not for a client that names none"
+        )
+    );
+    // What bytes might ask for is not looked at.
+    let (listener, lines) = explain(1, Some("a.example"));
+    assert_eq!(listener.as_deref(), Some("bytes"));
+    assert_eq!(
+        lines[0],
+        "none by every connection: close it: there is nobody to send it to, end after 60s of silence"
+    );
+    assert!(
+        lines[1].ends_with("not for a client that names none"),
+        "{lines:?}"
+    );
+    assert_eq!(explain(2, None), (Some("web".to_owned()), Vec::new()));
 }

@@ -195,6 +195,22 @@ fn headers_that_frame_messages_are_not_changed() {
 }
 
 #[test]
+fn datagrams_are_told_and_left_out() {
+    let mut config = config([]);
+    let mut listener = listener("dns", 53, &[]);
+    listener.protocol = Protocol::Udp;
+    config.listeners = vec![Arc::new(listener)];
+    let table = told(
+        config,
+        &[
+            "listener `dns`: protocol: expected a protocol of connections: datagrams are not served yet, found Udp; it is \
+             left out",
+        ],
+    );
+    assert_eq!(table.addresses().iter().count(), 0);
+}
+
+#[test]
 fn streams_go_by_sni() {
     let stream = |name: &str, hosts: &[&str]| {
         let route = route(name, hosts, &[]);

@@ -1,0 +1,156 @@
+//! A connection that is not looked into, in words, and what becomes of it.
+
+use std::io::{self, Write};
+
+use ringmain_gateway::model::{Addr, Hostname, Listener, Protocol};
+use ringmain_gateway::table::{AddressId, StreamExplanation, Table};
+use serde_json::{Value, json};
+
+use crate::args::configuration::Explain;
+use crate::failure::Failure;
+use crate::print;
+
+/// Says where a connection goes.
+pub(super) fn explain(args: &Explain, table: &Table<()>) -> Result<(), Failure> {
+    let sni = args.sni.as_deref().map(name).transpose()?;
+    let sni = sni.as_ref().map(Hostname::as_str);
+    let address = address(table, args.listener.as_deref(), sni)?;
+    let explanation = table.explain_stream(address, sni);
+    print(|out| {
+        if args.json {
+            writeln!(out, "{:#}", as_json(&explanation))
+        } else {
+            told(&explanation, sni, out)
+        }
+    })?;
+    if explanation.taken.is_some() {
+        return Ok(());
+    }
+    let asked = sni.map_or_else(|| "a client that names none".to_owned(), |sni| format!("`{sni}`"));
+    Err(Failure::Other(match explanation.protocol {
+        None => format!("closed: no listener of that address is for {asked}"),
+        Some(protocol) if protocol.is_http() => {
+            "requests come in there: ringmain explain FILE METHOD URL says where one goes".to_owned()
+        }
+        Some(_) => format!("closed: no stream is for {asked}"),
+    }))
+}
+
+/// The name of a client's TLS, which is never a wildcard.
+fn name(text: &str) -> Result<Hostname, Failure> {
+    let hostname = Hostname::parse(text).ok();
+    let hostname = hostname.filter(|name| name.wildcard_suffix().is_none());
+    hostname.ok_or_else(|| {
+        Failure::Usage(format!(
+            "--sni: expected a host such as mail.shop.example, found `{text}`"
+        ))
+    })
+}
+
+/// The address that the connection comes to: one that was named, else the first that takes such connections and, if there is
+/// one, is for their name.
+fn address(table: &Table<()>, wanted: Option<&str>, sni: Option<&str>) -> Result<AddressId, Failure> {
+    let addresses = table.addresses();
+    let some = |id: AddressId, fits: &dyn Fn(&Listener) -> bool| {
+        let mut listeners = addresses.listeners(id);
+        listeners.any(|(_, listener)| fits(listener))
+    };
+    if let Some(wanted) = wanted {
+        let named = |id: AddressId| some(id, &|listener| *listener.name == *wanted);
+        let mut all = addresses.iter();
+        let found = all.find(|(id, address, _)| named(*id) || is_at(address, wanted));
+        return found.map(|(id, ..)| id).ok_or_else(|| {
+            let there = addresses.iter().flat_map(|(id, address, _)| {
+                let listeners = addresses.listeners(id);
+                listeners.map(move |(_, listener)| format!("{} ({address})", listener.name))
+            });
+            let there: Vec<_> = there.collect();
+            Failure::Other(format!("no listener `{wanted}`; there are: {}", there.join(", ")))
+        });
+    }
+    let passes = |listener: &Listener| {
+        let by_name = matches!(listener.protocol, Protocol::Tls | Protocol::TlsPassthrough);
+        by_name || (sni.is_none() && listener.protocol == Protocol::Tcp)
+    };
+    let takes = |id: AddressId| {
+        let listener = addresses.admit(id, sni.unwrap_or_default());
+        listener.is_some_and(|listener| passes(table.listener(listener)))
+    };
+    let found = addresses.iter().find(|(id, ..)| takes(*id));
+    let found = found.or_else(|| addresses.iter().find(|(id, ..)| some(*id, &passes)));
+    found.map(|(id, ..)| id).ok_or_else(|| {
+        Failure::Other(
+            "no listener passes connections on: there is none of `tcp`, `tls` or `tls_passthrough`"
+                .to_owned(),
+        )
+    })
+}
+
+/// Whether an address is written like that: as it is, or by its port alone.
+fn is_at(address: &Addr, wanted: &str) -> bool {
+    let port = wanted.strip_prefix(':').unwrap_or(wanted).parse();
+    match address {
+        Addr::Inet(address) if port == Ok(address.port()) => true,
+        address => address.to_string() == wanted,
+    }
+}
+
+fn told(explanation: &StreamExplanation, sni: Option<&str>, out: &mut dyn Write) -> io::Result<()> {
+    match (&explanation.listener, sni) {
+        (Some(name), _) => writeln!(out, "listener `{name}`")?,
+        (None, Some(sni)) => writeln!(out, "no listener for `{sni}`")?,
+        (None, None) => writeln!(out, "no listener for a client that names none")?,
+    }
+    if sni.is_some() && explanation.protocol == Some(Protocol::Tcp) {
+        writeln!(
+            out,
+            "  it is of TCP: what its clients ask for by TLS is not looked at"
+        )?;
+    }
+    for (name, why) in &explanation.others {
+        writeln!(out, "  not `{name}`: {why}")?;
+    }
+    if let Some(taken) = &explanation.taken {
+        writeln!(out, "stream `{}`, by {}", taken.route, taken.by)?;
+        for step in &taken.steps {
+            writeln!(out, "  {step}")?;
+        }
+    } else if explanation.protocol.is_some_and(|protocol| !protocol.is_http()) {
+        writeln!(out, "no stream: it is closed")?;
+    }
+    if !explanation.rejected.is_empty() {
+        writeln!(out, "not taken by, the nearest first:")?;
+    }
+    for (name, why) in &explanation.rejected {
+        writeln!(out, "  stream `{name}`: {}", why.text())?;
+    }
+    match explanation.more {
+        0 => Ok(()),
+        more => writeln!(out, "  and {more} more"),
+    }
+}
+
+fn as_json(explanation: &StreamExplanation) -> Value {
+    let others = explanation
+        .others
+        .iter()
+        .map(|(name, why)| json!({ "listener": &**name, "why": why }));
+    let rejected = explanation
+        .rejected
+        .iter()
+        .map(|(name, why)| json!({ "stream": &**name, "why": why.text() }));
+    let taken = explanation.taken.as_ref().map(|taken| {
+        json!({
+            "stream": &*taken.route,
+            "by": taken.by,
+            "steps": taken.steps,
+        })
+    });
+    json!({
+        "listener": explanation.listener.as_deref(),
+        "other_listeners": others.collect::<Vec<_>>(),
+        "taken": taken,
+        "rejected": rejected.collect::<Vec<_>>(),
+        "more": explanation.more,
+    })
+}
