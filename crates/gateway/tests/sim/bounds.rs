@@ -139,3 +139,17 @@ impl Bounds {
         assert_eq!(passed, expected, "of {all} requests with a limit of {most}");
     }
 }
+
+/// What the server allows.
+pub(crate) fn limits(calm: bool) -> ringmain_web::Limits {
+    let mut limits = ringmain_web::Limits {
+        // How soon a connection is ended behind its last answer is web's, and tested there.
+        linger: Duration::from_secs(3600),
+        linger_bytes: 1 << 30,
+        ..ringmain_web::Limits::default()
+    };
+    if calm {
+        limits.patience = None;
+    }
+    limits
+}

@@ -18,7 +18,7 @@ use ringmain_web::testing::Inside;
 use ringmain_web::{Server, Site};
 
 use crate::Named;
-use crate::bounds::Bounds;
+use crate::bounds::{self, Bounds};
 use crate::bytes::{Caller, KINDS, Kind, Ledger, Parrot};
 use crate::clients::{Client, Weather};
 use crate::origins::Origin;
@@ -290,20 +290,6 @@ fn quiet(mut config: Config) -> Config {
     config
 }
 
-/// What the server allows.
-fn limits(calm: bool) -> ringmain_web::Limits {
-    let mut limits = ringmain_web::Limits {
-        // How soon a connection is ended behind its last answer is web's, and tested there.
-        linger: Duration::from_secs(3600),
-        linger_bytes: 1 << 30,
-        ..ringmain_web::Limits::default()
-    };
-    if calm {
-        limits.patience = None;
-    }
-    limits
-}
-
 impl Run {
     pub(crate) fn new(seed: u64) -> Run {
         let workers = 1 + (seed % 3) as usize;
@@ -333,7 +319,7 @@ impl Run {
         let gateway = Gateway::new(Arc::new(config(&world, calm, &bounds)), Duration::ZERO);
         let site = gateway
             .app()
-            .limits(limits(calm))
+            .limits(bounds::limits(calm))
             .build()
             .expect("an application");
         let gates = gateway.addrs();
