@@ -46,6 +46,8 @@ pub const DASHBOARD_WINDOW: Duration = Duration::from_secs(5);
 
 /// How long a browser waits before it asks for the figures again after a break.
 pub const DASHBOARD_RETRY: Duration = Duration::from_secs(1);
+/// Counts of policies (rate limits, requests at once) that metrics name; more are left out.
+pub const METRIC_COUNTERS: usize = 1000;
 
 /// How long files must have been left alone before they are read anew.
 pub const SETTLED_AFTER: Duration = Duration::from_millis(20);

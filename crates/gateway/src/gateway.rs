@@ -8,6 +8,8 @@
 //!
 //! A replaced table is dropped by whoever replaces it, never by a worker.
 
+mod view;
+
 use std::cell::{Cell, RefCell};
 use std::collections::{BTreeMap, BTreeSet};
 use std::io;
@@ -38,13 +40,15 @@ use crate::model::{Config, Hostname, Name};
 use crate::passage::StreamPlan;
 use crate::plan::Plan;
 use crate::policy;
+use crate::policy::Standings;
 use crate::resolve::{Found, NotFound, Settings};
-use crate::status::UpstreamStatus;
-use crate::table::{AddressId, Problem, Table};
+use crate::status::{CounterStatus, UpstreamStatus};
+use crate::table::{Problem, Table};
 use crate::upstream::Shared;
 use crate::upstream::local::Local;
 use crate::upstream::registry::Registry;
 use crate::upstream::room::Room;
+pub(crate) use view::View;
 
 /// A gateway: shared by its workers and whoever changes its configuration.
 #[derive(Clone, Debug)]
@@ -210,6 +214,12 @@ impl Gateway {
             .collect()
     }
 
+    /// What policies count by name: keys of rate limits, requests at once.
+    #[must_use]
+    pub fn counters(&self) -> Vec<CounterStatus> {
+        self.state().registry.counters().status()
+    }
+
     /// The addresses to listen at: the engine must be given one listener for each, in this order, before it starts. Those of the
     /// configuration, but for such whose TLS cannot be spoken.
     #[must_use]
@@ -352,18 +362,11 @@ pub(crate) struct Worker {
     sweeping: Cell<bool>,
     /// Copies of requests under way.
     pub(crate) mirroring: Cell<u32>,
+    /// Requests that are held by delays which rules put in.
+    pub(crate) delaying: Cell<u32>,
+    /// Whether those who count for several gateways are to be asked.
+    pub(crate) standings: Standings,
     pub(crate) beginnings: exchange::early::Beginnings,
-}
-
-/// A worker's view of the configuration. Requests hold it until their answer begins.
-#[derive(Debug)]
-pub(crate) struct View {
-    generation: u64,
-    pub(crate) table: Arc<Table<Plan>>,
-    /// By the names of stream routes.
-    pub(crate) streams: Arc<BTreeMap<Name, StreamPlan>>,
-    /// By the numbers of the engine's listeners.
-    addresses: Ids,
 }
 
 impl Worker {
@@ -380,6 +383,8 @@ impl Worker {
             roots: RefCell::default(),
             sweeping: Cell::new(false),
             mirroring: Cell::new(0),
+            delaying: Cell::new(0),
+            standings: Standings::default(),
             beginnings: exchange::early::Beginnings::default(),
         });
         if cx.spawn(care::follow(Rc::clone(&worker), gateway)).is_err() {
@@ -518,34 +523,5 @@ impl Worker {
             kept += local.kept.get();
         }
         kept > 0
-    }
-}
-
-impl View {
-    fn new(gateway: &Gateway) -> View {
-        // Before the table: one that is newer than its number is looked at again, not the other way round.
-        let generation = gateway.0.generation.load(Ordering::Acquire);
-        let Published { table, streams, ids } = gateway.published().clone();
-        View {
-            generation,
-            table,
-            streams,
-            addresses: ids,
-        }
-    }
-
-    /// The port of an address, if the configuration tells it.
-    pub(crate) fn port(&self, id: AddressId) -> Option<u16> {
-        let mut addresses = self.table.addresses().iter();
-        let (_, addr, _) = addresses.find(|(found, ..)| *found == id)?;
-        match addr {
-            Addr::Inet(address) => Some(address.port()).filter(|port| *port != 0),
-            _ => None,
-        }
-    }
-
-    /// The address that the engine's listener of that number stands for. `None`: the configuration has it no longer.
-    pub(crate) fn address(&self, listener: u32) -> Option<AddressId> {
-        self.addresses.get(listener as usize).copied().flatten()
     }
 }

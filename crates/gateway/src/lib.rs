@@ -20,6 +20,7 @@ pub mod model;
 mod passage;
 mod plan;
 mod policy;
+mod rate;
 mod resolve;
 pub mod status;
 pub mod table;

@@ -164,6 +164,9 @@ pub const PROCESS_PENDING: u32 = 16 * 1024;
 /// Requests under way to one upstream, process-wide, unless it says otherwise.
 pub const UPSTREAM_REQUESTS: u32 = 16 * 1024;
 
+/// Requests that are tried again at the same time at one upstream, process-wide, unless it says otherwise.
+pub const UPSTREAM_RETRIES: u32 = 1024;
+
 /// How long a connection is kept for the next request, unless an upstream says otherwise.
 ///
 /// Below the minute after which most servers close an idle connection, so that few requests meet one that is closing.
@@ -243,7 +246,33 @@ pub const HANDSHAKE_TIMEOUT: Duration = Duration::from_secs(10);
 /// Endpoints that are tried for a connection of a stream route, one after the other; then it is closed.
 pub const STREAM_TRIES: usize = 3;
 
+/// Keys that a rate limit remembers unless it says otherwise, with 16 bytes each. Beyond it the one that owes least is forgotten.
+pub const RATE_KEYS: u32 = 16 * 1024;
+
+/// The most keys that a rate limit may remember.
+pub const RATE_KEYS_MOST: u32 = 1 << 24;
+
+/// Rate limits of a rule that are asked together: those that need to know who asks, and those that do not. A rule with more is
+/// answered 500.
+pub const RATE_LIMITS: usize = 8;
+
+/// How long a worker does not ask a Redis that has not answered; twice as long each time.
+pub const REDIS_BACKOFF: Duration = Duration::from_millis(100);
+
+/// How long at most.
+pub const REDIS_BACKOFF_MOST: Duration = Duration::from_secs(5);
+
+/// How long a Redis may take to count a request, unless a limit says otherwise.
+pub const REDIS_TIMEOUT: Duration = Duration::from_millis(50);
+
+/// Requests that one worker holds at once because a rule puts delays in. More go on at once.
+pub const DELAYED: u32 = 4096;
+
+/// How long a request may be held because a rule puts delays in.
+pub const DELAY: Duration = Duration::from_mins(1);
+
 const _: () = {
+    assert!(RATE_KEYS <= RATE_KEYS_MOST);
     assert!(PATTERN_BYTES < PATTERN_COMPILED_BYTES);
     assert!(NAME_BYTES <= 255 && HOSTNAME_BYTES <= 255);
     assert!(UPSTREAM_CONNECTIONS <= UPSTREAM_REQUESTS);

@@ -62,7 +62,7 @@ impl Plan {
         known: &mut policy::Registry,
     ) -> Result<Plan, String> {
         let response = Changes::of(&[&rule.response_headers])?;
-        let policies = Policies::of(rule, known, registry)?;
+        let policies = Policies::of(rule, missing, known, registry)?;
         conflict(rule, &policies)?;
         let dropped = HeaderChanges {
             remove: policies.drops().to_vec(),

@@ -4,6 +4,7 @@ use std::time::Duration;
 
 use crate::health::{Reason, Verdict};
 use crate::model::{Addr, Name};
+pub use crate::upstream::breaker::Cap;
 use crate::upstream::{Copied, Endpoint, Shared};
 
 /// An upstream and its endpoints. Each number is true at its own instant: workers go on meanwhile.
@@ -17,6 +18,12 @@ pub struct UpstreamStatus {
     pub connections: u32,
     /// Requests that wait for a connection.
     pub waiting: u32,
+    /// Requests that are tried again.
+    pub retrying: u32,
+    /// Requests that were tried at two endpoints at once, since it is known.
+    pub hedged: u64,
+    /// How often each of its caps has refused something, since it is known.
+    pub refused: [(Cap, u64); Cap::ALL.len()],
     /// Tries that its budget has granted, since its name is configured.
     pub retries: u64,
     /// Tries that its budget has refused.
@@ -25,6 +32,29 @@ pub struct UpstreamStatus {
     pub copies: [u64; Copied::ALL.len()],
     /// Whom it has now.
     pub endpoints: Vec<EndpointStatus>,
+}
+
+/// What a policy counts, by its name.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct CounterStatus {
+    /// That of the limit.
+    pub name: Name,
+    /// What is counted.
+    pub counted: Counted,
+}
+
+/// What a policy counts.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Counted {
+    /// A rate limit's keys.
+    Keys {
+        /// How many are remembered at most.
+        room: usize,
+        /// How many were forgotten, for want of room, while they owed something: each may have passed too often since.
+        forgotten: u64,
+    },
+    /// Requests under way, of rules with a cap of this name.
+    Requests(u32),
 }
 
 /// An endpoint.
@@ -65,6 +95,9 @@ impl UpstreamStatus {
             requests: shared.requests(),
             connections: shared.connections(),
             waiting: shared.waiting.len(),
+            retrying: shared.breaker.retries(),
+            hedged: shared.breaker.hedges(),
+            refused: shared.breaker.refused(),
             retries: shared.counts.0.retries(),
             retries_refused: shared.counts.0.refused(),
             copies: shared.counts.0.copies(),

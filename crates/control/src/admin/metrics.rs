@@ -8,6 +8,7 @@ use std::fmt::{Display, Write};
 use ringmain_engine::WorkerReport;
 use ringmain_gateway::health::Verdict;
 use ringmain_gateway::metrics::{BUCKETS, Ended, RouteReport};
+use ringmain_gateway::status::Counted;
 use ringmain_gateway::{Copied, UpstreamStatus};
 use ringmain_sys::{clock, process};
 
@@ -23,6 +24,7 @@ pub(super) fn text(inner: &Inner) -> String {
     requests(&mut page, inner);
     streams(&mut page, inner);
     upstreams(&mut page, inner);
+    counters(&mut page, inner);
     configuration(&mut page, inner);
     page.0
 }
@@ -273,7 +275,7 @@ fn upstreams(page: &mut Page, inner: &Inner) {
     let mut upstreams = inner.gateway.upstreams();
     upstreams.truncate(limits::METRIC_UPSTREAMS);
     type Column = (&'static str, &'static str, fn(&UpstreamStatus) -> u32);
-    let columns: [Column; 3] = [
+    let columns: [Column; 4] = [
         (
             "ringmain_upstream_requests",
             "Requests under way to an upstream.",
@@ -289,11 +291,32 @@ fn upstreams(page: &mut Page, inner: &Inner) {
             "Requests that wait for a connection.",
             |it| it.waiting,
         ),
+        (
+            "ringmain_upstream_retrying",
+            "Requests that are tried again.",
+            |it| it.retrying,
+        ),
     ];
     for (name, help, pick) in columns {
         page.metric(name, "gauge", help);
         for upstream in &upstreams {
             page.sample(name, &[("upstream", &upstream.name)], pick(upstream));
+        }
+    }
+    let name = "ringmain_upstream_hedged_total";
+    page.metric(
+        name,
+        "counter",
+        "Requests that were tried at two endpoints at once.",
+    );
+    for upstream in &upstreams {
+        page.sample(name, &[("upstream", &upstream.name)], upstream.hedged);
+    }
+    let name = "ringmain_upstream_refused_total";
+    page.metric(name, "counter", "What an upstream's caps have refused, by cap.");
+    for upstream in &upstreams {
+        for (cap, count) in upstream.refused {
+            page.sample(name, &[("upstream", &upstream.name), ("cap", cap.label())], count);
         }
     }
     tries(page, &upstreams);
@@ -315,6 +338,31 @@ fn upstreams(page: &mut Page, inner: &Inner) {
                 &[("upstream", &upstream.name), ("health", label(health))],
                 count,
             );
+        }
+    }
+}
+
+/// What policies count, by name.
+fn counters(page: &mut Page, inner: &Inner) {
+    let mut counters = inner.gateway.counters();
+    counters.truncate(limits::METRIC_COUNTERS);
+    let requests = "ringmain_concurrency_requests";
+    page.metric(
+        requests,
+        "gauge",
+        "Requests under way that a cap of rules counts.",
+    );
+    for counter in &counters {
+        if let Counted::Requests(count) = counter.counted {
+            page.sample(requests, &[("name", &counter.name)], count);
+        }
+    }
+    let forgotten = "ringmain_rate_limit_forgotten_total";
+    let help = "Keys that a rate limit has forgotten for want of room while they owed something.";
+    page.metric(forgotten, "counter", help);
+    for counter in &counters {
+        if let Counted::Keys { forgotten: count, .. } = counter.counted {
+            page.sample(forgotten, &[("name", &counter.name)], count);
         }
     }
 }

@@ -70,6 +70,8 @@ pub(super) fn upstreams(gateway: &Gateway, wall: Duration) -> Value {
                     "unreachable": endpoint.unreachable_until.and_then(|until| span_to(until, wall)),
                 })
             });
+            let refused = upstream.refused.iter();
+            let refused = refused.map(|(cap, count)| (cap.label().to_owned(), json!(count)));
             let copies = Copied::ALL.iter().zip(upstream.copies);
             let copies = copies.map(|(copied, count)| (copied.label().to_owned(), count.into()));
             json!({
@@ -77,6 +79,9 @@ pub(super) fn upstreams(gateway: &Gateway, wall: Duration) -> Value {
                 "requests": upstream.requests,
                 "connections": upstream.connections,
                 "waiting": upstream.waiting,
+                "retrying": upstream.retrying,
+                "hedged": upstream.hedged,
+                "refused": refused.collect::<serde_json::Map<_, _>>(),
                 "retries": {"done": upstream.retries, "refused": upstream.retries_refused},
                 "mirrored": Value::Object(copies.collect()),
                 "endpoints": endpoints.collect::<Vec<_>>(),

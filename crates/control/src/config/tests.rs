@@ -1,5 +1,6 @@
 //! What files mean, and what is told of wrong ones.
 
+mod bounds;
 mod examples;
 mod policies;
 mod schema;

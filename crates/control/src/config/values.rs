@@ -123,6 +123,12 @@ pub(super) enum OneOrMany<T> {
     Many(Vec<At<T>>),
 }
 
+impl<T> Default for OneOrMany<T> {
+    fn default() -> OneOrMany<T> {
+        OneOrMany::Many(Vec::new())
+    }
+}
+
 impl<T> At<OneOrMany<T>> {
     /// All of them.
     pub(super) fn into_list(self) -> Vec<At<T>> {

@@ -156,7 +156,7 @@ fn begin(worker: &Rc<Worker>, req: &Request<'_>) -> Option<Ahead> {
     let Action::Forward(rule) = &found.matched.rule().action else {
         return None;
     };
-    if found.cross.is_some() || rule.affinity.is_some() || !plan.mirrors.is_empty() {
+    if found.cross.is_some() || rule.affinity.is_some() || rule.hedge.is_some() || !plan.mirrors.is_empty() {
         return None;
     }
     let walked = match policy::walk_now(worker, &found, req) {
@@ -203,7 +203,7 @@ fn start(
     if !local.is_plain() {
         return None;
     }
-    let admitted = local.admit().ok()?;
+    let admitted = local.try_admit()?;
     let key = local.key(|key| hashed(key, found.listener, req)).flatten();
     let chosen = local.choose(&[], key, Prefer::Any).ok()?;
     let sending = aim::sending(found, rule, backend, number, (req, cleared));

@@ -1,6 +1,8 @@
 //! A request on its way to an upstream, and the head of its answer on the way back.
 
-use std::cell::Cell;
+mod again;
+mod hedge;
+
 use std::future::{Future, poll_fn};
 use std::io;
 use std::pin::pin;
@@ -9,9 +11,10 @@ use std::task::{Context, Poll};
 
 use ringmain_engine::backend::Time;
 use ringmain_engine::stream::Stream;
-use ringmain_web::{Method, Reply, Request};
+use ringmain_web::{Reply, Request};
 use ringmain_wire::h1::{BodyEncoder, Framing};
 
+use self::again::{Tries, is_idempotent};
 use super::affinity::Session;
 use super::aim::{addresses, draw, hashed, pages, sending};
 use super::cross::Cross;
@@ -23,10 +26,10 @@ use super::request::{self, Sending};
 use super::response::{Head, Reading};
 use super::tunnel::Tunnel;
 use super::{Failure, Found, Rest, note, own};
-use crate::fault::{Fault, Retryable, Side};
+use crate::fault::{Fault, Side};
 use crate::gateway::Worker;
 use crate::health::Meeting;
-use crate::model::{AffinityBy, ErrorPage, Forward, HashKey, Retry};
+use crate::model::{AffinityBy, ErrorPage, Forward, HashKey};
 use crate::plan::{Backend, Plan};
 use crate::policy::Cleared;
 use crate::upstream::Prefer;
@@ -51,8 +54,7 @@ struct Job<'a, 'r> {
     cross: Option<&'a Cross>,
     /// What is answered in place of the upstream's errors.
     pages: &'a [ErrorPage],
-    /// How many tries there were before this one.
-    tries: Cell<usize>,
+    tries: Tries,
 }
 
 /// A try that was begun without a task: whom it is for, the connection that has its head, since when.
@@ -135,9 +137,10 @@ pub(super) async fn forward(
         kept: Kept::of(forward),
         cross: found.cross.as_ref(),
         pages: pages(found, forward),
-        tries: Cell::new(0),
+        tries: Tries::default(),
     };
-    if is_new && forward.retry.as_ref().is_some_and(|retry| retry.attempts > 0) {
+    let again = forward.retry.as_ref().is_some_and(|retry| retry.attempts > 0);
+    if is_new && (again || forward.hedge.is_some()) {
         local.bring_budget();
     }
     let rest = job.run(first, reply).await;
@@ -175,7 +178,7 @@ impl Job<'_, '_> {
             self.local.settle(self.local.connect_timeout()).await;
         }
         loop {
-            self.tries.set(tried.len());
+            self.tries.before.set(tried.len());
             let (chosen, link, begun) = match first.take() {
                 Some(begun) => begun,
                 None => {
@@ -183,8 +186,9 @@ impl Job<'_, '_> {
                     (chosen, None, self.worker.cx.now())
                 }
             };
-            let end = Rc::clone(&chosen.end);
-            let attempted = self.attempt(chosen, (link, begun), fresh, reply).await;
+            let (attempted, end, begun) = self
+                .first_or_next((chosen, link, begun), &mut tried, fresh, reply)
+                .await;
             note::attempt(
                 self.worker,
                 self.req,
@@ -229,39 +233,35 @@ impl Job<'_, '_> {
         }
     }
 
-    /// Whether this try may be followed by another one, as far as the rule's number of them goes.
-    fn has_tries(&self) -> Option<&Retry> {
-        let retry = self.forward.retry.as_ref()?;
-        (self.tries.get() < usize::from(retry.attempts)).then_some(retry)
-    }
-
-    /// Whether the request is tried again after such a fault; then that is counted.
-    fn goes_on(&self, fault: Fault) -> bool {
-        self.has_tries().is_some_and(|retry| self.helps(retry, fault)) && self.local.take_budget()
-    }
-
-    /// Whether the rule has requests tried again after such a fault.
-    fn helps(&self, retry: &Retry, fault: Fault) -> bool {
-        let wanted = match fault {
-            Fault::HeadTimeout => retry.on.timeout,
-            Fault::ResetBeforeHead | Fault::ClosedBeforeHead => retry.on.reset,
-            fault => retry.on.connect && fault.retryable() == Retryable::Always,
-        };
-        wanted
-            && match fault.retryable() {
-                Retryable::Always => true,
-                Retryable::IfIdempotent => is_idempotent(self.req.method()),
-                Retryable::Never => false,
+    /// A try, or the first one with another beside it: what came of it, whose it was, since when.
+    async fn first_or_next(
+        &self,
+        (chosen, link, begun): Begun,
+        tried: &mut Vec<Rc<End>>,
+        fresh: bool,
+        reply: &mut Reply<'_>,
+    ) -> (Result<Rest, Broken>, Rc<End>, Time) {
+        let (mut end, mut begun) = (Rc::clone(&chosen.end), begun);
+        let mut try_of = (chosen, link);
+        if let Some(after) = self.hedge().filter(|_| tried.is_empty() && !fresh) {
+            // Apart, so that requests without it have no room for it.
+            match Box::pin(self.race((try_of.0, try_of.1, begun), after)).await {
+                Ok(won) => {
+                    tried.extend(won.beside);
+                    self.tries.before.set(tried.len());
+                    (try_of, begun) = ((won.begun.0, won.begun.1), won.begun.2);
+                    end = Rc::clone(&try_of.0.end);
+                }
+                Err((broken, mut asked)) => {
+                    let last = asked.pop().unwrap_or(end);
+                    tried.extend(asked);
+                    self.tries.before.set(tried.len());
+                    return (Err(broken), last, begun);
+                }
             }
-    }
-
-    /// A random part of a time that is twice as long after each try: those who fail together do not come back together.
-    async fn pause(&self, tries: usize) {
-        let Some(retry) = &self.forward.retry else { return };
-        let doubled = retry.backoff.saturating_mul(1 << (tries - 1).min(16));
-        let span = doubled.min(retry.backoff_most);
-        let share = self.worker.cx.random() as u32 as f64 / f64::from(u32::MAX);
-        self.worker.cx.sleep(span.mul_f64(share)).await;
+        }
+        let attempted = self.attempt(try_of.0, (try_of.1, begun), fresh, reply).await;
+        (attempted, end, begun)
     }
 
     /// `sent`: the connection that has the request's head already, if there is one, and since when.
@@ -273,17 +273,11 @@ impl Job<'_, '_> {
         reply: &mut Reply<'_>,
     ) -> Result<Rest, Broken> {
         let cx = &self.worker.cx;
-        let span = self.local.connect_timeout();
-        let span = self
-            .clock
-            .total
-            .map_or(span, |total| span.min(total.since(cx.now())));
         let is_sent = sent.0.is_some();
         let (link, begun) = match sent {
             (Some(link), begun) => (link, begun),
             (None, _) => {
-                let greeting = self.local.greeting(|| addresses(self.req));
-                let link = self.local.link(&chosen.end, fresh, &greeting, span).await?;
+                let link = self.open(&chosen, fresh).await?;
                 (link, cx.now())
             }
         };
@@ -451,11 +445,6 @@ impl Job<'_, '_> {
         self.local.answered(&chosen.end, span, status);
     }
 
-    /// Whether a request whose answer has such a status is tried again; then that is counted.
-    fn asks_again(&self) -> bool {
-        self.kept.can_replay() && self.local.take_budget()
-    }
-
     /// Reads what there is of the answer's head, and of its body what came along.
     fn poll_head(
         &self,
@@ -527,13 +516,5 @@ fn is_stale(failure: &Failure) -> bool {
     matches!(
         failure,
         Failure::Fault(Fault::ClosedBeforeHead | Fault::ResetBeforeHead)
-    )
-}
-
-/// RFC 9110 §9.2.2.
-fn is_idempotent(method: Method<'_>) -> bool {
-    matches!(
-        method,
-        Method::Get | Method::Head | Method::Put | Method::Delete | Method::Options | Method::Trace
     )
 }

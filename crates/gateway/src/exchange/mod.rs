@@ -159,6 +159,7 @@ async fn begin(
             return own::refusal(reply, &found.matched, &refusal).map(|()| Rest::Nothing);
         }
     };
+    cleared.stay(req);
     reply.add_headers(cleared.answer());
     let outcome = act(worker, &view, &found, (&cleared, started), req, reply).await;
     if let Err(Failure::Fault(fault)) = &outcome {

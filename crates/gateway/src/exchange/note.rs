@@ -15,10 +15,10 @@ use crate::upstream::local::End;
 /// Fields of the access log that a gateway's requests have beside those of all: templates may name them.
 ///
 /// `route` and `rule` (its name, or its number from 0) took the request; `identity` is who asks, as far as a policy has found out; `upstream`, `endpoint`, `upstream_us` (from the choice of
-/// the endpoint to the answer's head, microseconds) and `tries` are of the last try; `fault` is the kind of what went wrong. Of
+/// the endpoint to the answer's head, microseconds) and `tries` are of the last try; `fault` is the kind of what went wrong, `over_limit` the name of a rate limit that has let a request pass all the same. Of
 /// connections that were passed on `upstream_us` ends when it is connected, `received` are bytes of the client and `ended` says
 /// how it ended ([`Ended`](crate::metrics::Ended)).
-pub const FIELDS: [&str; 10] = [
+pub const FIELDS: [&str; 11] = [
     "route",
     "rule",
     "identity",
@@ -27,6 +27,7 @@ pub const FIELDS: [&str; 10] = [
     "upstream_us",
     "tries",
     "fault",
+    "over_limit",
     "received",
     "ended",
 ];

@@ -36,8 +36,16 @@ pub(super) fn page(reply: &mut Reply<'_>, pages: &[ErrorPage], status: u16) -> R
 
 /// What a fault is to the client, as its rule has it.
 pub(super) fn fault(reply: &mut Reply<'_>, matched: &Matched<'_, Plan>, fault: Fault) -> Result<(), Error> {
-    if !page(reply, &matched.rule().error_pages, fault.status())? {
+    told(reply, matched, fault, fault.status())
+}
+
+fn told(reply: &mut Reply<'_>, matched: &Matched<'_, Plan>, fault: Fault, status: u16) -> Result<(), Error> {
+    if !page(reply, &matched.rule().error_pages, status)? {
         plain(reply, fault)?;
+        reply.status(status);
+    }
+    if fault.is_overload() {
+        reply.header("X-Overloaded", fault.label())?;
     }
     match matched.plan() {
         Ok(plan) => changes(reply, &plan.response),
@@ -61,7 +69,10 @@ pub(super) fn refusal(
                 changes(reply, &plan.response)?;
             }
         }
-        None => fault(reply, matched, refusal.fault)?,
+        None => {
+            let status = refusal.status.unwrap_or(refusal.fault.status());
+            told(reply, matched, refusal.fault, status)?;
+        }
     }
     for (name, _) in refusal.fields.iter() {
         reply.remove_header(name);

@@ -148,6 +148,10 @@ impl<'m, 'a> Reading<'m, 'a> {
             }
             let mut fields = FieldBlock::new();
             copy(&head.fields, changes, self.cross, &mut fields)?;
+            // The reply has them already, for whatever else it could have become.
+            for (name, _) in self.extra.iter() {
+                reply.remove_header(name);
+            }
             fields.append(&self.extra);
             reply.add_headers(&fields).begin_tunnel(protocol)?;
             return Ok(Head::Switch);

@@ -86,6 +86,8 @@ faults! {
     ClaimRefused "claim_refused" Client 403 Never "this token does not give access here",
     /// The service that is asked whether requests may pass has refused it. The client is answered as that service has it.
     AuthzDenied "authz_denied" Client 403 Never "this is not allowed",
+    /// The client has asked for more than its rate allows.
+    RateLimited "rate_limited" Client 429 Never "too many requests: come back later",
     /// The request has passed this gateway too often.
     Loop "loop" Client 508 Never "the request goes round in a circle",
     /// The request's `Connection` names more fields than may be sorted out.
@@ -120,6 +122,14 @@ faults! {
     PasswordsBusy "passwords_busy" Gateway 503 Never "too many passwords are checked",
     /// As many requests are under way to the upstream as may be.
     RequestsFull "requests_full" Gateway 503 Never "too many requests are under way",
+    /// As many requests are under way by the rule as may be.
+    ConcurrencyFull "concurrency_full" Gateway 503 Never "too many requests are under way here",
+    /// What counts requests for several gateways does not answer, and the limit denies then.
+    LimiterDown "limiter_down" Gateway 503 Never "requests cannot be counted now",
+    /// The worker is too late to begin with what the rule lets go first.
+    Shed "shed" Gateway 503 Never "there is too much to do",
+    /// The rule puts errors in.
+    Injected "injected" Gateway 503 Never "this error was put in to be tried",
     /// As many requests wait for a connection to the upstream as may.
     PendingFull "pending_full" Gateway 503 Never "too many requests wait",
     /// No connection became free in time.
@@ -201,6 +211,22 @@ impl Fault {
     #[must_use]
     pub const fn retryable(self) -> Retryable {
         self.row().3
+    }
+
+    /// Whether there was too much to do: something has as much as it may. Answers say so (`X-Overloaded`), so that whoever asked
+    /// can tell it from what is broken.
+    #[must_use]
+    pub const fn is_overload(self) -> bool {
+        matches!(
+            self,
+            Fault::RequestsFull
+                | Fault::ConcurrencyFull
+                | Fault::Shed
+                | Fault::PendingFull
+                | Fault::PendingTimeout
+                | Fault::ProcessPendingFull
+                | Fault::ProcessPendingTimeout
+        )
     }
 
     /// What the client is told.

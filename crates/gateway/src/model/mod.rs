@@ -49,6 +49,7 @@
 //! | status: which rule is wrong, what was left out | problems of [`crate::table`], by route and rule |
 
 mod action;
+mod bounds;
 mod jwt;
 mod listener;
 mod matching;
@@ -69,6 +70,7 @@ pub use action::{
     Action, Answer, Body, ErrorPage, Files, Forward, HeaderChanges, Mirror, PathRewrite, Redirect, Rewrite,
     Share, StatusRange, Target, WeightedBackend,
 };
+pub use bounds::{Concurrency, Inject, RateHeaders, RateKey, RateLimit, Redis, Shed};
 pub use jwt::{
     ClaimHeader, ClaimPath, ClaimRule, Jwt, JwtAlgorithm, JwtKeys, JwtProvider, KeySet, RemoteKeys,
 };

@@ -5,7 +5,8 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use super::jwt::Jwt;
-use super::{HeaderName, Hostname, MethodName, Network, PasswordHash, Target};
+use super::{Concurrency, HeaderName, Hostname, Inject, MethodName, Network, RateLimit, Shed};
+use super::{PasswordHash, Target};
 
 /// What a request must pass, or what is done around it. A kind of policy is a variant here and a file in the data plane.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -25,6 +26,14 @@ pub enum Policy {
     Jwt(Arc<Jwt>),
     /// Somebody else is asked.
     ExternalAuth(Arc<ExternalAuth>),
+    /// How many requests in a time.
+    RateLimit(Arc<RateLimit>),
+    /// How many requests at once.
+    Concurrency(Arc<Concurrency>),
+    /// Which requests go first when there is too much to do.
+    Shed(Shed),
+    /// Faults that are put in.
+    Inject(Arc<Inject>),
 }
 
 /// From which addresses requests may come, by the client's address ([`ClientAddress`](super::ClientAddress)).

@@ -163,6 +163,9 @@ pub struct Pool {
     pub pending: u32,
     /// Requests under way. Beyond it: 503 at once. Default [`limits::UPSTREAM_REQUESTS`].
     pub requests: u32,
+    /// Requests that are tried again at the same time, whatever their [budget](RetryBudget). Beyond it one is answered as its last
+    /// try was. 0: none. Default [`limits::UPSTREAM_RETRIES`].
+    pub retries: u32,
     /// How long a connection is kept without a request; 0: it is closed after each. Default [`limits::UPSTREAM_IDLE`].
     pub idle: Duration,
     /// Requests that a connection serves; then it is closed. Default: `None`, any number.
@@ -175,6 +178,7 @@ impl Default for Pool {
             connections: limits::UPSTREAM_CONNECTIONS,
             pending: limits::UPSTREAM_PENDING,
             requests: limits::UPSTREAM_REQUESTS,
+            retries: limits::UPSTREAM_RETRIES,
             idle: limits::UPSTREAM_IDLE,
             requests_per_connection: None,
         }

@@ -15,9 +15,14 @@ mod authz;
 mod basic;
 mod call;
 mod certificate;
+mod concurrency;
+mod inject;
 pub(crate) mod jwt;
 mod keys;
+mod limit;
 mod local;
+mod redis;
+mod shed;
 
 use std::fmt;
 use std::rc::Rc;
@@ -29,36 +34,56 @@ use ringmain_wire::h1::FieldBlock;
 use crate::exchange::{Found, note};
 use crate::fault::Fault;
 use crate::gateway::Worker;
-use crate::model::{HeaderChanges, HeaderName, Policy, Rule};
+use crate::model::{HeaderChanges, HeaderName, Name, Policy, Rule};
 use crate::upstream::registry::Registry as Upstreams;
 use addresses::Addresses;
 use authz::Authz;
 use basic::Basic;
 use certificate::Certificate;
+use concurrency::{Concurrency, Counted};
+use inject::Inject;
 use jwt::{Jwt, Provider};
 use keys::Keys;
+use limit::Limits;
 pub(crate) use local::Local;
+pub(crate) use redis::Standings;
+use shed::Shed;
 
 /// When a kind of policy is asked.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Phase {
+    /// What goes first when there is too much to do: before any work is done for it.
+    Shed,
     /// Addresses that are let in.
     Addresses,
     /// Preflights are answered here; they meet nothing of what follows, since browsers send them without credentials.
     Cors,
+    /// Rates by what a request says by itself: before anything is computed for it.
+    Rate,
     /// What a client has shown by itself or must show: who it is.
     Authentication,
     /// Whether who it is may do this, as others say.
     Authorization,
+    /// Rates by who asks.
+    IdentityRate,
+    /// Requests at once: behind all that may refuse, so that who is refused takes nobody's place.
+    Concurrency,
+    /// Faults that are put in.
+    Inject,
 }
 
 /// The order in which a request meets policies: what is cheap and keeps most away first, what needs to know who asks behind
 /// what finds that out. Those of one phase stand in the order of the rule.
 pub(crate) const PHASES: &[Phase] = &[
+    Phase::Shed,
     Phase::Addresses,
     Phase::Cors,
+    Phase::Rate,
     Phase::Authentication,
     Phase::Authorization,
+    Phase::IdentityRate,
+    Phase::Concurrency,
+    Phase::Inject,
 ];
 
 impl Phase {
@@ -71,6 +96,11 @@ impl Phase {
                 Phase::Authentication
             }
             Policy::ExternalAuth(_) => Phase::Authorization,
+            Policy::RateLimit(policy) if limit::needs_identity(policy) => Phase::IdentityRate,
+            Policy::RateLimit(_) => Phase::Rate,
+            Policy::Concurrency(_) => Phase::Concurrency,
+            Policy::Shed(_) => Phase::Shed,
+            Policy::Inject(_) => Phase::Inject,
         }
     }
 
@@ -108,6 +138,12 @@ enum Step {
     Keys(Keys),
     Jwt(Jwt),
     Authz(Authz),
+    /// All of a phase.
+    Limits(Limits),
+    /// All of a rule.
+    Concurrency(Concurrency),
+    Shed(Shed),
+    Inject(Inject),
 }
 
 /// What policies know for the whole process, by stable names: it survives a change of configuration.
@@ -167,6 +203,7 @@ struct Findings {
     upstream: FieldBlock,
     answer: FieldBlock,
     identity: Option<Arc<str>>,
+    counted: Option<Rc<Counted>>,
 }
 
 static NOTHING: FieldBlock = FieldBlock::new();
@@ -193,6 +230,13 @@ impl Cleared {
         self.0.get_or_insert_default()
     }
 
+    /// Has the request counted for longer than this lives: until its answer's last byte.
+    pub(crate) fn stay(&self, req: &Request<'_>) {
+        if let Some(counted) = self.0.as_ref().and_then(|found| found.counted.clone()) {
+            req.extend(counted);
+        }
+    }
+
     /// Headers for the upstream, which no client can have sent.
     pub(crate) fn upstream(&self) -> &FieldBlock {
         self.0.as_ref().map_or(&NOTHING, |found| &found.upstream)
@@ -213,6 +257,8 @@ impl Cleared {
 #[derive(Debug)]
 pub(crate) struct Refusal {
     pub(crate) fault: Fault,
+    /// In place of the fault's.
+    pub(crate) status: Option<u16>,
     /// Headers of the answer: what to show next time (RFC 9110 §11.6.1), when to come back.
     pub(crate) fields: FieldBlock,
     /// What somebody else says in place of the fault's own status and text.
@@ -230,6 +276,7 @@ impl From<Fault> for Box<Refusal> {
     fn from(fault: Fault) -> Box<Refusal> {
         Box::new(Refusal {
             fault,
+            status: None,
             fields: FieldBlock::new(),
             answer: None,
         })
@@ -316,27 +363,48 @@ fn note(at: &At<'_, '_>, cleared: &Cleared) {
 }
 
 impl Policies {
-    /// A rule's.
+    /// A rule's. What it counts belongs to names.
     pub(crate) fn of(
         rule: &Rule,
-        registry: &mut Registry,
+        missing: &[Name],
+        known: &mut Registry,
         upstreams: &Upstreams,
     ) -> Result<Policies, String> {
+        let counters = upstreams.counters();
         let mut policies = Policies::default();
-        let mut steps = Vec::new();
+        let mut steps: Vec<Step> = Vec::new();
+        let mut last = None;
         let mut names = Names::default();
         for policy in in_order(&rule.policies) {
+            let phase = Phase::of(policy);
+            let same = last.replace(phase) == Some(phase);
+            // Those that are asked together with the one before.
+            match (policy, steps.last_mut()) {
+                (Policy::RateLimit(policy), Some(Step::Limits(limits))) if same => {
+                    limits.add(policy, missing, upstreams)?;
+                    continue;
+                }
+                (Policy::Concurrency(policy), Some(Step::Concurrency(caps))) if same => {
+                    caps.add(policy, counters);
+                    continue;
+                }
+                _ => {}
+            }
             let step = match policy {
                 Policy::Addresses(policy) => Step::Addresses(Addresses::of(policy)),
                 Policy::Cors(_) => continue,
                 Policy::ClientCertificate(policy) => Step::Certificate(Certificate::of(policy, &mut names)),
                 Policy::Basic(policy) => Step::Basic(Basic::of(policy, &mut names)),
                 Policy::ApiKeys(policy) => Step::Keys(Keys::of(policy, &mut names)),
-                Policy::Jwt(policy) => Step::Jwt(Jwt::of(policy, &mut names, registry, upstreams)?),
+                Policy::Jwt(policy) => Step::Jwt(Jwt::of(policy, &mut names, known, upstreams)?),
                 Policy::ExternalAuth(policy) => Step::Authz(Authz::of(policy, &mut names, upstreams)?),
+                Policy::RateLimit(policy) => Step::Limits(Limits::of(policy, missing, upstreams)?),
+                Policy::Concurrency(policy) => Step::Concurrency(Concurrency::of(policy, counters)),
+                Policy::Shed(policy) => Step::Shed(Shed(policy.late)),
+                Policy::Inject(policy) => Step::Inject(Inject::of(policy, &mut names.hidden)),
             };
             steps.push(step);
-            if Phase::of(policy).place() < Phase::Cors.place() {
+            if phase.place() < Phase::Cors.place() {
                 policies.before_cors = steps.len();
             }
         }
@@ -365,10 +433,16 @@ impl Step {
     /// Whether asking it now would have to wait. Changes nothing that another request or step could see.
     fn waits(&self, at: &At<'_, '_>) -> bool {
         match self {
-            Step::Addresses(_) | Step::Certificate(_) | Step::Keys(_) => false,
+            Step::Addresses(_)
+            | Step::Certificate(_)
+            | Step::Keys(_)
+            | Step::Concurrency(_)
+            | Step::Shed(_) => false,
             Step::Basic(policy) => policy.waits(at),
             Step::Jwt(policy) => policy.waits(at),
             Step::Authz(_) => true,
+            Step::Inject(policy) => policy.waits(at),
+            Step::Limits(limits) => limits.wait(),
         }
     }
 
@@ -382,6 +456,10 @@ impl Step {
             Step::Jwt(policy) => policy.pass(at, cleared),
             // It always has to wait.
             Step::Authz(_) => Err(Fault::AuthzUnavailable.into()),
+            Step::Limits(limits) => limits.pass(at, cleared),
+            Step::Concurrency(caps) => caps.pass(cleared),
+            Step::Shed(policy) => policy.pass(at),
+            Step::Inject(policy) => policy.pass(at),
         }
     }
 
@@ -391,7 +469,9 @@ impl Step {
             Step::Basic(policy) => policy.pass_waiting(at, cleared).await,
             Step::Jwt(policy) => policy.pass_waiting(at, cleared).await,
             Step::Authz(policy) => policy.pass_waiting(at, cleared).await,
-            Step::Addresses(_) | Step::Certificate(_) | Step::Keys(_) => self.pass(at, cleared),
+            Step::Inject(policy) => policy.pass_waiting(at).await,
+            Step::Limits(limits) => limits.pass_waiting(at, cleared).await,
+            _ => self.pass(at, cleared),
         }
     }
 }

@@ -1,8 +1,8 @@
 //! What a rule does, in words and in the order in which it is done.
 
 use crate::model::{
-    Action, AffinityBy, Forward, HeaderChanges, PathRewrite, Policy, Redirect, Rewrite, Rule, Target,
-    WeightedBackend,
+    Action, AffinityBy, Forward, HeaderChanges, Inject, PathRewrite, Policy, RateKey, RateLimit, Redirect,
+    Rewrite, Rule, Share, Target, WeightedBackend,
 };
 use crate::policy;
 
@@ -86,6 +86,48 @@ fn policy(policy: &Policy) -> String {
             format!("ask {} whether it may pass{open}", target(&policy.upstream))
         }
         Policy::Cors(_) => "answer to other origins by CORS".to_owned(),
+        Policy::RateLimit(policy) => {
+            let RateLimit {
+                requests, per, burst, ..
+            } = **policy;
+            let by = match policy.by.len() {
+                0 => "of all together".to_owned(),
+                _ => format!("of each {}", keys(policy)),
+            };
+            let verb = if policy.log_only { "count" } else { "take" };
+            format!("{verb} {requests} requests in {per:?}, {burst} at once, {by}")
+        }
+        Policy::Concurrency(policy) => format!("take {} requests at once", policy.requests),
+        Policy::Shed(policy) => format!("take what has waited for no longer than {:?}", policy.late),
+        Policy::Inject(policy) => inject(policy),
+    }
+}
+
+/// Names of what a rate limit counts by.
+fn keys(policy: &RateLimit) -> String {
+    let keys = policy.by.iter().map(|key| match key {
+        RateKey::Source { v4: 32, v6 } => format!("address (IPv6: /{v6})"),
+        RateKey::Source { v4, v6 } => format!("address (IPv4: /{v4}, IPv6: /{v6})"),
+        RateKey::Header(name) => format!("header `{}`", name.as_str()),
+        RateKey::Cookie(name) => format!("cookie `{name}`"),
+        RateKey::Identity => "identity".to_owned(),
+        RateKey::Host => "host".to_owned(),
+        RateKey::Path => "path".to_owned(),
+        RateKey::Method => "method".to_owned(),
+    });
+    keys.collect::<Vec<_>>().join(" and ")
+}
+
+fn inject(policy: &Inject) -> String {
+    let share = |share: &Share| format!("{} of {}", share.part, share.of);
+    let delay = policy.delay.as_ref();
+    let delay = delay.map(|(time, part)| format!("hold {} for {time:?}", share(part)));
+    let abort = policy.abort.as_ref();
+    let abort = abort.map(|(status, part)| format!("answer {} with {status}", share(part)));
+    let told = delay.into_iter().chain(abort).collect::<Vec<_>>().join(", ");
+    match &policy.header {
+        Some(name) => format!("{told}, if there is a header `{}`", name.as_str()),
+        None => told,
     }
 }
 
@@ -112,6 +154,9 @@ fn forward(steps: &mut Vec<String>, forward: &Forward) {
     }
     if let Some(retry) = &forward.retry {
         steps.push(format!("try again at most {} times", retry.attempts));
+    }
+    if let Some(after) = forward.hedge {
+        steps.push(format!("ask another endpoint as well after {after:?}"));
     }
     let timeouts = &forward.timeouts;
     for (what, time) in [

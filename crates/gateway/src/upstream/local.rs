@@ -17,6 +17,7 @@ use ringmain_engine::stream::Stream;
 use ringmain_tls::{ConnectHandle, Connector};
 use ringmain_wire::proxy::Addresses;
 
+use super::breaker::{Cap, Retrying};
 use super::choose::{self, Wellness, Wish};
 use super::waiting::{Handover, Place, Waiting};
 use super::{Active, Admitted, Current, Endpoint, Full, Permit, Prefer, Shared, connect, transport};
@@ -136,8 +137,16 @@ impl Local {
 
     /// Counts a request at the upstream.
     pub(crate) fn admit(&self) -> Result<Admitted, Fault> {
+        self.try_admit().ok_or_else(|| {
+            self.shared.breaker.tripped(Cap::Requests);
+            Fault::RequestsFull
+        })
+    }
+
+    /// The same; that there is no room is not counted, for somebody asks again.
+    pub(crate) fn try_admit(&self) -> Option<Admitted> {
         let most = self.follow().current.config.pool.requests;
-        self.shared.begin_request(most).ok_or(Fault::RequestsFull)
+        self.shared.begin_request(most)
     }
 
     /// Chooses an endpoint, none of `tried` if there are others; `key` is a hash of what tells requests apart.
@@ -177,12 +186,23 @@ impl Local {
             .bring(&self.follow().current.config.retry_budget);
     }
 
-    /// Whether a request may be tried again. Either is counted.
-    pub(crate) fn take_budget(&self) -> bool {
-        let rules = self.follow().current.config.retry_budget;
+    /// Counts that a request is tried again, if it may be; `again` is what it was counted by before.
+    pub(crate) fn begin_retry(&self, again: Option<Retrying>) -> Option<Retrying> {
+        let (rules, most) = {
+            let seen = self.follow();
+            (seen.current.config.retry_budget, seen.current.config.pool.retries)
+        };
+        let Some(retrying) = again.or_else(|| self.shared.begin_retry(most)) else {
+            self.shared.breaker.tripped(Cap::Retries);
+            return None;
+        };
         let granted = self.shared.budget.take(&rules, self.cx.now().0);
         self.shared.counts.0.asked(granted);
-        granted
+        if granted {
+            return Some(retrying);
+        }
+        self.shared.breaker.tripped(Cap::Budget);
+        None
     }
 
     /// What of a request its endpoint is chosen by.
@@ -344,6 +364,7 @@ impl Local {
         let mut sleep = std::pin::pin!(self.cx.sleep(span));
         poll_fn(|context| {
             if !queue(&self.shared.waiting, &mut place, worker, pending, context.waker()) {
+                self.shared.breaker.tripped(Cap::Pending);
                 return Poll::Ready(Err(Fault::PendingFull));
             }
             let mut found = self.look_for(end, fresh, most);
@@ -376,7 +397,10 @@ impl Local {
             let late = std::future::Future::poll(sleep.as_mut(), context);
             late.map(|()| {
                 Err(match full {
-                    Full::Upstream => Fault::PendingTimeout,
+                    Full::Upstream => {
+                        self.shared.breaker.tripped(Cap::Connections);
+                        Fault::PendingTimeout
+                    }
                     Full::Process => Fault::ProcessPendingTimeout,
                 })
             })

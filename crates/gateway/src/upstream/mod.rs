@@ -4,6 +4,7 @@
 //! endpoints) is replaced as a whole, by a new configuration or a new answer of DNS. What is said of an endpoint (requests
 //! under way, health) belongs to its address and survives both. Knows no requests.
 
+pub(crate) mod breaker;
 pub(crate) mod budget;
 mod choose;
 pub(crate) mod connect;
@@ -21,6 +22,7 @@ use std::time::Duration;
 use ringmain_engine::Addr;
 use ringmain_tls::PeerName;
 
+use self::breaker::Breaker;
 use self::budget::Budget;
 pub(crate) use self::choose::{Picker, Prefer};
 pub use self::counts::Copied;
@@ -53,6 +55,7 @@ pub(crate) struct Shared {
     pub(crate) room: Arc<Room>,
     /// For requests that are tried again.
     pub(crate) budget: Budget,
+    pub(crate) breaker: Breaker,
     pub(crate) counts: Line<Counts>,
 }
 
@@ -129,6 +132,7 @@ impl Shared {
             waiting: Waiting::default(),
             room,
             budget: Budget::default(),
+            breaker: Breaker::default(),
             counts: Line::default(),
         }
     }

@@ -1,4 +1,4 @@
-//! Upstreams and what is known of endpoints, by their names: what survives a change of configuration.
+//! Upstreams and what is known of endpoints, by their names, and what policies count: what survives a change of configuration.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::net::{IpAddr, Ipv4Addr, SocketAddr};
@@ -14,6 +14,7 @@ use super::transport::Transport;
 use super::{Current, Endpoint, EndpointState, Picker, Shared};
 use crate::fault::Fault;
 use crate::model::{self, Config, Hostname, Name, Upstream, Where};
+use crate::rate::counters::Counters;
 use crate::resolve::{Found, NotFound};
 
 /// All upstreams of a gateway. Belongs to whoever changes the configuration; workers see none of it.
@@ -25,6 +26,7 @@ pub(crate) struct Registry {
     endpoints: BTreeMap<(Name, String), Arc<EndpointState>>,
     names: BTreeMap<Hostname, Known>,
     room: Arc<Room>,
+    counters: Counters,
 }
 
 /// What is known of a name.
@@ -121,6 +123,11 @@ impl Registry {
         &self.room
     }
 
+    /// What policies count.
+    pub(crate) fn counters(&self) -> &Counters {
+        &self.counters
+    }
+
     /// All of them.
     pub(crate) fn iter(&self) -> impl Iterator<Item = &Arc<Shared>> {
         self.upstreams.values()
@@ -129,6 +136,7 @@ impl Registry {
     /// Forgets those that `keep` does not want.
     pub(crate) fn retain(&mut self, keep: impl Fn(&str) -> bool) {
         self.upstreams.retain(|name, _| keep(name));
+        self.counters.sweep();
         let names = self.names();
         self.names.retain(|name, _| names.contains(name));
         // Nobody holds these but this map.

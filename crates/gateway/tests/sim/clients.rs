@@ -3,6 +3,7 @@
 use ringmain_engine::backend::sim::{Peer, World};
 use ringmain_web::testing::{ReplyReader, TestReply};
 
+use crate::bounds::Bounds;
 use crate::proof;
 
 /// How a client behaves.
@@ -26,6 +27,8 @@ enum Manner {
 pub(crate) struct Weather {
     /// Origins, the network or the end of the process may have broken something.
     pub(crate) broken: bool,
+    /// What may be refused without anything being broken.
+    pub(crate) bounds: Bounds,
 }
 
 /// One request.
@@ -74,6 +77,9 @@ impl Ask {
 
     /// Whether an answer is the right one; `false`: a failure that was told.
     fn check(&self, reply: &TestReply, weather: Weather) -> Result<bool, String> {
+        if weather.bounds.explains(reply) {
+            return Ok(false);
+        }
         if reply.status() != 200 {
             let told = matches!(reply.status(), 400 | 403 | 408 | 502..=504);
             if weather.broken && told && reply.header("X-Proof").is_none() {

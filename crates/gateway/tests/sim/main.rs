@@ -3,7 +3,8 @@
 //! Clients of HTTP and callers whose connections are passed on as bytes.
 //!
 //! Shows that each answer is that of its request, whole or seen to be cut; that a calm run answers all; that changes of
-//! configuration are not felt; and that at the end nothing is held: connections, tasks, counts, memory.
+//! configuration are not felt; that what bounds requests holds to the request; and that at the end nothing is held: connections,
+//! tasks, counts, memory.
 //!
 //! `SIM_SEEDS=10000` runs the long suite (`cargo xtask suite sim`), `SIM_SEED=n` one seed.
 #![expect(
@@ -12,6 +13,7 @@
     reason = "without a harness this is its report"
 )]
 
+mod bounds;
 mod bytes;
 mod clients;
 mod origins;

@@ -18,6 +18,7 @@ use ringmain_web::testing::Inside;
 use ringmain_web::{Server, Site};
 
 use crate::Named;
+use crate::bounds::{self, Bounds};
 use crate::bytes::{Caller, KINDS, Kind, Ledger, Parrot};
 use crate::clients::{Client, Weather};
 use crate::origins::Origin;
@@ -47,6 +48,8 @@ pub(crate) struct Run {
     most: usize,
     calm: bool,
     stopping: bool,
+    bounds: Bounds,
+    steps: usize,
     /// The configuration does not change any more.
     quiet: bool,
     /// Last, so that it speaks when all else is gone.
@@ -92,7 +95,7 @@ fn origin(number: u16) -> SocketAddr {
 }
 
 /// One of many configurations that do the same in different ways.
-fn config(world: &World, calm: bool) -> Config {
+fn config(world: &World, calm: bool, bounds: &Bounds) -> Config {
     let count = 1 + world.below(usize::from(ORIGINS)) as u16;
     let first = world.below(usize::from(ORIGINS)) as u16;
     let endpoints = (0..count).map(|step| Endpoint::new(Where::Address(origin((first + step) % ORIGINS))));
@@ -128,12 +131,14 @@ fn config(world: &World, calm: bool) -> Config {
     };
     upstream.slow_start = (world.below(4) == 0).then(SlowStart::default);
     upstream.connect_timeout = patience(calm);
-    let forward = forward(world, calm);
+    bounds.upstream(&mut upstream);
+    let mut rule = Rule::new(Action::Forward(Box::new(forward(world, calm))));
+    rule.policies = bounds.policies();
     let route = Route {
         name: "all".into(),
         listeners: Vec::new(),
         hostnames: Vec::new(),
-        rules: vec![Rule::new(Action::Forward(Box::new(forward)))],
+        rules: vec![rule],
     };
     Config {
         listeners: vec![
@@ -245,6 +250,7 @@ fn forward(world: &World, calm: bool) -> Forward {
         forward.timeouts.minimum_rate = 1 + world.below(5000) as u32;
     }
     forward.mirrors = mirrors(world);
+    forward.hedge = (world.below(3) == 0).then(|| Duration::from_millis(1 + world.below(100) as u64));
     forward.retry = (world.below(2) == 0).then(|| Retry {
         attempts: 2,
         on: RetryOn {
@@ -309,17 +315,13 @@ impl Run {
             Parrot::new(&world, &at(*port), &ledger, kinds, seed, !calm)
         });
         let parrots = parrots.collect();
-        let gateway = Gateway::new(Arc::new(config(&world, calm)), Duration::ZERO);
-        let mut limits = ringmain_web::Limits {
-            // How soon a connection is ended behind its last answer is web's, and tested there.
-            linger: Duration::from_secs(3600),
-            linger_bytes: 1 << 30,
-            ..ringmain_web::Limits::default()
-        };
-        if calm {
-            limits.patience = None;
-        }
-        let site = gateway.app().limits(limits).build().expect("an application");
+        let bounds = Bounds::draw(&world);
+        let gateway = Gateway::new(Arc::new(config(&world, calm, &bounds)), Duration::ZERO);
+        let site = gateway
+            .app()
+            .limits(bounds::limits(calm))
+            .build()
+            .expect("an application");
         let gates = gateway.addrs();
         assert_eq!(gates, [front(), gate(KINDS[0]), gate(KINDS[1])]);
         let gates = || (0..).zip(&gates);
@@ -351,6 +353,8 @@ impl Run {
             most,
             calm,
             stopping: false,
+            bounds,
+            steps: 0,
             quiet: false,
             named,
         }
@@ -363,12 +367,13 @@ impl Run {
     /// Runs to the end; returns how many answers were right, how many failures were told, and how many connections were passed on
     /// as a whole.
     pub(crate) fn finish(mut self) -> (usize, usize, usize) {
-        self.drive("serving", |run| {
-            run.clients.iter().filter(|client| client.done).count() == run.wanted
-                && run.callers.iter().filter(|caller| caller.done).count() == run.calls
-        });
+        self.serve("serving");
+        if self.calm && self.bounds.lets_one_in() {
+            // Whatever was refused before: whoever comes alone now is let in.
+            self.alone();
+        }
         // Also those that are kept, when their time is over. From here on nobody asks who is well.
-        let last = Arc::new(quiet(config(&self.world, self.calm)));
+        let last = Arc::new(quiet(config(&self.world, self.calm, &self.bounds)));
         self.gateway.replace(last, Duration::ZERO);
         self.quiet = true;
         self.drive("emptying", |run| {
@@ -394,6 +399,7 @@ impl Run {
                 "{upstream:?}"
             );
         }
+        self.bounds.held(&self.gateway);
         let open = self
             .gateway
             .streams()
@@ -406,6 +412,34 @@ impl Run {
         assert!(!self.calm || whole == self.calls, "{:?}", self.callers);
         let right = self.clients.iter().map(|client| client.right).sum();
         (right, self.clients.iter().map(Client::failed).sum(), whole)
+    }
+
+    fn serve(&mut self, phase: &str) {
+        self.drive(phase, |run| {
+            run.clients.iter().filter(|client| client.done).count() == run.wanted
+                && run.callers.iter().filter(|caller| caller.done).count() == run.calls
+        });
+    }
+
+    /// One more client with one request, when all others are done.
+    fn alone(&mut self) {
+        self.drive("finishing", |run| {
+            run.gateway
+                .upstreams()
+                .iter()
+                .all(|upstream| upstream.requests == 0)
+        });
+        let before: usize = self.clients.iter().map(|client| client.right).sum();
+        let peer = self.world.connect(&front()).expect("the listener is there");
+        let ids = self.asked..self.asked + 1;
+        self.asked += 1;
+        self.wanted += 1;
+        self.clients
+            .push(Client::new(&self.world, peer, ids, self.most, true));
+        self.serve("serving one alone");
+        let after: usize = self.clients.iter().map(|client| client.right).sum();
+        let reset = self.world.count(Fault::Reset) > 0;
+        assert!(after == before + 1 || reset, "whoever comes alone is let in");
     }
 
     /// Shuts down, gracefully or not, and checks that all is returned.
@@ -438,7 +472,10 @@ impl Run {
             assert_eq!(upstream.connections, 0, "{upstream:?}");
         }
         let totals = self.site.stats().totals();
-        assert!(totals.classes[5] == 0 || !self.calm, "{totals:?}");
+        assert!(
+            totals.classes[5] == 0 || !self.calm || self.bounds.fill(),
+            "{totals:?}"
+        );
     }
 
     /// One step of the world and of everybody in it.
@@ -449,15 +486,21 @@ impl Run {
             self.cluster.step()
         };
         if !self.stopping && !self.quiet && self.world.below(300) == 0 {
-            let problems = self
-                .gateway
-                .replace(Arc::new(config(&self.world, self.calm)), Duration::ZERO);
+            let problems = self.gateway.replace(
+                Arc::new(config(&self.world, self.calm, &self.bounds)),
+                Duration::ZERO,
+            );
             assert_eq!(problems, []);
         }
         self.origins.iter_mut().for_each(Origin::act);
+        self.steps += 1;
+        if self.steps.is_multiple_of(16) {
+            self.bounds.hold(&self.gateway);
+        }
         self.parrots.iter_mut().for_each(Parrot::act);
         let weather = Weather {
             broken: !self.calm || self.stopping || self.world.count(Fault::Reset) > 0,
+            bounds: self.bounds,
         };
         for client in &mut self.clients {
             if let Err(error) = client.act(&self.world, weather) {

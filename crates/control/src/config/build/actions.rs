@@ -92,6 +92,7 @@ impl Builder<'_> {
             ("timeouts", part.timeouts.as_ref().map(|at| at.position)),
             ("body", part.body.as_ref().map(|at| at.position)),
             ("retry", part.retry.as_ref().map(|at| at.position)),
+            ("hedge", part.hedge.as_ref().map(|at| at.position)),
             ("affinity", part.affinity.as_ref().map(|at| at.position)),
             ("upgrades", part.upgrades.as_ref().map(|at| at.position)),
             (
@@ -137,6 +138,8 @@ impl Builder<'_> {
             put(&mut forward.body.response, text(part.response).map(|size| size.0));
         }
         forward.retry = value(part.retry).and_then(Switch::settings).map(retry);
+        let least = std::time::Duration::from_millis(1);
+        forward.hedge = self.ranged_time("hedge", &part.hedge, least, std::time::Duration::MAX);
         if let Some(at) = part.affinity {
             forward.affinity = self.affinity(at);
         }

@@ -1,6 +1,7 @@
 //! From the document to the model: what values mean together, and what becomes of parts that are wrong.
 
 mod actions;
+mod bounds;
 mod jwt;
 mod listeners;
 mod policies;

@@ -4,6 +4,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use ringmain_gateway::model::{self, ApiKey, Ask, HeaderName, KeyPlace, PasswordHash, Policy, User};
+use ringmain_gateway::table::Place;
 
 use super::{Builder, list, text, texts, value};
 use crate::config::document::{self, Maybe};
@@ -13,7 +14,13 @@ use crate::config::values::{At, Parse, Switch, Text};
 
 impl Builder<'_> {
     /// A rule's policies: its own, and of its route's those of other kinds.
-    pub(super) fn policies(&mut self, part: Maybe<document::Policies>, route: &[Policy]) -> Vec<Policy> {
+    /// What is counted without a name of its own is counted by that of its `place`.
+    pub(super) fn policies(
+        &mut self,
+        part: Maybe<document::Policies>,
+        route: &[Policy],
+        place: &Place,
+    ) -> Vec<Policy> {
         let mut all = route.to_vec();
         let Some(part) = value(part) else { return all };
         self.policy(&mut all, part.addresses, Self::addresses, |policy| {
@@ -37,11 +44,16 @@ impl Builder<'_> {
         self.policy(&mut all, part.authz, Self::external_auth, |policy| {
             matches!(policy, Policy::ExternalAuth(_))
         });
+        self.bounds(
+            &mut all,
+            (part.rate_limit, part.concurrency, part.shed, part.inject),
+            place,
+        );
         all
     }
 
     /// One kind of policy, in place of the one that was there.
-    fn policy<P: Default>(
+    pub(super) fn policy<P: Default>(
         &mut self,
         all: &mut Vec<Policy>,
         part: Maybe<Switch<P>>,
@@ -170,7 +182,7 @@ impl Builder<'_> {
             client_headers: texts(part.client_headers),
             identity: text(part.identity),
             timeout,
-            fail_open: value(part.on_failure) == Some(document::OnFailure::Pass),
+            fail_open: value(part.on_failure) == Some(document::OnFailure::Allow),
         })))
     }
 

@@ -77,7 +77,7 @@ impl Builder<'_> {
         }
         let before = self.errors.count();
         let policies_clean = part.policies.as_ref().is_none_or(|at| at.clean);
-        let policies = self.policies(part.policies, &[]);
+        let policies = self.policies(part.policies, &[], &place);
         // A rule without a policy that its route means it to have lets in more than it should.
         let strange =
             (!at.clean && rules_clean && to_clean) || !policies_clean || self.errors.count() > before;
@@ -116,7 +116,7 @@ impl Builder<'_> {
             let number = route.rules.len();
             let rule_place = Place::Route(name.clone(), Some(number));
             self.built.places.insert(rule_place.clone(), rule.position);
-            match self.rule(rule, &policies, strange) {
+            match self.rule(rule, &policies, &rule_place, strange) {
                 Some((rule, true)) => route.rules.push(rule),
                 Some((rule, false)) => {
                     self.outcome(rule_place, Outcome::Answers500);
@@ -136,6 +136,7 @@ impl Builder<'_> {
         &mut self,
         at: At<document::Rule>,
         policies: &[Policy],
+        place: &Place,
         strange: bool,
     ) -> Option<(model::Rule, bool)> {
         let before = self.errors.count();
@@ -154,7 +155,7 @@ impl Builder<'_> {
         }));
         rule.matches = matches;
         rule.name = value(part.name.take()).map(Into::into);
-        rule.policies = self.policies(part.policies.take(), policies);
+        rule.policies = self.policies(part.policies.take(), policies, place);
         self.rest_of_rule(&mut rule, part, position);
         rule.matches.shrink_to_fit();
         if let Action::Forward(forward) = &mut rule.action {

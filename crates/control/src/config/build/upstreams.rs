@@ -165,6 +165,7 @@ fn pool(pool: &mut model::Pool, part: document::Pool) {
     put(&mut pool.connections, value(part.connections));
     put(&mut pool.pending, value(part.pending));
     put(&mut pool.requests, value(part.requests));
+    put(&mut pool.retries, value(part.retries));
     put(&mut pool.idle, text(part.idle).map(|time| time.0));
     pool.requests_per_connection = value(part.requests_per_connection);
 }

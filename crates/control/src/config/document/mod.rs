@@ -3,6 +3,7 @@
 //!
 //! Only structure; what the values mean together is for `build`.
 
+mod bounds;
 mod policy;
 mod route;
 mod upstream;
@@ -11,6 +12,7 @@ use ringmain_gateway::model::{Addr, HeaderName, Hostname, LogDestination, Networ
 use schemars::JsonSchema;
 use serde::Deserialize;
 
+pub(super) use self::bounds::*;
 pub(super) use self::policy::*;
 pub(super) use self::route::*;
 pub(super) use self::upstream::*;

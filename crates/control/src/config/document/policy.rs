@@ -4,7 +4,7 @@ use ringmain_gateway::model::{HeaderName, Hostname, JwtAlgorithm, Network, Passw
 use schemars::JsonSchema;
 use serde::Deserialize;
 
-use super::{Maybe, Some1};
+use super::{Concurrency, Inject, Maybe, OnFailure, RateLimit, Shed, Some1};
 use crate::config::texts::{KeyDigest, PageUrl, Time, To};
 use crate::config::values::{Either, OneOrMany, Pairs, Switch, Text};
 
@@ -25,6 +25,14 @@ pub(in crate::config) struct Policies {
     pub(in crate::config) jwt: Maybe<Switch<Jwt>>,
     /// Somebody else is asked whether a request may pass.
     pub(in crate::config) authz: Maybe<Switch<ExternalAuth>>,
+    /// How many requests in a time: one limit, or several which all have to let a request pass.
+    pub(in crate::config) rate_limit: Maybe<Switch<OneOrMany<RateLimit>>>,
+    /// How many requests at once.
+    pub(in crate::config) concurrency: Maybe<Switch<Concurrency>>,
+    /// Requests that go first when there is too much to do.
+    pub(in crate::config) shed: Maybe<Switch<Shed>>,
+    /// Faults that are put in, to see what becomes of them.
+    pub(in crate::config) inject: Maybe<Switch<Inject>>,
 }
 
 /// From which addresses requests may come, by the client's address as the listener's `client_address` has it.
@@ -168,16 +176,6 @@ pub(in crate::config) struct ExternalAuth {
     pub(in crate::config) identity: Maybe<Text<HeaderName>>,
     /// How long it may take: `1s` if it does not say.
     pub(in crate::config) timeout: Maybe<Text<Time>>,
-    /// What becomes of requests when it fails: `refuse` if it does not say.
+    /// What becomes of requests when it fails: `deny` if it does not say.
     pub(in crate::config) on_failure: Maybe<OnFailure>,
-}
-
-/// What becomes of requests when a service fails.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Deserialize, JsonSchema)]
-#[serde(rename_all = "snake_case")]
-pub(in crate::config) enum OnFailure {
-    /// They are answered 503.
-    Refuse,
-    /// They pass.
-    Pass,
 }

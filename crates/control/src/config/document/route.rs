@@ -65,6 +65,9 @@ pub(in crate::config) struct Rule {
     pub(in crate::config) body: Maybe<BodyLimits>,
     /// When a request is tried again: `true` is once after a failed connection.
     pub(in crate::config) retry: Maybe<Switch<Retry>>,
+    /// After this time without an answer a request is tried at another endpoint as well, and the answer that begins first counts.
+    /// Only one without a body whose method is idempotent. Never if it does not say.
+    pub(in crate::config) hedge: Maybe<Text<Time>>,
     /// Requests of one client go to one endpoint.
     pub(in crate::config) affinity: Maybe<Affinity>,
     /// Protocols that a connection may switch to: `websocket` if it does not say, `[]` for none.

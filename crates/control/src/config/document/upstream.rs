@@ -144,6 +144,8 @@ pub(in crate::config) struct Pool {
     pub(in crate::config) pending: Maybe<u32>,
     /// Requests under way; beyond it 503: 16384 if it does not say.
     pub(in crate::config) requests: Maybe<u32>,
+    /// Requests that are tried again at the same time; beyond it the answer is that of the last try: 1024 if it does not say.
+    pub(in crate::config) retries: Maybe<u32>,
     /// How long a connection is kept without a request: `55s` if it does not say; `0s` closes it after each.
     pub(in crate::config) idle: Maybe<Text<Time>>,
     /// Requests that a connection serves: any number if it does not say.

@@ -145,7 +145,7 @@ const WRONG: &[(&str, &str, &str)] = &[
     (
         "policies: {authz: {to: 'http://a', on_failure: open}}",
         "",
-        "one of `refuse`, `pass`, found `open`",
+        "one of `allow`, `deny`, found `open`",
     ),
 ];
 

@@ -160,6 +160,7 @@ fn policy_targets(policy: &Policy) -> Vec<&Target> {
             remote.collect()
         }
         Policy::ExternalAuth(policy) => vec![&policy.upstream],
+        Policy::RateLimit(limit) => limit.redis.iter().map(|redis| &redis.upstream).collect(),
         _ => Vec::new(),
     }
 }

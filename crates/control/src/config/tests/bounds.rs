@@ -1,0 +1,198 @@
+//! What bounds requests: what files say of it, and what is told of wrong ones.
+
+use std::time::Duration;
+
+use ringmain_gateway::model::{Policy, RateHeaders, RateKey, Share, Target};
+
+use super::{all_wrong, right};
+
+/// The policies of the only rule of a route with these policies.
+fn policies(route: &str, rule: &str) -> Vec<Policy> {
+    let config = right(&format!(
+        "listen: :80\nroutes:\n  shop:\n    policies: {route}\n    rules:\n      - respond: 200\n        policies: {rule}\n"
+    ));
+    config.routes[0].rules[0].policies.clone()
+}
+
+#[test]
+fn rates() {
+    let all = policies(
+        "{}",
+        "{rate_limit: [{requests: 100, per: 1m, burst: 20, by: [source, {header: X-Key}, identity], ipv6_prefix: 56, \
+         name: clients, keys: 1000, log_only: true, headers: both}, {requests: 5}]}",
+    );
+    let [Policy::RateLimit(one), Policy::RateLimit(two)] = &all[..] else {
+        panic!("{all:?}");
+    };
+    assert_eq!(
+        (one.requests, one.per, one.burst),
+        (100, Duration::from_mins(1), 20)
+    );
+    assert_eq!(one.by[0], RateKey::Source { v4: 32, v6: 56 });
+    assert_eq!((one.by.len(), &*one.name, one.keys), (3, "clients", 1000));
+    assert!(one.log_only && one.headers == RateHeaders::Both);
+    assert_eq!((two.requests, two.per, two.burst), (5, Duration::from_secs(1), 5));
+    assert_eq!(
+        (&*two.name, two.by.len(), two.headers),
+        ("shop/0/1", 0, RateHeaders::Standard)
+    );
+}
+
+#[test]
+fn a_rate_of_several_gateways() {
+    let all = policies(
+        "{}",
+        "{rate_limit: {requests: 9, name: all, redis: {to: 'http://127.0.0.1:6379', prefix: 'shop:', user: edge, \
+         password: '${env:NAME}', timeout: 5ms, on_failure: deny}}}",
+    );
+    let [Policy::RateLimit(limit)] = &all[..] else {
+        panic!("{all:?}");
+    };
+    let redis = limit.redis.as_ref().expect("one");
+    assert_eq!(redis.upstream, Target::Upstream("http://127.0.0.1:6379".into()));
+    assert_eq!((&*redis.prefix, redis.user.as_deref()), ("shop:", Some("edge")));
+    assert_eq!(
+        redis.password.as_ref().map(|secret| secret.expose()),
+        Some(&b"the-value"[..])
+    );
+    assert!(redis.denies && redis.timeout == Duration::from_millis(5));
+}
+
+#[test]
+fn a_rules_limits_stand_in_place_of_its_routes() {
+    let names = |all: Vec<Policy>| {
+        let names = all.into_iter().filter_map(|policy| match policy {
+            Policy::RateLimit(limit) => Some(limit.name.to_string()),
+            Policy::Concurrency(cap) => Some(cap.name.to_string()),
+            _ => None,
+        });
+        names.collect::<Vec<_>>()
+    };
+    // Of a route: all of its rules count together.
+    let route = "{rate_limit: {requests: 5}, concurrency: {requests: 3}}";
+    assert_eq!(names(policies(route, "{}")), ["shop/0", "shop"]);
+    assert_eq!(names(policies(route, "{rate_limit: false}")), ["shop"]);
+    assert_eq!(
+        names(policies(
+            route,
+            "{rate_limit: {requests: 1}, concurrency: {requests: 1, name: all}}"
+        )),
+        ["shop/0/0", "all"]
+    );
+}
+
+#[test]
+fn what_goes_first_and_what_is_put_in() {
+    let all = policies(
+        "{}",
+        "{shed: {late: 20ms}, inject: {delay: {time: 1s, share: 10%}, abort: {status: 500}, header: X-Try}}",
+    );
+    let [Policy::Shed(shed), Policy::Inject(inject)] = &all[..] else {
+        panic!("{all:?}");
+    };
+    assert_eq!(shed.late, Duration::from_millis(20));
+    let tenth = Share {
+        part: 100_000,
+        of: 1_000_000,
+    };
+    assert_eq!(inject.delay, Some((Duration::from_secs(1), tenth)));
+    assert_eq!(inject.abort, Some((500, Share::ALL)));
+    assert!(inject.header.is_some());
+    let [Policy::Shed(shed)] = policies("{}", "{shed: true}")[..] else {
+        panic!("{all:?}");
+    };
+    assert_eq!(shed.late, Duration::from_millis(50));
+}
+
+/// Each with what is told of it.
+#[track_caller]
+fn wrong(all: &[(&str, &str)]) {
+    for (policies, told) in all {
+        let wrong = all_wrong(&format!(
+            "listen: :80\nroutes:\n  all:\n    rules:\n      - {{respond: 200, policies: {{{policies}}}}}\n"
+        ));
+        let right_place = |line: &String| line.starts_with("c.yaml:5:") && line.contains(*told);
+        assert!(wrong.iter().any(right_place), "{policies}: {told}: {wrong:#?}");
+    }
+}
+
+#[test]
+fn wrong_rates() {
+    wrong(&[
+        ("rate_limit: {per: 1s}", "the key `requests`, found none"),
+        (
+            "rate_limit: {requests: 0}",
+            "a whole number from 1 to 4294967295, found `0`",
+        ),
+        (
+            "rate_limit: {requests: 1, per: 10us}",
+            "`per` of at least 1ms, found 10µs",
+        ),
+        (
+            "rate_limit: {requests: 1, burst: 0}",
+            "a whole number from 1 to 4294967295, found `0`",
+        ),
+        (
+            "rate_limit: {requests: 1, by: adress}",
+            "expected one of `source`, `header`, `cookie`, `identity`, `host`, `path`, `method`, found `adress`",
+        ),
+        (
+            "rate_limit: {requests: 1, by: source, ipv6_prefix: 129}",
+            "a whole number from 0 to 128, found `129`",
+        ),
+        (
+            "rate_limit: {requests: 1, ipv4_prefix: 24}",
+            "`ipv4_prefix` only beside `by: source`",
+        ),
+        (
+            "rate_limit: {requests: 1, keys: 99999999}",
+            "a whole number from 1 to 16777216",
+        ),
+        (
+            "rate_limit: {requests: 1, name: 'a \"b'}",
+            "visible ASCII characters without quotes",
+        ),
+        (
+            "rate_limit: {requests: 1, headers: x}",
+            "expected one of `standard`, `legacy`, `both`, `none`",
+        ),
+        (
+            "rate_limit: {requests: 1, redis: {timeout: 1s}}",
+            "the key `to`, found none",
+        ),
+        (
+            "rate_limit: {requests: 1, redis: here}",
+            "expected the name of an upstream",
+        ),
+        (
+            "rate_limit: {requests: 1, redis: {to: 'http://127.0.0.1:1', on_failure: pass}}",
+            "expected one of `allow`, `deny`, found `pass`",
+        ),
+        (
+            "rate_limit: {requests: 1, redis: {to: 'http://127.0.0.1:1', user: a}}",
+            "the key `password` beside `user`, found none",
+        ),
+    ]);
+}
+
+#[test]
+fn wrong_others() {
+    wrong(&[
+        ("rate_limit: []", "from 1 to 8 limits, found 0"),
+        ("rate_limit: true", "from 1 to 8 limits, found 0"),
+        ("concurrency: {name: x}", "the key `requests`, found none"),
+        ("concurrency: {requests: 0}", "a whole number from 1"),
+        ("shed: {late: 0s}", "`late` of at least 1ms"),
+        (
+            "inject: {}",
+            "at least one of the keys `delay` and `abort`, found neither",
+        ),
+        ("inject: {delay: {share: 1%}}", "the key `time`, found none"),
+        ("inject: {delay: {time: 2m}}", "`time` of at most 60s"),
+        (
+            "inject: {abort: {status: 200}}",
+            "a whole number from 400 to 599, found `200`",
+        ),
+        ("inject: {abort: {share: 101%}}", "a share of at most the whole"),
+    ]);
+}

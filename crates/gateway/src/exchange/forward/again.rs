@@ -1,0 +1,78 @@
+//! Whether and when a request is tried again: what its rule says, what its method allows, what the upstream's budget and caps have
+//! room for.
+
+use std::cell::Cell;
+
+use ringmain_web::Method;
+
+use super::Job;
+use crate::fault::{Fault, Retryable};
+use crate::model::Retry;
+use crate::upstream::breaker::Retrying;
+
+/// How far a request is.
+#[derive(Default)]
+pub(super) struct Tries {
+    /// How many there were before this one.
+    pub(super) before: Cell<usize>,
+    /// What it is counted by from the second one on.
+    retrying: Cell<Option<Retrying>>,
+}
+
+impl Job<'_, '_> {
+    /// Whether this try may be followed by another one, as far as the rule's number of them goes.
+    pub(super) fn has_tries(&self) -> Option<&Retry> {
+        let retry = self.forward.retry.as_ref()?;
+        (self.tries.before.get() < usize::from(retry.attempts)).then_some(retry)
+    }
+
+    /// Whether the request is tried again after such a fault; then that is counted.
+    pub(super) fn goes_on(&self, fault: Fault) -> bool {
+        self.has_tries().is_some_and(|retry| self.helps(retry, fault)) && self.begin_retry()
+    }
+
+    /// Whether the rule has requests tried again after such a fault.
+    fn helps(&self, retry: &Retry, fault: Fault) -> bool {
+        let wanted = match fault {
+            Fault::HeadTimeout => retry.on.timeout,
+            Fault::ResetBeforeHead | Fault::ClosedBeforeHead => retry.on.reset,
+            fault => retry.on.connect && fault.retryable() == Retryable::Always,
+        };
+        wanted
+            && match fault.retryable() {
+                Retryable::Always => true,
+                Retryable::IfIdempotent => is_idempotent(self.req.method()),
+                Retryable::Never => false,
+            }
+    }
+
+    /// A random part of a time that is twice as long after each try: those who fail together do not come back together.
+    pub(super) async fn pause(&self, tries: usize) {
+        let Some(retry) = &self.forward.retry else { return };
+        let doubled = retry.backoff.saturating_mul(1 << (tries - 1).min(16));
+        let span = doubled.min(retry.backoff_most);
+        let share = self.worker.cx.random() as u32 as f64 / f64::from(u32::MAX);
+        self.worker.cx.sleep(span.mul_f64(share)).await;
+    }
+
+    /// Whether a request whose answer has such a status is tried again; then that is counted.
+    pub(super) fn asks_again(&self) -> bool {
+        self.kept.can_replay() && self.begin_retry()
+    }
+
+    /// Counts that this request is tried again, if it may be.
+    pub(super) fn begin_retry(&self) -> bool {
+        let retrying = self.local.begin_retry(self.tries.retrying.take());
+        let begins = retrying.is_some();
+        self.tries.retrying.set(retrying);
+        begins
+    }
+}
+
+/// RFC 9110 §9.2.2.
+pub(super) fn is_idempotent(method: Method<'_>) -> bool {
+    matches!(
+        method,
+        Method::Get | Method::Head | Method::Put | Method::Delete | Method::Options | Method::Trace
+    )
+}

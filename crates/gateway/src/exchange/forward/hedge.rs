@@ -1,0 +1,196 @@
+//! A second try beside the first, at another endpoint, when the first has not begun to answer in time: whose answer begins first
+//! is passed on, and the other's connection is closed.
+//!
+//! ```text
+//! first ──── sent ──────────── late ───────────── …          ┐ whose first byte comes first goes on as the request's only try
+//!                               └─ second ── sent ── answer ─┘
+//! ```
+//!
+//! Nothing of an answer is read before one of them has won: so nothing can have gone to the client.
+
+use std::future::{Future, poll_fn};
+use std::io;
+use std::pin::pin;
+use std::rc::Rc;
+use std::task::Poll;
+use std::time::Duration;
+
+use ringmain_engine::backend::Time;
+use ringmain_wire::h1::Framing;
+
+use super::{Begun, Broken, Job, Why, addresses, is_idempotent, is_stale};
+use crate::exchange::Failure;
+use crate::fault::{Fault, Side};
+use crate::health::Meeting;
+use crate::upstream::Prefer;
+use crate::upstream::local::{Chosen, End, Link};
+
+/// A try that came to nothing before its answer began.
+struct Lost {
+    end: Rc<End>,
+    broken: Broken,
+}
+
+/// The try that goes on.
+pub(super) struct Won {
+    /// Its connection has the request's head.
+    pub(super) begun: Begun,
+    /// Who was asked beside it.
+    pub(super) beside: Option<Rc<End>>,
+}
+
+/// What has come of tries beside each other.
+pub(super) type Raced = Result<Won, (Broken, Vec<Rc<End>>)>;
+
+impl Job<'_, '_> {
+    /// When this request is tried beside its first try.
+    pub(super) fn hedge(&self) -> Option<Duration> {
+        let after = self.forward.hedge?;
+        let fits = is_idempotent(self.req.method())
+            && self.req.head().framing == Framing::None
+            && self.sending.upgrade.is_none();
+        fits.then_some(after)
+    }
+
+    /// Has a first try go on until its answer begins, with another one beside it if that takes longer than `after`. If all come to
+    /// nothing: why the last one did, and those who were asked, it last.
+    pub(super) async fn race(&self, first: Begun, after: Duration) -> Raced {
+        let first_end = Rc::clone(&first.0.end);
+        let mut one = pin!(self.leg(first));
+        let mut sleep = pin!(self.worker.cx.sleep(after));
+        let ended = poll_fn(|context| match one.as_mut().poll(context) {
+            Poll::Ready(ended) => Poll::Ready(Some(ended)),
+            Poll::Pending => sleep.as_mut().poll(context).map(|()| None),
+        });
+        let alone = |ended: Result<Begun, Lost>| match ended {
+            Ok(begun) => Ok(Won { begun, beside: None }),
+            Err(lost) => Err((lost.broken, vec![lost.end])),
+        };
+        if let Some(ended) = ended.await {
+            return alone(ended);
+        }
+        let Some(second) = self.another(&first_end) else {
+            return alone(one.await);
+        };
+        let second_end = Rc::clone(&second.end);
+        let mut two = pin!(self.leg((second, None, self.worker.cx.now())));
+        let mut legs = [Some(one.as_mut()), Some(two.as_mut())];
+        let mut failed: Option<Lost> = None;
+        poll_fn(|context| {
+            for place in &mut legs {
+                let Some(Poll::Ready(ended)) = place.as_mut().map(|leg| leg.as_mut().poll(context)) else {
+                    continue;
+                };
+                *place = None;
+                match ended {
+                    Ok(begun) => {
+                        let is_first = Rc::ptr_eq(&begun.0.end, &first_end);
+                        let beside = Some(Rc::clone(if is_first { &second_end } else { &first_end }));
+                        return Poll::Ready(Ok(Won { begun, beside }));
+                    }
+                    Err(lost) => match failed.take() {
+                        None => {
+                            self.met_failure(&lost);
+                            failed = Some(lost);
+                        }
+                        Some(before) => return Poll::Ready(Err((lost.broken, vec![before.end, lost.end]))),
+                    },
+                }
+            }
+            Poll::Pending
+        })
+        .await
+    }
+
+    /// Somebody else to ask, if there is one and the upstream has room for it.
+    fn another(&self, first: &Rc<End>) -> Option<Chosen> {
+        let chosen = self
+            .local
+            .choose(std::slice::from_ref(first), self.key, Prefer::Any);
+        let chosen = chosen
+            .ok()
+            .filter(|chosen| chosen.end.endpoint.addr != first.endpoint.addr)?;
+        self.begin_retry().then(|| {
+            self.local.shared.breaker.hedged();
+            chosen
+        })
+    }
+
+    /// One try, until its answer begins.
+    async fn leg(&self, (chosen, link, begun): Begun) -> Result<Begun, Lost> {
+        let end = Rc::clone(&chosen.end);
+        let lost = |fault: Fault, stale| Lost {
+            end: Rc::clone(&end),
+            broken: Broken {
+                why: Why::Failure(Failure::Fault(fault)),
+                stale,
+            },
+        };
+        let cx = &self.worker.cx;
+        let (link, begun) = match link {
+            Some(link) => (link, begun),
+            None => {
+                let link = self
+                    .open(&chosen, false)
+                    .await
+                    .map_err(|fault| lost(fault, false))?;
+                // What it says of the body is that there is none.
+                let _ = self
+                    .send_head(&chosen, &link.stream)
+                    .map_err(|fault| lost(fault, false))?;
+                (link, cx.now())
+            }
+        };
+        match self.answers(&link, begun).await {
+            Ok(()) => Ok((chosen, Some(link), begun)),
+            Err(fault) => {
+                let stale = link.requests > 0 && is_stale(&Failure::Fault(fault));
+                Err(lost(fault, stale))
+            }
+        }
+    }
+
+    /// A connection to an endpoint.
+    pub(super) async fn open(&self, chosen: &Chosen, fresh: bool) -> Result<Link, Fault> {
+        let span = self.local.connect_timeout();
+        let left = self.clock.total.map(|total| total.since(self.worker.cx.now()));
+        let span = left.map_or(span, |left| span.min(left));
+        let greeting = self.local.greeting(|| addresses(self.req));
+        self.local.link(&chosen.end, fresh, &greeting, span).await
+    }
+
+    /// Waits for the first byte of an answer, and consumes none.
+    async fn answers(&self, link: &Link, begun: Time) -> Result<(), Fault> {
+        let cx = &self.worker.cx;
+        let mut clock = self.clock;
+        clock.head = self.forward.timeouts.per_try.map(|span| begun.after(span));
+        link.stream.set_deadline(clock.span(cx.now()));
+        let mut there = false;
+        let received = poll_fn(|context| {
+            let look = |bytes: &[u8]| {
+                there = !bytes.is_empty();
+                0
+            };
+            let polled = link.stream.poll_received(context, look);
+            if there { Poll::Ready(Ok(1)) } else { polled }
+        });
+        match received.await {
+            Ok(0) => Err(Fault::ClosedBeforeHead),
+            Ok(_) => Ok(()),
+            Err(error) if error.kind() == io::ErrorKind::TimedOut => {
+                Err(clock.fault(cx.now(), Fault::HeadTimeout))
+            }
+            Err(_) => Err(Fault::ResetBeforeHead),
+        }
+    }
+
+    /// An endpoint has failed beside another one that may still answer.
+    fn met_failure(&self, lost: &Lost) {
+        if let Why::Failure(Failure::Fault(fault)) = lost.broken.why
+            && fault.side() == Side::Upstream
+        {
+            self.worker.counting.fault(fault);
+            self.local.met(&lost.end, Meeting::Bad);
+        }
+    }
+}

@@ -1,0 +1,78 @@
+//! Faults that are put in: requests that are held for a time, and such as are answered with an error.
+
+use std::cell::Cell;
+use std::sync::Arc;
+
+use ringmain_wire::h1::FieldBlock;
+
+use super::{At, Outcome, Refusal};
+use crate::fault::Fault;
+use crate::limits;
+use crate::model::{self, Share};
+
+/// See the module.
+#[derive(Debug)]
+pub(super) struct Inject(Arc<model::Inject>);
+
+/// One of those that a worker holds.
+struct Held<'w>(&'w Cell<u32>);
+
+impl<'w> Held<'w> {
+    fn new(count: &'w Cell<u32>) -> Option<Held<'w>> {
+        (count.get() < limits::DELAYED).then(|| {
+            count.set(count.get() + 1);
+            Held(count)
+        })
+    }
+}
+
+impl Drop for Held<'_> {
+    fn drop(&mut self) {
+        self.0.set(self.0.get() - 1);
+    }
+}
+
+impl Inject {
+    /// The header that opts in goes no further: it is among `drops`.
+    pub(super) fn of(policy: &Arc<model::Inject>, drops: &mut Vec<model::HeaderName>) -> Inject {
+        drops.extend(policy.header.clone());
+        Inject(Arc::clone(policy))
+    }
+
+    /// Whether a request may be held.
+    pub(super) fn waits(&self, at: &At<'_, '_>) -> bool {
+        self.0.delay.is_some_and(|(_, share)| share.part > 0) && self.meets(at)
+    }
+
+    fn meets(&self, at: &At<'_, '_>) -> bool {
+        let there = |name: &model::HeaderName| at.req.head().fields.all(name.as_str()).next().is_some();
+        self.0.header.as_ref().is_none_or(there)
+    }
+
+    pub(super) fn pass(&self, at: &At<'_, '_>) -> Outcome {
+        match self.0.abort {
+            Some((status, share)) if self.meets(at) && drawn(at, share) => Err(Box::new(Refusal {
+                fault: Fault::Injected,
+                status: Some(status),
+                fields: FieldBlock::new(),
+                answer: None,
+            })),
+            _ => Ok(()),
+        }
+    }
+
+    pub(super) async fn pass_waiting(&self, at: &At<'_, '_>) -> Outcome {
+        if let Some((span, share)) = self.0.delay
+            && drawn(at, share)
+            && let Some(_held) = Held::new(&at.worker.delaying)
+        {
+            at.worker.cx.sleep(span).await;
+        }
+        self.pass(at)
+    }
+}
+
+/// Whether this request is one of so many.
+fn drawn(at: &At<'_, '_>, share: Share) -> bool {
+    at.worker.cx.random() % u64::from(share.of.max(1)) < u64::from(share.part)
+}

@@ -1,0 +1,333 @@
+//! How many requests pass in a time: a rule's rate limits, asked together.
+//!
+//! All of them have to let a request pass: what one has counted is given back if another one behind it refuses.
+
+use std::fmt::Write as _;
+use std::net::IpAddr;
+use std::sync::Arc;
+use std::time::Duration;
+
+use aws_lc_rs::digest::{Context, SHA256};
+use ringmain_web::Note;
+use ringmain_wire::h1::FieldBlock;
+
+use super::redis::Redis;
+use super::{At, Cleared, Outcome, Refusal};
+use crate::exchange::client_address;
+use crate::fault::Fault;
+use crate::limits;
+use crate::model::{Name, RateHeaders, RateKey, RateLimit, Target};
+use crate::rate::cells::{Cells, KeyHasher};
+use crate::rate::{Rate, Verdict};
+use crate::upstream::registry::Registry;
+
+/// See the module.
+#[derive(Debug)]
+pub(super) struct Limits(Vec<Limit>);
+
+#[derive(Debug)]
+struct Limit {
+    name: Name,
+    rate: Rate,
+    cells: Arc<Cells>,
+    by: Box<[RateKey]>,
+    /// Who counts it, if that is not this process.
+    redis: Option<Redis>,
+    log_only: bool,
+    shows: RateHeaders,
+    requests: u32,
+    /// As headers name it.
+    quoted: Box<str>,
+    /// Its element of `RateLimit-Policy`.
+    policy: Box<str>,
+}
+
+/// What one limit has said.
+#[derive(Clone, Copy, Default)]
+struct Said {
+    key: u64,
+    verdict: Option<Verdict>,
+}
+
+/// Whether what a limit counts by is known only when a policy has found out who asks.
+pub(super) fn needs_identity(policy: &RateLimit) -> bool {
+    policy.by.contains(&RateKey::Identity)
+}
+
+impl Limits {
+    /// One.
+    pub(super) fn of(policy: &RateLimit, missing: &[Name], registry: &Registry) -> Result<Limits, String> {
+        Ok(Limits(vec![Limit::of(policy, missing, registry)?]))
+    }
+
+    /// One more.
+    pub(super) fn add(
+        &mut self,
+        policy: &RateLimit,
+        missing: &[Name],
+        registry: &Registry,
+    ) -> Result<(), String> {
+        let most = limits::RATE_LIMITS;
+        if self.0.len() == most {
+            return Err(format!("more than {most} rate limits"));
+        }
+        self.0.push(Limit::of(policy, missing, registry)?);
+        Ok(())
+    }
+
+    /// Whether others are asked.
+    pub(super) fn wait(&self) -> bool {
+        self.0.iter().any(|limit| limit.redis.is_some())
+    }
+
+    pub(super) fn pass(&self, at: &At<'_, '_>, cleared: &mut Cleared) -> Outcome {
+        let mut said = [Said::default(); limits::RATE_LIMITS];
+        self.count_here(at, cleared, &mut said)?;
+        self.passed(&said, cleared);
+        Ok(())
+    }
+
+    /// Those of this process first: what they refuse nobody else is asked for.
+    pub(super) async fn pass_waiting(&self, at: &At<'_, '_>, cleared: &mut Cleared) -> Outcome {
+        let mut said = [Said::default(); limits::RATE_LIMITS];
+        self.count_here(at, cleared, &mut said)?;
+        for (index, limit) in self.0.iter().enumerate() {
+            let Some(redis) = &limit.redis else { continue };
+            let key = limit.digest(at, cleared);
+            match redis.take(at.worker, key.as_bytes(), limit.rate).await {
+                Ok(verdict) => self.judge(at, index, verdict, &mut said)?,
+                Err(fault) if redis.denies && !limit.log_only => {
+                    self.give_back(&said);
+                    return Err(fault.into());
+                }
+                // It passes uncounted.
+                Err(fault) => at.worker.counting.fault(fault),
+            }
+        }
+        self.passed(&said, cleared);
+        Ok(())
+    }
+
+    fn count_here(&self, at: &At<'_, '_>, cleared: &Cleared, said: &mut [Said]) -> Outcome {
+        let now = at.worker.cx.now().0;
+        for (index, limit) in self.0.iter().enumerate() {
+            if limit.redis.is_none() {
+                said[index].key = limit.key(at, cleared);
+                let verdict = limit.cells.take(said[index].key, limit.rate, now);
+                self.judge(at, index, verdict, said)?;
+            }
+        }
+        Ok(())
+    }
+
+    /// What one of them has said.
+    fn judge(&self, at: &At<'_, '_>, index: usize, verdict: Verdict, said: &mut [Said]) -> Outcome {
+        let limit = &self.0[index];
+        said[index].verdict = Some(verdict);
+        if verdict.passes {
+            return Ok(());
+        }
+        if limit.log_only {
+            at.req.note("over_limit", Note::Text(Arc::clone(&limit.name)));
+            return Ok(());
+        }
+        self.give_back(said);
+        Err(self.refusal(said, verdict.again))
+    }
+
+    fn passed(&self, said: &[Said], cleared: &mut Cleared) {
+        if self.0.iter().any(|limit| limit.shows != RateHeaders::None) {
+            self.tell(said, &mut cleared.findings().answer);
+        }
+    }
+
+    fn give_back(&self, said: &[Said]) {
+        for (limit, said) in self.0.iter().zip(said) {
+            let counted = said.verdict.is_some_and(|verdict| verdict.passes);
+            if counted && limit.redis.is_none() {
+                limit.cells.give_back(said.key, limit.rate);
+            }
+        }
+    }
+
+    fn refusal(&self, said: &[Said], again: Duration) -> Box<Refusal> {
+        let mut fields = FieldBlock::new();
+        put(&mut fields, "Retry-After", &seconds(again).max(1).to_string());
+        self.tell(said, &mut fields);
+        Box::new(Refusal {
+            fault: Fault::RateLimited,
+            status: None,
+            fields,
+            answer: None,
+        })
+    }
+
+    /// What clients are told of limits.
+    fn tell(&self, said: &[Said], fields: &mut FieldBlock) {
+        let (mut policies, mut states) = (String::new(), String::new());
+        let mut nearest: Option<(&Limit, Verdict)> = None;
+        let asked = self.0.iter().zip(said);
+        for (limit, verdict) in asked.filter_map(|(limit, said)| Some((limit, said.verdict?))) {
+            // What passes all the same is nobody's business.
+            if limit.log_only {
+                continue;
+            }
+            if matches!(limit.shows, RateHeaders::Standard | RateHeaders::Both) {
+                let comma = if states.is_empty() { "" } else { ", " };
+                let (left, clear) = (verdict.left, seconds(verdict.clear));
+                let Limit { quoted, policy, .. } = limit;
+                // Writing to memory does not fail.
+                let _ = write!(policies, "{comma}{policy}");
+                let _ = write!(states, "{comma}\"{quoted}\";r={left};t={clear}");
+            }
+            if matches!(limit.shows, RateHeaders::Legacy | RateHeaders::Both)
+                && nearest.is_none_or(|(_, other)| verdict.left < other.left)
+            {
+                nearest = Some((limit, verdict));
+            }
+        }
+        if !states.is_empty() {
+            put(fields, "RateLimit-Policy", &policies);
+            put(fields, "RateLimit", &states);
+        }
+        if let Some((limit, verdict)) = nearest {
+            put(fields, "X-RateLimit-Limit", &limit.requests.to_string());
+            put(fields, "X-RateLimit-Remaining", &verdict.left.to_string());
+            put(fields, "X-RateLimit-Reset", &seconds(verdict.clear).to_string());
+        }
+    }
+}
+
+impl Limit {
+    fn of(policy: &RateLimit, missing: &[Name], registry: &Registry) -> Result<Limit, String> {
+        let redis = policy.redis.as_ref().map(|redis| {
+            let shared = match &redis.upstream {
+                Target::Upstream(name) if !missing.contains(name) => registry.get(name),
+                Target::Upstream(_) | Target::Broken { .. } => None,
+            };
+            let shared = shared.ok_or("its Redis is no upstream that is there")?;
+            Ok(Redis::of(&policy.name, redis, Arc::clone(shared)))
+        });
+        let redis = redis
+            .transpose()
+            .map_err(|why: &str| format!("rate limit `{}`: {why}", policy.name))?;
+        let keys = if policy.by.is_empty() { 1 } else { policy.keys };
+        let cells = match redis {
+            // Nobody counts here.
+            Some(_) => Arc::new(Cells::new(1)),
+            None => registry.counters().cells(&policy.name, keys),
+        };
+        let visible = |byte: char| matches!(byte, ' '..='~') && !matches!(byte, '"' | '\\');
+        let quoted: String = policy
+            .name
+            .chars()
+            .map(|byte| if visible(byte) { byte } else { '_' })
+            .collect();
+        let (requests, window) = (policy.requests, seconds(policy.per).max(1));
+        Ok(Limit {
+            redis,
+            name: policy.name.clone(),
+            rate: Rate::new(policy.requests, policy.per, policy.burst),
+            cells,
+            by: policy.by.clone().into(),
+            log_only: policy.log_only,
+            shows: policy.headers,
+            requests,
+            policy: format!("\"{quoted}\";q={requests};w={window}").into(),
+            quoted: quoted.into(),
+        })
+    }
+
+    /// The hash of what tells this request apart.
+    fn key(&self, at: &At<'_, '_>, cleared: &Cleared) -> u64 {
+        if self.by.is_empty() {
+            return 1;
+        }
+        let mut hasher = KeyHasher::new(self.cells.secret(|| at.worker.cx.random()));
+        self.parts(at, cleared, &mut |part| hasher.part(part));
+        hasher.finish()
+    }
+
+    /// The same for others than this process: the SHA-256 of all of it, so that it tells nobody who asks.
+    fn digest(&self, at: &At<'_, '_>, cleared: &Cleared) -> String {
+        let mut context = Context::new(&SHA256);
+        self.parts(at, cleared, &mut |part| {
+            let length = part.map_or(0, |part| part.len() as u64 + 1);
+            context.update(&length.to_be_bytes());
+            context.update(part.unwrap_or_default());
+        });
+        let bytes = context.finish();
+        bytes.as_ref().iter().map(|byte| format!("{byte:02x}")).collect()
+    }
+
+    /// What tells this request apart, part by part.
+    fn parts(&self, at: &At<'_, '_>, cleared: &Cleared, add: &mut dyn FnMut(Option<&[u8]>)) {
+        let req = at.req;
+        for key in &self.by {
+            match key {
+                RateKey::Source { v4, v6 } => match client_address(at.found.listener, req) {
+                    Some(address) => add(Some(&network(address, *v4, *v6))),
+                    None => add(None),
+                },
+                RateKey::Header(name) => add(req.head().fields.all(name.as_str()).next()),
+                RateKey::Cookie(name) => add(req.cookies().get(name).map(str::as_bytes)),
+                RateKey::Identity => add(cleared.identity().map(|who| who.as_bytes())),
+                RateKey::Host => add(req
+                    .host()
+                    .map(str::to_ascii_lowercase)
+                    .as_deref()
+                    .map(str::as_bytes)),
+                RateKey::Path => add(Some(req.path().as_bytes())),
+                RateKey::Method => add(Some(req.method().as_str().as_bytes())),
+            }
+        }
+    }
+}
+
+/// The network that an address is in, as bytes that say which kind it is.
+fn network(address: IpAddr, v4: u8, v6: u8) -> [u8; 17] {
+    let (kind, number, bits) = match address.to_canonical() {
+        IpAddr::V4(address) => (4, u128::from(address.to_bits()) << 96, v4),
+        IpAddr::V6(address) => (6, address.to_bits(), v6),
+    };
+    let mask = u128::MAX.checked_shl(128 - u32::from(bits.min(128))).unwrap_or(0);
+    let mut bytes = [kind; 17];
+    bytes[1..].copy_from_slice(&(number & mask).to_be_bytes());
+    bytes
+}
+
+/// Whole seconds, rounded up: whoever comes back then is not too early.
+fn seconds(span: Duration) -> u64 {
+    span.as_secs() + u64::from(span.subsec_nanos() > 0)
+}
+
+fn put(fields: &mut FieldBlock, name: &str, value: &str) {
+    // Names and values are visible characters.
+    if let Err(misuse) = fields.push(name, value.as_bytes()) {
+        log::error!("{name}: {misuse}");
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn networks() {
+        let net = |text: &str, v4, v6| network(text.parse().expect("an address"), v4, v6);
+        assert_eq!(net("192.0.2.1", 24, 64), net("192.0.2.200", 24, 64));
+        assert_ne!(net("192.0.2.1", 32, 64), net("192.0.2.200", 32, 64));
+        assert_eq!(net("::ffff:192.0.2.1", 32, 64), net("192.0.2.1", 32, 64));
+        assert_eq!(net("2001:db8::1", 32, 64), net("2001:db8::ffff:1", 32, 64));
+        assert_ne!(net("2001:db8::1", 32, 128), net("2001:db8::2", 32, 128));
+        assert_eq!(net("2001:db8::1", 32, 0), net("::1", 32, 0));
+        assert_ne!(net("0.0.0.0", 0, 0), net("::1", 0, 0));
+    }
+
+    #[test]
+    fn seconds_are_rounded_up() {
+        for (millis, expected) in [(0, 0), (1, 1), (1000, 1), (1001, 2)] {
+            assert_eq!(seconds(Duration::from_millis(millis)), expected);
+        }
+    }
+}

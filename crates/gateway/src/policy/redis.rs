@@ -1,0 +1,235 @@
+//! Rate limits that several gateways count together, in a Redis: one script, run there by its own clock, decides.
+//!
+//! A request takes a connection of the Redis' upstream, as one for an origin would (its caps, TLS and endpoints hold), asks,
+//! and keeps it. Nothing waits for longer than the limit's timeout; after a failure nobody asks for a while, and then one does:
+//!
+//! ```text
+//! Up ── failure ─▶ Down until now + back-off ── over: one asks ─┬─ answered ─▶ Up
+//!                       ▲                                       └─ failure ─▶ twice as long, up to the most
+//!                       └───────────────────────────────────────────────────────┘
+//! ```
+
+use std::cell::Cell;
+use std::collections::BTreeMap;
+use std::future::poll_fn;
+use std::io;
+use std::rc::Rc;
+use std::sync::Arc;
+use std::task::Poll;
+use std::time::Duration;
+
+use aws_lc_rs::digest::{SHA1_FOR_LEGACY_USE_ONLY, digest};
+use ringmain_engine::backend::Time;
+
+use crate::fault::Fault;
+use crate::gateway::Worker;
+use crate::limits;
+use crate::model::{self, Name, Secret};
+use crate::rate::resp::{self, Reply};
+use crate::rate::{Rate, Verdict};
+use crate::upstream::local::Link;
+use crate::upstream::{Prefer, Shared};
+
+/// What decides, there.
+const SCRIPT: &str = include_str!("../rate/script.lua");
+
+/// A limit's Redis.
+#[derive(Debug)]
+pub(super) struct Redis {
+    shared: Arc<Shared>,
+    prefix: String,
+    user: Option<Arc<str>>,
+    password: Option<Secret>,
+    timeout: Duration,
+    /// What is refused while it does not answer: everything.
+    pub(super) denies: bool,
+    /// The script's name there.
+    sha: String,
+}
+
+/// Whether a Redis is to be asked, as one worker knows.
+#[derive(Clone, Copy, Debug, Default)]
+struct Standing {
+    /// Nobody asks until then.
+    until: Time,
+    /// Failures in a row.
+    failures: u32,
+}
+
+/// A worker's word of each Redis, by its upstream.
+#[derive(Debug, Default)]
+pub(crate) struct Standings(std::cell::RefCell<BTreeMap<Name, Rc<Cell<Standing>>>>);
+
+impl Standings {
+    fn of(&self, name: &Name) -> Rc<Cell<Standing>> {
+        let mut all = self.0.borrow_mut();
+        Rc::clone(all.entry(name.clone()).or_default())
+    }
+}
+
+impl Redis {
+    /// The one that a limit of that name counts in.
+    pub(super) fn of(limit: &Name, redis: &model::Redis, shared: Arc<Shared>) -> Redis {
+        let hash = digest(&SHA1_FOR_LEGACY_USE_ONLY, SCRIPT.as_bytes());
+        Redis {
+            shared,
+            prefix: format!("{}{limit}:", redis.prefix),
+            user: redis.user.clone(),
+            password: redis.password.clone(),
+            timeout: redis.timeout,
+            denies: redis.denies,
+            sha: hash.as_ref().iter().map(|byte| format!("{byte:02x}")).collect(),
+        }
+    }
+
+    /// Counts a request of a key there, if it passes. An error: it could not be asked, or not in time.
+    pub(super) async fn take(&self, worker: &Rc<Worker>, key: &[u8], rate: Rate) -> Result<Verdict, Fault> {
+        let standing = worker.standings.of(&self.shared.name);
+        let now = worker.cx.now();
+        let before = standing.get();
+        if now < before.until {
+            return Err(Fault::LimiterDown);
+        }
+        if before.failures > 0 {
+            // Whoever comes meanwhile does not ask: this one does.
+            standing.set(Standing {
+                until: now.after(self.timeout),
+                ..before
+            });
+        }
+        match self.ask(worker, key, rate, now.after(self.timeout)).await {
+            Ok(verdict) => {
+                standing.set(Standing::default());
+                Ok(verdict)
+            }
+            Err(fault) => {
+                let failures = before.failures.saturating_add(1);
+                let span = limits::REDIS_BACKOFF.saturating_mul(1 << before.failures.min(16));
+                let until = worker.cx.now().after(span.min(limits::REDIS_BACKOFF_MOST));
+                if before.failures == 0 {
+                    let name = &self.shared.name;
+                    log::warn!("the Redis `{name}` does not count requests: {fault}");
+                }
+                standing.set(Standing { until, failures });
+                Err(Fault::LimiterDown)
+            }
+        }
+    }
+
+    async fn ask(&self, worker: &Rc<Worker>, key: &[u8], rate: Rate, until: Time) -> Result<Verdict, Fault> {
+        let local = worker.local(&self.shared);
+        let left = || until.since(worker.cx.now());
+        local.settle(local.connect_timeout().min(left())).await;
+        let _admitted = local.admit()?;
+        let chosen = local.choose(&[], None, Prefer::Any)?;
+        let mut fresh = false;
+        loop {
+            let span = local.connect_timeout().min(left());
+            if span.is_zero() {
+                return Err(Fault::HeadTimeout);
+            }
+            let link = local.link(&chosen.end, fresh, &[], span).await?;
+            let kept = link.requests > 0;
+            match self.converse(worker, &link, key, rate, until).await {
+                Ok(verdict) => {
+                    local.keep(&chosen.end, link);
+                    worker.sweep_later();
+                    return Ok(verdict);
+                }
+                // It was closed while nobody used it.
+                Err(Fault::ClosedBeforeHead | Fault::ResetBeforeHead) if kept && !fresh => fresh = true,
+                Err(fault) => return Err(fault),
+            }
+        }
+    }
+
+    async fn converse(
+        &self,
+        worker: &Rc<Worker>,
+        link: &Link,
+        key: &[u8],
+        rate: Rate,
+        until: Time,
+    ) -> Result<Verdict, Fault> {
+        let mut out = Vec::new();
+        let signs_in = link.requests == 0 && self.password.is_some();
+        if signs_in && let Some(password) = &self.password {
+            match &self.user {
+                Some(user) => resp::command(&mut out, &[b"AUTH", user.as_bytes(), password.expose()]),
+                None => resp::command(&mut out, &[b"AUTH", password.expose()]),
+            }
+        }
+        let (share, most) = rate.in_micros();
+        let [share, most] = [share.to_string(), most.to_string()];
+        let key = [self.prefix.as_bytes(), key].concat();
+        let eval = |out: &mut Vec<u8>, how: &[u8], what: &str| {
+            let words = [
+                how,
+                what.as_bytes(),
+                b"1",
+                &key,
+                share.as_bytes(),
+                most.as_bytes(),
+            ];
+            resp::command(out, &words);
+        };
+        eval(&mut out, b"EVALSHA", &self.sha);
+        let send = |out: &[u8]| {
+            let left = until.since(worker.cx.now()).max(Duration::from_millis(1));
+            link.stream.set_deadline(Some(left));
+            link.stream
+                .write_now(out)
+                .map_err(|_closed| Fault::ResetBeforeHead)
+        };
+        send(&out)?;
+        if signs_in && let Reply::Error(why) = read(link).await? {
+            log::warn!("the Redis `{}` lets nobody in: {why}", self.shared.name);
+            return Err(Fault::GarbageHead);
+        }
+        let mut reply = read(link).await?;
+        if matches!(&reply, Reply::Error(why) if why == "NOSCRIPT") {
+            out.clear();
+            eval(&mut out, b"EVAL", SCRIPT);
+            send(&out)?;
+            reply = read(link).await?;
+        }
+        match reply {
+            Reply::Numbers(numbers) => match numbers[..] {
+                [passes @ (0 | 1), owed] if owed >= 0 => Ok(rate.of_micros(passes == 1, owed.unsigned_abs())),
+                _ => Err(Fault::GarbageHead),
+            },
+            Reply::Error(why) => {
+                log::warn!("the Redis `{}` does not count: {why}", self.shared.name);
+                Err(Fault::GarbageHead)
+            }
+            Reply::Text | Reply::Number(_) => Err(Fault::GarbageHead),
+        }
+    }
+}
+
+/// The next answer.
+async fn read(link: &Link) -> Result<Reply, Fault> {
+    let mut parsed = Ok(None);
+    let received = poll_fn(|context| {
+        let polled = link.stream.poll_received(context, |bytes| {
+            parsed = resp::parse(bytes);
+            match &parsed {
+                Ok(Some((_, used))) => *used,
+                _ => 0,
+            }
+        });
+        match (&parsed, polled) {
+            (Err(_) | Ok(Some(_)), _) => Poll::Ready(Ok(1)),
+            (Ok(None), polled) => polled,
+        }
+    });
+    match received.await {
+        Ok(0) => Err(Fault::ClosedBeforeHead),
+        Ok(_) => match parsed {
+            Ok(Some((reply, _))) => Ok(reply),
+            _ => Err(Fault::GarbageHead),
+        },
+        Err(error) if error.kind() == io::ErrorKind::TimedOut => Err(Fault::HeadTimeout),
+        Err(_) => Err(Fault::ResetBeforeHead),
+    }
+}

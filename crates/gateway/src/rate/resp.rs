@@ -1,0 +1,166 @@
+//! What is said to a Redis and what it answers (RESP2), as far as counting needs it. Pure.
+
+/// An answer.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) enum Reply {
+    /// `+OK`, or a text of known length.
+    Text,
+    /// `-ERR …`: its first word.
+    Error(String),
+    /// `:1`.
+    Number(i64),
+    /// `*2`: numbers alone.
+    Numbers(Vec<i64>),
+}
+
+/// It is no answer that was asked for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Garbage;
+
+/// Bytes of a line, and of a text, at most. More is garbage.
+const LINE: usize = 1024;
+
+/// Elements of a list at most.
+const ELEMENTS: usize = 4;
+
+/// Adds a command.
+pub(crate) fn command(out: &mut Vec<u8>, words: &[&[u8]]) {
+    out.extend_from_slice(format!("*{}\r\n", words.len()).as_bytes());
+    for word in words {
+        out.extend_from_slice(format!("${}\r\n", word.len()).as_bytes());
+        out.extend_from_slice(word);
+        out.extend_from_slice(b"\r\n");
+    }
+}
+
+/// Reads an answer from the beginning of what has come: it, and its length in bytes. `None`: it is not all there.
+pub(crate) fn parse(bytes: &[u8]) -> Result<Option<(Reply, usize)>, Garbage> {
+    let Some((kind, rest, used)) = line(bytes)? else {
+        return Ok(None);
+    };
+    match kind {
+        b'+' => Ok(Some((Reply::Text, used))),
+        b'-' => {
+            let word = rest.split(' ').next().unwrap_or_default();
+            Ok(Some((Reply::Error(word.to_owned()), used)))
+        }
+        b':' => Ok(Some((Reply::Number(number(rest)?), used))),
+        b'$' => {
+            let length = usize::try_from(number(rest)?).map_err(|_| Garbage)?;
+            if length > LINE {
+                return Err(Garbage);
+            }
+            let end = used + length + 2;
+            match bytes.get(used + length..end) {
+                None => Ok(None),
+                Some(b"\r\n") => Ok(Some((Reply::Text, end))),
+                Some(_) => Err(Garbage),
+            }
+        }
+        b'*' => numbers(bytes, number(rest)?, used),
+        _ => Err(Garbage),
+    }
+}
+
+fn numbers(bytes: &[u8], count: i64, mut used: usize) -> Result<Option<(Reply, usize)>, Garbage> {
+    let count = usize::try_from(count).map_err(|_| Garbage)?;
+    if count > ELEMENTS {
+        return Err(Garbage);
+    }
+    let mut numbers = Vec::with_capacity(count);
+    for _ in 0..count {
+        let Some((kind, rest, more)) = line(&bytes[used..])? else {
+            return Ok(None);
+        };
+        if kind != b':' {
+            return Err(Garbage);
+        }
+        numbers.push(self::number(rest)?);
+        used += more;
+    }
+    Ok(Some((Reply::Numbers(numbers), used)))
+}
+
+/// A line: its kind, the rest of it, its length with its end.
+fn line(bytes: &[u8]) -> Result<Option<(u8, &str, usize)>, Garbage> {
+    let within = &bytes[..bytes.len().min(LINE)];
+    let Some(end) = within.windows(2).position(|pair| pair == b"\r\n") else {
+        return if bytes.len() >= LINE {
+            Err(Garbage)
+        } else {
+            Ok(None)
+        };
+    };
+    let (kind, rest) = within[..end].split_first().ok_or(Garbage)?;
+    let rest = str::from_utf8(rest).map_err(|_| Garbage)?;
+    Ok(Some((*kind, rest, end + 2)))
+}
+
+fn number(text: &str) -> Result<i64, Garbage> {
+    text.parse().map_err(|_| Garbage)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn commands() {
+        let mut out = Vec::new();
+        command(&mut out, &[b"AUTH", b"", b"a\r\nb"]);
+        assert_eq!(out, b"*3\r\n$4\r\nAUTH\r\n$0\r\n\r\n$4\r\na\r\nb\r\n");
+    }
+
+    /// However an answer is cut it is the same one, and what is behind it is not touched.
+    #[test]
+    fn answers() {
+        for (text, expected) in [
+            ("+OK\r\n", Reply::Text),
+            ("$3\r\nabc\r\n", Reply::Text),
+            (
+                "-NOSCRIPT No matching script.\r\n",
+                Reply::Error("NOSCRIPT".to_owned()),
+            ),
+            (":-5\r\n", Reply::Number(-5)),
+            (
+                "*2\r\n:1\r\n:1700000000000000\r\n",
+                Reply::Numbers(vec![1, 1_700_000_000_000_000]),
+            ),
+            ("*0\r\n", Reply::Numbers(vec![])),
+        ] {
+            for end in 0..text.len() {
+                assert_eq!(parse(&text.as_bytes()[..end]), Ok(None), "{text:?} to {end}");
+            }
+            let followed = format!("{text}+more");
+            assert_eq!(parse(followed.as_bytes()), Ok(Some((expected, text.len()))));
+        }
+    }
+
+    #[test]
+    fn garbage() {
+        for text in [
+            "\r\n",
+            "HTTP/1.1 400 Bad Request\r\n",
+            ":x\r\n",
+            "$-1\r\n",
+            "$99999999\r\n",
+            "$1\r\nabc",
+            "*9\r\n",
+            "*-1\r\n",
+            "*1\r\n+OK\r\n",
+            &"x".repeat(LINE),
+        ] {
+            let parsed = parse(text.as_bytes());
+            assert_eq!(parsed, Err(Garbage), "{text:?}");
+        }
+        let mut random = fastrand::Rng::with_seed(3);
+        for _ in 0..20_000 {
+            let bytes: Vec<u8> = (0..random.usize(0..40))
+                .map(|_| *random.choice(b"+-:$*0123456789\r\nab \xff").unwrap_or(&b'x'))
+                .collect();
+            if let Ok(Some((_, used))) = parse(&bytes) {
+                assert!(used <= bytes.len());
+            }
+        }
+    }
+}

@@ -1,0 +1,169 @@
+//! A second try beside the first: whose answer begins first is passed on, the other is cancelled, and budgets hold.
+
+use std::net::SocketAddr;
+use std::sync::Mutex;
+use std::sync::mpsc::{Sender, channel};
+use std::time::{Duration, Instant};
+
+use ringmain_engine::Config;
+use ringmain_gateway::model::{self, Balance, RetryBudget};
+use ringmain_gateway::status::Cap;
+
+use crate::origin::{Edge, Origin, edge, nobody, to};
+use crate::support::{PATIENCE, get, post};
+
+on_every_backend! {
+    the_second_answers_and_the_first_is_cancelled,
+    the_first_answers_after_all,
+    one_of_them_fails,
+    both_fail,
+    what_may_have_been_done_is_not_done_twice,
+    without_budget_there_is_none,
+}
+
+/// Both endpoints in turn, the first one first, with a second try after this time.
+fn hedged(
+    addrs: [SocketAddr; 2],
+    after: Duration,
+    change: impl FnOnce(&mut model::Upstream),
+) -> model::Config {
+    to(&addrs, |forward, upstream| {
+        forward.hedge = Some(after);
+        upstream.balance = Balance::RoundRobin;
+        change(upstream);
+    })
+}
+
+const SOON: Duration = Duration::from_millis(2);
+
+fn ok(body: &str) -> String {
+    format!("HTTP/1.1 200 OK\r\nContent-Length: {}\r\n\r\n{body}", body.len())
+}
+
+/// An origin that does what it is told with each request: answers with a text, or closes.
+fn held() -> (Origin, Sender<Option<&'static str>>) {
+    let (go, gone) = channel::<Option<&'static str>>();
+    let gone = Mutex::new(gone);
+    let origin = Origin::new(move |mut peer| {
+        while peer.request().is_some() {
+            let told = gone.lock().expect("one at a time").recv_timeout(PATIENCE);
+            match told {
+                Ok(Some(text)) if peer.send(ok(text)) => {}
+                _ => return,
+            }
+        }
+    });
+    (origin, go)
+}
+
+#[track_caller]
+fn until_hedged(edge: &Edge, count: u64) {
+    let begun = Instant::now();
+    while edge.gateway.upstreams()[0].hedged < count {
+        assert!(begun.elapsed() < PATIENCE, "a second try");
+        std::thread::yield_now();
+    }
+}
+
+fn the_second_answers_and_the_first_is_cancelled(engine: Config) {
+    let (closed, is_closed) = channel();
+    let first = Origin::new(move |mut peer| {
+        if peer.request().is_some() {
+            // Nothing comes behind the request but the end.
+            let _ = closed.send(peer.some().is_none());
+        }
+    });
+    let second = Origin::answering(ok("second"));
+    let edge = edge(engine, hedged([first.addr, second.addr], SOON, |_| {}));
+    edge.server.get("/").expect(200, "second");
+    assert_eq!(is_closed.recv_timeout(PATIENCE), Ok(true));
+    assert_eq!(edge.gateway.upstreams()[0].hedged, 1);
+    let begun = Instant::now();
+    while edge.gateway.upstreams()[0].retrying > 0 || edge.gateway.upstreams()[0].requests > 0 {
+        assert!(begun.elapsed() < PATIENCE, "nothing is held");
+        std::thread::yield_now();
+    }
+    edge.server.shut_down();
+}
+
+fn the_first_answers_after_all(engine: Config) {
+    let [(first, go), (second, _silent)] = [held(), held()];
+    let edge = edge(engine, hedged([first.addr, second.addr], SOON, |_| {}));
+    let mut client = edge.server.client();
+    client.send(get("/"));
+    first.seen();
+    second.seen();
+    go.send(Some("first")).expect("it waits");
+    client.answer().expect(200, "first");
+    edge.server.shut_down();
+}
+
+fn one_of_them_fails(engine: Config) {
+    let (first, go) = held();
+    let edge = edge(engine, hedged([first.addr, nobody()], SOON, |_| {}));
+    let mut client = edge.server.client();
+    client.send(get("/"));
+    first.seen();
+    until_hedged(&edge, 1);
+    go.send(Some("first")).expect("it waits");
+    client.answer().expect(200, "first");
+    edge.server.shut_down();
+}
+
+fn both_fail(engine: Config) {
+    let [(first, go), (second, on)] = [held(), held()];
+    let edge = edge(engine, hedged([first.addr, second.addr], SOON, |_| {}));
+    let mut client = edge.server.client();
+    client.send(get("/"));
+    first.seen();
+    second.seen();
+    go.send(None).expect("it waits");
+    on.send(None).expect("it waits");
+    client
+        .answer()
+        .expect(502, "the upstream closed before it answered\n");
+    edge.server.shut_down();
+}
+
+fn what_may_have_been_done_is_not_done_twice(engine: Config) {
+    let slow = || {
+        Origin::new(|mut peer| {
+            while peer.request().is_some() {
+                // Time enough for a second try, if there were one.
+                std::thread::sleep(10 * SOON);
+                peer.send(ok("done"));
+            }
+        })
+    };
+    let origins = [slow(), slow()];
+    let edge = edge(engine, hedged([origins[0].addr, origins[1].addr], SOON, |_| {}));
+    for request in [
+        post("/", "text/plain", "x"),
+        "POST / HTTP/1.1\r\nHost: a\r\nContent-Length: 0\r\n\r\n".to_owned(),
+        "PUT / HTTP/1.1\r\nHost: a\r\nContent-Length: 1\r\n\r\nx".to_owned(),
+    ] {
+        edge.server.ask(request).expect(200, "done");
+    }
+    assert_eq!(edge.gateway.upstreams()[0].hedged, 0);
+    edge.server.shut_down();
+}
+
+fn without_budget_there_is_none(engine: Config) {
+    let [(first, go), (second, _silent)] = [held(), held()];
+    let config = hedged([first.addr, second.addr], SOON, |upstream| {
+        upstream.retry_budget = RetryBudget { percent: 0, least: 0 };
+    });
+    let edge = edge(engine, config);
+    let mut client = edge.server.client();
+    client.send(get("/"));
+    first.seen();
+    let begun = Instant::now();
+    while edge.gateway.upstreams()[0].refused[Cap::Budget as usize].1 == 0 {
+        assert!(begun.elapsed() < PATIENCE, "it is asked");
+        std::thread::yield_now();
+    }
+    go.send(Some("first")).expect("it waits");
+    client.answer().expect(200, "first");
+    assert_eq!(edge.gateway.upstreams()[0].hedged, 0);
+    edge.server.shut_down();
+}

@@ -1,0 +1,155 @@
+//! What bounds a run's requests, the same whatever else of the configuration changes, and the proof that it held.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use ringmain_engine::backend::sim::World;
+use ringmain_gateway::fault::Fault;
+use ringmain_gateway::model::{Concurrency, Inject, Policy, RateKey, RateLimit, Share, Upstream};
+use ringmain_gateway::status::{Cap, Counted};
+use ringmain_gateway::{Gateway, UpstreamStatus};
+use ringmain_web::testing::TestReply;
+
+/// See the module.
+#[derive(Clone, Copy, Debug, Default)]
+pub(crate) struct Bounds {
+    /// So many of the run's requests pass, and then none: time brings no more within it.
+    rate: Option<u32>,
+    /// So many at once by the rule.
+    at_once: Option<u32>,
+    /// So many at once at the upstream.
+    requests: Option<u32>,
+    /// So many that are tried again at once.
+    retries: Option<u32>,
+    /// Some are held for a time before they go on.
+    delay: Option<Duration>,
+}
+
+/// So slow that nothing comes back within a run.
+const NEVER: Duration = Duration::from_hours(24 * 365 * 100);
+
+/// The upstream of requests.
+fn origin(gateway: &Gateway) -> UpstreamStatus {
+    let mut upstreams = gateway.upstreams().into_iter();
+    let found = upstreams.find(|upstream| &*upstream.name == "origin");
+    found.expect("it is configured")
+}
+
+impl Bounds {
+    pub(crate) fn draw(world: &World) -> Bounds {
+        let draw = |of: usize, most: usize| (world.below(of) == 0).then(|| 1 + world.below(most) as u32);
+        Bounds {
+            rate: draw(5, 40),
+            at_once: draw(5, 4),
+            requests: draw(5, 4),
+            retries: draw(3, 2),
+            delay: draw(5, 2000).map(|millis| Duration::from_millis(millis.into())),
+        }
+    }
+
+    pub(crate) fn policies(&self) -> Vec<Policy> {
+        let rate = self.rate.map(|requests| {
+            let mut limit = RateLimit::new("sim", requests, NEVER);
+            // All ask for one host; the hash of it depends on the run.
+            limit.by = vec![RateKey::Host];
+            Policy::RateLimit(Arc::new(limit))
+        });
+        let at_once = self.at_once.map(|requests| {
+            Policy::Concurrency(Arc::new(Concurrency {
+                name: "sim".into(),
+                requests,
+            }))
+        });
+        let delay = self.delay.map(|time| {
+            Policy::Inject(Arc::new(Inject {
+                delay: Some((time, Share { part: 1, of: 3 })),
+                ..Inject::default()
+            }))
+        });
+        [rate, at_once, delay].into_iter().flatten().collect()
+    }
+
+    pub(crate) fn upstream(&self, upstream: &mut Upstream) {
+        upstream.pool.requests = self.requests.unwrap_or(upstream.pool.requests);
+        upstream.pool.retries = self.retries.unwrap_or(upstream.pool.retries);
+    }
+
+    /// Whether an answer is a refusal that these may have led to.
+    pub(crate) fn explains(&self, reply: &TestReply) -> bool {
+        match (reply.status(), reply.header("X-Overloaded")) {
+            (429, _) => self.rate.is_some() && reply.header("Retry-After").is_some(),
+            (503, Some("concurrency_full")) => self.at_once.is_some(),
+            (503, Some("requests_full")) => self.requests.is_some(),
+            _ => false,
+        }
+    }
+
+    /// Whether there may be too many at once.
+    pub(crate) fn fill(&self) -> bool {
+        self.at_once.is_some() || self.requests.is_some()
+    }
+
+    /// Whether somebody who comes alone is let in.
+    pub(crate) fn lets_one_in(&self) -> bool {
+        self.rate.is_none()
+    }
+
+    /// At any moment.
+    pub(crate) fn hold(&self, gateway: &Gateway) {
+        let upstream = origin(gateway);
+        let most = |cap: Option<u32>| cap.unwrap_or(u32::MAX);
+        assert!(upstream.requests <= most(self.requests), "{upstream:?}");
+        assert!(upstream.retrying <= most(self.retries), "{upstream:?}");
+        for counter in gateway.counters() {
+            if let Counted::Requests(count) = counter.counted {
+                assert!(count <= most(self.at_once), "{counter:?}");
+            }
+        }
+    }
+
+    /// When all is over.
+    pub(crate) fn held(&self, gateway: &Gateway) {
+        for counter in gateway.counters() {
+            assert!(
+                matches!(
+                    counter.counted,
+                    Counted::Requests(0) | Counted::Keys { forgotten: 0, .. }
+                ),
+                "{counter:?}"
+            );
+        }
+        let faults = gateway.faults();
+        let count = |wanted| {
+            let found = faults.iter().find(|(fault, _)| *fault == wanted);
+            found.map_or(0, |(_, count)| *count)
+        };
+        let upstream = origin(gateway);
+        assert_eq!(upstream.retrying, 0, "{upstream:?}");
+        let refused = upstream.refused[Cap::Requests as usize].1;
+        // Copies are refused without a word.
+        assert!(refused >= count(Fault::RequestsFull), "{upstream:?}");
+        let Some(most) = self.rate else {
+            assert_eq!(count(Fault::RateLimited), 0);
+            return;
+        };
+        let requests = gateway.requests();
+        let all: u64 = requests.iter().flat_map(|report| report.classes).sum();
+        let passed = all - count(Fault::RateLimited);
+        let expected = all.min(most.into());
+        assert_eq!(passed, expected, "of {all} requests with a limit of {most}");
+    }
+}
+
+/// What the server allows.
+pub(crate) fn limits(calm: bool) -> ringmain_web::Limits {
+    let mut limits = ringmain_web::Limits {
+        // How soon a connection is ended behind its last answer is web's, and tested there.
+        linger: Duration::from_secs(3600),
+        linger_bytes: 1 << 30,
+        ..ringmain_web::Limits::default()
+    };
+    if calm {
+        limits.patience = None;
+    }
+    limits
+}
