@@ -13,19 +13,21 @@ use std::thread::JoinHandle;
 use ringmain_engine::Config;
 use ringmain_web::App;
 
-use crate::origin::{edge, to};
+use crate::origin::{Origin, edge, to};
 use crate::support::{PATIENCE, serve};
 
 #[path = "attacks/corpus.rs"]
 mod corpus;
 
-use corpus::{AFTER, ALL};
+use corpus::{AFTER, ALL, LIES, Lie};
 
 on_every_backend! {
     each_payload_meets_what_is_said_of_it,
+    each_lie_of_an_origin_meets_what_is_said_of_it,
 }
 
 const EXPECTED: &str = include_str!("attacks/expected.txt");
+const ANSWERS: &str = include_str!("attacks/answers.txt");
 
 /// An origin that takes down all it is sent, and answers each head and body that it can make out.
 struct Wiretap {
@@ -147,12 +149,78 @@ fn each_payload_meets_what_is_said_of_it(engine: Config) {
         }
     }
     straight.shut_down();
+    compare(&found, EXPECTED, "expected.txt");
+}
+
+/// Says what differs; or writes what was found.
+fn compare(found: &str, expected: &str, file: &str) {
     if std::env::var_os("ATTACKS_WRITE").is_some() {
-        let path = concat!(env!("CARGO_MANIFEST_DIR"), "/tests/http/attacks/expected.txt");
-        return std::fs::write(path, found).expect("the file of this repository");
+        let folder = concat!(env!("CARGO_MANIFEST_DIR"), "/tests/http/attacks/");
+        return std::fs::write(format!("{folder}{file}"), found).expect("the file of this repository");
     }
-    for (found, expected) in found.split("== ").zip(EXPECTED.split("== ")) {
+    for (found, expected) in found.split("== ").zip(expected.split("== ")) {
         assert_eq!(found, expected);
     }
-    assert_eq!(found.len(), EXPECTED.len(), "one for each");
+    assert_eq!(found.len(), expected.len(), "one for each");
+}
+
+/// An origin that lies once on each connection that is asked for it.
+fn liar(lie: &'static Lie) -> Origin {
+    Origin::new(move |mut peer| {
+        while let Some(seen) = peer.request() {
+            if !seen.line().contains("/x ") {
+                peer.send("HTTP/1.1 200 OK\r\nContent-Length: 5\r\n\r\nafter");
+                continue;
+            }
+            if !peer.send(lie.bytes) || lie.ends {
+                return;
+            }
+        }
+    })
+}
+
+/// What a client makes of an answer and of the next one: statuses and bodies, without the fields that say when.
+fn heard(addr: SocketAddr) -> String {
+    let mut client = TcpStream::connect(addr).expect("it listens");
+    client.set_read_timeout(Some(PATIENCE)).expect("a socket");
+    let asked = b"GET /x HTTP/1.1\r\nHost: a\r\n\r\n";
+    let _ = client.write_all(&[&asked[..], AFTER].concat());
+    let _ = client.shutdown(Shutdown::Write);
+    let mut answers = Vec::new();
+    let end = match client.read_to_end(&mut answers) {
+        Ok(_) => "closed",
+        Err(_) => "reset",
+    };
+    let text = String::from_utf8_lossy(&answers);
+    let mut said = String::new();
+    for answer in text.split("HTTP/1.1 ").skip(1) {
+        let (head, body) = answer.split_once("\r\n\r\n").unwrap_or((answer, ""));
+        let own = head.contains("problem+json");
+        let hop = ["X-Hop", "Upgrade", "Keep-Alive", "Trailer"]
+            .iter()
+            .any(|name| head.contains(name));
+        assert!(!hop, "{head}");
+        let body = if own { "(a problem)" } else { body };
+        let _ = write!(said, "{} {:?}, ", &head[..3], body);
+    }
+    said + end
+}
+
+fn each_lie_of_an_origin_meets_what_is_said_of_it(engine: Config) {
+    let mut found = String::new();
+    for lie in LIES {
+        let origin = liar(lie);
+        let edge = edge(engine.clone(), to(&[origin.addr], |_, _| {}));
+        let _ = writeln!(found, "== {}", lie.name);
+        // By a connection of its own, and by one that was kept.
+        for kept in [false, true] {
+            if kept {
+                edge.server.get("/first").expect(200, "after");
+            }
+            let how = if kept { "kept" } else { "new" };
+            let _ = writeln!(found, "{how}: {}", heard(edge.server.addr));
+        }
+        edge.server.shut_down();
+    }
+    compare(&found, ANSWERS, "answers.txt");
 }

@@ -118,3 +118,69 @@ pub(super) const ALL: &[Attack] = attacks! {
     "proxy protocol unasked": b"PROXY TCP4 6.6.6.6 127.0.0.1 1 80\r\nGET /x HTTP/1.1\r\nHost: a\r\n\r\n";
     "tls to a plain port": b"\x16\x03\x01\x00\x05\x01\x00\x00\x01\x00";
 };
+
+/// An answer of an origin that lies, to GET `/x`; to `/after` it answers properly. `ends`: it closes behind its lie.
+pub(super) struct Lie {
+    pub(super) name: &'static str,
+    pub(super) bytes: &'static [u8],
+    pub(super) ends: bool,
+}
+
+macro_rules! lies {
+    ($($name:literal $ends:literal: $bytes:expr;)+) => {
+        &[$(Lie { name: $name, bytes: $bytes, ends: $ends }),+]
+    };
+}
+
+pub(super) const LIES: &[Lie] = lies! {
+    // More than one answer (RFC 9112 section 9.2): what nobody asked for is nobody's.
+    "two answers" false: b"HTTP/1.1 200 OK\r\nContent-Length: 2\r\n\r\nokHTTP/1.1 200 OK\r\nContent-Length: 6\r\n\r\npoison";
+    "body of a 204" false: b"HTTP/1.1 204 No Content\r\n\r\nHTTP/1.1 200 OK\r\nContent-Length: 6\r\n\r\npoison";
+    "length of a 204" false: b"HTTP/1.1 204 No Content\r\nContent-Length: 6\r\n\r\npoison";
+    "body of a 304" false: b"HTTP/1.1 304 Not Modified\r\nContent-Length: 6\r\n\r\npoison";
+    "more than its length" false: b"HTTP/1.1 200 OK\r\nContent-Length: 2\r\n\r\nok and more";
+    "less than its length" true: b"HTTP/1.1 200 OK\r\nContent-Length: 9\r\n\r\nok";
+    // Framing that two readers read in two ways (section 6.3).
+    "cl.te" false: b"HTTP/1.1 200 OK\r\nContent-Length: 5\r\nTransfer-Encoding: chunked\r\n\r\n0\r\n\r\n";
+    "two lengths" false: b"HTTP/1.1 200 OK\r\nContent-Length: 2\r\nContent-Length: 3\r\n\r\nok!";
+    "length plus" false: b"HTTP/1.1 200 OK\r\nContent-Length: +2\r\n\r\nok";
+    "length overflow" false: b"HTTP/1.1 200 OK\r\nContent-Length: 18446744073709551618\r\n\r\nok";
+    "te unknown" true: b"HTTP/1.1 200 OK\r\nTransfer-Encoding: xchunked\r\n\r\n0\r\n\r\n";
+    "te in http/1.0" true: b"HTTP/1.0 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n2\r\nok\r\n0\r\n\r\n";
+    "chunk size plus" true: b"HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n+2\r\nok\r\n0\r\n\r\n";
+    "chunk size overflow" true: b"HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n10000000000000002\r\nok\r\n0\r\n\r\n";
+    "chunks cut" true: b"HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n2\r\nok\r\n";
+    "trailer content-length" false: b"HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n2\r\nok\r\n0\r\nContent-Length: 9\r\n\r\n";
+    // Heads (section 4).
+    "bare lf" false: b"HTTP/1.1 200 OK\nContent-Length: 2\n\nok";
+    "space before colon" false: b"HTTP/1.1 200 OK\r\nContent-Length : 2\r\n\r\nok";
+    "folded field" false: b"HTTP/1.1 200 OK\r\nContent-Length: 2\r\nX: a\r\n b\r\n\r\nok";
+    "nul in a field" false: b"HTTP/1.1 200 OK\r\nContent-Length: 2\r\nX: a\x00b\r\n\r\nok";
+    "bare cr in a field" false: b"HTTP/1.1 200 OK\r\nContent-Length: 2\r\nX: a\rSet-Cookie: b\r\n\r\nok";
+    "status of two digits" false: b"HTTP/1.1 20 OK\r\nContent-Length: 2\r\n\r\nok";
+    "status 000" false: b"HTTP/1.1 000 OK\r\nContent-Length: 2\r\n\r\nok";
+    "http/2.0" false: b"HTTP/2.0 200 OK\r\nContent-Length: 2\r\n\r\nok";
+    "no protocol" false: b"ok\r\n\r\n";
+    "tls alert" true: b"\x15\x03\x01\x00\x02\x02\x28";
+    // Interim answers and switches (RFC 9110 sections 15.2, 7.8).
+    "interim storm" false: &storm();
+    "switch that nobody asked for" false: b"HTTP/1.1 101 Switching Protocols\r\nConnection: upgrade\r\nUpgrade: foo\r\n\r\n";
+    "upgrade with a 200" false: b"HTTP/1.1 200 OK\r\nConnection: upgrade\r\nUpgrade: foo\r\nContent-Length: 2\r\n\r\nok";
+    // Fields of this hop (section 7.6.1).
+    "connection names a field" false: b"HTTP/1.1 200 OK\r\nConnection: X-Hop\r\nX-Hop: a\r\nKeep-Alive: timeout=1\r\nContent-Length: 2\r\n\r\nok";
+    "connection names content-length" false: b"HTTP/1.1 200 OK\r\nConnection: Content-Length\r\nContent-Length: 2\r\n\r\nok";
+};
+
+const STORM: usize = 64;
+const INTERIM: &[u8] = b"HTTP/1.1 103 Early Hints\r\n\r\n";
+
+/// Interim answers without end.
+const fn storm() -> [u8; STORM * INTERIM.len()] {
+    let mut all = [0; STORM * INTERIM.len()];
+    let mut at = 0;
+    while at < all.len() {
+        all[at] = INTERIM[at % INTERIM.len()];
+        at += 1;
+    }
+    all
+}
