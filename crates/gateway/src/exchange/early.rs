@@ -300,6 +300,10 @@ impl Underway {
         };
         let span = worker.cx.now().since(ahead.began);
         worker.counting.answered(ahead.counted, status, span);
+        // Its task would have noted why it goes no further.
+        if let Err(refusal) = &ahead.walked {
+            worker.counting.fault(refusal.fault);
+        }
         let handed = worker.beginnings.unhand(ahead.conn);
         ahead.attend_no_more();
         // With the connection: what it would still answer is nobody's.

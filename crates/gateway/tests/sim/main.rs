@@ -6,7 +6,8 @@
 //! configuration are not felt; that what bounds requests holds to the request; and that at the end nothing is held: connections,
 //! tasks, counts, memory.
 //!
-//! `SIM_SEEDS=10000` runs the long suite (`cargo xtask suite sim`), `SIM_SEED=n` one seed.
+//! `SIM_SEEDS=10000` runs the long suite (`cargo xtask suite sim`), `SIM_SEED=n` one seed, `SIM_FIRST=n` leaves out
+//! those before it.
 #![expect(
     clippy::print_stdout,
     clippy::print_stderr,
@@ -40,7 +41,7 @@ fn number(name: &str) -> Option<u64> {
 fn seeds() -> Range<u64> {
     match number("SIM_SEED") {
         Some(seed) => seed..seed + 1,
-        None => 0..number("SIM_SEEDS").unwrap_or(200),
+        None => number("SIM_FIRST").unwrap_or(0)..number("SIM_SEEDS").unwrap_or(200),
     }
 }
 
