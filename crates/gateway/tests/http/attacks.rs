@@ -107,8 +107,8 @@ fn message(bytes: &[u8]) -> Option<usize> {
     (bytes.len() >= head + length).then_some(head + length)
 }
 
-/// The statuses that a client is answered after a payload and one more request, and how that ends.
-fn outcome(addr: SocketAddr, bytes: &[u8]) -> String {
+/// All that a client is answered who sends these bytes and one more request, and how that ends.
+fn answers(addr: SocketAddr, bytes: &[u8]) -> (String, &'static str) {
     let mut client = TcpStream::connect(addr).expect("it listens");
     client.set_read_timeout(Some(PATIENCE)).expect("a socket");
     // It may have been refused and closed before all of it was sent.
@@ -119,14 +119,17 @@ fn outcome(addr: SocketAddr, bytes: &[u8]) -> String {
         Ok(_) => "closed",
         Err(_) => "reset",
     };
-    let text = String::from_utf8_lossy(&answers);
-    let mut said: String = text
-        .split("HTTP/1.1 ")
-        .skip(1)
+    (String::from_utf8_lossy(&answers).into_owned(), end)
+}
+
+/// The statuses of that, and its end.
+fn outcome(addr: SocketAddr, bytes: &[u8]) -> String {
+    let (text, end) = answers(addr, bytes);
+    let statuses = text.split("HTTP/1.1 ").skip(1);
+    statuses
         .map(|line| line[..3].to_owned() + " ")
-        .collect();
-    said += end;
-    said
+        .collect::<String>()
+        + end
 }
 
 fn each_payload_meets_what_is_said_of_it(engine: Config) {
@@ -181,17 +184,7 @@ fn liar(lie: &'static Lie) -> Origin {
 
 /// What a client makes of an answer and of the next one: statuses and bodies, without the fields that say when.
 fn heard(addr: SocketAddr) -> String {
-    let mut client = TcpStream::connect(addr).expect("it listens");
-    client.set_read_timeout(Some(PATIENCE)).expect("a socket");
-    let asked = b"GET /x HTTP/1.1\r\nHost: a\r\n\r\n";
-    let _ = client.write_all(&[&asked[..], AFTER].concat());
-    let _ = client.shutdown(Shutdown::Write);
-    let mut answers = Vec::new();
-    let end = match client.read_to_end(&mut answers) {
-        Ok(_) => "closed",
-        Err(_) => "reset",
-    };
-    let text = String::from_utf8_lossy(&answers);
+    let (text, end) = answers(addr, b"GET /x HTTP/1.1\r\nHost: a\r\n\r\n");
     let mut said = String::new();
     for answer in text.split("HTTP/1.1 ").skip(1) {
         let (head, body) = answer.split_once("\r\n\r\n").unwrap_or((answer, ""));
