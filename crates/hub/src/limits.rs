@@ -22,3 +22,24 @@ pub const FILTER_NODES: usize = 64;
 
 /// Publications that one recovery brings; a client that has missed more is told that it is not recovered.
 pub const RECOVERED_PUBLICATIONS: usize = 1000;
+
+/// Channels that are at home at one worker. Subscriptions to more are refused ([`Fault::LIMIT_EXCEEDED`]), publications in more
+/// reach nobody.
+///
+/// [`Fault::LIMIT_EXCEEDED`]: crate::protocol::Fault::LIMIT_EXCEEDED
+pub const CHANNELS_A_WORKER: usize = 1 << 20;
+
+/// Pushes that wait for one other worker. Beyond, channels are marked: what they published since is sent again from their
+/// history when there is room, or is told to be lost.
+pub const PUSHES_WAITING: usize = 4096;
+
+/// Pushes that are sent again for one channel; if more did not reach a worker they are lost to it.
+pub const PUSHES_AGAIN: usize = 256;
+
+/// Channels that one sweep looks at.
+pub const CHANNELS_A_SWEEP: usize = 1024;
+
+/// Bytes that wait for one client, its budget: what becomes of more says [`Slow`].
+///
+/// [`Slow`]: crate::mail::Slow
+pub const WAITING_BYTES: usize = 1 << 20;

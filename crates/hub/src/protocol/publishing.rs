@@ -56,6 +56,16 @@ impl Variant {
         Variant { format, bare }
     }
 
+    /// Its number among [`Variant::ALL`].
+    #[must_use]
+    pub const fn number(self) -> usize {
+        let format = match self.format {
+            Format::Json => 0,
+            Format::Protobuf => 2,
+        };
+        format + self.bare as usize
+    }
+
     /// Appends a push.
     ///
     /// # Errors
