@@ -12,8 +12,8 @@ use std::time::Duration;
 
 use crate::history::Epoch;
 use crate::limits;
-use crate::mail::{Rules, Subscribed, Subscribing, ToHome, ToWorker, WorkerId};
-use crate::protocol::Published;
+use crate::mail::{Rules, Subscribed, Subscribing, ToHome, ToWorker, Told, WorkerId};
+use crate::protocol::{Published, Push, Variant};
 use channel::Channel;
 
 /// The channels that are at home at one worker.
@@ -65,16 +65,7 @@ impl Home {
                 channel,
                 variant,
                 client,
-            } => {
-                if let Some(&index) = self.names.get(&*channel)
-                    && let Some(channel) = &mut self.channels[index as usize]
-                {
-                    channel.leave(from, variant, now);
-                    if let Some((info, leave)) = client.and_then(|client| channel.gone(&client)) {
-                        self.tell(index, &channel::leaving(info), leave);
-                    }
-                }
-            }
+            } => self.unsubscribe(from, &channel, variant, client.as_deref(), now),
             ToHome::Publish {
                 channel,
                 rules,
@@ -89,6 +80,18 @@ impl Home {
                     let place = index.and_then(|index| self.channels[index as usize].as_ref()?.place());
                     self.answer(from, ToWorker::Published { ask, place });
                 }
+            }
+            ToHome::Question {
+                channel,
+                rules,
+                question,
+                ask,
+            } => {
+                let index = self.channel(&channel, rules, now);
+                let channel = index.and_then(|index| self.channels[index as usize].as_mut());
+                let told = channel.map_or(Told::NotAvailable, |channel| channel.told_of(question, now));
+                let told = Box::new(told);
+                self.answer(from, ToWorker::Told { ask, told });
             }
         }
     }
@@ -106,6 +109,13 @@ impl Home {
             outbox.pushes -= 1;
         }
         Some(next)
+    }
+
+    /// Whether something is next for a worker.
+    #[must_use]
+    pub fn has_mail(&self, worker: WorkerId) -> bool {
+        let outbox = &self.outboxes[usize::from(worker.0)];
+        !outbox.queue.is_empty() || !outbox.marked.is_empty()
     }
 
     /// Forgets channels that nobody needs any more, [`limits::CHANNELS_A_SWEEP`] of them at most; to be called now and then.
@@ -185,6 +195,26 @@ impl Home {
         }
     }
 
+    fn unsubscribe(
+        &mut self,
+        from: WorkerId,
+        channel: &str,
+        variant: Variant,
+        client: Option<&str>,
+        now: Duration,
+    ) {
+        let Some(&index) = self.names.get(channel) else {
+            return;
+        };
+        let Some(channel) = &mut self.channels[index as usize] else {
+            return;
+        };
+        channel.leave(from, variant, now);
+        if let Some((info, leave)) = client.and_then(|client| channel.gone(client)) {
+            self.tell(index, &channel::leaving(info), leave);
+        }
+    }
+
     fn publish(&mut self, index: u32, published: Arc<Published>, now: Duration) {
         let Some(channel) = &mut self.channels[index as usize] else {
             return;
@@ -212,11 +242,11 @@ impl Home {
     }
 
     /// Sends what has no number to all that listen, if it is `wanted`. Who has no room goes without.
-    fn tell(&mut self, index: u32, push: &channel::Told, wanted: bool) {
+    fn tell(&mut self, index: u32, push: &Push, wanted: bool) {
         let Some(channel) = self.channels[index as usize].as_mut().filter(|_| wanted) else {
             return;
         };
-        let frames = Arc::new(channel.told(push));
+        let frames = Arc::new(channel.written(push));
         for interest in channel.interests() {
             let outbox = &mut self.outboxes[usize::from(interest.worker.0)];
             if interest.marked.is_none() && outbox.pushes < limits::PUSHES_WAITING {

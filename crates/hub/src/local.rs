@@ -17,7 +17,8 @@ use bytes::Bytes;
 use crate::history::Place;
 use crate::home::mix;
 use crate::mail::{
-    Ask, Frames, Rules, Since, Slow, Subscribed, Subscribing, ToHome, ToWorker, TopicKey, WorkerId,
+    Ask, Frames, Question, Rules, Since, Slow, Subscribed, Subscribing, ToHome, ToWorker, Told, TopicKey,
+    WorkerId,
 };
 use crate::protocol::{ClientInfo, Disconnect, Fault, Published, Unsubscribed, Variant};
 use conn::{Conn, Room, Stage};
@@ -27,6 +28,14 @@ use conn::{Conn, Room, Stage};
 pub struct ConnId {
     index: u32,
     generation: u32,
+}
+
+impl ConnId {
+    /// Its place among the connections of its worker, which another one may have after it.
+    #[must_use]
+    pub fn slot(self) -> usize {
+        self.index as usize
+    }
 }
 
 /// What a connection is to be told, or what is to be done to it.
@@ -70,6 +79,15 @@ pub enum Event {
         /// See [`ToWorker::Published`].
         place: Option<Place>,
     },
+    /// What it wanted to know.
+    Told {
+        /// Which connection.
+        conn: ConnId,
+        /// What it called its question.
+        number: u32,
+        /// What is known.
+        told: Box<Told>,
+    },
     /// It is to be ended. Nothing waits for it any more.
     Disconnected {
         /// Which connection.
@@ -91,7 +109,8 @@ pub struct Local {
     names: BTreeMap<Arc<str>, u32>,
     asked: Vec<Option<Asked>>,
     free_asked: Vec<u32>,
-    to_homes: VecDeque<(WorkerId, ToHome)>,
+    /// By home.
+    to_homes: Vec<VecDeque<ToHome>>,
     events: VecDeque<Event>,
     ready: VecDeque<ConnId>,
     /// Kept for the memory alone.
@@ -133,10 +152,8 @@ enum Asked {
         /// Who it is, if the channel was told.
         client: Option<Arc<str>>,
     },
-    Publish {
-        conn: ConnId,
-        number: u32,
-    },
+    /// What is published, or a question.
+    Command { conn: ConnId, number: u32 },
 }
 
 #[derive(Clone, Copy, Debug)]
@@ -159,7 +176,7 @@ impl Local {
             names: BTreeMap::new(),
             asked: Vec::new(),
             free_asked: Vec::new(),
-            to_homes: VecDeque::new(),
+            to_homes: (0..workers).map(|_| VecDeque::new()).collect(),
             events: VecDeque::new(),
             ready: VecDeque::new(),
             victims: Vec::new(),
@@ -281,11 +298,29 @@ impl Local {
         published: Published,
         asks: Option<(ConnId, u32)>,
     ) {
-        let ask = asks.map(|(conn, number)| self.ask(Asked::Publish { conn, number }));
+        let ask = asks.map(|(conn, number)| self.ask(Asked::Command { conn, number }));
         let message = ToHome::Publish {
             channel: Arc::clone(channel),
             rules,
             published: Arc::new(published),
+            ask,
+        };
+        self.send(channel, message);
+    }
+
+    /// Asks something about a channel. [`Event::Told`] follows.
+    pub fn question(
+        &mut self,
+        channel: &Arc<str>,
+        rules: Rules,
+        question: Question,
+        (conn, number): (ConnId, u32),
+    ) {
+        let ask = self.ask(Asked::Command { conn, number });
+        let message = ToHome::Question {
+            channel: Arc::clone(channel),
+            rules,
+            question,
             ask,
         };
         self.send(channel, message);
@@ -314,18 +349,31 @@ impl Local {
                 }
             }
             ToWorker::Published { ask, place } => {
-                if let Some(Asked::Publish { conn, number }) = self.answered(ask)
+                if let Some(Asked::Command { conn, number }) = self.answered(ask)
                     && self.conn(conn).is_some()
                 {
                     self.events.push_back(Event::Published { conn, number, place });
                 }
             }
+            ToWorker::Told { ask, told } => {
+                if let Some(Asked::Command { conn, number }) = self.answered(ask)
+                    && self.conn(conn).is_some()
+                {
+                    self.events.push_back(Event::Told { conn, number, told });
+                }
+            }
         }
     }
 
-    /// What is to go to a home next.
-    pub fn poll_home(&mut self) -> Option<(WorkerId, ToHome)> {
-        self.to_homes.pop_front()
+    /// What is to go to a home next. In order.
+    pub fn poll_home(&mut self, home: WorkerId) -> Option<ToHome> {
+        self.to_homes[usize::from(home.0)].pop_front()
+    }
+
+    /// Whether something is to go to a home.
+    #[must_use]
+    pub fn has_mail(&self, home: WorkerId) -> bool {
+        !self.to_homes[usize::from(home.0)].is_empty()
     }
 
     /// What is to be told next.
@@ -430,7 +478,7 @@ impl Local {
 
     fn send(&mut self, channel: &str, message: ToHome) {
         let home = home_of(channel, self.workers);
-        self.to_homes.push_back((home, message));
+        self.to_homes[usize::from(home.0)].push_back(message);
     }
 
     fn subscribed(&mut self, subscribed: Subscribed) {

@@ -8,7 +8,7 @@ use std::time::Duration;
 
 use bytes::Bytes;
 
-use crate::history::{Epoch, Keep, Place};
+use crate::history::{Epoch, Keep, Place, Query};
 use crate::protocol::{ClientInfo, Published, Variant};
 
 /// A worker, by its number.
@@ -87,6 +87,58 @@ pub enum ToHome {
         /// Who wants to know that it is.
         ask: Option<Ask>,
     },
+    /// Something is to be known of a channel. Answered by [`ToWorker::Told`].
+    Question {
+        /// The channel.
+        channel: Arc<str>,
+        /// What it does, if it is not there yet.
+        rules: Rules,
+        /// What.
+        question: Question,
+        /// Who asks.
+        ask: Ask,
+    },
+}
+
+/// What is to be known of a channel.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Question {
+    /// What it published and keeps.
+    History {
+        /// Which of it.
+        query: Query,
+        /// Of which life `query.since` is.
+        life: Life,
+    },
+    /// Who is there.
+    Presence,
+    /// How many are there.
+    PresenceStats,
+}
+
+/// What is known of a channel.
+#[derive(Debug)]
+pub enum Told {
+    /// What it published and keeps, by offset, in the order that was asked for, and where it stands.
+    History {
+        /// The publications.
+        publications: Vec<(u64, Arc<Published>)>,
+        /// Where the channel stands.
+        place: Place,
+    },
+    /// What was asked for is of another life.
+    Unrecoverable,
+    /// Who is there, by the connection's own number.
+    Presence(Vec<Arc<ClientInfo>>),
+    /// How many are there.
+    PresenceStats {
+        /// Connections.
+        clients: u32,
+        /// Users, each once.
+        users: u32,
+    },
+    /// The channel has none of that, or as many channels are there as may be.
+    NotAvailable,
 }
 
 /// Somebody who wants to listen.
@@ -167,6 +219,13 @@ pub enum ToWorker {
         ask: Ask,
         /// Where the channel stands then. `None`: it has no numbers, or it is not published since as many channels are there as may be.
         place: Option<Place>,
+    },
+    /// What was to be known.
+    Told {
+        /// Who asked.
+        ask: Ask,
+        /// What is known.
+        told: Box<Told>,
     },
 }
 

@@ -1,6 +1,6 @@
 //! One channel at home: numbers, memory, who is there, which workers listen. Knows no queues.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -8,7 +8,7 @@ use bytes::Bytes;
 
 use crate::history::{Epoch, History, Place, Recovered};
 use crate::limits;
-use crate::mail::{Frames, Life, Rules, Since, TopicKey, WorkerId};
+use crate::mail::{Frames, Life, Question, Rules, Since, Told, TopicKey, WorkerId};
 use crate::protocol::{ClientInfo, Join, Leave, Publication, Published, Push, Variant};
 
 #[derive(Debug)]
@@ -36,20 +36,17 @@ pub(super) struct Interest {
     pub(super) marked: Option<u64>,
 }
 
-/// What is told of a subscriber.
-pub(super) type Told = Push;
-
 /// What a worker has missed, in order; `None` if it is not all there.
 type Missed = Option<Vec<(u64, Arc<Published>)>>;
 
-pub(super) fn joining(info: ClientInfo) -> Told {
+pub(super) fn joining(info: ClientInfo) -> Push {
     Push {
         join: Some(Join { info: Some(info) }),
         ..Push::default()
     }
 }
 
-pub(super) fn leaving(info: ClientInfo) -> Told {
+pub(super) fn leaving(info: ClientInfo) -> Push {
     Push {
         leave: Some(Leave { info: Some(info) }),
         ..Push::default()
@@ -187,14 +184,14 @@ impl Channel {
 
     /// A publication, once for each variant that somebody listens by.
     pub(super) fn frames(&self, publication: &Publication) -> Frames {
-        self.told(&Push {
+        self.written(&Push {
             pub_: Some(publication.clone()),
             ..Push::default()
         })
     }
 
     /// The same of any push of this channel.
-    pub(super) fn told(&self, push: &Push) -> Frames {
+    pub(super) fn written(&self, push: &Push) -> Frames {
         Frames::new(Variant::ALL.map(|variant| {
             if self.heard[variant.number()] == 0 {
                 return Bytes::new();
@@ -210,6 +207,37 @@ impl Channel {
                 Err(_) => Bytes::new(),
             }
         }))
+    }
+
+    /// What is known of it.
+    pub(super) fn told_of(&mut self, question: Question, now: Duration) -> Told {
+        match question {
+            Question::History { query, life } => {
+                let (Some(place), Some(history)) = (self.place(), &mut self.history) else {
+                    return Told::NotAvailable;
+                };
+                let is_ours = match life {
+                    Life::Any => true,
+                    Life::Of(epoch) => epoch == place.epoch,
+                    Life::Foreign => false,
+                };
+                if query.since.is_some() && !is_ours {
+                    return Told::Unrecoverable;
+                }
+                let found = history.query(query, now).into_iter();
+                let publications = found.map(|(offset, item)| (offset, Arc::clone(item))).collect();
+                Told::History { publications, place }
+            }
+            Question::Presence | Question::PresenceStats if !self.rules.presence => Told::NotAvailable,
+            Question::Presence => Told::Presence(self.present.values().cloned().collect()),
+            Question::PresenceStats => {
+                let users: BTreeSet<&str> = self.present.values().map(|info| &*info.user).collect();
+                Told::PresenceStats {
+                    clients: self.present.len() as u32,
+                    users: users.len() as u32,
+                }
+            }
+        }
     }
 
     /// What a worker has missed since its queue was full; it counts as had from now on. `None`: nothing.

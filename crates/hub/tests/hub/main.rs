@@ -4,9 +4,10 @@ mod chance;
 mod workers;
 
 use bytes::Bytes;
+use ringmain_hub::history::Query;
 use ringmain_hub::home::Home;
 use ringmain_hub::local::Limits;
-use ringmain_hub::mail::{Life, Rules, Since, Slow, ToWorker};
+use ringmain_hub::mail::{Life, Question, Rules, Since, Slow, ToWorker};
 use ringmain_hub::protocol::{Disconnect, Fault, Format, Published, Push, Replies, Unsubscribed, Variant};
 
 use workers::{JSON, KEPT, LIMITS, PLAIN, Workers, info, name, number};
@@ -225,6 +226,62 @@ fn each_variant_is_its_own_and_what_it_cannot_carry_ends_it() {
         workers.locals[0].take(conns[2]).is_some(),
         "Protobuf carries anything"
     );
+}
+
+#[test]
+fn what_is_asked_of_a_channel_is_told() {
+    let mut workers = Workers::new(2, LIMITS);
+    let rules = Rules {
+        presence: true,
+        ..KEPT
+    };
+    let (one, two) = (
+        workers.locals[0].open(JSON, info("one")),
+        workers.locals[1].open(JSON, info("two")),
+    );
+    for (worker, conn) in [(0, one), (1, two)] {
+        workers.locals[worker]
+            .subscribe(conn, &name("a"), rules, None)
+            .expect("it may");
+    }
+    for published in 1..=3 {
+        workers.locals[0].publish(&name("a"), rules, number(published), None);
+    }
+    workers.settle();
+    let history = |since, reverse, life| Question::History {
+        query: Query {
+            since,
+            limit: 2,
+            reverse,
+        },
+        life,
+    };
+    let asked = [
+        (rules, history(None, false, Life::Any)),
+        (rules, history(Some(3), true, Life::Any)),
+        (rules, history(Some(3), true, Life::Foreign)),
+        (rules, Question::Presence),
+        (rules, Question::PresenceStats),
+    ];
+    for (number, (rules, question)) in (1..).zip(asked) {
+        workers.locals[0].question(&name("a"), rules, question, (one, number));
+    }
+    workers.locals[0].question(&name("b"), PLAIN, history(None, false, Life::Any), (one, 6));
+    workers.locals[0].question(&name("b"), PLAIN, Question::Presence, (one, 7));
+    workers.settle();
+    let mut said = workers.events(0);
+    said.sort();
+    let expected = [
+        "subscribed a at Some(0) missed None",
+        "told 1 [1, 2] at 3",
+        "told 2 [2, 1] at 3",
+        "told 3 unrecoverable",
+        r#"told 4 ["one", "two"]"#,
+        "told 5 2 clients, 1 users",
+        "told 6 not available",
+        "told 7 not available",
+    ];
+    assert_eq!(said, expected);
 }
 
 /// One that reads nothing, and one that reads all, of a channel by this rule: what each gets, what is said, and what was dropped.

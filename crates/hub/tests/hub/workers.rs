@@ -8,7 +8,7 @@ use bytes::Bytes;
 use ringmain_hub::history::Keep;
 use ringmain_hub::home::Home;
 use ringmain_hub::local::{ConnId, Event, Limits, Local};
-use ringmain_hub::mail::{Rules, Slow, ToHome, WorkerId};
+use ringmain_hub::mail::{Rules, Slow, ToHome, Told, WorkerId};
 use ringmain_hub::protocol::{ClientInfo, Format, Published, Variant};
 
 pub(crate) const PLAIN: Rules = Rules {
@@ -63,8 +63,10 @@ impl Workers {
 
     /// What a worker has to say to homes goes on its way.
     pub(crate) fn post(&mut self, worker: usize) {
-        while let Some((home, message)) = self.locals[worker].poll_home() {
-            self.up[worker][usize::from(home.0)].push_back(message);
+        for (home, queue) in (0..).zip(&mut self.up[worker]) {
+            while let Some(message) = self.locals[worker].poll_home(WorkerId(home)) {
+                queue.push_back(message);
+            }
         }
     }
 
@@ -99,7 +101,9 @@ impl Workers {
             }
         }
         for worker in 0..self.locals.len() {
-            assert!(self.locals[worker].poll_home().is_none(), "it settles");
+            for home in 0..self.homes.len() as u16 {
+                assert!(!self.locals[worker].has_mail(WorkerId(home)), "it settles");
+            }
         }
     }
 
@@ -125,6 +129,7 @@ impl Workers {
                 Event::Published { number, place, .. } => {
                     format!("published {number} at {:?}", place.map(|place| place.offset))
                 }
+                Event::Told { number, told, .. } => format!("told {number} {}", said_of(&told)),
                 Event::Disconnected { why, .. } => format!("disconnected {}", why.code),
             });
         }
@@ -137,6 +142,22 @@ impl Workers {
             all.push(String::from_utf8(frame.to_vec()).expect("JSON is text"));
         }
         all
+    }
+}
+
+fn said_of(told: &Told) -> String {
+    match told {
+        Told::History { publications, place } => {
+            let offsets: Vec<u64> = publications.iter().map(|(offset, _)| *offset).collect();
+            format!("{offsets:?} at {}", place.offset)
+        }
+        Told::Unrecoverable => "unrecoverable".to_owned(),
+        Told::Presence(present) => {
+            let clients: Vec<&str> = present.iter().map(|info| &*info.client).collect();
+            format!("{clients:?}")
+        }
+        Told::PresenceStats { clients, users } => format!("{clients} clients, {users} users"),
+        Told::NotAvailable => "not available".to_owned(),
     }
 }
 
