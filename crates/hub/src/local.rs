@@ -290,6 +290,18 @@ impl Local {
         }
     }
 
+    /// The same at a connection's own wish: it knows, and is not told.
+    pub fn leave(&mut self, id: ConnId, channel: &str) {
+        let Some(&topic) = self.names.get(channel) else {
+            return;
+        };
+        match self.conn(id).and_then(|conn| conn.stage(topic)) {
+            None => {}
+            Some(Stage::Waiting { ends }) => *ends = Some(Unsubscribed::SERVER),
+            Some(Stage::Listens { .. }) => self.end_subscription(id, topic),
+        }
+    }
+
     /// Publishes. With a connection and its number for it [`Event::Published`] follows.
     pub fn publish(
         &mut self,
