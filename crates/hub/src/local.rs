@@ -8,13 +8,13 @@
 //! behind them; so what waits of a channel goes with its subscription.
 
 mod conn;
+mod event;
 
 use std::collections::{BTreeMap, VecDeque};
 use std::sync::Arc;
 
 use bytes::Bytes;
 
-use crate::history::Place;
 use crate::home::mix;
 use crate::mail::{
     Ask, Frames, Question, Rules, Since, Slow, Subscribed, Subscribing, ToHome, ToWorker, Told, TopicKey,
@@ -22,80 +22,7 @@ use crate::mail::{
 };
 use crate::protocol::{ClientInfo, Disconnect, Fault, Published, Unsubscribed, Variant};
 use conn::{Conn, Room, Stage};
-
-/// A connection. One that is closed is known by nobody, whatever comes in its place.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-pub struct ConnId {
-    index: u32,
-    generation: u32,
-}
-
-impl ConnId {
-    /// Its place among the connections of its worker, which another one may have after it.
-    #[must_use]
-    pub fn slot(self) -> usize {
-        self.index as usize
-    }
-}
-
-/// What a connection is to be told, or what is to be done to it.
-#[derive(Debug)]
-pub enum Event {
-    /// It is subscribed.
-    Subscribed {
-        /// Which connection.
-        conn: ConnId,
-        /// To which channel.
-        channel: Arc<str>,
-        /// Where the channel stands; see [`Subscribed::place`].
-        place: Option<Place>,
-        /// What it has missed; see [`Subscribed::missed`].
-        missed: Option<Vec<(u64, Arc<Published>)>>,
-    },
-    /// It is not.
-    Refused {
-        /// Which connection.
-        conn: ConnId,
-        /// To which channel.
-        channel: Arc<str>,
-        /// Why.
-        fault: Fault,
-    },
-    /// It is subscribed no longer.
-    Unsubscribed {
-        /// Which connection.
-        conn: ConnId,
-        /// From which channel.
-        channel: Arc<str>,
-        /// Why.
-        why: Unsubscribed,
-    },
-    /// What it published is published.
-    Published {
-        /// Which connection.
-        conn: ConnId,
-        /// What it called it.
-        number: u32,
-        /// See [`ToWorker::Published`].
-        place: Option<Place>,
-    },
-    /// What it wanted to know.
-    Told {
-        /// Which connection.
-        conn: ConnId,
-        /// What it called its question.
-        number: u32,
-        /// What is known.
-        told: Box<Told>,
-    },
-    /// It is to be ended. Nothing waits for it any more.
-    Disconnected {
-        /// Which connection.
-        conn: ConnId,
-        /// Why.
-        why: Disconnect,
-    },
-}
+pub use event::{ConnId, Event};
 
 /// The connections of one worker.
 #[derive(Debug)]

@@ -10,27 +10,35 @@ use ringmain_web::{App, Exit};
 
 fn main() -> Exit {
     let addr = std::env::args().nth(1).unwrap_or_else(|| "127.0.0.1:8000".into());
-    let plain = Namespace::default();
-    let mut open = Namespace {
-        publish: true,
-        history: true,
-        presence: true,
-        ..plain
+    let kept = |publications| {
+        let mut namespace = Namespace {
+            publish: true,
+            history: true,
+            presence: true,
+            recovery: true,
+            ..Namespace::default()
+        };
+        namespace.rules.presence = true;
+        namespace.rules.join_leave = true;
+        namespace.rules.keep = Some(Keep {
+            publications,
+            bytes: 1 << 20,
+            time: Duration::from_secs(300),
+        });
+        namespace
     };
-    open.rules.presence = true;
-    open.rules.join_leave = true;
-    let mut kept = Namespace {
-        recovery: true,
-        ..open
-    };
-    kept.rules.keep = Some(Keep {
-        publications: 100,
-        bytes: 1 << 20,
-        time: Duration::from_secs(300),
-    });
     let options = Options {
-        plain: open,
-        namespaces: [("recovery".to_owned(), kept)].into(),
+        // The Go SDK expects that nobody knows who is there.
+        plain: {
+            let mut plain = kept(100);
+            plain.rules.presence = false;
+            plain
+        },
+        namespaces: [
+            ("recovery".to_owned(), kept(100)),
+            ("smallhistory".to_owned(), kept(2)),
+        ]
+        .into(),
         anonymous: true,
         origins: vec!["*".to_owned()],
         api_key: Some("secret".to_owned()),

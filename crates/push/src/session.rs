@@ -43,7 +43,12 @@ struct Asked {
     number: u32,
     recovers: bool,
     is_recoverable: bool,
+    /// It would rather not be subscribed than with a gap.
+    wants_all: bool,
 }
+
+/// Of a subscription's flags the one that asks for an error where recovery fails.
+const REJECT_UNRECOVERED: i64 = 2;
 
 impl Session {
     pub(crate) fn new(request: &Request<'_>, desk: &Desk) -> Result<Session> {
@@ -241,6 +246,7 @@ impl Session {
             number,
             recovers: subscribe.recover,
             is_recoverable: is_kept && (namespace.recovery || subscribe.recoverable),
+            wants_all: subscribe.flag & REJECT_UNRECOVERED != 0,
         });
         Ok(())
     }
@@ -296,10 +302,13 @@ impl Session {
     ) -> std::result::Result<(), Fault> {
         let user = self.seat.info.borrow().user.clone();
         let namespace = self.desk.options.namespace_for(channel, &user)?;
-        let is_allowed = match question {
-            Question::History { .. } => namespace.history,
-            Question::Presence | Question::PresenceStats => namespace.presence,
+        let (is_there, is_allowed) = match question {
+            Question::History { .. } => (namespace.rules.keep.is_some(), namespace.history),
+            Question::Presence | Question::PresenceStats => (namespace.rules.presence, namespace.presence),
         };
+        if !is_there {
+            return Err(Fault::NOT_AVAILABLE);
+        }
         if !is_allowed {
             return Err(Fault::PERMISSION_DENIED);
         }
@@ -353,14 +362,18 @@ impl Seat {
     pub(crate) fn told(&self, desk: &Desk, event: Event) {
         match event {
             Event::Subscribed {
+                conn,
                 channel,
                 place,
                 missed,
-                ..
             } => {
                 let Some(asked) = self.answered(&channel) else {
                     return;
                 };
+                if asked.recovers && asked.wants_all && missed.is_none() {
+                    desk.local.borrow_mut().leave(conn, &channel);
+                    return self.say(failed(asked.number, Fault::UNRECOVERABLE_POSITION));
+                }
                 let mut result = SubscribeResult {
                     recoverable: asked.is_recoverable,
                     positioned: asked.is_recoverable,
