@@ -17,8 +17,7 @@ use bytes::Bytes;
 
 use crate::home::mix;
 use crate::mail::{
-    Ask, Frames, Question, Rules, Since, Slow, Subscribed, Subscribing, ToHome, ToWorker, Told, TopicKey,
-    WorkerId,
+    Ask, Frames, Question, Rules, Since, Slow, Subscribed, Subscribing, ToHome, ToWorker, TopicKey, WorkerId,
 };
 use crate::protocol::{ClientInfo, Disconnect, Fault, Published, Unsubscribed, Variant};
 use conn::{Conn, Room, Stage};
