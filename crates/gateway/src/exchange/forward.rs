@@ -19,6 +19,7 @@ use super::affinity::Session;
 use super::aim::{addresses, draw, hashed, pages, sending};
 use super::cross::Cross;
 use super::early::Started;
+use super::filtered::Chain;
 use super::kept::Kept;
 use super::mirror;
 use super::relay::{Clock, Down, Download, NotSent, upload};
@@ -54,6 +55,8 @@ struct Job<'a, 'r> {
     cross: Option<&'a Cross>,
     /// What is answered in place of the upstream's errors.
     pages: &'a [ErrorPage],
+    /// Filters that bodies and the answer pass.
+    chain: Option<&'a Chain>,
     tries: Tries,
 }
 
@@ -87,7 +90,7 @@ impl<F: Into<Failure>> From<F> for Broken {
 pub(super) async fn forward(
     worker: &Rc<Worker>,
     found: &Found<'_>,
-    (cleared, started): (&Cleared, Option<Started>),
+    (cleared, started, chain): (&Cleared, Option<Started>, Option<&Chain>),
     plan: &Plan,
     forward: &Forward,
     req: &Request<'_>,
@@ -137,6 +140,7 @@ pub(super) async fn forward(
         kept: Kept::of(forward),
         cross: found.cross.as_ref(),
         pages: pages(found, forward),
+        chain,
         tries: Tries::default(),
     };
     let again = forward.retry.as_ref().is_some_and(|retry| retry.attempts > 0);
@@ -348,6 +352,7 @@ impl Job<'_, '_> {
         }
         reading.extra.append(self.sending.cleared.answer());
         reading.pages = self.pages;
+        reading.filtered = self.chain.is_some();
         Ok(reading)
     }
 
@@ -393,7 +398,7 @@ impl Job<'_, '_> {
             self.req,
             stream,
             encoder,
-            most,
+            (most, self.chain),
             &self.backend.request,
             &self.kept
         ));
@@ -423,6 +428,21 @@ impl Job<'_, '_> {
                     got = Some(down);
                 }
                 None => {}
+            }
+            if let (Some(chain), Some(down)) = (self.chain, &mut got) {
+                stream.set_deadline(None);
+                // Apart, as above; with the request's body beside it, which may be what a filter waits for.
+                let mut passing = Box::pin(chain.answer(self.req, down, reply));
+                poll_fn(|context| {
+                    if sending && let Poll::Ready(sent) = up.as_mut().poll(context) {
+                        sending = false;
+                        if let Err(NotSent::Failure(failure)) = sent {
+                            return Poll::Ready(Err(failure));
+                        }
+                    }
+                    passing.as_mut().poll(context)
+                })
+                .await?;
             }
             match got.take() {
                 Some(mut down) if down.is_over || !sending => {
@@ -471,8 +491,12 @@ impl Job<'_, '_> {
                     decoder,
                     keep_alive,
                     sieve,
+                    framing,
                 })) => {
                     let mut down = Down::new(decoder, keep_alive, sieve);
+                    if reading.filtered {
+                        down.filter(framing);
+                    }
                     let (fed, outcome) = down.feed(&bytes[consumed..], reply);
                     (fed, outcome.map(|()| Some(Got::Body(down))))
                 }

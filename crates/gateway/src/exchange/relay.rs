@@ -11,11 +11,12 @@ use ringmain_engine::backend::Time;
 use ringmain_engine::stream::Stream;
 use ringmain_web::limits::SEND_SHARE;
 use ringmain_web::{Error, Reply, Request};
-use ringmain_wire::h1::{BodyDecoder, BodyEncoder, BodyEvent};
+use ringmain_wire::h1::{BodyDecoder, BodyEncoder, BodyEvent, Framing};
 
+use super::filtered::Chain;
 use super::kept::Kept;
 use super::trailers::Sieve;
-use super::{Failure, note};
+use super::{Failure, filtered, note};
 use crate::fault::Fault;
 use crate::gateway::Worker;
 use crate::limits;
@@ -108,7 +109,7 @@ pub(super) async fn upload(
     req: &Request<'_>,
     stream: &Stream,
     encoder: Option<BodyEncoder>,
-    most: Option<u64>,
+    (most, chain): (Option<u64>, Option<&Chain>),
     changes: &Changes,
     kept: &Kept,
 ) -> Result<(), NotSent> {
@@ -128,14 +129,16 @@ pub(super) async fn upload(
         again.len() as u64
     };
     loop {
-        let chunk = req
-            .chunk()
-            .await
-            .map_err(|error| NotSent::Failure(error.into()))?;
+        let chunk = match chain {
+            None => req.chunk().await.map_err(Failure::from),
+            // Apart, so that requests without it have no room for it. What the client may send it counts itself.
+            Some(chain) => Box::pin(chain.chunk(req)).await,
+        };
+        let chunk = chunk.map_err(NotSent::Failure)?;
         let Some(bytes) = chunk else { break };
         kept.take(&bytes);
         total += bytes.len() as u64;
-        if most.is_some_and(|most| total > most) {
+        if chain.is_none() && most.is_some_and(|most| total > most) {
             return Err(NotSent::Failure(Fault::RequestTooLarge.into()));
         }
         {
@@ -179,6 +182,10 @@ pub(super) struct Down {
     sieve: Option<Sieve>,
     /// Bytes of it, framing included.
     came: u64,
+    /// The framing of a head that filters have not seen yet.
+    pub(super) unseen: Option<Framing>,
+    /// What is to pass them.
+    taken: Option<Vec<u8>>,
     /// Whether the connection may be used again.
     pub(super) keep_alive: bool,
     pub(super) is_over: bool,
@@ -191,8 +198,21 @@ impl Down {
             decoder,
             sieve,
             came: 0,
+            unseen: None,
+            taken: None,
             keep_alive,
         }
+    }
+
+    /// Has head and body pass filters, instead of putting the body into the reply.
+    pub(super) fn filter(&mut self, framing: Framing) {
+        self.unseen = Some(framing);
+        self.taken = Some(Vec::new());
+    }
+
+    /// What has come since the last time.
+    pub(super) fn take(&mut self) -> Vec<u8> {
+        self.taken.as_mut().map(std::mem::take).unwrap_or_default()
     }
 
     /// Passes on what belongs to the body: how many bytes that were.
@@ -214,11 +234,14 @@ impl Down {
             consumed += step.consumed;
             self.came += step.consumed as u64;
             match step.event {
-                BodyEvent::Data(data) => {
-                    if let Err(error) = reply.put(data) {
-                        return (consumed, Err(error.into()));
+                BodyEvent::Data(data) => match &mut self.taken {
+                    Some(taken) => taken.extend_from_slice(data),
+                    None => {
+                        if let Err(error) = reply.put(data) {
+                            return (consumed, Err(error.into()));
+                        }
                     }
-                }
+                },
                 BodyEvent::Trailers(trailers) => {
                     if let Some(sieve) = &self.sieve {
                         reply.put_trailers(sieve.sift(&trailers));
@@ -279,11 +302,31 @@ fn body_fault(error: &io::Error, clock: &Clock, cx: &Cx) -> Fault {
 impl Download {
     /// Passes the rest on.
     pub(super) async fn run(
+        self,
+        worker: &Rc<Worker>,
+        req: &Request<'_>,
+        reply: &mut Reply<'_>,
+        chain: Option<&Chain>,
+    ) -> Result<(), Error> {
+        match self.drive(worker, req, reply, chain).await {
+            Ok(()) => Ok(()),
+            Err(Failure::Fault(fault)) => {
+                note::fault(worker, req, fault);
+                Err(Error::internal(fault))
+            }
+            Err(Failure::Web(error)) => Err(error),
+            Err(Failure::Instead(_)) => Err(filtered::too_late()),
+        }
+    }
+
+    /// The same, for who knows what is done with faults.
+    pub(super) async fn drive(
         mut self,
         worker: &Rc<Worker>,
         req: &Request<'_>,
         reply: &mut Reply<'_>,
-    ) -> Result<(), Error> {
+        chain: Option<&Chain>,
+    ) -> Result<(), Failure> {
         let mut pace = Pace::default();
         let rate = self.clock.rate;
         // The rate's time was up, and bytes that came at the same moment were taken first.
@@ -303,19 +346,18 @@ impl Download {
             let is_late = left.is_some_and(|left| waited >= left && span.is_none_or(|span| left < span));
             match step {
                 Err(Failure::Fault(Fault::BodyTimeout)) if is_late || was_late => {
-                    note::fault(worker, req, Fault::BodyTooSlow);
-                    return Err(Error::internal(Fault::BodyTooSlow));
-                }
-                Ok(()) if self.down.is_over => {
-                    self.keep(worker);
-                    return Ok(());
+                    return Err(Fault::BodyTooSlow.into());
                 }
                 Ok(()) => {}
-                Err(Failure::Fault(fault)) => {
-                    note::fault(worker, req, fault);
-                    return Err(Error::internal(fault));
-                }
-                Err(Failure::Web(error)) => return Err(error),
+                Err(failure) => return Err(failure),
+            }
+            if let Some(chain) = chain {
+                self.link.stream.set_deadline(None);
+                Box::pin(chain.answer(req, &mut self.down, reply)).await?;
+            }
+            if self.down.is_over {
+                self.keep(worker);
+                return Ok(());
             }
             was_late = is_late;
         }
