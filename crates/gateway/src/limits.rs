@@ -271,6 +271,9 @@ pub const DELAYED: u32 = 4096;
 /// How long a request may be held because a rule puts delays in.
 pub const DELAY: Duration = Duration::from_mins(1);
 
+/// Filters of a rule. A configuration with more is wrong.
+pub const FILTERS: usize = 16;
+
 /// How long one call of a filter may wait. Then its request is answered 504, or its answer cut.
 pub const FILTER_WAIT: Duration = Duration::from_secs(30);
 

@@ -10,6 +10,7 @@ use std::sync::Arc;
 
 use ringmain_control::config::{self, ConfigError};
 use ringmain_control::file::{self, Reading};
+use ringmain_gateway::filter::Filters;
 use ringmain_gateway::table::Table;
 use serde_json::json;
 
@@ -93,7 +94,10 @@ fn as_json(checked: &Checked) -> serde_json::Value {
 fn read(path: &Path) -> Result<Checked, Failure> {
     let Reading { mut loaded, .. } = file::read(path).map_err(|error| Failure::Usage(error.to_string()))?;
     let table = loaded.config.take();
-    let table = table.map(|config| Table::compile(Arc::new(config), None, &mut |_, _| Ok(())));
+    // This program's own: programs that embed the gateway have others.
+    let filters = Filters::new();
+    let table =
+        table.map(|config| Table::compile(Arc::new(config), None, &mut |rule, _| filters.check(rule)));
     let wrong = loaded.wrong(table.as_ref().map_or(&[], Table::problems));
     Ok(Checked {
         table,

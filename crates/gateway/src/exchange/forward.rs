@@ -5,7 +5,7 @@ mod hedge;
 
 use std::future::{Future, poll_fn};
 use std::io;
-use std::pin::pin;
+use std::pin::{Pin, pin};
 use std::rc::Rc;
 use std::task::{Context, Poll};
 
@@ -405,11 +405,8 @@ impl Job<'_, '_> {
         let mut got = None;
         loop {
             let step = poll_fn(|context| {
-                if sending && let Poll::Ready(sent) = up.as_mut().poll(context) {
-                    sending = false;
-                    if let Err(NotSent::Failure(failure)) = sent {
-                        return Poll::Ready(Err(failure));
-                    }
+                if let Err(failure) = poll_up(up.as_mut(), &mut sending, context) {
+                    return Poll::Ready(Err(failure));
                 }
                 match &mut got {
                     None => self.poll_head(stream, clock, reading, reply, context),
@@ -430,19 +427,8 @@ impl Job<'_, '_> {
                 None => {}
             }
             if let (Some(chain), Some(down)) = (self.chain, &mut got) {
-                stream.set_deadline(None);
-                // Apart, as above; with the request's body beside it, which may be what a filter waits for.
-                let mut passing = Box::pin(chain.answer(self.req, down, reply));
-                poll_fn(|context| {
-                    if sending && let Poll::Ready(sent) = up.as_mut().poll(context) {
-                        sending = false;
-                        if let Err(NotSent::Failure(failure)) = sent {
-                            return Poll::Ready(Err(failure));
-                        }
-                    }
-                    passing.as_mut().poll(context)
-                })
-                .await?;
+                self.pass((chain, down, stream), (up.as_mut(), &mut sending), reply)
+                    .await?;
             }
             match got.take() {
                 Some(mut down) if down.is_over || !sending => {
@@ -457,6 +443,25 @@ impl Job<'_, '_> {
             }
             stream.set_deadline(clock.span(cx.now()));
         }
+    }
+
+    /// Has filters see what has come of an answer, and sends the request's body beside that: it may be what one of them waits for.
+    async fn pass(
+        &self,
+        (chain, down, stream): (&Chain, &mut Down, &Stream),
+        (mut up, sending): (Pin<&mut impl Future<Output = Result<(), NotSent>>>, &mut bool),
+        reply: &mut Reply<'_>,
+    ) -> Result<(), Failure> {
+        stream.set_deadline(None);
+        // Apart, so that requests without them have no room for it.
+        let mut passing = Box::pin(chain.answer(self.req, down, reply));
+        poll_fn(|context| {
+            if let Err(failure) = poll_up(up.as_mut(), sending, context) {
+                return Poll::Ready(Err(failure));
+            }
+            passing.as_mut().poll(context)
+        })
+        .await
     }
 
     /// Notes how an endpoint has answered.
@@ -533,6 +538,21 @@ enum Got {
     Again(u16),
     /// A status that the rule has a page for.
     Replaced(u16),
+}
+
+/// Goes on sending a body, unless that is over. What an upstream does not take it may have answered all the same.
+fn poll_up(
+    up: Pin<&mut impl Future<Output = Result<(), NotSent>>>,
+    sending: &mut bool,
+    context: &mut Context<'_>,
+) -> Result<(), Failure> {
+    if *sending && let Poll::Ready(sent) = up.poll(context) {
+        *sending = false;
+        if let Err(NotSent::Failure(failure)) = sent {
+            return Err(failure);
+        }
+    }
+    Ok(())
 }
 
 /// Whether it is what a kept connection looks like that was closed meanwhile.

@@ -182,13 +182,18 @@ pub(super) struct Down {
     sieve: Option<Sieve>,
     /// Bytes of it, framing included.
     came: u64,
-    /// The framing of a head that filters have not seen yet.
-    pub(super) unseen: Option<Framing>,
-    /// What is to pass them.
-    taken: Option<Vec<u8>>,
+    /// What is to pass filters, if there are any.
+    filtered: Option<Box<Filtered>>,
     /// Whether the connection may be used again.
     pub(super) keep_alive: bool,
     pub(super) is_over: bool,
+}
+
+/// What is to pass filters.
+struct Filtered {
+    /// The framing of a head that they have not seen.
+    unseen: Option<Framing>,
+    taken: Vec<u8>,
 }
 
 impl Down {
@@ -198,21 +203,25 @@ impl Down {
             decoder,
             sieve,
             came: 0,
-            unseen: None,
-            taken: None,
+            filtered: None,
             keep_alive,
         }
     }
 
     /// Has head and body pass filters, instead of putting the body into the reply.
     pub(super) fn filter(&mut self, framing: Framing) {
-        self.unseen = Some(framing);
-        self.taken = Some(Vec::new());
+        self.filtered = Some(Box::new(Filtered {
+            unseen: Some(framing),
+            taken: Vec::new(),
+        }));
     }
 
-    /// What has come since the last time.
-    pub(super) fn take(&mut self) -> Vec<u8> {
-        self.taken.as_mut().map(std::mem::take).unwrap_or_default()
+    /// What filters have not seen yet: the framing of a head, and what has come of the body.
+    pub(super) fn take(&mut self) -> (Option<Framing>, Vec<u8>) {
+        match &mut self.filtered {
+            Some(filtered) => (filtered.unseen.take(), std::mem::take(&mut filtered.taken)),
+            None => (None, Vec::new()),
+        }
     }
 
     /// Passes on what belongs to the body: how many bytes that were.
@@ -234,8 +243,8 @@ impl Down {
             consumed += step.consumed;
             self.came += step.consumed as u64;
             match step.event {
-                BodyEvent::Data(data) => match &mut self.taken {
-                    Some(taken) => taken.extend_from_slice(data),
+                BodyEvent::Data(data) => match &mut self.filtered {
+                    Some(filtered) => filtered.taken.extend_from_slice(data),
                     None => {
                         if let Err(error) = reply.put(data) {
                             return (consumed, Err(error.into()));

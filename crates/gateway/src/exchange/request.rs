@@ -10,7 +10,6 @@ use super::fields::{Claim, Named, Sort, is_folded, sort};
 use super::trailers::Sieve;
 use crate::desk::Desk;
 use crate::fault::Fault;
-use crate::filter::Edits;
 use crate::limits;
 use crate::model::{ClientHeader, Listener, PathRewrite, Rewrite};
 use crate::plan::Changes;
@@ -92,13 +91,7 @@ pub(super) fn write(
         }
     }
     claims.write(&mut encoder, req, sending, trusted, text)?;
-    match edits {
-        None => {
-            encoder.block(sending.cleared.upstream());
-            encoder.block(sending.changes.added());
-        }
-        Some(edits) => edited(&mut encoder, sending, edits)?,
-    }
+    added(&mut encoder, sending)?;
     let framed = edits.and_then(|edits| edits.framing).unwrap_or(head.framing);
     trailers(&mut encoder, req, sending, (framed, text))?;
     let finished = match sending.upgrade {
@@ -108,8 +101,13 @@ pub(super) fn write(
     finished.map_err(misuse)
 }
 
-/// Writes what policies, the configuration and filters add, where these have the last word.
-fn edited(encoder: &mut RequestEncoder<'_>, sending: &Sending<'_>, edits: &Edits) -> Result<(), Fault> {
+/// Writes what policies and the configuration add, and filters, which have the last word.
+fn added(encoder: &mut RequestEncoder<'_>, sending: &Sending<'_>) -> Result<(), Fault> {
+    let Some(edits) = sending.cleared.edits() else {
+        encoder.block(sending.cleared.upstream());
+        encoder.block(sending.changes.added());
+        return Ok(());
+    };
     for block in [sending.cleared.upstream(), sending.changes.added()] {
         for (name, value) in edits.left(block) {
             encoder.field(name, value).map_err(misuse)?;

@@ -26,10 +26,10 @@ impl Chain {
         down: &mut Down,
         reply: &mut Reply<'_>,
     ) -> Result<(), Failure> {
-        if let Some(framing) = down.unseen.take() {
+        let (unseen, bytes) = down.take();
+        if let Some(framing) = unseen {
             self.head(req, framing, reply).await?;
         }
-        let bytes = down.take();
         self.piece(req, bytes, down.is_over, reply).await
     }
 
