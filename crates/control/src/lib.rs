@@ -14,3 +14,6 @@ pub mod limits;
 
 pub use ringmain_gateway::filter;
 pub use ringmain_web::Exit;
+
+#[doc = include_str!("../../../docs/filters.md")]
+pub mod filters {}

@@ -255,6 +255,12 @@ impl<'h> RequestHead<'h> {
         Ok(())
     }
 
+    /// Whether the request has a body, if perhaps an empty one. One that has none gets none.
+    #[must_use]
+    pub fn has_body(&self) -> bool {
+        self.about.req.head().framing != Framing::None
+    }
+
     /// Has the body shown to [`request_body`](super::Filter::request_body), if there is one and it is read: an upstream's is, and
     /// with [`Want::Whole`] everyone's.
     pub fn want_body(&mut self, want: Want) {
@@ -349,6 +355,12 @@ impl<'h> ResponseHead<'h> {
     /// Takes fields out.
     pub fn remove(&mut self, name: &str) {
         self.fields.remove(name);
+    }
+
+    /// Whether the answer has a body, if perhaps an empty one: not one to HEAD, nor 204 and 304.
+    #[must_use]
+    pub fn has_body(&self) -> bool {
+        self.has_body
     }
 
     /// Has the body shown to [`response_body`](super::Filter::response_body), if there is one. A filter that changes it takes out

@@ -38,7 +38,10 @@ impl Filters {
     /// ```
     /// use ringmain_gateway::filter::{About, Cx, Filter, Filters, Flow, Options, Outcome, RequestHead};
     ///
-    /// struct Stamp(String);
+    /// #[derive(Clone, serde::Deserialize)]
+    /// struct Stamp {
+    ///     text: String,
+    /// }
     ///
     /// impl Filter for Stamp {
     ///     type Exchange = ();
@@ -46,14 +49,14 @@ impl Filters {
     ///     fn begin(&self, _: &About<'_>) {}
     ///
     ///     fn request_head<'a>(&'a self, _: &'a mut (), head: &'a mut RequestHead<'_>) -> Outcome<'a> {
-    ///         head.set("X-Stamp", &self.0)?;
+    ///         head.set("X-Stamp", &self.text)?;
     ///         Ok(Flow::Continue)
     ///     }
     /// }
     ///
     /// let filters = Filters::new().add("stamp", |options: &Options| {
-    ///     let text: String = options.read()?;
-    ///     Ok(move |_: &Cx| Stamp(text.clone()))
+    ///     let stamp: Stamp = options.read()?;
+    ///     Ok(move |_: &Cx| stamp.clone())
     /// });
     /// # let _ = filters;
     /// ```
@@ -105,7 +108,7 @@ impl Filters {
         let kind = self.all.get(name).ok_or_else(|| self.missing(name))?;
         match catch_unwind(AssertUnwindSafe(|| kind(&wanted.options))) {
             Ok(Ok(place)) => Ok(place),
-            Ok(Err(why)) => Err(format!("options of the filter `{name}`: {why}")),
+            Ok(Err(why)) => Err(format!("the filter `{name}` with options that it refuses: {why}")),
             Err(_) => Err(format!(
                 "the filter `{name}` panicked when it was told its options"
             )),
