@@ -37,7 +37,7 @@ impl Answer {
         answer
     }
 
-    /// With this body.
+    /// With this body, which is not sent with 204 and 304.
     #[must_use]
     pub fn body(mut self, body: impl Into<Bytes>) -> Answer {
         self.body = body.into();

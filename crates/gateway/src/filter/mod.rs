@@ -95,7 +95,8 @@ pub trait Filter: 'static {
     }
 
     /// The answer's head, before the client sees any of it: the upstream's, as the configuration has changed it, or one of the
-    /// gateway's own. Not for what is no final answer: 1xx, and the 101 of a switch of protocols.
+    /// gateway's own. Not for what is no final answer: 1xx, and the 101 of a switch of protocols. Once more if a fault, or a filter,
+    /// answers in place of an answer whose head was seen and not sent.
     ///
     /// # Errors
     /// The request is answered 500.

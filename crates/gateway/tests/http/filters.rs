@@ -4,6 +4,7 @@ mod bodies;
 mod failing;
 mod heads;
 mod living;
+mod timeless;
 
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;

@@ -147,7 +147,9 @@ pub(super) fn instead(
     afresh(found, cleared, reply);
     reply.status(answer.status);
     reply.add_headers(&answer.fields);
-    reply.body().extend_from_slice(&answer.body);
+    if !matches!(answer.status, 204 | 304) {
+        reply.body().extend_from_slice(&answer.body);
+    }
     match found.matched.plan() {
         Ok(plan) => own::changes(reply, &plan.response),
         Err(_) => Ok(()),
