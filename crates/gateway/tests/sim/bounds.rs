@@ -26,7 +26,7 @@ pub(crate) struct Bounds {
     /// Some are held for a time before they go on.
     delay: Option<Duration>,
     /// They pass filters that change nothing.
-    pub(crate) filters: bool,
+    filters: bool,
 }
 
 /// So slow that nothing comes back within a run.
@@ -50,6 +50,10 @@ impl Bounds {
             delay: draw(5, 2000).map(|millis| Duration::from_millis(millis.into())),
             filters: false,
         }
+    }
+
+    pub(crate) fn with_filters(self, filters: bool) -> Bounds {
+        Bounds { filters, ..self }
     }
 
     pub(crate) fn policies(&self) -> Vec<Policy> {

@@ -4,16 +4,18 @@
 use std::sync::Arc;
 use std::time::Duration;
 
+use ringmain_gateway::Gateway;
 use ringmain_gateway::filter::{
     About, Cx, Filter, FilterUse, Filters, Flow, Options, Outcome, RequestBody, RequestHead, ResponseBody,
     ResponseHead, Want,
 };
-use ringmain_gateway::model::Policy;
+use ringmain_gateway::model::{Config, Policy};
 
-/// The filters of a run's gateway.
-pub(crate) fn all() -> Filters {
+/// A gateway that has them.
+pub(crate) fn gateway(config: Config) -> Gateway {
     let shaky = |_: &Options| Ok(|cx: &Cx| Shaky { cx: cx.clone() });
-    Filters::new().add("first", shaky).add("second", shaky)
+    let filters = Filters::new().add("first", shaky).add("second", shaky);
+    Gateway::with_filters(Arc::new(config), filters, Duration::ZERO)
 }
 
 /// A rule that names them.

@@ -316,12 +316,8 @@ impl Run {
             Parrot::new(&world, &at(*port), &ledger, kinds, seed, !calm)
         });
         let parrots = parrots.collect();
-        let bounds = Bounds {
-            filters: seed % 5 == 2,
-            ..Bounds::draw(&world)
-        };
-        let configured = Arc::new(config(&world, calm, &bounds));
-        let gateway = Gateway::with_filters(configured, filters::all(), Duration::ZERO);
+        let bounds = Bounds::draw(&world).with_filters(seed % 5 == 2);
+        let gateway = filters::gateway(config(&world, calm, &bounds));
         let site = gateway
             .app()
             .limits(bounds::limits(calm))

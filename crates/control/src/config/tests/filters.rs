@@ -7,10 +7,12 @@ use super::{all_wrong, right};
 
 /// The filters of each rule of the first route.
 fn filters(config: &Config) -> Vec<Vec<&FilterUse>> {
-    let of = |policy: &'_ Policy| match policy {
-        Policy::Filter(wanted) => Some(&**wanted),
-        _ => None,
-    };
+    fn of(policy: &Policy) -> Option<&FilterUse> {
+        match policy {
+            Policy::Filter(wanted) => Some(wanted),
+            _ => None,
+        }
+    }
     let rules = config.routes[0].rules.iter();
     rules
         .map(|rule| rule.policies.iter().filter_map(of).collect())
