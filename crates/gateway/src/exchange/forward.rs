@@ -210,7 +210,7 @@ impl Job<'_, '_> {
                 Why::Failure(failure) => return Err(failure),
                 Why::Status(_) => None,
             };
-            let can = !reply.is_streaming() && self.kept.can_replay();
+            let can = !reply.is_streaming() && self.can_replay();
             // RFC 9112 §9.3.1: once, without being asked, on a connection of its own.
             if can && broken.stale && !fresh && is_idempotent(self.req.method()) {
                 fresh = true;

@@ -64,6 +64,8 @@ struct Upward {
     seen: Cell<bool>,
     /// All of it was taken from the client.
     over: Cell<bool>,
+    /// A piece was taken from the client and filters have it: who gives up meanwhile has lost it.
+    midway: Cell<bool>,
     /// What of it is to be sent next.
     ready: RefCell<Bytes>,
     /// Bytes that the client has sent, and how many it may.

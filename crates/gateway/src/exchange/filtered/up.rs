@@ -83,6 +83,7 @@ impl Chain {
         let mut whole = Vec::new();
         while !self.up.over.get() {
             let piece = self.piece_up(Some((sent, edits)), req).await?;
+            self.up.midway.set(false);
             if whole.len() + piece.len() > most {
                 return Err(Fault::RequestTooLarge.into());
             }
@@ -110,8 +111,14 @@ impl Chain {
                 return Ok(None);
             }
             let piece = self.piece_up(None, req).await?;
+            self.up.midway.set(false);
             *self.up.ready.borrow_mut() = piece.into();
         }
+    }
+
+    /// Whether another try finds all of the body that was not sent yet.
+    pub(in crate::exchange) fn can_replay(&self) -> bool {
+        !self.up.midway.get()
     }
 
     /// What filters make of what the client sends next.
@@ -121,6 +128,7 @@ impl Chain {
         req: &Request<'_>,
     ) -> Result<Vec<u8>, Failure> {
         let chunk = req.chunk().await?;
+        self.up.midway.set(true);
         let is_end = chunk.is_none();
         let mut bytes = chunk.map(Vec::from).unwrap_or_default();
         self.up.came.set(self.up.came.get() + bytes.len() as u64);

@@ -16,6 +16,9 @@ on_every_backend! {
     more_than_may_be_held,
     other_tries_and_copies_get_what_filters_left,
     a_slow_client_holds_the_upstream_back,
+    files_pass_them,
+    what_follows_a_body,
+    a_switch_of_protocols,
 }
 
 /// Sizes of chunks that a body is cut into: within words, within lines, not at all.
@@ -390,5 +393,133 @@ fn a_slow_client_holds_the_upstream_back(engine: Config) {
         told.iter()
             .any(|line| line == "a over None cut" || line == "a over Some(200) cut"),
         "{told:?}"
+    );
+}
+
+fn files_pass_them(engine: Config) {
+    let root = std::env::temp_dir().join(format!(
+        "ringmain-filters-{}-{:?}",
+        std::process::id(),
+        std::thread::current().id()
+    ));
+    std::fs::create_dir_all(&root).expect("a directory");
+    let long = pattern(300_000);
+    std::fs::write(root.join("long"), &long).expect("a file");
+    std::fs::write(root.join("empty"), b"").expect("a file");
+    for want in [Want::Change, Want::Whole] {
+        let script = Script {
+            response_head: match want {
+                Want::Whole => |head| {
+                    head.want_body(Want::Whole);
+                    Ok(Flow::Continue)
+                },
+                _ => |head| {
+                    head.want_body(Want::Change);
+                    Ok(Flow::Continue)
+                },
+            },
+            response_body: |body| {
+                let is_end = body.is_end();
+                let bytes = body.bytes_mut()?;
+                bytes.iter_mut().for_each(|byte| *byte = !*byte);
+                if is_end {
+                    bytes.push(7);
+                }
+                Ok(Flow::Continue)
+            },
+            ..Script::default()
+        };
+        let action = model::Action::Files(model::Files::of(&root));
+        let (filters, _) = scripted([("a", script)]);
+        let edge = edge(
+            engine.clone(),
+            crate::origin::rules(vec![Rule::new(action)], Vec::new()),
+            filters,
+        );
+        let answer = edge.server.get("/long");
+        let turned: Vec<u8> = long.iter().map(|byte| !byte).chain([7]).collect();
+        assert!(answer.status == 200 && answer.body == turned);
+        assert_eq!(answer.field("content-length").is_some(), want == Want::Whole);
+        assert_eq!(edge.server.get("/empty").body, [7]);
+        let head = edge.server.ask("HEAD /long HTTP/1.1\r\nHost: a\r\n\r\n");
+        assert_eq!((head.status, head.field("content-length")), (200, None));
+        assert_eq!(edge.server.get("/nothing").status, 404);
+        edge.server.shut_down();
+    }
+    let _ = std::fs::remove_dir_all(&root);
+}
+
+fn what_follows_a_body(engine: Config) {
+    let origin = Origin::answering(
+        "HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\nTrailer: X-Sum\r\n\r\n4\r\nword\r\n0\r\nX-Sum: 7\r\n\r\n",
+    );
+    let ask = "GET / HTTP/1.1\r\nHost: a\r\nTE: trailers\r\nConnection: te, close\r\n\r\n";
+    for (script, trailers) in [
+        (
+            Script {
+                response_head: |head| {
+                    head.want_body(Want::Change);
+                    Ok(Flow::Continue)
+                },
+                ..Script::default()
+            },
+            true,
+        ),
+        // What has a length has no chunks to be followed by anything.
+        (
+            Script {
+                response_head: |head| {
+                    head.want_body(Want::Whole);
+                    Ok(Flow::Continue)
+                },
+                ..Script::default()
+            },
+            false,
+        ),
+    ] {
+        let (edge, _) = one(engine.clone(), &origin, script);
+        let mut client = edge.server.client();
+        client.send(ask);
+        let text = String::from_utf8(client.rest().0).expect("text");
+        assert!(
+            text.starts_with("HTTP/1.1 200 OK\r\n") && text.contains("word"),
+            "{text}"
+        );
+        assert_eq!(text.contains("X-Sum: 7\r\n"), trailers, "{text}");
+        assert_eq!(text.contains("Trailer: "), trailers, "{text}");
+        edge.server.shut_down();
+    }
+}
+
+fn a_switch_of_protocols(engine: Config) {
+    let origin = Origin::new(|mut peer| {
+        if peer.head().is_some() {
+            peer.send("HTTP/1.1 101 Go\r\nConnection: upgrade\r\nUpgrade: websocket\r\n\r\n");
+            while let Some(bytes) = peer.some() {
+                peer.send(bytes);
+            }
+        }
+    });
+    let script = Script {
+        request_head: |head| {
+            head.want_body(Want::Whole);
+            head.set("X-Stamp", "1")?;
+            Ok(Flow::Continue)
+        },
+        response_head: |_| Err("it is no answer".into()),
+        ..Script::default()
+    };
+    let (edge, told) = one(engine, &origin, script);
+    let mut client = edge.server.client();
+    client.send("GET / HTTP/1.1\r\nHost: a\r\nConnection: upgrade\r\nUpgrade: websocket\r\n\r\n");
+    assert_eq!(client.head().status, 101);
+    client.send("ping");
+    assert_eq!(client.take(4), b"ping");
+    client.finish();
+    client.expect_end();
+    edge.server.shut_down();
+    assert_eq!(
+        super::told(&told),
+        ["a request head", "a over Some(101) whole", "a gone"]
     );
 }
