@@ -133,6 +133,8 @@ fn wrong_names_and_options_are_told() {
         line.contains("the filters of this program are `redact`, `sign`"),
         "{line}"
     );
+    // What was said of it so far is not of what comes now.
+    program.wait_for("read anew, and live");
     directory.file(&right.replace("redcat", "redact"));
     program.signal(Signal::HUP);
     program.wait_for("read anew, and live");

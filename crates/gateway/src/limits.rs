@@ -280,11 +280,11 @@ pub const FILTER_WAIT: Duration = Duration::from_secs(30);
 /// Bytes of a body that are held for a filter which wants it whole, or holds pieces back. More: 413, or 502 for an answer's.
 pub const FILTER_HELD_BYTES: usize = 1024 * 1024;
 
-/// Bytes that a filter may make of one piece of a body, if that is more than came. More: 500, or the answer is cut.
-pub const FILTER_PIECE_BYTES: usize = 256 * 1024;
+/// Bytes by which a filter may make a piece of a body, or a whole one, longer. More: 500, or the answer is cut.
+pub const FILTER_GROWTH_BYTES: usize = 256 * 1024;
 
 const _: () = {
-    assert!(FILTER_PIECE_BYTES <= FILTER_HELD_BYTES);
+    assert!(FILTER_GROWTH_BYTES <= FILTER_HELD_BYTES);
     assert!(RATE_KEYS <= RATE_KEYS_MOST);
     assert!(PATTERN_BYTES < PATTERN_COMPILED_BYTES);
     assert!(NAME_BYTES <= 255 && HOSTNAME_BYTES <= 255);

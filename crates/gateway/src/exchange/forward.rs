@@ -399,7 +399,7 @@ impl Job<'_, '_> {
             stream,
             encoder,
             (most, self.chain),
-            &self.backend.request,
+            (&self.backend.request, self.sending.cleared.edits()),
             &self.kept
         ));
         let mut got = None;

@@ -11,13 +11,14 @@ use ringmain_engine::backend::Time;
 use ringmain_engine::stream::Stream;
 use ringmain_web::limits::SEND_SHARE;
 use ringmain_web::{Error, Reply, Request};
-use ringmain_wire::h1::{BodyDecoder, BodyEncoder, BodyEvent, Framing};
+use ringmain_wire::h1::{BodyDecoder, BodyEncoder, BodyEvent, FieldBlock, Framing};
 
 use super::filtered::Chain;
 use super::kept::Kept;
 use super::trailers::Sieve;
 use super::{Failure, filtered, note};
 use crate::fault::Fault;
+use crate::filter::Edits;
 use crate::gateway::Worker;
 use crate::limits;
 use crate::model::Timeouts;
@@ -110,7 +111,7 @@ pub(super) async fn upload(
     stream: &Stream,
     encoder: Option<BodyEncoder>,
     (most, chain): (Option<u64>, Option<&Chain>),
-    changes: &Changes,
+    (changes, edits): (&Changes, Option<&Edits>),
     kept: &Kept,
 ) -> Result<(), NotSent> {
     // A request without a body, whose head is sent.
@@ -160,7 +161,10 @@ pub(super) async fn upload(
     if trailers.is_empty() || !encoder.is_chunked() {
         encoder.finish(out).map_err(broken)?;
     } else {
-        let sifted = Sieve::of(&req.head().fields, changes).sift_block(&trailers);
+        let mut sifted = Sieve::of(&req.head().fields, changes).sift_block(&trailers);
+        if let Some(edits) = edits {
+            edits.sift(&mut sifted);
+        }
         encoder.finish_with_trailers(out, &sifted).map_err(broken)?;
     }
     write(out)
@@ -183,17 +187,21 @@ pub(super) struct Down {
     /// Bytes of it, framing included.
     came: u64,
     /// What is to pass filters, if there are any.
-    filtered: Option<Box<Filtered>>,
+    filtered: Option<Box<Unseen>>,
     /// Whether the connection may be used again.
     pub(super) keep_alive: bool,
     pub(super) is_over: bool,
 }
 
-/// What is to pass filters.
-struct Filtered {
-    /// The framing of a head that they have not seen.
-    unseen: Option<Framing>,
-    taken: Vec<u8>,
+/// What filters have not seen yet of an answer.
+#[derive(Default)]
+pub(super) struct Unseen {
+    /// That of its head.
+    pub(super) framing: Option<Framing>,
+    /// What has come of its body.
+    pub(super) bytes: Vec<u8>,
+    /// What has come behind it, and goes further.
+    pub(super) trailers: Option<FieldBlock>,
 }
 
 impl Down {
@@ -210,18 +218,18 @@ impl Down {
 
     /// Has head and body pass filters, instead of putting the body into the reply.
     pub(super) fn filter(&mut self, framing: Framing) {
-        self.filtered = Some(Box::new(Filtered {
-            unseen: Some(framing),
-            taken: Vec::new(),
+        self.filtered = Some(Box::new(Unseen {
+            framing: Some(framing),
+            ..Unseen::default()
         }));
     }
 
-    /// What filters have not seen yet: the framing of a head, and what has come of the body.
-    pub(super) fn take(&mut self) -> (Option<Framing>, Vec<u8>) {
-        match &mut self.filtered {
-            Some(filtered) => (filtered.unseen.take(), std::mem::take(&mut filtered.taken)),
-            None => (None, Vec::new()),
-        }
+    /// What filters have not seen yet.
+    pub(super) fn take(&mut self) -> Unseen {
+        self.filtered
+            .as_deref_mut()
+            .map(std::mem::take)
+            .unwrap_or_default()
     }
 
     /// Passes on what belongs to the body: how many bytes that were.
@@ -244,7 +252,7 @@ impl Down {
             self.came += step.consumed as u64;
             match step.event {
                 BodyEvent::Data(data) => match &mut self.filtered {
-                    Some(filtered) => filtered.taken.extend_from_slice(data),
+                    Some(filtered) => filtered.bytes.extend_from_slice(data),
                     None => {
                         if let Err(error) = reply.put(data) {
                             return (consumed, Err(error.into()));
@@ -252,8 +260,11 @@ impl Down {
                     }
                 },
                 BodyEvent::Trailers(trailers) => {
-                    if let Some(sieve) = &self.sieve {
-                        reply.put_trailers(sieve.sift(&trailers));
+                    let sifted = self.sieve.as_ref().map(|sieve| sieve.sift(&trailers));
+                    match (&mut self.filtered, sifted) {
+                        (Some(filtered), sifted) => filtered.trailers = sifted,
+                        (None, Some(sifted)) => reply.put_trailers(sifted),
+                        (None, None) => {}
                     }
                 }
                 BodyEvent::NeedMore if !self.decoder.is_over() => return (consumed, Ok(())),

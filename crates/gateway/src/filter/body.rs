@@ -43,8 +43,8 @@ macro_rules! body {
                 &self.piece.bytes
             }
 
-            /// The same, to be changed: what is in here afterwards goes on, at most
-            /// [`FILTER_PIECE_BYTES`](crate::limits::FILTER_PIECE_BYTES) if that is more than came; beyond it the filter has failed.
+            /// The same, to be changed: what is in here afterwards goes on. It may be longer than what came by
+            /// [`FILTER_GROWTH_BYTES`](crate::limits::FILTER_GROWTH_BYTES); beyond that the filter has failed.
             ///
             /// # Errors
             /// The body was wanted to be looked at only.

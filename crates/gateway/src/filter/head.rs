@@ -147,6 +147,11 @@ impl Edits {
         block.iter().filter(|(name, _)| !self.drops(name.as_bytes()))
     }
 
+    /// Takes out of what follows a body what filters have set or removed in its head.
+    pub(crate) fn sift(&self, trailers: &mut FieldBlock) {
+        self.dropped.iter().for_each(|name| trailers.remove(name));
+    }
+
     fn remove(&mut self, name: &str) {
         self.added.remove(name);
         if !self.drops(name.as_bytes()) {
@@ -283,6 +288,8 @@ pub struct ResponseHead<'h> {
     /// It has, or could have, a body.
     pub(crate) has_body: bool,
     pub(crate) want: Want,
+    /// What was set or removed: nothing of it is to follow the body.
+    pub(crate) dropped: Vec<Box<str>>,
 }
 
 impl<'h> ResponseHead<'h> {
@@ -339,7 +346,7 @@ impl<'h> ResponseHead<'h> {
     pub fn set(&mut self, name: &str, value: impl AsRef<[u8]>) -> Result<(), Error> {
         let mut one = FieldBlock::new();
         push(&mut one, name, value.as_ref())?;
-        self.fields.remove(name);
+        self.remove(name);
         self.fields.append(&one);
         Ok(())
     }
@@ -355,6 +362,7 @@ impl<'h> ResponseHead<'h> {
     /// Takes fields out.
     pub fn remove(&mut self, name: &str) {
         self.fields.remove(name);
+        self.dropped.push(name.into());
     }
 
     /// Whether the answer has a body, if perhaps an empty one: not one to HEAD, nor 204 and 304.

@@ -6,13 +6,12 @@ use ringmain_wire::h1::Framing;
 
 use super::call::Verdict;
 use super::{Chain, Entry, Found, afresh, instead};
-use crate::exchange::relay::Down;
+use crate::exchange::relay::{Down, Unseen};
 use crate::exchange::{Failure, note, own};
 use crate::fault::Fault;
 use crate::filter::body::Piece;
 use crate::filter::{Answer, Hook, ResponseBody, ResponseHead, Want};
 use crate::gateway::Worker;
-use crate::limits;
 use crate::policy::Cleared;
 
 /// A filter answers in place of the answer that it was shown.
@@ -26,9 +25,18 @@ impl Chain {
         down: &mut Down,
         reply: &mut Reply<'_>,
     ) -> Result<(), Failure> {
-        let (unseen, bytes) = down.take();
-        if let Some(framing) = unseen {
+        let Unseen {
+            framing,
+            bytes,
+            trailers,
+        } = down.take();
+        if let Some(framing) = framing {
             self.head(req, framing, reply).await?;
+        }
+        if let Some(mut trailers) = trailers {
+            let dropped = self.down.dropped.borrow();
+            dropped.iter().for_each(|name| trailers.remove(name));
+            reply.put_trailers(trailers);
         }
         self.piece(req, bytes, down.is_over, reply).await
     }
@@ -78,6 +86,7 @@ impl Chain {
             is_own,
             has_body,
             want: Want::Nothing,
+            dropped: Vec::new(),
         };
         for number in (0..self.reached.get()).rev() {
             let entry = &self.all[number];
@@ -93,6 +102,7 @@ impl Chain {
             reply.status(head.status);
         }
         *reply.fields_mut() = head.fields;
+        self.down.dropped.replace(head.dropped);
         Ok(None)
     }
 
@@ -123,9 +133,7 @@ impl Chain {
             }
         }
         if let Some(whole) = &mut *self.down.whole.borrow_mut() {
-            if whole.len() + bytes.len() > limits::FILTER_HELD_BYTES {
-                return Err(Fault::ResponseTooLarge.into());
-            }
+            // Bounded: all of it was held for who wants it whole.
             whole.extend_from_slice(&bytes);
             bytes.clear();
         }
@@ -168,6 +176,7 @@ impl Chain {
             is_own,
             has_body: true,
             want: Want::Nothing,
+            dropped: Vec::new(),
         });
         let mut body = ResponseBody {
             piece: Piece {

@@ -78,6 +78,8 @@ struct Upward {
 struct Downward {
     /// Filters see it.
     seen: Cell<bool>,
+    /// Names that they have set or removed in the head.
+    dropped: RefCell<Vec<Box<str>>>,
     over: Cell<bool>,
     /// The head waits for the whole body, which is in here.
     whole: RefCell<Option<Vec<u8>>>,
@@ -292,7 +294,7 @@ impl Entry {
 
     /// Whether what a filter has made of some bytes is not too much.
     fn check(&self, came: usize, goes: usize) -> Result<(), Fault> {
-        if goes > came.max(limits::FILTER_PIECE_BYTES) {
+        if goes > came + limits::FILTER_GROWTH_BYTES {
             log::error!("the filter `{}` has made {goes} bytes of {came}", self.name);
             return Err(Fault::FilterFailed);
         }

@@ -1,6 +1,6 @@
 //! Bodies: what filters make of them is the same however they are cut, and nobody holds more than may be held.
 
-use ringmain_gateway::limits::{FILTER_HELD_BYTES, FILTER_PIECE_BYTES};
+use ringmain_gateway::limits::{FILTER_GROWTH_BYTES, FILTER_HELD_BYTES};
 use ringmain_gateway::model::{Mirror, Retry, RetryOn, StatusRange};
 
 use super::*;
@@ -18,6 +18,7 @@ on_every_backend! {
     a_slow_client_holds_the_upstream_back,
     files_pass_them,
     what_follows_a_body,
+    nothing_that_was_taken_out_follows,
     a_switch_of_protocols,
 }
 
@@ -364,7 +365,7 @@ fn a_slow_client_holds_the_upstream_back(engine: Config) {
     let origin = Origin::new(move |mut peer| {
         let Some(_) = peer.request() else { return };
         peer.send(format!("HTTP/1.1 200 OK\r\nContent-Length: {BYTES}\r\n\r\n"));
-        let piece = vec![7; FILTER_PIECE_BYTES];
+        let piece = vec![7; FILTER_GROWTH_BYTES];
         let mut sent = 0;
         while sent < BYTES && peer.send(&piece) {
             sent += piece.len();
@@ -489,6 +490,46 @@ fn what_follows_a_body(engine: Config) {
         assert_eq!(text.contains("Trailer: "), trailers, "{text}");
         edge.server.shut_down();
     }
+}
+
+fn nothing_that_was_taken_out_follows(engine: Config) {
+    let origin = Origin::new(|mut peer| {
+        while peer.head().is_some() {
+            let mut body = String::new();
+            while !body.ends_with("\r\n\r\n") {
+                let Some(line) = peer.line() else { return };
+                body.push_str(&String::from_utf8_lossy(&line));
+            }
+            let text = body.escape_debug().to_string();
+            peer.send(format!(
+                "HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n{:x}\r\n{text}\r\n0\r\nX-Set: 1\r\nX-Gone: 1\r\nX-Other: 1\r\n\r\n",
+                text.len()
+            ));
+        }
+    });
+    let script = Script {
+        request_head: |head| {
+            head.set("X-Set", "filter")?;
+            head.remove("X-Gone");
+            Ok(Flow::Continue)
+        },
+        response_head: |head| {
+            head.set("X-Set", "filter")?;
+            head.remove("X-Gone");
+            Ok(Flow::Continue)
+        },
+        ..Script::default()
+    };
+    let (edge, _) = one(engine, &origin, script);
+    let mut client = edge.server.client();
+    client.send(
+        "PUT / HTTP/1.1\r\nHost: a\r\nTE: trailers\r\nConnection: te, close\r\nTransfer-Encoding: chunked\r\n\r\n\
+         0\r\nX-Set: 2\r\nX-Gone: 2\r\nX-Other: 2\r\n\r\n",
+    );
+    let text = String::from_utf8(client.rest().0).expect("text");
+    assert!(text.contains("0\\r\\nX-Other: 2\\r\\n\\r\\n"), "{text}");
+    assert!(text.ends_with("0\r\nX-Other: 1\r\n\r\n"), "{text}");
+    edge.server.shut_down();
 }
 
 fn a_switch_of_protocols(engine: Config) {
