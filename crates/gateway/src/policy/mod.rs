@@ -33,6 +33,7 @@ use ringmain_wire::h1::FieldBlock;
 
 use crate::exchange::{Found, note};
 use crate::fault::Fault;
+use crate::filter::{Edits, Filters, Use};
 use crate::gateway::Worker;
 use crate::model::{HeaderChanges, HeaderName, Name, Policy, Rule};
 use crate::upstream::registry::Registry as Upstreams;
@@ -70,6 +71,8 @@ pub(crate) enum Phase {
     Concurrency,
     /// Faults that are put in.
     Inject,
+    /// The program's own filters: behind all that may refuse, and with who asks known.
+    Filters,
 }
 
 /// The order in which a request meets policies: what is cheap and keeps most away first, what needs to know who asks behind
@@ -84,6 +87,7 @@ pub(crate) const PHASES: &[Phase] = &[
     Phase::IdentityRate,
     Phase::Concurrency,
     Phase::Inject,
+    Phase::Filters,
 ];
 
 impl Phase {
@@ -101,6 +105,7 @@ impl Phase {
             Policy::Concurrency(_) => Phase::Concurrency,
             Policy::Shed(_) => Phase::Shed,
             Policy::Inject(_) => Phase::Inject,
+            Policy::Filter(_) => Phase::Filters,
         }
     }
 
@@ -151,9 +156,24 @@ enum Step {
 pub(crate) struct Registry {
     providers: Vec<Arc<Provider>>,
     last_id: u64,
+    filters: Filters,
+    last_filter: u64,
 }
 
 impl Registry {
+    /// With what filters the program has.
+    pub(crate) fn new(filters: Filters) -> Registry {
+        Registry {
+            filters,
+            ..Registry::default()
+        }
+    }
+
+    /// The filters of a rule.
+    pub(crate) fn filters(&mut self, rule: &Rule) -> Result<Option<Box<[Use]>>, String> {
+        self.filters.of(rule, &mut self.last_filter)
+    }
+
     /// Forgets what no rule uses.
     pub(crate) fn retain<'p>(&mut self, used: impl Iterator<Item = &'p Policies>) {
         // Most configurations have none, and thousands of routes to go through.
@@ -208,6 +228,7 @@ struct Findings {
     answer: FieldBlock,
     identity: Option<Arc<str>>,
     counted: Option<Rc<Counted>>,
+    edits: Option<Edits>,
 }
 
 static NOTHING: FieldBlock = FieldBlock::new();
@@ -239,6 +260,16 @@ impl Cleared {
         if let Some(counted) = self.0.as_ref().and_then(|found| found.counted.clone()) {
             req.extend(counted);
         }
+    }
+
+    /// Filters have changed the head.
+    pub(crate) fn edit(&mut self, edits: Edits) {
+        self.findings().edits = Some(edits);
+    }
+
+    /// What filters have changed of the head.
+    pub(crate) fn edits(&self) -> Option<&Edits> {
+        self.0.as_ref()?.edits.as_ref()
     }
 
     /// Headers for the upstream, which no client can have sent.
@@ -396,7 +427,8 @@ impl Policies {
             }
             let step = match policy {
                 Policy::Addresses(policy) => Step::Addresses(Addresses::of(policy)),
-                Policy::Cors(_) => continue,
+                // What is made around the rule's action is the exchange's.
+                Policy::Cors(_) | Policy::Filter(_) => continue,
                 Policy::ClientCertificate(policy) => Step::Certificate(Certificate::of(policy, &mut names)),
                 Policy::Basic(policy) => Step::Basic(Basic::of(policy, &mut names)),
                 Policy::ApiKeys(policy) => Step::Keys(Keys::of(policy, &mut names)),

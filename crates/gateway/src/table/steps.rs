@@ -100,6 +100,8 @@ fn policy(policy: &Policy) -> String {
         Policy::Concurrency(policy) => format!("take {} requests at once", policy.requests),
         Policy::Shed(policy) => format!("take what has waited for no longer than {:?}", policy.late),
         Policy::Inject(policy) => inject(policy),
+        // Options may be secrets.
+        Policy::Filter(policy) => format!("pass the filter `{}`", policy.name),
     }
 }
 
