@@ -281,3 +281,9 @@ const _: () = {
 
 /// Places of requests that were answered without a task that a worker keeps to use again; more of them are freed.
 pub const IDLE_BEGINNINGS: usize = 1024;
+
+/// Memory for what policies find out of a request that a worker keeps to use again; more of it is freed.
+pub const FINDINGS_IDLE: usize = 1024;
+
+/// Bytes of such memory: more, as of a chain of certificates, is freed with its request.
+pub const FINDINGS_BYTES: usize = 4096;

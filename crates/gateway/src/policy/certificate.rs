@@ -50,7 +50,7 @@ impl Certificate {
         if let Some(name) = &self.0.fingerprint {
             cleared.tell_upstream(name.as_str(), fingerprint.as_bytes());
         }
-        cleared.identify(format!("sha256:{fingerprint}").into());
+        cleared.identify(&format!("sha256:{fingerprint}").into());
         Ok(())
     }
 }

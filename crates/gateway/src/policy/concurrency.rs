@@ -1,22 +1,15 @@
 //! How many requests of a rule there are at once.
 
-use std::rc::Rc;
 use std::sync::Arc;
 
 use super::{Cleared, Outcome};
 use crate::fault::Fault;
 use crate::model;
-use crate::rate::counters::{Counters, Running, Runs};
+use crate::rate::counters::{Counters, Running};
 
 /// A rule's caps, asked together.
 #[derive(Debug)]
 pub(super) struct Concurrency(Vec<(Arc<Running>, u32)>);
-
-/// What a request is counted at as long as this is there.
-#[derive(Debug)]
-pub(super) struct Counted {
-    _runs: Vec<Runs>,
-}
 
 impl Concurrency {
     /// One.
@@ -30,11 +23,11 @@ impl Concurrency {
     }
 
     pub(super) fn pass(&self, cleared: &mut Cleared) -> Outcome {
-        let mut runs = Vec::with_capacity(self.0.len());
+        // Those that let it pass are given back with what is cleared, if another does not.
+        let runs = cleared.findings().runs.get_mut();
         for (running, most) in &self.0 {
             runs.push(running.begin(*most).ok_or(Fault::ConcurrencyFull)?);
         }
-        cleared.findings().counted = Some(Rc::new(Counted { _runs: runs }));
         Ok(())
     }
 }

@@ -2,10 +2,12 @@
 
 use std::cell::{Cell, RefCell};
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
+use std::rc::Rc;
 
 use aws_lc_rs::hmac;
 use ringmain_engine::Cx;
 
+use super::Spare;
 use super::jwt::Good;
 use crate::balance::hash_with;
 use crate::limits;
@@ -18,6 +20,7 @@ pub(crate) struct Local {
     tokens: RefCell<Tokens>,
     /// Passwords that are checked now.
     checks: Cell<u32>,
+    spare: Rc<Spare>,
 }
 
 /// Proofs, the oldest first.
@@ -74,7 +77,13 @@ impl Local {
                 ..Tokens::default()
             }),
             checks: Cell::new(0),
+            spare: Rc::default(),
         }
+    }
+
+    /// Memory for what policies find out.
+    pub(super) fn spare(&self) -> Rc<Spare> {
+        Rc::clone(&self.spare)
     }
 
     /// The proof that a password is right by a hash.

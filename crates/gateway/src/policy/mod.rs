@@ -24,6 +24,7 @@ mod local;
 mod redis;
 mod shed;
 
+use std::cell::RefCell;
 use std::fmt;
 use std::rc::Rc;
 use std::sync::Arc;
@@ -34,13 +35,15 @@ use ringmain_wire::h1::FieldBlock;
 use crate::exchange::{Found, note};
 use crate::fault::Fault;
 use crate::gateway::Worker;
+use crate::limits;
 use crate::model::{HeaderChanges, HeaderName, Name, Policy, Rule};
+use crate::rate::counters::Runs;
 use crate::upstream::registry::Registry as Upstreams;
 use addresses::Addresses;
 use authz::Authz;
 use basic::Basic;
 use certificate::Certificate;
-use concurrency::{Concurrency, Counted};
+use concurrency::Concurrency;
 use inject::Inject;
 use jwt::{Jwt, Provider};
 use keys::Keys;
@@ -195,7 +198,11 @@ pub(crate) struct At<'a, 'r> {
 /// The proof that a request has passed its rule's policies, and what they have found out.
 #[derive(Debug)]
 #[must_use]
-pub(crate) struct Cleared(Option<Box<Findings>>);
+pub(crate) struct Cleared {
+    found: Option<Box<Findings>>,
+    /// Where that comes from and goes to.
+    spare: Rc<Spare>,
+}
 
 /// What policies have found out.
 #[derive(Debug, Default)]
@@ -203,53 +210,105 @@ struct Findings {
     upstream: FieldBlock,
     answer: FieldBlock,
     identity: Option<Arc<str>>,
-    counted: Option<Rc<Counted>>,
+    /// What it is counted at.
+    runs: RefCell<Vec<Runs>>,
+    /// Memory for values that are put together.
+    text: String,
 }
 
 static NOTHING: FieldBlock = FieldBlock::new();
 
 impl Cleared {
     /// Nothing is found out yet. For the walk alone.
-    fn new() -> Cleared {
-        Cleared(None)
+    fn new(worker: &Worker) -> Cleared {
+        Cleared {
+            found: None,
+            spare: worker.policies.spare(),
+        }
     }
 
     /// The upstream is told; what cannot be a header's value is not. The name is one of [`Policies::drops`].
     fn tell_upstream(&mut self, name: &str, value: &[u8]) {
-        if let Err(misuse) = self.findings().upstream.push(name, value) {
-            log::debug!("a policy's header `{name}` cannot be sent: {misuse}");
-        }
+        self.findings().tell_upstream(name, value);
     }
 
     /// Who asks is known. What was found out first stays.
-    fn identify(&mut self, identity: Arc<str>) {
-        self.findings().identity.get_or_insert(identity);
+    fn identify(&mut self, identity: &Arc<str>) {
+        let known = &mut self.findings().identity;
+        known.get_or_insert_with(|| Arc::clone(identity));
     }
 
     fn findings(&mut self) -> &mut Findings {
-        self.0.get_or_insert_default()
+        self.found.get_or_insert_with(|| self.spare.take())
     }
 
     /// Has the request counted for longer than this lives: until its answer's last byte.
     pub(crate) fn stay(&self, req: &Request<'_>) {
-        if let Some(counted) = self.0.as_ref().and_then(|found| found.counted.clone()) {
-            req.extend(counted);
+        let runs = self.found.as_ref().map(|found| found.runs.take());
+        if let Some(runs) = runs.filter(|runs| !runs.is_empty()) {
+            req.extend(Rc::new(runs));
         }
     }
 
     /// Headers for the upstream, which no client can have sent.
     pub(crate) fn upstream(&self) -> &FieldBlock {
-        self.0.as_ref().map_or(&NOTHING, |found| &found.upstream)
+        self.found.as_ref().map_or(&NOTHING, |found| &found.upstream)
     }
 
     /// Headers for the client, whoever answers.
     pub(crate) fn answer(&self) -> &FieldBlock {
-        self.0.as_ref().map_or(&NOTHING, |found| &found.answer)
+        self.found.as_ref().map_or(&NOTHING, |found| &found.answer)
     }
 
     /// Who asks, as far as a policy has found out.
     pub(crate) fn identity(&self) -> Option<&Arc<str>> {
-        self.0.as_ref()?.identity.as_ref()
+        self.found.as_ref()?.identity.as_ref()
+    }
+}
+
+impl Drop for Cleared {
+    fn drop(&mut self) {
+        if let Some(found) = self.found.take() {
+            self.spare.put(found);
+        }
+    }
+}
+
+impl Findings {
+    fn tell_upstream(&mut self, name: &str, value: &[u8]) {
+        if let Err(misuse) = self.upstream.push(name, value) {
+            log::debug!("a policy's header `{name}` cannot be sent: {misuse}");
+        }
+    }
+
+    /// Forgets all and keeps the memory; how many bytes that is.
+    fn clear(&mut self) -> usize {
+        self.upstream.clear();
+        self.answer.clear();
+        self.identity = None;
+        self.runs.get_mut().clear();
+        self.text.clear();
+        self.upstream.capacity() + self.answer.capacity() + self.text.capacity()
+    }
+}
+
+/// Memory for findings, used again: [`limits::FINDINGS_IDLE`] of a worker at most, none larger than
+/// [`limits::FINDINGS_BYTES`].
+#[derive(Debug, Default)]
+#[expect(clippy::vec_box, reason = "what is handed on is the box")]
+struct Spare(RefCell<Vec<Box<Findings>>>);
+
+impl Spare {
+    fn take(&self) -> Box<Findings> {
+        self.0.borrow_mut().pop().unwrap_or_default()
+    }
+
+    fn put(&self, mut findings: Box<Findings>) {
+        let bytes = findings.clear();
+        let mut idle = self.0.borrow_mut();
+        if bytes <= limits::FINDINGS_BYTES && idle.len() < limits::FINDINGS_IDLE {
+            idle.push(findings);
+        }
     }
 }
 
@@ -308,7 +367,7 @@ type Outcome = Result<(), Box<Refusal>>;
 /// Asks a rule's policies as far as that needs no waiting. Nothing is counted, taken or noted when it [`Walk::Waits`].
 pub(crate) fn walk_now(worker: &Rc<Worker>, found: &Found<'_>, req: &Request<'_>) -> Walk {
     let steps = match steps_of(found) {
-        Ok([]) => return Walk::Cleared(Cleared::new()),
+        Ok([]) => return Walk::Cleared(Cleared::new(worker)),
         Ok(steps) => steps,
         Err(refusal) => return Walk::Refused(refusal),
     };
@@ -316,7 +375,7 @@ pub(crate) fn walk_now(worker: &Rc<Worker>, found: &Found<'_>, req: &Request<'_>
     if steps.iter().any(|step| step.waits(&at)) {
         return Walk::Waits;
     }
-    let mut cleared = Cleared::new();
+    let mut cleared = Cleared::new(worker);
     for step in steps {
         if let Err(refusal) = step.pass(&at, &mut cleared) {
             return Walk::Refused(refusal);
@@ -333,7 +392,7 @@ pub(crate) async fn walk(
     req: &Request<'_>,
 ) -> Result<Cleared, Box<Refusal>> {
     let at = At { worker, found, req };
-    let mut cleared = Cleared::new();
+    let mut cleared = Cleared::new(worker);
     for step in steps_of(found)? {
         if step.waits(&at) {
             // Apart, so that requests that wait for nothing have no room for it.

@@ -117,7 +117,7 @@ impl Jwt {
     pub(super) fn pass(&self, at: &At<'_, '_>, cleared: &mut Cleared) -> Outcome {
         let token = self.shown(at).ok_or_else(|| self.missing())?;
         match self.examine(at, &token, true) {
-            Ok(claims) => self.grant(at, &claims, cleared),
+            Ok(claims) => self.grant(&claims, cleared),
             Err(Not::Refused(refusal)) => Err(refusal),
             Err(Not::Yet(_)) => Err(Fault::KeysUnavailable.into()),
         }
@@ -195,7 +195,7 @@ impl Jwt {
     }
 
     /// What the rule wants of a good token, and what is told of it.
-    fn grant(&self, _at: &At<'_, '_>, claims: &Claims, cleared: &mut Cleared) -> Outcome {
+    fn grant(&self, claims: &Claims, cleared: &mut Cleared) -> Outcome {
         if !self.policy.scopes.iter().all(|scope| claims.has_scope(scope)) {
             let scopes = self.policy.scopes.join(" ");
             let more = format!(", error=\"insufficient_scope\", scope=\"{scopes}\"");
@@ -206,13 +206,16 @@ impl Jwt {
             let more = ", error=\"insufficient_scope\", error_description=\"a claim of the token does not give access\"";
             return Err(self.challenge(Fault::ClaimRefused, more));
         }
+        let findings = cleared.findings();
+        let mut text = std::mem::take(&mut findings.text);
         for header in &self.policy.headers {
-            if let Some(value) = claims.header(&header.claim) {
-                cleared.tell_upstream(header.name.as_str(), value.as_bytes());
+            if let Some(value) = claims.header(&header.claim, &mut text) {
+                findings.tell_upstream(header.name.as_str(), value.as_bytes());
             }
         }
+        findings.text = text;
         if let Some(subject) = claims.subject() {
-            cleared.identify(subject.into());
+            cleared.identify(subject);
         }
         Ok(())
     }
