@@ -47,7 +47,7 @@ PATH = "/json"
 THREE = "three_together"
 BAR_US = 1.5
 # The function that is looked at.
-COUNTED = "policy_cost::stage::Stage::ask"
+COUNTED = "ringmain_engine::worker::Worker*::work"
 # Signatures are made for each request, which takes longer than they do.
 FIRST = re.compile("^jwt_first")
 SECRET = bytes(range(64))

@@ -12,6 +12,9 @@ mod desk;
 mod exchange;
 pub mod fault;
 mod front;
+#[cfg(feature = "fuzzing")]
+#[doc(hidden)]
+pub mod fuzzing;
 pub mod gateway;
 pub mod health;
 pub mod limits;

@@ -180,6 +180,7 @@ fn concurrency() -> Policy {
     Policy::Concurrency(Arc::new(Concurrency {
         name: "at once".into(),
         requests: 100,
+        by: Vec::new(),
     }))
 }
 

@@ -41,6 +41,7 @@ impl Stage {
     pub(crate) fn new(case: &Case, bare: bool, signer: &Signer) -> Stage {
         let mut plan = Plan::calm();
         plan.trace = 0;
+        plan.whole = true;
         let world = World::new(1, plan, 1);
         let origin = SocketAddr::from(([127, 0, 0, 1], 8000));
         let front: Addr = "127.0.0.1:80".parse().expect("an address");

@@ -2,7 +2,6 @@
 //!
 //! All of them have to let a request pass: what one has counted is given back if another one behind it refuses.
 
-use std::net::IpAddr;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -11,12 +10,11 @@ use ringmain_web::Note;
 use ringmain_wire::h1::FieldBlock;
 
 use super::redis::Redis;
-use super::{At, Cleared, Findings, Outcome, Refusal};
-use crate::exchange::client_address;
+use super::{At, Cleared, Findings, Outcome, Refusal, key};
 use crate::fault::Fault;
 use crate::limits;
 use crate::model::{Name, RateHeaders, RateKey, RateLimit, Target};
-use crate::rate::cells::{Cells, KeyHasher};
+use crate::rate::cells::Cells;
 use crate::rate::{Rate, Verdict};
 use crate::upstream::registry::Registry;
 
@@ -50,11 +48,6 @@ struct Limit {
 struct Said {
     key: u64,
     verdict: Option<Verdict>,
-}
-
-/// Whether what a limit counts by is known only when a policy has found out who asks.
-pub(super) fn needs_identity(policy: &RateLimit) -> bool {
-    policy.by.contains(&RateKey::Identity)
 }
 
 impl Limits {
@@ -272,15 +265,14 @@ impl Limit {
         if self.by.is_empty() {
             return 1;
         }
-        let mut hasher = KeyHasher::new(self.cells.secret(|| at.worker.cx.random()));
-        self.parts(at, cleared, &mut |part| hasher.part(part));
-        hasher.finish()
+        let secret = self.cells.secret(|| at.worker.cx.random());
+        key::hash(&self.by, secret, at, cleared)
     }
 
     /// The same for others than this process: the SHA-256 of all of it, so that it tells nobody who asks.
     fn digest(&self, at: &At<'_, '_>, cleared: &Cleared) -> String {
         let mut context = Context::new(&SHA256);
-        self.parts(at, cleared, &mut |part| {
+        key::parts(&self.by, at, cleared, &mut |part| {
             let length = part.map_or(0, |part| part.len() as u64 + 1);
             context.update(&length.to_be_bytes());
             context.update(part.unwrap_or_default());
@@ -288,54 +280,11 @@ impl Limit {
         let bytes = context.finish();
         bytes.as_ref().iter().map(|byte| format!("{byte:02x}")).collect()
     }
-
-    /// What tells this request apart, part by part.
-    fn parts(&self, at: &At<'_, '_>, cleared: &Cleared, add: &mut dyn FnMut(Option<&[u8]>)) {
-        let req = at.req;
-        for key in &self.by {
-            match key {
-                RateKey::Source { v4, v6 } => match client_address(at.found.listener, req) {
-                    Some(address) => add(Some(&network(address, *v4, *v6))),
-                    None => add(None),
-                },
-                RateKey::Header(name) => add(req.head().fields.all(name.as_str()).next()),
-                RateKey::Cookie(name) => add(req.cookies().get(name).map(str::as_bytes)),
-                RateKey::Identity => add(cleared.identity().map(|who| who.as_bytes())),
-                RateKey::Host => match req.host() {
-                    Some(host) => add(Some(lower(host, &mut [0; 256]))),
-                    None => add(None),
-                },
-                RateKey::Path => add(Some(req.path().as_bytes())),
-                RateKey::Method => add(Some(req.method().as_str().as_bytes())),
-            }
-        }
-    }
-}
-
-/// The network that an address is in, as bytes that say which kind it is.
-fn network(address: IpAddr, v4: u8, v6: u8) -> [u8; 17] {
-    let (kind, number, bits) = match address.to_canonical() {
-        IpAddr::V4(address) => (4, u128::from(address.to_bits()) << 96, v4),
-        IpAddr::V6(address) => (6, address.to_bits(), v6),
-    };
-    let mask = u128::MAX.checked_shl(128 - u32::from(bits.min(128))).unwrap_or(0);
-    let mut bytes = [kind; 17];
-    bytes[1..].copy_from_slice(&(number & mask).to_be_bytes());
-    bytes
 }
 
 /// Whole seconds, rounded up: whoever comes back then is not too early.
 fn seconds(span: Duration) -> u64 {
     span.as_secs() + u64::from(span.subsec_nanos() > 0)
-}
-
-/// A host in lower case; of one that is longer than any name its beginning.
-fn lower<'m>(host: &str, memory: &'m mut [u8; 256]) -> &'m [u8] {
-    let length = host.len().min(memory.len());
-    let part = &mut memory[..length];
-    part.copy_from_slice(&host.as_bytes()[..length]);
-    part.make_ascii_lowercase();
-    part
 }
 
 /// The elements of `RateLimit-Policy`.
@@ -373,18 +322,6 @@ fn put(fields: &mut FieldBlock, name: &str, value: &str) {
 #[cfg(test)]
 mod tests {
     use super::*;
-
-    #[test]
-    fn networks() {
-        let net = |text: &str, v4, v6| network(text.parse().expect("an address"), v4, v6);
-        assert_eq!(net("192.0.2.1", 24, 64), net("192.0.2.200", 24, 64));
-        assert_ne!(net("192.0.2.1", 32, 64), net("192.0.2.200", 32, 64));
-        assert_eq!(net("::ffff:192.0.2.1", 32, 64), net("192.0.2.1", 32, 64));
-        assert_eq!(net("2001:db8::1", 32, 64), net("2001:db8::ffff:1", 32, 64));
-        assert_ne!(net("2001:db8::1", 32, 128), net("2001:db8::2", 32, 128));
-        assert_eq!(net("2001:db8::1", 32, 0), net("::1", 32, 0));
-        assert_ne!(net("0.0.0.0", 0, 0), net("::1", 0, 0));
-    }
 
     #[test]
     fn numbers() {

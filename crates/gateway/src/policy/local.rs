@@ -33,7 +33,7 @@ struct Known {
 /// Tokens that are good, by a hash, the oldest first.
 #[derive(Default)]
 struct Tokens {
-    all: BTreeMap<u64, (Box<[u8]>, Good)>,
+    all: BTreeMap<u64, (Box<[u8]>, Rc<Good>)>,
     order: VecDeque<u64>,
     bytes: usize,
     /// Of the hash.
@@ -115,13 +115,13 @@ impl Local {
     }
 
     /// A token that was good when it was looked at.
-    pub(super) fn token(&self, token: &[u8]) -> Option<Good> {
+    pub(super) fn token(&self, token: &[u8]) -> Option<Rc<Good>> {
         let tokens = self.tokens.borrow();
         let (known, good) = tokens.all.get(&tokens.hash(token))?;
-        (**known == *token).then(|| good.clone())
+        (**known == *token).then(|| Rc::clone(good))
     }
 
-    pub(super) fn learn_token(&self, token: &[u8], good: Good) {
+    pub(super) fn learn_token(&self, token: &[u8], good: Rc<Good>) {
         let tokens = &mut *self.tokens.borrow_mut();
         let hash = tokens.hash(token);
         tokens.bytes += token.len();

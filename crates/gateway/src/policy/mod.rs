@@ -11,20 +11,22 @@
 //! one knows their order and none of their meanings.
 
 mod addresses;
+mod any;
 mod authz;
 mod basic;
 mod call;
 mod certificate;
+mod cleared;
 mod concurrency;
 mod inject;
 pub(crate) mod jwt;
+mod key;
 mod keys;
 mod limit;
 mod local;
 mod redis;
 mod shed;
 
-use std::cell::RefCell;
 use std::fmt;
 use std::rc::Rc;
 use std::sync::Arc;
@@ -35,14 +37,15 @@ use ringmain_wire::h1::FieldBlock;
 use crate::exchange::{Found, note};
 use crate::fault::Fault;
 use crate::gateway::Worker;
-use crate::limits;
 use crate::model::{HeaderChanges, HeaderName, Name, Policy, Rule};
-use crate::rate::counters::Runs;
 use crate::upstream::registry::Registry as Upstreams;
 use addresses::Addresses;
+use any::Any;
 use authz::Authz;
 use basic::Basic;
 use certificate::Certificate;
+pub(crate) use cleared::Cleared;
+use cleared::{Findings, Spare, tell};
 use concurrency::Concurrency;
 use inject::Inject;
 use jwt::{Jwt, Provider};
@@ -91,15 +94,17 @@ pub(crate) const PHASES: &[Phase] = &[
 
 impl Phase {
     /// That of a policy.
-    fn of(policy: &Policy) -> Phase {
+    pub(crate) fn of(policy: &Policy) -> Phase {
         match policy {
             Policy::Addresses(_) => Phase::Addresses,
             Policy::Cors(_) => Phase::Cors,
-            Policy::ClientCertificate(_) | Policy::Basic(_) | Policy::ApiKeys(_) | Policy::Jwt(_) => {
-                Phase::Authentication
-            }
+            Policy::ClientCertificate(_)
+            | Policy::Basic(_)
+            | Policy::ApiKeys(_)
+            | Policy::Jwt(_)
+            | Policy::SatisfyAny => Phase::Authentication,
             Policy::ExternalAuth(_) => Phase::Authorization,
-            Policy::RateLimit(policy) if limit::needs_identity(policy) => Phase::IdentityRate,
+            Policy::RateLimit(policy) if key::needs_identity(&policy.by) => Phase::IdentityRate,
             Policy::RateLimit(_) => Phase::Rate,
             Policy::Concurrency(_) => Phase::Concurrency,
             Policy::Shed(_) => Phase::Shed,
@@ -116,7 +121,8 @@ impl Phase {
 /// Policies in the order in which a request meets them.
 pub(crate) fn in_order(policies: &[Policy]) -> Vec<&Policy> {
     let mut ordered: Vec<&Policy> = policies.iter().collect();
-    ordered.sort_by_key(|policy| Phase::of(policy).place());
+    // What says how policies are joined stands in front of them.
+    ordered.sort_by_key(|policy| (Phase::of(policy).place(), **policy != Policy::SatisfyAny));
     ordered
 }
 
@@ -140,6 +146,8 @@ enum Step {
     Basic(Basic),
     Keys(Keys),
     Jwt(Jwt),
+    /// One of them is enough.
+    Any(Any),
     Authz(Authz),
     /// All of a phase.
     Limits(Limits),
@@ -161,6 +169,10 @@ impl Registry {
     pub(crate) fn retain<'p>(&mut self, used: impl Iterator<Item = &'p Policies>) {
         let used: Vec<*const Provider> = used
             .flat_map(|policies| &policies.steps)
+            .flat_map(|step| match step {
+                Step::Any(any) => any.steps(),
+                step => std::slice::from_ref(step),
+            })
             .filter_map(|step| match step {
                 Step::Jwt(jwt) => Some(jwt.providers()),
                 _ => None,
@@ -193,123 +205,6 @@ pub(crate) struct At<'a, 'r> {
     pub(crate) worker: &'a Rc<Worker>,
     pub(crate) found: &'a Found<'a>,
     pub(crate) req: &'a Request<'r>,
-}
-
-/// The proof that a request has passed its rule's policies, and what they have found out.
-#[derive(Debug)]
-#[must_use]
-pub(crate) struct Cleared {
-    found: Option<Box<Findings>>,
-    /// Where that comes from and goes to.
-    spare: Rc<Spare>,
-}
-
-/// What policies have found out.
-#[derive(Debug, Default)]
-struct Findings {
-    upstream: FieldBlock,
-    answer: FieldBlock,
-    identity: Option<Arc<str>>,
-    /// What it is counted at.
-    runs: RefCell<Vec<Runs>>,
-    /// Memory for values that are put together.
-    text: String,
-}
-
-static NOTHING: FieldBlock = FieldBlock::new();
-
-impl Cleared {
-    /// Nothing is found out yet. For the walk alone.
-    fn new(worker: &Worker) -> Cleared {
-        Cleared {
-            found: None,
-            spare: worker.policies.spare(),
-        }
-    }
-
-    /// The upstream is told; what cannot be a header's value is not. The name is one of [`Policies::drops`].
-    fn tell_upstream(&mut self, name: &str, value: &[u8]) {
-        self.findings().tell_upstream(name, value);
-    }
-
-    /// Who asks is known. What was found out first stays.
-    fn identify(&mut self, identity: &Arc<str>) {
-        let known = &mut self.findings().identity;
-        known.get_or_insert_with(|| Arc::clone(identity));
-    }
-
-    fn findings(&mut self) -> &mut Findings {
-        self.found.get_or_insert_with(|| self.spare.take())
-    }
-
-    /// Has the request counted for longer than this lives: until its answer's last byte.
-    pub(crate) fn stay(&self, req: &Request<'_>) {
-        let runs = self.found.as_ref().map(|found| found.runs.take());
-        if let Some(runs) = runs.filter(|runs| !runs.is_empty()) {
-            req.extend(Rc::new(runs));
-        }
-    }
-
-    /// Headers for the upstream, which no client can have sent.
-    pub(crate) fn upstream(&self) -> &FieldBlock {
-        self.found.as_ref().map_or(&NOTHING, |found| &found.upstream)
-    }
-
-    /// Headers for the client, whoever answers.
-    pub(crate) fn answer(&self) -> &FieldBlock {
-        self.found.as_ref().map_or(&NOTHING, |found| &found.answer)
-    }
-
-    /// Who asks, as far as a policy has found out.
-    pub(crate) fn identity(&self) -> Option<&Arc<str>> {
-        self.found.as_ref()?.identity.as_ref()
-    }
-}
-
-impl Drop for Cleared {
-    fn drop(&mut self) {
-        if let Some(found) = self.found.take() {
-            self.spare.put(found);
-        }
-    }
-}
-
-impl Findings {
-    fn tell_upstream(&mut self, name: &str, value: &[u8]) {
-        if let Err(misuse) = self.upstream.push(name, value) {
-            log::debug!("a policy's header `{name}` cannot be sent: {misuse}");
-        }
-    }
-
-    /// Forgets all and keeps the memory; how many bytes that is.
-    fn clear(&mut self) -> usize {
-        self.upstream.clear();
-        self.answer.clear();
-        self.identity = None;
-        self.runs.get_mut().clear();
-        self.text.clear();
-        self.upstream.capacity() + self.answer.capacity() + self.text.capacity()
-    }
-}
-
-/// Memory for findings, used again: [`limits::FINDINGS_IDLE`] of a worker at most, none larger than
-/// [`limits::FINDINGS_BYTES`].
-#[derive(Debug, Default)]
-#[expect(clippy::vec_box, reason = "what is handed on is the box")]
-struct Spare(RefCell<Vec<Box<Findings>>>);
-
-impl Spare {
-    fn take(&self) -> Box<Findings> {
-        self.0.borrow_mut().pop().unwrap_or_default()
-    }
-
-    fn put(&self, mut findings: Box<Findings>) {
-        let bytes = findings.clear();
-        let mut idle = self.0.borrow_mut();
-        if bytes <= limits::FINDINGS_BYTES && idle.len() < limits::FINDINGS_IDLE {
-            idle.push(findings);
-        }
-    }
 }
 
 /// Why a request goes no further, and what its client is told besides the fault.
@@ -434,6 +329,8 @@ impl Policies {
         let mut steps: Vec<Step> = Vec::new();
         let mut last = None;
         let mut names = Names::default();
+        let any = rule.policies.contains(&Policy::SatisfyAny);
+        let (mut alternatives, mut place) = (Vec::new(), 0);
         for policy in in_order(&rule.policies) {
             let phase = Phase::of(policy);
             let same = last.replace(phase) == Some(phase);
@@ -450,9 +347,15 @@ impl Policies {
                 _ => {}
             }
             let step = match policy {
+                Policy::Addresses(policy) if any => {
+                    alternatives.extend(Addresses::alone_allowed(policy).map(Step::Addresses));
+                    Step::Addresses(Addresses::alone_denied(policy))
+                }
                 Policy::Addresses(policy) => Step::Addresses(Addresses::of(policy)),
-                Policy::Cors(_) => continue,
-                Policy::ClientCertificate(policy) => Step::Certificate(Certificate::of(policy, &mut names)),
+                Policy::Cors(_) | Policy::SatisfyAny => continue,
+                Policy::ClientCertificate(policy) => {
+                    Step::Certificate(Certificate::of(policy, any, &mut names))
+                }
                 Policy::Basic(policy) => Step::Basic(Basic::of(policy, &mut names)),
                 Policy::ApiKeys(policy) => Step::Keys(Keys::of(policy, &mut names)),
                 Policy::Jwt(policy) => Step::Jwt(Jwt::of(policy, &mut names, known, upstreams)?),
@@ -462,10 +365,20 @@ impl Policies {
                 Policy::Shed(policy) => Step::Shed(Shed(policy.late)),
                 Policy::Inject(policy) => Step::Inject(Inject::of(policy, &mut names.hidden)),
             };
+            if any && phase == Phase::Authentication {
+                alternatives.push(step);
+                continue;
+            }
             steps.push(step);
             if phase.place() < Phase::Cors.place() {
                 policies.before_cors = steps.len();
             }
+            if phase.place() < Phase::Authentication.place() {
+                place = steps.len();
+            }
+        }
+        if any {
+            steps.insert(place, Step::Any(Any::of(alternatives)?));
         }
         policies.steps = steps.into();
         policies.written = names.written.len();
@@ -498,6 +411,7 @@ impl Step {
             | Step::Concurrency(_)
             | Step::Shed(_) => false,
             Step::Basic(policy) => policy.waits(at),
+            Step::Any(any) => any.waits(at),
             Step::Jwt(policy) => policy.waits(at),
             Step::Authz(_) => true,
             Step::Inject(policy) => policy.waits(at),
@@ -513,10 +427,11 @@ impl Step {
             Step::Basic(policy) => policy.pass(at, cleared),
             Step::Keys(policy) => policy.pass(at, cleared),
             Step::Jwt(policy) => policy.pass(at, cleared),
+            Step::Any(any) => any.pass(at, cleared),
             // It always has to wait.
             Step::Authz(_) => Err(Fault::AuthzUnavailable.into()),
             Step::Limits(limits) => limits.pass(at, cleared),
-            Step::Concurrency(caps) => caps.pass(cleared),
+            Step::Concurrency(caps) => caps.pass(at, cleared),
             Step::Shed(policy) => policy.pass(at),
             Step::Inject(policy) => policy.pass(at),
         }
@@ -527,6 +442,7 @@ impl Step {
         match self {
             Step::Basic(policy) => policy.pass_waiting(at, cleared).await,
             Step::Jwt(policy) => policy.pass_waiting(at, cleared).await,
+            Step::Any(any) => any.pass_waiting(at, cleared).await,
             Step::Authz(policy) => policy.pass_waiting(at, cleared).await,
             Step::Inject(policy) => policy.pass_waiting(at).await,
             Step::Limits(limits) => limits.pass_waiting(at, cleared).await,

@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use ringmain_gateway::model::{Policy, RateHeaders, RateKey, Share, Target};
+use ringmain_gateway::model::{ClaimPath, Policy, RateHeaders, RateKey, Share, Target};
 
 use super::{all_wrong, right};
 
@@ -56,6 +56,20 @@ fn a_rate_of_several_gateways() {
         Some(&b"the-value"[..])
     );
     assert!(redis.denies && redis.timeout == Duration::from_millis(5));
+}
+
+#[test]
+fn what_is_counted_by() {
+    let all = policies(
+        "{}",
+        "{rate_limit: {requests: 1, by: {claim: sub}}, concurrency: {requests: 2, by: [source, {claim: org.tenant}]}}",
+    );
+    let [Policy::RateLimit(rate), Policy::Concurrency(cap)] = &all[..] else {
+        panic!("{all:?}");
+    };
+    let claim = |path: &str| RateKey::Claim(ClaimPath(path.into()));
+    assert_eq!(rate.by, [claim("sub")]);
+    assert_eq!(cap.by, [RateKey::SOURCE, claim("org.tenant")]);
 }
 
 #[test]
@@ -134,7 +148,7 @@ fn wrong_rates() {
         ),
         (
             "rate_limit: {requests: 1, by: adress}",
-            "expected one of `source`, `header`, `cookie`, `identity`, `host`, `path`, `method`, found `adress`",
+            "expected one of `source`, `header`, `cookie`, `identity`, `claim`, `host`, `path`, `method`, found `adress`",
         ),
         (
             "rate_limit: {requests: 1, by: source, ipv6_prefix: 129}",
@@ -182,6 +196,10 @@ fn wrong_others() {
         ("rate_limit: true", "from 1 to 8 limits, found 0"),
         ("concurrency: {name: x}", "the key `requests`, found none"),
         ("concurrency: {requests: 0}", "a whole number from 1"),
+        (
+            "concurrency: {requests: 1, by: {claim: ''}}",
+            "the name of a claim, found none",
+        ),
         ("shed: {late: 0s}", "`late` of at least 1ms"),
         (
             "inject: {}",

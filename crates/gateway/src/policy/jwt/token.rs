@@ -24,7 +24,7 @@ pub(super) struct Parsed<'t> {
 
 /// What a token says.
 #[derive(Debug)]
-pub(super) struct Claims {
+pub(in crate::policy) struct Claims {
     all: Value,
     expires: f64,
     begins: Option<f64>,
@@ -160,7 +160,11 @@ impl Claims {
 
     /// A claim as a header has it, in `scratch` unless it lies somewhere so. A list whose elements have commas, and an object,
     /// cannot be one.
-    pub(super) fn header<'a>(&'a self, path: &ClaimPath, scratch: &'a mut String) -> Option<&'a str> {
+    pub(in crate::policy) fn header<'a>(
+        &'a self,
+        path: &ClaimPath,
+        scratch: &'a mut String,
+    ) -> Option<&'a str> {
         scratch.clear();
         match self.find(path)? {
             Value::Array(list) => {
