@@ -60,16 +60,32 @@ fn a_rate_of_several_gateways() {
 
 #[test]
 fn what_is_counted_by() {
-    let all = policies(
-        "{}",
-        "{rate_limit: {requests: 1, by: {claim: sub}}, concurrency: {requests: 2, by: [source, {claim: org.tenant}]}}",
-    );
-    let [Policy::RateLimit(rate), Policy::Concurrency(cap)] = &all[..] else {
-        panic!("{all:?}");
+    let text = |jwt: &str| {
+        format!(
+            "listen: :80\njwt_providers: {{id: {{issuer: 'https://id', jwks: 'http://127.0.0.1:1/jwks'}}}}\nroutes:\n  shop:\n    rules:\n      \
+             - respond: 200\n        policies:\n          rate_limit: {{requests: 1, by: {{claim: sub}}}}\n          \
+             concurrency: {{requests: 2, by: [source, {{claim: org.tenant}}]}}\n{jwt}"
+        )
     };
+    let config = right(&text("          jwt: {provider: id}\n"));
+    let (mut rates, mut caps) = (Vec::new(), Vec::new());
+    for policy in &config.routes[0].rules[0].policies {
+        match policy {
+            Policy::RateLimit(limit) => rates.extend(limit.by.clone()),
+            Policy::Concurrency(cap) => caps.extend(cap.by.clone()),
+            _ => {}
+        }
+    }
     let claim = |path: &str| RateKey::Claim(ClaimPath(path.into()));
-    assert_eq!(rate.by, [claim("sub")]);
-    assert_eq!(cap.by, [RateKey::SOURCE, claim("org.tenant")]);
+    assert_eq!(rates, [claim("sub")]);
+    assert_eq!(caps, [RateKey::SOURCE, claim("org.tenant")]);
+    // Nobody has checked whose it is.
+    let told = all_wrong(&text(""));
+    assert_eq!(told.len(), 2, "{told:?}");
+    for (line, part) in told.iter().zip(["rate_limit", "concurrency"]) {
+        let expected = format!("policies.{part}.by: expected claims only beside the policy `jwt`");
+        assert!(line.contains(&expected), "{line}");
+    }
 }
 
 #[test]
