@@ -6,11 +6,12 @@
     bench/policies.py --scenario counts --only jwt_cached rate_limit --requests 200
 
 `counts` runs the example `policy_cost`, which is a gateway in a simulated world without system calls, with a policy and
-without it, on the same requests. Instructions are those that callgrind (of valgrind) counts while requests are answered,
-allocations those of the process; each is taken of N and of 2N requests, and the difference by N is one request's, so that
-what happens once falls out. CPU is the thread's own clock, in interleaved rounds without valgrind. What the same requests
-cost without the policy is taken away. valgrind has no instructions for SHA and none of AVX-512: there the crypto library
-takes those that it has, as on an older machine, so that its part (API keys, certificates, first tokens) is counted too high.
+without it, on the same requests. Instructions are those of the worker that callgrind (of valgrind) counts, without the
+simulated network, the client and the origin; allocations are those of the process. Each is taken of N and of 2N requests,
+and the difference by N is one request's, so that what happens once falls out. CPU is the thread's own clock, in
+interleaved rounds without valgrind. What the same requests cost without the policy is taken away. valgrind has no
+instructions for SHA and none of AVX-512: there the crypto library takes those that it has, as on an older machine, so
+that its part (API keys, certificates, first tokens) is counted too high.
 
 `sockets` has the gateway forward requests with a token to the floor, over io_uring and over epoll, without policies and
 with a cached token, a rate limit and changes of headers, as policies-ringmain.yaml has them. The gateway is alone on the
@@ -46,7 +47,7 @@ BIN = servers.PEERS / "bin"
 PATH = "/json"
 THREE = "three_together"
 BAR_US = 1.5
-# The function that is looked at.
+# The function that is looked at: a worker's turn.
 COUNTED = "ringmain_engine::worker::Worker*::work"
 # Signatures are made for each request, which takes longer than they do.
 FIRST = re.compile("^jwt_first")
@@ -170,7 +171,7 @@ def counts_report(args, names):
         verdict = judged(middle) if name == THREE else ""
         missed += name == THREE and middle > BAR_US
         lines.append(f"| {name} | {more['instructions']:,.0f} | {more['allocations']:.2f} | {middle:.2f} ({low:.2f} to {high:.2f}) | {verdict} |")
-    lines += ["", f"The last one's requests without it: {bare['instructions']:,.0f} instructions, the simulation's and the client's among them.", ""]
+    lines += ["", f"The last one's requests without it take {bare['instructions']:,.0f} instructions of the worker.", ""]
     return lines, missed
 
 

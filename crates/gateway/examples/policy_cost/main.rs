@@ -1,9 +1,9 @@
 //! What policies cost a request: a gateway answers so many requests in a simulated world, without system calls.
 //!
 //! `policy_cost --list` names the cases. `policy_cost CASE REQUESTS` prints what these requests took as a line of JSON:
-//! allocations, and with `--cpu` nanoseconds of CPU; with `--bare` of the same requests without the policy. Most of both is the simulation's
-//! and the client's: what a policy costs is the difference. `bench/policies.py` takes it, and counts instructions by running
-//! this in valgrind, which looks at [`Stage::ask`] alone: what is left of the requests before falls out of a difference, too.
+//! allocations, and with `--cpu` nanoseconds of CPU; with `--bare` of the same requests without the policy. Most of both is the
+//! simulation's and the client's: what a policy costs is the difference. `bench/policies.py` takes it, and counts instructions
+//! by running this in valgrind, which looks at the worker's turns alone.
 #![forbid(unsafe_code)]
 #![allow(clippy::print_stdout, reason = "what it is for")]
 
