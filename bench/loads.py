@@ -18,9 +18,9 @@ import re
 # A GET of `path`, or echoed messages of `bytes`. `rate`: messages a second by a schedule (None:
 # closed loop). `pipeline`: messages in flight on a connection. `reconnect_every`: so many messages
 # a connection. `sources`: FROM-TO addresses to dial from. `expect`: a text in each body. `websocket`: the echoed
-# messages are WebSocket's, at `path`. `tls`: a `Tls`, for a GET over it.
-Load = collections.namedtuple("Load", "path bytes connections rate pipeline reconnect_every sources expect websocket tls",
-                              defaults=(None, None, 64, None, 1, None, None, None, False, None))
+# messages are WebSocket's, at `path`. `tls`: a `Tls`, for a GET over it. `headers`: [(name, value)] of each GET (`bench` only).
+Load = collections.namedtuple("Load", "path bytes connections rate pipeline reconnect_every sources expect websocket tls headers",
+                              defaults=(None, None, 64, None, 1, None, None, None, False, None, ()))
 # `mode`: keep (connections are kept), full or resumed (a GET a connection, each with a handshake of that kind).
 # `ca`: the authority of the server's certificate, a PEM file.
 Tls = collections.namedtuple("Tls", "mode ca")
@@ -60,6 +60,8 @@ def bench_command(program, load, port, secs, warm, cpu, server_pid=None, engine=
         return command + ["--echo", str(load.bytes), target]
     if load.expect:
         command += ["--expect-status", "200", "--expect-body", load.expect]
+    for name, value in load.headers:
+        command += ["-H", f"{name}: {value}"]
     if load.tls:
         return command + ["--ca", str(load.tls.ca), f"https://127.0.0.1:{port}{load.path}"]
     return command + [f"http://127.0.0.1:{port}{load.path}"]

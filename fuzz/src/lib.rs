@@ -17,6 +17,7 @@ mod hyper_client;
 mod hyper_server;
 mod memory;
 pub mod record;
+pub mod redis_reply;
 pub mod router;
 pub mod timer_wheel;
 pub mod tls_peek;
@@ -64,6 +65,10 @@ pub const TARGETS: &[Target] = &[
     Target {
         name: "record",
         run: record::run,
+    },
+    Target {
+        name: "redis_reply",
+        run: redis_reply::run,
     },
     Target {
         name: "router",

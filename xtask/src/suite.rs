@@ -239,6 +239,24 @@ const SUITES: &[Suite] = &[
         ],
     },
     Suite {
+        name: "policies",
+        about: "what each policy of the gateway costs a request, in instructions, allocations and CPU; fifteen minutes",
+        lines: &[
+            Line::new(&["bench/build.sh", "client", "floor"]),
+            RELEASE,
+            Line::new(&[
+                "cargo",
+                "build",
+                "--release",
+                "-p",
+                "ringmain-gateway",
+                "--example",
+                "policy_cost",
+            ]),
+            Line::new(&["python3", "bench/policies.py"]),
+        ],
+    },
+    Suite {
         name: "overload",
         about: "goodput at three times the load that an application carries, and recovery from it",
         lines: &[Line::new(&["bench/build.sh", "client"]), REPORT, OVERLOAD],

@@ -13,6 +13,9 @@ mod exchange;
 pub mod fault;
 pub mod filter;
 mod front;
+#[cfg(feature = "fuzzing")]
+#[doc(hidden)]
+pub mod fuzzing;
 pub mod gateway;
 pub mod health;
 pub mod limits;

@@ -99,6 +99,12 @@ pub const TOKENS_KNOWN: usize = 4096;
 /// Bytes of all these tokens together, for each worker.
 pub const TOKENS_KNOWN_BYTES: usize = 8 << 20;
 
+/// Policies that a worker knows a token to be what they want; of more, the oldest is forgotten.
+pub const TOKEN_GRANTS: usize = 4;
+
+/// Bytes of headers that tell of a token, by one policy; of more they are put together each time.
+pub const TOKEN_GRANT_BYTES: usize = 512;
+
 /// Bytes of a set of keys, and of the answer that has it; more is no set.
 pub const KEY_SET_BYTES: usize = 256 * 1024;
 
@@ -268,6 +274,10 @@ pub const REDIS_TIMEOUT: Duration = Duration::from_millis(50);
 /// Requests that one worker holds at once because a rule puts delays in. More go on at once.
 pub const DELAYED: u32 = 4096;
 
+/// Keys of one name that requests at once are counted by and that have a request under way, about: 64 parts have room for 1024
+/// each. A request of one more is refused as if its key had as many as it may have.
+pub const RUNNING_KEYS: usize = 64 * 1024;
+
 /// How long a request may be held because a rule puts delays in.
 pub const DELAY: Duration = Duration::from_mins(1);
 
@@ -294,3 +304,9 @@ const _: () = {
 
 /// Places of requests that were answered without a task that a worker keeps to use again; more of them are freed.
 pub const IDLE_BEGINNINGS: usize = 1024;
+
+/// Memory for what policies find out of a request that a worker keeps to use again; more of it is freed.
+pub const FINDINGS_IDLE: usize = 1024;
+
+/// Bytes of such memory: more, as of a chain of certificates, is freed with its request.
+pub const FINDINGS_BYTES: usize = 4096;

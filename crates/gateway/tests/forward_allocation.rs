@@ -1,7 +1,12 @@
-//! What a forwarded request allocates once all is warm: nothing, on each real back-end.
+//! What a forwarded request allocates once all is warm: nothing, on each real back-end; nor do policies that need no more than
+//! it has.
 #![forbid(unsafe_code)]
 #![allow(clippy::print_stdout, reason = "a test without harness reports its counts")]
 #![allow(clippy::disallowed_methods, reason = "the origin is a real thread")]
+
+#[allow(dead_code, reason = "cases that allocate are not asked here")]
+#[path = "../examples/policy_cost/cases.rs"]
+mod cases;
 
 use std::alloc::System;
 use std::io::{ErrorKind, Read, Write};
@@ -12,10 +17,11 @@ use std::time::Duration;
 use ringmain_engine::{Addr, Choice, Config, Engine, ListenOptions};
 use ringmain_gateway::Gateway;
 use ringmain_gateway::model::{
-    self, Action, Endpoint, Forward, HeaderChanges, HeaderName, HeaderValue, Listener, Protocol, Route, Rule,
-    Upstream, Where,
+    Action, Forward, HeaderChanges, HeaderName, HeaderValue, Match, Path, PathMatch, Rule,
 };
 use stats_alloc::{INSTRUMENTED_SYSTEM, Region, StatsAlloc};
+
+use cases::Signer;
 
 #[global_allocator]
 static ALLOCATOR: &StatsAlloc<System> = &INSTRUMENTED_SYSTEM;
@@ -30,6 +36,44 @@ struct Case {
     name: &'static str,
     request: Vec<u8>,
     allowed: usize,
+}
+
+/// Policies that allocate nothing for a request.
+const FREE: [&str; 8] = [
+    "addresses",
+    "concurrency",
+    "headers",
+    "rate_limit",
+    "api_keys",
+    "jwt_cached",
+    "jwt_cached_served",
+    "three_together",
+];
+
+/// Those of policies: each has a rule of its own.
+fn guarded(signer: &Signer) -> Vec<(Case, Rule)> {
+    let free = cases::cases(signer)
+        .into_iter()
+        .filter(|case| FREE.contains(&case.name));
+    let guarded = free.map(|case| {
+        let cases::Fields::Same(fields) = &case.fields else {
+            panic!("{}: expected the same fields each time", case.name);
+        };
+        let path = format!("/{}", case.name);
+        let mut rule = cases::rule(&case, false);
+        rule.matches = vec![Match {
+            path: PathMatch::Exact(Path::parse(&path).expect("a path")),
+            ..Match::default()
+        }];
+        let request = format!("GET {path} HTTP/1.1\r\nHost: a\r\n{fields}\r\n");
+        let case = Case {
+            name: case.name,
+            request: request.into(),
+            allowed: 0,
+        };
+        (case, rule)
+    });
+    guarded.collect()
 }
 
 fn cases() -> Vec<Case> {
@@ -65,12 +109,15 @@ fn cases() -> Vec<Case> {
 }
 
 /// Answers without allocating anything.
-fn origin() -> SocketAddr {
+fn origin(set: &str) -> SocketAddr {
+    let set = format!("HTTP/1.1 200 OK\r\nContent-Length: {}\r\n\r\n{set}", set.len());
+    let set: Arc<[u8]> = set.into_bytes().into();
     let listener = TcpListener::bind("127.0.0.1:0").expect("a free port");
     let addr = listener.local_addr().expect("it is bound");
     std::thread::spawn(move || {
         for stream in listener.incoming() {
             let mut stream = stream.expect("a connection");
+            let set = Arc::clone(&set);
             std::thread::spawn(move || {
                 let mut buffer = [0; 4096];
                 let mut length = 0;
@@ -89,7 +136,9 @@ fn origin() -> SocketAddr {
                     if posted && length < end + 14 {
                         continue;
                     }
-                    let answer: &[u8] = if buffer.starts_with(b"GET /chunked") {
+                    let answer: &[u8] = if buffer.starts_with(b"GET /jwks ") {
+                        &set
+                    } else if buffer.starts_with(b"GET /chunked") {
                         b"HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n5\r\nhello\r\n0\r\n\r\n"
                     } else {
                         b"HTTP/1.1 200 OK\r\nServer: x\r\nContent-Type: text/plain\r\nContent-Length: 5\r\n\r\nhello"
@@ -105,7 +154,8 @@ fn origin() -> SocketAddr {
     addr
 }
 
-fn config(origin: SocketAddr) -> model::Config {
+/// The rule of all others.
+fn plain() -> Rule {
     let mut rule = Rule::new(Action::Forward(Box::new(Forward::to("origin"))));
     rule.request_headers = HeaderChanges {
         set: vec![(
@@ -114,30 +164,7 @@ fn config(origin: SocketAddr) -> model::Config {
         )],
         ..HeaderChanges::default()
     };
-    let listener = Listener {
-        name: "web".into(),
-        addresses: vec!["127.0.0.1:0".parse().expect("an address")],
-        protocol: Protocol::Http,
-        hostnames: Vec::new(),
-        tls: None,
-        proxy_protocol: None,
-        redirect_to_https: None,
-        client_address: Default::default(),
-        limits: Default::default(),
-        policies: Vec::new(),
-    };
-    let route = Route {
-        name: "all".into(),
-        listeners: Vec::new(),
-        hostnames: Vec::new(),
-        rules: vec![rule],
-    };
-    model::Config {
-        listeners: vec![listener.into()],
-        routes: vec![route.into()],
-        upstreams: vec![Upstream::new("origin", vec![Endpoint::new(Where::Address(origin))]).into()],
-        ..model::Config::default()
-    }
+    rule
 }
 
 fn main() {
@@ -164,7 +191,14 @@ fn check_all(mut engine: Engine) {
         panic!("an internet address was asked for");
     };
     println!("on {}", engine.selection());
-    let gateway = Gateway::new(Arc::new(config(origin())), Duration::ZERO);
+    let signer = Signer::new();
+    let (mut asked, mut rules): (Vec<Case>, Vec<Rule>) = guarded(&signer).into_iter().unzip();
+    assert_eq!(asked.len(), FREE.len(), "each policy has a case");
+    asked.extend(cases());
+    rules.push(plain());
+    let config = cases::config(rules, origin(&signer.set()));
+    let gateway = Gateway::new(Arc::new(config), Duration::ZERO);
+    assert_eq!(gateway.problems(), []);
     let site = gateway.app().build().expect("an application");
     let running = engine
         .start(move |start| site.server(start))
@@ -173,7 +207,7 @@ fn check_all(mut engine: Engine) {
     stream.set_nodelay(true).expect("a socket");
     let mut buffer = vec![0; 64 * 1024];
     let mut failed = false;
-    for case in cases() {
+    for case in asked {
         for _ in 0..WARM {
             round(&mut stream, &mut buffer, &case);
         }

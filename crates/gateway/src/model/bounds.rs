@@ -3,7 +3,7 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use super::{HeaderName, Name, Secret, Share, Target};
+use super::{ClaimPath, HeaderName, Name, Secret, Share, Target};
 use crate::limits;
 
 /// So many requests in a time, of each key. Counted process-wide and exactly, whichever workers they come to: by GCRA, which
@@ -102,6 +102,9 @@ pub enum RateKey {
     Cookie(Arc<str>),
     /// Who asks, as a policy has found out. Without one that does, all are nobody.
     Identity,
+    /// A claim of the token that has let the request in, which a policy `jwt` of the rule has checked: as a header would have it.
+    /// A request without such a token, and a token without the claim or with one that no header can have, has none.
+    Claim(ClaimPath),
     /// The host that is asked for.
     Host,
     /// The path, without its query.
@@ -135,8 +138,11 @@ pub enum RateHeaders {
 pub struct Concurrency {
     /// What is counted belongs to this name: rules of one name count together, and it outlives changes of configuration.
     pub name: Name,
-    /// How many, at least 1.
+    /// How many, at least 1; with [`by`](Self::by) of each key.
     pub requests: u32,
+    /// What tells requests apart, all of it together: [`limits::RUNNING_KEYS`] keys may have requests under way. Default: nothing,
+    /// all requests count together.
+    pub by: Vec<RateKey>,
 }
 
 /// Requests that are the first to go when there is too much to do.

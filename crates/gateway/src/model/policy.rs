@@ -24,6 +24,10 @@ pub enum Policy {
     ApiKeys(Arc<ApiKeys>),
     /// A token that an identity provider has signed.
     Jwt(Arc<Jwt>),
+    /// One of [`ClientCertificate`](Self::ClientCertificate), [`Basic`](Self::Basic), [`ApiKeys`](Self::ApiKeys),
+    /// [`Jwt`](Self::Jwt) and what [`Addresses::allow`] lists is enough, of which a rule must have two; a certificate is wanted
+    /// then whatever [`ClientCertificate::required`] says. What [`Addresses::deny`] lists is not let in all the same.
+    SatisfyAny,
     /// Somebody else is asked.
     ExternalAuth(Arc<ExternalAuth>),
     /// How many requests in a time.

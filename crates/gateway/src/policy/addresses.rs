@@ -17,6 +17,25 @@ impl Addresses {
         Addresses(Arc::clone(policy))
     }
 
+    /// Those that are never let in; all others are.
+    pub(super) fn alone_denied(policy: &model::Addresses) -> Addresses {
+        Addresses(Arc::new(model::Addresses {
+            allow: Vec::new(),
+            deny: policy.deny.clone(),
+        }))
+    }
+
+    /// Those that are let in, and no others; `None`: it does not say which.
+    pub(super) fn alone_allowed(policy: &model::Addresses) -> Option<Addresses> {
+        let allow = policy.allow.clone();
+        (!allow.is_empty()).then(|| {
+            Addresses(Arc::new(model::Addresses {
+                allow,
+                deny: Vec::new(),
+            }))
+        })
+    }
+
     pub(super) fn pass(&self, at: &At<'_, '_>) -> Outcome {
         if self.lets_in(client_address(at.found.listener, at.req)) {
             return Ok(());

@@ -147,7 +147,7 @@ impl Authz {
             }
             let who = self.policy.identity.as_ref().filter(|wanted| is(wanted, name));
             if let Some(Ok(who)) = who.map(|_| str::from_utf8(value)) {
-                cleared.identify(who.into());
+                cleared.identify(&who.into());
             }
         }
         Ok(())

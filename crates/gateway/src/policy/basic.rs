@@ -82,7 +82,7 @@ impl Basic {
 
     fn clear(&self, shown: &Shown<'_>, cleared: &mut Cleared) -> Outcome {
         if let Some(user) = shown.user {
-            cleared.identify(Arc::clone(&user.name));
+            cleared.identify(&user.name);
             if let Some(header) = &self.policy.user_header {
                 cleared.tell_upstream(header.as_str(), user.name.as_bytes());
             }

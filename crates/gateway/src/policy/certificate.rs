@@ -14,13 +14,22 @@ use crate::model::{self, HeaderName};
 
 /// See the module.
 #[derive(Debug)]
-pub(super) struct Certificate(Arc<model::ClientCertificate>);
+pub(super) struct Certificate {
+    policy: Arc<model::ClientCertificate>,
+    /// Who has none is refused.
+    required: bool,
+}
 
 const OWN: &str = "Client-Cert";
 const CHAIN: &str = "Client-Cert-Chain";
 
 impl Certificate {
-    pub(super) fn of(policy: &Arc<model::ClientCertificate>, names: &mut Names) -> Certificate {
+    /// `required`: whatever the policy says of that.
+    pub(super) fn of(
+        policy: &Arc<model::ClientCertificate>,
+        required: bool,
+        names: &mut Names,
+    ) -> Certificate {
         let drops = &mut names.written;
         drops.extend(
             [OWN, CHAIN]
@@ -28,29 +37,32 @@ impl Certificate {
                 .filter_map(|name| HeaderName::parse(name).ok()),
         );
         drops.extend(policy.fingerprint.clone());
-        Certificate(Arc::clone(policy))
+        Certificate {
+            policy: Arc::clone(policy),
+            required: required || policy.required,
+        }
     }
 
     pub(super) fn pass(&self, at: &At<'_, '_>, cleared: &mut Cleared) -> Outcome {
         let facts = at.req.tls();
         let shown = facts.as_ref().map_or(&[][..], |facts| &facts.peer_certificates);
         let Some((own, chain)) = shown.split_first() else {
-            return match self.0.required {
+            return match self.required {
                 true => Err(Fault::NoCertificate.into()),
                 false => Ok(()),
             };
         };
         cleared.tell_upstream(OWN, bytes(own).as_bytes());
         let fits = chain.iter().map(Vec::len).sum::<usize>() <= limits::CERTIFICATE_CHAIN_BYTES;
-        if self.0.chain && fits && !chain.is_empty() {
+        if self.policy.chain && fits && !chain.is_empty() {
             let list: Vec<String> = chain.iter().map(|certificate| bytes(certificate)).collect();
             cleared.tell_upstream(CHAIN, list.join(", ").as_bytes());
         }
         let fingerprint = hex(digest(&SHA256, own).as_ref());
-        if let Some(name) = &self.0.fingerprint {
+        if let Some(name) = &self.policy.fingerprint {
             cleared.tell_upstream(name.as_str(), fingerprint.as_bytes());
         }
-        cleared.identify(format!("sha256:{fingerprint}").into());
+        cleared.identify(&format!("sha256:{fingerprint}").into());
         Ok(())
     }
 }

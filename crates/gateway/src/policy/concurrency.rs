@@ -1,40 +1,63 @@
 //! How many requests of a rule there are at once.
 
-use std::rc::Rc;
 use std::sync::Arc;
 
-use super::{Cleared, Outcome};
+use super::{At, Cleared, Outcome, key};
 use crate::fault::Fault;
-use crate::model;
-use crate::rate::counters::{Counters, Running, Runs};
+use crate::model::{self, RateKey};
+use crate::rate::counters::{Counters, Crowd, Running};
 
 /// A rule's caps, asked together.
 #[derive(Debug)]
-pub(super) struct Concurrency(Vec<(Arc<Running>, u32)>);
+pub(super) struct Concurrency(Vec<Cap>);
 
-/// What a request is counted at as long as this is there.
 #[derive(Debug)]
-pub(super) struct Counted {
-    _runs: Vec<Runs>,
+struct Cap {
+    counted: Counted,
+    most: u32,
+}
+
+#[derive(Debug)]
+enum Counted {
+    /// All together.
+    All(Arc<Running>),
+    /// Those of each key.
+    By(Arc<Crowd>, Box<[RateKey]>),
 }
 
 impl Concurrency {
     /// One.
     pub(super) fn of(policy: &model::Concurrency, counters: &Counters) -> Concurrency {
-        Concurrency(vec![(counters.running(&policy.name), policy.requests)])
+        let mut caps = Concurrency(Vec::new());
+        caps.add(policy, counters);
+        caps
     }
 
     /// One more.
     pub(super) fn add(&mut self, policy: &model::Concurrency, counters: &Counters) {
-        self.0.push((counters.running(&policy.name), policy.requests));
+        let counted = match &policy.by[..] {
+            [] => Counted::All(counters.running(&policy.name)),
+            by => Counted::By(counters.crowd(&policy.name), by.into()),
+        };
+        self.0.push(Cap {
+            counted,
+            most: policy.requests,
+        });
     }
 
-    pub(super) fn pass(&self, cleared: &mut Cleared) -> Outcome {
-        let mut runs = Vec::with_capacity(self.0.len());
-        for (running, most) in &self.0 {
-            runs.push(running.begin(*most).ok_or(Fault::ConcurrencyFull)?);
+    pub(super) fn pass(&self, at: &At<'_, '_>, cleared: &mut Cleared) -> Outcome {
+        for Cap { counted, most } in &self.0 {
+            let runs = match counted {
+                Counted::All(running) => running.begin(*most),
+                Counted::By(crowd, by) => {
+                    let secret = crowd.secret(|| at.worker.cx.random());
+                    crowd.begin(key::hash(by, secret, at, cleared), *most)
+                }
+            };
+            // Those that let it pass are given back with what is cleared, if another does not.
+            let runs = runs.ok_or(Fault::ConcurrencyFull)?;
+            cleared.findings().runs.get_mut().push(runs);
         }
-        cleared.findings().counted = Some(Rc::new(Counted { _runs: runs }));
         Ok(())
     }
 }

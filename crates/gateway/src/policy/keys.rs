@@ -58,7 +58,7 @@ impl Keys {
         let Some(key) = key.filter(same) else {
             return Err(refuse(Fault::CredentialsWrong));
         };
-        cleared.identify(Arc::clone(&key.consumer));
+        cleared.identify(&key.consumer);
         if let Some(header) = &self.policy.consumer_header {
             cleared.tell_upstream(header.as_str(), key.consumer.as_bytes());
         }

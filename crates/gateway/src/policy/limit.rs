@@ -2,8 +2,6 @@
 //!
 //! All of them have to let a request pass: what one has counted is given back if another one behind it refuses.
 
-use std::fmt::Write as _;
-use std::net::IpAddr;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -12,18 +10,21 @@ use ringmain_web::Note;
 use ringmain_wire::h1::FieldBlock;
 
 use super::redis::Redis;
-use super::{At, Cleared, Outcome, Refusal};
-use crate::exchange::client_address;
+use super::{At, Cleared, Findings, Outcome, Refusal, key};
 use crate::fault::Fault;
 use crate::limits;
 use crate::model::{Name, RateHeaders, RateKey, RateLimit, Target};
-use crate::rate::cells::{Cells, KeyHasher};
+use crate::rate::cells::Cells;
 use crate::rate::{Rate, Verdict};
 use crate::upstream::registry::Registry;
 
 /// See the module.
 #[derive(Debug)]
-pub(super) struct Limits(Vec<Limit>);
+pub(super) struct Limits {
+    all: Vec<Limit>,
+    /// `RateLimit-Policy` when all of them were asked.
+    policies: FieldBlock,
+}
 
 #[derive(Debug)]
 struct Limit {
@@ -49,15 +50,15 @@ struct Said {
     verdict: Option<Verdict>,
 }
 
-/// Whether what a limit counts by is known only when a policy has found out who asks.
-pub(super) fn needs_identity(policy: &RateLimit) -> bool {
-    policy.by.contains(&RateKey::Identity)
-}
-
 impl Limits {
     /// One.
     pub(super) fn of(policy: &RateLimit, missing: &[Name], registry: &Registry) -> Result<Limits, String> {
-        Ok(Limits(vec![Limit::of(policy, missing, registry)?]))
+        let mut limits = Limits {
+            all: Vec::new(),
+            policies: FieldBlock::new(),
+        };
+        limits.add(policy, missing, registry)?;
+        Ok(limits)
     }
 
     /// One more.
@@ -68,16 +69,22 @@ impl Limits {
         registry: &Registry,
     ) -> Result<(), String> {
         let most = limits::RATE_LIMITS;
-        if self.0.len() == most {
+        if self.all.len() == most {
             return Err(format!("more than {most} rate limits"));
         }
-        self.0.push(Limit::of(policy, missing, registry)?);
+        self.all.push(Limit::of(policy, missing, registry)?);
+        self.policies.clear();
+        let mut text = String::new();
+        join(&mut text, self.all.iter());
+        if !text.is_empty() {
+            put(&mut self.policies, "RateLimit-Policy", &text);
+        }
         Ok(())
     }
 
     /// Whether others are asked.
     pub(super) fn wait(&self) -> bool {
-        self.0.iter().any(|limit| limit.redis.is_some())
+        self.all.iter().any(|limit| limit.redis.is_some())
     }
 
     pub(super) fn pass(&self, at: &At<'_, '_>, cleared: &mut Cleared) -> Outcome {
@@ -91,7 +98,7 @@ impl Limits {
     pub(super) async fn pass_waiting(&self, at: &At<'_, '_>, cleared: &mut Cleared) -> Outcome {
         let mut said = [Said::default(); limits::RATE_LIMITS];
         self.count_here(at, cleared, &mut said)?;
-        for (index, limit) in self.0.iter().enumerate() {
+        for (index, limit) in self.all.iter().enumerate() {
             let Some(redis) = &limit.redis else { continue };
             let key = limit.digest(at, cleared);
             match redis.take(at.worker, key.as_bytes(), limit.rate).await {
@@ -110,7 +117,7 @@ impl Limits {
 
     fn count_here(&self, at: &At<'_, '_>, cleared: &Cleared, said: &mut [Said]) -> Outcome {
         let now = at.worker.cx.now().0;
-        for (index, limit) in self.0.iter().enumerate() {
+        for (index, limit) in self.all.iter().enumerate() {
             if limit.redis.is_none() {
                 said[index].key = limit.key(at, cleared);
                 let verdict = limit.cells.take(said[index].key, limit.rate, now);
@@ -122,7 +129,7 @@ impl Limits {
 
     /// What one of them has said.
     fn judge(&self, at: &At<'_, '_>, index: usize, verdict: Verdict, said: &mut [Said]) -> Outcome {
-        let limit = &self.0[index];
+        let limit = &self.all[index];
         said[index].verdict = Some(verdict);
         if verdict.passes {
             return Ok(());
@@ -136,13 +143,14 @@ impl Limits {
     }
 
     fn passed(&self, said: &[Said], cleared: &mut Cleared) {
-        if self.0.iter().any(|limit| limit.shows != RateHeaders::None) {
-            self.tell(said, &mut cleared.findings().answer);
+        if self.all.iter().any(|limit| limit.shows != RateHeaders::None) {
+            let Findings { answer, text, .. } = cleared.findings();
+            self.tell(said, answer, text);
         }
     }
 
     fn give_back(&self, said: &[Said]) {
-        for (limit, said) in self.0.iter().zip(said) {
+        for (limit, said) in self.all.iter().zip(said) {
             let counted = said.verdict.is_some_and(|verdict| verdict.passes);
             if counted && limit.redis.is_none() {
                 limit.cells.give_back(said.key, limit.rate);
@@ -153,7 +161,7 @@ impl Limits {
     fn refusal(&self, said: &[Said], again: Duration) -> Box<Refusal> {
         let mut fields = FieldBlock::new();
         put(&mut fields, "Retry-After", &seconds(again).max(1).to_string());
-        self.tell(said, &mut fields);
+        self.tell(said, &mut fields, &mut String::new());
         Box::new(Refusal {
             fault: Fault::RateLimited,
             status: None,
@@ -163,37 +171,46 @@ impl Limits {
     }
 
     /// What clients are told of limits.
-    fn tell(&self, said: &[Said], fields: &mut FieldBlock) {
-        let (mut policies, mut states) = (String::new(), String::new());
-        let mut nearest: Option<(&Limit, Verdict)> = None;
-        let asked = self.0.iter().zip(said);
-        for (limit, verdict) in asked.filter_map(|(limit, said)| Some((limit, said.verdict?))) {
-            // What passes all the same is nobody's business.
-            if limit.log_only {
-                continue;
-            }
-            if matches!(limit.shows, RateHeaders::Standard | RateHeaders::Both) {
-                let comma = if states.is_empty() { "" } else { ", " };
-                let (left, clear) = (verdict.left, seconds(verdict.clear));
-                let Limit { quoted, policy, .. } = limit;
-                // Writing to memory does not fail.
-                let _ = write!(policies, "{comma}{policy}");
-                let _ = write!(states, "{comma}\"{quoted}\";r={left};t={clear}");
-            }
-            if matches!(limit.shows, RateHeaders::Legacy | RateHeaders::Both)
-                && nearest.is_none_or(|(_, other)| verdict.left < other.left)
-            {
-                nearest = Some((limit, verdict));
+    fn tell(&self, said: &[Said], fields: &mut FieldBlock, text: &mut String) {
+        // What passes all the same is nobody's business.
+        let asked = self.all.iter().zip(said).filter(|(limit, _)| !limit.log_only);
+        let told = || {
+            asked
+                .clone()
+                .filter_map(|(limit, said)| Some((limit, said.verdict?)))
+        };
+        if told().count() == asked.clone().count() {
+            fields.append(&self.policies);
+        } else {
+            join(text, told().map(|(limit, _)| limit));
+            if !text.is_empty() {
+                put(fields, "RateLimit-Policy", text);
             }
         }
-        if !states.is_empty() {
-            put(fields, "RateLimit-Policy", &policies);
-            put(fields, "RateLimit", &states);
+        text.clear();
+        for (limit, verdict) in told().filter(|(limit, _)| limit.is_standard()) {
+            text.push_str(if text.is_empty() { "\"" } else { ", \"" });
+            text.push_str(&limit.quoted);
+            text.push_str("\";r=");
+            write_number(text, verdict.left);
+            text.push_str(";t=");
+            write_number(text, seconds(verdict.clear));
         }
-        if let Some((limit, verdict)) = nearest {
-            put(fields, "X-RateLimit-Limit", &limit.requests.to_string());
-            put(fields, "X-RateLimit-Remaining", &verdict.left.to_string());
-            put(fields, "X-RateLimit-Reset", &seconds(verdict.clear).to_string());
+        if !text.is_empty() {
+            put(fields, "RateLimit", text);
+        }
+        let legacy =
+            told().filter(|(limit, _)| matches!(limit.shows, RateHeaders::Legacy | RateHeaders::Both));
+        // Of several that have the same left, the first.
+        if let Some((limit, verdict)) = legacy.min_by_key(|(_, verdict)| verdict.left) {
+            let mut number = |name, number| {
+                text.clear();
+                write_number(text, number);
+                put(fields, name, text);
+            };
+            number("X-RateLimit-Limit", u64::from(limit.requests));
+            number("X-RateLimit-Remaining", verdict.left);
+            number("X-RateLimit-Reset", seconds(verdict.clear));
         }
     }
 }
@@ -238,20 +255,24 @@ impl Limit {
         })
     }
 
+    /// Whether answers have the standard's headers of it.
+    fn is_standard(&self) -> bool {
+        matches!(self.shows, RateHeaders::Standard | RateHeaders::Both)
+    }
+
     /// The hash of what tells this request apart.
     fn key(&self, at: &At<'_, '_>, cleared: &Cleared) -> u64 {
         if self.by.is_empty() {
             return 1;
         }
-        let mut hasher = KeyHasher::new(self.cells.secret(|| at.worker.cx.random()));
-        self.parts(at, cleared, &mut |part| hasher.part(part));
-        hasher.finish()
+        let secret = self.cells.secret(|| at.worker.cx.random());
+        key::hash(&self.by, secret, at, cleared)
     }
 
     /// The same for others than this process: the SHA-256 of all of it, so that it tells nobody who asks.
     fn digest(&self, at: &At<'_, '_>, cleared: &Cleared) -> String {
         let mut context = Context::new(&SHA256);
-        self.parts(at, cleared, &mut |part| {
+        key::parts(&self.by, at, cleared, &mut |part| {
             let length = part.map_or(0, |part| part.len() as u64 + 1);
             context.update(&length.to_be_bytes());
             context.update(part.unwrap_or_default());
@@ -259,46 +280,36 @@ impl Limit {
         let bytes = context.finish();
         bytes.as_ref().iter().map(|byte| format!("{byte:02x}")).collect()
     }
-
-    /// What tells this request apart, part by part.
-    fn parts(&self, at: &At<'_, '_>, cleared: &Cleared, add: &mut dyn FnMut(Option<&[u8]>)) {
-        let req = at.req;
-        for key in &self.by {
-            match key {
-                RateKey::Source { v4, v6 } => match client_address(at.found.listener, req) {
-                    Some(address) => add(Some(&network(address, *v4, *v6))),
-                    None => add(None),
-                },
-                RateKey::Header(name) => add(req.head().fields.all(name.as_str()).next()),
-                RateKey::Cookie(name) => add(req.cookies().get(name).map(str::as_bytes)),
-                RateKey::Identity => add(cleared.identity().map(|who| who.as_bytes())),
-                RateKey::Host => add(req
-                    .host()
-                    .map(str::to_ascii_lowercase)
-                    .as_deref()
-                    .map(str::as_bytes)),
-                RateKey::Path => add(Some(req.path().as_bytes())),
-                RateKey::Method => add(Some(req.method().as_str().as_bytes())),
-            }
-        }
-    }
-}
-
-/// The network that an address is in, as bytes that say which kind it is.
-fn network(address: IpAddr, v4: u8, v6: u8) -> [u8; 17] {
-    let (kind, number, bits) = match address.to_canonical() {
-        IpAddr::V4(address) => (4, u128::from(address.to_bits()) << 96, v4),
-        IpAddr::V6(address) => (6, address.to_bits(), v6),
-    };
-    let mask = u128::MAX.checked_shl(128 - u32::from(bits.min(128))).unwrap_or(0);
-    let mut bytes = [kind; 17];
-    bytes[1..].copy_from_slice(&(number & mask).to_be_bytes());
-    bytes
 }
 
 /// Whole seconds, rounded up: whoever comes back then is not too early.
 fn seconds(span: Duration) -> u64 {
     span.as_secs() + u64::from(span.subsec_nanos() > 0)
+}
+
+/// The elements of `RateLimit-Policy`.
+fn join<'l>(text: &mut String, limits: impl Iterator<Item = &'l Limit>) {
+    text.clear();
+    for limit in limits.filter(|limit| !limit.log_only && limit.is_standard()) {
+        text.push_str(if text.is_empty() { "" } else { ", " });
+        text.push_str(&limit.policy);
+    }
+}
+
+/// Without the formatting machinery, which costs more than all else that is written here.
+fn write_number(text: &mut String, number: u64) {
+    let mut digits = [0; 20];
+    let (mut at, mut rest) = (digits.len(), number);
+    loop {
+        at -= 1;
+        digits[at] = b'0' + (rest % 10) as u8;
+        rest /= 10;
+        if rest == 0 {
+            break;
+        }
+    }
+    // Digits.
+    text.push_str(str::from_utf8(&digits[at..]).unwrap_or_default());
 }
 
 fn put(fields: &mut FieldBlock, name: &str, value: &str) {
@@ -313,15 +324,12 @@ mod tests {
     use super::*;
 
     #[test]
-    fn networks() {
-        let net = |text: &str, v4, v6| network(text.parse().expect("an address"), v4, v6);
-        assert_eq!(net("192.0.2.1", 24, 64), net("192.0.2.200", 24, 64));
-        assert_ne!(net("192.0.2.1", 32, 64), net("192.0.2.200", 32, 64));
-        assert_eq!(net("::ffff:192.0.2.1", 32, 64), net("192.0.2.1", 32, 64));
-        assert_eq!(net("2001:db8::1", 32, 64), net("2001:db8::ffff:1", 32, 64));
-        assert_ne!(net("2001:db8::1", 32, 128), net("2001:db8::2", 32, 128));
-        assert_eq!(net("2001:db8::1", 32, 0), net("::1", 32, 0));
-        assert_ne!(net("0.0.0.0", 0, 0), net("::1", 0, 0));
+    fn numbers() {
+        for number in [0, 1, 9, 10, 99, 100, 4_294_967_296, u64::MAX] {
+            let mut text = "a".to_owned();
+            write_number(&mut text, number);
+            assert_eq!(text, format!("a{number}"));
+        }
     }
 
     #[test]

@@ -2,10 +2,12 @@
 
 use std::cell::{Cell, RefCell};
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
+use std::rc::Rc;
 
 use aws_lc_rs::hmac;
 use ringmain_engine::Cx;
 
+use super::Spare;
 use super::jwt::Good;
 use crate::balance::hash_with;
 use crate::limits;
@@ -18,6 +20,7 @@ pub(crate) struct Local {
     tokens: RefCell<Tokens>,
     /// Passwords that are checked now.
     checks: Cell<u32>,
+    spare: Rc<Spare>,
 }
 
 /// Proofs, the oldest first.
@@ -30,7 +33,7 @@ struct Known {
 /// Tokens that are good, by a hash, the oldest first.
 #[derive(Default)]
 struct Tokens {
-    all: BTreeMap<u64, (Box<[u8]>, Good)>,
+    all: BTreeMap<u64, (Box<[u8]>, Rc<Good>)>,
     order: VecDeque<u64>,
     bytes: usize,
     /// Of the hash.
@@ -74,7 +77,13 @@ impl Local {
                 ..Tokens::default()
             }),
             checks: Cell::new(0),
+            spare: Rc::default(),
         }
+    }
+
+    /// Memory for what policies find out.
+    pub(super) fn spare(&self) -> Rc<Spare> {
+        Rc::clone(&self.spare)
     }
 
     /// The proof that a password is right by a hash.
@@ -106,13 +115,13 @@ impl Local {
     }
 
     /// A token that was good when it was looked at.
-    pub(super) fn token(&self, token: &[u8]) -> Option<Good> {
+    pub(super) fn token(&self, token: &[u8]) -> Option<Rc<Good>> {
         let tokens = self.tokens.borrow();
         let (known, good) = tokens.all.get(&tokens.hash(token))?;
-        (**known == *token).then(|| good.clone())
+        (**known == *token).then(|| Rc::clone(good))
     }
 
-    pub(super) fn learn_token(&self, token: &[u8], good: Good) {
+    pub(super) fn learn_token(&self, token: &[u8], good: Rc<Good>) {
         let tokens = &mut *self.tokens.borrow_mut();
         let hash = tokens.hash(token);
         tokens.bytes += token.len();

@@ -11,13 +11,16 @@
 //! one knows their order and none of their meanings.
 
 mod addresses;
+mod any;
 mod authz;
 mod basic;
 mod call;
 mod certificate;
+mod cleared;
 mod concurrency;
 mod inject;
 pub(crate) mod jwt;
+mod key;
 mod keys;
 mod limit;
 mod local;
@@ -33,15 +36,18 @@ use ringmain_wire::h1::FieldBlock;
 
 use crate::exchange::{Found, note};
 use crate::fault::Fault;
-use crate::filter::{Edits, Filters, Use};
+use crate::filter::{Filters, Use};
 use crate::gateway::Worker;
 use crate::model::{HeaderChanges, HeaderName, Name, Policy, Rule};
 use crate::upstream::registry::Registry as Upstreams;
 use addresses::Addresses;
+use any::Any;
 use authz::Authz;
 use basic::Basic;
 use certificate::Certificate;
-use concurrency::{Concurrency, Counted};
+pub(crate) use cleared::Cleared;
+use cleared::{Findings, Spare, tell};
+use concurrency::Concurrency;
 use inject::Inject;
 use jwt::{Jwt, Provider};
 use keys::Keys;
@@ -92,15 +98,17 @@ pub(crate) const PHASES: &[Phase] = &[
 
 impl Phase {
     /// That of a policy.
-    fn of(policy: &Policy) -> Phase {
+    pub(crate) fn of(policy: &Policy) -> Phase {
         match policy {
             Policy::Addresses(_) => Phase::Addresses,
             Policy::Cors(_) => Phase::Cors,
-            Policy::ClientCertificate(_) | Policy::Basic(_) | Policy::ApiKeys(_) | Policy::Jwt(_) => {
-                Phase::Authentication
-            }
+            Policy::ClientCertificate(_)
+            | Policy::Basic(_)
+            | Policy::ApiKeys(_)
+            | Policy::Jwt(_)
+            | Policy::SatisfyAny => Phase::Authentication,
             Policy::ExternalAuth(_) => Phase::Authorization,
-            Policy::RateLimit(policy) if limit::needs_identity(policy) => Phase::IdentityRate,
+            Policy::RateLimit(policy) if key::needs_identity(&policy.by) => Phase::IdentityRate,
             Policy::RateLimit(_) => Phase::Rate,
             Policy::Concurrency(_) => Phase::Concurrency,
             Policy::Shed(_) => Phase::Shed,
@@ -118,7 +126,8 @@ impl Phase {
 /// Policies in the order in which a request meets them.
 pub(crate) fn in_order(policies: &[Policy]) -> Vec<&Policy> {
     let mut ordered: Vec<&Policy> = policies.iter().collect();
-    ordered.sort_by_key(|policy| Phase::of(policy).place());
+    // What says how policies are joined stands in front of them.
+    ordered.sort_by_key(|policy| (Phase::of(policy).place(), **policy != Policy::SatisfyAny));
     ordered
 }
 
@@ -142,6 +151,8 @@ enum Step {
     Basic(Basic),
     Keys(Keys),
     Jwt(Jwt),
+    /// One of them is enough.
+    Any(Any),
     Authz(Authz),
     /// All of a phase.
     Limits(Limits),
@@ -182,6 +193,10 @@ impl Registry {
         }
         let used: Vec<*const Provider> = used
             .flat_map(|policies| &policies.steps)
+            .flat_map(|step| match step {
+                Step::Any(any) => any.steps(),
+                step => std::slice::from_ref(step),
+            })
             .filter_map(|step| match step {
                 Step::Jwt(jwt) => Some(jwt.providers()),
                 _ => None,
@@ -214,78 +229,6 @@ pub(crate) struct At<'a, 'r> {
     pub(crate) worker: &'a Rc<Worker>,
     pub(crate) found: &'a Found<'a>,
     pub(crate) req: &'a Request<'r>,
-}
-
-/// The proof that a request has passed its rule's policies, and what they have found out.
-#[derive(Debug)]
-#[must_use]
-pub(crate) struct Cleared(Option<Box<Findings>>);
-
-/// What policies have found out.
-#[derive(Debug, Default)]
-struct Findings {
-    upstream: FieldBlock,
-    answer: FieldBlock,
-    identity: Option<Arc<str>>,
-    counted: Option<Rc<Counted>>,
-    edits: Option<Edits>,
-}
-
-static NOTHING: FieldBlock = FieldBlock::new();
-
-impl Cleared {
-    /// Nothing is found out yet. For the walk alone.
-    fn new() -> Cleared {
-        Cleared(None)
-    }
-
-    /// The upstream is told; what cannot be a header's value is not. The name is one of [`Policies::drops`].
-    fn tell_upstream(&mut self, name: &str, value: &[u8]) {
-        if let Err(misuse) = self.findings().upstream.push(name, value) {
-            log::debug!("a policy's header `{name}` cannot be sent: {misuse}");
-        }
-    }
-
-    /// Who asks is known. What was found out first stays.
-    fn identify(&mut self, identity: Arc<str>) {
-        self.findings().identity.get_or_insert(identity);
-    }
-
-    fn findings(&mut self) -> &mut Findings {
-        self.0.get_or_insert_default()
-    }
-
-    /// Has the request counted for longer than this lives: until its answer's last byte.
-    pub(crate) fn stay(&self, req: &Request<'_>) {
-        if let Some(counted) = self.0.as_ref().and_then(|found| found.counted.clone()) {
-            req.extend(counted);
-        }
-    }
-
-    /// Filters have changed the head.
-    pub(crate) fn edit(&mut self, edits: Edits) {
-        self.findings().edits = Some(edits);
-    }
-
-    /// What filters have changed of the head.
-    pub(crate) fn edits(&self) -> Option<&Edits> {
-        self.0.as_ref()?.edits.as_ref()
-    }
-
-    /// Headers for the upstream, which no client can have sent.
-    pub(crate) fn upstream(&self) -> &FieldBlock {
-        self.0.as_ref().map_or(&NOTHING, |found| &found.upstream)
-    }
-
-    /// Headers for the client, whoever answers.
-    pub(crate) fn answer(&self) -> &FieldBlock {
-        self.0.as_ref().map_or(&NOTHING, |found| &found.answer)
-    }
-
-    /// Who asks, as far as a policy has found out.
-    pub(crate) fn identity(&self) -> Option<&Arc<str>> {
-        self.0.as_ref()?.identity.as_ref()
-    }
 }
 
 /// Why a request goes no further, and what its client is told besides the fault.
@@ -343,7 +286,7 @@ type Outcome = Result<(), Box<Refusal>>;
 /// Asks a rule's policies as far as that needs no waiting. Nothing is counted, taken or noted when it [`Walk::Waits`].
 pub(crate) fn walk_now(worker: &Rc<Worker>, found: &Found<'_>, req: &Request<'_>) -> Walk {
     let steps = match steps_of(found) {
-        Ok([]) => return Walk::Cleared(Cleared::new()),
+        Ok([]) => return Walk::Cleared(Cleared::new(worker)),
         Ok(steps) => steps,
         Err(refusal) => return Walk::Refused(refusal),
     };
@@ -351,7 +294,7 @@ pub(crate) fn walk_now(worker: &Rc<Worker>, found: &Found<'_>, req: &Request<'_>
     if steps.iter().any(|step| step.waits(&at)) {
         return Walk::Waits;
     }
-    let mut cleared = Cleared::new();
+    let mut cleared = Cleared::new(worker);
     for step in steps {
         if let Err(refusal) = step.pass(&at, &mut cleared) {
             return Walk::Refused(refusal);
@@ -368,7 +311,7 @@ pub(crate) async fn walk(
     req: &Request<'_>,
 ) -> Result<Cleared, Box<Refusal>> {
     let at = At { worker, found, req };
-    let mut cleared = Cleared::new();
+    let mut cleared = Cleared::new(worker);
     for step in steps_of(found)? {
         if step.waits(&at) {
             // Apart, so that requests that wait for nothing have no room for it.
@@ -410,6 +353,8 @@ impl Policies {
         let mut steps: Vec<Step> = Vec::new();
         let mut last = None;
         let mut names = Names::default();
+        let any = rule.policies.contains(&Policy::SatisfyAny);
+        let (mut alternatives, mut place) = (Vec::new(), 0);
         for policy in in_order(&rule.policies) {
             let phase = Phase::of(policy);
             let same = last.replace(phase) == Some(phase);
@@ -426,10 +371,16 @@ impl Policies {
                 _ => {}
             }
             let step = match policy {
+                Policy::Addresses(policy) if any => {
+                    alternatives.extend(Addresses::alone_allowed(policy).map(Step::Addresses));
+                    Step::Addresses(Addresses::alone_denied(policy))
+                }
                 Policy::Addresses(policy) => Step::Addresses(Addresses::of(policy)),
                 // What is made around the rule's action is the exchange's.
-                Policy::Cors(_) | Policy::Filter(_) => continue,
-                Policy::ClientCertificate(policy) => Step::Certificate(Certificate::of(policy, &mut names)),
+                Policy::Cors(_) | Policy::Filter(_) | Policy::SatisfyAny => continue,
+                Policy::ClientCertificate(policy) => {
+                    Step::Certificate(Certificate::of(policy, any, &mut names))
+                }
                 Policy::Basic(policy) => Step::Basic(Basic::of(policy, &mut names)),
                 Policy::ApiKeys(policy) => Step::Keys(Keys::of(policy, &mut names)),
                 Policy::Jwt(policy) => Step::Jwt(Jwt::of(policy, &mut names, known, upstreams)?),
@@ -439,10 +390,20 @@ impl Policies {
                 Policy::Shed(policy) => Step::Shed(Shed(policy.late)),
                 Policy::Inject(policy) => Step::Inject(Inject::of(policy, &mut names.hidden)),
             };
+            if any && phase == Phase::Authentication {
+                alternatives.push(step);
+                continue;
+            }
             steps.push(step);
             if phase.place() < Phase::Cors.place() {
                 policies.before_cors = steps.len();
             }
+            if phase.place() < Phase::Authentication.place() {
+                place = steps.len();
+            }
+        }
+        if any {
+            steps.insert(place, Step::Any(Any::of(alternatives)?));
         }
         policies.steps = steps.into();
         policies.written = names.written.len();
@@ -475,6 +436,7 @@ impl Step {
             | Step::Concurrency(_)
             | Step::Shed(_) => false,
             Step::Basic(policy) => policy.waits(at),
+            Step::Any(any) => any.waits(at),
             Step::Jwt(policy) => policy.waits(at),
             Step::Authz(_) => true,
             Step::Inject(policy) => policy.waits(at),
@@ -490,10 +452,11 @@ impl Step {
             Step::Basic(policy) => policy.pass(at, cleared),
             Step::Keys(policy) => policy.pass(at, cleared),
             Step::Jwt(policy) => policy.pass(at, cleared),
+            Step::Any(any) => any.pass(at, cleared),
             // It always has to wait.
             Step::Authz(_) => Err(Fault::AuthzUnavailable.into()),
             Step::Limits(limits) => limits.pass(at, cleared),
-            Step::Concurrency(caps) => caps.pass(cleared),
+            Step::Concurrency(caps) => caps.pass(at, cleared),
             Step::Shed(policy) => policy.pass(at),
             Step::Inject(policy) => policy.pass(at),
         }
@@ -504,6 +467,7 @@ impl Step {
         match self {
             Step::Basic(policy) => policy.pass_waiting(at, cleared).await,
             Step::Jwt(policy) => policy.pass_waiting(at, cleared).await,
+            Step::Any(any) => any.pass_waiting(at, cleared).await,
             Step::Authz(policy) => policy.pass_waiting(at, cleared).await,
             Step::Inject(policy) => policy.pass_waiting(at).await,
             Step::Limits(limits) => limits.pass_waiting(at, cleared).await,

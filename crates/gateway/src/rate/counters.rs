@@ -4,9 +4,10 @@
 
 use std::collections::BTreeMap;
 use std::sync::atomic::{AtomicU32, Ordering};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
 
 use super::cells::Cells;
+use crate::limits;
 use crate::model::Name;
 use crate::status::{Counted, CounterStatus};
 use crate::upstream::Line;
@@ -16,15 +17,44 @@ use crate::upstream::Line;
 pub(crate) struct Counters {
     cells: Mutex<BTreeMap<Name, Arc<Cells>>>,
     running: Mutex<BTreeMap<Name, Arc<Running>>>,
+    crowds: Mutex<BTreeMap<Name, Arc<Crowd>>>,
 }
 
 /// Requests at once.
 #[derive(Debug, Default)]
 pub(crate) struct Running(Line<AtomicU32>);
 
+/// Requests at once, of each key: only those that run have room here, [`limits::RUNNING_KEYS`] keys of them.
+///
+/// A key's request takes the lock of its part of the table for as long as it takes to look through that part.
+#[derive(Debug)]
+pub(crate) struct Crowd {
+    parts: Box<[Line<Mutex<Vec<Member>>>]>,
+    secret: OnceLock<u64>,
+}
+
+/// A key, and how many of it run.
+#[derive(Debug)]
+struct Member {
+    key: u64,
+    count: u32,
+}
+
+/// Parts of a table with a lock each.
+const PARTS: usize = 64;
+
+/// Keys of each.
+const PART_KEYS: usize = limits::RUNNING_KEYS / PARTS;
+
 /// One of them, as long as it lives.
 #[derive(Debug)]
-pub(crate) struct Runs(Arc<Running>);
+pub(crate) struct Runs(Which);
+
+#[derive(Debug)]
+enum Which {
+    Of(Arc<Running>),
+    Key(Arc<Crowd>, u64),
+}
 
 impl Counters {
     /// The cells of a name, with room for so many keys if it is new.
@@ -35,6 +65,11 @@ impl Counters {
     /// The count of a name.
     pub(crate) fn running(&self, name: &Name) -> Arc<Running> {
         of(&self.running, name, Running::default)
+    }
+
+    /// The counts of a name, by key.
+    pub(crate) fn crowd(&self, name: &Name) -> Arc<Crowd> {
+        of(&self.crowds, name, Crowd::default)
     }
 
     /// What is counted at this moment, by name.
@@ -52,13 +87,19 @@ impl Counters {
             name: name.clone(),
             counted: Counted::Requests(running.count()),
         });
-        keys.chain(running).collect()
+        let crowds = lock(&self.crowds);
+        let crowds = crowds.iter().map(|(name, crowd)| CounterStatus {
+            name: name.clone(),
+            counted: Counted::Requests(crowd.count()),
+        });
+        keys.chain(running).chain(crowds).collect()
     }
 
     /// Forgets what nobody holds any more.
     pub(crate) fn sweep(&self) {
         lock(&self.cells).retain(|_, cells| Arc::strong_count(cells) > 1);
         lock(&self.running).retain(|_, running| Arc::strong_count(running) > 1);
+        lock(&self.crowds).retain(|_, crowd| Arc::strong_count(crowd) > 1);
     }
 }
 
@@ -76,7 +117,7 @@ impl Running {
     pub(crate) fn begin(self: &Arc<Running>, most: u32) -> Option<Runs> {
         let next = |count: u32| (count < most).then(|| count + 1);
         let taken = self.0.0.fetch_update(Ordering::Relaxed, Ordering::Relaxed, next);
-        taken.is_ok().then(|| Runs(Arc::clone(self)))
+        taken.is_ok().then(|| Runs(Which::Of(Arc::clone(self))))
     }
 
     /// How many there are.
@@ -85,8 +126,65 @@ impl Running {
     }
 }
 
+impl Default for Crowd {
+    fn default() -> Crowd {
+        Crowd {
+            parts: (0..PARTS).map(|_| Line::default()).collect(),
+            secret: OnceLock::new(),
+        }
+    }
+}
+
+impl Crowd {
+    /// What its keys are hashed with, so that nobody outside can make two of them one: drawn by the first who asks.
+    pub(crate) fn secret(&self, draw: impl FnOnce() -> u64) -> u64 {
+        *self.secret.get_or_init(draw)
+    }
+
+    /// Counts one of a key, unless there are as many as may be, or no room for one more key.
+    pub(crate) fn begin(self: &Arc<Crowd>, key: u64, most: u32) -> Option<Runs> {
+        let mut members = self.part(key);
+        let has_room = members.len() < PART_KEYS;
+        match members.iter_mut().find(|member| member.key == key) {
+            Some(member) if member.count >= most => return None,
+            Some(member) => member.count += 1,
+            None if has_room => members.push(Member { key, count: 1 }),
+            None => return None,
+        }
+        Some(Runs(Which::Key(Arc::clone(self), key)))
+    }
+
+    /// How many there are of all keys.
+    pub(crate) fn count(&self) -> u32 {
+        let parts = self.parts.iter().map(|part| lock(&part.0));
+        parts
+            .map(|members| members.iter().map(|member| member.count).sum::<u32>())
+            .sum()
+    }
+
+    fn end(&self, key: u64) {
+        let mut members = self.part(key);
+        let Some(at) = members.iter().position(|member| member.key == key) else {
+            return;
+        };
+        members[at].count -= 1;
+        if members[at].count == 0 {
+            members.swap_remove(at);
+        }
+    }
+
+    fn part(&self, key: u64) -> MutexGuard<'_, Vec<Member>> {
+        lock(&self.parts[(key >> 32) as usize % PARTS].0)
+    }
+}
+
 impl Drop for Runs {
     fn drop(&mut self) {
-        self.0.0.0.fetch_sub(1, Ordering::Relaxed);
+        match &self.0 {
+            Which::Of(running) => {
+                running.0.0.fetch_sub(1, Ordering::Relaxed);
+            }
+            Which::Key(crowd, key) => crowd.end(*key),
+        }
     }
 }

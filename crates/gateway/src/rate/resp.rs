@@ -23,6 +23,10 @@ const LINE: usize = 1024;
 /// Elements of a list at most.
 const ELEMENTS: usize = 4;
 
+/// Bytes of an answer at most: of fewer it may be that more have to come.
+#[cfg(feature = "fuzzing")]
+pub(crate) const MOST: usize = (ELEMENTS + 1) * LINE;
+
 /// Adds a command.
 pub(crate) fn command(out: &mut Vec<u8>, words: &[&[u8]]) {
     out.extend_from_slice(format!("*{}\r\n", words.len()).as_bytes());

@@ -10,9 +10,7 @@ use crate::policy;
 #[must_use]
 pub fn steps(rule: &Rule) -> Vec<String> {
     let mut steps = Vec::new();
-    for policy in policy::in_order(&rule.policies) {
-        steps.push(self::policy(policy));
-    }
+    policies(&mut steps, rule);
     match &rule.action {
         Action::Forward(forward) => {
             headers(&mut steps, "request", &rule.request_headers);
@@ -41,6 +39,33 @@ pub fn steps(rule: &Rule) -> Vec<String> {
         ));
     }
     steps
+}
+
+fn policies(steps: &mut Vec<String>, rule: &Rule) {
+    let any = rule.policies.contains(&Policy::SatisfyAny);
+    let mut allowed = None;
+    for policy in policy::in_order(&rule.policies) {
+        let phase = policy::Phase::of(policy);
+        match policy {
+            Policy::Addresses(addresses) if any => {
+                allowed = Some(addresses.allow.len()).filter(|count| *count > 0);
+                if !addresses.deny.is_empty() {
+                    steps.push(format!("refuse addresses of {} networks", addresses.deny.len()));
+                }
+            }
+            Policy::SatisfyAny => {
+                steps.push(self::policy(policy));
+                steps.extend(allowed.map(|count| format!("- let addresses of {count} networks in")));
+            }
+            Policy::ClientCertificate(_) if any => {
+                steps.push("- want a client certificate and send it on".to_owned());
+            }
+            _ if any && phase == policy::Phase::Authentication => {
+                steps.push(format!("- {}", self::policy(policy)));
+            }
+            _ => steps.push(self::policy(policy)),
+        }
+    }
 }
 
 fn policy(policy: &Policy) -> String {
@@ -92,27 +117,35 @@ fn policy(policy: &Policy) -> String {
             } = **policy;
             let by = match policy.by.len() {
                 0 => "of all together".to_owned(),
-                _ => format!("of each {}", keys(policy)),
+                _ => format!("of each {}", keys(&policy.by)),
             };
             let verb = if policy.log_only { "count" } else { "take" };
             format!("{verb} {requests} requests in {per:?}, {burst} at once, {by}")
         }
-        Policy::Concurrency(policy) => format!("take {} requests at once", policy.requests),
+        Policy::Concurrency(policy) => {
+            let by = match policy.by.len() {
+                0 => String::new(),
+                _ => format!(" of each {}", keys(&policy.by)),
+            };
+            format!("take {} requests at once{by}", policy.requests)
+        }
         Policy::Shed(policy) => format!("take what has waited for no longer than {:?}", policy.late),
         Policy::Inject(policy) => inject(policy),
         // Options may be secrets.
         Policy::Filter(policy) => format!("pass the filter `{}`", policy.name),
+        Policy::SatisfyAny => "let in by one of these, the first that does:".to_owned(),
     }
 }
 
-/// Names of what a rate limit counts by.
-fn keys(policy: &RateLimit) -> String {
-    let keys = policy.by.iter().map(|key| match key {
+/// Names of what is counted by.
+fn keys(by: &[RateKey]) -> String {
+    let keys = by.iter().map(|key| match key {
         RateKey::Source { v4: 32, v6 } => format!("address (IPv6: /{v6})"),
         RateKey::Source { v4, v6 } => format!("address (IPv4: /{v4}, IPv6: /{v6})"),
         RateKey::Header(name) => format!("header `{}`", name.as_str()),
         RateKey::Cookie(name) => format!("cookie `{name}`"),
         RateKey::Identity => "identity".to_owned(),
+        RateKey::Claim(path) => format!("claim `{}`", path.0),
         RateKey::Host => "host".to_owned(),
         RateKey::Path => "path".to_owned(),
         RateKey::Method => "method".to_owned(),

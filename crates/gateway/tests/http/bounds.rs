@@ -246,6 +246,7 @@ fn so_many_at_once(engine: Config) {
     let cap = Concurrency {
         name: "one".into(),
         requests: 1,
+        by: Vec::new(),
     };
     let policies = vec![Policy::Concurrency(Arc::new(cap))];
     let edge = edge(engine, with(to(&[origin.addr], |_, _| {}), policies));

@@ -9,9 +9,11 @@
 mod support;
 
 mod again;
+mod any;
 mod attacks;
 mod authz;
 mod bounds;
+mod claims;
 mod copies;
 mod cross;
 mod ending;

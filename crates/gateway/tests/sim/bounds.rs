@@ -67,6 +67,7 @@ impl Bounds {
             Policy::Concurrency(Arc::new(Concurrency {
                 name: "sim".into(),
                 requests,
+                by: Vec::new(),
             }))
         });
         let delay = self.delay.map(|time| {

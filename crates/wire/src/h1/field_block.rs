@@ -61,6 +61,12 @@ impl FieldBlock {
         self.lines.clear();
     }
 
+    /// Bytes that it has memory for.
+    #[must_use]
+    pub fn capacity(&self) -> usize {
+        self.lines.capacity()
+    }
+
     /// The fields, in the order in which they were appended: names and values.
     pub fn iter(&self) -> impl Iterator<Item = (&str, &[u8])> {
         // A value has no line feed, a name no colon; names are tokens.

@@ -5,7 +5,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use ringmain_gateway::limits;
-use ringmain_gateway::model::{self, Name, Policy, RateHeaders, RateKey, RateLimit, Share};
+use ringmain_gateway::model::{self, ClaimPath, Name, Policy, RateHeaders, RateKey, RateLimit, Share};
 use ringmain_gateway::table::Place;
 
 use super::{Builder, list, put, text, value};
@@ -178,13 +178,21 @@ impl Builder<'_> {
         Some(redis)
     }
 
-    fn rate_keys(&self, by: Some1<document::RateKey>, v4: u8, v6: u8) -> Vec<RateKey> {
-        let keys = list(by).into_iter().filter_map(|at| at.value);
-        let keys = keys.map(|key| match key {
+    fn rate_keys(&mut self, by: Some1<document::RateKey>, v4: u8, v6: u8) -> Vec<RateKey> {
+        let keys = list(by)
+            .into_iter()
+            .filter_map(|at| Some((at.value?, at.position)));
+        let keys = keys.map(|(key, position)| match key {
             document::RateKey::Source => RateKey::Source { v4, v6 },
             document::RateKey::Header(Text(name)) => RateKey::Header(name),
             document::RateKey::Cookie(name) => RateKey::Cookie(name.into()),
             document::RateKey::Identity => RateKey::Identity,
+            document::RateKey::Claim(path) => {
+                if path.is_empty() {
+                    self.errors.tell(position, "the name of a claim", "none");
+                }
+                RateKey::Claim(ClaimPath(path.into()))
+            }
             document::RateKey::Host => RateKey::Host,
             document::RateKey::Path => RateKey::Path,
             document::RateKey::Method => RateKey::Method,
@@ -205,6 +213,7 @@ impl Builder<'_> {
         Some(Policy::Concurrency(Arc::new(model::Concurrency {
             requests: self.ranged(&requests, 1, u32::MAX)?,
             name: self.counted_name(part.name, place),
+            by: self.rate_keys(part.by, 32, 64),
         })))
     }
 

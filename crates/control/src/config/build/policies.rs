@@ -41,6 +41,10 @@ impl Builder<'_> {
         self.policy(&mut all, part.jwt, Self::jwt, |policy| {
             matches!(policy, Policy::Jwt(_))
         });
+        if let Some(satisfy) = value(part.satisfy) {
+            all.retain(|policy| *policy != Policy::SatisfyAny);
+            all.extend((satisfy == document::Satisfy::Any).then_some(Policy::SatisfyAny));
+        }
         self.policy(&mut all, part.authz, Self::external_auth, |policy| {
             matches!(policy, Policy::ExternalAuth(_))
         });

@@ -78,6 +78,8 @@ pub(in crate::config) enum RateKey {
     Cookie(String),
     /// Who asks, as the rule has it found out.
     Identity,
+    /// A claim of the token that the policy `jwt` of the rule has checked, such as `sub` or `realm_access.tenant`.
+    Claim(String),
     /// The host that is asked for.
     Host,
     /// The path.
@@ -104,8 +106,11 @@ pub(in crate::config) enum RateHeaders {
 #[derive(Debug, Default, Deserialize, JsonSchema)]
 #[serde(default, deny_unknown_fields)]
 pub(in crate::config) struct Concurrency {
-    /// How many.
+    /// How many; with `by` of each key.
     pub(in crate::config) requests: Maybe<u32>,
+    /// What tells requests apart, all of it together; of `source` IPv4 addresses as a whole, of IPv6 the first 64 bits. If it does
+    /// not say, all requests count together.
+    pub(in crate::config) by: Some1<RateKey>,
     /// Rules of one name count together. The route's name and the rule's number if it does not say.
     pub(in crate::config) name: Maybe<String>,
 }

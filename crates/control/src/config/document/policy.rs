@@ -23,6 +23,9 @@ pub(in crate::config) struct Policies {
     pub(in crate::config) api_keys: Maybe<Switch<ApiKeys>>,
     /// A token (JWT) that an identity provider has signed.
     pub(in crate::config) jwt: Maybe<Switch<Jwt>>,
+    /// Whether all of `client_certificate`, `basic`, `api_keys`, `jwt` must let a request in, or one of them or of the networks that
+    /// `addresses` has to `allow` is enough: `all` if neither the rule nor its route says.
+    pub(in crate::config) satisfy: Maybe<Satisfy>,
     /// Somebody else is asked whether a request may pass.
     pub(in crate::config) authz: Maybe<Switch<ExternalAuth>>,
     /// How many requests in a time: one limit, or several which all have to let a request pass.
@@ -46,6 +49,16 @@ pub(in crate::config) struct Filter {
     pub(in crate::config) name: Maybe<String>,
     /// What it is told: its own keys, which the program says what is wrong with.
     pub(in crate::config) options: Maybe<Pairs<Free>>,
+}
+
+/// How many of several must let a request in.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Deserialize, JsonSchema)]
+#[serde(rename_all = "snake_case")]
+pub(in crate::config) enum Satisfy {
+    /// All.
+    All,
+    /// One.
+    Any,
 }
 
 /// From which addresses requests may come, by the client's address as the listener's `client_address` has it.

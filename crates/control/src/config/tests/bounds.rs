@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use ringmain_gateway::model::{Policy, RateHeaders, RateKey, Share, Target};
+use ringmain_gateway::model::{ClaimPath, Policy, RateHeaders, RateKey, Share, Target};
 
 use super::{all_wrong, right};
 
@@ -56,6 +56,36 @@ fn a_rate_of_several_gateways() {
         Some(&b"the-value"[..])
     );
     assert!(redis.denies && redis.timeout == Duration::from_millis(5));
+}
+
+#[test]
+fn what_is_counted_by() {
+    let text = |jwt: &str| {
+        format!(
+            "listen: :80\njwt_providers: {{id: {{issuer: 'https://id', jwks: 'http://127.0.0.1:1/jwks'}}}}\nroutes:\n  shop:\n    rules:\n      \
+             - respond: 200\n        policies:\n          rate_limit: {{requests: 1, by: {{claim: sub}}}}\n          \
+             concurrency: {{requests: 2, by: [source, {{claim: org.tenant}}]}}\n{jwt}"
+        )
+    };
+    let config = right(&text("          jwt: {provider: id}\n"));
+    let (mut rates, mut caps) = (Vec::new(), Vec::new());
+    for policy in &config.routes[0].rules[0].policies {
+        match policy {
+            Policy::RateLimit(limit) => rates.extend(limit.by.clone()),
+            Policy::Concurrency(cap) => caps.extend(cap.by.clone()),
+            _ => {}
+        }
+    }
+    let claim = |path: &str| RateKey::Claim(ClaimPath(path.into()));
+    assert_eq!(rates, [claim("sub")]);
+    assert_eq!(caps, [RateKey::SOURCE, claim("org.tenant")]);
+    // Nobody has checked whose it is.
+    let told = all_wrong(&text(""));
+    assert_eq!(told.len(), 2, "{told:?}");
+    for (line, part) in told.iter().zip(["rate_limit", "concurrency"]) {
+        let expected = format!("policies.{part}.by: expected claims only beside the policy `jwt`");
+        assert!(line.contains(&expected), "{line}");
+    }
 }
 
 #[test]
@@ -134,7 +164,7 @@ fn wrong_rates() {
         ),
         (
             "rate_limit: {requests: 1, by: adress}",
-            "expected one of `source`, `header`, `cookie`, `identity`, `host`, `path`, `method`, found `adress`",
+            "expected one of `source`, `header`, `cookie`, `identity`, `claim`, `host`, `path`, `method`, found `adress`",
         ),
         (
             "rate_limit: {requests: 1, by: source, ipv6_prefix: 129}",
@@ -182,6 +212,10 @@ fn wrong_others() {
         ("rate_limit: true", "from 1 to 8 limits, found 0"),
         ("concurrency: {name: x}", "the key `requests`, found none"),
         ("concurrency: {requests: 0}", "a whole number from 1"),
+        (
+            "concurrency: {requests: 1, by: {claim: ''}}",
+            "the name of a claim, found none",
+        ),
         ("shed: {late: 0s}", "`late` of at least 1ms"),
         (
             "inject: {}",

@@ -37,6 +37,22 @@ fn a_rule_has_its_routes_policies_and_its_own() {
     assert_eq!((addresses.allow.len(), addresses.deny.len()), (0, 2));
 }
 
+#[test]
+fn one_of_several_may_be_enough() {
+    let key =
+        "api_keys: {keys: {a: 'sha256:531854cef641648c7817441c3a04ae025e91d882aa1ac318057cba7e979b2140'}}";
+    let config = right(&format!(
+        "listen: :80\nroutes:\n  all:\n    policies: {{satisfy: any, addresses: {{allow: 10.0.0.0/8}}, {key}}}\n    rules:\n      \
+         - {{match: /a, respond: 200}}\n      \
+         - {{match: /b, respond: 200, policies: {{satisfy: all}}}}\n      \
+         - {{match: /c, respond: 200, policies: {{satisfy: any}}}}\n",
+    ));
+    let rules = &config.routes[0].rules;
+    assert_eq!(kinds(&rules[0].policies), ["Addresses", "ApiKeys", "SatisfyAny"]);
+    assert_eq!(kinds(&rules[1].policies), ["Addresses", "ApiKeys"]);
+    assert_eq!(kinds(&rules[2].policies), ["Addresses", "ApiKeys", "SatisfyAny"]);
+}
+
 /// What the route and the rule say, and what is told of it.
 const WRONG: &[(&str, &str, &str)] = &[
     (
@@ -122,6 +138,7 @@ const WRONG: &[(&str, &str, &str)] = &[
         "the key `to`: who is asked, found none",
     ),
     ("policies: {authz: {to: nobody}}", "", "the name of an upstream"),
+    ("policies: {satisfy: one}", "", "one of `all`, `any`, found `one`"),
     (
         "policies: {authz: {to: 'http://a', path: /a, prefix: /b}}",
         "",

@@ -284,13 +284,13 @@ impl State {
         if possible == 0 {
             return;
         }
-        let count = if self.random.coin() {
+        let count = if self.plan.whole || self.random.coin() {
             possible
         } else {
             1 + self.random.index(possible)
         };
         let end = self.ends.get_mut(&id).expect("the caller has it");
-        let bytes: Vec<u8> = end.send.drain(..count).collect();
+        let bytes = take_front(&mut end.send, count);
         let other = self.ends.get_mut(&other_id).expect("it was just read");
         other.receive.extend(bytes);
         self.note("wire", u64::from(id), u64::from(other_id), count as u64);
@@ -312,7 +312,7 @@ impl State {
     pub(super) fn take_received(&mut self, id: u32, limit: usize) -> Vec<u8> {
         let end = self.ends.get_mut(&id).expect("only an open end is read");
         let count = limit.min(end.receive.len());
-        let bytes = end.receive.drain(..count).collect();
+        let bytes = take_front(&mut end.receive, count);
         let other = end.other;
         self.arm_wire(other);
         bytes
@@ -408,4 +408,14 @@ pub(super) fn reaches(to: &Addr, at: &Addr) -> bool {
 pub(super) fn reaches_inet(to: SocketAddr, at: SocketAddr) -> bool {
     let heard = at.ip() == to.ip() || (at.ip().is_unspecified() && (at.is_ipv6() || to.is_ipv4()));
     to.port() == at.port() && heard
+}
+
+/// The first bytes of a queue, of which there are as many. Not one by one: simulations spend their time on better things.
+fn take_front(queue: &mut VecDeque<u8>, count: usize) -> Vec<u8> {
+    let (one, two) = queue.as_slices();
+    let mut bytes = Vec::with_capacity(count);
+    bytes.extend_from_slice(&one[..count.min(one.len())]);
+    bytes.extend_from_slice(&two[..count - bytes.len()]);
+    queue.drain(..count);
+    bytes
 }

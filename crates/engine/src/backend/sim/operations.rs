@@ -154,8 +154,13 @@ impl Sending {
 
     /// The next `count` bytes, read from the worker's memory now.
     pub(super) fn gather(&self, count: usize) -> Vec<u8> {
-        let bytes = self.bytes().skip(self.done).take(count).copied();
-        bytes.collect()
+        let (mut skipped, mut bytes) = (self.done, Vec::with_capacity(count));
+        for piece in self.slices() {
+            let rest = &piece[skipped.min(piece.len())..];
+            skipped -= piece.len() - rest.len();
+            bytes.extend_from_slice(&rest[..rest.len().min(count - bytes.len())]);
+        }
+        bytes
     }
 
     /// Whether the memory is as it was when the send was submitted.
@@ -163,8 +168,8 @@ impl Sending {
         self.sum() == self.checksum
     }
 
-    fn bytes(&self) -> impl Iterator<Item = &u8> {
-        self.pieces.iter().flat_map(|(start, len)| {
+    fn slices(&self) -> impl Iterator<Item = &[u8]> {
+        self.pieces.iter().map(|(start, len)| {
             // SAFETY: whoever called `new` promised that the memory stays valid, and a `Sending`
             // is dropped when its final completion is taken. Empty slices have dangling, aligned,
             // non-null starts, which is what `from_raw_parts` asks of them.
@@ -173,8 +178,13 @@ impl Sending {
     }
 
     fn sum(&self) -> u64 {
-        self.bytes().fold(0xcbf2_9ce4_8422_2325, |sum, byte| {
-            (sum ^ u64::from(*byte)).wrapping_mul(0x0000_0100_0000_01b3)
+        let add = |sum: u64, word: u64| (sum ^ word).wrapping_mul(0x0000_0100_0000_01b3).rotate_left(23);
+        self.slices().fold(0xcbf2_9ce4_8422_2325, |sum, piece| {
+            let (words, tail) = piece.as_chunks::<8>();
+            let sum = words
+                .iter()
+                .fold(sum, |sum, word| add(sum, u64::from_le_bytes(*word)));
+            tail.iter().fold(sum, |sum, byte| add(sum, u64::from(*byte)))
         })
     }
 }

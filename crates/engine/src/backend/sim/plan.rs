@@ -134,6 +134,9 @@ pub struct Plan {
     pub delay: Duration,
     /// Entries of the trace that are kept for printing.
     pub trace: usize,
+    /// The network carries all that there is room for at once, instead of pieces as the seed has it: for counts that are to be
+    /// the same each time.
+    pub whole: bool,
     /// `wait` itself moves the world until it has something to show or its timeout has passed.
     ///
     /// For tests of one worker at a time; without it [`super::World::step`] is the scheduler.
@@ -156,6 +159,7 @@ impl Plan {
             jobs: 64,
             delay: Duration::from_micros(100),
             trace: 256,
+            whole: false,
             self_driving: false,
         }
     }

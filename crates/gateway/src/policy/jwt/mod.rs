@@ -11,34 +11,62 @@ mod token;
 mod tests;
 
 use std::borrow::Cow;
+use std::cell::RefCell;
 use std::fmt::Write as _;
 use std::rc::Rc;
 use std::sync::Arc;
 
+use ringmain_wire::h1::FieldBlock;
+
 use self::keys::KeySet;
 use self::provider::Look;
 pub(crate) use self::provider::Provider;
-use self::token::{Claims, Parsed, Wrong};
+pub(super) use self::token::Claims;
+use self::token::{Parsed, Wrong};
 use super::keys::shown;
-use super::{At, Cleared, Names, Outcome, Refusal, Registry};
+use super::{At, Cleared, Names, Outcome, Refusal, Registry, tell};
 use crate::fault::Fault;
+use crate::limits;
 use crate::model::{self, HeaderName, JwtKeys, KeyPlace, Target};
 use crate::upstream::registry::Registry as Upstreams;
 
 /// See the module.
 #[derive(Debug)]
 pub(super) struct Jwt {
+    /// No other has it, and none has had it before.
+    id: u64,
     policy: Arc<model::Jwt>,
     providers: Box<[Arc<Provider>]>,
     realm: Box<str>,
 }
 
 /// A token that is good but for its times, as a worker knows it.
-#[derive(Clone, Debug)]
+#[derive(Debug)]
 pub(super) struct Good {
     provider: u64,
     generation: u64,
     claims: Rc<Claims>,
+    grants: RefCell<Vec<Grant>>,
+}
+
+/// That a token is what a policy wants, and what is told of it: that follows from both alone.
+#[derive(Debug)]
+struct Grant {
+    policy: u64,
+    upstream: FieldBlock,
+}
+
+impl Good {
+    fn remember(&self, policy: u64, upstream: FieldBlock) {
+        let grants = &mut *self.grants.borrow_mut();
+        if upstream.capacity() > limits::TOKEN_GRANT_BYTES {
+            return;
+        }
+        if grants.len() == limits::TOKEN_GRANTS {
+            grants.remove(0);
+        }
+        grants.push(Grant { policy, upstream });
+    }
 }
 
 /// Why a token is not known to be good.
@@ -82,7 +110,9 @@ impl Jwt {
             names.hidden.extend(places.filter_map(header));
         }
         let first = policy.providers.first().ok_or("no provider of tokens")?;
+        registry.last_id += 1;
         Ok(Jwt {
+            id: registry.last_id,
             realm: first.issuer.replace(['"', '\\'], "").into(),
             policy: Arc::clone(policy),
             providers,
@@ -117,7 +147,7 @@ impl Jwt {
     pub(super) fn pass(&self, at: &At<'_, '_>, cleared: &mut Cleared) -> Outcome {
         let token = self.shown(at).ok_or_else(|| self.missing())?;
         match self.examine(at, &token, true) {
-            Ok(claims) => self.grant(at, &claims, cleared),
+            Ok(good) => self.grant(&good, cleared),
             Err(Not::Refused(refusal)) => Err(refusal),
             Err(Not::Yet(_)) => Err(Fault::KeysUnavailable.into()),
         }
@@ -141,13 +171,13 @@ impl Jwt {
     }
 
     /// What the worker knows of a token already.
-    fn known(&self, at: &At<'_, '_>, token: &[u8]) -> Option<(&Arc<Provider>, Rc<Claims>)> {
+    fn known(&self, at: &At<'_, '_>, token: &[u8]) -> Option<(&Arc<Provider>, Rc<Good>)> {
         let good = at.worker.policies.token(token)?;
         let provider = self
             .providers
             .iter()
             .find(|provider| provider.id == good.provider)?;
-        (provider.generation() == good.generation).then_some((provider, good.claims))
+        (provider.generation() == good.generation).then_some((provider, good))
     }
 
     /// The provider whose token it says to be.
@@ -163,12 +193,12 @@ impl Jwt {
     }
 
     /// Finds out whether a token is good, and holds now.
-    fn examine(&self, at: &At<'_, '_>, token: &[u8], waited: bool) -> Result<Rc<Claims>, Not> {
+    fn examine(&self, at: &At<'_, '_>, token: &[u8], waited: bool) -> Result<Rc<Good>, Not> {
         let wall = at.worker.cx.wall();
         let refuse = |wrong| self.invalid(wrong);
-        if let Some((provider, claims)) = self.known(at, token) {
-            claims.hold(wall, provider.config.leeway).map_err(refuse)?;
-            return Ok(claims);
+        if let Some((provider, good)) = self.known(at, token) {
+            good.claims.hold(wall, provider.config.leeway).map_err(refuse)?;
+            return Ok(good);
         }
         let parsed = Parsed::of(token).map_err(refuse)?;
         let provider = self.provider(&parsed).map_err(refuse)?;
@@ -184,18 +214,36 @@ impl Jwt {
         if !keys.verify(algorithm, key, parsed.message, &parsed.signature) {
             return Err(refuse(Wrong::Invalid("the token's signature is wrong")).into());
         }
-        let good = Good {
+        let good = Rc::new(Good {
             provider: provider.id,
             generation,
             claims: Rc::new(parsed.claims),
-        };
-        let claims = Rc::clone(&good.claims);
-        at.worker.policies.learn_token(token, good);
-        Ok(claims)
+            grants: RefCell::default(),
+        });
+        at.worker.policies.learn_token(token, Rc::clone(&good));
+        Ok(good)
     }
 
     /// What the rule wants of a good token, and what is told of it.
-    fn grant(&self, _at: &At<'_, '_>, claims: &Claims, cleared: &mut Cleared) -> Outcome {
+    fn grant(&self, good: &Good, cleared: &mut Cleared) -> Outcome {
+        let findings = cleared.findings();
+        let known = |grant: &&Grant| grant.policy == self.id;
+        if let Some(grant) = good.grants.borrow().iter().find(known) {
+            findings.upstream.append(&grant.upstream);
+        } else {
+            let upstream = self.judge(&good.claims)?;
+            findings.upstream.append(&upstream);
+            good.remember(self.id, upstream);
+        }
+        findings.claims.get_or_insert_with(|| Rc::clone(&good.claims));
+        if let Some(subject) = good.claims.subject() {
+            cleared.identify(subject);
+        }
+        Ok(())
+    }
+
+    /// What the upstream is told of a token that is what the rule wants.
+    fn judge(&self, claims: &Claims) -> Result<FieldBlock, Box<Refusal>> {
         if !self.policy.scopes.iter().all(|scope| claims.has_scope(scope)) {
             let scopes = self.policy.scopes.join(" ");
             let more = format!(", error=\"insufficient_scope\", scope=\"{scopes}\"");
@@ -206,15 +254,13 @@ impl Jwt {
             let more = ", error=\"insufficient_scope\", error_description=\"a claim of the token does not give access\"";
             return Err(self.challenge(Fault::ClaimRefused, more));
         }
+        let (mut upstream, mut text) = (FieldBlock::new(), String::new());
         for header in &self.policy.headers {
-            if let Some(value) = claims.header(&header.claim) {
-                cleared.tell_upstream(header.name.as_str(), value.as_bytes());
+            if let Some(value) = claims.header(&header.claim, &mut text) {
+                tell(&mut upstream, header.name.as_str(), value.as_bytes());
             }
         }
-        if let Some(subject) = claims.subject() {
-            cleared.identify(subject.into());
-        }
-        Ok(())
+        Ok(upstream)
     }
 
     /// RFC 6750 §3.1: who shows nothing is told no error.

@@ -1,6 +1,7 @@
 //! A token: its three parts, and what its claims say. Pure.
 
-use std::borrow::Cow;
+use std::fmt::Write as _;
+use std::sync::Arc;
 use std::time::Duration;
 
 use base64::Engine as _;
@@ -23,10 +24,11 @@ pub(super) struct Parsed<'t> {
 
 /// What a token says.
 #[derive(Debug)]
-pub(super) struct Claims {
+pub(in crate::policy) struct Claims {
     all: Value,
     expires: f64,
     begins: Option<f64>,
+    subject: Option<Arc<str>>,
 }
 
 /// Why a token is refused.
@@ -89,7 +91,13 @@ impl Claims {
         };
         let expires = number("exp")?.ok_or(Wrong::Invalid("the token does not say when it expires"))?;
         let begins = number("nbf")?;
-        Ok(Claims { expires, begins, all })
+        let subject = all.get("sub").and_then(Value::as_str).map(Arc::from);
+        Ok(Claims {
+            expires,
+            begins,
+            subject,
+            all,
+        })
     }
 
     /// Whether they hold at a time since 1970.
@@ -108,8 +116,8 @@ impl Claims {
         self.all.get("iss")?.as_str()
     }
 
-    pub(super) fn subject(&self) -> Option<&str> {
-        self.all.get("sub")?.as_str()
+    pub(super) fn subject(&self) -> Option<&Arc<str>> {
+        self.subject.as_ref()
     }
 
     /// Whether they are of the provider's issuer, and for one of its audiences.
@@ -142,9 +150,7 @@ impl Claims {
     }
 
     pub(super) fn satisfy(&self, rule: &ClaimRule) -> bool {
-        let is = |value: &Value| {
-            text(value).is_some_and(|text| rule.any_of.iter().any(|wanted| **wanted == *text))
-        };
+        let is = |value: &Value| rule.any_of.iter().any(|wanted| is_text(value, wanted));
         match self.find(&rule.claim) {
             Some(Value::Array(list)) => list.iter().any(is),
             Some(value) => is(value),
@@ -152,15 +158,31 @@ impl Claims {
         }
     }
 
-    /// A claim as a header has it. A list whose elements have commas, and an object, cannot be one.
-    pub(super) fn header(&self, path: &ClaimPath) -> Option<Cow<'_, str>> {
+    /// A claim as a header has it, in `scratch` unless it lies somewhere so. A list whose elements have commas, and an object,
+    /// cannot be one.
+    pub(in crate::policy) fn header<'a>(
+        &'a self,
+        path: &ClaimPath,
+        scratch: &'a mut String,
+    ) -> Option<&'a str> {
+        scratch.clear();
         match self.find(path)? {
             Value::Array(list) => {
-                let texts: Option<Vec<_>> = list.iter().map(text).collect();
-                let texts = texts.filter(|texts| !texts.iter().any(|text| text.contains(',')))?;
-                Some(Cow::Owned(texts.join(",")))
+                for (index, value) in list.iter().enumerate() {
+                    scratch.push_str(if index > 0 { "," } else { "" });
+                    let before = scratch.len();
+                    write_text(value, scratch)?;
+                    if scratch[before..].contains(',') {
+                        return None;
+                    }
+                }
+                Some(scratch)
             }
-            value => text(value),
+            Value::String(text) => Some(text),
+            value => {
+                write_text(value, scratch)?;
+                Some(scratch)
+            }
         }
     }
 
@@ -174,12 +196,37 @@ impl Claims {
     }
 }
 
-/// A value that is one thing.
-fn text(value: &Value) -> Option<Cow<'_, str>> {
+/// Appends a value that is one thing; `None`: it is none.
+fn write_text(value: &Value, into: &mut String) -> Option<()> {
     match value {
-        Value::String(text) => Some(Cow::Borrowed(text)),
-        Value::Number(number) => Some(Cow::Owned(number.to_string())),
-        Value::Bool(truth) => Some(Cow::Borrowed(if *truth { "true" } else { "false" })),
-        _ => None,
+        Value::String(text) => into.push_str(text),
+        Value::Bool(truth) => into.push_str(if *truth { "true" } else { "false" }),
+        // Writing to memory does not fail.
+        Value::Number(number) => write!(into, "{number}").ok()?,
+        _ => return None,
+    }
+    Some(())
+}
+
+/// Whether a value is one thing, which is written so.
+fn is_text(value: &Value, wanted: &str) -> bool {
+    match value {
+        Value::String(text) => text == wanted,
+        Value::Bool(truth) => wanted == if *truth { "true" } else { "false" },
+        Value::Number(number) => {
+            let mut left = Left(wanted);
+            write!(left, "{number}").is_ok() && left.0.is_empty()
+        }
+        _ => false,
+    }
+}
+
+/// What is left of a text behind what was written; an error if that is another.
+struct Left<'t>(&'t str);
+
+impl std::fmt::Write for Left<'_> {
+    fn write_str(&mut self, text: &str) -> std::fmt::Result {
+        self.0 = self.0.strip_prefix(text).ok_or(std::fmt::Error)?;
+        Ok(())
     }
 }

@@ -8,7 +8,7 @@ use super::listeners::is_redirect;
 use crate::limits;
 use crate::model::{
     Action, AffinityBy, Answer, Forward, HeaderChanges, JwtKeys, Listener, Name, PathMatch, PathRewrite,
-    Policy, Rewrite, Route, Rule, Share, StreamRoute, Target,
+    Policy, RateKey, Rewrite, Route, Rule, Share, StreamRoute, Target,
 };
 use crate::table::problem::{Outcome, Place};
 
@@ -184,8 +184,47 @@ pub(super) fn check(route: &Route, number: usize, problems: &mut Problems) -> Op
         }
         answer(&page.answer, &mut tell);
     }
+    claims(rule, &mut tell);
+    satisfy(rule, &mut tell);
     action(rule, &mut tell);
     broken
+}
+
+/// One of several needs several.
+fn satisfy(rule: &Rule, tell: &mut impl FnMut(&'static str, &str, String)) {
+    let is_one = |policy: &&Policy| match policy {
+        Policy::Addresses(addresses) => !addresses.allow.is_empty(),
+        Policy::ClientCertificate(_) | Policy::Basic(_) | Policy::ApiKeys(_) | Policy::Jwt(_) => true,
+        _ => false,
+    };
+    let found = rule.policies.iter().filter(is_one).count();
+    if rule.policies.contains(&Policy::SatisfyAny) && found < 2 {
+        let expected = "`any` only with at least two of `addresses` that has `allow`, `client_certificate`, `basic`, `api_keys` \
+                        and `jwt`";
+        tell("policies.satisfy", expected, found.to_string());
+    }
+}
+
+/// What is counted by a claim needs somebody who checks tokens.
+fn claims(rule: &Rule, tell: &mut impl FnMut(&'static str, &str, String)) {
+    if rule
+        .policies
+        .iter()
+        .any(|policy| matches!(policy, Policy::Jwt(_)))
+    {
+        return;
+    }
+    for policy in &rule.policies {
+        let (part, by) = match policy {
+            Policy::RateLimit(limit) => ("policies.rate_limit.by", &limit.by),
+            Policy::Concurrency(cap) => ("policies.concurrency.by", &cap.by),
+            _ => continue,
+        };
+        if let Some(RateKey::Claim(path)) = by.iter().find(|key| matches!(key, RateKey::Claim(_))) {
+            let expected = "claims only beside the policy `jwt`, which checks whose they are";
+            tell(part, expected, format!("`{}` and no `jwt`", path.0));
+        }
+    }
 }
 
 fn action(rule: &Rule, tell: &mut impl FnMut(&'static str, &str, String)) {
