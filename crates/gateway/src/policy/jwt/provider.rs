@@ -53,7 +53,10 @@ struct State {
     begun: Option<Time>,
     /// How many have ended.
     attempts: u64,
-    wakers: Vec<Waker>,
+    /// Those of requests that wait, by their tickets: as many as may wait.
+    wakers: BTreeMap<u64, Waker>,
+    /// Tickets that were given away.
+    tickets: u64,
     /// Names of keys that the set does not have, and until when that is taken for granted.
     unknown: BTreeMap<String, Time>,
 }
@@ -158,11 +161,13 @@ impl Provider {
 
     /// Waits for the end of an attempt, which begins if none is under way. Whether it came in time, and there was room.
     pub(super) async fn wait(&self, cx: &Cx) -> bool {
-        let Some(_parked) = Parked::new(self) else {
+        let Some(mut parked) = Parked::new(self) else {
             return false;
         };
         let (seen, asks) = {
-            let state = self.state();
+            let mut state = self.state();
+            state.tickets += 1;
+            parked.ticket = state.tickets;
             (state.attempts, !state.is_busy)
         };
         if asks {
@@ -173,9 +178,7 @@ impl Provider {
             if state.attempts != seen {
                 return Poll::Ready(());
             }
-            if !state.wakers.iter().any(|waker| waker.will_wake(context.waker())) {
-                state.wakers.push(context.waker().clone());
-            }
+            state.wakers.insert(parked.ticket, context.waker().clone());
             Poll::Pending
         });
         within(cx, limits::KEYS_WAIT, ended).await.is_some()
@@ -209,7 +212,7 @@ impl Provider {
         state.attempts += 1;
         let woken = std::mem::take(&mut state.wakers);
         drop(state);
-        woken.into_iter().for_each(Waker::wake);
+        woken.into_values().for_each(Waker::wake);
     }
 
     /// The set is too old.
@@ -238,19 +241,24 @@ fn upstream_is(provider: &Provider, upstream: Option<&Arc<Shared>>) -> bool {
 }
 
 /// One of a provider's requests that wait.
-struct Parked<'p>(&'p Provider);
+struct Parked<'p> {
+    provider: &'p Provider,
+    ticket: u64,
+}
 
 impl<'p> Parked<'p> {
     fn new(provider: &'p Provider) -> Option<Parked<'p>> {
         let before = provider.parked.fetch_add(1, Ordering::Relaxed);
-        let parked = Parked(provider);
+        let parked = Parked { provider, ticket: 0 };
         (before < limits::KEYS_PARKED).then_some(parked)
     }
 }
 
 impl Drop for Parked<'_> {
     fn drop(&mut self) {
-        self.0.parked.fetch_sub(1, Ordering::Relaxed);
+        // Whoever has left is not to be woken, however many leave within one attempt.
+        self.provider.state().wakers.remove(&self.ticket);
+        self.provider.parked.fetch_sub(1, Ordering::Relaxed);
     }
 }
 

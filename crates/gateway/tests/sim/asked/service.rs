@@ -35,6 +35,9 @@ pub(super) trait Trade {
 
     /// All of a true answer is sent, so long after the question.
     fn told(&mut self, told: Self::Told, now: Time, took: Duration);
+
+    /// Connections were cut: what was sent by them may not have come.
+    fn cut(&mut self) {}
 }
 
 /// What a service is like.
@@ -272,7 +275,10 @@ impl<T: Trade> Service<T> {
         };
         listener.close();
         match self.random.u32(0..3) {
-            0 => self.guests.drain(..).for_each(|guest| guest.peer.reset()),
+            0 => {
+                self.trade.cut();
+                self.guests.drain(..).for_each(|guest| guest.peer.reset());
+            }
             1 => self.guests.drain(..).for_each(|guest| guest.peer.close()),
             _ => {}
         }

@@ -17,7 +17,8 @@ pub(super) struct Verdicts {
     pub(super) denied: BTreeSet<u64>,
     /// Who is always let in.
     pub(super) favoured: BTreeSet<u64>,
-    pub(super) asks: u64,
+    /// About whom it was asked: of some twice, when the first time was on a connection that was closed just then.
+    pub(super) asked: BTreeSet<u64>,
 }
 
 /// A refusal that comes later than this may be too late.
@@ -57,8 +58,8 @@ impl Trade for Verdicts {
         Some((id, asked.is_head))
     }
 
-    fn asked(&mut self, _question: &(u64, bool), _now: Time, _waiting: &[Time]) {
-        self.asks += 1;
+    fn asked(&mut self, (id, _): &(u64, bool), _now: Time, _waiting: &[Time]) {
+        self.asked.insert(*id);
     }
 
     fn answer(
@@ -106,5 +107,9 @@ impl Trade for Verdicts {
         } else if took < SOON {
             self.denied.insert(id);
         }
+    }
+
+    fn cut(&mut self) {
+        self.denied.clear();
     }
 }
