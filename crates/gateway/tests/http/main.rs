@@ -12,6 +12,7 @@ mod again;
 mod attacks;
 mod authz;
 mod bounds;
+mod certificates;
 mod copies;
 mod cross;
 mod ending;

@@ -257,6 +257,9 @@ impl Client {
         let bytes = &self.asks[self.writing].bytes[self.written..][..count];
         let count = self.peer.write(bytes).unwrap_or(0);
         self.stuck = count == 0;
+        if count > 0 {
+            self.asked.send(self.asks[self.writing].id, world.now());
+        }
         self.written += count;
         self.total += count;
         if self.written == self.asks[self.writing].bytes.len() {

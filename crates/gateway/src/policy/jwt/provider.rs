@@ -73,6 +73,15 @@ pub(super) enum Look {
     Unavailable,
 }
 
+/// Whether who looks for a key may wait for it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Patience {
+    May,
+    MayNot,
+    /// It has: an attempt has ended since it came. A key that is not there then is known not to be.
+    Has,
+}
+
 impl Provider {
     /// `last` is one of the same name.
     pub(super) fn new(
@@ -118,8 +127,14 @@ impl Provider {
         self.generation.load(Ordering::Acquire)
     }
 
-    /// What a signature can be checked by. After a request has `waited` it does so no more.
-    pub(super) fn look(&self, algorithm: JwtAlgorithm, key: Option<&str>, now: Time, waited: bool) -> Look {
+    /// What a signature can be checked by.
+    pub(super) fn look(
+        &self,
+        algorithm: JwtAlgorithm,
+        key: Option<&str>,
+        now: Time,
+        patience: Patience,
+    ) -> Look {
         let mut state = self.state();
         if let Some(keys) = &state.keys
             && (keys.may_have(algorithm, key) || matches!(self.config.keys, JwtKeys::Set(_)))
@@ -141,13 +156,15 @@ impl Provider {
             None => state.is_busy,
             Some(_) => state.is_busy || !recent,
         };
-        if may_wait && !waited {
+        if may_wait && patience == Patience::May {
             return Look::Wait;
         }
         if state.keys.is_none() || state.has_failed || may_wait {
             return Look::Unavailable;
         }
-        if waited && let Some(key) = key {
+        if patience == Patience::Has
+            && let Some(key) = key
+        {
             if state.unknown.len() >= limits::KEYS_UNKNOWN {
                 state.unknown.retain(|_, until| now < *until);
             }

@@ -37,6 +37,9 @@ pub(super) struct Keys {
     pub(super) served: BTreeSet<usize>,
     /// When such a set was sent first.
     pub(super) first: Option<Time>,
+    /// When one was sent last, and for how long it may be used.
+    good: Option<Time>,
+    stale: Duration,
     /// When it was asked last.
     last: Option<Time>,
     /// Who fetches them is another one from now on, who does not wait for the last one's time.
@@ -75,10 +78,11 @@ impl Badge {
 }
 
 impl Keys {
-    /// Its keys change, or do not.
-    pub(super) fn new(steady: bool) -> Keys {
+    /// Its keys change, or do not; they may be used for so long when they cannot be fetched.
+    pub(super) fn new(steady: bool, stale: Duration) -> Keys {
         Keys {
             steady,
+            stale,
             ..Keys::default()
         }
     }
@@ -124,7 +128,9 @@ impl Trade for Keys {
             let apart = now.since(last);
             let again = apart < Duration::from_millis(500);
             let least = limits::KEYS_LEAST - Duration::from_secs(4);
-            assert!(again || apart >= least, "fetched again after {apart:?}");
+            // Without any, it is tried again sooner.
+            let old = self.good.is_none_or(|good| now.since(good) >= self.stale);
+            assert!(again || old || apart >= least, "fetched again after {apart:?}");
         }
         self.last = Some(now);
     }
@@ -161,8 +167,16 @@ impl Trade for Keys {
         }
     }
 
-    fn told(&mut self, epoch: usize, now: Time, _took: Duration) {
+    fn told(&mut self, epoch: usize, now: Time, took: Duration) {
         self.first.get_or_insert(now);
         self.served.extend(Keys::set(epoch));
+        // One that comes later may be too late. It is as old as its question.
+        if took < Duration::from_secs(2) {
+            self.good = Some(Time(now.0 - took.as_nanos() as u64));
+        }
+    }
+
+    fn cut(&mut self) {
+        self.good = None;
     }
 }

@@ -31,7 +31,7 @@ use ringmain_web::testing::TestReply;
 
 use self::counting::Counting;
 use self::keys::{Badge, Keys};
-use self::service::{Mood, Service};
+use self::service::{Mood, Service, Trade};
 use self::verdicts::Verdicts;
 
 /// What a run's policies ask, of whom, and what came of it.
@@ -82,7 +82,9 @@ impl Asked {
             _ => Mood::Bad,
         };
         let own = |number: u64| seed ^ number << 40 ^ 0xa5;
-        let keys = (jwt || crowd).then(|| Service::new(world, at(0), own(1), mood, Keys::new(calm)).into());
+        let stale = Duration::from_secs([30, 86_400][world.below(2)]);
+        let keys =
+            (jwt || crowd).then(|| Service::new(world, at(0), own(1), mood, Keys::new(calm, stale)).into());
         let verdicts = authz.then(|| Service::new(world, at(1), own(2), mood, Verdicts::default()).into());
         let counting = shared.then(|| Service::new(world, at(2), own(3), mood, Counting::default()).into());
         Asked(Rc::new(Inner {
@@ -93,7 +95,7 @@ impl Asked {
             keys,
             verdicts,
             counting,
-            jwt: (jwt || crowd).then(|| tokens(world).into()),
+            jwt: (jwt || crowd).then(|| tokens(world, stale).into()),
             authz: authz.then(|| service(world, calm).into()),
             shared: shared.then(|| limit(world, calm).into()),
             badges: RefCell::default(),
@@ -193,6 +195,13 @@ impl Asked {
         self.favour(id);
         self.0.badges.borrow_mut().insert(id, Badge::Key(key));
         self.0.outlaws.borrow_mut().insert(id);
+    }
+
+    /// Its client begins to send it.
+    pub(crate) fn send(&self, id: u64, now: Time) {
+        if let Some(verdicts) = &self.0.verdicts {
+            verdicts.borrow_mut().trade.sent.entry(id).or_insert(now);
+        }
     }
 
     pub(crate) fn has_arrived(&self, id: u64) -> bool {
@@ -388,6 +397,14 @@ impl Asked {
 
     pub(crate) fn act(&self) {
         let inner = &self.0;
+        if let Some(keys) = inner
+            .keys
+            .as_ref()
+            .filter(|_| inner.world.count(Broken::Reset) > 0)
+        {
+            // The network may have lost the answer.
+            keys.borrow_mut().trade.cut();
+        }
         inner.keys.iter().for_each(|all| all.borrow_mut().act());
         inner.verdicts.iter().for_each(|all| all.borrow_mut().act());
         inner.counting.iter().for_each(|all| all.borrow_mut().act());
@@ -438,7 +455,7 @@ fn target(number: usize) -> Target {
     Target::Upstream(PORTS[number].0.into())
 }
 
-fn tokens(world: &World) -> Jwt {
+fn tokens(world: &World, stale: Duration) -> Jwt {
     let provider = JwtProvider {
         name: "sim".into(),
         issuer: "sim".into(),
@@ -449,7 +466,7 @@ fn tokens(world: &World) -> Jwt {
             host: None,
             path: "/keys".into(),
             refresh: Duration::from_secs([15, 60, 600][world.below(3)]),
-            stale: Duration::from_secs([30, 86_400][world.below(2)]),
+            stale,
         }),
         leeway: Duration::ZERO,
         from: vec![KeyPlace::Header(header("Authorization"))],

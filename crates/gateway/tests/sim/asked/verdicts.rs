@@ -1,6 +1,6 @@
 //! Who says whether requests may pass.
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
 
 use ringmain_engine::backend::Time;
@@ -15,6 +15,8 @@ pub(super) struct Verdicts {
     pub(super) allowed: BTreeSet<u64>,
     /// Who was refused, in good time.
     pub(super) denied: BTreeSet<u64>,
+    /// When their clients began to send.
+    pub(super) sent: BTreeMap<u64, Time>,
     /// Who is always let in.
     pub(super) favoured: BTreeSet<u64>,
     /// About whom it was asked: of some twice, when the first time was on a connection that was closed just then.
@@ -101,10 +103,11 @@ impl Trade for Verdicts {
         }
     }
 
-    fn told(&mut self, (id, allowed): (u64, bool), _now: Time, took: Duration) {
+    fn told(&mut self, (id, allowed): (u64, bool), now: Time, _took: Duration) {
+        let sent = self.sent.get(&id).expect("somebody has sent it");
         if allowed {
             self.allowed.insert(id);
-        } else if took < SOON {
+        } else if now.since(*sent) < SOON {
             self.denied.insert(id);
         }
     }
