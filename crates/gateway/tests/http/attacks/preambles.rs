@@ -62,6 +62,13 @@ fn first() -> Vec<(&'static str, Vec<u8>)> {
         ("tab", line("PROXY\tTCP4 6.6.6.6 127.0.0.1 1 80\r\n")),
         ("no ports", line("PROXY TCP4 6.6.6.6 127.0.0.1\r\n")),
         ("more behind", line("PROXY TCP4 6.6.6.6 127.0.0.1 1 80 99\r\n")),
+    ]
+}
+
+/// Of version 1, with numbers and addresses that are none.
+fn numbers() -> Vec<(&'static str, Vec<u8>)> {
+    let line = |text: &str| text.as_bytes().to_vec();
+    vec![
         (
             "port too large",
             line("PROXY TCP4 6.6.6.6 127.0.0.1 65536 80\r\n"),
@@ -189,7 +196,7 @@ fn each_header_meets_what_is_said_of_it(engine: Config) {
         .fallback_streamed(async |_req, reply| reply.text("ok"));
     let straight = serve(engine.clone(), echo);
     let mut found = String::new();
-    for (name, bytes) in first().into_iter().chain(second()) {
+    for (name, bytes) in [first(), numbers(), second()].concat() {
         let _ = writeln!(found, "== {name}");
         let _ = writeln!(found, "straight: {}", outcome(straight.addr, &bytes));
         for from in ["127.0.0.0/8", "10.0.0.0/8"] {
