@@ -8,7 +8,7 @@ use crate::metrics::Metrics;
 use crate::model::Config;
 use crate::plan::Plan;
 use crate::policy;
-use crate::table::{Outcome, Place, Problem, Table};
+use crate::table::{Compiled, Outcome, Place, Problem, Table};
 use crate::upstream::registry::Registry;
 
 /// Compiles a configuration. What is the same as in `last` is shared with it. `now` is wall time since 1970.
@@ -32,17 +32,28 @@ pub(crate) fn compile(
     let mut plan = |rule: &_, missing: &[_]| Plan::of(rule, missing, registry, known);
     let table = Table::compile(config, last, &mut plan);
     for route in table.routes() {
-        let number = metrics.number(&route.route().name);
-        for plan in (0..route.route().rules.len()).filter_map(|rule| route.plan(rule).ok()) {
-            // One that is shared with the last table has it already.
-            plan.number.get_or_init(|| number);
+        // One that is shared with the last table has its number already.
+        let mut unnumbered = plans(route).filter(|plan| plan.number.get().is_none()).peekable();
+        if unnumbered.peek().is_some() {
+            let number = metrics.number(&route.route().name);
+            for plan in unnumbered {
+                plan.number.get_or_init(|| number);
+            }
         }
     }
-    let routes = table.routes();
-    let plans =
-        routes.flat_map(|route| (0..route.route().rules.len()).filter_map(|rule| route.plan(rule).ok()));
-    known.retain(plans.map(|plan| &plan.policies));
+    known.retain(
+        table
+            .routes()
+            .flat_map(|route| plans(route))
+            .map(|plan| &plan.policies),
+    );
     Arc::new(table)
+}
+
+/// The plans of a route's rules that have one.
+fn plans(route: &Compiled<Plan>) -> impl Iterator<Item = &Plan> {
+    let rules = 0..route.route().rules.len();
+    rules.filter_map(|rule| route.plan(rule).ok())
 }
 
 /// What a registry has found wrong: upstreams that no connection can be made to.
