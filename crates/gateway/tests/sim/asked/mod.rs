@@ -190,6 +190,12 @@ impl Asked {
         }
     }
 
+    /// Its key is nobody's.
+    pub(crate) fn estrange(&self, id: u64) {
+        self.favour(id);
+        self.0.badges.borrow_mut().insert(id, Badge::Stranger);
+    }
+
     /// Its key is not served any more: it must not be let in.
     pub(crate) fn outlaw(&self, id: u64, key: usize) {
         self.favour(id);

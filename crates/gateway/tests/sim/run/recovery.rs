@@ -27,6 +27,9 @@ impl Run {
         self.pass(AGAIN);
         self.let_in();
         if self.asks.has_keys() {
+            // Has keys fetched, so that those who come next come soon after that, with a key that was not there then.
+            self.send_one(Asked::estrange);
+            self.serve("asking in vain");
             self.asks.change_keys();
             self.let_in();
             for key in [0, 1] {
