@@ -44,8 +44,8 @@ pub const WEIGHT: u32 = 1_000_000;
 /// How often a request may be tried again.
 pub const RETRIES: u8 = 10;
 
-/// Bytes of a request's body that are kept for another try, where a rule has requests tried again. With more sent there is
-/// none.
+/// Bytes of a request's body that are kept for another try, where a rule has requests tried again or at two endpoints. With more
+/// sent there is none.
 pub const REPLAY_BYTES: usize = 64 * 1024;
 
 /// Tries that a [`RetryBudget`](crate::model::RetryBudget) saves up at most while none is needed.

@@ -81,9 +81,12 @@ pub(super) fn draw<'p>(worker: &Worker, plan: &'p Plan) -> Result<(usize, &'p Ba
     plan.backend(number).ok_or(Fault::NoBackend)
 }
 
-/// The protocol to be offered: one that is allowed, and only for a request without a body.
+/// The protocol to be offered: one that is allowed, the only one that is asked for, and only for a request without a body.
 fn upgrade<'r>(req: &Request<'r>, forward: &Forward) -> Option<&'r [u8]> {
     let wanted = req.head().upgrade?;
+    if req.head().fields.all_known(Known::Upgrade).nth(1).is_some() {
+        return None;
+    }
     let allowed = |protocol: &[u8]| {
         let name = protocol.split(|&byte| byte == b'/').next().unwrap_or_default();
         forward

@@ -8,6 +8,7 @@ use std::io;
 use std::pin::{Pin, pin};
 use std::rc::Rc;
 use std::task::{Context, Poll};
+use std::time::Duration;
 
 use ringmain_engine::backend::Time;
 use ringmain_engine::stream::Stream;
@@ -178,6 +179,7 @@ impl Job<'_, '_> {
     async fn run(&self, mut first: Option<Begun>, reply: &mut Reply<'_>) -> Result<Rest, Failure> {
         let mut tried: Vec<Rc<End>> = Vec::new();
         let mut fresh = false;
+        let hedge = self.hedge().await?;
         if first.is_none() {
             self.local.settle(self.local.connect_timeout()).await;
         }
@@ -191,7 +193,7 @@ impl Job<'_, '_> {
                 }
             };
             let (attempted, end, begun) = self
-                .first_or_next((chosen, link, begun), &mut tried, fresh, reply)
+                .first_or_next((chosen, link, begun), hedge, (&mut tried, fresh), reply)
                 .await;
             note::attempt(
                 self.worker,
@@ -241,13 +243,13 @@ impl Job<'_, '_> {
     async fn first_or_next(
         &self,
         (chosen, link, begun): Begun,
-        tried: &mut Vec<Rc<End>>,
-        fresh: bool,
+        hedge: Option<Duration>,
+        (tried, fresh): (&mut Vec<Rc<End>>, bool),
         reply: &mut Reply<'_>,
     ) -> (Result<Rest, Broken>, Rc<End>, Time) {
         let (mut end, mut begun) = (Rc::clone(&chosen.end), begun);
         let mut try_of = (chosen, link);
-        if let Some(after) = self.hedge().filter(|_| tried.is_empty() && !fresh) {
+        if let Some(after) = hedge.filter(|_| tried.is_empty() && !fresh) {
             // Apart, so that requests without it have no room for it.
             match Box::pin(self.race((try_of.0, try_of.1, begun), after)).await {
                 Ok(won) => {

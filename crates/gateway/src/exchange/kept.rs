@@ -29,9 +29,10 @@ pub(super) struct Kept {
 impl Kept {
     /// For what a rule has done with a request.
     pub(super) fn of(forward: &Forward) -> Kept {
-        let replayed = match &forward.retry {
-            Some(retry) if retry.attempts > 0 => limits::REPLAY_BYTES,
-            _ => 0,
+        let again = forward.retry.as_ref().is_some_and(|retry| retry.attempts > 0);
+        let replayed = match again || forward.hedge.is_some() {
+            true => limits::REPLAY_BYTES,
+            false => 0,
         };
         let mirrors = forward.mirrors.iter().map(|mirror| mirror.body_bytes);
         let mirrored = mirrors.max().unwrap_or(0).min(limits::MIRROR_BODY_BYTES);
@@ -52,6 +53,15 @@ impl Kept {
         } else {
             bytes.extend_from_slice(piece);
         }
+    }
+
+    /// A piece was taken from the client before anything of the body is sent. All of these are sent first, so none is forgotten,
+    /// and it is time to send when they are more than another try may send: `false`.
+    pub(super) fn take_ahead(&self, piece: &[u8]) -> bool {
+        self.taken.set(true);
+        let mut bytes = self.bytes.borrow_mut();
+        bytes.extend_from_slice(piece);
+        bytes.len() <= self.replayed
     }
 
     /// The last piece was taken, and these fields came behind it.
@@ -121,6 +131,22 @@ mod tests {
         kept.take(b"x");
         assert!(kept.can_replay());
         kept.take(b"x");
+        assert!(!kept.can_replay() && kept.bytes().is_empty());
+    }
+
+    #[test]
+    fn what_was_taken_ahead_is_there_until_it_was_sent() {
+        let forward = Forward {
+            hedge: Some(std::time::Duration::from_millis(1)),
+            ..Forward::to("x")
+        };
+        let kept = Kept::of(&forward);
+        assert!(kept.take_ahead(&vec![1; limits::REPLAY_BYTES]) && kept.can_replay());
+        assert!(!kept.take_ahead(b"xy"));
+        assert!(!kept.can_replay(), "longer than what is sent again");
+        assert_eq!(kept.bytes().len(), limits::REPLAY_BYTES + 2);
+        // The first try has sent them; what comes then is beyond the limit.
+        kept.take(b"z");
         assert!(!kept.can_replay() && kept.bytes().is_empty());
     }
 

@@ -41,8 +41,8 @@ pub struct Forward {
     /// When a request is tried again. Default: `None`, never; but for a kept connection that the upstream closed before
     /// it took a byte of the request, which is a request that was not sent.
     pub retry: Option<Retry>,
-    /// A request without a body whose method is idempotent is tried at another endpoint as well, if its first try has not begun
-    /// to answer after this time. The answer that begins first is passed on, the other connection is closed. It counts as a
+    /// A request whose method is idempotent is tried at another endpoint as well, if its first try has not begun to answer after
+    /// this time. A body is waited for first; one of more than [`REPLAY_BYTES`](crate::limits::REPLAY_BYTES) is sent once. The answer that begins first is passed on, the other connection is closed. It counts as a
     /// try, in the upstream's budget and in its cap. Default: `None`, never.
     pub hedge: Option<Duration>,
     /// Requests of one client go to one endpoint. Default: `None`, balancing alone decides.

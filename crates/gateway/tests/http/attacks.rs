@@ -19,6 +19,13 @@ use crate::support::{PATIENCE, serve};
 #[path = "attacks/corpus.rs"]
 mod corpus;
 
+#[path = "attacks/preambles.rs"]
+mod preambles;
+#[path = "attacks/tokens.rs"]
+mod tokens;
+#[path = "attacks/upgrades.rs"]
+mod upgrades;
+
 use corpus::{AFTER, ALL, LIES, Lie};
 
 on_every_backend! {
@@ -40,13 +47,18 @@ const LAST: &[u8] = b"last";
 
 impl Wiretap {
     fn new() -> Wiretap {
+        Wiretap::answering(OK)
+    }
+
+    /// One that answers this to the first message of each connection.
+    fn answering(first: &'static [u8]) -> Wiretap {
         let listener = TcpListener::bind("127.0.0.1:0").expect("a free port");
         let addr = listener.local_addr().expect("it is bound");
         let heard: Arc<Mutex<Vec<_>>> = Arc::default();
         let all = Arc::clone(&heard);
         std::thread::spawn(move || {
             for stream in listener.incoming().map_while(Result::ok) {
-                let listening = std::thread::spawn(move || listen(stream));
+                let listening = std::thread::spawn(move || listen(stream, first));
                 all.lock().expect("no panic").push(listening);
             }
         });
@@ -66,8 +78,10 @@ impl Wiretap {
     }
 }
 
+const OK: &[u8] = b"HTTP/1.1 200 OK\r\nContent-Length: 2\r\n\r\nok";
+
 /// All bytes of a connection, in order.
-fn listen(mut stream: TcpStream) -> Vec<u8> {
+fn listen(mut stream: TcpStream, first: &[u8]) -> Vec<u8> {
     stream.set_read_timeout(Some(PATIENCE)).expect("a socket");
     let mut all = Vec::new();
     let mut answered = 0;
@@ -79,11 +93,9 @@ fn listen(mut stream: TcpStream) -> Vec<u8> {
             continue;
         }
         while let Some(length) = message(&all[answered..]) {
+            let answer = if answered == 0 { first } else { OK };
             answered += length;
-            if stream
-                .write_all(b"HTTP/1.1 200 OK\r\nContent-Length: 2\r\n\r\nok")
-                .is_err()
-            {
+            if stream.write_all(answer).is_err() {
                 return all;
             }
         }

@@ -6,17 +6,20 @@ use std::sync::mpsc::{Sender, channel};
 use std::time::{Duration, Instant};
 
 use ringmain_engine::Config;
+use ringmain_gateway::limits;
 use ringmain_gateway::model::{self, Balance, RetryBudget};
 use ringmain_gateway::status::Cap;
 
 use crate::origin::{Edge, Origin, edge, nobody, to};
-use crate::support::{PATIENCE, get, post};
+use crate::support::{PATIENCE, chunked, get, pattern, post};
 
 on_every_backend! {
     the_second_answers_and_the_first_is_cancelled,
     the_first_answers_after_all,
     one_of_them_fails,
     both_fail,
+    both_send_the_whole_body,
+    a_body_that_comes_late_is_waited_for,
     what_may_have_been_done_is_not_done_twice,
     without_budget_there_is_none,
 }
@@ -125,24 +128,87 @@ fn both_fail(engine: Config) {
     edge.server.shut_down();
 }
 
+fn put(body: &[u8]) -> Vec<u8> {
+    let head = format!(
+        "PUT / HTTP/1.1\r\nHost: a\r\nContent-Length: {}\r\n\r\n",
+        body.len()
+    );
+    [head.as_bytes(), body].concat()
+}
+
+fn put_chunked(body: &[u8]) -> Vec<u8> {
+    let head = b"PUT / HTTP/1.1\r\nHost: a\r\nTransfer-Encoding: chunked\r\n\r\n";
+    [&head[..], &chunked(body, 7000)].concat()
+}
+
+/// As long as what is kept, with a length and in chunks: both have all of it, the one that answers second is left.
+fn both_send_the_whole_body(engine: Config) {
+    let body = pattern(limits::REPLAY_BYTES);
+    for request in [put(&body), put_chunked(&body), put(b"x"), put_chunked(b"")] {
+        let (closed, is_closed) = channel();
+        let first = Origin::new(move |mut peer| {
+            if peer.request().is_some() {
+                let _ = closed.send(peer.some().is_none());
+            }
+        });
+        let second = Origin::answering(ok("second"));
+        let edge = edge(engine.clone(), hedged([first.addr, second.addr], SOON, |_| {}));
+        edge.server.ask(request).expect(200, "second");
+        assert_eq!(is_closed.recv_timeout(PATIENCE), Ok(true), "the other is left");
+        let bodies = [first.seen().body, second.seen().body];
+        assert!(bodies[0] == bodies[1], "the same at both");
+        assert!([&body[..], b"x", b""].contains(&&bodies[0][..]), "and all of it");
+        assert_eq!(edge.gateway.upstreams()[0].hedged, 1);
+        edge.server.shut_down();
+    }
+}
+
+/// Nothing is sent before a body is there that two may have to send; one that is not comes to nothing.
+fn a_body_that_comes_late_is_waited_for(engine: Config) {
+    let origin = Origin::answering(ok("done"));
+    let edge = edge(engine, hedged([origin.addr, origin.addr], PATIENCE, |_| {}));
+    let mut client = edge.server.client();
+    client.send("PUT / HTTP/1.1\r\nHost: a\r\nContent-Length: 2\r\nExpect: 100-continue\r\n\r\n");
+    assert_eq!(client.answer().status, 100, "the body is asked for");
+    assert_eq!(edge.gateway.upstreams()[0].connections, 0, "nobody is asked yet");
+    client.send("x");
+    client.send("y");
+    client.answer().expect(200, "done");
+    assert_eq!(origin.seen().body, b"xy");
+    // One that leaves within its body has nobody asked.
+    let mut client = edge.server.client();
+    client.send("PUT / HTTP/1.1\r\nHost: a\r\nContent-Length: 2\r\nExpect: 100-continue\r\n\r\n");
+    assert_eq!(client.answer().status, 100);
+    client.reset();
+    edge.server.get("/last").expect(200, "done");
+    assert_eq!(origin.seen().line(), "GET /last HTTP/1.1");
+    edge.server.shut_down();
+}
+
 fn what_may_have_been_done_is_not_done_twice(engine: Config) {
     let slow = || {
         Origin::new(|mut peer| {
-            while peer.request().is_some() {
+            while let Some(seen) = peer.request() {
                 // Time enough for a second try, if there were one.
                 std::thread::sleep(10 * SOON);
-                peer.send(ok("done"));
+                peer.send(ok(&seen.body.len().to_string()));
             }
         })
     };
     let origins = [slow(), slow()];
     let edge = edge(engine, hedged([origins[0].addr, origins[1].addr], SOON, |_| {}));
-    for request in [
-        post("/", "text/plain", "x"),
-        "POST / HTTP/1.1\r\nHost: a\r\nContent-Length: 0\r\n\r\n".to_owned(),
-        "PUT / HTTP/1.1\r\nHost: a\r\nContent-Length: 1\r\n\r\nx".to_owned(),
+    let long = pattern(limits::REPLAY_BYTES + 1);
+    for (request, length) in [
+        (post("/", "text/plain", "x").into_bytes(), "1"),
+        (
+            b"POST / HTTP/1.1\r\nHost: a\r\nContent-Length: 0\r\n\r\n".to_vec(),
+            "0",
+        ),
+        // Longer than what is kept: sent once, and all of it.
+        (put(&long), "65537"),
+        (put_chunked(&long), "65537"),
     ] {
-        edge.server.ask(request).expect(200, "done");
+        edge.server.ask(request).expect(200, length);
     }
     assert_eq!(edge.gateway.upstreams()[0].hedged, 0);
     edge.server.shut_down();

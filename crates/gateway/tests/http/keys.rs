@@ -1,7 +1,8 @@
 //! Keys of tokens that come late, never, or wrong.
 
+use std::sync::atomic::{AtomicU32, Ordering};
 use std::sync::{Arc, Condvar, Mutex};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use ringmain_engine::Config;
 use ringmain_gateway::limits;
@@ -17,6 +18,7 @@ on_every_backend! {
     keys_that_come_late_are_waited_for,
     without_keys_nobody_passes,
     keys_that_are_none_are_no_keys,
+    keys_that_change,
 }
 
 /// A guarded gateway whose keys are at this address.
@@ -138,4 +140,52 @@ fn until_let_in(edge: &Edge, token: &str) {
         assert!(began.elapsed() < PATIENCE, "the keys are fetched");
         std::thread::yield_now();
     }
+}
+
+/// The provider changes its key: who has a token of the new one is let in after one more fetch, which he waits for, and what was known of
+/// tokens of the old one is forgotten.
+fn keys_that_change(engine: Config) {
+    let origin = Origin::echo();
+    let old = Signer::new(JwtAlgorithm::Es256, "old");
+    let new = Signer::new(JwtAlgorithm::Es256, "new");
+    let served = Arc::new((Mutex::new(answer_with(&set(&[&old]))), AtomicU32::new(0)));
+    let told = Arc::clone(&served);
+    let keys = Origin::new(move |mut peer| {
+        while peer.request().is_some() {
+            told.1.fetch_add(1, Ordering::SeqCst);
+            let answer = told.0.lock().expect("no panic").clone();
+            peer.send(&answer);
+        }
+    });
+    let edge = remote(engine, &origin, keys.addr);
+    let before = old.sign(&claims(json!({})));
+    let after = new.sign(&claims(json!({})));
+    until_let_in(&edge, &before);
+    let begun = served.1.load(Ordering::SeqCst);
+    *served.0.lock().expect("no panic") = answer_with(&set(&[&new]));
+    // Known already: nobody asks for keys, and nobody knows yet that these have changed.
+    assert_eq!(shown(&edge, &before).status, 200);
+    let since = Instant::now();
+    loop {
+        match shown(&edge, &after).status {
+            200 => break,
+            // Until keys may be fetched again.
+            status => assert_eq!(status, 401),
+        }
+        assert!(since.elapsed() < PATIENCE, "they are fetched again");
+        std::thread::sleep(Duration::from_millis(20));
+    }
+    assert_eq!(served.1.load(Ordering::SeqCst), begun + 1, "once");
+    // On every connection, so by each worker.
+    for _ in 0..8 {
+        let answer = shown(&edge, &before);
+        assert_eq!(answer.status, 401, "{}", answer.text());
+        assert_eq!(shown(&edge, &after).status, 200);
+    }
+    assert_eq!(
+        served.1.load(Ordering::SeqCst),
+        begun + 1,
+        "nobody has it fetched for a key that is gone"
+    );
+    edge.server.shut_down();
 }

@@ -13,6 +13,7 @@ mod any;
 mod attacks;
 mod authz;
 mod bounds;
+mod certificates;
 mod claims;
 mod copies;
 mod cross;

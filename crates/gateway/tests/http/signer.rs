@@ -113,7 +113,12 @@ impl Signer {
 
     /// With a head that a test says.
     pub(crate) fn sign_as(&self, head: &Value, claims: &Value) -> String {
-        let message = format!("{}.{}", encode(head.to_string()), encode(claims.to_string()));
+        self.sign_text(&head.to_string(), &claims.to_string())
+    }
+
+    /// With a head and claims that need not be JSON.
+    pub(crate) fn sign_text(&self, head: &str, claims: &str) -> String {
+        let message = format!("{}.{}", encode(head), encode(claims));
         let signature = encode(self.signature(message.as_bytes()));
         format!("{message}.{signature}")
     }

@@ -3,9 +3,12 @@
 use std::sync::Arc;
 use std::time::Duration;
 
+use ringmain_engine::backend::Time;
 use ringmain_engine::backend::sim::World;
 use ringmain_gateway::fault::Fault;
-use ringmain_gateway::model::{Concurrency, Inject, Policy, RateKey, RateLimit, Share, Upstream};
+use ringmain_gateway::model::{
+    Concurrency, Inject, Policy, RateKey, RateLimit, RetryBudget, Share, Upstream,
+};
 use ringmain_gateway::status::{Cap, Counted};
 use ringmain_gateway::{Gateway, UpstreamStatus};
 use ringmain_web::testing::TestReply;
@@ -27,6 +30,10 @@ pub(crate) struct Bounds {
     delay: Option<Duration>,
     /// They pass filters that change nothing.
     filters: bool,
+    /// How many are tried again.
+    budget: RetryBudget,
+    /// Requests are counted elsewhere, too.
+    shared: bool,
 }
 
 /// So slow that nothing comes back within a run.
@@ -40,15 +47,20 @@ fn origin(gateway: &Gateway) -> UpstreamStatus {
 }
 
 impl Bounds {
-    pub(crate) fn draw(world: &World) -> Bounds {
+    pub(crate) fn draw(world: &World, shared: bool) -> Bounds {
         let draw = |of: usize, most: usize| (world.below(of) == 0).then(|| 1 + world.below(most) as u32);
         Bounds {
-            rate: draw(5, 40),
+            rate: draw(5, 40).filter(|_| !shared),
             at_once: draw(5, 4),
             requests: draw(5, 4),
             retries: draw(3, 2),
             delay: draw(5, 2000).map(|millis| Duration::from_millis(millis.into())),
             filters: false,
+            budget: RetryBudget {
+                percent: world.below(101) as u8,
+                least: world.below(20) as u32,
+            },
+            shared,
         }
     }
 
@@ -82,6 +94,7 @@ impl Bounds {
     }
 
     pub(crate) fn upstream(&self, upstream: &mut Upstream) {
+        upstream.retry_budget = self.budget;
         upstream.pool.requests = self.requests.unwrap_or(upstream.pool.requests);
         upstream.pool.retries = self.retries.unwrap_or(upstream.pool.retries);
     }
@@ -107,8 +120,13 @@ impl Bounds {
     }
 
     /// At any moment.
-    pub(crate) fn hold(&self, gateway: &Gateway) {
+    pub(crate) fn hold(&self, gateway: &Gateway, asked: u64, now: Time) {
         let upstream = origin(gateway);
+        // What requests bring in, and what time does; the first look finds a second's worth.
+        let brought = asked * u64::from(self.budget.percent) * 10;
+        let grown = (u128::from(now.0) + 1_000_000_000) * u128::from(self.budget.least) / 1_000_000;
+        let budget = (u128::from(brought) + grown) / 1000;
+        assert!(u128::from(upstream.retries) <= budget, "{budget}: {upstream:?}");
         let most = |cap: Option<u32>| cap.unwrap_or(u32::MAX);
         assert!(upstream.requests <= most(self.requests), "{upstream:?}");
         assert!(upstream.retrying <= most(self.retries), "{upstream:?}");
@@ -141,7 +159,7 @@ impl Bounds {
         // Copies are refused without a word.
         assert!(refused >= count(Fault::RequestsFull), "{upstream:?}");
         let Some(most) = self.rate else {
-            assert_eq!(count(Fault::RateLimited), 0);
+            assert!(self.shared || count(Fault::RateLimited) == 0);
             return;
         };
         let requests = gateway.requests();

@@ -1,8 +1,12 @@
 //! Simulated clients: each sends requests like no other's and checks what comes back.
 
+use std::time::Duration;
+
+use ringmain_engine::backend::Time;
 use ringmain_engine::backend::sim::{Peer, World};
 use ringmain_web::testing::{ReplyReader, TestReply};
 
+use crate::asked::Asked;
 use crate::bounds::Bounds;
 use crate::proof;
 
@@ -42,13 +46,15 @@ struct Ask {
 }
 
 impl Ask {
-    fn new(world: &World, id: u64, most: usize) -> Ask {
+    fn new(world: &World, id: u64, most: usize, asked: &Asked) -> Ask {
         let length = world.below(most + 1);
         let method = ["GET", "GET", "HEAD", "POST", "PUT"][world.below(5)];
         let has_body = matches!(method, "POST" | "PUT");
         let body = proof::pattern(id ^ 0xb0d7, if has_body { world.below(most + 1) } else { 0 });
+        let fields = asked.fields(id);
         let mut bytes =
-            format!("{method} /r/{id}?n={length} HTTP/1.1\r\nHost: sim\r\nX-Id: {id}\r\n").into_bytes();
+            format!("{method} /r/{id}?n={length} HTTP/1.1\r\nHost: sim\r\nX-Id: {id}\r\n{fields}")
+                .into_bytes();
         if has_body && world.below(2) == 0 {
             bytes.extend_from_slice(b"Transfer-Encoding: chunked\r\n\r\n");
             for chunk in body.chunks(1 + world.below(1000)) {
@@ -76,7 +82,16 @@ impl Ask {
     }
 
     /// Whether an answer is the right one; `false`: a failure that was told.
-    fn check(&self, reply: &TestReply, weather: Weather) -> Result<bool, String> {
+    fn check(
+        &self,
+        reply: &TestReply,
+        weather: Weather,
+        asked: &Asked,
+        waited: Option<Duration>,
+    ) -> Result<bool, String> {
+        if let Some(judged) = asked.judge(self.id, reply, waited, weather.broken) {
+            return judged.map(|()| false);
+        }
         if weather.bounds.explains(reply) {
             return Ok(false);
         }
@@ -127,7 +142,10 @@ pub(crate) struct Client {
     ended: bool,
     stall: usize,
     stuck: bool,
+    /// When the last answer was here, and the last request was written as a whole.
+    moved: Time,
     pub(crate) done: bool,
+    asked: Asked,
 }
 
 impl Client {
@@ -137,14 +155,16 @@ impl Client {
         ids: std::ops::Range<u64>,
         most: usize,
         calm: bool,
+        asked: &Asked,
     ) -> Client {
-        let asks: Vec<Ask> = ids.map(|id| Ask::new(world, id, most)).collect();
+        let asks: Vec<Ask> = ids.map(|id| Ask::new(world, id, most, asked)).collect();
         let bytes: usize = asks.iter().map(|ask| ask.bytes.len()).sum();
         let manner = match world.below(12) {
             0 if !calm => Manner::Resets,
             1 if !calm => Manner::Leaves,
             2 | 3 => Manner::Slow,
-            4 | 5 => Manner::Stalls,
+            // Of many there is always one that does: then no time would pass.
+            4 | 5 if !asked.is_crowd() => Manner::Stalls,
             6 => Manner::EndsFirst,
             _ => Manner::Steady,
         };
@@ -167,8 +187,17 @@ impl Client {
             ended: false,
             stall: 0,
             stuck: false,
+            moved: world.now(),
             done: false,
+            asked: asked.clone(),
         }
+    }
+
+    /// The request that is waited for, and for how long.
+    pub(crate) fn waits(&self, now: Time) -> Option<(u64, Duration)> {
+        let ask = self.asks.get(self.answered)?;
+        let waits = !self.done && self.writing > self.answered && self.peer.readable() == 0;
+        waits.then(|| (ask.id, now.since(self.moved)))
     }
 
     pub(crate) fn failed(&self) -> usize {
@@ -206,7 +235,7 @@ impl Client {
             let most = if self.manner == Manner::Slow { 200 } else { 20_000 };
             let bytes = self.peer.read(1 + world.below(most));
             self.reader.feed(&bytes);
-            self.answers(weather)?;
+            self.answers(weather, world.now())?;
         }
         self.leave();
         if !self.done && (self.peer.failed() && self.peer.readable() == 0 || self.peer.eof()) {
@@ -228,16 +257,20 @@ impl Client {
         let bytes = &self.asks[self.writing].bytes[self.written..][..count];
         let count = self.peer.write(bytes).unwrap_or(0);
         self.stuck = count == 0;
+        if count > 0 {
+            self.asked.send(self.asks[self.writing].id, world.now());
+        }
         self.written += count;
         self.total += count;
         if self.written == self.asks[self.writing].bytes.len() {
             self.writing += 1;
             self.written = 0;
+            self.moved = world.now();
         }
     }
 
     /// Checks each whole answer that is there.
-    fn answers(&mut self, weather: Weather) -> Result<(), String> {
+    fn answers(&mut self, weather: Weather, now: Time) -> Result<(), String> {
         while let Some(ask) = self.asks.get(self.answered) {
             if self.closed {
                 return Ok(());
@@ -247,12 +280,14 @@ impl Client {
                 .next(ask.method)
                 .map_err(|error| format!("to {}: {error}", ask.id))?;
             let Some(reply) = next else { return Ok(()) };
+            let waited = (self.writing > self.answered).then(|| now.since(self.moved));
             let right = ask
-                .check(&reply, weather)
+                .check(&reply, weather, &self.asked, waited)
                 .map_err(|error| format!("{} {}: {error}", ask.method, ask.id))?;
             self.right += usize::from(right);
             self.closed = reply.closes();
             self.answered += 1;
+            self.moved = now;
         }
         Ok(())
     }

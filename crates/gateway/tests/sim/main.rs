@@ -3,8 +3,8 @@
 //! Clients of HTTP and callers whose connections are passed on as bytes.
 //!
 //! Shows that each answer is that of its request, whole or seen to be cut; that a calm run answers all; that changes of
-//! configuration are not felt; that what bounds requests holds to the request; and that at the end nothing is held: connections,
-//! tasks, counts, memory.
+//! configuration are not felt; that what bounds requests holds to the request; that policies which ask others let nobody in whom
+//! these have not; and that at the end nothing is held: connections, tasks, counts, memory.
 //!
 //! `SIM_SEEDS=10000` runs the long suite (`cargo xtask suite sim`), `SIM_SEED=n` one seed, `SIM_FIRST=n` leaves out
 //! those before it.
@@ -14,6 +14,7 @@
     reason = "without a harness this is its report"
 )]
 
+mod asked;
 mod bounds;
 mod bytes;
 mod clients;

@@ -10,6 +10,7 @@ use ringmain_wire::h1::{
     BodyDecoder, BodyEvent, FieldTable, HeadScanner, Limits, Method, Parsed, parse_request,
 };
 
+use crate::asked::Asked as Policies;
 use crate::proof;
 
 /// How an origin behaves on one connection.
@@ -103,7 +104,6 @@ struct Guest {
 const FLAPS: u32 = 12;
 
 /// One origin.
-#[derive(Debug)]
 pub(crate) struct Origin {
     world: World,
     addr: Addr,
@@ -114,10 +114,11 @@ pub(crate) struct Origin {
     random: fastrand::Rng,
     bad: bool,
     guests: Vec<Guest>,
+    policies: Policies,
 }
 
 impl Origin {
-    pub(crate) fn new(world: &World, addr: Addr, seed: u64, bad: bool) -> Origin {
+    pub(crate) fn new(world: &World, addr: Addr, seed: u64, bad: bool, policies: &Policies) -> Origin {
         let mut random = fastrand::Rng::with_seed(seed);
         let flaps = bad && random.u32(0..3) == 0;
         let first = world.now().after(flap_span(&mut random));
@@ -129,6 +130,7 @@ impl Origin {
             random,
             bad,
             guests: Vec::new(),
+            policies: policies.clone(),
         }
     }
 
@@ -171,7 +173,7 @@ impl Origin {
         }
         let now = self.world.now();
         for guest in &mut self.guests {
-            guest.act(now, &mut self.random);
+            guest.act(now, &mut self.random, &self.policies);
         }
         self.guests.retain(|guest| !guest.done);
     }
@@ -224,7 +226,7 @@ impl Guest {
         self.done = true;
     }
 
-    fn act(&mut self, now: Time, random: &mut fastrand::Rng) {
+    fn act(&mut self, now: Time, random: &mut fastrand::Rng, policies: &Policies) {
         if self.manner == Manner::Leaves || self.peer.failed() {
             return self.close();
         }
@@ -240,7 +242,7 @@ impl Guest {
             // What still comes of the body is nothing to it.
             self.manner = Manner::Deaf;
         }
-        while let Some(asked) = self.request() {
+        while let Some(asked) = self.request(policies) {
             self.answer(&asked, now, random);
         }
         self.write(now);
@@ -250,7 +252,7 @@ impl Guest {
     }
 
     /// The next request that is here as a whole. What the gateway writes must be right.
-    fn request(&mut self) -> Option<Asked> {
+    fn request(&mut self, policies: &Policies) -> Option<Asked> {
         let mut table = FieldTable::new(&Limits::INTERNET);
         let parsed = parse_request(&self.kept, &Limits::INTERNET, &mut HeadScanner::new(), &mut table);
         let (head, mut at) = match parsed.expect("the gateway writes what is right") {
@@ -274,6 +276,10 @@ impl Guest {
             head.fields.get("X-Id").map(|value| value.to_vec()),
             Some(format!("{id}").into_bytes())
         );
+        policies.arrive(id, |name| {
+            let value = head.fields.get(name)?;
+            Some(String::from_utf8_lossy(value).into_owned())
+        });
         let is_head = head.method == Method::Head;
         let mut decoder = BodyDecoder::new(head.framing, &Limits::INTERNET).expect("without a limit all fit");
         let mut body = Vec::new();

@@ -1,5 +1,8 @@
 //! A whole run: workers with the gateway, clients, origins, faults, changes of configuration, the end.
 
+mod recovery;
+mod setting;
+
 use std::net::SocketAddr;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
@@ -9,15 +12,12 @@ use ringmain_engine::Addr;
 use ringmain_engine::backend::sim::{Fault, Plan, Step, World};
 use ringmain_engine::testing::{ClusterConfig, SimCluster};
 use ringmain_gateway::Gateway;
-use ringmain_gateway::model::{
-    Action, ActiveHealth, Balance, Config, Endpoint, Forward, HashKey, HealthCheck, Hostname, Limits,
-    Listener, Mirror, OutlierDetection, Protocol, Retry, RetryBudget, RetryOn, Route, Rule, Share, SlowStart,
-    StatusRange, StreamRoute, Upstream, WeightedBackend, Where,
-};
 use ringmain_web::testing::Inside;
 use ringmain_web::{Server, Site};
 
+use self::setting::{PARROTS, config, quiet, sizes};
 use crate::Named;
+use crate::asked::Asked;
 use crate::bounds::{self, Bounds};
 use crate::bytes::{Caller, KINDS, Kind, Ledger, Parrot};
 use crate::clients::{Client, Weather};
@@ -50,9 +50,11 @@ pub(crate) struct Run {
     calm: bool,
     stopping: bool,
     bounds: Bounds,
+    /// Who is asked by policies.
+    asks: Asked,
+    /// All phases but the first: the configuration stays.
+    settled: bool,
     steps: usize,
-    /// The configuration does not change any more.
-    quiet: bool,
     /// Last, so that it speaks when all else is gone.
     named: Named,
 }
@@ -95,202 +97,6 @@ fn origin(number: u16) -> SocketAddr {
     SocketAddr::from(([127, 0, 0, 1], 8000 + number))
 }
 
-/// One of many configurations that do the same in different ways.
-fn config(world: &World, calm: bool, bounds: &Bounds) -> Config {
-    let count = 1 + world.below(usize::from(ORIGINS)) as u16;
-    let first = world.below(usize::from(ORIGINS)) as u16;
-    let endpoints = (0..count).map(|step| Endpoint::new(Where::Address(origin((first + step) % ORIGINS))));
-    let mut upstream = Upstream::new("origin", endpoints.collect());
-    upstream.balance = match world.below(5) {
-        0 => Balance::RoundRobin,
-        1 => Balance::PeakEwma {
-            half_life: Duration::from_secs(5),
-        },
-        2 => Balance::Maglev(HashKey::Path),
-        3 => Balance::RingHash(HashKey::Source),
-        _ => Balance::LeastRequest,
-    };
-    upstream.pool.connections = 1 + world.below(8) as u32;
-    upstream.pool.requests_per_connection = (world.below(3) == 0).then_some(1 + world.below(5) as u32);
-    if world.below(3) == 0 {
-        upstream.health.active = Some(ActiveHealth {
-            every: Duration::from_millis(100 + world.below(5000) as u64),
-            timeout: Duration::from_secs(if calm { 60 } else { 1 }),
-            ..ActiveHealth::new(HealthCheck::Connect)
-        });
-    }
-    if world.below(3) == 0 {
-        upstream.health.outliers = Some(OutlierDetection {
-            consecutive: 2,
-            ejected: Duration::from_secs(1),
-            ..OutlierDetection::default()
-        });
-    }
-    upstream.retry_budget = RetryBudget {
-        percent: world.below(101) as u8,
-        least: world.below(20) as u32,
-    };
-    upstream.slow_start = (world.below(4) == 0).then(SlowStart::default);
-    upstream.connect_timeout = patience(calm);
-    bounds.upstream(&mut upstream);
-    let mut rule = Rule::new(Action::Forward(Box::new(forward(world, calm))));
-    rule.policies = bounds.policies();
-    let route = Route {
-        name: "all".into(),
-        listeners: Vec::new(),
-        hostnames: Vec::new(),
-        rules: vec![rule],
-    };
-    Config {
-        listeners: vec![
-            listener("web", front(), Protocol::Http),
-            listener("bytes", gate(KINDS[0]), Protocol::Tcp),
-            listener("named", gate(KINDS[1]), Protocol::TlsPassthrough),
-        ],
-        routes: vec![route.into()],
-        streams: streams(calm),
-        upstreams: vec![
-            upstream.into(),
-            parrots(world, "few", calm),
-            parrots(world, "many", calm),
-        ],
-        limits: Limits {
-            upstream_connections: (world.below(3) == 0).then(|| 1 + world.below(6) as u32),
-            ..Limits::default()
-        },
-        ..Config::default()
-    }
-}
-
-/// How long connecting may take.
-fn patience(calm: bool) -> Duration {
-    Duration::from_secs(if calm { 600 } else { 3 })
-}
-
-fn listener(name: &str, address: Addr, protocol: Protocol) -> Arc<Listener> {
-    Arc::new(Listener {
-        name: name.into(),
-        addresses: vec![address],
-        protocol,
-        hostnames: Vec::new(),
-        tls: None,
-        proxy_protocol: None,
-        redirect_to_https: None,
-        client_address: Default::default(),
-        limits: Default::default(),
-        policies: Vec::new(),
-    })
-}
-
-/// Who gets connections: `few` those of one name, `many` all others.
-fn streams(calm: bool) -> Vec<Arc<StreamRoute>> {
-    let stream = |name: &str, listener: &str, host: Option<&str>, to: &str| {
-        Arc::new(StreamRoute {
-            name: name.into(),
-            listeners: vec![listener.into()],
-            hostnames: host
-                .map(|host| Hostname::parse(host).expect("a host"))
-                .into_iter()
-                .collect(),
-            backends: vec![WeightedBackend::new(to)],
-            idle: Some(Duration::from_secs(if calm { 600 } else { 2 })),
-        })
-    };
-    vec![
-        stream("tcp", "bytes", None, "many"),
-        stream("one", "named", Some("a.sim"), "many"),
-        stream("wide", "named", Some("*.b.sim"), "few"),
-    ]
-}
-
-/// Who gets which kinds, and where.
-const PARROTS: [(u16, &str, &[Kind]); 3] = [
-    (9000, "many", &[KINDS[0], KINDS[1]]),
-    (9001, "many", &[KINDS[0], KINDS[1]]),
-    (9100, "few", &[KINDS[2]]),
-];
-
-/// Those of that name; in a bad world with one that is not there.
-fn parrots(world: &World, name: &str, calm: bool) -> Arc<Upstream> {
-    let there = PARROTS
-        .iter()
-        .filter(|(_, of, _)| *of == name)
-        .map(|(port, ..)| *port);
-    let nobody = (!calm && world.below(3) == 0).then_some(9999);
-    let ports = there.chain(nobody);
-    let endpoint = |port| Endpoint::new(Where::Address(SocketAddr::from(([127, 0, 0, 1], port))));
-    let mut upstream = Upstream::new(name, ports.map(endpoint).collect());
-    upstream.pool.connections = 1 + world.below(4) as u32;
-    upstream.connect_timeout = patience(calm);
-    upstream.into()
-}
-
-/// How many clients there are, and bytes of a body at most.
-fn sizes(world: &World, calm: bool) -> (usize, usize) {
-    let large = calm && world.below(3) == 0;
-    let most = match (large, world.below(3)) {
-        (true, _) => 700_000,
-        (false, 0) => 60,
-        (false, 1) => 1000,
-        (false, _) => 9000,
-    };
-    let wanted = if large {
-        1 + world.below(3)
-    } else {
-        1 + world.below(10)
-    };
-    (wanted, most)
-}
-
-/// How requests are sent on.
-fn forward(world: &World, calm: bool) -> Forward {
-    let mut forward = Forward::to("origin");
-    forward.backends.push(WeightedBackend::new("origin"));
-    forward.timeouts.idle = Some(Duration::from_secs(if calm { 600 } else { 2 }));
-    if !calm && world.below(3) == 0 {
-        forward.timeouts.minimum_rate = 1 + world.below(5000) as u32;
-    }
-    forward.mirrors = mirrors(world);
-    forward.hedge = (world.below(3) == 0).then(|| Duration::from_millis(1 + world.below(100) as u64));
-    forward.retry = (world.below(2) == 0).then(|| Retry {
-        attempts: 2,
-        on: RetryOn {
-            reset: world.below(2) == 0,
-            timeout: world.below(2) == 0,
-            statuses: match world.below(2) {
-                0 => vec![StatusRange {
-                    first: 403,
-                    last: 599,
-                }],
-                _ => Vec::new(),
-            },
-            ..RetryOn::default()
-        },
-        ..Retry::default()
-    });
-    forward
-}
-
-/// Copies, sometimes: of some requests, to the same origins or to nobody.
-fn mirrors(world: &World) -> Vec<Mirror> {
-    let count = [0, 0, 1, 2][world.below(4)];
-    let mirror = |_| Mirror {
-        share: Share {
-            part: 1 + world.below(3) as u32,
-            of: 3,
-        },
-        body_bytes: world.below(10_000) as u64,
-        ..Mirror::to("origin")
-    };
-    (0..count).map(mirror).collect()
-}
-
-/// The same without anybody who asks.
-fn quiet(mut config: Config) -> Config {
-    Arc::make_mut(&mut config.upstreams[0]).health.active = None;
-    config
-}
-
 impl Run {
     pub(crate) fn new(seed: u64) -> Run {
         let workers = 1 + (seed % 3) as usize;
@@ -305,9 +111,10 @@ impl Run {
             grace: Duration::from_millis(world.below(4) as u64 * 700),
             ..ClusterConfig::default()
         };
+        let asks = Asked::draw(&world, seed, calm);
         let origins = (0..ORIGINS).map(|number| {
             let addr = Addr::Inet(origin(number));
-            Origin::new(&world, addr, seed ^ u64::from(number) << 32, !calm)
+            Origin::new(&world, addr, seed ^ u64::from(number) << 32, !calm, &asks)
         });
         let origins = origins.collect();
         let ledger = Ledger::default();
@@ -316,8 +123,8 @@ impl Run {
             Parrot::new(&world, &at(*port), &ledger, kinds, seed, !calm)
         });
         let parrots = parrots.collect();
-        let bounds = Bounds::draw(&world).with_filters(seed % 5 == 2);
-        let gateway = filters::gateway(config(&world, calm, &bounds));
+        let bounds = Bounds::draw(&world, asks.counts()).with_filters(seed % 5 == 2);
+        let gateway = filters::gateway(config(&world, calm, &bounds, &asks));
         let site = gateway
             .app()
             .limits(bounds::limits(calm))
@@ -335,7 +142,7 @@ impl Run {
             inside.push(Inside::of(&server));
             server
         });
-        let (wanted, most) = sizes(&world, calm);
+        let (wanted, most) = sizes(&world, calm, &asks);
         let calls = world.below(6);
         Run {
             cluster,
@@ -355,8 +162,9 @@ impl Run {
             calm,
             stopping: false,
             bounds,
+            asks,
+            settled: false,
             steps: 0,
-            quiet: false,
             named,
         }
     }
@@ -369,14 +177,16 @@ impl Run {
     /// as a whole.
     pub(crate) fn finish(mut self) -> (usize, usize, usize) {
         self.serve("serving");
+        self.settled = true;
         if self.calm && self.bounds.lets_one_in() {
             // Whatever was refused before: whoever comes alone now is let in.
             self.alone();
         }
+        self.recover();
         // Also those that are kept, when their time is over. From here on nobody asks who is well.
-        let last = Arc::new(quiet(config(&self.world, self.calm, &self.bounds)));
+        let last = Arc::new(quiet(config(&self.world, self.calm, &self.bounds, &self.asks)));
+        self.asks.renew();
         self.gateway.replace(last, Duration::ZERO);
-        self.quiet = true;
         self.drive("emptying", |run| {
             // Copies have no client whose connection would end behind them.
             let copies = run
@@ -401,6 +211,7 @@ impl Run {
             );
         }
         self.bounds.held(&self.gateway);
+        self.asks.held(&self.gateway);
         let open = self
             .gateway
             .streams()
@@ -431,12 +242,7 @@ impl Run {
                 .all(|upstream| upstream.requests == 0)
         });
         let before: usize = self.clients.iter().map(|client| client.right).sum();
-        let peer = self.world.connect(&front()).expect("the listener is there");
-        let ids = self.asked..self.asked + 1;
-        self.asked += 1;
-        self.wanted += 1;
-        self.clients
-            .push(Client::new(&self.world, peer, ids, self.most, true));
+        self.send_one(Asked::favour);
         self.serve("serving one alone");
         let after: usize = self.clients.iter().map(|client| client.right).sum();
         let reset = self.world.count(Fault::Reset) > 0;
@@ -457,6 +263,7 @@ impl Run {
             self.cluster.stop();
         }
         self.drive("stopping", |run| run.cluster.is_done());
+        self.asks.close();
         self.origins.iter_mut().for_each(Origin::close_all);
         self.parrots.iter_mut().for_each(Parrot::close_all);
         self.drive("settling", |run| run.world.next_event_time().is_none());
@@ -486,17 +293,19 @@ impl Run {
         } else {
             self.cluster.step()
         };
-        if !self.stopping && !self.quiet && self.world.below(300) == 0 {
+        if !self.settled && self.world.below(300) == 0 {
             let problems = self.gateway.replace(
-                Arc::new(config(&self.world, self.calm, &self.bounds)),
+                Arc::new(config(&self.world, self.calm, &self.bounds, &self.asks)),
                 Duration::ZERO,
             );
             assert_eq!(problems, []);
         }
+        self.asks.act();
         self.origins.iter_mut().for_each(Origin::act);
         self.steps += 1;
         if self.steps.is_multiple_of(16) {
-            self.bounds.hold(&self.gateway);
+            self.bounds.hold(&self.gateway, self.asked, self.world.now());
+            self.nobody_waits_in_vain();
         }
         self.parrots.iter_mut().for_each(Parrot::act);
         let weather = Weather {
@@ -529,7 +338,8 @@ impl Run {
     }
 
     fn origins_busy(&self) -> bool {
-        self.origins.iter().any(Origin::is_busy) || self.parrots.iter().any(Parrot::is_busy)
+        let asked = self.asks.due().is_some_and(|at| at <= self.world.now());
+        asked || self.origins.iter().any(Origin::is_busy) || self.parrots.iter().any(Parrot::is_busy)
     }
 
     fn drive(&mut self, phase: &str, until: impl Fn(&Run) -> bool) {
@@ -562,7 +372,8 @@ impl Run {
     fn leap_to_origins(&mut self) {
         let now = self.world.now();
         let origins = self.origins.iter().filter_map(Origin::due);
-        let Some(due) = origins.chain(self.parrots.iter().filter_map(Parrot::due)).min() else {
+        let others = self.parrots.iter().filter_map(Parrot::due).chain(self.asks.due());
+        let Some(due) = origins.chain(others).min() else {
             return;
         };
         let quiet = self.world.next_event_time().is_none_or(|at| at > due);
@@ -586,8 +397,14 @@ impl Run {
         if let Ok(peer) = self.world.connect(&front()) {
             let ids = self.asked..self.asked + count;
             self.asked += count;
-            self.clients
-                .push(Client::new(&self.world, peer, ids, self.most, self.calm));
+            self.clients.push(Client::new(
+                &self.world,
+                peer,
+                ids,
+                self.most,
+                self.calm,
+                &self.asks,
+            ));
         }
     }
 }

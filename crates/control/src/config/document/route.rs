@@ -66,7 +66,7 @@ pub(in crate::config) struct Rule {
     /// When a request is tried again: `true` is once after a failed connection.
     pub(in crate::config) retry: Maybe<Switch<Retry>>,
     /// After this time without an answer a request is tried at another endpoint as well, and the answer that begins first counts.
-    /// Only one without a body whose method is idempotent. Never if it does not say.
+    /// Only one whose method is idempotent, and whose body, if it has one, is of 64 KiB at most. Never if it does not say.
     pub(in crate::config) hedge: Maybe<Text<Time>>,
     /// Requests of one client go to one endpoint.
     pub(in crate::config) affinity: Maybe<Affinity>,

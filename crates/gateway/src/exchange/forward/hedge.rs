@@ -6,7 +6,8 @@
 //!                               └─ second ── sent ── answer ─┘
 //! ```
 //!
-//! Nothing of an answer is read before one of them has won: so nothing can have gone to the client.
+//! Nothing of an answer is read before one of them has won: so nothing can have gone to the client. A body is there as a whole
+//! before the first of them begins, so that both send the same; one that is too long for that is sent once, as without hedging.
 
 use std::future::{Future, poll_fn};
 use std::io;
@@ -16,12 +17,15 @@ use std::task::Poll;
 use std::time::Duration;
 
 use ringmain_engine::backend::Time;
-use ringmain_wire::h1::Framing;
+use ringmain_wire::h1::{BodyEncoder, Framing};
 
 use super::{Begun, Broken, Job, Why, addresses, is_idempotent, is_stale};
 use crate::exchange::Failure;
+use crate::exchange::relay::{NotSent, upload};
 use crate::fault::{Fault, Side};
 use crate::health::Meeting;
+use crate::limits;
+use crate::resolve::within;
 use crate::upstream::Prefer;
 use crate::upstream::local::{Chosen, End, Link};
 
@@ -43,13 +47,51 @@ pub(super) struct Won {
 pub(super) type Raced = Result<Won, (Broken, Vec<Rc<End>>)>;
 
 impl Job<'_, '_> {
-    /// When this request is tried beside its first try.
-    pub(super) fn hedge(&self) -> Option<Duration> {
-        let after = self.forward.hedge?;
-        let fits = is_idempotent(self.req.method())
-            && self.req.head().framing == Framing::None
-            && self.sending.upgrade.is_none();
-        fits.then_some(after)
+    /// After how long this request is tried beside its first try. Waits for its body, if it may be short enough.
+    pub(super) async fn hedge(&self) -> Result<Option<Duration>, Failure> {
+        let Some(after) = self.forward.hedge else {
+            return Ok(None);
+        };
+        let framing = self.req.head().framing;
+        let too_long = matches!(framing, Framing::Length(length) if length > limits::REPLAY_BYTES as u64);
+        if too_long || !is_idempotent(self.req.method()) || self.sending.upgrade.is_some() {
+            return Ok(None);
+        }
+        if framing == Framing::None {
+            return Ok(Some(after));
+        }
+        // Apart, so that requests without a body have no room for it.
+        let gathered = match self.clock.total {
+            None => Some(Box::pin(self.gather()).await),
+            Some(total) => {
+                let left = total.since(self.worker.cx.now());
+                within(&self.worker.cx, left, Box::pin(self.gather())).await
+            }
+        };
+        let whole = gathered.unwrap_or(Err(Fault::RequestTimeout.into()))?;
+        Ok(whole.then_some(after))
+    }
+
+    /// Takes the body from the client before any of it is sent: whether it is there as a whole and no longer than what can be sent
+    /// again.
+    async fn gather(&self) -> Result<bool, Failure> {
+        let mut total = 0;
+        loop {
+            let piece = match self.chain {
+                None => self.req.chunk().await?,
+                // As filters leave it: each try sends that. What the client may send they count themselves.
+                Some(chain) => Box::pin(chain.chunk(self.req)).await?,
+            };
+            let Some(piece) = piece else { return Ok(true) };
+            total += piece.len() as u64;
+            let most = self.forward.body.request.filter(|_| self.chain.is_none());
+            if most.is_some_and(|most| total > most) {
+                return Err(Fault::RequestTooLarge.into());
+            }
+            if !self.kept.take_ahead(&piece) {
+                return Ok(false);
+            }
+        }
     }
 
     /// Has a first try go on until its answer begins, with another one beside it if that takes longer than `after`. If all come to
@@ -134,10 +176,13 @@ impl Job<'_, '_> {
                     .open(&chosen, false)
                     .await
                     .map_err(|fault| lost(fault, false))?;
-                // What it says of the body is that there is none.
-                let _ = self
+                let encoder = self
                     .send_head(&chosen, &link.stream)
                     .map_err(|fault| lost(fault, false))?;
+                self.send_kept(&link, encoder).await.map_err(|failure| Lost {
+                    end: Rc::clone(&end),
+                    broken: failure.into(),
+                })?;
                 (link, cx.now())
             }
         };
@@ -147,6 +192,28 @@ impl Job<'_, '_> {
                 let stale = link.requests > 0 && is_stale(&Failure::Fault(fault));
                 Err(lost(fault, stale))
             }
+        }
+    }
+
+    /// Sends the body that is there, if there is one.
+    async fn send_kept(&self, link: &Link, encoder: BodyEncoder) -> Result<(), Failure> {
+        if self.req.head().framing == Framing::None {
+            // What the head says of a body is that there is none.
+            return Ok(());
+        }
+        let upload = upload(
+            self.worker,
+            self.req,
+            &link.stream,
+            Some(encoder),
+            (self.forward.body.request, self.chain),
+            (&self.backend.request, self.sending.cleared.edits()),
+            &self.kept,
+        );
+        match upload.await {
+            // That it is not taken is told better by what is answered.
+            Ok(()) | Err(NotSent::Refused) => Ok(()),
+            Err(NotSent::Failure(failure)) => Err(failure),
         }
     }
 

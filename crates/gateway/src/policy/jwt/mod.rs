@@ -5,6 +5,7 @@
 pub(crate) mod fetch;
 mod keys;
 mod provider;
+mod strict;
 mod token;
 
 #[cfg(test)]
@@ -19,8 +20,8 @@ use std::sync::Arc;
 use ringmain_wire::h1::FieldBlock;
 
 use self::keys::KeySet;
-use self::provider::Look;
 pub(crate) use self::provider::Provider;
+use self::provider::{Look, Patience};
 pub(super) use self::token::Claims;
 use self::token::{Parsed, Wrong};
 use super::keys::shown;
@@ -140,27 +141,37 @@ impl Jwt {
         let Ok(provider) = self.provider(&parsed) else {
             return false;
         };
-        let look = provider.look(parsed.algorithm, parsed.key.as_deref(), at.worker.cx.now(), false);
+        let look = provider.look(
+            parsed.algorithm,
+            parsed.key.as_deref(),
+            at.worker.cx.now(),
+            Patience::May,
+        );
         matches!(look, Look::Wait)
     }
 
     pub(super) fn pass(&self, at: &At<'_, '_>, cleared: &mut Cleared) -> Outcome {
-        let token = self.shown(at).ok_or_else(|| self.missing())?;
-        match self.examine(at, &token, true) {
-            Ok(good) => self.grant(&good, cleared),
-            Err(Not::Refused(refusal)) => Err(refusal),
-            Err(Not::Yet(_)) => Err(Fault::KeysUnavailable.into()),
-        }
+        self.decide(at, Patience::MayNot, cleared)
     }
 
     pub(super) async fn pass_waiting(&self, at: &At<'_, '_>, cleared: &mut Cleared) -> Outcome {
         let token = self.shown(at).ok_or_else(|| self.missing())?;
-        if let Err(Not::Yet(provider)) = self.examine(at, &token, false)
-            && !provider.wait(&at.worker.cx).await
-        {
+        let Err(Not::Yet(provider)) = self.examine(at, &token, Patience::May) else {
+            return self.decide(at, Patience::MayNot, cleared);
+        };
+        if !provider.wait(&at.worker.cx).await {
             return Err(Fault::KeysUnavailable.into());
         }
-        self.pass(at, cleared)
+        self.decide(at, Patience::Has, cleared)
+    }
+
+    fn decide(&self, at: &At<'_, '_>, patience: Patience, cleared: &mut Cleared) -> Outcome {
+        let token = self.shown(at).ok_or_else(|| self.missing())?;
+        match self.examine(at, &token, patience) {
+            Ok(good) => self.grant(&good, cleared),
+            Err(Not::Refused(refusal)) => Err(refusal),
+            Err(Not::Yet(_)) => Err(Fault::KeysUnavailable.into()),
+        }
     }
 
     /// The token that a request has, at the first place that has one.
@@ -193,7 +204,7 @@ impl Jwt {
     }
 
     /// Finds out whether a token is good, and holds now.
-    fn examine(&self, at: &At<'_, '_>, token: &[u8], waited: bool) -> Result<Rc<Good>, Not> {
+    fn examine(&self, at: &At<'_, '_>, token: &[u8], patience: Patience) -> Result<Rc<Good>, Not> {
         let wall = at.worker.cx.wall();
         let refuse = |wrong| self.invalid(wrong);
         if let Some((provider, good)) = self.known(at, token) {
@@ -205,7 +216,7 @@ impl Jwt {
         parsed.claims.are_for(&provider.config).map_err(refuse)?;
         parsed.claims.hold(wall, provider.config.leeway).map_err(refuse)?;
         let (algorithm, key) = (parsed.algorithm, parsed.key.as_deref());
-        let (keys, generation) = match provider.look(algorithm, key, at.worker.cx.now(), waited) {
+        let (keys, generation) = match provider.look(algorithm, key, at.worker.cx.now(), patience) {
             Look::Keys(keys, generation) => (keys, generation),
             Look::Wait => return Err(Not::Yet(Arc::clone(provider))),
             Look::Unknown => return Err(refuse(Wrong::Invalid("the token's key is not known")).into()),

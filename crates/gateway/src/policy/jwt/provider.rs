@@ -53,7 +53,10 @@ struct State {
     begun: Option<Time>,
     /// How many have ended.
     attempts: u64,
-    wakers: Vec<Waker>,
+    /// Those of requests that wait, by their tickets: as many as may wait.
+    wakers: BTreeMap<u64, Waker>,
+    /// Tickets that were given away.
+    tickets: u64,
     /// Names of keys that the set does not have, and until when that is taken for granted.
     unknown: BTreeMap<String, Time>,
 }
@@ -68,6 +71,15 @@ pub(super) enum Look {
     Unknown,
     /// Nobody knows whether there is.
     Unavailable,
+}
+
+/// Whether who looks for a key may wait for it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Patience {
+    May,
+    MayNot,
+    /// It has: an attempt has ended since it came. A key that is not there then is known not to be.
+    Has,
 }
 
 impl Provider {
@@ -115,8 +127,14 @@ impl Provider {
         self.generation.load(Ordering::Acquire)
     }
 
-    /// What a signature can be checked by. After a request has `waited` it does so no more.
-    pub(super) fn look(&self, algorithm: JwtAlgorithm, key: Option<&str>, now: Time, waited: bool) -> Look {
+    /// What a signature can be checked by.
+    pub(super) fn look(
+        &self,
+        algorithm: JwtAlgorithm,
+        key: Option<&str>,
+        now: Time,
+        patience: Patience,
+    ) -> Look {
         let mut state = self.state();
         if let Some(keys) = &state.keys
             && (keys.may_have(algorithm, key) || matches!(self.config.keys, JwtKeys::Set(_)))
@@ -138,13 +156,15 @@ impl Provider {
             None => state.is_busy,
             Some(_) => state.is_busy || !recent,
         };
-        if may_wait && !waited {
+        if may_wait && patience == Patience::May {
             return Look::Wait;
         }
         if state.keys.is_none() || state.has_failed || may_wait {
             return Look::Unavailable;
         }
-        if waited && let Some(key) = key {
+        if patience == Patience::Has
+            && let Some(key) = key
+        {
             if state.unknown.len() >= limits::KEYS_UNKNOWN {
                 state.unknown.retain(|_, until| now < *until);
             }
@@ -158,11 +178,13 @@ impl Provider {
 
     /// Waits for the end of an attempt, which begins if none is under way. Whether it came in time, and there was room.
     pub(super) async fn wait(&self, cx: &Cx) -> bool {
-        let Some(_parked) = Parked::new(self) else {
+        let Some(mut parked) = Parked::new(self) else {
             return false;
         };
         let (seen, asks) = {
-            let state = self.state();
+            let mut state = self.state();
+            state.tickets += 1;
+            parked.ticket = state.tickets;
             (state.attempts, !state.is_busy)
         };
         if asks {
@@ -173,9 +195,7 @@ impl Provider {
             if state.attempts != seen {
                 return Poll::Ready(());
             }
-            if !state.wakers.iter().any(|waker| waker.will_wake(context.waker())) {
-                state.wakers.push(context.waker().clone());
-            }
+            state.wakers.insert(parked.ticket, context.waker().clone());
             Poll::Pending
         });
         within(cx, limits::KEYS_WAIT, ended).await.is_some()
@@ -209,7 +229,7 @@ impl Provider {
         state.attempts += 1;
         let woken = std::mem::take(&mut state.wakers);
         drop(state);
-        woken.into_iter().for_each(Waker::wake);
+        woken.into_values().for_each(Waker::wake);
     }
 
     /// The set is too old.
@@ -238,19 +258,24 @@ fn upstream_is(provider: &Provider, upstream: Option<&Arc<Shared>>) -> bool {
 }
 
 /// One of a provider's requests that wait.
-struct Parked<'p>(&'p Provider);
+struct Parked<'p> {
+    provider: &'p Provider,
+    ticket: u64,
+}
 
 impl<'p> Parked<'p> {
     fn new(provider: &'p Provider) -> Option<Parked<'p>> {
         let before = provider.parked.fetch_add(1, Ordering::Relaxed);
-        let parked = Parked(provider);
+        let parked = Parked { provider, ticket: 0 };
         (before < limits::KEYS_PARKED).then_some(parked)
     }
 }
 
 impl Drop for Parked<'_> {
     fn drop(&mut self) {
-        self.0.parked.fetch_sub(1, Ordering::Relaxed);
+        // Whoever has left is not to be woken, however many leave within one attempt.
+        self.provider.state().wakers.remove(&self.ticket);
+        self.provider.parked.fetch_sub(1, Ordering::Relaxed);
     }
 }
 

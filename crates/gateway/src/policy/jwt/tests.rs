@@ -7,7 +7,7 @@ use ringmain_engine::backend::Time;
 use serde_json::{Value, json};
 
 use super::keys::KeySet;
-use super::provider::{Look, Provider};
+use super::provider::{Look, Patience, Provider};
 use crate::limits;
 use crate::model::{JwtAlgorithm, JwtKeys, JwtProvider, KeySet as Written, RemoteKeys, Target};
 
@@ -123,8 +123,8 @@ fn at(seconds: u64) -> Time {
 }
 
 /// What a request learns that shows a token of this key, after it has waited or before.
-fn look(provider: &Provider, id: &str, seconds: u64, waited: bool) -> &'static str {
-    match provider.look(JwtAlgorithm::EdDsa, Some(id), at(seconds), waited) {
+fn look(provider: &Provider, id: &str, seconds: u64, patience: Patience) -> &'static str {
+    match provider.look(JwtAlgorithm::EdDsa, Some(id), at(seconds), patience) {
         Look::Keys(..) => "keys",
         Look::Wait => "wait",
         Look::Unknown => "unknown",
@@ -133,11 +133,11 @@ fn look(provider: &Provider, id: &str, seconds: u64, waited: bool) -> &'static s
 }
 
 fn first(provider: &Provider, id: &str, seconds: u64) -> &'static str {
-    look(provider, id, seconds, false)
+    look(provider, id, seconds, Patience::May)
 }
 
 fn waited(provider: &Provider, id: &str, seconds: u64) -> &'static str {
-    look(provider, id, seconds, true)
+    look(provider, id, seconds, Patience::Has)
 }
 
 fn fetch(provider: &Provider, seconds: u64, keys: Option<&[&str]>) {
@@ -174,6 +174,8 @@ fn a_new_key_is_asked_for_and_not_too_often() {
     let generation = provider.generation();
     // Soon after a fetch a strange key is a wrong key.
     assert_eq!(first(&provider, "two", least - 1), "unknown");
+    // Which says nothing of what is there when it may be fetched again: its provider may just have made it.
+    assert_eq!(look(&provider, "two", least - 1, Patience::MayNot), "unknown");
     assert_eq!(first(&provider, "two", least), "wait");
     // The known one never waits.
     assert_eq!(first(&provider, "one", least), "keys");

@@ -8,6 +8,7 @@ use base64::Engine as _;
 use base64::engine::general_purpose::URL_SAFE_NO_PAD;
 use serde_json::Value;
 
+use super::strict;
 use crate::limits;
 use crate::model::{ClaimPath, ClaimRule, JwtAlgorithm, JwtProvider};
 
@@ -58,21 +59,27 @@ impl<'t> Parsed<'t> {
                 .map_err(|_| Wrong::Invalid("a part of the token is not in base64url"))
         };
         let json = |part: &[u8]| -> Result<Value, Wrong> {
-            let value = serde_json::from_slice(&decode(part)?).ok();
-            value
-                .filter(Value::is_object)
-                .ok_or(Wrong::Invalid("a part of the token is no JSON object"))
+            match strict::read(&decode(part)?) {
+                Ok(value) if value.is_object() => Ok(value),
+                Err(error) if error.is_data() => Err(Wrong::Invalid("a name in the token comes twice")),
+                _ => Err(Wrong::Invalid("a part of the token is no JSON object")),
+            }
         };
         let header = json(&token[..first])?;
         // RFC 7515 §4.1.11: what must be understood and is not.
         if header.get("crit").is_some() {
             return Err(Wrong::Invalid("the token has critical extensions"));
         }
+        let key = match header.get("kid") {
+            None => None,
+            Some(Value::String(name)) => Some(name.clone()),
+            Some(_) => return Err(Wrong::Invalid("the name of the token's key is no text")),
+        };
         let name = header.get("alg").and_then(Value::as_str);
         let algorithm = name.and_then(JwtAlgorithm::of);
         Ok(Parsed {
             algorithm: algorithm.ok_or(Wrong::Invalid("the token's algorithm is not allowed"))?,
-            key: header.get("kid").and_then(Value::as_str).map(str::to_owned),
+            key,
             message: &token[..second],
             signature: decode(&token[second + 1..])?,
             claims: Claims::of(json(&token[first + 1..second])?)?,

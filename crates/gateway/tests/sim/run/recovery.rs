@@ -1,0 +1,112 @@
+//! When those who are asked are well again, whoever may come in comes in; and whoever may not, does not.
+
+use std::time::Duration;
+
+use ringmain_gateway::limits;
+
+use super::{Run, front};
+use crate::asked::Asked;
+use crate::clients::Client;
+
+/// Until keys are fetched again whatever was before, a key that was not known may be, and nobody is left alone any more.
+const AGAIN: Duration = Duration::from_secs(75);
+
+/// How often somebody tries to come in, in a world that breaks many things.
+const TRIES: usize = 60;
+
+impl Run {
+    /// See the module.
+    pub(super) fn recover(&mut self) {
+        if !self.asks.is_any() || !self.bounds.lets_one_in() {
+            return;
+        }
+        if self.asks.has_verdicts() && !self.calm {
+            self.trip();
+        }
+        self.asks.heal();
+        self.pass(AGAIN);
+        self.let_in();
+        if self.asks.has_keys() {
+            // Has keys fetched, so that those who come next come soon after that, with a key that was not there then.
+            self.send_one(Asked::estrange);
+            self.serve("asking in vain");
+            self.asks.change_keys();
+            self.let_in();
+            for key in [0, 1] {
+                let id = self.send_one(|asks, id| asks.outlaw(id, key));
+                self.serve("keeping out");
+                assert!(!self.asks.has_arrived(id), "its key is gone");
+            }
+        }
+    }
+
+    /// One more client with one request.
+    pub(super) fn send_one(&mut self, as_who: impl Fn(&Asked, u64)) -> u64 {
+        let id = self.asked;
+        as_who(&self.asks, id);
+        self.asked += 1;
+        self.wanted += 1;
+        let peer = loop {
+            match self.world.connect(&front()) {
+                Ok(peer) => break peer,
+                Err(_) => {
+                    self.step();
+                }
+            }
+        };
+        let ids = id..id + 1;
+        self.clients
+            .push(Client::new(&self.world, peer, ids, self.most, true, &self.asks));
+        id
+    }
+
+    /// Who is asked for verdicts fails all the time: then nobody asks, but one in a second.
+    fn trip(&mut self) {
+        let asked = self.asks.break_verdicts();
+        let begun = self.world.now();
+        for _ in 0..10 {
+            self.send_one(Asked::favour);
+            self.serve("being refused");
+        }
+        let more = self.asks.verdicts_asked() - asked;
+        let seconds = self.world.now().since(begun).as_secs();
+        let most = u64::from(limits::AUTHZ_FAILURES) + seconds + 2;
+        assert!(more <= most, "{more} of {most} have asked");
+    }
+
+    /// Somebody who may come in does, in the end: in a calm world as soon as keys may be fetched again.
+    fn let_in(&mut self) {
+        let tries = match self.calm && !self.bounds.fill() {
+            true => 2,
+            false => TRIES,
+        };
+        for _ in 0..tries {
+            let id = self.send_one(Asked::favour);
+            self.serve("letting in");
+            if self.asks.has_arrived(id) {
+                return;
+            }
+            self.pass(Duration::from_secs(12));
+        }
+        panic!("nobody is let in again, though all is well");
+    }
+
+    fn pass(&mut self, span: Duration) {
+        let until = self.world.now().after(span);
+        self.drive("letting time pass", |run| run.world.now() >= until);
+    }
+
+    /// Of those who wait for keys there are never more than may be.
+    pub(super) fn nobody_waits_in_vain(&self) {
+        if !self.asks.is_crowd() {
+            return;
+        }
+        let now = self.world.now();
+        let waiting = self.clients.iter().filter(|client| {
+            let since = client.waits(now);
+            since.is_some_and(|(id, span)| span > Duration::from_secs(2) && self.asks.needs_keys(id))
+        });
+        let count = waiting.count();
+        assert!(count <= limits::KEYS_PARKED as usize, "{count} wait for keys");
+    }
+}

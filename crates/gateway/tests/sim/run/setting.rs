@@ -1,0 +1,218 @@
+//! What a run is configured as: the same for whoever looks, in different ways.
+
+use std::net::SocketAddr;
+use std::sync::Arc;
+use std::time::Duration;
+
+use ringmain_engine::Addr;
+use ringmain_engine::backend::sim::World;
+use ringmain_gateway::model::{
+    Action, ActiveHealth, Balance, Config, Endpoint, Forward, HashKey, HealthCheck, Hostname, Limits,
+    Listener, Mirror, OutlierDetection, Protocol, Retry, RetryOn, Route, Rule, Share, SlowStart, StatusRange,
+    StreamRoute, Upstream, WeightedBackend, Where,
+};
+
+use super::{ORIGINS, front, gate, origin};
+use crate::asked::{self, Asked};
+use crate::bounds::Bounds;
+use crate::bytes::{KINDS, Kind};
+
+/// One of many configurations that do the same in different ways.
+pub(super) fn config(world: &World, calm: bool, bounds: &Bounds, asked: &Asked) -> Config {
+    let count = 1 + world.below(usize::from(ORIGINS)) as u16;
+    let first = world.below(usize::from(ORIGINS)) as u16;
+    let endpoints = (0..count).map(|step| Endpoint::new(Where::Address(origin((first + step) % ORIGINS))));
+    let mut upstream = Upstream::new("origin", endpoints.collect());
+    upstream.balance = match world.below(5) {
+        0 => Balance::RoundRobin,
+        1 => Balance::PeakEwma {
+            half_life: Duration::from_secs(5),
+        },
+        2 => Balance::Maglev(HashKey::Path),
+        3 => Balance::RingHash(HashKey::Source),
+        _ => Balance::LeastRequest,
+    };
+    upstream.pool.connections = 1 + world.below(8) as u32;
+    upstream.pool.requests_per_connection = (world.below(3) == 0).then_some(1 + world.below(5) as u32);
+    if world.below(3) == 0 {
+        upstream.health.active = Some(ActiveHealth {
+            every: Duration::from_millis(100 + world.below(5000) as u64),
+            timeout: Duration::from_secs(if calm { 60 } else { 1 }),
+            ..ActiveHealth::new(HealthCheck::Connect)
+        });
+    }
+    if world.below(3) == 0 {
+        upstream.health.outliers = Some(OutlierDetection {
+            consecutive: 2,
+            ejected: Duration::from_secs(1),
+            ..OutlierDetection::default()
+        });
+    }
+    upstream.slow_start = (world.below(4) == 0).then(SlowStart::default);
+    upstream.connect_timeout = patience(calm);
+    bounds.upstream(&mut upstream);
+    let mut rule = Rule::new(Action::Forward(Box::new(forward(world, calm))));
+    rule.policies = bounds.policies();
+    rule.policies.extend(asked.policies());
+    let mut upstreams = asked.upstreams(world, patience(calm));
+    upstreams.push(upstream.into());
+    upstreams.extend(["few", "many"].map(|name| parrots(world, name, calm)));
+    let route = Route {
+        name: "all".into(),
+        listeners: Vec::new(),
+        hostnames: Vec::new(),
+        rules: vec![rule],
+    };
+    Config {
+        listeners: vec![
+            listener("web", front(), Protocol::Http),
+            listener("bytes", gate(KINDS[0]), Protocol::Tcp),
+            listener("named", gate(KINDS[1]), Protocol::TlsPassthrough),
+        ],
+        routes: vec![route.into()],
+        streams: streams(calm),
+        upstreams,
+        limits: Limits {
+            upstream_connections: (world.below(3) == 0).then(|| 1 + world.below(6) as u32),
+            ..Limits::default()
+        },
+        ..Config::default()
+    }
+}
+
+/// How long connecting may take.
+fn patience(calm: bool) -> Duration {
+    Duration::from_secs(if calm { 600 } else { 3 })
+}
+
+fn listener(name: &str, address: Addr, protocol: Protocol) -> Arc<Listener> {
+    Arc::new(Listener {
+        name: name.into(),
+        addresses: vec![address],
+        protocol,
+        hostnames: Vec::new(),
+        tls: None,
+        proxy_protocol: None,
+        redirect_to_https: None,
+        client_address: Default::default(),
+        limits: Default::default(),
+        policies: Vec::new(),
+    })
+}
+
+/// Who gets connections: `few` those of one name, `many` all others.
+fn streams(calm: bool) -> Vec<Arc<StreamRoute>> {
+    let stream = |name: &str, listener: &str, host: Option<&str>, to: &str| {
+        Arc::new(StreamRoute {
+            name: name.into(),
+            listeners: vec![listener.into()],
+            hostnames: host
+                .map(|host| Hostname::parse(host).expect("a host"))
+                .into_iter()
+                .collect(),
+            backends: vec![WeightedBackend::new(to)],
+            idle: Some(Duration::from_secs(if calm { 600 } else { 2 })),
+        })
+    };
+    vec![
+        stream("tcp", "bytes", None, "many"),
+        stream("one", "named", Some("a.sim"), "many"),
+        stream("wide", "named", Some("*.b.sim"), "few"),
+    ]
+}
+
+/// Who gets which kinds, and where.
+pub(super) const PARROTS: [(u16, &str, &[Kind]); 3] = [
+    (9000, "many", &[KINDS[0], KINDS[1]]),
+    (9001, "many", &[KINDS[0], KINDS[1]]),
+    (9100, "few", &[KINDS[2]]),
+];
+
+/// Those of that name; in a bad world with one that is not there.
+fn parrots(world: &World, name: &str, calm: bool) -> Arc<Upstream> {
+    let there = PARROTS
+        .iter()
+        .filter(|(_, of, _)| *of == name)
+        .map(|(port, ..)| *port);
+    let nobody = (!calm && world.below(3) == 0).then_some(9999);
+    let ports = there.chain(nobody);
+    let endpoint = |port| Endpoint::new(Where::Address(SocketAddr::from(([127, 0, 0, 1], port))));
+    let mut upstream = Upstream::new(name, ports.map(endpoint).collect());
+    upstream.pool.connections = 1 + world.below(4) as u32;
+    upstream.connect_timeout = patience(calm);
+    upstream.into()
+}
+
+/// How many clients there are, and bytes of a body at most.
+pub(super) fn sizes(world: &World, calm: bool, asked: &Asked) -> (usize, usize) {
+    let large = calm && world.below(3) == 0;
+    let most = match (large, world.below(3)) {
+        (true, _) => 700_000,
+        (false, 0) => 60,
+        (false, 1) => 1000,
+        (false, _) => 9000,
+    };
+    let wanted = if large {
+        1 + world.below(3)
+    } else {
+        1 + world.below(10)
+    };
+    match asked.is_crowd() {
+        true => (70 + world.below(40), 60),
+        false => (wanted, most),
+    }
+}
+
+/// How requests are sent on.
+fn forward(world: &World, calm: bool) -> Forward {
+    let mut forward = Forward::to("origin");
+    forward.backends.push(WeightedBackend::new("origin"));
+    forward.timeouts.idle = Some(Duration::from_secs(if calm { 600 } else { 2 }));
+    if !calm && world.below(3) == 0 {
+        forward.timeouts.minimum_rate = 1 + world.below(5000) as u32;
+    }
+    forward.mirrors = mirrors(world);
+    forward.hedge = (world.below(3) == 0).then(|| Duration::from_millis(1 + world.below(100) as u64));
+    forward.retry = (world.below(2) == 0).then(|| Retry {
+        attempts: 2,
+        on: RetryOn {
+            reset: world.below(2) == 0,
+            timeout: world.below(2) == 0,
+            statuses: match world.below(2) {
+                0 => vec![StatusRange {
+                    first: 403,
+                    last: 599,
+                }],
+                _ => Vec::new(),
+            },
+            ..RetryOn::default()
+        },
+        ..Retry::default()
+    });
+    forward
+}
+
+/// Copies, sometimes: of some requests, to the same origins or to nobody.
+fn mirrors(world: &World) -> Vec<Mirror> {
+    let count = [0, 0, 1, 2][world.below(4)];
+    let mirror = |_| Mirror {
+        share: Share {
+            part: 1 + world.below(3) as u32,
+            of: 3,
+        },
+        body_bytes: world.below(10_000) as u64,
+        ..Mirror::to("origin")
+    };
+    (0..count).map(mirror).collect()
+}
+
+/// The same without anybody who asks.
+pub(super) fn quiet(mut config: Config) -> Config {
+    for upstream in &mut config.upstreams {
+        Arc::make_mut(upstream).health.active = None;
+    }
+    for policy in &mut Arc::make_mut(&mut config.routes[0]).rules[0].policies {
+        asked::rarely(policy);
+    }
+    config
+}
