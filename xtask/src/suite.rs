@@ -288,6 +288,22 @@ const SUITES: &[Suite] = &[
         ],
     },
     Suite {
+        name: "sdk",
+        about: "Centrifuge's Go and npm SDKs against our server; a minute, needs Go, Node and the package registries",
+        lines: &[
+            Line::new(&[
+                "cargo",
+                "build",
+                "--release",
+                "-p",
+                "ringmain-push",
+                "--example",
+                "sdk_server",
+            ]),
+            Line::new(&["tests/sdk/run.sh", "target/release/examples/sdk_server"]),
+        ],
+    },
+    Suite {
         name: "fuzz",
         about: "ten minutes of mutations on each fuzz target",
         lines: &[FUZZ],

@@ -11,18 +11,6 @@ pub(crate) const LOG_LINE_BYTES: usize = 4096;
 /// How long the program waits at its end for standard error to take the last lines. Longer: they are lost.
 pub(crate) const LOG_FLUSH: Duration = Duration::from_secs(2);
 
-/// How long the program waits at its end for the access log to be written. Longer: the rest is lost, which is said.
-pub(crate) const ACCESS_LOG_FLUSH: Duration = Duration::from_secs(5);
-
-/// Connections to the administration at once. One more waits until one is closed.
-pub(crate) const ADMIN_CONNECTIONS: u32 = 64;
-
-/// Receive buffers of the administration's worker: few, as its requests are small.
-pub(crate) const ADMIN_RECEIVE_BUFFERS: u16 = 64;
-
-/// How long requests to the administration may go on at its end.
-pub(crate) const ADMIN_GRACE: Duration = Duration::from_secs(1);
-
 /// The longest time that an option may set: a day. More is refused as a wrong value.
 pub(crate) const TIME_MAX: Duration = Duration::from_secs(86_400);
 

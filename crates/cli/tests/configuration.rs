@@ -105,6 +105,31 @@ fn all_that_is_wrong_is_told() {
     );
 }
 
+/// `ringmain` has no filters: it says so, and explains files of programs that do.
+#[test]
+fn filters_of_other_programs() {
+    let (_directory, path) = written(
+        "edge.yaml",
+        "listen: :80\nroutes:\n  all:\n    rules:\n      - {match: /, respond: 200, policies: {filters: {name: sign, options: {key: x}}}}\n",
+    );
+    let output = run(&["check", &path]);
+    assert_eq!(output.status.code(), Some(1), "{output:?}");
+    let told = text(&output.stdout);
+    let words = [
+        "edge.yaml:5:",
+        "the filter `sign`",
+        "this program has no filters",
+        "docs/filters.md",
+    ];
+    assert!(words.iter().all(|word| told.contains(word)), "{told}");
+    let output = run(&["explain", &path, "GET", "http://a/"]);
+    assert_eq!(output.status.code(), Some(0), "{output:?}");
+    assert!(
+        text(&output.stdout).contains("  pass the filter `sign`\n"),
+        "{output:?}"
+    );
+}
+
 #[test]
 fn a_file_that_is_not_there() {
     for command in [

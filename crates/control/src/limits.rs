@@ -57,3 +57,15 @@ pub const SETTLED_AT_LATEST: Duration = Duration::from_millis(100);
 
 /// How often a configuration is read again because it names other files than before. Then the next change is waited for.
 pub const READ_AGAIN: usize = 4;
+
+/// How long the program waits at its end for the access log to be written. Longer: the rest is lost, which is said.
+pub const ACCESS_LOG_FLUSH: Duration = Duration::from_secs(5);
+
+/// Connections to the administration at once. One more waits until one is closed.
+pub const ADMIN_CONNECTIONS: u32 = 64;
+
+/// Receive buffers of the administration's worker: few, as its requests are small.
+pub const ADMIN_RECEIVE_BUFFERS: u16 = 64;
+
+/// How long requests to the administration may go on at its end.
+pub const ADMIN_GRACE: Duration = Duration::from_secs(1);

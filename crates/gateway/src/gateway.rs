@@ -8,6 +8,7 @@
 //!
 //! A replaced table is dropped by whoever replaces it, never by a worker.
 
+mod filters;
 mod view;
 
 use std::cell::{Cell, RefCell};
@@ -32,6 +33,7 @@ use crate::compiling;
 use crate::desk::Desk;
 use crate::exchange;
 use crate::fault::Fault;
+use crate::filter::Filters;
 use crate::front::{self, Doors, Followed, Fronts, Ids};
 use crate::health::Target;
 use crate::limits;
@@ -96,8 +98,14 @@ impl Gateway {
     /// `now` is wall time since 1970.
     #[must_use]
     pub fn new(config: Arc<Config>, now: Duration) -> Gateway {
+        Gateway::with_filters(config, Filters::new(), now)
+    }
+
+    /// The same with filters that the configuration, and what replaces it, may name.
+    #[must_use]
+    pub fn with_filters(config: Arc<Config>, filters: Filters, now: Duration) -> Gateway {
         let mut registry = Registry::default();
-        let mut known = policy::Registry::default();
+        let mut known = policy::Registry::new(filters);
         let metrics = Metrics::default();
         let table = compiling::compile(config, None, &mut registry, &mut known, &metrics, now);
         let mut doors = Doors::default();
@@ -367,6 +375,7 @@ pub(crate) struct Worker {
     /// Whether those who count for several gateways are to be asked.
     pub(crate) standings: Standings,
     pub(crate) beginnings: exchange::early::Beginnings,
+    pub(crate) filters: filters::Instances,
 }
 
 impl Worker {
@@ -386,6 +395,7 @@ impl Worker {
             delaying: Cell::new(0),
             standings: Standings::default(),
             beginnings: exchange::early::Beginnings::default(),
+            filters: filters::Instances::default(),
         });
         if cx.spawn(care::follow(Rc::clone(&worker), gateway)).is_err() {
             log::error!("a worker without room for a task does not look names up");
@@ -407,6 +417,7 @@ impl Worker {
         let mut view = self.view.borrow_mut();
         if view.generation != self.gateway.0.generation.load(Ordering::Acquire) {
             *view = Rc::new(View::new(&self.gateway));
+            self.filters.follow(&view.table);
             let names = |local: &Rc<Local>| {
                 let upstreams = &view.table.config().upstreams;
                 upstreams

@@ -11,6 +11,7 @@ mod compiling;
 mod desk;
 mod exchange;
 pub mod fault;
+pub mod filter;
 mod front;
 #[cfg(feature = "fuzzing")]
 #[doc(hidden)]

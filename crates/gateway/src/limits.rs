@@ -281,7 +281,20 @@ pub const RUNNING_KEYS: usize = 64 * 1024;
 /// How long a request may be held because a rule puts delays in.
 pub const DELAY: Duration = Duration::from_mins(1);
 
+/// Filters of a rule. A configuration with more is wrong.
+pub const FILTERS: usize = 16;
+
+/// How long one call of a filter may wait. Then its request is answered 504, or its answer cut.
+pub const FILTER_WAIT: Duration = Duration::from_secs(30);
+
+/// Bytes of a body that are held for a filter which wants it whole, or holds pieces back. More: 413, or 502 for an answer's.
+pub const FILTER_HELD_BYTES: usize = 1024 * 1024;
+
+/// Bytes by which a filter may make a piece of a body, or a whole one, longer. More: 500, or the answer is cut.
+pub const FILTER_GROWTH_BYTES: usize = 256 * 1024;
+
 const _: () = {
+    assert!(FILTER_GROWTH_BYTES <= FILTER_HELD_BYTES);
     assert!(RATE_KEYS <= RATE_KEYS_MOST);
     assert!(PATTERN_BYTES < PATTERN_COMPILED_BYTES);
     assert!(NAME_BYTES <= 255 && HOSTNAME_BYTES <= 255);

@@ -5,6 +5,7 @@ use std::sync::{Arc, OnceLock};
 use ringmain_wire::h1::FieldBlock;
 
 use crate::exchange::is_folded;
+use crate::filter::Use;
 use crate::model::{Action, Forward, HeaderChanges, HeaderName, HeaderValue, Name, Rule, Target};
 use crate::policy::{self, Policies};
 use crate::upstream::Shared;
@@ -17,6 +18,8 @@ pub struct Plan {
     pub(crate) number: OnceLock<u32>,
     /// What a request must pass before.
     pub(crate) policies: Policies,
+    /// Filters that it passes then; `None`: there are none, which costs a request a look at this.
+    pub(crate) filters: Option<Box<[Use]>>,
     /// Of the gateway's own answers.
     pub(crate) response: Changes,
     pub(crate) backends: Box<[Backend]>,
@@ -79,6 +82,7 @@ impl Plan {
         Ok(Plan {
             number: OnceLock::new(),
             policies,
+            filters: known.filters(rule)?,
             response,
             backends,
             weight,

@@ -51,6 +51,7 @@ pub use exit::Exit;
 pub use incoming::{Incoming, Logging, Passed};
 pub use limits::Limits;
 pub use note::Note;
+pub use plain_log::start as log_plainly;
 pub use process::serve;
 pub use query::Query;
 pub use reply::Reply;

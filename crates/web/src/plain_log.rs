@@ -7,8 +7,8 @@ use log::{LevelFilter, Log, Metadata, Record};
 
 struct PlainLog;
 
-/// Shows lines from `info` on, unless the program has set a logger of its own (any of the `log` facade's).
-pub(crate) fn start() {
+/// Has lines from `info` on shown on standard error, unless the program has set a logger of its own (any of the `log` facade's).
+pub fn start() {
     if log::set_logger(&PlainLog).is_ok() {
         log::set_max_level(LevelFilter::Info);
     }

@@ -229,6 +229,31 @@ impl<'r> Reply<'r> {
         self.body
     }
 
+    /// The fields as they stand, but for those that are not the handler's. For intermediaries.
+    pub fn fields_mut(&mut self) -> &mut FieldBlock {
+        self.fields
+    }
+
+    /// Whether it was made another server's ([`Reply::forward`]).
+    #[must_use]
+    pub fn is_forwarded(&self) -> bool {
+        self.forwarded
+    }
+
+    /// Forgets all that was said, unless something was sent.
+    pub fn forget(&mut self) {
+        if !self.is_streaming() {
+            self.kind = Kind::None;
+            self.fields.clear();
+            self.begin(Kind::None);
+            self.status = 200;
+            self.forwarded = false;
+            if let Some(outgoing) = &mut self.outgoing {
+                outgoing.forget();
+            }
+        }
+    }
+
     /// The request that this answers.
     #[must_use]
     pub fn request(&self) -> &'r Request<'r> {

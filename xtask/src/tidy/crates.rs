@@ -22,9 +22,15 @@ const MAY_KNOW: &[(&str, Option<&[&str]>)] = &[
         "ringmain-web",
         Some(&["ringmain-wire", "ringmain-engine", "ringmain-tls"]),
     ),
+    // What clients of `hub`'s channels connect to: a part of any application.
+    (
+        "ringmain-push",
+        Some(&["ringmain-web", "ringmain-hub", "ringmain-engine", "ringmain-wire"]),
+    ),
     (
         "ringmain-gateway",
         Some(&[
+            "ringmain-push",
             "ringmain-web",
             "ringmain-hub",
             "ringmain-tls",

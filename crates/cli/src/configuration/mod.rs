@@ -10,6 +10,8 @@ use std::sync::Arc;
 
 use ringmain_control::config::{self, ConfigError};
 use ringmain_control::file::{self, Reading};
+use ringmain_gateway::filter::Filters;
+use ringmain_gateway::model::Rule;
 use ringmain_gateway::table::Table;
 use serde_json::json;
 
@@ -29,7 +31,9 @@ struct Checked {
 
 /// Says whether a file is right.
 pub(crate) fn check(args: &Check) -> Result<(), Failure> {
-    let checked = read(&args.file)?;
+    // This program has no filters of its own; those that embed the gateway have.
+    let filters = Filters::new();
+    let checked = read(&args.file, &|rule| filters.check(rule))?;
     let count = checked.wrong.len() + checked.more;
     let name = args.file.display();
     print(|out| {
@@ -90,10 +94,11 @@ fn as_json(checked: &Checked) -> serde_json::Value {
     })
 }
 
-fn read(path: &Path) -> Result<Checked, Failure> {
+/// Reads a file. `fits`: whether this program has what a rule wants of it.
+fn read(path: &Path, fits: &dyn Fn(&Rule) -> Result<(), String>) -> Result<Checked, Failure> {
     let Reading { mut loaded, .. } = file::read(path).map_err(|error| Failure::Usage(error.to_string()))?;
     let table = loaded.config.take();
-    let table = table.map(|config| Table::compile(Arc::new(config), None, &mut |_, _| Ok(())));
+    let table = table.map(|config| Table::compile(Arc::new(config), None, &mut |rule, _| fits(rule)));
     let wrong = loaded.wrong(table.as_ref().map_or(&[], Table::problems));
     Ok(Checked {
         table,

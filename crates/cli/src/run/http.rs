@@ -3,6 +3,7 @@
 use std::collections::VecDeque;
 use std::sync::Arc;
 
+use ringmain_control::edge::logs::{self, Rotated};
 use ringmain_engine::features::Features;
 use ringmain_engine::{Engine, Report};
 use ringmain_sys::signal::Signals;
@@ -11,7 +12,6 @@ use ringmain_web::access_log::Format;
 use ringmain_web::stats::Totals;
 use ringmain_web::{AccessLog, Limits, Site};
 
-use super::logs::{self, Rotated};
 use super::{Entrances, Monitor, counts};
 use crate::args::{AccessLogFormat, Destination, Http, Run};
 use crate::failure::Failure;
@@ -66,7 +66,7 @@ fn access_log(http: &Http) -> Result<Option<AccessLog>, Failure> {
         Some(Destination::StandardOutput) => AccessLog::to_stdout(),
         Some(Destination::File(path)) => AccessLog::to_file(path),
     };
-    let log = log.map_err(|error| logs::cannot_open(&error))?;
+    let log = log.map_err(|error| Failure::from(logs::cannot_open(&error)))?;
     let format = match http.access_log_format {
         Some(AccessLogFormat::Common) => Format::Common,
         Some(AccessLogFormat::Combined) | None => Format::Combined,

@@ -1,9 +1,7 @@
 //! `ringmain run`: sets an engine up, says what it is, serves until a signal.
 
-mod admin;
 mod gateway;
 mod http;
-mod logs;
 mod redirect;
 mod tls;
 

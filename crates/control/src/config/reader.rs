@@ -26,6 +26,9 @@ pub(super) const MANY: &str = "\0many";
 /// An enum of `Switch` (true or false) and `Full`.
 pub(super) const SWITCH: &str = "\0switch";
 
+/// An enum of `Nothing`, `Bool`, `Number`, `Text`, `List` and `Map`: whatever stands there.
+pub(super) const FREE: &str = "\0free";
+
 /// There is no value.
 #[derive(Debug)]
 pub(super) enum NoValue {
@@ -237,11 +240,19 @@ impl<'de> Deserializer<'de> for Reader<'de> {
                     "Full"
                 }
             }
+            FREE => match value {
+                Value::Nothing => "Nothing",
+                Value::Bool(_) => "Bool",
+                Value::Text(_) if self.node.is_number() => "Number",
+                Value::Text(_) => "Text",
+                Value::List(_) => "List",
+                Value::Map(_) => "Map",
+            },
             _ => return self.variant(variants, visitor),
         };
         visitor.visit_enum(Variant {
             name: kind,
-            content: Some(self),
+            content: (kind != "Nothing").then_some(self),
         })
     }
 

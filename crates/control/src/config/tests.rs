@@ -2,6 +2,7 @@
 
 mod bounds;
 mod examples;
+mod filters;
 mod policies;
 mod schema;
 mod wrong;

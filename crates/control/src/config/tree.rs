@@ -15,7 +15,7 @@ use crate::limits;
 pub(super) struct Node {
     pub(super) value: Value,
     pub(super) position: Position,
-    /// Where a number is written, first byte and length, until it is taken from there.
+    /// Where a number is written, first byte and length; its value is taken from there.
     number: Option<(u32, u32)>,
 }
 
@@ -110,9 +110,14 @@ impl Node {
         }
     }
 
+    /// Whether it is written as a number, and not as a text that looks like one.
+    pub(super) fn is_number(&self) -> bool {
+        self.number.is_some() && matches!(self.value, Value::Text(_))
+    }
+
     /// Puts numbers as they are written in place of what the YAML reader made of them: `1.10` is not 1.1.
     fn as_written(&mut self, text: &str) {
-        if let Some((start, length)) = self.number.take() {
+        if let Some((start, length)) = self.number {
             let (start, length) = (start as usize, length as usize);
             if let Some(written) = text.get(start..start + length) {
                 self.value = Value::Text(written.trim().to_owned());

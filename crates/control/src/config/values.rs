@@ -220,6 +220,32 @@ impl<F: JsonSchema> JsonSchema for Switch<F> {
     }
 }
 
+/// Whatever stands there, for who knows what it means.
+#[derive(Debug, Deserialize)]
+#[serde(rename = "\0free")]
+pub(super) enum Free {
+    Nothing,
+    Bool(bool),
+    Number(String),
+    Text(String),
+    List(Vec<Free>),
+    Map(Pairs<Free>),
+}
+
+impl JsonSchema for Free {
+    fn inline_schema() -> bool {
+        true
+    }
+
+    fn schema_name() -> Cow<'static, str> {
+        "Anything".into()
+    }
+
+    fn json_schema(_: &mut SchemaGenerator) -> Schema {
+        json_schema!({})
+    }
+}
+
 /// What is written as a text and read into something else.
 pub(super) trait Parse: Sized {
     /// Its name in the schema and the reference.

@@ -156,6 +156,9 @@ fn begin(worker: &Rc<Worker>, req: &Request<'_>) -> Option<Ahead> {
     let Action::Forward(rule) = &found.matched.rule().action else {
         return None;
     };
+    if plan.filters.is_some() {
+        return None;
+    }
     if found.cross.is_some() || rule.affinity.is_some() || rule.hedge.is_some() || !plan.mirrors.is_empty() {
         return None;
     }

@@ -5,7 +5,7 @@ mod hedge;
 
 use std::future::{Future, poll_fn};
 use std::io;
-use std::pin::pin;
+use std::pin::{Pin, pin};
 use std::rc::Rc;
 use std::task::{Context, Poll};
 
@@ -19,6 +19,7 @@ use super::affinity::Session;
 use super::aim::{addresses, draw, hashed, pages, sending};
 use super::cross::Cross;
 use super::early::Started;
+use super::filtered::Chain;
 use super::kept::Kept;
 use super::mirror;
 use super::relay::{Clock, Down, Download, NotSent, upload};
@@ -54,6 +55,8 @@ struct Job<'a, 'r> {
     cross: Option<&'a Cross>,
     /// What is answered in place of the upstream's errors.
     pages: &'a [ErrorPage],
+    /// Filters that bodies and the answer pass.
+    chain: Option<&'a Chain>,
     tries: Tries,
 }
 
@@ -87,7 +90,7 @@ impl<F: Into<Failure>> From<F> for Broken {
 pub(super) async fn forward(
     worker: &Rc<Worker>,
     found: &Found<'_>,
-    (cleared, started): (&Cleared, Option<Started>),
+    (cleared, started, chain): (&Cleared, Option<Started>, Option<&Chain>),
     plan: &Plan,
     forward: &Forward,
     req: &Request<'_>,
@@ -137,6 +140,7 @@ pub(super) async fn forward(
         kept: Kept::of(forward),
         cross: found.cross.as_ref(),
         pages: pages(found, forward),
+        chain,
         tries: Tries::default(),
     };
     let again = forward.retry.as_ref().is_some_and(|retry| retry.attempts > 0);
@@ -206,7 +210,7 @@ impl Job<'_, '_> {
                 Why::Failure(failure) => return Err(failure),
                 Why::Status(_) => None,
             };
-            let can = !reply.is_streaming() && self.kept.can_replay();
+            let can = !reply.is_streaming() && self.can_replay();
             // RFC 9112 §9.3.1: once, without being asked, on a connection of its own.
             if can && broken.stale && !fresh && is_idempotent(self.req.method()) {
                 fresh = true;
@@ -348,6 +352,7 @@ impl Job<'_, '_> {
         }
         reading.extra.append(self.sending.cleared.answer());
         reading.pages = self.pages;
+        reading.filtered = self.chain.is_some();
         Ok(reading)
     }
 
@@ -393,18 +398,15 @@ impl Job<'_, '_> {
             self.req,
             stream,
             encoder,
-            most,
-            &self.backend.request,
+            (most, self.chain),
+            (&self.backend.request, self.sending.cleared.edits()),
             &self.kept
         ));
         let mut got = None;
         loop {
             let step = poll_fn(|context| {
-                if sending && let Poll::Ready(sent) = up.as_mut().poll(context) {
-                    sending = false;
-                    if let Err(NotSent::Failure(failure)) = sent {
-                        return Poll::Ready(Err(failure));
-                    }
+                if let Err(failure) = poll_up(up.as_mut(), &mut sending, context) {
+                    return Poll::Ready(Err(failure));
                 }
                 match &mut got {
                     None => self.poll_head(stream, clock, reading, reply, context),
@@ -424,6 +426,10 @@ impl Job<'_, '_> {
                 }
                 None => {}
             }
+            if let (Some(chain), Some(down)) = (self.chain, &mut got) {
+                self.pass((chain, down, stream), (up.as_mut(), &mut sending), reply)
+                    .await?;
+            }
             match got.take() {
                 Some(mut down) if down.is_over || !sending => {
                     down.keep_alive &= !sending;
@@ -437,6 +443,25 @@ impl Job<'_, '_> {
             }
             stream.set_deadline(clock.span(cx.now()));
         }
+    }
+
+    /// Has filters see what has come of an answer, and sends the request's body beside that: it may be what one of them waits for.
+    async fn pass(
+        &self,
+        (chain, down, stream): (&Chain, &mut Down, &Stream),
+        (mut up, sending): (Pin<&mut impl Future<Output = Result<(), NotSent>>>, &mut bool),
+        reply: &mut Reply<'_>,
+    ) -> Result<(), Failure> {
+        stream.set_deadline(None);
+        // Apart, so that requests without them have no room for it.
+        let mut passing = Box::pin(chain.answer(self.req, down, reply));
+        poll_fn(|context| {
+            if let Err(failure) = poll_up(up.as_mut(), sending, context) {
+                return Poll::Ready(Err(failure));
+            }
+            passing.as_mut().poll(context)
+        })
+        .await
     }
 
     /// Notes how an endpoint has answered.
@@ -471,8 +496,12 @@ impl Job<'_, '_> {
                     decoder,
                     keep_alive,
                     sieve,
+                    framing,
                 })) => {
                     let mut down = Down::new(decoder, keep_alive, sieve);
+                    if reading.filtered {
+                        down.filter(framing);
+                    }
                     let (fed, outcome) = down.feed(&bytes[consumed..], reply);
                     (fed, outcome.map(|()| Some(Got::Body(down))))
                 }
@@ -509,6 +538,21 @@ enum Got {
     Again(u16),
     /// A status that the rule has a page for.
     Replaced(u16),
+}
+
+/// Goes on sending a body, unless that is over. What an upstream does not take it may have answered all the same.
+fn poll_up(
+    up: Pin<&mut impl Future<Output = Result<(), NotSent>>>,
+    sending: &mut bool,
+    context: &mut Context<'_>,
+) -> Result<(), Failure> {
+    if *sending && let Poll::Ready(sent) = up.poll(context) {
+        *sending = false;
+        if let Err(NotSent::Failure(failure)) = sent {
+            return Err(failure);
+        }
+    }
+    Ok(())
 }
 
 /// Whether it is what a kept connection looks like that was closed meanwhile.

@@ -14,6 +14,7 @@ mod cross;
 pub(crate) mod early;
 mod fields;
 mod files;
+mod filtered;
 mod forward;
 mod kept;
 mod mirror;
@@ -36,7 +37,9 @@ use ringmain_tls::Tls;
 use ringmain_web::{Error, Reply, Request};
 
 use self::early::{Ahead, Started};
+use self::filtered::Chain;
 use crate::fault::Fault;
+use crate::filter;
 use crate::front::wants_certificate;
 use crate::gateway::{View, Worker};
 use crate::metrics::Count;
@@ -51,6 +54,8 @@ pub(crate) enum Failure {
     Fault(Fault),
     /// The client's connection has its own view: it is gone, or its body broke a rule.
     Web(Error),
+    /// A filter answers in place of what was to come.
+    Instead(Box<filter::Answer>),
 }
 
 impl From<Fault> for Failure {
@@ -96,13 +101,18 @@ pub(crate) async fn serve(
     let ahead = worker.beginnings.take(req.connection());
     let began = ahead.as_ref().map_or(worker.cx.now(), |ahead| ahead.began);
     let count = Count::begin(&worker.counting, &worker.cx, began);
-    let outcome = match begin(worker, &count, ahead, req, reply).await {
+    // There if its rule has filters.
+    let mut chain = None;
+    let outcome = match begin(worker, &count, ahead, &mut chain, req, reply).await {
         // Long bodies and tunnels hold no configuration.
         Ok(Rest::Nothing) => Ok(()),
-        Ok(Rest::Body(download)) => download.run(worker, req, reply).await,
+        Ok(Rest::Body(download)) => download.run(worker, req, reply, chain.as_deref()).await,
         Ok(Rest::Tunnel(tunnel)) => tunnel.run(req, reply).await,
         Err(error) => Err(error),
     };
+    if let Some(chain) = &chain {
+        chain.ended(&outcome, reply);
+    }
     match &outcome {
         Err(error) if error.is_disconnected() => {}
         Err(error) if !reply.is_streaming() => count.end(error.status()),
@@ -115,6 +125,7 @@ async fn begin(
     worker: &Rc<Worker>,
     count: &Count<'_>,
     ahead: Option<Ahead>,
+    chain: &mut Option<Box<Chain>>,
     req: &Request<'_>,
     reply: &mut Reply<'_>,
 ) -> Result<Rest, Error> {
@@ -132,6 +143,7 @@ async fn begin(
             return own::plain(reply, fault).map(|()| Rest::Nothing);
         }
         Err(Failure::Web(error)) => return Err(error),
+        Err(Failure::Instead(_)) => return Err(filtered::too_late()),
     };
     note::route(worker, count, &found, req);
     let walked = match walked {
@@ -152,7 +164,7 @@ async fn begin(
             return Ok(Rest::Nothing);
         }
     }
-    let cleared = match walked {
+    let mut cleared = match walked {
         Ok(cleared) => cleared,
         Err(refusal) => {
             note::fault(worker, req, refusal.fault);
@@ -161,7 +173,24 @@ async fn begin(
     };
     cleared.stay(req);
     reply.add_headers(cleared.answer());
-    let outcome = act(worker, &view, &found, (&cleared, started), req, reply).await;
+    let filters = found.matched.plan().ok().and_then(|plan| plan.filters.as_deref());
+    if let Some(uses) = filters {
+        // Apart, so that requests without them have no room for it.
+        let passing = (&mut cleared, uses, chain);
+        return Box::pin(filtered::serve(worker, &view, &found, passing, req, reply)).await;
+    }
+    let outcome = act(worker, &view, &found, (&cleared, started, None), req, reply).await;
+    answered(worker, &found, outcome, req, reply)
+}
+
+/// What has come of a request that its rule was carried out for: a fault becomes the answer, if none has begun.
+fn answered(
+    worker: &Worker,
+    found: &Found<'_>,
+    outcome: Result<Rest, Failure>,
+    req: &Request<'_>,
+    reply: &mut Reply<'_>,
+) -> Result<Rest, Error> {
     if let Err(Failure::Fault(fault)) = &outcome {
         note::fault(worker, req, *fault);
     }
@@ -172,6 +201,7 @@ async fn begin(
         }
         Err(Failure::Fault(fault)) => Err(Error::internal(fault)),
         Err(Failure::Web(error)) => Err(error),
+        Err(Failure::Instead(_)) => Err(filtered::too_late()),
     }
 }
 
@@ -245,21 +275,30 @@ async fn act(
     worker: &Rc<Worker>,
     view: &View,
     found: &Found<'_>,
-    (cleared, started): (&Cleared, Option<Started>),
+    (cleared, started, chain): (&Cleared, Option<Started>, Option<&Chain>),
     req: &Request<'_>,
     reply: &mut Reply<'_>,
 ) -> Result<Rest, Failure> {
     let plan = found.matched.plan().map_err(|_why| Fault::BrokenRule)?;
     match &found.matched.rule().action {
         Action::Forward(forward) => {
-            forward::forward(worker, found, (cleared, started), plan, forward, req, reply).await
+            forward::forward(
+                worker,
+                found,
+                (cleared, started, chain),
+                plan,
+                forward,
+                req,
+                reply,
+            )
+            .await
         }
         Action::Answer(answer) => own::answer(reply, plan, answer).map(|()| Rest::Nothing),
         Action::Redirect(how) => {
             redirect::redirect(worker, view, found, plan, how, req, reply).map(|()| Rest::Nothing)
         }
         Action::Files(how) => {
-            let sent = files::answer(worker, view, found, plan, how, req, reply).await;
+            let sent = files::answer(worker, view, found, (plan, chain), how, req, reply).await;
             sent.map(|()| Rest::Nothing)
         }
         Action::Broken { .. } => Err(Fault::BrokenRule.into()),

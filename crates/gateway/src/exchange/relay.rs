@@ -11,12 +11,14 @@ use ringmain_engine::backend::Time;
 use ringmain_engine::stream::Stream;
 use ringmain_web::limits::SEND_SHARE;
 use ringmain_web::{Error, Reply, Request};
-use ringmain_wire::h1::{BodyDecoder, BodyEncoder, BodyEvent};
+use ringmain_wire::h1::{BodyDecoder, BodyEncoder, BodyEvent, FieldBlock, Framing};
 
+use super::filtered::Chain;
 use super::kept::Kept;
 use super::trailers::Sieve;
-use super::{Failure, note};
+use super::{Failure, filtered, note};
 use crate::fault::Fault;
+use crate::filter::Edits;
 use crate::gateway::Worker;
 use crate::limits;
 use crate::model::Timeouts;
@@ -108,8 +110,8 @@ pub(super) async fn upload(
     req: &Request<'_>,
     stream: &Stream,
     encoder: Option<BodyEncoder>,
-    most: Option<u64>,
-    changes: &Changes,
+    (most, chain): (Option<u64>, Option<&Chain>),
+    (changes, edits): (&Changes, Option<&Edits>),
     kept: &Kept,
 ) -> Result<(), NotSent> {
     // A request without a body, whose head is sent.
@@ -128,14 +130,16 @@ pub(super) async fn upload(
         again.len() as u64
     };
     loop {
-        let chunk = req
-            .chunk()
-            .await
-            .map_err(|error| NotSent::Failure(error.into()))?;
+        let chunk = match chain {
+            None => req.chunk().await.map_err(Failure::from),
+            // Apart, so that requests without it have no room for it. What the client may send it counts itself.
+            Some(chain) => Box::pin(chain.chunk(req)).await,
+        };
+        let chunk = chunk.map_err(NotSent::Failure)?;
         let Some(bytes) = chunk else { break };
         kept.take(&bytes);
         total += bytes.len() as u64;
-        if most.is_some_and(|most| total > most) {
+        if chain.is_none() && most.is_some_and(|most| total > most) {
             return Err(NotSent::Failure(Fault::RequestTooLarge.into()));
         }
         {
@@ -157,7 +161,10 @@ pub(super) async fn upload(
     if trailers.is_empty() || !encoder.is_chunked() {
         encoder.finish(out).map_err(broken)?;
     } else {
-        let sifted = Sieve::of(&req.head().fields, changes).sift_block(&trailers);
+        let mut sifted = Sieve::of(&req.head().fields, changes).sift_block(&trailers);
+        if let Some(edits) = edits {
+            edits.sift(&mut sifted);
+        }
         encoder.finish_with_trailers(out, &sifted).map_err(broken)?;
     }
     write(out)
@@ -179,9 +186,22 @@ pub(super) struct Down {
     sieve: Option<Sieve>,
     /// Bytes of it, framing included.
     came: u64,
+    /// What is to pass filters, if there are any.
+    filtered: Option<Box<Unseen>>,
     /// Whether the connection may be used again.
     pub(super) keep_alive: bool,
     pub(super) is_over: bool,
+}
+
+/// What filters have not seen yet of an answer.
+#[derive(Default)]
+pub(super) struct Unseen {
+    /// That of its head.
+    pub(super) framing: Option<Framing>,
+    /// What has come of its body.
+    pub(super) bytes: Vec<u8>,
+    /// What has come behind it, and goes further.
+    pub(super) trailers: Option<FieldBlock>,
 }
 
 impl Down {
@@ -191,8 +211,25 @@ impl Down {
             decoder,
             sieve,
             came: 0,
+            filtered: None,
             keep_alive,
         }
+    }
+
+    /// Has head and body pass filters, instead of putting the body into the reply.
+    pub(super) fn filter(&mut self, framing: Framing) {
+        self.filtered = Some(Box::new(Unseen {
+            framing: Some(framing),
+            ..Unseen::default()
+        }));
+    }
+
+    /// What filters have not seen yet.
+    pub(super) fn take(&mut self) -> Unseen {
+        self.filtered
+            .as_deref_mut()
+            .map(std::mem::take)
+            .unwrap_or_default()
     }
 
     /// Passes on what belongs to the body: how many bytes that were.
@@ -214,14 +251,20 @@ impl Down {
             consumed += step.consumed;
             self.came += step.consumed as u64;
             match step.event {
-                BodyEvent::Data(data) => {
-                    if let Err(error) = reply.put(data) {
-                        return (consumed, Err(error.into()));
+                BodyEvent::Data(data) => match &mut self.filtered {
+                    Some(filtered) => filtered.bytes.extend_from_slice(data),
+                    None => {
+                        if let Err(error) = reply.put(data) {
+                            return (consumed, Err(error.into()));
+                        }
                     }
-                }
+                },
                 BodyEvent::Trailers(trailers) => {
-                    if let Some(sieve) = &self.sieve {
-                        reply.put_trailers(sieve.sift(&trailers));
+                    let sifted = self.sieve.as_ref().map(|sieve| sieve.sift(&trailers));
+                    match (&mut self.filtered, sifted) {
+                        (Some(filtered), sifted) => filtered.trailers = sifted,
+                        (None, Some(sifted)) => reply.put_trailers(sifted),
+                        (None, None) => {}
                     }
                 }
                 BodyEvent::NeedMore if !self.decoder.is_over() => return (consumed, Ok(())),
@@ -279,11 +322,31 @@ fn body_fault(error: &io::Error, clock: &Clock, cx: &Cx) -> Fault {
 impl Download {
     /// Passes the rest on.
     pub(super) async fn run(
+        self,
+        worker: &Rc<Worker>,
+        req: &Request<'_>,
+        reply: &mut Reply<'_>,
+        chain: Option<&Chain>,
+    ) -> Result<(), Error> {
+        match self.drive(worker, req, reply, chain).await {
+            Ok(()) => Ok(()),
+            Err(Failure::Fault(fault)) => {
+                note::fault(worker, req, fault);
+                Err(Error::internal(fault))
+            }
+            Err(Failure::Web(error)) => Err(error),
+            Err(Failure::Instead(_)) => Err(filtered::too_late()),
+        }
+    }
+
+    /// The same, for who knows what is done with faults.
+    pub(super) async fn drive(
         mut self,
         worker: &Rc<Worker>,
         req: &Request<'_>,
         reply: &mut Reply<'_>,
-    ) -> Result<(), Error> {
+        chain: Option<&Chain>,
+    ) -> Result<(), Failure> {
         let mut pace = Pace::default();
         let rate = self.clock.rate;
         // The rate's time was up, and bytes that came at the same moment were taken first.
@@ -303,19 +366,18 @@ impl Download {
             let is_late = left.is_some_and(|left| waited >= left && span.is_none_or(|span| left < span));
             match step {
                 Err(Failure::Fault(Fault::BodyTimeout)) if is_late || was_late => {
-                    note::fault(worker, req, Fault::BodyTooSlow);
-                    return Err(Error::internal(Fault::BodyTooSlow));
-                }
-                Ok(()) if self.down.is_over => {
-                    self.keep(worker);
-                    return Ok(());
+                    return Err(Fault::BodyTooSlow.into());
                 }
                 Ok(()) => {}
-                Err(Failure::Fault(fault)) => {
-                    note::fault(worker, req, fault);
-                    return Err(Error::internal(fault));
-                }
-                Err(Failure::Web(error)) => return Err(error),
+                Err(failure) => return Err(failure),
+            }
+            if let Some(chain) = chain {
+                self.link.stream.set_deadline(None);
+                Box::pin(chain.answer(req, &mut self.down, reply)).await?;
+            }
+            if self.down.is_over {
+                self.keep(worker);
+                return Ok(());
             }
             was_late = is_late;
         }

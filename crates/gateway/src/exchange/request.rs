@@ -47,11 +47,16 @@ pub(super) fn write(
         host: target,
         ..
     } = desk;
+    let edits = sending.cleared.edits();
+    let told = edits.and_then(|edits| edits.host.as_deref());
     let host = match sending.backend.host.as_ref().or(sending.rule.host.as_ref()) {
-        Some(host) => host.as_str(),
-        None => req.host().unwrap_or(&endpoint.authority),
+        Some(host) => told.unwrap_or(host.as_str()),
+        None => told.or_else(|| req.host()).unwrap_or(&endpoint.authority),
     };
-    target_of(req, sending, path, target);
+    match edits.and_then(|edits| edits.target.as_deref()) {
+        Some(edited) => edited.clone_into(target),
+        None => target_of(req, sending, path, target),
+    }
     let target = if target.is_empty() { req.target() } else { target };
     let mut encoder = RequestEncoder::new(out, head.method, target, host).map_err(misuse)?;
     let trusted = trusts(sending.listener, req);
@@ -61,6 +66,7 @@ pub(super) fn write(
         ClientHeader::Named(name) => Some(name.as_str()),
         ClientHeader::XForwardedFor | ClientHeader::Forwarded => None,
     };
+    let dropped = |name: &[u8]| sending.changes.drops(name) || edits.is_some_and(|edits| edits.drops(name));
     // What only trusted proxies say, and they in this very form.
     let forged = |name: &[u8]| {
         own.is_some_and(|own| is_folded(name, own) && !(trusted && name.eq_ignore_ascii_case(own.as_bytes())))
@@ -76,26 +82,39 @@ pub(super) fn write(
                 claims.see(claim);
                 let kept = claim == Claim::Via
                     || (trusted && !matches!(claim, Claim::ForwardedFor | Claim::Forwarded));
-                if kept && !sending.changes.drops(field.name) {
+                if kept && !dropped(field.name) {
                     encoder.field(name, field.value).map_err(misuse)?;
                 }
             }
-            Sort::EndToEnd
-                if named.has(known, field.name)
-                    || sending.changes.drops(field.name)
-                    || forged(field.name) => {}
+            Sort::EndToEnd if named.has(known, field.name) || dropped(field.name) || forged(field.name) => {}
             Sort::EndToEnd => encoder.field(name, field.value).map_err(misuse)?,
         }
     }
     claims.write(&mut encoder, req, sending, trusted, text)?;
-    encoder.block(sending.cleared.upstream());
-    encoder.block(sending.changes.added());
-    trailers(&mut encoder, req, sending, text)?;
+    added(&mut encoder, sending)?;
+    let framed = edits.and_then(|edits| edits.framing).unwrap_or(head.framing);
+    trailers(&mut encoder, req, sending, (framed, text))?;
     let finished = match sending.upgrade {
         Some(protocol) => encoder.finish_with_upgrade(head.framing, protocol),
-        None => encoder.finish(framing(head.framing, req.method().as_str()), true),
+        None => encoder.finish(framing(framed, req.method().as_str()), true),
     };
     finished.map_err(misuse)
+}
+
+/// Writes what policies and the configuration add, and filters, which have the last word.
+fn added(encoder: &mut RequestEncoder<'_>, sending: &Sending<'_>) -> Result<(), Fault> {
+    let Some(edits) = sending.cleared.edits() else {
+        encoder.block(sending.cleared.upstream());
+        encoder.block(sending.changes.added());
+        return Ok(());
+    };
+    for block in [sending.cleared.upstream(), sending.changes.added()] {
+        for (name, value) in edits.left(block) {
+            encoder.field(name, value).map_err(misuse)?;
+        }
+    }
+    encoder.block(edits.added());
+    Ok(())
 }
 
 /// Says which fields follow the body, and that those behind the answer's are read.
@@ -103,10 +122,10 @@ fn trailers(
     encoder: &mut RequestEncoder<'_>,
     req: &Request<'_>,
     sending: &Sending<'_>,
-    text: &mut Vec<u8>,
+    (framing, text): (Framing, &mut Vec<u8>),
 ) -> Result<(), Fault> {
     let head = req.head();
-    if head.framing == Framing::Chunked && head.fields.known(Known::Trailer).is_some() {
+    if framing == Framing::Chunked && head.fields.known(Known::Trailer).is_some() {
         Sieve::of(&head.fields, sending.changes).announce(&head.fields, text);
         if !text.is_empty() {
             encoder.field("Trailer", text).map_err(misuse)?;
@@ -214,7 +233,10 @@ impl Claims {
     ) -> Result<(), Fault> {
         let fields = &req.head().fields;
         let mut field = |name: &str, value: &[u8]| {
-            if sending.changes.drops(name.as_bytes()) {
+            let edits = sending.cleared.edits();
+            if sending.changes.drops(name.as_bytes())
+                || edits.is_some_and(|edits| edits.drops(name.as_bytes()))
+            {
                 return Ok(());
             }
             encoder.field(name, value).map_err(misuse)

@@ -34,6 +34,8 @@ pub(super) struct Reading<'m, 'a> {
     pub(super) again: &'a [StatusRange],
     /// What is answered in place of the upstream's errors.
     pub(super) pages: &'a [ErrorPage],
+    /// Filters are to see the head before it is put.
+    pub(super) filtered: bool,
 }
 
 /// What a whole head says about what follows.
@@ -44,6 +46,8 @@ pub(super) enum Head {
         keep_alive: bool,
         /// What of its trailers goes further, if the client reads any.
         sieve: Option<Sieve>,
+        /// What the client is told of it.
+        framing: Framing,
     },
     /// Anything: protocols were switched.
     Switch,
@@ -66,6 +70,7 @@ impl<'m, 'a> Reading<'m, 'a> {
             cross: false,
             again: &[],
             pages: &[],
+            filtered: false,
         }
     }
 
@@ -172,8 +177,12 @@ impl<'m, 'a> Reading<'m, 'a> {
                 fields.push("Trailer", text).map_err(|_| Fault::GarbageHead)?;
             }
         }
-        reply.put_head(framing(head, self.method == Method::Head))?;
+        let framing = framing(head, self.method == Method::Head);
+        if !self.filtered {
+            reply.put_head(framing)?;
+        }
         Ok(Head::Body {
+            framing,
             decoder,
             keep_alive: head.keep_alive,
             sieve,

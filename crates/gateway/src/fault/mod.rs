@@ -114,6 +114,10 @@ faults! {
     BrokenBackend "broken_backend" Gateway 500 Never "the backend for this request is broken",
     /// The rule has no backend with a weight above zero.
     NoBackend "no_backend" Gateway 500 Never "the rule for this request has no backend",
+    /// A filter of the rule has failed or panicked, or has made too much of a body.
+    FilterFailed "filter_failed" Gateway 500 Never "a filter of this request failed",
+    /// A filter of the rule has waited for too long.
+    FilterTimeout "filter_timeout" Gateway 504 Never "a filter of this request took too long",
     /// A file cannot be read.
     FileUnreadable "file_unreadable" Gateway 500 Never "the file cannot be read",
     /// The keys that tokens are checked by could never be fetched, or are too old, or as many requests wait for them as may.

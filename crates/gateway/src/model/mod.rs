@@ -50,6 +50,7 @@
 
 mod action;
 mod bounds;
+mod filter;
 mod jwt;
 mod listener;
 mod matching;
@@ -71,6 +72,7 @@ pub use action::{
     Share, StatusRange, Target, WeightedBackend,
 };
 pub use bounds::{Concurrency, Inject, RateHeaders, RateKey, RateLimit, Redis, Shed};
+pub use filter::{FilterUse, Options};
 pub use jwt::{
     ClaimHeader, ClaimPath, ClaimRule, Jwt, JwtAlgorithm, JwtKeys, JwtProvider, KeySet, RemoteKeys,
 };

@@ -5,7 +5,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use super::jwt::Jwt;
-use super::{Concurrency, HeaderName, Hostname, Inject, MethodName, Network, RateLimit, Shed};
+use super::{Concurrency, FilterUse, HeaderName, Hostname, Inject, MethodName, Network, RateLimit, Shed};
 use super::{PasswordHash, Target};
 
 /// What a request must pass, or what is done around it. A kind of policy is a variant here and a file in the data plane.
@@ -38,6 +38,8 @@ pub enum Policy {
     Shed(Shed),
     /// Faults that are put in.
     Inject(Arc<Inject>),
+    /// What the program does with requests and answers itself. Several are passed in their order.
+    Filter(Arc<FilterUse>),
 }
 
 /// From which addresses requests may come, by the client's address ([`ClientAddress`](super::ClientAddress)).

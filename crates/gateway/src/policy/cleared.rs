@@ -8,6 +8,7 @@ use ringmain_web::Request;
 use ringmain_wire::h1::FieldBlock;
 
 use super::jwt::Claims;
+use crate::filter::Edits;
 use crate::gateway::Worker;
 use crate::limits;
 use crate::rate::counters::Runs;
@@ -31,6 +32,8 @@ pub(super) struct Findings {
     pub(super) claims: Option<Rc<Claims>>,
     /// What it is counted at.
     pub(super) runs: RefCell<Vec<Runs>>,
+    /// What filters have changed of the head.
+    edits: Option<Edits>,
     /// Memory for values that are put together.
     pub(super) text: String,
 }
@@ -67,6 +70,16 @@ impl Cleared {
         if let Some(runs) = runs.filter(|runs| !runs.is_empty()) {
             req.extend(Rc::new(runs));
         }
+    }
+
+    /// Filters have changed the head.
+    pub(crate) fn edit(&mut self, edits: Edits) {
+        self.findings().edits = Some(edits);
+    }
+
+    /// What filters have changed of the head.
+    pub(crate) fn edits(&self) -> Option<&Edits> {
+        self.found.as_ref()?.edits.as_ref()
     }
 
     /// Headers for the upstream, which no client can have sent.
@@ -113,6 +126,7 @@ impl Findings {
         self.identity = None;
         self.claims = None;
         self.runs.get_mut().clear();
+        self.edits = None;
         self.text.clear();
         self.upstream.capacity() + self.answer.capacity() + self.text.capacity()
     }

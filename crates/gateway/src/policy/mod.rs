@@ -36,6 +36,7 @@ use ringmain_wire::h1::FieldBlock;
 
 use crate::exchange::{Found, note};
 use crate::fault::Fault;
+use crate::filter::{Filters, Use};
 use crate::gateway::Worker;
 use crate::model::{HeaderChanges, HeaderName, Name, Policy, Rule};
 use crate::upstream::registry::Registry as Upstreams;
@@ -76,6 +77,8 @@ pub(crate) enum Phase {
     Concurrency,
     /// Faults that are put in.
     Inject,
+    /// The program's own filters: behind all that may refuse, and with who asks known.
+    Filters,
 }
 
 /// The order in which a request meets policies: what is cheap and keeps most away first, what needs to know who asks behind
@@ -90,6 +93,7 @@ pub(crate) const PHASES: &[Phase] = &[
     Phase::IdentityRate,
     Phase::Concurrency,
     Phase::Inject,
+    Phase::Filters,
 ];
 
 impl Phase {
@@ -109,6 +113,7 @@ impl Phase {
             Policy::Concurrency(_) => Phase::Concurrency,
             Policy::Shed(_) => Phase::Shed,
             Policy::Inject(_) => Phase::Inject,
+            Policy::Filter(_) => Phase::Filters,
         }
     }
 
@@ -162,9 +167,24 @@ enum Step {
 pub(crate) struct Registry {
     providers: Vec<Arc<Provider>>,
     last_id: u64,
+    filters: Filters,
+    last_filter: u64,
 }
 
 impl Registry {
+    /// With what filters the program has.
+    pub(crate) fn new(filters: Filters) -> Registry {
+        Registry {
+            filters,
+            ..Registry::default()
+        }
+    }
+
+    /// The filters of a rule.
+    pub(crate) fn filters(&mut self, rule: &Rule) -> Result<Option<Box<[Use]>>, String> {
+        self.filters.of(rule, &mut self.last_filter)
+    }
+
     /// Forgets what no rule uses.
     pub(crate) fn retain<'p>(&mut self, used: impl Iterator<Item = &'p Policies>) {
         // Most configurations have none, and thousands of routes to go through.
@@ -356,7 +376,8 @@ impl Policies {
                     Step::Addresses(Addresses::alone_denied(policy))
                 }
                 Policy::Addresses(policy) => Step::Addresses(Addresses::of(policy)),
-                Policy::Cors(_) | Policy::SatisfyAny => continue,
+                // What is made around the rule's action is the exchange's.
+                Policy::Cors(_) | Policy::Filter(_) | Policy::SatisfyAny => continue,
                 Policy::ClientCertificate(policy) => {
                     Step::Certificate(Certificate::of(policy, any, &mut names))
                 }

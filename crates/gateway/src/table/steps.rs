@@ -131,6 +131,8 @@ fn policy(policy: &Policy) -> String {
         }
         Policy::Shed(policy) => format!("take what has waited for no longer than {:?}", policy.late),
         Policy::Inject(policy) => inject(policy),
+        // Options may be secrets.
+        Policy::Filter(policy) => format!("pass the filter `{}`", policy.name),
         Policy::SatisfyAny => "let in by one of these, the first that does:".to_owned(),
     }
 }

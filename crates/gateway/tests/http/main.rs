@@ -20,6 +20,7 @@ mod ending;
 mod failing;
 mod features;
 mod files;
+mod filters;
 mod forwarding;
 mod gates;
 mod hedging;

@@ -10,6 +10,8 @@ use ringmain_gateway::status::{Cap, Counted};
 use ringmain_gateway::{Gateway, UpstreamStatus};
 use ringmain_web::testing::TestReply;
 
+use crate::filters;
+
 /// See the module.
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct Bounds {
@@ -23,6 +25,8 @@ pub(crate) struct Bounds {
     retries: Option<u32>,
     /// Some are held for a time before they go on.
     delay: Option<Duration>,
+    /// They pass filters that change nothing.
+    filters: bool,
 }
 
 /// So slow that nothing comes back within a run.
@@ -44,7 +48,12 @@ impl Bounds {
             requests: draw(5, 4),
             retries: draw(3, 2),
             delay: draw(5, 2000).map(|millis| Duration::from_millis(millis.into())),
+            filters: false,
         }
+    }
+
+    pub(crate) fn with_filters(self, filters: bool) -> Bounds {
+        Bounds { filters, ..self }
     }
 
     pub(crate) fn policies(&self) -> Vec<Policy> {
@@ -67,7 +76,9 @@ impl Bounds {
                 ..Inject::default()
             }))
         });
-        [rate, at_once, delay].into_iter().flatten().collect()
+        let bounds = [rate, at_once, delay].into_iter().flatten();
+        let passed = self.filters.then(filters::policies).into_iter().flatten();
+        bounds.chain(passed).collect()
     }
 
     pub(crate) fn upstream(&self, upstream: &mut Upstream) {

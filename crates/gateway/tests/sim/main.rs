@@ -17,6 +17,7 @@
 mod bounds;
 mod bytes;
 mod clients;
+mod filters;
 mod origins;
 mod proof;
 mod run;

@@ -21,6 +21,7 @@ use crate::Named;
 use crate::bounds::{self, Bounds};
 use crate::bytes::{Caller, KINDS, Kind, Ledger, Parrot};
 use crate::clients::{Client, Weather};
+use crate::filters;
 use crate::origins::Origin;
 
 /// Steps after which a run counts as stuck.
@@ -315,8 +316,8 @@ impl Run {
             Parrot::new(&world, &at(*port), &ledger, kinds, seed, !calm)
         });
         let parrots = parrots.collect();
-        let bounds = Bounds::draw(&world);
-        let gateway = Gateway::new(Arc::new(config(&world, calm, &bounds)), Duration::ZERO);
+        let bounds = Bounds::draw(&world).with_filters(seed % 5 == 2);
+        let gateway = filters::gateway(config(&world, calm, &bounds));
         let site = gateway
             .app()
             .limits(bounds::limits(calm))

@@ -59,6 +59,13 @@ impl<'r> Outgoing<'r> {
         self.length.is_some() || version == Version::Http11
     }
 
+    /// What was said of a body that is not sent.
+    pub(crate) fn forget(&mut self) {
+        self.length = None;
+        self.bodiless = false;
+        self.trailers = None;
+    }
+
     pub(crate) fn has_begun(&self) -> bool {
         self.body.is_some() || self.tunnel
     }

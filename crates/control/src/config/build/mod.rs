@@ -2,6 +2,7 @@
 
 mod actions;
 mod bounds;
+mod filters;
 mod jwt;
 mod listeners;
 mod policies;

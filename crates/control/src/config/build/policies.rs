@@ -53,6 +53,7 @@ impl Builder<'_> {
             (part.rate_limit, part.concurrency, part.shed, part.inject),
             place,
         );
+        self.filters(&mut all, part.filters);
         all
     }
 

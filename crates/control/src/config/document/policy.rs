@@ -6,7 +6,7 @@ use serde::Deserialize;
 
 use super::{Concurrency, Inject, Maybe, OnFailure, RateLimit, Shed, Some1};
 use crate::config::texts::{KeyDigest, PageUrl, Time, To};
-use crate::config::values::{Either, OneOrMany, Pairs, Switch, Text};
+use crate::config::values::{Either, Free, OneOrMany, Pairs, Switch, Text};
 
 /// What a request must pass, in the order that docs/policies.md gives. Of a route: for all of its rules; a rule has its own in
 /// place of one of the same kind, and `false` for none.
@@ -36,6 +36,19 @@ pub(in crate::config) struct Policies {
     pub(in crate::config) shed: Maybe<Switch<Shed>>,
     /// Faults that are put in, to see what becomes of them.
     pub(in crate::config) inject: Maybe<Switch<Inject>>,
+    /// Filters that the program brings along, passed in this order; by name alone where there is nothing to be told. `ringmain`
+    /// itself has none: docs/filters.md says how a program gets some.
+    pub(in crate::config) filters: Maybe<Switch<OneOrMany<Either<String, Filter>>>>,
+}
+
+/// A filter that the program brings along, and what it is told.
+#[derive(Debug, Default, Deserialize, JsonSchema)]
+#[serde(default, deny_unknown_fields)]
+pub(in crate::config) struct Filter {
+    /// What the program calls it.
+    pub(in crate::config) name: Maybe<String>,
+    /// What it is told: its own keys, which the program says what is wrong with.
+    pub(in crate::config) options: Maybe<Pairs<Free>>,
 }
 
 /// How many of several must let a request in.

@@ -13,6 +13,7 @@ use ringmain_web::{Error, Method, Reply, Request, http_date};
 use ringmain_wire::h1::{Framing, Known};
 
 use self::range::Range;
+use super::filtered::Chain;
 use super::{Failure, Found, own, redirect};
 use crate::fault::Fault;
 use crate::gateway::{View, Worker};
@@ -25,7 +26,7 @@ pub(super) async fn answer(
     worker: &Rc<Worker>,
     view: &View,
     found: &Found<'_>,
-    plan: &Plan,
+    (plan, chain): (&Plan, Option<&Chain>),
     files: &Files,
     req: &Request<'_>,
     reply: &mut Reply<'_>,
@@ -47,7 +48,7 @@ pub(super) async fn answer(
         Err(Fault::NoFile) => fallback(worker, &root, files).await?,
         Err(fault) => return Err(fault.into()),
     };
-    served.send(files, plan, req, reply).await
+    served.send(files, (plan, chain), req, reply).await
 }
 
 /// A file, and what it is called.
@@ -134,7 +135,7 @@ impl Served {
     async fn send(
         self,
         files: &Files,
-        plan: &Plan,
+        (plan, chain): (&Plan, Option<&Chain>),
         req: &Request<'_>,
         reply: &mut Reply<'_>,
     ) -> Result<(), Failure> {
@@ -170,14 +171,26 @@ impl Served {
             }
         };
         own::changes(reply, &plan.response)?;
-        reply.put_head(Framing::Length(to - from))?;
+        match chain {
+            None => reply.put_head(Framing::Length(to - from))?,
+            Some(chain) => Box::pin(chain.head(req, Framing::Length(to - from), reply)).await?,
+        }
         if req.method() == Method::Head {
             return Ok(());
         }
-        self.send_part(from, to, reply).await
+        if let (Some(chain), true) = (chain, from == to) {
+            return Box::pin(chain.piece(req, Vec::new(), true, reply)).await;
+        }
+        self.send_part(from, to, (req, chain), reply).await
     }
 
-    async fn send_part(&self, mut from: u64, to: u64, reply: &mut Reply<'_>) -> Result<(), Failure> {
+    async fn send_part(
+        &self,
+        mut from: u64,
+        to: u64,
+        (req, chain): (&Request<'_>, Option<&Chain>),
+        reply: &mut Reply<'_>,
+    ) -> Result<(), Failure> {
         let piece = usize::try_from(to - from)
             .unwrap_or(usize::MAX)
             .min(limits::FILE_PIECE_BYTES);
@@ -190,8 +203,13 @@ impl Served {
             match read {
                 Ok(0) => return Err(Error::internal("the file has become shorter while it was sent").into()),
                 Ok(count) => {
-                    reply.put(&buffer[..count])?;
                     from += count as u64;
+                    match chain {
+                        None => reply.put(&buffer[..count])?,
+                        Some(chain) => {
+                            Box::pin(chain.piece(req, buffer[..count].to_vec(), from == to, reply)).await?;
+                        }
+                    }
                 }
                 Err(error) => return Err(Error::internal(error).into()),
             }

@@ -6,6 +6,7 @@ use std::cell::Cell;
 use ringmain_web::Method;
 
 use super::Job;
+use crate::exchange::filtered::Chain;
 use crate::fault::{Fault, Retryable};
 use crate::model::Retry;
 use crate::upstream::breaker::Retrying;
@@ -57,7 +58,12 @@ impl Job<'_, '_> {
 
     /// Whether a request whose answer has such a status is tried again; then that is counted.
     pub(super) fn asks_again(&self) -> bool {
-        self.kept.can_replay() && self.begin_retry()
+        self.can_replay() && self.begin_retry()
+    }
+
+    /// Whether another try can send all of the body that the tries so far have taken from the client.
+    pub(super) fn can_replay(&self) -> bool {
+        self.kept.can_replay() && self.chain.is_none_or(Chain::can_replay)
     }
 
     /// Counts that this request is tried again, if it may be.

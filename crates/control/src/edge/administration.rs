@@ -5,13 +5,12 @@
 use std::convert::Infallible;
 use std::sync::Arc;
 
-use ringmain_control::admin::Admin;
 use ringmain_engine::{Addr, Config, Engine, Running};
 use ringmain_sys::inherit::Inherited;
 use ringmain_web::Site;
 
-use crate::args::Run;
-use crate::failure::Failure;
+use super::{EdgeError, Settings, other};
+use crate::admin::Admin;
 use crate::limits::{ADMIN_CONNECTIONS, ADMIN_GRACE, ADMIN_RECEIVE_BUFFERS};
 
 /// The administration, if there is one.
@@ -26,20 +25,20 @@ pub(super) struct Administration {
 impl Administration {
     /// Starts it. `may_wait`: there is a process before this one, which may still be at its addresses.
     pub(super) fn start(
-        args: &Run,
+        settings: &Settings,
         addrs: &[Addr],
         inherited: Vec<Inherited>,
         admin: &Admin,
         may_wait: bool,
-    ) -> Result<Administration, Failure> {
-        let site = admin.app().build().map_err(Failure::other)?;
+    ) -> Result<Administration, EdgeError> {
+        let site = admin.app().build().map_err(other)?;
         let mut administration = Administration {
             addrs: addrs.to_vec(),
             site,
             running: None,
             late: false,
         };
-        if let Err(failure) = administration.open(args, inherited) {
+        if let Err(failure) = administration.open(settings, inherited) {
             if !may_wait {
                 return Err(failure);
             }
@@ -49,16 +48,16 @@ impl Administration {
     }
 
     /// Called again and again: a successor takes over here, too.
-    pub(super) fn look<M: Send + 'static>(&mut self, args: &Run, gateway: &Running<M>) {
+    pub(super) fn look<M: Send + 'static>(&mut self, settings: &Settings, gateway: &Running<M>) {
         if gateway.has_successor() {
             self.late = false;
             self.running = None;
-        } else if self.late && self.open(args, Vec::new()).is_ok() {
+        } else if self.late && self.open(settings, Vec::new()).is_ok() {
             self.late = false;
         }
     }
 
-    fn open(&mut self, args: &Run, inherited: Vec<Inherited>) -> Result<(), Failure> {
+    fn open(&mut self, settings: &Settings, inherited: Vec<Inherited>) -> Result<(), EdgeError> {
         let config = Config {
             workers: Some(1),
             max_connections: Some(ADMIN_CONNECTIONS),
@@ -68,26 +67,20 @@ impl Administration {
             sqpoll: None,
             receive_buffers: ADMIN_RECEIVE_BUFFERS,
             blocking_threads: 1,
-            ..args.config()
+            ..settings.engine.clone()
         };
-        let mut engine = Engine::new(config).map_err(Failure::other)?;
-        let mut opened = engine.inherit(inherited).map_err(Failure::other)?;
+        let mut engine = Engine::new(config).map_err(other)?;
+        let mut opened = engine.inherit(inherited).map_err(other)?;
         for addr in self
             .addrs
             .iter()
             .filter(|addr| !opened.contains(addr))
             .collect::<Vec<_>>()
         {
-            opened.push(
-                engine
-                    .listen(addr, &args.listen_options())
-                    .map_err(Failure::other)?,
-            );
+            opened.push(engine.listen(addr, &settings.listen).map_err(other)?);
         }
         let site = Arc::clone(&self.site);
-        let running = engine
-            .start(move |start| site.server(start))
-            .map_err(Failure::other)?;
+        let running = engine.start(move |start| site.server(start)).map_err(other)?;
         for addr in opened {
             log::info!("administration at {addr}");
         }

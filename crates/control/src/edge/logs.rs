@@ -7,16 +7,16 @@ use ringmain_gateway::model::{self, AccessLogFormat, LogDestination};
 use ringmain_web::access_log::{Format, Template};
 use ringmain_web::{AccessLog, Site};
 
-use crate::failure::Failure;
+use super::EdgeError;
 use crate::limits::ACCESS_LOG_FLUSH;
 
 /// What signals have asked for.
-#[derive(Default)]
-pub(super) struct Rotated(u64);
+#[derive(Debug, Default)]
+pub struct Rotated(u64);
 
 impl Rotated {
     /// Opens the log anew after a SIGUSR1, as its users know it from nginx, and after a SIGHUP, as from most others.
-    pub(super) fn follow<M: Send + 'static>(&mut self, running: &Running<M>, site: &Site) {
+    pub fn follow<M: Send + 'static>(&mut self, running: &Running<M>, site: &Site) {
         let signals = running.reopens() + running.hangups();
         if std::mem::replace(&mut self.0, signals) != signals
             && let Some(log) = site.access_log()
@@ -27,7 +27,7 @@ impl Rotated {
 }
 
 /// Writes the last lines.
-pub(super) fn finish(site: &Site) {
+pub fn finish(site: &Site) {
     let log = site.access_log();
     if log.is_some_and(|log| !log.finish(ACCESS_LOG_FLUSH)) {
         log::warn!("the last lines of the access log are lost: its destination takes them too slowly");
@@ -35,7 +35,10 @@ pub(super) fn finish(site: &Site) {
 }
 
 /// The log that a configuration file asks for.
-pub(super) fn open(wanted: &model::AccessLog) -> Result<AccessLog, Failure> {
+///
+/// # Errors
+/// It cannot be opened, or its format names what is not known.
+pub fn open(wanted: &model::AccessLog) -> Result<AccessLog, EdgeError> {
     let log = match &wanted.to {
         LogDestination::Stdout => AccessLog::to_stdout(),
         LogDestination::Stderr => AccessLog::to_stderr(),
@@ -46,14 +49,18 @@ pub(super) fn open(wanted: &model::AccessLog) -> Result<AccessLog, Failure> {
         AccessLogFormat::Combined => Format::Combined,
         AccessLogFormat::Template(text) => {
             let template = Template::parse(text, &ringmain_gateway::LOG_FIELDS);
-            Format::Template(template.map_err(|fault| Failure::Other(format!("access_log.format: {fault}")))?)
+            Format::Template(
+                template.map_err(|fault| EdgeError::Other(format!("access_log.format: {fault}")))?,
+            )
         }
     };
     Ok(log.map_err(|error| cannot_open(&error))?.format(format))
 }
 
-pub(super) fn cannot_open(error: &io::Error) -> Failure {
-    Failure::Other(format!(
+/// What is told of a log that cannot be opened.
+#[must_use]
+pub fn cannot_open(error: &io::Error) -> EdgeError {
+    EdgeError::Other(format!(
         "{error}; name a file that this user may write, in a directory that is there"
     ))
 }

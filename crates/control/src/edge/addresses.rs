@@ -1,0 +1,57 @@
+//! The gateway's listeners: opened, or taken over from the process before.
+
+use ringmain_engine::{Addr, Engine};
+use ringmain_sys::inherit::Inherited;
+
+use super::{EdgeError, Settings, other};
+
+/// Opens addresses in their order, or takes listeners over that were handed to this process.
+pub(super) fn open(
+    settings: &Settings,
+    engine: &mut Engine,
+    inherited: &mut Vec<Inherited>,
+    addrs: &[Addr],
+) -> Result<Vec<Addr>, EdgeError> {
+    // Exact ones first: what port 0 may stand for must not be taken from them.
+    let mut takes: Vec<Vec<Inherited>> = addrs
+        .iter()
+        .map(|wanted| take(inherited, |found| found == wanted))
+        .collect();
+    for (wanted, taken) in addrs.iter().zip(&mut takes) {
+        if let (Addr::Inet(wanted), true) = (wanted, taken.is_empty())
+            && wanted.port() == 0
+        {
+            let fits = |found: &Addr| matches!(found, Addr::Inet(found) if found.ip() == wanted.ip());
+            let found = inherited.iter().map(|it| it.addr.clone()).find(fits);
+            *taken = take(inherited, |addr| Some(addr) == found.as_ref());
+        }
+    }
+    let mut opened = Vec::with_capacity(addrs.len());
+    for (wanted, taken) in addrs.iter().zip(takes) {
+        if taken.is_empty() {
+            opened.push(engine.listen(wanted, &settings.listen).map_err(other)?);
+            continue;
+        }
+        let found = engine.inherit(taken).map_err(other)?;
+        found
+            .iter()
+            .for_each(|addr| log::info!("handed over to this process: {addr}"));
+        opened.extend(found);
+    }
+    Ok(opened)
+}
+
+/// Those listeners that are wanted.
+pub(super) fn take(inherited: &mut Vec<Inherited>, wanted: impl Fn(&Addr) -> bool) -> Vec<Inherited> {
+    inherited.extract_if(.., |it| wanted(&it.addr)).collect()
+}
+
+/// Says what was handed over and is of no use.
+pub(super) fn say_unused(inherited: &[Inherited]) {
+    for unused in inherited {
+        log::warn!(
+            "handed over to this process and closed: {}, where the configuration does not listen",
+            unused.addr
+        );
+    }
+}

@@ -1,0 +1,353 @@
+//! A whole gateway from a configuration file: what `main` does when a program embeds one, and what `ringmain run FILE` does.
+//!
+//! ```no_run
+//! use ringmain_control::Exit;
+//! use ringmain_control::edge::Edge;
+//!
+//! fn main() -> Exit {
+//!     Edge::of("edge.yaml").run()
+//! }
+//! ```
+//!
+//! Owns the order of setting up: file, engine, listeners, application, control thread, administration. Knows no command line.
+
+mod addresses;
+mod administration;
+pub mod logs;
+
+use std::fmt::Display;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use std::time::Duration;
+
+use ringmain_engine::{
+    Addr, Config, Cx, Engine, ListenOptions, Listeners, Report, Running, block_signals, inherit,
+};
+use ringmain_gateway::Gateway;
+use ringmain_gateway::filter::{self, Filter, Filters, Options};
+use ringmain_sys::clock;
+use ringmain_sys::inherit::Inherited;
+use ringmain_sys::signal::Signals;
+use ringmain_web::{Exit, Limits, Site};
+
+use self::administration::Administration;
+use self::logs::Rotated;
+use crate::admin::{Admin, Board};
+use crate::config::ConfigError;
+use crate::file::{self, Reading, Unreadable};
+use crate::follow::{Begun, Control};
+
+/// What a configuration file has no word for.
+#[derive(Clone, Debug)]
+pub struct Settings {
+    /// Of the engine. Its connections and its grace are the file's.
+    pub engine: Config,
+    /// Of listeners.
+    pub listen: ListenOptions,
+    /// Connections that one address may hold at once. `None`: 1024.
+    pub connections_per_address: Option<u32>,
+    /// How long a request may wait in a busy worker before it is begun. `None`: 250 ms.
+    pub patience: Option<Duration>,
+    /// The program's, for the administration.
+    pub version: &'static str,
+}
+
+impl Default for Settings {
+    fn default() -> Settings {
+        Settings {
+            engine: Config::default(),
+            listen: ListenOptions::default(),
+            connections_per_address: None,
+            patience: None,
+            version: env!("CARGO_PKG_VERSION"),
+        }
+    }
+}
+
+/// Why there is nothing that serves.
+#[derive(Debug, thiserror::Error)]
+pub enum EdgeError {
+    /// The file cannot be read.
+    #[error(transparent)]
+    Unreadable(Box<Unreadable>),
+    /// Anything else, in a line.
+    #[error("{0}")]
+    Other(String),
+}
+
+fn other(error: impl Display) -> EdgeError {
+    EdgeError::Other(error.to_string())
+}
+
+/// Who watches a gateway that serves.
+pub trait Watch {
+    /// The engine is set up; nothing listens yet.
+    fn begin(&mut self, engine: &Engine) {
+        let _ = engine;
+    }
+
+    /// Called when all workers serve at these addresses, and then every quarter of a second. `requests` were answered so far.
+    fn look(&mut self, report: &Report, addrs: &[Addr], requests: u64);
+}
+
+/// Says where it listens.
+#[derive(Default)]
+struct Plain {
+    said: bool,
+}
+
+impl Watch for Plain {
+    fn look(&mut self, _: &Report, addrs: &[Addr], _: u64) {
+        if !std::mem::replace(&mut self.said, true) {
+            for addr in addrs {
+                log::info!("listening on {addr}");
+            }
+        }
+    }
+}
+
+/// What was served when it is over.
+#[derive(Debug)]
+pub struct Served {
+    /// The engine's last counts.
+    pub report: Report,
+    /// Requests that were answered.
+    pub requests: u64,
+}
+
+/// A gateway that follows a file.
+#[derive(Clone, Debug)]
+pub struct Edge {
+    path: PathBuf,
+    filters: Filters,
+    settings: Settings,
+}
+
+impl Edge {
+    /// By this file, as [docs/gateway.md](https://github.com/ringmain/ringmain/blob/main/docs/gateway.md) has it.
+    #[must_use]
+    pub fn of(path: impl Into<PathBuf>) -> Edge {
+        Edge {
+            path: path.into(),
+            filters: Filters::new(),
+            settings: Settings::default(),
+        }
+    }
+
+    /// With a filter that the file may name in `policies.filters` ([`Filters::add`]).
+    #[must_use]
+    pub fn filter<F, C, W>(mut self, name: &str, configure: C) -> Edge
+    where
+        F: Filter,
+        C: Fn(&Options) -> Result<W, filter::Error> + Send + Sync + 'static,
+        W: Fn(&Cx) -> F + Send + Sync + 'static,
+    {
+        self.filters = self.filters.add(name, configure);
+        self
+    }
+
+    /// With other settings than the defaults.
+    #[must_use]
+    pub fn settings(mut self, settings: Settings) -> Edge {
+        self.settings = settings;
+        self
+    }
+
+    /// Serves until a termination signal, then lets requests finish; its listeners are taken over by a new process after SIGUSR2,
+    /// and the file is followed. Unless the program has set a logger of its own, lines from `info` on go to standard error.
+    #[must_use]
+    pub fn run(self) -> Exit {
+        Exit::from(self.run_plainly())
+    }
+
+    fn run_plainly(self) -> Result<(), Box<dyn std::error::Error>> {
+        let inherited = inherit::take()?;
+        // Before any thread is there: they inherit what is blocked.
+        let signals = block_signals()?;
+        ringmain_web::log_plainly();
+        self.serve(inherited, &signals, &mut Plain::default())?;
+        Ok(())
+    }
+
+    /// What is wrong with the file, in its order. What is not can be served all the same.
+    ///
+    /// # Errors
+    /// It cannot be read.
+    pub fn check(&self) -> Result<Vec<ConfigError>, EdgeError> {
+        let Reading { mut loaded, .. } = file::read(&self.path).map_err(EdgeError::Unreadable)?;
+        let gateway = loaded.config.take().map(|config| self.gateway(Arc::new(config)));
+        Ok(loaded.wrong(&gateway.map(|gateway| gateway.problems()).unwrap_or_default()))
+    }
+
+    /// Serves until a signal, with listeners that were handed over, and signals that were blocked before the first thread.
+    ///
+    /// # Errors
+    /// There is nothing that could be served, or nowhere to serve it.
+    pub fn serve(
+        &self,
+        mut inherited: Vec<Inherited>,
+        signals: &Signals,
+        watch: &mut dyn Watch,
+    ) -> Result<Served, EdgeError> {
+        let settings = &self.settings;
+        let (gateway, begun) = self.load()?;
+        let config = Arc::clone(&begun.config);
+        let mut engine = settings.engine.clone();
+        engine.max_connections = config.limits.connections;
+        engine.grace = config.limits.drain;
+        let mut engine = Engine::new(engine).map_err(other)?;
+        watch.begin(&engine);
+        let may_wait = !inherited.is_empty();
+        let addrs = addresses::open(settings, &mut engine, &mut inherited, &gateway.addrs())?;
+        let for_admin = config.admin.as_ref().map(|admin| {
+            let wanted = |addr: &Addr| admin.addresses.contains(addr);
+            (&admin.addresses, addresses::take(&mut inherited, wanted))
+        });
+        addresses::say_unused(&inherited);
+        let mut app = gateway.app().limits(self.limits(gateway.limits()));
+        if let Some(wanted) = &config.access_log {
+            app = app.access_log(logs::open(wanted)?);
+        }
+        let site = app.build().map_err(other)?;
+        let control = Control::start(gateway.clone(), begun)
+            .map_err(|error| EdgeError::Other(format!("cannot start the control thread: {error}")))?;
+        let control = Arc::new(control);
+        let board = Board::default();
+        let mut administration = None;
+        if let Some((addrs, inherited)) = for_admin {
+            let (gateway, control) = (gateway.clone(), Arc::clone(&control));
+            let admin = Admin::new(
+                gateway,
+                control,
+                Arc::clone(&site),
+                board.clone(),
+                settings.version,
+            );
+            administration = Some(Administration::start(
+                settings, addrs, inherited, &admin, may_wait,
+            )?);
+        }
+        let mut serving = Serving {
+            settings,
+            listening: Some(gateway),
+            control,
+            site: Arc::clone(&site),
+            board,
+            administration,
+            hangups: 0,
+            rotated: Rotated::default(),
+        };
+        let served = Arc::clone(&site);
+        let observe = |running: &Running<_>| {
+            let report = serving.look(running);
+            watch.look(&report, &addrs, site.stats().totals().requests());
+        };
+        let summary = engine.run_observed(signals, move |start| served.server(start), observe);
+        let summary = summary.map_err(other)?;
+        logs::finish(&site);
+        Ok(Served {
+            report: summary.report,
+            requests: site.stats().totals().requests(),
+        })
+    }
+
+    fn gateway(&self, config: Arc<ringmain_gateway::model::Config>) -> Gateway {
+        Gateway::with_filters(config, self.filters.clone(), clock::realtime())
+    }
+
+    /// Reads the file, and says what is wrong with it; what is not can be served.
+    fn load(&self) -> Result<(Gateway, Begun), EdgeError> {
+        let Reading {
+            mut loaded,
+            text,
+            print,
+        } = file::read(&self.path).map_err(EdgeError::Unreadable)?;
+        let name = self.path.display();
+        let Some((config, _)) = loaded.take(None) else {
+            loaded.errors.iter().for_each(|error| log::error!("{error}"));
+            return Err(EdgeError::Other(format!("{name}: nothing of it can be served")));
+        };
+        let config = Arc::new(config);
+        let gateway = self.gateway(Arc::clone(&config));
+        let wrong = loaded.wrong(&gateway.problems());
+        for error in &wrong {
+            log::error!("{error}");
+        }
+        for outcome in loaded.outcomes() {
+            log::warn!("{name}: {outcome}");
+        }
+        if gateway.addrs().is_empty() {
+            return Err(EdgeError::Other(format!("{name}: nothing to listen at is left")));
+        }
+        for addr in gateway.unheard() {
+            log::warn!("{name}: nothing is listened for at {addr}");
+        }
+        let begun = Begun {
+            path: self.path.clone(),
+            print,
+            text,
+            config,
+            wrong,
+        };
+        Ok((gateway, begun))
+    }
+
+    fn limits(&self, mut limits: Limits) -> Limits {
+        let settings = &self.settings;
+        limits.connections_per_address = settings
+            .connections_per_address
+            .or(limits.connections_per_address);
+        if settings.patience.is_some() {
+            limits.patience = settings.patience;
+        }
+        limits
+    }
+
+    /// The file.
+    #[must_use]
+    pub fn path(&self) -> &Path {
+        &self.path
+    }
+}
+
+/// What is looked at again and again while it serves.
+struct Serving<'e> {
+    settings: &'e Settings,
+    /// Whose listeners are to follow the configuration from the first look on.
+    listening: Option<Gateway>,
+    control: Arc<Control>,
+    site: Arc<Site>,
+    board: Board,
+    administration: Option<Administration>,
+    hangups: u64,
+    rotated: Rotated,
+}
+
+impl Serving<'_> {
+    fn look<M: Send + 'static>(&mut self, running: &Running<M>) -> Report {
+        if let Some(gateway) = self.listening.take() {
+            self.follow(&gateway, running.listeners());
+        }
+        if std::mem::replace(&mut self.hangups, running.hangups()) != running.hangups() {
+            self.control.read_anew();
+        }
+        self.rotated.follow(running, &self.site);
+        let report = running.report();
+        self.board.put(report.clone(), running.is_draining());
+        if self.board.take_drain() {
+            running.shut_down();
+        }
+        if let Some(administration) = &mut self.administration {
+            administration.look(self.settings, running);
+        }
+        report
+    }
+
+    /// Has listeners follow the configuration from now on.
+    fn follow(&self, gateway: &Gateway, listeners: Listeners) {
+        let missed = gateway.listen_by(listeners, self.settings.listen.clone());
+        if missed {
+            self.control.read_anew();
+        }
+    }
+}

@@ -1,0 +1,303 @@
+//! The filters that one request passes: which of them have seen it, what they want of its bodies, and its end.
+//!
+//! ```text
+//! up:   head of each, first to last ─▶ pieces, first to last ─▶ upstream
+//! down: head of each, last to first ─▶ pieces, last to first ─▶ client       of those that have seen the request's head
+//! ```
+//!
+//! Only requests of rules with filters come here; all others pay one look for it. Knows nothing of what filters do.
+
+mod call;
+mod down;
+mod up;
+
+use std::cell::{Cell, RefCell};
+use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::rc::Rc;
+
+use bytes::Bytes;
+use ringmain_engine::Cx;
+use ringmain_engine::backend::Time;
+use ringmain_web::{Error, Reply, Request};
+
+use self::call::Seat;
+use super::{Failure, Found, Rest, client, own};
+use crate::fault::Fault;
+use crate::filter::{About, Answer, End, Use, Want, Whose};
+use crate::gateway::{View, Worker};
+use crate::limits;
+use crate::model::{Action, Name};
+use crate::policy::Cleared;
+
+/// See the module.
+pub(super) struct Chain {
+    cx: Cx,
+    began: Time,
+    whose: Whose,
+    all: Box<[Entry]>,
+    /// How many of them, the first, see the answer.
+    reached: Cell<usize>,
+    up: Upward,
+    down: Downward,
+    end: Cell<Option<End>>,
+}
+
+/// One filter of them.
+struct Entry {
+    name: Name,
+    seat: Seat,
+    up: Side,
+    down: Side,
+}
+
+/// What a filter wants of a body, and what of it is held for it.
+#[derive(Default)]
+struct Side {
+    want: Cell<Want>,
+    held: RefCell<Vec<u8>>,
+}
+
+/// The request's body.
+#[derive(Default)]
+struct Upward {
+    /// Filters see it.
+    seen: Cell<bool>,
+    /// All of it was taken from the client.
+    over: Cell<bool>,
+    /// A piece was taken from the client and filters have it: who gives up meanwhile has lost it.
+    midway: Cell<bool>,
+    /// What of it is to be sent next.
+    ready: RefCell<Bytes>,
+    /// Bytes that the client has sent, and how many it may.
+    came: Cell<u64>,
+    most: Option<u64>,
+}
+
+/// The answer's body.
+#[derive(Default)]
+struct Downward {
+    /// Filters see it.
+    seen: Cell<bool>,
+    /// Names that they have set or removed in the head.
+    dropped: RefCell<Vec<Box<str>>>,
+    over: Cell<bool>,
+    /// The head waits for the whole body, which is in here.
+    whole: RefCell<Option<Vec<u8>>>,
+}
+
+/// Has a request pass the filters of its rule, and its answer. They are in `place` afterwards, for what is left of it.
+pub(super) async fn serve(
+    worker: &Rc<Worker>,
+    view: &View,
+    found: &Found<'_>,
+    (cleared, uses, place): (&mut Cleared, &[Use], &mut Option<Box<Chain>>),
+    req: &Request<'_>,
+    reply: &mut Reply<'_>,
+) -> Result<Rest, Error> {
+    let outcome = act(worker, view, found, (cleared, uses, place), req, reply).await;
+    let rest = match outcome {
+        Err(Failure::Instead(answer)) if !reply.is_streaming() => {
+            instead(found, cleared, &answer, reply)?;
+            Rest::Nothing
+        }
+        outcome => {
+            if outcome.is_err() && reply.is_forwarded() && !reply.is_streaming() {
+                afresh(found, cleared, reply);
+            }
+            super::answered(worker, found, outcome, req, reply)?
+        }
+    };
+    if let (Rest::Nothing, Some(chain), false) = (&rest, place, reply.is_streaming()) {
+        chain.own(worker, found, cleared, req, reply).await?;
+    }
+    Ok(rest)
+}
+
+/// A filter has answered when there was nothing to answer any more.
+#[cold]
+pub(super) fn too_late() -> Error {
+    Error::internal("a filter answers when an answer has begun")
+}
+
+/// Has a request pass the filters of its rule, and does what the rule does with it.
+async fn act(
+    worker: &Rc<Worker>,
+    view: &View,
+    found: &Found<'_>,
+    (cleared, uses, place): (&mut Cleared, &[Use], &mut Option<Box<Chain>>),
+    req: &Request<'_>,
+    reply: &mut Reply<'_>,
+) -> Result<Rest, Failure> {
+    let chain: &Chain = place.insert(Box::new(Chain::begin(worker, found, cleared, uses, req)?));
+    chain.request(found, cleared, req).await?;
+    let rest = super::act(worker, view, found, (cleared, None, Some(chain)), req, reply).await?;
+    match rest {
+        // While it is known what the rule does with faults: nothing of the answer is sent before it is whole.
+        Rest::Body(download) if chain.down.whole.borrow().is_some() => {
+            download.drive(worker, req, reply, Some(chain)).await?;
+            Ok(Rest::Nothing)
+        }
+        rest => Ok(rest),
+    }
+}
+
+/// Answers in place of the upstream, whatever the reply was to be.
+pub(super) fn instead(
+    found: &Found<'_>,
+    cleared: &Cleared,
+    answer: &Answer,
+    reply: &mut Reply<'_>,
+) -> Result<(), Error> {
+    afresh(found, cleared, reply);
+    reply.status(answer.status);
+    reply.add_headers(&answer.fields);
+    if !matches!(answer.status, 204 | 304) {
+        reply.body().extend_from_slice(&answer.body);
+    }
+    match found.matched.plan() {
+        Ok(plan) => own::changes(reply, &plan.response),
+        Err(_) => Ok(()),
+    }
+}
+
+/// The reply as it was before anybody answered.
+fn afresh(found: &Found<'_>, cleared: &Cleared, reply: &mut Reply<'_>) {
+    reply.forget();
+    if let Some(cross) = &found.cross {
+        reply.add_headers(&cross.fields);
+    }
+    reply.add_headers(cleared.answer());
+}
+
+impl Chain {
+    fn begin(
+        worker: &Rc<Worker>,
+        found: &Found<'_>,
+        cleared: &Cleared,
+        uses: &[Use],
+        req: &Request<'_>,
+    ) -> Result<Chain, Failure> {
+        let whose = Whose {
+            route: found.matched.route().route().name.clone(),
+            client: client::address(&found.listener.client_address, req),
+            identity: cleared.identity().cloned(),
+        };
+        let about = About { req, whose: &whose };
+        let begin = |wanted: &Use| {
+            let begun = worker.filters.get(wanted, &worker.cx).and_then(|instance| {
+                // One that panics is told by the process' panic hook.
+                catch_unwind(AssertUnwindSafe(|| instance.begin(&about))).ok()
+            });
+            let Some(running) = begun else {
+                log::error!("{req:?}: the filter `{}` panicked when it was made", wanted.name);
+                return Err(Fault::FilterFailed);
+            };
+            Ok(Entry {
+                name: wanted.name.clone(),
+                seat: Seat::new(running),
+                up: Side::default(),
+                down: Side::default(),
+            })
+        };
+        let all = uses.iter().map(begin).collect::<Result<_, Fault>>()?;
+        let most = match &found.matched.rule().action {
+            Action::Forward(forward) => forward.body.request,
+            _ => None,
+        };
+        Ok(Chain {
+            cx: worker.cx.clone(),
+            began: worker.cx.now(),
+            whose,
+            all,
+            reached: Cell::new(0),
+            up: Upward {
+                most,
+                ..Upward::default()
+            },
+            down: Downward::default(),
+            end: Cell::new(None),
+        })
+    }
+
+    fn about<'h>(&'h self, req: &'h Request<'h>) -> About<'h> {
+        About {
+            req,
+            whose: &self.whose,
+        }
+    }
+
+    /// The exchange is over. Filters are told when this is dropped, as they are if it never came to that.
+    pub(super) fn ended(&self, outcome: &Result<(), Error>, reply: &Reply<'_>) {
+        let (status, is_whole) = match outcome {
+            Err(error) if error.is_disconnected() => return,
+            Err(error) if !reply.is_streaming() => (error.status(), true),
+            outcome => (reply.status_now(), outcome.is_ok()),
+        };
+        self.end.set(Some(End {
+            status: Some(status),
+            is_whole,
+            took: self.cx.now().since(self.began),
+        }));
+    }
+}
+
+impl Drop for Chain {
+    fn drop(&mut self) {
+        let end = self.end.take().unwrap_or_else(|| End {
+            status: None,
+            is_whole: false,
+            took: self.cx.now().since(self.began),
+        });
+        for entry in &self.all {
+            entry.seat.over(&end);
+        }
+    }
+}
+
+impl Entry {
+    /// What a filter is to see of a body now that more of it has come; `None`: nothing yet.
+    fn gather(
+        &self,
+        side: &Side,
+        bytes: Vec<u8>,
+        is_end: bool,
+        full: Fault,
+    ) -> Result<Option<Vec<u8>>, Fault> {
+        let held = &mut *side.held.borrow_mut();
+        let waits = side.want.get() == Want::Whole && !is_end;
+        if held.is_empty() && !waits {
+            return Ok((is_end || !bytes.is_empty()).then_some(bytes));
+        }
+        if held.len() + bytes.len() > limits::FILTER_HELD_BYTES {
+            return Err(full);
+        }
+        if held.is_empty() {
+            *held = bytes;
+        } else {
+            held.extend_from_slice(&bytes);
+        }
+        Ok((!waits).then(|| std::mem::take(held)))
+    }
+
+    /// Keeps what is to come again.
+    fn hold(&self, side: &Side, bytes: Vec<u8>, full: Fault) -> Result<(), Fault> {
+        if side.want.get() != Want::Change {
+            log::error!("the filter `{}` holds a body that it does not change", self.name);
+            return Err(Fault::FilterFailed);
+        }
+        if bytes.len() > limits::FILTER_HELD_BYTES {
+            return Err(full);
+        }
+        *side.held.borrow_mut() = bytes;
+        Ok(())
+    }
+
+    /// Whether what a filter has made of some bytes is not too much.
+    fn check(&self, came: usize, goes: usize) -> Result<(), Fault> {
+        if goes > came + limits::FILTER_GROWTH_BYTES {
+            log::error!("the filter `{}` has made {goes} bytes of {came}", self.name);
+            return Err(Fault::FilterFailed);
+        }
+        Ok(())
+    }
+}

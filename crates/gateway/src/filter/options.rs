@@ -1,0 +1,163 @@
+//! What a filter is told, read into types of its own.
+//!
+//! A serde deserializer over [`Options`]. Where a number is asked for, a text that is one will do: texts are what `${env:…}` gives.
+//! Where a text is asked for, a number will do, as it is written.
+
+use serde::de::value::{MapDeserializer, SeqDeserializer};
+use serde::de::{DeserializeOwned, Deserializer, Error as _, IntoDeserializer, Visitor};
+use serde::forward_to_deserialize_any;
+
+use super::Error;
+use crate::model::Options;
+
+impl Options {
+    /// Reads them into a type: a struct with `#[derive(Deserialize)]`, best with `#[serde(deny_unknown_fields)]`, so that slips are
+    /// told. Without options it is read from no keys at all, so that a struct whose fields all have defaults needs none.
+    ///
+    /// # Errors
+    /// What is wrong, and at which key.
+    pub fn read<T: DeserializeOwned>(&self) -> Result<T, Error> {
+        let nothing = Options::Map(Vec::new());
+        let options = match self {
+            Options::Nothing => &nothing,
+            told => told,
+        };
+        serde_path_to_error::deserialize(Reader(options)).map_err(|error| {
+            let (path, why) = (error.path().to_string(), error.inner());
+            match path.as_str() {
+                "." => why.to_string().into(),
+                _ => format!("at `{path}`: {why}").into(),
+            }
+        })
+    }
+}
+
+type Fault = serde::de::value::Error;
+
+#[derive(Clone, Copy)]
+struct Reader<'o>(&'o Options);
+
+impl<'o> IntoDeserializer<'o, Fault> for Reader<'o> {
+    type Deserializer = Reader<'o>;
+
+    fn into_deserializer(self) -> Reader<'o> {
+        self
+    }
+}
+
+impl<'o> Reader<'o> {
+    /// The number that is written here, if there is one and it is of that type.
+    fn number<T: std::str::FromStr>(self) -> Option<T> {
+        match self.0 {
+            Options::Number(text) | Options::Text(text) => text.parse().ok(),
+            _ => None,
+        }
+    }
+}
+
+macro_rules! numbers {
+    ($($method:ident $visit:ident $kind:ty,)*) => {
+        $(fn $method<V: Visitor<'de>>(self, visitor: V) -> Result<V::Value, Fault> {
+            match self.number::<$kind>() {
+                Some(number) => visitor.$visit(number),
+                None => self.deserialize_any(visitor),
+            }
+        })*
+    };
+}
+
+impl<'de> Deserializer<'de> for Reader<'de> {
+    type Error = Fault;
+
+    fn deserialize_any<V: Visitor<'de>>(self, visitor: V) -> Result<V::Value, Fault> {
+        match self.0 {
+            Options::Nothing => visitor.visit_unit(),
+            Options::Bool(value) => visitor.visit_bool(*value),
+            Options::Text(text) => visitor.visit_borrowed_str(text),
+            Options::Number(text) => {
+                if let Some(number) = self.number() {
+                    visitor.visit_u64(number)
+                } else if let Some(number) = self.number() {
+                    visitor.visit_i64(number)
+                } else if let Some(number) = self.number() {
+                    visitor.visit_f64(number)
+                } else {
+                    visitor.visit_borrowed_str(text)
+                }
+            }
+            Options::List(list) => visitor.visit_seq(SeqDeserializer::new(list.iter().map(Reader))),
+            Options::Map(pairs) => {
+                let pairs = pairs.iter().map(|(name, value)| (&**name, Reader(value)));
+                visitor.visit_map(MapDeserializer::new(pairs))
+            }
+        }
+    }
+
+    numbers! {
+        deserialize_i8 visit_i8 i8,
+        deserialize_i16 visit_i16 i16,
+        deserialize_i32 visit_i32 i32,
+        deserialize_i64 visit_i64 i64,
+        deserialize_u8 visit_u8 u8,
+        deserialize_u16 visit_u16 u16,
+        deserialize_u32 visit_u32 u32,
+        deserialize_u64 visit_u64 u64,
+        deserialize_f32 visit_f32 f32,
+        deserialize_f64 visit_f64 f64,
+    }
+
+    fn deserialize_str<V: Visitor<'de>>(self, visitor: V) -> Result<V::Value, Fault> {
+        match self.0 {
+            Options::Number(text) => visitor.visit_borrowed_str(text),
+            _ => self.deserialize_any(visitor),
+        }
+    }
+
+    fn deserialize_string<V: Visitor<'de>>(self, visitor: V) -> Result<V::Value, Fault> {
+        self.deserialize_str(visitor)
+    }
+
+    fn deserialize_option<V: Visitor<'de>>(self, visitor: V) -> Result<V::Value, Fault> {
+        match self.0 {
+            Options::Nothing => visitor.visit_none(),
+            _ => visitor.visit_some(self),
+        }
+    }
+
+    fn deserialize_newtype_struct<V: Visitor<'de>>(
+        self,
+        _: &'static str,
+        visitor: V,
+    ) -> Result<V::Value, Fault> {
+        visitor.visit_newtype_struct(self)
+    }
+
+    fn deserialize_enum<V: Visitor<'de>>(
+        self,
+        _: &'static str,
+        _: &'static [&'static str],
+        visitor: V,
+    ) -> Result<V::Value, Fault> {
+        match self.0 {
+            Options::Text(text) | Options::Number(text) => visitor.visit_enum((&**text).into_deserializer()),
+            Options::Map(pairs) => match &pairs[..] {
+                [(name, value)] => {
+                    let one = std::iter::once((&**name, Reader(value)));
+                    visitor.visit_enum(serde::de::value::MapAccessDeserializer::new(
+                        MapDeserializer::new(one),
+                    ))
+                }
+                _ => Err(Fault::custom(
+                    "expected one name, alone or with a value behind it",
+                )),
+            },
+            _ => Err(Fault::custom(
+                "expected one name, alone or with a value behind it",
+            )),
+        }
+    }
+
+    forward_to_deserialize_any! {
+        bool i128 u128 char bytes byte_buf unit unit_struct seq tuple tuple_struct map struct identifier ignored_any
+    }
+}

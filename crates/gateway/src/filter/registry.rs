@@ -1,0 +1,222 @@
+//! The filters that a program has, by name, and what configurations make of them.
+//!
+//! Types end here: behind this an exchange sees one kind of object, whatever the filter.
+
+use std::collections::BTreeMap;
+use std::fmt;
+use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::rc::Rc;
+use std::sync::Arc;
+
+use super::{About, End, Error, Filter, Outcome, RequestBody, RequestHead, ResponseBody, ResponseHead};
+use crate::model::{FilterUse, Name, Options, Policy, Rule};
+use ringmain_engine::Cx;
+
+/// Makes a place's filter for each worker.
+type Place = dyn Fn(&Cx) -> Rc<dyn Instance> + Send + Sync;
+/// Makes what is told at a place into that.
+type Kind = dyn Fn(&Options) -> Result<Arc<Place>, Error> + Send + Sync;
+
+/// The filters that configurations may name. Cheap to clone.
+#[derive(Clone, Default)]
+pub struct Filters {
+    all: BTreeMap<Name, Arc<Kind>>,
+}
+
+impl Filters {
+    /// None.
+    #[must_use]
+    pub fn new() -> Filters {
+        Filters::default()
+    }
+
+    /// With a filter that configurations call `name`; of two with one name the last counts.
+    ///
+    /// `configure` is called for each place where a configuration names it, with what it is told there, by whoever reads the
+    /// configuration: it may block. What it returns makes the filter of each worker, on that worker.
+    ///
+    /// ```
+    /// use ringmain_gateway::filter::{About, Cx, Filter, Filters, Flow, Options, Outcome, RequestHead};
+    ///
+    /// #[derive(Clone, serde::Deserialize)]
+    /// struct Stamp {
+    ///     text: String,
+    /// }
+    ///
+    /// impl Filter for Stamp {
+    ///     type Exchange = ();
+    ///
+    ///     fn begin(&self, _: &About<'_>) {}
+    ///
+    ///     fn request_head<'a>(&'a self, _: &'a mut (), head: &'a mut RequestHead<'_>) -> Outcome<'a> {
+    ///         head.set("X-Stamp", &self.text)?;
+    ///         Ok(Flow::Continue)
+    ///     }
+    /// }
+    ///
+    /// let filters = Filters::new().add("stamp", |options: &Options| {
+    ///     let stamp: Stamp = options.read()?;
+    ///     Ok(move |_: &Cx| stamp.clone())
+    /// });
+    /// # let _ = filters;
+    /// ```
+    #[must_use]
+    pub fn add<F, C, W>(mut self, name: &str, configure: C) -> Filters
+    where
+        F: Filter,
+        C: Fn(&Options) -> Result<W, Error> + Send + Sync + 'static,
+        W: Fn(&Cx) -> F + Send + Sync + 'static,
+    {
+        let kind = move |options: &Options| -> Result<Arc<Place>, Error> {
+            let make = configure(options)?;
+            let place = move |cx: &Cx| -> Rc<dyn Instance> { Rc::new(Made(Rc::new(make(cx)))) };
+            Ok(Arc::new(place))
+        };
+        self.all.insert(name.into(), Arc::new(kind));
+        self
+    }
+
+    /// Their names, sorted.
+    pub fn names(&self) -> impl Iterator<Item = &str> {
+        self.all.keys().map(|name| &**name)
+    }
+
+    /// Whether the filters of a rule are there and can be what it tells them.
+    ///
+    /// # Errors
+    /// What is wrong, in the words of a message.
+    pub fn check(&self, rule: &Rule) -> Result<(), String> {
+        uses(rule).try_for_each(|wanted| self.place(wanted).map(drop))
+    }
+
+    /// The filters of a rule; `None`: it has none. `last_id` is the last number that one was given.
+    pub(crate) fn of(&self, rule: &Rule, last_id: &mut u64) -> Result<Option<Box<[Use]>>, String> {
+        let all = uses(rule).map(|wanted| {
+            *last_id += 1;
+            Ok(Use {
+                id: *last_id,
+                name: wanted.name.clone(),
+                place: self.place(wanted)?,
+            })
+        });
+        let all: Box<[Use]> = all.collect::<Result<_, String>>()?;
+        Ok((!all.is_empty()).then_some(all))
+    }
+
+    fn place(&self, wanted: &FilterUse) -> Result<Arc<Place>, String> {
+        let name = &wanted.name;
+        let kind = self.all.get(name).ok_or_else(|| self.missing(name))?;
+        match catch_unwind(AssertUnwindSafe(|| kind(&wanted.options))) {
+            Ok(Ok(place)) => Ok(place),
+            Ok(Err(why)) => Err(format!("the filter `{name}` with options that it refuses: {why}")),
+            Err(_) => Err(format!(
+                "the filter `{name}` panicked when it was told its options"
+            )),
+        }
+    }
+
+    fn missing(&self, name: &str) -> String {
+        let there: Vec<_> = self.names().map(|name| format!("`{name}`")).collect();
+        match there.is_empty() {
+            true => format!(
+                "the filter `{name}`, and this program has no filters: who wants some builds a program that embeds the gateway \
+                 with them (docs/filters.md)"
+            ),
+            false => format!(
+                "the filter `{name}`; the filters of this program are {}",
+                there.join(", ")
+            ),
+        }
+    }
+}
+
+fn uses(rule: &Rule) -> impl Iterator<Item = &FilterUse> {
+    rule.policies.iter().filter_map(|policy| match policy {
+        Policy::Filter(wanted) => Some(&**wanted),
+        _ => None,
+    })
+}
+
+impl fmt::Debug for Filters {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_set().entries(self.names()).finish()
+    }
+}
+
+/// A place of a configuration where a filter is named.
+pub(crate) struct Use {
+    /// Its own, never another's.
+    pub(crate) id: u64,
+    pub(crate) name: Name,
+    place: Arc<Place>,
+}
+
+impl Use {
+    /// A worker's filter for it. `None`: it panicked.
+    pub(crate) fn instance(&self, cx: &Cx) -> Option<Rc<dyn Instance>> {
+        catch_unwind(AssertUnwindSafe(|| (self.place)(cx))).ok()
+    }
+}
+
+impl fmt::Debug for Use {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Use")
+            .field("id", &self.id)
+            .field("name", &self.name)
+            .finish_non_exhaustive()
+    }
+}
+
+/// A filter of a worker.
+pub(crate) trait Instance {
+    /// A request comes.
+    fn begin(&self, about: &About<'_>) -> Box<dyn Running>;
+}
+
+struct Made<F>(Rc<F>);
+
+impl<F: Filter> Instance for Made<F> {
+    fn begin(&self, about: &About<'_>) -> Box<dyn Running> {
+        Box::new(Begun {
+            exchange: self.0.begin(about),
+            filter: Rc::clone(&self.0),
+        })
+    }
+}
+
+/// What a filter is called with.
+pub(crate) enum Hook<'a, 'h> {
+    RequestHead(&'a mut RequestHead<'h>),
+    RequestBody(&'a mut RequestBody<'h>),
+    ResponseHead(&'a mut ResponseHead<'h>),
+    ResponseBody(&'a mut ResponseBody<'h>),
+}
+
+/// A filter and what it knows of one request.
+pub(crate) trait Running {
+    fn call<'a>(&'a mut self, hook: Hook<'a, '_>) -> Outcome<'a>;
+    fn over(self: Box<Self>, end: &End);
+}
+
+struct Begun<F: Filter> {
+    exchange: F::Exchange,
+    /// Behind what is its own: so it lives longer.
+    filter: Rc<F>,
+}
+
+impl<F: Filter> Running for Begun<F> {
+    fn call<'a>(&'a mut self, hook: Hook<'a, '_>) -> Outcome<'a> {
+        let Begun { exchange, filter } = self;
+        match hook {
+            Hook::RequestHead(head) => filter.request_head(exchange, head),
+            Hook::RequestBody(body) => filter.request_body(exchange, body),
+            Hook::ResponseHead(head) => filter.response_head(exchange, head),
+            Hook::ResponseBody(body) => filter.response_body(exchange, body),
+        }
+    }
+
+    fn over(self: Box<Self>, end: &End) {
+        let Begun { exchange, filter } = *self;
+        filter.over(exchange, end);
+    }
+}

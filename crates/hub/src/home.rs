@@ -1,0 +1,300 @@
+//! Channels at home: each has its numbers, what it keeps, who is there, and which workers want its publications.
+//!
+//! Whoever subscribes is answered through the queue that publications come by, so that nothing is missed and nothing doubled
+//! between the answer and the first push. A worker whose queue is full loses nothing by it at first: the channel is marked with
+//! the first number that did not go, and sends it again from its history.
+
+mod channel;
+
+use std::collections::{BTreeMap, VecDeque};
+use std::sync::Arc;
+use std::time::Duration;
+
+use crate::history::Epoch;
+use crate::limits;
+use crate::mail::{Rules, Subscribed, Subscribing, ToHome, ToWorker, Told, WorkerId};
+use crate::protocol::{Published, Push, Variant};
+use channel::Channel;
+
+/// The channels that are at home at one worker.
+#[derive(Debug)]
+pub struct Home {
+    names: BTreeMap<Arc<str>, u32>,
+    channels: Vec<Option<Channel>>,
+    free: Vec<u32>,
+    most: usize,
+    outboxes: Vec<Outbox>,
+    /// Epochs are drawn from it.
+    seed: u64,
+    drawn: u64,
+    /// Where the next sweep begins.
+    swept: usize,
+}
+
+/// What waits for one worker.
+#[derive(Debug, Default)]
+struct Outbox {
+    queue: VecDeque<ToWorker>,
+    /// Of `queue`, those that are pushes.
+    pushes: usize,
+    /// Channels with pushes that found no room.
+    marked: VecDeque<u32>,
+}
+
+impl Home {
+    /// For so many workers, without channels; with at most so many of them ([`limits::CHANNELS_A_WORKER`]). `seed` is random.
+    #[must_use]
+    pub fn new(workers: u16, most: usize, seed: u64) -> Home {
+        Home {
+            names: BTreeMap::new(),
+            channels: Vec::new(),
+            free: Vec::new(),
+            most,
+            outboxes: (0..workers).map(|_| Outbox::default()).collect(),
+            seed,
+            drawn: 0,
+            swept: 0,
+        }
+    }
+
+    /// Takes what a worker says.
+    pub fn handle(&mut self, from: WorkerId, message: ToHome, now: Duration) {
+        match message {
+            ToHome::Subscribe(subscribing) => self.subscribe(from, *subscribing, now),
+            ToHome::Unsubscribe {
+                channel,
+                variant,
+                client,
+            } => self.unsubscribe(from, &channel, variant, client.as_deref(), now),
+            ToHome::Publish {
+                channel,
+                rules,
+                published,
+                ask,
+            } => {
+                let index = self.channel(&channel, rules, now);
+                if let Some(index) = index {
+                    self.publish(index, published, now);
+                }
+                if let Some(ask) = ask {
+                    let place = index.and_then(|index| self.channels[index as usize].as_ref()?.place());
+                    self.answer(from, ToWorker::Published { ask, place });
+                }
+            }
+            ToHome::Question {
+                channel,
+                rules,
+                question,
+                ask,
+            } => {
+                let index = self.channel(&channel, rules, now);
+                let channel = index.and_then(|index| self.channels[index as usize].as_mut());
+                let told = channel.map_or(Told::NotAvailable, |channel| channel.told_of(question, now));
+                let told = Box::new(told);
+                self.answer(from, ToWorker::Told { ask, told });
+            }
+        }
+    }
+
+    /// What is next for a worker. In order.
+    pub fn poll(&mut self, worker: WorkerId, now: Duration) -> Option<ToWorker> {
+        let outbox = &mut self.outboxes[usize::from(worker.0)];
+        if outbox.queue.is_empty() {
+            let marked = outbox.marked.pop_front()?;
+            self.send_again(marked, worker, now);
+        }
+        let outbox = &mut self.outboxes[usize::from(worker.0)];
+        let next = outbox.queue.pop_front()?;
+        if matches!(next, ToWorker::Push { .. }) {
+            outbox.pushes -= 1;
+        }
+        Some(next)
+    }
+
+    /// Whether something is next for a worker.
+    #[must_use]
+    pub fn has_mail(&self, worker: WorkerId) -> bool {
+        let outbox = &self.outboxes[usize::from(worker.0)];
+        !outbox.queue.is_empty() || !outbox.marked.is_empty()
+    }
+
+    /// Forgets channels that nobody needs any more, [`limits::CHANNELS_A_SWEEP`] of them at most; to be called now and then.
+    pub fn sweep(&mut self, now: Duration) {
+        for _ in 0..limits::CHANNELS_A_SWEEP.min(self.channels.len()) {
+            self.swept = (self.swept + 1) % self.channels.len();
+            let place = &mut self.channels[self.swept];
+            if place.as_mut().is_some_and(|channel| channel.is_over(now))
+                && let Some(over) = place.take()
+            {
+                self.names.remove(&over.name);
+                self.free.push(self.swept as u32);
+            }
+        }
+    }
+
+    /// How many channels there are.
+    #[must_use]
+    pub fn len(&self) -> usize {
+        self.names.len()
+    }
+
+    /// Whether there is no channel.
+    #[must_use]
+    pub fn is_empty(&self) -> bool {
+        self.names.is_empty()
+    }
+
+    /// The channel of a name; made if there is room for it.
+    fn channel(&mut self, name: &Arc<str>, rules: Rules, now: Duration) -> Option<u32> {
+        if let Some(&index) = self.names.get(name) {
+            if let Some(channel) = &mut self.channels[index as usize] {
+                channel.follow(rules, now);
+            }
+            return Some(index);
+        }
+        if self.names.len() >= self.most {
+            return None;
+        }
+        self.drawn += 1;
+        let channel = Channel::new(Arc::clone(name), rules, epoch(self.seed, self.drawn), now);
+        let index = match self.free.pop() {
+            Some(index) => {
+                self.channels[index as usize] = Some(channel);
+                index
+            }
+            None => {
+                self.channels.push(Some(channel));
+                (self.channels.len() - 1) as u32
+            }
+        };
+        self.names.insert(Arc::clone(name), index);
+        Some(index)
+    }
+
+    fn subscribe(&mut self, from: WorkerId, subscribing: Subscribing, now: Duration) {
+        let ask = subscribing.ask;
+        let Some(index) = self.channel(&subscribing.channel, subscribing.rules, now) else {
+            return self.answer(from, ToWorker::Refused { ask });
+        };
+        // What this worker has not had yet goes before the answer, or it would come behind it.
+        self.send_again(index, from, now);
+        let Some(channel) = &mut self.channels[index as usize] else {
+            return;
+        };
+        let (place, missed) = channel.stand(subscribing.since, now);
+        channel.enter(from, subscribing.key, subscribing.variant);
+        self.answer(
+            from,
+            ToWorker::Subscribed(Box::new(Subscribed { ask, place, missed })),
+        );
+        let Some(channel) = &mut self.channels[index as usize] else {
+            return;
+        };
+        if let Some((info, join)) = subscribing.info.and_then(|info| channel.came(info)) {
+            self.tell(index, &channel::joining(info), join);
+        }
+    }
+
+    fn unsubscribe(
+        &mut self,
+        from: WorkerId,
+        channel: &str,
+        variant: Variant,
+        client: Option<&str>,
+        now: Duration,
+    ) {
+        let Some(&index) = self.names.get(channel) else {
+            return;
+        };
+        let Some(channel) = &mut self.channels[index as usize] else {
+            return;
+        };
+        channel.leave(from, variant, now);
+        if let Some((info, leave)) = client.and_then(|client| channel.gone(client)) {
+            self.tell(index, &channel::leaving(info), leave);
+        }
+    }
+
+    fn publish(&mut self, index: u32, published: Arc<Published>, now: Duration) {
+        let Some(channel) = &mut self.channels[index as usize] else {
+            return;
+        };
+        let offset = channel.publish(Arc::clone(&published), now);
+        if channel.is_heard() {
+            let frames = Arc::new(channel.frames(&published.numbered(offset)));
+            for interest in channel.interests() {
+                let outbox = &mut self.outboxes[usize::from(interest.worker.0)];
+                // Behind a gap nothing goes: it will come with what is missing.
+                if interest.marked.is_some() || outbox.pushes >= limits::PUSHES_WAITING {
+                    if interest.marked.is_none() {
+                        interest.marked = Some(offset);
+                        outbox.marked.push_back(index);
+                    }
+                    continue;
+                }
+                outbox.pushes += 1;
+                outbox.queue.push_back(ToWorker::Push {
+                    key: interest.key,
+                    frames: Arc::clone(&frames),
+                });
+            }
+        }
+    }
+
+    /// Sends what has no number to all that listen, if it is `wanted`. Who has no room goes without.
+    fn tell(&mut self, index: u32, push: &Push, wanted: bool) {
+        let Some(channel) = self.channels[index as usize].as_mut().filter(|_| wanted) else {
+            return;
+        };
+        let frames = Arc::new(channel.written(push));
+        for interest in channel.interests() {
+            let outbox = &mut self.outboxes[usize::from(interest.worker.0)];
+            if interest.marked.is_none() && outbox.pushes < limits::PUSHES_WAITING {
+                outbox.pushes += 1;
+                outbox.queue.push_back(ToWorker::Push {
+                    key: interest.key,
+                    frames: Arc::clone(&frames),
+                });
+            }
+        }
+    }
+
+    /// Sends a worker what it has missed of a channel, or word that it is lost.
+    fn send_again(&mut self, index: u32, worker: WorkerId, now: Duration) {
+        let Some(channel) = &mut self.channels[index as usize] else {
+            return;
+        };
+        let Some((key, missed)) = channel.missed(worker, now) else {
+            return;
+        };
+        let outbox = &mut self.outboxes[usize::from(worker.0)];
+        outbox.marked.retain(|&marked| marked != index);
+        match missed {
+            Some(missed) => {
+                for (offset, published) in missed {
+                    let frames = Arc::new(channel.frames(&published.numbered(offset)));
+                    outbox.pushes += 1;
+                    outbox.queue.push_back(ToWorker::Push { key, frames });
+                }
+            }
+            None => outbox.queue.push_back(ToWorker::Lost { key }),
+        }
+    }
+
+    /// Answers are never left out: there are no more than questions, which whoever asks bounds.
+    fn answer(&mut self, to: WorkerId, answer: ToWorker) {
+        self.outboxes[usize::from(to.0)].queue.push_back(answer);
+    }
+}
+
+/// The epoch of this number: no two are alike, and without the seed none can be told.
+fn epoch(seed: u64, number: u64) -> Epoch {
+    Epoch::new(mix(seed.wrapping_add(number.wrapping_mul(0x9e37_79b9_7f4a_7c15))))
+}
+
+/// The last step of SplitMix64 (Steele, Lea and Flood, 2014): to each number another one, in which every bit counts.
+pub(crate) fn mix(number: u64) -> u64 {
+    let mixed = (number ^ (number >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
+    let mixed = (mixed ^ (mixed >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
+    mixed ^ (mixed >> 31)
+}

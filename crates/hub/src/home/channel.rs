@@ -1,0 +1,285 @@
+//! One channel at home: numbers, memory, who is there, which workers listen. Knows no queues.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::sync::Arc;
+use std::time::Duration;
+
+use bytes::Bytes;
+
+use crate::history::{Epoch, History, Place, Recovered};
+use crate::limits;
+use crate::mail::{Frames, Life, Question, Rules, Since, Told, TopicKey, WorkerId};
+use crate::protocol::{ClientInfo, Join, Leave, Publication, Published, Push, Variant};
+
+#[derive(Debug)]
+pub(super) struct Channel {
+    pub(super) name: Arc<str>,
+    rules: Rules,
+    epoch: Epoch,
+    /// If it has numbers.
+    history: Option<History<Arc<Published>>>,
+    interests: Vec<Interest>,
+    /// Subscribers by what pushes look like to them.
+    heard: [u32; Variant::ALL.len()],
+    present: BTreeMap<Arc<str>, Arc<ClientInfo>>,
+    /// When somebody last went, or published.
+    touched: Duration,
+}
+
+/// A worker with subscribers.
+#[derive(Debug)]
+pub(super) struct Interest {
+    pub(super) worker: WorkerId,
+    pub(super) key: TopicKey,
+    subscribers: u32,
+    /// The first publication that found no room.
+    pub(super) marked: Option<u64>,
+}
+
+/// What a worker has missed, in order; `None` if it is not all there.
+type Missed = Option<Vec<(u64, Arc<Published>)>>;
+
+pub(super) fn joining(info: ClientInfo) -> Push {
+    Push {
+        join: Some(Join { info: Some(info) }),
+        ..Push::default()
+    }
+}
+
+pub(super) fn leaving(info: ClientInfo) -> Push {
+    Push {
+        leave: Some(Leave { info: Some(info) }),
+        ..Push::default()
+    }
+}
+
+impl Channel {
+    pub(super) fn new(name: Arc<str>, rules: Rules, epoch: Epoch, now: Duration) -> Channel {
+        Channel {
+            name,
+            rules,
+            epoch,
+            history: rules.keep.map(|keep| History::new(epoch, keep)),
+            interests: Vec::new(),
+            heard: [0; Variant::ALL.len()],
+            present: BTreeMap::new(),
+            touched: now,
+        }
+    }
+
+    /// Does as its namespace says now.
+    pub(super) fn follow(&mut self, rules: Rules, now: Duration) {
+        if rules == self.rules {
+            return;
+        }
+        match (&mut self.history, rules.keep) {
+            (Some(history), Some(keep)) => history.set_keep(keep, now),
+            (history @ None, Some(keep)) => *history = Some(History::new(self.epoch, keep)),
+            // Offsets go on, should they be wanted again: who stood somewhere must not find itself elsewhere.
+            (Some(history), None) => history.clear(),
+            (None, None) => {}
+        }
+        if !rules.presence && !rules.join_leave {
+            self.present.clear();
+        }
+        self.rules = rules;
+    }
+
+    /// Where it stands. `None`: it has no numbers.
+    pub(super) fn place(&self) -> Option<Place> {
+        self.rules.keep?;
+        self.history.as_ref().map(History::place)
+    }
+
+    /// Where it stands, and what somebody has missed.
+    pub(super) fn stand(&mut self, since: Option<Since>, now: Duration) -> (Option<Place>, Missed) {
+        let place = self.place();
+        let missed = match (&mut self.history, since) {
+            (Some(history), Some(since)) if place.is_some() => match since.life {
+                Life::Any => recovered(history, since.offset, None, limits::RECOVERED_PUBLICATIONS, now),
+                Life::Of(epoch) => recovered(
+                    history,
+                    since.offset,
+                    Some(epoch),
+                    limits::RECOVERED_PUBLICATIONS,
+                    now,
+                ),
+                Life::Foreign => None,
+            },
+            _ => None,
+        };
+        (place, missed)
+    }
+
+    pub(super) fn enter(&mut self, worker: WorkerId, key: TopicKey, variant: Variant) {
+        self.heard[variant.number()] += 1;
+        match self
+            .interests
+            .iter_mut()
+            .find(|interest| interest.worker == worker)
+        {
+            Some(interest) => {
+                debug_assert_eq!(interest.key, key, "a worker knows a channel by one key");
+                interest.subscribers += 1;
+            }
+            None => self.interests.push(Interest {
+                worker,
+                key,
+                subscribers: 1,
+                marked: None,
+            }),
+        }
+    }
+
+    pub(super) fn leave(&mut self, worker: WorkerId, variant: Variant, now: Duration) {
+        let Some(index) = self
+            .interests
+            .iter()
+            .position(|interest| interest.worker == worker)
+        else {
+            return;
+        };
+        self.heard[variant.number()] = self.heard[variant.number()].saturating_sub(1);
+        self.interests[index].subscribers -= 1;
+        if self.interests[index].subscribers == 0 {
+            self.interests.swap_remove(index);
+            self.touched = now;
+        }
+    }
+
+    /// Somebody came. Returns what to say of it and whether that is wanted, if it was not there.
+    pub(super) fn came(&mut self, info: Arc<ClientInfo>) -> Option<(ClientInfo, bool)> {
+        if !self.rules.presence && !self.rules.join_leave {
+            return None;
+        }
+        let told = ClientInfo::clone(&info);
+        let before = self.present.insert(Arc::from(&*info.client), info);
+        before.is_none().then_some((told, self.rules.join_leave))
+    }
+
+    /// Somebody went. As [`Channel::came`].
+    pub(super) fn gone(&mut self, client: &str) -> Option<(ClientInfo, bool)> {
+        let info = self.present.remove(client)?;
+        Some((ClientInfo::clone(&info), self.rules.join_leave))
+    }
+
+    /// Numbers and keeps. Returns the number, 0 for none.
+    pub(super) fn publish(&mut self, published: Arc<Published>, now: Duration) -> u64 {
+        let bytes = published.data.len();
+        self.touched = now;
+        match &mut self.history {
+            Some(history) if self.rules.keep.is_some() => history.publish(published, bytes, now),
+            _ => 0,
+        }
+    }
+
+    /// Whether anybody listens.
+    pub(super) fn is_heard(&self) -> bool {
+        !self.interests.is_empty()
+    }
+
+    pub(super) fn interests(&mut self) -> &mut [Interest] {
+        &mut self.interests
+    }
+
+    /// A publication, once for each variant that somebody listens by.
+    pub(super) fn frames(&self, publication: &Publication) -> Frames {
+        self.written(&Push {
+            pub_: Some(publication.clone()),
+            ..Push::default()
+        })
+    }
+
+    /// The same of any push of this channel.
+    pub(super) fn written(&self, push: &Push) -> Frames {
+        Frames::new(Variant::ALL.map(|variant| {
+            if self.heard[variant.number()] == 0 {
+                return Bytes::new();
+            }
+            let push = Push {
+                channel: self.name.to_string(),
+                ..push.clone()
+            };
+            let mut frame = Vec::new();
+            // What is not JSON has no frame in JSON: who listens by it is told there.
+            match variant.write(push, &mut frame) {
+                Ok(()) => frame.into(),
+                Err(_) => Bytes::new(),
+            }
+        }))
+    }
+
+    /// What is known of it.
+    pub(super) fn told_of(&mut self, question: Question, now: Duration) -> Told {
+        match question {
+            Question::History { query, life } => {
+                let (Some(place), Some(history)) = (self.place(), &mut self.history) else {
+                    return Told::NotAvailable;
+                };
+                let is_ours = match life {
+                    Life::Any => true,
+                    Life::Of(epoch) => epoch == place.epoch,
+                    Life::Foreign => false,
+                };
+                if query.since.is_some() && !is_ours {
+                    return Told::Unrecoverable;
+                }
+                let found = history.query(query, now).into_iter();
+                let publications = found.map(|(offset, item)| (offset, Arc::clone(item))).collect();
+                Told::History { publications, place }
+            }
+            Question::Presence | Question::PresenceStats if !self.rules.presence => Told::NotAvailable,
+            Question::Presence => Told::Presence(self.present.values().cloned().collect()),
+            Question::PresenceStats => {
+                let users: BTreeSet<&str> = self.present.values().map(|info| &*info.user).collect();
+                Told::PresenceStats {
+                    clients: self.present.len() as u32,
+                    users: users.len() as u32,
+                }
+            }
+        }
+    }
+
+    /// What a worker has missed since its queue was full; it counts as had from now on. `None`: nothing.
+    pub(super) fn missed(&mut self, worker: WorkerId, now: Duration) -> Option<(TopicKey, Missed)> {
+        let interest = self
+            .interests
+            .iter_mut()
+            .find(|interest| interest.worker == worker)?;
+        let first = interest.marked.take()?;
+        let missed = match &mut self.history {
+            // Without numbers there is nothing to send again.
+            Some(history) if first > 0 => recovered(history, first - 1, None, limits::PUSHES_AGAIN, now),
+            _ => None,
+        };
+        Some((interest.key, missed))
+    }
+
+    /// Whether nobody needs it any more: nobody is there, and all that it could say is forgotten.
+    pub(super) fn is_over(&mut self, now: Duration) -> bool {
+        let kept = self
+            .history
+            .as_mut()
+            .is_some_and(|history| history.expire(now).is_some());
+        let remembered = self.history.is_some() && now < self.touched + self.rules.remember;
+        self.interests.is_empty() && !kept && !remembered
+    }
+}
+
+fn recovered(
+    history: &mut History<Arc<Published>>,
+    offset: u64,
+    epoch: Option<Epoch>,
+    limit: usize,
+    now: Duration,
+) -> Missed {
+    match history.recover(offset, epoch, limit, now) {
+        Recovered::All(items) => Some(
+            items
+                .into_iter()
+                .map(|(offset, item)| (offset, Arc::clone(item)))
+                .collect(),
+        ),
+        Recovered::Gap => None,
+    }
+}

@@ -1,0 +1,45 @@
+//! Every limit of channels and of their protocol, with its unit and what happens there.
+
+/// Bytes of a message from a client; a longer one ends its connection ([`Disconnect::BAD_REQUEST`]).
+///
+/// [`Disconnect::BAD_REQUEST`]: crate::protocol::Disconnect::BAD_REQUEST
+pub const MESSAGE_BYTES: usize = 64 << 10;
+
+/// Commands of one message; a message with more ends the connection.
+pub const COMMANDS_A_MESSAGE: usize = 256;
+
+/// Bytes of a channel's name.
+pub const CHANNEL_BYTES: usize = 255;
+
+/// Bytes that a client may give as its name.
+pub const CLIENT_NAME_BYTES: usize = 16;
+
+/// Bytes that a client may give as its version.
+pub const CLIENT_VERSION_BYTES: usize = 64;
+
+/// Nodes of a filter by tags; a larger one is refused.
+pub const FILTER_NODES: usize = 64;
+
+/// Publications that one recovery brings; a client that has missed more is told that it is not recovered.
+pub const RECOVERED_PUBLICATIONS: usize = 1000;
+
+/// Channels that are at home at one worker. Subscriptions to more are refused ([`Fault::LIMIT_EXCEEDED`]), publications in more
+/// reach nobody.
+///
+/// [`Fault::LIMIT_EXCEEDED`]: crate::protocol::Fault::LIMIT_EXCEEDED
+pub const CHANNELS_A_WORKER: usize = 1 << 20;
+
+/// Pushes that wait for one other worker. Beyond, channels are marked: what they published since is sent again from their
+/// history when there is room, or is told to be lost.
+pub const PUSHES_WAITING: usize = 4096;
+
+/// Pushes that are sent again for one channel; if more did not reach a worker they are lost to it.
+pub const PUSHES_AGAIN: usize = 256;
+
+/// Channels that one sweep looks at.
+pub const CHANNELS_A_SWEEP: usize = 1024;
+
+/// Bytes that wait for one client, its budget: what becomes of more says [`Slow`].
+///
+/// [`Slow`]: crate::mail::Slow
+pub const WAITING_BYTES: usize = 1 << 20;

@@ -1,0 +1,582 @@
+//! Subscribers of one worker: which connections listen to which channels, and what waits for each.
+//!
+//! ```text
+//! push ─▶ topic ─▶ its subscribers, one after the other ─▶ what waits for a connection ─▶ (its budget) ─▶ taken when it can write
+//! ```
+//!
+//! A connection that nothing waits for holds no buffer. What a connection is told apart from pushes ([`Event`]) does not wait
+//! behind them; so what waits of a channel goes with its subscription.
+
+mod conn;
+mod event;
+
+use std::collections::{BTreeMap, VecDeque};
+use std::sync::Arc;
+
+use bytes::Bytes;
+
+use crate::home::mix;
+use crate::mail::{
+    Ask, Frames, Question, Rules, Since, Slow, Subscribed, Subscribing, ToHome, ToWorker, TopicKey, WorkerId,
+};
+use crate::protocol::{ClientInfo, Disconnect, Fault, Published, Unsubscribed, Variant};
+use conn::{Conn, Room, Stage};
+pub use event::{ConnId, Event};
+
+/// The connections of one worker.
+#[derive(Debug)]
+pub struct Local {
+    workers: u16,
+    limits: Limits,
+    conns: Vec<Slot>,
+    free_conns: Vec<u32>,
+    topics: Vec<Topic>,
+    free_topics: Vec<u32>,
+    names: BTreeMap<Arc<str>, u32>,
+    asked: Vec<Option<Asked>>,
+    free_asked: Vec<u32>,
+    /// By home.
+    to_homes: Vec<VecDeque<ToHome>>,
+    events: VecDeque<Event>,
+    ready: VecDeque<ConnId>,
+    /// Kept for the memory alone.
+    victims: Vec<(u32, Victim)>,
+}
+
+/// How much one connection may have.
+#[derive(Clone, Copy, Debug)]
+pub struct Limits {
+    /// Subscriptions; more are refused.
+    pub subscriptions: usize,
+    /// Bytes that wait for it; see [`Slow`].
+    pub waiting_bytes: usize,
+}
+
+#[derive(Debug)]
+struct Slot {
+    generation: u32,
+    conn: Option<Conn>,
+}
+
+/// A channel with subscribers here, or with some that wait for their answer.
+#[derive(Debug)]
+struct Topic {
+    name: Arc<str>,
+    generation: u32,
+    rules: Rules,
+    subscribers: Vec<u32>,
+    waiting: u32,
+}
+
+/// Who waits for an answer.
+#[derive(Debug)]
+enum Asked {
+    Subscribe {
+        conn: ConnId,
+        topic: u32,
+        variant: Variant,
+        /// Who it is, if the channel was told.
+        client: Option<Arc<str>>,
+    },
+    /// What is published, or a question.
+    Command { conn: ConnId, number: u32 },
+}
+
+#[derive(Clone, Copy, Debug)]
+enum Victim {
+    Disconnect(Disconnect),
+    Resync,
+}
+
+impl Local {
+    /// For one of so many workers.
+    #[must_use]
+    pub fn new(workers: u16, limits: Limits) -> Local {
+        Local {
+            workers,
+            limits,
+            conns: Vec::new(),
+            free_conns: Vec::new(),
+            topics: Vec::new(),
+            free_topics: Vec::new(),
+            names: BTreeMap::new(),
+            asked: Vec::new(),
+            free_asked: Vec::new(),
+            to_homes: (0..workers).map(|_| VecDeque::new()).collect(),
+            events: VecDeque::new(),
+            ready: VecDeque::new(),
+            victims: Vec::new(),
+        }
+    }
+
+    /// A connection begins. `info` is who it is, for channels that tell.
+    pub fn open(&mut self, variant: Variant, info: Option<Arc<ClientInfo>>) -> ConnId {
+        let conn = Some(Conn::new(variant, info));
+        let index = self.free_conns.pop().unwrap_or_else(|| {
+            let slot = Slot {
+                generation: 0,
+                conn: None,
+            };
+            self.conns.push(slot);
+            (self.conns.len() - 1) as u32
+        });
+        let slot = &mut self.conns[index as usize];
+        slot.conn = conn;
+        ConnId {
+            index,
+            generation: slot.generation,
+        }
+    }
+
+    /// A connection ends, with all its subscriptions. One that is not there any more is none.
+    pub fn close(&mut self, id: ConnId) {
+        while let Some(subscription) = self.conn(id).and_then(Conn::last_subscription) {
+            self.end_subscription(id, subscription);
+        }
+        let Some(slot) = self.conns.get_mut(id.index as usize) else {
+            return;
+        };
+        if slot.generation == id.generation && slot.conn.take().is_some() {
+            slot.generation = slot.generation.wrapping_add(1);
+            self.free_conns.push(id.index);
+        }
+    }
+
+    /// A connection wants to listen. [`Event::Subscribed`] or [`Event::Refused`] follows.
+    ///
+    /// # Errors
+    /// It does already, or waits to; or it listens to as many channels as it may.
+    pub fn subscribe(
+        &mut self,
+        id: ConnId,
+        channel: &Arc<str>,
+        rules: Rules,
+        since: Option<Since>,
+    ) -> Result<(), Fault> {
+        let most = self.limits.subscriptions;
+        let known = self.names.get(channel).copied();
+        let Some(conn) = self.conn(id) else {
+            return Err(Fault::BAD_REQUEST);
+        };
+        if known.is_some_and(|topic| conn.has(topic)) {
+            return Err(Fault::ALREADY_SUBSCRIBED);
+        }
+        if conn.subscriptions() >= most {
+            return Err(Fault::LIMIT_EXCEEDED);
+        }
+        let (variant, info) = (conn.variant, conn.info.clone());
+        let topic = known.unwrap_or_else(|| self.topic(channel, rules));
+        self.topics[topic as usize].rules = rules;
+        self.topics[topic as usize].waiting += 1;
+        if let Some(conn) = self.conn(id) {
+            conn.add(topic);
+        }
+        let info = info.filter(|_| rules.presence || rules.join_leave);
+        let ask = self.ask(Asked::Subscribe {
+            conn: id,
+            topic,
+            variant,
+            client: info.as_ref().map(|info| Arc::from(&*info.client)),
+        });
+        let subscribing = Subscribing {
+            channel: Arc::clone(channel),
+            rules,
+            key: TopicKey {
+                index: topic,
+                generation: self.topics[topic as usize].generation,
+            },
+            ask,
+            variant,
+            since,
+            info,
+        };
+        self.send(channel, ToHome::Subscribe(Box::new(subscribing)));
+        Ok(())
+    }
+
+    /// A connection listens no longer. Returns whether it did, or waited to; who waits is told that it is subscribed, and then that
+    /// it is not.
+    pub fn unsubscribe(&mut self, id: ConnId, channel: &str, why: Unsubscribed) -> bool {
+        let Some(&topic) = self.names.get(channel) else {
+            return false;
+        };
+        let Some(conn) = self.conn(id) else {
+            return false;
+        };
+        match conn.stage(topic) {
+            None => false,
+            Some(Stage::Waiting { ends }) => {
+                *ends = Some(why);
+                true
+            }
+            Some(Stage::Listens { .. }) => {
+                self.tell_unsubscribed(id, topic, why);
+                true
+            }
+        }
+    }
+
+    /// The same at a connection's own wish: it knows, and is not told.
+    pub fn leave(&mut self, id: ConnId, channel: &str) {
+        let Some(&topic) = self.names.get(channel) else {
+            return;
+        };
+        match self.conn(id).and_then(|conn| conn.stage(topic)) {
+            None => {}
+            Some(Stage::Waiting { ends }) => *ends = Some(Unsubscribed::SERVER),
+            Some(Stage::Listens { .. }) => self.end_subscription(id, topic),
+        }
+    }
+
+    /// Publishes. With a connection and its number for it [`Event::Published`] follows.
+    pub fn publish(
+        &mut self,
+        channel: &Arc<str>,
+        rules: Rules,
+        published: Published,
+        asks: Option<(ConnId, u32)>,
+    ) {
+        let ask = asks.map(|(conn, number)| self.ask(Asked::Command { conn, number }));
+        let message = ToHome::Publish {
+            channel: Arc::clone(channel),
+            rules,
+            published: Arc::new(published),
+            ask,
+        };
+        self.send(channel, message);
+    }
+
+    /// Asks something about a channel. [`Event::Told`] follows.
+    pub fn question(
+        &mut self,
+        channel: &Arc<str>,
+        rules: Rules,
+        question: Question,
+        (conn, number): (ConnId, u32),
+    ) {
+        let ask = self.ask(Asked::Command { conn, number });
+        let message = ToHome::Question {
+            channel: Arc::clone(channel),
+            rules,
+            question,
+            ask,
+        };
+        self.send(channel, message);
+    }
+
+    /// Takes what a home says.
+    pub fn handle(&mut self, message: ToWorker) {
+        match message {
+            ToWorker::Push { key, frames } => self.deliver(key, &frames),
+            ToWorker::Lost { key } => self.lost(key),
+            ToWorker::Subscribed(subscribed) => self.subscribed(*subscribed),
+            ToWorker::Refused { ask } => {
+                if let Some(Asked::Subscribe { conn: id, topic, .. }) = self.answered(ask) {
+                    let channel = Arc::clone(&self.topics[topic as usize].name);
+                    self.topics[topic as usize].waiting -= 1;
+                    if let Some(conn) = self.conn(id) {
+                        conn.remove(topic);
+                        let fault = Fault::LIMIT_EXCEEDED;
+                        self.events.push_back(Event::Refused {
+                            conn: id,
+                            channel,
+                            fault,
+                        });
+                    }
+                    self.free_topic(topic);
+                }
+            }
+            ToWorker::Published { ask, place } => {
+                if let Some(Asked::Command { conn, number }) = self.answered(ask)
+                    && self.conn(conn).is_some()
+                {
+                    self.events.push_back(Event::Published { conn, number, place });
+                }
+            }
+            ToWorker::Told { ask, told } => {
+                if let Some(Asked::Command { conn, number }) = self.answered(ask)
+                    && self.conn(conn).is_some()
+                {
+                    self.events.push_back(Event::Told { conn, number, told });
+                }
+            }
+        }
+    }
+
+    /// What is to go to a home next. In order.
+    pub fn poll_home(&mut self, home: WorkerId) -> Option<ToHome> {
+        self.to_homes[usize::from(home.0)].pop_front()
+    }
+
+    /// Whether something is to go to a home.
+    #[must_use]
+    pub fn has_mail(&self, home: WorkerId) -> bool {
+        !self.to_homes[usize::from(home.0)].is_empty()
+    }
+
+    /// What is to be told next.
+    pub fn poll_event(&mut self) -> Option<Event> {
+        self.events.pop_front()
+    }
+
+    /// A connection that something waits for, each once.
+    pub fn poll_ready(&mut self) -> Option<ConnId> {
+        while let Some(id) = self.ready.pop_front() {
+            if let Some(conn) = self.conn(id) {
+                conn.is_ready = false;
+                return Some(id);
+            }
+        }
+        None
+    }
+
+    /// The next push for a connection.
+    pub fn take(&mut self, id: ConnId) -> Option<Bytes> {
+        self.conn(id)?.take()
+    }
+
+    /// Bytes that wait for a connection.
+    #[must_use]
+    pub fn waiting_bytes(&self, id: ConnId) -> usize {
+        self.slot(id).map_or(0, Conn::waiting_bytes)
+    }
+
+    /// Pushes that a connection did not get since it was too slow.
+    #[must_use]
+    pub fn dropped(&self, id: ConnId) -> u64 {
+        self.slot(id).map_or(0, |conn| conn.dropped)
+    }
+
+    /// Channels with subscribers here.
+    #[must_use]
+    pub fn channels(&self) -> usize {
+        self.names.len()
+    }
+
+    fn slot(&self, id: ConnId) -> Option<&Conn> {
+        let slot = self.conns.get(id.index as usize)?;
+        slot.conn.as_ref().filter(|_| slot.generation == id.generation)
+    }
+
+    fn conn(&mut self, id: ConnId) -> Option<&mut Conn> {
+        let slot = self.conns.get_mut(id.index as usize)?;
+        slot.conn.as_mut().filter(|_| slot.generation == id.generation)
+    }
+
+    fn id(&self, index: u32) -> ConnId {
+        ConnId {
+            index,
+            generation: self.conns[index as usize].generation,
+        }
+    }
+
+    fn topic(&mut self, channel: &Arc<str>, rules: Rules) -> u32 {
+        let index = self.free_topics.pop().unwrap_or_else(|| {
+            self.topics.push(Topic {
+                name: Arc::clone(channel),
+                generation: 0,
+                rules,
+                subscribers: Vec::new(),
+                waiting: 0,
+            });
+            (self.topics.len() - 1) as u32
+        });
+        self.topics[index as usize].name = Arc::clone(channel);
+        self.names.insert(Arc::clone(channel), index);
+        index
+    }
+
+    /// If nobody needs it.
+    fn free_topic(&mut self, index: u32) {
+        let topic = &mut self.topics[index as usize];
+        if topic.subscribers.is_empty() && topic.waiting == 0 {
+            // What is under way for it finds another generation.
+            topic.generation = topic.generation.wrapping_add(1);
+            topic.subscribers = Vec::new();
+            self.names.remove(&topic.name);
+            self.free_topics.push(index);
+        }
+    }
+
+    fn ask(&mut self, asked: Asked) -> Ask {
+        let index = self.free_asked.pop().unwrap_or_else(|| {
+            self.asked.push(None);
+            (self.asked.len() - 1) as u32
+        });
+        self.asked[index as usize] = Some(asked);
+        Ask(u64::from(index))
+    }
+
+    fn answered(&mut self, ask: Ask) -> Option<Asked> {
+        let index = usize::try_from(ask.0).ok()?;
+        let asked = self.asked.get_mut(index)?.take()?;
+        self.free_asked.push(index as u32);
+        Some(asked)
+    }
+
+    fn send(&mut self, channel: &str, message: ToHome) {
+        let home = home_of(channel, self.workers);
+        self.to_homes[usize::from(home.0)].push_back(message);
+    }
+
+    fn subscribed(&mut self, subscribed: Subscribed) {
+        let Some(Asked::Subscribe {
+            conn: id,
+            topic,
+            variant,
+            client,
+        }) = self.answered(subscribed.ask)
+        else {
+            return;
+        };
+        self.topics[topic as usize].waiting -= 1;
+        let at = self.topics[topic as usize].subscribers.len() as u32;
+        let ends = match self.conn(id).and_then(|conn| conn.stage(topic)) {
+            Some(stage @ Stage::Waiting { .. }) => match std::mem::replace(stage, Stage::Listens { at }) {
+                Stage::Waiting { ends } => ends,
+                Stage::Listens { .. } => None,
+            },
+            // The connection has gone meanwhile.
+            _ => {
+                let channel = Arc::clone(&self.topics[topic as usize].name);
+                let message = ToHome::Unsubscribe {
+                    channel: Arc::clone(&channel),
+                    variant,
+                    client,
+                };
+                self.send(&channel, message);
+                return self.free_topic(topic);
+            }
+        };
+        self.topics[topic as usize].subscribers.push(id.index);
+        self.events.push_back(Event::Subscribed {
+            conn: id,
+            channel: Arc::clone(&self.topics[topic as usize].name),
+            place: subscribed.place,
+            missed: subscribed.missed,
+        });
+        if let Some(why) = ends {
+            self.tell_unsubscribed(id, topic, why);
+        }
+    }
+
+    fn tell_unsubscribed(&mut self, id: ConnId, topic: u32, why: Unsubscribed) {
+        let channel = Arc::clone(&self.topics[topic as usize].name);
+        self.end_subscription(id, topic);
+        self.events.push_back(Event::Unsubscribed {
+            conn: id,
+            channel,
+            why,
+        });
+    }
+
+    /// Takes a subscription out everywhere. The home of one that waits for its answer hears of it when that has come: it may be
+    /// a refusal, after which there is nothing to end.
+    fn end_subscription(&mut self, id: ConnId, topic: u32) {
+        let Some(conn) = self.conn(id) else {
+            return;
+        };
+        let (variant, info) = (conn.variant, conn.info.clone());
+        let Some(stage) = conn.remove(topic) else {
+            return;
+        };
+        let Stage::Listens { at } = stage else {
+            return;
+        };
+        let place = &mut self.topics[topic as usize];
+        let channel = Arc::clone(&place.name);
+        let rules = place.rules;
+        place.subscribers.swap_remove(at as usize);
+        if let Some(&moved) = place.subscribers.get(at as usize) {
+            let moved = self.id(moved);
+            if let Some(Stage::Listens { at: place }) = self.conn(moved).and_then(|conn| conn.stage(topic)) {
+                *place = at;
+            }
+        }
+        let client = info.filter(|_| rules.presence || rules.join_leave);
+        let message = ToHome::Unsubscribe {
+            channel: Arc::clone(&channel),
+            variant,
+            client: client.map(|info| Arc::from(&*info.client)),
+        };
+        self.send(&channel, message);
+        self.free_topic(topic);
+    }
+
+    /// Whether a key is of this topic's life.
+    fn is_current(&self, key: TopicKey) -> bool {
+        let topic = self.topics.get(key.index as usize);
+        topic.is_some_and(|topic| topic.generation == key.generation)
+    }
+
+    fn deliver(&mut self, key: TopicKey, frames: &Arc<Frames>) {
+        if !self.is_current(key) {
+            return;
+        }
+        let budget = self.limits.waiting_bytes;
+        let topic = &self.topics[key.index as usize];
+        for &index in &topic.subscribers {
+            let slot = &mut self.conns[index as usize];
+            let Some(conn) = &mut slot.conn else { continue };
+            let Some(frame) = frames.get(conn.variant) else {
+                let why = Victim::Disconnect(Disconnect::INAPPROPRIATE_PROTOCOL);
+                self.victims.push((index, why));
+                continue;
+            };
+            match conn.add_push(key.index, topic.rules.slow, frame, budget) {
+                Room::Enough => {}
+                Room::None if topic.rules.slow == Slow::Resync => self.victims.push((index, Victim::Resync)),
+                Room::None => self.victims.push((index, Victim::Disconnect(Disconnect::SLOW))),
+            }
+            if !conn.is_ready && conn.waiting_bytes() > 0 {
+                conn.is_ready = true;
+                let generation = slot.generation;
+                self.ready.push_back(ConnId { index, generation });
+            }
+        }
+        let mut victims = std::mem::take(&mut self.victims);
+        for (index, victim) in victims.drain(..) {
+            let id = self.id(index);
+            match victim {
+                Victim::Resync => self.tell_unsubscribed(id, key.index, Unsubscribed::INSUFFICIENT),
+                Victim::Disconnect(why) => {
+                    self.close(id);
+                    self.events.push_back(Event::Disconnected { conn: id, why });
+                }
+            }
+        }
+        self.victims = victims;
+    }
+
+    /// Who relies on numbers subscribes again, and finds out what it can have. Others have lost something, as they must expect.
+    fn lost(&mut self, key: TopicKey) {
+        if !self.is_current(key) {
+            return;
+        }
+        let topic = &self.topics[key.index as usize];
+        if topic.rules.keep.is_none() {
+            for &index in &topic.subscribers {
+                if let Some(conn) = &mut self.conns[index as usize].conn {
+                    conn.dropped += 1;
+                }
+            }
+            return;
+        }
+        let subscribers: Vec<u32> = topic.subscribers.clone();
+        for index in subscribers {
+            self.tell_unsubscribed(self.id(index), key.index, Unsubscribed::INSUFFICIENT);
+        }
+    }
+}
+
+/// The worker where a channel is at home.
+#[must_use]
+pub fn home_of(channel: &str, workers: u16) -> WorkerId {
+    // FNV-1a: which worker it is need not be a secret, and all of them must agree.
+    let mut hash = 0xcbf2_9ce4_8422_2325_u64;
+    for byte in channel.bytes() {
+        hash = (hash ^ u64::from(byte)).wrapping_mul(0x0100_0000_01b3);
+    }
+    let workers = u64::from(workers.max(1));
+    WorkerId((((mix(hash) >> 32) * workers) >> 32) as u16)
+}

@@ -1,0 +1,262 @@
+//! What workers tell each other: those who have subscribers, and those where channels are at home.
+//!
+//! From one worker to one other all of it comes in order. That is what keeps an answer to a subscriber and the publications
+//! behind it apart: both are in the same queue.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use bytes::Bytes;
+
+use crate::history::{Epoch, Keep, Place, Query};
+use crate::protocol::{ClientInfo, Published, Variant};
+
+/// A worker, by its number.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub struct WorkerId(pub u16);
+
+/// A channel where its subscribers are; it means nothing elsewhere.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct TopicKey {
+    pub(crate) index: u32,
+    pub(crate) generation: u32,
+}
+
+/// Who asked; whoever answers gives it back.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub struct Ask(pub u64);
+
+/// What a channel does, as its namespace says.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Rules {
+    /// What it keeps. `None`: publications have no numbers.
+    pub keep: Option<Keep>,
+    /// How long its offsets are remembered when nobody is there and nothing is kept.
+    pub remember: Duration,
+    /// Whether it knows who is there.
+    pub presence: bool,
+    /// Whether those who listen are told who comes and who goes.
+    pub join_leave: bool,
+    /// What becomes of publications that a client is too slow for.
+    pub slow: Slow,
+}
+
+/// What becomes of publications for a client whose budget is used up.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Slow {
+    /// The client is disconnected ([`Disconnect::SLOW`]): it comes back and recovers.
+    ///
+    /// [`Disconnect::SLOW`]: crate::protocol::Disconnect::SLOW
+    #[default]
+    Disconnect,
+    /// The oldest that wait go, of channels of this kind.
+    DropOld,
+    /// The new one goes.
+    DropNew,
+    /// The new one takes the place of the one of its channel that waits; without such a one the oldest goes, as above.
+    Conflate,
+    /// All of the channel that wait go, and the client is unsubscribed so that it subscribes again and recovers
+    /// ([`Unsubscribed::INSUFFICIENT`]).
+    ///
+    /// [`Unsubscribed::INSUFFICIENT`]: crate::protocol::Unsubscribed::INSUFFICIENT
+    Resync,
+}
+
+/// To the worker where a channel is at home.
+#[derive(Debug)]
+pub enum ToHome {
+    /// Somebody wants to listen. Answered by [`ToWorker::Subscribed`].
+    Subscribe(Box<Subscribing>),
+    /// Somebody listens no longer.
+    Unsubscribe {
+        /// The channel.
+        channel: Arc<str>,
+        /// What it wanted pushes to look like.
+        variant: Variant,
+        /// The connection, if it was told who it is.
+        client: Option<Arc<str>>,
+    },
+    /// Something is published. Answered by [`ToWorker::Published`] if somebody asked.
+    Publish {
+        /// The channel.
+        channel: Arc<str>,
+        /// What it does, if it is not there yet.
+        rules: Rules,
+        /// What is published.
+        published: Arc<Published>,
+        /// Who wants to know that it is.
+        ask: Option<Ask>,
+    },
+    /// Something is to be known of a channel. Answered by [`ToWorker::Told`].
+    Question {
+        /// The channel.
+        channel: Arc<str>,
+        /// What it does, if it is not there yet.
+        rules: Rules,
+        /// What.
+        question: Question,
+        /// Who asks.
+        ask: Ask,
+    },
+}
+
+/// What is to be known of a channel.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Question {
+    /// What it published and keeps.
+    History {
+        /// Which of it.
+        query: Query,
+        /// Of which life `query.since` is.
+        life: Life,
+    },
+    /// Who is there.
+    Presence,
+    /// How many are there.
+    PresenceStats,
+}
+
+/// What is known of a channel.
+#[derive(Debug)]
+pub enum Told {
+    /// What it published and keeps, by offset, in the order that was asked for, and where it stands.
+    History {
+        /// The publications.
+        publications: Vec<(u64, Arc<Published>)>,
+        /// Where the channel stands.
+        place: Place,
+    },
+    /// What was asked for is of another life.
+    Unrecoverable,
+    /// Who is there, by the connection's own number.
+    Presence(Vec<Arc<ClientInfo>>),
+    /// How many are there.
+    PresenceStats {
+        /// Connections.
+        clients: u32,
+        /// Users, each once.
+        users: u32,
+    },
+    /// The channel has none of that, or as many channels are there as may be.
+    NotAvailable,
+}
+
+/// Somebody who wants to listen.
+#[derive(Debug)]
+pub struct Subscribing {
+    /// The channel.
+    pub channel: Arc<str>,
+    /// What it does, if it is not there yet.
+    pub rules: Rules,
+    /// What it is called where the subscriber is.
+    pub key: TopicKey,
+    /// Who asks.
+    pub ask: Ask,
+    /// What pushes are to look like.
+    pub variant: Variant,
+    /// Where it stood.
+    pub since: Option<Since>,
+    /// Who it is, for presence.
+    pub info: Option<Arc<ClientInfo>>,
+}
+
+/// Where somebody stood who comes back.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Since {
+    /// The last publication that it has.
+    pub offset: u64,
+    /// Of the offset; see [`Life`].
+    pub life: Life,
+}
+
+/// What a client says of the life of a channel that it knew.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Life {
+    /// Nothing: it takes any for its own.
+    Any,
+    /// This one.
+    Of(Epoch),
+    /// One that cannot be ours.
+    Foreign,
+}
+
+impl Life {
+    /// As it is said in the protocol.
+    #[must_use]
+    pub fn parse(text: &str) -> Life {
+        match text {
+            "" => Life::Any,
+            text => Epoch::parse(text).map_or(Life::Foreign, Life::Of),
+        }
+    }
+}
+
+/// To the worker where subscribers are.
+#[derive(Debug)]
+pub enum ToWorker {
+    /// It is subscribed from here on: the next publication that comes is the next one.
+    Subscribed(Box<Subscribed>),
+    /// It is not: as many channels are there as may be.
+    Refused {
+        /// Who asked.
+        ask: Ask,
+    },
+    /// For all subscribers of a channel.
+    Push {
+        /// The channel.
+        key: TopicKey,
+        /// What they get.
+        frames: Arc<Frames>,
+    },
+    /// Pushes did not reach this worker, and are not to be had any more: those who rely on them must be told.
+    Lost {
+        /// The channel.
+        key: TopicKey,
+    },
+    /// It is published.
+    Published {
+        /// Who asked.
+        ask: Ask,
+        /// Where the channel stands then. `None`: it has no numbers, or it is not published since as many channels are there as may be.
+        place: Option<Place>,
+    },
+    /// What was to be known.
+    Told {
+        /// Who asked.
+        ask: Ask,
+        /// What is known.
+        told: Box<Told>,
+    },
+}
+
+/// Where a subscriber begins.
+#[derive(Debug)]
+pub struct Subscribed {
+    /// Who asked.
+    pub ask: Ask,
+    /// Where the channel stands. `None`: it has no numbers.
+    pub place: Option<Place>,
+    /// What was missed, if all of it is there; `None` if it is not, or was not asked for.
+    pub missed: Option<Vec<(u64, Arc<Published>)>>,
+}
+
+/// A push, written once in each variant that somebody listens by.
+#[derive(Debug, Default)]
+pub struct Frames {
+    variants: [Bytes; Variant::ALL.len()],
+}
+
+impl Frames {
+    /// With what was written, by [`Variant::number`]; empty where nobody listens, or where it cannot be.
+    #[must_use]
+    pub fn new(variants: [Bytes; Variant::ALL.len()]) -> Frames {
+        Frames { variants }
+    }
+
+    /// `None`: this variant cannot carry it.
+    #[must_use]
+    pub fn get(&self, variant: Variant) -> Option<&Bytes> {
+        let bytes = &self.variants[variant.number()];
+        (!bytes.is_empty()).then_some(bytes)
+    }
+}

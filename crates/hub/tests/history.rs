@@ -1,0 +1,275 @@
+//! A channel's history against a naive one: whoever comes back gets all that was missed, or is told that there is a gap.
+
+use std::time::Duration;
+
+use ringmain_hub::history::{Epoch, History, Keep, Query, Recovered};
+
+const KEEP: Keep = Keep {
+    publications: 3,
+    bytes: 100,
+    time: Duration::from_secs(10),
+};
+
+fn at(seconds: u64) -> Duration {
+    Duration::from_secs(seconds)
+}
+
+fn filled(count: u64, keep: Keep) -> History<u64> {
+    let mut history = History::new(Epoch::new(7), keep);
+    for number in 1..=count {
+        assert_eq!(history.publish(number, 10, at(0)), number, "offsets count from 1");
+    }
+    history
+}
+
+fn all(recovered: Recovered<'_, u64>) -> Option<Vec<u64>> {
+    match recovered {
+        Recovered::All(items) => {
+            assert!(
+                items.iter().all(|(offset, item)| offset == *item),
+                "an offset and its publication"
+            );
+            Some(items.into_iter().map(|(offset, _)| offset).collect())
+        }
+        Recovered::Gap => None,
+    }
+}
+
+#[test]
+fn what_was_missed_comes_in_order() {
+    let mut history = filled(5, KEEP);
+    let epoch = Some(Epoch::new(7));
+    assert_eq!(all(history.recover(2, epoch, 10, at(1))), Some(vec![3, 4, 5]));
+    assert_eq!(all(history.recover(4, epoch, 10, at(1))), Some(vec![5]));
+    assert_eq!(
+        all(history.recover(5, epoch, 10, at(1))),
+        Some(vec![]),
+        "nothing was missed"
+    );
+    assert_eq!(
+        all(history.recover(5, None, 10, at(1))),
+        Some(vec![]),
+        "without an epoch"
+    );
+}
+
+#[test]
+fn what_is_not_kept_is_a_gap() {
+    let mut history = filled(5, KEEP);
+    let epoch = Some(Epoch::new(7));
+    assert_eq!(
+        all(history.recover(1, epoch, 10, at(1))),
+        None,
+        "the second is not kept"
+    );
+    assert_eq!(
+        all(history.recover(2, epoch, 2, at(1))),
+        None,
+        "three are more than asked for"
+    );
+    assert_eq!(
+        all(history.recover(2, Some(Epoch::new(8)), 10, at(1))),
+        None,
+        "another epoch"
+    );
+    assert_eq!(all(history.recover(6, epoch, 10, at(1))), None, "of the future");
+    assert_eq!(all(history.recover(u64::MAX, epoch, 10, at(1))), None);
+    assert_eq!(
+        all(history.recover(4, epoch, 10, at(10))),
+        None,
+        "its time is over"
+    );
+    assert_eq!(
+        all(history.recover(5, epoch, 10, at(10))),
+        Some(vec![]),
+        "but who missed nothing has no gap"
+    );
+}
+
+#[test]
+fn each_limit_holds() {
+    let bytes = Keep { bytes: 25, ..KEEP };
+    let history = filled(5, bytes);
+    assert_eq!((history.len(), history.bytes()), (2, 20));
+    let mut history = filled(5, KEEP);
+    assert_eq!(history.expire(at(9)), Some(at(10)), "when the next goes");
+    assert_eq!(history.expire(at(10)), None);
+    assert!(history.is_empty());
+    assert_eq!(history.place().offset, 5, "offsets go on");
+    assert_eq!(history.publish(6, 10, at(11)), 6);
+    history.set_keep(
+        Keep {
+            publications: 0,
+            ..KEEP
+        },
+        at(11),
+    );
+    assert!(history.is_empty());
+    assert_eq!(
+        history.publish(7, 10, at(11)),
+        7,
+        "without a memory there are offsets all the same"
+    );
+    assert_eq!(history.last(at(11)), None);
+}
+
+#[test]
+fn a_larger_publication_than_is_kept_is_not_kept() {
+    let mut history = filled(2, KEEP);
+    assert_eq!(history.publish(3, 101, at(0)), 3);
+    assert_eq!((history.len(), history.bytes()), (0, 0));
+    assert_eq!(all(history.recover(2, None, 10, at(0))), None);
+}
+
+#[test]
+fn queries_go_both_ways() {
+    let mut history = filled(5, KEEP);
+    let mut offsets = |since, limit, reverse| {
+        let query = Query {
+            since,
+            limit,
+            reverse,
+        };
+        let found = history.query(query, at(1));
+        found.into_iter().map(|(offset, _)| offset).collect::<Vec<_>>()
+    };
+    assert_eq!(offsets(None, 10, false), [3, 4, 5]);
+    assert_eq!(offsets(None, 2, false), [3, 4]);
+    assert_eq!(offsets(None, 2, true), [5, 4]);
+    assert_eq!(offsets(Some(4), 10, false), [5]);
+    assert_eq!(offsets(Some(4), 10, true), [3]);
+    assert!(offsets(Some(5), 10, false).is_empty());
+    assert!(offsets(Some(3), 0, false).is_empty());
+}
+
+#[test]
+fn epochs_are_said_and_heard() {
+    for number in [0, 1, 0xabc, u64::MAX] {
+        let epoch = Epoch::new(number);
+        assert_eq!(Epoch::parse(&epoch.to_string()), Some(epoch));
+    }
+    for text in [
+        "",
+        "0",
+        "00000000000000000",
+        "000000000000000G",
+        "ABCDEF0123456789",
+        "+00000000000000a",
+    ] {
+        assert_eq!(Epoch::parse(text), None, "{text}");
+    }
+}
+
+/// Someone who listens, and comes and goes.
+#[derive(Default)]
+struct Reader {
+    listens: bool,
+    /// Offset and life of the last that it has.
+    last: Option<(u64, Epoch)>,
+    /// All that it was given since it last began anew.
+    has: Vec<u64>,
+}
+
+/// All that was ever published in a life, with its time.
+struct Naive {
+    life: Epoch,
+    published: Vec<(usize, Duration)>,
+    keep: Keep,
+}
+
+impl Naive {
+    /// Whether a publication is there by the rules alone: by number, bytes and time of those behind it.
+    fn keeps(&self, offset: u64, now: Duration) -> bool {
+        let index = offset as usize - 1;
+        let behind = &self.published[index..];
+        // Once gone it is gone: what would have been let go at the time of any later publication.
+        let crowded = behind.len() > self.keep.publications;
+        let heavy = (1..=behind.len())
+            .any(|count| behind[..count].iter().map(|(bytes, _)| bytes).sum::<usize>() > self.keep.bytes);
+        let old = now >= self.published[index].1 + self.keep.time;
+        !(crowded || heavy || old)
+    }
+}
+
+#[test]
+fn nobody_misses_or_doubles_anything_unknowingly() {
+    for seed in 0..500 {
+        println!("seed {seed}");
+        let mut random = fastrand::Rng::with_seed(seed);
+        let keep = Keep {
+            publications: random.usize(0..8),
+            bytes: random.usize(1..200),
+            time: at(random.u64(1..20)),
+        };
+        let mut now = at(0);
+        let mut naive = Naive {
+            life: Epoch::new(random.u64(..)),
+            published: Vec::new(),
+            keep,
+        };
+        let mut history = History::new(naive.life, keep);
+        let mut readers: Vec<Reader> = (0..4).map(|_| Reader::default()).collect();
+        for _ in 0..300 {
+            match random.u8(0..10) {
+                0..4 => {
+                    let bytes = random.usize(0..60);
+                    naive.published.push((bytes, now));
+                    let offset = history.publish(naive.published.len() as u64, bytes, now);
+                    for reader in readers.iter_mut().filter(|reader| reader.listens) {
+                        reader.has.push(offset);
+                        reader.last = Some((offset, naive.life));
+                    }
+                }
+                4 => now += Duration::from_millis(random.u64(0..3000)),
+                5 => {
+                    let reader = random.usize(0..readers.len());
+                    readers[reader].listens = false;
+                }
+                6 if random.u8(0..10) == 0 => {
+                    // Whoever keeps the channel has died.
+                    naive = Naive {
+                        life: Epoch::new(random.u64(..)),
+                        published: Vec::new(),
+                        keep,
+                    };
+                    history = History::new(naive.life, keep);
+                    readers.iter_mut().for_each(|reader| reader.listens = false);
+                }
+                _ => {
+                    let reader = random.usize(0..readers.len());
+                    come_back(&mut readers[reader], &mut history, &naive, now);
+                }
+            }
+            for reader in &readers {
+                assert!(
+                    reader.has.windows(2).all(|pair| pair[0] + 1 == pair[1]),
+                    "seed {seed}: {:?}",
+                    reader.has
+                );
+            }
+        }
+    }
+}
+
+fn come_back(reader: &mut Reader, history: &mut History<u64>, naive: &Naive, now: Duration) {
+    if reader.listens {
+        return;
+    }
+    reader.listens = true;
+    let top = naive.published.len() as u64;
+    if let Some((offset, epoch)) = reader.last {
+        let truth = epoch == naive.life && (offset + 1..=top).all(|offset| naive.keeps(offset, now));
+        match history.recover(offset, Some(epoch), usize::MAX, now) {
+            Recovered::All(items) => {
+                assert!(truth, "it is told that it has all, and has not");
+                reader.has.extend(items.into_iter().map(|(offset, _)| offset));
+            }
+            Recovered::Gap => {
+                assert!(!truth, "it could have had all");
+                reader.has.clear();
+            }
+        }
+    }
+    assert_eq!(history.place().offset, top);
+    reader.last = Some((top, naive.life));
+}

@@ -1,0 +1,295 @@
+//! The client protocol in both formats: what is sent is what is understood, by the bytes that other programs send.
+
+use bytes::Bytes;
+use ringmain_hub::limits;
+use ringmain_hub::protocol::{
+    Broken, ClientInfo, Command, Commands, Disconnect, Error, Fault, Format, NotJson, Published, Push,
+    Replies, Reply, SubscribeResult, Variant, compact,
+};
+
+fn commands(format: Format, message: &[u8]) -> Vec<Result<Command, Broken>> {
+    Commands::new(format, Bytes::copy_from_slice(message)).collect()
+}
+
+fn json(message: &str) -> Vec<Command> {
+    let found: Result<_, _> = commands(Format::Json, message.as_bytes()).into_iter().collect();
+    found.expect("commands")
+}
+
+#[test]
+fn a_browser_connects_and_subscribes_in_one_frame() {
+    let sent = concat!(
+        r#"{"connect":{"token":"t","name":"js","data":{"a": [1, 2]},"flag":4,"new":{"of":"tomorrow"}},"id":1}"#,
+        "\n",
+        r#"{"subscribe":{"channel":"news","flag":1,"recover":true,"epoch":"x","offset":18446744073709551615},"id":2}"#,
+    );
+    let found = json(sent);
+    let connect = found[0].connect.as_ref().expect("a connect");
+    assert_eq!((found[0].id, &*connect.token, &*connect.name), (1, "t", "js"));
+    assert_eq!(connect.data, r#"{"a": [1, 2]}"#, "raw JSON as it was");
+    let subscribe = found[1].subscribe.as_ref().expect("a subscribe");
+    assert_eq!(
+        (&*subscribe.channel, subscribe.recover, subscribe.offset),
+        ("news", true, u64::MAX)
+    );
+}
+
+#[test]
+fn nothing_and_null_are_what_is_not_set() {
+    assert_eq!(json(""), []);
+    assert_eq!(json(" \n\n"), []);
+    assert_eq!(json("{}"), [Command::default()], "a pong");
+    assert_eq!(json("{}\n{}\n").len(), 2, "a break at the end");
+    let found = json(r#"{"id":3,"rpc":{"method":null,"data":null},"publish":null}"#);
+    assert_eq!(found[0].publish, None);
+    let rpc = found[0].rpc.as_ref().expect("an rpc");
+    assert_eq!((&*rpc.method, &rpc.data), ("", &Bytes::new()));
+}
+
+#[test]
+fn what_is_before_a_fault_counts_and_what_is_behind_does_not() {
+    for (format, message) in [
+        (Format::Json, b"{\"id\":1}\n{\"id\":true}\n{\"id\":3}".as_slice()),
+        (Format::Protobuf, b"\x02\x08\x01\x02\x0a\x01\x02\x08\x03"),
+    ] {
+        let found = commands(format, message);
+        assert_eq!(found.len(), 2, "{format:?}: {found:?}");
+        assert_eq!(found[0].as_ref().map(|command| command.id), Ok(1));
+        let said = found[1].as_ref().expect_err("the second is broken").to_string();
+        assert!(said.contains("number 2"), "{said}");
+    }
+}
+
+#[test]
+fn a_message_has_a_limit() {
+    let most = limits::COMMANDS_A_MESSAGE;
+    assert_eq!(json(&"{}".repeat(most)).len(), most);
+    let found = commands(Format::Json, "{}".repeat(most + 1).as_bytes());
+    assert_eq!(found.last(), Some(&Err(Broken::TooMany)));
+    assert_eq!(found.len(), most + 1);
+}
+
+#[test]
+fn what_is_nested_deep_is_not_followed() {
+    for depth in [200, 30_000] {
+        let data = format!("{}{}", "[".repeat(depth), "]".repeat(depth));
+        let found = json(&format!("{{\"send\":{{\"data\":{data}}}}}"));
+        assert_eq!(
+            found[0].send.as_ref().map(|send| &send.data[..]),
+            Some(data.as_bytes())
+        );
+        let nodes = r#"{"nodes":["#.repeat(depth) + &"]}".repeat(depth);
+        let filter = format!("{{\"subscribe\":{{\"tf\":{nodes}}}}}");
+        assert!(
+            commands(Format::Json, filter.as_bytes())[0].is_err(),
+            "a filter is followed"
+        );
+    }
+}
+
+#[test]
+fn protobuf_is_read_by_its_numbers() {
+    // id 2, subscribe{channel "ab", offset 300}, and a field 99 of tomorrow.
+    let message = b"\x0f\x08\x02\x2a\x07\x0a\x02ab\x38\xac\x02\x98\x06\x01";
+    let found = commands(Format::Protobuf, message);
+    let command = found[0].as_ref().expect_err("the length says one more");
+    assert!(command.to_string().contains("number 1"));
+    let message = b"\x0e\x08\x02\x2a\x07\x0a\x02ab\x38\xac\x02\x98\x06\x01";
+    let found = commands(Format::Protobuf, message);
+    let command = found[0].as_ref().expect("a command");
+    let subscribe = command.subscribe.as_ref().expect("a subscribe");
+    assert_eq!(
+        (command.id, &*subscribe.channel, subscribe.offset),
+        (2, "ab", 300)
+    );
+}
+
+#[test]
+fn replies_say_only_what_is_set() {
+    let check = |reply: &Reply, expected: &str| {
+        let mut out = Vec::new();
+        Format::Json.write(reply, &mut out).expect("JSON");
+        assert_eq!(String::from_utf8_lossy(&out), expected);
+    };
+    check(&Reply::default(), "{}");
+    let error = Error::from(Fault::INTERNAL);
+    let failed = Reply {
+        id: 7,
+        error: Some(error),
+        ..Reply::default()
+    };
+    check(
+        &failed,
+        r#"{"id":7,"error":{"code":100,"message":"internal server error","temporary":true}}"#,
+    );
+    let empty = Reply {
+        id: 1,
+        subscribe: Some(SubscribeResult::default()),
+        ..Reply::default()
+    };
+    check(&empty, r#"{"id":1,"subscribe":{}}"#);
+}
+
+fn published(data: &'static str) -> Published {
+    Published {
+        data: Bytes::from_static(data.as_bytes()),
+        info: Some(ClientInfo {
+            user: "u".to_owned(),
+            client: "c".to_owned(),
+            ..ClientInfo::default()
+        }),
+        tags: [("k".to_owned(), "v".to_owned())].into(),
+        time: 5,
+    }
+}
+
+#[test]
+fn a_publication_is_the_same_in_every_variant() {
+    for variant in Variant::ALL {
+        let mut out = Vec::new();
+        for offset in [1, 2] {
+            let publication = published(r#"{"price": 1.5}"#).numbered(offset);
+            variant.publication("news", publication, &mut out).expect("JSON");
+        }
+        let pushes: Vec<Push> = if variant.bare {
+            let parts = ringmain_hub::protocol::Parts::<Push>::new(variant.format, out.into());
+            parts.collect::<Result<_, _>>().expect("pushes")
+        } else {
+            let replies: Result<Vec<_>, _> = Replies::new(variant.format, out.into()).collect();
+            replies
+                .expect("replies")
+                .into_iter()
+                .map(|reply| reply.push.expect("a push"))
+                .collect()
+        };
+        for (offset, push) in (1..).zip(&pushes) {
+            assert_eq!(push.channel, "news");
+            assert_eq!(push.pub_, Some(published(r#"{"price": 1.5}"#).numbered(offset)));
+        }
+        assert_eq!(pushes.len(), 2);
+    }
+}
+
+#[test]
+fn the_json_of_a_publication() {
+    let mut out = Vec::new();
+    let publication = published("[1,\n 2]").numbered(9);
+    Variant::ALL[0]
+        .publication("a", publication, &mut out)
+        .expect("JSON");
+    let expected = r#"{"push":{"channel":"a","pub":{"data":[1,2],"info":{"user":"u","client":"c"},"offset":9,"tags":{"k":"v"},"time":5}}}"#;
+    assert_eq!(String::from_utf8_lossy(&out), expected);
+}
+
+#[test]
+fn what_is_not_json_does_not_go_out_as_json() {
+    let mut out = b"before".to_vec();
+    for data in ["", "{", "1 2", "\u{0}"] {
+        let bare = Published {
+            data: Bytes::from_static(data.as_bytes()),
+            ..Published::default()
+        };
+        let result = Variant::ALL[0].publication("a", bare.numbered(1), &mut out);
+        // Nothing at all is a publication without data.
+        assert_eq!(
+            result,
+            if data.is_empty() { Ok(()) } else { Err(NotJson) },
+            "{data:?}"
+        );
+        if !data.is_empty() {
+            assert!(out.ends_with(b"}"), "nothing is appended");
+        }
+    }
+}
+
+#[test]
+fn breaks_go_and_strings_stay() {
+    let check = |given: &'static str, expected: Result<&str, NotJson>| {
+        let found = compact(&Bytes::from_static(given.as_bytes()));
+        assert_eq!(
+            found.as_deref(),
+            expected.map(str::as_bytes).as_deref(),
+            "{given}"
+        );
+    };
+    check("{\"a\": 1}", Ok("{\"a\": 1}"));
+    check(
+        "{\n  \"a b\": \"c \\\" d\\\\\",\r\n  \"e\": [1, 2]\n}",
+        Ok("{\"a b\":\"c \\\" d\\\\\",\"e\":[1,2]}"),
+    );
+    check("1\n", Ok("1"));
+    check("\"a\nb\"", Err(NotJson));
+    check("", Err(NotJson));
+    check("{\"a\":}", Err(NotJson));
+    check("[1] [2]", Err(NotJson));
+}
+
+#[test]
+fn clients_come_back_by_the_code() {
+    for (why, comes_back) in [
+        (Disconnect::SHUTDOWN, true),
+        (Disconnect::SLOW, true),
+        (Disconnect::INVALID_TOKEN, false),
+        (Disconnect::FORCED, false),
+        (
+            Disconnect {
+                code: 4000,
+                reason: "application",
+            },
+            true,
+        ),
+        (
+            Disconnect {
+                code: 4500,
+                reason: "application",
+            },
+            false,
+        ),
+        (
+            Disconnect {
+                code: 1000,
+                reason: "closed",
+            },
+            false,
+        ),
+    ] {
+        assert_eq!(why.reconnects(), comes_back, "{why:?}");
+        assert!(why.reason.len() <= 32);
+    }
+}
+
+/// Bytes of any kind: no panic, and what is understood is understood again when it is written.
+#[test]
+fn noise_is_refused_or_understood_twice() {
+    for seed in 0..3000 {
+        let mut random = fastrand::Rng::with_seed(seed);
+        let mut message =
+            br#"{"id":1,"subscribe":{"channel":"a","data":[1],"tf":{"op":"and","nodes":[{"key":"k"}]}}}"#
+                .to_vec();
+        let format = if random.bool() {
+            Format::Json
+        } else {
+            Format::Protobuf
+        };
+        if format == Format::Protobuf {
+            let command: Command = json(std::str::from_utf8(&message).expect("text")).remove(0);
+            message.clear();
+            format.write(&command, &mut message).expect("Protobuf");
+        }
+        for _ in 0..random.usize(0..4) {
+            let place = random.usize(..message.len());
+            match random.u8(0..3) {
+                0 => message[place] = random.u8(..),
+                1 => message.truncate(place.max(1)),
+                _ => message.insert(place, random.u8(..)),
+            }
+        }
+        for command in commands(format, &message).into_iter().flatten() {
+            let mut again = Vec::new();
+            if format.write(&command, &mut again).is_ok() {
+                let read = commands(format, &again);
+                assert_eq!(read, [Ok(command)], "seed {seed}");
+            }
+        }
+    }
+}

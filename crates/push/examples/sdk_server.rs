@@ -1,0 +1,48 @@
+//! What the tests of Centrifuge's client SDKs connect to: `cargo run -p ringmain-push --example sdk_server [ADDRESS]`.
+//!
+//! Anybody is let in and may do anything; not for anything but tests.
+
+use std::time::Duration;
+
+use ringmain_hub::history::Keep;
+use ringmain_push::{Namespace, Options};
+use ringmain_web::{App, Exit};
+
+fn main() -> Exit {
+    let addr = std::env::args().nth(1).unwrap_or_else(|| "127.0.0.1:8000".into());
+    let kept = |publications| {
+        let mut namespace = Namespace {
+            publish: true,
+            history: true,
+            presence: true,
+            recovery: true,
+            ..Namespace::default()
+        };
+        namespace.rules.presence = true;
+        namespace.rules.join_leave = true;
+        namespace.rules.keep = Some(Keep {
+            publications,
+            bytes: 1 << 20,
+            time: Duration::from_secs(300),
+        });
+        namespace
+    };
+    let options = Options {
+        // The Go SDK expects that nobody knows who is there.
+        plain: {
+            let mut plain = kept(100);
+            plain.rules.presence = false;
+            plain
+        },
+        namespaces: [
+            ("recovery".to_owned(), kept(100)),
+            ("smallhistory".to_owned(), kept(2)),
+        ]
+        .into(),
+        anonymous: true,
+        origins: vec!["*".to_owned()],
+        api_key: Some("secret".to_owned()),
+        ..Options::default()
+    };
+    ringmain_push::serve(App::new(), options).run(&addr)
+}

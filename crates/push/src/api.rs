@@ -1,0 +1,104 @@
+//! What programs of the owner's call: `POST /api/METHOD` with JSON, and a key in `X-API-Key`.
+
+use std::sync::Arc;
+
+use bytes::Bytes;
+use ringmain_hub::protocol::{Fault, Published, compact};
+use ringmain_web::{App, Error, Flow, Reply, Request, Result};
+use serde::{Deserialize, Serialize};
+use serde_json::value::RawValue;
+
+use crate::desk::Desk;
+use crate::options::Options;
+
+#[derive(Deserialize)]
+struct Publish<'a> {
+    channel: String,
+    #[serde(borrow)]
+    data: &'a RawValue,
+}
+
+#[derive(Deserialize)]
+struct Broadcast<'a> {
+    channels: Vec<String>,
+    #[serde(borrow)]
+    data: &'a RawValue,
+}
+
+#[derive(Serialize)]
+struct Done {
+    result: Empty,
+}
+
+#[derive(Serialize)]
+struct Empty {}
+
+#[derive(Serialize)]
+struct Failed {
+    error: Why,
+}
+
+#[derive(Serialize)]
+struct Why {
+    code: u32,
+    message: &'static str,
+}
+
+pub(crate) fn serve(app: App, options: &Arc<Options>) -> App {
+    let key = options.api_key.clone().unwrap_or_default();
+    app.group("/api", move |group| {
+        group
+            .before(move |request, _| match request.header("x-api-key") {
+                Some(said) if is_same(said.as_bytes(), key.as_bytes()) => Ok(Flow::Continue),
+                _ => Err(Error::unauthorized("expected the API key in X-API-Key")),
+            })
+            .post("/publish", |request, reply| {
+                let Publish { channel, data } = request.json()?;
+                publish(request, reply, &[channel], data)
+            })
+            .post("/broadcast", |request, reply| {
+                let Broadcast { channels, data } = request.json()?;
+                publish(request, reply, &channels, data)
+            })
+    })
+}
+
+/// In all of these channels, or in none if one of them cannot be.
+fn publish(request: &Request<'_>, reply: &mut Reply<'_>, channels: &[String], data: &RawValue) -> Result {
+    let desk: &Desk = request.local()?;
+    let failed = |fault: Fault| Failed {
+        error: Why {
+            code: fault.code,
+            message: fault.message,
+        },
+    };
+    if let Some(fault) = channels
+        .iter()
+        .find_map(|channel| desk.options.namespace(channel).err())
+    {
+        return reply.json(&failed(fault));
+    }
+    let data = compact(&Bytes::copy_from_slice(data.get().as_bytes()));
+    let Ok(data) = data else {
+        return reply.json(&failed(Fault::BAD_REQUEST));
+    };
+    for channel in channels {
+        let Ok(namespace) = desk.options.namespace(channel) else {
+            continue;
+        };
+        let published = Published {
+            data: data.clone(),
+            ..Published::default()
+        };
+        let mut local = desk.local.borrow_mut();
+        local.publish(&Arc::from(&**channel), namespace.rules, published, None);
+    }
+    desk.ring();
+    reply.json(&Done { result: Empty {} })
+}
+
+/// In a time that says nothing of where they differ.
+fn is_same(said: &[u8], key: &[u8]) -> bool {
+    let differ = said.iter().zip(key).fold(0, |differ, (a, b)| differ | (a ^ b));
+    said.len() == key.len() && differ == 0
+}

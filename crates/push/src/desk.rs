@@ -1,0 +1,304 @@
+//! One worker's part: its connections, the channels at home there, and what goes between the two and to other workers.
+//!
+//! All that happens in a turn of the worker's loop (commands, mail) wakes one task, which then carries everything on: what a
+//! hundred clients have asked for goes in one visit to each queue.
+
+use std::cell::{Cell, RefCell};
+use std::future::poll_fn;
+use std::rc::Rc;
+use std::sync::Arc;
+use std::task::{Poll, Waker};
+use std::time::Duration;
+
+use ringmain_engine::Cx;
+use ringmain_engine::backend::Time;
+use ringmain_hub::home::Home;
+use ringmain_hub::local::{ConnId, Event, Local};
+use ringmain_hub::mail::WorkerId;
+
+use crate::limits;
+use crate::mesh::{Ends, Mesh};
+use crate::options::Options;
+use crate::session::Seat;
+
+/// A worker's desk; clones are the same.
+#[derive(Clone)]
+pub(crate) struct Desk(Rc<Inner>);
+
+pub(crate) struct Inner {
+    pub(crate) cx: Cx,
+    pub(crate) options: Arc<Options>,
+    pub(crate) local: RefCell<Local>,
+    home: RefCell<Home>,
+    ends: RefCell<Ends>,
+    /// By [`ConnId::slot`].
+    seats: RefCell<Vec<Option<Rc<Seat>>>>,
+    /// The task's.
+    bell: RefCell<Option<Waker>>,
+    woken: Cell<bool>,
+    /// Connections by the second in which they are pinged, and those that wait to say who they are by that in which they must.
+    rounds: RefCell<Rounds>,
+}
+
+struct Rounds {
+    pinged: Vec<Vec<ConnId>>,
+    strangers: Vec<Vec<Rc<Seat>>>,
+    second: usize,
+}
+
+impl Desk {
+    /// Begins with its worker.
+    pub(crate) fn start(cx: &Cx, mesh: &Mesh, options: Arc<Options>) -> Desk {
+        let (worker, workers) = (cx.worker(), cx.workers());
+        let Some(ends) = mesh.take(worker, workers) else {
+            unreachable!("a worker begins once");
+        };
+        let count = u16::try_from(workers).unwrap_or(u16::MAX);
+        let seconds = limits::PING_EVERY.as_secs().max(limits::CONNECT_WITHIN.as_secs()) as usize;
+        let rounds = Rounds {
+            pinged: vec![Vec::new(); limits::PING_EVERY.as_secs() as usize],
+            strangers: (0..=seconds).map(|_| Vec::new()).collect(),
+            second: 0,
+        };
+        let desk = Desk(Rc::new(Inner {
+            cx: cx.clone(),
+            local: RefCell::new(Local::new(count, options.limits)),
+            home: RefCell::new(Home::new(count, options.channels, cx.random())),
+            options,
+            ends: RefCell::new(ends),
+            seats: RefCell::default(),
+            bell: RefCell::default(),
+            woken: Cell::new(false),
+            rounds: RefCell::new(rounds),
+        }));
+        let (carrier, clock) = (desk.clone(), desk.clone());
+        for spawned in [
+            cx.spawn(async move { carrier.carry().await }),
+            cx.spawn(async move { clock.tick().await }),
+        ] {
+            if spawned.is_err() {
+                log::error!("push: worker {worker} has no room for its tasks, so nothing is pushed there");
+            }
+        }
+        desk
+    }
+
+    /// There is something to carry on.
+    pub(crate) fn ring(&self) {
+        if !self.0.woken.replace(true)
+            && let Some(bell) = &*self.0.bell.borrow()
+        {
+            bell.wake_by_ref();
+        }
+    }
+
+    /// A connection is known from now on.
+    pub(crate) fn seat(&self, id: ConnId, seat: Rc<Seat>) {
+        let mut seats = self.0.seats.borrow_mut();
+        if seats.len() <= id.slot() {
+            seats.resize_with(id.slot() + 1, || None);
+        }
+        seats[id.slot()] = Some(seat);
+        let mut rounds = self.0.rounds.borrow_mut();
+        let last = rounds.pinged.len() - 1;
+        // The whole interval from now: pings of a burst of connections are as far apart as its seconds.
+        let at = (rounds.second + last) % rounds.pinged.len();
+        rounds.pinged[at].push(id);
+    }
+
+    /// Somebody is there who has to say who it is.
+    pub(crate) fn stranger(&self, seat: Rc<Seat>) {
+        let mut rounds = self.0.rounds.borrow_mut();
+        let within = limits::CONNECT_WITHIN.as_secs() as usize;
+        let at = (rounds.second + within) % rounds.strangers.len();
+        rounds.strangers[at].push(seat);
+    }
+
+    /// A connection is over.
+    pub(crate) fn leave(&self, id: ConnId) {
+        self.0.local.borrow_mut().close(id);
+        if let Some(seat) = self.0.seats.borrow_mut().get_mut(id.slot()) {
+            *seat = None;
+        }
+        self.ring();
+    }
+
+    fn find(&self, id: ConnId) -> Option<Rc<Seat>> {
+        let seats = self.0.seats.borrow();
+        let seat = seats.get(id.slot())?.as_ref()?;
+        (seat.id() == Some(id)).then(|| Rc::clone(seat))
+    }
+
+    async fn carry(&self) {
+        poll_fn::<(), _>(|context| {
+            if self.0.bell.borrow().is_none() {
+                *self.0.bell.borrow_mut() = Some(context.waker().clone());
+                // It is this task's for as long as the worker lives.
+                let _ = self.0.ends.borrow().bells[self.0.cx.worker()].set(context.waker().clone());
+            }
+            self.0.woken.set(false);
+            if self.pass() {
+                context.waker().wake_by_ref();
+            }
+            Poll::Pending
+        })
+        .await;
+    }
+
+    /// Carries on what is there: what comes in first, since what goes out follows from it. Whether there is more.
+    fn pass(&self) -> bool {
+        let ends = &mut *self.0.ends.borrow_mut();
+        let mut rings = vec![false; ends.bells.len()];
+        let mut more = false;
+        for (other, rings) in rings.iter_mut().enumerate() {
+            more |= self.take_in(other, ends, rings);
+        }
+        for (other, rings) in rings.iter_mut().enumerate() {
+            more |= self.give_out(other, ends, rings);
+        }
+        self.tell();
+        let (own, local) = (self.0.cx.worker(), self.0.local.borrow());
+        for (other, rings) in rings.into_iter().enumerate() {
+            let has_room = other == own || !ends.to_homes[other].is_full();
+            more |= has_room && local.has_mail(WorkerId(other as u16));
+            if rings && let Some(bell) = ends.bells[other].get() {
+                bell.wake_by_ref();
+            }
+        }
+        more
+    }
+
+    /// What connections here want of a worker's channels, and what that worker wants of the channels here.
+    fn take_in(&self, other: usize, ends: &mut Ends, rings: &mut bool) -> bool {
+        let (id, now) = (WorkerId(other as u16), self.0.cx.now().since(Time(0)));
+        let (local, home) = (&mut *self.0.local.borrow_mut(), &mut *self.0.home.borrow_mut());
+        if other == self.0.cx.worker() {
+            while let Some(message) = local.poll_home(id) {
+                home.handle(id, message, now);
+            }
+            return false;
+        }
+        while local.has_mail(id) && !ends.to_homes[other].is_full() {
+            if let Some(message) = local.poll_home(id) {
+                *rings |= ends.to_homes[other].push(message).is_ok();
+            }
+        }
+        let (as_home, as_worker) = (&mut ends.as_home[other], &mut ends.as_worker[other]);
+        // Whoever found no room is told that there is some.
+        *rings |= as_home.slots() >= limits::QUEUE || as_worker.slots() >= limits::QUEUE;
+        for _ in 0..limits::TAKEN_A_TURN {
+            let Ok(message) = as_home.pop() else { break };
+            home.handle(id, message, now);
+        }
+        for _ in 0..limits::TAKEN_A_TURN {
+            let Ok(message) = as_worker.pop() else { break };
+            local.handle(message);
+        }
+        !as_home.is_empty() || !as_worker.is_empty()
+    }
+
+    /// What the channels here have for a worker.
+    fn give_out(&self, other: usize, ends: &mut Ends, rings: &mut bool) -> bool {
+        let (id, now) = (WorkerId(other as u16), self.0.cx.now().since(Time(0)));
+        let home = &mut *self.0.home.borrow_mut();
+        if other == self.0.cx.worker() {
+            let local = &mut *self.0.local.borrow_mut();
+            for _ in 0..limits::TAKEN_A_TURN {
+                let Some(message) = home.poll(id, now) else { break };
+                local.handle(message);
+            }
+            return home.has_mail(id);
+        }
+        while home.has_mail(id) && !ends.to_workers[other].is_full() {
+            let Some(message) = home.poll(id, now) else { break };
+            *rings |= ends.to_workers[other].push(message).is_ok();
+        }
+        false
+    }
+
+    /// Tells connections what has happened, and sends what waits for them.
+    fn tell(&self) {
+        loop {
+            let event = self.0.local.borrow_mut().poll_event();
+            let Some(event) = event else { break };
+            let id = match &event {
+                Event::Subscribed { conn, .. }
+                | Event::Refused { conn, .. }
+                | Event::Unsubscribed { conn, .. }
+                | Event::Published { conn, .. }
+                | Event::Told { conn, .. }
+                | Event::Disconnected { conn, .. } => *conn,
+            };
+            if let Some(seat) = self.find(id) {
+                seat.told(self, event);
+            }
+        }
+        loop {
+            let ready = self.0.local.borrow_mut().poll_ready();
+            let Some(id) = ready else { break };
+            if let Some(seat) = self.find(id) {
+                self.send(id, &seat);
+            }
+        }
+    }
+
+    /// Sends a connection what waits for it, as far as it takes that.
+    pub(crate) fn send(&self, id: ConnId, seat: &Seat) {
+        while !seat.is_full() {
+            let frame = self.0.local.borrow_mut().take(id);
+            match frame {
+                Some(frame) => seat.send(&frame),
+                None => break,
+            }
+        }
+    }
+
+    async fn tick(&self) {
+        loop {
+            self.0.cx.sleep(Duration::from_secs(1)).await;
+            self.second();
+            let now = self.0.cx.now().since(Time(0));
+            self.0.home.borrow_mut().sweep(now);
+        }
+    }
+
+    fn second(&self) {
+        let (pinged, due, strangers) = {
+            let rounds = &mut *self.0.rounds.borrow_mut();
+            rounds.second += 1;
+            let count = rounds.pinged.len();
+            let at = rounds.second % count;
+            let waited = (rounds.second + count - limits::PONG_WITHIN.as_secs() as usize) % count;
+            let strangers = rounds.second % rounds.strangers.len();
+            (
+                rounds.pinged[at].clone(),
+                rounds.pinged[waited].clone(),
+                std::mem::take(&mut rounds.strangers[strangers]),
+            )
+        };
+        for id in due {
+            if let Some(seat) = self.find(id) {
+                seat.must_have_answered(self);
+            }
+        }
+        for &id in &pinged {
+            if let Some(seat) = self.find(id) {
+                seat.ping();
+            }
+        }
+        let rounds = &mut *self.0.rounds.borrow_mut();
+        let at = rounds.second % rounds.pinged.len();
+        rounds.pinged[at].retain(|id| self.find(*id).is_some());
+        for stranger in strangers {
+            stranger.must_be_known();
+        }
+    }
+}
+
+impl std::ops::Deref for Desk {
+    type Target = Inner;
+
+    fn deref(&self) -> &Inner {
+        &self.0
+    }
+}

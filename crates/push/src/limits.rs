@@ -1,0 +1,28 @@
+//! Every limit of push, with its unit and what happens there.
+
+use std::time::Duration;
+
+/// Messages that wait between two workers, each way. What finds no room waits where it is, in order.
+pub const QUEUE: usize = 1024;
+
+/// Messages that a worker takes from each queue before it looks after its connections.
+pub const TAKEN_A_TURN: usize = 256;
+
+/// How often a client is pinged.
+pub const PING_EVERY: Duration = Duration::from_secs(25);
+
+/// How long a client may take to answer a ping; then it is disconnected ([`Disconnect::NO_PONG`]).
+///
+/// [`Disconnect::NO_PONG`]: ringmain_hub::protocol::Disconnect::NO_PONG
+pub const PONG_WITHIN: Duration = Duration::from_secs(10);
+
+/// How long a client may take to say who it is; then it is disconnected ([`Disconnect::STALE`]).
+///
+/// [`Disconnect::STALE`]: ringmain_hub::protocol::Disconnect::STALE
+pub const CONNECT_WITHIN: Duration = Duration::from_secs(25);
+
+/// Publications that a client is given of a history at once.
+pub const HISTORY_PUBLICATIONS: usize = 1000;
+
+/// How often channels that nobody needs are looked for.
+pub const SWEEP_EVERY: Duration = Duration::from_secs(1);

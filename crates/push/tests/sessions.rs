@@ -1,0 +1,305 @@
+//! Clients of one worker, in virtual time: what they ask for, what they are told, and when they are sent away.
+
+use std::time::Duration;
+
+use ringmain_hub::history::Keep;
+use ringmain_push::limits::{CONNECT_WITHIN, PING_EVERY, PONG_WITHIN};
+use ringmain_push::{Namespace, Options};
+use ringmain_web::App;
+use ringmain_web::testing::{TestClient, TestSocket};
+
+const PATH: &str = "/connection/websocket";
+
+fn options() -> Options {
+    let mut kept = Namespace {
+        publish: true,
+        history: true,
+        presence: true,
+        recovery: true,
+        ..Namespace::default()
+    };
+    kept.rules.presence = true;
+    kept.rules.keep = Some(Keep {
+        publications: 2,
+        bytes: 1000,
+        time: Duration::from_secs(60),
+    });
+    Options {
+        namespaces: [("kept".to_owned(), kept)].into(),
+        anonymous: true,
+        api_key: Some("key".to_owned()),
+        ..Options::default()
+    }
+}
+
+fn serve(options: Options) -> TestClient {
+    TestClient::new(ringmain_push::serve(App::new(), options)).expect("an application")
+}
+
+/// One that is connected.
+fn connect(client: &mut TestClient) -> TestSocket {
+    let mut socket = client.ws(PATH).open();
+    socket.send_text(r#"{"id":1,"connect":{}}"#);
+    let reply = socket.text();
+    assert!(reply.starts_with(r#"{"id":1,"connect":{"client":""#), "{reply}");
+    assert!(reply.ends_with(r#","ping":25,"pong":true}}"#), "{reply}");
+    socket
+}
+
+#[track_caller]
+fn check(socket: &mut TestSocket, command: &str, reply: &str) {
+    socket.send_text(command);
+    assert_eq!(masked(&socket.text()), reply, "{command}");
+}
+
+/// Numbers that are drawn by lot, by what they are.
+fn masked(text: &str) -> String {
+    let mut masked = text.to_owned();
+    for (before, length, name) in [(r#""client":""#, 36, "CLIENT"), (r#""epoch":""#, 16, "EPOCH")] {
+        let mut from = 0;
+        while let Some(found) = masked[from..].find(before) {
+            let at = from + found + before.len();
+            if masked.as_bytes().get(at + length) == Some(&b'"') {
+                masked.replace_range(at..at + length, name);
+            }
+            from = at;
+        }
+    }
+    masked
+}
+
+#[test]
+fn commands_are_answered_by_their_numbers() {
+    let mut client = serve(options());
+    let mut socket = connect(&mut client);
+    for (command, reply) in [
+        (
+            r#"{"id":2,"subscribe":{"channel":"news"}}"#,
+            r#"{"id":2,"subscribe":{}}"#,
+        ),
+        (
+            r#"{"id":3,"subscribe":{"channel":"news"}}"#,
+            r#"{"id":3,"error":{"code":105,"message":"already subscribed"}}"#,
+        ),
+        (
+            r#"{"id":4,"subscribe":{"channel":"nowhere:news"}}"#,
+            r#"{"id":4,"error":{"code":102,"message":"unknown channel"}}"#,
+        ),
+        (
+            r#"{"id":5,"subscribe":{"channel":"news#7"}}"#,
+            r#"{"id":5,"error":{"code":103,"message":"permission denied"}}"#,
+        ),
+        (
+            r#"{"id":6,"subscribe":{"channel":""}}"#,
+            r#"{"id":6,"error":{"code":107,"message":"bad request"}}"#,
+        ),
+        (
+            r#"{"id":7,"publish":{"channel":"news","data":1}}"#,
+            r#"{"id":7,"error":{"code":103,"message":"permission denied"}}"#,
+        ),
+        (
+            r#"{"id":8,"history":{"channel":"news"}}"#,
+            r#"{"id":8,"error":{"code":108,"message":"not available"}}"#,
+        ),
+        (
+            r#"{"id":9,"rpc":{"method":"x"}}"#,
+            r#"{"id":9,"error":{"code":108,"message":"not available"}}"#,
+        ),
+        (
+            r#"{"id":10}"#,
+            r#"{"id":10,"error":{"code":104,"message":"method not found"}}"#,
+        ),
+        (r#"{"id":11,"ping":{}}"#, r#"{"id":11,"ping":{}}"#),
+        (
+            r#"{"id":12,"unsubscribe":{"channel":"news"}}"#,
+            r#"{"id":12,"unsubscribe":{}}"#,
+        ),
+        (
+            r#"{"id":13,"unsubscribe":{"channel":"news"}}"#,
+            r#"{"id":13,"unsubscribe":{}}"#,
+        ),
+    ] {
+        check(&mut socket, command, reply);
+    }
+    drop(socket);
+    client.finish().expect("it ends");
+}
+
+#[test]
+fn what_is_published_reaches_who_listens() {
+    let mut client = serve(options());
+    let (mut one, mut two) = (connect(&mut client), connect(&mut client));
+    let subscribed = r#"{"id":2,"subscribe":{"recoverable":true,"epoch":"EPOCH","positioned":true}}"#;
+    for socket in [&mut one, &mut two] {
+        check(socket, r#"{"id":2,"subscribe":{"channel":"kept:a"}}"#, subscribed);
+    }
+    one.send_text(r#"{"id":3,"publish":{"channel":"kept:a","data":{"a": 1}}}"#);
+    let push =
+        r#"{"push":{"channel":"kept:a","pub":{"data":{"a": 1},"info":{"client":"CLIENT"},"offset":1}}}"#;
+    assert_eq!(masked(&two.text()), push);
+    let mut both = [masked(&one.text()), masked(&one.text())];
+    both.sort();
+    assert_eq!(both, [r#"{"id":3,"publish":{}}"#, push]);
+    check(
+        &mut one,
+        r#"{"id":4,"history":{"channel":"kept:a","limit":10}}"#,
+        r#"{"id":4,"history":{"publications":[{"data":{"a": 1},"info":{"client":"CLIENT"},"offset":1}],"epoch":"EPOCH","offset":1}}"#,
+    );
+    check(
+        &mut one,
+        r#"{"id":5,"presence_stats":{"channel":"kept:a"}}"#,
+        r#"{"id":5,"presence_stats":{"num_clients":2,"num_users":1}}"#,
+    );
+    two.close(1000, "");
+    two.closed();
+    check(
+        &mut one,
+        r#"{"id":6,"presence_stats":{"channel":"kept:a"}}"#,
+        r#"{"id":6,"presence_stats":{"num_clients":1,"num_users":1}}"#,
+    );
+    drop((one, two));
+    client.finish().expect("it ends");
+}
+
+#[test]
+fn programs_publish_by_http() {
+    let mut client = serve(options());
+    let mut socket = connect(&mut client);
+    for (number, channel) in [(2, "news"), (3, "sport")] {
+        socket.send_text(format!(
+            r#"{{"id":{number},"subscribe":{{"channel":"{channel}"}}}}"#
+        ));
+        socket.text();
+    }
+    let json = |request: ringmain_web::testing::TestRequest<'_>, body: &str| {
+        let request = request.header("content-type", "application/json");
+        let reply = request.header("x-api-key", "key").body(body).send();
+        (reply.status(), reply.text().to_owned())
+    };
+    let done = (200, r#"{"result":{}}"#.to_owned());
+    let publish = json(
+        client.post("/api/publish"),
+        "{\"channel\":\"news\",\"data\":[1,\n2]}",
+    );
+    assert_eq!(publish, done);
+    assert_eq!(
+        socket.text(),
+        r#"{"push":{"channel":"news","pub":{"data":[1,2]}}}"#
+    );
+    let broadcast = r#"{"channels":["news","sport"],"data":"x"}"#;
+    assert_eq!(json(client.post("/api/broadcast"), broadcast), done);
+    let mut pushes = [socket.text(), socket.text()];
+    pushes.sort();
+    assert!(
+        pushes[0].contains("news") && pushes[1].contains("sport"),
+        "{pushes:?}"
+    );
+    let nowhere = r#"{"channels":["news","no:where"],"data":"x"}"#;
+    let refused = (
+        200,
+        r#"{"error":{"code":102,"message":"unknown channel"}}"#.to_owned(),
+    );
+    assert_eq!(
+        json(client.post("/api/broadcast"), nowhere),
+        refused,
+        "then nobody gets it"
+    );
+    let unkeyed = client
+        .post("/api/publish")
+        .header("x-api-key", "kex")
+        .body("{}")
+        .send();
+    assert_eq!(unkeyed.status(), 401);
+    drop(socket);
+    client.finish().expect("it ends");
+}
+
+#[test]
+fn who_comes_back_recovers_or_is_told_that_it_cannot() {
+    let mut client = serve(options());
+    let mut socket = connect(&mut client);
+    for number in 2..6 {
+        check(
+            &mut socket,
+            &format!(r#"{{"id":{number},"publish":{{"channel":"kept:a","data":{number}}}}}"#),
+            &format!(r#"{{"id":{number},"publish":{{}}}}"#),
+        );
+    }
+    socket.send_text(r#"{"id":6,"subscribe":{"channel":"kept:a","recover":true,"offset":2}}"#);
+    let recovered = masked(&socket.text());
+    assert!(
+        recovered.contains(r#""recovered":true,"offset":4"#),
+        "{recovered}"
+    );
+    assert!(
+        recovered.contains(r#""offset":3}"#) && recovered.contains(r#""offset":4}"#),
+        "{recovered}"
+    );
+    check(
+        &mut socket,
+        r#"{"id":7,"unsubscribe":{"channel":"kept:a"}}"#,
+        r#"{"id":7,"unsubscribe":{}}"#,
+    );
+    check(
+        &mut socket,
+        r#"{"id":8,"subscribe":{"channel":"kept:a","recover":true,"offset":1,"flag":2}}"#,
+        r#"{"id":8,"error":{"code":112,"message":"unrecoverable position"}}"#,
+    );
+    check(
+        &mut socket,
+        r#"{"id":9,"subscribe":{"channel":"kept:a","recover":true,"offset":1}}"#,
+        r#"{"id":9,"subscribe":{"recoverable":true,"epoch":"EPOCH","offset":4,"positioned":true,"was_recovering":true}}"#,
+    );
+    drop(socket);
+    client.finish().expect("it ends");
+}
+
+#[test]
+fn what_cannot_be_understood_ends_the_connection() {
+    for (sent, code) in [
+        ("nothing", 3501),
+        (r#"{"id":1,"subscribe":{"channel":"news"}}"#, 3501),
+        (r#"{"connect":{}}"#, 3501),
+        (r#"{"id":1,"connect":{"token":"x"}}"#, 3500),
+        (r#"{"id":1,"connect":{"name":"more than sixteen"}}"#, 3501),
+    ] {
+        let mut client = serve(options());
+        let mut socket = client.ws(PATH).open();
+        socket.send_text(sent);
+        assert_eq!(socket.closed().0, code, "{sent}");
+        drop(socket);
+        client.finish().expect("it ends");
+    }
+    let mut client = serve(Options {
+        anonymous: false,
+        ..options()
+    });
+    let mut socket = client.ws(PATH).open();
+    check(
+        &mut socket,
+        r#"{"id":1,"connect":{}}"#,
+        r#"{"id":1,"error":{"code":101,"message":"unauthorized"}}"#,
+    );
+}
+
+#[test]
+fn who_does_not_answer_a_ping_is_sent_away() {
+    let mut client = serve(options());
+    let (mut lively, mut dead) = (connect(&mut client), connect(&mut client));
+    client.advance(PING_EVERY + Duration::from_secs(1));
+    for socket in [&mut lively, &mut dead] {
+        assert_eq!(socket.text(), "{}", "a ping");
+    }
+    lively.send_text("{}");
+    client.advance(PONG_WITHIN + Duration::from_secs(1));
+    assert_eq!(dead.closed(), (3012, "no pong".to_owned()));
+    check(&mut lively, r#"{"id":2,"ping":{}}"#, r#"{"id":2,"ping":{}}"#);
+}
+
+#[test]
+fn who_does_not_say_who_it_is_is_sent_away() {
+    let mut client = serve(options());
+    let mut socket = client.ws(PATH).open();
+    client.advance(CONNECT_WITHIN + Duration::from_secs(2));
+    assert_eq!(socket.closed(), (3502, "stale".to_owned()));
+}

@@ -1,0 +1,130 @@
+//! Takes the values of some fields out of JSON answers, however deep they lie. An answer that cannot be read does not pass.
+
+use std::cell::Cell;
+
+use ringmain_control::filter::{
+    About, Answer, Cx, End, Error, Filter, Flow, Options, Outcome, RequestHead, ResponseBody, ResponseHead,
+    Want,
+};
+use serde::Deserialize;
+use serde_json::Value;
+
+/// What is longer is not read on the worker, which has others to serve.
+const ON_WORKER_BYTES: usize = 64 * 1024;
+
+#[derive(Clone, Deserialize)]
+#[serde(deny_unknown_fields)]
+struct Settings {
+    fields: Vec<String>,
+    #[serde(default = "with")]
+    with: String,
+}
+
+fn with() -> String {
+    "(redacted)".into()
+}
+
+pub(crate) fn configure(options: &Options) -> Result<impl Fn(&Cx) -> Redact + use<>, Error> {
+    let settings: Settings = options.read()?;
+    Ok(move |cx: &Cx| Redact {
+        settings: settings.clone(),
+        worker: cx.worker(),
+        redacted: Cell::new(0),
+    })
+}
+
+pub(crate) struct Redact {
+    settings: Settings,
+    worker: usize,
+    /// Values, since this was made. No other thread sees it.
+    redacted: Cell<u64>,
+}
+
+/// Replaces values; how many.
+fn redact(value: &mut Value, settings: &Settings) -> u64 {
+    match value {
+        Value::Object(map) => {
+            let mut count = 0;
+            for (name, value) in map {
+                if settings.fields.contains(name) {
+                    *value = settings.with.as_str().into();
+                    count += 1;
+                } else {
+                    count += redact(value, settings);
+                }
+            }
+            count
+        }
+        Value::Array(list) => list.iter_mut().map(|value| redact(value, settings)).sum(),
+        _ => 0,
+    }
+}
+
+/// The body without secrets, and how many there were; `None`: it is no JSON.
+fn redacted(body: &[u8], settings: &Settings) -> Option<(Vec<u8>, u64)> {
+    let mut value = serde_json::from_slice(body).ok()?;
+    let count = redact(&mut value, settings);
+    Some((value.to_string().into_bytes(), count))
+}
+
+/// Puts it in place of what came.
+fn put(into: &mut ResponseBody<'_>, redacted: Option<(Vec<u8>, u64)>, sum: &mut u64) -> Outcome<'static> {
+    let Some((bytes, count)) = redacted else {
+        let text = "the upstream's answer says that it is JSON, and is not";
+        return Ok(Flow::Answer(Answer::text(502, text)));
+    };
+    *sum += count;
+    *into.bytes_mut()? = bytes;
+    Ok(Flow::Continue)
+}
+
+impl Filter for Redact {
+    /// How many values were replaced.
+    type Exchange = u64;
+
+    fn begin(&self, _: &About<'_>) -> u64 {
+        0
+    }
+
+    fn request_head<'a>(&'a self, _: &'a mut u64, head: &'a mut RequestHead<'_>) -> Outcome<'a> {
+        // What is compressed could not be read.
+        head.remove("Accept-Encoding");
+        Ok(Flow::Continue)
+    }
+
+    fn response_head<'a>(&'a self, _: &'a mut u64, head: &'a mut ResponseHead<'_>) -> Outcome<'a> {
+        let is_json = head.get("Content-Type").is_some_and(|kind| {
+            let kind = kind.split(|byte| *byte == b';').next().unwrap_or_default();
+            kind.trim_ascii().to_ascii_lowercase().ends_with(b"json")
+        });
+        if is_json && head.has_body() {
+            // They are of the bytes that come, not of those that go.
+            for name in ["ETag", "Accept-Ranges", "Content-Digest"] {
+                head.remove(name);
+            }
+            head.want_body(Want::Whole);
+        }
+        Ok(Flow::Continue)
+    }
+
+    fn response_body<'a>(&'a self, sum: &'a mut u64, body: &'a mut ResponseBody<'_>) -> Outcome<'a> {
+        if body.bytes().len() <= ON_WORKER_BYTES {
+            let redacted = redacted(body.bytes(), &self.settings);
+            return put(body, redacted, sum);
+        }
+        let (cx, settings) = (body.about().cx().clone(), self.settings.clone());
+        Flow::wait(async move {
+            let bytes = std::mem::take(body.bytes_mut()?);
+            let redacted = cx.blocking(move || redacted(&bytes, &settings)).await?;
+            put(body, redacted, sum)
+        })
+    }
+
+    fn over(&self, sum: u64, end: &End) {
+        if sum > 0 && end.is_whole {
+            self.redacted.set(self.redacted.get() + sum);
+            let all = self.redacted.get();
+            log::info!("worker {}: {sum} values redacted, {all} so far", self.worker);
+        }
+    }
+}

@@ -1,0 +1,47 @@
+#!/usr/bin/env bash
+# Centrifuge's own SDKs against our server, unchanged: `tests/sdk/run.sh SERVER`, SERVER being the example `sdk_server`.
+#
+# The Go SDK's own tests run from its module's source, the npm SDK by sessions.mjs. Needs Go, Node and the package registries;
+# what is fetched stays in $SDK_CACHE (a folder of the user's cache). Left out of the Go SDK's tests: deltas (Fossil), which the
+# server does not make yet.
+set -euo pipefail
+cd "$(dirname "$0")"
+
+server=$(realpath "${1:?usage: tests/sdk/run.sh SERVER}")
+cache=${SDK_CACHE:-${XDG_CACHE_HOME:-$HOME/.cache}/ringmain-sdk}
+go_sdk=v0.12.1
+npm_sdk=5.8.0
+for program in go node npm; do
+    command -v "$program" >/dev/null || { echo "needs $program; install it and run this again" >&2; exit 2; }
+done
+mkdir -p "$cache/npm"
+
+said=$(mktemp)
+"$server" 127.0.0.1:0 2>"$said" &
+running=$!
+trap 'kill "$running" 2>/dev/null; wait "$running" 2>/dev/null; rm -f "$said"' EXIT
+for _ in $(seq 300); do
+    port=$(sed -n 's/.*listening on 127\.0\.0\.1:\([0-9]*\).*/\1/p' "$said")
+    [ -n "$port" ] && break
+    kill -0 "$running" || { cat "$said" >&2; exit 1; }
+    sleep 0.1
+done
+[ -n "$port" ] || { echo "the server did not say where it listens:" >&2; cat "$said" >&2; exit 1; }
+
+if [ ! -d "$cache/go-$go_sdk" ]; then
+    folder=$(cd "$cache" && GOFLAGS=-mod=mod go mod download -json "github.com/centrifugal/centrifuge-go@$go_sdk" \
+        | sed -n 's/.*"Dir": "\(.*\)".*/\1/p')
+    cp -r "$folder" "$cache/go-$go_sdk.new"
+    chmod -R u+w "$cache/go-$go_sdk.new"
+    mv "$cache/go-$go_sdk.new" "$cache/go-$go_sdk"
+fi
+tests=$(mktemp -d)
+trap 'kill "$running" 2>/dev/null; wait "$running" 2>/dev/null; rm -rf "$said" "$tests"' EXIT
+cp -r "$cache/go-$go_sdk/." "$tests"
+# Its tests name the place where they expect a server.
+sed -i "s/localhost:8000/127.0.0.1:$port/" "$tests"/*_test.go
+(cd "$tests" && go test -count=1 -skip Fossil -timeout 300s ./...)
+
+cp sessions.mjs "$cache/npm/"
+(cd "$cache/npm" && { [ -d node_modules/centrifuge ] || npm install --silent --no-save "centrifuge@$npm_sdk" ws@8; } \
+    && node sessions.mjs "ws://127.0.0.1:$port/connection/websocket")
