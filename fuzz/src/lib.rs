@@ -13,6 +13,7 @@ pub mod guardian;
 pub mod h1_encode;
 pub mod h1_request;
 pub mod h1_response;
+pub mod hub_messages;
 mod hyper_client;
 mod hyper_server;
 mod memory;
@@ -61,6 +62,10 @@ pub const TARGETS: &[Target] = &[
     Target {
         name: "h1_response",
         run: h1_response::run,
+    },
+    Target {
+        name: "hub_messages",
+        run: hub_messages::run,
     },
     Target {
         name: "record",

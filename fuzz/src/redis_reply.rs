@@ -45,7 +45,10 @@ fn again(reply: &RedisReply) {
         }
         RedisReply::Text | RedisReply::Error(_) => return,
     };
-    assert_eq!(redis_reply(text.as_bytes()), Ok(Some((reply.clone(), text.len()))));
+    assert_eq!(
+        redis_reply(text.as_bytes()),
+        Ok(Some((reply.clone(), text.len())))
+    );
 }
 
 /// An answer, all of it and nothing else, read by splitting it into lines.
@@ -75,5 +78,7 @@ fn naive(bytes: &[u8]) -> Option<RedisReply> {
 }
 
 fn is(value: &str, count: usize) -> bool {
-    value.parse::<i64>().is_ok_and(|value| usize::try_from(value) == Ok(count))
+    value
+        .parse::<i64>()
+        .is_ok_and(|value| usize::try_from(value) == Ok(count))
 }
