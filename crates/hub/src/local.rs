@@ -314,6 +314,12 @@ impl Local {
         !self.to_homes[usize::from(home.0)].is_empty()
     }
 
+    /// How much is to go to homes.
+    #[must_use]
+    pub fn backlog(&self) -> usize {
+        self.to_homes.iter().map(VecDeque::len).sum()
+    }
+
     /// What is to be told next.
     pub fn poll_event(&mut self) -> Option<Event> {
         self.events.pop_front()

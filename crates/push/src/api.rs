@@ -9,6 +9,7 @@ use serde::{Deserialize, Serialize};
 use serde_json::value::RawValue;
 
 use crate::desk::Desk;
+use crate::limits;
 use crate::options::Options;
 
 #[derive(Deserialize)]
@@ -66,6 +67,12 @@ pub(crate) fn serve(app: App, options: &Arc<Options>) -> App {
 /// In all of these channels, or in none if one of them cannot be.
 fn publish(request: &Request<'_>, reply: &mut Reply<'_>, channels: &[String], data: &RawValue) -> Result {
     let desk: &Desk = request.local()?;
+    if desk.local.borrow().backlog() > limits::BACKLOG {
+        return Err(Error::new(
+            503,
+            "more is being published than can be carried on; try again a little later",
+        ));
+    }
     let failed = |fault: Fault| Failed {
         error: Why {
             code: fault.code,

@@ -8,6 +8,14 @@ pub const QUEUE: usize = 1024;
 /// Messages that a worker takes from each queue before it looks after its connections.
 pub const TAKEN_A_TURN: usize = 256;
 
+/// Commands of one client that wait for their answer; with more it is disconnected ([`Disconnect::TOO_MANY_REQUESTS`]).
+///
+/// [`Disconnect::TOO_MANY_REQUESTS`]: ringmain_hub::protocol::Disconnect::TOO_MANY_REQUESTS
+pub const COMMANDS_UNDER_WAY: u32 = 128;
+
+/// Messages of one worker that wait for room in a queue; while there are more, programs that publish are answered 503.
+pub const BACKLOG: usize = 16_384;
+
 /// How often a client is pinged.
 pub const PING_EVERY: Duration = Duration::from_secs(25);
 

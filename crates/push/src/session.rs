@@ -6,6 +6,7 @@ use std::sync::Arc;
 
 use bytes::Bytes;
 use ringmain_hub::history::Query;
+use ringmain_hub::limits::MESSAGE_BYTES;
 use ringmain_hub::local::{ConnId, Event};
 use ringmain_hub::mail::{Life, Question, Since, Told};
 use ringmain_hub::protocol::{
@@ -34,6 +35,8 @@ pub(crate) struct Seat {
     info: RefCell<Arc<ClientInfo>>,
     /// Subscriptions that wait for their answer, with their commands' numbers and whether they recover.
     asked: RefCell<Vec<Asked>>,
+    /// Commands that wait for their answer.
+    under_way: Cell<u32>,
     /// A ping was not answered yet.
     pinged: Cell<bool>,
 }
@@ -67,6 +70,7 @@ impl Session {
                 id: Cell::default(),
                 info: RefCell::default(),
                 asked: RefCell::default(),
+                under_way: Cell::default(),
                 pinged: Cell::new(false),
             }),
         })
@@ -85,6 +89,10 @@ impl Socket for Session {
             Message::Text(text) => Bytes::copy_from_slice(text.as_bytes()),
             Message::Binary(bytes) => Bytes::copy_from_slice(bytes),
         };
+        if bytes.len() > MESSAGE_BYTES {
+            self.seat.disconnect(Disconnect::BAD_REQUEST);
+            return Ok(());
+        }
         let mut out = Vec::new();
         for command in Commands::new(self.seat.format, bytes) {
             let done = command.map_err(|_| Disconnect::BAD_REQUEST);
@@ -134,6 +142,9 @@ impl Session {
         }
         if number == 0 {
             return Err(Disconnect::BAD_REQUEST);
+        }
+        if self.seat.under_way.get() >= limits::COMMANDS_UNDER_WAY {
+            return Err(Disconnect::TOO_MANY_REQUESTS);
         }
         let done = if let Some(subscribe) = &command.subscribe {
             self.subscribe(id, number, subscribe)
@@ -231,6 +242,10 @@ impl Session {
     ) -> std::result::Result<(), Fault> {
         let user = self.seat.info.borrow().user.clone();
         let namespace = self.desk.options.namespace_for(&subscribe.channel, &user)?;
+        if subscribe.tf.is_some() {
+            // Who wants some publications is not to be sent all.
+            return Err(Fault::NOT_AVAILABLE);
+        }
         let since = subscribe.recover.then(|| Since {
             offset: subscribe.offset,
             life: Life::parse(&subscribe.epoch),
@@ -248,6 +263,7 @@ impl Session {
             is_recoverable: is_kept && (namespace.recovery || subscribe.recoverable),
             wants_all: subscribe.flag & REJECT_UNRECOVERED != 0,
         });
+        self.seat.begins();
         Ok(())
     }
 
@@ -290,6 +306,7 @@ impl Session {
         let channel: Arc<str> = Arc::from(publish.channel);
         let mut local = self.desk.local.borrow_mut();
         local.publish(&channel, namespace.rules, published, Some((id, number)));
+        self.seat.begins();
         Ok(())
     }
 
@@ -314,6 +331,7 @@ impl Session {
         }
         let mut local = self.desk.local.borrow_mut();
         local.question(&Arc::from(channel), namespace.rules, question, (id, number));
+        self.seat.begins();
         Ok(())
     }
 }
@@ -358,8 +376,16 @@ impl Seat {
         self.send(&out);
     }
 
+    /// A command waits for its answer.
+    fn begins(&self) {
+        self.under_way.set(self.under_way.get() + 1);
+    }
+
     /// What has come of what it asked for, or what else has happened to it.
     pub(crate) fn told(&self, desk: &Desk, event: Event) {
+        if !matches!(event, Event::Unsubscribed { .. } | Event::Disconnected { .. }) {
+            self.under_way.set(self.under_way.get().saturating_sub(1));
+        }
         match event {
             Event::Subscribed {
                 conn,

@@ -3,10 +3,11 @@
 use std::time::Duration;
 
 use ringmain_hub::history::Keep;
-use ringmain_push::limits::{CONNECT_WITHIN, PING_EVERY, PONG_WITHIN};
+use ringmain_hub::limits::MESSAGE_BYTES;
+use ringmain_push::limits::{COMMANDS_UNDER_WAY, CONNECT_WITHIN, PING_EVERY, PONG_WITHIN};
 use ringmain_push::{Namespace, Options};
 use ringmain_web::App;
-use ringmain_web::testing::{TestClient, TestSocket};
+use ringmain_web::testing::{TestClient, TestEvent, TestSocket};
 
 const PATH: &str = "/connection/websocket";
 
@@ -280,6 +281,37 @@ fn what_cannot_be_understood_ends_the_connection() {
         r#"{"id":1,"connect":{}}"#,
         r#"{"id":1,"error":{"code":101,"message":"unauthorized"}}"#,
     );
+}
+
+#[test]
+fn who_asks_for_more_than_is_answered_is_sent_away() {
+    let mut client = serve(options());
+    let mut socket = connect(&mut client);
+    let most = COMMANDS_UNDER_WAY as usize;
+    let ask = |number: usize| format!(r#"{{"id":{number},"history":{{"channel":"kept:a"}}}}"#);
+    let asked = |count: usize| (1..=count).map(ask).collect::<Vec<_>>().join("\n");
+    socket.send_text(asked(most));
+    for _ in 0..most {
+        assert!(
+            socket.text().contains("history"),
+            "as many as may be are answered"
+        );
+    }
+    socket.send_text(asked(most + 1));
+    let ended = loop {
+        match socket.event().expect("an event") {
+            TestEvent::Message(_) => {}
+            TestEvent::Close(code, _) => break code,
+            other => panic!("{other:?}"),
+        }
+    };
+    assert_eq!(ended, 3013);
+    let mut large = connect(&mut client);
+    large.send_text(format!(
+        r#"{{"id":2,"rpc":{{"data":"{}"}}}}"#,
+        "x".repeat(MESSAGE_BYTES)
+    ));
+    assert_eq!(large.closed().0, 3501);
 }
 
 #[test]
