@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use crate::model::{Addr, Hostname, Listener};
 
-/// One of [`Addresses`].
+/// One of `Addresses`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub struct AddressId(pub(super) u32);
 
@@ -66,7 +66,7 @@ impl Addresses {
     }
 
     /// The listener of an address that a host belongs to: the one that has it, then the one with the longest wildcard,
-    /// then the one for all others. `host` is in the form of [`host`](super::host); empty if none was told. `None`: none,
+    /// then the one for all others. `host` is in the form of [`host`](fn@super::host); empty if none was told. `None`: none,
     /// a connection is refused and a request answered 421 (with TLS) or 404.
     ///
     /// On a TLS connection the listener of a request's host must be the one that the SNI led to, else it is answered

@@ -30,9 +30,9 @@ pub enum Event {
         conn: ConnId,
         /// To which channel.
         channel: Arc<str>,
-        /// Where the channel stands; see [`Subscribed::place`].
+        /// Where the channel stands; see [`Subscribed::place`](crate::mail::Subscribed::place).
         place: Option<Place>,
-        /// What it has missed; see [`Subscribed::missed`].
+        /// What it has missed; see [`Subscribed::missed`](crate::mail::Subscribed::missed).
         missed: Option<Vec<(u64, Arc<Published>)>>,
     },
     /// It is not.
@@ -59,7 +59,7 @@ pub enum Event {
         conn: ConnId,
         /// What it called it.
         number: u32,
-        /// See [`ToWorker::Published`].
+        /// See [`ToWorker::Published`](crate::mail::ToWorker::Published).
         place: Option<Place>,
     },
     /// What it wanted to know.

@@ -73,7 +73,7 @@ pub struct Reply {
 #[derive(Clone, PartialEq, prost::Message, Serialize, Deserialize)]
 #[serde(default)]
 pub struct Error {
-    /// See [`Fault`](super::Fault); from 400 to 1999 they are the application's.
+    /// See [`Fault`](crate::protocol::Fault); from 400 to 1999 they are the application's.
     #[prost(uint32, tag = "1")]
     #[serde(skip_serializing_if = "raw::is_unset", deserialize_with = "raw::or_null")]
     pub code: u32,
@@ -214,7 +214,7 @@ pub struct Leave {
 #[derive(Clone, PartialEq, prost::Message, Serialize, Deserialize)]
 #[serde(default)]
 pub struct Unsubscribe {
-    /// See [`Unsubscribed`](super::Unsubscribed).
+    /// See [`Unsubscribed`](crate::protocol::Unsubscribed).
     #[prost(uint32, tag = "2")]
     #[serde(skip_serializing_if = "raw::is_unset", deserialize_with = "raw::or_null")]
     pub code: u32,
@@ -296,11 +296,11 @@ pub struct Connect {
     #[prost(bool, tag = "8")]
     #[serde(skip_serializing_if = "raw::is_unset", deserialize_with = "raw::or_null")]
     pub pong: bool,
-    /// For [`EmulationRequest`].
+    /// For [`EmulationRequest`](crate::protocol::EmulationRequest).
     #[prost(string, tag = "9")]
     #[serde(skip_serializing_if = "raw::is_unset", deserialize_with = "raw::or_null")]
     pub session: String,
-    /// For [`EmulationRequest`].
+    /// For [`EmulationRequest`](crate::protocol::EmulationRequest).
     #[prost(string, tag = "10")]
     #[serde(skip_serializing_if = "raw::is_unset", deserialize_with = "raw::or_null")]
     pub node: String,
@@ -314,7 +314,7 @@ pub struct Connect {
 #[derive(Clone, PartialEq, prost::Message, Serialize, Deserialize)]
 #[serde(default)]
 pub struct DisconnectPush {
-    /// See [`Disconnect`](super::Disconnect).
+    /// See [`Disconnect`](crate::protocol::Disconnect).
     #[prost(uint32, tag = "1")]
     #[serde(skip_serializing_if = "raw::is_unset", deserialize_with = "raw::or_null")]
     pub code: u32,
@@ -378,11 +378,11 @@ pub struct ConnectResult {
     #[prost(bool, tag = "8")]
     #[serde(skip_serializing_if = "raw::is_unset", deserialize_with = "raw::or_null")]
     pub pong: bool,
-    /// For [`EmulationRequest`].
+    /// For [`EmulationRequest`](crate::protocol::EmulationRequest).
     #[prost(string, tag = "9")]
     #[serde(skip_serializing_if = "raw::is_unset", deserialize_with = "raw::or_null")]
     pub session: String,
-    /// For [`EmulationRequest`].
+    /// For [`EmulationRequest`](crate::protocol::EmulationRequest).
     #[prost(string, tag = "10")]
     #[serde(skip_serializing_if = "raw::is_unset", deserialize_with = "raw::or_null")]
     pub node: String,
