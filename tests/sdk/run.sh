@@ -5,9 +5,9 @@
 # what is fetched stays in $SDK_CACHE (a folder of the user's cache). Left out of the Go SDK's tests: deltas (Fossil), which the
 # server does not make yet.
 set -euo pipefail
-cd "$(dirname "$0")"
 
 server=$(realpath "${1:?usage: tests/sdk/run.sh SERVER}")
+cd "$(dirname "$0")"
 cache=${SDK_CACHE:-${XDG_CACHE_HOME:-$HOME/.cache}/ringmain-sdk}
 go_sdk=v0.12.1
 npm_sdk=5.8.0
