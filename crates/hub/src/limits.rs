@@ -17,9 +17,6 @@ pub const CLIENT_NAME_BYTES: usize = 16;
 /// Bytes that a client may give as its version.
 pub const CLIENT_VERSION_BYTES: usize = 64;
 
-/// Nodes of a filter by tags; a larger one is refused.
-pub const FILTER_NODES: usize = 64;
-
 /// Publications that one recovery brings; a client that has missed more is told that it is not recovered.
 pub const RECOVERED_PUBLICATIONS: usize = 1000;
 
