@@ -148,7 +148,8 @@ impl Desk {
     /// Carries on what is there: what comes in first, since what goes out follows from it. Whether there is more.
     fn pass(&self) -> bool {
         let ends = &mut *self.0.ends.borrow_mut();
-        let mut rings = vec![false; ends.bells.len()];
+        let mut rings = std::mem::take(&mut ends.rings);
+        rings.fill(false);
         let mut more = false;
         for (other, rings) in rings.iter_mut().enumerate() {
             more |= self.take_in(other, ends, rings);
@@ -158,13 +159,14 @@ impl Desk {
         }
         self.tell();
         let (own, local) = (self.0.cx.worker(), self.0.local.borrow());
-        for (other, rings) in rings.into_iter().enumerate() {
+        for (other, &rings) in rings.iter().enumerate() {
             let has_room = other == own || !ends.to_homes[other].is_full();
             more |= has_room && local.has_mail(WorkerId(other as u16));
             if rings && let Some(bell) = ends.bells[other].get() {
                 bell.wake_by_ref();
             }
         }
+        ends.rings = rings;
         more
     }
 
@@ -278,7 +280,7 @@ impl Desk {
         };
         for id in due {
             if let Some(seat) = self.find(id) {
-                seat.must_have_answered(self);
+                seat.must_have_answered();
             }
         }
         for &id in &pinged {

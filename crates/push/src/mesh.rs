@@ -25,6 +25,8 @@ pub(crate) struct Ends {
     pub(crate) as_worker: Vec<Consumer<ToWorker>>,
     /// Of all desks: each sets its own when it begins.
     pub(crate) bells: Arc<[OnceLock<Waker>]>,
+    /// Whom a turn has something for: kept for the memory alone.
+    pub(crate) rings: Vec<bool>,
 }
 
 impl Mesh {
@@ -45,6 +47,7 @@ fn make(workers: usize) -> Made {
             to_workers: Vec::new(),
             as_worker: Vec::new(),
             bells: Arc::clone(&bells),
+            rings: vec![false; workers],
         })
         .collect();
     for from in 0..workers {

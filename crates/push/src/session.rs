@@ -471,7 +471,7 @@ impl Seat {
         self.say(Reply::default());
     }
 
-    pub(crate) fn must_have_answered(&self, _: &Desk) {
+    pub(crate) fn must_have_answered(&self) {
         if self.pinged.get() {
             self.disconnect(Disconnect::NO_PONG);
         }
