@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
 """Builds the ringmain binary by a profile of its own work (PGO), as packages should have it.
 
-    bench/by_profile.py                        the binary is target/by-profile/release/ringmain
+    bench/by_profile.py                        the binary is target/by-profile/ringmain
     bench/by_profile.py --secs 1 --keep        shorter loads; the profile stays in target/by-profile/data
 
 Three steps: a build that counts, loads of every kind on it (plain and pipelined HTTP, TLS kept and with handshakes,
@@ -41,11 +41,15 @@ class Failed(Exception):
     """A step did not do; the text says which."""
 
 
+def told_by_rustc(name):
+    """What `rustc -vV` says of `name`."""
+    told = subprocess.run(["rustc", "-vV"], capture_output=True, text=True, check=True).stdout
+    return re.search(rf"^{name}: (\S+)", told, re.M)[1]
+
+
 def profdata():
     """The program that merges profiles, of the LLVM that rustc has."""
-    told = subprocess.run(["rustc", "-vV"], capture_output=True, text=True, check=True).stdout
-    major = re.search(r"^LLVM version: (\d+)", told, re.M)[1]
-    host = re.search(r"^host: (\S+)", told, re.M)[1]
+    major, host = told_by_rustc("LLVM version").split(".")[0], told_by_rustc("host")
     root = subprocess.run(["rustc", "--print", "sysroot"], capture_output=True, text=True, check=True).stdout.strip()
     places = [pathlib.Path(root, "lib/rustlib", host, "bin/llvm-profdata"), pathlib.Path(f"/usr/lib/llvm-{major}/bin/llvm-profdata")]
     for place in places:
@@ -58,12 +62,14 @@ def profdata():
 
 
 def build(flags, target):
-    """The release binary, built with more flags for rustc."""
+    """The release binary, built with more flags for rustc; what only builds it (macros, build scripts) has none of them."""
+    host = told_by_rustc("host")
     flags = f"{os.environ.get('RUSTFLAGS', '')} {flags}".strip()
-    command = ["cargo", "build", "--release", "--locked", "--package", "ringmain", "--target-dir", str(target)]
+    command = ["cargo", "build", "--release", "--locked", "--package", "ringmain-cli",
+               "--target", host, "--target-dir", str(target)]
     if subprocess.run(command, cwd=servers.REPO, env=dict(os.environ, RUSTFLAGS=flags)).returncode:
         raise Failed("cargo build failed")
-    return target / "release" / "ringmain"
+    return target / host / "release" / "ringmain"
 
 
 def serving(ours, *more, settings=None):
@@ -133,7 +139,7 @@ def main():
         subprocess.run([str(merge), "merge", "-o", str(MERGED), *raw], check=True)
         if not args.keep:
             shutil.rmtree(DATA)
-        ours = build(f"-Cprofile-use={MERGED}", FOLDER)
+        ours = shutil.copy2(build(f"-Cprofile-use={MERGED}", FOLDER / "using"), FOLDER / "ringmain")
     except (Failed, subprocess.CalledProcessError, certificates.CertificateError, servers.ServerError) as e:
         print(f"by_profile.py: {e}", file=sys.stderr)
         return 1

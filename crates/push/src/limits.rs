@@ -34,3 +34,6 @@ pub const HISTORY_PUBLICATIONS: usize = 1000;
 
 /// How often channels that nobody needs are looked for.
 pub const SWEEP_EVERY: Duration = Duration::from_secs(1);
+
+/// How long the task that sends what channels hold sleeps while none holds anything; it is woken before that when one does.
+pub const NO_RELEASE: Duration = Duration::from_hours(1);

@@ -246,10 +246,11 @@ impl Session {
             // Who wants some publications is not to be sent all.
             return Err(Fault::NOT_AVAILABLE);
         }
-        let since = subscribe.recover.then(|| Since {
+        let said = subscribe.recover.then(|| Since {
             offset: subscribe.offset,
             life: Life::parse(&subscribe.epoch),
         });
+        let since = said.or_else(|| namespace.shows_last().then_some(Since::NOWHERE));
         let channel: Arc<str> = Arc::from(&*subscribe.channel);
         self.desk
             .local
@@ -404,7 +405,7 @@ impl Seat {
                     recoverable: asked.is_recoverable,
                     positioned: asked.is_recoverable,
                     was_recovering: asked.recovers,
-                    recovered: missed.is_some(),
+                    recovered: asked.recovers && missed.is_some(),
                     ..SubscribeResult::default()
                 };
                 if let (Some(place), true) = (place, asked.is_recoverable || asked.recovers) {
