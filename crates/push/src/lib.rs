@@ -1,9 +1,13 @@
 //! Live updates to clients: a part of an application that clients of the Centrifuge protocol connect to.
 //!
 //! ```text
-//! client ─ WebSocket ─▶ session ─▶ desk of its worker ─ queues ─▶ home of the channel, on any worker
-//!        ◀─ replies, pushes ────────── desk ◀──────── queues ───────┘
+//! client ─ WebSocket ───────────────▶ session ─▶ desk of its worker ─ queues ─▶ home of the channel, on any worker
+//!        ─ /emulation ─ any worker's desk ─▶─┘
+//!        ◀─ WebSocket, SSE, HTTP stream ── session ◀─ desk ◀──────── queues ───────┘
 //! ```
+//!
+//! A session is the same on all transports (`session.rs`, `seat.rs`); they are where its messages come from (`socket.rs`,
+//! `http.rs`) and go to (`outlet.rs`, `stream.rs`).
 //!
 //! Each worker has a desk: its own connections, and the channels that are at home there. Desks tell each other by queues of one
 //! writer and one reader; nothing is shared behind a lock. Knows nothing of configuration files.
@@ -11,40 +15,59 @@
 
 mod api;
 mod desk;
+mod http;
 pub mod limits;
 mod mesh;
 mod options;
+mod outlet;
+mod seat;
 mod session;
+mod socket;
+mod stream;
 
 use std::sync::Arc;
 
-use ringmain_web::{App, WsOptions};
+use ringmain_web::{App, Origins, WsOptions};
 
 pub use options::{Namespace, Options};
 
 use desk::Desk;
 use mesh::Mesh;
-use session::Session;
+use socket::{Listening, Talking};
 
-/// Adds to an application what clients connect to (`/connection/websocket`) and, with a key in `options`, what its owner's
-/// programs call (`/api/…`).
+/// Adds to an application what clients connect to and, with a key in `options`, what its owner's programs call (`/api/…`).
+///
+/// Clients that talk: `/connection/websocket`, `/connection/http_stream` and `/connection/sse`, the latter two with `/emulation`.
+/// Clients that only listen: `/connection/uni_websocket`, `/connection/uni_http_stream` and `/connection/uni_sse`.
+///
+/// An origin in `options` that is none is an error when the application is built.
 #[must_use]
 pub fn serve(app: App, options: Options) -> App {
     let options = Arc::new(options);
     let mesh = Arc::new(Mesh::default());
-    let mut sockets = WsOptions::new().protocols(&["centrifuge-protobuf", "centrifuge-json"]);
+    let mut sockets = WsOptions::new();
+    let mut origins = Origins::default();
     for origin in &options.origins {
         sockets = match &**origin {
-            "*" => sockets.allow_any_origin(),
-            origin => sockets.allow_origin(origin),
+            "*" => {
+                origins.allow_any();
+                sockets.allow_any_origin()
+            }
+            origin => {
+                // One that is none is told of by the sockets, which are given the same.
+                let _ = origins.allow(origin);
+                sockets.allow_origin(origin)
+            }
         };
     }
+    let listeners = sockets.clone();
+    let talkers = sockets.protocols(&["centrifuge-protobuf", "centrifuge-json"]);
     let own = Arc::clone(&options);
     let app = app
         .per_worker(move |cx| Desk::start(cx, &mesh, Arc::clone(&own)))
-        .ws_with("/connection/websocket", &sockets, |request| {
-            Session::new(request, request.local()?)
-        });
+        .ws_with("/connection/websocket", &talkers, Talking::open)
+        .ws_with("/connection/uni_websocket", &listeners, Listening::open);
+    let app = http::serve(app, origins);
     match &options.api_key {
         Some(_) => api::serve(app, &options),
         None => app,
