@@ -26,6 +26,15 @@ impl Outlet {
         }
     }
 
+    /// Whether nobody has ended it.
+    pub(crate) fn is_open(&self) -> bool {
+        match self {
+            Outlet::None => false,
+            Outlet::Ws(ws) => ws.is_open(),
+            Outlet::Stream(stream) => stream.ended().is_none(),
+        }
+    }
+
     /// Sends a message. `false`: more waits for the client than may, and it has to be told so.
     pub(crate) fn send(&self, format: Format, message: &[u8]) -> bool {
         match self {

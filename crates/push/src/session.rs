@@ -44,8 +44,11 @@ impl Session {
         }
     }
 
-    /// Takes a message of the transport.
+    /// Takes a message of the transport; of a client that was sent away nothing is taken.
     pub(crate) fn receive(&self, message: Bytes) {
+        if !self.seat.outlet.borrow().is_open() {
+            return;
+        }
         if message.len() > MESSAGE_BYTES {
             return self.seat.disconnect(Disconnect::BAD_REQUEST);
         }

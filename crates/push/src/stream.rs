@@ -103,7 +103,7 @@ impl Stream {
         self.ended.get().is_some() || self.pending.borrow().len() + unsent > WRITE_MARK
     }
 
-    /// Whether it is about to end.
+    /// Why it is about to end.
     pub(crate) fn ended(&self) -> Option<Disconnect> {
         self.ended.get()
     }

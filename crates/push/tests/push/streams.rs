@@ -10,6 +10,8 @@ use ringmain_hub::protocol::{
 };
 use ringmain_push::limits::{PING_EVERY, PONG_WITHIN, STREAM_BYTES};
 use ringmain_push::{Namespace, Options};
+use ringmain_web::App;
+use ringmain_web::testing::{Fault, Plan, Setup, TestClient};
 
 use crate::support::{CONNECT, Stream, masked, options, serve, with_query};
 
@@ -323,7 +325,7 @@ fn a_command_that_cannot_be_understood_ends_the_stream_behind_what_was_answered(
 
 /// How many are in `kept:a`, by somebody who is not.
 #[track_caller]
-fn present(client: &mut ringmain_web::testing::TestClient, asks: &mut Stream) -> String {
+fn present(client: &mut TestClient, asks: &mut Stream) -> String {
     let ask = r#"{"id":9,"presence_stats":{"channel":"kept:a"}}"#;
     assert_eq!(asks.say(client, ask), 204);
     asks.line()
@@ -374,12 +376,8 @@ fn a_client_that_takes_nothing_is_sent_away_and_others_are_not() {
         stream.say(&mut client, r#"{"id":2,"subscribe":{"channel":"news"}}"#);
         assert_eq!(stream.line(), r#"{"id":2,"subscribe":{}}"#);
     }
-    let data = "x".repeat(50_000);
     for number in 0..40 {
-        let reply = client.post("/api/publish").header("x-api-key", "key");
-        let body = format!(r#"{{"channel":"news","data":"{number}{data}"}}"#);
-        let reply = reply.header("content-type", "application/json").body(body).send();
-        assert_eq!(reply.status(), 200);
+        publish_long(&mut client, number..number + 1);
         assert!(quick.line().contains(&format!("\"{number}x")));
     }
     // What was sent before comes first: pushes in order, none missing among them.
@@ -397,6 +395,106 @@ fn a_client_that_takes_nothing_is_sent_away_and_others_are_not() {
         assert!(line.contains(&format!("\"{number}x")), "{number}");
     }
     client.finish().expect("it ends");
+}
+
+/// Publishes long texts, each with its number before it.
+fn publish_long(client: &mut TestClient, numbers: std::ops::Range<usize>) {
+    let data = "x".repeat(50_000);
+    for number in numbers {
+        let reply = client.post("/api/publish").header("x-api-key", "key");
+        let body = format!(r#"{{"channel":"news","data":"{number}{data}"}}"#);
+        let reply = reply.header("content-type", "application/json").body(body).send();
+        assert_eq!(reply.status(), 200);
+    }
+}
+
+#[test]
+fn a_client_that_takes_late_gets_all_of_it() {
+    let mut client = serve(options());
+    let (mut talks, mut events) = (Stream::lines(&mut client), Stream::events(&mut client));
+    let connect = r#"{"subs":{"news":{}}}"#;
+    let mut listens = Stream::open(client.post("/connection/uni_http_stream").body(connect));
+    listens.line();
+    for stream in [&talks, &events] {
+        stream.say(&mut client, r#"{"id":2,"subscribe":{"channel":"news"}}"#);
+    }
+    talks.line();
+    events.event();
+    for round in 0..3 {
+        let numbers = 20 * round..20 * (round + 1);
+        publish_long(&mut client, numbers.clone());
+        for number in numbers {
+            let marked = format!("\"{number}x");
+            for line in [talks.line(), listens.line(), events.event()] {
+                assert!(line.contains(&marked), "{number}: {line:.100}");
+            }
+        }
+    }
+    drop((talks, listens, events));
+    client.finish().expect("it ends");
+}
+
+#[test]
+fn a_network_that_cuts_and_delays_changes_nothing() {
+    for seed in 0..30 {
+        let faults = [
+            Fault::CutRead,
+            Fault::ReceiveStops,
+            Fault::ShortSend,
+            Fault::HeldSend,
+            Fault::LateCompletion,
+        ];
+        let plan = faults
+            .into_iter()
+            .fold(Plan::calm(), |plan, fault| plan.with(fault, 200));
+        let setup = Setup {
+            seed,
+            plan,
+            workers: 3,
+            ..Setup::default()
+        };
+        let app = ringmain_push::serve(App::new(), options());
+        let mut client = TestClient::with(app, setup).expect("an application");
+        let mut stream = Stream::lines(&mut client);
+        let mut listens =
+            Stream::open(client.get(&with_query("/connection/uni_sse", r#"{"subs":{"kept:a":{}}}"#)));
+        listens.event();
+        stream.say(&mut client, r#"{"id":2,"subscribe":{"channel":"kept:a"}}"#);
+        stream.line();
+        for number in 0..30 {
+            let data = "y".repeat(number * number);
+            let publish = format!(
+                r#"{{"id":{},"publish":{{"channel":"kept:a","data":"{number}{data}"}}}}"#,
+                number + 3
+            );
+            assert_eq!(stream.say(&mut client, &publish), 204, "seed {seed}");
+        }
+        let (mut told, mut pushed) = (0, 0);
+        while told < 30 || pushed < 30 {
+            let line = stream.line();
+            if line.starts_with(r#"{"push""#) {
+                assert!(
+                    line.contains(&format!("\"data\":\"{pushed}")),
+                    "seed {seed}: {line:.100}"
+                );
+                pushed += 1;
+            } else {
+                assert!(line.contains("\"publish\":{}"), "seed {seed}: {line:.100}");
+                told += 1;
+            }
+        }
+        for number in 0..30 {
+            let event = listens.event();
+            assert!(
+                event.contains(&format!("\"data\":\"{number}")),
+                "seed {seed}: {event:.100}"
+            );
+        }
+        drop((stream, listens));
+        client
+            .finish()
+            .unwrap_or_else(|error| panic!("seed {seed}: {error}"));
+    }
 }
 
 #[test]
