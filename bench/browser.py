@@ -5,9 +5,10 @@
 
 The server is started twice: as it is, and with `--tls-dev`. Chromium, driven by Playwright, is told of the key of that
 certificate and of no other: see browser/browser.mjs, which does the rest (ws and wss echo, JSON over HTTPS, pages of another
-origin refused). Then the same program serves browser/dashboard.yaml, and browser/dashboard.mjs looks at the page of its
-administration; with `--shots FOLDER` pictures of it are put there. What one viewer of that page costs an idle gateway is
-measured beside it: at most 1 % of a CPU.
+origin refused). browser/ticker.mjs looks at the page of prices, by WebSocket and by server-sent events. Then the same program
+serves browser/dashboard.yaml, and browser/dashboard.mjs looks at the page of its administration. With `--shots FOLDER` pictures
+of both pages are put there. What one viewer of the administration's costs an idle gateway is measured beside it: at most 1 %
+of a CPU.
 
 Exit code: 0 all is well, 1 something is not, 2 could not be run.
 """
@@ -87,7 +88,7 @@ def dashboard(program, chromium, shots):
 def parse_arguments():
     ap = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     ap.add_argument("--chromium", default="chromium", help="the browser (chromium)")
-    ap.add_argument("--shots", default="", help="a folder for pictures of the administration's page")
+    ap.add_argument("--shots", default="", help="a folder for pictures of the pages")
     ap.add_argument("command", nargs="+", help="the server; $PORT is replaced by the port")
     return ap.parse_args()
 
@@ -108,6 +109,9 @@ def main():
             told = {"plain": f"http://127.0.0.1:{plain.port}", "secure": f"https://127.0.0.1:{secure.port}",
                     "spki": key_hash(secure.port), "chromium": chromium}
             code = subprocess.run(["node", str(FOLDER / "browser.mjs"), json.dumps(told)], timeout=SECONDS, check=False).returncode
+            told = {"server": told["plain"], "chromium": chromium, "shots": arguments.shots}
+            ticker = subprocess.run(["node", str(FOLDER / "ticker.mjs"), json.dumps(told)], timeout=SECONDS, check=False).returncode
+            code = code or ticker
         return dashboard(arguments.command[0], chromium, arguments.shots) or code
     except (servers.ServerError, OSError, subprocess.SubprocessError) as e:
         print(f"could not be run: {e}", file=sys.stderr)

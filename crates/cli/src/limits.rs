@@ -64,3 +64,9 @@ pub(crate) const LIVE_RATES: usize = 40;
 
 const _: () = assert!(COMPARED_ROUNDS as usize >= ringmain_load::compare::PAIRS);
 const _: () = assert!(LOG_LINE_BYTES >= 256 && LOG_LINES > 0);
+
+/// How often the ticker's market moves, while somebody looks.
+pub(crate) const TICKER_STEP: Duration = Duration::from_millis(100);
+
+/// How often a browser gets a share's price at most.
+pub(crate) const TICKER_EVERY: Duration = Duration::from_millis(200);

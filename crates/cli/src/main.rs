@@ -14,6 +14,7 @@ mod logging;
 mod reference;
 mod run;
 mod stats;
+mod ticker;
 mod version;
 mod welcome;
 

@@ -29,6 +29,7 @@ pub(crate) const PATHS: &[(&str, &str)] = &[
     ("/plaintext", "13 bytes of text"),
     ("/echo", "the request's body and content type, for every method"),
     ("/ws", "a WebSocket: every message comes back"),
+    ("/ticker", "a page with prices that move, pushed to it"),
     ("/healthz", "200 as long as the process answers"),
     ("/readyz", "200 while it takes requests, 503 from the shutdown on"),
 ];

@@ -5,7 +5,7 @@
 pub(crate) mod figures;
 
 #[cfg(test)]
-mod tests;
+pub(crate) mod tests;
 
 use std::fmt::Write;
 use std::sync::{Arc, Mutex, PoisonError};
@@ -17,6 +17,7 @@ use serde::Serialize;
 use self::figures::Facts;
 use crate::args::PATHS;
 use crate::limits::{RETRY, VIEWER_LOOK};
+use crate::ticker;
 
 /// The page: no file beside it, nothing from elsewhere.
 const PAGE: &str = include_str!("page.html");
@@ -64,7 +65,7 @@ struct Text(String);
 
 /// The application.
 pub(crate) fn app(facts: &Facts, board: &Board) -> App {
-    App::new()
+    let app = App::new()
         .state(board.clone())
         .state(Text(text(facts)))
         .get("/", front)
@@ -73,7 +74,8 @@ pub(crate) fn app(facts: &Facts, board: &Board) -> App {
         .get("/plaintext", plaintext)
         .any("/echo", echo)
         .ws("/ws", |_| Ok(Messages))
-        .health()
+        .health();
+    ticker::serve(app)
 }
 
 /// The page for browsers, text for the rest.

@@ -86,7 +86,7 @@ fn rates_are_kept_for_a_minute() {
 }
 
 /// The base64 text of the SHA-256 digest, as a policy names it; computed by coreutils.
-fn digest(text: &str) -> String {
+pub(crate) fn digest(text: &str) -> String {
     let script = "sha256sum | head -c 64 | tr a-f A-F | basenc --base16 -d | base64";
     let mut child = Command::new("sh")
         .args(["-c", script])
@@ -100,7 +100,7 @@ fn digest(text: &str) -> String {
     String::from_utf8(output.stdout).unwrap().trim().to_owned()
 }
 
-fn between<'a>(text: &'a str, start: &str, end: &str) -> &'a str {
+pub(crate) fn between<'a>(text: &'a str, start: &str, end: &str) -> &'a str {
     let (_, rest) = text.split_once(start).unwrap();
     rest.split_once(end).unwrap().0
 }
@@ -135,6 +135,7 @@ fn every_path_of_the_help_is_in_the_text_for_curl() {
         "/plaintext",
         "/echo",
         "/ws",
+        "/ticker",
         "/healthz",
         "/readyz",
         "/live",

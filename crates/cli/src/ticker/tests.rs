@@ -1,0 +1,55 @@
+//! The page agrees with the market and with what browsers are told of it; prices arrive.
+
+use serde_json::Value;
+
+use super::*;
+use crate::welcome::tests::{between, digest};
+
+#[test]
+fn the_policy_allows_this_style_and_this_script_and_nothing_else() {
+    for (tag, directive) in [("style", "style-src"), ("script", "script-src")] {
+        let content = between(PAGE, &format!("<{tag}>"), &format!("</{tag}>"));
+        let expect = format!("{directive} 'sha256-{}'", digest(content));
+        assert!(POLICY.contains(&expect), "expected {expect} in: {POLICY}");
+        assert_eq!(PAGE.matches(&format!("<{tag}")).count(), 1);
+    }
+    for place in ["src=", "@import", "url(", "style=", "onclick"] {
+        assert!(!PAGE.contains(place), "{place}");
+    }
+}
+
+#[test]
+fn the_page_has_a_row_for_each_share() {
+    let mut rest = PAGE;
+    for listing in &LISTINGS {
+        let row = format!(r#"<tr data-symbol="{}">"#, listing.symbol);
+        let (_, after) = rest
+            .split_once(&row)
+            .unwrap_or_else(|| panic!("no row {row}, or out of order"));
+        let name = between(after, r#"<td class="name">"#, "</td>").replace("&amp;", "&");
+        assert_eq!(name, listing.name);
+        rest = after;
+    }
+    assert_eq!(PAGE.matches("data-symbol=").count(), LISTINGS.len());
+}
+
+#[test]
+fn prices_wander_but_not_away() {
+    for seed in 0..5 {
+        println!("seed {seed}");
+        let mut market = Market::new(seed);
+        let mut trades = 0;
+        for step in 0..36_000 {
+            let index = step % LISTINGS.len();
+            let Some(trade) = market.trade(index) else {
+                continue;
+            };
+            let trade: Value = serde_json::from_str(&trade).expect("JSON");
+            let change = trade["change"].as_f64().expect("a number");
+            assert!(change.abs() < 15.0, "{change} %");
+            assert!(trade["price"].as_f64().expect("a number") > 1.0);
+            trades += 1;
+        }
+        assert!((18_000..26_000).contains(&trades), "{trades}");
+    }
+}
