@@ -6,7 +6,8 @@
 use std::cell::{Cell, RefCell};
 use std::collections::BTreeMap;
 use std::fmt;
-use std::future::poll_fn;
+use std::future::{Future, poll_fn};
+use std::pin::pin;
 use std::rc::Rc;
 use std::sync::Arc;
 use std::task::{Poll, Waker};
@@ -45,6 +46,9 @@ pub(crate) struct Inner {
     sessions: RefCell<BTreeMap<u128, ConnId>>,
     /// The task's.
     bell: RefCell<Option<Waker>>,
+    /// The task's that sends what channels hold, and what it waits for: the first of it.
+    alarm: RefCell<Option<Waker>>,
+    next_release: Cell<Option<Duration>>,
     woken: Cell<bool>,
     /// Connections by the second in which they are pinged, and those that wait to say who they are by that in which they must.
     rounds: RefCell<Rounds>,
@@ -94,13 +98,16 @@ impl Desk {
             seats: RefCell::default(),
             sessions: RefCell::default(),
             bell: RefCell::default(),
+            alarm: RefCell::default(),
+            next_release: Cell::default(),
             woken: Cell::new(false),
             rounds: RefCell::new(rounds),
         }));
-        let (carrier, clock) = (desk.clone(), desk.clone());
+        let (carrier, clock, pacer) = (desk.clone(), desk.clone(), desk.clone());
         for spawned in [
             cx.spawn(async move { carrier.carry().await }),
             cx.spawn(async move { clock.tick().await }),
+            cx.spawn(async move { pacer.pace().await }),
         ] {
             if spawned.is_err() {
                 log::error!("push: worker {worker} has no room for its tasks, so nothing is pushed there");
@@ -232,6 +239,11 @@ impl Desk {
         for (other, rings) in rings.iter_mut().enumerate() {
             more |= self.give_out(other, ends, rings);
         }
+        if self.is_sooner()
+            && let Some(alarm) = &*self.0.alarm.borrow()
+        {
+            alarm.wake_by_ref();
+        }
         self.tell();
         let (own, local) = (self.0.cx.worker(), self.0.local.borrow());
         for (other, &rings) in rings.iter().enumerate() {
@@ -328,6 +340,33 @@ impl Desk {
                 None => break,
             }
         }
+    }
+
+    /// Sends what channels hold, each when its time has come.
+    async fn pace(&self) {
+        loop {
+            let now = self.0.cx.now().since(Time(0));
+            self.0.home.borrow_mut().release(now);
+            let next = self.0.home.borrow().next_release();
+            self.0.next_release.set(next);
+            let wait = next.map_or(limits::NO_RELEASE, |next| next.saturating_sub(now));
+            let mut sleep = pin!(self.0.cx.sleep(wait));
+            poll_fn(|context| {
+                *self.0.alarm.borrow_mut() = Some(context.waker().clone());
+                match self.is_sooner() {
+                    true => Poll::Ready(()),
+                    false => sleep.as_mut().poll(context),
+                }
+            })
+            .await;
+            self.ring();
+        }
+    }
+
+    /// Whether something is to be sent before the time that is waited for.
+    fn is_sooner(&self) -> bool {
+        let next = self.0.home.borrow().next_release();
+        next.is_some_and(|next| self.0.next_release.get().is_none_or(|waits| next < waits))
     }
 
     async fn tick(&self) {

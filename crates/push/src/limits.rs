@@ -35,6 +35,9 @@ pub const HISTORY_PUBLICATIONS: usize = 1000;
 /// How often channels that nobody needs are looked for.
 pub const SWEEP_EVERY: Duration = Duration::from_secs(1);
 
+/// How long the task that sends what channels hold sleeps while none holds anything; it is woken before that when one does.
+pub const NO_RELEASE: Duration = Duration::from_hours(1);
+
 /// Messages of clients' that wait between two workers, each way, besides [`QUEUE`]: those that come by requests of their own
 /// (`/emulation`), of up to [`MESSAGE_BYTES`](ringmain_hub::limits::MESSAGE_BYTES) each. More are answered 503, and the SDKs
 /// connect again.

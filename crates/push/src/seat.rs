@@ -55,7 +55,7 @@ impl Asked {
             recoverable: self.is_recoverable,
             positioned: self.is_recoverable,
             was_recovering: self.recovers,
-            recovered: missed.is_some(),
+            recovered: self.recovers && missed.is_some(),
             ..SubscribeResult::default()
         };
         if let (Some(place), true) = (place, self.is_recoverable || self.recovers) {

@@ -263,10 +263,11 @@ impl Session {
             // Who wants some publications is not to be sent all.
             return Err(Fault::NOT_AVAILABLE);
         }
-        let since = subscribe.recover.then(|| Since {
+        let said = subscribe.recover.then(|| Since {
             offset: subscribe.offset,
             life: Life::parse(&subscribe.epoch),
         });
+        let since = said.or_else(|| namespace.shows_last().then_some(Since::NOWHERE));
         let channel: Arc<str> = Arc::from(&*subscribe.channel);
         self.desk
             .local
