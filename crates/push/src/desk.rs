@@ -10,6 +10,7 @@ use std::future::{Future, poll_fn};
 use std::pin::pin;
 use std::rc::Rc;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
 use std::task::{Poll, Waker};
 use std::time::Duration;
 
@@ -37,6 +38,8 @@ pub(crate) struct Inner {
     pub(crate) options: Arc<Options>,
     /// What clients call this process.
     pub(crate) node: Arc<str>,
+    /// Those of all workers.
+    clients: Arc<AtomicUsize>,
     pub(crate) local: RefCell<Local>,
     home: RefCell<Home>,
     ends: RefCell<Ends>,
@@ -94,6 +97,7 @@ impl Desk {
             home: RefCell::new(Home::new(count, options.channels, cx.random())),
             options,
             node: Arc::clone(&ends.node),
+            clients: Arc::clone(&ends.clients),
             ends: RefCell::new(ends),
             seats: RefCell::default(),
             sessions: RefCell::default(),
@@ -132,11 +136,17 @@ impl Desk {
             seats.resize_with(id.slot() + 1, || None);
         }
         seats[id.slot()] = Some(seat);
+        self.0.clients.fetch_add(1, Ordering::Relaxed);
         let mut rounds = self.0.rounds.borrow_mut();
         let last = rounds.pinged.len() - 1;
         // The whole interval from now: pings of a burst of connections are as far apart as its seconds.
         let at = (rounds.second + last) % rounds.pinged.len();
         rounds.pinged[at].push(id);
+    }
+
+    /// Connections that are known, of all workers.
+    pub(crate) fn clients(&self) -> usize {
+        self.0.clients.load(Ordering::Relaxed)
     }
 
     /// Somebody is there who has to say who it is.
@@ -156,11 +166,13 @@ impl Desk {
             .borrow_mut()
             .get_mut(id.slot())
             .and_then(Option::take);
-        if let Some(seat) = seat
-            && let Outlet::Stream(stream) = &*seat.outlet.borrow()
-            && let Some(secret) = stream.session.get()
-        {
-            self.0.sessions.borrow_mut().remove(&secret);
+        if let Some(seat) = seat {
+            self.0.clients.fetch_sub(1, Ordering::Relaxed);
+            if let Outlet::Stream(stream) = &*seat.outlet.borrow()
+                && let Some(secret) = stream.session.get()
+            {
+                self.0.sessions.borrow_mut().remove(&secret);
+            }
         }
         self.ring();
     }

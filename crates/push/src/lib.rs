@@ -20,6 +20,7 @@ pub mod limits;
 mod mesh;
 mod options;
 mod outlet;
+mod publisher;
 mod seat;
 mod session;
 mod socket;
@@ -27,9 +28,11 @@ mod stream;
 
 use std::sync::Arc;
 
+use ringmain_engine::Cx;
 use ringmain_web::{App, Origins, WsOptions};
 
 pub use options::{Namespace, Options};
+pub use publisher::{NotPublished, Publisher};
 
 use desk::Desk;
 use mesh::Mesh;
@@ -43,6 +46,41 @@ use socket::{Listening, Talking};
 /// An origin in `options` that is none is an error when the application is built.
 #[must_use]
 pub fn serve(app: App, options: Options) -> App {
+    serve_with(app, options, |_, _| {})
+}
+
+/// The same; each worker calls `start` when clients can connect to it, for tasks that publish.
+///
+/// ```no_run
+/// use std::sync::Arc;
+/// use std::time::Duration;
+///
+/// use ringmain_push::{Options, Publisher, serve_with};
+/// use ringmain_web::{App, Exit};
+///
+/// fn main() -> Exit {
+///     let options = Options {
+///         anonymous: true,
+///         ..Options::default()
+///     };
+///     let app = serve_with(App::new(), options, |cx, publisher: Publisher| {
+///         if cx.worker() != 0 {
+///             return;
+///         }
+///         let (cx, beats) = (cx.clone(), Arc::from("beats"));
+///         let spawned = cx.clone().spawn(async move {
+///             loop {
+///                 cx.sleep(Duration::from_secs(1)).await;
+///                 let _ = publisher.publish(&beats, b"1");
+///             }
+///         });
+///         spawned.expect("room for a task");
+///     });
+///     app.run("127.0.0.1:8000")
+/// }
+/// ```
+#[must_use]
+pub fn serve_with(app: App, options: Options, start: impl Fn(&Cx, Publisher) + Send + Sync + 'static) -> App {
     let options = Arc::new(options);
     let mesh = Arc::new(Mesh::default());
     let mut sockets = WsOptions::new();
@@ -64,7 +102,11 @@ pub fn serve(app: App, options: Options) -> App {
     let talkers = sockets.protocols(&["centrifuge-protobuf", "centrifuge-json"]);
     let own = Arc::clone(&options);
     let app = app
-        .per_worker(move |cx| Desk::start(cx, &mesh, Arc::clone(&own)))
+        .per_worker(move |cx| {
+            let desk = Desk::start(cx, &mesh, Arc::clone(&own));
+            start(cx, Publisher(desk.clone()));
+            desk
+        })
         .ws_with("/connection/websocket", &talkers, Talking::open)
         .ws_with("/connection/uni_websocket", &listeners, Listening::open);
     let app = http::serve(app, origins);

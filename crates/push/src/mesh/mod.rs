@@ -3,6 +3,7 @@
 #[cfg(test)]
 mod tests;
 
+use std::sync::atomic::AtomicUsize;
 use std::sync::{Arc, Mutex, OnceLock, PoisonError};
 use std::task::Waker;
 
@@ -33,6 +34,8 @@ pub(crate) struct Ends {
     pub(crate) as_sessions: Vec<Consumer<Emulated>>,
     /// What all workers of this process are called together, for clients.
     pub(crate) node: Arc<str>,
+    /// Clients of all workers, of this process.
+    pub(crate) clients: Arc<AtomicUsize>,
     /// Of all desks: each sets its own when it begins.
     pub(crate) bells: Arc<[OnceLock<Waker>]>,
     /// Whom a turn has something for: kept for the memory alone.
@@ -66,7 +69,7 @@ impl Ends {
 }
 
 fn make(workers: usize, node: &str) -> Made {
-    let node: Arc<str> = Arc::from(node);
+    let (node, clients): (Arc<str>, _) = (Arc::from(node), Arc::default());
     let bells: Arc<[OnceLock<Waker>]> = (0..workers).map(|_| OnceLock::new()).collect();
     let mut ends: Vec<Ends> = (0..workers)
         .map(|_| Ends {
@@ -77,6 +80,7 @@ fn make(workers: usize, node: &str) -> Made {
             to_sessions: Vec::new(),
             as_sessions: Vec::new(),
             node: Arc::clone(&node),
+            clients: Arc::clone(&clients),
             bells: Arc::clone(&bells),
             rings: vec![false; workers],
         })

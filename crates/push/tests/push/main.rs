@@ -2,6 +2,7 @@
 
 mod emulation;
 mod listening;
+mod paced;
 mod sessions;
 mod streams;
 mod support;
