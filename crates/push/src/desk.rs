@@ -239,11 +239,11 @@ impl Desk {
         rings.fill(false);
         let mut more = false;
         for queue in &mut ends.as_sessions {
-            for _ in 0..limits::TAKEN_A_TURN {
+            // Whoever adds to it meanwhile rings again.
+            for _ in 0..limits::EMULATED {
                 let Ok(emulated) = queue.pop() else { break };
                 self.emulated(emulated);
             }
-            more |= !queue.is_empty();
         }
         for (other, rings) in rings.iter_mut().enumerate() {
             more |= self.take_in(other, ends, rings);

@@ -1,10 +1,13 @@
 //! Clients that only listen, on all three transports.
 
+use std::collections::BTreeMap;
 use std::time::Duration;
 
 use ringmain_push::Options;
 use ringmain_push::limits::{PING_EVERY, PONG_WITHIN};
-use ringmain_web::testing::TestClient;
+use ringmain_web::App;
+use ringmain_web::testing::{Setup, TestClient};
+use serde_json::Value;
 
 use crate::support::{Stream, masked, options, serve, serve_by, with_query};
 
@@ -88,6 +91,58 @@ fn what_was_missed_comes_with_the_connection() {
     publish(&mut client, "kept:a", "4");
     assert_eq!(stream.line(), late.line());
     client.finish().expect("it ends");
+}
+
+#[test]
+fn what_is_published_meanwhile_comes_behind_the_connection_without_a_gap() {
+    let channels: Vec<String> = (0..6).map(|number| format!("kept:{number}")).collect();
+    let subs: Vec<String> = channels.iter().map(|name| format!("\"{name}\":{{}}")).collect();
+    let connect = format!(r#"{{"subs":{{{}}}}}"#, subs.join(","));
+    let mut held = 0;
+    for seed in 0..40 {
+        let setup = Setup {
+            seed,
+            workers: 3,
+            ..Setup::default()
+        };
+        let app = ringmain_push::serve(App::new(), options());
+        let mut client = TestClient::with(app, setup).expect("an application");
+        let mut program = client.raw();
+        for _ in 0..10 {
+            for channel in &channels {
+                let body = format!(r#"{{"channel":"{channel}","data":1}}"#);
+                let length = body.len();
+                program.send(format!(
+                    "POST /api/publish HTTP/1.1\r\nHost: a\r\nX-Api-Key: key\r\n\
+                     Content-Type: application/json\r\nContent-Length: {length}\r\n\r\n{body}"
+                ));
+            }
+        }
+        // They are on their way, none has arrived.
+        let mut stream = Stream::open(client.post("/connection/uni_http_stream").body(&*connect));
+        let told: Value = serde_json::from_str(&stream.line()).expect("JSON");
+        let subs = &told["connect"]["subs"];
+        let mut offsets: BTreeMap<&str, u64> = BTreeMap::new();
+        for channel in &channels {
+            offsets.insert(channel, subs[channel]["offset"].as_u64().unwrap_or_default());
+        }
+        held += offsets
+            .values()
+            .filter(|offset| **offset > 0 && **offset < 10)
+            .count();
+        while offsets.values().any(|offset| *offset < 10) {
+            let push: Value = serde_json::from_str(&stream.line()).expect("JSON");
+            let channel = push["channel"].as_str().expect("a channel");
+            let last = offsets.get_mut(channel).expect("one of these");
+            *last += 1;
+            assert_eq!(push["pub"]["offset"], *last, "seed {seed}: {push}");
+        }
+        drop((program, stream));
+        client
+            .finish()
+            .unwrap_or_else(|error| panic!("seed {seed}: {error}"));
+    }
+    assert!(held > 0, "some of them connected in the midst of it");
 }
 
 #[test]

@@ -64,6 +64,17 @@ fn who_comes_gets_the_last_value() {
         reply,
         r#"{"id":2,"subscribe":{"publications":[{"data":3,"offset":3}]}}"#
     );
+    // Who only listens, too.
+    let request = client.post("/connection/uni_http_stream");
+    let request = request.body(r#"{"subs":{"ticker:a":{}}}"#);
+    let mut stream = request.open().expect("an answer");
+    let mut told = String::new();
+    while !told.ends_with('\n') {
+        let piece = stream.piece().expect("a piece").expect("no end");
+        told.push_str(str::from_utf8(&piece).expect("a text"));
+    }
+    let subs = r#""subs":{"ticker:a":{"publications":[{"data":3,"offset":3}]}}"#;
+    assert!(told.contains(subs), "{told}");
 }
 
 #[test]
