@@ -24,7 +24,7 @@ use ringmain_wire::h1::{Framing, HeadScanner, Parsed, parse_response};
 use super::aim::{self, hashed};
 use super::forward::Begun;
 use super::relay::Clock;
-use super::{Found, Place, client, find, note, request, response};
+use super::{Found, Place, client, find, note, request, response, unfit};
 use crate::desk::Desk;
 use crate::gateway::{View, Worker};
 use crate::limits;
@@ -156,7 +156,7 @@ fn begin(worker: &Rc<Worker>, req: &Request<'_>) -> Option<Ahead> {
     let Action::Forward(rule) = &found.matched.rule().action else {
         return None;
     };
-    if plan.filters.is_some() {
+    if plan.filters.is_some() || unfit(&found, req).is_err() {
         return None;
     }
     if found.cross.is_some() || rule.affinity.is_some() || rule.hedge.is_some() || !plan.mirrors.is_empty() {
