@@ -5,13 +5,13 @@ use std::time::Duration;
 /// Bytes of a configuration file; a larger one is refused.
 pub const CONFIG_BYTES: usize = 32 << 20;
 
-/// How deep values may nest; a deeper file is refused.
+/// How deep values may nest, aliases replaced; a deeper file is refused.
 pub const CONFIG_DEPTH: usize = 64;
 
 /// Values of a file, aliases replaced; a file with more is refused.
 pub const CONFIG_VALUES: usize = 4_000_000;
 
-/// Aliases (`*name`) of a file, and the values that they stand for; a file with more is refused.
+/// Values that the aliases (`*name`) of a file stand for; a file with more is refused. Their texts count to [`CONFIG_BYTES`].
 pub const CONFIG_ALIASES: usize = 100_000;
 
 /// What is told to be wrong at once; of more only the number is told.
@@ -50,7 +50,7 @@ pub const DASHBOARD_RETRY: Duration = Duration::from_secs(1);
 pub const METRIC_COUNTERS: usize = 1000;
 
 /// How long files must have been left alone before they are read anew.
-pub const SETTLED_AFTER: Duration = Duration::from_millis(20);
+pub const SETTLED_AFTER: Duration = Duration::from_millis(10);
 
 /// How long that is waited for; then they are read all the same.
 pub const SETTLED_AT_LATEST: Duration = Duration::from_millis(100);

@@ -6,7 +6,7 @@
 
 mod channel;
 
-use std::collections::{BTreeMap, VecDeque};
+use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -14,7 +14,7 @@ use crate::history::Epoch;
 use crate::limits;
 use crate::mail::{Rules, Subscribed, Subscribing, ToHome, ToWorker, Told, WorkerId};
 use crate::protocol::{Published, Push, Variant};
-use channel::Channel;
+use channel::{Channel, Goes};
 
 /// The channels that are at home at one worker.
 #[derive(Debug)]
@@ -24,6 +24,8 @@ pub struct Home {
     free: Vec<u32>,
     most: usize,
     outboxes: Vec<Outbox>,
+    /// Channels that hold a publication, by when it goes. Who holds none any more may be among them.
+    paced: BTreeSet<(Duration, u32)>,
     /// Epochs are drawn from it.
     seed: u64,
     drawn: u64,
@@ -51,6 +53,7 @@ impl Home {
             free: Vec::new(),
             most,
             outboxes: (0..workers).map(|_| Outbox::default()).collect(),
+            paced: BTreeSet::new(),
             seed,
             drawn: 0,
             swept: 0,
@@ -116,6 +119,27 @@ impl Home {
     pub fn has_mail(&self, worker: WorkerId) -> bool {
         let outbox = &self.outboxes[usize::from(worker.0)];
         !outbox.queue.is_empty() || !outbox.marked.is_empty()
+    }
+
+    /// When the next publication that is held goes: [`Home::release`] is to be called then.
+    #[must_use]
+    pub fn next_release(&self) -> Option<Duration> {
+        self.paced.first().map(|(at, _)| *at)
+    }
+
+    /// Sends what was held until now ([`Rules::every`](crate::mail::Rules::every)).
+    pub fn release(&mut self, now: Duration) {
+        while let Some(&(at, index)) = self.paced.first()
+            && at <= now
+        {
+            self.paced.pop_first();
+            let held = self.channels[index as usize]
+                .as_mut()
+                .and_then(|channel| channel.release(now));
+            if let Some((offset, published)) = held {
+                self.send(index, offset, &published);
+            }
+        }
     }
 
     /// Forgets channels that nobody needs any more, [`limits::CHANNELS_A_SWEEP`] of them at most; to be called now and then.
@@ -220,6 +244,18 @@ impl Home {
             return;
         };
         let offset = channel.publish(Arc::clone(&published), now);
+        match channel.goes(offset, &published, now) {
+            Goes::Now => self.send(index, offset, &published),
+            Goes::At(at) => drop(self.paced.insert((at, index))),
+            Goes::InPlace => {}
+        }
+    }
+
+    /// Sends a publication to all that listen.
+    fn send(&mut self, index: u32, offset: u64, published: &Arc<Published>) {
+        let Some(channel) = &mut self.channels[index as usize] else {
+            return;
+        };
         if channel.is_heard() {
             let frames = Arc::new(channel.frames(&published.numbered(offset)));
             for interest in channel.interests() {

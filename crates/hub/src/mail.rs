@@ -39,6 +39,12 @@ pub struct Rules {
     pub join_leave: bool,
     /// What becomes of publications that a client is too slow for.
     pub slow: Slow,
+    /// Whoever comes, or comes back, gets the last publication that is kept and nothing of what was before it: for channels
+    /// whose publications are states, not changes.
+    pub cache: bool,
+    /// At least so long between two publications that clients get: of those in between they get the last, when its time has come.
+    /// `None`: all of them. What is kept is not touched by it. Implies `cache`.
+    pub every: Option<Duration>,
 }
 
 /// What becomes of publications for a client whose budget is used up.
@@ -167,6 +173,14 @@ pub struct Since {
     pub offset: u64,
     /// Of the offset; see [`Life`].
     pub life: Life,
+}
+
+impl Since {
+    /// Before all publications of any life.
+    pub const NOWHERE: Since = Since {
+        offset: 0,
+        life: Life::Any,
+    };
 }
 
 /// What a client says of the life of a channel that it knew.

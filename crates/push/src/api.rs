@@ -2,15 +2,13 @@
 
 use std::sync::Arc;
 
-use bytes::Bytes;
-use ringmain_hub::protocol::{Fault, Published, compact};
 use ringmain_web::{App, Error, Flow, Reply, Request, Result};
 use serde::{Deserialize, Serialize};
 use serde_json::value::RawValue;
 
 use crate::desk::Desk;
-use crate::limits;
 use crate::options::Options;
+use crate::publisher::NotPublished;
 
 #[derive(Deserialize)]
 struct Publish<'a> {
@@ -55,53 +53,32 @@ pub(crate) fn serve(app: App, options: &Arc<Options>) -> App {
             })
             .post("/publish", |request, reply| {
                 let Publish { channel, data } = request.json()?;
-                publish(request, reply, &[channel], data)
+                publish(request, reply, &[Arc::from(channel)], data)
             })
             .post("/broadcast", |request, reply| {
                 let Broadcast { channels, data } = request.json()?;
+                let channels: Vec<Arc<str>> = channels.into_iter().map(Arc::from).collect();
                 publish(request, reply, &channels, data)
             })
     })
 }
 
 /// In all of these channels, or in none if one of them cannot be.
-fn publish(request: &Request<'_>, reply: &mut Reply<'_>, channels: &[String], data: &RawValue) -> Result {
+fn publish(request: &Request<'_>, reply: &mut Reply<'_>, channels: &[Arc<str>], data: &RawValue) -> Result {
     let desk: &Desk = request.local()?;
-    if desk.local.borrow().backlog() > limits::BACKLOG {
-        return Err(Error::new(
+    match desk.publish(channels, data.get().as_bytes()) {
+        Ok(()) => reply.json(&Done { result: Empty {} }),
+        Err(NotPublished::Fault(fault)) => reply.json(&Failed {
+            error: Why {
+                code: fault.code,
+                message: fault.message,
+            },
+        }),
+        Err(NotPublished::Busy) => Err(Error::new(
             503,
             "more is being published than can be carried on; try again a little later",
-        ));
+        )),
     }
-    let failed = |fault: Fault| Failed {
-        error: Why {
-            code: fault.code,
-            message: fault.message,
-        },
-    };
-    if let Some(fault) = channels
-        .iter()
-        .find_map(|channel| desk.options.namespace(channel).err())
-    {
-        return reply.json(&failed(fault));
-    }
-    let data = compact(&Bytes::copy_from_slice(data.get().as_bytes()));
-    let Ok(data) = data else {
-        return reply.json(&failed(Fault::BAD_REQUEST));
-    };
-    for channel in channels {
-        let Ok(namespace) = desk.options.namespace(channel) else {
-            continue;
-        };
-        let published = Published {
-            data: data.clone(),
-            ..Published::default()
-        };
-        let mut local = desk.local.borrow_mut();
-        local.publish(&Arc::from(&**channel), namespace.rules, published, None);
-    }
-    desk.ring();
-    reply.json(&Done { result: Empty {} })
 }
 
 /// In a time that says nothing of where they differ.

@@ -4,22 +4,30 @@
 //! hundred clients have asked for goes in one visit to each queue.
 
 use std::cell::{Cell, RefCell};
-use std::future::poll_fn;
+use std::collections::BTreeMap;
+use std::fmt;
+use std::future::{Future, poll_fn};
+use std::pin::pin;
 use std::rc::Rc;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
 use std::task::{Poll, Waker};
 use std::time::Duration;
 
+use bytes::Bytes;
 use ringmain_engine::Cx;
 use ringmain_engine::backend::Time;
 use ringmain_hub::home::Home;
 use ringmain_hub::local::{ConnId, Event, Local};
 use ringmain_hub::mail::WorkerId;
+use ringmain_hub::protocol::{Disconnect, Format};
 
 use crate::limits;
 use crate::mesh::{Ends, Mesh};
 use crate::options::Options;
-use crate::session::Seat;
+use crate::outlet::Outlet;
+use crate::seat::Seat;
+use crate::session::Session;
 
 /// A worker's desk; clones are the same.
 #[derive(Clone)]
@@ -28,16 +36,39 @@ pub(crate) struct Desk(Rc<Inner>);
 pub(crate) struct Inner {
     pub(crate) cx: Cx,
     pub(crate) options: Arc<Options>,
+    /// What clients call this process.
+    pub(crate) node: Arc<str>,
+    /// Those of all workers.
+    clients: Arc<AtomicUsize>,
     pub(crate) local: RefCell<Local>,
     home: RefCell<Home>,
     ends: RefCell<Ends>,
     /// By [`ConnId::slot`].
     seats: RefCell<Vec<Option<Rc<Seat>>>>,
+    /// Those whose clients speak by requests of their own, by the secret part of their names.
+    sessions: RefCell<BTreeMap<u128, ConnId>>,
     /// The task's.
     bell: RefCell<Option<Waker>>,
+    /// The task's that sends what channels hold, and what it waits for: the first of it.
+    alarm: RefCell<Option<Waker>>,
+    next_release: Cell<Option<Duration>>,
     woken: Cell<bool>,
     /// Connections by the second in which they are pinged, and those that wait to say who they are by that in which they must.
     rounds: RefCell<Rounds>,
+}
+
+/// What a client calls its session in requests beside it. Who does not know it cannot guess it.
+pub(crate) struct SessionName {
+    pub(crate) worker: usize,
+    pub(crate) secret: u128,
+}
+
+/// What a client says by a request beside its session.
+#[derive(Debug)]
+pub(crate) struct Emulated {
+    pub(crate) secret: u128,
+    pub(crate) format: Format,
+    pub(crate) data: Bytes,
 }
 
 struct Rounds {
@@ -50,7 +81,7 @@ impl Desk {
     /// Begins with its worker.
     pub(crate) fn start(cx: &Cx, mesh: &Mesh, options: Arc<Options>) -> Desk {
         let (worker, workers) = (cx.worker(), cx.workers());
-        let Some(ends) = mesh.take(worker, workers) else {
+        let Some(ends) = mesh.take(cx) else {
             unreachable!("a worker begins once");
         };
         let count = u16::try_from(workers).unwrap_or(u16::MAX);
@@ -65,16 +96,22 @@ impl Desk {
             local: RefCell::new(Local::new(count, options.limits)),
             home: RefCell::new(Home::new(count, options.channels, cx.random())),
             options,
+            node: Arc::clone(&ends.node),
+            clients: Arc::clone(&ends.clients),
             ends: RefCell::new(ends),
             seats: RefCell::default(),
+            sessions: RefCell::default(),
             bell: RefCell::default(),
+            alarm: RefCell::default(),
+            next_release: Cell::default(),
             woken: Cell::new(false),
             rounds: RefCell::new(rounds),
         }));
-        let (carrier, clock) = (desk.clone(), desk.clone());
+        let (carrier, clock, pacer) = (desk.clone(), desk.clone(), desk.clone());
         for spawned in [
             cx.spawn(async move { carrier.carry().await }),
             cx.spawn(async move { clock.tick().await }),
+            cx.spawn(async move { pacer.pace().await }),
         ] {
             if spawned.is_err() {
                 log::error!("push: worker {worker} has no room for its tasks, so nothing is pushed there");
@@ -99,11 +136,17 @@ impl Desk {
             seats.resize_with(id.slot() + 1, || None);
         }
         seats[id.slot()] = Some(seat);
+        self.0.clients.fetch_add(1, Ordering::Relaxed);
         let mut rounds = self.0.rounds.borrow_mut();
         let last = rounds.pinged.len() - 1;
         // The whole interval from now: pings of a burst of connections are as far apart as its seconds.
         let at = (rounds.second + last) % rounds.pinged.len();
         rounds.pinged[at].push(id);
+    }
+
+    /// Connections that are known, of all workers.
+    pub(crate) fn clients(&self) -> usize {
+        self.0.clients.load(Ordering::Relaxed)
     }
 
     /// Somebody is there who has to say who it is.
@@ -117,10 +160,54 @@ impl Desk {
     /// A connection is over.
     pub(crate) fn leave(&self, id: ConnId) {
         self.0.local.borrow_mut().close(id);
-        if let Some(seat) = self.0.seats.borrow_mut().get_mut(id.slot()) {
-            *seat = None;
+        let seat = self
+            .0
+            .seats
+            .borrow_mut()
+            .get_mut(id.slot())
+            .and_then(Option::take);
+        if let Some(seat) = seat {
+            self.0.clients.fetch_sub(1, Ordering::Relaxed);
+            if let Outlet::Stream(stream) = &*seat.outlet.borrow()
+                && let Some(secret) = stream.session.get()
+            {
+                self.0.sessions.borrow_mut().remove(&secret);
+            }
         }
         self.ring();
+    }
+
+    /// Names a connection, so that what its client says in requests beside it finds it.
+    pub(crate) fn name(&self, id: ConnId) -> SessionName {
+        let (high, low) = (self.0.cx.random(), self.0.cx.random());
+        let secret = (u128::from(high) << 64) | u128::from(low);
+        self.0.sessions.borrow_mut().insert(secret, id);
+        SessionName {
+            worker: self.0.cx.worker(),
+            secret,
+        }
+    }
+
+    /// Hands what a client says to the worker that has its session. `false`: as much as may is on its way there.
+    pub(crate) fn emulate(&self, worker: usize, emulated: Emulated) -> bool {
+        if worker == self.0.cx.worker() {
+            self.emulated(emulated);
+            return true;
+        }
+        self.0.ends.borrow_mut().emulate(worker, emulated)
+    }
+
+    /// For a session here, if it is still.
+    fn emulated(&self, emulated: Emulated) {
+        let id = self.0.sessions.borrow().get(&emulated.secret).copied();
+        let Some(seat) = id.and_then(|id| self.find(id)) else {
+            return;
+        };
+        if emulated.format != seat.format {
+            return seat.disconnect(Disconnect::BAD_REQUEST);
+        }
+        let desk = self.clone();
+        Session { desk, seat }.receive(emulated.data);
     }
 
     fn find(&self, id: ConnId) -> Option<Rc<Seat>> {
@@ -151,11 +238,23 @@ impl Desk {
         let mut rings = std::mem::take(&mut ends.rings);
         rings.fill(false);
         let mut more = false;
+        for queue in &mut ends.as_sessions {
+            for _ in 0..limits::TAKEN_A_TURN {
+                let Ok(emulated) = queue.pop() else { break };
+                self.emulated(emulated);
+            }
+            more |= !queue.is_empty();
+        }
         for (other, rings) in rings.iter_mut().enumerate() {
             more |= self.take_in(other, ends, rings);
         }
         for (other, rings) in rings.iter_mut().enumerate() {
             more |= self.give_out(other, ends, rings);
+        }
+        if self.is_sooner()
+            && let Some(alarm) = &*self.0.alarm.borrow()
+        {
+            alarm.wake_by_ref();
         }
         self.tell();
         let (own, local) = (self.0.cx.worker(), self.0.local.borrow());
@@ -255,6 +354,33 @@ impl Desk {
         }
     }
 
+    /// Sends what channels hold, each when its time has come.
+    async fn pace(&self) {
+        loop {
+            let now = self.0.cx.now().since(Time(0));
+            self.0.home.borrow_mut().release(now);
+            let next = self.0.home.borrow().next_release();
+            self.0.next_release.set(next);
+            let wait = next.map_or(limits::NO_RELEASE, |next| next.saturating_sub(now));
+            let mut sleep = pin!(self.0.cx.sleep(wait));
+            poll_fn(|context| {
+                *self.0.alarm.borrow_mut() = Some(context.waker().clone());
+                match self.is_sooner() {
+                    true => Poll::Ready(()),
+                    false => sleep.as_mut().poll(context),
+                }
+            })
+            .await;
+            self.ring();
+        }
+    }
+
+    /// Whether something is to be sent before the time that is waited for.
+    fn is_sooner(&self) -> bool {
+        let next = self.0.home.borrow().next_release();
+        next.is_some_and(|next| self.0.next_release.get().is_none_or(|waits| next < waits))
+    }
+
     async fn tick(&self) {
         loop {
             self.0.cx.sleep(Duration::from_secs(1)).await;
@@ -294,6 +420,27 @@ impl Desk {
         for stranger in strangers {
             stranger.must_be_known();
         }
+    }
+}
+
+impl SessionName {
+    /// `None`: it is no name of a session.
+    pub(crate) fn parse(text: &str) -> Option<SessionName> {
+        let (worker, secret) = text.split_once('.')?;
+        let is_hex = |part: &str| part.bytes().all(|byte| byte.is_ascii_hexdigit());
+        if !is_hex(worker) || !is_hex(secret) || secret.len() != 32 {
+            return None;
+        }
+        Some(SessionName {
+            worker: usize::from(u16::from_str_radix(worker, 16).ok()?),
+            secret: u128::from_str_radix(secret, 16).ok()?,
+        })
+    }
+}
+
+impl fmt::Display for SessionName {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{:x}.{:032x}", self.worker, self.secret)
     }
 }
 

@@ -34,3 +34,21 @@ pub const HISTORY_PUBLICATIONS: usize = 1000;
 
 /// How often channels that nobody needs are looked for.
 pub const SWEEP_EVERY: Duration = Duration::from_secs(1);
+
+/// How long the task that sends what channels hold sleeps while none holds anything; it is woken before that when one does.
+pub const NO_RELEASE: Duration = Duration::from_hours(1);
+
+/// Messages of clients' that wait between two workers, each way, besides [`QUEUE`]: those that come by requests of their own
+/// (`/emulation`), of up to [`MESSAGE_BYTES`](ringmain_hub::limits::MESSAGE_BYTES) each. More are answered 503, and the SDKs
+/// connect again.
+pub const EMULATED: usize = 256;
+
+/// Bytes of such a request: a message, each byte of it escaped, and the names beside it. More: 413.
+pub const EMULATION_BYTES: u64 = 2 * ringmain_hub::limits::MESSAGE_BYTES as u64 + 1024;
+
+/// Bytes of replies and pushes that wait for the client of an HTTP stream. With more it is disconnected ([`Disconnect::SLOW`]), as
+/// web's limit `unsent_bytes` does with WebSockets; pushes wait under their own budget before
+/// ([`Limits::waiting_bytes`](ringmain_hub::local::Limits)).
+///
+/// [`Disconnect::SLOW`]: ringmain_hub::protocol::Disconnect::SLOW
+pub const STREAM_BYTES: usize = 2 * 1024 * 1024;

@@ -42,6 +42,13 @@ pub struct Namespace {
     pub recovery: bool,
 }
 
+impl Namespace {
+    /// Whether who subscribes is given the last publication without asking ([`Rules::cache`], [`Rules::every`]).
+    pub(crate) fn shows_last(&self) -> bool {
+        self.rules.cache || self.rules.every.is_some()
+    }
+}
+
 impl Default for Namespace {
     /// Channels that keep nothing and that clients may only listen to.
     fn default() -> Self {
@@ -52,6 +59,8 @@ impl Default for Namespace {
                 presence: false,
                 join_leave: false,
                 slow: Slow::Disconnect,
+                cache: false,
+                every: None,
             },
             publish: false,
             history: false,

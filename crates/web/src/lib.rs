@@ -64,4 +64,4 @@ pub use server::Server;
 pub use server::early::{Early, Ticket};
 pub use server::stream::EventStream;
 pub use site::{Flow, Site};
-pub use ws::{Socket, Ws, WsFrame, WsOptions, WsStream};
+pub use ws::{Origins, Socket, Ws, WsFrame, WsOptions, WsStream};

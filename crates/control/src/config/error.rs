@@ -3,8 +3,6 @@
 use std::cell::{Cell, RefCell};
 use std::collections::BTreeMap;
 
-use serde_saphyr::{Error, Location, MessageFormatter, UserMessageFormatter};
-
 use crate::limits;
 
 /// A line and a column of a file, both from 1.
@@ -122,34 +120,6 @@ impl<'f> Errors<'f> {
         let mut all = self.all.into_inner();
         all.sort_by_key(|error| error.position);
         (all, self.more.get())
-    }
-
-    /// What the YAML reader found wrong.
-    pub(super) fn tell_yaml(&self, error: &Error) {
-        let location = error.location().filter(|location| *location != Location::UNKNOWN);
-        let position = location.map_or(Position::START, |location| Position {
-            line: location.line(),
-            column: location.column(),
-        });
-        match error.without_snippet() {
-            Error::DuplicateMappingKey { key, .. } => {
-                let key = key.as_deref().map_or_else(|| "one".to_owned(), quoted);
-                self.tell(position, "each key once", format!("{key} a second time"));
-            }
-            Error::MultipleDocuments { .. } => self.tell(position, "one YAML document", "a second one"),
-            Error::UnknownAnchor { .. } => {
-                self.tell(position, "an alias of an anchor further up", "another one")
-            }
-            Error::Budget { breach, .. } => {
-                let expected = "a file that is not too deep and has not too many values and aliases";
-                self.tell(position, expected, format!("{breach:?}"));
-            }
-            other => {
-                let message = UserMessageFormatter.format_message(other);
-                let message: Vec<_> = message.split_whitespace().collect();
-                self.tell(position, "valid YAML", message.join(" "));
-            }
-        }
     }
 }
 

@@ -15,7 +15,7 @@ use serde::de::{
 use serde::forward_to_deserialize_any;
 
 use super::error::{Errors, quoted, suggestion};
-use super::tree::{Node, Value};
+use super::tree::{Node, Pair, Value};
 
 /// The name by which a value asks for its place: a sequence of line, column, value, and whether all of it was right.
 pub(super) const AT: &str = "\0at";
@@ -62,12 +62,12 @@ impl de::Error for NoValue {
 /// Reads one value.
 #[derive(Clone, Copy)]
 pub(super) struct Reader<'n> {
-    pub(super) node: &'n Node,
+    pub(super) node: &'n Node<'n>,
     pub(super) errors: &'n Errors<'n>,
 }
 
 impl<'n> Reader<'n> {
-    fn at(self, node: &'n Node) -> Reader<'n> {
+    fn at(self, node: &'n Node<'n>) -> Reader<'n> {
         Reader { node, ..self }
     }
 
@@ -111,7 +111,7 @@ impl<'n> Reader<'n> {
         }
     }
 
-    fn pairs(self) -> Result<&'n [(Node, Node)], NoValue> {
+    fn pairs(self) -> Result<&'n [Pair<'n>], NoValue> {
         match &self.node.value {
             Value::Map(pairs) => Ok(pairs),
             _ => Err(self.wrong("keys with values")),
@@ -277,7 +277,7 @@ impl<'de> Reader<'de> {
         visitor: V,
     ) -> Result<V::Value, NoValue> {
         let (name, place, content) = match &self.node.value {
-            Value::Text(text) => (text.as_str(), self, None),
+            Value::Text(text) => (&**text, self, None),
             Value::Map(pairs) => match &pairs[..] {
                 [(key, value)] => {
                     let place = self.at(key);
@@ -323,7 +323,7 @@ fn listed(names: &[&str]) -> String {
 /// The values of a list.
 struct Elements<'n> {
     reader: Reader<'n>,
-    rest: std::slice::Iter<'n, Node>,
+    rest: std::slice::Iter<'n, Node<'n>>,
 }
 
 impl<'de> SeqAccess<'de> for Elements<'de> {
@@ -343,8 +343,8 @@ impl<'de> SeqAccess<'de> for Elements<'de> {
 /// Keys and values; with `fields` only those keys.
 struct Entries<'n> {
     reader: Reader<'n>,
-    rest: std::slice::Iter<'n, (Node, Node)>,
-    value: Option<&'n Node>,
+    rest: std::slice::Iter<'n, Pair<'n>>,
+    value: Option<&'n Node<'n>>,
     fields: Option<&'static [&'static str]>,
 }
 

@@ -1,21 +1,24 @@
 //! `${env:NAME}` and `${file:PATH}` in texts: put in before anything else reads them.
 
+use std::borrow::Cow;
+
 use super::Sources;
 use super::error::{Errors, Position, quoted};
 use super::tree::{Node, Value};
 use crate::limits;
 
 /// Puts them into all texts. What cannot be put in is told, and the text stays as it is.
-pub(super) fn expand(node: &mut Node, sources: &Sources<'_>, errors: &mut Errors<'_>) {
+pub(super) fn expand(node: &mut Node<'_>, sources: &Sources<'_>, errors: &mut Errors<'_>) {
     match &mut node.value {
-        Value::Text(text) if text.contains("${") => {
+        // A single character is found much sooner.
+        Value::Text(text) if text.contains('$') && text.contains("${") => {
             let position = node.position;
             match expanded(text, position, sources, errors) {
                 Some((new, true)) => {
                     errors.hide(position, text);
-                    *text = new;
+                    *text = Cow::Owned(new);
                 }
-                Some((new, false)) => *text = new,
+                Some((new, false)) => *text = Cow::Owned(new),
                 None => {}
             }
         }

@@ -30,18 +30,18 @@ pub fn shown(text: &str) -> Option<Json> {
 }
 
 /// `hidden`: it stands below a name of a secret's.
-fn json(node: &Node, hidden: bool) -> Json {
+fn json(node: &Node<'_>, hidden: bool) -> Json {
     match &node.value {
         Value::Nothing => Json::Null,
         Value::Bool(value) => Json::Bool(*value),
         Value::Text(text) if hidden && !is_named_only(text) => HIDDEN.into(),
-        Value::Text(text) => text.as_str().into(),
+        Value::Text(text) => (**text).into(),
         Value::List(list) => list.iter().map(|node| json(node, hidden)).collect(),
         Value::Map(pairs) => {
             let mut map = Map::new();
             for (key, value) in pairs {
                 let Value::Text(name) = &key.value else { continue };
-                map.insert(name.clone(), json(value, hidden || is_secret(name)));
+                map.insert(name.to_string(), json(value, hidden || is_secret(name)));
             }
             Json::Object(map)
         }

@@ -1,5 +1,7 @@
 //! One channel at home: numbers, memory, who is there, which workers listen. Knows no queues.
 
+mod pace;
+
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 use std::time::Duration;
@@ -10,6 +12,8 @@ use crate::history::{Epoch, History, Place, Recovered};
 use crate::limits;
 use crate::mail::{Frames, Life, Question, Rules, Since, Told, TopicKey, WorkerId};
 use crate::protocol::{ClientInfo, Join, Leave, Publication, Published, Push, Variant};
+pub(super) use pace::Goes;
+use pace::Pace;
 
 #[derive(Debug)]
 pub(super) struct Channel {
@@ -24,6 +28,7 @@ pub(super) struct Channel {
     present: BTreeMap<Arc<str>, Arc<ClientInfo>>,
     /// When somebody last went, or published.
     touched: Duration,
+    pace: Pace,
 }
 
 /// A worker with subscribers.
@@ -64,6 +69,7 @@ impl Channel {
             heard: [0; Variant::ALL.len()],
             present: BTreeMap::new(),
             touched: now,
+            pace: Pace::default(),
         }
     }
 
@@ -94,6 +100,9 @@ impl Channel {
     /// Where it stands, and what somebody has missed.
     pub(super) fn stand(&mut self, since: Option<Since>, now: Duration) -> (Option<Place>, Missed) {
         let place = self.place();
+        if self.rules.cache || self.rules.every.is_some() {
+            return self.stand_shown(place, since, now);
+        }
         let missed = match (&mut self.history, since) {
             (Some(history), Some(since)) if place.is_some() => match since.life {
                 Life::Any => recovered(history, since.offset, None, limits::RECOVERED_PUBLICATIONS, now),
@@ -109,6 +118,43 @@ impl Channel {
             _ => None,
         };
         (place, missed)
+    }
+
+    /// The same where only the last publication counts: the last that was sent, so that what is held comes to all alike.
+    fn stand_shown(
+        &mut self,
+        place: Option<Place>,
+        since: Option<Since>,
+        now: Duration,
+    ) -> (Option<Place>, Missed) {
+        let Some(mut place) = place else {
+            return (None, None);
+        };
+        let held = self.pace.is_holding().then(|| self.pace.shown());
+        if let Some(shown) = &held {
+            place.offset = shown.as_ref().map_or(0, |(offset, _)| *offset);
+        }
+        let Some(since) = since else {
+            return (Some(place), None);
+        };
+        let is_ours = match since.life {
+            Life::Any => since.offset > 0,
+            Life::Of(epoch) => epoch == place.epoch,
+            Life::Foreign => false,
+        };
+        if place.offset == 0 || (is_ours && since.offset == place.offset) {
+            return (Some(place), Some(Vec::new()));
+        }
+        let last = match held {
+            Some(shown) => shown,
+            None => self.last(now),
+        };
+        (Some(place), last.map(|last| vec![last]))
+    }
+
+    fn last(&mut self, now: Duration) -> Option<(u64, Arc<Published>)> {
+        let last = self.history.as_mut()?.last(now)?;
+        Some((last.0, Arc::clone(last.1)))
     }
 
     pub(super) fn enter(&mut self, worker: WorkerId, key: TopicKey, variant: Variant) {
@@ -171,6 +217,18 @@ impl Channel {
             Some(history) if self.rules.keep.is_some() => history.publish(published, bytes, now),
             _ => 0,
         }
+    }
+
+    /// Whether a publication goes to those who listen now, by how often they get any.
+    pub(super) fn goes(&mut self, offset: u64, published: &Arc<Published>, now: Duration) -> Goes {
+        let is_heard = self.is_heard();
+        self.pace
+            .goes(self.rules.every.filter(|_| is_heard), (offset, published), now)
+    }
+
+    /// What was held until now, with its number.
+    pub(super) fn release(&mut self, now: Duration) -> Option<(u64, Arc<Published>)> {
+        self.pace.release(self.rules.every, now)
     }
 
     /// Whether anybody listens.
@@ -247,6 +305,11 @@ impl Channel {
             .iter_mut()
             .find(|interest| interest.worker == worker)?;
         let first = interest.marked.take()?;
+        if self.rules.every.is_some()
+            && let Some(shown) = self.pace.shown()
+        {
+            return Some((interest.key, Some(vec![shown])));
+        }
         let missed = match &mut self.history {
             // Without numbers there is nothing to send again.
             Some(history) if first > 0 => recovered(history, first - 1, None, limits::PUSHES_AGAIN, now),
@@ -262,7 +325,7 @@ impl Channel {
             .as_mut()
             .is_some_and(|history| history.expire(now).is_some());
         let remembered = self.history.is_some() && now < self.touched + self.rules.remember;
-        self.interests.is_empty() && !kept && !remembered
+        self.interests.is_empty() && !kept && !remembered && !self.pace.is_holding()
     }
 }
 

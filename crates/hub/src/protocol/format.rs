@@ -39,6 +39,14 @@ pub enum Broken {
         /// The reader's words.
         why: String,
     },
+    /// A message that stands alone.
+    #[error("expected one message in {format:?}: {why}")]
+    Alone {
+        /// What it was to be.
+        format: Format,
+        /// The reader's words.
+        why: String,
+    },
     /// See [`limits::COMMANDS_A_MESSAGE`].
     #[error("expected at most {} in one message, found more", limits::COMMANDS_A_MESSAGE)]
     TooMany,
@@ -138,6 +146,18 @@ impl Format {
             }
         }
         Ok(())
+    }
+
+    /// Reads a message that stands alone: without a length before it, and with nothing behind it.
+    ///
+    /// # Errors
+    /// [`Broken::Alone`].
+    pub fn read<T: Message + Default + DeserializeOwned>(self, message: &[u8]) -> Result<T, Broken> {
+        let found = match self {
+            Format::Json => serde_json::from_slice(message).map_err(|why| why.to_string()),
+            Format::Protobuf => T::decode(message).map_err(|why| why.to_string()),
+        };
+        found.map_err(|why| Broken::Alone { format: self, why })
     }
 
     /// Appends what stands between two parts.

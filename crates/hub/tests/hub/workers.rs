@@ -17,6 +17,8 @@ pub(crate) const PLAIN: Rules = Rules {
     presence: false,
     join_leave: false,
     slow: Slow::Disconnect,
+    cache: false,
+    every: None,
 };
 
 pub(crate) const KEPT: Rules = Rules {

@@ -131,14 +131,29 @@ impl<'r> Reply<'r> {
     /// Begins a stream of server-sent events (WHATWG HTML §9.2): the head is sent at once.
     ///
     /// # Errors
-    /// The client is gone; 500 in a handler that is not asynchronous.
+    /// As [`Reply::live`].
     pub async fn events(&mut self) -> Result<EventStream<'_, 'r>> {
+        self.live(media_type::EVENT_STREAM).await?;
+        Ok(EventStream {
+            reply: self,
+            line: Vec::new(),
+        })
+    }
+
+    /// Begins a body of messages that lasts until the handler returns: the head is sent at once, [`Reply::write`] sends a
+    /// message. When the client has sent its end, and when the process shuts down, it is ended in order between two messages
+    /// (of up to [`SEND_SHARE`](limits::SEND_SHARE) bytes), and the handler is dropped at its next await.
+    ///
+    /// # Errors
+    /// The client is gone, or needs only the head (HEAD): end the handler by `?`. 500 in a handler that is not asynchronous, and
+    /// if `content_type` is no field value.
+    pub async fn live(&mut self, content_type: &str) -> Result {
         if self.outgoing.is_none() {
             return Err(Error::internal(
-                "an event stream needs an asynchronous handler: get_async",
+                "a stream of messages needs an asynchronous handler: get_async",
             ));
         }
-        self.header("Content-Type", media_type::EVENT_STREAM)?;
+        self.header("Content-Type", content_type)?;
         self.header("Cache-Control", "no-store")?;
         self.begin_stream()?;
         if let Some(outgoing) = &mut self.outgoing {
@@ -157,10 +172,7 @@ impl<'r> Reply<'r> {
                 return Err(Error::head_sent());
             }
         }
-        Ok(EventStream {
-            reply: self,
-            line: Vec::new(),
-        })
+        Ok(())
     }
 
     /// Sends `length` bytes that `put` appends or hands over, framed.

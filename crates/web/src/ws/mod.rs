@@ -17,6 +17,7 @@ pub use self::frame::WsFrame;
 pub(crate) use self::live::Live;
 pub use self::options::WsOptions;
 pub(crate) use self::options::{Gate, Maker, Upgrade};
+pub use self::origin::Origins;
 pub use self::outlet::Ws;
 pub(crate) use self::stream::Asynchronous;
 pub use self::stream::{OwnedMessage, WsStream};

@@ -3,7 +3,6 @@
 use std::rc::Rc;
 
 use ringmain_engine::ConnId;
-use ringmain_wire::h1::Known;
 use ringmain_wire::ws::{self, Acceptance, Deflation, HandshakeFault, ServerWish, Window};
 
 use super::origin::Origins;
@@ -134,7 +133,7 @@ impl Gate {
             reply.handshake = Some(fault);
             refused(&fault)
         })?;
-        self.check_origin(request)?;
+        self.origins.check(request)?;
         if request.cx().is_draining() {
             // It could only be told to go away.
             return Err(Error::new(503, "the server is shutting down").with_header("Retry-After", "1"));
@@ -142,23 +141,6 @@ impl Gate {
         let socket = (self.maker)(request)?;
         reply.upgrade = Some(Box::new(Upgrade { acceptance, socket }));
         Ok(())
-    }
-
-    fn check_origin(&self, request: &Request<'_>) -> Result {
-        let mut said = request.head.fields.all_known(Known::Origin);
-        let may = match (said.next(), said.next()) {
-            (None, _) => true,
-            (Some(origin), None) => self
-                .origins
-                .allow_page(origin, request.host(), request.origin.secure),
-            (Some(_), Some(_)) => false,
-        };
-        if may {
-            return Ok(());
-        }
-        Err(Error::forbidden(
-            "expected an `Origin` that may open this socket: a page of this host, or one that the server allows",
-        ))
     }
 }
 

@@ -22,7 +22,7 @@ use super::Sources;
 use super::document::{Document, Maybe, Some1};
 use super::error::{Errors, Position, quoted, suggestion};
 use super::secrets;
-use super::tree::Node;
+use super::tree::Pair;
 use super::values::{At, Either, OneOrMany, Pairs, Text};
 
 /// What a document means.
@@ -54,7 +54,7 @@ struct Builder<'b> {
 /// Translates a document. `routes` are its routes, which were not read with the rest of it.
 pub(super) fn build(
     document: Document,
-    routes: &[(Node, Node)],
+    routes: &[Pair<'_>],
     sources: &Sources<'_>,
     errors: &Errors<'_>,
 ) -> Built {

@@ -15,14 +15,14 @@ use crate::config::document::{self, Some1};
 use crate::config::error::Position;
 use crate::config::reader::Reader;
 use crate::config::texts::To;
-use crate::config::tree::Node;
+use crate::config::tree::Pair;
 use crate::config::values::{At, Either, Pairs, Text};
 
 /// Who answers, as it is written.
 pub(super) type Backends = Some1<Either<Text<To>, document::Backend>>;
 
 impl Builder<'_> {
-    pub(super) fn routes(&mut self, routes: &[(Node, Node)]) {
+    pub(super) fn routes(&mut self, routes: &[Pair<'_>]) {
         let errors = self.errors;
         for (key, node) in routes {
             let Ok(name) = At::<String>::deserialize(Reader { node: key, errors }) else {

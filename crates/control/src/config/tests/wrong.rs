@@ -232,7 +232,7 @@ fn what_is_no_yaml_is_told_and_nothing_served() {
     );
     check(
         "to: a\n---\nto: b\n",
-        "3:1: expected one YAML document, found a second one",
+        "2:1: expected one YAML document, found a second one",
     );
     check(
         "to: *a\n",

@@ -1,12 +1,18 @@
-//! Which pages may open a socket (RFC 6455 §10.2). A browser sends cookies along whatever page asks, and says which page
-//! it was: who is no browser says nothing, and could say anything.
+//! Which pages may open a socket (RFC 6455 §10.2), or whatever else stands open to pages in the same way. A browser sends
+//! cookies along whatever page asks, and says which page it was: who is no browser says nothing, and could say anything.
 
 #[cfg(test)]
 mod tests;
 
-/// The pages that may.
+use ringmain_wire::h1::Known;
+
+use crate::error::{Error, Result};
+use crate::request::Request;
+
+/// The pages that may: those of the host that is asked, unless it says more. [`WsOptions`](super::WsOptions) has one; routes that
+/// are no sockets check theirs by themselves.
 #[derive(Clone, Debug, Default)]
-pub(super) struct Origins {
+pub struct Origins {
     any: bool,
     listed: Vec<Listed>,
 }
@@ -31,7 +37,8 @@ struct Origin<'a> {
 }
 
 impl Origins {
-    pub(super) fn allow_any(&mut self) {
+    /// Any page may.
+    pub fn allow_any(&mut self) {
         self.any = true;
     }
 
@@ -39,7 +46,7 @@ impl Origins {
     ///
     /// # Errors
     /// What was expected.
-    pub(super) fn allow(&mut self, entry: &str) -> Result<(), String> {
+    pub fn allow(&mut self, entry: &str) -> std::result::Result<(), String> {
         let listed = Listed::parse(entry).ok_or_else(|| {
             format!(
                 "allowed origin: expected `https://app.example.com`, `*.example.com` or `https://*.example.com`, \
@@ -49,6 +56,25 @@ impl Origins {
         })?;
         self.listed.push(listed);
         Ok(())
+    }
+
+    /// Lets a request pass that says no `Origin`, or one that may.
+    ///
+    /// # Errors
+    /// 403 for another one, and for more than one.
+    pub fn check(&self, request: &Request<'_>) -> Result {
+        let mut said = request.head.fields.all_known(Known::Origin);
+        let may = match (said.next(), said.next()) {
+            (None, _) => true,
+            (Some(origin), None) => self.allow_page(origin, request.host(), request.origin.secure),
+            (Some(_), Some(_)) => false,
+        };
+        if may {
+            return Ok(());
+        }
+        Err(Error::forbidden(
+            "expected an `Origin` that may connect here: a page of this host, or one that the server allows",
+        ))
     }
 
     /// Whether a page of this origin may open a socket here; `authority` is the host that the request asks, `secure` says

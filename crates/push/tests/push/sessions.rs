@@ -1,41 +1,15 @@
-//! Clients of one worker, in virtual time: what they ask for, what they are told, and when they are sent away.
+//! What is the same on every transport, by a WebSocket to one worker.
 
 use std::time::Duration;
 
-use ringmain_hub::history::Keep;
 use ringmain_hub::limits::MESSAGE_BYTES;
+use ringmain_push::Options;
 use ringmain_push::limits::{COMMANDS_UNDER_WAY, CONNECT_WITHIN, PING_EVERY, PONG_WITHIN};
-use ringmain_push::{Namespace, Options};
-use ringmain_web::App;
 use ringmain_web::testing::{TestClient, TestEvent, TestSocket};
 
+use crate::support::{masked, options, serve};
+
 const PATH: &str = "/connection/websocket";
-
-fn options() -> Options {
-    let mut kept = Namespace {
-        publish: true,
-        history: true,
-        presence: true,
-        recovery: true,
-        ..Namespace::default()
-    };
-    kept.rules.presence = true;
-    kept.rules.keep = Some(Keep {
-        publications: 2,
-        bytes: 1000,
-        time: Duration::from_secs(60),
-    });
-    Options {
-        namespaces: [("kept".to_owned(), kept)].into(),
-        anonymous: true,
-        api_key: Some("key".to_owned()),
-        ..Options::default()
-    }
-}
-
-fn serve(options: Options) -> TestClient {
-    TestClient::new(ringmain_push::serve(App::new(), options)).expect("an application")
-}
 
 /// One that is connected.
 fn connect(client: &mut TestClient) -> TestSocket {
@@ -51,22 +25,6 @@ fn connect(client: &mut TestClient) -> TestSocket {
 fn check(socket: &mut TestSocket, command: &str, reply: &str) {
     socket.send_text(command);
     assert_eq!(masked(&socket.text()), reply, "{command}");
-}
-
-/// Numbers that are drawn by lot, by what they are.
-fn masked(text: &str) -> String {
-    let mut masked = text.to_owned();
-    for (before, length, name) in [(r#""client":""#, 36, "CLIENT"), (r#""epoch":""#, 16, "EPOCH")] {
-        let mut from = 0;
-        while let Some(found) = masked[from..].find(before) {
-            let at = from + found + before.len();
-            if masked.as_bytes().get(at + length) == Some(&b'"') {
-                masked.replace_range(at..at + length, name);
-            }
-            from = at;
-        }
-    }
-    masked
 }
 
 #[test]

@@ -1,12 +1,19 @@
 //! Queues between desks, of one writer and one reader each.
 
+#[cfg(test)]
+mod tests;
+
+use std::sync::atomic::AtomicUsize;
 use std::sync::{Arc, Mutex, OnceLock, PoisonError};
 use std::task::Waker;
 
+use ringmain_engine::Cx;
 use ringmain_hub::mail::{ToHome, ToWorker};
 use rtrb::{Consumer, Producer, RingBuffer};
 
+use crate::desk::Emulated;
 use crate::limits;
+use crate::session::uuid;
 
 /// All queues, until their workers take them.
 #[derive(Default)]
@@ -23,6 +30,12 @@ pub(crate) struct Ends {
     pub(crate) as_home: Vec<Consumer<ToHome>>,
     pub(crate) to_workers: Vec<Producer<ToWorker>>,
     pub(crate) as_worker: Vec<Consumer<ToWorker>>,
+    pub(crate) to_sessions: Vec<Producer<Emulated>>,
+    pub(crate) as_sessions: Vec<Consumer<Emulated>>,
+    /// What all workers of this process are called together, for clients.
+    pub(crate) node: Arc<str>,
+    /// Clients of all workers, of this process.
+    pub(crate) clients: Arc<AtomicUsize>,
     /// Of all desks: each sets its own when it begins.
     pub(crate) bells: Arc<[OnceLock<Waker>]>,
     /// Whom a turn has something for: kept for the memory alone.
@@ -31,14 +44,32 @@ pub(crate) struct Ends {
 
 impl Mesh {
     /// A worker's ends, once. `None`: it has them.
-    pub(crate) fn take(&self, worker: usize, workers: usize) -> Option<Ends> {
-        let made = self.made.get_or_init(|| make(workers));
+    pub(crate) fn take(&self, cx: &Cx) -> Option<Ends> {
+        let made = self.made.get_or_init(|| make(cx.workers(), &uuid(cx)));
         let mut ends = made.lock().unwrap_or_else(PoisonError::into_inner);
-        ends.get_mut(worker)?.take()
+        ends.get_mut(cx.worker())?.take()
     }
 }
 
-fn make(workers: usize) -> Made {
+impl Ends {
+    /// Hands what a client says to the worker that has its session. `false`: as much as may is on its way there.
+    pub(crate) fn emulate(&mut self, worker: usize, emulated: Emulated) -> bool {
+        let Some(queue) = self.to_sessions.get_mut(worker) else {
+            // A worker that there is not has no sessions.
+            return true;
+        };
+        if queue.push(emulated).is_err() {
+            return false;
+        }
+        if let Some(bell) = self.bells[worker].get() {
+            bell.wake_by_ref();
+        }
+        true
+    }
+}
+
+fn make(workers: usize, node: &str) -> Made {
+    let (node, clients): (Arc<str>, _) = (Arc::from(node), Arc::default());
     let bells: Arc<[OnceLock<Waker>]> = (0..workers).map(|_| OnceLock::new()).collect();
     let mut ends: Vec<Ends> = (0..workers)
         .map(|_| Ends {
@@ -46,6 +77,10 @@ fn make(workers: usize) -> Made {
             as_home: Vec::new(),
             to_workers: Vec::new(),
             as_worker: Vec::new(),
+            to_sessions: Vec::new(),
+            as_sessions: Vec::new(),
+            node: Arc::clone(&node),
+            clients: Arc::clone(&clients),
             bells: Arc::clone(&bells),
             rings: vec![false; workers],
         })
@@ -58,6 +93,9 @@ fn make(workers: usize) -> Made {
             let (writer, reader) = RingBuffer::new(limits::QUEUE);
             ends[from].to_workers.push(writer);
             ends[to].as_worker.push(reader);
+            let (writer, reader) = RingBuffer::new(limits::EMULATED);
+            ends[from].to_sessions.push(writer);
+            ends[to].as_sessions.push(reader);
         }
     }
     Mutex::new(ends.into_iter().map(Some).collect())

@@ -1,0 +1,65 @@
+//! Where a session's messages go: a WebSocket, or the body of an answer that lasts.
+
+use std::rc::Rc;
+
+use ringmain_hub::protocol::{Disconnect, Format};
+use ringmain_web::Ws;
+use ringmain_web::ws::{CloseCode, Message};
+
+use crate::stream::Stream;
+
+/// See the module.
+pub(crate) enum Outlet {
+    /// Not yet, or no longer.
+    None,
+    Ws(Ws),
+    Stream(Rc<Stream>),
+}
+
+impl Outlet {
+    /// Whether whoever can wait should: the client is slow, or nobody is there.
+    pub(crate) fn is_full(&self) -> bool {
+        match self {
+            Outlet::None => true,
+            Outlet::Ws(ws) => ws.is_full(),
+            Outlet::Stream(stream) => stream.is_full(),
+        }
+    }
+
+    /// Whether nobody has ended it.
+    pub(crate) fn is_open(&self) -> bool {
+        match self {
+            Outlet::None => false,
+            Outlet::Ws(ws) => ws.is_open(),
+            Outlet::Stream(stream) => stream.ended().is_none(),
+        }
+    }
+
+    /// Sends a message. `false`: more waits for the client than may, and it has to be told so.
+    pub(crate) fn send(&self, format: Format, message: &[u8]) -> bool {
+        match self {
+            Outlet::None => {}
+            // It cuts off who is too slow by itself.
+            Outlet::Ws(ws) => {
+                match (format, std::str::from_utf8(message)) {
+                    (Format::Json, Ok(text)) => ws.send(Message::Text(text)),
+                    _ => ws.send(Message::Binary(message)),
+                };
+            }
+            Outlet::Stream(stream) => return stream.put(message),
+        }
+        true
+    }
+
+    /// Ends it, behind what was sent: with the code where there is one, else with `last`.
+    pub(crate) fn close(&self, why: Disconnect, last: &[u8]) {
+        match self {
+            Outlet::None => {}
+            Outlet::Ws(ws) => {
+                let code = u16::try_from(why.code).ok().and_then(CloseCode::new);
+                ws.close(code.unwrap_or(CloseCode::INTERNAL_ERROR), why.reason);
+            }
+            Outlet::Stream(stream) => stream.end(why, last),
+        }
+    }
+}

@@ -1,0 +1,332 @@
+//! What others need of a session: to send to its client, and to find what an answer belongs to.
+
+use std::cell::{Cell, RefCell};
+use std::sync::Arc;
+
+use ringmain_hub::history::Place;
+use ringmain_hub::local::{ConnId, Event};
+use ringmain_hub::mail::Told;
+use ringmain_hub::protocol::{
+    ClientInfo, ConnectResult, Disconnect, Error, Fault, Format, HistoryResult, PresenceResult,
+    PresenceStatsResult, PublishResult, Published, Push, Reply, SubscribeResult, Unsubscribe, Unsubscribed,
+};
+
+use crate::desk::Desk;
+use crate::outlet::Outlet;
+
+/// See the module.
+pub(crate) struct Seat {
+    pub(crate) format: Format,
+    /// Its transport only brings: it is sent pushes that stand alone, and no replies.
+    pub(crate) bare: bool,
+    pub(crate) outlet: RefCell<Outlet>,
+    pub(crate) id: Cell<Option<ConnId>>,
+    /// It was told that it is connected.
+    pub(crate) entered: Cell<bool>,
+    pub(crate) info: RefCell<Arc<ClientInfo>>,
+    /// Subscriptions that wait for their answer, with their commands' numbers and whether they recover.
+    pub(crate) asked: RefCell<Vec<Asked>>,
+    /// What it is told first, if its transport only brings: once the last of its channels has answered.
+    pub(crate) joining: RefCell<Option<Box<Joining>>>,
+    /// Commands that wait for their answer.
+    pub(crate) under_way: Cell<u32>,
+    /// A ping was not answered yet.
+    pub(crate) pinged: Cell<bool>,
+}
+
+pub(crate) struct Asked {
+    pub(crate) channel: Arc<str>,
+    pub(crate) number: u32,
+    pub(crate) recovers: bool,
+    pub(crate) is_recoverable: bool,
+    /// It would rather not be subscribed than with a gap.
+    pub(crate) wants_all: bool,
+}
+
+pub(crate) struct Joining {
+    /// Channels that have not answered yet.
+    pub(crate) left: usize,
+    pub(crate) connect: ConnectResult,
+}
+
+impl Asked {
+    fn result(&self, place: Option<Place>, missed: Option<Vec<(u64, Arc<Published>)>>) -> SubscribeResult {
+        let mut result = SubscribeResult {
+            recoverable: self.is_recoverable,
+            positioned: self.is_recoverable,
+            was_recovering: self.recovers,
+            recovered: self.recovers && missed.is_some(),
+            ..SubscribeResult::default()
+        };
+        if let (Some(place), true) = (place, self.is_recoverable || self.recovers) {
+            (result.offset, result.epoch) = (place.offset, place.epoch.to_string());
+        }
+        let missed = missed.unwrap_or_default().into_iter();
+        result.publications = missed
+            .map(|(offset, published)| published.numbered(offset))
+            .collect();
+        result
+    }
+}
+
+impl Seat {
+    pub(crate) fn new(format: Format, bare: bool, outlet: Outlet) -> Seat {
+        Seat {
+            format,
+            bare,
+            outlet: RefCell::new(outlet),
+            id: Cell::default(),
+            entered: Cell::new(false),
+            info: RefCell::default(),
+            asked: RefCell::default(),
+            joining: RefCell::default(),
+            under_way: Cell::default(),
+            pinged: Cell::new(false),
+        }
+    }
+
+    pub(crate) fn id(&self) -> Option<ConnId> {
+        self.id.get()
+    }
+
+    /// Whether pushes have to wait: the client is slow, or has not been told yet that it is connected.
+    pub(crate) fn is_full(&self) -> bool {
+        self.joining.borrow().is_some() || self.outlet.borrow().is_full()
+    }
+
+    /// Sends what is a whole message of its format.
+    pub(crate) fn send(&self, message: &[u8]) {
+        if !message.is_empty() && !self.outlet.borrow().send(self.format, message) {
+            self.disconnect(Disconnect::SLOW);
+        }
+    }
+
+    pub(crate) fn flush(&self, out: &mut Vec<u8>) {
+        self.send(out);
+        out.clear();
+    }
+
+    pub(crate) fn write(&self, reply: Reply, out: &mut Vec<u8>) {
+        let written = match &reply.push {
+            Some(push) if self.bare => self.format.write(push, out),
+            _ => self.format.write(&reply, out),
+        };
+        // What the client's format cannot carry was not let in for it.
+        if written.is_err() {
+            let fault = failed(reply.id, Fault::INTERNAL);
+            let _ = self.format.write(&fault, out);
+        }
+    }
+
+    fn say(&self, reply: Reply) {
+        let mut out = Vec::new();
+        self.write(reply, &mut out);
+        self.send(&out);
+    }
+
+    /// A command waits for its answer.
+    pub(crate) fn begins(&self) {
+        self.under_way.set(self.under_way.get() + 1);
+    }
+
+    /// What has come of what it asked for, or what else has happened to it.
+    pub(crate) fn told(&self, desk: &Desk, event: Event) {
+        if !matches!(event, Event::Unsubscribed { .. } | Event::Disconnected { .. }) {
+            self.under_way.set(self.under_way.get().saturating_sub(1));
+        }
+        match event {
+            Event::Subscribed {
+                conn,
+                channel,
+                place,
+                missed,
+            } => {
+                let Some(asked) = self.answered(&channel) else {
+                    return;
+                };
+                if asked.recovers && asked.wants_all && missed.is_none() {
+                    desk.local.borrow_mut().leave(conn, &channel);
+                    return self.say(failed(asked.number, Fault::UNRECOVERABLE_POSITION));
+                }
+                let result = asked.result(place, missed);
+                if self.bare {
+                    return self.joined(desk, conn, &channel, result);
+                }
+                self.say(Reply {
+                    id: asked.number,
+                    subscribe: Some(result),
+                    ..Reply::default()
+                });
+            }
+            Event::Refused { channel, fault, .. } => {
+                let Some(asked) = self.answered(&channel) else {
+                    return;
+                };
+                if self.bare {
+                    return self.disconnect(disconnect_for(fault));
+                }
+                self.say(failed(asked.number, fault));
+            }
+            // Who cannot subscribe again connects again.
+            Event::Unsubscribed { why, .. } if self.bare && why.code >= Unsubscribed::INSUFFICIENT.code => {
+                self.disconnect(Disconnect::INSUFFICIENT);
+            }
+            Event::Unsubscribed { channel, why, .. } => self.unsubscribed(&channel, why),
+            Event::Published { number, .. } => self.say(Reply {
+                id: number,
+                publish: Some(PublishResult {}),
+                ..Reply::default()
+            }),
+            Event::Told { number, told, .. } => self.say(answer(number, *told)),
+            Event::Disconnected { why, .. } => {
+                self.disconnect(why);
+                if let Some(id) = self.id.take() {
+                    desk.leave(id);
+                }
+            }
+        }
+    }
+
+    fn answered(&self, channel: &str) -> Option<Asked> {
+        let mut asked = self.asked.borrow_mut();
+        let at = asked.iter().position(|asked| &*asked.channel == channel)?;
+        Some(asked.remove(at))
+    }
+
+    fn unsubscribed(&self, channel: &str, why: Unsubscribed) {
+        let push = Push {
+            channel: channel.to_owned(),
+            unsubscribe: Some(Unsubscribe::from(why)),
+            ..Push::default()
+        };
+        self.say(Reply {
+            push: Some(push),
+            ..Reply::default()
+        });
+    }
+
+    /// A transport that only brings has one more of its channels.
+    fn joined(&self, desk: &Desk, id: ConnId, channel: &str, result: SubscribeResult) {
+        let is_last = match &mut *self.joining.borrow_mut() {
+            Some(joining) => {
+                joining.connect.subs.insert(channel.to_owned(), result);
+                joining.left -= 1;
+                joining.left == 0
+            }
+            None => false,
+        };
+        if is_last {
+            self.welcome();
+            desk.send(id, self);
+        }
+    }
+
+    /// Tells a client that cannot ask that it is connected: pushes may follow.
+    pub(crate) fn welcome(&self) {
+        let Some(joining) = self.joining.take() else {
+            return;
+        };
+        self.entered.set(true);
+        let push = Push {
+            connect: Some(joining.connect),
+            ..Push::default()
+        };
+        self.say(Reply {
+            push: Some(push),
+            ..Reply::default()
+        });
+    }
+
+    /// Ends the connection: by a close with the code where there is one, else by a last push.
+    pub(crate) fn disconnect(&self, why: Disconnect) {
+        let push = Push {
+            disconnect: Some(why.into()),
+            ..Push::default()
+        };
+        let mut last = Vec::new();
+        self.write(
+            Reply {
+                push: Some(push),
+                ..Reply::default()
+            },
+            &mut last,
+        );
+        self.outlet.borrow().close(why, &last);
+    }
+
+    pub(crate) fn ping(&self) {
+        if self.joining.borrow().is_none() {
+            // Who only listens has no way to answer.
+            self.pinged.set(!self.bare);
+            self.say(Reply::default());
+        }
+    }
+
+    pub(crate) fn must_have_answered(&self) {
+        if self.pinged.get() {
+            self.disconnect(Disconnect::NO_PONG);
+        }
+    }
+
+    pub(crate) fn must_be_known(&self) {
+        if self.id.get().is_none() {
+            self.disconnect(Disconnect::STALE);
+        }
+    }
+}
+
+/// How a client is told of a fault that has no command to answer.
+pub(crate) fn disconnect_for(fault: Fault) -> Disconnect {
+    match fault {
+        Fault::UNAUTHORIZED => Disconnect::INVALID_TOKEN,
+        Fault::PERMISSION_DENIED => Disconnect::PERMISSION_DENIED,
+        Fault::LIMIT_EXCEEDED => Disconnect::CHANNEL_LIMIT,
+        Fault::NOT_AVAILABLE => Disconnect::NOT_AVAILABLE,
+        Fault::BAD_REQUEST | Fault::UNKNOWN_CHANNEL => Disconnect::BAD_REQUEST,
+        _ => Disconnect::INTERNAL,
+    }
+}
+
+fn answer(number: u32, told: Told) -> Reply {
+    let mut reply = Reply {
+        id: number,
+        ..Reply::default()
+    };
+    match told {
+        Told::History { publications, place } => {
+            let publications = publications.into_iter();
+            reply.history = Some(HistoryResult {
+                publications: publications
+                    .map(|(offset, published)| published.numbered(offset))
+                    .collect(),
+                epoch: place.epoch.to_string(),
+                offset: place.offset,
+            });
+        }
+        Told::Presence(present) => {
+            let present = present.iter();
+            reply.presence = Some(PresenceResult {
+                presence: present
+                    .map(|info| (info.client.clone(), ClientInfo::clone(info)))
+                    .collect(),
+            });
+        }
+        Told::PresenceStats { clients, users } => {
+            reply.presence_stats = Some(PresenceStatsResult {
+                num_clients: clients,
+                num_users: users,
+            });
+        }
+        Told::Unrecoverable => reply.error = Some(Error::from(Fault::UNRECOVERABLE_POSITION)),
+        Told::NotAvailable => reply.error = Some(Error::from(Fault::NOT_AVAILABLE)),
+    }
+    reply
+}
+
+pub(crate) fn failed(number: u32, fault: Fault) -> Reply {
+    Reply {
+        id: number,
+        error: Some(fault.into()),
+        ..Reply::default()
+    }
+}

@@ -1,0 +1,184 @@
+//! The body of an answer that lasts: messages wait here until the answer's task takes them.
+//!
+//! ```text
+//! send ─▶ framed, pending ─▶ (wakes) ─▶ the task: web's body, which waits for the client ─▶ more of what waits in `hub`
+//! ```
+//!
+//! One that nothing waits for holds no buffer.
+
+use std::cell::{Cell, RefCell};
+use std::future::poll_fn;
+use std::task::{Poll, Waker};
+
+use bytes::Bytes;
+use ringmain_engine::limits::WRITE_MARK;
+use ringmain_engine::{ConnId, Cx};
+use ringmain_hub::protocol::{Disconnect, Format};
+use ringmain_web::{Reply, Request, Result};
+
+use crate::limits;
+use crate::session::Session;
+
+/// See the module.
+pub(crate) struct Stream {
+    framing: Framing,
+    cx: Cx,
+    conn: ConnId,
+    /// By which requests of their own bring what the client says.
+    pub(crate) session: Cell<Option<u128>>,
+    pending: RefCell<Vec<u8>>,
+    /// Nothing is sent behind what is pending.
+    ended: Cell<Option<Disconnect>>,
+    waiting: RefCell<Option<Waker>>,
+}
+
+/// How messages are told apart.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Framing {
+    /// JSON, each with a line break behind it.
+    Lines,
+    /// JSON, each an event of `EventSource`'s.
+    Events,
+    /// Protobuf, each with its length before it.
+    Lengths,
+}
+
+impl Framing {
+    pub(crate) fn format(self) -> Format {
+        match self {
+            Framing::Lines | Framing::Events => Format::Json,
+            Framing::Lengths => Format::Protobuf,
+        }
+    }
+
+    fn content_type(self) -> &'static str {
+        match self {
+            Framing::Lines => "application/x-ndjson",
+            Framing::Events => "text/event-stream",
+            Framing::Lengths => "application/octet-stream",
+        }
+    }
+
+    fn write(self, message: &[u8], out: &mut Vec<u8>) {
+        match self {
+            // The lengths are there.
+            Framing::Lengths => out.extend_from_slice(message),
+            Framing::Lines => {
+                out.extend_from_slice(message);
+                out.push(b'\n');
+            }
+            // What stands together on a WebSocket comes apart: a page reads one JSON value from an event.
+            Framing::Events => {
+                for line in message.split(|&byte| byte == b'\n') {
+                    out.extend_from_slice(b"data: ");
+                    out.extend_from_slice(line);
+                    out.extend_from_slice(b"\n\n");
+                }
+            }
+        }
+    }
+}
+
+impl Stream {
+    /// For the answer to this request.
+    pub(crate) fn new(request: &Request<'_>, framing: Framing) -> Stream {
+        Stream {
+            framing,
+            cx: request.cx().clone(),
+            conn: request.connection(),
+            session: Cell::default(),
+            pending: RefCell::default(),
+            ended: Cell::default(),
+            waiting: RefCell::default(),
+        }
+    }
+
+    pub(crate) fn format(&self) -> Format {
+        self.framing.format()
+    }
+
+    /// As a WebSocket: more waits than a mark, wherever it waits.
+    pub(crate) fn is_full(&self) -> bool {
+        let unsent = self.cx.conn(self.conn).unsent();
+        self.ended.get().is_some() || self.pending.borrow().len() + unsent > WRITE_MARK
+    }
+
+    /// Why it is about to end.
+    pub(crate) fn ended(&self) -> Option<Disconnect> {
+        self.ended.get()
+    }
+
+    /// Queues a message. `false`: it is not queued, for more waits than may ([`limits::STREAM_BYTES`]).
+    pub(crate) fn put(&self, message: &[u8]) -> bool {
+        if self.ended.get().is_some() {
+            return true;
+        }
+        let mut pending = self.pending.borrow_mut();
+        if pending.len() + message.len() > limits::STREAM_BYTES {
+            return false;
+        }
+        self.framing.write(message, &mut pending);
+        drop(pending);
+        self.wake();
+        true
+    }
+
+    /// Ends the body behind what waits and a last message.
+    pub(crate) fn end(&self, why: Disconnect, last: &[u8]) {
+        if self.ended.get().is_none() {
+            if !last.is_empty() {
+                self.framing.write(last, &mut self.pending.borrow_mut());
+            }
+            self.ended.set(Some(why));
+            self.wake();
+        }
+    }
+
+    fn wake(&self) {
+        let waiting = self.waiting.borrow_mut().take();
+        if let Some(waiting) = waiting {
+            waiting.wake();
+        }
+    }
+
+    /// Begins the answer.
+    ///
+    /// # Errors
+    /// As [`Reply::live`].
+    pub(crate) async fn begin(&self, reply: &mut Reply<'_>) -> Result {
+        // nginx would keep the beginning back.
+        reply.header("X-Accel-Buffering", "no")?;
+        reply.live(self.framing.content_type()).await
+    }
+
+    /// Sends what a session has for its client, until either ends.
+    ///
+    /// # Errors
+    /// The client is gone.
+    pub(crate) async fn run(&self, session: &Session, reply: &mut Reply<'_>) -> Result {
+        while let Some(bytes) = self.next().await {
+            reply.write_bytes(Bytes::from(bytes)).await?;
+            session.drained();
+        }
+        Ok(())
+    }
+
+    /// Waits until something waits for the client, or the end is there.
+    pub(crate) async fn news(&self) {
+        poll_fn(|context| {
+            if self.pending.borrow().is_empty() && self.ended.get().is_none() {
+                *self.waiting.borrow_mut() = Some(context.waker().clone());
+                return Poll::Pending;
+            }
+            Poll::Ready(())
+        })
+        .await;
+    }
+
+    /// All that waits; `None`: nothing more comes.
+    async fn next(&self) -> Option<Vec<u8>> {
+        self.news().await;
+        let pending = std::mem::take(&mut *self.pending.borrow_mut());
+        (!pending.is_empty()).then_some(pending)
+    }
+}

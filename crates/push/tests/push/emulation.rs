@@ -1,0 +1,209 @@
+//! Commands beside a stream: they find the session wherever it is, or are answered why they do not.
+
+use std::time::Duration;
+
+use ringmain_push::limits::{EMULATED, EMULATION_BYTES};
+use ringmain_web::testing::{RawConnection, TestClient};
+use serde_json::json;
+
+use crate::support::{Stream, emulate, masked, options, serve, serve_by};
+
+const WORKERS: usize = 3;
+
+/// A connection to each worker.
+fn to_each(client: &mut TestClient) -> Vec<RawConnection> {
+    let mut found: Vec<Option<RawConnection>> = (0..WORKERS).map(|_| None).collect();
+    // Which one a connection goes to is the network's to say.
+    for _ in 0..1000 {
+        if found.iter().all(Option::is_some) {
+            break;
+        }
+        let mut connection = client.raw();
+        connection.send("GET /worker HTTP/1.1\r\nHost: a\r\n\r\n");
+        let worker: usize = connection.reply().text().parse().expect("a number");
+        found[worker] = Some(connection);
+    }
+    found
+        .into_iter()
+        .map(|one| one.expect("a connection to each"))
+        .collect()
+}
+
+#[test]
+fn commands_reach_the_session_by_any_worker() {
+    let mut client = serve_by(WORKERS, options());
+    let mut connections = to_each(&mut client);
+    let mut stream = Stream::lines(&mut client);
+    for (worker, connection) in connections.iter_mut().enumerate() {
+        let id = 10 * (worker + 1);
+        let commands = format!(
+            "{{\"id\":{},\"subscribe\":{{\"channel\":\"kept:{worker}\"}}}}\n{{\"id\":{},\"ping\":{{}}}}",
+            id,
+            id + 1
+        );
+        assert_eq!(stream.say_by(connection, &commands), 204);
+        let mut told = [masked(&stream.line()), masked(&stream.line())];
+        told.sort();
+        assert!(
+            told[0].starts_with(&format!("{{\"id\":{id},\"subscribe\":")),
+            "{told:?}"
+        );
+        assert_eq!(told[1], format!("{{\"id\":{},\"ping\":{{}}}}", id + 1));
+    }
+    drop((stream, connections));
+    client.finish().expect("it ends");
+}
+
+#[test]
+fn a_stream_may_end_while_its_commands_are_under_way() {
+    for at in 0..40 {
+        let mut client = serve_by(WORKERS, options());
+        let mut connections = to_each(&mut client);
+        let mut watcher = Stream::lines(&mut client);
+        let mut stream = Stream::lines(&mut client);
+        for (worker, connection) in connections.iter_mut().enumerate() {
+            let commands = format!(
+                "{{\"id\":2,\"subscribe\":{{\"channel\":\"kept:{worker}\"}}}}\n\
+                 {{\"id\":3,\"publish\":{{\"channel\":\"kept:{worker}\",\"data\":1}}}}"
+            );
+            let body = json!({ "session": stream.session, "node": stream.node, "data": commands });
+            let (body, length) = (body.to_string(), body.to_string().len());
+            connection.send(format!(
+                "POST /emulation HTTP/1.1\r\nHost: a\r\nContent-Length: {length}\r\n\r\n{body}"
+            ));
+        }
+        client.advance(Duration::from_micros(10 * at));
+        stream.reply.connection().reset();
+        for connection in &mut connections {
+            let status = connection.try_reply("POST").expect("an answer").status();
+            assert_eq!(status, 204);
+        }
+        client.advance(Duration::from_secs(1));
+        for worker in 0..WORKERS {
+            let ask = format!(r#"{{"id":9,"presence_stats":{{"channel":"kept:{worker}"}}}}"#);
+            assert_eq!(watcher.say(&mut client, &ask), 204);
+            assert_eq!(
+                watcher.line(),
+                r#"{"id":9,"presence_stats":{}}"#,
+                "ended after {at}0 us"
+            );
+        }
+        drop((watcher, stream, connections));
+        client.finish().expect("it ends");
+    }
+}
+
+#[test]
+fn what_finds_no_session_is_answered() {
+    let mut client = serve_by(WORKERS, options());
+    let stream = Stream::lines(&mut client);
+    let (session, node) = (stream.session.clone(), stream.node.clone());
+    let ping = r#"{"id":2,"ping":{}}"#;
+    let unknown = format!("1.{}", "0".repeat(32));
+    for (session, node, status) in [
+        // Who guesses learns nothing.
+        (&*unknown, &*node, 204),
+        (&*format!("ffff.{}", "0".repeat(32)), &*node, 204),
+        (&*session, "another", 404),
+        (&*session, "", 404),
+        ("", &*node, 400),
+        ("1", &*node, 400),
+        ("1.+0000000000000000000000000000001", &*node, 400),
+        ("1.2.3", &*node, 400),
+        (&*session, &*node, 204),
+    ] {
+        assert_eq!(
+            emulate(&mut client, session, node, ping),
+            status,
+            "{session} {node}"
+        );
+    }
+    drop(stream);
+    client.advance(Duration::from_secs(1));
+    assert_eq!(emulate(&mut client, &session, &node, ping), 204, "it is gone");
+    client.finish().expect("it ends");
+}
+
+#[test]
+fn what_is_no_such_request_is_answered() {
+    let mut client = serve(options());
+    let mut stream = Stream::lines(&mut client);
+    let whole = |data: serde_json::Value| {
+        json!({ "session": stream.session, "node": stream.node, "data": data }).to_string()
+    };
+    let long = "x".repeat(EMULATION_BYTES as usize);
+    for (body, status) in [
+        ("", 400),
+        ("{}", 404),
+        ("[", 400),
+        (r#"{"session":1}"#, 400),
+        (&*whole(json!({ "id": 2, "ping": {} })), 400),
+        (&*whole(json!(null)), 400),
+        (&*whole(json!(" ".repeat(65_537))), 413),
+        (&*whole(json!(long)), 413),
+    ] {
+        let reply = client.post("/emulation").body(body).send();
+        assert_eq!(reply.status(), status, "{body:.100}: {}", reply.text());
+    }
+    assert_eq!(client.get("/emulation").send().status(), 405);
+    assert_eq!(stream.say(&mut client, r#"{"id":2,"ping":{}}"#), 204);
+    assert_eq!(
+        stream.line(),
+        r#"{"id":2,"ping":{}}"#,
+        "none of that has harmed it"
+    );
+    // One that speaks JSON is told something in Protobuf.
+    let answer = client
+        .post("/emulation")
+        .header("content-type", "application/octet-stream")
+        .body(tagged(&[(1, &stream.node), (2, &stream.session), (3, "x")]))
+        .send();
+    assert_eq!(answer.status(), 204);
+    assert!(stream.line().contains(r#""code":3501"#));
+    assert_eq!(stream.try_line(), None);
+    client.finish().expect("it ends");
+}
+
+/// Texts as fields of Protobuf.
+fn tagged(fields: &[(u8, &str)]) -> Vec<u8> {
+    let mut out = Vec::new();
+    for (number, text) in fields {
+        out.extend_from_slice(&[number << 3 | 2, text.len() as u8]);
+        out.extend_from_slice(text.as_bytes());
+    }
+    out
+}
+
+#[test]
+fn of_many_at_once_each_is_answered() {
+    let mut client = serve_by(2, options());
+    let mut stream = Stream::lines(&mut client);
+    // All at one moment, about half of them to the worker that has the session and half to the other one.
+    let count = 5 * EMULATED;
+    let mut connections: Vec<RawConnection> = (0..count).map(|_| client.raw()).collect();
+    client.advance(Duration::from_secs(1));
+    for (number, connection) in connections.iter_mut().enumerate() {
+        let ping = format!(r#"{{"id":{},"ping":{{}}}}"#, number + 1);
+        let body = json!({ "session": stream.session, "node": stream.node, "data": ping }).to_string();
+        let length = body.len();
+        connection.send(format!(
+            "POST /emulation HTTP/1.1\r\nHost: a\r\nContent-Length: {length}\r\n\r\n{body}"
+        ));
+    }
+    let mut taken = Vec::new();
+    for (number, connection) in connections.iter_mut().enumerate() {
+        let reply = connection.try_reply("POST").expect("an answer");
+        match reply.status() {
+            204 => taken.push(format!(r#"{{"id":{},"ping":{{}}}}"#, number + 1)),
+            // Whether the queue is ever full is the network's to say.
+            503 => assert_eq!(reply.header("retry-after"), Some("1")),
+            status => panic!("{status}: {}", reply.text()),
+        }
+    }
+    let mut told: Vec<String> = taken.iter().map(|_| stream.line()).collect();
+    told.sort();
+    taken.sort();
+    assert_eq!(told, taken, "what was taken is answered, once");
+    drop((stream, connections));
+    client.finish().expect("it ends");
+}

@@ -1,0 +1,177 @@
+//! Clients that only listen, on all three transports.
+
+use std::time::Duration;
+
+use ringmain_push::Options;
+use ringmain_push::limits::{PING_EVERY, PONG_WITHIN};
+use ringmain_web::testing::TestClient;
+
+use crate::support::{Stream, masked, options, serve, serve_by, with_query};
+
+#[track_caller]
+fn publish(client: &mut TestClient, channel: &str, data: &str) {
+    let reply = client.post("/api/publish").header("x-api-key", "key");
+    let body = format!(r#"{{"channel":"{channel}","data":{data}}}"#);
+    let reply = reply.header("content-type", "application/json").body(body).send();
+    assert_eq!((reply.status(), reply.text()), (200, r#"{"result":{}}"#));
+}
+
+/// What is told first, with these subscriptions.
+fn connected(subs: &str) -> String {
+    let version = env!("CARGO_PKG_VERSION");
+    format!(r#"{{"connect":{{"client":"CLIENT","version":"ringmain {version}",{subs}"ping":25}}}}"#)
+}
+
+const BOTH: &str = r#"{"subs":{"news":{},"kept:a":{}}}"#;
+const BOTH_TOLD: &str =
+    r#""subs":{"kept:a":{"recoverable":true,"epoch":"EPOCH","positioned":true},"news":{}},"#;
+const NEWS: &str = r#"{"channel":"news","pub":{"data":[1]}}"#;
+
+#[test]
+fn a_plain_event_source_connects() {
+    let mut client = serve(options());
+    let mut stream = Stream::open(client.get("/connection/uni_sse"));
+    assert_eq!(
+        stream.reply.head().header("content-type"),
+        Some("text/event-stream")
+    );
+    assert_eq!(masked(&stream.event()), connected(""));
+    drop(stream);
+    client.finish().expect("it ends");
+}
+
+#[test]
+fn pushes_stand_alone_on_every_transport() {
+    let mut client = serve_by(3, options());
+    let mut events = Stream::open(client.get(&with_query("/connection/uni_sse", BOTH)));
+    let mut posted = Stream::open(client.post("/connection/uni_sse").body(BOTH));
+    let mut lines = Stream::open(client.post("/connection/uni_http_stream").body(BOTH));
+    let mut socket = client.ws("/connection/uni_websocket").open();
+    socket.send_text(BOTH);
+    let mut all = || [events.event(), posted.event(), lines.line(), socket.text()];
+    assert_eq!(
+        all().map(|told| masked(&told)),
+        [(); 4].map(|()| connected(BOTH_TOLD))
+    );
+    publish(&mut client, "news", "[1]");
+    assert_eq!(all(), [NEWS; 4]);
+    publish(&mut client, "kept:a", "2");
+    assert_eq!(all(), [r#"{"channel":"kept:a","pub":{"data":2,"offset":1}}"#; 4]);
+    // What a listener says is nothing to anybody.
+    drop((events, posted, lines));
+    socket.send_text("nothing");
+    publish(&mut client, "news", "[1]");
+    assert_eq!(socket.text(), NEWS);
+    drop(socket);
+    client.finish().expect("it ends");
+}
+
+#[test]
+fn what_was_missed_comes_with_the_connection() {
+    let mut client = serve(options());
+    for data in ["1", "2", "3"] {
+        publish(&mut client, "kept:a", data);
+    }
+    let recover =
+        |offset: u64| format!(r#"{{"subs":{{"kept:a":{{"recover":true,"offset":{offset},"flag":2}}}}}}"#);
+    let mut stream = Stream::open(client.post("/connection/uni_http_stream").body(recover(1)));
+    let told = masked(&stream.line());
+    let publications = r#""publications":[{"data":2,"offset":2},{"data":3,"offset":3}],"recovered":true"#;
+    assert!(told.contains(publications), "{told}");
+    // More than is kept: it is told so, and listens.
+    let mut late = Stream::open(client.post("/connection/uni_http_stream").body(recover(0)));
+    let told = masked(&late.line());
+    assert!(
+        told.contains(r#""was_recovering":true"#) && !told.contains("recovered\":true"),
+        "{told}"
+    );
+    publish(&mut client, "kept:a", "4");
+    assert_eq!(stream.line(), late.line());
+    client.finish().expect("it ends");
+}
+
+#[test]
+fn who_is_refused_for_good_is_told_by_a_status() {
+    let mut client = serve(options());
+    for (connect, status, says) in [
+        (r#"{"token":"x"}"#, 401, "invalid token (code 3500)"),
+        (r#"{"name":"more than sixteen"}"#, 400, "bad request (code 3501)"),
+        (r#"{"subs":{"no:where":{}}}"#, 400, "bad request (code 3501)"),
+        (
+            r#"{"subs":{"news":{},"news#7":{}}}"#,
+            403,
+            "permission denied (code 3507)",
+        ),
+    ] {
+        for path in ["uni_http_stream", "uni_sse"] {
+            let reply = client.post(&format!("/connection/{path}")).body(connect).send();
+            assert_eq!(reply.status(), status, "{path} {connect}");
+            assert!(reply.text().contains(says), "{path} {connect}: {}", reply.text());
+        }
+        let mut socket = client.ws("/connection/uni_websocket").open();
+        socket.send_text(connect);
+        let code = socket.closed().0;
+        assert!(says.contains(&code.to_string()), "{connect}: {code}");
+    }
+    let mut socket = client.ws("/connection/uni_websocket").open();
+    socket.send_text("nothing");
+    assert_eq!(socket.closed().0, 3501);
+    drop(socket);
+    client.finish().expect("it ends");
+
+    let mut client = serve(Options {
+        anonymous: false,
+        ..options()
+    });
+    assert_eq!(client.get("/connection/uni_sse").send().status(), 401);
+    client.finish().expect("it ends");
+}
+
+#[test]
+fn as_many_channels_as_may_be() {
+    let mut few = options();
+    few.limits.subscriptions = 2;
+    let mut client = serve(few);
+    let mut stream = Stream::open(client.post("/connection/uni_http_stream").body(BOTH));
+    assert_eq!(masked(&stream.line()), connected(BOTH_TOLD));
+    let three = r#"{"subs":{"a":{},"b":{},"c":{}}}"#;
+    let reply = client.post("/connection/uni_http_stream").body(three).send();
+    assert_eq!(reply.status(), 400);
+    assert!(
+        reply.text().contains("channel limit (code 3505)"),
+        "{}",
+        reply.text()
+    );
+    drop(stream);
+    client.finish().expect("it ends");
+    // At home at one worker there is no room for another channel.
+    let mut client = serve(Options {
+        channels: 1,
+        ..options()
+    });
+    let two = r#"{"subs":{"a":{},"b":{}}}"#;
+    assert_eq!(client.post("/connection/uni_sse").body(two).send().status(), 400);
+    client.finish().expect("it ends");
+}
+
+#[test]
+fn listeners_are_pinged_and_need_not_answer() {
+    let mut client = serve(options());
+    let mut events = Stream::open(client.get("/connection/uni_sse"));
+    let mut socket = client.ws("/connection/uni_websocket").open();
+    let mut silent = client.ws("/connection/uni_websocket").open();
+    socket.send_text("{}");
+    assert_eq!(masked(&events.event()), connected(""));
+    assert_eq!(masked(&socket.text()), connected(""));
+    client.advance(PING_EVERY + Duration::from_secs(1));
+    assert_eq!((&*events.event(), &*socket.text()), ("{}", "{}"));
+    assert_eq!(silent.closed(), (3502, "stale".to_owned()));
+    client.advance(PONG_WITHIN);
+    drop((socket, silent));
+    for _ in 0..2 {
+        client.advance(PING_EVERY);
+        assert_eq!(events.event(), "{}", "it is still there");
+    }
+    drop(events);
+    client.finish().expect("it ends");
+}

@@ -1,0 +1,95 @@
+//! Channels that show states: whoever comes gets the last one, and nobody gets more of them than there is use for.
+
+use std::time::Duration;
+
+use ringmain_hub::history::Keep;
+use ringmain_push::{Namespace, Options};
+use ringmain_web::App;
+use ringmain_web::testing::{TestClient, TestSocket};
+
+const EVERY: Duration = Duration::from_millis(200);
+
+fn serve() -> TestClient {
+    let mut ticker = Namespace {
+        publish: true,
+        ..Namespace::default()
+    };
+    ticker.rules.keep = Some(Keep {
+        publications: 1,
+        bytes: 1000,
+        time: Duration::from_secs(60),
+    });
+    ticker.rules.cache = true;
+    let mut paced = ticker;
+    paced.rules.every = Some(EVERY);
+    let options = Options {
+        namespaces: [("ticker".to_owned(), ticker), ("paced".to_owned(), paced)].into(),
+        anonymous: true,
+        api_key: Some("key".to_owned()),
+        ..Options::default()
+    };
+    TestClient::new(ringmain_push::serve(App::new(), options)).expect("an application")
+}
+
+fn connect(client: &mut TestClient, channel: &str) -> (TestSocket, String) {
+    let mut socket = client.ws("/connection/websocket").open();
+    socket.send_text(r#"{"id":1,"connect":{}}"#);
+    socket.text();
+    socket.send_text(format!(r#"{{"id":2,"subscribe":{{"channel":"{channel}"}}}}"#));
+    let reply = socket.text();
+    (socket, reply)
+}
+
+fn publish(client: &mut TestClient, channel: &str, value: u32) {
+    let body = format!(r#"{{"channel":"{channel}","data":{value}}}"#);
+    let answer = client
+        .post("/api/publish")
+        .header("x-api-key", "key")
+        .header("content-type", "application/json")
+        .body(body)
+        .send();
+    assert_eq!(answer.status(), 200);
+}
+
+#[test]
+fn who_comes_gets_the_last_value() {
+    let mut client = serve();
+    let (_, reply) = connect(&mut client, "ticker:a");
+    assert_eq!(reply, r#"{"id":2,"subscribe":{}}"#);
+    for value in 1..=3 {
+        publish(&mut client, "ticker:a", value);
+    }
+    let (_, reply) = connect(&mut client, "ticker:a");
+    assert_eq!(
+        reply,
+        r#"{"id":2,"subscribe":{"publications":[{"data":3,"offset":3}]}}"#
+    );
+}
+
+#[test]
+fn of_many_values_those_go_that_are_asked_for() {
+    let mut client = serve();
+    let (mut socket, _) = connect(&mut client, "paced:a");
+    let push = |value: u32| {
+        format!(r#"{{"push":{{"channel":"paced:a","pub":{{"data":{value},"offset":{value}}}}}}}"#)
+    };
+    for value in 1..=5 {
+        publish(&mut client, "paced:a", value);
+    }
+    assert_eq!(socket.text(), push(1));
+    let (mut other, reply) = connect(&mut client, "paced:a");
+    assert_eq!(
+        reply, r#"{"id":2,"subscribe":{"publications":[{"data":1,"offset":1}]}}"#,
+        "as the others have it"
+    );
+    client.advance(EVERY);
+    assert_eq!(socket.text(), push(5));
+    assert_eq!(other.text(), push(5));
+    client.advance(EVERY);
+    publish(&mut client, "paced:a", 6);
+    assert_eq!(
+        socket.text(),
+        push(6),
+        "after a while without any the next one goes at once"
+    );
+}
