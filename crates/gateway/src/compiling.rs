@@ -5,9 +5,9 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use crate::metrics::Metrics;
-use crate::model::Config;
+use crate::model::{Config, Route};
 use crate::plan::Plan;
-use crate::policy;
+use crate::policy::{self, Guards, leads_to};
 use crate::table::{Compiled, Outcome, Place, Problem, Table};
 use crate::upstream::registry::Registry;
 
@@ -29,8 +29,12 @@ pub(crate) fn compile(
     }
     registry.retain(|name| names.contains(name));
     registry.room().resize(config.limits.upstream_connections);
+    let before = known.guard(Guards::of(&config));
+    let changed = known.guards().changed(&before);
+    // What another rule's policies write is part of this one's plan.
+    let stale = |route: &Route| leads_to(route, &changed);
     let mut plan = |rule: &_, missing: &[_]| Plan::of(rule, missing, registry, known);
-    let table = Table::compile(config, last, &mut plan);
+    let table = Table::compile_but(config, last, &stale, &mut plan);
     for route in table.routes() {
         // One that is shared with the last table has its number already.
         let mut unnumbered = plans(route).filter(|plan| plan.number.get().is_none()).peekable();

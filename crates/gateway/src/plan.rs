@@ -7,7 +7,7 @@ use ringmain_wire::h1::FieldBlock;
 use crate::exchange::is_folded;
 use crate::filter::Use;
 use crate::model::{Action, Forward, HeaderChanges, HeaderName, HeaderValue, Name, Rule, Target};
-use crate::policy::{self, Policies};
+use crate::policy::{self, Guards, Policies};
 use crate::upstream::Shared;
 use crate::upstream::registry::Registry;
 
@@ -72,11 +72,11 @@ impl Plan {
             ..HeaderChanges::default()
         };
         let (backends, weight) = match &rule.action {
-            Action::Forward(forward) => backends(rule, &dropped, forward, missing, registry)?,
+            Action::Forward(forward) => backends(rule, &dropped, forward, missing, registry, known.guards())?,
             _ => (Box::default(), 0),
         };
         let mirrors = match &rule.action {
-            Action::Forward(forward) => mirrors(rule, &dropped, forward, missing, registry)?,
+            Action::Forward(forward) => mirrors(rule, &dropped, forward, missing, registry, known.guards())?,
             _ => Box::default(),
         };
         Ok(Plan {
@@ -120,6 +120,7 @@ fn backends(
     forward: &Forward,
     missing: &[Name],
     registry: &Registry,
+    guards: &Guards,
 ) -> Result<(Box<[Backend]>, u64), String> {
     let mut weight = 0;
     let mut backends = Vec::with_capacity(forward.backends.len());
@@ -129,11 +130,24 @@ fn backends(
         backends.push(Backend {
             until: weight,
             upstream,
-            request: Changes::of(&[dropped, &rule.request_headers, &backend.request_headers])?,
+            request: Changes::of(&[
+                dropped,
+                &guarded(guards, &backend.target),
+                &rule.request_headers,
+                &backend.request_headers,
+            ])?,
             response: Changes::of(&[&rule.response_headers, &backend.response_headers])?,
         });
     }
     Ok((backends.into(), weight))
+}
+
+/// What policies of any rule write for an upstream: there nobody else may say it.
+fn guarded(guards: &Guards, target: &Target) -> HeaderChanges {
+    HeaderChanges {
+        remove: guards.names(target).to_vec(),
+        ..HeaderChanges::default()
+    }
 }
 
 fn upstream(target: &Target, missing: &[Name], registry: &Registry) -> Option<Arc<Shared>> {
@@ -152,6 +166,7 @@ fn mirrors(
     forward: &Forward,
     missing: &[Name],
     registry: &Registry,
+    guards: &Guards,
 ) -> Result<Box<[Mirrored]>, String> {
     let told = |fault: crate::model::TextFault| fault.to_string();
     let name = HeaderName::parse(MARK.0).map_err(told)?;
@@ -162,7 +177,12 @@ fn mirrors(
     let mirrors = forward.mirrors.iter().map(|mirror| {
         Ok(Mirrored {
             upstream: upstream(&mirror.target, missing, registry),
-            request: Changes::of(&[dropped, &rule.request_headers, &mark])?,
+            request: Changes::of(&[
+                dropped,
+                &guarded(guards, &mirror.target),
+                &rule.request_headers,
+                &mark,
+            ])?,
         })
     });
     mirrors.collect()

@@ -66,6 +66,7 @@ pub struct Loaded {
     pub outcomes: Vec<(Place, Outcome)>,
     file: String,
     places: BTreeMap<Place, Position>,
+    policies: BTreeMap<(Place, &'static str), Position>,
     left_out: BTreeSet<String>,
 }
 
@@ -77,18 +78,43 @@ impl Loaded {
             let name = problem.found.trim_matches('`');
             self.left_out.contains(name)
         };
+        // What is wrong with a route's policy is wrong with each of its rules, and told once.
+        let mut told = BTreeSet::new();
         let located = problems
             .iter()
             .filter(|problem| !follows(problem))
-            .map(|problem| ConfigError {
-                file: self.file.clone(),
-                position: self.position(&problem.place),
-                what: format!("{}: {}", problem.place, problem.part),
-                expected: problem.expected.clone(),
-                found: problem.found.clone(),
-                advice: problem.outcome.to_string(),
+            .filter_map(|problem| {
+                let policy = self.policy(problem);
+                let (place, position) =
+                    policy.unwrap_or_else(|| (problem.place.clone(), self.position(&problem.place)));
+                let again =
+                    place != problem.place && !told.insert((position, problem.part, problem.found.as_str()));
+                let error = || ConfigError {
+                    file: self.file.clone(),
+                    position,
+                    what: format!("{place}: {}", problem.part),
+                    expected: problem.expected.clone(),
+                    found: problem.found.clone(),
+                    advice: problem.outcome.to_string(),
+                };
+                (!again).then(error)
             });
         located.collect()
+    }
+
+    /// Whose policy a problem is about, the rule's own or its route's, and where that stands.
+    fn policy(&self, problem: &Problem) -> Option<(Place, Position)> {
+        let rest = problem.part.strip_prefix("policies.")?;
+        let kind = rest.split_once('.').map_or(rest, |(kind, _)| kind);
+        let Place::Route(name, Some(_)) = &problem.place else {
+            return None;
+        };
+        let places = [problem.place.clone(), Place::Route(name.clone(), None)];
+        places.into_iter().find_map(|place| {
+            let key = (place, kind);
+            let position = self.policies.get(&key).copied()?;
+            Some((key.0, position))
+        })
     }
 
     /// All that is wrong: with the file, and what compiling it found; in the order of the file.
@@ -129,6 +155,7 @@ pub fn load(file: &str, text: &str, sources: &Sources<'_>) -> Loaded {
         outcomes: Vec::new(),
         file: file.to_owned(),
         places: BTreeMap::new(),
+        policies: BTreeMap::new(),
         left_out: BTreeSet::new(),
     };
     if let Some(mut tree) = tree::read(text, &errors) {
@@ -145,6 +172,7 @@ pub fn load(file: &str, text: &str, sources: &Sources<'_>) -> Loaded {
             loaded.config = Some(built.config);
             loaded.outcomes = built.outcomes;
             loaded.places = built.places;
+            loaded.policies = built.policies;
             loaded.left_out = built.left_out;
         }
     }

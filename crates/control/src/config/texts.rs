@@ -37,7 +37,7 @@ own! {
     HeaderName "header name" "The name of a header, in any case.",
     HeaderValue "header value" "The value of a header.",
     MethodName "method" "A method in capital letters: `GET`.",
-    Pattern "expression" "A regular expression that the whole text must match, as in Rust's crate `regex`: linear in the text, no look-around, no back-references.",
+    Pattern "expression" "A regular expression that the whole text must match, as in Rust's crate `regex`: linear in the text, no look-around, no back-references. At most 1024 bytes, and 256 KiB once compiled.",
     Network "network" "A network: `10.0.0.0/8`, `fd00::/8`, or one address.",
 }
 

@@ -1,6 +1,8 @@
 //! Cross-origin resource sharing (the Fetch standard's CORS): preflights are answered here, and answers say which scripts may
 //! read them. Whether a request is sent on at all is not decided by it: browsers judge, not servers.
 
+use std::borrow::Cow;
+
 use ringmain_web::{Method, Request};
 use ringmain_wire::h1::{FieldBlock, Known};
 
@@ -124,15 +126,16 @@ fn is_allowed(cors: &Cors, origin: &str) -> bool {
 }
 
 /// A serialised origin (RFC 6454 §6.2).
-struct Parsed {
+struct Parsed<'o> {
     /// `None`: another scheme.
     https: Option<bool>,
-    host: String,
+    /// In lower case.
+    host: Cow<'o, str>,
     port: Option<u16>,
 }
 
-impl Parsed {
-    fn of(text: &str) -> Option<Parsed> {
+impl<'o> Parsed<'o> {
+    fn of(text: &'o str) -> Option<Parsed<'o>> {
         let (scheme, rest) = text.split_once("://")?;
         let (host, port) = match rest.rsplit_once(':') {
             Some((host, port)) if !port.ends_with(']') => (host, Some(port.parse().ok()?)),
@@ -147,7 +150,11 @@ impl Parsed {
                 "http" => Some(false),
                 _ => None,
             },
-            host: host.to_ascii_lowercase(),
+            host: match host.bytes().any(|byte| byte.is_ascii_uppercase()) {
+                true => host.to_ascii_lowercase().into(),
+                // As browsers write it.
+                false => host.into(),
+            },
             port,
         })
     }
@@ -159,5 +166,12 @@ fn is_token(text: &str) -> bool {
 }
 
 fn joined<'n>(names: impl Iterator<Item = &'n str>) -> String {
-    names.collect::<Vec<_>>().join(", ")
+    let mut all = String::new();
+    for name in names {
+        if !all.is_empty() {
+            all.push_str(", ");
+        }
+        all.push_str(name);
+    }
+    all
 }

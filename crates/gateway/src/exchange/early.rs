@@ -19,12 +19,12 @@ use ringmain_engine::ConnId;
 use ringmain_engine::backend::Time;
 use ringmain_engine::stream::Receiver;
 use ringmain_web::{Early, Method, Request, Ticket};
-use ringmain_wire::h1::{Framing, HeadScanner, Parsed, parse_response};
+use ringmain_wire::h1::{FieldBlock, Framing, HeadScanner, Parsed, parse_response};
 
 use super::aim::{self, hashed};
 use super::forward::Begun;
 use super::relay::Clock;
-use super::{Found, Place, client, find, note, request, response};
+use super::{Found, Place, client, find, note, request, response, unfit};
 use crate::desk::Desk;
 use crate::gateway::{View, Worker};
 use crate::limits;
@@ -59,6 +59,8 @@ pub(crate) struct Ahead {
     to_head: bool,
     /// What the answer depends on of the rule; `None` where it does not.
     rule: Option<(Arc<Compiled<Plan>>, usize)>,
+    /// What the answer says to browsers of other origins, if the rule says what.
+    cross: Option<FieldBlock>,
     /// For the access log, where the client's address is told by others.
     client: Option<IpAddr>,
 }
@@ -149,17 +151,21 @@ fn begin(worker: &Rc<Worker>, req: &Request<'_>) -> Option<Ahead> {
         return None;
     }
     let view = worker.view();
-    let Ok(Place::Rule(found)) = find(worker, &view, req) else {
+    let Ok(Place::Rule(mut found)) = find(worker, &view, req) else {
         return None;
     };
     let plan = found.matched.plan().ok()?;
     let Action::Forward(rule) = &found.matched.rule().action else {
         return None;
     };
-    if plan.filters.is_some() {
+    if plan.filters.is_some() || unfit(&found, req).is_err() {
         return None;
     }
-    if found.cross.is_some() || rule.affinity.is_some() || rule.hedge.is_some() || !plan.mirrors.is_empty() {
+    // Preflights have answers of their own.
+    if found.cross.as_ref().is_some_and(|cross| cross.is_preflight) {
+        return None;
+    }
+    if rule.affinity.is_some() || rule.hedge.is_some() || !plan.mirrors.is_empty() {
         return None;
     }
     let walked = match policy::walk_now(worker, &found, req) {
@@ -187,6 +193,7 @@ fn begin(worker: &Rc<Worker>, req: &Request<'_>) -> Option<Ahead> {
         counted: counted.unwrap_or_else(|| worker.route_number(&route.route().name)),
         to_head: req.method() == Method::Head,
         rule: needed.then(|| (Arc::clone(route), found.matched.number())),
+        cross: found.cross.take().map(|cross| cross.fields),
         client: client.flatten(),
         started,
         view,
@@ -382,12 +389,16 @@ impl Ahead {
             _ => return Err(ticket),
         };
         fields.clear();
+        let cross = self.cross.is_some();
         let copied = match changes {
-            Some(changes) => response::copy(&head.fields, changes, false, fields),
-            None => response::copy(&head.fields, &Changes::default(), false, fields),
+            Some(changes) => response::copy(&head.fields, changes, cross, fields),
+            None => response::copy(&head.fields, &Changes::default(), cross, fields),
         };
         if copied.is_err() {
             return Err(ticket);
+        }
+        if let Some(cross) = &self.cross {
+            fields.append(cross);
         }
         fields.append(cleared.answer());
         let framing = response::framing(&head, self.to_head);

@@ -34,9 +34,11 @@ use std::net::IpAddr;
 use std::rc::Rc;
 
 use ringmain_tls::Tls;
-use ringmain_web::{Error, Reply, Request};
+use ringmain_web::{Error, Method, Reply, Request};
+use ringmain_wire::h1::Known;
 
 use self::early::{Ahead, Started};
+use self::fields::Named;
 use self::filtered::Chain;
 use crate::fault::Fault;
 use crate::filter;
@@ -146,6 +148,10 @@ async fn begin(
         Err(Failure::Instead(_)) => return Err(filtered::too_late()),
     };
     note::route(worker, count, &found, req);
+    if let Err(fault) = unfit(&found, req) {
+        note::fault(worker, req, fault);
+        return own::fault(reply, &found.matched, fault).map(|()| Rest::Nothing);
+    }
     let walked = match walked {
         Some(walked) => walked,
         None => match policy::walk_now(worker, &found, req) {
@@ -257,6 +263,24 @@ fn find<'v>(worker: &Worker, view: &'v View, req: &Request<'_>) -> Result<Place<
         matched,
         cross: policy.map(|cors| cross::fields(cors, req)),
     }))
+}
+
+/// Why a request can by no means be sent on, whatever its policies say: told before anybody is asked or connected to.
+fn unfit(found: &Found<'_>, req: &Request<'_>) -> Result<(), Fault> {
+    let rule = found.matched.rule();
+    if !matches!(rule.action, Action::Forward(_)) {
+        return Ok(());
+    }
+    let fields = &req.head().fields;
+    if fields.known(Known::Connection).is_some() {
+        Named::of(fields)?;
+    }
+    if req.method() == Method::Trace {
+        let matching = rule.matches.get(found.matched.matching());
+        let named = matching.and_then(|matching| matching.method.as_ref());
+        return named.map_or(Err(Fault::TraceRefused), |_| Ok(()));
+    }
+    Ok(())
 }
 
 /// The client's address; `None` on a Unix socket whose word is not taken.

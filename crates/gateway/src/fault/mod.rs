@@ -98,6 +98,8 @@ faults! {
     RequestCut "request_cut" Client 400 Never "the request's body is not whole",
     /// The method is none that files are served for.
     MethodNotAllowed "method_not_allowed" Client 405 Never "only GET and HEAD are answered here",
+    /// The method is TRACE, which goes further only by a rule that names it.
+    TraceRefused "trace_refused" Client 405 Never "TRACE is not passed on here",
     /// There is no such file.
     NoFile "no_file" Client 404 Never "no such file",
     /// A connection to be routed by SNI does not begin with TLS.

@@ -89,7 +89,19 @@ fn expressions_match_the_whole_text() {
         Pattern::parse("a)|(b"),
         "expected an expression (unopened group), found `a)|(b`",
     );
-    assert!(Pattern::parse("(").is_err() && Pattern::parse(r"(\w{100}){100}").is_err());
+    assert!(Pattern::parse("(").is_err());
+    told(
+        Pattern::parse(r"(\w{100}){100}"),
+        r"expected an expression of at most 256 KiB once compiled (repeat less, and smaller classes: `[0-9]` for `\d`, `[0-9A-Za-z_]` for `\w`), found `(\\w{100}){100}`",
+    );
+    told(
+        Pattern::parse(&"a".repeat(1025)),
+        &format!(
+            "expected an expression of at most 1024 bytes, found `{}…`",
+            "a".repeat(80)
+        ),
+    );
+    assert!(Pattern::parse("([0-9A-Za-z_]{20}){20}").is_ok());
 }
 
 #[test]

@@ -257,6 +257,14 @@ impl Pattern {
                 .build()
         };
         let fault = |error: &regex::Error| {
+            if let regex::Error::CompiledTooBig(_) = error {
+                let most = limits::PATTERN_COMPILED_BYTES / 1024;
+                let expected = format!(
+                    "an expression of at most {most} KiB once compiled (repeat less, and smaller classes: `[0-9]` for `\\d`, \
+                     `[0-9A-Za-z_]` for `\\w`)"
+                );
+                return TextFault::new(expected, text);
+            }
             let why = error.to_string();
             let why = why.trim_end().lines().last().unwrap_or_default();
             TextFault::new(

@@ -54,13 +54,18 @@ impl Authz {
             })?,
             Target::Broken { reason } => return Err(reason.to_string()),
         };
-        names.written.extend(policy.upstream_headers.iter().cloned());
+        names.written.extend(Authz::written(policy));
         Ok(Authz {
             policy: Arc::clone(policy),
             upstream,
             written: names.written.clone().into(),
             breaker: Breaker::default(),
         })
+    }
+
+    /// Headers that it writes for upstreams.
+    pub(super) fn written(policy: &ExternalAuth) -> impl Iterator<Item = HeaderName> {
+        policy.upstream_headers.iter().cloned()
     }
 
     pub(super) async fn pass_waiting(&self, at: &At<'_, '_>, cleared: &mut Cleared) -> Outcome {

@@ -28,7 +28,7 @@ struct Shown<'b> {
 
 impl Basic {
     pub(super) fn of(policy: &Arc<BasicAuth>, names: &mut Names) -> Basic {
-        names.written.extend(policy.user_header.clone());
+        names.written.extend(Basic::written(policy));
         if policy.hide {
             names.hidden.extend(HeaderName::parse("Authorization").ok());
         }
@@ -39,6 +39,11 @@ impl Basic {
             users: users.into(),
             challenge: format!("Basic realm=\"{}\", charset=\"UTF-8\"", policy.realm).into(),
         }
+    }
+
+    /// Headers that it writes for upstreams.
+    pub(super) fn written(policy: &BasicAuth) -> impl Iterator<Item = HeaderName> {
+        policy.user_header.clone().into_iter()
     }
 
     pub(super) fn waits(&self, at: &At<'_, '_>) -> bool {

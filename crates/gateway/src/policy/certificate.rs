@@ -30,17 +30,19 @@ impl Certificate {
         required: bool,
         names: &mut Names,
     ) -> Certificate {
-        let drops = &mut names.written;
-        drops.extend(
-            [OWN, CHAIN]
-                .into_iter()
-                .filter_map(|name| HeaderName::parse(name).ok()),
-        );
-        drops.extend(policy.fingerprint.clone());
+        names.written.extend(Certificate::written(policy));
         Certificate {
             policy: Arc::clone(policy),
             required: required || policy.required,
         }
+    }
+
+    /// Headers that it writes for upstreams.
+    pub(super) fn written(policy: &model::ClientCertificate) -> impl Iterator<Item = HeaderName> {
+        let own = [OWN, CHAIN]
+            .into_iter()
+            .filter_map(|name| HeaderName::parse(name).ok());
+        own.chain(policy.fingerprint.clone())
     }
 
     pub(super) fn pass(&self, at: &At<'_, '_>, cleared: &mut Cleared) -> Outcome {

@@ -10,7 +10,7 @@ use super::basic::scheme;
 use super::{At, Cleared, Names, Outcome, Refusal};
 use crate::fault::Fault;
 use crate::limits;
-use crate::model::{ApiKey, ApiKeys, KeyPlace};
+use crate::model::{ApiKey, ApiKeys, HeaderName, KeyPlace};
 
 /// See the module.
 #[derive(Debug)]
@@ -24,7 +24,7 @@ const CHALLENGE: &str = "ApiKey";
 
 impl Keys {
     pub(super) fn of(policy: &Arc<ApiKeys>, names: &mut Names) -> Keys {
-        names.written.extend(policy.consumer_header.clone());
+        names.written.extend(Keys::written(policy));
         if policy.hide {
             names
                 .hidden
@@ -39,6 +39,11 @@ impl Keys {
             policy: Arc::clone(policy),
             keys: keys.into(),
         }
+    }
+
+    /// Headers that it writes for upstreams.
+    pub(super) fn written(policy: &ApiKeys) -> impl Iterator<Item = HeaderName> {
+        policy.consumer_header.clone().into_iter()
     }
 
     pub(super) fn pass(&self, at: &At<'_, '_>, cleared: &mut Cleared) -> Outcome {

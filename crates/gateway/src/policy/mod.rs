@@ -18,6 +18,7 @@ mod call;
 mod certificate;
 mod cleared;
 mod concurrency;
+mod guards;
 mod inject;
 pub(crate) mod jwt;
 mod key;
@@ -48,6 +49,7 @@ use certificate::Certificate;
 pub(crate) use cleared::Cleared;
 use cleared::{Findings, Spare, tell};
 use concurrency::Concurrency;
+pub(crate) use guards::{Guards, leads_to};
 use inject::Inject;
 use jwt::{Jwt, Provider};
 use keys::Keys;
@@ -169,6 +171,7 @@ pub(crate) struct Registry {
     last_id: u64,
     filters: Filters,
     last_filter: u64,
+    guards: Guards,
 }
 
 impl Registry {
@@ -178,6 +181,16 @@ impl Registry {
             filters,
             ..Registry::default()
         }
+    }
+
+    /// What no client may say to upstreams, as the configuration that is compiled next has it; what it was before.
+    pub(crate) fn guard(&mut self, guards: Guards) -> Guards {
+        std::mem::replace(&mut self.guards, guards)
+    }
+
+    /// What no client may say to upstreams.
+    pub(crate) fn guards(&self) -> &Guards {
+        &self.guards
     }
 
     /// The filters of a rule.

@@ -47,7 +47,7 @@ mod tests;
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
-use crate::model::{Action, Config, Listener, Name, Route, Rule, StreamRoute};
+use crate::model::{Action, Config, Listener, Name, Policy, Route, Rule, StreamRoute};
 use address::Addresses;
 pub(crate) use address::rank;
 pub use address::{AddressId, ListenerId};
@@ -64,7 +64,8 @@ pub use steps::steps;
 /// What the data plane makes of a rule, once for each version of its route.
 ///
 /// It is given the names of upstreams that are not there; their share of requests is answered 500. An error is why the rule
-/// cannot be: its requests are answered 500.
+/// cannot be: its requests are answered 500. Of a rule that cannot be it is asked about each filter alone, by a rule that has nothing
+/// else and serves nobody, so that all that is wrong is told at once.
 pub type Planner<'p, P> = &'p mut dyn FnMut(&Rule, &[Name]) -> Result<P, String>;
 
 /// A compiled configuration. `P` is the data plane's plan of a rule.
@@ -89,11 +90,22 @@ impl<P> Table<P> {
     /// Compiles a configuration. What is the same as in `last` is shared with it.
     #[must_use]
     pub fn compile(config: Arc<Config>, last: Option<&Table<P>>, plan: Planner<'_, P>) -> Table<P> {
+        Table::compile_but(config, last, &|_| false, plan)
+    }
+
+    /// The same; of `last` nothing is shared of routes that are `stale`: their plans are made of more than they say themselves.
+    pub(crate) fn compile_but(
+        config: Arc<Config>,
+        last: Option<&Table<P>>,
+        stale: &dyn Fn(&Route) -> bool,
+        plan: Planner<'_, P>,
+    ) -> Table<P> {
         let mut checked = Checked::new(&config);
         let mut compiled = Vec::with_capacity(checked.routes.len());
         let mut alike = BTreeMap::new();
         for route in std::mem::take(&mut checked.routes) {
             let last = last.and_then(|last| last.routes.find(&route.name));
+            let last = last.filter(|_| !stale(route));
             let shared = compile_route(route, last, &mut checked, plan);
             if !Arc::ptr_eq(shared.route(), route) {
                 alike.insert(Arc::as_ptr(route), Arc::clone(shared.route()));
@@ -228,19 +240,45 @@ fn compile_route<P>(
         .collect();
     let mut plans = Vec::with_capacity(faults.len());
     for (number, (rule, fault)) in route.rules.iter().zip(faults).enumerate() {
+        let was_told = fault.is_some() || matches!(rule.action, Action::Broken { .. });
+        let mut tell = |part, expected: &str, found: &str| {
+            let place = Place::Route(route.name.clone(), Some(number));
+            checked
+                .problems
+                .tell(place, part, expected, found, Outcome::Answers500);
+        };
         let planned = match (fault, &rule.action) {
             (Some(fault), _) => Err(Arc::from(fault)),
             (None, Action::Broken { reason }) => Err(Arc::clone(reason)),
-            (None, _) => plan(rule, &missing).map_err(|fault| {
-                let place = Place::Route(route.name.clone(), Some(number));
-                let expected = "a rule that can be carried out";
-                checked
-                    .problems
-                    .tell(place, "plan", expected, fault.clone(), Outcome::Answers500);
-                Arc::from(fault)
-            }),
+            (None, _) => plan(rule, &missing).map_err(Arc::from),
         };
+        if let Err(fault) = &planned {
+            let unknown = filters(rule, plan);
+            for found in &unknown {
+                tell("policies.filters", "a filter of this program", found);
+            }
+            let told = was_told || unknown.iter().any(|found| **found == **fault);
+            if !told {
+                tell("plan", "a rule that can be carried out", fault);
+            }
+        }
         plans.push(planned);
     }
     Arc::new(Compiled::new(Arc::clone(route), plans.into(), missing.into()))
+}
+
+/// What is wrong with the filters of a rule that cannot be carried out, whatever else is: each is planned alone.
+fn filters<P>(rule: &Rule, plan: Planner<'_, P>) -> Vec<String> {
+    let wanted = rule
+        .policies
+        .iter()
+        .filter(|policy| matches!(policy, Policy::Filter(_)));
+    let alone = wanted.map(|policy| {
+        let mut alone = Rule::new(Action::Broken {
+            reason: Arc::default(),
+        });
+        alone.policies = vec![policy.clone()];
+        alone
+    });
+    alone.filter_map(|rule| plan(&rule, &[]).err()).collect()
 }

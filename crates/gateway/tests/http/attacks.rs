@@ -2,7 +2,7 @@
 //!
 //! Three things are said of each: the statuses, how the connection ends, and every byte that the origin was sent. They stand in
 //! `attacks/expected.txt`; the environment variable `ATTACKS_WRITE` has the test write what it finds there instead, to be read
-//! line by line before it is committed.
+//! line by line before it is committed. A fourth, what each may cost, is said by `tests/cost`, in virtual time.
 
 use std::fmt::Write as _;
 use std::io::{Read, Write};
@@ -18,6 +18,8 @@ use crate::support::{PATIENCE, serve};
 
 #[path = "attacks/corpus.rs"]
 mod corpus;
+#[path = "attacks/message.rs"]
+mod message;
 
 #[path = "attacks/preambles.rs"]
 mod preambles;
@@ -27,6 +29,7 @@ mod tokens;
 mod upgrades;
 
 use corpus::{AFTER, ALL, LIES, Lie};
+use message::message;
 
 on_every_backend! {
     each_payload_meets_what_is_said_of_it,
@@ -101,22 +104,6 @@ fn listen(mut stream: TcpStream, first: &[u8]) -> Vec<u8> {
         }
     }
     all
-}
-
-/// How long the first message is, if it is whole.
-fn message(bytes: &[u8]) -> Option<usize> {
-    let text = String::from_utf8_lossy(bytes);
-    let head = text.find("\r\n\r\n")? + 4;
-    let lower = text[..head].to_ascii_lowercase();
-    if lower.contains("\r\ntransfer-encoding: chunked\r\n") {
-        let end = text[head..].find("0\r\n\r\n")?;
-        return Some(head + end + 5);
-    }
-    let length = lower
-        .lines()
-        .find_map(|line| line.strip_prefix("content-length: "));
-    let length: usize = length.map_or(0, |value| value.parse().expect("the gateway says how long it is"));
-    (bytes.len() >= head + length).then_some(head + length)
 }
 
 /// All that a client is answered who sends these bytes and one more request, and how that ends.

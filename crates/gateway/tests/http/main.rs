@@ -22,6 +22,7 @@ mod failing;
 mod features;
 mod files;
 mod filters;
+mod forged;
 mod forwarding;
 mod gates;
 mod hedging;

@@ -159,6 +159,7 @@ impl Ticket {
         exchange.forget();
         local.runners.leave();
         if then != Then::Next {
+            self.end_task();
             return runner::close(exchange, &local.site, then);
         }
         exchange.finish();
@@ -166,6 +167,14 @@ impl Ticket {
         conn.set_deadline(Some(local.site.limits.idle_timeout));
         conn.resume();
         local.runners.park(asked.route, exchange);
+    }
+
+    /// An exchange that ends with its connection is not used again: the task that an earlier request may have left with it would wait
+    /// for ever for the next one.
+    fn end_task(&self) {
+        if let Some(task) = self.exchange.task() {
+            self.local.cx.cancel(task);
+        }
     }
 
     /// Notes the answer in the access log, for which the head is read again.
@@ -251,6 +260,7 @@ impl Drop for Ticket {
                 asked.job.origin.conn
             );
             self.exchange.forget();
+            self.end_task();
             self.local.runners.leave();
             self.local.stats.answered(500);
             self.exchange.closing.set(true);

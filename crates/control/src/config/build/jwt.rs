@@ -113,7 +113,19 @@ impl Builder<'_> {
                 return None;
             }
         };
+        let (said, longest) = (
+            part.refresh.as_ref().map(|at| at.position),
+            part.stale.as_ref().map(|at| at.position),
+        );
         let refresh = self.least(part.refresh, gateway_limits::KEYS_LEAST, Duration::from_mins(10));
+        let stale = text(part.stale).map_or(Duration::from_hours(24), |time| time.0);
+        if stale < refresh {
+            let expected = format!(
+                "`stale` of at least `refresh`, {refresh:?}: older keys let nobody in until they are fetched again"
+            );
+            let at = longest.or(said).unwrap_or(position);
+            self.errors.tell(at, expected, format!("{stale:?}"));
+        }
         let upstream = self.target(At {
             value: Some(to),
             position,
@@ -124,7 +136,7 @@ impl Builder<'_> {
             host: text(part.host),
             path: path.into(),
             refresh,
-            stale: text(part.stale).map_or(Duration::from_hours(24), |time| time.0),
+            stale,
         })
     }
 

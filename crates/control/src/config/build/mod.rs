@@ -30,6 +30,8 @@ pub(super) struct Built {
     pub(super) config: Config,
     pub(super) outcomes: Vec<(Place, Outcome)>,
     pub(super) places: BTreeMap<Place, Position>,
+    /// Where policies stand, by whose they are and by their kind.
+    pub(super) policies: BTreeMap<(Place, &'static str), Position>,
     /// Names of parts that are there in the file and not in the configuration.
     pub(super) left_out: BTreeSet<String>,
 }
@@ -63,6 +65,7 @@ pub(super) fn build(
             config: Config::default(),
             outcomes: Vec::new(),
             places: BTreeMap::new(),
+            policies: BTreeMap::new(),
             left_out: BTreeSet::new(),
         },
         listeners: names(&document.listeners),

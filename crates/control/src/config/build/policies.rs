@@ -23,6 +23,7 @@ impl Builder<'_> {
     ) -> Vec<Policy> {
         let mut all = route.to_vec();
         let Some(part) = value(part) else { return all };
+        self.note_places(&part, place);
         self.policy(&mut all, part.addresses, Self::addresses, |policy| {
             matches!(policy, Policy::Addresses(_))
         });
@@ -55,6 +56,32 @@ impl Builder<'_> {
         );
         self.filters(&mut all, part.filters);
         all
+    }
+
+    /// Where each kind of policy stands: what compiling finds wrong with one is told there.
+    fn note_places(&mut self, part: &document::Policies, place: &Place) {
+        fn of<T>(at: &Maybe<T>) -> Option<Position> {
+            at.as_ref().map(|at| at.position)
+        }
+        let all = [
+            ("addresses", of(&part.addresses)),
+            ("client_certificate", of(&part.client_certificate)),
+            ("basic", of(&part.basic)),
+            ("api_keys", of(&part.api_keys)),
+            ("jwt", of(&part.jwt)),
+            ("satisfy", of(&part.satisfy)),
+            ("authz", of(&part.authz)),
+            ("rate_limit", of(&part.rate_limit)),
+            ("concurrency", of(&part.concurrency)),
+            ("shed", of(&part.shed)),
+            ("inject", of(&part.inject)),
+            ("filters", of(&part.filters)),
+        ];
+        for (kind, position) in all {
+            if let Some(position) = position {
+                self.built.policies.insert((place.clone(), kind), position);
+            }
+        }
     }
 
     /// One kind of policy, in place of the one that was there.

@@ -145,9 +145,7 @@ impl Builder<'_> {
         let clean = part.matches.as_ref().is_none_or(|at| at.clean);
         let matches = list(part.matches.take());
         let matches = matches.into_iter().filter_map(|at| self.matching(at)).collect();
-        if !clean || self.errors.count() > before {
-            return None;
-        }
+        let unknown = !clean || self.errors.count() > before;
         let mut rule = model::Rule::new(Action::Answer(model::Answer {
             status: 500,
             content_type: None,
@@ -157,6 +155,10 @@ impl Builder<'_> {
         rule.name = value(part.name.take()).map(Into::into);
         rule.policies = self.policies(part.policies.take(), policies, place);
         self.rest_of_rule(&mut rule, part, position);
+        // What else is wrong with it was told at once.
+        if unknown {
+            return None;
+        }
         rule.matches.shrink_to_fit();
         if let Action::Forward(forward) = &mut rule.action {
             forward.backends.shrink_to_fit();

@@ -174,7 +174,7 @@ pub(in crate::config) struct Jwks {
     pub(in crate::config) host: Maybe<Text<Hostname>>,
     /// How often it is fetched: `10m` if it does not say. Also when a token names a key that is not in it, at most every 10 s.
     pub(in crate::config) refresh: Maybe<Text<Time>>,
-    /// For how long it is used if it cannot be fetched again: `1d` if it does not say.
+    /// For how long it is used if it cannot be fetched again: `1d` if it does not say; not shorter than `refresh`.
     pub(in crate::config) stale: Maybe<Text<Time>>,
 }
 

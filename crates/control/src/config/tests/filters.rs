@@ -1,9 +1,12 @@
 //! Filters that a program brings along: how files name them, and what is told of wrong ones.
 
-use ringmain_gateway::model::{Config, FilterUse, Options, Policy};
-use ringmain_gateway::table::steps;
+use std::sync::Arc;
 
-use super::{all_wrong, right};
+use ringmain_gateway::filter::Filters;
+use ringmain_gateway::model::{Config, FilterUse, Options, Policy};
+use ringmain_gateway::table::{Table, steps};
+
+use super::{all_wrong, loaded, right};
 
 /// The filters of each rule of the first route.
 fn filters(config: &Config) -> Vec<Vec<&FilterUse>> {
@@ -92,6 +95,38 @@ fn wrong_ones_are_told() {
                 .any(|error| error.contains(words) && error.starts_with("c.yaml:5:")),
             "{filters}: {wrong:#?}"
         );
+    }
+}
+
+/// All that is wrong for a program without filters.
+fn wrong_here(text: &str) -> Vec<String> {
+    let loaded = loaded(text);
+    let filters = Filters::new();
+    let config = Arc::new(loaded.config.clone().expect("parts of it can be served"));
+    let table = Table::compile(config, None, &mut |rule, _| filters.check(rule));
+    let wrong = loaded.wrong(table.problems());
+    wrong.iter().map(ToString::to_string).collect()
+}
+
+#[test]
+fn unknown_ones_are_told_where_they_stand_whatever_else_is_wrong() {
+    let wrong = wrong_here(
+        "listen: :80\nroutes:\n  all:\n    policies:\n      filters: [one, two]\n    rules:\n      \
+         - {match: /a, respond: 200}\n      \
+         - {match: /b, respond: 99}\n      \
+         - match: /c\n        respond: 200\n        policies:\n          filters: three\n          concurrency: {requests: 0}\n",
+    );
+    let begins = [
+        ("c.yaml:5:", "route `all`: policies.filters", "`one`"),
+        ("c.yaml:5:", "route `all`: policies.filters", "`two`"),
+        ("c.yaml:8:", "", "99"),
+        ("c.yaml:12:", "route `all`, rule 2: policies.filters", "`three`"),
+        ("c.yaml:13:", "", ""),
+    ];
+    assert_eq!(wrong.len(), begins.len(), "{wrong:#?}");
+    for (error, (place, part, found)) in wrong.iter().zip(begins) {
+        let told = error.starts_with(place) && error.contains(part) && error.contains(found);
+        assert!(told, "{place} {part} {found}: {error}");
     }
 }
 

@@ -299,6 +299,16 @@ const WRONG_TOKENS: &[(&str, &str, &str)] = &[
         "a time of at least 10s, found 1s",
     ),
     (
+        "{issuer: a, jwks: {url: 'http://a/b', refresh: 1h, stale: 30m}}",
+        "{provider: keycloak}",
+        "`stale` of at least `refresh`, 3600s: older keys let nobody in until they are fetched again, found 1800s",
+    ),
+    (
+        "{issuer: a, jwks: {url: 'http://a/b', refresh: 48h}}",
+        "{provider: keycloak}",
+        "`stale` of at least `refresh`, 172800s",
+    ),
+    (
         "{issuer: a, keys: jwks.json, algorithms: none}",
         "{provider: keycloak}",
         "(never `none`), found `none`",

@@ -98,9 +98,7 @@ impl Jwt {
         registry: &mut Registry,
         upstreams: &Upstreams,
     ) -> Result<Jwt, String> {
-        names
-            .written
-            .extend(policy.headers.iter().map(|header| header.name.clone()));
+        names.written.extend(Jwt::written(policy));
         let providers = policy
             .providers
             .iter()
@@ -118,6 +116,11 @@ impl Jwt {
             policy: Arc::clone(policy),
             providers,
         })
+    }
+
+    /// Headers that it writes for upstreams.
+    pub(super) fn written(policy: &model::Jwt) -> impl Iterator<Item = HeaderName> {
+        policy.headers.iter().map(|header| header.name.clone())
     }
 
     pub(super) fn providers(&self) -> &[Arc<Provider>] {

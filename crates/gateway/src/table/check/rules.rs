@@ -127,7 +127,6 @@ pub(super) fn missing(route: &Route, upstreams: &BTreeSet<&str>, problems: &mut 
         let mirrors = mirrors.iter().map(|mirror| ("mirrors", &mirror.target));
         let backends = backends.iter().map(|backend| ("backends", &backend.target));
         let policies = rule.policies.iter().flat_map(policy_targets);
-        let policies = policies.map(|target| ("policies", target));
         for (part, target) in backends.chain(mirrors).chain(policies) {
             if let Target::Upstream(name) = target
                 && !upstreams.contains(&**name)
@@ -149,18 +148,21 @@ pub(super) fn missing(route: &Route, upstreams: &BTreeSet<&str>, problems: &mut 
 }
 
 /// Whom a policy asks.
-fn policy_targets(policy: &Policy) -> Vec<&Target> {
+fn policy_targets(policy: &Policy) -> Vec<(&'static str, &Target)> {
     match policy {
         Policy::Jwt(jwt) => {
             let keys = jwt.providers.iter().map(|provider| &provider.keys);
             let remote = keys.filter_map(|keys| match keys {
-                JwtKeys::Remote(remote) => Some(&remote.upstream),
+                JwtKeys::Remote(remote) => Some(("policies.jwt", &remote.upstream)),
                 JwtKeys::Set(_) => None,
             });
             remote.collect()
         }
-        Policy::ExternalAuth(policy) => vec![&policy.upstream],
-        Policy::RateLimit(limit) => limit.redis.iter().map(|redis| &redis.upstream).collect(),
+        Policy::ExternalAuth(policy) => vec![("policies.authz", &policy.upstream)],
+        Policy::RateLimit(limit) => {
+            let redis = limit.redis.iter().map(|redis| &redis.upstream);
+            redis.map(|upstream| ("policies.rate_limit", upstream)).collect()
+        }
         _ => Vec::new(),
     }
 }

@@ -1,0 +1,96 @@
+//! Who guards what, and whose plans that changes.
+
+use std::sync::Arc;
+
+use super::{Guards, leads_to};
+use crate::model::{
+    Action, ApiKeys, ClientCertificate, Config, Forward, HeaderName, Mirror, Policy, Route, Rule, Target,
+    WeightedBackend,
+};
+
+fn names(guards: &Guards, upstream: &str) -> Vec<String> {
+    let names = guards.names(&Target::Upstream(upstream.into()));
+    names
+        .iter()
+        .map(|name| name.as_str().to_ascii_lowercase())
+        .collect()
+}
+
+/// A rule that leads there, with these policies.
+fn rule(to: &[&str], mirrors: &[&str], policies: Vec<Policy>) -> Rule {
+    let mut forward = Forward::to(to[0]);
+    forward.backends = to.iter().map(|name| WeightedBackend::new(*name)).collect();
+    forward.mirrors = mirrors.iter().map(|name| Mirror::to(*name)).collect();
+    let mut rule = Rule::new(Action::Forward(Box::new(forward)));
+    rule.policies = policies;
+    rule
+}
+
+fn keys(header: &str) -> Policy {
+    Policy::ApiKeys(Arc::new(ApiKeys {
+        from: Vec::new(),
+        keys: Vec::new().into(),
+        consumer_header: HeaderName::parse(header).ok(),
+        hide: true,
+    }))
+}
+
+fn config(rules: Vec<Rule>) -> Config {
+    let route = |(number, rule)| {
+        let name = format!("r{number}").as_str().into();
+        let (listeners, hostnames) = (Vec::new(), Vec::new());
+        let rules = vec![rule];
+        Arc::new(Route {
+            name,
+            listeners,
+            hostnames,
+            rules,
+        })
+    };
+    Config {
+        routes: rules.into_iter().enumerate().map(route).collect(),
+        ..Config::default()
+    }
+}
+
+#[test]
+fn whoever_leads_to_an_upstream_guards_it() {
+    let certificate = Policy::ClientCertificate(Arc::new(ClientCertificate::default()));
+    let all = config(vec![
+        rule(&["a", "b"], &["copies"], vec![keys("X-User")]),
+        rule(&["b"], &[], vec![keys("x-user"), certificate, Policy::SatisfyAny]),
+        rule(&["c"], &[], vec![]),
+    ]);
+    let guards = Guards::of(&all);
+    assert_eq!(names(&guards, "a"), ["x-user"]);
+    assert_eq!(
+        names(&guards, "b"),
+        ["x-user", "client-cert", "client-cert-chain"]
+    );
+    assert_eq!(names(&guards, "copies"), ["x-user"]);
+    assert!(names(&guards, "c").is_empty());
+}
+
+#[test]
+fn a_change_is_felt_by_who_leads_there_and_nobody_else() {
+    let with = |header: &str| {
+        config(vec![
+            rule(&["a"], &[], vec![keys(header)]),
+            rule(&["b"], &["a"], vec![]),
+            rule(&["b"], &[], vec![]),
+        ])
+    };
+    let (first, second) = (with("X-User"), with("X-Consumer"));
+    let changed = Guards::of(&second).changed(&Guards::of(&first));
+    let felt: Vec<bool> = second
+        .routes
+        .iter()
+        .map(|route| leads_to(route, &changed))
+        .collect();
+    assert_eq!(felt, [true, true, false]);
+    let same = Guards::of(&with("x-user")).changed(&Guards::of(&first));
+    assert!(!second.routes.iter().any(|route| leads_to(route, &same)));
+    // Without any rule that writes it, it is nobody's.
+    let none = Guards::of(&Config::default()).changed(&Guards::of(&first));
+    assert!(none.contains("a"));
+}
