@@ -1,45 +1,40 @@
-//! A market that is made up: prices that wander, and who they are of.
+//! A market that is made up: prices that wander.
 
 use fastrand::Rng;
 
 /// What is traded.
 pub(super) struct Listing {
     pub(super) symbol: &'static str,
-    pub(super) name: &'static str,
     /// What a share costs at first.
     opens_at: f64,
 }
 
-const fn listing(symbol: &'static str, name: &'static str, opens_at: f64) -> Listing {
-    Listing {
-        symbol,
-        name,
-        opens_at,
-    }
+const fn listing(symbol: &'static str, opens_at: f64) -> Listing {
+    Listing { symbol, opens_at }
 }
 
-/// None of them is real.
+/// None of them is real. The page has their names.
 pub(super) const LISTINGS: [Listing; 20] = [
-    listing("ARDN", "Arden Timber", 48.20),
-    listing("BLKW", "Blackwater Rail", 131.75),
-    listing("CNDR", "Cinder Foundries", 22.61),
-    listing("DVRL", "Doverel Shipping", 87.40),
-    listing("ELMT", "Elmet Semiconductors", 312.90),
-    listing("FALC", "Falconhurst Air", 64.15),
-    listing("GRNV", "Granville Foods", 39.88),
-    listing("HLYN", "Halcyon Biotech", 156.32),
-    listing("INKW", "Inkwell Press", 11.47),
-    listing("JNPR", "Juniper & Rowe", 73.05),
-    listing("KSTL", "Kestrel Robotics", 204.60),
-    listing("LMNR", "Luminar Glass", 28.93),
-    listing("MRSH", "Marsh Hydro", 55.70),
-    listing("NRTH", "Northmoor Energy", 92.18),
-    listing("ORCH", "Orchard Stores", 17.26),
-    listing("PLMB", "Plumbline Tools", 45.09),
-    listing("QRRY", "Quarrystone", 68.84),
-    listing("RVEN", "Raven Telegraph", 121.50),
-    listing("STLW", "Stillwater Bank", 34.77),
-    listing("TNDL", "Tindall Motors", 83.36),
+    listing("ARDN", 48.20),
+    listing("BLKW", 131.75),
+    listing("CNDR", 22.61),
+    listing("DVRL", 87.40),
+    listing("ELMT", 312.90),
+    listing("FALC", 64.15),
+    listing("GRNV", 39.88),
+    listing("HLYN", 156.32),
+    listing("INKW", 11.47),
+    listing("JNPR", 73.05),
+    listing("KSTL", 204.60),
+    listing("LMNR", 28.93),
+    listing("MRSH", 55.70),
+    listing("NRTH", 92.18),
+    listing("ORCH", 17.26),
+    listing("PLMB", 45.09),
+    listing("QRRY", 68.84),
+    listing("RVEN", 121.50),
+    listing("STLW", 34.77),
+    listing("TNDL", 83.36),
 ];
 
 /// Of a step's moves, how large they are at most (a share of the price), and how strongly prices are drawn back to where they opened.
