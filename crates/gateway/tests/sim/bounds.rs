@@ -22,6 +22,8 @@ pub(crate) struct Bounds {
     rate: Option<u32>,
     /// So many at once by the rule.
     at_once: Option<u32>,
+    /// These are counted by a key, which is the same for all.
+    keyed: bool,
     /// So many at once at the upstream.
     requests: Option<u32>,
     /// So many that are tried again at once.
@@ -52,6 +54,7 @@ impl Bounds {
         Bounds {
             rate: draw(5, 40).filter(|_| !shared),
             at_once: draw(5, 4),
+            keyed: world.below(2) == 0,
             requests: draw(5, 4),
             retries: draw(3, 2),
             delay: draw(5, 2000).map(|millis| Duration::from_millis(millis.into())),
@@ -79,7 +82,7 @@ impl Bounds {
             Policy::Concurrency(Arc::new(Concurrency {
                 name: "sim".into(),
                 requests,
-                by: Vec::new(),
+                by: self.keyed.then_some(RateKey::Host).into_iter().collect(),
             }))
         });
         let delay = self.delay.map(|time| {
