@@ -68,5 +68,8 @@ const _: () = assert!(LOG_LINE_BYTES >= 256 && LOG_LINES > 0);
 /// How often the ticker's market moves, while somebody looks.
 pub(crate) const TICKER_STEP: Duration = Duration::from_millis(100);
 
+/// How often it is seen whether anybody looks, while nobody does.
+pub(crate) const TICKER_LOOK: Duration = Duration::from_millis(500);
+
 /// How often a browser gets a share's price at most.
 pub(crate) const TICKER_EVERY: Duration = Duration::from_millis(200);

@@ -19,7 +19,7 @@ use ringmain_push::{Namespace, Options, Publisher};
 use ringmain_web::{App, Reply, Request, Result};
 
 use self::market::{LISTINGS, Market};
-use crate::limits::{TICKER_EVERY, TICKER_STEP};
+use crate::limits::{TICKER_EVERY, TICKER_LOOK, TICKER_STEP};
 
 /// The page: no file beside it, nothing from elsewhere.
 const PAGE: &str = include_str!("page.html");
@@ -70,10 +70,12 @@ fn feed(cx: &Cx, publisher: Publisher) {
         let mut market = Market::new(own.random());
         let channels = LISTINGS.map(|listing| Arc::from(format!("{NAMESPACE}:{}", listing.symbol)));
         loop {
-            own.sleep(TICKER_STEP).await;
-            if publisher.clients() > 0 {
-                step(&mut market, &channels, &publisher);
+            if publisher.clients() == 0 {
+                own.sleep(TICKER_LOOK).await;
+                continue;
             }
+            step(&mut market, &channels, &publisher);
+            own.sleep(TICKER_STEP).await;
         }
     });
     if feed.is_err() {
