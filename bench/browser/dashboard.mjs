@@ -7,13 +7,9 @@
 import { userInfo } from 'node:os';
 import { chromium } from 'playwright-core';
 
+import { Failed, expect, until } from './looking.mjs';
+
 const DEADLINE_MS = 20_000;
-
-class Failed extends Error {}
-
-function expect(what, right, found) {
-  if (!right) throw new Failed(`expected ${what}, found ${JSON.stringify(found)}`);
-}
 
 async function load(gateway, rounds) {
   const paths = ['/hello', '/hello', '/hello', '/metrics', '/healthz', '/half', '/half', '/teapot', '/broken', '/nowhere'];
@@ -24,17 +20,6 @@ async function load(gateway, rounds) {
 }
 
 const cells = (page, id) => page.$$eval(`#${id} tr`, (rows) => rows.map((row) => [...row.cells].map((cell) => cell.textContent)));
-
-// Until the page says what is wanted: it has new figures once a second.
-async function until(what, look) {
-  const end = Date.now() + DEADLINE_MS;
-  for (;;) {
-    const found = await look();
-    if (found.right) return found;
-    expect(what, Date.now() < end, found);
-    await new Promise((resolve) => { setTimeout(resolve, 100); });
-  }
-}
 
 async function fills(page, gateway) {
   await until('figures of the load', async () => {

@@ -7,25 +7,10 @@
 import { userInfo } from 'node:os';
 import { chromium } from 'playwright-core';
 
-const DEADLINE_MS = 20_000;
+import { Failed, expect, until } from './looking.mjs';
+
 // Enough for the curves to be seen.
 const SHOWN_MS = 12_000;
-
-class Failed extends Error {}
-
-function expect(what, right, found) {
-  if (!right) throw new Failed(`expected ${what}, found ${JSON.stringify(found)}`);
-}
-
-async function until(what, look) {
-  const end = Date.now() + DEADLINE_MS;
-  for (;;) {
-    const found = await look();
-    if (found.right) return found;
-    expect(what, Date.now() < end, found);
-    await new Promise((resolve) => { setTimeout(resolve, 100); });
-  }
-}
 
 const prices = (page) => page.$$eval('#rows .price', (all) => all.map((one) => one.textContent));
 
