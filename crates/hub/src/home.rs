@@ -24,7 +24,7 @@ pub struct Home {
     free: Vec<u32>,
     most: usize,
     outboxes: Vec<Outbox>,
-    /// Channels that hold a publication, by when it goes. Who holds none any more may be among them.
+    /// Channels that hold a publication, by when it goes: one entry each, and none of others.
     paced: BTreeSet<(Duration, u32)>,
     /// Epochs are drawn from it.
     seed: u64,
@@ -244,8 +244,15 @@ impl Home {
             return;
         };
         let offset = channel.publish(Arc::clone(&published), now);
+        let due = channel.due();
         match channel.goes(offset, &published, now) {
-            Goes::Now => self.send(index, offset, &published),
+            Goes::Now => {
+                // What was held has been overtaken.
+                if let Some(due) = due {
+                    self.paced.remove(&(due, index));
+                }
+                self.send(index, offset, &published);
+            }
             Goes::At(at) => drop(self.paced.insert((at, index))),
             Goes::InPlace => {}
         }

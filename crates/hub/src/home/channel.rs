@@ -226,6 +226,11 @@ impl Channel {
             .goes(self.rules.every.filter(|_| is_heard), (offset, published), now)
     }
 
+    /// When what is held goes.
+    pub(super) fn due(&self) -> Option<Duration> {
+        self.pace.due()
+    }
+
     /// What was held until now, with its number.
     pub(super) fn release(&mut self, now: Duration) -> Option<(u64, Arc<Published>)> {
         self.pace.release(self.rules.every, now)

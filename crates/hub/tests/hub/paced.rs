@@ -196,6 +196,7 @@ fn rules_that_change_keep_the_order() {
     }
     workers.locals[0].publish(&name("a"), KEPT, number(3), None);
     workers.settle();
+    assert_eq!(workers.homes[0].next_release(), None, "2 was overtaken");
     for published in 4..=6 {
         workers.locals[0].publish(&name("a"), PACED, number(published), None);
     }

@@ -54,11 +54,8 @@ impl Pace {
         }
     }
 
-    /// What has waited until now. `None` also if what was held when this time was named has gone, and another one waits for its own.
+    /// What has waited until now.
     pub(super) fn release(&mut self, every: Option<Duration>, now: Duration) -> Option<Numbered> {
-        if now < self.next {
-            return None;
-        }
         let held = self.held.take()?;
         self.next = now + every.unwrap_or_default();
         self.shown = Some(held.clone());
@@ -67,6 +64,11 @@ impl Pace {
 
     pub(super) fn is_holding(&self) -> bool {
         self.held.is_some()
+    }
+
+    /// When what is held goes.
+    pub(super) fn due(&self) -> Option<Duration> {
+        self.held.as_ref().map(|_| self.next)
     }
 
     pub(super) fn shown(&self) -> Option<Numbered> {
