@@ -3,7 +3,9 @@
 #
 # Builds with the pinned toolchain (needs g++), mutates guided by coverage, ends after that much processor time
 # (3600 s; time in which it is stopped by SIGSTOP does not count), and says what came of it. It fails when a law
-# is broken, and when the last new coverage is younger than 15 CPU-minutes.
+# is broken, and when the last new edge of our own code is younger than 15 CPU-minutes. Edges of the readers that ours
+# is compared with guide the search too and are told of apart: how far they are explored is not what is asked for.
+# An edge of the standard library is its caller's where it is inlined, and counts as ours where that is not known.
 #
 # In $FUZZ_LOGS (fuzz/logs): TARGET.pid is the process to stop and continue; TARGET.log is what libFuzzer says, each
 # line with the CPU seconds used so far; TARGET.corpus grows from run to run; TARGET.artifacts holds findings. Each run
@@ -41,7 +43,7 @@ while [ "$used" -lt "$budget" ]; do
     [ -f "dictionaries/${target%%_*}.dict" ] && dictionary=("-dict=dictionaries/${target%%_*}.dict")
     RUST_BACKTRACE=0 nice -n 19 "$logs/$target.binary" "$logs/$target.corpus" "corpus/$target" \
         -artifact_prefix="$logs/$target.artifacts/" -max_len=4096 -timeout=600 -rss_limit_mb=1024 \
-        -print_final_stats=1 "${dictionary[@]}" >"$logs/$target.fifo" 2>&1 &
+        -print_final_stats=1 -print_pcs=1 "${dictionary[@]}" >"$logs/$target.fifo" 2>&1 &
     pid=$!
     echo "$pid" >"$logs/$target.pid"
     {
@@ -55,7 +57,13 @@ while [ "$used" -lt "$budget" ]; do
     } &
     watch=$!
     now=0
+    base=
     while IFS= read -r line; do
+        if [ -z "$base" ]; then
+            # Where the program lies in memory, as addresses of edges are told from there.
+            base=$(sed -n "s|-.* $logs/$target.binary\$||p" "/proc/$pid/maps" | head -n 1)
+            printf '%s BASE: 0x%s\n' "$used" "$base"
+        fi
         now=$(cpu_of "$pid")
         last=${now:-${last:-0}}
         printf '%s %s\n' $((used + last)) "$line"
@@ -77,37 +85,4 @@ while [ "$used" -lt "$budget" ]; do
     [ -z "$(find "$logs/$target.artifacts" -type f ! -name 'slow-unit-*' -print -quit)" ] || break
 done
 
-python3 - "$target" "$log" "$used" "$quiet" "$budget" "$logs/$target.artifacts" <<'PY'
-import os, re, sys
-
-target, log, used, quiet, budget, artifacts = sys.argv[1:]
-used, quiet, budget = int(used), int(quiet), int(budget)
-runs = total = edges = features = corpus = 0
-last_edge = last_feature = 0
-for line in open(log, errors="replace"):
-    stamp, _, rest = line.partition(" ")
-    found = re.match(r"#(\d+)\s+(\w+)\s+cov: (\d+) ft: (\d+)(?: corp: (\d+))?", rest)
-    if found:
-        count, what, cov, ft = int(found[1]), found[2], int(found[3]), int(found[4])
-        corpus = int(found[5] or corpus)
-        runs = max(runs, count)
-        if cov > edges:
-            edges, last_edge = cov, int(stamp)
-        if ft > features:
-            features, last_feature = ft, int(stamp)
-    final = re.match(r"stat::number_of_executed_units:\s+(\d+)", rest)
-    if final:
-        total += int(final[1])
-findings = [name for name in sorted(os.listdir(artifacts)) if not name.startswith("slow-unit-")]
-print(f"{target}: {max(total, runs)} runs in {used} s of CPU time; {edges} edges, the last new one at {last_edge} s;")
-print(f"  {features} features, the last new one at {last_feature} s; {corpus} inputs in the corpus")
-print(f"  to keep them: fuzz/min.sh {target}")
-calm = used >= budget - 5 and used - last_edge >= quiet
-if findings:
-    print(f"  FOUND {len(findings)}: {', '.join(os.path.join(artifacts, name) for name in findings)}")
-else:
-    print("  no law was broken")
-if not calm:
-    print(f"  NOT DONE: {budget} s of CPU time, and no new edge in the last {quiet} s, are asked for")
-sys.exit(1 if findings or not calm else 0)
-PY
+python3 hour.py "$target" "$log" "$used" "$quiet" "$budget" "$logs/$target.artifacts" "$logs/$target.binary"
