@@ -44,7 +44,7 @@ pub struct Local {
 }
 
 /// How much one connection may have.
-#[derive(Clone, Copy, Debug)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Limits {
     /// Subscriptions; more are refused.
     pub subscriptions: usize,
@@ -89,6 +89,11 @@ enum Victim {
 }
 
 impl Local {
+    /// From now on these hold, for connections that are there too; what they have already stays.
+    pub fn set_limits(&mut self, limits: Limits) {
+        self.limits = limits;
+    }
+
     /// For one of so many workers.
     #[must_use]
     pub fn new(workers: u16, limits: Limits) -> Local {

@@ -185,7 +185,7 @@ impl Session {
         if !connect.token.is_empty() {
             return Err(Refused::Disconnect(Disconnect::INVALID_TOKEN));
         }
-        if !self.desk.options.anonymous {
+        if !self.desk.options().anonymous {
             return Err(Refused::Fault(Fault::UNAUTHORIZED));
         }
         let client = uuid(&self.desk.cx);
@@ -258,7 +258,8 @@ impl Session {
         subscribe: &SubscribeRequest,
     ) -> std::result::Result<(), Fault> {
         let user = self.seat.info.borrow().user.clone();
-        let namespace = self.desk.options.namespace_for(&subscribe.channel, &user)?;
+        let options = self.desk.options();
+        let namespace = options.namespace_for(&subscribe.channel, &user)?;
         if subscribe.tf.is_some() {
             // Who wants some publications is not to be sent all.
             return Err(Fault::NOT_AVAILABLE);
@@ -292,7 +293,7 @@ impl Session {
         channel: &str,
         out: &mut Vec<u8>,
     ) -> std::result::Result<(), Fault> {
-        self.desk.options.namespace(channel)?;
+        self.desk.options().namespace(channel)?;
         // Who is not subscribed is so afterwards, too. The client knows why, and is not told.
         self.desk.local.borrow_mut().leave(id, channel);
         let unsubscribe = Some(UnsubscribeResult {});
@@ -309,7 +310,8 @@ impl Session {
 
     fn publish(&self, id: ConnId, number: u32, publish: PublishRequest) -> std::result::Result<(), Fault> {
         let user = self.seat.info.borrow().user.clone();
-        let namespace = self.desk.options.namespace_for(&publish.channel, &user)?;
+        let options = self.desk.options();
+        let namespace = options.namespace_for(&publish.channel, &user)?;
         if !namespace.publish {
             return Err(Fault::PERMISSION_DENIED);
         }
@@ -336,7 +338,8 @@ impl Session {
         question: Question,
     ) -> std::result::Result<(), Fault> {
         let user = self.seat.info.borrow().user.clone();
-        let namespace = self.desk.options.namespace_for(channel, &user)?;
+        let options = self.desk.options();
+        let namespace = options.namespace_for(channel, &user)?;
         let (is_there, is_allowed) = match question {
             Question::History { .. } => (namespace.rules.keep.is_some(), namespace.history),
             Question::Presence | Question::PresenceStats => (namespace.rules.presence, namespace.presence),

@@ -15,6 +15,7 @@ mod exit;
 #[doc(hidden)]
 pub mod fuzzing;
 mod incoming;
+mod inner;
 mod json;
 pub mod limits;
 mod local;

@@ -70,13 +70,17 @@ impl Scope {
         });
     }
 
+    /// Nothing can be made of this.
+    pub(super) fn refuse(&mut self, fault: AppError) {
+        self.fault.get_or_insert(fault);
+    }
+
     /// A GET that becomes a WebSocket.
     pub(super) fn add_socket(&mut self, pattern: &str, options: &WsOptions, maker: Box<Maker>) {
         match Gate::new(options, maker) {
             Ok(gate) => self.add(Some("GET"), pattern, Action::Socket(gate)),
             Err(what) => {
-                let fault = AppError(format!("the sockets of `{pattern}`: {what}"));
-                self.fault.get_or_insert(fault);
+                self.refuse(AppError(format!("the sockets of `{pattern}`: {what}")));
             }
         }
     }
