@@ -12,9 +12,9 @@ use ringmain_web::limits::ERROR_TEXT_BYTES;
 use ringmain_web::{App, Error, Flow, Group, Method, Reply, Request, Result};
 
 use crate::desk::{Desk, Emulated, SessionName};
-use crate::place::{allowed, desk_of};
 use crate::limits;
 use crate::outlet::Outlet;
+use crate::place::{allowed, desk_of};
 use crate::session::Session;
 use crate::stream::{Framing, Stream};
 

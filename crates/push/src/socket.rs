@@ -8,8 +8,8 @@ use ringmain_hub::protocol::{ConnectRequest, Disconnect, Format};
 use ringmain_web::ws::{Closed, Message};
 use ringmain_web::{Request, Result, Socket, Ws};
 
-use crate::place::allowed;
 use crate::outlet::Outlet;
+use crate::place::allowed;
 use crate::session::Session;
 
 /// Both ways.

@@ -159,13 +159,11 @@ impl<'r> Request<'r> {
     /// # Errors
     /// 500 if the route has no such parameter: a mistake of the program, which the log names.
     pub fn param(&self, name: &str) -> Result<Cow<'r, str>> {
-        self.params
-            .get(name, self.names, self.path)
-            .ok_or_else(|| {
-                Error::internal(format!(
-                    "the route has no parameter {{{name}}}: check its pattern"
-                ))
-            })
+        self.params.get(name, self.names, self.path).ok_or_else(|| {
+            Error::internal(format!(
+                "the route has no parameter {{{name}}}: check its pattern"
+            ))
+        })
     }
 
     /// The part of the path at `{name}` as a number or another type that reads from text.

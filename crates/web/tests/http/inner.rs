@@ -87,12 +87,18 @@ fn client() -> TestClient {
 fn inner_routes_have_state_parameters_and_paths_of_their_own() {
     let mut client = client();
     assert_eq!(client.get("/state").send().text(), "state of the inner routes");
-    assert_eq!(client.get("/below/state").send().text(), "state of the inner routes");
+    assert_eq!(
+        client.get("/below/state").send().text(),
+        "state of the inner routes"
+    );
     assert_eq!(client.get("/user/a%2Fb").send().text(), "a/b");
     assert_eq!(client.get("/outside").send().text(), "outside");
     assert_eq!(client.get("/nothing").send().status(), 404);
     let wrong = client.post("/state").send();
-    assert_eq!((wrong.status(), wrong.header("allow")), (405, Some("GET, HEAD, OPTIONS")));
+    assert_eq!(
+        (wrong.status(), wrong.header("allow")),
+        (405, Some("GET, HEAD, OPTIONS"))
+    );
     assert_eq!(client.request("OPTIONS", "/state").send().status(), 204);
     let head = client.head("/state").send();
     assert_eq!((head.status(), head.body().len()), (200, 0));
@@ -111,9 +117,19 @@ fn hooks_of_both_run_around_every_kind_of_answer() {
         assert_eq!(reply.header("x-outer-behind"), Some("behind"), "{path}");
     }
     let reply = client.post("/json/pieces").body(vec![b'x'; 20]).send();
-    assert_eq!((reply.text(), reply.header("x-inner")), ("20 bytes", Some("behind")));
-    let refused = client.post("/json").header("X-Forbidden", "1").json(&value).send();
-    assert_eq!((refused.status(), refused.header("x-inner")), (403, Some("behind")));
+    assert_eq!(
+        (reply.text(), reply.header("x-inner")),
+        ("20 bytes", Some("behind"))
+    );
+    let refused = client
+        .post("/json")
+        .header("X-Forbidden", "1")
+        .json(&value)
+        .send();
+    assert_eq!(
+        (refused.status(), refused.header("x-inner")),
+        (403, Some("behind"))
+    );
     client.finish().unwrap();
 }
 
@@ -170,8 +186,16 @@ fn frames_that_come_before_the_handshake_is_answered_wait_for_it() {
     assert_eq!(raw.received(), b"");
     raw.advance(Duration::from_secs(2));
     let received = raw.received();
-    assert!(received.starts_with(b"HTTP/1.1 101 "), "{}", received.escape_ascii());
-    assert!(received.ends_with(b"\x81\x05hello\x81\x05early"), "{}", received.escape_ascii());
+    assert!(
+        received.starts_with(b"HTTP/1.1 101 "),
+        "{}",
+        received.escape_ascii()
+    );
+    assert!(
+        received.ends_with(b"\x81\x05hello\x81\x05early"),
+        "{}",
+        received.escape_ascii()
+    );
     // Silence is noticed as on any socket.
     raw.advance(Duration::from_secs(3600));
     assert_eq!(raw.received(), b"\x89\0", "a ping");
@@ -210,7 +234,10 @@ fn a_client_that_leaves_before_or_just_after_the_handshake_leaves_nothing() {
 #[test]
 fn a_page_of_elsewhere_and_a_shutdown_are_refused_as_by_any_route() {
     let mut client = client();
-    let refused = client.ws("/echo").header("Origin", "https://elsewhere.example").refused();
+    let refused = client
+        .ws("/echo")
+        .header("Origin", "https://elsewhere.example")
+        .refused();
     assert_eq!(refused.status(), 403);
     assert_eq!(client.get("/echo").send().status(), 426);
     let mut socket = client.ws("/echo").open();

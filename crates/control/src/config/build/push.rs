@@ -33,13 +33,22 @@ impl Builder<'_> {
             };
             match options.check() {
                 Ok(()) => push.origins.push(Arc::from(origin)),
-                Err(error) => self.errors.tell_message(at.position, &error.to_string()),
+                Err(error) => {
+                    let error = error.to_string();
+                    let expected = error
+                        .split_once("expected ")
+                        .map_or(&*error, |(_, expected)| expected);
+                    self.errors.tell_message(at.position, expected);
+                }
             }
         }
         push.api_key = part.api_key.and_then(|at| self.api_key(at));
         if let Some(limits) = value(part.limits) {
             let of = |number: u32| usize::try_from(number).unwrap_or(usize::MAX);
-            put(&mut push.limits.subscriptions, value(limits.subscriptions).map(of));
+            put(
+                &mut push.limits.subscriptions,
+                value(limits.subscriptions).map(of),
+            );
             let waiting = text(limits.waiting).and_then(|size| usize::try_from(size.0).ok());
             put(&mut push.limits.waiting_bytes, waiting);
             put(&mut push.channels, value(limits.channels).map(of));
@@ -50,7 +59,8 @@ impl Builder<'_> {
         for (key, at) in part.namespaces.0 {
             let Some(name) = key.value else { continue };
             if name.is_empty() || name.contains([':', '#', '$', ',']) {
-                let expected = "a namespace: the part of a channel's name before `:`, without `:`, `#`, `$` and `,`";
+                let expected =
+                    "a namespace: the part of a channel's name before `:`, without `:`, `#`, `$` and `,`";
                 self.errors.tell(key.position, expected, format!("`{name}`"));
                 continue;
             }
@@ -140,8 +150,11 @@ impl Builder<'_> {
     pub(super) fn push_at(&self, at: At<Switch<document::PushAt>>) -> Option<Action> {
         let position = at.position;
         let Some(part) = at.value?.settings() else {
-            self.errors
-                .tell(position, "`true`, or the path that clients connect below", "`false`");
+            self.errors.tell(
+                position,
+                "`true`, or the path that clients connect below",
+                "`false`",
+            );
             return None;
         };
         if !self.pushes {
