@@ -81,6 +81,11 @@ impl Scope {
         }
     }
 
+    /// Something that it cannot be built with. The first counts.
+    pub(super) fn fault(&mut self, what: &str) {
+        self.fault.get_or_insert(AppError(what.to_owned()));
+    }
+
     /// A GET that is answered also when the worker is late.
     pub(super) fn add_urgent(
         &mut self,

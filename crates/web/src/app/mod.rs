@@ -226,10 +226,17 @@ impl App {
         self
     }
 
+    /// Makes [`App::build`] fail with this: for what adds routes by settings of its own, and was given ones that cannot be.
+    #[must_use]
+    pub fn fault(mut self, what: &str) -> App {
+        self.scope.fault(what);
+        self
+    }
+
     /// Compiles routes and hooks.
     ///
     /// # Errors
-    /// A pattern that is none, two routes for the same requests, a limit beyond what can be held.
+    /// A pattern that is none, two routes for the same requests, a limit beyond what can be held; what [`App::fault`] was told.
     pub fn build(self) -> std::result::Result<Arc<Site>, AppError> {
         check(&self.limits)?;
         Preamble::new(self.server_name.as_deref())
