@@ -10,40 +10,57 @@
 //! `http.rs`) and go to (`outlet.rs`, `stream.rs`).
 //!
 //! Each worker has a desk: its own connections, and the channels that are at home there. Desks tell each other by queues of one
-//! writer and one reader; nothing is shared behind a lock. Knows nothing of configuration files.
+//! writer and one reader; nothing is shared behind a lock but keys of tokens and what users' connections are counted by
+//! (`admission.rs`), which are looked at when a client connects. Knows nothing of configuration files.
 #![forbid(unsafe_code)]
 
+mod admission;
 mod api;
+mod claims;
 mod desk;
+mod due;
+mod entering;
 mod http;
 pub mod limits;
+mod listening;
 mod mesh;
 mod options;
+mod orders;
 mod outlet;
 mod publisher;
+mod rights;
 mod seat;
 mod session;
 mod socket;
 mod stream;
+mod tokens;
 
 use std::sync::Arc;
 
 use ringmain_engine::Cx;
 use ringmain_web::{App, Origins, WsOptions};
 
-pub use options::{Namespace, Options};
-pub use publisher::{NotPublished, Publisher};
+pub use options::{Listen, Namespace, Options};
+pub use publisher::{Busy, NotPublished, Publisher};
+pub use ringmain_jwt::{Algorithm, KeySet};
+pub use tokens::{Keys, Tokens};
 
 use desk::Desk;
 use mesh::Mesh;
 use socket::{Listening, Talking};
+
+/// What the guide shows compiles.
+#[cfg(doctest)]
+#[doc = include_str!("../../../docs/push.md")]
+struct Guide;
 
 /// Adds to an application what clients connect to and, with a key in `options`, what its owner's programs call (`/api/…`).
 ///
 /// Clients that talk: `/connection/websocket`, `/connection/http_stream` and `/connection/sse`, the latter two with `/emulation`.
 /// Clients that only listen: `/connection/uni_websocket`, `/connection/uni_http_stream` and `/connection/uni_sse`.
 ///
-/// An origin in `options` that is none is an error when the application is built.
+/// An origin in `options` that is none is an error when the application is built; so are tokens that nobody could sign, and a
+/// namespace that is not there.
 #[must_use]
 pub fn serve(app: App, options: Options) -> App {
     serve_with(app, options, |_, _| {})
@@ -81,6 +98,10 @@ pub fn serve(app: App, options: Options) -> App {
 /// ```
 #[must_use]
 pub fn serve_with(app: App, options: Options, start: impl Fn(&Cx, Publisher) + Send + Sync + 'static) -> App {
+    let app = match options.check() {
+        Ok(()) => app,
+        Err(what) => app.fault(&format!("push: {what}")),
+    };
     let options = Arc::new(options);
     let mesh = Arc::new(Mesh::default());
     let mut sockets = WsOptions::new();
