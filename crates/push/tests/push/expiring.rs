@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use ringmain_hub::protocol::{Command, Format, PingRequest};
+use ringmain_hub::protocol::{Command, Format, PingRequest, UnsubscribeRequest};
 use ringmain_push::limits::REFRESH_WITHIN;
 use ringmain_web::testing::{TestClient, TestEvent};
 use serde_json::{Value, json};
@@ -238,6 +238,34 @@ fn the_end_of_what_is_gone_is_nobodys() {
         "it is subscribed"
     );
     drop((first, second));
+    client.finish().expect("it ends");
+}
+
+#[test]
+fn the_end_of_a_subscription_that_is_over_is_not_that_of_the_next_one() {
+    let mut client = serve_guarded(1, guarded());
+    let now = now(&mut client);
+    let of = |more: Value| {
+        let mut claims = json!({ "sub": "7", "channel": "closed:a" });
+        claims
+            .as_object_mut()
+            .expect("an object")
+            .extend(more.as_object().expect("one").clone());
+        subscribe("closed:a", &token(claims))
+    };
+    let (mut talker, _) = Talker::connected(&mut client, Format::Json, &token(json!({ "sub": "7" })));
+    assert_eq!(code(&talker.ask(of(json!({ "exp": now + 10 })))), 0);
+    let unsubscribe = Command {
+        unsubscribe: Some(UnsubscribeRequest {
+            channel: "closed:a".to_owned(),
+        }),
+        ..Command::default()
+    };
+    assert_eq!(code(&talker.ask(unsubscribe)), 0);
+    assert_eq!(code(&talker.ask(of(json!({})))), 0);
+    talker.wait(&mut client, 10 + GRACE + 20);
+    assert_eq!(code(&talker.ask(of(json!({})))), 105, "it is subscribed");
+    drop(talker);
     client.finish().expect("it ends");
 }
 

@@ -265,6 +265,25 @@ fn a_public_key_is_no_secret() {
 }
 
 #[test]
+fn an_algorithm_that_is_not_wanted_is_refused_whatever_the_key_fits() {
+    let secret = [7; 64];
+    let options = |algorithms: &[Algorithm]| Options {
+        tokens: Some(Tokens {
+            algorithms: algorithms.to_vec(),
+            ..Tokens::new(KeySet::secret(&secret).expect("a key"))
+        }),
+        ..guarded()
+    };
+    let shown = signed_by(&secret, &json!({ "alg": "HS256" }), &json!({ "sub": "7" }));
+    check(options(&[Algorithm::Hs512]), |_| {
+        vec![("another", shown.clone(), 3500)]
+    });
+    check(options(&[Algorithm::Hs512, Algorithm::Hs256]), |_| {
+        vec![("it", shown.clone(), 0)]
+    });
+}
+
+#[test]
 fn options_that_cannot_be_are_told_when_the_application_is_built() {
     let with = |tokens: Tokens| Options {
         tokens: Some(tokens),
