@@ -1,5 +1,6 @@
 //! What the server does to clients unasked: subscribes them when they connect, ends their subscriptions and connections.
 
+use ringmain_hub::mail::Slow;
 use ringmain_hub::protocol::{Command, ConnectRequest, Format, PingRequest, SubscribeRequest};
 use ringmain_push::Options;
 use ringmain_push::limits::COMMANDS_UNDER_WAY;
@@ -155,6 +156,36 @@ fn who_comes_back_recovers_what_the_server_subscribed_it_to() {
             (vec![], false, true)
         );
         drop(second);
+        client.finish().expect("it ends");
+    }
+}
+
+#[test]
+fn who_cannot_subscribe_again_connects_again() {
+    for format in FORMATS {
+        let mut options = guarded();
+        options.limits.waiting_bytes = 50_000;
+        let closed = options.namespaces.get_mut("closed").expect("it is there");
+        closed.rules.slow = Slow::Resync;
+        let mut client = serve_guarded(2, options);
+        let by_server = token(json!({ "sub": "7", "channels": ["closed:a"] }));
+        let (mut servers, _) = Talker::connected(&mut client, format, &by_server);
+        let (mut own, _) = Talker::connected(&mut client, format, &token(json!({ "sub": "7" })));
+        let channel = token(json!({ "sub": "7", "channel": "closed:a" }));
+        assert_eq!(code(&own.ask(subscribe("closed:a", &channel))), 0);
+        for _ in 0..40 {
+            publish(&mut client, "closed:a", &json!("x".repeat(20_000)));
+        }
+        assert_eq!(servers.socket.closed(), (3010, "insufficient state".to_owned()));
+        let told = loop {
+            let push = own.push();
+            if let Some(told) = push.unsubscribe {
+                break told;
+            }
+            assert!(push.pub_.is_some(), "{push:?}");
+        };
+        assert_eq!(told.code, 2500);
+        drop((servers, own));
         client.finish().expect("it ends");
     }
 }
