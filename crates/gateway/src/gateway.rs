@@ -24,6 +24,7 @@ use std::time::Duration;
 use ringmain_engine::backend::Time;
 use ringmain_engine::file::Root;
 use ringmain_engine::{Addr, Cx, ListenOptions, Listeners};
+use ringmain_push::Push;
 use ringmain_tls::Counts;
 use ringmain_web::{self as web, App};
 
@@ -70,6 +71,7 @@ struct Inner {
     changes: Changes,
     /// For connections to all upstreams.
     room: Arc<Room>,
+    push: Push,
 }
 
 /// What workers see of a configuration.
@@ -113,6 +115,8 @@ impl Gateway {
         // They are the engine's to open at its start.
         doors.turn(&followed);
         let room = Arc::clone(registry.room());
+        let push = Push::new();
+        follow_push(&push, None, table.config());
         Gateway(Arc::new(Inner {
             doors: Mutex::new(doors),
             published: Mutex::new(Published {
@@ -132,6 +136,7 @@ impl Gateway {
             generation: AtomicU64::new(1),
             changes: Changes::default(),
             room,
+            push,
         }))
     }
 
@@ -180,6 +185,7 @@ impl Gateway {
         let last = std::mem::replace(&mut *self.published(), next);
         // Workers need not wait for the end of what was.
         drop(last);
+        follow_push(&self.0.push, Some(state.table.config()), table.config());
         let old = std::mem::replace(&mut state.table, table);
         self.0.generation.fetch_add(1, Ordering::Release);
         state.replaced.push(old);
@@ -282,6 +288,7 @@ impl Gateway {
         let app = App::new().limits(self.limits());
         app.entrances(self.doors().fronts.entrances())
             .per_worker(move |cx| Worker::new(cx, gateway.clone()))
+            .inner(self.0.push.serve(App::new()))
             .early(|req, ticket| match req.local::<Rc<Worker>>() {
                 Ok(worker) => exchange::early::look(worker, req, ticket),
                 Err(_) => Err(ticket),
@@ -350,6 +357,17 @@ impl Gateway {
 
     fn state(&self) -> MutexGuard<'_, State> {
         self.0.current.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+/// Has push follow a configuration. One without it leaves push as it is: no rule leads there any more, and who is connected stays.
+fn follow_push(push: &Push, last: Option<&Config>, config: &Config) {
+    let Some(settings) = &config.push else { return };
+    if last.and_then(|last| last.push.as_ref()) == Some(settings) {
+        return;
+    }
+    if let Err(error) = push.replace(settings.options()) {
+        log::error!("{error}; push goes on as it was");
     }
 }
 

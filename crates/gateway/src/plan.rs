@@ -50,7 +50,7 @@ pub(crate) struct Backend {
 }
 
 /// Changes of headers: what goes, and what comes behind the rest.
-#[derive(Debug, Default)]
+#[derive(Clone, Debug, Default)]
 pub(crate) struct Changes {
     drop: Box<[HeaderName]>,
     add: FieldBlock,

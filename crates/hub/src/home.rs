@@ -60,6 +60,11 @@ impl Home {
         }
     }
 
+    /// From now on new channels fit while there are fewer than so many; those that are there stay.
+    pub fn set_most(&mut self, most: usize) {
+        self.most = most;
+    }
+
     /// Takes what a worker says.
     pub fn handle(&mut self, from: WorkerId, message: ToHome, now: Duration) {
         match message {

@@ -44,7 +44,7 @@ pub struct Local {
 }
 
 /// How much one connection may have.
-#[derive(Clone, Copy, Debug)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Limits {
     /// Subscriptions; more are refused.
     pub subscriptions: usize,
@@ -89,6 +89,11 @@ enum Victim {
 }
 
 impl Local {
+    /// From now on these hold, for connections that are there too; what they have already stays.
+    pub fn set_limits(&mut self, limits: Limits) {
+        self.limits = limits;
+    }
+
     /// For one of so many workers.
     #[must_use]
     pub fn new(workers: u16, limits: Limits) -> Local {
@@ -119,10 +124,8 @@ impl Local {
         });
         let slot = &mut self.conns[index as usize];
         slot.conn = conn;
-        ConnId {
-            index,
-            generation: slot.generation,
-        }
+        let generation = slot.generation;
+        ConnId { index, generation }
     }
 
     /// A connection ends, with all its subscriptions. One that is not there any more is none.
@@ -191,13 +194,11 @@ impl Local {
             variant,
             client: info.as_ref().map(|info| Arc::from(&*info.client)),
         });
+        let (index, generation) = (topic, self.topics[topic as usize].generation);
         let subscribing = Subscribing {
             channel: Arc::clone(channel),
             rules,
-            key: TopicKey {
-                index: topic,
-                generation: self.topics[topic as usize].generation,
-            },
+            key: TopicKey { index, generation },
             ask,
             variant,
             since,

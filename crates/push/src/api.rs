@@ -9,9 +9,8 @@ use serde::{Deserialize, Serialize};
 use serde_json::value::RawValue;
 
 use crate::claims::Terms;
-use crate::desk::Desk;
-use crate::options::Options;
 use crate::orders::{Order, What};
+use crate::place::desk_of;
 use crate::publisher::NotPublished;
 
 #[derive(Deserialize)]
@@ -75,13 +74,19 @@ struct Why {
     message: &'static str,
 }
 
-pub(crate) fn serve(app: App, options: &Arc<Options>) -> App {
-    let key = options.api_key.clone().unwrap_or_default();
-    app.group("/api", move |group| {
+pub(crate) fn serve(app: App) -> App {
+    app.group("/api", |group| {
         group
-            .before(move |request, _| match request.header("x-api-key") {
-                Some(said) if is_same(said.as_bytes(), key.as_bytes()) => Ok(Flow::Continue),
-                _ => Err(Error::unauthorized("expected the API key in X-API-Key")),
+            .before(|request, _| {
+                let options = desk_of(request)?.options();
+                let Some(key) = &options.api_key else {
+                    let what = "nothing is served here: push has no API key";
+                    return Err(Error::not_found(what));
+                };
+                match request.header("x-api-key") {
+                    Some(said) if is_same(said.as_bytes(), key.as_bytes()) => Ok(Flow::Continue),
+                    _ => Err(Error::unauthorized("expected the API key in X-API-Key")),
+                }
             })
             .post("/publish", |request, reply| {
                 let Publish { channel, data } = request.json()?;
@@ -123,7 +128,7 @@ pub(crate) fn serve(app: App, options: &Arc<Options>) -> App {
 
 /// In all of these channels, or in none if one of them cannot be.
 fn publish(request: &Request<'_>, reply: &mut Reply<'_>, channels: &[Arc<str>], data: &RawValue) -> Result {
-    let desk: &Desk = request.local()?;
+    let desk = desk_of(request)?;
     match desk.publish(channels, data.get().as_bytes()) {
         Ok(()) => reply.json(&Done { result: Empty {} }),
         Err(NotPublished::Fault(fault)) => failed(reply, fault),
@@ -142,12 +147,12 @@ fn order(
     client: Option<String>,
     what: What,
 ) -> Result {
-    let desk: &Desk = request.local()?;
+    let desk = desk_of(request)?;
     if user.is_empty() {
         return failed(reply, Fault::BAD_REQUEST);
     }
     if let What::Unsubscribe(channel) | What::Subscribe(channel, _) = &what
-        && let Err(fault) = desk.options.namespace(channel)
+        && let Err(fault) = desk.options().namespace(channel)
     {
         return failed(reply, fault);
     }

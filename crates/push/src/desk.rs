@@ -25,12 +25,13 @@ use ringmain_hub::protocol::{Disconnect, Format, Unsubscribed};
 use crate::admission::Admission;
 use crate::due::Due;
 use crate::limits;
-use crate::mesh::{Ends, Mesh};
-use crate::options::Options;
+use crate::mesh::Ends;
+use crate::options::Checked;
 use crate::orders::Order;
 use crate::outlet::Outlet;
 use crate::seat::Seat;
 use crate::session::Session;
+use crate::settings::Settings;
 
 /// A worker's desk; clones are the same.
 #[derive(Clone)]
@@ -38,7 +39,10 @@ pub(crate) struct Desk(Rc<Inner>);
 
 pub(crate) struct Inner {
     pub(crate) cx: Cx,
-    pub(crate) options: Arc<Options>,
+    settings: Arc<Settings>,
+    /// Of the settings that were looked at last.
+    seen: Cell<u64>,
+    options: RefCell<Rc<Checked>>,
     /// What clients call this process.
     pub(crate) node: Arc<str>,
     /// Those of all workers.
@@ -85,12 +89,10 @@ struct Rounds {
 }
 
 impl Desk {
-    /// Begins with its worker.
-    pub(crate) fn start(cx: &Cx, mesh: &Mesh, options: Arc<Options>) -> Desk {
+    /// Begins with its worker; `None`: there is one of this worker's number already.
+    pub(crate) fn start(cx: &Cx, settings: &Arc<Settings>, (seen, options): (u64, Checked)) -> Option<Desk> {
         let (worker, workers) = (cx.worker(), cx.workers());
-        let Some(ends) = mesh.take(cx) else {
-            unreachable!("a worker begins once");
-        };
+        let ends = settings.mesh.take(cx)?;
         let count = u16::try_from(workers).unwrap_or(u16::MAX);
         let seconds = limits::PING_EVERY.as_secs().max(limits::CONNECT_WITHIN.as_secs()) as usize;
         let rounds = Rounds {
@@ -102,7 +104,9 @@ impl Desk {
             cx: cx.clone(),
             local: RefCell::new(Local::new(count, options.limits)),
             home: RefCell::new(Home::new(count, options.channels, cx.random())),
-            options,
+            settings: Arc::clone(settings),
+            seen: Cell::new(seen),
+            options: RefCell::new(Rc::new(options)),
             node: Arc::clone(&ends.node),
             clients: Arc::clone(&ends.clients),
             admission: Arc::clone(&ends.admission),
@@ -127,7 +131,18 @@ impl Desk {
                 log::error!("push: worker {worker} has no room for its tasks, so nothing is pushed there");
             }
         }
-        desk
+        Some(desk)
+    }
+
+    /// The settings that hold now, for this worker alone.
+    pub(crate) fn options(&self) -> Rc<Checked> {
+        if let Some((seen, options)) = self.0.settings.newer(self.0.seen.get()) {
+            self.0.seen.set(seen);
+            self.0.local.borrow_mut().set_limits(options.limits);
+            self.0.home.borrow_mut().set_most(options.channels);
+            *self.0.options.borrow_mut() = Rc::new(options);
+        }
+        Rc::clone(&self.0.options.borrow())
     }
 
     /// There is something to carry on.

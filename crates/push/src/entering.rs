@@ -89,7 +89,7 @@ impl Session {
         if self.seat.format == Format::Json && !channels.values().all(is_said) {
             return Err(Refused::Disconnect(Disconnect::INAPPROPRIATE_PROTOCOL));
         }
-        let most = self.desk.options.connections_per_user;
+        let most = self.desk.options().connections_per_user;
         if !gives.user.is_empty() && !self.desk.admission.admit(&gives.user, most) {
             return Err(Refused::Disconnect(Disconnect::CONNECTION_LIMIT));
         }
@@ -122,13 +122,14 @@ impl Session {
     /// What a client is given by the token that it shows, or without one.
     fn shown(&self, token: &str) -> Result<Connecting, Refused> {
         if token.is_empty() {
-            return match self.desk.options.anonymous {
+            return match self.desk.options().anonymous {
                 true => Ok(Connecting::default()),
                 false => Err(Fault::UNAUTHORIZED.into()),
             };
         }
         let now = self.desk.cx.wall();
-        let tokens = self.desk.options.tokens.as_ref();
+        let options = self.desk.options();
+        let tokens = options.tokens.as_ref();
         let tokens = tokens.ok_or(Refused::Disconnect(Disconnect::INVALID_TOKEN))?;
         let gives = tokens.connecting(token, now).map_err(|wrong| match wrong {
             // One that does not hold yet will: the client tries again, with another one.
@@ -147,11 +148,12 @@ impl Session {
         mut channels: BTreeMap<String, Terms>,
         user: &str,
     ) -> Result<BTreeMap<String, Terms>, Fault> {
-        if let Some(own) = self.desk.options.channel_of(user)? {
+        let options = self.desk.options();
+        if let Some(own) = options.channel_of(user)? {
             channels.entry(own).or_default();
         }
         for (channel, terms) in &channels {
-            let namespace = self.desk.options.namespace(channel)?;
+            let namespace = options.namespace(channel)?;
             terms.overrides.over(namespace)?;
         }
         Ok(channels)
@@ -212,7 +214,8 @@ impl Session {
         token: &str,
         out: &mut Vec<u8>,
     ) -> Result<(), Disconnect> {
-        let Some(tokens) = &self.desk.options.tokens else {
+        let options = self.desk.options();
+        let Some(tokens) = &options.tokens else {
             self.seat.write(failed(number, Fault::NOT_AVAILABLE), out);
             return Ok(());
         };

@@ -4,25 +4,23 @@
 
 use std::borrow::Cow;
 use std::rc::Rc;
-use std::sync::Arc;
 
 use bytes::Bytes;
 use ringmain_hub::limits::MESSAGE_BYTES;
 use ringmain_hub::protocol::{Command, Commands, ConnectRequest, Disconnect, EmulationRequest, Format};
 use ringmain_web::limits::ERROR_TEXT_BYTES;
-use ringmain_web::{App, Error, Flow, Group, Method, Origins, Reply, Request, Result};
+use ringmain_web::{App, Error, Flow, Group, Method, Reply, Request, Result};
 
 use crate::desk::{Desk, Emulated, SessionName};
 use crate::limits;
 use crate::outlet::Outlet;
+use crate::place::{allowed, desk_of};
 use crate::session::Session;
 use crate::stream::{Framing, Stream};
 
-pub(crate) fn serve(app: App, origins: Origins) -> App {
-    let origins = Arc::new(origins);
-    let own = Arc::clone(&origins);
-    app.group("/connection", move |group| {
-        guarded(group, &own)
+pub(crate) fn serve(app: App) -> App {
+    app.group("/connection", |group| {
+        guarded(group)
             .body_limit(MESSAGE_BYTES as u64)
             .post_streamed("/http_stream", http_stream)
             .get_async("/sse", sse)
@@ -35,8 +33,8 @@ pub(crate) fn serve(app: App, origins: Origins) -> App {
             .on("OPTIONS", "/uni_http_stream", preflight)
             .on("OPTIONS", "/uni_sse", preflight)
     })
-    .group("/emulation", move |group| {
-        guarded(group, &origins)
+    .group("/emulation", |group| {
+        guarded(group)
             .body_limit(limits::EMULATION_BYTES)
             .post("", emulation)
             .on("OPTIONS", "", preflight)
@@ -44,16 +42,12 @@ pub(crate) fn serve(app: App, origins: Origins) -> App {
 }
 
 /// For pages that may connect alone, and readable for those of them that are another host's (Fetch §3.2).
-fn guarded(group: Group, origins: &Arc<Origins>) -> Group {
-    let (check, share) = (Arc::clone(origins), Arc::clone(origins));
+fn guarded(group: Group) -> Group {
     group
-        .before(move |request, _| {
-            check.check(request)?;
-            Ok(Flow::Continue)
-        })
-        .after(move |request, reply| {
+        .before(|request, _| allowed(request).map(|_| Flow::Continue))
+        .after(|request, reply| {
             if let Some(origin) = request.header("origin")
-                && share.check(request).is_ok()
+                && allowed(request).is_ok()
             {
                 reply.header("Access-Control-Allow-Origin", origin)?;
             }
@@ -164,7 +158,7 @@ impl Drop for Open {
 
 /// The other half of [`talk`]: hands commands to the worker that has the session.
 fn emulation(request: &Request<'_>, reply: &mut Reply<'_>) -> Result {
-    let desk: &Desk = request.local()?;
+    let desk = desk_of(request)?;
     let format = format_of(request);
     let read = format.read(request.body());
     let EmulationRequest { node, session, data } =
@@ -215,7 +209,7 @@ fn ready<'r>(request: &Request<'r>) -> Result<&'r Desk> {
     if request.cx().is_draining() {
         return Err(Error::new(503, "the server is shutting down").with_header("Retry-After", "1"));
     }
-    request.local()
+    desk_of(request)
 }
 
 /// As the SDKs say it.

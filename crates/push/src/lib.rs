@@ -27,10 +27,12 @@ mod mesh;
 mod options;
 mod orders;
 mod outlet;
+mod place;
 mod publisher;
 mod rights;
 mod seat;
 mod session;
+mod settings;
 mod socket;
 mod stream;
 mod tokens;
@@ -38,15 +40,20 @@ mod tokens;
 use std::sync::Arc;
 
 use ringmain_engine::Cx;
-use ringmain_web::{App, Origins, WsOptions};
+use ringmain_web::{App, WsOptions};
 
-pub use options::{Listen, Namespace, Options};
+pub use options::{Listen, Namespace, Options, OptionsError};
+pub use ringmain_hub::history::Keep;
+pub use ringmain_hub::local::Limits;
+pub use ringmain_hub::mail::{Rules, Slow};
+
 pub use publisher::{Busy, NotPublished, Publisher};
 pub use ringmain_jwt::{Algorithm, KeySet};
 pub use tokens::{Keys, Tokens};
 
-use desk::Desk;
-use mesh::Mesh;
+use options::Checked;
+use place::Place;
+use settings::Settings;
 use socket::{Listening, Talking};
 
 /// What the guide shows compiles.
@@ -54,13 +61,66 @@ use socket::{Listening, Talking};
 #[doc = include_str!("../../../docs/push.md")]
 struct Guide;
 
+/// What each worker calls when clients can connect to it.
+type Start = dyn Fn(&Cx, Publisher) + Send + Sync;
+
+/// Push whose settings can be replaced while it serves, and may come later than that. Clones are the same.
+#[derive(Clone, Default)]
+pub struct Push(Arc<Settings>);
+
+impl Push {
+    /// Without settings yet: what is asked of it is answered 404, and it costs a task a worker.
+    #[must_use]
+    pub fn new() -> Push {
+        Push::default()
+    }
+
+    /// Replaces the settings. Commands, requests and publications from then on are looked at by the new ones; connections and
+    /// subscriptions stay, and channels follow with the next of these. There is no way back to none.
+    ///
+    /// # Errors
+    /// [`OptionsError`]: nothing has changed.
+    pub fn replace(&self, options: Options) -> Result<(), OptionsError> {
+        self.0.replace(Checked::new(options)?);
+        Ok(())
+    }
+
+    /// Adds to an application what clients connect to and what its owner's programs call: see [`serve`]. An application serves one
+    /// `Push`, and a `Push` one application.
+    #[must_use]
+    pub fn serve(&self, app: App) -> App {
+        self.serve_with(app, |_, _| {})
+    }
+
+    /// The same; see [`serve_with`].
+    #[must_use]
+    pub fn serve_with(&self, app: App, start: impl Fn(&Cx, Publisher) + Send + Sync + 'static) -> App {
+        let (settings, start): (_, Arc<Start>) = (Arc::clone(&self.0), Arc::new(start));
+        // Which pages may, the settings say.
+        let listeners = WsOptions::new().allow_any_origin();
+        let talkers = listeners
+            .clone()
+            .protocols(&["centrifuge-protobuf", "centrifuge-json"]);
+        let app = app
+            .per_worker(move |cx| Place::new(cx, &settings, &start))
+            .ws_with("/connection/websocket", &talkers, Talking::open)
+            .ws_with("/connection/uni_websocket", &listeners, Listening::open);
+        api::serve(http::serve(app))
+    }
+}
+
+impl std::fmt::Debug for Push {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.write_str("Push")
+    }
+}
+
 /// Adds to an application what clients connect to and, with a key in `options`, what its owner's programs call (`/api/…`).
 ///
 /// Clients that talk: `/connection/websocket`, `/connection/http_stream` and `/connection/sse`, the latter two with `/emulation`.
 /// Clients that only listen: `/connection/uni_websocket`, `/connection/uni_http_stream` and `/connection/uni_sse`.
 ///
-/// An origin in `options` that is none is an error when the application is built; so are tokens that nobody could sign, and a
-/// namespace that is not there.
+/// Options that cannot be ([`OptionsError`]) are an error when the application is built.
 #[must_use]
 pub fn serve(app: App, options: Options) -> App {
     serve_with(app, options, |_, _| {})
@@ -96,43 +156,12 @@ pub fn serve(app: App, options: Options) -> App {
 ///     app.run("127.0.0.1:8000")
 /// }
 /// ```
+/// Options that cannot be ([`OptionsError`]) are an error when the application is built.
 #[must_use]
 pub fn serve_with(app: App, options: Options, start: impl Fn(&Cx, Publisher) + Send + Sync + 'static) -> App {
-    let app = match options.check() {
-        Ok(()) => app,
-        Err(what) => app.fault(&format!("push: {what}")),
-    };
-    let options = Arc::new(options);
-    let mesh = Arc::new(Mesh::default());
-    let mut sockets = WsOptions::new();
-    let mut origins = Origins::default();
-    for origin in &options.origins {
-        sockets = match &**origin {
-            "*" => {
-                origins.allow_any();
-                sockets.allow_any_origin()
-            }
-            origin => {
-                // One that is none is told of by the sockets, which are given the same.
-                let _ = origins.allow(origin);
-                sockets.allow_origin(origin)
-            }
-        };
-    }
-    let listeners = sockets.clone();
-    let talkers = sockets.protocols(&["centrifuge-protobuf", "centrifuge-json"]);
-    let own = Arc::clone(&options);
-    let app = app
-        .per_worker(move |cx| {
-            let desk = Desk::start(cx, &mesh, Arc::clone(&own));
-            start(cx, Publisher(desk.clone()));
-            desk
-        })
-        .ws_with("/connection/websocket", &talkers, Talking::open)
-        .ws_with("/connection/uni_websocket", &listeners, Listening::open);
-    let app = http::serve(app, origins);
-    match &options.api_key {
-        Some(_) => api::serve(app, &options),
-        None => app,
+    let push = Push::new();
+    match push.replace(options) {
+        Ok(()) => push.serve_with(app, start),
+        Err(error) => app.refuse(error.to_string()),
     }
 }

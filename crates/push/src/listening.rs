@@ -36,16 +36,17 @@ impl Session {
             // Who wants some publications is not to be sent all.
             return Err(Fault::NOT_AVAILABLE);
         }
+        let options = self.desk.options();
         let (namespace, granted) = match request.token.is_empty() {
             true => {
                 let rights = self.seat.rights.borrow();
                 let user = &self.seat.info.borrow().user;
-                let reach = rights.reach(&self.desk.options, &request.channel, user)?;
+                let reach = rights.reach(&options, &request.channel, user)?;
                 reach.may(true, |cap| cap.subscribe)?;
                 (*reach.namespace, None)
             }
             false => {
-                let namespace = *self.desk.options.namespace(&request.channel)?;
+                let namespace = *options.namespace(&request.channel)?;
                 let gives = self.shown_for(&request.channel, &request.token)?;
                 (namespace, Some((gives.terms, gives.lasts)))
             }
@@ -69,8 +70,9 @@ impl Session {
         channels: BTreeMap<String, Terms>,
         connect: &ConnectRequest,
     ) -> Result<(), Fault> {
+        let options = self.desk.options();
         for (channel, terms) in channels {
-            let namespace = self.desk.options.namespace(&channel)?;
+            let namespace = options.namespace(&channel)?;
             let stood = connect.subs.get(&channel);
             let request = SubscribeRequest {
                 recover: stood.is_some_and(|stood| stood.recover),
@@ -92,7 +94,8 @@ impl Session {
     /// Subscribes a client that is connected, since the server wants it so. One that listens already goes on as it does, and one
     /// that listens to as many channels as it may does not.
     pub(crate) fn be_subscribed(&self, id: ConnId, channel: &str, terms: Terms) -> Result<(), Fault> {
-        let namespace = self.desk.options.namespace(channel)?;
+        let options = self.desk.options();
+        let namespace = options.namespace(channel)?;
         let request = SubscribeRequest {
             channel: channel.to_owned(),
             ..SubscribeRequest::default()
@@ -111,7 +114,8 @@ impl Session {
             log::debug!("push: a subscription's token is refused: {why}");
             Fault::PERMISSION_DENIED
         };
-        let tokens = self.desk.options.tokens.as_ref();
+        let options = self.desk.options();
+        let tokens = options.tokens.as_ref();
         let tokens = tokens.ok_or_else(|| refused("no tokens are known"))?;
         let now = self.desk.cx.wall();
         let gives = tokens.subscribing(token, now).map_err(|wrong| match wrong {
@@ -210,7 +214,7 @@ impl Session {
         out: &mut Vec<u8>,
     ) -> Result<(), Fault> {
         let channel = &*request.channel;
-        self.desk.options.namespace(channel)?;
+        self.desk.options().namespace(channel)?;
         if request.token.is_empty() {
             return Err(Fault::BAD_REQUEST);
         }

@@ -7,6 +7,7 @@ use ringmain_hub::limits::{CHANNEL_BYTES, CHANNELS_A_WORKER, WAITING_BYTES};
 use ringmain_hub::local::Limits;
 use ringmain_hub::mail::{Rules, Slow};
 use ringmain_hub::protocol::Fault;
+use ringmain_web::Origins;
 
 use crate::limits::CONNECTIONS_PER_USER;
 use crate::tokens::Tokens;
@@ -41,7 +42,7 @@ pub struct Options {
 }
 
 /// What channels of a namespace do.
-#[derive(Clone, Copy, Debug)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Namespace {
     /// What they keep and tell.
     pub rules: Rules,
@@ -130,7 +131,50 @@ impl Default for Options {
     }
 }
 
+/// Settings that cannot be.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("push: {0}")]
+pub struct OptionsError(String);
+
+/// Settings that can be, as they are looked at.
+#[derive(Clone, Debug)]
+pub(crate) struct Checked {
+    options: Options,
+    /// Which pages may connect.
+    pub(crate) pages: Origins,
+}
+
+impl Checked {
+    pub(crate) fn new(options: Options) -> Result<Checked, OptionsError> {
+        let mut pages = Origins::default();
+        for origin in &options.origins {
+            match &**origin {
+                "*" => pages.allow_any(),
+                origin => pages.allow(origin).map_err(OptionsError)?,
+            }
+        }
+        options.fault().map_err(OptionsError)?;
+        Ok(Checked { options, pages })
+    }
+}
+
+impl std::ops::Deref for Checked {
+    type Target = Options;
+
+    fn deref(&self) -> &Options {
+        &self.options
+    }
+}
+
 impl Options {
+    /// Whether these can be.
+    ///
+    /// # Errors
+    /// [`OptionsError`].
+    pub fn check(&self) -> Result<(), OptionsError> {
+        Checked::new(self.clone()).map(|_| ())
+    }
+
     /// The namespace of a channel.
     ///
     /// # Errors
@@ -166,8 +210,8 @@ impl Options {
         }
     }
 
-    /// What is wrong with them, for whoever has set them up.
-    pub(crate) fn check(&self) -> Result<(), String> {
+    /// What is wrong with them, but for origins.
+    fn fault(&self) -> Result<(), String> {
         if let Some(tokens) = &self.tokens {
             tokens.check()?;
         }

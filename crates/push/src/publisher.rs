@@ -50,7 +50,8 @@ impl Desk {
         if self.local.borrow().backlog() > limits::BACKLOG {
             return Err(NotPublished::Busy);
         }
-        let named = channels.iter().map(|channel| self.options.namespace(channel));
+        let options = self.options();
+        let named = channels.iter().map(|channel| options.namespace(channel));
         let namespaces: Vec<_> = named.collect::<Result<_, _>>().map_err(NotPublished::Fault)?;
         let data =
             compact(&Bytes::copy_from_slice(json)).map_err(|_| NotPublished::Fault(Fault::BAD_REQUEST))?;

@@ -147,7 +147,7 @@ impl Session {
         channel: &str,
         out: &mut Vec<u8>,
     ) -> std::result::Result<(), Fault> {
-        self.desk.options.namespace(channel)?;
+        self.desk.options().namespace(channel)?;
         // Who is not subscribed is so afterwards, too. The client knows why, and is not told.
         self.desk.local.borrow_mut().leave(id, channel);
         self.seat.ungrant(&self.desk, id, channel);
@@ -165,8 +165,8 @@ impl Session {
 
     fn publish(&self, id: ConnId, number: u32, publish: PublishRequest) -> std::result::Result<(), Fault> {
         let info = Arc::clone(&self.seat.info.borrow());
-        let rights = self.seat.rights.borrow();
-        let reach = rights.reach(&self.desk.options, &publish.channel, &info.user)?;
+        let (options, rights) = (self.desk.options(), self.seat.rights.borrow());
+        let reach = rights.reach(&options, &publish.channel, &info.user)?;
         reach.may(reach.namespace.publish, |cap| cap.publish)?;
         if publish.data.is_empty() {
             return Err(Fault::BAD_REQUEST);
@@ -193,8 +193,8 @@ impl Session {
         channel: &str,
         question: Question,
     ) -> std::result::Result<(), Fault> {
-        let rights = self.seat.rights.borrow();
-        let reach = rights.reach(&self.desk.options, channel, &self.seat.info.borrow().user)?;
+        let (options, rights) = (self.desk.options(), self.seat.rights.borrow());
+        let reach = rights.reach(&options, channel, &self.seat.info.borrow().user)?;
         let (namespace, is_history) = (reach.namespace, matches!(question, Question::History { .. }));
         let is_there = match is_history {
             true => namespace.rules.keep.is_some(),

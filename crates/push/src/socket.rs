@@ -8,8 +8,8 @@ use ringmain_hub::protocol::{ConnectRequest, Disconnect, Format};
 use ringmain_web::ws::{Closed, Message};
 use ringmain_web::{Request, Result, Socket, Ws};
 
-use crate::desk::Desk;
 use crate::outlet::Outlet;
+use crate::place::allowed;
 use crate::session::Session;
 
 /// Both ways.
@@ -23,7 +23,7 @@ pub(crate) struct Listening {
 
 impl Talking {
     pub(crate) fn open(request: &Request<'_>) -> Result<Talking> {
-        let desk: &Desk = request.local()?;
+        let desk = allowed(request)?;
         let asked = request.header("sec-websocket-protocol").unwrap_or_default();
         let binary = Format::Protobuf.subprotocol();
         let query = request.target().split_once('?').map_or("", |(_, query)| query);
@@ -37,7 +37,7 @@ impl Talking {
 
 impl Listening {
     pub(crate) fn open(request: &Request<'_>) -> Result<Listening> {
-        let desk: &Desk = request.local()?;
+        let desk = allowed(request)?;
         Ok(Listening {
             session: Session::new(desk, Format::Json, true, Outlet::None),
             has_begun: false,

@@ -16,6 +16,7 @@ mod exit;
 pub mod fuzzing;
 mod hidden;
 mod incoming;
+mod inner;
 mod json;
 pub mod limits;
 mod local;

@@ -44,6 +44,14 @@ impl Notes {
         self.client.get()
     }
 
+    /// Adds what others hold.
+    pub(crate) fn add(&self, others: &Notes) {
+        if let Some(client) = others.client() {
+            self.put_client(client);
+        }
+        others.look(|all| all.iter().for_each(|(name, note)| self.put(name, note.clone())));
+    }
+
     pub(crate) fn look<R>(&self, look: impl FnOnce(&[(&'static str, Note)]) -> R) -> R {
         look(&self.all.borrow())
     }

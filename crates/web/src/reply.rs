@@ -16,11 +16,14 @@ use crate::location;
 use crate::media_type;
 use crate::request::Request;
 use crate::server::stream::Outgoing;
+use crate::site::Hooks;
 use crate::ws::Upgrade;
 
 /// The reply to one request.
 pub struct Reply<'r> {
     pub(crate) request: &'r Request<'r>,
+    /// Behind the handler; the request's, unless it was led to an inner route.
+    pub(crate) hooks: &'r Hooks,
     pub(crate) status: u16,
     pub(crate) kind: Kind,
     /// The head is another server's.
@@ -80,6 +83,7 @@ impl<'r> Reply<'r> {
         body.clear();
         Reply {
             request,
+            hooks: request.hooks(),
             status: 200,
             kind: Kind::None,
             forwarded: false,
@@ -276,6 +280,13 @@ impl<'r> Reply<'r> {
     }
 
     /// Makes an error the answer, in place of what was said so far.
+    /// Answers with an error as if the handler had returned it: what was set before is gone.
+    pub fn problem(&mut self, error: &Error) {
+        if !self.is_streaming() {
+            self.fail(error);
+        }
+    }
+
     pub(crate) fn fail(&mut self, error: &Error) {
         // Other statuses are the application's own decisions.
         if error.status() == 500 || error.cause().is_some() {

@@ -4,7 +4,7 @@
 
 use std::any::{Any, TypeId};
 use std::borrow::Cow;
-use std::cell::RefCell;
+use std::cell::{Cell, RefCell};
 use std::rc::Rc;
 use std::sync::Arc;
 
@@ -23,7 +23,7 @@ use crate::note::{Note, Notes};
 use crate::origin::Origin;
 use crate::query::Query;
 use crate::request_id::RequestId;
-use crate::router::Params;
+use crate::router::{Names, Params};
 use crate::server::exchange::Exchange;
 use crate::site::{Hooks, Site, Verdict};
 use crate::text;
@@ -43,6 +43,10 @@ pub struct Request<'r> {
     pub(crate) origin: Origin,
     pub(crate) extensions: RefCell<Vec<(TypeId, Rc<dyn Any>)>>,
     pub(crate) notes: Notes,
+    /// Of parameters.
+    names: &'r Names,
+    /// Bytes of a streamed body that may still come; `None`: as the connection has it.
+    left: Cell<Option<u64>>,
 }
 
 impl<'r> Request<'r> {
@@ -78,6 +82,35 @@ impl<'r> Request<'r> {
             origin,
             extensions: RefCell::new(Vec::new()),
             notes: Notes::default(),
+            names: site.router.names(),
+            left: Cell::new(None),
+        }
+    }
+
+    /// The same request as an inner route sees it: with its own hooks, and so many bytes of a streamed body at most.
+    pub(crate) fn inside<'a>(
+        &'a self,
+        path: &'a str,
+        params: Params,
+        body: &'a [u8],
+        (hooks, most): (&'a Hooks, Option<u64>),
+    ) -> Request<'a> {
+        let inner = self.site.inner.as_ref();
+        Request {
+            head: self.head,
+            path,
+            params,
+            body,
+            site: self.site,
+            local: self.local,
+            hooks,
+            id: self.id.clone(),
+            exchange: self.exchange,
+            origin: self.origin,
+            extensions: RefCell::new(self.extensions.borrow().clone()),
+            notes: Notes::default(),
+            names: inner.map_or(self.names, |inner| inner.router.names()),
+            left: Cell::new(most),
         }
     }
 
@@ -127,13 +160,11 @@ impl<'r> Request<'r> {
     /// # Errors
     /// 500 if the route has no such parameter: a mistake of the program, which the log names.
     pub fn param(&self, name: &str) -> Result<Cow<'r, str>> {
-        self.params
-            .get(name, self.site.router.names(), self.path)
-            .ok_or_else(|| {
-                Error::internal(format!(
-                    "the route has no parameter {{{name}}}: check its pattern"
-                ))
-            })
+        self.params.get(name, self.names, self.path).ok_or_else(|| {
+            Error::internal(format!(
+                "the route has no parameter {{{name}}}: check its pattern"
+            ))
+        })
     }
 
     /// The part of the path at `{name}` as a number or another type that reads from text.
@@ -152,7 +183,7 @@ impl<'r> Request<'r> {
 
     /// All parameters of the path in the order of the pattern, decoded.
     pub fn params(&self) -> impl Iterator<Item = (&str, Cow<'r, str>)> {
-        self.params.iter(self.site.router.names(), self.path)
+        self.params.iter(self.names, self.path)
     }
 
     /// The value of the first field of that name, if it is text.
@@ -235,10 +266,22 @@ impl<'r> Request<'r> {
     /// # Errors
     /// The client broke off or broke a rule (what is wrong is in the error), or the body exceeds its limit (413).
     pub async fn chunk(&self) -> Result<Option<Bytes>> {
-        match self.exchange {
-            Some(exchange) => exchange.chunk().await,
-            None => Ok(None),
+        self.chunk_within(&self.left).await
+    }
+
+    /// The same, as long as all of it is no longer than what is `left` (`None`: as the connection has it).
+    pub(crate) async fn chunk_within(&self, left: &Cell<Option<u64>>) -> Result<Option<Bytes>> {
+        let Some(exchange) = self.exchange else {
+            return Ok(None);
+        };
+        let piece = exchange.chunk().await?;
+        if let (Some(piece), Some(most)) = (&piece, left.get()) {
+            let rest = most.checked_sub(piece.len() as u64);
+            left.set(Some(rest.ok_or_else(|| {
+                Error::new(413, "expected a shorter body: this is more than is taken here")
+            })?));
         }
+        Ok(piece)
     }
 
     /// The fields that came behind the body (RFC 9110 §6.5): for streaming handlers, once the last [piece](Request::chunk) was

@@ -11,6 +11,7 @@ use ringmain_wire::h1::Method;
 use crate::access_log::AccessLog;
 use crate::entrance::Entrances;
 use crate::error::{Error, Result};
+use crate::inner::Inner;
 use crate::limits::Limits;
 use crate::reply::Reply;
 use crate::request::Request;
@@ -67,6 +68,8 @@ pub(crate) struct Route {
 pub struct Site {
     pub(crate) router: Router<Route>,
     pub(crate) fallback: Option<Route>,
+    /// Where handlers lead requests to.
+    pub(crate) inner: Option<Inner>,
     /// Who may answer the fallback's requests without a task.
     pub(crate) early: Option<Box<Look>>,
     /// Around what no route answers.
@@ -126,12 +129,18 @@ impl Site {
     }
 
     pub(crate) fn find<'s>(&'s self, method: Method<'_>, path: &str, params: &mut Params) -> Verdict<'s> {
-        match self.router.find(method, path, params) {
-            Found::Route(route) => Verdict::Route(route),
-            Found::Nothing => self.fallback.as_ref().map_or(Verdict::NotFound, Verdict::Route),
-            Found::MethodNotAllowed { allow } => Verdict::MethodNotAllowed { allow },
-            Found::Options { allow } => Verdict::Options { allow },
-        }
+        found(self.router.find(method, path, params))
+            .unwrap_or_else(|| self.fallback.as_ref().map_or(Verdict::NotFound, Verdict::Route))
+    }
+}
+
+/// What a router says. `None`: it has no such path.
+pub(crate) fn found(found: Found<'_, Route>) -> Option<Verdict<'_>> {
+    match found {
+        Found::Route(route) => Some(Verdict::Route(route)),
+        Found::Nothing => None,
+        Found::MethodNotAllowed { allow } => Some(Verdict::MethodNotAllowed { allow }),
+        Found::Options { allow } => Some(Verdict::Options { allow }),
     }
 }
 

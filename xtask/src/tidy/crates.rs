@@ -51,6 +51,7 @@ const MAY_KNOW: &[(&str, Option<&[&str]>)] = &[
         "ringmain-control",
         Some(&[
             "ringmain-gateway",
+            "ringmain-push",
             "ringmain-web",
             "ringmain-hub",
             "ringmain-tls",

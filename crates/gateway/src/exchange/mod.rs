@@ -20,6 +20,7 @@ mod kept;
 mod mirror;
 pub(crate) mod note;
 mod own;
+mod push;
 mod redirect;
 mod relay;
 mod request;
@@ -92,6 +93,7 @@ enum Rest {
     Nothing,
     Body(relay::Download),
     Tunnel(tunnel::Tunnel),
+    Push(push::Pushed),
 }
 
 /// Answers a request.
@@ -110,6 +112,7 @@ pub(crate) async fn serve(
         Ok(Rest::Nothing) => Ok(()),
         Ok(Rest::Body(download)) => download.run(worker, req, reply, chain.as_deref()).await,
         Ok(Rest::Tunnel(tunnel)) => tunnel.run(req, reply).await,
+        Ok(Rest::Push(pushed)) => pushed.run(req, reply).await,
         Err(error) => Err(error),
     };
     if let Some(chain) = &chain {
@@ -325,6 +328,7 @@ async fn act(
             let sent = files::answer(worker, view, found, (plan, chain), how, req, reply).await;
             sent.map(|()| Rest::Nothing)
         }
+        Action::Push(at) => Ok(Rest::Push(push::Pushed::new(at, &plan.response))),
         Action::Broken { .. } => Err(Fault::BrokenRule.into()),
     }
 }

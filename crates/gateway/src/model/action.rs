@@ -4,7 +4,7 @@ use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::Duration;
 
-use super::{Affinity, BodyLimits, HeaderName, HeaderValue, Hostname, Name, Path, Retry, Timeouts};
+use super::{Affinity, BodyLimits, HeaderName, HeaderValue, Hostname, Name, Path, PushAt, Retry, Timeouts};
 
 /// How a request is answered.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -17,6 +17,8 @@ pub enum Action {
     Answer(Answer),
     /// From a directory.
     Files(Files),
+    /// By what is pushed: clients connect there.
+    Push(PushAt),
     /// By 500: what was asked for is not there, not allowed or not understood. The rule keeps its requests, so that none
     /// of them falls to a wider rule that was not meant for it.
     Broken {

@@ -57,6 +57,7 @@ mod matching;
 mod password;
 mod policy;
 mod process;
+mod push;
 mod route;
 mod text;
 mod tls;
@@ -86,6 +87,7 @@ pub use policy::{
     Policy, User,
 };
 pub use process::{AccessLog, AccessLogFormat, Admin, Limits, LogDestination};
+pub use push::{Push, PushAt, PushNamespace};
 pub use ringmain_sys::addr::{Addr, AddrError};
 pub use route::{
     Affinity, AffinityBy, BodyLimits, Cookie, Retry, RetryOn, Route, Rule, StreamRoute, Timeouts,
@@ -120,6 +122,8 @@ pub struct Config {
     pub certificates: Vec<Arc<Certificate>>,
     /// Sets of authorities that certificates of clients and of upstreams are checked by.
     pub authorities: Vec<Arc<Authorities>>,
+    /// What is pushed to clients; `None`: nothing.
+    pub push: Option<Arc<Push>>,
     /// The administration's own listener; `None`: there is none.
     pub admin: Option<Admin>,
     /// One line a request; `None`: no such log.

@@ -23,6 +23,10 @@ pub fn steps(rule: &Rule) -> Vec<String> {
             answer.body.0.len()
         )),
         Action::Files(files) => steps.push(format!("answer a file of {}", files.root.display())),
+        Action::Push(at) => steps.push(match &at.below {
+            Some(path) => format!("push, below {}", path.as_str()),
+            None => "push".to_owned(),
+        }),
         Action::Broken { reason } => steps.push(format!("answer 500: {reason}")),
     }
     headers(&mut steps, "response", &rule.response_headers);

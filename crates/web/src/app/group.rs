@@ -70,20 +70,19 @@ impl Scope {
         });
     }
 
+    /// Nothing can be made of this.
+    pub(super) fn refuse(&mut self, fault: AppError) {
+        self.fault.get_or_insert(fault);
+    }
+
     /// A GET that becomes a WebSocket.
     pub(super) fn add_socket(&mut self, pattern: &str, options: &WsOptions, maker: Box<Maker>) {
         match Gate::new(options, maker) {
             Ok(gate) => self.add(Some("GET"), pattern, Action::Socket(gate)),
             Err(what) => {
-                let fault = AppError(format!("the sockets of `{pattern}`: {what}"));
-                self.fault.get_or_insert(fault);
+                self.refuse(AppError(format!("the sockets of `{pattern}`: {what}")));
             }
         }
-    }
-
-    /// Something that it cannot be built with. The first counts.
-    pub(super) fn fault(&mut self, what: &str) {
-        self.fault.get_or_insert(AppError(what.to_owned()));
     }
 
     /// A GET that is answered also when the worker is late.

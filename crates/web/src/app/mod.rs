@@ -19,6 +19,7 @@ use crate::access_log::AccessLog;
 use crate::entrance::{Entrance, Entrances};
 use crate::error::{Error, Result};
 use crate::exit::Exit;
+use crate::inner::Inner;
 use crate::limits::{self, Limits};
 use crate::preamble::Preamble;
 use crate::process;
@@ -57,6 +58,7 @@ pub struct App {
     scope: Scope,
     fallback: Option<Action>,
     early: Option<Box<Look>>,
+    inner: Scope,
     states: Vec<(TypeId, Box<dyn Any + Send + Sync>)>,
     per_worker: Vec<Box<MakeLocal>>,
     entrances: Entrances,
@@ -92,6 +94,7 @@ impl App {
             scope: Scope::default(),
             fallback: None,
             early: None,
+            inner: Scope::default(),
             states: Vec::new(),
             per_worker: Vec::new(),
             entrances: Entrances::default(),
@@ -139,6 +142,28 @@ impl App {
         look: impl Fn(&Request<'_>, Ticket) -> std::result::Result<Rc<dyn Early>, Ticket> + Send + Sync + 'static,
     ) -> App {
         self.early = Some(Box::new(look));
+        self
+    }
+
+    /// Has the application not be built, which says why: for those who add a part to it and find that it cannot be.
+    #[must_use]
+    pub fn refuse(mut self, why: impl Into<String>) -> App {
+        self.scope.refuse(AppError(why.into()));
+        self
+    }
+
+    /// Adds routes that no request reaches by itself: handlers lead requests there by
+    /// [`Reply::lead_inside`]. Of `inner` its routes, hooks and state are taken (its state takes the
+    /// place of what there is of the same type), nothing else. Hooks of this application that run before handlers have run by then; those
+    /// behind handlers run behind those of `inner`. A second call takes the place of the first.
+    #[must_use]
+    pub fn inner(mut self, inner: App) -> App {
+        for (id, value) in inner.states {
+            self.states.retain(|(other, _)| *other != id);
+            self.states.push((id, value));
+        }
+        self.per_worker.extend(inner.per_worker);
+        self.inner = inner.scope;
         self
     }
 
@@ -226,17 +251,10 @@ impl App {
         self
     }
 
-    /// Makes [`App::build`] fail with this: for what adds routes by settings of its own, and was given ones that cannot be.
-    #[must_use]
-    pub fn fault(mut self, what: &str) -> App {
-        self.scope.fault(what);
-        self
-    }
-
     /// Compiles routes and hooks.
     ///
     /// # Errors
-    /// A pattern that is none, two routes for the same requests, a limit beyond what can be held; what [`App::fault`] was told.
+    /// A pattern that is none, two routes for the same requests, a limit beyond what can be held; what [`App::refuse`] was told.
     pub fn build(self) -> std::result::Result<Arc<Site>, AppError> {
         check(&self.limits)?;
         Preamble::new(self.server_name.as_deref())
@@ -253,9 +271,22 @@ impl App {
             urgent: false,
             body_bytes: None,
         });
+        let behind = Hooks {
+            before: Vec::new(),
+            after: hooks.after.clone(),
+        };
+        let mut inside = RouterBuilder::new();
+        let around = self.inner.hooks(&behind);
+        let mut count = 0;
+        self.inner.compile("", &behind, None, &mut count, &mut inside)?;
+        let inner = (count > 0).then(|| Inner {
+            router: inside.build(),
+            hooks: around,
+        });
         Ok(Arc::new(Site {
             router: router.build(),
             fallback,
+            inner,
             early: self.early,
             hooks,
             states: self.states,

@@ -58,7 +58,7 @@ pub(crate) fn settle(outcome: Result, reply: &mut Reply<'_>) {
 /// The hooks behind the handler. One that fails leaves the answer as it is.
 pub(crate) fn run_after(reply: &mut Reply<'_>) {
     let request = reply.request;
-    let hooks: &Hooks = request.hooks();
+    let hooks: &Hooks = reply.hooks;
     for hook in &hooks.after {
         let outcome = catch_unwind(AssertUnwindSafe(|| hook(request, reply)));
         if let Err(error) = outcome.unwrap_or_else(|_| Err(panicked())) {

@@ -9,7 +9,7 @@
 //!         ├─ body to collect ─► Collecting ─ body is there ─────► answer ─┤
 //!         ├─ asynchronous ────► Running ──── handler returns ───► answer ─┤
 //!         ├─ unwanted body ───► Discarding (answered before) ─ its end ───┘
-//!         ├─ upgrade, 101 ────► Socket ─ closing handshake ─► Lingering
+//!         ├─ upgrade, 101 ────► Socket (also from Running) ─ closing handshake ─► Lingering
 //!         └─ fault, or an answer that closes ─► Lingering ─ client's end, time, bytes ─► closed
 //! ```
 
@@ -135,7 +135,8 @@ impl Connection {
         if exchange.closes(*serial) {
             self.phase = Phase::Lingering { left: linger_bytes };
         } else if !exchange.runs(*serial) {
-            self.phase = Phase::Head;
+            let socket = exchange.take_socket(*serial);
+            self.phase = socket.map_or(Phase::Head, Phase::Socket);
         }
     }
 }

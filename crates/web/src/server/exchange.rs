@@ -24,6 +24,7 @@ use super::early::{Asked, Early};
 use crate::error::{Error, Result};
 use crate::limits;
 use crate::origin::Origin;
+use crate::ws::Live;
 
 /// A request as it is handed to a task.
 #[derive(Clone, Copy)]
@@ -59,6 +60,8 @@ pub(crate) struct Exchange {
     incoming: RefCell<Incoming>,
     /// A request that is to be answered without the task.
     asked: Cell<Option<Asked>>,
+    /// What a request has made of its connection, which has not seen it yet: by the request's serial.
+    socket: RefCell<Option<(u64, Box<Live>)>>,
     /// Who has its ticket, or left it to a task that has not begun.
     early: RefCell<Option<Rc<dyn Early>>>,
 }
@@ -124,6 +127,7 @@ impl Exchange {
             buffers: RefCell::default(),
             incoming: RefCell::default(),
             asked: Cell::new(None),
+            socket: RefCell::default(),
             early: RefCell::new(None),
         })
     }
@@ -276,6 +280,12 @@ impl Exchange {
             }
         }
         consumed
+    }
+
+    /// What the request that began with `serial` has made of the connection.
+    pub(crate) fn take_socket(&self, serial: u64) -> Option<Box<Live>> {
+        let mut socket = self.socket.borrow_mut();
+        socket.take_if(|(of, _)| *of == serial).map(|(_, live)| live)
     }
 
     /// The client has sent its last byte.
@@ -471,6 +481,17 @@ impl Exchange {
     pub(crate) fn conn(&self) -> Conn<'_> {
         let id = self.conn.get().expect("a request has a connection");
         self.cx.conn(id)
+    }
+
+    /// Whether the client has sent its last byte.
+    pub(crate) fn has_ended(&self) -> bool {
+        self.incoming.borrow().ended
+    }
+
+    /// The request is answered and the connection lives on as a socket. The exchange is not used again.
+    pub(crate) fn finish_as(&self, live: Box<Live>) {
+        *self.socket.borrow_mut() = Some((self.serial.get(), live));
+        self.finish();
     }
 
     /// The request is answered and the connection lives on.

@@ -339,6 +339,11 @@ impl Handler for Server {
                     self.machine.local.runners.leave();
                 }
             }
+            Phase::Running { exchange, serial } => {
+                if let Some(mut live) = exchange.take_socket(serial) {
+                    live.lost();
+                }
+            }
             Phase::Collecting(collector) => self.machine.put_collector(collector),
             Phase::Socket(mut live) => live.lost(),
             _ => {}

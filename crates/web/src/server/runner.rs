@@ -5,7 +5,7 @@
 use std::cell::{Cell, RefCell};
 use std::future::{Future, poll_fn};
 use std::panic::{AssertUnwindSafe, catch_unwind};
-use std::pin::pin;
+use std::pin::{Pin, pin};
 use std::rc::Rc;
 use std::sync::Arc;
 use std::task::Poll;
@@ -25,6 +25,7 @@ use crate::reply::Reply;
 use crate::request::Request;
 use crate::router::Params;
 use crate::site::{Flow, Site};
+use crate::ws::Upgrade;
 
 /// A request that a connection hands over.
 pub(crate) struct Launched<'a> {
@@ -50,7 +51,13 @@ pub(crate) trait Launch: Send + Sync {
 
     /// Begins the task of a request that an exchange without one holds. `false`: the worker has as many tasks as it may.
     fn adopt(&self, route: usize, site: &Arc<Site>, local: &Rc<Local>, exchange: &Rc<Exchange>) -> bool;
+
+    /// Answers within a task that there is already.
+    fn answer<'a>(&'a self, request: &'a Request<'_>, reply: &'a mut Reply<'_>) -> Answering<'a>;
 }
+
+/// A handler at work, whatever its type.
+pub(crate) type Answering<'a> = Pin<Box<dyn Future<Output = Result> + 'a>>;
 
 /// A route's asynchronous handler.
 pub(crate) struct Asynchronous<F>(pub(crate) Arc<F>);
@@ -96,6 +103,10 @@ where
             exchange.set_task(*task);
         }
         spawned.is_ok()
+    }
+
+    fn answer<'a>(&'a self, request: &'a Request<'_>, reply: &'a mut Reply<'_>) -> Answering<'a> {
+        Box::pin((self.0)(request, reply))
     }
 }
 
@@ -211,6 +222,10 @@ where
         let place = Place(&local.runners);
         let then = serve(&exchange, &site, &local, &*handler, job, &buffers, &mut scratch).await;
         drop(place);
+        if then == Then::Wait {
+            // It is a socket now.
+            return;
+        }
         if then != Then::Next {
             return close(&exchange, &site, then);
         }
@@ -254,7 +269,8 @@ pub(super) fn close(exchange: &Exchange, site: &Site, then: Then) {
     }
 }
 
-/// Answers one request. Returns what becomes of the connection: [`Then::Next`] if it lives on.
+/// Answers one request. Returns what becomes of the connection: [`Then::Next`] if it lives on, [`Then::Wait`] if it does so as a
+/// WebSocket.
 async fn serve<F>(
     exchange: &Exchange,
     site: &Site,
@@ -305,6 +321,13 @@ where
         }
     })
     .await;
+    if outcome.is_ok()
+        && let Some(upgrade) = reply.upgrade.take()
+    {
+        unfinished.request = None;
+        switch(exchange, *upgrade, &mut reply, job);
+        return Then::Wait;
+    }
     let kept = if reply.is_streaming() {
         end_stream(outcome, &mut reply)
     } else {
@@ -323,6 +346,36 @@ where
         (false, true) => Then::Close,
         (false, false) => Then::Linger,
     }
+}
+
+/// Answers with 101: from here on the connection speaks WebSocket.
+fn switch(exchange: &Exchange, upgrade: Upgrade, reply: &mut Reply<'_>, job: Job) {
+    answer::run_after(reply);
+    let Some(Outgoing { out, .. }) = reply.outgoing.take() else {
+        return;
+    };
+    let request = reply.request;
+    let local = request.local;
+    local.follow_the_clock();
+    answer::switch(reply, &upgrade.acceptance, out);
+    let conn = exchange.conn();
+    // Refused only when the connection is over.
+    let _ = conn.write(out);
+    out.clear();
+    local.stats.answered(101);
+    local.stats.took(local.cx.clock().since(job.began));
+    local.log(request, 101, 0, job.began);
+    let mut live = upgrade.into_live(&local.sockets, conn.id());
+    live.open();
+    // Both may have come while the handler waited.
+    if exchange.has_ended() {
+        live.end();
+        conn.close();
+    } else if local.cx.is_draining() {
+        live.drain();
+    }
+    exchange.finish_as(live);
+    conn.resume();
 }
 
 /// Runs a handler and the hooks in front of it; a panic is an error like another.

@@ -47,6 +47,7 @@ impl Builder<'_> {
             part.redirect.is_some(),
             part.respond.is_some(),
             part.files.is_some(),
+            part.push.is_some(),
         ];
         if actions.iter().filter(|is| **is).count() != 1 {
             let found = if actions.contains(&true) {
@@ -54,7 +55,7 @@ impl Builder<'_> {
             } else {
                 "none"
             };
-            let expected = "one of the keys `to`, `redirect`, `respond` and `files`";
+            let expected = "one of the keys `to`, `redirect`, `respond`, `files` and `push`";
             return self.errors.tell(position, expected, found);
         }
         if part.to.is_none() {
@@ -78,6 +79,10 @@ impl Builder<'_> {
         } else if let Some(at) = part.files.take() {
             if let Some(files) = self.files(at) {
                 rule.action = Action::Files(files);
+            }
+        } else if let Some(at) = part.push.take() {
+            if let Some(action) = self.push_at(at) {
+                rule.action = action;
             }
         } else {
             rule.action = Action::Forward(Box::new(self.forward(part)));

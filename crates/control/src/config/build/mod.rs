@@ -6,6 +6,7 @@ mod filters;
 mod jwt;
 mod listeners;
 mod policies;
+mod push;
 mod routes;
 mod upstreams;
 
@@ -47,6 +48,8 @@ struct Builder<'b> {
     authorities: BTreeSet<String>,
     /// Who signs tokens; `None`: it is wrong.
     providers: BTreeMap<String, Option<Arc<model::JwtProvider>>>,
+    /// Whether the file says what is pushed, right or not.
+    pushes: bool,
     /// Upstreams that were made of a URL.
     inline: BTreeSet<String>,
 }
@@ -73,6 +76,7 @@ pub(super) fn build(
         certificates: names(&document.certificates),
         authorities: names(&document.authorities),
         providers: BTreeMap::new(),
+        pushes: document.push.is_some(),
         inline: BTreeSet::new(),
     };
     if document.listen.is_some() {
@@ -84,6 +88,7 @@ pub(super) fn build(
     builder.short_listener(document.listen);
     builder.listeners(document.listeners);
     builder.jwt_providers(document.jwt_providers);
+    builder.push(document.push);
     builder.routes(routes);
     builder.short_route(document.to);
     builder.streams(document.streams);

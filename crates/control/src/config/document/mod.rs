@@ -5,6 +5,7 @@
 
 mod bounds;
 mod policy;
+mod push;
 mod route;
 mod upstream;
 
@@ -14,6 +15,7 @@ use serde::Deserialize;
 
 pub(super) use self::bounds::*;
 pub(super) use self::policy::*;
+pub(super) use self::push::*;
 pub(super) use self::route::*;
 pub(super) use self::upstream::*;
 use super::texts::{Size, Time, TimeOrOff};
@@ -45,6 +47,8 @@ pub(super) struct Document {
     pub(super) upstreams: Pairs<Either<Text<super::texts::Url>, Upstream>>,
     /// Who signs tokens (JWT), by name; `policies.jwt` of rules refers to them.
     pub(super) jwt_providers: Pairs<JwtProvider>,
+    /// What is pushed to clients: live updates in channels.
+    pub(super) push: Maybe<Push>,
     /// Certificates with their keys, by name.
     pub(super) certificates: Pairs<Certificate>,
     /// Authorities that certificates are checked by, by name: PEM files.

@@ -6,7 +6,7 @@ use ringmain_gateway::model::{
 use schemars::JsonSchema;
 use serde::Deserialize;
 
-use super::{Maybe, Policies, Some1};
+use super::{Maybe, Policies, PushAt, Some1};
 use crate::config::texts::{Condition, Share, Size, SizeOrOff, Time, TimeOrOff, To};
 use crate::config::values::{Either, Pairs, Switch, Text};
 
@@ -27,7 +27,7 @@ pub(in crate::config) struct Route {
     pub(in crate::config) to: Some1<Either<Text<To>, Backend>>,
 }
 
-/// What is done with which requests: one of `to`, `redirect`, `respond` and `files`.
+/// What is done with which requests: one of `to`, `redirect`, `respond`, `files` and `push`.
 #[derive(Debug, Default, Deserialize, JsonSchema)]
 #[serde(default, deny_unknown_fields)]
 pub(in crate::config) struct Rule {
@@ -44,6 +44,8 @@ pub(in crate::config) struct Rule {
     pub(in crate::config) respond: Maybe<Either<u16, Respond>>,
     /// Files answer: a directory, or all about it.
     pub(in crate::config) files: Maybe<Either<String, Files>>,
+    /// Clients connect that are pushed to, as the key `push` of the file says: `true`, or where.
+    pub(in crate::config) push: Maybe<Switch<PushAt>>,
     /// Changes of the request's headers.
     pub(in crate::config) request_headers: Maybe<HeaderChanges>,
     /// Changes of the answer's headers.

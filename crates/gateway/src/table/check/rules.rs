@@ -266,6 +266,16 @@ fn action(rule: &Rule, tell: &mut impl FnMut(&'static str, &str, String)) {
                 tell("files.index", "names of files", format!("`{name}`"));
             }
         }
+        Action::Push(_) => {
+            let filters = rule.policies.iter().find_map(|policy| match policy {
+                Policy::Filter(used) => Some(used),
+                _ => None,
+            });
+            if let Some(used) = filters {
+                let expected = "no filters on a rule that leads to push, whose messages they would not see";
+                tell("filters", expected, format!("`{}`", used.name));
+            }
+        }
         Action::Broken { .. } => {}
     }
 }

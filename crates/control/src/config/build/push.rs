@@ -1,0 +1,163 @@
+//! What is pushed.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use ringmain_gateway::model::{self, Action, PushNamespace, Secret};
+use ringmain_push::{Keep, Options, Slow};
+
+use super::{Builder, list, put, text, value};
+use crate::config::document::{self, Maybe};
+use crate::config::values::{At, Switch};
+
+/// Of a namespace that keeps something and does not say how much, or how long.
+const KEPT: Keep = Keep {
+    publications: 1,
+    bytes: 1 << 20,
+    time: Duration::from_secs(300),
+};
+
+impl Builder<'_> {
+    pub(super) fn push(&mut self, part: Maybe<document::Push>) {
+        let Some(part) = part.filter(|at| at.clean).and_then(|at| at.value) else {
+            return;
+        };
+        let before = self.errors.count();
+        let mut push = model::Push::default();
+        put(&mut push.anonymous, value(part.anonymous));
+        for at in list(part.origins) {
+            let Some(origin) = at.value else { continue };
+            let options = Options {
+                origins: vec![origin.clone()],
+                ..Options::default()
+            };
+            match options.check() {
+                Ok(()) => push.origins.push(Arc::from(origin)),
+                Err(error) => self.errors.tell_message(at.position, &error.to_string()),
+            }
+        }
+        push.api_key = part.api_key.and_then(|at| self.api_key(at));
+        if let Some(limits) = value(part.limits) {
+            let of = |number: u32| usize::try_from(number).unwrap_or(usize::MAX);
+            put(
+                &mut push.limits.subscriptions,
+                value(limits.subscriptions).map(of),
+            );
+            let waiting = text(limits.waiting).and_then(|size| usize::try_from(size.0).ok());
+            put(&mut push.limits.waiting_bytes, waiting);
+            put(&mut push.channels, value(limits.channels).map(of));
+        }
+        if let Some(at) = part.channels {
+            push.plain = self.push_namespace(at);
+        }
+        for (key, at) in part.namespaces.0 {
+            let Some(name) = key.value else { continue };
+            if name.is_empty() || name.contains([':', '#', '$', ',']) {
+                let expected =
+                    "a namespace: the part of a channel's name before `:`, without `:`, `#`, `$` and `,`";
+                self.errors.tell(key.position, expected, format!("`{name}`"));
+                continue;
+            }
+            let namespace = self.push_namespace(at);
+            push.namespaces.insert(Arc::from(name), namespace);
+        }
+        // Wrong in part, it might let somebody in who is not to be.
+        if self.errors.count() == before {
+            self.built.config.push = Some(Arc::new(push));
+        }
+    }
+
+    fn api_key(&self, at: At<String>) -> Option<Secret> {
+        let key = at.value?;
+        let is_said = |byte: u8| byte.is_ascii_graphic();
+        if key.is_empty() || !key.bytes().all(is_said) {
+            let expected = "a key of visible ASCII characters, at least one";
+            let found = if key.is_empty() { "none" } else { "others" };
+            self.errors.tell(at.position, expected, found);
+            return None;
+        }
+        Some(Secret::new(key.into_bytes()))
+    }
+
+    fn push_namespace(&self, at: At<document::PushNamespace>) -> PushNamespace {
+        let mut namespace = PushNamespace::default();
+        let position = at.position;
+        let Some(part) = at.value else {
+            return namespace;
+        };
+        let rules = &mut namespace.rules;
+        rules.keep = part.keep.and_then(|at| self.push_keep(at));
+        put(&mut namespace.publish, value(part.publish));
+        put(&mut namespace.recovery, value(part.recovery));
+        put(&mut namespace.history, value(part.history));
+        put(&mut namespace.presence, value(part.presence));
+        rules.presence = namespace.presence;
+        put(&mut rules.join_leave, value(part.join_leave));
+        put(&mut rules.cache, value(part.cache));
+        rules.every = text(part.every).map(|time| time.0);
+        if rules.every == Some(Duration::ZERO) {
+            self.errors
+                .tell(position, "a time of more than nothing at `every`", "0");
+        }
+        put(
+            &mut rules.slow,
+            value(part.slow).map(|slow| match slow {
+                document::PushSlow::Disconnect => Slow::Disconnect,
+                document::PushSlow::DropOld => Slow::DropOld,
+                document::PushSlow::DropNew => Slow::DropNew,
+                document::PushSlow::Conflate => Slow::Conflate,
+                document::PushSlow::Resync => Slow::Resync,
+            }),
+        );
+        let wants = [
+            ("recovery", namespace.recovery),
+            ("history", namespace.history),
+            ("cache", rules.cache),
+            ("every", rules.every.is_some()),
+        ];
+        if let (Some((key, _)), None) = (wants.iter().find(|(_, wants)| *wants), rules.keep) {
+            let expected = format!("the key `keep` beside `{key}`: it is of what is kept");
+            self.errors.tell(position, expected, "none");
+        }
+        namespace
+    }
+
+    fn push_keep(&self, at: At<document::PushKeep>) -> Option<Keep> {
+        let part = at.value?;
+        let mut keep = KEPT;
+        let publications = value(part.publications).and_then(|number| usize::try_from(number).ok());
+        put(&mut keep.publications, publications);
+        put(
+            &mut keep.bytes,
+            text(part.size).and_then(|size| usize::try_from(size.0).ok()),
+        );
+        put(&mut keep.time, text(part.time).map(|time| time.0));
+        if keep.publications == 0 || keep.bytes == 0 || keep.time.is_zero() {
+            let expected = "`publications`, `size` and `time` of more than nothing, or no `keep`";
+            self.errors.tell(at.position, expected, "0");
+            return None;
+        }
+        Some(keep)
+    }
+
+    /// A rule by which clients connect.
+    pub(super) fn push_at(&self, at: At<Switch<document::PushAt>>) -> Option<Action> {
+        let position = at.position;
+        let Some(part) = at.value?.settings() else {
+            self.errors.tell(
+                position,
+                "`true`, or the path that clients connect below",
+                "`false`",
+            );
+            return None;
+        };
+        if !self.pushes {
+            let expected = "the key `push` of the file as well: what is pushed";
+            self.errors.tell(position, expected, "none");
+            return None;
+        }
+        Some(Action::Push(model::PushAt {
+            below: text(part.below),
+        }))
+    }
+}

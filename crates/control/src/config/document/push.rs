@@ -1,0 +1,101 @@
+//! Keys of push.
+
+use schemars::JsonSchema;
+use serde::Deserialize;
+
+use super::{Maybe, Some1};
+use crate::config::texts::{Size, Time};
+use crate::config::values::{Pairs, Text};
+use ringmain_gateway::model::Path;
+
+/// What is pushed to clients, who connect by rules with `push: true`: WebSocket, SSE and HTTP streams, by the protocol of
+/// Centrifuge's SDKs or without any. A change holds from the next command of a client on; connections stay, also when the key goes.
+#[derive(Debug, Default, Deserialize, JsonSchema)]
+#[serde(default, deny_unknown_fields)]
+pub(in crate::config) struct Push {
+    /// Clients connect without saying who they are. `false` if it does not say.
+    pub(in crate::config) anonymous: Maybe<bool>,
+    /// Pages that may connect besides those of the same host: `https://app.example.com`, `https://*.example.com`, or `*` for any.
+    pub(in crate::config) origins: Some1<String>,
+    /// What the owner's programs say in `X-API-Key` to publish by `/api/publish`; best as `${env:…}` or `${file:…}`. Without it
+    /// there is no `/api/`.
+    pub(in crate::config) api_key: Maybe<String>,
+    /// What channels without a `:` in their name do.
+    pub(in crate::config) channels: Maybe<PushNamespace>,
+    /// What others do, by what is before the `:`.
+    pub(in crate::config) namespaces: Pairs<PushNamespace>,
+    /// How much there may be.
+    pub(in crate::config) limits: Maybe<PushLimits>,
+}
+
+/// What channels do.
+#[derive(Debug, Default, Deserialize, JsonSchema)]
+#[serde(default, deny_unknown_fields)]
+pub(in crate::config) struct PushNamespace {
+    /// Clients may publish. `false` if it does not say: the owner's programs alone do.
+    pub(in crate::config) publish: Maybe<bool>,
+    /// What of the publications is kept, for those who come back. Nothing if it does not say.
+    pub(in crate::config) keep: Maybe<PushKeep>,
+    /// Clients recover what they have missed without asking for that when they subscribe. `false` if it does not say.
+    pub(in crate::config) recovery: Maybe<bool>,
+    /// Clients may ask for what is kept. `false` if it does not say.
+    pub(in crate::config) history: Maybe<bool>,
+    /// It is known who is there, and clients may ask. `false` if it does not say.
+    pub(in crate::config) presence: Maybe<bool>,
+    /// Those who are there are told who comes and goes. `false` if it does not say.
+    pub(in crate::config) join_leave: Maybe<bool>,
+    /// Who comes gets the last publication at once. `false` if it does not say.
+    pub(in crate::config) cache: Maybe<bool>,
+    /// At least so long between two publications that clients get, the last of those in between. All of them if it does not say.
+    pub(in crate::config) every: Maybe<Text<Time>>,
+    /// What becomes of publications for a client that is too slow. `disconnect` if it does not say.
+    pub(in crate::config) slow: Maybe<PushSlow>,
+}
+
+/// What is kept of a channel's publications.
+#[derive(Debug, Default, Deserialize, JsonSchema)]
+#[serde(default, deny_unknown_fields)]
+pub(in crate::config) struct PushKeep {
+    /// So many: 1 if it does not say.
+    pub(in crate::config) publications: Maybe<u32>,
+    /// So much of them: `1MiB` if it does not say.
+    pub(in crate::config) size: Maybe<Text<Size>>,
+    /// For so long: `5m` if it does not say.
+    pub(in crate::config) time: Maybe<Text<Time>>,
+}
+
+/// What becomes of publications for a client that is too slow.
+#[derive(Clone, Copy, Debug, Deserialize, JsonSchema)]
+#[serde(rename_all = "snake_case")]
+pub(in crate::config) enum PushSlow {
+    /// The client is disconnected, comes back and recovers.
+    Disconnect,
+    /// The oldest that wait go.
+    DropOld,
+    /// New ones go.
+    DropNew,
+    /// A new one takes the place of the one of its channel that waits.
+    Conflate,
+    /// All that wait go, and the client subscribes again and recovers.
+    Resync,
+}
+
+/// How much there may be of what is pushed.
+#[derive(Debug, Default, Deserialize, JsonSchema)]
+#[serde(default, deny_unknown_fields)]
+pub(in crate::config) struct PushLimits {
+    /// Subscriptions of a client: 128 if it does not say.
+    pub(in crate::config) subscriptions: Maybe<u32>,
+    /// What waits for a client: `1MiB` if it does not say.
+    pub(in crate::config) waiting: Maybe<Text<Size>>,
+    /// Channels that a worker keeps: 1048576 if it does not say.
+    pub(in crate::config) channels: Maybe<u32>,
+}
+
+/// Where clients connect.
+#[derive(Debug, Default, Deserialize, JsonSchema)]
+#[serde(default, deny_unknown_fields)]
+pub(in crate::config) struct PushAt {
+    /// The path that the endpoints are below: with `/live` clients connect to `/live/connection/websocket`.
+    pub(in crate::config) below: Maybe<Text<Path>>,
+}
