@@ -1,6 +1,7 @@
 // The npm SDK, as it is, against our server on each of its transports, and listeners that are no SDK: `node sessions.mjs
 // HOST:PORT`. Each line of a run is asserted; the first that is otherwise ends it with exit code 1.
 import assert from 'node:assert/strict';
+import { createHmac } from 'node:crypto';
 import { once } from 'node:events';
 import { Centrifuge } from 'centrifuge';
 import * as binary from 'centrifuge/build/protobuf';
@@ -14,6 +15,24 @@ const GUARD = 30_000;
 const next = (source, event) => {
   const signal = AbortSignal.timeout(GUARD);
   return once(source, event, { signal }).then(([value]) => value);
+};
+
+/** The same, whatever goes wrong before it. */
+const later = (source, event) =>
+  new Promise((resolve, reject) => {
+    const guard = setTimeout(() => reject(new Error(`${event} did not come`)), GUARD);
+    source.once(event, (value) => {
+      clearTimeout(guard);
+      resolve(value);
+    });
+  });
+
+/** A token as an application signs it, by the secret of `sdk_server`. */
+const sign = (claims) => {
+  const encode = (value) => Buffer.from(JSON.stringify(value)).toString('base64url');
+  const message = `${encode({ alg: 'HS256', typ: 'JWT' })}.${encode(claims)}`;
+  const signature = createHmac('sha256', 'the secret of tests, which is none').update(message);
+  return `${message}.${signature.digest('base64url')}`;
 };
 
 /** As a JSON value, whatever the format carries. */
@@ -89,6 +108,71 @@ async function sessions(transport, format) {
   console.log(`${name}: all as expected`);
 }
 
+/** By tokens: one that has expired, one that is about to, private channels, one that the server subscribes to. */
+async function tokens(transport, format) {
+  const user = `${transport}-${format}`;
+  const { Client, encode, decode } = formats[format];
+  const now = Math.floor(Date.now() / 1000);
+  const ends = [now - 100, now + 3, now + 600];
+  let shown = 0;
+  const { endpoint } = transports[transport];
+  const client = new Client([{ transport, endpoint }], {
+    websocket: WebSocket,
+    eventsource: EventSource,
+    emulationEndpoint: `http://${host}/emulation`,
+    getToken: async () => sign({ sub: user, exp: ends[Math.min(shown++, 2)], info: { name: user } }),
+  });
+  const personal = later(client, 'subscribed');
+  const connected = later(client, 'connected');
+  client.connect();
+  await connected;
+  assert.equal(shown, 2, 'the first one has expired, which the SDK is told');
+  assert.equal((await personal).channel, `personal:#${user}`);
+
+  const channel = `$recovery:${user}`;
+  const denied = client.newSubscription(`${channel}-denied`);
+  const refused = later(denied, 'unsubscribed');
+  denied.subscribe();
+  assert.equal((await refused).code, 103);
+  let asked = 0;
+  const own = client.newSubscription(channel, {
+    getToken: async () => sign({ sub: user, channel, exp: ends[Math.min(asked++, 2)] }),
+  });
+  const subscribed = later(own, 'subscribed');
+  own.subscribe();
+  await subscribed;
+  assert.equal(asked, 2, 'as with the connection');
+  const publication = later(own, 'publication');
+  await own.publish(encode({ price: 1 }));
+  const { info } = await publication;
+  assert.deepEqual([info.user, decode(info.connInfo)], [user, { name: user }]);
+
+  // Sent to the user's own channel by the application; what is about to expire is refreshed meanwhile, by both.
+  const told = later(client, 'publication');
+  const api = (method, body) =>
+    fetch(`http://${host}/api/${method}`, {
+      method: 'POST',
+      headers: { 'X-API-Key': 'secret', 'Content-Type': 'application/json' },
+      body: JSON.stringify(body),
+    }).then((answer) => answer.json());
+  await api('publish', { channel: `personal:#${user}`, data: { hello: user } });
+  assert.deepEqual(decode((await told).data), { hello: user });
+  const end = Date.now() + GUARD;
+  while (shown < 3 || asked < 3) {
+    assert.ok(Date.now() < end, 'the SDK gets another token in time');
+    await new Promise((resolve) => setTimeout(resolve, 50));
+  }
+  const again = later(own, 'publication');
+  await own.publish(encode({ price: 2 }));
+  assert.deepEqual(decode((await again).data), { price: 2 });
+  assert.equal(client.state, 'connected');
+
+  const gone = later(client, 'disconnected');
+  assert.deepEqual(await api('disconnect', { user }), { result: {} });
+  assert.equal((await gone).code, 3503);
+  console.log(`${user}: tokens as expected`);
+}
+
 /** A page's `EventSource`, and what others read: they listen to what an SDK publishes. */
 async function listeners() {
   const connect = JSON.stringify({ subs: { 'recovery:listeners': {} } });
@@ -147,7 +231,10 @@ async function listeners() {
 }
 
 for (const [transport, { speaks }] of Object.entries(transports)) {
-  for (const format of speaks) await sessions(transport, format);
+  for (const format of speaks) {
+    await sessions(transport, format);
+    await tokens(transport, format);
+  }
 }
 const late = setTimeout(() => assert.fail('listeners wait for what does not come'), GUARD);
 await listeners();

@@ -2,6 +2,8 @@
 
 use std::time::Duration;
 
+pub use ringmain_jwt::limits::{KEY_SET_BYTES, KEYS, TOKEN_BYTES};
+
 /// Bytes of the name of a listener, route, upstream, certificate or set of authorities.
 pub const NAME_BYTES: usize = 253;
 
@@ -90,9 +92,6 @@ pub const PASSWORDS_KNOWN: usize = 4096;
 /// Bytes of a name and password, or of an API key; longer ones are wrong.
 pub const CREDENTIAL_BYTES: usize = 1024;
 
-/// Bytes of a token; longer ones are refused.
-pub const TOKEN_BYTES: usize = 8 * 1024;
-
 /// Tokens that a worker knows to be good without checking their signatures again; beyond it the oldest is forgotten.
 pub const TOKENS_KNOWN: usize = 4096;
 
@@ -104,12 +103,6 @@ pub const TOKEN_GRANTS: usize = 4;
 
 /// Bytes of headers that tell of a token, by one policy; of more they are put together each time.
 pub const TOKEN_GRANT_BYTES: usize = 512;
-
-/// Bytes of a set of keys, and of the answer that has it; more is no set.
-pub const KEY_SET_BYTES: usize = 256 * 1024;
-
-/// Keys of a set that are used; more are passed over.
-pub const KEYS: usize = 100;
 
 /// How long fetching a set of keys may take.
 pub const KEYS_TIMEOUT: Duration = Duration::from_secs(5);

@@ -118,19 +118,14 @@ impl Local {
     pub fn open(&mut self, variant: Variant, info: Option<Arc<ClientInfo>>) -> ConnId {
         let conn = Some(Conn::new(variant, info));
         let index = self.free_conns.pop().unwrap_or_else(|| {
-            let slot = Slot {
-                generation: 0,
-                conn: None,
-            };
-            self.conns.push(slot);
+            let (generation, conn) = (0, None);
+            self.conns.push(Slot { generation, conn });
             (self.conns.len() - 1) as u32
         });
         let slot = &mut self.conns[index as usize];
         slot.conn = conn;
-        ConnId {
-            index,
-            generation: slot.generation,
-        }
+        let generation = slot.generation;
+        ConnId { index, generation }
     }
 
     /// A connection ends, with all its subscriptions. One that is not there any more is none.
@@ -158,6 +153,22 @@ impl Local {
         rules: Rules,
         since: Option<Since>,
     ) -> Result<(), Fault> {
+        let info = self.slot(id).and_then(|conn| conn.info.clone());
+        self.subscribe_as(id, channel, rules, since, info)
+    }
+
+    /// The same, as somebody else to the others in this channel; as nobody without an `info`. It is for the same client.
+    ///
+    /// # Errors
+    /// As [`Local::subscribe`].
+    pub fn subscribe_as(
+        &mut self,
+        id: ConnId,
+        channel: &Arc<str>,
+        rules: Rules,
+        since: Option<Since>,
+        info: Option<Arc<ClientInfo>>,
+    ) -> Result<(), Fault> {
         let most = self.limits.subscriptions;
         let known = self.names.get(channel).copied();
         let Some(conn) = self.conn(id) else {
@@ -169,7 +180,7 @@ impl Local {
         if conn.subscriptions() >= most {
             return Err(Fault::LIMIT_EXCEEDED);
         }
-        let (variant, info) = (conn.variant, conn.info.clone());
+        let variant = conn.variant;
         let topic = known.unwrap_or_else(|| self.topic(channel, rules));
         self.topics[topic as usize].rules = rules;
         self.topics[topic as usize].waiting += 1;
@@ -183,13 +194,11 @@ impl Local {
             variant,
             client: info.as_ref().map(|info| Arc::from(&*info.client)),
         });
+        let (index, generation) = (topic, self.topics[topic as usize].generation);
         let subscribing = Subscribing {
             channel: Arc::clone(channel),
             rules,
-            key: TopicKey {
-                index: topic,
-                generation: self.topics[topic as usize].generation,
-            },
+            key: TopicKey { index, generation },
             ask,
             variant,
             since,
@@ -375,10 +384,8 @@ impl Local {
     }
 
     fn id(&self, index: u32) -> ConnId {
-        ConnId {
-            index,
-            generation: self.conns[index as usize].generation,
-        }
+        let generation = self.conns[index as usize].generation;
+        ConnId { index, generation }
     }
 
     fn topic(&mut self, channel: &Arc<str>, rules: Rules) -> u32 {
@@ -450,12 +457,7 @@ impl Local {
             // The connection has gone meanwhile.
             _ => {
                 let channel = Arc::clone(&self.topics[topic as usize].name);
-                let message = ToHome::Unsubscribe {
-                    channel: Arc::clone(&channel),
-                    variant,
-                    client,
-                };
-                self.send(&channel, message);
+                self.end_at_home(&channel, variant, client);
                 return self.free_topic(topic);
             }
         };
@@ -505,13 +507,18 @@ impl Local {
             }
         }
         let client = info.filter(|_| rules.presence || rules.join_leave);
-        let message = ToHome::Unsubscribe {
-            channel: Arc::clone(&channel),
-            variant,
-            client: client.map(|info| Arc::from(&*info.client)),
-        };
-        self.send(&channel, message);
+        let client = client.map(|info| Arc::from(&*info.client));
+        self.end_at_home(&channel, variant, client);
         self.free_topic(topic);
+    }
+
+    fn end_at_home(&mut self, channel: &Arc<str>, variant: Variant, client: Option<Arc<str>>) {
+        let message = ToHome::Unsubscribe {
+            channel: Arc::clone(channel),
+            variant,
+            client,
+        };
+        self.send(channel, message);
     }
 
     /// Whether a key is of this topic's life.

@@ -1,14 +1,21 @@
 //! What the tests of Centrifuge's client SDKs connect to: `cargo run -p ringmain-push --example sdk_server [ADDRESS]`.
 //!
-//! Anybody is let in and may do anything; not for anything but tests.
+//! Anybody is let in and may do anything, and everybody knows the secret of tokens; not for anything but tests.
 
 use std::time::Duration;
 
 use ringmain_hub::history::Keep;
-use ringmain_push::{Namespace, Options};
+use ringmain_push::{KeySet, Namespace, Options, Tokens};
 use ringmain_web::{App, Exit};
 
+/// `tests/sdk/sessions.mjs` signs by it.
+const SECRET: &[u8] = b"the secret of tests, which is none";
+
 fn main() -> Exit {
+    let keys = match KeySet::secret(SECRET) {
+        Ok(keys) => keys,
+        Err(why) => return Exit::Failure(why),
+    };
     let addr = std::env::args().nth(1).unwrap_or_else(|| "127.0.0.1:8000".into());
     let kept = |publications| {
         let mut namespace = Namespace {
@@ -37,9 +44,12 @@ fn main() -> Exit {
         namespaces: [
             ("recovery".to_owned(), kept(100)),
             ("smallhistory".to_owned(), kept(2)),
+            ("personal".to_owned(), kept(100)),
         ]
         .into(),
         anonymous: true,
+        tokens: Some(Tokens::new(keys)),
+        user_channel: Some("personal".to_owned()),
         origins: vec!["*".to_owned()],
         api_key: Some("secret".to_owned()),
         ..Options::default()

@@ -20,11 +20,14 @@ use ringmain_engine::backend::Time;
 use ringmain_hub::home::Home;
 use ringmain_hub::local::{ConnId, Event, Local};
 use ringmain_hub::mail::WorkerId;
-use ringmain_hub::protocol::{Disconnect, Format};
+use ringmain_hub::protocol::{Disconnect, Format, Unsubscribed};
 
+use crate::admission::Admission;
+use crate::due::Due;
 use crate::limits;
 use crate::mesh::Ends;
 use crate::options::Checked;
+use crate::orders::Order;
 use crate::outlet::Outlet;
 use crate::seat::Seat;
 use crate::session::Session;
@@ -44,6 +47,7 @@ pub(crate) struct Inner {
     pub(crate) node: Arc<str>,
     /// Those of all workers.
     clients: Arc<AtomicUsize>,
+    pub(crate) admission: Arc<Admission>,
     pub(crate) local: RefCell<Local>,
     home: RefCell<Home>,
     ends: RefCell<Ends>,
@@ -57,6 +61,9 @@ pub(crate) struct Inner {
     alarm: RefCell<Option<Waker>>,
     next_release: Cell<Option<Duration>>,
     woken: Cell<bool>,
+    due: RefCell<Due>,
+    /// Connections of those whom we know, by their slots.
+    users: RefCell<BTreeMap<Arc<str>, Vec<usize>>>,
     /// Connections by the second in which they are pinged, and those that wait to say who they are by that in which they must.
     rounds: RefCell<Rounds>,
 }
@@ -102,6 +109,7 @@ impl Desk {
             options: RefCell::new(Rc::new(options)),
             node: Arc::clone(&ends.node),
             clients: Arc::clone(&ends.clients),
+            admission: Arc::clone(&ends.admission),
             ends: RefCell::new(ends),
             seats: RefCell::default(),
             sessions: RefCell::default(),
@@ -109,6 +117,8 @@ impl Desk {
             alarm: RefCell::default(),
             next_release: Cell::default(),
             woken: Cell::new(false),
+            due: RefCell::default(),
+            users: RefCell::default(),
             rounds: RefCell::new(rounds),
         }));
         let (carrier, clock, pacer) = (desk.clone(), desk.clone(), desk.clone());
@@ -150,6 +160,11 @@ impl Desk {
         if seats.len() <= id.slot() {
             seats.resize_with(id.slot() + 1, || None);
         }
+        let user = seat.info.borrow().user.clone();
+        if !user.is_empty() {
+            let mut users = self.0.users.borrow_mut();
+            users.entry(user.into()).or_default().push(id.slot());
+        }
         seats[id.slot()] = Some(seat);
         self.0.clients.fetch_add(1, Ordering::Relaxed);
         let mut rounds = self.0.rounds.borrow_mut();
@@ -182,11 +197,82 @@ impl Desk {
             .get_mut(id.slot())
             .and_then(Option::take);
         if let Some(seat) = seat {
+            let rights = &mut *seat.rights.borrow_mut();
+            self.due(id, None, rights.ends.take(), None);
+            for grant in rights.take_all() {
+                self.due(id, Some(&grant.channel), grant.ends, None);
+            }
+            self.forget_user(&seat.info.borrow().user, id);
             self.0.clients.fetch_sub(1, Ordering::Relaxed);
             if let Outlet::Stream(stream) = &*seat.outlet.borrow()
                 && let Some(secret) = stream.session.get()
             {
                 self.0.sessions.borrow_mut().remove(&secret);
+            }
+        }
+        self.ring();
+    }
+
+    fn forget_user(&self, user: &str, id: ConnId) {
+        let mut users = self.0.users.borrow_mut();
+        if let Some(slots) = users.get_mut(user) {
+            slots.retain(|slot| *slot != id.slot());
+            if slots.is_empty() {
+                users.remove(user);
+            }
+            self.0.admission.release(user);
+        }
+    }
+
+    /// The connections of a user that are here.
+    pub(crate) fn of_user(&self, user: &str) -> Vec<Rc<Seat>> {
+        let (users, seats) = (self.0.users.borrow(), self.0.seats.borrow());
+        let slots = users.get(user).map_or(&[][..], Vec::as_slice);
+        slots
+            .iter()
+            .filter_map(|slot| seats.get(*slot)?.clone())
+            .collect()
+    }
+
+    /// Tells the other workers. `false`: one of them has no room for it, and nobody was told.
+    pub(crate) fn send_order(&self, order: &Order) -> bool {
+        let own = self.0.cx.worker();
+        self.0.ends.borrow_mut().order(own, order)
+    }
+
+    /// A connection, or its subscription to a channel, ends at another time than before: in seconds since 1970.
+    pub(crate) fn due(&self, id: ConnId, channel: Option<&Arc<str>>, before: Option<u64>, now: Option<u64>) {
+        if before != now {
+            let ending = (id.slot(), channel.cloned());
+            self.0.due.borrow_mut().moves(ending, before, now);
+        }
+    }
+
+    /// Ends what nobody has shown another token for.
+    fn end_what_is_over(&self) {
+        let now = self.0.cx.wall().as_secs();
+        loop {
+            let ending = self.0.due.borrow_mut().next(now);
+            let Some((slot, channel)) = ending else { break };
+            let seat = self.0.seats.borrow().get(slot).cloned().flatten();
+            let Some((seat, id)) = seat.and_then(|seat| Some((Rc::clone(&seat), seat.id()?))) else {
+                continue;
+            };
+            let mut rights = seat.rights.borrow_mut();
+            match channel {
+                None => {
+                    rights.ends = None;
+                    drop(rights);
+                    seat.disconnect(Disconnect::EXPIRED);
+                }
+                Some(channel) => {
+                    if let Some(grant) = rights.grant_mut(&channel) {
+                        grant.ends = None;
+                    }
+                    drop(rights);
+                    let mut local = self.0.local.borrow_mut();
+                    local.unsubscribe(id, &channel, Unsubscribed::EXPIRED);
+                }
             }
         }
         self.ring();
@@ -258,6 +344,12 @@ impl Desk {
             for _ in 0..limits::EMULATED {
                 let Ok(emulated) = queue.pop() else { break };
                 self.emulated(emulated);
+            }
+        }
+        for queue in &mut ends.as_orders {
+            for _ in 0..limits::ORDERS {
+                let Ok(order) = queue.pop() else { break };
+                self.follow(&order);
             }
         }
         for (other, rings) in rings.iter_mut().enumerate() {
@@ -347,6 +439,11 @@ impl Desk {
             };
             if let Some(seat) = self.find(id) {
                 seat.told(self, event);
+                let held = seat.held();
+                if !held.is_empty() {
+                    let desk = self.clone();
+                    Session { desk, seat }.carry_out(held.into_iter().map(Ok));
+                }
             }
         }
         loop {
@@ -400,6 +497,7 @@ impl Desk {
         loop {
             self.0.cx.sleep(Duration::from_secs(1)).await;
             self.second();
+            self.end_what_is_over();
             let now = self.0.cx.now().since(Time(0));
             self.0.home.borrow_mut().sweep(now);
         }

@@ -107,7 +107,7 @@ async fn talk(request: &Request<'_>, reply: &mut Reply<'_>, framing: Framing, me
     stream.begin(reply).await?;
     let open = Open::new(desk, &stream, false);
     open.0.carry_out(commands.into_iter().map(Ok));
-    if !open.0.seat.entered.get() {
+    if !open.0.seat.entered.get() && !open.0.seat.is_joining() {
         // It was told why, and has no other way to ask again.
         stream.end(Disconnect::BAD_REQUEST, b"");
     }
@@ -132,7 +132,7 @@ async fn listen(
     stream.news().await;
     if let Some(why) = stream.ended()
         && !open.0.seat.entered.get()
-        && !why.reconnects()
+        && (!why.reconnects() || why == Disconnect::EXPIRED)
     {
         return Err(refused(why));
     }
@@ -266,7 +266,7 @@ fn cut(text: &str) -> &str {
 
 fn refused(why: Disconnect) -> Error {
     let status = match why {
-        Disconnect::INVALID_TOKEN => 401,
+        Disconnect::INVALID_TOKEN | Disconnect::EXPIRED => 401,
         Disconnect::PERMISSION_DENIED => 403,
         _ => 400,
     };

@@ -10,40 +10,56 @@
 //! `http.rs`) and go to (`outlet.rs`, `stream.rs`).
 //!
 //! Each worker has a desk: its own connections, and the channels that are at home there. Desks tell each other by queues of one
-//! writer and one reader; nothing is shared behind a lock. Knows nothing of configuration files.
+//! writer and one reader; nothing is shared behind a lock but keys of tokens and what users' connections are counted by
+//! (`admission.rs`), which are looked at when a client connects. Knows nothing of configuration files.
 #![forbid(unsafe_code)]
 
+mod admission;
 mod api;
+mod claims;
 mod desk;
+mod due;
+mod entering;
 mod http;
 pub mod limits;
+mod listening;
 mod mesh;
 mod options;
+mod orders;
 mod outlet;
 mod place;
 mod publisher;
+mod rights;
 mod seat;
 mod session;
 mod settings;
 mod socket;
 mod stream;
+mod tokens;
 
 use std::sync::Arc;
 
 use ringmain_engine::Cx;
 use ringmain_web::{App, WsOptions};
 
-pub use options::{Namespace, Options, OptionsError};
+pub use options::{Listen, Namespace, Options, OptionsError};
 pub use ringmain_hub::history::Keep;
 pub use ringmain_hub::local::Limits;
 pub use ringmain_hub::mail::{Rules, Slow};
 
-pub use publisher::{NotPublished, Publisher};
+pub use publisher::{Busy, NotPublished, Publisher};
+pub use ringmain_jwt::{Algorithm, KeySet};
+pub use tokens::{Keys, Tokens};
 
 use options::Checked;
 use place::Place;
 use settings::Settings;
 use socket::{Listening, Talking};
+
+/// What the guide shows compiles.
+#[cfg(doctest)]
+#[doc = include_str!("../../../docs/push.md")]
+struct Guide;
 
 /// What each worker calls when clients can connect to it.
 type Start = dyn Fn(&Cx, Publisher) + Send + Sync;

@@ -8,7 +8,7 @@ pub const QUEUE: usize = 1024;
 /// Messages that a worker takes from each queue before it looks after its connections.
 pub const TAKEN_A_TURN: usize = 256;
 
-/// Commands of one client that wait for their answer; with more it is disconnected ([`Disconnect::TOO_MANY_REQUESTS`]).
+/// Commands of one client that wait for their answer, or until it is told that it is connected; with more it is disconnected ([`Disconnect::TOO_MANY_REQUESTS`]).
 ///
 /// [`Disconnect::TOO_MANY_REQUESTS`]: ringmain_hub::protocol::Disconnect::TOO_MANY_REQUESTS
 pub const COMMANDS_UNDER_WAY: u32 = 128;
@@ -28,6 +28,13 @@ pub const PONG_WITHIN: Duration = Duration::from_secs(10);
 ///
 /// [`Disconnect::STALE`]: ringmain_hub::protocol::Disconnect::STALE
 pub const CONNECT_WITHIN: Duration = Duration::from_secs(25);
+
+/// How long a client may take to show another token once it is time to, for its connection or for a subscription; then that ends
+/// ([`Disconnect::EXPIRED`], [`Unsubscribed::EXPIRED`]). Who only listens cannot, and is not waited for.
+///
+/// [`Disconnect::EXPIRED`]: ringmain_hub::protocol::Disconnect::EXPIRED
+/// [`Unsubscribed::EXPIRED`]: ringmain_hub::protocol::Unsubscribed::EXPIRED
+pub const REFRESH_WITHIN: Duration = Duration::from_secs(25);
 
 /// Publications that a client is given of a history at once.
 pub const HISTORY_PUBLICATIONS: usize = 1000;
@@ -52,3 +59,10 @@ pub const EMULATION_BYTES: u64 = 2 * ringmain_hub::limits::MESSAGE_BYTES as u64 
 ///
 /// [`Disconnect::SLOW`]: ringmain_hub::protocol::Disconnect::SLOW
 pub const STREAM_BYTES: usize = 2 * 1024 * 1024;
+
+/// Orders about users' connections that wait between two workers, each way. With more nobody is told of another one, and whoever
+/// gives it is told so ([`Busy`](crate::Busy), 503).
+pub const ORDERS: usize = 256;
+
+/// Connections of one user unless [`Options`](crate::Options) say otherwise.
+pub const CONNECTIONS_PER_USER: u32 = 128;

@@ -9,6 +9,9 @@ use ringmain_hub::mail::{Rules, Slow};
 use ringmain_hub::protocol::Fault;
 use ringmain_web::Origins;
 
+use crate::limits::CONNECTIONS_PER_USER;
+use crate::tokens::Tokens;
+
 /// Settings of push.
 #[derive(Clone, Debug)]
 pub struct Options {
@@ -18,12 +21,22 @@ pub struct Options {
     pub namespaces: BTreeMap<String, Namespace>,
     /// Whether clients connect without saying who they are.
     pub anonymous: bool,
+    /// By what others say who they are. `None`: nobody can.
+    pub tokens: Option<Tokens>,
+    /// The namespace in which each user has a channel of its own, `NAMESPACE:#USER`, that the server subscribes its connections
+    /// to.
+    pub user_channel: Option<String>,
     /// Which pages may connect besides those of the same origin (`https://example.com`); `*` is any.
     pub origins: Vec<String>,
     /// What programs of the owner's say in `X-API-Key`. `None`: there is no `/api/`.
     pub api_key: Option<String>,
     /// Of one connection.
     pub limits: Limits,
+    /// Connections of one user, of all workers; of more the new one is refused ([`Disconnect::CONNECTION_LIMIT`]). Those whom we
+    /// do not know are not counted: web's limit for an address is for them.
+    ///
+    /// [`Disconnect::CONNECTION_LIMIT`]: ringmain_hub::protocol::Disconnect::CONNECTION_LIMIT
+    pub connections_per_user: u32,
     /// Channels that are at home at one worker.
     pub channels: usize,
 }
@@ -33,6 +46,9 @@ pub struct Options {
 pub struct Namespace {
     /// What they keep and tell.
     pub rules: Rules,
+    /// Who may subscribe without a token for the channel. Whoever may not, may not do anything else there, either, unless it was
+    /// subscribed by a token, or by the server.
+    pub listen: Listen,
     /// Clients may publish.
     pub publish: bool,
     /// Clients may ask what was published.
@@ -41,6 +57,28 @@ pub struct Namespace {
     pub presence: bool,
     /// Clients recover what they have missed, whether or not they ask for that beforehand.
     pub recovery: bool,
+}
+
+/// Who may subscribe to channels without a token for them.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Listen {
+    /// Everybody who is connected.
+    #[default]
+    Anybody,
+    /// Users: everybody of whom it is known who it is.
+    Users,
+    /// Nobody.
+    Nobody,
+}
+
+impl Listen {
+    pub(crate) fn lets_in(self, user: &str) -> bool {
+        match self {
+            Listen::Anybody => true,
+            Listen::Users => !user.is_empty(),
+            Listen::Nobody => false,
+        }
+    }
 }
 
 impl Namespace {
@@ -63,6 +101,7 @@ impl Default for Namespace {
                 cache: false,
                 every: None,
             },
+            listen: Listen::Anybody,
             publish: false,
             history: false,
             presence: false,
@@ -78,12 +117,15 @@ impl Default for Options {
             plain: Namespace::default(),
             namespaces: BTreeMap::new(),
             anonymous: false,
+            tokens: None,
+            user_channel: None,
             origins: Vec::new(),
             api_key: None,
             limits: Limits {
                 subscriptions: 128,
                 waiting_bytes: WAITING_BYTES,
             },
+            connections_per_user: CONNECTIONS_PER_USER,
             channels: CHANNELS_A_WORKER,
         }
     }
@@ -111,6 +153,7 @@ impl Checked {
                 origin => pages.allow(origin).map_err(OptionsError)?,
             }
         }
+        options.fault().map_err(OptionsError)?;
         Ok(Checked { options, pages })
     }
 }
@@ -150,17 +193,33 @@ impl Options {
         }
     }
 
-    /// The same, for a user who wants to listen: a name that ends in `#1,2` is for these users alone.
+    /// The channel of a user's own, if users have such.
     ///
     /// # Errors
-    /// Also [`Fault::PERMISSION_DENIED`] for a channel that is for others, or that is private: there are no tokens for those yet.
-    pub fn namespace_for(&self, channel: &str, user: &str) -> Result<&Namespace, Fault> {
-        let namespace = self.namespace(channel)?;
-        let users = channel.split_once('#').map(|(_, users)| users);
-        let is_let_in = users.is_none_or(|users| !user.is_empty() && users.split(',').any(|one| one == user));
-        match is_let_in && !channel.starts_with('$') {
-            true => Ok(namespace),
-            false => Err(Fault::PERMISSION_DENIED),
+    /// [`Fault::BAD_REQUEST`]: the user's name cannot be a part of a channel's, or its channel would be another one's, too.
+    pub(crate) fn channel_of(&self, user: &str) -> Result<Option<String>, Fault> {
+        let Some(namespace) = self.user_channel.as_ref().filter(|_| !user.is_empty()) else {
+            return Ok(None);
+        };
+        let channel = format!("{namespace}:#{user}");
+        self.namespace(&channel)?;
+        // A comma would part it into two users.
+        match user.contains(',') {
+            true => Err(Fault::BAD_REQUEST),
+            false => Ok(Some(channel)),
+        }
+    }
+
+    /// What is wrong with them, but for origins.
+    fn fault(&self) -> Result<(), String> {
+        if let Some(tokens) = &self.tokens {
+            tokens.check()?;
+        }
+        match &self.user_channel {
+            Some(name) if !self.namespaces.contains_key(name) => Err(format!(
+                "users' own channels: expected the name of a namespace, found `{name}`"
+            )),
+            _ => Ok(()),
         }
     }
 }

@@ -23,6 +23,11 @@ pub enum NotPublished {
     Busy,
 }
 
+/// Nothing was done: [`ORDERS`](limits::ORDERS) orders wait on their way to a worker already.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("more orders are on their way between workers than can be carried on; try again a little later")]
+pub struct Busy;
+
 impl Publisher {
     /// Publishes JSON in a channel; who listens has it soon, whichever worker it is on.
     ///

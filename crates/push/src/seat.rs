@@ -2,17 +2,23 @@
 
 use std::cell::{Cell, RefCell};
 use std::sync::Arc;
+use std::time::Duration;
 
+use bytes::Bytes;
 use ringmain_hub::history::Place;
 use ringmain_hub::local::{ConnId, Event};
 use ringmain_hub::mail::Told;
 use ringmain_hub::protocol::{
-    ClientInfo, ConnectResult, Disconnect, Error, Fault, Format, HistoryResult, PresenceResult,
-    PresenceStatsResult, PublishResult, Published, Push, Reply, SubscribeResult, Unsubscribe, Unsubscribed,
+    ClientInfo, Command, ConnectResult, Disconnect, Error, Fault, Format, HistoryResult, PresenceResult,
+    PresenceStatsResult, PublishResult, Published, Push, Reply, Subscribe, SubscribeResult, Unsubscribe,
+    Unsubscribed,
 };
 
+use crate::claims::Lasts;
 use crate::desk::Desk;
+use crate::limits;
 use crate::outlet::Outlet;
+use crate::rights::{Grant, Rights};
 
 /// See the module.
 pub(crate) struct Seat {
@@ -26,8 +32,12 @@ pub(crate) struct Seat {
     pub(crate) info: RefCell<Arc<ClientInfo>>,
     /// Subscriptions that wait for their answer, with their commands' numbers and whether they recover.
     pub(crate) asked: RefCell<Vec<Asked>>,
-    /// What it is told first, if its transport only brings: once the last of its channels has answered.
+    /// What it may, and for how long.
+    pub(crate) rights: RefCell<Rights>,
+    /// What it is told first, once the last of the channels has answered that it has from the beginning.
     pub(crate) joining: RefCell<Option<Box<Joining>>>,
+    /// Commands that came before that.
+    held: RefCell<Vec<Command>>,
     /// Commands that wait for their answer.
     pub(crate) under_way: Cell<u32>,
     /// A ping was not answered yet.
@@ -37,28 +47,55 @@ pub(crate) struct Seat {
 pub(crate) struct Asked {
     pub(crate) channel: Arc<str>,
     pub(crate) number: u32,
+    pub(crate) kind: Kind,
     pub(crate) recovers: bool,
     pub(crate) is_recoverable: bool,
+    pub(crate) is_positioned: bool,
     /// It would rather not be subscribed than with a gap.
     pub(crate) wants_all: bool,
+    /// The application's.
+    pub(crate) data: Bytes,
+    pub(crate) lasts: Lasts,
+}
+
+/// How a client is told that it is subscribed.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Kind {
+    /// By the answer to its command.
+    Own,
+    /// With the connection.
+    Connecting,
+    /// By a push: the server has done it meanwhile.
+    Pushed,
 }
 
 pub(crate) struct Joining {
+    /// The command's number; 0 where there was none.
+    pub(crate) number: u32,
     /// Channels that have not answered yet.
     pub(crate) left: usize,
     pub(crate) connect: ConnectResult,
 }
 
 impl Asked {
-    fn result(&self, place: Option<Place>, missed: Option<Vec<(u64, Arc<Published>)>>) -> SubscribeResult {
+    fn result(
+        self,
+        now: Duration,
+        place: Option<Place>,
+        missed: Option<Vec<(u64, Arc<Published>)>>,
+    ) -> SubscribeResult {
+        let (expires, ttl) = self.lasts.told(now);
         let mut result = SubscribeResult {
+            expires,
+            ttl,
+            data: self.data,
             recoverable: self.is_recoverable,
-            positioned: self.is_recoverable,
+            positioned: self.is_positioned,
             was_recovering: self.recovers,
             recovered: self.recovers && missed.is_some(),
             ..SubscribeResult::default()
         };
-        if let (Some(place), true) = (place, self.is_recoverable || self.recovers) {
+        if let (Some(place), true) = (place, self.is_recoverable || self.is_positioned || self.recovers) {
             (result.offset, result.epoch) = (place.offset, place.epoch.to_string());
         }
         let missed = missed.unwrap_or_default().into_iter();
@@ -79,7 +116,9 @@ impl Seat {
             entered: Cell::new(false),
             info: RefCell::default(),
             asked: RefCell::default(),
+            rights: RefCell::default(),
             joining: RefCell::default(),
+            held: RefCell::default(),
             under_way: Cell::default(),
             pinged: Cell::new(false),
         }
@@ -91,7 +130,30 @@ impl Seat {
 
     /// Whether pushes have to wait: the client is slow, or has not been told yet that it is connected.
     pub(crate) fn is_full(&self) -> bool {
-        self.joining.borrow().is_some() || self.outlet.borrow().is_full()
+        self.is_joining() || self.outlet.borrow().is_full()
+    }
+
+    /// Whether it has been let in and was not told so yet.
+    pub(crate) fn is_joining(&self) -> bool {
+        self.joining.borrow().is_some()
+    }
+
+    /// Keeps a command until the client has been told that it is connected: it would be answered before that.
+    pub(crate) fn hold(&self, command: Command) -> Result<(), Disconnect> {
+        let mut held = self.held.borrow_mut();
+        if held.len() >= limits::COMMANDS_UNDER_WAY as usize {
+            return Err(Disconnect::TOO_MANY_REQUESTS);
+        }
+        held.push(command);
+        Ok(())
+    }
+
+    /// What was kept so, if that has come.
+    pub(crate) fn held(&self) -> Vec<Command> {
+        match self.is_joining() {
+            true => Vec::new(),
+            false => self.held.take(),
+        }
     }
 
     /// Sends what is a whole message of its format.
@@ -118,7 +180,7 @@ impl Seat {
         }
     }
 
-    fn say(&self, reply: Reply) {
+    pub(crate) fn say(&self, reply: Reply) {
         let mut out = Vec::new();
         self.write(reply, &mut out);
         self.send(&out);
@@ -146,32 +208,33 @@ impl Seat {
                 };
                 if asked.recovers && asked.wants_all && missed.is_none() {
                     desk.local.borrow_mut().leave(conn, &channel);
+                    self.ungrant(desk, conn, &channel);
                     return self.say(failed(asked.number, Fault::UNRECOVERABLE_POSITION));
                 }
-                let result = asked.result(place, missed);
-                if self.bare {
-                    return self.joined(desk, conn, &channel, result);
+                let (number, kind) = (asked.number, asked.kind);
+                let result = asked.result(desk.cx.wall(), place, missed);
+                match kind {
+                    Kind::Connecting => self.joined(desk, conn, &channel, result),
+                    Kind::Pushed => self.subscribed(&channel, result),
+                    Kind::Own => self.say(Reply {
+                        id: number,
+                        subscribe: Some(result),
+                        ..Reply::default()
+                    }),
                 }
-                self.say(Reply {
-                    id: asked.number,
-                    subscribe: Some(result),
-                    ..Reply::default()
-                });
             }
-            Event::Refused { channel, fault, .. } => {
+            Event::Refused { conn, channel, fault } => {
                 let Some(asked) = self.answered(&channel) else {
                     return;
                 };
-                if self.bare {
-                    return self.disconnect(disconnect_for(fault));
+                self.ungrant(desk, conn, &channel);
+                match asked.kind {
+                    Kind::Connecting => self.disconnect(disconnect_for(fault)),
+                    Kind::Own => self.say(failed(asked.number, fault)),
+                    Kind::Pushed => {}
                 }
-                self.say(failed(asked.number, fault));
             }
-            // Who cannot subscribe again connects again.
-            Event::Unsubscribed { why, .. } if self.bare && why.code >= Unsubscribed::INSUFFICIENT.code => {
-                self.disconnect(Disconnect::INSUFFICIENT);
-            }
-            Event::Unsubscribed { channel, why, .. } => self.unsubscribed(&channel, why),
+            Event::Unsubscribed { conn, channel, why } => self.unsubscribed(desk, conn, &channel, why),
             Event::Published { number, .. } => self.say(Reply {
                 id: number,
                 publish: Some(PublishResult {}),
@@ -193,7 +256,51 @@ impl Seat {
         Some(asked.remove(at))
     }
 
-    fn unsubscribed(&self, channel: &str, why: Unsubscribed) {
+    /// The server has subscribed it: it is told by a push, and by others of what it would have had with an answer.
+    fn subscribed(&self, channel: &str, result: SubscribeResult) {
+        if let Some(joining) = &mut *self.joining.borrow_mut() {
+            joining.connect.subs.insert(channel.to_owned(), result);
+            return;
+        }
+        let subscribe = Push {
+            channel: channel.to_owned(),
+            subscribe: Some(Subscribe {
+                recoverable: result.recoverable,
+                epoch: result.epoch,
+                offset: result.offset,
+                positioned: result.positioned,
+                data: result.data,
+            }),
+            ..Push::default()
+        };
+        let publications = result.publications.into_iter().map(|publication| Push {
+            channel: channel.to_owned(),
+            pub_: Some(publication),
+            ..Push::default()
+        });
+        for push in [subscribe].into_iter().chain(publications) {
+            self.say(Reply {
+                push: Some(push),
+                ..Reply::default()
+            });
+        }
+    }
+
+    fn unsubscribed(&self, desk: &Desk, id: ConnId, channel: &str, why: Unsubscribed) {
+        let grant = self.ungrant(desk, id, channel);
+        let is_servers = self.bare || grant.is_some_and(|grant| grant.is_servers);
+        if is_servers && why.code >= Unsubscribed::INSUFFICIENT.code {
+            // Who cannot subscribe again connects again.
+            return self.disconnect(match why {
+                Unsubscribed::EXPIRED => Disconnect::SUBSCRIPTION_EXPIRED,
+                _ => Disconnect::INSUFFICIENT,
+            });
+        }
+        if let Some(joining) = &mut *self.joining.borrow_mut() {
+            // It was never told that it is.
+            joining.connect.subs.remove(channel);
+            return;
+        }
         let push = Push {
             channel: channel.to_owned(),
             unsubscribe: Some(Unsubscribe::from(why)),
@@ -205,36 +312,43 @@ impl Seat {
         });
     }
 
-    /// A transport that only brings has one more of its channels.
+    /// What a subscription was granted goes with it.
+    pub(crate) fn ungrant(&self, desk: &Desk, id: ConnId, channel: &str) -> Option<Grant> {
+        let grant = self.rights.borrow_mut().remove(channel)?;
+        desk.due(id, Some(&grant.channel), grant.ends, None);
+        Some(grant)
+    }
+
+    /// One more of the channels has answered that it has from the beginning.
     fn joined(&self, desk: &Desk, id: ConnId, channel: &str, result: SubscribeResult) {
-        let is_last = match &mut *self.joining.borrow_mut() {
-            Some(joining) => {
-                joining.connect.subs.insert(channel.to_owned(), result);
-                joining.left -= 1;
-                joining.left == 0
-            }
-            None => false,
-        };
-        if is_last {
-            self.welcome();
+        if let Some(joining) = &mut *self.joining.borrow_mut() {
+            joining.connect.subs.insert(channel.to_owned(), result);
+            joining.left -= 1;
+        }
+        if let Some(welcome) = self.welcome() {
+            self.say(welcome);
             desk.send(id, self);
         }
     }
 
-    /// Tells a client that cannot ask that it is connected: pushes may follow.
-    pub(crate) fn welcome(&self) {
-        let Some(joining) = self.joining.take() else {
-            return;
-        };
+    /// What tells a client that it is connected, once all of that is there: other replies and pushes may follow.
+    pub(crate) fn welcome(&self) -> Option<Reply> {
+        let joining = self.joining.borrow_mut().take_if(|joining| joining.left == 0)?;
         self.entered.set(true);
-        let push = Push {
-            connect: Some(joining.connect),
-            ..Push::default()
-        };
-        self.say(Reply {
-            push: Some(push),
+        let mut reply = Reply {
+            id: joining.number,
             ..Reply::default()
-        });
+        };
+        match self.bare {
+            true => {
+                reply.push = Some(Push {
+                    connect: Some(joining.connect),
+                    ..Push::default()
+                });
+            }
+            false => reply.connect = Some(joining.connect),
+        }
+        Some(reply)
     }
 
     /// Ends the connection: by a close with the code where there is one, else by a last push.
@@ -255,7 +369,7 @@ impl Seat {
     }
 
     pub(crate) fn ping(&self) {
-        if self.joining.borrow().is_none() {
+        if !self.is_joining() {
             // Who only listens has no way to answer.
             self.pinged.set(!self.bare);
             self.say(Reply::default());
@@ -279,6 +393,7 @@ impl Seat {
 pub(crate) fn disconnect_for(fault: Fault) -> Disconnect {
     match fault {
         Fault::UNAUTHORIZED => Disconnect::INVALID_TOKEN,
+        Fault::TOKEN_EXPIRED | Fault::EXPIRED => Disconnect::EXPIRED,
         Fault::PERMISSION_DENIED => Disconnect::PERMISSION_DENIED,
         Fault::LIMIT_EXCEEDED => Disconnect::CHANNEL_LIMIT,
         Fault::NOT_AVAILABLE => Disconnect::NOT_AVAILABLE,

@@ -8,32 +8,22 @@ use ringmain_engine::Cx;
 use ringmain_hub::history::Query;
 use ringmain_hub::limits::MESSAGE_BYTES;
 use ringmain_hub::local::ConnId;
-use ringmain_hub::mail::{Life, Question, Since};
+use ringmain_hub::mail::{Life, Question};
 use ringmain_hub::protocol::{
-    ClientInfo, Command, Commands, ConnectRequest, ConnectResult, Disconnect, Fault, Format, HistoryRequest,
-    PingResult, PublishRequest, Published, Reply, SubscribeRequest, UnsubscribeResult, Variant,
+    ClientInfo, Command, Commands, Disconnect, Fault, Format, HistoryRequest, PingResult, PublishRequest,
+    Published, Reply, UnsubscribeResult,
 };
 
 use crate::desk::Desk;
 use crate::limits;
 use crate::outlet::Outlet;
-use crate::seat::{Asked, Joining, Seat, disconnect_for, failed};
+use crate::seat::{Seat, failed};
 
 /// A client that has a transport.
 pub(crate) struct Session {
     pub(crate) desk: Desk,
     pub(crate) seat: Rc<Seat>,
 }
-
-/// Why a client is not let in.
-enum Refused {
-    /// It may ask again.
-    Fault(Fault),
-    Disconnect(Disconnect),
-}
-
-/// Of a subscription's flags the one that asks for an error where recovery fails.
-const REJECT_UNRECOVERED: i64 = 2;
 
 impl Session {
     /// `bare`: its transport only brings.
@@ -92,6 +82,9 @@ impl Session {
             self.seat.pinged.set(false);
             return Ok(());
         }
+        if self.seat.is_joining() {
+            return self.seat.hold(command);
+        }
         if let Some(connect) = command.connect {
             return self.connect(number, &connect, out);
         }
@@ -108,8 +101,13 @@ impl Session {
         if self.seat.under_way.get() >= limits::COMMANDS_UNDER_WAY {
             return Err(Disconnect::TOO_MANY_REQUESTS);
         }
+        if let Some(refresh) = &command.refresh {
+            return self.refresh(id, number, &refresh.token, out);
+        }
         let done = if let Some(subscribe) = &command.subscribe {
             self.subscribe(id, number, subscribe)
+        } else if let Some(refresh) = &command.sub_refresh {
+            self.sub_refresh(id, number, refresh, out)
         } else if let Some(unsubscribe) = &command.unsubscribe {
             self.unsubscribe(id, number, &unsubscribe.channel, out)
         } else if let Some(publish) = command.publish {
@@ -131,7 +129,7 @@ impl Session {
                 out,
             );
             Ok(())
-        } else if command.rpc.is_some() || command.refresh.is_some() || command.sub_refresh.is_some() {
+        } else if command.rpc.is_some() {
             Err(Fault::NOT_AVAILABLE)
         } else {
             Err(Fault::METHOD_NOT_FOUND)
@@ -139,150 +137,6 @@ impl Session {
         if let Err(fault) = done {
             self.seat.write(failed(number, fault), out);
         }
-        Ok(())
-    }
-
-    fn connect(
-        &self,
-        number: u32,
-        connect: &ConnectRequest,
-        out: &mut Vec<u8>,
-    ) -> std::result::Result<(), Disconnect> {
-        if self.seat.id.get().is_some() || number == 0 {
-            return Err(Disconnect::BAD_REQUEST);
-        }
-        match self.enter(connect) {
-            Ok(result) => {
-                self.seat.entered.set(true);
-                let connect = Some(result);
-                self.seat.write(
-                    Reply {
-                        id: number,
-                        connect,
-                        ..Reply::default()
-                    },
-                    out,
-                );
-                Ok(())
-            }
-            Err(Refused::Fault(fault)) => {
-                self.seat.write(failed(number, fault), out);
-                Ok(())
-            }
-            Err(Refused::Disconnect(why)) => Err(why),
-        }
-    }
-
-    /// Lets a client in: from here on it is known.
-    fn enter(&self, connect: &ConnectRequest) -> std::result::Result<ConnectResult, Refused> {
-        let lengths = [
-            (connect.name.len(), ringmain_hub::limits::CLIENT_NAME_BYTES),
-            (connect.version.len(), ringmain_hub::limits::CLIENT_VERSION_BYTES),
-        ];
-        if lengths.iter().any(|(length, most)| length > most) {
-            return Err(Refused::Disconnect(Disconnect::BAD_REQUEST));
-        }
-        if !connect.token.is_empty() {
-            return Err(Refused::Disconnect(Disconnect::INVALID_TOKEN));
-        }
-        if !self.desk.options().anonymous {
-            return Err(Refused::Fault(Fault::UNAUTHORIZED));
-        }
-        let client = uuid(&self.desk.cx);
-        let info = Arc::new(ClientInfo {
-            client: client.clone(),
-            ..ClientInfo::default()
-        });
-        *self.seat.info.borrow_mut() = Arc::clone(&info);
-        let variant = Variant {
-            format: self.seat.format,
-            bare: self.seat.bare,
-        };
-        let id = self.desk.local.borrow_mut().open(variant, Some(info));
-        self.seat.id.set(Some(id));
-        self.desk.seat(id, Rc::clone(&self.seat));
-        let mut result = ConnectResult {
-            client,
-            version: concat!("ringmain ", env!("CARGO_PKG_VERSION")).to_owned(),
-            ping: limits::PING_EVERY.as_secs() as u32,
-            pong: !self.seat.bare,
-            ..ConnectResult::default()
-        };
-        if let (Outlet::Stream(stream), false) = (&*self.seat.outlet.borrow(), self.seat.bare) {
-            // What it says comes by requests of their own, which say whose they are.
-            let session = self.desk.name(id);
-            stream.session.set(Some(session.secret));
-            (result.session, result.node) = (session.to_string(), self.desk.node.to_string());
-        }
-        Ok(result)
-    }
-
-    /// Lets in a client whose transport only brings, with the channels that it names. It is told of all at once, or
-    /// disconnected.
-    pub(crate) fn join(&self, connect: &ConnectRequest) {
-        if let Err(why) = self.try_join(connect) {
-            self.seat.disconnect(why);
-        }
-        self.desk.ring();
-    }
-
-    fn try_join(&self, request: &ConnectRequest) -> std::result::Result<(), Disconnect> {
-        let connect = self.enter(request).map_err(|refused| match refused {
-            Refused::Fault(fault) => disconnect_for(fault),
-            Refused::Disconnect(why) => why,
-        })?;
-        let Some(id) = self.seat.id.get() else {
-            return Err(Disconnect::INTERNAL);
-        };
-        let left = request.subs.len();
-        *self.seat.joining.borrow_mut() = Some(Box::new(Joining { left, connect }));
-        for (channel, subscribe) in &request.subs {
-            // It could not do anything about a gap but connect again.
-            let subscribe = SubscribeRequest {
-                channel: channel.clone(),
-                flag: 0,
-                ..subscribe.clone()
-            };
-            self.subscribe(id, 0, &subscribe).map_err(disconnect_for)?;
-        }
-        if left == 0 {
-            self.seat.welcome();
-        }
-        Ok(())
-    }
-
-    fn subscribe(
-        &self,
-        id: ConnId,
-        number: u32,
-        subscribe: &SubscribeRequest,
-    ) -> std::result::Result<(), Fault> {
-        let user = self.seat.info.borrow().user.clone();
-        let options = self.desk.options();
-        let namespace = options.namespace_for(&subscribe.channel, &user)?;
-        if subscribe.tf.is_some() {
-            // Who wants some publications is not to be sent all.
-            return Err(Fault::NOT_AVAILABLE);
-        }
-        let said = subscribe.recover.then(|| Since {
-            offset: subscribe.offset,
-            life: Life::parse(&subscribe.epoch),
-        });
-        let since = said.or_else(|| namespace.shows_last().then_some(Since::NOWHERE));
-        let channel: Arc<str> = Arc::from(&*subscribe.channel);
-        self.desk
-            .local
-            .borrow_mut()
-            .subscribe(id, &channel, namespace.rules, since)?;
-        let is_kept = namespace.rules.keep.is_some();
-        self.seat.asked.borrow_mut().push(Asked {
-            channel,
-            number,
-            recovers: subscribe.recover,
-            is_recoverable: is_kept && (namespace.recovery || subscribe.recoverable),
-            wants_all: subscribe.flag & REJECT_UNRECOVERED != 0,
-        });
-        self.seat.begins();
         Ok(())
     }
 
@@ -296,6 +150,7 @@ impl Session {
         self.desk.options().namespace(channel)?;
         // Who is not subscribed is so afterwards, too. The client knows why, and is not told.
         self.desk.local.borrow_mut().leave(id, channel);
+        self.seat.ungrant(&self.desk, id, channel);
         let unsubscribe = Some(UnsubscribeResult {});
         self.seat.write(
             Reply {
@@ -309,23 +164,24 @@ impl Session {
     }
 
     fn publish(&self, id: ConnId, number: u32, publish: PublishRequest) -> std::result::Result<(), Fault> {
-        let user = self.seat.info.borrow().user.clone();
-        let options = self.desk.options();
-        let namespace = options.namespace_for(&publish.channel, &user)?;
-        if !namespace.publish {
-            return Err(Fault::PERMISSION_DENIED);
-        }
+        let info = Arc::clone(&self.seat.info.borrow());
+        let (options, rights) = (self.desk.options(), self.seat.rights.borrow());
+        let reach = rights.reach(&options, &publish.channel, &info.user)?;
+        reach.may(reach.namespace.publish, |cap| cap.publish)?;
         if publish.data.is_empty() {
             return Err(Fault::BAD_REQUEST);
         }
         let published = Published {
             data: publish.data,
-            info: Some(ClientInfo::clone(&self.seat.info.borrow())),
+            info: Some(ClientInfo {
+                chan_info: rights.info(&publish.channel),
+                ..ClientInfo::clone(&info)
+            }),
             ..Published::default()
         };
         let channel: Arc<str> = Arc::from(publish.channel);
         let mut local = self.desk.local.borrow_mut();
-        local.publish(&channel, namespace.rules, published, Some((id, number)));
+        local.publish(&channel, reach.namespace.rules, published, Some((id, number)));
         self.seat.begins();
         Ok(())
     }
@@ -337,18 +193,19 @@ impl Session {
         channel: &str,
         question: Question,
     ) -> std::result::Result<(), Fault> {
-        let user = self.seat.info.borrow().user.clone();
-        let options = self.desk.options();
-        let namespace = options.namespace_for(channel, &user)?;
-        let (is_there, is_allowed) = match question {
-            Question::History { .. } => (namespace.rules.keep.is_some(), namespace.history),
-            Question::Presence | Question::PresenceStats => (namespace.rules.presence, namespace.presence),
+        let (options, rights) = (self.desk.options(), self.seat.rights.borrow());
+        let reach = rights.reach(&options, channel, &self.seat.info.borrow().user)?;
+        let (namespace, is_history) = (reach.namespace, matches!(question, Question::History { .. }));
+        let is_there = match is_history {
+            true => namespace.rules.keep.is_some(),
+            false => namespace.rules.presence,
         };
         if !is_there {
             return Err(Fault::NOT_AVAILABLE);
         }
-        if !is_allowed {
-            return Err(Fault::PERMISSION_DENIED);
+        match is_history {
+            true => reach.may(namespace.history, |cap| cap.history)?,
+            false => reach.may(namespace.presence, |cap| cap.presence)?,
         }
         let mut local = self.desk.local.borrow_mut();
         local.question(&Arc::from(channel), namespace.rules, question, (id, number));

@@ -10,9 +10,23 @@ use std::io::{ErrorKind, Read, Write};
 use std::net::{SocketAddr, TcpStream};
 use std::time::{Duration, Instant};
 
+use aws_lc_rs::hmac;
+use base64::Engine as _;
+use base64::engine::general_purpose::URL_SAFE_NO_PAD;
 use ringmain_engine::{Addr, Choice, Config, Engine, ListenOptions, Running};
-use ringmain_push::{Namespace, Options};
+use ringmain_push::{KeySet, Namespace, Options, Tokens};
 use ringmain_web::App;
+
+const SECRET: &[u8] = b"a secret of two and thirty bytes";
+
+/// A token as an application signs it.
+fn token(claims: &str) -> String {
+    let encode = |bytes: &[u8]| URL_SAFE_NO_PAD.encode(bytes);
+    let message = format!("{}.{}", encode(br#"{"alg":"HS256"}"#), encode(claims.as_bytes()));
+    let key = hmac::Key::new(hmac::HMAC_SHA256, SECRET);
+    let signature = hmac::sign(&key, message.as_bytes());
+    format!("{message}.{}", encode(signature.as_ref()))
+}
 
 /// How long what must come may take: a guard against hanging, never a measure.
 const PATIENCE: Duration = Duration::from_secs(30);
@@ -30,6 +44,7 @@ on_every_backend!(
     what_is_published_reaches_every_transport_in_order,
     a_stream_that_breaks_leaves_its_channels,
     a_shutdown_ends_streams_in_order,
+    what_is_done_to_a_user_is_done_on_every_worker,
 );
 
 fn run(engine: Choice, name: &str, case: fn(&Server)) {
@@ -59,6 +74,7 @@ fn run(engine: Choice, name: &str, case: fn(&Server)) {
     let options = Options {
         namespaces: [("open".to_owned(), open)].into(),
         anonymous: true,
+        tokens: Some(Tokens::new(KeySet::secret(SECRET).expect("a key"))),
         api_key: Some("key".to_owned()),
         ..Options::default()
     };
@@ -290,4 +306,38 @@ fn a_shutdown_ends_streams_in_order(server: &Server) {
     server.running.shut_down();
     lines.until("\r\n0\r\n\r\n");
     events.until("\r\n0\r\n\r\n");
+}
+
+fn what_is_done_to_a_user_is_done_on_every_worker(server: &Server) {
+    let token = token(r#"{"sub":"7","channels":["open:a"]}"#);
+    let connect = format!(r#"{{"id":1,"connect":{{"token":"{token}"}}}}"#);
+    let listen = format!(r#"{{"token":"{token}"}}"#);
+    let mut theirs: Vec<Client> = (0..16)
+        .map(|number| {
+            let mut client = match number % 2 {
+                0 => server.post("/connection/http_stream", &connect),
+                _ => server.post("/connection/uni_http_stream", &listen),
+            };
+            client.until(r#""subs":{"open:a":{"#);
+            client
+        })
+        .collect();
+    let (mut other, _) = server.talking("http_stream");
+    let mut program = server.client();
+    program.post("/api/unsubscribe", r#"{"user":"7","channel":"open:a"}"#);
+    program.until(r#"{"result":{}}"#);
+    for client in &mut theirs {
+        client.until(r#""unsubscribe":{"code":2000"#);
+    }
+    program.post("/api/disconnect", r#"{"user":"7"}"#);
+    program.until(r#"{"result":{}}"#);
+    for client in &mut theirs {
+        client.until(r#""disconnect":{"code":3503"#);
+        client.until("\r\n0\r\n\r\n");
+    }
+    program.post("/api/publish", r#"{"channel":"open:a","data":1}"#);
+    program.until(r#"{"result":{}}"#);
+    server.running.shut_down();
+    let before = other.until("\r\n0\r\n\r\n");
+    assert!(!before.contains("disconnect"), "{before}");
 }

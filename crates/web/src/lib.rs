@@ -14,6 +14,7 @@ mod exit;
 #[cfg(feature = "fuzzing")]
 #[doc(hidden)]
 pub mod fuzzing;
+mod hidden;
 mod incoming;
 mod inner;
 mod json;
@@ -49,6 +50,7 @@ pub use date::http_date;
 pub use entrance::{Entrance, Entrances};
 pub use error::{Error, Result};
 pub use exit::Exit;
+pub use hidden::HIDDEN;
 pub use incoming::{Incoming, Logging, Passed};
 pub use limits::Limits;
 pub use note::Note;

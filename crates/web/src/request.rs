@@ -16,6 +16,7 @@ use serde::Deserialize;
 
 use crate::cookie::Cookies;
 use crate::error::{Error, Result};
+use crate::hidden::{HIDDEN, scrubbed};
 use crate::json;
 use crate::local::Local;
 use crate::note::{Note, Notes};
@@ -405,9 +406,12 @@ fn missing<T>(how: &str) -> Error {
     ))
 }
 
+/// As logs show it: without tokens.
 impl std::fmt::Debug for Request<'_> {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        write!(f, "{} {}", self.head.method.as_str(), self.head.target_text)?;
+        let target = scrubbed(self.head.target_text.as_bytes(), &HIDDEN);
+        let target = String::from_utf8_lossy(&target);
+        write!(f, "{} {target}", self.head.method.as_str())?;
         match &self.id {
             Some(id) => write!(f, " ({id})"),
             None => Ok(()),

@@ -14,6 +14,7 @@ use super::Finding;
 const MAY_KNOW: &[(&str, Option<&[&str]>)] = &[
     ("ringmain-sys", Some(&[])),
     ("ringmain-wire", Some(&[])),
+    ("ringmain-jwt", Some(&[])),
     ("ringmain-engine", Some(&["ringmain-sys"])),
     ("ringmain-hub", Some(&["ringmain-wire"])),
     // What joins the two: TLS of `wire` as a layer of `engine`.
@@ -25,7 +26,13 @@ const MAY_KNOW: &[(&str, Option<&[&str]>)] = &[
     // What clients of `hub`'s channels connect to: a part of any application.
     (
         "ringmain-push",
-        Some(&["ringmain-web", "ringmain-hub", "ringmain-engine", "ringmain-wire"]),
+        Some(&[
+            "ringmain-web",
+            "ringmain-hub",
+            "ringmain-jwt",
+            "ringmain-engine",
+            "ringmain-wire",
+        ]),
     ),
     (
         "ringmain-gateway",
@@ -33,6 +40,7 @@ const MAY_KNOW: &[(&str, Option<&[&str]>)] = &[
             "ringmain-push",
             "ringmain-web",
             "ringmain-hub",
+            "ringmain-jwt",
             "ringmain-tls",
             "ringmain-engine",
             "ringmain-wire",

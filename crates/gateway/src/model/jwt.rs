@@ -3,6 +3,8 @@
 use std::sync::Arc;
 use std::time::Duration;
 
+pub use ringmain_jwt::Algorithm as JwtAlgorithm;
+
 use super::{HeaderName, Hostname, KeyPlace, Name, Secret, Target};
 
 /// A rule wants a token of one of these providers, which has not expired and holds all of this.
@@ -84,91 +86,6 @@ pub struct RemoteKeys {
     pub refresh: Duration,
     /// For how long a set that cannot be fetched again goes on being used. Default 1 day; then 503.
     pub stale: Duration,
-}
-
-/// An algorithm of signatures (RFC 7518 §3.1, RFC 8037).
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub enum JwtAlgorithm {
-    /// HMAC with SHA-256: who checks can sign, too.
-    Hs256,
-    /// HMAC with SHA-384.
-    Hs384,
-    /// HMAC with SHA-512.
-    Hs512,
-    /// RSA of PKCS #1 1.5 with SHA-256.
-    Rs256,
-    /// The same with SHA-384.
-    Rs384,
-    /// The same with SHA-512.
-    Rs512,
-    /// RSA-PSS with SHA-256.
-    Ps256,
-    /// The same with SHA-384.
-    Ps384,
-    /// The same with SHA-512.
-    Ps512,
-    /// ECDSA on P-256 with SHA-256.
-    Es256,
-    /// ECDSA on P-384 with SHA-384.
-    Es384,
-    /// ECDSA on P-521 with SHA-512.
-    Es512,
-    /// Ed25519.
-    EdDsa,
-}
-
-impl JwtAlgorithm {
-    /// All of them.
-    pub const ALL: [JwtAlgorithm; 13] = [
-        JwtAlgorithm::Hs256,
-        JwtAlgorithm::Hs384,
-        JwtAlgorithm::Hs512,
-        JwtAlgorithm::Rs256,
-        JwtAlgorithm::Rs384,
-        JwtAlgorithm::Rs512,
-        JwtAlgorithm::Ps256,
-        JwtAlgorithm::Ps384,
-        JwtAlgorithm::Ps512,
-        JwtAlgorithm::Es256,
-        JwtAlgorithm::Es384,
-        JwtAlgorithm::Es512,
-        JwtAlgorithm::EdDsa,
-    ];
-
-    /// As `alg` has it.
-    #[must_use]
-    pub const fn name(self) -> &'static str {
-        match self {
-            JwtAlgorithm::Hs256 => "HS256",
-            JwtAlgorithm::Hs384 => "HS384",
-            JwtAlgorithm::Hs512 => "HS512",
-            JwtAlgorithm::Rs256 => "RS256",
-            JwtAlgorithm::Rs384 => "RS384",
-            JwtAlgorithm::Rs512 => "RS512",
-            JwtAlgorithm::Ps256 => "PS256",
-            JwtAlgorithm::Ps384 => "PS384",
-            JwtAlgorithm::Ps512 => "PS512",
-            JwtAlgorithm::Es256 => "ES256",
-            JwtAlgorithm::Es384 => "ES384",
-            JwtAlgorithm::Es512 => "ES512",
-            JwtAlgorithm::EdDsa => "EdDSA",
-        }
-    }
-
-    /// The one of that name. `none` is none.
-    #[must_use]
-    pub fn of(name: &str) -> Option<JwtAlgorithm> {
-        JwtAlgorithm::ALL.into_iter().find(|known| known.name() == name)
-    }
-
-    /// Whether who checks a signature cannot make one.
-    #[must_use]
-    pub const fn is_public(self) -> bool {
-        !matches!(
-            self,
-            JwtAlgorithm::Hs256 | JwtAlgorithm::Hs384 | JwtAlgorithm::Hs512
-        )
-    }
 }
 
 /// A claim: its name, or the names on the way to it behind dots, as in `realm_access.roles`. A claim whose whole name has

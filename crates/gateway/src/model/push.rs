@@ -73,6 +73,7 @@ impl Push {
             api_key: key.and_then(|key| String::from_utf8(key.to_vec()).ok()),
             limits: self.limits,
             channels: self.channels,
+            ..Options::default()
         }
     }
 }

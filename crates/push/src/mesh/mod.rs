@@ -11,8 +11,10 @@ use ringmain_engine::Cx;
 use ringmain_hub::mail::{ToHome, ToWorker};
 use rtrb::{Consumer, Producer, RingBuffer};
 
+use crate::admission::Admission;
 use crate::desk::Emulated;
 use crate::limits;
+use crate::orders::Order;
 use crate::session::uuid;
 
 /// All queues, until their workers take them.
@@ -32,10 +34,13 @@ pub(crate) struct Ends {
     pub(crate) as_worker: Vec<Consumer<ToWorker>>,
     pub(crate) to_sessions: Vec<Producer<Emulated>>,
     pub(crate) as_sessions: Vec<Consumer<Emulated>>,
+    to_orders: Vec<Producer<Order>>,
+    pub(crate) as_orders: Vec<Consumer<Order>>,
     /// What all workers of this process are called together, for clients.
     pub(crate) node: Arc<str>,
     /// Clients of all workers, of this process.
     pub(crate) clients: Arc<AtomicUsize>,
+    pub(crate) admission: Arc<Admission>,
     /// Of all desks: each sets its own when it begins.
     pub(crate) bells: Arc<[OnceLock<Waker>]>,
     /// Whom a turn has something for: kept for the memory alone.
@@ -68,8 +73,28 @@ impl Ends {
     }
 }
 
+impl Ends {
+    /// Tells all workers but this one, or none if one of them has no room for it.
+    pub(crate) fn order(&mut self, own: usize, order: &Order) -> bool {
+        let mut others = self.to_orders.iter().enumerate();
+        if others.any(|(other, queue)| other != own && queue.is_full()) {
+            return false;
+        }
+        for (other, queue) in self.to_orders.iter_mut().enumerate() {
+            if other != own
+                && queue.push(order.clone()).is_ok()
+                && let Some(bell) = self.bells[other].get()
+            {
+                bell.wake_by_ref();
+            }
+        }
+        true
+    }
+}
+
 fn make(workers: usize, node: &str) -> Made {
     let (node, clients): (Arc<str>, _) = (Arc::from(node), Arc::default());
+    let admission: Arc<Admission> = Arc::default();
     let bells: Arc<[OnceLock<Waker>]> = (0..workers).map(|_| OnceLock::new()).collect();
     let mut ends: Vec<Ends> = (0..workers)
         .map(|_| Ends {
@@ -79,8 +104,11 @@ fn make(workers: usize, node: &str) -> Made {
             as_worker: Vec::new(),
             to_sessions: Vec::new(),
             as_sessions: Vec::new(),
+            to_orders: Vec::new(),
+            as_orders: Vec::new(),
             node: Arc::clone(&node),
             clients: Arc::clone(&clients),
+            admission: Arc::clone(&admission),
             bells: Arc::clone(&bells),
             rings: vec![false; workers],
         })
@@ -96,6 +124,9 @@ fn make(workers: usize, node: &str) -> Made {
             let (writer, reader) = RingBuffer::new(limits::EMULATED);
             ends[from].to_sessions.push(writer);
             ends[to].as_sessions.push(reader);
+            let (writer, reader) = RingBuffer::new(limits::ORDERS);
+            ends[from].to_orders.push(writer);
+            ends[to].as_orders.push(reader);
         }
     }
     Mutex::new(ends.into_iter().map(Some).collect())

@@ -27,6 +27,7 @@ use std::time::Duration;
 use crossbeam_queue::ArrayQueue;
 use ringmain_engine::blocking::Pool;
 
+use crate::hidden::HIDDEN;
 use crate::limits;
 use output::Output;
 pub use record::{Format, Record};
@@ -41,6 +42,7 @@ pub struct AccessLog {
     pool: Pool,
     thread: Thread,
     format: Format,
+    hidden: Arc<[Box<str>]>,
 }
 
 /// What workers and the writer share.
@@ -104,6 +106,14 @@ impl AccessLog {
         self
     }
 
+    /// Parameters of queries whose values are written as `***`, in place of [`HIDDEN`](crate::HIDDEN): names as they are behind
+    /// their escapes. It holds for targets and for `Referer`. To be called before [`writer`](Self::writer).
+    #[must_use]
+    pub fn hide<N: Into<Box<str>>>(mut self, names: impl IntoIterator<Item = N>) -> AccessLog {
+        self.hidden = names.into_iter().map(Into::into).collect();
+        self
+    }
+
     /// A worker's own way in.
     #[must_use]
     pub fn writer(&self) -> AccessWriter {
@@ -111,6 +121,7 @@ impl AccessLog {
             shared: Arc::clone(&self.shared),
             thread: self.thread.clone(),
             format: self.format.clone(),
+            hidden: Arc::clone(&self.hidden),
             block: Block::default(),
         }
     }
@@ -152,6 +163,7 @@ impl AccessLog {
             pool,
             thread,
             format: Format::default(),
+            hidden: HIDDEN.into_iter().map(Into::into).collect(),
         })
     }
 
@@ -181,6 +193,7 @@ pub struct AccessWriter {
     shared: Arc<Shared>,
     thread: Thread,
     format: Format,
+    hidden: Arc<[Box<str>]>,
     block: Block,
 }
 
@@ -190,7 +203,7 @@ impl AccessWriter {
         if self.block.text.capacity() == 0 {
             self.block = self.shared.empty_block();
         }
-        record.write(&self.format, &mut self.block.text);
+        record.write(&self.format, &self.hidden, &mut self.block.text);
         self.block.lines += 1;
         if self.block.text.len() >= limits::ACCESS_LOG_BLOCK_BYTES {
             self.flush();

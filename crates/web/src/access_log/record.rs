@@ -1,6 +1,6 @@
 //! One answered request as a line of text. Nothing a client says can end the line, end a quotation or steer a terminal.
 //!
-//! Pure: no clock, no file, no allocation but what the caller's buffer needs.
+//! Pure: no clock, no file, no allocation but what the caller's buffer needs, and for a line with something to hide.
 
 use std::io::Write as _;
 use std::net::IpAddr;
@@ -9,6 +9,7 @@ use std::time::Duration;
 use ringmain_wire::h1::Version;
 
 use super::template::{FIELDS, Piece, Template};
+use crate::hidden::scrubbed;
 use crate::note::Note;
 use crate::{date, limits, text};
 
@@ -58,7 +59,21 @@ pub struct Record<'a> {
 
 impl Record<'_> {
     /// Appends the record as a line.
-    pub(super) fn write(&self, format: &Format, out: &mut Vec<u8>) {
+    ///
+    /// Behind names that are `hidden` no values are written, in the target and in `Referer`.
+    pub(super) fn write(&self, format: &Format, hidden: &[Box<str>], out: &mut Vec<u8>) {
+        let target = scrubbed(self.target.as_bytes(), hidden);
+        let referer = self.referer.map(|referer| scrubbed(referer, hidden));
+        let shown = Record {
+            // Of a text nothing but whole pieces between ASCII is taken.
+            target: std::str::from_utf8(&target).unwrap_or_default(),
+            referer: referer.as_deref(),
+            ..*self
+        };
+        shown.write_shown(format, out);
+    }
+
+    fn write_shown(&self, format: &Format, out: &mut Vec<u8>) {
         match format {
             Format::Common => self.write_common(out),
             Format::Combined => {

@@ -27,7 +27,8 @@ fn record() -> Record<'static> {
 
 fn line(record: &Record<'_>, format: Format) -> String {
     let mut out = b"before".to_vec();
-    record.write(&format, &mut out);
+    let hidden: Vec<Box<str>> = HIDDEN.into_iter().map(Into::into).collect();
+    record.write(&format, &hidden, &mut out);
     let text = String::from_utf8(out).expect("a line is text");
     text.strip_prefix("before").expect("it is appended").to_owned()
 }
@@ -152,4 +153,29 @@ fn a_long_text_is_cut() {
         ..record
     };
     assert!(!line(&record, Format::Json).contains("..."));
+}
+
+#[test]
+fn tokens_are_in_no_line() {
+    let record = Record {
+        target: "/connection/uni_sse?cf_connect=%7B%22token%22%3A%22SECRET%22%7D&a=1",
+        referer: Some(b"https://example.org/?access_token=SECRET"),
+        ..record()
+    };
+    let template = Template::parse("{target} {referer}", &[]).expect("a template");
+    for format in [
+        Format::Common,
+        Format::Combined,
+        Format::Json,
+        Format::Template(template),
+    ] {
+        let is_combined = format != Format::Common;
+        let line = line(&record, format);
+        assert!(line.contains("/connection/uni_sse?cf_connect=***&a=1"), "{line}");
+        assert!(
+            !is_combined || line.contains("https://example.org/?access_token=***"),
+            "{line}"
+        );
+        assert!(!line.contains("SECRET"), "{line}");
+    }
 }

@@ -254,7 +254,7 @@ impl App {
     /// Compiles routes and hooks.
     ///
     /// # Errors
-    /// A pattern that is none, two routes for the same requests, a limit beyond what can be held.
+    /// A pattern that is none, two routes for the same requests, a limit beyond what can be held; what [`App::refuse`] was told.
     pub fn build(self) -> std::result::Result<Arc<Site>, AppError> {
         check(&self.limits)?;
         Preamble::new(self.server_name.as_deref())

@@ -1,12 +1,11 @@
 //! Tokens (RFC 7519): who has signed them, whether they hold, what they give access to; refusals by RFC 6750.
 //!
+//! What a token is and by which keys it is signed, `ringmain-jwt` says; here is who is asked for keys, and what rules want.
 //! A token that was found good is known by its bytes; its times, and what a rule wants of it, are looked at each time.
 
+mod claims;
 pub(crate) mod fetch;
-mod keys;
 mod provider;
-mod strict;
-mod token;
 
 #[cfg(test)]
 mod tests;
@@ -17,13 +16,13 @@ use std::fmt::Write as _;
 use std::rc::Rc;
 use std::sync::Arc;
 
+use ringmain_jwt::{KeySet, Parsed, Wrong};
 use ringmain_wire::h1::FieldBlock;
 
-use self::keys::KeySet;
+pub(super) use self::claims::Claims;
+use self::claims::are_for;
 pub(crate) use self::provider::Provider;
 use self::provider::{Look, Patience};
-pub(super) use self::token::Claims;
-use self::token::{Parsed, Wrong};
 use super::keys::shown;
 use super::{At, Cleared, Names, Outcome, Refusal, Registry, tell};
 use crate::fault::Fault;
@@ -138,7 +137,7 @@ impl Jwt {
         if self.known(at, &token).is_some() {
             return false;
         }
-        let Ok(parsed) = Parsed::of(&token) else {
+        let Ok(parsed) = parse(&token) else {
             return false;
         };
         let Ok(provider) = self.provider(&parsed) else {
@@ -214,9 +213,9 @@ impl Jwt {
             good.claims.hold(wall, provider.config.leeway).map_err(refuse)?;
             return Ok(good);
         }
-        let parsed = Parsed::of(token).map_err(refuse)?;
+        let parsed = parse(token).map_err(refuse)?;
         let provider = self.provider(&parsed).map_err(refuse)?;
-        parsed.claims.are_for(&provider.config).map_err(refuse)?;
+        are_for(&parsed.claims, &provider.config).map_err(refuse)?;
         parsed.claims.hold(wall, provider.config.leeway).map_err(refuse)?;
         let (algorithm, key) = (parsed.algorithm, parsed.key.as_deref());
         let (keys, generation) = match provider.look(algorithm, key, at.worker.cx.now(), patience) {
@@ -231,7 +230,7 @@ impl Jwt {
         let good = Rc::new(Good {
             provider: provider.id,
             generation,
-            claims: Rc::new(parsed.claims),
+            claims: Rc::new(Claims::of(parsed.claims)),
             grants: RefCell::default(),
         });
         at.worker.policies.learn_token(token, Rc::clone(&good));
@@ -297,6 +296,15 @@ impl Jwt {
         // Writing to memory does not fail.
         let _ = write!(challenge, "Bearer realm=\"{}\"{more}", self.realm);
         Refusal::challenge(fault, &challenge)
+    }
+}
+
+/// A token that says when it expires: no other is one here.
+fn parse(token: &[u8]) -> Result<Parsed<'_>, Wrong> {
+    let parsed = Parsed::of(token)?;
+    match parsed.claims.expires() {
+        Some(_) => Ok(parsed),
+        None => Err(Wrong::Invalid("the token does not say when it expires")),
     }
 }
 

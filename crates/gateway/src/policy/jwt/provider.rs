@@ -15,8 +15,8 @@ use std::time::Duration;
 
 use ringmain_engine::Cx;
 use ringmain_engine::backend::Time;
+use ringmain_jwt::KeySet;
 
-use super::keys::KeySet;
 use crate::changes::Changes;
 use crate::limits;
 use crate::model::{JwtAlgorithm, JwtKeys, JwtProvider};

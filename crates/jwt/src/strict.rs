@@ -7,7 +7,7 @@ use serde::de::{Deserialize, Deserializer, Error, MapAccess, SeqAccess, Visitor}
 use serde_json::{Map, Number, Value};
 
 /// Reads one value. An error [is of data](serde_json::Error::is_data) if a name comes twice.
-pub(super) fn read(json: &[u8]) -> Result<Value, serde_json::Error> {
+pub(crate) fn read(json: &[u8]) -> Result<Value, serde_json::Error> {
     serde_json::from_slice::<Strict>(json).map(|strict| strict.0)
 }
 

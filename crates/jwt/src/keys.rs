@@ -9,12 +9,11 @@ use base64::Engine as _;
 use base64::engine::general_purpose::URL_SAFE_NO_PAD;
 use serde_json::Value;
 
-use crate::limits;
-use crate::model::JwtAlgorithm;
+use crate::{Algorithm, limits};
 
-/// Keys that signatures are checked by.
+/// Keys that signatures are checked by. No dump shows them.
 #[derive(Debug)]
-pub(super) struct KeySet {
+pub struct KeySet {
     keys: Vec<Key>,
 }
 
@@ -22,14 +21,14 @@ pub(super) struct KeySet {
 struct Key {
     id: Option<Box<str>>,
     /// `None`: all that fit its kind.
-    algorithm: Option<JwtAlgorithm>,
+    algorithm: Option<Algorithm>,
     material: Material,
 }
 
 enum Material {
     Rsa(RsaPublicKeyComponents<Vec<u8>>),
     /// On the curve of this algorithm, or Ed25519.
-    Curve(JwtAlgorithm, ParsedPublicKey),
+    Curve(Algorithm, ParsedPublicKey),
     Secret(Box<[u8]>),
 }
 
@@ -47,8 +46,9 @@ impl KeySet {
     /// Reads a set. Keys that are for something else, or of a kind that is not known, are passed over (RFC 7517 §5).
     ///
     /// # Errors
-    /// It is no set, or has no key that can be used.
-    pub(super) fn parse(json: &[u8]) -> Result<KeySet, String> {
+    /// It is longer than [`KEY_SET_BYTES`](limits::KEY_SET_BYTES), no set, or has no key that can be used. The text is
+    /// `expected …, found …`.
+    pub fn parse(json: &[u8]) -> Result<KeySet, String> {
         if json.len() > limits::KEY_SET_BYTES {
             return Err(format!(
                 "expected a set of keys of at most {} bytes, found more",
@@ -70,25 +70,44 @@ impl KeySet {
         Ok(KeySet { keys })
     }
 
+    /// One secret without a name, for the algorithms of HMAC whose hash is not longer (RFC 7518 §3.2): who checks by it can sign,
+    /// too.
+    ///
+    /// # Errors
+    /// It is shorter than the shortest of these hashes.
+    pub fn secret(secret: &[u8]) -> Result<KeySet, String> {
+        let material = Material::Secret(secret.into());
+        if !material.fits(Algorithm::Hs256) {
+            return Err(format!(
+                "expected a secret of at least 32 bytes, since a shorter one can be guessed; found {}",
+                secret.len()
+            ));
+        }
+        let (id, algorithm) = (None, None);
+        Ok(KeySet {
+            keys: vec![Key {
+                id,
+                algorithm,
+                material,
+            }],
+        })
+    }
+
     /// Whether there is a key that a token may have been signed by, as it says.
-    pub(super) fn may_have(&self, algorithm: JwtAlgorithm, id: Option<&str>) -> bool {
+    #[must_use]
+    pub fn may_have(&self, algorithm: Algorithm, id: Option<&str>) -> bool {
         self.candidates(algorithm, id).next().is_some()
     }
 
     /// Whether a key of the set has made this signature.
-    pub(super) fn verify(
-        &self,
-        algorithm: JwtAlgorithm,
-        id: Option<&str>,
-        message: &[u8],
-        signature: &[u8],
-    ) -> bool {
+    #[must_use]
+    pub fn verify(&self, algorithm: Algorithm, id: Option<&str>, message: &[u8], signature: &[u8]) -> bool {
         self.candidates(algorithm, id)
             .any(|key| key.material.verify(algorithm, message, signature))
     }
 
     /// Those of that name and those without one; all for a token that names none.
-    fn candidates(&self, algorithm: JwtAlgorithm, id: Option<&str>) -> impl Iterator<Item = &Key> {
+    fn candidates(&self, algorithm: Algorithm, id: Option<&str>) -> impl Iterator<Item = &Key> {
         self.keys.iter().filter(move |key| {
             let named = match (&key.id, id) {
                 (Some(own), Some(id)) => &**own == id,
@@ -112,7 +131,7 @@ impl Key {
         }
         let algorithm = match text("alg") {
             // One that is not known, such as one for encryption.
-            Some(name) => Some(JwtAlgorithm::of(name)?),
+            Some(name) => Some(Algorithm::of(name)?),
             None => None,
         };
         let material = Material::of(json)?;
@@ -144,9 +163,9 @@ impl Material {
             }
             "EC" => {
                 let (algorithm, size) = match json.get("crv")?.as_str()? {
-                    "P-256" => (JwtAlgorithm::Es256, 32),
-                    "P-384" => (JwtAlgorithm::Es384, 48),
-                    "P-521" => (JwtAlgorithm::Es512, 66),
+                    "P-256" => (Algorithm::Es256, 32),
+                    "P-384" => (Algorithm::Es384, 48),
+                    "P-521" => (Algorithm::Es512, 66),
                     _ => return None,
                 };
                 let (x, y) = (bytes("x")?, bytes("y")?);
@@ -158,7 +177,7 @@ impl Material {
                 Material::curve(algorithm, &point)
             }
             "OKP" if json.get("crv")?.as_str()? == "Ed25519" => {
-                Material::curve(JwtAlgorithm::EdDsa, &bytes("x")?)
+                Material::curve(Algorithm::EdDsa, &bytes("x")?)
             }
             "oct" => {
                 let secret = bytes("k")?;
@@ -168,18 +187,18 @@ impl Material {
         }
     }
 
-    fn curve(algorithm: JwtAlgorithm, key: &[u8]) -> Option<Material> {
+    fn curve(algorithm: Algorithm, key: &[u8]) -> Option<Material> {
         let by: &'static dyn VerificationAlgorithm = match algorithm {
-            JwtAlgorithm::Es256 => &signature::ECDSA_P256_SHA256_FIXED,
-            JwtAlgorithm::Es384 => &signature::ECDSA_P384_SHA384_FIXED,
-            JwtAlgorithm::Es512 => &signature::ECDSA_P521_SHA512_FIXED,
+            Algorithm::Es256 => &signature::ECDSA_P256_SHA256_FIXED,
+            Algorithm::Es384 => &signature::ECDSA_P384_SHA384_FIXED,
+            Algorithm::Es512 => &signature::ECDSA_P521_SHA512_FIXED,
             _ => &signature::ED25519,
         };
         let key = ParsedPublicKey::new(by, key).ok()?;
         Some(Material::Curve(algorithm, key))
     }
 
-    fn fits(&self, algorithm: JwtAlgorithm) -> bool {
+    fn fits(&self, algorithm: Algorithm) -> bool {
         match self {
             Material::Rsa(_) => rsa(algorithm).is_some(),
             Material::Curve(own, _) => *own == algorithm,
@@ -188,7 +207,7 @@ impl Material {
         }
     }
 
-    fn verify(&self, algorithm: JwtAlgorithm, message: &[u8], signature: &[u8]) -> bool {
+    fn verify(&self, algorithm: Algorithm, message: &[u8], signature: &[u8]) -> bool {
         match self {
             Material::Rsa(key) => rsa(algorithm).is_some_and(|by| key.verify(by, message, signature).is_ok()),
             Material::Curve(_, key) => key.verify_sig(message, signature).is_ok(),
@@ -198,23 +217,23 @@ impl Material {
     }
 }
 
-fn rsa(algorithm: JwtAlgorithm) -> Option<&'static RsaParameters> {
+fn rsa(algorithm: Algorithm) -> Option<&'static RsaParameters> {
     Some(match algorithm {
-        JwtAlgorithm::Rs256 => &signature::RSA_PKCS1_2048_8192_SHA256,
-        JwtAlgorithm::Rs384 => &signature::RSA_PKCS1_2048_8192_SHA384,
-        JwtAlgorithm::Rs512 => &signature::RSA_PKCS1_2048_8192_SHA512,
-        JwtAlgorithm::Ps256 => &signature::RSA_PSS_2048_8192_SHA256,
-        JwtAlgorithm::Ps384 => &signature::RSA_PSS_2048_8192_SHA384,
-        JwtAlgorithm::Ps512 => &signature::RSA_PSS_2048_8192_SHA512,
+        Algorithm::Rs256 => &signature::RSA_PKCS1_2048_8192_SHA256,
+        Algorithm::Rs384 => &signature::RSA_PKCS1_2048_8192_SHA384,
+        Algorithm::Rs512 => &signature::RSA_PKCS1_2048_8192_SHA512,
+        Algorithm::Ps256 => &signature::RSA_PSS_2048_8192_SHA256,
+        Algorithm::Ps384 => &signature::RSA_PSS_2048_8192_SHA384,
+        Algorithm::Ps512 => &signature::RSA_PSS_2048_8192_SHA512,
         _ => return None,
     })
 }
 
-fn keyed(algorithm: JwtAlgorithm) -> Option<(hmac::Algorithm, usize)> {
+fn keyed(algorithm: Algorithm) -> Option<(hmac::Algorithm, usize)> {
     Some(match algorithm {
-        JwtAlgorithm::Hs256 => (hmac::HMAC_SHA256, 32),
-        JwtAlgorithm::Hs384 => (hmac::HMAC_SHA384, 48),
-        JwtAlgorithm::Hs512 => (hmac::HMAC_SHA512, 64),
+        Algorithm::Hs256 => (hmac::HMAC_SHA256, 32),
+        Algorithm::Hs384 => (hmac::HMAC_SHA384, 48),
+        Algorithm::Hs512 => (hmac::HMAC_SHA512, 64),
         _ => return None,
     })
 }

@@ -1,0 +1,132 @@
+//! What a rule wants of a token's claims, and what of them is told to upstreams. Pure.
+
+use std::fmt::Write as _;
+use std::ops::Deref;
+
+use ringmain_jwt::{Claims as Said, Wrong};
+use serde_json::Value;
+
+use crate::model::{ClaimPath, ClaimRule, JwtProvider};
+
+/// What a token says.
+#[derive(Debug)]
+pub(in crate::policy) struct Claims(Said);
+
+impl Deref for Claims {
+    type Target = Said;
+
+    fn deref(&self) -> &Said {
+        &self.0
+    }
+}
+
+impl Claims {
+    /// Those of a token that was taken apart.
+    pub(super) fn of(said: Said) -> Claims {
+        Claims(said)
+    }
+
+    /// Whether a scope is among `scope` and `scp`: texts with spaces between scopes, or lists of them.
+    pub(super) fn has_scope(&self, scope: &str) -> bool {
+        ["scope", "scp"]
+            .into_iter()
+            .filter_map(|name| self.get(name))
+            .any(|value| match value {
+                Value::String(text) => text.split(' ').any(|found| found == scope),
+                Value::Array(list) => list.iter().any(|found| found == scope),
+                _ => false,
+            })
+    }
+
+    pub(super) fn satisfy(&self, rule: &ClaimRule) -> bool {
+        let is = |value: &Value| rule.any_of.iter().any(|wanted| is_text(value, wanted));
+        match self.find(&rule.claim) {
+            Some(Value::Array(list)) => list.iter().any(is),
+            Some(value) => is(value),
+            None => false,
+        }
+    }
+
+    /// A claim as a header has it, in `scratch` unless it lies somewhere so. A list whose elements have commas, and an object,
+    /// cannot be one.
+    pub(in crate::policy) fn header<'a>(
+        &'a self,
+        path: &ClaimPath,
+        scratch: &'a mut String,
+    ) -> Option<&'a str> {
+        scratch.clear();
+        match self.find(path)? {
+            Value::Array(list) => {
+                for (index, value) in list.iter().enumerate() {
+                    scratch.push_str(if index > 0 { "," } else { "" });
+                    let before = scratch.len();
+                    write_text(value, scratch)?;
+                    if scratch[before..].contains(',') {
+                        return None;
+                    }
+                }
+                Some(scratch)
+            }
+            Value::String(text) => Some(text),
+            value => {
+                write_text(value, scratch)?;
+                Some(scratch)
+            }
+        }
+    }
+
+    fn find(&self, path: &ClaimPath) -> Option<&Value> {
+        if let Some(value) = self.get(&path.0) {
+            return Some(value);
+        }
+        path.0
+            .split('.')
+            .try_fold(self.all(), |value, name| value.get(name))
+    }
+}
+
+/// Appends a value that is one thing; `None`: it is none.
+fn write_text(value: &Value, into: &mut String) -> Option<()> {
+    match value {
+        Value::String(text) => into.push_str(text),
+        Value::Bool(truth) => into.push_str(if *truth { "true" } else { "false" }),
+        // Writing to memory does not fail.
+        Value::Number(number) => write!(into, "{number}").ok()?,
+        _ => return None,
+    }
+    Some(())
+}
+
+/// Whether a value is one thing, which is written so.
+fn is_text(value: &Value, wanted: &str) -> bool {
+    match value {
+        Value::String(text) => text == wanted,
+        Value::Bool(truth) => wanted == if *truth { "true" } else { "false" },
+        Value::Number(number) => {
+            let mut left = Left(wanted);
+            write!(left, "{number}").is_ok() && left.0.is_empty()
+        }
+        _ => false,
+    }
+}
+
+/// What is left of a text behind what was written; an error if that is another.
+struct Left<'t>(&'t str);
+
+impl std::fmt::Write for Left<'_> {
+    fn write_str(&mut self, text: &str) -> std::fmt::Result {
+        self.0 = self.0.strip_prefix(text).ok_or(std::fmt::Error)?;
+        Ok(())
+    }
+}
+
+/// Whether a token is of the provider's issuer, and for one of its audiences.
+pub(super) fn are_for(claims: &Said, provider: &JwtProvider) -> Result<(), Wrong> {
+    if claims.issuer() != Some(&*provider.issuer) {
+        return Err(Wrong::Invalid("the token is of another issuer"));
+    }
+    match claims.are_for(&provider.audiences) {
+        true => Ok(()),
+        false => Err(Wrong::Invalid("the token is for another audience")),
+    }
+}

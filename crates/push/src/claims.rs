@@ -1,0 +1,381 @@
+//! What tokens say and what that gives, as applications sign it for Centrifugo: who a client is, what it may, what the server
+//! subscribes it to. Pure; the token has been verified.
+//!
+//! What is said here and cannot be done is refused: a token is never half a token.
+
+#[cfg(test)]
+mod tests;
+
+use std::collections::BTreeMap;
+use std::time::Duration;
+
+use base64::Engine as _;
+use base64::engine::general_purpose::STANDARD;
+use bytes::Bytes;
+use ringmain_hub::protocol::{Fault, compact};
+use ringmain_jwt::{Parsed, Wrong};
+use serde::Deserialize;
+use serde_json::Value;
+use serde_json::value::RawValue;
+
+use crate::options::Namespace;
+
+/// What a token gives to a connection.
+#[derive(Debug, Default)]
+pub(crate) struct Connecting {
+    /// Empty: nobody knows who it is.
+    pub(crate) user: String,
+    pub(crate) info: Bytes,
+    pub(crate) lasts: Lasts,
+    /// What the server subscribes it to.
+    pub(crate) channels: BTreeMap<String, Terms>,
+    /// What it may, besides what namespaces let everybody do.
+    pub(crate) caps: Box<[Cap]>,
+}
+
+/// What a token gives to one subscription.
+#[derive(Debug)]
+pub(crate) struct Subscribing {
+    /// Whose it must be; empty for somebody whom nobody knows.
+    pub(crate) user: String,
+    pub(crate) channel: String,
+    /// The connection that it is for; empty for any of the user's.
+    pub(crate) client: String,
+    pub(crate) lasts: Lasts,
+    pub(crate) terms: Terms,
+}
+
+/// Until when something goes on, in seconds since 1970.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(crate) struct Lasts {
+    /// When the client should have shown another token.
+    pub(crate) until: Option<u64>,
+    /// How much clocks may differ.
+    pub(crate) leeway: u64,
+}
+
+/// How a subscription is.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub(crate) struct Terms {
+    /// Told to others in the channel.
+    pub(crate) info: Bytes,
+    /// Told to the client.
+    pub(crate) data: Bytes,
+    pub(crate) overrides: Overrides,
+}
+
+/// What is otherwise than in the channel's namespace.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(crate) struct Overrides {
+    pub(crate) presence: Option<bool>,
+    pub(crate) join_leave: Option<bool>,
+    pub(crate) push_join_leave: Option<bool>,
+    pub(crate) recovery: Option<bool>,
+    pub(crate) positioning: Option<bool>,
+}
+
+/// What comes of that.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Shape {
+    /// Whether others know of it, where they know of anybody.
+    pub(crate) is_shown: bool,
+    pub(crate) recovery: Option<bool>,
+    pub(crate) positioning: Option<bool>,
+}
+
+/// What may be done with some channels.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct Cap {
+    channels: Box<[String]>,
+    has_wildcards: bool,
+    pub(crate) subscribe: bool,
+    pub(crate) publish: bool,
+    pub(crate) presence: bool,
+    pub(crate) history: bool,
+}
+
+/// As a token of a connection has it.
+#[derive(Deserialize)]
+struct ConnectionSaid<'a> {
+    #[serde(borrow)]
+    info: Option<&'a RawValue>,
+    b64info: Option<String>,
+    channels: Option<Vec<String>>,
+    #[serde(borrow)]
+    subs: Option<BTreeMap<String, TermsSaid<'a>>>,
+    caps: Option<Vec<CapSaid>>,
+    expire_at: Option<f64>,
+}
+
+/// As a token of a subscription has it.
+#[derive(Deserialize)]
+struct SubscriptionSaid<'a> {
+    channel: Option<String>,
+    client: Option<String>,
+    expire_at: Option<f64>,
+    #[serde(borrow)]
+    info: Option<&'a RawValue>,
+    b64info: Option<String>,
+    r#override: Option<OverridesSaid>,
+}
+
+#[derive(Deserialize)]
+struct TermsSaid<'a> {
+    #[serde(borrow)]
+    info: Option<&'a RawValue>,
+    b64info: Option<String>,
+    #[serde(borrow)]
+    data: Option<&'a RawValue>,
+    b64data: Option<String>,
+    r#override: Option<OverridesSaid>,
+}
+
+/// Another name is one that nothing would be done about.
+#[derive(Default, Deserialize)]
+#[serde(default, deny_unknown_fields)]
+struct OverridesSaid {
+    presence: Option<Switch>,
+    join_leave: Option<Switch>,
+    force_push_join_leave: Option<Switch>,
+    force_recovery: Option<Switch>,
+    force_positioning: Option<Switch>,
+}
+
+#[derive(Deserialize)]
+struct Switch {
+    value: bool,
+}
+
+#[derive(Deserialize)]
+struct CapSaid {
+    channels: Vec<String>,
+    allow: Vec<Allowed>,
+    r#match: Option<Matching>,
+}
+
+#[derive(Clone, Copy, PartialEq, Deserialize)]
+enum Allowed {
+    #[serde(rename = "sub")]
+    Subscribe,
+    #[serde(rename = "pub")]
+    Publish,
+    #[serde(rename = "prs")]
+    Presence,
+    #[serde(rename = "hst")]
+    History,
+}
+
+#[derive(Clone, Copy, PartialEq, Deserialize)]
+#[serde(rename_all = "lowercase")]
+enum Matching {
+    Wildcard,
+}
+
+impl Connecting {
+    pub(crate) fn of(token: &Parsed<'_>, leeway: Duration) -> Result<Connecting, Wrong> {
+        if token.claims.get("channel").is_some() {
+            return Err(Wrong::Invalid("the token is for a subscription"));
+        }
+        let said: ConnectionSaid<'_> = read(&token.json)?;
+        let named = said.channels.unwrap_or_default().into_iter();
+        let mut channels: BTreeMap<String, Terms> =
+            named.map(|channel| (channel, Terms::default())).collect();
+        for (channel, terms) in said.subs.unwrap_or_default() {
+            channels.insert(channel, terms.read()?);
+        }
+        let caps = said.caps.unwrap_or_default();
+        Ok(Connecting {
+            user: user(token)?,
+            info: bytes(said.info, said.b64info)?,
+            lasts: Lasts::of(token, said.expire_at, leeway),
+            channels,
+            caps: caps.into_iter().map(Cap::from).collect(),
+        })
+    }
+}
+
+impl Subscribing {
+    pub(crate) fn of(token: &Parsed<'_>, leeway: Duration) -> Result<Subscribing, Wrong> {
+        let said: SubscriptionSaid<'_> = read(&token.json)?;
+        let channel = said.channel.filter(|channel| !channel.is_empty());
+        Ok(Subscribing {
+            user: user(token)?,
+            channel: channel.ok_or(Wrong::Invalid("the token is for no channel"))?,
+            client: said.client.unwrap_or_default(),
+            lasts: Lasts::of(token, said.expire_at, leeway),
+            terms: Terms {
+                info: bytes(said.info, said.b64info)?,
+                data: Bytes::new(),
+                overrides: said.r#override.map(Overrides::from).unwrap_or_default(),
+            },
+        })
+    }
+}
+
+impl TermsSaid<'_> {
+    fn read(self) -> Result<Terms, Wrong> {
+        Ok(Terms {
+            info: bytes(self.info, self.b64info)?,
+            data: bytes(self.data, self.b64data)?,
+            overrides: self.r#override.map(Overrides::from).unwrap_or_default(),
+        })
+    }
+}
+
+impl Lasts {
+    /// As long as the token, unless it says otherwise: 0 is for ever.
+    fn of(token: &Parsed<'_>, expire_at: Option<f64>, leeway: Duration) -> Lasts {
+        let until = match expire_at {
+            Some(0.0) => None,
+            said => said.or(token.claims.expires()),
+        };
+        Lasts {
+            // Before 1970 is 0, and what is too large the end of time.
+            until: until.map(|seconds| seconds.ceil() as u64),
+            leeway: leeway.as_secs() + u64::from(leeway.subsec_nanos() > 0),
+        }
+    }
+
+    /// Whether it is over before it has begun.
+    pub(crate) fn is_over(self, now: Duration) -> bool {
+        let last = self.until.map(|until| until.saturating_add(self.leeway));
+        last.is_some_and(|last| now.as_secs() >= last)
+    }
+
+    /// What clients are told: whether it ends, and after how many seconds they should show another token.
+    pub(crate) fn told(self, now: Duration) -> (bool, u32) {
+        match self.until {
+            Some(until) => {
+                let left = until.saturating_sub(now.as_secs()).max(1);
+                (true, u32::try_from(left).unwrap_or(u32::MAX))
+            }
+            None => (false, 0),
+        }
+    }
+
+    /// When it ends, in seconds since 1970, if whoever can show another token has so long for that.
+    pub(crate) fn ends(self, grace: Duration) -> Option<u64> {
+        let until = self.until?;
+        Some(until.saturating_add(self.leeway).saturating_add(grace.as_secs()))
+    }
+}
+
+impl From<OverridesSaid> for Overrides {
+    fn from(said: OverridesSaid) -> Overrides {
+        let value = |switch: Option<Switch>| switch.map(|switch| switch.value);
+        Overrides {
+            presence: value(said.presence),
+            join_leave: value(said.join_leave),
+            push_join_leave: value(said.force_push_join_leave),
+            recovery: value(said.force_recovery),
+            positioning: value(said.force_positioning),
+        }
+    }
+}
+
+impl Overrides {
+    /// What comes of them in a channel.
+    ///
+    /// # Errors
+    /// [`Fault::NOT_AVAILABLE`]: a channel is one for all who listen. What it does not know it knows of nobody, and who comes and
+    /// goes is told to all or to none.
+    pub(crate) fn over(self, namespace: &Namespace) -> Result<Shape, Fault> {
+        let rules = &namespace.rules;
+        let is_kept = rules.keep.is_some();
+        let presence = self.presence.unwrap_or(rules.presence);
+        let join_leave = self.join_leave.unwrap_or(rules.join_leave);
+        let is_as_others = (presence, join_leave) == (rules.presence, rules.join_leave);
+        let is_hidden = !presence && !join_leave;
+        let is_told = self.push_join_leave.is_none_or(|told| told == rules.join_leave);
+        let is_had = |wanted: Option<bool>| wanted != Some(true) || is_kept;
+        if !(is_as_others || is_hidden) || !is_told || !is_had(self.recovery) || !is_had(self.positioning) {
+            log::debug!("push: a token wants of a subscription what its namespace does not have: {self:?}");
+            return Err(Fault::NOT_AVAILABLE);
+        }
+        Ok(Shape {
+            is_shown: is_as_others,
+            recovery: self.recovery,
+            positioning: self.positioning,
+        })
+    }
+}
+
+impl From<CapSaid> for Cap {
+    fn from(said: CapSaid) -> Cap {
+        let may = |what| said.allow.contains(&what);
+        Cap {
+            subscribe: may(Allowed::Subscribe),
+            publish: may(Allowed::Publish),
+            presence: may(Allowed::Presence),
+            history: may(Allowed::History),
+            has_wildcards: said.r#match == Some(Matching::Wildcard),
+            channels: said.channels.into(),
+        }
+    }
+}
+
+impl Cap {
+    pub(crate) fn is_for(&self, channel: &str) -> bool {
+        let mut names = self.channels.iter();
+        names.any(|name| match self.has_wildcards {
+            true => is_like(channel.as_bytes(), name.as_bytes()),
+            false => name == channel,
+        })
+    }
+}
+
+/// Whether a text is like a pattern, in which `*` is any text. In at most as many steps as the product of their lengths.
+fn is_like(text: &[u8], pattern: &[u8]) -> bool {
+    let (mut at, mut of) = (0, 0);
+    // Behind the last `*`, and how much of the text it is taken for.
+    let mut star = None;
+    while at < text.len() {
+        if pattern.get(of) == Some(&b'*') {
+            of += 1;
+            star = Some((of, at));
+        } else if pattern.get(of) == Some(&text[at]) {
+            (at, of) = (at + 1, of + 1);
+        } else if let Some((behind, taken)) = star {
+            (at, of) = (taken + 1, behind);
+            star = Some((behind, taken + 1));
+        } else {
+            return false;
+        }
+    }
+    pattern[of..].iter().all(|byte| *byte == b'*')
+}
+
+fn read<'a, T: Deserialize<'a>>(json: &'a [u8]) -> Result<T, Wrong> {
+    serde_json::from_slice(json).map_err(|why| {
+        // Its own words may have a part of the token in them.
+        log::debug!(
+            "a token's claim is not what it should be (column {})",
+            why.column()
+        );
+        Wrong::Invalid("a claim of the token is not what it should be")
+    })
+}
+
+/// A number is no name of a user: it would be another one to whoever reads it as a text.
+fn user(token: &Parsed<'_>) -> Result<String, Wrong> {
+    match token.claims.get("sub") {
+        None => Ok(String::new()),
+        Some(Value::String(user)) => Ok(user.clone()),
+        Some(_) => Err(Wrong::Invalid("the name of the token's user is no text")),
+    }
+}
+
+/// JSON, or what stands there in base64.
+fn bytes(json: Option<&RawValue>, base64: Option<String>) -> Result<Bytes, Wrong> {
+    if let Some(text) = base64.filter(|text| !text.is_empty()) {
+        let decoded = STANDARD.decode(text);
+        return decoded
+            .map(Bytes::from)
+            .map_err(|_| Wrong::Invalid("a claim of the token is not in base64"));
+    }
+    let json = json.map_or_else(Bytes::new, |json| Bytes::copy_from_slice(json.get().as_bytes()));
+    match json.is_empty() {
+        true => Ok(json),
+        false => compact(&json).map_err(|_| Wrong::Invalid("a claim of the token is no JSON")),
+    }
+}

@@ -1,0 +1,268 @@
+//! How a client is let in, and stays: who it is, what the server subscribes it to, when its time is over.
+//!
+//! ```text
+//! connect ─▶ (token) ─▶ known ─▶ subscriptions of the server's, and those that one who only listens names ─▶ told of all at once
+//! ```
+
+use std::collections::BTreeMap;
+use std::rc::Rc;
+use std::sync::Arc;
+use std::time::Duration;
+
+use bytes::Bytes;
+use ringmain_hub::local::ConnId;
+use ringmain_hub::protocol::{
+    ClientInfo, ConnectRequest, ConnectResult, Disconnect, Fault, Format, RefreshResult, Reply,
+    SubscribeRequest, Variant, compact,
+};
+use ringmain_jwt::Wrong;
+
+use crate::claims::{Cap, Connecting, Lasts, Terms};
+use crate::limits;
+use crate::outlet::Outlet;
+use crate::seat::{Joining, disconnect_for, failed};
+use crate::session::{Session, uuid};
+
+/// Why a client is not let in.
+enum Refused {
+    /// It may ask again.
+    Fault(Fault),
+    Disconnect(Disconnect),
+}
+
+impl From<Fault> for Refused {
+    fn from(fault: Fault) -> Refused {
+        Refused::Fault(fault)
+    }
+}
+
+const VERSION: &str = concat!("ringmain ", env!("CARGO_PKG_VERSION"));
+
+impl Session {
+    /// Carries out the command.
+    pub(crate) fn connect(
+        &self,
+        number: u32,
+        connect: &ConnectRequest,
+        out: &mut Vec<u8>,
+    ) -> Result<(), Disconnect> {
+        if self.seat.id.get().is_some() || number == 0 {
+            return Err(Disconnect::BAD_REQUEST);
+        }
+        match self.begin(number, connect) {
+            Ok(()) => {}
+            Err(Refused::Fault(fault)) => self.seat.write(failed(number, fault), out),
+            Err(Refused::Disconnect(why)) => return Err(why),
+        }
+        if let Some(welcome) = self.seat.welcome() {
+            self.seat.write(welcome, out);
+        }
+        Ok(())
+    }
+
+    /// Lets in a client whose transport only brings, with the channels that it names. It is told of all at once, or
+    /// disconnected.
+    pub(crate) fn join(&self, connect: &ConnectRequest) {
+        match self.begin(0, connect) {
+            Ok(()) => {}
+            Err(Refused::Fault(fault)) => self.seat.disconnect(disconnect_for(fault)),
+            Err(Refused::Disconnect(why)) => self.seat.disconnect(why),
+        }
+        if let Some(welcome) = self.seat.welcome() {
+            self.seat.say(welcome);
+        }
+        self.desk.ring();
+    }
+
+    /// Lets a client in: from here on it is known, and what comes of its channels is waited for.
+    fn begin(&self, number: u32, request: &ConnectRequest) -> Result<(), Refused> {
+        let lengths = [
+            (request.name.len(), ringmain_hub::limits::CLIENT_NAME_BYTES),
+            (request.version.len(), ringmain_hub::limits::CLIENT_VERSION_BYTES),
+        ];
+        if lengths.iter().any(|(length, most)| length > most) {
+            return Err(Refused::Disconnect(Disconnect::BAD_REQUEST));
+        }
+        let gives = self.shown(&request.token)?;
+        let channels = self.servers(gives.channels, &gives.user)?;
+        let is_said = |terms: &Terms| terms.data.is_empty() || compact(&terms.data).is_ok();
+        if self.seat.format == Format::Json && !channels.values().all(is_said) {
+            return Err(Refused::Disconnect(Disconnect::INAPPROPRIATE_PROTOCOL));
+        }
+        let most = self.desk.options().connections_per_user;
+        if !gives.user.is_empty() && !self.desk.admission.admit(&gives.user, most) {
+            return Err(Refused::Disconnect(Disconnect::CONNECTION_LIMIT));
+        }
+        let (id, mut connect) = self.enter(gives.user, gives.info);
+        (connect.expires, connect.ttl) = self.bounded(id, gives.caps, gives.lasts);
+        let named = request
+            .subs
+            .iter()
+            .filter(|(channel, _)| !channels.contains_key(*channel));
+        let named: Vec<_> = named.filter(|_| self.seat.bare).collect();
+        *self.seat.joining.borrow_mut() = Some(Box::new(Joining {
+            number,
+            left: channels.len() + named.len(),
+            connect,
+        }));
+        let asked = self.subscribe_to(id, channels, request).and_then(|()| {
+            named.into_iter().try_for_each(|(channel, subscribe)| {
+                // It could not do anything about a gap but connect again.
+                let subscribe = SubscribeRequest {
+                    channel: channel.clone(),
+                    flag: 0,
+                    ..subscribe.clone()
+                };
+                self.subscribe(id, 0, &subscribe)
+            })
+        });
+        asked.map_err(|fault| Refused::Disconnect(disconnect_for(fault)))
+    }
+
+    /// What a client is given by the token that it shows, or without one.
+    fn shown(&self, token: &str) -> Result<Connecting, Refused> {
+        if token.is_empty() {
+            return match self.desk.options().anonymous {
+                true => Ok(Connecting::default()),
+                false => Err(Fault::UNAUTHORIZED.into()),
+            };
+        }
+        let now = self.desk.cx.wall();
+        let options = self.desk.options();
+        let tokens = options.tokens.as_ref();
+        let tokens = tokens.ok_or(Refused::Disconnect(Disconnect::INVALID_TOKEN))?;
+        let gives = tokens.connecting(token, now).map_err(|wrong| match wrong {
+            // One that does not hold yet will: the client tries again, with another one.
+            Wrong::Expired | Wrong::NotYet => Refused::Fault(Fault::TOKEN_EXPIRED),
+            wrong => Refused::Disconnect(invalid(wrong)),
+        })?;
+        match gives.lasts.is_over(now) {
+            true => Err(Fault::EXPIRED.into()),
+            false => Ok(gives),
+        }
+    }
+
+    /// What the server subscribes it to: all of it can be, as far as can be known.
+    fn servers(
+        &self,
+        mut channels: BTreeMap<String, Terms>,
+        user: &str,
+    ) -> Result<BTreeMap<String, Terms>, Fault> {
+        let options = self.desk.options();
+        if let Some(own) = options.channel_of(user)? {
+            channels.entry(own).or_default();
+        }
+        for (channel, terms) in &channels {
+            let namespace = options.namespace(channel)?;
+            terms.overrides.over(namespace)?;
+        }
+        Ok(channels)
+    }
+
+    fn enter(&self, user: String, conn_info: Bytes) -> (ConnId, ConnectResult) {
+        let client = uuid(&self.desk.cx);
+        let info = Arc::new(ClientInfo {
+            user,
+            client: client.clone(),
+            conn_info,
+            ..ClientInfo::default()
+        });
+        *self.seat.info.borrow_mut() = Arc::clone(&info);
+        let variant = Variant {
+            format: self.seat.format,
+            bare: self.seat.bare,
+        };
+        let id = self.desk.local.borrow_mut().open(variant, Some(info));
+        self.seat.id.set(Some(id));
+        self.desk.seat(id, Rc::clone(&self.seat));
+        let mut result = ConnectResult {
+            client,
+            version: VERSION.to_owned(),
+            ping: limits::PING_EVERY.as_secs() as u32,
+            pong: !self.seat.bare,
+            ..ConnectResult::default()
+        };
+        if let (Outlet::Stream(stream), false) = (&*self.seat.outlet.borrow(), self.seat.bare) {
+            // What it says comes by requests of their own, which say whose they are.
+            let session = self.desk.name(id);
+            stream.session.set(Some(session.secret));
+            (result.session, result.node) = (session.to_string(), self.desk.node.to_string());
+        }
+        (id, result)
+    }
+
+    /// From now on it may this, and for so long. Returns what the client is told of the latter.
+    fn bounded(&self, id: ConnId, caps: Box<[Cap]>, lasts: Lasts) -> (bool, u32) {
+        // Who only listens has no way to show another token.
+        let grace = match self.seat.bare {
+            true => Duration::ZERO,
+            false => limits::REFRESH_WITHIN,
+        };
+        let ends = lasts.ends(grace);
+        let rights = &mut *self.seat.rights.borrow_mut();
+        rights.caps = caps;
+        let before = std::mem::replace(&mut rights.ends, ends);
+        self.desk.due(id, None, before, ends);
+        lasts.told(self.desk.cx.wall())
+    }
+
+    /// Carries out the command: the connection goes on by another token of the same user.
+    pub(crate) fn refresh(
+        &self,
+        id: ConnId,
+        number: u32,
+        token: &str,
+        out: &mut Vec<u8>,
+    ) -> Result<(), Disconnect> {
+        let options = self.desk.options();
+        let Some(tokens) = &options.tokens else {
+            self.seat.write(failed(number, Fault::NOT_AVAILABLE), out);
+            return Ok(());
+        };
+        if token.is_empty() {
+            return Err(Disconnect::BAD_REQUEST);
+        }
+        let now = self.desk.cx.wall();
+        let gives = tokens.connecting(token, now).map_err(|wrong| match wrong {
+            Wrong::Expired | Wrong::NotYet => Disconnect::EXPIRED,
+            wrong => invalid(wrong),
+        })?;
+        let info = Arc::clone(&self.seat.info.borrow());
+        if gives.user != info.user {
+            return Err(invalid(Wrong::Invalid("the token is of another user")));
+        }
+        if gives.lasts.is_over(now) {
+            return Err(Disconnect::EXPIRED);
+        }
+        if gives.info != info.conn_info {
+            // For what it publishes, and for channels that it subscribes to from now on.
+            let info = ClientInfo {
+                conn_info: gives.info,
+                ..ClientInfo::clone(&info)
+            };
+            *self.seat.info.borrow_mut() = Arc::new(info);
+        }
+        let (expires, ttl) = self.bounded(id, gives.caps, gives.lasts);
+        let refresh = Some(RefreshResult {
+            client: info.client.clone(),
+            version: VERSION.to_owned(),
+            expires,
+            ttl,
+        });
+        self.seat.write(
+            Reply {
+                id: number,
+                refresh,
+                ..Reply::default()
+            },
+            out,
+        );
+        Ok(())
+    }
+}
+
+/// Tells the owner why, which is not for the client.
+fn invalid(wrong: Wrong) -> Disconnect {
+    log::debug!("push: a connection's token is refused: {wrong:?}");
+    Disconnect::INVALID_TOKEN
+}

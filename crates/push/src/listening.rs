@@ -1,0 +1,241 @@
+//! How a client comes to listen to a channel: at its own wish, with a token for it or without, or at the server's.
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+use std::time::Duration;
+
+use ringmain_hub::local::ConnId;
+use ringmain_hub::mail::{Life, Since};
+use ringmain_hub::protocol::{
+    ClientInfo, ConnectRequest, Fault, Reply, SubRefreshRequest, SubRefreshResult, SubscribeRequest,
+};
+use ringmain_jwt::Wrong;
+
+use crate::claims::{Lasts, Subscribing, Terms};
+use crate::limits;
+use crate::options::Namespace;
+use crate::rights::{Grant, is_among};
+use crate::seat::{Asked, Kind};
+use crate::session::Session;
+
+/// Of a subscription's flags the one that asks for an error where recovery fails.
+const REJECT_UNRECOVERED: i64 = 2;
+
+/// What is asked for besides what the client says.
+struct Asking {
+    number: u32,
+    kind: Kind,
+    /// By a token, or by the server.
+    granted: Option<(Terms, Lasts)>,
+}
+
+impl Session {
+    /// Carries out the command.
+    pub(crate) fn subscribe(&self, id: ConnId, number: u32, request: &SubscribeRequest) -> Result<(), Fault> {
+        if request.tf.is_some() {
+            // Who wants some publications is not to be sent all.
+            return Err(Fault::NOT_AVAILABLE);
+        }
+        let options = self.desk.options();
+        let (namespace, granted) = match request.token.is_empty() {
+            true => {
+                let rights = self.seat.rights.borrow();
+                let user = &self.seat.info.borrow().user;
+                let reach = rights.reach(&options, &request.channel, user)?;
+                reach.may(true, |cap| cap.subscribe)?;
+                (*reach.namespace, None)
+            }
+            false => {
+                let namespace = *options.namespace(&request.channel)?;
+                let gives = self.shown_for(&request.channel, &request.token)?;
+                (namespace, Some((gives.terms, gives.lasts)))
+            }
+        };
+        let kind = match self.seat.bare {
+            true => Kind::Connecting,
+            false => Kind::Own,
+        };
+        let asking = Asking {
+            number,
+            kind,
+            granted,
+        };
+        self.ask(id, &namespace, request, asking)
+    }
+
+    /// Subscribes a client that connects to what the server says.
+    pub(crate) fn subscribe_to(
+        &self,
+        id: ConnId,
+        channels: BTreeMap<String, Terms>,
+        connect: &ConnectRequest,
+    ) -> Result<(), Fault> {
+        let options = self.desk.options();
+        for (channel, terms) in channels {
+            let namespace = options.namespace(&channel)?;
+            let stood = connect.subs.get(&channel);
+            let request = SubscribeRequest {
+                recover: stood.is_some_and(|stood| stood.recover),
+                epoch: stood.map(|stood| stood.epoch.clone()).unwrap_or_default(),
+                offset: stood.map_or(0, |stood| stood.offset),
+                channel,
+                ..SubscribeRequest::default()
+            };
+            let asking = Asking {
+                number: 0,
+                kind: Kind::Connecting,
+                granted: Some((terms, Lasts::default())),
+            };
+            self.ask(id, namespace, &request, asking)?;
+        }
+        Ok(())
+    }
+
+    /// Subscribes a client that is connected, since the server wants it so. One that listens already goes on as it does, and one
+    /// that listens to as many channels as it may does not.
+    pub(crate) fn be_subscribed(&self, id: ConnId, channel: &str, terms: Terms) -> Result<(), Fault> {
+        let options = self.desk.options();
+        let namespace = options.namespace(channel)?;
+        let request = SubscribeRequest {
+            channel: channel.to_owned(),
+            ..SubscribeRequest::default()
+        };
+        let asking = Asking {
+            number: 0,
+            kind: Kind::Pushed,
+            granted: Some((terms, Lasts::default())),
+        };
+        self.ask(id, namespace, &request, asking)
+    }
+
+    /// What a client is given by a token for a channel.
+    fn shown_for(&self, channel: &str, token: &str) -> Result<Subscribing, Fault> {
+        let refused = |why| {
+            log::debug!("push: a subscription's token is refused: {why}");
+            Fault::PERMISSION_DENIED
+        };
+        let options = self.desk.options();
+        let tokens = options.tokens.as_ref();
+        let tokens = tokens.ok_or_else(|| refused("no tokens are known"))?;
+        let now = self.desk.cx.wall();
+        let gives = tokens.subscribing(token, now).map_err(|wrong| match wrong {
+            Wrong::Expired | Wrong::NotYet => Fault::TOKEN_EXPIRED,
+            Wrong::Invalid(why) => refused(why),
+        })?;
+        let info = self.seat.info.borrow();
+        if gives.channel != channel {
+            return Err(refused("the token is for another channel"));
+        }
+        if gives.user != info.user || !(gives.client.is_empty() || gives.client == info.client) {
+            return Err(refused("the token is for somebody else"));
+        }
+        if !is_among(channel, &info.user) {
+            return Err(refused("the channel is for others"));
+        }
+        match gives.lasts.is_over(now) {
+            true => Err(Fault::EXPIRED),
+            false => Ok(gives),
+        }
+    }
+
+    fn ask(
+        &self,
+        id: ConnId,
+        namespace: &Namespace,
+        request: &SubscribeRequest,
+        asking: Asking,
+    ) -> Result<(), Fault> {
+        let is_granted = asking.granted.is_some();
+        let (terms, lasts) = asking.granted.unwrap_or_default();
+        let shape = terms.overrides.over(namespace)?;
+        let recovers = request.recover && terms.overrides.recovery != Some(false);
+        let said = recovers.then(|| Since {
+            offset: request.offset,
+            life: Life::parse(&request.epoch),
+        });
+        let since = said.or_else(|| namespace.shows_last().then_some(Since::NOWHERE));
+        let info = shape.is_shown.then(|| self.info_of(&terms));
+        let channel: Arc<str> = Arc::from(&*request.channel);
+        self.desk
+            .local
+            .borrow_mut()
+            .subscribe_as(id, &channel, namespace.rules, since, info)?;
+        if is_granted {
+            let grace = match self.seat.bare {
+                true => Duration::ZERO,
+                false => limits::REFRESH_WITHIN,
+            };
+            let grant = Grant {
+                channel: Arc::clone(&channel),
+                info: terms.info,
+                ends: lasts.ends(grace),
+                is_servers: request.token.is_empty(),
+            };
+            self.desk.due(id, Some(&channel), None, grant.ends);
+            self.seat.rights.borrow_mut().add(grant);
+        }
+        let is_kept = namespace.rules.keep.is_some();
+        let recovery = shape
+            .recovery
+            .unwrap_or(namespace.recovery || request.recoverable);
+        self.seat.asked.borrow_mut().push(Asked {
+            channel,
+            number: asking.number,
+            kind: asking.kind,
+            recovers,
+            is_recoverable: is_kept && recovery,
+            is_positioned: is_kept && shape.positioning.unwrap_or(recovery),
+            wants_all: request.flag & REJECT_UNRECOVERED != 0,
+            data: terms.data,
+            lasts,
+        });
+        self.seat.begins();
+        Ok(())
+    }
+
+    /// Who it is to the others in a channel.
+    fn info_of(&self, terms: &Terms) -> Arc<ClientInfo> {
+        let info = self.seat.info.borrow();
+        match terms.info.is_empty() {
+            true => Arc::clone(&info),
+            false => Arc::new(ClientInfo {
+                chan_info: terms.info.clone(),
+                ..ClientInfo::clone(&info)
+            }),
+        }
+    }
+
+    /// Carries out the command: a subscription goes on by another token.
+    pub(crate) fn sub_refresh(
+        &self,
+        id: ConnId,
+        number: u32,
+        request: &SubRefreshRequest,
+        out: &mut Vec<u8>,
+    ) -> Result<(), Fault> {
+        let channel = &*request.channel;
+        self.desk.options().namespace(channel)?;
+        if request.token.is_empty() {
+            return Err(Fault::BAD_REQUEST);
+        }
+        let gives = self.shown_for(channel, &request.token)?;
+        let rights = &mut *self.seat.rights.borrow_mut();
+        // One that it has no token for does not end, and another one is not to make it.
+        let grant = rights.grant_mut(channel).filter(|grant| !grant.is_servers);
+        let grant = grant.ok_or(Fault::PERMISSION_DENIED)?;
+        let ends = gives.lasts.ends(limits::REFRESH_WITHIN);
+        let before = std::mem::replace(&mut grant.ends, ends);
+        self.desk.due(id, Some(&grant.channel), before, ends);
+        let (expires, ttl) = gives.lasts.told(self.desk.cx.wall());
+        let sub_refresh = Some(SubRefreshResult { expires, ttl });
+        self.seat.write(
+            Reply {
+                id: number,
+                sub_refresh,
+                ..Reply::default()
+            },
+            out,
+        );
+        Ok(())
+    }
+}

@@ -1,0 +1,127 @@
+//! What one client may do with which channels: what its namespace lets everybody do, what its token adds, what it was granted.
+//! Pure.
+
+use std::sync::Arc;
+
+use bytes::Bytes;
+use ringmain_hub::protocol::Fault;
+
+use crate::claims::Cap;
+use crate::options::{Namespace, Options};
+
+/// Of a connection. One that has shown no token has none.
+#[derive(Default)]
+pub(crate) struct Rights {
+    pub(crate) caps: Box<[Cap]>,
+    /// When the connection ends, in seconds since 1970.
+    pub(crate) ends: Option<u64>,
+    /// Subscriptions that were not everybody's to have: as many as there may be subscriptions.
+    grants: Vec<Grant>,
+}
+
+/// A subscription by a token of its own, or of the server's.
+pub(crate) struct Grant {
+    pub(crate) channel: Arc<str>,
+    /// What others in the channel are told of it.
+    pub(crate) info: Bytes,
+    /// When it ends, in seconds since 1970.
+    pub(crate) ends: Option<u64>,
+    /// The client did not ask for it, and does not know how to.
+    pub(crate) is_servers: bool,
+}
+
+/// A channel that a client has something to do with.
+pub(crate) struct Reach<'a> {
+    pub(crate) namespace: &'a Namespace,
+    /// Whether it may what everybody may.
+    is_open: bool,
+    cap: Option<&'a Cap>,
+}
+
+impl Rights {
+    /// Whether a user has anything to do with a channel.
+    ///
+    /// # Errors
+    /// As [`Options::namespace`]; [`Fault::PERMISSION_DENIED`] for a channel that is for others, or that wants a token.
+    pub(crate) fn reach<'a>(
+        &'a self,
+        options: &'a Options,
+        channel: &str,
+        user: &str,
+    ) -> Result<Reach<'a>, Fault> {
+        let namespace = options.namespace(channel)?;
+        if self.grant(channel).is_some() {
+            let (is_open, cap) = (true, self.cap(channel));
+            return Ok(Reach {
+                namespace,
+                is_open,
+                cap,
+            });
+        }
+        if channel.starts_with('$') || !is_among(channel, user) {
+            return Err(Fault::PERMISSION_DENIED);
+        }
+        let (is_open, cap) = (namespace.listen.lets_in(user), self.cap(channel));
+        match is_open || cap.is_some() {
+            true => Ok(Reach {
+                namespace,
+                is_open,
+                cap,
+            }),
+            false => Err(Fault::PERMISSION_DENIED),
+        }
+    }
+
+    /// The first that is for the channel is the one that counts.
+    fn cap(&self, channel: &str) -> Option<&Cap> {
+        self.caps.iter().find(|cap| cap.is_for(channel))
+    }
+
+    /// What others in a channel are told of its subscription there.
+    pub(crate) fn info(&self, channel: &str) -> Bytes {
+        self.grant(channel)
+            .map_or_else(Bytes::new, |grant| grant.info.clone())
+    }
+
+    pub(crate) fn grant(&self, channel: &str) -> Option<&Grant> {
+        self.grants.iter().find(|grant| &*grant.channel == channel)
+    }
+
+    pub(crate) fn grant_mut(&mut self, channel: &str) -> Option<&mut Grant> {
+        self.grants.iter_mut().find(|grant| &*grant.channel == channel)
+    }
+
+    pub(crate) fn add(&mut self, grant: Grant) {
+        self.grants.push(grant);
+    }
+
+    /// The subscription is over.
+    pub(crate) fn remove(&mut self, channel: &str) -> Option<Grant> {
+        let at = self.grants.iter().position(|grant| &*grant.channel == channel)?;
+        Some(self.grants.swap_remove(at))
+    }
+
+    /// The connection is over: what there was of it.
+    pub(crate) fn take_all(&mut self) -> Vec<Grant> {
+        std::mem::take(&mut self.grants)
+    }
+}
+
+impl Reach<'_> {
+    /// Whether it may do something that everybody may or not, or by a capability.
+    ///
+    /// # Errors
+    /// [`Fault::PERMISSION_DENIED`].
+    pub(crate) fn may(&self, everybody: bool, by: impl Fn(&Cap) -> bool) -> Result<(), Fault> {
+        match (self.is_open && everybody) || self.cap.is_some_and(by) {
+            true => Ok(()),
+            false => Err(Fault::PERMISSION_DENIED),
+        }
+    }
+}
+
+/// Whether a user is among those whom a channel is for: a name that ends in `#1,2` is for these alone.
+pub(crate) fn is_among(channel: &str, user: &str) -> bool {
+    let users = channel.split_once('#').map(|(_, users)| users);
+    users.is_none_or(|users| !user.is_empty() && users.split(',').any(|one| one == user))
+}

@@ -1,0 +1,411 @@
+//! Who is let in by a token, and who is not: on every transport, in both formats.
+
+use ringmain_hub::protocol::Format;
+use ringmain_push::{Algorithm, KeySet, Options, Tokens};
+use ringmain_web::App;
+use ringmain_web::testing::{TestClient, TestEvent};
+use serde_json::{Value, json};
+
+use crate::signing::{
+    FORMATS, LEEWAY, SECRET, Talker, code, connect, guarded, now, serve_guarded, signed_by, token, tokens,
+};
+use crate::support::with_query;
+
+/// What becomes of a client that shows a token: 0 if it is let in, or the code by which it is not.
+fn shown(client: &mut TestClient, format: Format, token: &str) -> u32 {
+    let mut talker = Talker::open(client, format);
+    talker.send([connect(token)]);
+    match talker.socket.event().expect("an event") {
+        TestEvent::Close(code, _) => u32::from(code),
+        TestEvent::Message(message) => {
+            let mut replies = ringmain_hub::protocol::Replies::new(format, message.data().to_vec().into());
+            let reply = replies.next().expect("a reply").expect("a reply");
+            assert!(reply.error.is_some() != reply.connect.is_some(), "{reply:?}");
+            code(&reply)
+        }
+        other => panic!("{other:?}"),
+    }
+}
+
+#[track_caller]
+fn check(options: Options, table: impl FnOnce(u64) -> Vec<(&'static str, String, u32)>) {
+    let mut client = serve_guarded(1, options);
+    let now = now(&mut client);
+    for (what, token, expected) in table(now) {
+        for format in FORMATS {
+            assert_eq!(
+                shown(&mut client, format, &token),
+                expected,
+                "{what} ({format:?})"
+            );
+        }
+    }
+    client.finish().expect("it ends");
+}
+
+#[test]
+fn a_token_is_good_or_it_is_told_by_what_it_is_not() {
+    let header = json!({ "alg": "HS256" });
+    check(guarded(), |now| {
+        let claims = json!({ "sub": "7", "exp": now + 100 });
+        let by = |header: Value| signed_by(SECRET, &header, &claims);
+        let good = token(claims.clone());
+        let (message, _) = good.rsplit_once('.').expect("three parts");
+        let stranger = b"another one of two and thirty by";
+        vec![
+            ("good", good.clone(), 0),
+            ("without an end", token(json!({ "sub": "7" })), 0),
+            ("of nobody", token(json!({ "sub": "", "exp": now + 100 })), 0),
+            (
+                "just about",
+                token(json!({ "sub": "7", "exp": now - LEEWAY + 2 })),
+                0,
+            ),
+            ("expired", token(json!({ "sub": "7", "exp": now - LEEWAY })), 109),
+            (
+                "not yet",
+                token(json!({ "sub": "7", "nbf": now + LEEWAY + 5 })),
+                109,
+            ),
+            ("nearly yet", token(json!({ "sub": "7", "nbf": now + LEEWAY })), 0),
+            ("of a stranger", signed_by(stranger, &header, &claims), 3500),
+            (
+                "of a stranger, and expired",
+                signed_by(stranger, &header, &json!({ "sub": "7", "exp": 1 })),
+                3500,
+            ),
+            ("not signed", format!("{message}."), 3500),
+            ("by no algorithm", by(json!({ "alg": "none" })), 3500),
+            (
+                "by none, not signed",
+                {
+                    let none = by(json!({ "alg": "none" }));
+                    format!("{}.", none.rsplit_once('.').expect("three parts").0)
+                },
+                3500,
+            ),
+            ("by one that is not allowed", by(json!({ "alg": "HS384" })), 3500),
+            ("by a public key's", by(json!({ "alg": "RS256" })), 3500),
+            (
+                "by a key of any name",
+                by(json!({ "alg": "HS256", "kid": "x" })),
+                0,
+            ),
+            ("no token", "nothing".to_owned(), 3500),
+            ("longer than may be", "x".repeat(9000), 3500),
+            ("of a number", token(json!({ "sub": 7, "exp": now + 100 })), 3500),
+            (
+                "for a subscription",
+                token(json!({ "sub": "7", "channel": "news" })),
+                3500,
+            ),
+            (
+                "with an end that is none",
+                token(json!({ "sub": "7", "exp": "1" })),
+                3500,
+            ),
+            (
+                "to be over long ago",
+                token(json!({ "sub": "7", "expire_at": 1 })),
+                110,
+            ),
+            ("nothing is shown", String::new(), 101),
+        ]
+    });
+}
+
+/// A token with one more claim.
+fn with(name: &str, value: Value) -> String {
+    let mut claims = json!({ "sub": "7" });
+    claims[name] = value;
+    token(claims)
+}
+
+#[test]
+fn what_is_said_and_cannot_be_done_is_refused() {
+    check(guarded(), |_| {
+        vec![
+            ("info", with("info", json!({ "name": "Ann" })), 0),
+            ("no base64", with("b64info", json!("!")), 3500),
+            ("channels", with("channels", json!(["kept:a", "news"])), 0),
+            ("no channels", with("channels", json!("news")), 3500),
+            ("a channel that is none", with("channels", json!([""])), 107),
+            (
+                "a channel of no namespace",
+                with("channels", json!(["no:where"])),
+                102,
+            ),
+            ("no subs", with("subs", json!(["kept:a"])), 3500),
+            (
+                "data",
+                with("subs", json!({ "kept:a": { "data": [1], "b64data": "e30=" } })),
+                0,
+            ),
+            (
+                "data without base64",
+                with("subs", json!({ "kept:a": { "b64data": "!" } })),
+                3500,
+            ),
+            ("no end", with("expire_at", json!("1")), 3500),
+        ]
+    });
+    check(guarded(), |_| {
+        let caps = |value: Value| with("caps", json!([value]));
+        let allow = |what: Value| caps(json!({ "channels": ["a"], "allow": what }));
+        let like = |what: &str| caps(json!({ "channels": ["a"], "allow": ["sub"], "match": what }));
+        vec![
+            ("all there are", allow(json!(["sub", "pub", "prs", "hst"])), 0),
+            ("one that is none", allow(json!(["all"])), 3500),
+            ("wildcards", like("wildcard"), 0),
+            ("expressions", like("regex"), 3500),
+        ]
+    });
+}
+
+#[test]
+fn a_subscription_is_as_its_channel_can_be() {
+    check(guarded(), |_| {
+        let over = |channel: &str, name: &str, value: Value| {
+            let mut switch = json!({});
+            switch[name] = value;
+            with("subs", json!({ channel: { "override": switch } }))
+        };
+        let kept = |name: &str, value: bool| over("kept:a", name, json!({ "value": value }));
+        vec![
+            ("shown, as it is", kept("presence", true), 0),
+            ("hidden", kept("presence", false), 0),
+            ("recovered", kept("force_recovery", true), 0),
+            ("positioned", kept("force_positioning", true), 0),
+            ("others told of it alone", kept("join_leave", true), 108),
+            ("told of others alone", kept("force_push_join_leave", true), 108),
+            (
+                "recovered, and nothing is kept",
+                over("news", "force_recovery", json!({ "value": true })),
+                108,
+            ),
+            (
+                "positioned there",
+                over("news", "force_positioning", json!({ "value": true })),
+                108,
+            ),
+            (
+                "shown where nobody is",
+                over("news", "presence", json!({ "value": true })),
+                108,
+            ),
+            ("something else", kept("force", true), 3500),
+            ("no switch", over("kept:a", "presence", json!(true)), 3500),
+        ]
+    });
+}
+
+#[test]
+fn a_token_is_for_us_and_of_whom_we_trust() {
+    let options = Options {
+        tokens: Some(Tokens {
+            issuer: Some("https://id.example".to_owned()),
+            audiences: vec!["push".to_owned(), "all".to_owned()],
+            ..tokens()
+        }),
+        ..guarded()
+    };
+    check(options, |_| {
+        let of = |iss: Value, aud: Value| token(json!({ "sub": "7", "iss": iss, "aud": aud }));
+        let (issuer, push) = (json!("https://id.example"), json!("push"));
+        vec![
+            ("good", of(issuer.clone(), push.clone()), 0),
+            ("among others", of(issuer.clone(), json!(["web", "all"])), 0),
+            ("for others", of(issuer.clone(), json!("web")), 3500),
+            ("for nobody", of(issuer.clone(), Value::Null), 3500),
+            (
+                "of another issuer",
+                of(json!("https://other.example"), push.clone()),
+                3500,
+            ),
+            ("of no issuer", of(Value::Null, push), 3500),
+        ]
+    });
+}
+
+#[test]
+fn a_public_key_is_no_secret() {
+    // RFC 8037 §A.2; who would take it for a secret could sign by it.
+    const PUBLIC: &str = "11qYAYKxCrfVS_7TyWQHOg7hcvPapiMlrwIaaPcHURo";
+    use base64::Engine as _;
+    let bytes = base64::engine::general_purpose::URL_SAFE_NO_PAD
+        .decode(PUBLIC)
+        .expect("base64url");
+    let set = json!({ "keys": [{ "kty": "OKP", "crv": "Ed25519", "x": PUBLIC }] }).to_string();
+    let keys = KeySet::parse(set.as_bytes()).expect("a set");
+    let options = |algorithms: Option<Vec<Algorithm>>| {
+        let tokens = Tokens::new(KeySet::parse(set.as_bytes()).expect("a set"));
+        let algorithms = algorithms.unwrap_or(tokens.algorithms.clone());
+        Options {
+            tokens: Some(Tokens { algorithms, ..tokens }),
+            ..guarded()
+        }
+    };
+    assert!(!Tokens::new(keys).algorithms.contains(&Algorithm::Hs256));
+    check(options(None), |_| {
+        let claims = json!({ "sub": "7" });
+        [bytes, PUBLIC.as_bytes().to_vec(), set.as_bytes().to_vec()]
+            .map(|secret| {
+                (
+                    "a public key",
+                    signed_by(&secret, &json!({ "alg": "HS256" }), &claims),
+                    3500,
+                )
+            })
+            .into()
+    });
+    // Nor can anybody ask for that by mistake.
+    let app = ringmain_push::serve(App::new(), options(Some(vec![Algorithm::Hs256])));
+    let why = TestClient::new(app).expect_err("it cannot be built");
+    assert!(why.to_string().contains("a key for the algorithm HS256"), "{why}");
+}
+
+#[test]
+fn an_algorithm_that_is_not_wanted_is_refused_whatever_the_key_fits() {
+    let secret = [7; 64];
+    let options = |algorithms: &[Algorithm]| Options {
+        tokens: Some(Tokens {
+            algorithms: algorithms.to_vec(),
+            ..Tokens::new(KeySet::secret(&secret).expect("a key"))
+        }),
+        ..guarded()
+    };
+    let shown = signed_by(&secret, &json!({ "alg": "HS256" }), &json!({ "sub": "7" }));
+    check(options(&[Algorithm::Hs512]), |_| {
+        vec![("another", shown.clone(), 3500)]
+    });
+    check(options(&[Algorithm::Hs512, Algorithm::Hs256]), |_| {
+        vec![("it", shown.clone(), 0)]
+    });
+}
+
+#[test]
+fn options_that_cannot_be_are_told_when_the_application_is_built() {
+    let with = |tokens: Tokens| Options {
+        tokens: Some(tokens),
+        ..guarded()
+    };
+    for (options, told) in [
+        (
+            with(Tokens {
+                algorithms: Vec::new(),
+                ..tokens()
+            }),
+            "at least one algorithm",
+        ),
+        (
+            with(Tokens {
+                issuer: Some(String::new()),
+                ..tokens()
+            }),
+            "found an empty one",
+        ),
+        (
+            Options {
+                user_channel: Some("no".to_owned()),
+                ..guarded()
+            },
+            "found `no`",
+        ),
+    ] {
+        let app = ringmain_push::serve(App::new(), options);
+        let why = TestClient::new(app).expect_err("it cannot be built");
+        assert!(why.to_string().contains(told), "{why}");
+    }
+}
+
+#[test]
+fn keys_are_replaced_while_clients_connect() {
+    let options = guarded();
+    let keys = options.tokens.as_ref().expect("tokens").keys.clone();
+    let mut client = serve_guarded(2, options);
+    let other = b"another one of two and thirty by";
+    let (old, new) = (
+        token(json!({ "sub": "7" })),
+        signed_by(other, &json!({ "alg": "HS256" }), &json!({ "sub": "7" })),
+    );
+    let (mut stays, _) = Talker::connected(&mut client, Format::Json, &old);
+    assert_eq!(shown(&mut client, Format::Json, &new), 3500);
+    keys.replace(KeySet::secret(other).expect("a key"));
+    assert_eq!(shown(&mut client, Format::Json, &new), 0);
+    assert_eq!(shown(&mut client, Format::Json, &old), 3500);
+    assert_eq!(
+        code(&stays.ask(crate::signing::subscribe("news", ""))),
+        0,
+        "it is still there"
+    );
+    drop(stays);
+    client.finish().expect("it ends");
+}
+
+#[test]
+fn who_shows_nothing_is_anonymous_where_that_is_allowed() {
+    let options = Options {
+        anonymous: true,
+        ..guarded()
+    };
+    check(options, |_| {
+        vec![
+            ("nothing", String::new(), 0),
+            ("a token", token(json!({ "sub": "7" })), 0),
+            ("a wrong one", "x".to_owned(), 3500),
+        ]
+    });
+    // Without keys nobody can show one, and that is not passed over.
+    let options = Options {
+        anonymous: true,
+        tokens: None,
+        ..guarded()
+    };
+    check(options, |_| vec![("a token", token(json!({ "sub": "7" })), 3500)]);
+}
+
+#[test]
+fn listeners_show_tokens_on_every_transport() {
+    let mut client = serve_guarded(2, guarded());
+    let now = now(&mut client);
+    let request = |token: &str| json!({ "token": token }).to_string();
+    let good = request(&token(
+        json!({ "sub": "7", "exp": now + 100, "channels": ["news"] }),
+    ));
+    for (connect, status, told) in [
+        (request(""), 401, 3500),
+        (request("x"), 401, 3500),
+        (request(&token(json!({ "sub": "7", "exp": 1 }))), 401, 3005),
+        (
+            request(&token(json!({ "sub": "7", "channels": ["no:where"] }))),
+            400,
+            3501,
+        ),
+    ] {
+        let queried = client.get(&with_query("/connection/uni_sse", &connect)).send();
+        let posted = client.post("/connection/uni_sse").body(&*connect).send();
+        let lines = client.post("/connection/uni_http_stream").body(&*connect).send();
+        for reply in [queried, posted, lines] {
+            assert_eq!(reply.status(), status, "{connect}: {}", reply.text());
+            assert!(
+                reply.text().contains(&format!("(code {told})")),
+                "{}",
+                reply.text()
+            );
+        }
+        let mut socket = client.ws("/connection/uni_websocket").open();
+        socket.send_text(&connect);
+        assert_eq!(u32::from(socket.closed().0), told, "{connect}");
+    }
+    let mut events = crate::support::Stream::open(client.get(&with_query("/connection/uni_sse", &good)));
+    let mut lines = crate::support::Stream::open(client.post("/connection/uni_http_stream").body(&*good));
+    let mut socket = client.ws("/connection/uni_websocket").open();
+    socket.send_text(&good);
+    for told in [events.event(), lines.line(), socket.text()] {
+        let told: Value = serde_json::from_str(&told).expect("JSON");
+        assert_eq!(told["connect"]["expires"], true, "{told}");
+        assert_eq!(told["connect"]["subs"], json!({ "news": {} }), "{told}");
+    }
+    drop((events, lines, socket));
+    client.finish().expect("it ends");
+}

@@ -1,0 +1,86 @@
+//! Values in queries that no log shows: a page without headers of its own has no other place for a token.
+
+use std::borrow::Cow;
+
+use crate::query;
+
+/// Parameters whose values are hidden unless somebody says otherwise: tokens (RFC 6750 §2.3), and what clients of push say when
+/// they connect, which has one in it.
+pub const HIDDEN: [&str; 3] = ["cf_connect", "token", "access_token"];
+
+/// A target, or another URL, with `***` for what stands behind these names in its query. Some servers part pairs by `;`, too, so
+/// a name counts behind either; a value goes on to the next `&`.
+pub(crate) fn scrubbed<'t, N: AsRef<str>>(target: &'t [u8], names: &[N]) -> Cow<'t, [u8]> {
+    let Some(start) = target.iter().position(|byte| *byte == b'?') else {
+        return Cow::Borrowed(target);
+    };
+    let (path, raw) = target.split_at(start + 1);
+    let is_hidden = |pair: &[u8]| {
+        let (name, _) = query::halves(pair);
+        let named = |hidden: &N| query::bytes(name).eq(hidden.as_ref().bytes());
+        name.len() < pair.len() && names.iter().any(named)
+    };
+    // How much of what stands between two `&` is shown; `None`: all.
+    let shown = |part: &[u8]| {
+        let mut from = 0;
+        for pair in part.split(|byte| *byte == b';') {
+            if is_hidden(pair) {
+                return Some(from + query::halves(pair).0.len() + 1);
+            }
+            from += pair.len() + 1;
+        }
+        None
+    };
+    let parts = || raw.split(|byte| *byte == b'&');
+    if parts().all(|part| shown(part).is_none()) {
+        return Cow::Borrowed(target);
+    }
+    let mut scrubbed = path.to_vec();
+    for (number, part) in parts().enumerate() {
+        if number > 0 {
+            scrubbed.push(b'&');
+        }
+        match shown(part) {
+            Some(until) => {
+                scrubbed.extend_from_slice(&part[..until]);
+                scrubbed.extend_from_slice(b"***");
+            }
+            None => scrubbed.extend_from_slice(part),
+        }
+    }
+    Cow::Owned(scrubbed)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::{HIDDEN, scrubbed};
+
+    #[test]
+    fn values_of_these_names_are_not_shown() {
+        for (target, expected) in [
+            ("/", "/"),
+            ("/token=1", "/token=1"),
+            ("/?", "/?"),
+            ("/?a=token&b", "/?a=token&b"),
+            ("/?token", "/?token"),
+            ("/?token=", "/?token=***"),
+            ("/?token=secret", "/?token=***"),
+            ("/?a=1&token=secret&b=2", "/?a=1&token=***&b=2"),
+            ("/?token=one&access_token=two", "/?token=***&access_token=***"),
+            ("/?cf_connect=%7B%22token%22:%22x%22%7D", "/?cf_connect=***"),
+            // As a server decodes it, and as some part it.
+            ("/?%74oken=secret", "/?%74oken=***"),
+            ("/?a=1;token=secret", "/?a=1;token=***"),
+            ("/?token=secret;more=secret&b=2", "/?token=***&b=2"),
+            ("/?token=a=b?token=c", "/?token=***"),
+            ("/?a=?token=x", "/?a=?token=x"),
+            ("/?Token=x&tokens=x", "/?Token=x&tokens=x"),
+            ("http://a/b?&&token=x#f", "http://a/b?&&token=***"),
+        ] {
+            let found = scrubbed(target.as_bytes(), &HIDDEN);
+            assert_eq!(String::from_utf8_lossy(&found), expected, "{target}");
+        }
+        assert_eq!(&*scrubbed(b"/?token=x", &[""; 0]), b"/?token=x");
+        assert_eq!(&*scrubbed(b"/?key=x", &["key"]), b"/?key=***");
+    }
+}
