@@ -366,8 +366,11 @@ fn follow_push(push: &Push, last: Option<&Config>, config: &Config) {
     if last.and_then(|last| last.push.as_ref()) == Some(settings) {
         return;
     }
-    if let Err(error) = push.replace(settings.options()) {
-        log::error!("{error}; push goes on as it was");
+    let replaced = settings
+        .options()
+        .and_then(|options| push.replace(options).map_err(|error| error.to_string()));
+    if let Err(error) = replaced {
+        log::error!("push goes on as it was: {error}");
     }
 }
 

@@ -3,10 +3,12 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use ringmain_gateway::model::{self, Action, PushNamespace, Secret};
+use ringmain_gateway::model::{
+    self, Action, KeySet, PushKeys, PushListen, PushNamespace, PushTokens, Secret,
+};
 use ringmain_push::{Keep, Options, Slow};
 
-use super::{Builder, list, put, text, value};
+use super::{Builder, list, put, text, texts, value};
 use crate::config::document::{self, Maybe};
 use crate::config::values::{At, Switch};
 
@@ -17,9 +19,17 @@ const KEPT: Keep = Keep {
     time: Duration::from_secs(300),
 };
 
+/// What was expected and found: the message says the word itself.
+fn after_expected(text: &str) -> &str {
+    text.split_once("expected ").map_or(text, |(_, rest)| rest)
+}
+
 impl Builder<'_> {
     pub(super) fn push(&mut self, part: Maybe<document::Push>) {
-        let Some(part) = part.filter(|at| at.clean).and_then(|at| at.value) else {
+        let Some((part, position)) = part
+            .filter(|at| at.clean)
+            .and_then(|at| Some((at.value?, at.position)))
+        else {
             return;
         };
         let before = self.errors.count();
@@ -35,13 +45,12 @@ impl Builder<'_> {
                 Ok(()) => push.origins.push(Arc::from(origin)),
                 Err(error) => {
                     let error = error.to_string();
-                    let expected = error
-                        .split_once("expected ")
-                        .map_or(&*error, |(_, expected)| expected);
-                    self.errors.tell_message(at.position, expected);
+                    self.errors.tell_message(at.position, after_expected(&error));
                 }
             }
         }
+        push.user_channel = value(part.user_channel).map(Arc::from);
+        push.tokens = part.tokens.and_then(|at| self.push_tokens(at));
         push.api_key = part.api_key.and_then(|at| self.api_key(at));
         if let Some(limits) = value(part.limits) {
             let of = |number: u32| usize::try_from(number).unwrap_or(usize::MAX);
@@ -49,6 +58,7 @@ impl Builder<'_> {
                 &mut push.limits.subscriptions,
                 value(limits.subscriptions).map(of),
             );
+            put(&mut push.connections_per_user, value(limits.connections_per_user));
             let waiting = text(limits.waiting).and_then(|size| usize::try_from(size.0).ok());
             put(&mut push.limits.waiting_bytes, waiting);
             put(&mut push.channels, value(limits.channels).map(of));
@@ -67,10 +77,56 @@ impl Builder<'_> {
             let namespace = self.push_namespace(at);
             push.namespaces.insert(Arc::from(name), namespace);
         }
+        if self.errors.count() == before
+            && let Err(why) = push.options()
+        {
+            self.errors.tell_message(position, after_expected(&why));
+        }
         // Wrong in part, it might let somebody in who is not to be.
         if self.errors.count() == before {
             self.built.config.push = Some(Arc::new(push));
         }
+    }
+
+    fn push_tokens(&self, at: At<document::PushTokens>) -> Option<PushTokens> {
+        let position = at.position;
+        let part = at.value?;
+        let keys = match (part.secret, part.keys) {
+            (Some(secret), None) => {
+                let (at, secret) = (secret.position, secret.value?);
+                if let Err(message) = ringmain_push::KeySet::secret(secret.as_bytes()) {
+                    self.errors.tell_message(at, after_expected(&message));
+                    return None;
+                }
+                PushKeys::Secret(Secret::new(secret.into_bytes()))
+            }
+            (None, keys @ Some(_)) => {
+                let file = self.file(&keys)?;
+                match KeySet::parse(&file) {
+                    Ok(set) => PushKeys::Set(set),
+                    Err(message) => {
+                        let at = keys.map_or(position, |at| at.position);
+                        self.errors.tell_message(at, &message);
+                        return None;
+                    }
+                }
+            }
+            (both, _) => {
+                let found = if both.is_some() { "both" } else { "neither" };
+                self.errors.tell(position, "either `secret` or `keys`", found);
+                return None;
+            }
+        };
+        Some(PushTokens {
+            keys,
+            algorithms: texts(part.algorithms),
+            issuer: value(part.issuer).map(Arc::from),
+            audiences: list(part.audience)
+                .into_iter()
+                .filter_map(|at| at.value.map(Arc::from))
+                .collect(),
+            leeway: text(part.leeway).map_or(Duration::from_secs(30), |time| time.0),
+        })
     }
 
     fn api_key(&self, at: At<String>) -> Option<Secret> {
@@ -93,6 +149,12 @@ impl Builder<'_> {
         };
         let rules = &mut namespace.rules;
         rules.keep = part.keep.and_then(|at| self.push_keep(at));
+        let listen = value(part.listen).map(|listen| match listen {
+            document::PushListen::Anybody => PushListen::Anybody,
+            document::PushListen::Users => PushListen::Users,
+            document::PushListen::Nobody => PushListen::Nobody,
+        });
+        put(&mut namespace.listen, listen);
         put(&mut namespace.publish, value(part.publish));
         put(&mut namespace.recovery, value(part.recovery));
         put(&mut namespace.history, value(part.history));

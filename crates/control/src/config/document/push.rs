@@ -6,7 +6,7 @@ use serde::Deserialize;
 use super::{Maybe, Some1};
 use crate::config::texts::{Size, Time};
 use crate::config::values::{Pairs, Text};
-use ringmain_gateway::model::Path;
+use ringmain_gateway::model::{JwtAlgorithm, Path};
 
 /// What is pushed to clients, who connect by rules with `push: true`: WebSocket, SSE and HTTP streams, by the protocol of
 /// Centrifuge's SDKs or without any. A change holds from the next command of a client on; connections stay, also when the key goes.
@@ -15,6 +15,10 @@ use ringmain_gateway::model::Path;
 pub(in crate::config) struct Push {
     /// Clients connect without saying who they are. `false` if it does not say.
     pub(in crate::config) anonymous: Maybe<bool>,
+    /// By what others say who they are, and what they may: tokens (JWT).
+    pub(in crate::config) tokens: Maybe<PushTokens>,
+    /// Each user is subscribed to a channel of its own in this namespace: `NAMESPACE:#USER`.
+    pub(in crate::config) user_channel: Maybe<String>,
     /// Pages that may connect besides those of the same host: `https://app.example.com`, `https://*.example.com`, or `*` for any.
     pub(in crate::config) origins: Some1<String>,
     /// What the owner's programs say in `X-API-Key` to publish by `/api/publish`; best as `${env:…}` or `${file:…}`. Without it
@@ -28,10 +32,42 @@ pub(in crate::config) struct Push {
     pub(in crate::config) limits: Maybe<PushLimits>,
 }
 
+/// Tokens of clients.
+#[derive(Debug, Default, Deserialize, JsonSchema)]
+#[serde(default, deny_unknown_fields)]
+pub(in crate::config) struct PushTokens {
+    /// The secret that they are signed by (HS256, HS384, HS512), at least 32 bytes; best as `${env:…}` or `${file:…}`. This or `keys`.
+    pub(in crate::config) secret: Maybe<String>,
+    /// A file with the set of keys that they are signed by (JWKS).
+    pub(in crate::config) keys: Maybe<String>,
+    /// By what they may be signed. What the keys are for if it does not say.
+    pub(in crate::config) algorithms: Some1<Text<JwtAlgorithm>>,
+    /// What `iss` must be. It is not looked at if it does not say.
+    pub(in crate::config) issuer: Maybe<String>,
+    /// What `aud` must hold one of. It is not looked at if it does not say.
+    pub(in crate::config) audience: Some1<String>,
+    /// By how much clocks may differ: `30s` if it does not say.
+    pub(in crate::config) leeway: Maybe<Text<Time>>,
+}
+
+/// Who may listen without a token for the channel.
+#[derive(Clone, Copy, Debug, Deserialize, JsonSchema)]
+#[serde(rename_all = "snake_case")]
+pub(in crate::config) enum PushListen {
+    /// Everybody who is connected.
+    Anybody,
+    /// Everybody of whom it is known who it is.
+    Users,
+    /// Nobody.
+    Nobody,
+}
+
 /// What channels do.
 #[derive(Debug, Default, Deserialize, JsonSchema)]
 #[serde(default, deny_unknown_fields)]
 pub(in crate::config) struct PushNamespace {
+    /// Who may listen without a token for the channel: `anybody`, `users` or `nobody`. `anybody` if it does not say.
+    pub(in crate::config) listen: Maybe<PushListen>,
     /// Clients may publish. `false` if it does not say: the owner's programs alone do.
     pub(in crate::config) publish: Maybe<bool>,
     /// What of the publications is kept, for those who come back. Nothing if it does not say.
@@ -86,6 +122,8 @@ pub(in crate::config) enum PushSlow {
 pub(in crate::config) struct PushLimits {
     /// Subscriptions of a client: 128 if it does not say.
     pub(in crate::config) subscriptions: Maybe<u32>,
+    /// Connections of a user: 128 if it does not say.
+    pub(in crate::config) connections_per_user: Maybe<u32>,
     /// What waits for a client: `1MiB` if it does not say.
     pub(in crate::config) waiting: Maybe<Text<Size>>,
     /// Channels that a worker keeps: 1048576 if it does not say.

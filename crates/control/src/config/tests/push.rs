@@ -3,7 +3,7 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use ringmain_gateway::model::{Action, Path, Push, Secret};
+use ringmain_gateway::model::{Action, Path, Push, PushKeys, PushListen, Secret};
 use ringmain_push::{Keep, Slow};
 
 use super::{all_wrong, right};
@@ -17,6 +17,8 @@ push:
   anonymous: true
   origins: [https://app.example, '*.shop.example']
   api_key: owner
+  tokens: {secret: '0123456789abcdef0123456789abcdef', algorithms: HS256, issuer: shop, audience: [web, app], leeway: 5s}
+  user_channel: personal
   channels: {publish: true}
   namespaces:
     prices:
@@ -24,13 +26,14 @@ push:
       cache: true
       every: 200ms
       slow: conflate
+    personal: {listen: nobody}
     rooms:
       keep: {publications: 100, size: 64KiB, time: 1h}
       recovery: true
       history: true
       presence: true
       join_leave: true
-  limits: {subscriptions: 10, waiting: 64KiB, channels: 1000}
+  limits: {subscriptions: 10, connections_per_user: 3, waiting: 64KiB, channels: 1000}
 routes:
   live:
     rules:
@@ -70,6 +73,27 @@ routes:
     };
     assert_eq!(rules.keep, Some(kept));
     assert!(!prices.publish && !prices.presence);
+    let tokens = push.tokens.as_ref().expect("tokens");
+    assert_eq!(
+        tokens.keys,
+        PushKeys::Secret(Secret::new(b"0123456789abcdef0123456789abcdef".as_slice()))
+    );
+    assert_eq!(
+        (tokens.issuer.as_deref(), tokens.audiences.len(), tokens.leeway),
+        (Some("shop"), 2, Duration::from_secs(5))
+    );
+    assert_eq!(
+        (push.user_channel.as_deref(), push.connections_per_user),
+        (Some("personal"), 3)
+    );
+    assert_eq!(push.namespaces["personal"].listen, PushListen::Nobody);
+    let keys = right("{listen: ':80', push: {tokens: {keys: jwks.json}}, to: http://127.0.0.1:1}")
+        .push
+        .clone();
+    let keys = keys
+        .and_then(|push| push.tokens.clone())
+        .map(|tokens| tokens.keys);
+    assert!(matches!(keys, Some(PushKeys::Set(_))));
     let rooms = push.namespaces["rooms"];
     assert!(
         rooms.recovery && rooms.history && rooms.presence && rooms.rules.presence && rooms.rules.join_leave
@@ -124,6 +148,30 @@ routes:
             "14:9: expected one of the keys `to`, `redirect`, `respond`, `files` and `push`, found several",
             "15:40: expected the key `retry` only beside `to`, found it beside another action",
         ]
+    );
+    let tokens = [
+        ("{}", "expected either `secret` or `keys`, found neither"),
+        (
+            "{secret: a, keys: b}",
+            "expected either `secret` or `keys`, found both",
+        ),
+        ("{secret: short}", "found 5"),
+        ("{keys: missing.json}", "missing.json"),
+        (
+            "{keys: jwks.json, algorithms: HS256}",
+            "expected a key for the algorithm HS256, found none of that kind",
+        ),
+    ];
+    for (tokens, said) in tokens {
+        let wrong = all_wrong(&format!(
+            "{{listen: ':80', push: {{tokens: {tokens}}}, to: http://127.0.0.1:1}}"
+        ));
+        assert!(wrong.len() == 1 && wrong[0].contains(said), "{tokens}: {wrong:?}");
+    }
+    let personal = all_wrong("{listen: ':80', push: {user_channel: personal}, to: http://127.0.0.1:1}");
+    assert!(
+        personal.len() == 1 && personal[0].contains("personal"),
+        "{personal:?}"
     );
     let without = all_wrong("{listen: ':80', routes: {live: {rules: [{match: /a, push: true}]}}}");
     assert_eq!(without.len(), 1);
