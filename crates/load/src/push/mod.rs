@@ -16,6 +16,8 @@
 mod calendar;
 mod doubts;
 mod figures;
+#[cfg(test)]
+mod fixtures;
 mod layout;
 mod listen;
 mod order;

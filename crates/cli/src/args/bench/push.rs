@@ -123,7 +123,7 @@ pub(crate) struct Publications {
     pub(crate) publish_as: PublishAs,
 
     /// Connections to publish on; each channel has one of them
-    #[arg(long, value_name = "N", default_value_t = 4, hide_short_help = true, value_parser = whole(1..=1024))]
+    #[arg(long, value_name = "N", default_value_t = 4, hide_short_help = true, value_parser = whole(1..=1024_u32))]
     pub(crate) publishers: u32,
 }
 
