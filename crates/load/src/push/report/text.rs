@@ -300,5 +300,5 @@ fn costs(out: &mut String, run: &Run, style: Style) {
         "; looked at bytes {} after they were there (p99)",
         amount::time(run.heard.behind.percentile(99.0))
     ));
-    labelled(out, "this client", &said, style);
+    labelled(out, "client", &said, style);
 }
