@@ -1,4 +1,5 @@
-//! What `ringmain bench push` is pointed at: `cargo run -p ringmain-push --example bench_server -- ADDRESS KEY [NAMESPACE[=RULE,…]]…`
+//! What `ringmain bench push` is pointed at: `cargo run -p ringmain-push --example bench_server -- ADDRESS KEY [--workers=N]
+//! [NAMESPACE[=RULE,…]]…`
 //!
 //! Anybody may listen; programs publish with the key. A namespace's rules: `keep=N` publications, `every=MILLISECONDS` for
 //! conflation, `cache`, and what becomes of slow clients: `disconnect`, `drop_old`, `drop_new`, `conflate`, `resync`. Without a
@@ -6,6 +7,7 @@
 
 use std::time::Duration;
 
+use ringmain_engine::Config;
 use ringmain_hub::history::Keep;
 use ringmain_hub::mail::Slow;
 use ringmain_push::{Namespace, Options};
@@ -23,7 +25,13 @@ fn main() -> Exit {
         ..Options::default()
     };
     options.limits.subscriptions = SUBSCRIPTIONS;
+    let mut config = Config::default();
     for word in words {
+        // Each worker holds as many clients over io_uring as the process may open files.
+        if let Some(workers) = word.strip_prefix("--workers=") {
+            config.workers = Some(workers.parse().expect("a number of workers"));
+            continue;
+        }
         let (name, rules) = word.split_once('=').unwrap_or((&word, ""));
         let namespace = namespace(rules);
         match name {
@@ -31,7 +39,7 @@ fn main() -> Exit {
             name => drop(options.namespaces.insert(name.to_owned(), namespace)),
         }
     }
-    ringmain_push::serve(App::new(), options).run(&addr)
+    ringmain_push::serve(App::new(), options).run_with(&addr, config)
 }
 
 fn namespace(text: &str) -> Namespace {

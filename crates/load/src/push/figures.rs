@@ -47,7 +47,8 @@ pub struct Counts {
     pub misdelivered: u64,
     /// Publications that were not as they had been published.
     pub changed: u64,
-    /// Subscriptions that did not have the last publication of their channel at the end.
+    /// Subscriptions of clients that read as fast as they can that did not have the last publication of their channel at the
+    /// end.
     pub behind_at_end: u64,
     /// Bytes received.
     pub bytes_received: u64,

@@ -51,9 +51,10 @@ impl Listeners {
             return bytes.len();
         };
         let now = self.cx.clock();
-        self.figures
-            .behind
-            .record(now.since(self.cx.ready_at()).as_nanos() as u64);
+        if self.is_counting() {
+            let behind = now.since(self.cx.ready_at());
+            self.figures.behind.record(behind.as_nanos() as u64);
+        }
         let outcome = self.read(conn, index, &mut talk, bytes, now);
         let (taken, stop) = match outcome {
             Ok(taken) => (taken, None),

@@ -223,15 +223,21 @@ impl Listeners {
         self.set_alarm();
     }
 
-    /// Which subscriptions lack the last publication of their channel.
+    /// Which subscriptions lack the last publication of their channel. Clients that read slowly may.
     fn look_at_last(&mut self) {
         let places = self.layout.places();
         for (index, track) in self.tracks.iter().enumerate() {
             let (client, place) = (index as u32 / places, index as u32 % places);
             let channel = self.layout.channel(self.first + client, place);
-            let behind = track.highest() < self.calendar.last(channel);
+            let slow = self.links[client as usize].slow;
+            let behind = !slow && track.highest() < self.calendar.last(channel);
             self.figures.counts.behind_at_end += u64::from(behind);
         }
+    }
+
+    /// Whether publications that are due now count.
+    fn is_counting(&self) -> bool {
+        self.effort.is_some() && self.counts.1 != Time::NEVER
     }
 
     /// The client that this connection still belongs to.

@@ -54,8 +54,7 @@ impl Listeners {
         // What is late is not made up for.
         self.watch.next = Some(due.after(limits::WATCH_EVERY).max(now));
         self.feed_slow();
-        let (from, until) = (self.begun.after(self.plan.warmup), self.counts.1);
-        if self.plan.conflated.is_some() && now >= from && now < until && until != Time::NEVER {
+        if self.plan.conflated.is_some() && self.is_counting() {
             self.look_how_fresh(now);
         }
     }

@@ -240,7 +240,7 @@ fn ends(out: &mut String, run: &Run, style: Style) {
     }
     labelled(out, "cut off", &cut, style);
     if counts.unsubscribes.total() > 0 {
-        labelled(out, "unsubscribed", &list(&counts.unsubscribes), style);
+        labelled(out, "ended", &list(&counts.unsubscribes), style);
     }
     if !counts.connect_errors.is_empty() {
         let each = counts.connect_errors.iter();

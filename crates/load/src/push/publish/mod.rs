@@ -6,6 +6,8 @@
 //!
 //! All publications of a channel leave on one connection, so that a server that answers in order has them in order.
 
+mod exchange;
+
 use std::collections::VecDeque;
 use std::sync::Arc;
 use std::sync::mpsc::Sender;
@@ -15,16 +17,14 @@ use ringmain_engine::backend::Time;
 use ringmain_engine::limits::WRITE_MARK;
 use ringmain_engine::{Conn, ConnId, Cx, Reason, Start};
 use ringmain_sys::process::{thread_cpu_time, thread_waited};
-use ringmain_wire::h1::{
-    self, BodyDecoder, BodyEvent, FieldTable, Framing, HeadScanner, Method, Misuse, Parsed, RequestEncoder,
-    parse_response,
-};
+use ringmain_wire::h1::{self, FieldTable, Misuse};
 
+use self::exchange::{Reading, fault, hint, write_head};
 use super::calendar::{Calendar, Mark, Number};
 use super::figures::Published;
 use super::layout::write_name;
 use super::listen::Common;
-use super::plan::{Form, Plan, Publishing};
+use super::plan::{Form, Plan};
 use super::stamp::{self, Stamp};
 use super::worker::{News, Order, Place};
 use crate::limits;
@@ -64,14 +64,6 @@ struct Due {
 struct Flight {
     due: Due,
     sent: Time,
-}
-
-/// The answer that is on its way.
-#[derive(Debug, Default)]
-struct Reading {
-    scanner: HeadScanner,
-    body: Option<(u16, BodyDecoder)>,
-    kept: Vec<u8>,
 }
 
 /// The last worker.
@@ -394,7 +386,7 @@ impl Publisher {
         }
         let mut at = 0;
         loop {
-            match self.answer(index, &bytes[at..]) {
+            match self.lines[index].reading.take(&mut self.table, &bytes[at..]) {
                 Ok((taken, None)) => {
                     at += taken;
                     break;
@@ -414,51 +406,6 @@ impl Publisher {
         self.look_whether_done();
         self.set_alarm();
         at
-    }
-
-    /// Reads one answer; returns how many bytes were taken, and its status once it is whole.
-    fn answer(&mut self, index: usize, bytes: &[u8]) -> Result<(usize, Option<u16>), &'static str> {
-        let limits = &h1::Limits::INTERNET;
-        let reading = &mut self.lines[index].reading;
-        let mut at = 0;
-        while reading.body.is_none() {
-            let parsed = parse_response(
-                &bytes[at..],
-                Method::Post,
-                limits,
-                &mut reading.scanner,
-                &mut self.table,
-            );
-            match parsed {
-                Ok(Parsed::Complete { head, bytes }) => {
-                    at += bytes;
-                    if !head.is_interim() {
-                        let decoder = BodyDecoder::new(head.framing, limits);
-                        reading.body = Some((head.status, decoder.map_err(|_| "broke HTTP/1.1")?));
-                    }
-                }
-                Ok(Parsed::Partial) => return Ok((at, None)),
-                Err(_) => return Err("what answers there does not speak HTTP/1.1"),
-            }
-        }
-        loop {
-            let (status, decoder) = reading.body.as_mut().expect("its head was read");
-            let step = decoder.decode(&bytes[at..]).map_err(|_| "broke HTTP/1.1")?;
-            at += step.consumed;
-            match step.event {
-                BodyEvent::NeedMore => return Ok((at, None)),
-                BodyEvent::Trailers(_) => {}
-                BodyEvent::Data(data) => {
-                    let room = limits::ANSWER_BYTES.saturating_sub(reading.kept.len());
-                    reading.kept.extend_from_slice(&data[..data.len().min(room)]);
-                }
-                BodyEvent::End => {
-                    let status = *status;
-                    reading.body = None;
-                    return Ok((at, Some(status)));
-                }
-            }
-        }
     }
 
     /// A whole answer: its body is what is kept.
@@ -572,64 +519,5 @@ impl Line {
         self.life = self.life.wrapping_add(1);
         self.reading = Reading::default();
         std::mem::take(&mut self.in_flight)
-    }
-}
-
-fn write_head(out: &mut Vec<u8>, publishing: &Publishing, body: u64) -> Result<(), Misuse> {
-    let mut head = RequestEncoder::new(out, Method::Post, &publishing.path, &publishing.host)?;
-    if let Some(key) = &publishing.api_key {
-        head.field("X-API-Key", key.as_bytes())?;
-    }
-    head.field("Content-Type", b"application/json")?;
-    head.finish(Framing::Length(body), true).map(drop)
-}
-
-/// What is wrong with an answer.
-fn fault(form: Form, status: u16, body: &[u8]) -> Option<String> {
-    let said = || serde_json::from_slice::<serde_json::Value>(body).ok();
-    match (form, status) {
-        (Form::Lines, 200..=299) => None,
-        (Form::Api, 200) => {
-            let Some(said) = said() else {
-                return Some("an answer that is no JSON".into());
-            };
-            let error = said.get("error")?;
-            let code = error.get("code").and_then(serde_json::Value::as_u64).unwrap_or(0);
-            let message = error
-                .get("message")
-                .and_then(|text| text.as_str())
-                .unwrap_or("no reason");
-            Some(format!("error {code} {}", shown(message)))
-        }
-        _ => {
-            let said = said();
-            let detail = said
-                .as_ref()
-                .and_then(|said| said.get("detail"))
-                .and_then(|text| text.as_str());
-            Some(detail.map_or_else(
-                || status.to_string(),
-                |detail| format!("{status}, {}", shown(detail)),
-            ))
-        }
-    }
-}
-
-fn shown(text: &str) -> String {
-    text.chars()
-        .filter(|c| !c.is_control())
-        .take(limits::REASON_CHARACTERS)
-        .collect()
-}
-
-/// What to do about a refusal.
-fn hint(status: u16) -> &'static str {
-    match status {
-        401 | 403 => "; give its key by --api-key",
-        404 | 405 => {
-            "; no such endpoint: say by --publish where publications are posted to, and whether the server has its interface for programs"
-        }
-        200 => "; is the namespace of --prefix there?",
-        _ => "",
     }
 }
