@@ -160,13 +160,15 @@ fn deliveries(out: &mut String, run: &Run, style: Style) {
             table.row(line("  of clients that read slowly", cell(run.missing_slow())));
         }
     }
+    // Elsewhere those are among the lost.
+    let without_last = run.plan.conflated.map_or(0, |_| counts.behind_at_end);
     let faults = [
         ("doubled", counts.doubled, true),
         ("reordered", counts.reordered, true),
         ("too old to tell which", counts.old, false),
         ("to clients not subscribed", counts.misdelivered, false),
         ("not as published", counts.changed, false),
-        ("without the last value at the end", counts.behind_at_end, false),
+        ("without the last value at the end", without_last, false),
     ];
     for (name, count, always) in faults {
         match count {
