@@ -47,7 +47,7 @@ pub enum PushError {
     #[error(transparent)]
     Engine(#[from] EngineError),
     /// Not all clients stand.
-    #[error("{standing} of {clients} clients stand after {:.1}s{}", waited.as_secs_f64(), last.as_ref().map_or_else(String::new, |error| format!(": {error}")))]
+    #[error("{standing} of {clients} clients stand after {:.1}s{}", waited.as_secs_f64(), reason(last.as_ref()))]
     NotConnected {
         /// How many stand.
         standing: u32,
@@ -70,6 +70,22 @@ pub enum PushError {
     /// The server under test.
     #[error(transparent)]
     Server(#[from] ServerError),
+}
+
+/// The last failure, and what to do about it.
+fn reason(last: Option<&io::Error>) -> String {
+    let Some(error) = last else {
+        return String::new();
+    };
+    let hint = match (error.kind(), error.raw_os_error()) {
+        (io::ErrorKind::AddrNotAvailable | io::ErrorKind::AddrInUse, _) => {
+            "; all ports of an address are in use: connect from more addresses (--source)"
+        }
+        // No file descriptor is left, of this process or of all.
+        (_, Some(23 | 24)) => "; no descriptor is left: use more --threads on io_uring, or raise `ulimit -n`",
+        _ => "",
+    };
+    format!(": {error}{hint}")
 }
 
 /// What can be shown while it runs.
