@@ -132,8 +132,8 @@ pub const PUSH_SUBSCRIPTIONS: u32 = 10_000;
 /// a thread.
 pub const PUBLICATIONS: u32 = 1 << 22;
 
-/// Bytes of a publication's data.
-pub const PUBLICATION_BYTES: u32 = 1 << 20;
+/// Bytes of a publication's data; with what is around it and what waits before it the engine's output holds it.
+pub const PUBLICATION_BYTES: u32 = 512 << 10;
 
 /// Bytes of what the names of channels begin with.
 pub const PREFIX_BYTES: usize = 64;
@@ -179,3 +179,8 @@ pub const FRESHNESS_LOOKS: usize = 400;
 
 /// How often a server's memory is taken in a fan-out.
 pub const PUSH_TICK: Duration = Duration::from_secs(1);
+
+const _: () = assert!(
+    PUBLICATION_BYTES as usize + 2 * ringmain_engine::limits::WRITE_MARK
+        < ringmain_engine::limits::WRITE_LIMIT
+);

@@ -364,7 +364,8 @@ impl Publisher {
         let flights = self.lines[index].end_life();
         let lost = flights.iter().filter(|flight| self.counts(flight.due)).count();
         self.figures.unanswered += lost as u64;
-        self.figures.broken += u64::from(self.phase != Phase::Over);
+        // One that a server closes because nothing is asked for is opened again, and that is all.
+        self.figures.broken += u64::from(self.phase != Phase::Over && !flights.is_empty());
         if self.phase != Phase::Over {
             self.redial = Some(self.cx.now().after(limits::REDIAL));
             self.look_whether_done();
