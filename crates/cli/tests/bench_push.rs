@@ -28,22 +28,49 @@ const WRONG: &[(&[&str], &str)] = &[
     (&[], "<URL>"),
     (&["wss://127.0.0.1:9"], "TLS is not spoken here yet"),
     (&["tcp://127.0.0.1:9"], "expected ws://HOST"),
-    (&["ws://127.0.0.1:9", "--clients", "0"], "expected a whole number from 1 to 1000000"),
-    (&["ws://127.0.0.1:9", "--each", "2"], "--each 2 is more than the 1 channels"),
-    (&["ws://127.0.0.1:9", "--rate", "fast"], "expected a number a second"),
-    (&["ws://127.0.0.1:9", "--slow", "200%"], "expected a share from 0 to 1"),
+    (
+        &["ws://127.0.0.1:9", "--clients", "0"],
+        "expected a whole number from 1 to 1000000",
+    ),
+    (
+        &["ws://127.0.0.1:9", "--each", "2"],
+        "--each 2 is more than the 1 channels",
+    ),
+    (
+        &["ws://127.0.0.1:9", "--rate", "fast"],
+        "expected a number a second",
+    ),
+    (
+        &["ws://127.0.0.1:9", "--slow", "200%"],
+        "expected a share from 0 to 1",
+    ),
     (&["ws://127.0.0.1:9", "--size", "10"], "48"),
-    (&["ws://127.0.0.1:9", "--idle", "--rate", "5"], "cannot be used with"),
-    (&["ws://127.0.0.1:9", "--publish", "ws://a"], "--publish: expected http://"),
-    (&["ws://127.0.0.1:9", "-c", "2", "-t", "3"], "--threads 3 is more than the 2 clients"),
-    (&["ws://127.0.0.1:9", "--server-cpus", "0"], "--server-cpus needs a server"),
+    (
+        &["ws://127.0.0.1:9", "--idle", "--rate", "5"],
+        "cannot be used with",
+    ),
+    (
+        &["ws://127.0.0.1:9", "--publish", "ws://a"],
+        "--publish: expected http://",
+    ),
+    (
+        &["ws://127.0.0.1:9", "-c", "2", "-t", "3"],
+        "--threads 3 is more than the 2 clients",
+    ),
+    (
+        &["ws://127.0.0.1:9", "--server-cpus", "0"],
+        "--server-cpus needs a server",
+    ),
 ];
 
 #[test]
 fn wrong_command_lines_are_told() {
     for (args, expect) in WRONG {
         let error = fails(&mut push(args), 2);
-        assert!(error.contains(expect), "{args:?}: expected `{expect}` in: {error}");
+        assert!(
+            error.contains(expect),
+            "{args:?}: expected `{expect}` in: {error}"
+        );
     }
 }
 
@@ -97,7 +124,9 @@ impl Drop for Server {
     }
 }
 
-const SHORT: [&str; 9] = ["-c", "20", "-d", "300ms", "-w", "100ms", "--settle", "30s", "--json"];
+const SHORT: [&str; 9] = [
+    "-c", "20", "-d", "300ms", "-w", "100ms", "--settle", "30s", "--json",
+];
 
 #[track_caller]
 fn document(url: &str, args: &[&str]) -> Value {
@@ -115,17 +144,38 @@ fn every_transport_of_our_own_server_delivers_all() {
         ("/connection/uni_sse", &[]),
     ];
     for (path, args) in cases {
-        let load = ["--channels", "10", "--each", "3", "-r", "200", "--common", "20", "--api-key", "K"];
+        let load = [
+            "--channels",
+            "10",
+            "--each",
+            "3",
+            "-r",
+            "200",
+            "--common",
+            "20",
+            "--api-key",
+            "K",
+        ];
         let found = document(&server.url(path), &[&load, args].concat());
         // 60 publications to six clients each, and six to all.
         let deliveries = &found["deliveries"];
         assert_eq!(deliveries["expected"], 60 * 6 + 6 * 20, "{found:#}");
         assert_eq!(deliveries["delivered"], deliveries["expected"], "{found:#}");
-        for none in ["lost", "doubled", "reordered", "misdelivered", "changed", "without_last"] {
+        for none in [
+            "lost",
+            "doubled",
+            "reordered",
+            "misdelivered",
+            "changed",
+            "without_last",
+        ] {
             assert_eq!(deliveries[none], 0, "{found:#}");
         }
         assert_eq!(found["latency"]["count"], deliveries["expected"]);
-        assert_eq!((&found["last"]["count"], &found["last_common"]["count"]), (&60.into(), &6.into()));
+        assert_eq!(
+            (&found["last"]["count"], &found["last_common"]["count"]),
+            (&60.into(), &6.into())
+        );
         assert_eq!(found["clients"]["disconnects"].as_array().unwrap().len(), 0);
     }
 }
@@ -133,14 +183,34 @@ fn every_transport_of_our_own_server_delivers_all() {
 #[test]
 fn a_channel_that_conflates_is_told_as_one() {
     let server = Server::new(true);
-    let args = ["-r", "400", "--prefix", "paced:", "--conflated", "50ms", "--settle", "1s", "--api-key", "K"];
+    let args = [
+        "-r",
+        "400",
+        "--prefix",
+        "paced:",
+        "--conflated",
+        "50ms",
+        "--settle",
+        "1s",
+        "--api-key",
+        "K",
+    ];
     let url = server.url("/connection/websocket");
-    let output = push(&[&[&url[..]][..], &args, &SHORT[..6], &["--json"]].concat()).output().unwrap();
+    let output = push(&[&[&url[..]][..], &args, &SHORT[..6], &["--json"]].concat())
+        .output()
+        .unwrap();
     assert_eq!(output.status.code(), Some(0), "{output:?}");
     let found: Value = serde_json::from_slice(&output.stdout).unwrap();
     let deliveries = &found["deliveries"];
-    assert_eq!((&deliveries["lost"], &deliveries["without_last"]), (&0.into(), &0.into()), "{found:#}");
-    assert!(deliveries["conflated"].as_u64() > deliveries["delivered"].as_u64(), "{found:#}");
+    assert_eq!(
+        (&deliveries["lost"], &deliveries["without_last"]),
+        (&0.into(), &0.into()),
+        "{found:#}"
+    );
+    assert!(
+        deliveries["conflated"].as_u64() > deliveries["delivered"].as_u64(),
+        "{found:#}"
+    );
     assert!(found["behind"]["count"].as_u64() > Some(0), "{found:#}");
 }
 
@@ -152,11 +222,31 @@ fn what_the_server_does_not_allow_is_told_with_what_to_do() {
         let error = fails(&mut push(&[&[url], args, &["-c", "5", "-q"]].concat()), 1);
         assert!(error.contains(expect), "expected `{expect}` in: {error}");
     };
-    check(&url, &[], "401, expected the API key in X-API-Key; give its key by --api-key");
-    check(&server.url("/nothing"), &["--api-key", "K"], "/nothing answers 404");
-    check(&url, &["--publish", &format!("http://{}/none", server.addr)], "no such endpoint");
-    check(&url, &["--api-key", "K", "--prefix", "none:"], "102 unknown channel");
+    check(
+        &url,
+        &[],
+        "401, expected the API key in X-API-Key; give its key by --api-key",
+    );
+    check(
+        &server.url("/nothing"),
+        &["--api-key", "K"],
+        "/nothing answers 404",
+    );
+    check(
+        &url,
+        &["--publish", &format!("http://{}/none", server.addr)],
+        "no such endpoint",
+    );
+    check(
+        &url,
+        &["--api-key", "K", "--prefix", "none:"],
+        "102 unknown channel",
+    );
     let closed = Server::new(false);
-    check(&closed.url("/connection/websocket"), &["--api-key", "K"], "--token");
+    check(
+        &closed.url("/connection/websocket"),
+        &["--api-key", "K"],
+        "--token",
+    );
     check(&closed.url("/connection/uni_sse"), &["--api-key", "K"], "--token");
 }
