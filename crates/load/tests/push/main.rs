@@ -373,6 +373,14 @@ fn a_server_that_does_not_want_to_is_an_error_that_says_why() {
 }
 
 #[test]
+fn a_client_that_is_told_to_come_later_does() {
+    let server = Server::new(Manner::Busy, right);
+    let run = run(plan(&server));
+    all_right(&run, ALL);
+    assert_eq!(run.heard.counts.connect_errors.values().sum::<u64>(), 1);
+}
+
+#[test]
 fn nobody_there_and_plans_without_sense_are_errors() {
     let server = Server::new(Manner::Right, right);
     let free = std::net::TcpListener::bind("127.0.0.1:0")

@@ -74,6 +74,8 @@ pub(crate) enum Manner {
     Pings,
     /// Messages come in frames and pieces of frames.
     Pieces,
+    /// The first client is told to come later.
+    Busy,
 }
 
 struct State {
@@ -81,6 +83,7 @@ struct State {
     published: u64,
     tried: bool,
     pongs: usize,
+    refused: bool,
     script: Script,
 }
 
@@ -99,6 +102,7 @@ impl Server {
             published: 0,
             tried: false,
             pongs: 0,
+            refused: false,
             script: Box::new(script),
         }));
         let shared = Arc::clone(&state);
@@ -147,6 +151,13 @@ impl Peer {
             let text = head.target_text.to_owned();
             if self.manner == Manner::NoEndpoint && !text.starts_with("/api/") {
                 return self.answer(404, &json!({"detail": "nothing here"}));
+            }
+            let is_client = text.starts_with("/connection/");
+            if self.manner == Manner::Busy
+                && is_client
+                && !std::mem::replace(&mut lock(&self.shared).refused, true)
+            {
+                return self.answer(503, &json!({"detail": "later"}));
             }
             match text.split('?').next() {
                 Some("/api/publish") => self.publish(&head),

@@ -140,6 +140,10 @@ impl Listeners {
             };
             Stop::Refused(format!("{path} answers {status}{said}; {hint}"))
         };
+        // Many at once are more than a server may want to take; none of them is told to stay away.
+        if matches!(head.status, 429 | 502..=504) {
+            return Err(Stop::Broken("told to come later (429, 502, 503 or 504)"));
+        }
         match self.plan.transport {
             Transport::WebSocket(format) => {
                 if head.status != 101 {
