@@ -38,7 +38,7 @@ pub struct Plan {
     pub rate: f64,
     /// Publications a second to one more channel that all clients subscribe to; `None`: there is no such channel.
     pub common: Option<f64>,
-    /// Bytes of a publication's data, from [`stamp::BYTES`] to [`limits::PUBLICATION_BYTES`].
+    /// Bytes of a publication's data, from 48 to [`limits::PUBLICATION_BYTES`].
     pub size: u32,
     /// The server sends clients the newest value of a channel only, this far apart: what they do not get is conflated and
     /// not lost, and how fresh their values are is counted.
