@@ -65,6 +65,7 @@ fn the_guide_names_options_that_are_there() {
         help(&["--help"]),
         help(&["compare", "--help"]),
         help(&["merge", "--help"]),
+        help(&["push", "--help"]),
     ]
     .concat();
     let guide = fs::read_to_string(root().join("docs/bench.md")).unwrap();

@@ -18,6 +18,7 @@ mod fixtures;
 pub mod knee;
 pub mod limits;
 pub mod plan;
+pub mod push;
 pub mod record;
 pub mod report;
 pub mod run;

@@ -121,3 +121,66 @@ pub const SCENARIO_BYTES: usize = 1 << 20;
 
 /// Worker threads of a run.
 pub const THREADS: usize = 1_024;
+
+/// Channels of a fan-out, besides the common one.
+pub const PUSH_CHANNELS: u32 = 1 << 20;
+
+/// Channels that one client subscribes to, besides the common one.
+pub const PUSH_SUBSCRIPTIONS: u32 = 10_000;
+
+/// Publications of a fan-out, warm-up included, on one schedule; more are refused before it starts. Each of them takes 8 bytes
+/// a thread.
+pub const PUBLICATIONS: u32 = 1 << 22;
+
+/// Bytes of a publication's data; with what is around it and what waits before it the engine's output holds it.
+pub const PUBLICATION_BYTES: u32 = 512 << 10;
+
+/// Bytes of what the names of channels begin with.
+pub const PREFIX_BYTES: usize = 64;
+
+/// Bytes of a message to a client; a longer one breaks its connection.
+pub const HEARD_BYTES: usize = 16 << 20;
+
+/// Publications without an answer on one connection; more wait for one.
+pub const PUBLISHES_IN_FLIGHT: usize = 1024;
+
+/// Publications that wait for room on one connection. More are not sent, and counted as such.
+pub const PUBLICATIONS_WAITING: usize = 1 << 18;
+
+/// Bytes of an answer to a publication that are kept for the message about it.
+pub const ANSWER_BYTES: usize = 4096;
+
+/// Characters of a server's reason that are kept.
+pub const REASON_CHARACTERS: usize = 120;
+
+/// Kinds of ends that are counted apart; the rest is counted together.
+pub const PUSH_REASONS: usize = 64;
+
+/// Subscriptions asked for in one message.
+pub const SUBSCRIBES_A_MESSAGE: usize = 64;
+
+/// A client that was cut off comes back after so long.
+pub const RECONNECT: Duration = Duration::from_secs(1);
+
+/// How often slow clients get what they may read, and freshness is looked at.
+pub const WATCH_EVERY: Duration = Duration::from_millis(20);
+
+/// Slow clients save what they may read for so many times of [`WATCH_EVERY`].
+pub const SLOW_SAVES: i32 = 50;
+
+/// Bytes of a slow client's receive buffer (the kernel doubles it).
+pub const SLOW_RECEIVE_BYTES: u32 = 8 << 10;
+
+/// Bytes around a publication's data, about, for what a client needs.
+pub const ENVELOPE_BYTES: u32 = 50;
+
+/// Subscriptions that a thread looks at each time, to see how fresh their values are.
+pub const FRESHNESS_LOOKS: usize = 400;
+
+/// How often a server's memory is taken in a fan-out.
+pub const PUSH_TICK: Duration = Duration::from_secs(1);
+
+const _: () = assert!(
+    PUBLICATION_BYTES as usize + 2 * ringmain_engine::limits::WRITE_MARK
+        < ringmain_engine::limits::WRITE_LIMIT
+);

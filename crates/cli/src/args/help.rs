@@ -139,6 +139,18 @@ Example, two builds on ports of their own, each kept off the client's CPUs:
 
 Rounds are taken in turn (AB BA AB …). A difference is only called one if chance does not explain it.";
 
+/// What follows the help of `bench push`.
+pub(super) const PUSH: &str = "\
+Examples, on a server whose programs publish with the key K:
+  ringmain bench push ws://127.0.0.1:8000 --clients 100 --channels 10 --rate 100 --api-key K
+  ringmain bench push ws://127.0.0.1:8000 -c 80000 --channels 1000 -r 1k --api-key K \\
+      --source 127.0.0.1-127.0.0.4 --server-pid PID
+  ringmain bench push ws://127.0.0.1:8000 -c 2000 --channels 5000 --each 50 -r 100k --prefix market: \\
+      --conflated 200ms --slow 5% --api-key K
+  ringmain bench push http://127.0.0.1:8000/connection/uni_sse --api-key K
+
+Publications leave when they are due, whether or not answers come, and latencies count from then.";
+
 /// What follows the help of `bench merge`.
 pub(super) const MERGE: &str = "\
 Example, the same load from two hosts:

@@ -10,6 +10,7 @@ mod measure;
 mod merge;
 mod output;
 mod place;
+mod push;
 mod scene;
 mod secure;
 mod single;
@@ -27,6 +28,7 @@ pub(crate) fn bench(mut args: Bench) -> Result<(), Failure> {
     match args.command.take() {
         None => single::run(args),
         Some(BenchCommand::Compare(args)) => compare::run(*args),
+        Some(BenchCommand::Push(args)) => push::run(&args),
         Some(BenchCommand::Merge { files, output, json }) => merge::run(&files, output.as_deref(), json),
         Some(BenchCommand::Check { scenario }) => scene::check(&scenario),
         Some(BenchCommand::Schema) => output::to_standard_output(&format!("{:#}", scenario::schema())),

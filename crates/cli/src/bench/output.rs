@@ -86,6 +86,16 @@ impl Sinks {
         })
     }
 
+    /// Opens the file of a result that has neither page nor histograms.
+    pub(super) fn json(json: Option<&File>, quiet: bool) -> Result<Sinks, Failure> {
+        Ok(Sinks {
+            json: json.map(|file| Sink::open("--json", file)).transpose()?,
+            html: None,
+            summary: !json.is_some_and(File::is_standard_output),
+            quiet,
+        })
+    }
+
     /// Writes the document alone: of a run that has no summary.
     pub(super) fn write_json(self, json: impl FnOnce() -> String) -> Result<(), Failure> {
         self.json.map_or(Ok(()), |sink| sink.write(&json()))

@@ -33,7 +33,7 @@ use ringmain_engine::backend::Time;
 use ringmain_engine::{Conn, ConnId, Cx, Handler, Reason, Start, Via};
 
 use self::link::{Link, State};
-use self::schedule::Schedule;
+pub(crate) use self::schedule::Schedule;
 pub(crate) use self::secure::Secure;
 use self::speak::Speaker;
 pub(crate) use self::window::News;
@@ -445,7 +445,7 @@ fn describe(reason: Reason) -> &'static str {
 }
 
 /// The part of `total` that is `worker`'s: its first number, and how many.
-fn share(total: u64, worker: usize, workers: usize) -> (u64, u64) {
+pub(crate) fn share(total: u64, worker: usize, workers: usize) -> (u64, u64) {
     let (worker, workers) = (worker as u64, workers as u64);
     let (each, rest) = (total / workers, total % workers);
     let first = worker * each + worker.min(rest);

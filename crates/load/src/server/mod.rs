@@ -231,6 +231,15 @@ impl Server {
         })
     }
 
+    /// Memory resident now, bytes, summed over the processes.
+    ///
+    /// # Errors
+    /// [`ServerError::Gone`], [`ServerError::NoProc`].
+    pub fn memory(&mut self) -> Result<u64, ServerError> {
+        self.look()?;
+        Ok(self.tree.memory())
+    }
+
     fn look(&mut self) -> Result<(), ServerError> {
         self.tree.look()?;
         let root = self.tree.root();

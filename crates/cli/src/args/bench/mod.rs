@@ -3,6 +3,7 @@
 //! Knows how loads are written down; not how they are carried out.
 
 mod compare;
+pub(crate) mod push;
 mod tls;
 pub(crate) mod values;
 
@@ -16,6 +17,7 @@ use ringmain_load::scenario::Settings;
 use ringmain_load::threshold::Threshold;
 
 pub(crate) use self::compare::Compare;
+use self::push::Push;
 pub(crate) use self::tls::{Tls, TlsVersion};
 use self::values::{File, Header, Statuses};
 use super::values::{Time, size_32, time, whole};
@@ -62,6 +64,9 @@ pub(crate) enum BenchCommand {
     /// Measure two or more targets in turn, and say which differences noise does not explain
     #[command(after_help = help::COMPARE)]
     Compare(Box<Compare>),
+    /// Publish to very many clients that listen, and measure how long it takes and what is lost
+    #[command(after_help = help::PUSH)]
+    Push(Box<Push>),
     /// Put the histograms of several runs together, without loss
     #[command(after_help = help::MERGE)]
     Merge {

@@ -253,7 +253,7 @@ pub(super) fn threads(
 }
 
 /// As the kernel lists CPUs: `0-3,8`.
-fn listed(cpus: &[usize]) -> String {
+pub(super) fn listed(cpus: &[usize]) -> String {
     let mut ranges: Vec<(usize, usize)> = Vec::new();
     for &cpu in cpus {
         match ranges.last_mut() {
@@ -321,7 +321,7 @@ pub(super) fn session(plan: Plan, task: &Task) -> Result<Session, Failure> {
 }
 
 /// A connection has both ends in one family.
-fn check_sources(sources: &[Addr], target: &Addr) -> Result<(), Failure> {
+pub(super) fn check_sources(sources: &[Addr], target: &Addr) -> Result<(), Failure> {
     let fits = |source: &&Addr| match (source, target) {
         (Addr::Inet(source), Addr::Inet(target)) => source.is_ipv4() == target.is_ipv4(),
         _ => false,

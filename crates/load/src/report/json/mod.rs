@@ -81,7 +81,7 @@ pub fn merged(recorded: &Recorded) -> String {
     document("merged", &Merged::of(recorded))
 }
 
-fn document(kind: &'static str, body: &impl Serialize) -> String {
+pub(crate) fn document(kind: &'static str, body: &impl Serialize) -> String {
     let document = Document {
         format: "ringmain-bench",
         version: VERSION,
@@ -102,7 +102,7 @@ struct Document<'a, Body: Serialize> {
     version: u32,
     /// The version of the program.
     ringmain: &'static str,
-    /// `run`, `comparison`, `search` or `merged`.
+    /// `run`, `comparison`, `search`, `merged` or `push`.
     kind: &'static str,
     #[serde(flatten)]
     body: &'a Body,

@@ -6,7 +6,7 @@
 mod compared;
 mod sections;
 mod setup;
-mod table;
+pub(crate) mod table;
 #[cfg(test)]
 mod tests;
 
@@ -58,7 +58,7 @@ pub fn merged(sources: &[String], latencies: &[(&str, &Latency)], style: Style) 
 }
 
 /// What to doubt, the worst first.
-fn write_remarks(out: &mut String, remarks: &[Remark], style: Style) {
+pub(crate) fn write_remarks(out: &mut String, remarks: &[Remark], style: Style) {
     if remarks.is_empty() {
         return;
     }
@@ -82,7 +82,7 @@ fn write_remarks(out: &mut String, remarks: &[Remark], style: Style) {
 }
 
 impl Style {
-    fn bold(self, text: &str) -> Cow<'_, str> {
+    pub(crate) fn bold(self, text: &str) -> Cow<'_, str> {
         self.with("1", text)
     }
 

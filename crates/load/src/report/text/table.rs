@@ -5,11 +5,11 @@
 use super::Style;
 
 /// The widest line, in columns.
-pub(super) const WIDTH: usize = 100;
+pub(crate) const WIDTH: usize = 100;
 
 /// Rows of cells. The first cell of a row stands left, the others right.
 #[derive(Default)]
-pub(super) struct Table {
+pub(crate) struct Table {
     rows: Vec<(Kind, Vec<String>)>,
 }
 
@@ -25,27 +25,27 @@ enum Kind {
 
 impl Table {
     /// A row that names the columns.
-    pub(super) fn head<const N: usize>(&mut self, cells: [&str; N]) {
+    pub(crate) fn head<const N: usize>(&mut self, cells: [&str; N]) {
         self.rows.push((Kind::Head, cells.map(String::from).to_vec()));
     }
 
     /// A row of figures. Fewer cells than other rows have leave the rest empty.
-    pub(super) fn row(&mut self, cells: Vec<String>) {
+    pub(crate) fn row(&mut self, cells: Vec<String>) {
         self.rows.push((Kind::Body, cells));
     }
 
     /// As [`Table::row`], for the figure that most readers look for.
-    pub(super) fn main(&mut self, cells: Vec<String>) {
+    pub(crate) fn main(&mut self, cells: Vec<String>) {
         self.rows.push((Kind::Main, cells));
     }
 
     /// As [`Table::row`], for what should not have happened.
-    pub(super) fn bad(&mut self, cells: Vec<String>) {
+    pub(crate) fn bad(&mut self, cells: Vec<String>) {
         self.rows.push((Kind::Bad, cells));
     }
 
     /// Appends the lines, indented by two, columns at least `least` wide and two apart.
-    pub(super) fn write(&self, out: &mut String, least: &[usize], style: Style) {
+    pub(crate) fn write(&self, out: &mut String, least: &[usize], style: Style) {
         let columns = self.rows.iter().map(|(_, cells)| cells.len()).max().unwrap_or(0);
         let width = |column: usize| {
             let cells = self.rows.iter().filter_map(|(_, cells)| cells.get(column));
@@ -74,7 +74,7 @@ impl Table {
 }
 
 /// Appends `label` and `text` behind it in a column of its own, wrapped to [`WIDTH`].
-pub(super) fn labelled(out: &mut String, label: &str, text: &str, style: Style) {
+pub(crate) fn labelled(out: &mut String, label: &str, text: &str, style: Style) {
     const INDENT: usize = 12;
     let mut lines = wrap(text, WIDTH - INDENT).into_iter();
     let first = lines.next().unwrap_or_default();
@@ -87,14 +87,14 @@ pub(super) fn labelled(out: &mut String, label: &str, text: &str, style: Style) 
 }
 
 /// Appends a sentence, indented by two and wrapped to [`WIDTH`].
-pub(super) fn sentence(out: &mut String, text: &str, style: Style) {
+pub(crate) fn sentence(out: &mut String, text: &str, style: Style) {
     for line in wrap(text, WIDTH - 2) {
         out.push_str(&format!("  {}\n", style.quiet(&line)));
     }
 }
 
 /// Words put on lines of at most `width` columns; a longer word is cut.
-pub(super) fn wrap(text: &str, width: usize) -> Vec<String> {
+pub(crate) fn wrap(text: &str, width: usize) -> Vec<String> {
     let mut lines = vec![];
     let mut line = String::new();
     let mut columns = 0;
@@ -126,7 +126,7 @@ pub(super) fn wrap(text: &str, width: usize) -> Vec<String> {
 }
 
 /// Text from outside with nothing in it that moves a cursor or changes a colour.
-pub(super) fn printable(text: &str) -> String {
+pub(crate) fn printable(text: &str) -> String {
     let plain = |c: char| {
         if c.is_control() {
             char::REPLACEMENT_CHARACTER

@@ -1,0 +1,246 @@
+//! The command line of `ringmain bench push`.
+
+use std::time::Duration;
+
+use clap::{ArgAction, Args, ValueEnum};
+use ringmain_engine::Addr;
+use ringmain_load::limits;
+
+use super::values::{self, File};
+use super::{EngineName, MILLISECOND, UnderTest};
+use crate::args::values::{Time, size_32, time, whole};
+use crate::limits::TIME_MAX;
+
+/// Have very many clients listen, publish to them, and measure how long it takes and what is lost.
+#[derive(Debug, Args)]
+pub(crate) struct Push {
+    /// Where clients connect to, and what they speak there
+    ///
+    /// ws://HOST[:PORT][/PATH] (/connection/websocket): the Centrifuge client protocol over WebSocket; http://HOST[:PORT][/PATH]
+    /// (/connection/uni_sse): server-sent events
+    #[arg(value_name = "URL")]
+    pub(crate) target: String,
+    #[command(flatten)]
+    pub(crate) audience: Audience,
+    #[command(flatten)]
+    pub(crate) publications: Publications,
+    #[command(flatten)]
+    pub(crate) time: Span,
+    #[command(flatten)]
+    pub(crate) client: Threads,
+    #[command(flatten)]
+    pub(crate) server: UnderTest,
+    #[command(flatten)]
+    pub(crate) results: Output,
+}
+
+/// Who listens, and to what.
+#[derive(Debug, Args)]
+#[command(next_help_heading = "Clients")]
+pub(crate) struct Audience {
+    /// Clients, all threads together
+    #[arg(long, short, value_name = "N", default_value_t = 1000, value_parser = whole(1..=limits::CONNECTIONS))]
+    pub(crate) clients: u32,
+
+    /// Channels: PREFIX0, PREFIX1, …
+    #[arg(long, value_name = "N", default_value_t = 1, value_parser = whole(1..=limits::PUSH_CHANNELS))]
+    pub(crate) channels: u32,
+
+    /// Of those, to how many each client subscribes; evenly spread
+    #[arg(long, value_name = "N", default_value_t = 1, value_parser = whole(1..=limits::PUSH_SUBSCRIPTIONS))]
+    pub(crate) each: u32,
+
+    /// What the names of channels begin with, such as a namespace (market:)
+    #[arg(long, value_name = "TEXT", default_value = "bench")]
+    pub(crate) prefix: String,
+
+    /// Over WebSocket, speak Protobuf instead of JSON
+    #[arg(long)]
+    pub(crate) protobuf: bool,
+
+    /// A token that all clients show
+    #[arg(long, value_name = "TOKEN")]
+    pub(crate) token: Option<String>,
+
+    /// The share of clients that read slowly, such as 5%: their figures stand apart
+    #[arg(long, value_name = "SHARE", default_value = "0", value_parser = share)]
+    pub(crate) slow: f64,
+
+    /// What share of what they are sent slow clients read
+    #[arg(long, value_name = "SHARE", default_value = "25%", hide_short_help = true, value_parser = share)]
+    pub(crate) slow_pace: f64,
+
+    /// Clients that begin to connect in a second [default: as fast as it goes]
+    #[arg(long, value_name = "RATE", value_parser = per_second)]
+    pub(crate) connect_rate: Option<f64>,
+
+    /// How long one client may take to connect and subscribe; also how long answers to publications are waited for
+    #[arg(long, value_name = "TIME", default_value_t = Time(Duration::from_secs(10)), hide_short_help = true,
+          value_parser = time(MILLISECOND..=Duration::from_hours(1)))]
+    pub(crate) timeout: Time,
+
+    /// How long all clients may take
+    #[arg(long, value_name = "TIME", default_value_t = Time(Duration::from_mins(1)), hide_short_help = true,
+          value_parser = time(MILLISECOND..=Duration::from_hours(1)))]
+    pub(crate) connect_timeout: Time,
+}
+
+/// What is published.
+#[derive(Debug, Args)]
+#[command(next_help_heading = "Publications")]
+pub(crate) struct Publications {
+    /// Publications a second, to the channels in turn, all together, whether or not answers come [default: 10; with --common 0]
+    #[arg(long, short, value_name = "RATE", value_parser = per_second)]
+    pub(crate) rate: Option<f64>,
+
+    /// Have all clients subscribe to one more channel, and publish so many a second there
+    #[arg(long, value_name = "RATE", value_parser = per_second)]
+    pub(crate) common: Option<f64>,
+
+    /// Bytes of a publication's data
+    #[arg(long, short, value_name = "SIZE", default_value_t = 200, value_parser = size_32(48..=limits::PUBLICATION_BYTES))]
+    pub(crate) size: u32,
+
+    /// The server sends the newest value of a channel only, so far apart: what is left out is not lost, and how far clients'
+    /// values are behind is told
+    #[arg(long, value_name = "TIME", value_parser = time(MILLISECOND..=Duration::from_hours(1)))]
+    pub(crate) conflated: Option<Time>,
+
+    /// Publish nothing: what clients cost that only stand there
+    #[arg(long, conflicts_with_all = ["rate", "common", "conflated", "api_key", "publish", "publish_as", "publishers"])]
+    pub(crate) idle: bool,
+
+    /// What programs that publish say in X-API-Key
+    #[arg(long, value_name = "KEY")]
+    pub(crate) api_key: Option<String>,
+
+    /// Where publications are posted to [default: /api/publish where clients connect]
+    #[arg(long, value_name = "URL")]
+    pub(crate) publish: Option<String>,
+
+    /// What is posted
+    #[arg(long, value_enum, default_value_t = PublishAs::Api, hide_short_help = true)]
+    pub(crate) publish_as: PublishAs,
+
+    /// Connections to publish on; each channel has one of them
+    #[arg(long, value_name = "N", default_value_t = 4, hide_short_help = true, value_parser = whole(1..=1024_u32))]
+    pub(crate) publishers: u32,
+}
+
+/// The body of a request that publishes.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+pub(crate) enum PublishAs {
+    /// {"channel": …, "data": …}, as the interfaces of Ringmain and Centrifugo for programs take it
+    Api,
+    /// The channel, a space and the data, on a line
+    Lines,
+}
+
+/// For how long.
+#[derive(Debug, Args)]
+#[command(next_help_heading = "Time")]
+pub(crate) struct Span {
+    /// How long publications count
+    #[arg(long, short, value_name = "TIME", default_value_t = Time(Duration::from_secs(10)),
+          value_parser = time(MILLISECOND * 10..=TIME_MAX))]
+    pub(crate) duration: Time,
+
+    /// Publications before that do not count
+    #[arg(long, short, value_name = "TIME", default_value_t = Time(Duration::from_secs(2)),
+          value_parser = time(Duration::ZERO..=TIME_MAX))]
+    pub(crate) warmup: Time,
+
+    /// How long it is waited afterwards for what is on its way; not longer than needed
+    #[arg(long, value_name = "TIME", default_value_t = Time(Duration::from_secs(2)), hide_short_help = true,
+          value_parser = time(Duration::ZERO..=Duration::from_hours(1)))]
+    pub(crate) settle: Time,
+}
+
+/// What the load comes from.
+#[derive(Debug, Args)]
+#[command(next_help_heading = "Client")]
+pub(crate) struct Threads {
+    /// Threads for clients; one more publishes [default: one a CPU of --cpus or that the server is not pinned to, and as many
+    /// more as clients need tables of descriptors]
+    #[arg(long, short, value_name = "N", value_parser = whole(1..=ringmain_engine::limits::WORKERS - 1))]
+    pub(crate) threads: Option<usize>,
+
+    /// CPUs that the threads are pinned to, in turn, such as 0-3,8 [default: those that --server-cpus leaves]
+    #[arg(long, value_name = "LIST", value_parser = values::cpus)]
+    pub(crate) cpus: Option<std::vec::Vec<usize>>,
+
+    /// Addresses of this host to connect from, in turn, such as 127.0.0.1-127.0.0.9: each has 28,000 ports
+    #[arg(long, value_name = "ADDR[-ADDR]", action = ArgAction::Append, value_parser = values::sources)]
+    pub(crate) source: Vec<std::vec::Vec<Addr>>,
+
+    /// How to talk to the kernel
+    #[arg(long, value_enum, default_value_t = EngineName::Auto, hide_short_help = true)]
+    pub(crate) engine: EngineName,
+}
+
+/// What is made of it.
+#[derive(Debug, Args)]
+#[command(next_help_heading = "Results")]
+pub(crate) struct Output {
+    /// Write the figures as JSON: to standard output in place of the summary, or to this file
+    #[arg(long, value_name = "FILE", num_args = 0..=1, require_equals = true, default_missing_value = "-")]
+    pub(crate) json: Option<File>,
+
+    /// Say nothing while it runs, and no doubts on standard error
+    #[arg(long, short)]
+    pub(crate) quiet: bool,
+}
+
+fn per_second(text: &str) -> Result<f64, String> {
+    values::rate(text).map_err(|_| {
+        format!(
+            "expected a number a second, more than 0 and at most {}m, such as 200, 2.5k or 1m",
+            limits::RATE / 1e6
+        )
+    })
+}
+
+/// A part of a whole: `5%`, `0.05`.
+fn share(text: &str) -> Result<f64, String> {
+    let (number, whole) = text
+        .strip_suffix('%')
+        .map_or((text, 1.0), |number| (number, 100.0));
+    let is_plain = number.bytes().all(|byte| byte.is_ascii_digit() || byte == b'.');
+    let share = number
+        .parse::<f64>()
+        .ok()
+        .filter(|_| is_plain)
+        .map(|number| number / whole);
+    share
+        .filter(|share| (0.0..=1.0).contains(share))
+        .ok_or_else(|| "expected a share from 0 to 1, such as 5% or 0.05".to_owned())
+}
+
+impl Push {
+    /// What is wrong with options that are right one by one, if anything.
+    pub(crate) fn contradiction(&self) -> Option<String> {
+        let audience = &self.audience;
+        if audience.each > audience.channels {
+            return Some(format!(
+                "--each {} is more than the {} channels: raise --channels, or lower it",
+                audience.each, audience.channels
+            ));
+        }
+        let server = &self.server;
+        if server.started.server_cpus.is_some() && server.server.is_none() {
+            return Some(
+                "--server-cpus needs a server that is started: add --server COMMAND, or drop it (a running one is pinned by \
+                 `taskset -cp LIST PID`)"
+                    .into(),
+            );
+        }
+        let threads = self
+            .client
+            .threads
+            .filter(|threads| *threads > audience.clients as usize)?;
+        Some(format!(
+            "--threads {threads} is more than the {} clients: each thread needs one; lower it",
+            audience.clients
+        ))
+    }
+}

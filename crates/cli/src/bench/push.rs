@@ -1,0 +1,298 @@
+//! `ringmain bench push`: clients that listen, publications to them, and what came of both.
+
+use std::time::Duration;
+
+use ringmain_engine::{Addr, Choice};
+use ringmain_load::push::report::{json, text};
+use ringmain_load::push::{Form, Format, Plan, Progress, Publishing, PushError, Session, Transport};
+use ringmain_load::report::amount;
+use ringmain_load::server::Server;
+use ringmain_load::target::{Scheme, Target};
+use ringmain_sys::{clock, cpu};
+
+use super::output;
+use super::output::Sinks;
+use super::place::{Watched, addresses, open};
+use super::task::{check_sources, listed};
+use crate::args::EngineName;
+use crate::args::bench::push::{PublishAs, Push};
+use crate::failure::Failure;
+use crate::limits::LIVE_LINE;
+
+/// Where servers of the protocol have it, unless the URL says otherwise.
+const WEBSOCKET: &str = "/connection/websocket";
+const SSE: &str = "/connection/uni_sse";
+const PUBLISH: &str = "/api/publish";
+
+/// Descriptors that a thread of clients needs besides theirs.
+const SPARE: u64 = 256;
+
+/// Publications a second if nobody says how many.
+const RATE: f64 = 10.0;
+
+/// Carries it out.
+pub(super) fn run(args: &Push) -> Result<(), Failure> {
+    if let Some(what) = args.contradiction() {
+        return Err(Failure::Usage(what));
+    }
+    let target = target(&args.target)?;
+    let publishing = publishing(args, &target)?;
+    let allowed = cpu::allowed();
+    let cpus = cpus(args, &allowed)?;
+    let sinks = Sinks::json(args.results.json.as_ref(), args.results.quiet)?;
+    let interrupt = super::prepare(args.results.quiet)?;
+    let started = &args.server.started;
+    let watched = match (&args.server.server, args.server.server_pid) {
+        (Some(command), _) => Watched::Command(command),
+        (None, Some(pid)) => Watched::Process(pid),
+        (None, None) => Watched::Nothing,
+    };
+    let (mut server, addr) = open(&addresses(&target.place)?, watched, started, &interrupt)?;
+    let publishing = match publishing {
+        Some((to, form)) => Some(Publishing {
+            target: match to.place == target.place {
+                true => addr.clone(),
+                false => ringmain_load::server::reach(&addresses(&to.place)?).map_err(Failure::other)?,
+            },
+            host: to.host,
+            path: to.path,
+            api_key: args.publications.api_key.clone(),
+            form,
+            connections: args.publications.publishers,
+        }),
+        None => None,
+    };
+    let plan = plan(args, &target, addr, publishing, cpus, &allowed)?;
+    let shared = shared(server.as_ref(), args, &plan, &allowed);
+    let session = Session::new(plan).map_err(failed)?;
+    interrupt.tells(session.stop());
+    let mut live = Live::new(args.results.quiet);
+    let run = session
+        .run(server.as_mut(), &mut |progress| live.show(progress))
+        .map_err(failed)?;
+    let remarks = run.remarks(&shared);
+    sinks.write(
+        &remarks,
+        || text::run(&run, &args.target, &remarks, output::style()),
+        || json::run(&run, &args.target, &remarks),
+        String::new,
+    )
+}
+
+fn failed(error: PushError) -> Failure {
+    match error {
+        PushError::Plan { .. } => Failure::Usage(error.to_string()),
+        _ => Failure::other(error),
+    }
+}
+
+/// Where clients connect to.
+fn target(text: &str) -> Result<Target, Failure> {
+    let mut target = Target::parse(text).map_err(|error| Failure::Usage(error.to_string()))?;
+    if target.secured_as.is_some() {
+        return Err(Failure::Usage(format!(
+            "{text}: TLS is not spoken here yet; write ws:// or http://, to a listener in the clear"
+        )));
+    }
+    let usual = match target.scheme {
+        Scheme::WebSocket => WEBSOCKET,
+        Scheme::Http => SSE,
+        Scheme::Tcp => {
+            return Err(Failure::Usage(format!(
+                "{text}: expected ws://HOST[:PORT][/PATH] or http://HOST[:PORT][/PATH]"
+            )));
+        }
+    };
+    if target.path == "/" {
+        usual.clone_into(&mut target.path);
+    }
+    Ok(target)
+}
+
+/// Where publications are posted to, and in what form.
+fn publishing(args: &Push, clients: &Target) -> Result<Option<(Target, Form)>, Failure> {
+    if args.publications.idle {
+        return Ok(None);
+    }
+    let form = match args.publications.publish_as {
+        PublishAs::Api => Form::Api,
+        PublishAs::Lines => Form::Lines,
+    };
+    let Some(text) = &args.publications.publish else {
+        let own = Target {
+            path: PUBLISH.into(),
+            scheme: Scheme::Http,
+            ..clients.clone()
+        };
+        return Ok(Some((own, form)));
+    };
+    let to = Target::parse(text).map_err(|error| Failure::Usage(format!("--publish: {error}")))?;
+    if to.scheme != Scheme::Http || to.secured_as.is_some() {
+        return Err(Failure::Usage(format!(
+            "--publish: expected http://HOST[:PORT]/PATH, found {text}"
+        )));
+    }
+    Ok(Some((to, form)))
+}
+
+/// The CPUs of the client's threads; empty leaves it to the kernel.
+fn cpus(args: &Push, allowed: &[usize]) -> Result<Vec<usize>, Failure> {
+    let servers = &args.server.started.server_cpus;
+    for (option, cpus) in [("--cpus", &args.client.cpus), ("--server-cpus", servers)] {
+        if let Some(cpu) = cpus.iter().flatten().find(|cpu| !allowed.contains(cpu)) {
+            return Err(Failure::Usage(format!(
+                "{option}: CPU {cpu} may not be used by this process; it may use {}",
+                listed(allowed)
+            )));
+        }
+    }
+    Ok(match (&args.client.cpus, servers) {
+        (Some(cpus), _) => cpus.clone(),
+        (None, Some(servers)) => allowed
+            .iter()
+            .filter(|cpu| !servers.contains(cpu))
+            .copied()
+            .collect(),
+        (None, None) => Vec::new(),
+    })
+}
+
+fn plan(
+    args: &Push,
+    target: &Target,
+    addr: Addr,
+    publishing: Option<Publishing>,
+    cpus: Vec<usize>,
+    allowed: &[usize],
+) -> Result<Plan, Failure> {
+    let (audience, publications, time) = (&args.audience, &args.publications, &args.time);
+    let sources: Vec<Addr> = args.client.source.iter().flatten().cloned().collect();
+    check_sources(&sources, &addr)?;
+    let transport = match (target.scheme, audience.protobuf) {
+        (Scheme::WebSocket, false) => Transport::WebSocket(Format::Json),
+        (Scheme::WebSocket, true) => Transport::WebSocket(Format::Protobuf),
+        (_, false) => Transport::Sse,
+        (_, true) => {
+            return Err(Failure::Usage(
+                "--protobuf is for ws:// targets: events are text; drop it".into(),
+            ));
+        }
+    };
+    let default_rate = if publications.common.is_some() { 0.0 } else { RATE };
+    Ok(Plan {
+        target: addr,
+        host: target.host.clone(),
+        path: target.path.clone(),
+        transport,
+        token: audience.token.clone(),
+        sources,
+        clients: audience.clients,
+        channels: audience.channels,
+        each: audience.each,
+        prefix: audience.prefix.clone(),
+        publishing,
+        rate: if publications.idle {
+            0.0
+        } else {
+            publications.rate.unwrap_or(default_rate)
+        },
+        common: publications.common,
+        size: publications.size,
+        conflated: publications.conflated.map(|time| time.0),
+        slow: audience.slow,
+        slow_pace: audience.slow_pace,
+        connect_rate: audience.connect_rate,
+        timeout: audience.timeout.0,
+        connect_timeout: audience.connect_timeout.0,
+        warmup: time.warmup.0,
+        duration: time.duration.0,
+        settle: time.settle.0,
+        threads: threads(
+            args,
+            if cpus.is_empty() {
+                allowed.len()
+            } else {
+                cpus.len()
+            },
+        ),
+        cpus,
+        engine: match args.client.engine {
+            EngineName::Auto => Choice::Auto,
+            EngineName::Uring => Choice::Uring,
+            EngineName::Epoll => Choice::Epoll,
+        },
+    })
+}
+
+/// Threads of clients: one a CPU, and as many more as there must be tables of descriptors, none of which holds more than the
+/// process may open.
+fn threads(args: &Push, cpus: usize) -> usize {
+    let clients = args.audience.clients as usize;
+    let files =
+        ringmain_sys::limits::raise_open_files().unwrap_or_else(|_| ringmain_sys::limits::open_files().0);
+    let table = usize::try_from(files.saturating_sub(SPARE))
+        .unwrap_or(usize::MAX)
+        .max(1);
+    let default = cpus.max(clients.div_ceil(table));
+    args.client.threads.unwrap_or(default).min(clients).max(1)
+}
+
+/// The CPUs that both sides may run on.
+fn shared(server: Option<&Server>, args: &Push, plan: &Plan, allowed: &[usize]) -> Vec<usize> {
+    let pinned = args.server.started.server_cpus.clone();
+    let servers = server.and_then(|server| pinned.or_else(|| cpu::allowed_of(server.pid()).ok()));
+    let clients = if plan.cpus.is_empty() { allowed } else { &plan.cpus };
+    let mut shared: Vec<usize> = servers.unwrap_or_default();
+    shared.retain(|cpu| clients.contains(cpu));
+    shared
+}
+
+/// A line now and then, on standard error.
+struct Live {
+    quiet: bool,
+    said: Duration,
+    delivered: u64,
+    step: u8,
+}
+
+impl Live {
+    fn new(quiet: bool) -> Live {
+        Live {
+            quiet,
+            said: clock::monotonic(),
+            delivered: 0,
+            step: 0,
+        }
+    }
+
+    fn show(&mut self, progress: Progress) {
+        let now = clock::monotonic();
+        let passed = now.saturating_sub(self.said);
+        let step = match progress {
+            Progress::Joining(_) => 0,
+            Progress::Warming => 1,
+            Progress::Counting(_) => 2,
+            Progress::Settling => 3,
+        };
+        let is_new = std::mem::replace(&mut self.step, step) != step;
+        if self.quiet || (!is_new && passed < LIVE_LINE) {
+            return;
+        }
+        self.said = now;
+        output::to_standard_error(&match progress {
+            Progress::Joining(standing) => format!("{} clients stand", amount::count(standing.into())),
+            Progress::Warming => "all clients stand; warming up".into(),
+            Progress::Counting(_) if is_new => "counting".into(),
+            Progress::Counting(delivered) => {
+                let since = delivered - std::mem::replace(&mut self.delivered, delivered);
+                let pace = since as f64 / passed.as_secs_f64();
+                format!(
+                    "{} deliveries, {}/s",
+                    amount::count(delivered),
+                    amount::number(pace)
+                )
+            }
+            Progress::Settling => "all is published; waiting for what is on its way".into(),
+        });
+    }
+}

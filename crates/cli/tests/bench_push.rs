@@ -1,0 +1,252 @@
+//! `ringmain bench push` from outside: what is refused, and whole runs against our own push server.
+#![allow(
+    clippy::disallowed_methods,
+    reason = "tests of the real program have real threads and real time"
+)]
+
+mod common;
+
+use std::convert::Infallible;
+use std::net::SocketAddr;
+use std::process::Command;
+use std::time::Duration;
+
+use common::{fails, program};
+use ringmain_engine::{Addr, Config, Engine, ListenOptions, Running};
+use ringmain_push::{Namespace, Options};
+use ringmain_web::App;
+use serde_json::Value;
+
+fn push(args: &[&str]) -> Command {
+    let mut command = Command::new(program());
+    command.args(["bench", "push"]).args(args);
+    command
+}
+
+/// Command lines, and what the message about them holds.
+const WRONG: &[(&[&str], &str)] = &[
+    (&[], "<URL>"),
+    (&["wss://127.0.0.1:9"], "TLS is not spoken here yet"),
+    (&["tcp://127.0.0.1:9"], "expected ws://HOST"),
+    (
+        &["ws://127.0.0.1:9", "--clients", "0"],
+        "expected a whole number from 1 to 1000000",
+    ),
+    (
+        &["ws://127.0.0.1:9", "--each", "2"],
+        "--each 2 is more than the 1 channels",
+    ),
+    (
+        &["ws://127.0.0.1:9", "--rate", "fast"],
+        "expected a number a second",
+    ),
+    (
+        &["ws://127.0.0.1:9", "--slow", "200%"],
+        "expected a share from 0 to 1",
+    ),
+    (&["ws://127.0.0.1:9", "--size", "10"], "48"),
+    (
+        &["ws://127.0.0.1:9", "--idle", "--rate", "5"],
+        "cannot be used with",
+    ),
+    (
+        &["ws://127.0.0.1:9", "--publish", "ws://a"],
+        "--publish: expected http://",
+    ),
+    (
+        &["ws://127.0.0.1:9", "-c", "2", "-t", "3"],
+        "--threads 3 is more than the 2 clients",
+    ),
+    (
+        &["ws://127.0.0.1:9", "--server-cpus", "0"],
+        "--server-cpus needs a server",
+    ),
+];
+
+#[test]
+fn wrong_command_lines_are_told() {
+    for (args, expect) in WRONG {
+        let error = fails(&mut push(args), 2);
+        assert!(
+            error.contains(expect),
+            "{args:?}: expected `{expect}` in: {error}"
+        );
+    }
+}
+
+/// A push server in this process, with the key `K` and a namespace that conflates.
+struct Server {
+    running: Option<Running<Infallible>>,
+    addr: SocketAddr,
+}
+
+impl Server {
+    fn new(anonymous: bool) -> Server {
+        let mut paced = Namespace::default();
+        paced.rules.every = Some(Duration::from_millis(50));
+        let options = Options {
+            namespaces: [("paced".to_owned(), paced)].into(),
+            anonymous,
+            api_key: Some("K".to_owned()),
+            ..Options::default()
+        };
+        let site = ringmain_push::serve(App::new(), options).build().unwrap();
+        let config = Config {
+            workers: Some(1),
+            pin: false,
+            ..Config::default()
+        };
+        let mut engine = Engine::new(config).unwrap();
+        let listen = Addr::from(SocketAddr::from(([127, 0, 0, 1], 0)));
+        let Addr::Inet(addr) = engine.listen(&listen, &ListenOptions::default()).unwrap() else {
+            panic!("an address of TCP");
+        };
+        let running = engine.start(move |start| site.server(start)).unwrap();
+        Server {
+            running: Some(running),
+            addr,
+        }
+    }
+
+    fn url(&self, path: &str) -> String {
+        let scheme = if path.contains("sse") { "http" } else { "ws" };
+        format!("{scheme}://{}{path}", self.addr)
+    }
+}
+
+impl Drop for Server {
+    fn drop(&mut self) {
+        if let Some(running) = self.running.take() {
+            running.stop();
+            // A test that has failed already says so itself.
+            let _ = running.join();
+        }
+    }
+}
+
+const SHORT: [&str; 9] = [
+    "-c", "20", "-d", "300ms", "-w", "100ms", "--settle", "30s", "--json",
+];
+
+#[track_caller]
+fn document(url: &str, args: &[&str]) -> Value {
+    let output = push(&[&[url][..], args, &SHORT].concat()).output().unwrap();
+    assert_eq!(output.status.code(), Some(0), "{output:?}");
+    serde_json::from_slice(&output.stdout).unwrap()
+}
+
+#[test]
+fn every_transport_of_our_own_server_delivers_all() {
+    let server = Server::new(true);
+    let cases: [(&str, &[&str]); 3] = [
+        ("/connection/websocket", &[]),
+        ("/connection/websocket", &["--protobuf"]),
+        ("/connection/uni_sse", &[]),
+    ];
+    for (path, args) in cases {
+        let load = [
+            "--channels",
+            "10",
+            "--each",
+            "3",
+            "-r",
+            "200",
+            "--common",
+            "20",
+            "--api-key",
+            "K",
+        ];
+        let found = document(&server.url(path), &[&load, args].concat());
+        // 60 publications to six clients each, and six to all.
+        let deliveries = &found["deliveries"];
+        assert_eq!(deliveries["expected"], 60 * 6 + 6 * 20, "{found:#}");
+        assert_eq!(deliveries["delivered"], deliveries["expected"], "{found:#}");
+        for none in [
+            "lost",
+            "doubled",
+            "reordered",
+            "misdelivered",
+            "changed",
+            "without_last",
+        ] {
+            assert_eq!(deliveries[none], 0, "{found:#}");
+        }
+        assert_eq!(found["latency"]["count"], deliveries["expected"]);
+        assert_eq!(
+            (&found["last"]["count"], &found["last_common"]["count"]),
+            (&60.into(), &6.into())
+        );
+        assert_eq!(found["clients"]["disconnects"].as_array().unwrap().len(), 0);
+    }
+}
+
+#[test]
+fn a_channel_that_conflates_is_told_as_one() {
+    let server = Server::new(true);
+    let args = [
+        "-r",
+        "400",
+        "--prefix",
+        "paced:",
+        "--conflated",
+        "50ms",
+        "--settle",
+        "1s",
+        "--api-key",
+        "K",
+    ];
+    let url = server.url("/connection/websocket");
+    let output = push(&[&[&url[..]][..], &args, &SHORT[..6], &["--json"]].concat())
+        .output()
+        .unwrap();
+    assert_eq!(output.status.code(), Some(0), "{output:?}");
+    let found: Value = serde_json::from_slice(&output.stdout).unwrap();
+    let deliveries = &found["deliveries"];
+    assert_eq!(
+        (&deliveries["lost"], &deliveries["without_last"]),
+        (&0.into(), &0.into()),
+        "{found:#}"
+    );
+    assert!(
+        deliveries["conflated"].as_u64() > deliveries["delivered"].as_u64(),
+        "{found:#}"
+    );
+    assert!(found["behind"]["count"].as_u64() > Some(0), "{found:#}");
+}
+
+#[test]
+fn what_the_server_does_not_allow_is_told_with_what_to_do() {
+    let server = Server::new(true);
+    let url = server.url("/connection/websocket");
+    let check = |url: &str, args: &[&str], expect: &str| {
+        let error = fails(&mut push(&[&[url], args, &["-c", "5", "-q"]].concat()), 1);
+        assert!(error.contains(expect), "expected `{expect}` in: {error}");
+    };
+    check(
+        &url,
+        &[],
+        "401, expected the API key in X-API-Key; give its key by --api-key",
+    );
+    check(
+        &server.url("/nothing"),
+        &["--api-key", "K"],
+        "/nothing answers 404",
+    );
+    check(
+        &url,
+        &["--publish", &format!("http://{}/none", server.addr)],
+        "no such endpoint",
+    );
+    check(
+        &url,
+        &["--api-key", "K", "--prefix", "none:"],
+        "102 unknown channel",
+    );
+    let closed = Server::new(false);
+    check(
+        &closed.url("/connection/websocket"),
+        &["--api-key", "K"],
+        "--token",
+    );
+    check(&closed.url("/connection/uni_sse"), &["--api-key", "K"], "--token");
+}

@@ -1,0 +1,204 @@
+//! What a reader must know before believing the figures of a fan-out. Each says what to do.
+
+use std::time::Duration;
+
+use super::report::Run;
+use crate::report::{Remark, Severity, amount};
+
+/// A thread that used this share of its time was the limit.
+const BUSY: f64 = 0.9;
+
+/// A thread that was kept off the CPU for this share of its time measured that too.
+const STARVED: f64 = 0.05;
+
+/// So late may one in a hundred publications leave, and one in a hundred receipts be looked at.
+const LATE: Duration = Duration::from_millis(1);
+
+/// A percentile rests on so many figures at least.
+const FEW: u64 = 1000;
+
+/// All that is to be doubted, the weightier first.
+pub(super) fn doubts(run: &Run, shared: &[usize]) -> Vec<Remark> {
+    let mut remarks = Vec::new();
+    clients(run, shared, &mut remarks);
+    publishing(run, &mut remarks);
+    answers(run, &mut remarks);
+    remarks.sort_by_key(|remark| std::cmp::Reverse(remark.severity));
+    remarks
+}
+
+fn warn(remarks: &mut Vec<Remark>, message: String) {
+    remarks.push(Remark {
+        severity: Severity::Warning,
+        message,
+    });
+}
+
+fn note(remarks: &mut Vec<Remark>, message: String) {
+    remarks.push(Remark {
+        severity: Severity::Note,
+        message,
+    });
+}
+
+/// Whether this program had CPU to spare.
+fn clients(run: &Run, shared: &[usize], remarks: &mut Vec<Remark>) {
+    let seconds = run.plan.duration.as_secs_f64();
+    let share = |span: Duration| span.as_secs_f64() / seconds;
+    let busiest = run
+        .efforts
+        .iter()
+        .map(|effort| share(effort.cpu))
+        .fold(0.0, f64::max);
+    if busiest >= BUSY {
+        warn(
+            remarks,
+            format!(
+                "a thread of the client used {:.0} % of a CPU: the client was the limit, not the server; give it more threads or \
+             CPUs (--threads, --cpus)",
+                busiest * 100.0,
+            ),
+        );
+    }
+    let waited = run
+        .efforts
+        .iter()
+        .filter_map(|effort| effort.waited)
+        .max()
+        .unwrap_or_default();
+    if share(waited) > STARVED {
+        warn(
+            remarks,
+            format!(
+                "a thread of the client waited for a CPU {:.0} % of the time, because others had it: latencies contain that \
+             wait; quiet the host, or give the client CPUs of its own (--cpus)",
+                share(waited) * 100.0,
+            ),
+        );
+    }
+    let behind = run.heard.behind.percentile(99.0);
+    if behind >= LATE {
+        warn(
+            remarks,
+            format!(
+                "one in a hundred receipts waited {} or more until the client looked at it: latencies contain the client's own \
+             lateness",
+                amount::time(behind),
+            ),
+        );
+    }
+    if let [first, others @ ..] = shared {
+        let list = others
+            .iter()
+            .fold(first.to_string(), |list, cpu| format!("{list}, {cpu}"));
+        warn(
+            remarks,
+            format!(
+                "client and server may both run on CPU {list}: each takes time from the other, and the figures show the sum; pin \
+             them apart (--cpus for the client, --server-cpus or taskset for the server)"
+            ),
+        );
+    }
+}
+
+fn publishing(run: &Run, remarks: &mut Vec<Remark>) {
+    let published = &run.published;
+    let lag = published.lag.percentile(99.0);
+    if lag >= LATE && published.lag.count() > 0 {
+        warn(
+            remarks,
+            format!(
+                "one in a hundred publications left {} or more after its moment: the server took them too slowly, or the client \
+             had no CPU; latencies count from the moment and contain that",
+                amount::time(lag),
+            ),
+        );
+    }
+    let failed = published.unanswered + published.unsent + published.refused.total();
+    if failed > 0 {
+        warn(
+            remarks,
+            format!(
+                "{} of {} publications did not reach the server, or it did not take them: the load was less than was asked for",
+                amount::count(failed),
+                amount::count(published.due),
+            ),
+        );
+    }
+    if published.broken > 0 {
+        warn(
+            remarks,
+            format!(
+                "{} connections for publishing broke",
+                amount::count(published.broken)
+            ),
+        );
+    }
+}
+
+fn answers(run: &Run, remarks: &mut Vec<Remark>) {
+    let counts = &run.heard.counts;
+    if run.lost() > 0 {
+        let cut = counts.disconnects.total();
+        let why = match cut {
+            0 => "no client was cut off: the server dropped them, or they came after the end (--settle)"
+                .to_owned(),
+            _ => format!(
+                "{} clients were cut off, and miss what was published until they were back",
+                amount::count(cut)
+            ),
+        };
+        warn(
+            remarks,
+            format!(
+                "{} deliveries were lost, and of {} publications there is no time to the last client; {why}",
+                amount::count(run.lost()),
+                amount::count(run.totals.incomplete),
+            ),
+        );
+    }
+    if counts.misdelivered + counts.changed > 0 {
+        warn(
+            remarks,
+            "clients got what they had not subscribed to, or not as it was published: is the server right?"
+                .into(),
+        );
+    }
+    if counts.doubled + counts.old > 0 {
+        warn(
+            remarks,
+            format!(
+                "{} deliveries came twice, or so late that they may have",
+                amount::count(counts.doubled + counts.old)
+            ),
+        );
+    }
+    if run.plan.conflated.is_some() && counts.behind_at_end > 0 {
+        warn(
+            remarks,
+            format!(
+                "{} subscriptions did not get the last value of their channel: raise --settle above the interval, or the server \
+             dropped it",
+                amount::count(counts.behind_at_end),
+            ),
+        );
+    }
+    if run.plan.conflated.is_some() && run.missing() == 0 && run.totals.expected > 0 {
+        note(remarks, "nothing was conflated: does the server do that for these channels (--prefix), and is more published than it sends?".into());
+    }
+    if run.plan.conflated.is_none() && run.heard.fast.count() < FEW && run.plan.publishing.is_some() {
+        note(
+            remarks,
+            format!(
+                "there were {} deliveries: percentiles rest on few of them; measure longer",
+                amount::count(run.heard.fast.count()),
+            ),
+        );
+    }
+    if run.plan.slow > 0.0 && run.totals.slow_clients == 0 {
+        note(
+            remarks,
+            "no client reads slowly: with so few clients chance chose none; raise --slow".into(),
+        );
+    }
+}

@@ -1,0 +1,382 @@
+//! One thread's clients: they connect, subscribe, and read what comes.
+//!
+//! No task and no buffer for a client: its bytes are looked at where the engine has received them. `dial` opens
+//! connections, `hear` reads them, `watch` slows some of them down and looks how fresh their values are.
+
+mod dial;
+mod hear;
+mod link;
+mod watch;
+
+use std::collections::VecDeque;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
+use std::sync::mpsc::Sender;
+use std::time::Duration;
+
+use ringmain_engine::backend::Time;
+use ringmain_engine::{Conn, ConnId, Cx, Reason, Start};
+use ringmain_sys::process::{thread_cpu_time, thread_waited};
+use ringmain_wire::h1::{self, FieldTable};
+use ringmain_wire::ws::{Close, CloseCode, Encoder, Mask, Role};
+
+use self::link::{Link, State};
+use self::watch::Watch;
+use super::calendar::Calendar;
+use super::figures::{Heard, Spread};
+use super::layout::Layout;
+use super::order::Track;
+use super::plan::{Plan, Transport};
+use super::stamp;
+use super::worker::{News, Order, Place};
+use crate::client::{Schedule, share};
+use crate::limits;
+use crate::plan::Pace;
+
+/// What the run shows while threads work.
+#[derive(Debug, Default)]
+pub(super) struct Gauge {
+    /// Clients whose subscriptions stand.
+    pub(super) standing: AtomicU32,
+    /// Deliveries that count, each once.
+    pub(super) delivered: AtomicU64,
+}
+
+/// ```text
+/// Joining ─ all stand ─▶ Ready ─ order ─▶ Hearing ─ order ─▶ Over
+/// ```
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Phase {
+    Joining,
+    Ready,
+    Hearing,
+    Over,
+}
+
+/// One thread's clients.
+pub(super) struct Listeners {
+    cx: Cx,
+    plan: Arc<Plan>,
+    layout: Layout,
+    calendar: Calendar,
+    links: Vec<Link>,
+    /// The subscriptions of all clients, each client's in the order of its places.
+    tracks: Vec<Track>,
+    /// The number of the first client among those of all threads.
+    first: u32,
+    /// Clients to be dialled, in order.
+    waiting: VecDeque<u32>,
+    /// Clients that come back, and when, in order.
+    later: VecDeque<(Time, u32)>,
+    /// Connections asked for that are not there yet.
+    attempts: Vec<(ConnId, u32)>,
+    /// Clients that are dialling or joining.
+    dialling: usize,
+    /// When the next may be dialled, if there is a rate.
+    dials: Option<Schedule>,
+    hold_dials_until: Time,
+    standing: u32,
+    phase: Phase,
+    begun: Time,
+    /// When counting begins and ends.
+    counts: (Time, Time),
+    /// CPU time of this thread, and its time without a CPU, when counting began.
+    effort: Option<(Duration, Option<Duration>)>,
+    reader: stamp::Reader,
+    watch: Watch,
+    figures: Box<Heard>,
+    spreads: Vec<Spread>,
+    gauge: Arc<Gauge>,
+    alarm: Option<Time>,
+    table: FieldTable,
+    scratch: Vec<u8>,
+    random: fastrand::Rng,
+    news: Sender<News>,
+}
+
+/// What all workers of a run share.
+#[derive(Clone, Debug)]
+pub(super) struct Common {
+    pub(super) plan: Arc<Plan>,
+    pub(super) layout: Layout,
+    pub(super) calendar: Calendar,
+    /// What publications of this run are told by.
+    pub(super) run: u32,
+    pub(super) news: Sender<News>,
+}
+
+impl Listeners {
+    pub(super) fn new(start: &Start<Order>, common: Common, gauge: Arc<Gauge>) -> Listeners {
+        let cx = start.cx.clone();
+        let Common {
+            plan,
+            layout,
+            calendar,
+            run,
+            news,
+        } = common;
+        let (worker, workers) = (cx.worker(), plan.threads);
+        let (first, count) = share(u64::from(plan.clients), worker, workers);
+        let (first, count) = (first as u32, count as u32);
+        let clients = first..first + count;
+        let pace = plan.connect_rate.map(Pace::Constant);
+        let dials = pace.and_then(|pace| Schedule::new(pace, worker, workers, 0, cx.now()));
+        let mut listeners = Listeners {
+            links: clients.map(|client| Link::new(layout.is_slow(client))).collect(),
+            tracks: vec![Track::default(); count as usize * layout.places() as usize],
+            first,
+            waiting: (0..count).collect(),
+            later: VecDeque::new(),
+            attempts: Vec::new(),
+            dialling: 0,
+            dials,
+            hold_dials_until: Time(0),
+            standing: 0,
+            phase: Phase::Joining,
+            begun: Time(0),
+            counts: (Time::NEVER, Time::NEVER),
+            effort: None,
+            reader: stamp::Reader::new(run, plan.size as usize),
+            watch: Watch::default(),
+            figures: Box::default(),
+            spreads: Vec::new(),
+            gauge,
+            alarm: None,
+            table: FieldTable::new(&h1::Limits::INTERNET),
+            scratch: Vec::new(),
+            random: fastrand::Rng::with_seed(u64::from(run) << 16 | worker as u64),
+            news,
+            plan,
+            layout,
+            calendar,
+            cx,
+        };
+        listeners.dial();
+        listeners.set_alarm();
+        listeners
+    }
+
+    /// Publications are due from `at` on.
+    pub(super) fn begin(&mut self, at: Time) {
+        self.phase = Phase::Hearing;
+        self.begun = at;
+        let from = at.after(self.plan.warmup);
+        self.counts = (from, from.after(self.plan.duration));
+        if self.plan.conflated.is_none() {
+            self.spreads = vec![Spread::default(); self.calendar.counted()];
+        }
+        self.start_watching(at);
+        self.set_alarm();
+    }
+
+    pub(super) fn alarm(&mut self, now: Time) {
+        self.alarm = None;
+        let (from, until) = self.counts;
+        if now >= from && self.effort.is_none() {
+            self.effort = Some((thread_cpu_time(), thread_waited()));
+        }
+        if now >= until {
+            self.counts.1 = Time::NEVER;
+            self.tell_effort();
+        }
+        self.watch(now);
+        self.dial();
+        self.set_alarm();
+    }
+
+    /// The next moment at which something is to be done unasked.
+    fn set_alarm(&mut self) {
+        let (from, until) = self.counts;
+        let mark = if self.effort.is_none() { from } else { until };
+        let next = [Some(mark), self.next_dial(), self.next_watch()];
+        let next = next.into_iter().flatten().min().filter(|at| *at != Time::NEVER);
+        if next != self.alarm {
+            self.alarm = next;
+            self.cx.set_alarm(next);
+        }
+    }
+
+    fn tell_effort(&mut self) {
+        let (cpu, waited) = self.effort.unwrap_or_default();
+        let waited = thread_waited().zip(waited);
+        let _ = self.news.send(News::Effort {
+            worker: self.cx.worker(),
+            cpu: thread_cpu_time().saturating_sub(cpu),
+            waited: waited.map(|(end, begin)| end.saturating_sub(begin)),
+        });
+    }
+
+    /// Counts no longer, and tells what has been counted.
+    pub(super) fn tell(&mut self) {
+        if self.phase == Phase::Over {
+            return;
+        }
+        if self.phase == Phase::Hearing {
+            self.look_at_last();
+        }
+        self.phase = Phase::Over;
+        self.counts = (Time::NEVER, Time::NEVER);
+        let _ = self.news.send(News::Heard {
+            figures: std::mem::take(&mut self.figures),
+            spreads: std::mem::take(&mut self.spreads),
+        });
+        self.set_alarm();
+    }
+
+    /// Which subscriptions lack the last publication of their channel. Clients that read slowly may.
+    fn look_at_last(&mut self) {
+        let places = self.layout.places();
+        for (index, track) in self.tracks.iter().enumerate() {
+            let (client, place) = (index as u32 / places, index as u32 % places);
+            let channel = self.layout.channel(self.first + client, place);
+            let slow = self.links[client as usize].slow;
+            let behind = !slow && track.highest() < self.calendar.last(channel);
+            self.figures.counts.behind_at_end += u64::from(behind);
+        }
+    }
+
+    /// Whether publications that are due now count.
+    fn is_counting(&self) -> bool {
+        self.effort.is_some() && self.counts.1 != Time::NEVER
+    }
+
+    /// The client that this connection still belongs to.
+    fn owner(&self, place: Place) -> Option<u32> {
+        (self.links[place.index as usize].life == place.life).then_some(place.index)
+    }
+
+    /// The server has sent its last byte.
+    pub(super) fn ended(&mut self, place: Place) {
+        if let Some(index) = self.owner(place) {
+            self.end(index, &How::What("closed by the server without a code"));
+        }
+    }
+
+    /// It took too long to join.
+    pub(super) fn late(&mut self, place: Place) {
+        if let Some(index) = self.owner(place) {
+            self.end(index, &How::What("timed out"));
+        }
+    }
+
+    pub(super) fn closed(&mut self, place: Place, reason: Reason) {
+        if let Some(index) = self.owner(place) {
+            self.end(index, &How::What(dial::describe(reason)));
+        }
+    }
+
+    /// A client's session or attempt is over.
+    fn end(&mut self, index: u32, how: &How<'_>) {
+        let state = self.links[index as usize].state;
+        match state {
+            State::Live { .. } => {
+                self.standing -= 1;
+                self.gauge.standing.store(self.standing, Ordering::Relaxed);
+                if self.phase != Phase::Over {
+                    self.figures.counts.disconnects.add(how.told());
+                }
+            }
+            State::Dialling { .. } | State::Joining { .. } => {
+                self.dialling -= 1;
+                self.not_joined(how);
+            }
+            State::Waiting | State::Gone => return,
+        }
+        let comes_back = self.phase != Phase::Over && how.may_come_back();
+        if comes_back {
+            self.links[index as usize].end_life(State::Waiting);
+            self.later
+                .push_back((self.cx.now().after(limits::RECONNECT), index));
+        } else {
+            self.links[index as usize].end_life(State::Gone);
+            self.figures.counts.gone += u64::from(self.phase != Phase::Over);
+        }
+        self.dial();
+        self.set_alarm();
+    }
+
+    /// A client could not join; while all are to stand the run is told why.
+    fn not_joined(&mut self, how: &How<'_>) {
+        *self.figures.counts.connect_errors.entry(how.told()).or_default() += 1;
+        if self.phase != Phase::Joining {
+            return;
+        }
+        let _ = self.news.send(match how {
+            How::Code(..) | How::Refused(_) => News::Refused { message: how.said() },
+            How::Failed(kind) => News::NotConnected {
+                error: (*kind).into(),
+            },
+            How::What(what) => News::NotConnected {
+                error: std::io::Error::other(*what),
+            },
+        });
+    }
+
+    /// Says that nothing is wanted any more, if the connection has a way to.
+    pub(super) fn say_goodbye(&mut self, conn: Conn<'_>) {
+        if matches!(self.plan.transport, Transport::WebSocket(_)) {
+            self.write_close(conn, CloseCode::NORMAL);
+        }
+    }
+
+    fn write_close(&mut self, conn: Conn<'_>, code: CloseCode) {
+        self.scratch.clear();
+        let mut key = || self.random.u32(..).to_ne_bytes();
+        let close = Some(Close { code, reason: "" });
+        let mut encoder = Encoder::new(Role::Client, None, usize::MAX);
+        if encoder
+            .close(&mut self.scratch, close, Mask::Keys(&mut key))
+            .is_ok()
+        {
+            // A refused write ends the connection, which ends anyway.
+            let _ = conn.write(&self.scratch);
+        }
+    }
+}
+
+/// How a session or an attempt ended.
+#[derive(Clone, Debug)]
+enum How<'a> {
+    /// The server has said a code and a reason.
+    Code(u32, &'a str),
+    /// The server does not want to, in whole words.
+    Refused(String),
+    /// A connection did not come about.
+    Failed(std::io::ErrorKind),
+    /// Something else.
+    What(&'static str),
+}
+
+impl How<'_> {
+    /// As it is counted.
+    fn told(&self) -> String {
+        match self {
+            How::Code(code, "") => code.to_string(),
+            How::Code(code, reason) => format!("{code} {reason}"),
+            How::Refused(message) => message.clone(),
+            How::Failed(kind) => dial::failed(*kind).to_owned(),
+            How::What(what) => (*what).to_owned(),
+        }
+    }
+
+    /// To a person, while clients are to join.
+    fn said(&self) -> String {
+        let hint = "do anonymous clients connect there? else give a --token";
+        match self {
+            How::Code(..) => format!(
+                "the server has ended a client's session before it stood: {}; {hint}",
+                self.told()
+            ),
+            _ => self.told(),
+        }
+    }
+
+    /// Codes from 3500 to 3999 and from 4500 to 4999 are final, as the protocol has it.
+    fn may_come_back(&self) -> bool {
+        match self {
+            How::Code(code, _) => !matches!(code, 3500..=3999 | 4500..=4999),
+            How::Refused(_) => false,
+            How::Failed(_) | How::What(_) => true,
+        }
+    }
+}

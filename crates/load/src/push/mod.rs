@@ -1,0 +1,34 @@
+//! Fan-out: what a few publish and very many receive, over channels of the Centrifuge client protocol.
+//!
+//! ```text
+//! plan ─▶ layout: who hears which channel     calendar: what is published when
+//!            │                                   │
+//!            ▼                                   ▼
+//! listen: clients, on all workers but one    publish: an open loop of POSTs, on the last worker
+//!            └── stamp ─▶ order: lost, doubled, reordered ─▶ figures ─▶ report ─▶ text, JSON
+//! ```
+//!
+//! Publisher and clients are one process with one clock, so that a publication's stamp says how long it took. What was lost
+//! follows from what was accepted and who was to hear it, not from gaps alone.
+//!
+//! Owns how a fan-out is put on a server and counted. Knows no flag, no terminal, and no code of a server.
+
+mod calendar;
+mod doubts;
+mod figures;
+#[cfg(test)]
+mod fixtures;
+mod layout;
+mod listen;
+mod order;
+mod plan;
+mod publish;
+pub mod report;
+mod run;
+mod speak;
+mod stamp;
+mod worker;
+
+pub use self::figures::{Counts, Disconnects, Heard, Published};
+pub use self::plan::{Form, Format, Plan, Publishing, Transport};
+pub use self::run::{Progress, PushError, Session};

@@ -1,0 +1,210 @@
+//! What a fan-out is: how many listen to what, what is published how often, for how long.
+//!
+//! Plain data. Knows neither how it was written down nor how it is carried out.
+
+use std::time::Duration;
+
+use ringmain_engine::{Addr, Choice};
+
+use super::stamp;
+use crate::limits;
+
+/// One server, its clients and what is published.
+#[derive(Clone, Debug)]
+pub struct Plan {
+    /// Where clients connect to.
+    pub target: Addr,
+    /// What they say in `Host`.
+    pub host: String,
+    /// Path and query there.
+    pub path: String,
+    /// What they speak.
+    pub transport: Transport,
+    /// A token that all of them show.
+    pub token: Option<String>,
+    /// The addresses of this host to connect from, taken in turn; empty lets the kernel choose.
+    pub sources: Vec<Addr>,
+    /// Clients; at most [`limits::CONNECTIONS`].
+    pub clients: u32,
+    /// Channels besides the common one; at most [`limits::PUSH_CHANNELS`].
+    pub channels: u32,
+    /// To how many of them a client subscribes; at most [`limits::PUSH_SUBSCRIPTIONS`].
+    pub each: u32,
+    /// What the names of channels begin with; a number follows, or `all`.
+    pub prefix: String,
+    /// How to publish; `None`: nothing is published, and clients only stand there.
+    pub publishing: Option<Publishing>,
+    /// Publications a second to the channels, taken in turn, all together; 0 for none.
+    pub rate: f64,
+    /// Publications a second to one more channel that all clients subscribe to; `None`: there is no such channel.
+    pub common: Option<f64>,
+    /// Bytes of a publication's data, from 48 to [`limits::PUBLICATION_BYTES`].
+    pub size: u32,
+    /// The server sends clients the newest value of a channel only, this far apart: what they do not get is conflated and
+    /// not lost, and how fresh their values are is counted.
+    pub conflated: Option<Duration>,
+    /// The share of clients that read slowly, 0 to 1.
+    pub slow: f64,
+    /// What share of what they need those read.
+    pub slow_pace: f64,
+    /// Clients that begin to connect in a second; `None`: as fast as it goes.
+    pub connect_rate: Option<f64>,
+    /// How long one client may take to connect and subscribe.
+    pub timeout: Duration,
+    /// How long all of them may take, before the run fails.
+    pub connect_timeout: Duration,
+    /// Publications before it is counted.
+    pub warmup: Duration,
+    /// How long publications count.
+    pub duration: Duration,
+    /// How long it is waited afterwards for what is on its way.
+    pub settle: Duration,
+    /// Threads of clients. One more publishes.
+    pub threads: usize,
+    /// The CPU of each thread, in turn; empty leaves it to the kernel.
+    pub cpus: Vec<usize>,
+    /// The engine.
+    pub engine: Choice,
+}
+
+/// What clients speak.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Transport {
+    /// The client protocol over WebSocket.
+    WebSocket(Format),
+    /// Server-sent events to clients that only listen; JSON.
+    Sse,
+}
+
+/// How messages are written.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Format {
+    /// Objects, one a line.
+    Json,
+    /// Messages behind their lengths, in the subprotocol `centrifuge-protobuf`.
+    Protobuf,
+}
+
+/// How publications reach the server.
+#[derive(Clone, Debug)]
+pub struct Publishing {
+    /// Where to.
+    pub target: Addr,
+    /// What is said in `Host`.
+    pub host: String,
+    /// Path and query.
+    pub path: String,
+    /// What is said in `X-API-Key`.
+    pub api_key: Option<String>,
+    /// What a request's body looks like.
+    pub form: Form,
+    /// Connections that publish; each channel has one of them, so that its publications stay in order.
+    pub connections: u32,
+}
+
+/// What the body of a publishing request looks like, and which answer is a right one.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Form {
+    /// `{"channel": …, "data": …}`; 200 without an `error` in the body.
+    Api,
+    /// The channel's name, a space and the data, on a line; any 2xx.
+    Lines,
+}
+
+impl Plan {
+    /// What makes no sense: the setting, what it may be, and what it is.
+    pub(super) fn fault(&self) -> Option<(&'static str, String, String)> {
+        let range = |setting, least: u64, most: u64, found: u64| {
+            (!(least..=most).contains(&found))
+                .then(|| (setting, format!("{least} to {most}"), found.to_string()))
+        };
+        let rate = |setting, found: f64, least: f64| {
+            let fits = found.is_finite() && found >= least && found <= limits::RATE;
+            (!fits).then(|| {
+                (
+                    setting,
+                    format!("a rate of at most {}", limits::RATE),
+                    found.to_string(),
+                )
+            })
+        };
+        let share = |setting, found: f64| {
+            (!(0.0..=1.0).contains(&found)).then(|| (setting, "0 to 1".to_owned(), found.to_string()))
+        };
+        let clients = u64::from(self.clients);
+        range("clients", 1, u64::from(limits::CONNECTIONS), clients)
+            .or_else(|| {
+                range(
+                    "threads",
+                    1,
+                    clients.min(limits::THREADS as u64 - 1),
+                    self.threads as u64,
+                )
+            })
+            .or_else(|| {
+                range(
+                    "channels",
+                    1,
+                    u64::from(limits::PUSH_CHANNELS),
+                    u64::from(self.channels),
+                )
+            })
+            .or_else(|| {
+                let most = self.channels.min(limits::PUSH_SUBSCRIPTIONS);
+                range("subscriptions", 1, u64::from(most), u64::from(self.each))
+            })
+            .or_else(|| rate("rate", self.rate, 0.0))
+            .or_else(|| rate("common", self.common.unwrap_or(0.0), 0.0))
+            .or_else(|| {
+                rate(
+                    "connect-rate",
+                    self.connect_rate.unwrap_or(1.0),
+                    f64::MIN_POSITIVE,
+                )
+            })
+            .or_else(|| {
+                range(
+                    "size",
+                    stamp::BYTES as u64,
+                    u64::from(limits::PUBLICATION_BYTES),
+                    u64::from(self.size),
+                )
+            })
+            .or_else(|| share("slow", self.slow))
+            .or_else(|| share("slow-pace", self.slow_pace))
+            .or_else(|| self.length_fault())
+            .or_else(|| self.name_fault())
+    }
+
+    fn length_fault(&self) -> Option<(&'static str, String, String)> {
+        if self.duration.is_zero() {
+            return Some(("duration", "more than 0".into(), "0".into()));
+        }
+        let span = (self.warmup + self.duration).as_secs_f64();
+        let publications = self.rate.max(self.common.unwrap_or(0.0)) * span;
+        (publications > f64::from(limits::PUBLICATIONS)).then(|| {
+            let expected = format!("at most {} publications in all", limits::PUBLICATIONS);
+            (
+                "duration",
+                expected,
+                format!("{publications:.0}: lower the rate or the duration"),
+            )
+        })
+    }
+
+    /// Names are written as they are into JSON, lines and addresses.
+    fn name_fault(&self) -> Option<(&'static str, String, String)> {
+        let plain = |byte: u8| byte.is_ascii_alphanumeric() || b"-_.:/#@!".contains(&byte);
+        let fits = self.prefix.len() <= limits::PREFIX_BYTES && self.prefix.bytes().all(plain);
+        let found = self
+            .prefix
+            .escape_debug()
+            .take(2 * limits::PREFIX_BYTES)
+            .collect();
+        let expected = format!(
+            "at most {} ASCII letters, digits and -_.:/#@!",
+            limits::PREFIX_BYTES
+        );
+        (!fits).then_some(("prefix", expected, found))
+    }
+}

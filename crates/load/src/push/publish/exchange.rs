@@ -1,0 +1,124 @@
+//! One request that publishes and its answer: what is written, where the answer ends, what is wrong with it.
+//!
+//! Knows neither time nor connections.
+
+use ringmain_wire::h1::{
+    self, BodyDecoder, BodyEvent, FieldTable, Framing, HeadScanner, Method, Misuse, Parsed, RequestEncoder,
+    parse_response,
+};
+
+use crate::limits;
+use crate::push::plan::{Form, Publishing};
+
+/// The answer that is on its way.
+#[derive(Debug, Default)]
+pub(super) struct Reading {
+    scanner: HeadScanner,
+    body: Option<(u16, BodyDecoder)>,
+    /// The body, as much of it as a message needs.
+    pub(super) kept: Vec<u8>,
+}
+
+impl Reading {
+    /// Takes bytes of it; returns how many were taken, and its status once it is whole. Then its body is in `kept`.
+    pub(super) fn take(
+        &mut self,
+        table: &mut FieldTable,
+        bytes: &[u8],
+    ) -> Result<(usize, Option<u16>), &'static str> {
+        let internet = &h1::Limits::INTERNET;
+        let mut at = 0;
+        while self.body.is_none() {
+            let parsed = parse_response(&bytes[at..], Method::Post, internet, &mut self.scanner, table);
+            match parsed {
+                Ok(Parsed::Complete { head, bytes }) => {
+                    at += bytes;
+                    if !head.is_interim() {
+                        let decoder = BodyDecoder::new(head.framing, internet);
+                        self.body = Some((head.status, decoder.map_err(|_| "broke HTTP/1.1")?));
+                    }
+                }
+                Ok(Parsed::Partial) => return Ok((at, None)),
+                Err(_) => return Err("what answers there does not speak HTTP/1.1"),
+            }
+        }
+        loop {
+            let (status, decoder) = self.body.as_mut().expect("its head was read");
+            let step = decoder.decode(&bytes[at..]).map_err(|_| "broke HTTP/1.1")?;
+            at += step.consumed;
+            match step.event {
+                BodyEvent::NeedMore => return Ok((at, None)),
+                BodyEvent::Trailers(_) => {}
+                BodyEvent::Data(data) => {
+                    let room = limits::ANSWER_BYTES.saturating_sub(self.kept.len());
+                    self.kept.extend_from_slice(&data[..data.len().min(room)]);
+                }
+                BodyEvent::End => {
+                    let status = *status;
+                    self.body = None;
+                    return Ok((at, Some(status)));
+                }
+            }
+        }
+    }
+}
+
+/// Appends the head of a request with so many bytes of body.
+pub(super) fn write_head(out: &mut Vec<u8>, publishing: &Publishing, body: u64) -> Result<(), Misuse> {
+    let mut head = RequestEncoder::new(out, Method::Post, &publishing.path, &publishing.host)?;
+    if let Some(key) = &publishing.api_key {
+        head.field("X-API-Key", key.as_bytes())?;
+    }
+    head.field("Content-Type", b"application/json")?;
+    head.finish(Framing::Length(body), true).map(drop)
+}
+
+/// What is wrong with an answer.
+pub(super) fn fault(form: Form, status: u16, body: &[u8]) -> Option<String> {
+    let said = || serde_json::from_slice::<serde_json::Value>(body).ok();
+    match (form, status) {
+        (Form::Lines, 200..=299) => None,
+        (Form::Api, 200) => {
+            let Some(said) = said() else {
+                return Some("an answer that is no JSON".into());
+            };
+            let error = said.get("error")?;
+            let code = error.get("code").and_then(serde_json::Value::as_u64).unwrap_or(0);
+            let message = error
+                .get("message")
+                .and_then(|text| text.as_str())
+                .unwrap_or("no reason");
+            Some(format!("error {code} {}", shown(message)))
+        }
+        _ => {
+            let said = said();
+            let detail = said
+                .as_ref()
+                .and_then(|said| said.get("detail"))
+                .and_then(|text| text.as_str());
+            Some(detail.map_or_else(
+                || status.to_string(),
+                |detail| format!("{status}, {}", shown(detail)),
+            ))
+        }
+    }
+}
+
+fn shown(text: &str) -> String {
+    text.chars()
+        .filter(|c| !c.is_control())
+        .take(limits::REASON_CHARACTERS)
+        .collect()
+}
+
+/// What to do about a refusal.
+pub(super) fn hint(status: u16) -> &'static str {
+    match status {
+        401 | 403 => "; give its key by --api-key",
+        404 | 405 => {
+            "; no such endpoint: say by --publish where publications are posted to, and whether the server has its interface for programs"
+        }
+        200 => "; is the namespace of --prefix there?",
+        _ => "",
+    }
+}

@@ -1,0 +1,524 @@
+//! The thread that publishes: an open loop of POSTs. Publications leave when they are due, whether or not answers come.
+//!
+//! ```text
+//! Trying ─ one is accepted ─▶ Ready ─ order ─▶ Publishing ─ the last is due ─▶ Waiting ─ answers, or time ─▶ Over
+//! ```
+//!
+//! All publications of a channel leave on one connection, so that a server that answers in order has them in order.
+
+mod exchange;
+
+use std::collections::VecDeque;
+use std::sync::Arc;
+use std::sync::mpsc::Sender;
+use std::time::Duration;
+
+use ringmain_engine::backend::Time;
+use ringmain_engine::limits::WRITE_MARK;
+use ringmain_engine::{Conn, ConnId, Cx, Reason, Start};
+use ringmain_sys::process::{thread_cpu_time, thread_waited};
+use ringmain_wire::h1::{self, FieldTable, Misuse};
+
+use self::exchange::{Reading, fault, hint, write_head};
+use super::calendar::{Calendar, Mark, Number};
+use super::figures::Published;
+use super::layout::write_name;
+use super::listen::Common;
+use super::plan::{Form, Plan};
+use super::stamp::{self, Stamp};
+use super::worker::{News, Order, Place};
+use crate::limits;
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Phase {
+    Trying,
+    Ready,
+    Publishing,
+    Waiting,
+    Over,
+}
+
+/// What one connection carries.
+#[derive(Debug)]
+struct Line {
+    id: Option<ConnId>,
+    life: u32,
+    /// Whether it stands.
+    open: bool,
+    /// Publications that were sent and have no answer yet.
+    in_flight: VecDeque<Flight>,
+    /// Publications that are due and wait for room.
+    waiting: VecDeque<Due>,
+    reading: Reading,
+}
+
+/// A publication that is due.
+#[derive(Clone, Copy, Debug)]
+struct Due {
+    due: Time,
+    /// `None`: the one that tries whether publishing works.
+    number: Option<Number>,
+}
+
+#[derive(Clone, Copy, Debug)]
+struct Flight {
+    due: Due,
+    sent: Time,
+}
+
+/// The last worker.
+pub(super) struct Publisher {
+    cx: Cx,
+    plan: Arc<Plan>,
+    calendar: Calendar,
+    run: u32,
+    lines: Vec<Line>,
+    phase: Phase,
+    begun: Time,
+    /// The next publication of each stream.
+    next: [u64; 2],
+    /// When counting begins and ends.
+    marks: VecDeque<(Time, Edge)>,
+    /// When answers are not waited for any more, or a broken connection is opened again.
+    patience: Option<Time>,
+    redial: Option<Time>,
+    effort: (Duration, Option<Duration>),
+    figures: Box<Published>,
+    accepted: Vec<bool>,
+    table: FieldTable,
+    scratch: Vec<u8>,
+    body: Vec<u8>,
+    news: Sender<News>,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Edge {
+    Begin,
+    End,
+}
+
+impl Publisher {
+    pub(super) fn new(start: &Start<Order>, common: Common) -> Publisher {
+        let Common {
+            plan,
+            calendar,
+            run,
+            news,
+            ..
+        } = common;
+        let lines = plan
+            .publishing
+            .as_ref()
+            .map_or(0, |publishing| publishing.connections);
+        let mut publisher = Publisher {
+            lines: (0..lines).map(|_| Line::new()).collect(),
+            phase: Phase::Trying,
+            begun: Time(0),
+            next: [0; 2],
+            marks: VecDeque::new(),
+            patience: None,
+            redial: None,
+            effort: Default::default(),
+            figures: Box::new(Published {
+                due: calendar.counted() as u64,
+                ..Published::default()
+            }),
+            accepted: vec![false; calendar.counted()],
+            table: FieldTable::new(&h1::Limits::INTERNET),
+            scratch: Vec::new(),
+            body: Vec::new(),
+            cx: start.cx.clone(),
+            plan,
+            calendar,
+            run,
+            news,
+        };
+        publisher.dial();
+        publisher.look_whether_ready();
+        publisher.set_alarm();
+        publisher
+    }
+
+    pub(super) fn begin(&mut self, at: Time, now: Time) {
+        self.phase = Phase::Publishing;
+        self.begun = at;
+        let from = at.after(self.plan.warmup);
+        self.marks = [(from, Edge::Begin), (from.after(self.plan.duration), Edge::End)].into();
+        self.alarm(now);
+    }
+
+    pub(super) fn alarm(&mut self, now: Time) {
+        if self.redial.is_some_and(|at| at <= now) {
+            self.redial = None;
+            self.dial();
+        }
+        while let Some((_, mark)) = self.marks.pop_front_if(|(at, _)| *at <= now) {
+            self.mark(mark, now);
+        }
+        if self.phase == Phase::Publishing {
+            self.publish_due(now);
+        }
+        if self.patience.is_some_and(|at| at <= now) {
+            self.finish();
+        }
+        self.set_alarm();
+    }
+
+    fn mark(&mut self, mark: Edge, now: Time) {
+        if mark == Edge::Begin {
+            self.effort = (thread_cpu_time(), thread_waited());
+            let _ = self.news.send(News::Counting);
+            return;
+        }
+        // What was due by then has left first.
+        self.publish_due(now);
+        let (cpu, waited) = self.effort;
+        let waited = thread_waited().zip(waited);
+        let _ = self.news.send(News::Effort {
+            worker: self.cx.worker(),
+            cpu: thread_cpu_time().saturating_sub(cpu),
+            waited: waited.map(|(end, begin)| end.saturating_sub(begin)),
+        });
+        let _ = self.news.send(News::Counted);
+        self.phase = Phase::Waiting;
+        self.patience = Some(now.after(self.plan.timeout));
+        self.look_whether_done();
+    }
+
+    /// The next publication of both streams.
+    fn upcoming(&self) -> Option<(Time, Number)> {
+        let of = |stream: u8| {
+            let number = Number {
+                stream,
+                number: self.next[usize::from(stream)],
+            };
+            let due = self.calendar.due(number)?;
+            Some((self.begun.after(due), number))
+        };
+        [of(0), of(1)].into_iter().flatten().min_by_key(|(due, _)| *due)
+    }
+
+    /// Sends what is due.
+    fn publish_due(&mut self, now: Time) {
+        for _ in 0..limits::ARRIVALS_PER_TURN {
+            let Some((due, number)) = self.upcoming().filter(|(due, _)| *due <= now) else {
+                break;
+            };
+            self.next[usize::from(number.stream)] += 1;
+            let mark = self.calendar.mark(number);
+            let line = mark.channel as usize % self.lines.len();
+            let waiting = &mut self.lines[line].waiting;
+            if waiting.len() < limits::PUBLICATIONS_WAITING {
+                waiting.push_back(Due {
+                    due,
+                    number: Some(number),
+                });
+            } else {
+                self.figures.unsent += u64::from(self.calendar.place(mark).is_some());
+            }
+        }
+        for line in 0..self.lines.len() {
+            self.pump(line);
+        }
+    }
+
+    /// Sends what waits on a connection, as much as it takes.
+    fn pump(&mut self, line: usize) {
+        let cx = self.cx.clone();
+        loop {
+            let state = &mut self.lines[line];
+            let (Some(id), true) = (state.id, state.open) else {
+                return;
+            };
+            let conn = cx.conn(id);
+            let room = state.in_flight.len() < limits::PUBLISHES_IN_FLIGHT && conn.unsent() <= WRITE_MARK;
+            let Some(due) = state.waiting.front().copied().filter(|_| room) else {
+                return;
+            };
+            state.waiting.pop_front();
+            if self.write(due).is_err() {
+                return self.refuse("what is published cannot be written as a request".into());
+            }
+            let now = cx.clock();
+            if self.counts(due) {
+                self.figures.lag.record(now.since(due.due).as_nanos() as u64);
+                self.figures.bytes_sent += self.scratch.len() as u64;
+            }
+            self.lines[line].in_flight.push_back(Flight { due, sent: now });
+            // A refused write ends the connection, and `closed` comes.
+            let _ = conn.write(&self.scratch);
+        }
+    }
+
+    fn counts(&self, due: Due) -> bool {
+        self.place(due).is_some()
+    }
+
+    fn place(&self, due: Due) -> Option<usize> {
+        self.calendar.place(self.calendar.mark(due.number?))
+    }
+
+    /// Leaves a request in the scratch.
+    fn write(&mut self, due: Due) -> Result<(), Misuse> {
+        let none = Mark {
+            channel: 0,
+            sequence: 0,
+        };
+        let mark = due.number.map_or(none, |number| self.calendar.mark(number));
+        let publishing = self
+            .plan
+            .publishing
+            .as_ref()
+            .expect("there are connections to publish on");
+        let (body, plan) = (&mut self.body, &self.plan);
+        body.clear();
+        let (begin, middle, end): (&[u8], &[u8], &[u8]) = match publishing.form {
+            Form::Api => (b"{\"channel\":\"", b"\",\"data\":", b"}"),
+            Form::Lines => (b"", b" ", b"\n"),
+        };
+        body.extend_from_slice(begin);
+        write_name(body, &plan.prefix, plan.channels, mark.channel);
+        body.extend_from_slice(middle);
+        stamp::write(body, self.run, Stamp { mark, due: due.due }, plan.size as usize);
+        body.extend_from_slice(end);
+        self.scratch.clear();
+        write_head(&mut self.scratch, publishing, body.len() as u64)?;
+        self.scratch.extend_from_slice(&self.body);
+        Ok(())
+    }
+
+    /// The next moment at which something is to be done unasked.
+    fn set_alarm(&mut self) {
+        let due = self.upcoming().filter(|_| self.phase == Phase::Publishing);
+        let mark = self.marks.front().map(|(at, _)| *at);
+        let next = [due.map(|(at, _)| at), mark, self.patience, self.redial];
+        self.cx.set_alarm(next.into_iter().flatten().min());
+    }
+
+    fn dial(&mut self) {
+        let Some(publishing) = &self.plan.publishing else {
+            return;
+        };
+        for line in &mut self.lines {
+            if line.id.is_some() {
+                continue;
+            }
+            match self.cx.connect(&publishing.target, None) {
+                Ok(id) => {
+                    self.cx.conn(id).set_deadline(Some(self.plan.timeout));
+                    line.id = Some(id);
+                }
+                Err(error) => {
+                    self.redial = Some(self.cx.now().after(limits::REDIAL));
+                    let _ = self.news.send(News::NotConnected { error });
+                }
+            }
+        }
+    }
+
+    pub(super) fn connected(&mut self, conn: Conn<'_>) -> Option<Place> {
+        let index = self.lines.iter().position(|line| line.id == Some(conn.id()))?;
+        conn.set_deadline(None);
+        let line = &mut self.lines[index];
+        line.open = true;
+        let place = Place {
+            index: index as u32,
+            life: line.life,
+        };
+        if index == 0 && self.phase == Phase::Trying {
+            line.waiting.push_back(Due {
+                due: self.cx.clock(),
+                number: None,
+            });
+            conn.set_deadline(Some(self.plan.timeout));
+        }
+        self.pump(index);
+        Some(place)
+    }
+
+    pub(super) fn not_connected(&mut self, id: ConnId, reason: Reason) {
+        let Some(line) = self.lines.iter_mut().find(|line| line.id == Some(id)) else {
+            return;
+        };
+        line.id = None;
+        let kind = match reason {
+            Reason::NotConnected(kind) => kind,
+            Reason::Deadline => std::io::ErrorKind::TimedOut,
+            _ => std::io::ErrorKind::Other,
+        };
+        self.redial = Some(self.cx.now().after(limits::REDIAL));
+        self.set_alarm();
+        let _ = self.news.send(News::NotConnected { error: kind.into() });
+    }
+
+    /// A connection is gone; what was on its way has no answer.
+    pub(super) fn lost(&mut self, place: Place, what: &'static str) {
+        let index = place.index as usize;
+        if self.lines[index].life != place.life {
+            return;
+        }
+        if self.phase == Phase::Trying {
+            let address = self.address();
+            return self.refuse(format!("publishing to {address} came to nothing: {what}"));
+        }
+        let flights = self.lines[index].end_life();
+        let lost = flights.iter().filter(|flight| self.counts(flight.due)).count();
+        self.figures.unanswered += lost as u64;
+        // One that a server closes because nothing is asked for is opened again, and that is all.
+        self.figures.broken += u64::from(self.phase != Phase::Over && !flights.is_empty());
+        if self.phase != Phase::Over {
+            self.redial = Some(self.cx.now().after(limits::REDIAL));
+            self.look_whether_done();
+            self.set_alarm();
+        }
+    }
+
+    pub(super) fn drained(&mut self, _conn: Conn<'_>, place: Place) {
+        if self.lines[place.index as usize].life == place.life {
+            self.pump(place.index as usize);
+        }
+    }
+
+    /// Answers have come; returns how many bytes were taken.
+    pub(super) fn received(&mut self, conn: Conn<'_>, place: Place, bytes: &[u8]) -> usize {
+        let index = place.index as usize;
+        if self.lines[index].life != place.life {
+            return bytes.len();
+        }
+        let mut at = 0;
+        loop {
+            match self.lines[index].reading.take(&mut self.table, &bytes[at..]) {
+                Ok((taken, None)) => {
+                    at += taken;
+                    break;
+                }
+                Ok((taken, Some(status))) => {
+                    at += taken;
+                    self.answered(conn, index, status);
+                }
+                Err(what) => {
+                    conn.abort();
+                    self.lost(place, what);
+                    return bytes.len();
+                }
+            }
+        }
+        self.pump(index);
+        self.look_whether_done();
+        self.set_alarm();
+        at
+    }
+
+    /// A whole answer: its body is what is kept.
+    fn answered(&mut self, conn: Conn<'_>, index: usize, status: u16) {
+        let form = self
+            .plan
+            .publishing
+            .as_ref()
+            .map_or(Form::Api, |publishing| publishing.form);
+        let line = &mut self.lines[index];
+        let kept = std::mem::take(&mut line.reading.kept);
+        let fault = fault(form, status, &kept);
+        line.reading.kept = kept;
+        line.reading.kept.clear();
+        let Some(flight) = line.in_flight.pop_front() else {
+            return;
+        };
+        if flight.due.number.is_none() {
+            conn.set_deadline(None);
+            return match fault {
+                None => {
+                    self.phase = Phase::Ready;
+                    let _ = self.news.send(News::Standing { now: self.cx.now() });
+                }
+                Some(what) => {
+                    let (address, hint) = (self.address(), hint(status));
+                    self.refuse(format!("{address} refuses what is published: {what}{hint}"));
+                }
+            };
+        }
+        let Some(place) = self.place(flight.due) else {
+            return;
+        };
+        self.figures
+            .answer
+            .record(self.cx.clock().since(flight.sent).as_nanos() as u64);
+        match fault {
+            None => {
+                self.figures.accepted += 1;
+                self.accepted[place] = true;
+            }
+            Some(what) => self.figures.refused.add(what),
+        }
+    }
+
+    /// Without connections there is nothing to try.
+    fn look_whether_ready(&mut self) {
+        if self.lines.is_empty() {
+            self.phase = Phase::Ready;
+            let _ = self.news.send(News::Standing { now: self.cx.now() });
+        }
+    }
+
+    fn look_whether_done(&mut self) {
+        let quiet = |line: &Line| line.in_flight.is_empty() && line.waiting.is_empty();
+        if self.phase == Phase::Waiting && self.lines.iter().all(quiet) {
+            self.finish();
+        }
+    }
+
+    fn finish(&mut self) {
+        if self.phase == Phase::Over {
+            return;
+        }
+        self.phase = Phase::Over;
+        self.patience = None;
+        for index in 0..self.lines.len() {
+            let line = &self.lines[index];
+            let unanswered = line
+                .in_flight
+                .iter()
+                .filter(|flight| self.counts(flight.due))
+                .count();
+            let unsent = line.waiting.iter().filter(|due| self.counts(**due)).count();
+            self.figures.unanswered += unanswered as u64;
+            self.figures.unsent += unsent as u64;
+        }
+        let _ = self.news.send(News::Published {
+            figures: std::mem::take(&mut self.figures),
+            accepted: std::mem::take(&mut self.accepted),
+        });
+    }
+
+    fn refuse(&mut self, message: String) {
+        self.phase = Phase::Over;
+        let _ = self.news.send(News::Refused { message });
+    }
+
+    fn address(&self) -> String {
+        let publishing = self.plan.publishing.as_ref();
+        publishing.map_or_else(String::new, |to| format!("http://{}{}", to.host, to.path))
+    }
+}
+
+impl Line {
+    fn new() -> Line {
+        Line {
+            id: None,
+            life: 0,
+            open: false,
+            in_flight: VecDeque::new(),
+            waiting: VecDeque::new(),
+            reading: Reading::default(),
+        }
+    }
+
+    /// Returns what was on its way.
+    fn end_life(&mut self) -> VecDeque<Flight> {
+        self.id = None;
+        self.open = false;
+        self.life = self.life.wrapping_add(1);
+        self.reading = Reading::default();
+        std::mem::take(&mut self.in_flight)
+    }
+}

@@ -1,0 +1,326 @@
+//! A fan-out as one JSON document, for programs: of kind `push`, in the form of all documents of [`crate::report::json`].
+//!
+//! Names end in their unit; what there is none of is `null`.
+
+use serde::Serialize;
+
+use super::Run;
+use crate::figures::Latency;
+use crate::push::figures::Disconnects;
+use crate::push::plan::{Format, Transport};
+use crate::report::json::document;
+use crate::report::{Remark, Severity, per_second};
+
+/// The document of a run against a target that the user calls `name`.
+#[must_use]
+pub fn run(run: &Run, name: &str, remarks: &[Remark]) -> String {
+    document(
+        "push",
+        &Document {
+            name,
+            engine: &run.engine,
+            plan: Setup::of(run),
+            joined: Joined::of(run),
+            published: Published::of(run),
+            deliveries: Deliveries::of(run),
+            latency: Times::of(&run.heard.fast),
+            latency_slow: Times::of(&run.heard.slow),
+            last: Times::of(&run.totals.last),
+            last_common: Times::of(&run.totals.last_common),
+            behind: Times::of(&run.heard.fresh),
+            behind_slow: Times::of(&run.heard.fresh_slow),
+            clients: Clients::of(run),
+            client: Client::of(run),
+            server: run.server.map(|used| Server {
+                cpu_s: used.cpu.as_secs_f64(),
+                cpu_s_per_million_deliveries: run.server_cpu_per_million().map(|cpu| cpu.as_secs_f64()),
+                peak_memory_bytes: used.peak_memory_bytes,
+                memory_a_client_bytes: run.server_bytes_a_client(),
+            }),
+            remarks: remarks
+                .iter()
+                .map(|Remark { severity, message }| Said {
+                    severity: *severity,
+                    message,
+                })
+                .collect(),
+        },
+    )
+}
+
+#[derive(Serialize)]
+struct Document<'a> {
+    name: &'a str,
+    engine: &'a str,
+    plan: Setup<'a>,
+    joined: Joined,
+    published: Published<'a>,
+    deliveries: Deliveries,
+    /// From a publication's moment to a client that reads as fast as it can.
+    latency: Option<Times>,
+    latency_slow: Option<Times>,
+    /// To the last of a publication's clients.
+    last: Option<Times>,
+    last_common: Option<Times>,
+    /// How far clients' newest values were behind the newest published ones.
+    behind: Option<Times>,
+    behind_slow: Option<Times>,
+    clients: Clients<'a>,
+    /// What this program used.
+    client: Client,
+    server: Option<Server>,
+    remarks: Vec<Said<'a>>,
+}
+
+#[derive(Serialize)]
+struct Setup<'a> {
+    target: String,
+    path: &'a str,
+    transport: &'static str,
+    clients: u32,
+    channels: u32,
+    channels_a_client: u32,
+    prefix: &'a str,
+    rate_per_s: f64,
+    common_per_s: Option<f64>,
+    size_bytes: u32,
+    conflated_s: Option<f64>,
+    slow_share: f64,
+    slow_pace_share: f64,
+    warmup_s: f64,
+    duration_s: f64,
+    threads: usize,
+}
+
+impl<'a> Setup<'a> {
+    fn of(run: &'a Run) -> Setup<'a> {
+        let plan = &run.plan;
+        Setup {
+            target: plan.target.to_string(),
+            path: &plan.path,
+            transport: match plan.transport {
+                Transport::WebSocket(Format::Json) => "websocket-json",
+                Transport::WebSocket(Format::Protobuf) => "websocket-protobuf",
+                Transport::Sse => "sse",
+            },
+            clients: plan.clients,
+            channels: plan.channels,
+            channels_a_client: plan.each,
+            prefix: &plan.prefix,
+            rate_per_s: plan.rate,
+            common_per_s: plan.common,
+            size_bytes: plan.size,
+            conflated_s: plan.conflated.map(|span| span.as_secs_f64()),
+            slow_share: plan.slow,
+            slow_pace_share: plan.slow_pace,
+            warmup_s: plan.warmup.as_secs_f64(),
+            duration_s: plan.duration.as_secs_f64(),
+            threads: plan.threads,
+        }
+    }
+}
+
+#[derive(Serialize)]
+struct Joined {
+    took_s: f64,
+    clients_per_s: f64,
+    connect: Option<Times>,
+    /// Connecting and subscribing, together.
+    ready: Option<Times>,
+    server_cpu_s: Option<f64>,
+}
+
+impl Joined {
+    fn of(run: &Run) -> Joined {
+        Joined {
+            took_s: run.joined.took.as_secs_f64(),
+            clients_per_s: run.joins_per_second(),
+            connect: Times::of(&run.heard.connect),
+            ready: Times::of(&run.heard.ready),
+            server_cpu_s: run.joined.server_cpu.map(|cpu| cpu.as_secs_f64()),
+        }
+    }
+}
+
+#[derive(Serialize)]
+struct Published<'a> {
+    due: u64,
+    accepted: u64,
+    refused: Vec<Ended<'a>>,
+    unanswered: u64,
+    unsent: u64,
+    broken_connections: u64,
+    /// How late they were sent.
+    lag: Option<Times>,
+    answer: Option<Times>,
+    sent_bytes: u64,
+}
+
+impl<'a> Published<'a> {
+    fn of(run: &'a Run) -> Published<'a> {
+        let published = &run.published;
+        Published {
+            due: published.due,
+            accepted: published.accepted,
+            refused: Ended::all(&published.refused),
+            unanswered: published.unanswered,
+            unsent: published.unsent,
+            broken_connections: published.broken,
+            lag: Times::of(&published.lag),
+            answer: Times::of(&published.answer),
+            sent_bytes: published.bytes_sent,
+        }
+    }
+}
+
+#[derive(Serialize)]
+struct Deliveries {
+    expected: u64,
+    expected_slow: u64,
+    delivered: u64,
+    delivered_slow: u64,
+    delivered_per_s: f64,
+    lost: u64,
+    lost_slow: u64,
+    conflated: u64,
+    doubled: u64,
+    reordered: u64,
+    too_old_to_tell: u64,
+    misdelivered: u64,
+    changed: u64,
+    /// Subscriptions that lack their channel's last publication at the end.
+    without_last: u64,
+    /// Publications that not all clients have.
+    incomplete_publications: u64,
+}
+
+impl Deliveries {
+    fn of(run: &Run) -> Deliveries {
+        let (counts, conflates) = (&run.heard.counts, run.plan.conflated.is_some());
+        let missing = [run.missing(), run.missing_slow()];
+        let [lost, lost_slow] = if conflates { [0, 0] } else { missing };
+        Deliveries {
+            expected: run.totals.expected,
+            expected_slow: run.totals.expected_slow,
+            delivered: counts.delivered,
+            delivered_slow: counts.delivered_slow,
+            delivered_per_s: per_second(run.delivered(), run.plan.duration),
+            lost,
+            lost_slow,
+            conflated: if conflates { missing.iter().sum() } else { 0 },
+            doubled: counts.doubled,
+            reordered: counts.reordered,
+            too_old_to_tell: counts.old,
+            misdelivered: counts.misdelivered,
+            changed: counts.changed,
+            without_last: counts.behind_at_end,
+            incomplete_publications: run.totals.incomplete,
+        }
+    }
+}
+
+#[derive(Serialize)]
+struct Clients<'a> {
+    slow: u32,
+    disconnects: Vec<Ended<'a>>,
+    unsubscribes: Vec<Ended<'a>>,
+    reconnects: u64,
+    gone: u64,
+    connect_errors: Vec<Ended<'a>>,
+    received_bytes: u64,
+    messages: u64,
+    pings: u64,
+}
+
+impl<'a> Clients<'a> {
+    fn of(run: &'a Run) -> Clients<'a> {
+        let counts = &run.heard.counts;
+        let errors = counts.connect_errors.iter();
+        Clients {
+            slow: run.totals.slow_clients,
+            disconnects: Ended::all(&counts.disconnects),
+            unsubscribes: Ended::all(&counts.unsubscribes),
+            reconnects: counts.reconnects,
+            gone: counts.gone,
+            connect_errors: errors.map(|(how, count)| Ended { how, count: *count }).collect(),
+            received_bytes: counts.bytes_received,
+            messages: counts.messages,
+            pings: counts.pings,
+        }
+    }
+}
+
+/// How something ended, and how often.
+#[derive(Serialize)]
+struct Ended<'a> {
+    how: &'a str,
+    count: u64,
+}
+
+impl<'a> Ended<'a> {
+    fn all(ends: &'a Disconnects) -> Vec<Ended<'a>> {
+        ends.iter().map(|(how, count)| Ended { how, count }).collect()
+    }
+}
+
+#[derive(Serialize)]
+struct Client {
+    /// Of each thread; the last one publishes.
+    cpu_s: Vec<f64>,
+    memory_a_client_bytes: Option<u64>,
+    /// How long bytes waited until they were looked at.
+    behind: Option<Times>,
+}
+
+impl Client {
+    fn of(run: &Run) -> Client {
+        Client {
+            cpu_s: run
+                .efforts
+                .iter()
+                .map(|effort| effort.cpu.as_secs_f64())
+                .collect(),
+            memory_a_client_bytes: run.own_bytes_a_client(),
+            behind: Times::of(&run.heard.behind),
+        }
+    }
+}
+
+#[derive(Serialize)]
+struct Server {
+    cpu_s: f64,
+    cpu_s_per_million_deliveries: Option<f64>,
+    peak_memory_bytes: u64,
+    memory_a_client_bytes: Option<u64>,
+}
+
+#[derive(Serialize)]
+struct Times {
+    count: u64,
+    p50_us: f64,
+    p90_us: f64,
+    p99_us: f64,
+    p999_us: f64,
+    max_us: f64,
+}
+
+impl Times {
+    fn of(latency: &Latency) -> Option<Times> {
+        let all = latency.percentiles();
+        let us = |span: std::time::Duration| span.as_nanos() as f64 / 1000.0;
+        (latency.count() > 0).then(|| Times {
+            count: latency.count(),
+            p50_us: us(all.p50),
+            p90_us: us(all.p90),
+            p99_us: us(all.p99),
+            p999_us: us(all.p999),
+            max_us: us(all.max),
+        })
+    }
+}
+
+#[derive(Serialize)]
+struct Said<'a> {
+    severity: Severity,
+    message: &'a str,
+}

@@ -1,0 +1,201 @@
+//! What a fan-out has shown: the one form that all outputs are made from.
+//!
+//! Plain data and what follows from it; [`text`] is for a terminal, [`json`] for programs.
+
+pub mod json;
+pub mod text;
+
+use std::time::Duration;
+
+use super::calendar::Calendar;
+use super::figures::{Heard, Published, Spread};
+use super::layout::Layout;
+use super::plan::Plan;
+use crate::figures::Latency;
+use crate::report::{Remark, ServerUse};
+
+/// A whole run.
+#[derive(Clone, Debug)]
+pub struct Run {
+    /// What was asked for.
+    pub plan: Plan,
+    /// The engine that clients ran on, with its features.
+    pub engine: String,
+    /// How clients came to stand.
+    pub joined: Joined,
+    /// What came of publishing.
+    pub published: Published,
+    /// What clients heard.
+    pub heard: Heard,
+    /// What follows from both.
+    pub totals: Totals,
+    /// What each thread used while it counted; the last one published.
+    pub efforts: Vec<Effort>,
+    /// What the server used in that time, if it was watched.
+    pub server: Option<ServerUse>,
+}
+
+/// How clients came to stand.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct Joined {
+    /// How long all of them took.
+    pub took: Duration,
+    /// CPU time of the server in that.
+    pub server_cpu: Option<Duration>,
+    /// Memory that the server holds since then.
+    pub server_bytes: Option<u64>,
+    /// Memory that this program holds since then, all together.
+    pub own_bytes: Option<u64>,
+}
+
+/// What one thread of the client used.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Effort {
+    /// CPU time.
+    pub cpu: Duration,
+    /// How long it was ready and had no CPU; `None` where the kernel does not say.
+    pub waited: Option<Duration>,
+}
+
+/// Deliveries that were to be, and publications by how far they came. Clients that read slowly are apart.
+#[derive(Clone, Debug, Default)]
+pub struct Totals {
+    /// Deliveries to clients that read as fast as they can.
+    pub expected: u64,
+    /// The same to clients that read slowly.
+    pub expected_slow: u64,
+    /// Clients that read slowly.
+    pub slow_clients: u32,
+    /// From a publication's moment to the last of its clients having it, of those that all clients have that read as fast
+    /// as they can. Empty where values are conflated.
+    pub last: Latency,
+    /// The same of the channel that all subscribe to.
+    pub last_common: Latency,
+    /// Publications that some of these clients do not have.
+    pub incomplete: u64,
+}
+
+impl Totals {
+    pub(super) fn new(layout: &Layout, calendar: &Calendar, accepted: &[bool]) -> Totals {
+        let audiences = layout.audiences();
+        let mut totals = Totals {
+            slow_clients: layout.slow_clients(),
+            ..Totals::default()
+        };
+        for (place, _) in accepted.iter().enumerate().filter(|(_, accepted)| **accepted) {
+            let audience = audiences[calendar.channel_of(place) as usize];
+            totals.expected += u64::from(audience.fast);
+            totals.expected_slow += u64::from(audience.slow);
+        }
+        totals
+    }
+
+    /// With what is known of each publication, by threads.
+    pub(super) fn spread(
+        mut self,
+        layout: &Layout,
+        calendar: &Calendar,
+        accepted: &[bool],
+        spreads: &[Vec<Spread>],
+    ) -> Totals {
+        if spreads.iter().all(Vec::is_empty) {
+            return self;
+        }
+        let audiences = layout.audiences();
+        for (place, accepted) in accepted.iter().enumerate() {
+            let mut all = Spread::default();
+            for spread in spreads.iter().filter_map(|spreads| spreads.get(place)) {
+                all.merge(*spread);
+            }
+            let channel = calendar.channel_of(place);
+            let audience = audiences[channel as usize];
+            if !accepted && all.count == 0 {
+                continue;
+            }
+            if !accepted {
+                // Its answer was lost, but it was published.
+                self.expected += u64::from(audience.fast);
+                self.expected_slow += u64::from(audience.slow);
+            }
+            if all.count < audience.fast {
+                self.incomplete += 1;
+            } else if audience.fast > 0 {
+                let latency = match channel == layout.channels {
+                    true => &mut self.last_common,
+                    false => &mut self.last,
+                };
+                latency.record(u64::from(all.last_us) * 1000);
+            }
+        }
+        self
+    }
+}
+
+impl Run {
+    /// Deliveries that counted, each once, to all clients.
+    #[must_use]
+    pub fn delivered(&self) -> u64 {
+        self.heard.counts.delivered + self.heard.counts.delivered_slow
+    }
+
+    /// Deliveries that were to be and were not, to clients that read as fast as they can. Where values are conflated, those
+    /// are conflated.
+    #[must_use]
+    pub fn missing(&self) -> u64 {
+        self.totals.expected.saturating_sub(self.heard.counts.delivered)
+    }
+
+    /// The same of clients that read slowly.
+    #[must_use]
+    pub fn missing_slow(&self) -> u64 {
+        self.totals
+            .expected_slow
+            .saturating_sub(self.heard.counts.delivered_slow)
+    }
+
+    /// Deliveries that were lost: none where values are conflated.
+    #[must_use]
+    pub fn lost(&self) -> u64 {
+        match self.plan.conflated {
+            Some(_) => 0,
+            None => self.missing() + self.missing_slow(),
+        }
+    }
+
+    /// Clients that came to stand in a second.
+    #[must_use]
+    pub fn joins_per_second(&self) -> f64 {
+        crate::report::per_second(u64::from(self.plan.clients), self.joined.took)
+    }
+
+    /// CPU time of the server for a million deliveries.
+    #[must_use]
+    pub fn server_cpu_per_million(&self) -> Option<Duration> {
+        let cpu = self.server?.cpu;
+        let delivered = self.delivered();
+        (delivered > 0).then(|| Duration::from_secs_f64(cpu.as_secs_f64() * 1e6 / delivered as f64))
+    }
+
+    /// For each client that stands, of so much.
+    fn for_each(&self, bytes: Option<u64>) -> Option<u64> {
+        bytes.map(|bytes| bytes / u64::from(self.plan.clients.max(1)))
+    }
+
+    /// Memory of the server for each client.
+    #[must_use]
+    pub fn server_bytes_a_client(&self) -> Option<u64> {
+        self.for_each(self.joined.server_bytes)
+    }
+
+    /// Memory of this program for each client, with what it holds at all.
+    #[must_use]
+    pub fn own_bytes_a_client(&self) -> Option<u64> {
+        self.for_each(self.joined.own_bytes)
+    }
+
+    /// What speaks against believing it, the weightier first. `shared` says on which CPUs both sides may run, if any.
+    #[must_use]
+    pub fn remarks(&self, shared: &[usize]) -> Vec<Remark> {
+        super::doubts::doubts(self, shared)
+    }
+}

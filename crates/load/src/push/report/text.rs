@@ -1,0 +1,306 @@
+//! The plain summary of a fan-out, at most 100 columns wide.
+
+use std::time::Duration;
+
+use super::Run;
+use crate::figures::Latency;
+use crate::push::figures::Disconnects;
+use crate::push::plan::{Format, Transport};
+use crate::report::text::table::{Table, labelled, printable};
+use crate::report::text::{Style, write_remarks};
+use crate::report::{Remark, amount, per_second};
+
+/// The summary of a run against a target that the user calls `name`.
+#[must_use]
+pub fn run(run: &Run, name: &str, remarks: &[Remark], style: Style) -> String {
+    let mut out = format!("{}\n", style.bold(&printable(name)));
+    setup(&mut out, run, style);
+    if run.plan.publishing.is_some() {
+        latencies(&mut out, run, style);
+        deliveries(&mut out, run, style);
+    }
+    ends(&mut out, run, style);
+    costs(&mut out, run, style);
+    write_remarks(&mut out, remarks, style);
+    out
+}
+
+fn setup(out: &mut String, run: &Run, style: Style) {
+    let plan = &run.plan;
+    let transport = match plan.transport {
+        Transport::WebSocket(Format::Json) => "WebSocket, JSON",
+        Transport::WebSocket(Format::Protobuf) => "WebSocket, Protobuf",
+        Transport::Sse => "server-sent events",
+    };
+    let mut clients = format!(
+        "{} over {transport}, each on {} of {} channels",
+        amount::count(u64::from(plan.clients)),
+        amount::count(u64::from(plan.each)),
+        amount::count(u64::from(plan.channels)),
+    );
+    if plan.common.is_some() {
+        clients.push_str(" and on one common channel");
+    }
+    if run.totals.slow_clients > 0 {
+        clients.push_str(&format!(
+            "; {} of them read {} of what they need",
+            amount::count(u64::from(run.totals.slow_clients)),
+            percent(plan.slow_pace),
+        ));
+    }
+    labelled(out, "clients", &clients, style);
+    let mut load = match &plan.publishing {
+        None => "nothing is published".to_owned(),
+        Some(_) => format!(
+            "{} publications/s of {} bytes",
+            amount::number(plan.rate),
+            amount::count(plan.size.into())
+        ),
+    };
+    if let Some(common) = plan
+        .common
+        .filter(|rate| *rate > 0.0 && plan.publishing.is_some())
+    {
+        load.push_str(&format!(
+            ", and {}/s to the common channel",
+            amount::number(common)
+        ));
+    }
+    if let Some(interval) = plan.conflated {
+        load.push_str(&format!("; conflated to one in {}", amount::span(interval)));
+    }
+    labelled(out, "load", &load, style);
+    let measured = format!(
+        "{}, after {} that do not count; {} threads on {}",
+        amount::span(plan.duration),
+        amount::span(plan.warmup),
+        plan.threads + 1,
+        run.engine,
+    );
+    labelled(out, "measured", &measured, style);
+}
+
+fn percent(share: f64) -> String {
+    format!("{} %", amount::number(share * 100.0))
+}
+
+fn latencies(out: &mut String, run: &Run, style: Style) {
+    out.push_str(&format!("\n{}\n", style.bold("From the publication's moment to")));
+    let mut table = Table::default();
+    table.head(["", "p50", "p90", "p99", "p99.9", "max"]);
+    let (heard, totals) = (&run.heard, &run.totals);
+    table.main(row("the client", &heard.fast));
+    let rows = [
+        ("a client that reads slowly", &heard.slow),
+        ("the last of its clients", &totals.last),
+        ("the last of the common channel", &totals.last_common),
+    ];
+    for (name, latency) in rows {
+        if latency.count() > 0 {
+            table.row(row(name, latency));
+        }
+    }
+    table.write(out, &[30], style);
+    if run.plan.conflated.is_none() {
+        return;
+    }
+    let heading = "How far clients' newest values are behind the newest published ones";
+    out.push_str(&format!("\n{}\n", style.bold(heading)));
+    let mut table = Table::default();
+    table.head(["", "p50", "p90", "p99", "p99.9", "max"]);
+    table.main(row("clients", &heard.fresh));
+    if heard.fresh_slow.count() > 0 {
+        table.row(row("clients that read slowly", &heard.fresh_slow));
+    }
+    table.write(out, &[30], style);
+}
+
+fn row(name: &str, latency: &Latency) -> Vec<String> {
+    let all = latency.percentiles();
+    let cell = |time: Duration| match latency.count() {
+        0 => amount::NONE.to_owned(),
+        _ => amount::time(time),
+    };
+    let cells = [all.p50, all.p90, all.p99, all.p999, all.max].map(cell);
+    std::iter::once(name.to_owned()).chain(cells).collect()
+}
+
+fn deliveries(out: &mut String, run: &Run, style: Style) {
+    out.push_str(&format!("\n{}\n", style.bold("Deliveries")));
+    let (counts, totals) = (&run.heard.counts, &run.totals);
+    let expected = totals.expected + totals.expected_slow;
+    let mut table = Table::default();
+    let cell = |count: u64| vec![amount::count(count)];
+    let line =
+        |name: &str, cells: Vec<String>| std::iter::once(name.to_owned()).chain(cells).collect::<Vec<_>>();
+    table.row(line("expected", cell(expected)));
+    let pace = format!(
+        "{}/s",
+        amount::number(per_second(run.delivered(), run.plan.duration))
+    );
+    let share = amount::percent(run.delivered(), expected);
+    table.main(line(
+        "delivered",
+        vec![amount::count(run.delivered()), share.clone(), pace],
+    ));
+    if run.plan.conflated.is_some() {
+        let conflated = run.missing() + run.missing_slow();
+        table.row(line(
+            "conflated",
+            vec![amount::count(conflated), amount::percent(conflated, expected)],
+        ));
+    } else {
+        let lost = vec![amount::count(run.lost()), amount::percent(run.lost(), expected)];
+        if run.lost() > 0 {
+            table.bad(line("lost", lost));
+        } else {
+            table.row(line("lost", lost));
+        }
+        if totals.expected_slow > 0 {
+            table.row(line("  of clients that read slowly", cell(run.missing_slow())));
+        }
+    }
+    // Elsewhere those are among the lost.
+    let without_last = run.plan.conflated.map_or(0, |_| counts.behind_at_end);
+    let faults = [
+        ("doubled", counts.doubled, true),
+        ("reordered", counts.reordered, true),
+        ("too old to tell which", counts.old, false),
+        ("to clients not subscribed", counts.misdelivered, false),
+        ("not as published", counts.changed, false),
+        ("without the last value at the end", without_last, false),
+    ];
+    for (name, count, always) in faults {
+        match count {
+            0 if always => table.row(line(name, cell(0))),
+            0 => {}
+            _ => table.bad(line(name, cell(count))),
+        }
+    }
+    table.write(out, &[30], style);
+    publications(out, run, style);
+}
+
+fn publications(out: &mut String, run: &Run, style: Style) {
+    let published = &run.published;
+    let mut said = format!(
+        "{} of {} accepted; answered in {} (p99), sent {} late (p99)",
+        amount::count(published.accepted),
+        amount::count(published.due),
+        amount::time(published.answer.percentile(99.0)),
+        amount::time(published.lag.percentile(99.0)),
+    );
+    for (what, count) in [
+        ("without an answer", published.unanswered),
+        ("never sent", published.unsent),
+    ] {
+        if count > 0 {
+            said.push_str(&format!("; {} {what}", amount::count(count)));
+        }
+    }
+    if published.refused.total() > 0 {
+        said.push_str(&format!("; refused: {}", list(&published.refused)));
+    }
+    labelled(out, "published", &said, style);
+}
+
+fn list(ends: &Disconnects) -> String {
+    let each = ends
+        .iter()
+        .map(|(how, count)| format!("{} × {}", amount::count(count), printable(how)));
+    each.collect::<Vec<_>>().join(", ")
+}
+
+fn ends(out: &mut String, run: &Run, style: Style) {
+    out.push_str(&format!("\n{}\n", style.bold("Clients")));
+    let (joined, heard) = (&run.joined, &run.heard);
+    let stood = format!(
+        "all in {}, {} a second; one in {} (p50), {} (p99)",
+        amount::time(joined.took),
+        amount::number(run.joins_per_second()),
+        amount::time(heard.ready.percentile(50.0)),
+        amount::time(heard.ready.percentile(99.0)),
+    );
+    labelled(out, "joined", &stood, style);
+    let counts = &heard.counts;
+    let received = format!(
+        "{} in {} messages, {} of them pings",
+        amount::bytes(counts.bytes_received as f64),
+        amount::count(counts.messages),
+        amount::count(counts.pings),
+    );
+    labelled(out, "received", &received, style);
+    let mut cut = match counts.disconnects.total() {
+        0 => "none".to_owned(),
+        _ => list(&counts.disconnects),
+    };
+    if counts.reconnects > 0 {
+        cut.push_str(&format!("; {} came back", amount::count(counts.reconnects)));
+    }
+    if counts.gone > 0 {
+        cut.push_str(&format!("; {} were told not to", amount::count(counts.gone)));
+    }
+    labelled(out, "cut off", &cut, style);
+    if counts.unsubscribes.total() > 0 {
+        labelled(out, "ended", &list(&counts.unsubscribes), style);
+    }
+    if !counts.connect_errors.is_empty() {
+        let each = counts.connect_errors.iter();
+        let each = each.map(|(what, count)| format!("{} × {}", amount::count(*count), printable(what)));
+        labelled(out, "failed", &each.collect::<Vec<_>>().join(", "), style);
+    }
+}
+
+fn costs(out: &mut String, run: &Run, style: Style) {
+    out.push_str(&format!("\n{}\n", style.bold("Costs")));
+    let seconds = run.plan.duration.as_secs_f64();
+    if let Some(server) = run.server {
+        let mut said = format!("{} of a CPU", percent(server.cpu.as_secs_f64() / seconds));
+        match run.server_cpu_per_million() {
+            Some(cpu) => said.push_str(&format!(", {} for a million deliveries", amount::time(cpu))),
+            None => {
+                let each = server.cpu.as_secs_f64() / seconds / f64::from(run.plan.clients);
+                said.push_str(&format!(", {} a client and second", amount::seconds(each)));
+            }
+        }
+        if let Some(cpu) = run.joined.server_cpu {
+            let each = cpu.as_secs_f64() / f64::from(run.plan.clients);
+            said.push_str(&format!(", {} for a client that joins", amount::seconds(each)));
+        }
+        if let Some(bytes) = run.server_bytes_a_client() {
+            said.push_str(&format!("; {} a client", amount::memory(bytes)));
+        }
+        said.push_str(&format!(
+            ", {} at most in all",
+            amount::memory(server.peak_memory_bytes)
+        ));
+        labelled(out, "server", &said, style);
+    }
+    let (publisher, listeners) = run.efforts.split_last().unwrap_or((
+        &super::Effort {
+            cpu: Duration::ZERO,
+            waited: None,
+        },
+        &[],
+    ));
+    let busiest = listeners
+        .iter()
+        .map(|effort| effort.cpu)
+        .max()
+        .unwrap_or_default();
+    let share = |cpu: Duration| percent(cpu.as_secs_f64() / seconds);
+    let mut said = format!(
+        "{} of a CPU for all clients, {} on its busiest thread, {} to publish",
+        share(listeners.iter().map(|effort| effort.cpu).sum()),
+        share(busiest),
+        share(publisher.cpu),
+    );
+    if let Some(bytes) = run.own_bytes_a_client() {
+        said.push_str(&format!("; {} a client", amount::memory(bytes)));
+    }
+    said.push_str(&format!(
+        "; looked at bytes {} after they were there (p99)",
+        amount::time(run.heard.behind.percentile(99.0))
+    ));
+    labelled(out, "client", &said, style);
+}

@@ -1,0 +1,429 @@
+//! One fan-out: an engine, its workers begun together, what they tell put together.
+//!
+//! Owns the thread between the workers and whoever watches. Knows no output.
+
+use std::io;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::mpsc::{self, Receiver, RecvTimeoutError};
+use std::time::Duration;
+
+use ringmain_engine::backend::Time;
+use ringmain_engine::{Config, Engine, EngineError, Running};
+use ringmain_sys::{clock, process};
+
+use super::calendar::Calendar;
+use super::figures::{Heard, Published, Spread};
+use super::layout::Layout;
+use super::listen::{Common, Gauge, Listeners};
+use super::plan::Plan;
+use super::publish::Publisher;
+use super::report::{Effort, Joined, Run, Totals};
+use super::worker::{News, Order, Worker};
+use crate::limits;
+use crate::server::{Server, ServerError};
+
+/// How often it is looked at what goes on.
+const LOOK: Duration = Duration::from_millis(50);
+
+/// From the order to begin to the first publication.
+const LEAD: Duration = Duration::from_millis(20);
+
+/// Why a fan-out came to nothing. What went wrong while it was measured is no error but a figure.
+#[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum PushError {
+    /// A setting makes no sense.
+    #[error("{setting}: expected {expected}, found {found}")]
+    Plan {
+        /// Which.
+        setting: &'static str,
+        /// What it may be.
+        expected: String,
+        /// What it is.
+        found: String,
+    },
+    /// The client's own engine.
+    #[error(transparent)]
+    Engine(#[from] EngineError),
+    /// Not all clients stand.
+    #[error("{standing} of {clients} clients stand after {:.1}s{}", waited.as_secs_f64(), reason(last.as_ref()))]
+    NotConnected {
+        /// How many stand.
+        standing: u32,
+        /// How many were to.
+        clients: u32,
+        /// For how long was tried.
+        waited: Duration,
+        /// The last failure.
+        last: Option<io::Error>,
+    },
+    /// The server does not want to.
+    #[error("{0}")]
+    Refused(String),
+    /// A worker of the client ended.
+    #[error("a worker of the load generator has ended before its run did; this is a bug, please report it")]
+    Worker,
+    /// It was cut short.
+    #[error("interrupted before all was measured")]
+    Stopped,
+    /// The server under test.
+    #[error(transparent)]
+    Server(#[from] ServerError),
+}
+
+/// The last failure, and what to do about it.
+fn reason(last: Option<&io::Error>) -> String {
+    let Some(error) = last else {
+        return String::new();
+    };
+    let hint = match (error.kind(), error.raw_os_error()) {
+        (io::ErrorKind::AddrNotAvailable | io::ErrorKind::AddrInUse, _) => {
+            "; all ports of an address are in use: connect from more addresses (--source)"
+        }
+        // No file descriptor is left, of this process or of all.
+        (_, Some(23 | 24)) => "; no descriptor is left: use more --threads on io_uring, or raise `ulimit -n`",
+        _ => "",
+    };
+    format!(": {error}{hint}")
+}
+
+/// What can be shown while it runs.
+#[derive(Clone, Copy, Debug)]
+pub enum Progress {
+    /// So many clients stand.
+    Joining(u32),
+    /// All stand; publications are due, not counted yet.
+    Warming,
+    /// Counting goes on; so many deliveries so far.
+    Counting(u64),
+    /// What is on its way is waited for.
+    Settling,
+}
+
+/// A fan-out that can be carried out.
+#[derive(Debug)]
+pub struct Session {
+    plan: Arc<Plan>,
+    stop: Arc<AtomicBool>,
+    engine: String,
+}
+
+impl Session {
+    /// Checks that the plan makes sense and the engine is there.
+    ///
+    /// # Errors
+    /// [`PushError::Plan`] names the setting; [`PushError::Engine`] says why a forced engine is not there.
+    pub fn new(plan: Plan) -> Result<Session, PushError> {
+        if let Some((setting, expected, found)) = plan.fault() {
+            return Err(PushError::Plan {
+                setting,
+                expected,
+                found,
+            });
+        }
+        let engine = Engine::new(config(&plan))?;
+        Ok(Session {
+            engine: engine.selection().to_string(),
+            plan: Arc::new(plan),
+            stop: Arc::default(),
+        })
+    }
+
+    /// Set to true it ends the run.
+    #[must_use]
+    pub fn stop(&self) -> Arc<AtomicBool> {
+        Arc::clone(&self.stop)
+    }
+
+    /// Carries it out. With a `server` to watch its use is part of the result.
+    ///
+    /// # Errors
+    /// Clients that do not stand within [`Plan::connect_timeout`], a server that refuses them or what is published, a worker
+    /// that ended, a server that is gone.
+    pub fn run(&self, server: Option<&mut Server>, show: &mut dyn FnMut(Progress)) -> Result<Run, PushError> {
+        let plan = &self.plan;
+        let before = process::resident_bytes();
+        let engine = Engine::new(config(plan))?;
+        let (news, told) = mpsc::channel();
+        let layout = Layout {
+            clients: plan.clients,
+            channels: plan.channels,
+            each: plan.each,
+            common: plan.common.is_some(),
+            slow: plan.slow,
+        };
+        let common = Common {
+            plan: Arc::clone(plan),
+            layout,
+            calendar: Calendar::new(plan),
+            run: clock::random() as u32,
+            news,
+        };
+        let gauges: Vec<Arc<Gauge>> = (0..plan.threads).map(|_| Arc::default()).collect();
+        let (threads, shown) = (plan.threads, gauges.clone());
+        let given = std::sync::Mutex::new(common.clone());
+        let running = engine.start(move |start| {
+            let common = given.lock().expect("nothing panics with it").clone();
+            match gauges.get(start.cx.worker()) {
+                Some(gauge) => Worker::Listen(Box::new(Listeners::new(&start, common, Arc::clone(gauge)))),
+                None => Worker::Publish(Box::new(Publisher::new(&start, common))),
+            }
+        })?;
+        let mut conduct = Conduct {
+            session: self,
+            common,
+            running: &running,
+            told,
+            gauges: shown,
+            server,
+            before,
+            efforts: vec![Effort::default(); threads + 1],
+        };
+        let run = conduct.conduct(show);
+        match &run {
+            Ok(_) => running.shut_down(),
+            Err(_) => running.stop(),
+        }
+        running.join()?;
+        run
+    }
+}
+
+/// A run that goes on.
+struct Conduct<'a> {
+    session: &'a Session,
+    common: Common,
+    running: &'a Running<Order>,
+    told: Receiver<News>,
+    gauges: Vec<Arc<Gauge>>,
+    server: Option<&'a mut Server>,
+    /// Memory of this process before it began.
+    before: Option<u64>,
+    efforts: Vec<Effort>,
+}
+
+impl Conduct<'_> {
+    fn conduct(&mut self, show: &mut dyn FnMut(Progress)) -> Result<Run, PushError> {
+        let (begin, joined) = self.join(show)?;
+        show(Progress::Warming);
+        self.order(Order::Begin {
+            at: begin.after(LEAD),
+        });
+        let (published, accepted, used) = self.publish(show)?;
+        show(Progress::Settling);
+        let totals = Totals::new(&self.common.layout, &self.common.calendar, &accepted);
+        self.settle(&totals)?;
+        self.order(Order::End);
+        let (heard, spreads) = self.hear()?;
+        let totals = totals.spread(&self.common.layout, &self.common.calendar, &accepted, &spreads);
+        Ok(Run {
+            plan: (*self.session.plan).clone(),
+            engine: self.session.engine.clone(),
+            joined,
+            published: *published,
+            heard,
+            totals,
+            efforts: std::mem::take(&mut self.efforts),
+            server: used,
+        })
+    }
+
+    /// What is told within a look; nothing if that is nothing.
+    fn next(&self) -> Result<Option<News>, PushError> {
+        if self.session.stop.load(Ordering::Relaxed) {
+            return Err(PushError::Stopped);
+        }
+        match self.told.recv_timeout(LOOK) {
+            Ok(News::Refused { message }) => Err(PushError::Refused(message)),
+            Ok(news) => Ok(Some(news)),
+            Err(RecvTimeoutError::Timeout) if !self.running.is_over() => Ok(None),
+            Err(_) => Err(PushError::Worker),
+        }
+    }
+
+    fn standing(&self) -> u32 {
+        self.gauges
+            .iter()
+            .map(|gauge| gauge.standing.load(Ordering::Relaxed))
+            .sum()
+    }
+
+    fn delivered(&self) -> u64 {
+        self.gauges
+            .iter()
+            .map(|gauge| gauge.delivered.load(Ordering::Relaxed))
+            .sum()
+    }
+
+    /// Waits until all clients stand; also says by the workers' clock when that was.
+    fn join(&mut self, show: &mut dyn FnMut(Progress)) -> Result<(Time, Joined), PushError> {
+        let plan = &self.session.plan;
+        let memory = match &mut self.server {
+            Some(server) => {
+                server.begin()?;
+                Some(server.memory()?)
+            }
+            None => None,
+        };
+        let began = clock::monotonic();
+        let (mut left, mut now, mut last) = (plan.threads + 1, Time(0), None);
+        while left > 0 {
+            match self.next()? {
+                Some(News::Standing { now: at }) => {
+                    now = now.max(at);
+                    left -= 1;
+                }
+                Some(News::NotConnected { error }) => {
+                    let hopeless = self.standing() == 0 && is_hopeless(error.kind());
+                    last = Some(error);
+                    if hopeless {
+                        return Err(self.not_connected(last, began));
+                    }
+                }
+                Some(_) => {}
+                None => show(Progress::Joining(self.standing())),
+            }
+            if clock::monotonic().saturating_sub(began) >= plan.connect_timeout && left > 0 {
+                return Err(self.not_connected(last, began));
+            }
+        }
+        let took = clock::monotonic().saturating_sub(began);
+        let (used, after) = match &mut self.server {
+            Some(server) => (Some(server.end()?), Some(server.memory()?)),
+            None => (None, None),
+        };
+        let own = process::resident_bytes().zip(self.before);
+        let joined = Joined {
+            took,
+            server_cpu: used.map(|used| used.cpu),
+            server_bytes: after
+                .zip(memory)
+                .map(|(after, before)| after.saturating_sub(before)),
+            own_bytes: own.map(|(after, before)| after.saturating_sub(before)),
+        };
+        Ok((now, joined))
+    }
+
+    fn not_connected(&self, last: Option<io::Error>, began: Duration) -> PushError {
+        PushError::NotConnected {
+            standing: self.standing(),
+            clients: self.session.plan.clients,
+            waited: clock::monotonic().saturating_sub(began),
+            last,
+        }
+    }
+
+    /// Waits until all is published; also says what the server used while that counted.
+    #[expect(clippy::type_complexity, reason = "told once, taken apart at once")]
+    fn publish(
+        &mut self,
+        show: &mut dyn FnMut(Progress),
+    ) -> Result<(Box<Published>, Vec<bool>, Option<crate::report::ServerUse>), PushError> {
+        let (mut used, mut counting) = (None, false);
+        let mut ticked = clock::monotonic();
+        loop {
+            match self.next()? {
+                Some(News::Counting) => {
+                    counting = true;
+                    if let Some(server) = &mut self.server {
+                        server.begin()?;
+                    }
+                }
+                Some(News::Counted) => {
+                    counting = false;
+                    if let Some(server) = &mut self.server {
+                        used = Some(server.end()?);
+                    }
+                }
+                Some(News::Published { figures, accepted }) => return Ok((figures, accepted, used)),
+                Some(news) => self.take(news),
+                None => {}
+            }
+            if counting {
+                show(Progress::Counting(self.delivered()));
+                let now = clock::monotonic();
+                if let Some(server) = self
+                    .server
+                    .as_deref_mut()
+                    .filter(|_| now.saturating_sub(ticked) >= limits::PUSH_TICK)
+                {
+                    server.tick()?;
+                    ticked = now;
+                }
+            }
+        }
+    }
+
+    fn take(&mut self, news: News) {
+        if let News::Effort { worker, cpu, waited } = news {
+            self.efforts[worker] = Effort { cpu, waited };
+        }
+    }
+
+    /// Waits for what is on its way: until all has come, or for [`Plan::settle`].
+    fn settle(&mut self, totals: &Totals) -> Result<(), PushError> {
+        let plan = &self.session.plan;
+        let began = clock::monotonic();
+        let all = totals.expected + totals.expected_slow;
+        while clock::monotonic().saturating_sub(began) < plan.settle {
+            if plan.conflated.is_none() && self.delivered() >= all {
+                return Ok(());
+            }
+            if let Some(news) = self.next()? {
+                self.take(news);
+            }
+        }
+        Ok(())
+    }
+
+    fn hear(&mut self) -> Result<(Heard, Vec<Vec<Spread>>), PushError> {
+        let (mut heard, mut spreads) = (Heard::default(), Vec::new());
+        while spreads.len() < self.gauges.len() {
+            match self.next()? {
+                Some(News::Heard {
+                    figures,
+                    spreads: some,
+                }) => {
+                    heard.merge(&figures);
+                    spreads.push(some);
+                }
+                Some(news) => self.take(news),
+                None => {}
+            }
+        }
+        Ok((heard, spreads))
+    }
+
+    fn order(&self, order: Order) {
+        for worker in 0..=self.session.plan.threads {
+            // A worker that has ended is noticed by its silence.
+            let _ = self.running.inbox(worker).post(order);
+        }
+    }
+}
+
+/// Whether another attempt has no prospect.
+fn is_hopeless(kind: io::ErrorKind) -> bool {
+    use io::ErrorKind;
+    matches!(
+        kind,
+        ErrorKind::ConnectionRefused
+            | ErrorKind::NotFound
+            | ErrorKind::PermissionDenied
+            | ErrorKind::HostUnreachable
+            | ErrorKind::NetworkUnreachable
+    )
+}
+
+fn config(plan: &Plan) -> Config {
+    Config {
+        engine: plan.engine,
+        workers: Some(plan.threads + 1),
+        clients_only: true,
+        grace: limits::CLOSE_WAIT,
+        cpus: plan.cpus.clone(),
+        pin: false,
+        ..Config::default()
+    }
+}

@@ -1,0 +1,78 @@
+//! What `ringmain bench push` is pointed at: `cargo run -p ringmain-push --example bench_server -- ADDRESS KEY [--workers=N]
+//! [NAMESPACE[=RULE,…]]…`
+//!
+//! Anybody may listen; programs publish with the key. A namespace's rules: `keep=N` publications, `every=MILLISECONDS` for
+//! conflation, `cache`, and what becomes of slow clients: `disconnect`, `drop_old`, `drop_new`, `conflate`, `resync`. Without a
+//! name (`=RULE,…`) they are those of channels without a namespace.
+
+use std::time::Duration;
+
+use ringmain_engine::Config;
+use ringmain_hub::history::Keep;
+use ringmain_hub::mail::Slow;
+use ringmain_push::{Namespace, Options};
+use ringmain_web::{App, Exit};
+
+/// Subscriptions of a client.
+const SUBSCRIPTIONS: usize = 1024;
+
+fn main() -> Exit {
+    let mut words = std::env::args().skip(1);
+    let addr = words.next().unwrap_or_else(|| "127.0.0.1:8000".into());
+    let mut options = Options {
+        anonymous: true,
+        api_key: Some(words.next().unwrap_or_else(|| "secret".into())),
+        ..Options::default()
+    };
+    options.limits.subscriptions = SUBSCRIPTIONS;
+    let mut config = Config::default();
+    for word in words {
+        // Each worker holds as many clients over io_uring as the process may open files.
+        if let Some(workers) = word.strip_prefix("--workers=") {
+            config.workers = Some(workers.parse().expect("a number of workers"));
+            continue;
+        }
+        let (name, rules) = word.split_once('=').unwrap_or((&word, ""));
+        let namespace = namespace(rules);
+        match name {
+            "" => options.plain = namespace,
+            name => drop(options.namespaces.insert(name.to_owned(), namespace)),
+        }
+    }
+    ringmain_push::serve(App::new(), options).run_with(&addr, config)
+}
+
+fn namespace(text: &str) -> Namespace {
+    let mut namespace = Namespace::default();
+    let rules = &mut namespace.rules;
+    let keep = |publications| Keep {
+        publications,
+        bytes: 1 << 20,
+        time: Duration::from_secs(300),
+    };
+    for rule in text.split(',').filter(|rule| !rule.is_empty()) {
+        let (name, value) = rule.split_once('=').unwrap_or((rule, ""));
+        let number = || value.parse().expect("a number behind the rule's =");
+        match name {
+            "keep" => {
+                rules.keep = Some(keep(number()));
+                namespace.recovery = true;
+            }
+            "every" => {
+                rules.every = Some(Duration::from_millis(number() as u64));
+                rules.keep.get_or_insert(keep(1));
+            }
+            "cache" => {
+                rules.cache = true;
+                rules.keep.get_or_insert(keep(1));
+            }
+            "disconnect" => rules.slow = Slow::Disconnect,
+            "drop_old" => rules.slow = Slow::DropOld,
+            "drop_new" => rules.slow = Slow::DropNew,
+            "conflate" => rules.slow = Slow::Conflate,
+            "resync" => rules.slow = Slow::Resync,
+            other => panic!("expected keep, every, cache or what becomes of slow clients, found {other}"),
+        }
+    }
+    namespace
+}
