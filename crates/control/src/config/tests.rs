@@ -4,6 +4,7 @@ mod bounds;
 mod examples;
 mod filters;
 mod policies;
+mod push;
 mod schema;
 mod wrong;
 

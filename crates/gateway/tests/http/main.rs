@@ -34,6 +34,7 @@ mod origin;
 mod passing;
 mod policies;
 mod proxied;
+mod push;
 mod room;
 mod secure;
 mod shared_rates;

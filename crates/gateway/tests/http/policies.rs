@@ -30,7 +30,7 @@ pub(crate) fn with(mut config: model::Config, policies: Vec<Policy>) -> model::C
     config
 }
 
-fn addresses(allow: &[&str], deny: &[&str]) -> Policy {
+pub(crate) fn addresses(allow: &[&str], deny: &[&str]) -> Policy {
     let networks = |texts: &[&str]| {
         let networks = texts.iter().map(|text| Network::parse(text).expect("a network"));
         networks.collect()

@@ -33,7 +33,13 @@ impl Builder<'_> {
             };
             match options.check() {
                 Ok(()) => push.origins.push(Arc::from(origin)),
-                Err(error) => self.errors.tell_message(at.position, &error.to_string()),
+                Err(error) => {
+                    let error = error.to_string();
+                    let expected = error
+                        .split_once("expected ")
+                        .map_or(&*error, |(_, expected)| expected);
+                    self.errors.tell_message(at.position, expected);
+                }
             }
         }
         push.api_key = part.api_key.and_then(|at| self.api_key(at));

@@ -48,7 +48,7 @@ routes:
         &[
             "1:9: expected an IP address and port, such as 127.0.0.1:8080, [::1]:8080 or :8080, or a Unix socket, such as \
              unix:/run/app.sock or unix:@name, found `0.0.0.0:80800`",
-            "2:1: expected one of the keys `listen`, `to`, `listeners`, `routes`, `streams`, `upstreams`, `jwt_providers`, `certificates`, \
+            "2:1: expected one of the keys `listen`, `to`, `listeners`, `routes`, `streams`, `upstreams`, `jwt_providers`, `push`, `certificates`, \
              `authorities`, `admin`, `access_log`, `limits`, found `lisners`; did you mean `listeners`?",
             "5:33: expected an address and port, a host and port, or unix:/path, found `here`",
             "6:5: expected one of the keys `endpoints`, `protocol`, `tls`, `proxy_protocol`, `balance`, `pool`, \
@@ -65,7 +65,7 @@ routes:
             "19:29: expected `off`, or a time with its unit (us, ms, s, m, h, d), such as 500ms, 10s or 2m, found `5`",
             "19:38: expected `off`, or a time with its unit (us, ms, s, m, h, d), such as 500ms, 10s or 2m, found `never`",
             "20:25: expected `off`, or a size with its unit (B, KiB, MiB, GiB), such as 64KiB or 1MiB, found `1M`",
-            "21:9: expected one of the keys `to`, `redirect`, `respond` and `files`, found several",
+            "21:9: expected one of the keys `to`, `redirect`, `respond`, `files` and `push`, found several",
             "21:13: expected a URL without a path (`rewrite` changes paths), found `http://127.0.0.1:1/path`",
         ],
     );
