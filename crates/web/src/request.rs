@@ -104,7 +104,7 @@ impl<'r> Request<'r> {
             site: self.site,
             local: self.local,
             hooks,
-            id: self.id.clone(),
+            id: self.id,
             exchange: self.exchange,
             origin: self.origin,
             extensions: RefCell::new(self.extensions.borrow().clone()),

@@ -338,9 +338,13 @@ where
     unfinished.request = None;
     local.stats.answered(reply.status);
     local.log(&request, reply.status, reply.sent, job.began);
-    // While bytes of the client's may still be on their way, be it of this body or of a next request, a reset for them
-    // could cost the client the answer. By TLS it may still announce its end.
-    let over = exchange.body_is_over() && !head.keep_alive && !job.origin.secure;
+    ending(exchange, kept, head.keep_alive, job)
+}
+
+/// What becomes of a connection. Where it is not kept: while bytes of the client's may still be on their way, be it of this body or of a next
+/// request, a reset for them could cost the client the answer. By TLS it may still announce its end.
+fn ending(exchange: &Exchange, kept: bool, wanted: bool, job: Job) -> Then {
+    let over = exchange.body_is_over() && !wanted && !job.origin.secure;
     match (kept, over) {
         (true, _) => Then::Next,
         (false, true) => Then::Close,

@@ -17,22 +17,7 @@ push:
   anonymous: true
   origins: [https://app.example, '*.shop.example']
   api_key: owner
-  tokens: {secret: '0123456789abcdef0123456789abcdef', algorithms: HS256, issuer: shop, audience: [web, app], leeway: 5s}
-  user_channel: personal
   channels: {publish: true}
-  namespaces:
-    prices:
-      keep: {}
-      cache: true
-      every: 200ms
-      slow: conflate
-    personal: {listen: nobody}
-    rooms:
-      keep: {publications: 100, size: 64KiB, time: 1h}
-      recovery: true
-      history: true
-      presence: true
-      join_leave: true
   limits: {subscriptions: 10, connections_per_user: 3, waiting: 64KiB, channels: 1000}
 routes:
   live:
@@ -45,69 +30,98 @@ routes:
     assert!(matches!(actions[0], Action::Push(at) if at.below.is_none()));
     assert!(matches!(actions[1], Action::Push(at) if at.below.as_ref().map(Path::as_str) == Some("/live")));
     let push = config.push.as_deref().expect("what is pushed");
-    assert!(push.anonymous);
+    assert!(push.anonymous && push.tokens.is_none());
     assert_eq!(
         push.origins,
         [Arc::from("https://app.example"), Arc::from("*.shop.example")]
     );
     assert_eq!(push.api_key, Some(Secret::new(b"owner".as_slice())));
     assert_eq!(
-        (
-            push.limits.subscriptions,
-            push.limits.waiting_bytes,
-            push.channels
-        ),
-        (10, 64 << 10, 1000)
+        (push.limits.subscriptions, push.limits.waiting_bytes),
+        (10, 64 << 10)
     );
+    assert_eq!((push.connections_per_user, push.channels), (3, 1000));
     assert!(push.plain.publish && push.plain.rules.keep.is_none());
+    let nothing = right("{listen: ':80', push: {}, to: http://127.0.0.1:1}");
+    assert_eq!(nothing.push.as_deref(), Some(&Push::default()));
+}
+
+#[test]
+fn namespaces_are_read_with_their_defaults() {
+    let config = right(
+        "\
+listen: :80
+to: http://127.0.0.1:1
+push:
+  namespaces:
+    prices:
+      keep: {}
+      cache: true
+      every: 200ms
+      slow: conflate
+    rooms:
+      listen: users
+      keep: {publications: 100, size: 64KiB, time: 1h}
+      recovery: true
+      history: true
+      presence: true
+      join_leave: true
+",
+    );
+    let push = config.push.as_deref().expect("what is pushed");
     let prices = push.namespaces["prices"];
     let rules = prices.rules;
-    assert_eq!(
-        (rules.cache, rules.every, rules.slow),
-        (true, Some(Duration::from_millis(200)), Slow::Conflate)
-    );
+    assert_eq!((rules.cache, rules.slow), (true, Slow::Conflate));
+    assert_eq!(rules.every, Some(Duration::from_millis(200)));
     let kept = Keep {
         publications: 1,
         bytes: 1 << 20,
         time: Duration::from_mins(5),
     };
     assert_eq!(rules.keep, Some(kept));
-    assert!(!prices.publish && !prices.presence);
-    let tokens = push.tokens.as_ref().expect("tokens");
-    assert_eq!(
-        tokens.keys,
-        PushKeys::Secret(Secret::new(b"0123456789abcdef0123456789abcdef".as_slice()))
-    );
-    assert_eq!(
-        (tokens.issuer.as_deref(), tokens.audiences.len(), tokens.leeway),
-        (Some("shop"), 2, Duration::from_secs(5))
-    );
-    assert_eq!(
-        (push.user_channel.as_deref(), push.connections_per_user),
-        (Some("personal"), 3)
-    );
-    assert_eq!(push.namespaces["personal"].listen, PushListen::Nobody);
-    let keys = right("{listen: ':80', push: {tokens: {keys: jwks.json}}, to: http://127.0.0.1:1}")
-        .push
-        .clone();
-    let keys = keys
-        .and_then(|push| push.tokens.clone())
-        .map(|tokens| tokens.keys);
-    assert!(matches!(keys, Some(PushKeys::Set(_))));
+    assert!(!prices.publish && !prices.presence && prices.listen == PushListen::Anybody);
     let rooms = push.namespaces["rooms"];
     assert!(
         rooms.recovery && rooms.history && rooms.presence && rooms.rules.presence && rooms.rules.join_leave
     );
+    assert_eq!(rooms.listen, PushListen::Users);
+    let kept = Keep {
+        publications: 100,
+        bytes: 64 << 10,
+        time: Duration::from_hours(1),
+    };
+    assert_eq!(rooms.rules.keep, Some(kept));
+}
+
+#[test]
+fn tokens_are_read_with_what_they_are_checked_by() {
+    let secret = "0123456789abcdef0123456789abcdef";
+    let config = right(&format!(
+        "\
+listen: :80
+to: http://127.0.0.1:1
+push:
+  tokens: {{secret: {secret}, algorithms: HS256, issuer: shop, audience: [web, app], leeway: 5s}}
+  user_channel: personal
+  namespaces:
+    personal: {{listen: nobody}}
+"
+    ));
+    let push = config.push.as_deref().expect("what is pushed");
+    let tokens = push.tokens.as_ref().expect("tokens");
+    assert_eq!(tokens.keys, PushKeys::Secret(Secret::new(secret.as_bytes())));
     assert_eq!(
-        rooms.rules.keep.map(|keep| keep.time),
-        Some(Duration::from_hours(1))
+        (tokens.issuer.as_deref(), tokens.audiences.len()),
+        (Some("shop"), 2)
     );
-    assert_eq!(
-        right("{listen: ':80', push: {}, to: http://127.0.0.1:1}")
-            .push
-            .as_deref(),
-        Some(&Push::default())
-    );
+    assert_eq!(tokens.leeway, Duration::from_secs(5));
+    assert_eq!(push.user_channel.as_deref(), Some("personal"));
+    let config = right("{listen: ':80', push: {tokens: {keys: jwks.json}}, to: http://127.0.0.1:1}");
+    let tokens = config.push.as_ref().and_then(|push| push.tokens.as_ref());
+    assert!(matches!(
+        tokens.map(|tokens| &tokens.keys),
+        Some(PushKeys::Set(_))
+    ));
 }
 
 #[test]
