@@ -17,12 +17,14 @@ use ringmain_gateway::table::Table;
 
 use super::{Loaded, Sources, load};
 
-/// A world with two variables and three files.
+/// A world with some variables and files.
 fn sources() -> Sources<'static> {
     Sources {
         variable: &|name| match name {
             "NAME" => Some("the-value".to_owned()),
             "SECRET" => Some("hun ter:2\n".to_owned()),
+            "TOKEN_SECRET" => Some("0123456789abcdef0123456789abcdef".to_owned()),
+            "API_KEY" => Some("owner".to_owned()),
             "SHOP_NAME" => Some("corner".to_owned()),
             _ => None,
         },

@@ -125,6 +125,14 @@ push:
 }
 
 #[test]
+fn the_example_is_right() {
+    let config = right(include_str!("../../../../../examples/push.yaml"));
+    let push = config.push.as_deref().expect("what is pushed");
+    assert_eq!(push.user_channel.as_deref(), Some("personal"));
+    assert_eq!(config.routes[0].rules.len(), 2);
+}
+
+#[test]
 fn what_is_wrong_about_push_is_told() {
     let text = "\
 listen: :80
