@@ -40,3 +40,7 @@ pub const CHANNELS_A_SWEEP: usize = 1024;
 ///
 /// [`Slow`]: crate::mail::Slow
 pub const WAITING_BYTES: usize = 1 << 20;
+
+/// Pushes that wait at one worker, for all of its clients: room for so many is kept when none waits any more. What each may have
+/// waiting is bounded by its budget.
+pub const PLACES_KEPT: usize = 1 << 16;

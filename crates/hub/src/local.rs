@@ -9,6 +9,7 @@
 
 mod conn;
 mod event;
+mod waiting;
 
 use std::collections::{BTreeMap, VecDeque};
 use std::sync::Arc;
@@ -22,6 +23,7 @@ use crate::mail::{
 use crate::protocol::{ClientInfo, Disconnect, Fault, Published, Unsubscribed, Variant};
 use conn::{Conn, Room, Stage};
 pub use event::{ConnId, Event};
+use waiting::{Table, Waiting};
 
 /// The connections of one worker.
 #[derive(Debug)]
@@ -39,6 +41,7 @@ pub struct Local {
     to_homes: Vec<VecDeque<ToHome>>,
     events: VecDeque<Event>,
     ready: VecDeque<ConnId>,
+    waiting: Table,
     /// Kept for the memory alone.
     victims: Vec<(u32, Victim)>,
 }
@@ -110,6 +113,7 @@ impl Local {
             to_homes: (0..workers).map(|_| VecDeque::new()).collect(),
             events: VecDeque::new(),
             ready: VecDeque::new(),
+            waiting: Table::new(),
             victims: Vec::new(),
         }
     }
@@ -288,8 +292,8 @@ impl Local {
                 if let Some(Asked::Subscribe { conn: id, topic, .. }) = self.answered(ask) {
                     let channel = Arc::clone(&self.topics[topic as usize].name);
                     self.topics[topic as usize].waiting -= 1;
-                    if let Some(conn) = self.conn(id) {
-                        conn.remove(topic);
+                    if self.conn(id).is_some() {
+                        self.take_out(id, topic);
                         let fault = Fault::LIMIT_EXCEEDED;
                         self.events.push_back(Event::Refused {
                             conn: id,
@@ -352,7 +356,9 @@ impl Local {
 
     /// The next push for a connection.
     pub fn take(&mut self, id: ConnId) -> Option<Bytes> {
-        self.conn(id)?.take()
+        let (waiting, slot) = (&mut self.waiting, self.conns.get_mut(id.index as usize)?);
+        let conn = slot.conn.as_mut().filter(|_| slot.generation == id.generation);
+        conn?.take(waiting)
     }
 
     /// Bytes that wait for a connection.
@@ -381,6 +387,13 @@ impl Local {
     fn conn(&mut self, id: ConnId) -> Option<&mut Conn> {
         let slot = self.conns.get_mut(id.index as usize)?;
         slot.conn.as_mut().filter(|_| slot.generation == id.generation)
+    }
+
+    /// Takes a subscription of a connection out, with what waits of it.
+    fn take_out(&mut self, id: ConnId, topic: u32) -> Option<Stage> {
+        let (waiting, slot) = (&mut self.waiting, self.conns.get_mut(id.index as usize)?);
+        let conn = slot.conn.as_mut().filter(|_| slot.generation == id.generation);
+        conn?.remove(topic, waiting)
     }
 
     fn id(&self, index: u32) -> ConnId {
@@ -490,7 +503,7 @@ impl Local {
             return;
         };
         let (variant, info) = (conn.variant, conn.info.clone());
-        let Some(stage) = conn.remove(topic) else {
+        let Some(stage) = self.take_out(id, topic) else {
             return;
         };
         let Stage::Listens { at } = stage else {
@@ -541,7 +554,12 @@ impl Local {
                 self.victims.push((index, why));
                 continue;
             };
-            match conn.add_push(key.index, topic.rules.slow, frame, budget) {
+            let push = Waiting {
+                topic: key.index,
+                slow: topic.rules.slow,
+                frame: frame.clone(),
+            };
+            match conn.add_push(push, budget, &mut self.waiting) {
                 Room::Enough => {}
                 Room::None if topic.rules.slow == Slow::Resync => self.victims.push((index, Victim::Resync)),
                 Room::None => self.victims.push((index, Victim::Disconnect(Disconnect::SLOW))),

@@ -460,7 +460,7 @@ impl Desk {
         while !seat.is_full() {
             let frame = self.0.local.borrow_mut().take(id);
             match frame {
-                Some(frame) => seat.send(&frame),
+                Some(written) => seat.push(written),
                 None => break,
             }
         }

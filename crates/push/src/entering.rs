@@ -171,6 +171,7 @@ impl Session {
         let variant = Variant {
             format: self.seat.format,
             bare: self.seat.bare,
+            framed: self.seat.outlet.borrow().takes_frames(),
         };
         let id = self.desk.local.borrow_mut().open(variant, Some(info));
         self.seat.id.set(Some(id));

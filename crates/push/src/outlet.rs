@@ -2,9 +2,10 @@
 
 use std::rc::Rc;
 
+use bytes::Bytes;
 use ringmain_hub::protocol::{Disconnect, Format};
-use ringmain_web::Ws;
 use ringmain_web::ws::{CloseCode, Message};
+use ringmain_web::{Ws, WsFrame};
 
 use crate::stream::Stream;
 
@@ -32,6 +33,24 @@ impl Outlet {
             Outlet::None => false,
             Outlet::Ws(ws) => ws.is_open(),
             Outlet::Stream(stream) => stream.ended().is_none(),
+        }
+    }
+
+    /// Whether pushes are to be WebSocket frames already.
+    pub(crate) fn takes_frames(&self) -> bool {
+        matches!(self, Outlet::Ws(_))
+    }
+
+    /// Sends a push that was written once for all who get it: a frame, where [those are taken](Outlet::takes_frames).
+    /// `false`: as for [`Outlet::send`].
+    pub(crate) fn push(&self, written: Bytes) -> bool {
+        match self {
+            Outlet::None => true,
+            Outlet::Ws(ws) => {
+                ws.send_frame(&WsFrame::encoded(written));
+                true
+            }
+            Outlet::Stream(stream) => stream.put(&written),
         }
     }
 

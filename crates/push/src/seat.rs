@@ -163,6 +163,13 @@ impl Seat {
         }
     }
 
+    /// Sends a push as the hub has written it.
+    pub(crate) fn push(&self, written: Bytes) {
+        if !self.outlet.borrow().push(written) {
+            self.disconnect(Disconnect::SLOW);
+        }
+    }
+
     pub(crate) fn flush(&self, out: &mut Vec<u8>) {
         self.send(out);
         out.clear();
@@ -253,7 +260,12 @@ impl Seat {
     fn answered(&self, channel: &str) -> Option<Asked> {
         let mut asked = self.asked.borrow_mut();
         let at = asked.iter().position(|asked| &*asked.channel == channel)?;
-        Some(asked.remove(at))
+        let found = asked.remove(at);
+        if asked.is_empty() {
+            // Who waits for nothing holds nothing.
+            *asked = Vec::new();
+        }
+        Some(found)
     }
 
     /// The server has subscribed it: it is told by a push, and by others of what it would have had with an answer.

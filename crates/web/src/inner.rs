@@ -38,8 +38,13 @@ impl Reply<'_> {
     /// A body is read as the route wants it, up to its limit: by a handler that had it streamed and has not read any of it.
     ///
     /// # Errors
-    /// As the route's handler; 404 and 405 where there is none; 413 for a body that is too long.
+    /// As the route's handler; 404 and 405 where there is none; 413 for a body that is too long; 500 once anything was sent.
     pub async fn lead_inside(&mut self, path: &str) -> Result {
+        if self.is_streaming() {
+            return Err(Error::internal(
+                "a request is to be led to the inner routes before its reply is sent",
+            ));
+        }
         let (request, site) = (self.request, self.request.site);
         let mut params = Params::new();
         let verdict = site.find_inside(request, path, &mut params);

@@ -279,14 +279,14 @@ impl<'r> Reply<'r> {
         }
     }
 
-    /// Makes an error the answer, in place of what was said so far.
-    /// Answers with an error as if the handler had returned it: what was set before is gone.
+    /// Answers with an error as if the handler had returned it: what was set before is gone. Nothing happens once anything was sent.
     pub fn problem(&mut self, error: &Error) {
         if !self.is_streaming() {
             self.fail(error);
         }
     }
 
+    /// Makes an error the answer, in place of what was said so far.
     pub(crate) fn fail(&mut self, error: &Error) {
         // Other statuses are the application's own decisions.
         if error.status() == 500 || error.cause().is_some() {

@@ -13,7 +13,7 @@ use ringmain_sys::{clock, cpu};
 use super::output;
 use super::output::Sinks;
 use super::place::{Watched, addresses, open};
-use super::task::{check_sources, listed};
+use super::task::{check_sources, cpus};
 use crate::args::EngineName;
 use crate::args::bench::push::{PublishAs, Push};
 use crate::failure::Failure;
@@ -38,7 +38,7 @@ pub(super) fn run(args: &Push) -> Result<(), Failure> {
     let target = target(&args.target)?;
     let publishing = publishing(args, &target)?;
     let allowed = cpu::allowed();
-    let cpus = cpus(args, &allowed)?;
+    let cpus = cpus(args.client.cpus.as_ref(), &args.server.started, &allowed)?;
     let sinks = Sinks::json(args.results.json.as_ref(), args.results.quiet)?;
     let interrupt = super::prepare(args.results.quiet)?;
     let started = &args.server.started;
@@ -133,28 +133,6 @@ fn publishing(args: &Push, clients: &Target) -> Result<Option<(Target, Form)>, F
         )));
     }
     Ok(Some((to, form)))
-}
-
-/// The CPUs of the client's threads; empty leaves it to the kernel.
-fn cpus(args: &Push, allowed: &[usize]) -> Result<Vec<usize>, Failure> {
-    let servers = &args.server.started.server_cpus;
-    for (option, cpus) in [("--cpus", &args.client.cpus), ("--server-cpus", servers)] {
-        if let Some(cpu) = cpus.iter().flatten().find(|cpu| !allowed.contains(cpu)) {
-            return Err(Failure::Usage(format!(
-                "{option}: CPU {cpu} may not be used by this process; it may use {}",
-                listed(allowed)
-            )));
-        }
-    }
-    Ok(match (&args.client.cpus, servers) {
-        (Some(cpus), _) => cpus.clone(),
-        (None, Some(servers)) => allowed
-            .iter()
-            .filter(|cpu| !servers.contains(cpu))
-            .copied()
-            .collect(),
-        (None, None) => Vec::new(),
-    })
 }
 
 fn plan(

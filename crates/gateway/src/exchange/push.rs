@@ -27,8 +27,9 @@ impl Pushed {
         }
         let below = self.below.as_ref().map_or("", |path| path.as_str());
         let path = req.path().strip_prefix(below.trim_end_matches('/'));
-        // Another match of the rule: there are no such endpoints.
-        let outcome = reply.lead_inside(path.unwrap_or("/")).await;
+        // What other matches of the rule bring is no endpoint: `/live` itself, or `/lively` beside `/live`.
+        let path = path.filter(|path| path.starts_with('/')).unwrap_or("/");
+        let outcome = reply.lead_inside(path).await;
         match outcome {
             Err(error) if !error.is_disconnected() && !reply.is_streaming() => {
                 reply.problem(&error);

@@ -232,7 +232,9 @@ fn what_is_not_there_is_not_found(engine: Config) {
         listener.hear(),
         "{\"push\":{\"channel\":\"news\",\"pub\":{\"data\":1}}}"
     );
-    assert_eq!(edge.server.get("/live/nothing").status, 404);
+    for target in ["/live", "/live/", "/live/nothing", "/live/api/publish/"] {
+        assert_eq!(edge.server.get(target).status, 404, "{target}");
+    }
     assert_eq!(edge.server.get("/connection/uni_sse").status, 404);
     drop(listener);
     edge.server.shut_down();

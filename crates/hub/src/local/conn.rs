@@ -1,10 +1,10 @@
 //! One connection: its subscriptions and what waits for it. Knows no other connection and no topic.
 
-use std::collections::VecDeque;
 use std::sync::Arc;
 
 use bytes::Bytes;
 
+use super::waiting::{List, Table, Waiting};
 use crate::mail::Slow;
 use crate::protocol::{ClientInfo, Unsubscribed, Variant};
 
@@ -13,7 +13,7 @@ pub(super) struct Conn {
     pub(super) variant: Variant,
     pub(super) info: Option<Arc<ClientInfo>>,
     subscriptions: Vec<(u32, Stage)>,
-    waiting: VecDeque<Waiting>,
+    waiting: List,
     waiting_bytes: usize,
     /// Pushes that it did not get.
     pub(super) dropped: u64,
@@ -30,14 +30,6 @@ pub(super) enum Stage {
     Listens { at: u32 },
 }
 
-/// A push that waits.
-#[derive(Debug)]
-struct Waiting {
-    topic: u32,
-    slow: Slow,
-    frame: Bytes,
-}
-
 /// Whether there was room for a push, by the rule of its channel.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Room {
@@ -51,7 +43,7 @@ impl Conn {
             variant,
             info,
             subscriptions: Vec::new(),
-            waiting: VecDeque::new(),
+            waiting: List::EMPTY,
             waiting_bytes: 0,
             dropped: 0,
             is_ready: false,
@@ -76,15 +68,19 @@ impl Conn {
     }
 
     pub(super) fn add(&mut self, topic: u32) {
+        // Most listen to one channel, or to few: room for more is made little by little.
+        if self.subscriptions.len() == self.subscriptions.capacity() {
+            self.subscriptions.reserve_exact(1 + self.subscriptions.len() / 2);
+        }
         self.subscriptions.push((topic, Stage::Waiting { ends: None }));
     }
 
     /// With what waits of it.
-    pub(super) fn remove(&mut self, topic: u32) -> Option<Stage> {
+    pub(super) fn remove(&mut self, topic: u32, table: &mut Table) -> Option<Stage> {
         let at = self.subscriptions.iter().position(|(own, _)| *own == topic)?;
         let (_, stage) = self.subscriptions.swap_remove(at);
         let waiting_bytes = &mut self.waiting_bytes;
-        self.waiting.retain(|waiting| {
+        table.retain(&mut self.waiting, |waiting| {
             let stays = waiting.topic != topic;
             if !stays {
                 *waiting_bytes -= waiting.frame.len();
@@ -98,25 +94,22 @@ impl Conn {
         self.waiting_bytes
     }
 
-    pub(super) fn take(&mut self) -> Option<Bytes> {
-        let next = self.waiting.pop_front()?;
+    pub(super) fn take(&mut self, table: &mut Table) -> Option<Bytes> {
+        let next = table.pop(&mut self.waiting)?;
         self.waiting_bytes -= next.frame.len();
-        if self.waiting.is_empty() {
-            // Who waits for nothing holds nothing.
-            self.waiting = VecDeque::new();
-        }
         Some(next.frame)
     }
 
     /// A push, as far as the budget allows; else as the channel's rule says. A first one has room whatever it is.
-    pub(super) fn add_push(&mut self, topic: u32, slow: Slow, frame: &Bytes, budget: usize) -> Room {
+    pub(super) fn add_push(&mut self, push: Waiting, budget: usize, table: &mut Table) -> Room {
+        let Waiting { topic, slow, frame } = &push;
         let fits = |waiting: usize| waiting == 0 || waiting + frame.len() <= budget;
         if !fits(self.waiting_bytes) {
-            match slow {
+            match *slow {
                 Slow::Disconnect | Slow::Resync => return Room::None,
                 Slow::DropNew => {}
-                Slow::Conflate if self.replace(topic, frame) => return Room::Enough,
-                Slow::Conflate | Slow::DropOld => self.drop_old(slow, fits),
+                Slow::Conflate if self.replace(*topic, frame, table) => return Room::Enough,
+                Slow::Conflate | Slow::DropOld => self.drop_old(*slow, fits, table),
             }
             if !fits(self.waiting_bytes) {
                 self.dropped += 1;
@@ -124,18 +117,13 @@ impl Conn {
             }
         }
         self.waiting_bytes += frame.len();
-        self.waiting.push_back(Waiting {
-            topic,
-            slow,
-            frame: frame.clone(),
-        });
+        table.push(&mut self.waiting, push);
         Room::Enough
     }
 
     /// Puts a push in the place of the last of its channel that waits.
-    fn replace(&mut self, topic: u32, frame: &Bytes) -> bool {
-        let found = self.waiting.iter_mut().rfind(|waiting| waiting.topic == topic);
-        let Some(waiting) = found else {
+    fn replace(&mut self, topic: u32, frame: &Bytes, table: &mut Table) -> bool {
+        let Some(waiting) = table.last_of(&self.waiting, topic) else {
             return false;
         };
         self.waiting_bytes = self.waiting_bytes - waiting.frame.len() + frame.len();
@@ -145,9 +133,9 @@ impl Conn {
     }
 
     /// The oldest go, of channels by the same rule, until it fits.
-    fn drop_old(&mut self, slow: Slow, fits: impl Fn(usize) -> bool) {
+    fn drop_old(&mut self, slow: Slow, fits: impl Fn(usize) -> bool, table: &mut Table) {
         let (waiting_bytes, dropped) = (&mut self.waiting_bytes, &mut self.dropped);
-        self.waiting.retain(|waiting| {
+        table.retain(&mut self.waiting, |waiting| {
             let stays = waiting.slow != slow || fits(*waiting_bytes);
             if !stays {
                 *waiting_bytes -= waiting.frame.len();

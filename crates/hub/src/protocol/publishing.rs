@@ -3,6 +3,7 @@
 use std::collections::BTreeMap;
 
 use bytes::Bytes;
+use ringmain_wire::ws::{Message, encode_shared};
 
 use super::{ClientInfo, Format, NotJson, Publication, Push, Reply};
 
@@ -13,6 +14,8 @@ pub struct Variant {
     pub format: Format,
     /// Whether the push stands alone, as transports do that only bring, and not within a reply.
     pub bare: bool,
+    /// Whether it is a WebSocket's frame, ready to be sent (RFC 6455 §5.2), and not the message alone.
+    pub framed: bool,
 }
 
 /// What was published, not yet written for anybody.
@@ -45,15 +48,19 @@ impl Published {
 
 impl Variant {
     /// All that there are.
-    pub const ALL: [Variant; 4] = [
-        Variant::new(Format::Json, false),
-        Variant::new(Format::Json, true),
-        Variant::new(Format::Protobuf, false),
-        Variant::new(Format::Protobuf, true),
+    pub const ALL: [Variant; 8] = [
+        Variant::new(Format::Json, false, false),
+        Variant::new(Format::Json, true, false),
+        Variant::new(Format::Protobuf, false, false),
+        Variant::new(Format::Protobuf, true, false),
+        Variant::new(Format::Json, false, true),
+        Variant::new(Format::Json, true, true),
+        Variant::new(Format::Protobuf, false, true),
+        Variant::new(Format::Protobuf, true, true),
     ];
 
-    const fn new(format: Format, bare: bool) -> Variant {
-        Variant { format, bare }
+    const fn new(format: Format, bare: bool, framed: bool) -> Variant {
+        Variant { format, bare, framed }
     }
 
     /// Its number among [`Variant::ALL`].
@@ -63,7 +70,7 @@ impl Variant {
             Format::Json => 0,
             Format::Protobuf => 2,
         };
-        format + self.bare as usize
+        format + self.bare as usize + 4 * self.framed as usize
     }
 
     /// Appends a push.
@@ -71,6 +78,20 @@ impl Variant {
     /// # Errors
     /// Bytes of it are not JSON, and the format is. Nothing is appended.
     pub fn write(self, push: Push, out: &mut Vec<u8>) -> Result<(), NotJson> {
+        if !self.framed {
+            return self.message(push, out);
+        }
+        let mut message = Vec::new();
+        self.message(push, &mut message)?;
+        let message = match self.format {
+            Format::Json => Message::Text(std::str::from_utf8(&message).map_err(|_| NotJson)?),
+            Format::Protobuf => Message::Binary(&message),
+        };
+        encode_shared(out, message, None);
+        Ok(())
+    }
+
+    fn message(self, push: Push, out: &mut Vec<u8>) -> Result<(), NotJson> {
         if self.bare {
             return self.format.write(&push, out);
         }

@@ -34,6 +34,7 @@ pub(crate) const KEPT: Rules = Rules {
 pub(crate) const JSON: Variant = Variant {
     format: Format::Json,
     bare: false,
+    framed: false,
 };
 
 pub(crate) const LIMITS: Limits = Limits {

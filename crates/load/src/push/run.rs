@@ -21,6 +21,7 @@ use super::publish::Publisher;
 use super::report::{Effort, Joined, Run, Totals};
 use super::worker::{News, Order, Worker};
 use crate::limits;
+use crate::run::is_final;
 use crate::server::{Server, ServerError};
 
 /// How often it is looked at what goes on.
@@ -275,7 +276,7 @@ impl Conduct<'_> {
                     left -= 1;
                 }
                 Some(News::NotConnected { error }) => {
-                    let hopeless = self.standing() == 0 && is_hopeless(error.kind());
+                    let hopeless = self.standing() == 0 && is_final(error.kind());
                     last = Some(error);
                     if hopeless {
                         return Err(self.not_connected(last, began));
@@ -401,19 +402,6 @@ impl Conduct<'_> {
             let _ = self.running.inbox(worker).post(order);
         }
     }
-}
-
-/// Whether another attempt has no prospect.
-fn is_hopeless(kind: io::ErrorKind) -> bool {
-    use io::ErrorKind;
-    matches!(
-        kind,
-        ErrorKind::ConnectionRefused
-            | ErrorKind::NotFound
-            | ErrorKind::PermissionDenied
-            | ErrorKind::HostUnreachable
-            | ErrorKind::NetworkUnreachable
-    )
 }
 
 fn config(plan: &Plan) -> Config {

@@ -221,7 +221,7 @@ impl Session {
 }
 
 /// Whether another attempt has no prospect: nobody listens there, or who does wants none of it.
-fn is_final(kind: io::ErrorKind) -> bool {
+pub(crate) fn is_final(kind: io::ErrorKind) -> bool {
     use io::ErrorKind;
     matches!(
         kind,

@@ -355,9 +355,7 @@ fn ending(exchange: &Exchange, kept: bool, wanted: bool, job: Job) -> Then {
 /// Answers with 101: from here on the connection speaks WebSocket.
 fn switch(exchange: &Exchange, upgrade: Upgrade, reply: &mut Reply<'_>, job: Job) {
     answer::run_after(reply);
-    let Some(Outgoing { out, .. }) = reply.outgoing.take() else {
-        return;
-    };
+    let Outgoing { out, .. } = reply.outgoing.take().expect("given to each reply of a runner");
     let request = reply.request;
     let local = request.local;
     local.follow_the_clock();

@@ -36,6 +36,16 @@ impl WsFrame {
         frame
     }
 
+    /// Of bytes that are one frame of a server already, by [`encode_shared`](ringmain_wire::ws::encode_shared) for instance: they are
+    /// sent as they are.
+    #[must_use]
+    pub const fn encoded(plain: Bytes) -> WsFrame {
+        WsFrame {
+            plain,
+            deflated: None,
+        }
+    }
+
     /// Bytes on the wire, plain.
     #[must_use]
     pub fn plain_bytes(&self) -> usize {

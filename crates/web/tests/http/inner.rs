@@ -247,3 +247,17 @@ fn a_page_of_elsewhere_and_a_shutdown_are_refused_as_by_any_route() {
     drop(socket);
     client.finish().unwrap();
 }
+
+#[test]
+fn a_reply_that_is_sent_already_leads_nowhere() {
+    let app = App::new()
+        .get_async("/", async |_, reply| {
+            reply.write("begun").await?;
+            let error = reply.lead_inside("/state").await.unwrap_err();
+            reply.write(format!(", then {}", error.status())).await
+        })
+        .inner(inner());
+    let mut client = TestClient::new(app).unwrap();
+    assert_eq!(client.get("/").send().text(), "begun, then 500");
+    client.finish().unwrap();
+}

@@ -220,25 +220,7 @@ pub(super) fn threads(
     started: &Started,
     allowed: &[usize],
 ) -> Result<Threads, Failure> {
-    for (option, cpus) in [("--cpus", &client.cpus), ("--server-cpus", &started.server_cpus)] {
-        let missing = cpus.iter().flatten().find(|cpu| !allowed.contains(cpu));
-        if let Some(cpu) = missing {
-            return Err(Failure::Usage(format!(
-                "{option}: CPU {cpu} may not be used by this process; it may use {}",
-                listed(allowed)
-            )));
-        }
-    }
-    let cpus = match (&client.cpus, &started.server_cpus) {
-        (Some(cpus), _) => cpus.clone(),
-        // With no CPU left both share, which the report doubts.
-        (None, Some(servers)) => allowed
-            .iter()
-            .filter(|cpu| !servers.contains(cpu))
-            .copied()
-            .collect(),
-        (None, None) => Vec::new(),
-    };
+    let cpus = cpus(client.cpus.as_ref(), started, allowed)?;
     let default = if cpus.is_empty() {
         allowed.len()
     } else {
@@ -249,6 +231,34 @@ pub(super) fn threads(
     Ok(Threads {
         count: client.threads.unwrap_or(default).min(connections).max(1),
         cpus,
+    })
+}
+
+/// Which CPUs the client takes of those `allowed`; none named: all of them.
+pub(super) fn cpus(
+    wanted: Option<&Vec<usize>>,
+    started: &Started,
+    allowed: &[usize],
+) -> Result<Vec<usize>, Failure> {
+    let servers = started.server_cpus.as_ref();
+    for (option, cpus) in [("--cpus", wanted), ("--server-cpus", servers)] {
+        let missing = cpus.into_iter().flatten().find(|cpu| !allowed.contains(cpu));
+        if let Some(cpu) = missing {
+            return Err(Failure::Usage(format!(
+                "{option}: CPU {cpu} may not be used by this process; it may use {}",
+                listed(allowed)
+            )));
+        }
+    }
+    Ok(match (wanted, servers) {
+        (Some(cpus), _) => cpus.clone(),
+        // With no CPU left both share, which the report doubts.
+        (None, Some(servers)) => allowed
+            .iter()
+            .filter(|cpu| !servers.contains(cpu))
+            .copied()
+            .collect(),
+        (None, None) => Vec::new(),
     })
 }
 
