@@ -4,17 +4,26 @@
 //! Anybody may listen; programs publish with the key. A namespace's rules: `keep=N` publications, `every=MILLISECONDS` for
 //! conflation, `cache`, and what becomes of slow clients: `disconnect`, `drop_old`, `drop_new`, `conflate`, `resync`. Without a
 //! name (`=RULE,…`) they are those of channels without a namespace.
+//!
+//! Besides, `POST /pub` publishes without a key each line of its body, a channel, a space and JSON: what the client of the peers'
+//! measurements sends (`bench/push.py`).
 
+use std::cell::RefCell;
+use std::sync::Arc;
 use std::time::Duration;
 
 use ringmain_engine::Config;
 use ringmain_hub::history::Keep;
 use ringmain_hub::mail::Slow;
-use ringmain_push::{Namespace, Options};
-use ringmain_web::{App, Exit};
+use ringmain_push::{Namespace, Options, Publisher};
+use ringmain_web::{App, Error, Exit, Reply, Request, Result};
 
 /// Subscriptions of a client.
 const SUBSCRIPTIONS: usize = 1024;
+
+thread_local! {
+    static PUBLISHER: RefCell<Option<Publisher>> = const { RefCell::new(None) };
+}
 
 fn main() -> Exit {
     let mut words = std::env::args().skip(1);
@@ -39,7 +48,26 @@ fn main() -> Exit {
             name => drop(options.namespaces.insert(name.to_owned(), namespace)),
         }
     }
-    ringmain_push::serve(App::new(), options).run_with(&addr, config)
+    let app = App::new().post("/pub", lines);
+    let app = ringmain_push::serve_with(app, options, |_, publisher| {
+        PUBLISHER.with_borrow_mut(|own| *own = Some(publisher));
+    });
+    app.run_with(&addr, config)
+}
+
+fn lines(request: &Request<'_>, reply: &mut Reply<'_>) -> Result {
+    PUBLISHER.with_borrow(|publisher| {
+        let publisher = publisher.as_ref().expect("given before the first request");
+        for line in request.text()?.lines() {
+            let (channel, json) = line
+                .split_once(' ')
+                .ok_or_else(|| Error::bad_request("expected CHANNEL JSON in each line"))?;
+            publisher
+                .publish(&Arc::from(channel), json.as_bytes())
+                .map_err(|why| Error::new(503, why.to_string()))?;
+        }
+        reply.text("")
+    })
 }
 
 fn namespace(text: &str) -> Namespace {
