@@ -44,3 +44,6 @@ pub const WAITING_BYTES: usize = 1 << 20;
 /// Pushes that wait at one worker, for all of its clients: room for so many is kept when none waits any more. What each may have
 /// waiting is bounded by its budget.
 pub const PLACES_KEPT: usize = 1 << 16;
+
+/// Subscribers of one publication that are looked up together.
+pub(crate) const TOUCHED_TOGETHER: usize = 32;

@@ -17,6 +17,7 @@ use std::sync::Arc;
 use bytes::Bytes;
 
 use crate::home::mix;
+use crate::limits::TOUCHED_TOGETHER;
 use crate::mail::{
     Ask, Frames, Question, Rules, Since, Slow, Subscribed, Subscribing, ToHome, ToWorker, TopicKey, WorkerId,
 };
@@ -546,28 +547,37 @@ impl Local {
         }
         let budget = self.limits.waiting_bytes;
         let topic = &self.topics[key.index as usize];
-        for &index in &topic.subscribers {
-            let slot = &mut self.conns[index as usize];
-            let Some(conn) = &mut slot.conn else { continue };
-            let Some(frame) = frames.get(conn.variant) else {
-                let why = Victim::Disconnect(Disconnect::INAPPROPRIATE_PROTOCOL);
-                self.victims.push((index, why));
-                continue;
-            };
-            let push = Waiting {
-                topic: key.index,
-                slow: topic.rules.slow,
-                frame: frame.clone(),
-            };
-            match conn.add_push(push, budget, &mut self.waiting) {
-                Room::Enough => {}
-                Room::None if topic.rules.slow == Slow::Resync => self.victims.push((index, Victim::Resync)),
-                Room::None => self.victims.push((index, Victim::Disconnect(Disconnect::SLOW))),
-            }
-            if !conn.is_ready && conn.waiting_bytes() > 0 {
-                conn.is_ready = true;
-                let generation = slot.generation;
-                self.ready.push_back(ConnId { index, generation });
+        for together in topic.subscribers.chunks(TOUCHED_TOGETHER) {
+            // Most are not in the processor's caches: all are asked for before the first is needed.
+            let there = together
+                .iter()
+                .filter(|index| self.conns[**index as usize].conn.is_some());
+            self.ready.reserve(there.count());
+            for &index in together {
+                let slot = &mut self.conns[index as usize];
+                let Some(conn) = &mut slot.conn else { continue };
+                let Some(frame) = frames.get(conn.variant) else {
+                    let why = Victim::Disconnect(Disconnect::INAPPROPRIATE_PROTOCOL);
+                    self.victims.push((index, why));
+                    continue;
+                };
+                let push = Waiting {
+                    topic: key.index,
+                    slow: topic.rules.slow,
+                    frame: frame.clone(),
+                };
+                match conn.add_push(push, budget, &mut self.waiting) {
+                    Room::Enough => {}
+                    Room::None if topic.rules.slow == Slow::Resync => {
+                        self.victims.push((index, Victim::Resync))
+                    }
+                    Room::None => self.victims.push((index, Victim::Disconnect(Disconnect::SLOW))),
+                }
+                if !conn.is_ready && conn.waiting_bytes() > 0 {
+                    conn.is_ready = true;
+                    let generation = slot.generation;
+                    self.ready.push_back(ConnId { index, generation });
+                }
             }
         }
         let mut victims = std::mem::take(&mut self.victims);

@@ -66,3 +66,6 @@ pub const ORDERS: usize = 256;
 
 /// Connections of one user unless [`Options`](crate::Options) say otherwise.
 pub const CONNECTIONS_PER_USER: u32 = 128;
+
+/// Clients that are looked at together before the first of them is sent what waits for it.
+pub(crate) const SENT_TOGETHER: usize = 32;
