@@ -40,3 +40,16 @@ pub const CHANNELS_A_SWEEP: usize = 1024;
 ///
 /// [`Slow`]: crate::mail::Slow
 pub const WAITING_BYTES: usize = 1 << 20;
+
+/// Bytes of the key by which a publication is known to be the same as another one; whoever takes such keys refuses longer ones.
+pub const KEY_BYTES: usize = 255;
+
+/// Keys of publications that one worker remembers. With more the oldest are forgotten before their time is over: the time that
+/// keys are remembered gets shorter, and nothing is refused.
+pub const KEYS: usize = 1 << 18;
+
+/// Bytes of these keys, with the names of their channels and [`KEY_OVERHEAD_BYTES`] for each. With more, the same.
+pub const KEYS_BYTES: usize = 64 << 20;
+
+/// What a key is counted with besides its text.
+pub const KEY_OVERHEAD_BYTES: usize = 128;

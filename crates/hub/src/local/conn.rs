@@ -42,6 +42,8 @@ struct Waiting {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Room {
     Enough,
+    /// So many have gone for it, or it has gone itself.
+    Without(u64),
     None,
 }
 
@@ -111,16 +113,24 @@ impl Conn {
     /// A push, as far as the budget allows; else as the channel's rule says. A first one has room whatever it is.
     pub(super) fn add_push(&mut self, topic: u32, slow: Slow, frame: &Bytes, budget: usize) -> Room {
         let fits = |waiting: usize| waiting == 0 || waiting + frame.len() <= budget;
+        let mut room = Room::Enough;
         if !fits(self.waiting_bytes) {
             match slow {
                 Slow::Disconnect | Slow::Resync => return Room::None,
                 Slow::DropNew => {}
-                Slow::Conflate if self.replace(topic, frame) => return Room::Enough,
-                Slow::Conflate | Slow::DropOld => self.drop_old(slow, fits),
+                Slow::Conflate if self.replace(topic, frame) => return Room::Without(1),
+                Slow::Conflate | Slow::DropOld => {
+                    let before = self.dropped;
+                    self.drop_old(slow, fits);
+                    room = Room::Without(self.dropped - before);
+                }
             }
             if !fits(self.waiting_bytes) {
                 self.dropped += 1;
-                return Room::Enough;
+                return match room {
+                    Room::Without(dropped) => Room::Without(dropped + 1),
+                    _ => Room::Without(1),
+                };
             }
         }
         self.waiting_bytes += frame.len();
@@ -129,7 +139,7 @@ impl Conn {
             slow,
             frame: frame.clone(),
         });
-        Room::Enough
+        room
     }
 
     /// Puts a push in the place of the last of its channel that waits.
