@@ -16,14 +16,18 @@
 
 mod admission;
 mod api;
+mod asking;
 mod claims;
 mod desk;
 mod due;
 mod entering;
+mod handshakes;
 mod http;
 pub mod limits;
 mod listening;
 mod mesh;
+pub mod metrics;
+mod names;
 mod options;
 mod orders;
 mod outlet;
@@ -35,6 +39,7 @@ mod session;
 mod settings;
 mod socket;
 mod stream;
+mod survey;
 mod tokens;
 
 use std::sync::Arc;
@@ -83,6 +88,12 @@ impl Push {
     pub fn replace(&self, options: Options) -> Result<(), OptionsError> {
         self.0.replace(Checked::new(options)?);
         Ok(())
+    }
+
+    /// What has been counted so far, of all workers.
+    #[must_use]
+    pub fn report(&self) -> metrics::Report {
+        self.0.report()
     }
 
     /// Adds to an application what clients connect to and what its owner's programs call: see [`serve`]. An application serves one

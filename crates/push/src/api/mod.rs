@@ -1,179 +1,143 @@
-//! What programs of the owner's call: `POST /api/METHOD` with JSON, and a key in `X-API-Key`.
+//! What programs of the owner's call: `POST /api/METHOD` with JSON, as Centrifugo's HTTP API is called.
 
-use std::sync::Arc;
+mod carry;
+mod pattern;
+mod said;
+mod told;
 
-use bytes::Bytes;
+use std::time::Duration;
+
 use ringmain_hub::protocol::Fault;
-use ringmain_web::{App, Error, Flow, Reply, Request, Result};
-use serde::{Deserialize, Serialize};
-use serde_json::value::RawValue;
+use ringmain_web::limits::ERROR_TEXT_BYTES;
+use ringmain_web::{App, Error, Flow, Group, Reply, Request, Result};
+use serde::Deserialize;
+use serde::de::DeserializeOwned;
 
-use crate::claims::Terms;
-use crate::orders::{Order, What};
+use crate::asking::Unanswered;
+use crate::limits;
 use crate::place::desk_of;
-use crate::publisher::NotPublished;
-
-#[derive(Deserialize)]
-struct Publish<'a> {
-    channel: String,
-    #[serde(borrow)]
-    data: &'a RawValue,
-}
-
-#[derive(Deserialize)]
-struct Broadcast<'a> {
-    channels: Vec<String>,
-    #[serde(borrow)]
-    data: &'a RawValue,
-}
-
-/// What is said besides would not be done.
-#[derive(Deserialize)]
-#[serde(deny_unknown_fields)]
-struct DisconnectUser {
-    user: String,
-    client: Option<String>,
-}
-
-#[derive(Deserialize)]
-#[serde(deny_unknown_fields)]
-struct SubscribeUser<'a> {
-    user: String,
-    channel: String,
-    client: Option<String>,
-    #[serde(borrow)]
-    info: Option<&'a RawValue>,
-    #[serde(borrow)]
-    data: Option<&'a RawValue>,
-}
-
-#[derive(Deserialize)]
-#[serde(deny_unknown_fields)]
-struct UnsubscribeUser {
-    user: String,
-    channel: String,
-    client: Option<String>,
-}
-
-#[derive(Serialize)]
-struct Done {
-    result: Empty,
-}
-
-#[derive(Serialize)]
-struct Empty {}
-
-#[derive(Serialize)]
-struct Failed {
-    error: Why,
-}
-
-#[derive(Serialize)]
-struct Why {
-    code: u32,
-    message: &'static str,
-}
+pub(crate) use pattern::Pattern;
+use said::{
+    Batch, Broadcast, Channels, Command, Disconnect, History, HistoryRemove, Info, Presence, PresenceStats,
+    Publish, Refresh, Subscribe, Unsubscribe,
+};
+use told::{Answer, Done, Replies, Why};
 
 pub(crate) fn serve(app: App) -> App {
     app.group("/api", |group| {
-        group
-            .before(|request, _| {
-                let options = desk_of(request)?.options();
-                let Some(key) = &options.api_key else {
-                    let what = "nothing is served here: push has no API key";
-                    return Err(Error::not_found(what));
-                };
-                match request.header("x-api-key") {
-                    Some(said) if is_same(said.as_bytes(), key.as_bytes()) => Ok(Flow::Continue),
-                    _ => Err(Error::unauthorized("expected the API key in X-API-Key")),
-                }
-            })
-            .post("/publish", |request, reply| {
-                let Publish { channel, data } = request.json()?;
-                publish(request, reply, &[Arc::from(channel)], data)
-            })
-            .post("/broadcast", |request, reply| {
-                let Broadcast { channels, data } = request.json()?;
-                let channels: Vec<Arc<str>> = channels.into_iter().map(Arc::from).collect();
-                publish(request, reply, &channels, data)
-            })
-            .post("/disconnect", |request, reply| {
-                let DisconnectUser { user, client } = request.json()?;
-                order(request, reply, user, client, What::Disconnect)
-            })
-            .post("/subscribe", |request, reply| {
-                let said: SubscribeUser<'_> = request.json()?;
-                let bytes = |json: Option<&RawValue>| {
-                    let json = json.map(|json| Bytes::copy_from_slice(json.get().as_bytes()));
-                    json.unwrap_or_default()
-                };
-                let terms = Terms {
-                    info: bytes(said.info),
-                    data: bytes(said.data),
-                    ..Terms::default()
-                };
-                let what = What::Subscribe(said.channel.into(), terms);
-                order(request, reply, said.user, said.client, what)
-            })
-            .post("/unsubscribe", |request, reply| {
-                let UnsubscribeUser {
-                    user,
-                    channel,
-                    client,
-                } = request.json()?;
-                order(request, reply, user, client, What::Unsubscribe(channel.into()))
-            })
+        methods(group.before(|request, _| {
+            let options = desk_of(request)?.options();
+            let Some(key) = &options.api_key else {
+                let what = "nothing is served here: push has no API key";
+                return Err(Error::not_found(what));
+            };
+            match said_key(request) {
+                Some(said) if is_same(said.as_bytes(), key.as_bytes()) => Ok(Flow::Continue),
+                _ => Err(Error::unauthorized(
+                    "expected the API key in X-API-Key, or as `Authorization: apikey KEY`",
+                )),
+            }
+        }))
     })
 }
 
-/// In all of these channels, or in none if one of them cannot be.
-fn publish(request: &Request<'_>, reply: &mut Reply<'_>, channels: &[Arc<str>], data: &RawValue) -> Result {
+fn methods(group: Group) -> Group {
+    group
+        .post_async("/publish", method::<Publish>)
+        .post_async("/broadcast", method::<Broadcast>)
+        .post_async("/subscribe", method::<Subscribe>)
+        .post_async("/unsubscribe", method::<Unsubscribe>)
+        .post_async("/disconnect", method::<Disconnect>)
+        .post_async("/refresh", method::<Refresh>)
+        .post_async("/presence", method::<Presence>)
+        .post_async("/presence_stats", method::<PresenceStats>)
+        .post_async("/history", method::<History>)
+        .post_async("/history_remove", method::<HistoryRemove>)
+        .post_async("/channels", method::<Channels>)
+        .post_async("/info", method::<Info>)
+        .post_async("/batch", batch)
+}
+
+/// In the one header or the other.
+fn said_key<'r>(request: &Request<'r>) -> Option<&'r str> {
+    if let Some(key) = request.header("x-api-key") {
+        return Some(key);
+    }
+    let (scheme, key) = request.header("authorization")?.trim().split_once(' ')?;
+    scheme.eq_ignore_ascii_case("apikey").then(|| key.trim_start())
+}
+
+async fn method<C: DeserializeOwned + Into<Command>>(request: &Request<'_>, reply: &mut Reply<'_>) -> Result {
+    let command = read::<C>(request)?.into();
     let desk = desk_of(request)?;
-    match desk.publish(channels, data.get().as_bytes()) {
-        Ok(()) => reply.json(&Done { result: Empty {} }),
-        Err(NotPublished::Fault(fault)) => failed(reply, fault),
-        Err(NotPublished::Busy) => Err(Error::new(
-            503,
-            "more is being published than can be carried on; try again a little later",
+    match carry::carry_out(desk, command, desk.patience()).await {
+        Ok(done) => reply.json(&Answer::Result(done)),
+        Err(Unanswered::Fault(fault)) if wants_status(request) => {
+            reply.status(status_of(fault));
+            reply.json(&Why::from(fault))
+        }
+        Err(Unanswered::Fault(fault)) => reply.json(&Answer::<Done>::Error(fault.into())),
+        Err(Unanswered::Busy) => Err(later(
+            "more is asked for and published than can be carried on; nothing was done, try again a little later",
+        )),
+        Err(Unanswered::Late) => Err(later(
+            "no answer came in time; it may be done or not: with an `idempotency_key` a publication can be tried again",
         )),
     }
 }
 
-/// To all connections of a user, or to one of them.
-fn order(
-    request: &Request<'_>,
-    reply: &mut Reply<'_>,
-    user: String,
-    client: Option<String>,
-    what: What,
-) -> Result {
+/// One after the other; one that fails does not stop the others.
+async fn batch(request: &Request<'_>, reply: &mut Reply<'_>) -> Result {
+    let batch = read::<Batch>(request)?;
+    let most = limits::BATCH_COMMANDS;
+    if batch.commands.len() > most {
+        let what = format!("expected at most {most} commands, found {}", batch.commands.len());
+        return Err(Error::new(413, what));
+    }
     let desk = desk_of(request)?;
-    if user.is_empty() {
-        return failed(reply, Fault::BAD_REQUEST);
+    let until: Duration = desk.patience();
+    let mut replies = Vec::with_capacity(batch.commands.len());
+    for command in batch.commands {
+        let name = command.name();
+        let done = carry::carry_out(desk, command, until).await;
+        replies.push(told::Reply(
+            name,
+            done.map_err(|why| match why {
+                Unanswered::Fault(fault) => fault,
+                Unanswered::Busy => Fault::TOO_MANY_REQUESTS,
+                Unanswered::Late => Fault::INTERNAL,
+            }),
+        ));
     }
-    if let What::Unsubscribe(channel) | What::Subscribe(channel, _) = &what
-        && let Err(fault) = desk.options().namespace(channel)
-    {
-        return failed(reply, fault);
-    }
-    let order = Order {
-        user: user.into(),
-        client: client.map(Into::into),
-        what,
-    };
-    match desk.order(order) {
-        Ok(()) => reply.json(&Done { result: Empty {} }),
-        Err(busy) => Err(Error::new(503, busy.to_string()).with_header("Retry-After", "1")),
-    }
+    reply.json(&Replies { replies })
 }
 
-fn failed(reply: &mut Reply<'_>, fault: Fault) -> Result {
-    reply.json(&Failed {
-        error: Why {
-            code: fault.code,
-            message: fault.message,
-        },
+/// Whatever it says that it is: programs leave it to their libraries.
+fn read<'r, T: Deserialize<'r>>(request: &'r Request<'_>) -> Result<T> {
+    serde_json::from_slice(request.body()).map_err(|why| {
+        let why = why.to_string();
+        let shown = &why[..why.floor_char_boundary(ERROR_TEXT_BYTES)];
+        Error::bad_request(format!("expected what the method takes, in JSON: {shown}"))
     })
+}
+
+fn later(what: &'static str) -> Error {
+    Error::new(503, what).with_header("Retry-After", "1")
+}
+
+/// Whether faults are to be told by the status of the answer.
+fn wants_status(request: &Request<'_>) -> bool {
+    let mode = request.header("x-centrifugo-error-mode");
+    mode.is_some_and(|mode| mode.eq_ignore_ascii_case("transport"))
+}
+
+fn status_of(fault: Fault) -> u16 {
+    match fault {
+        Fault::UNKNOWN_CHANNEL => 404,
+        Fault::BAD_REQUEST | Fault::NOT_AVAILABLE => 400,
+        Fault::UNRECOVERABLE_POSITION => 416,
+        _ => 500,
+    }
 }
 
 /// In a time that says nothing of where they differ.
