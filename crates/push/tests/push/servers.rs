@@ -20,7 +20,7 @@ fn call(client: &mut TestClient, method: &str, body: &Value) -> (u16, String) {
 #[track_caller]
 fn publish(client: &mut TestClient, channel: &str, data: &Value) {
     let (status, told) = call(client, "publish", &json!({ "channel": channel, "data": data }));
-    assert_eq!((status, &*told), (200, r#"{"result":{}}"#));
+    assert!(status == 200 && told.starts_with(r#"{"result":{"#), "{told}");
 }
 
 const DONE: &str = r#"{"result":{}}"#;
