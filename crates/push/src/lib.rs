@@ -90,6 +90,12 @@ impl Push {
         Ok(())
     }
 
+    /// Whether there are settings, so that something is pushed.
+    #[must_use]
+    pub fn has_settings(&self) -> bool {
+        self.0.newer(0).is_some()
+    }
+
     /// What has been counted so far, of all workers.
     #[must_use]
     pub fn report(&self) -> metrics::Report {
