@@ -225,7 +225,10 @@ impl Options {
         if let Some(tokens) = &self.tokens {
             tokens.check()?;
         }
-        let most = [("handshakes", Some(self.handshakes)), ("connects per second", self.connects_per_second)];
+        let most = [
+            ("handshakes", Some(self.handshakes)),
+            ("connects per second", self.connects_per_second),
+        ];
         if let Some((what, _)) = most.iter().find(|(_, most)| *most == Some(0)) {
             return Err(format!("{what}: expected at least 1, found 0"));
         }

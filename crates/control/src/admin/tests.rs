@@ -1,7 +1,7 @@
 //! What may be shown, and how metrics are written.
 
-use ringmain_push::metrics::{Refusal, Report};
 use ringmain_push::Slow;
+use ringmain_push::metrics::{Refusal, Report};
 
 use super::metrics::Page;
 use super::pushed;

@@ -14,7 +14,7 @@ use ringmain_hub::history::Query;
 use ringmain_hub::limits::KEY_BYTES;
 use ringmain_hub::mail::{Life, Manner, Once, Question};
 use ringmain_hub::protocol::{Fault, Published, compact};
-use serde::Deserialize;
+use serde::{Deserialize, Deserializer};
 use serde_json::value::RawValue;
 
 use super::Pattern;
@@ -56,6 +56,7 @@ pub(super) struct Batch {
 #[serde(deny_unknown_fields)]
 pub(super) struct Publish {
     pub(super) channel: String,
+    #[serde(default, deserialize_with = "said")]
     data: Option<Box<RawValue>>,
     b64data: Option<String>,
     skip_history: Option<bool>,
@@ -74,6 +75,7 @@ pub(super) struct Publish {
 #[serde(deny_unknown_fields)]
 pub(super) struct Broadcast {
     pub(super) channels: Vec<String>,
+    #[serde(default, deserialize_with = "said")]
     data: Option<Box<RawValue>>,
     b64data: Option<String>,
     skip_history: Option<bool>,
@@ -287,6 +289,11 @@ fn publishing(
         ..Published::default()
     });
     Ok(Publishing { published, manner })
+}
+
+/// `null` is something to publish.
+fn said<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Option<Box<RawValue>>, D::Error> {
+    Box::<RawValue>::deserialize(deserializer).map(Some)
 }
 
 /// What is said in base64 counts, if anything is; else the JSON, without line breaks.

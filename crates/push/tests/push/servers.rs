@@ -302,11 +302,7 @@ fn a_user_is_disconnected_on_every_worker_and_transport() {
         assert_eq!((status, &*told), expected, "{body}");
     }
     // What would not be done is not taken.
-    let (status, _) = call(
-        &mut client,
-        "disconnect",
-        &json!({ "user": "7", "whitelist": ["x"] }),
-    );
+    let (status, _) = call(&mut client, "disconnect", &json!({ "user": "7", "keeps": ["x"] }));
     assert_eq!(status, 400);
     for talker in &mut theirs {
         assert_eq!(code(&talker.ask(ping())), 0, "it is still there");
