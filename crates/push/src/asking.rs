@@ -7,6 +7,9 @@
 //! A number is taken until its answer is there, also when nobody waits for that any more: so there are never more on their way
 //! than may be.
 
+#[cfg(test)]
+mod tests;
+
 use std::cell::{Cell, RefCell};
 use std::future::{Future, poll_fn};
 use std::pin::pin;

@@ -5,8 +5,6 @@ mod pattern;
 mod said;
 mod told;
 
-use std::time::Duration;
-
 use ringmain_hub::protocol::Fault;
 use ringmain_web::limits::ERROR_TEXT_BYTES;
 use ringmain_web::{App, Error, Flow, Group, Reply, Request, Result};
@@ -86,7 +84,7 @@ async fn method<C: DeserializeOwned + Into<Command>>(request: &Request<'_>, repl
     }
 }
 
-/// One after the other; one that fails does not stop the others.
+/// One after the other; one that fails does not stop the others, one that is not answered in time does.
 async fn batch(request: &Request<'_>, reply: &mut Reply<'_>) -> Result {
     let batch = read::<Batch>(request)?;
     let most = limits::BATCH_COMMANDS;
@@ -95,11 +93,16 @@ async fn batch(request: &Request<'_>, reply: &mut Reply<'_>) -> Result {
         return Err(Error::new(413, what));
     }
     let desk = desk_of(request)?;
-    let until: Duration = desk.patience();
+    let until = desk.patience();
+    let mut is_late = false;
     let mut replies = Vec::with_capacity(batch.commands.len());
     for command in batch.commands {
         let name = command.name();
-        let done = carry::carry_out(desk, command, until).await;
+        let done = match is_late {
+            true => Err(Unanswered::Busy),
+            false => carry::carry_out(desk, command, until).await,
+        };
+        is_late |= matches!(done, Err(Unanswered::Late));
         replies.push(told::Reply(
             name,
             done.map_err(|why| match why {
