@@ -268,6 +268,13 @@ impl Gateway {
         self.0.metrics.faults()
     }
 
+    /// What was counted of clients that are pushed to, and of channels. `None`: nothing has been pushed yet.
+    #[must_use]
+    pub fn push(&self) -> Option<ringmain_push::metrics::Report> {
+        let push = &self.0.push;
+        push.has_settings().then(|| push.report())
+    }
+
     /// TLS handshakes of clients since the start.
     #[must_use]
     pub fn handshakes(&self) -> Counts {

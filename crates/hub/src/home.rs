@@ -5,16 +5,19 @@
 //! the first number that did not go, and sends it again from its history.
 
 mod channel;
+mod keys;
 
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
+use std::ops::Bound;
 use std::sync::Arc;
 use std::time::Duration;
 
-use crate::history::Epoch;
+use crate::history::{Epoch, Place};
 use crate::limits;
-use crate::mail::{Rules, Subscribed, Subscribing, ToHome, ToWorker, Told, WorkerId};
+use crate::mail::{Manner, Rules, Subscribed, Subscribing, ToHome, ToWorker, Told, WorkerId};
 use crate::protocol::{Published, Push, Variant};
 use channel::{Channel, Goes};
+use keys::{Keys, Name};
 
 /// The channels that are at home at one worker.
 #[derive(Debug)]
@@ -31,6 +34,21 @@ pub struct Home {
     drawn: u64,
     /// Where the next sweep begins.
     swept: usize,
+    keys: Keys,
+    counts: Counts,
+}
+
+/// What has been done since the worker began, and what is there.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Counts {
+    /// Publications, whether or not anybody listened.
+    pub publications: u64,
+    /// Those that were not published, since another one of the same key was.
+    pub repeated: u64,
+    /// Keys that were forgotten before their time was over ([`limits::KEYS`]).
+    pub forgotten_keys: u64,
+    /// Channels that somebody listens to now.
+    pub heard: usize,
 }
 
 /// What waits for one worker.
@@ -57,6 +75,8 @@ impl Home {
             seed,
             drawn: 0,
             swept: 0,
+            keys: Keys::default(),
+            counts: Counts::default(),
         }
     }
 
@@ -78,15 +98,16 @@ impl Home {
                 channel,
                 rules,
                 published,
+                manner,
                 ask,
             } => {
-                let index = self.channel(&channel, rules, now);
-                if let Some(index) = index {
-                    self.publish(index, published, now);
-                }
+                let done = self.publish_as(&channel, rules, published, manner, now);
                 if let Some(ask) = ask {
-                    let place = index.and_then(|index| self.channels[index as usize].as_ref()?.place());
-                    self.answer(from, ToWorker::Published { ask, place });
+                    let answer = match done {
+                        Some(place) => ToWorker::Published { ask, place },
+                        None => ToWorker::Refused { ask },
+                    };
+                    self.answer(from, answer);
                 }
             }
             ToHome::Question {
@@ -149,6 +170,7 @@ impl Home {
 
     /// Forgets channels that nobody needs any more, [`limits::CHANNELS_A_SWEEP`] of them at most; to be called now and then.
     pub fn sweep(&mut self, now: Duration) {
+        self.keys.expire(now);
         for _ in 0..limits::CHANNELS_A_SWEEP.min(self.channels.len()) {
             self.swept = (self.swept + 1) % self.channels.len();
             let place = &mut self.channels[self.swept];
@@ -159,6 +181,37 @@ impl Home {
                 self.free.push(self.swept as u32);
             }
         }
+    }
+
+    /// What has been done so far.
+    #[must_use]
+    pub fn counts(&self) -> Counts {
+        Counts {
+            forgotten_keys: self.keys.forgotten,
+            ..self.counts
+        }
+    }
+
+    /// Looks at the next `most` channels behind a name, in order, and tells of `each` that somebody listens to by how many
+    /// connections do. Returns where to go on; `None`: there are no more.
+    pub fn heard(
+        &self,
+        after: Option<&str>,
+        most: usize,
+        mut each: impl FnMut(&Arc<str>, u32),
+    ) -> Option<Arc<str>> {
+        let from = after.map_or(Bound::Unbounded, Bound::Excluded);
+        let mut names = self.names.range::<str, _>((from, Bound::Unbounded));
+        let mut last = None;
+        for (name, &index) in names.by_ref().take(most) {
+            let channel = self.channels[index as usize].as_ref();
+            let subscribers = channel.map_or(0, Channel::subscribers);
+            if subscribers > 0 {
+                each(name, subscribers);
+            }
+            last = Some(name);
+        }
+        names.next().and(last).map(Arc::clone)
     }
 
     /// How many channels there are.
@@ -211,6 +264,7 @@ impl Home {
             return;
         };
         let (place, missed) = channel.stand(subscribing.since, now);
+        self.counts.heard += usize::from(!channel.is_heard());
         channel.enter(from, subscribing.key, subscribing.variant);
         self.answer(
             from,
@@ -238,10 +292,61 @@ impl Home {
         let Some(channel) = &mut self.channels[index as usize] else {
             return;
         };
+        let was_heard = channel.is_heard();
         channel.leave(from, variant, now);
+        self.counts.heard -= usize::from(was_heard && !channel.is_heard());
         if let Some((info, leave)) = client.and_then(|client| channel.gone(client)) {
             self.tell(index, &channel::leaving(info), leave);
         }
+    }
+
+    /// Publishes, unless another one by the same key was published. Returns where the channel stood behind the first; `None`:
+    /// there is no room for the channel.
+    fn publish_as(
+        &mut self,
+        channel: &Arc<str>,
+        rules: Rules,
+        published: Arc<Published>,
+        manner: Option<Box<Manner>>,
+        now: Duration,
+    ) -> Option<Option<Place>> {
+        let Manner { unkept, once } = manner.map(|manner| *manner).unwrap_or_default();
+        let name = once.map(|once| {
+            let channel = Arc::clone(channel);
+            (
+                Name {
+                    channel,
+                    key: once.key,
+                },
+                once.window,
+            )
+        });
+        if let Some((name, window)) = &name
+            && let Some(place) = self.keys.first(name, *window, now)
+        {
+            self.counts.repeated += 1;
+            return Some(place);
+        }
+        let index = self.channel(channel, rules, now)?;
+        self.counts.publications += 1;
+        let place = match self.channels[index as usize].as_ref() {
+            Some(channel) if unkept && channel.keeps() => {
+                let push = Push {
+                    pub_: Some(published.numbered(0)),
+                    ..Push::default()
+                };
+                self.tell(index, &push, true);
+                None
+            }
+            _ => {
+                self.publish(index, published, now);
+                self.channels[index as usize].as_ref().and_then(Channel::place)
+            }
+        };
+        if let Some((name, _)) = name {
+            self.keys.remember(name, place, now);
+        }
+        Some(place)
     }
 
     fn publish(&mut self, index: u32, published: Arc<Published>, now: Duration) {

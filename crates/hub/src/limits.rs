@@ -47,3 +47,16 @@ pub const PLACES_KEPT: usize = 1 << 16;
 
 /// Subscribers of one publication that are looked up together.
 pub(crate) const TOUCHED_TOGETHER: usize = 32;
+
+/// Bytes of the key by which a publication is known to be the same as another one; whoever takes such keys refuses longer ones.
+pub const KEY_BYTES: usize = 255;
+
+/// Keys of publications that one worker remembers. With more the oldest are forgotten before their time is over: the time that
+/// keys are remembered gets shorter, and nothing is refused.
+pub const KEYS: usize = 1 << 18;
+
+/// Bytes of these keys, with the names of their channels and [`KEY_OVERHEAD_BYTES`] for each. With more, the same.
+pub const KEYS_BYTES: usize = 64 << 20;
+
+/// What a key is counted with besides its text.
+pub const KEY_OVERHEAD_BYTES: usize = 128;

@@ -7,6 +7,7 @@
 //! A connection that nothing waits for holds no buffer. What a connection is told apart from pushes ([`Event`]) does not wait
 //! behind them; so what waits of a channel goes with its subscription.
 
+mod asking;
 mod conn;
 mod event;
 mod waiting;
@@ -19,11 +20,12 @@ use bytes::Bytes;
 use crate::home::mix;
 use crate::limits::TOUCHED_TOGETHER;
 use crate::mail::{
-    Ask, Frames, Question, Rules, Since, Slow, Subscribed, Subscribing, ToHome, ToWorker, TopicKey, WorkerId,
+    Frames, Rules, Since, Slow, Subscribed, Subscribing, ToHome, ToWorker, TopicKey, WorkerId,
 };
-use crate::protocol::{ClientInfo, Disconnect, Fault, Published, Unsubscribed, Variant};
+use crate::protocol::{ClientInfo, Disconnect, Fault, Unsubscribed, Variant};
+use asking::Asked;
 use conn::{Conn, Room, Stage};
-pub use event::{ConnId, Event};
+pub use event::{Answer, ConnId, Event};
 use waiting::{Table, Waiting};
 
 /// The connections of one worker.
@@ -41,10 +43,25 @@ pub struct Local {
     /// By home.
     to_homes: Vec<VecDeque<ToHome>>,
     events: VecDeque<Event>,
+    answers: VecDeque<(u64, Answer)>,
     ready: VecDeque<ConnId>,
     waiting: Table,
     /// Kept for the memory alone.
     victims: Vec<(u32, Victim)>,
+    counts: Counts,
+}
+
+/// What has been done since the worker began, and what is there.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Counts {
+    /// Subscriptions now.
+    pub subscriptions: usize,
+    /// Publications, comings and goings that were put among what waits for a connection, each connection counted.
+    pub deliveries: u64,
+    /// Those that connections were too slow for, by what became of them, in the order of [`Slow::ALL`].
+    pub slow: [u64; Slow::ALL.len()],
+    /// How often subscribers missed something since a queue between workers was full.
+    pub lost: u64,
 }
 
 /// How much one connection may have.
@@ -70,20 +87,6 @@ struct Topic {
     rules: Rules,
     subscribers: Vec<u32>,
     waiting: u32,
-}
-
-/// Who waits for an answer.
-#[derive(Debug)]
-enum Asked {
-    Subscribe {
-        conn: ConnId,
-        topic: u32,
-        variant: Variant,
-        /// Who it is, if the channel was told.
-        client: Option<Arc<str>>,
-    },
-    /// What is published, or a question.
-    Command { conn: ConnId, number: u32 },
 }
 
 #[derive(Clone, Copy, Debug)]
@@ -113,9 +116,11 @@ impl Local {
             free_asked: Vec::new(),
             to_homes: (0..workers).map(|_| VecDeque::new()).collect(),
             events: VecDeque::new(),
+            answers: VecDeque::new(),
             ready: VecDeque::new(),
             waiting: Table::new(),
             victims: Vec::new(),
+            counts: Counts::default(),
         }
     }
 
@@ -247,78 +252,15 @@ impl Local {
         }
     }
 
-    /// Publishes. With a connection and its number for it [`Event::Published`] follows.
-    pub fn publish(
-        &mut self,
-        channel: &Arc<str>,
-        rules: Rules,
-        published: Published,
-        asks: Option<(ConnId, u32)>,
-    ) {
-        let ask = asks.map(|(conn, number)| self.ask(Asked::Command { conn, number }));
-        let message = ToHome::Publish {
-            channel: Arc::clone(channel),
-            rules,
-            published: Arc::new(published),
-            ask,
-        };
-        self.send(channel, message);
-    }
-
-    /// Asks something about a channel. [`Event::Told`] follows.
-    pub fn question(
-        &mut self,
-        channel: &Arc<str>,
-        rules: Rules,
-        question: Question,
-        (conn, number): (ConnId, u32),
-    ) {
-        let ask = self.ask(Asked::Command { conn, number });
-        let message = ToHome::Question {
-            channel: Arc::clone(channel),
-            rules,
-            question,
-            ask,
-        };
-        self.send(channel, message);
-    }
-
     /// Takes what a home says.
     pub fn handle(&mut self, message: ToWorker) {
         match message {
             ToWorker::Push { key, frames } => self.deliver(key, &frames),
             ToWorker::Lost { key } => self.lost(key),
             ToWorker::Subscribed(subscribed) => self.subscribed(*subscribed),
-            ToWorker::Refused { ask } => {
-                if let Some(Asked::Subscribe { conn: id, topic, .. }) = self.answered(ask) {
-                    let channel = Arc::clone(&self.topics[topic as usize].name);
-                    self.topics[topic as usize].waiting -= 1;
-                    if self.conn(id).is_some() {
-                        self.take_out(id, topic);
-                        let fault = Fault::LIMIT_EXCEEDED;
-                        self.events.push_back(Event::Refused {
-                            conn: id,
-                            channel,
-                            fault,
-                        });
-                    }
-                    self.free_topic(topic);
-                }
-            }
-            ToWorker::Published { ask, place } => {
-                if let Some(Asked::Command { conn, number }) = self.answered(ask)
-                    && self.conn(conn).is_some()
-                {
-                    self.events.push_back(Event::Published { conn, number, place });
-                }
-            }
-            ToWorker::Told { ask, told } => {
-                if let Some(Asked::Command { conn, number }) = self.answered(ask)
-                    && self.conn(conn).is_some()
-                {
-                    self.events.push_back(Event::Told { conn, number, told });
-                }
-            }
+            ToWorker::Refused { ask } => self.refused(ask),
+            ToWorker::Published { ask, place } => self.published(ask, place),
+            ToWorker::Told { ask, told } => self.told(ask, told),
         }
     }
 
@@ -372,6 +314,12 @@ impl Local {
     #[must_use]
     pub fn dropped(&self, id: ConnId) -> u64 {
         self.slot(id).map_or(0, |conn| conn.dropped)
+    }
+
+    /// What has been done so far.
+    #[must_use]
+    pub fn counts(&self) -> Counts {
+        self.counts
     }
 
     /// Channels with subscribers here.
@@ -430,22 +378,6 @@ impl Local {
         }
     }
 
-    fn ask(&mut self, asked: Asked) -> Ask {
-        let index = self.free_asked.pop().unwrap_or_else(|| {
-            self.asked.push(None);
-            (self.asked.len() - 1) as u32
-        });
-        self.asked[index as usize] = Some(asked);
-        Ask(u64::from(index))
-    }
-
-    fn answered(&mut self, ask: Ask) -> Option<Asked> {
-        let index = usize::try_from(ask.0).ok()?;
-        let asked = self.asked.get_mut(index)?.take()?;
-        self.free_asked.push(index as u32);
-        Some(asked)
-    }
-
     fn send(&mut self, channel: &str, message: ToHome) {
         let home = home_of(channel, self.workers);
         self.to_homes[usize::from(home.0)].push_back(message);
@@ -476,6 +408,7 @@ impl Local {
             }
         };
         self.topics[topic as usize].subscribers.push(id.index);
+        self.counts.subscriptions += 1;
         self.events.push_back(Event::Subscribed {
             conn: id,
             channel: Arc::clone(&self.topics[topic as usize].name),
@@ -514,6 +447,7 @@ impl Local {
         let channel = Arc::clone(&place.name);
         let rules = place.rules;
         place.subscribers.swap_remove(at as usize);
+        self.counts.subscriptions -= 1;
         if let Some(&moved) = place.subscribers.get(at as usize) {
             let moved = self.id(moved);
             if let Some(Stage::Listens { at: place }) = self.conn(moved).and_then(|conn| conn.stage(topic)) {
@@ -547,6 +481,8 @@ impl Local {
         }
         let budget = self.limits.waiting_bytes;
         let topic = &self.topics[key.index as usize];
+        let too_slow = &mut self.counts.slow[topic.rules.slow.number()];
+        self.counts.deliveries += topic.subscribers.len() as u64;
         for together in topic.subscribers.chunks(TOUCHED_TOGETHER) {
             // Most are not in the processor's caches: all are asked for before the first is needed.
             let there = together
@@ -568,10 +504,17 @@ impl Local {
                 };
                 match conn.add_push(push, budget, &mut self.waiting) {
                     Room::Enough => {}
-                    Room::None if topic.rules.slow == Slow::Resync => {
-                        self.victims.push((index, Victim::Resync))
+                    Room::Without(dropped) => *too_slow += dropped,
+                    Room::None => {
+                        *too_slow += 1;
+                        self.victims.push((
+                            index,
+                            match topic.rules.slow {
+                                Slow::Resync => Victim::Resync,
+                                _ => Victim::Disconnect(Disconnect::SLOW),
+                            },
+                        ));
                     }
-                    Room::None => self.victims.push((index, Victim::Disconnect(Disconnect::SLOW))),
                 }
                 if !conn.is_ready && conn.waiting_bytes() > 0 {
                     conn.is_ready = true;
@@ -600,6 +543,7 @@ impl Local {
             return;
         }
         let topic = &self.topics[key.index as usize];
+        self.counts.lost += topic.subscribers.len() as u64;
         if topic.rules.keep.is_none() {
             for &index in &topic.subscribers {
                 if let Some(conn) = &mut self.conns[index as usize].conn {

@@ -68,6 +68,23 @@ pub enum Slow {
     Resync,
 }
 
+impl Slow {
+    /// All that there are.
+    pub const ALL: [Slow; 5] = [
+        Slow::Disconnect,
+        Slow::DropOld,
+        Slow::DropNew,
+        Slow::Conflate,
+        Slow::Resync,
+    ];
+
+    /// Its number among [`Slow::ALL`].
+    #[must_use]
+    pub const fn number(self) -> usize {
+        self as usize
+    }
+}
+
 /// To the worker where a channel is at home.
 #[derive(Debug)]
 pub enum ToHome {
@@ -82,7 +99,7 @@ pub enum ToHome {
         /// The connection, if it was told who it is.
         client: Option<Arc<str>>,
     },
-    /// Something is published. Answered by [`ToWorker::Published`] if somebody asked.
+    /// Something is published. Answered by [`ToWorker::Published`] or [`ToWorker::Refused`] if somebody asked.
     Publish {
         /// The channel.
         channel: Arc<str>,
@@ -90,6 +107,8 @@ pub enum ToHome {
         rules: Rules,
         /// What is published.
         published: Arc<Published>,
+        /// What is not as usual about it.
+        manner: Option<Box<Manner>>,
         /// Who wants to know that it is.
         ask: Option<Ask>,
     },
@@ -106,6 +125,25 @@ pub enum ToHome {
     },
 }
 
+/// What is not as usual about a publication.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Manner {
+    /// It has no number and is not kept. Where publications wait ([`Rules::every`]) it does not, and where its worker's queue is
+    /// full it goes missing without a word.
+    pub unkept: bool,
+    /// Another one by the same key was it.
+    pub once: Option<Once>,
+}
+
+/// What makes two publications of a channel the same.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Once {
+    /// The publisher's name for it.
+    pub key: Box<str>,
+    /// How long it is remembered, of all channels of a home: the last that was said holds.
+    pub window: Duration,
+}
+
 /// What is to be known of a channel.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Question {
@@ -120,6 +158,8 @@ pub enum Question {
     Presence,
     /// How many are there.
     PresenceStats,
+    /// Nothing: what it keeps is to go. Offsets go on.
+    Forget,
 }
 
 /// What is known of a channel.
@@ -143,8 +183,12 @@ pub enum Told {
         /// Users, each once.
         users: u32,
     },
+    /// What was kept is gone.
+    Forgotten,
     /// The channel has none of that, or as many channels are there as may be.
     NotAvailable,
+    /// It is not published: as many channels are there as may be.
+    Full,
 }
 
 /// Somebody who wants to listen.
@@ -210,7 +254,7 @@ impl Life {
 pub enum ToWorker {
     /// It is subscribed from here on: the next publication that comes is the next one.
     Subscribed(Box<Subscribed>),
-    /// It is not: as many channels are there as may be.
+    /// It is not, or nothing is published: as many channels are there as may be.
     Refused {
         /// Who asked.
         ask: Ask,
@@ -231,7 +275,7 @@ pub enum ToWorker {
     Published {
         /// Who asked.
         ask: Ask,
-        /// Where the channel stands then. `None`: it has no numbers, or it is not published since as many channels are there as may be.
+        /// Where the channel stood then. `None`: it has no numbers, or this one has none.
         place: Option<Place>,
     },
     /// What was to be known.

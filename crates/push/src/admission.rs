@@ -22,6 +22,11 @@ impl Admission {
         true
     }
 
+    /// How many users there are.
+    pub(crate) fn users(&self) -> usize {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner).len()
+    }
+
     /// One is over.
     pub(crate) fn release(&self, user: &str) {
         let mut users = self.0.lock().unwrap_or_else(PoisonError::into_inner);
@@ -43,6 +48,7 @@ mod tests {
         let users = Admission::default();
         assert!(users.admit("a", 2) && users.admit("a", 2) && !users.admit("a", 2));
         assert!(users.admit("b", 2));
+        assert_eq!(users.users(), 2);
         users.release("a");
         assert!(users.admit("a", 2) && !users.admit("a", 2));
         for user in ["a", "a", "b"] {

@@ -133,7 +133,7 @@ struct TermsSaid<'a> {
 /// Another name is one that nothing would be done about.
 #[derive(Default, Deserialize)]
 #[serde(default, deny_unknown_fields)]
-struct OverridesSaid {
+pub(crate) struct OverridesSaid {
     presence: Option<Switch>,
     join_leave: Option<Switch>,
     force_push_join_leave: Option<Switch>,

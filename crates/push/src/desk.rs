@@ -5,7 +5,6 @@
 
 use std::cell::{Cell, RefCell};
 use std::collections::BTreeMap;
-use std::fmt;
 use std::future::{Future, poll_fn};
 use std::pin::pin;
 use std::rc::Rc;
@@ -23,15 +22,20 @@ use ringmain_hub::mail::WorkerId;
 use ringmain_hub::protocol::{Disconnect, Format, Unsubscribed};
 
 use crate::admission::Admission;
+use crate::asking::Asking;
 use crate::due::Due;
+use crate::handshakes::Doorway;
 use crate::limits;
 use crate::mesh::Ends;
+use crate::metrics::{Counts, Report};
+use crate::names::SessionName;
 use crate::options::Checked;
 use crate::orders::Order;
 use crate::outlet::Outlet;
 use crate::seat::Seat;
 use crate::session::Session;
 use crate::settings::Settings;
+use crate::survey::Surveys;
 
 /// A worker's desk; clones are the same.
 #[derive(Clone)]
@@ -40,6 +44,11 @@ pub(crate) struct Desk(Rc<Inner>);
 pub(crate) struct Inner {
     pub(crate) cx: Cx,
     settings: Arc<Settings>,
+    since: Time,
+    pub(crate) counts: Arc<Counts>,
+    pub(crate) doorway: Doorway,
+    pub(crate) asking: RefCell<Asking>,
+    pub(crate) surveys: RefCell<Surveys>,
     /// Of the settings that were looked at last.
     seen: Cell<u64>,
     options: RefCell<Rc<Checked>>,
@@ -49,8 +58,8 @@ pub(crate) struct Inner {
     clients: Arc<AtomicUsize>,
     pub(crate) admission: Arc<Admission>,
     pub(crate) local: RefCell<Local>,
-    home: RefCell<Home>,
-    ends: RefCell<Ends>,
+    pub(crate) home: RefCell<Home>,
+    pub(crate) ends: RefCell<Ends>,
     /// By [`ConnId::slot`].
     seats: RefCell<Vec<Option<Rc<Seat>>>>,
     /// Those whose clients speak by requests of their own, by the secret part of their names.
@@ -66,12 +75,6 @@ pub(crate) struct Inner {
     users: RefCell<BTreeMap<Arc<str>, Vec<usize>>>,
     /// Connections by the second in which they are pinged, and those that wait to say who they are by that in which they must.
     rounds: RefCell<Rounds>,
-}
-
-/// What a client calls its session in requests beside it. Who does not know it cannot guess it.
-pub(crate) struct SessionName {
-    pub(crate) worker: usize,
-    pub(crate) secret: u128,
 }
 
 /// What a client says by a request beside its session.
@@ -105,6 +108,11 @@ impl Desk {
             local: RefCell::new(Local::new(count, options.limits)),
             home: RefCell::new(Home::new(count, options.channels, cx.random())),
             settings: Arc::clone(settings),
+            since: ends.since,
+            counts: settings.metrics.worker(),
+            doorway: Doorway::default(),
+            asking: RefCell::default(),
+            surveys: RefCell::default(),
             seen: Cell::new(seen),
             options: RefCell::new(Rc::new(options)),
             node: Arc::clone(&ends.node),
@@ -165,7 +173,9 @@ impl Desk {
             let mut users = self.0.users.borrow_mut();
             users.entry(user.into()).or_default().push(id.slot());
         }
+        drop(seat.handshake.take());
         seats[id.slot()] = Some(seat);
+        self.0.counts.connected();
         self.0.clients.fetch_add(1, Ordering::Relaxed);
         let mut rounds = self.0.rounds.borrow_mut();
         let last = rounds.pinged.len() - 1;
@@ -177,6 +187,16 @@ impl Desk {
     /// Connections that are known, of all workers.
     pub(crate) fn clients(&self) -> usize {
         self.0.clients.load(Ordering::Relaxed)
+    }
+
+    /// What has been counted so far, of all workers.
+    pub(crate) fn report(&self) -> Report {
+        self.0.settings.report()
+    }
+
+    /// How long there have been workers.
+    pub(crate) fn uptime(&self) -> Duration {
+        self.0.cx.now().since(self.0.since)
     }
 
     /// Somebody is there who has to say who it is.
@@ -203,6 +223,7 @@ impl Desk {
                 self.due(id, Some(&grant.channel), grant.ends, None);
             }
             self.forget_user(&seat.info.borrow().user, id);
+            self.0.counts.over();
             self.0.clients.fetch_sub(1, Ordering::Relaxed);
             if let Outlet::Stream(stream) = &*seat.outlet.borrow()
                 && let Some(secret) = stream.session.get()
@@ -311,7 +332,7 @@ impl Desk {
         Session { desk, seat }.receive(emulated.data);
     }
 
-    fn find(&self, id: ConnId) -> Option<Rc<Seat>> {
+    pub(crate) fn find(&self, id: ConnId) -> Option<Rc<Seat>> {
         let seats = self.0.seats.borrow();
         let seat = seats.get(id.slot())?.as_ref()?;
         (seat.id() == Some(id)).then(|| Rc::clone(seat))
@@ -335,6 +356,7 @@ impl Desk {
 
     /// Carries on what is there: what comes in first, since what goes out follows from it. Whether there is more.
     fn pass(&self) -> bool {
+        self.take_surveys();
         let ends = &mut *self.0.ends.borrow_mut();
         let mut rings = std::mem::take(&mut ends.rings);
         rings.fill(false);
@@ -364,6 +386,7 @@ impl Desk {
             alarm.wake_by_ref();
         }
         self.tell();
+        self.count();
         let (own, local) = (self.0.cx.worker(), self.0.local.borrow());
         for (other, &rings) in rings.iter().enumerate() {
             let has_room = other == own || !ends.to_homes[other].is_full();
@@ -424,8 +447,15 @@ impl Desk {
         false
     }
 
-    /// Tells connections what has happened, and sends what waits for them.
+    /// Has it known how much there is, and was.
+    fn count(&self) {
+        let (local, home) = (self.0.local.borrow(), self.0.home.borrow());
+        self.0.counts.follow(local.counts(), home.counts(), home.len());
+    }
+
+    /// Tells connections and programs what has happened, and sends what waits for connections.
     fn tell(&self) {
+        self.tell_programs();
         loop {
             let event = self.0.local.borrow_mut().poll_event();
             let Some(event) = event else { break };
@@ -447,49 +477,6 @@ impl Desk {
             }
         }
         self.send_what_waits();
-    }
-
-    /// Clients that little happens to are not in the processor's caches: what is needed of each is asked for together with what is
-    /// needed of the next ones, and then has come when it is its turn.
-    fn send_what_waits(&self) {
-        let mut together: [Option<(ConnId, Rc<Seat>)>; limits::SENT_TOGETHER] = [const { None }; _];
-        loop {
-            let count = self.gather(&mut together);
-            if count == 0 {
-                break;
-            }
-            for place in &mut together[..count] {
-                // Who is full is not looked at again here, but says when it is not.
-                place.take_if(|(_, seat)| seat.is_full());
-            }
-            for (id, seat) in together[..count].iter_mut().filter_map(Option::take) {
-                self.send(id, &seat);
-            }
-        }
-    }
-
-    /// Puts clients that something waits for into the places, and says how many places it has used.
-    fn gather(&self, places: &mut [Option<(ConnId, Rc<Seat>)>]) -> usize {
-        let local = &mut *self.0.local.borrow_mut();
-        let mut count = 0;
-        while count < places.len()
-            && let Some(id) = local.poll_ready()
-        {
-            places[count] = self.find(id).map(|seat| (id, seat));
-            count += 1;
-        }
-        count
-    }
-
-    /// Sends a connection what waits for it, as far as it takes that.
-    pub(crate) fn send(&self, id: ConnId, seat: &Seat) {
-        while !seat.is_full() {
-            let frame = self.0.local.borrow_mut().take(id);
-            match frame {
-                Some(written) => seat.push(written),
-                None => break,
-            }
-        }
     }
 
     /// Sends what channels hold, each when its time has come.
@@ -559,27 +546,6 @@ impl Desk {
         for stranger in strangers {
             stranger.must_be_known();
         }
-    }
-}
-
-impl SessionName {
-    /// `None`: it is no name of a session.
-    pub(crate) fn parse(text: &str) -> Option<SessionName> {
-        let (worker, secret) = text.split_once('.')?;
-        let is_hex = |part: &str| part.bytes().all(|byte| byte.is_ascii_hexdigit());
-        if !is_hex(worker) || !is_hex(secret) || secret.len() != 32 {
-            return None;
-        }
-        Some(SessionName {
-            worker: usize::from(u16::from_str_radix(worker, 16).ok()?),
-            secret: u128::from_str_radix(secret, 16).ok()?,
-        })
-    }
-}
-
-impl fmt::Display for SessionName {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "{:x}.{:032x}", self.worker, self.secret)
     }
 }
 

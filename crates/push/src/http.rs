@@ -11,8 +11,9 @@ use ringmain_hub::protocol::{Command, Commands, ConnectRequest, Disconnect, Emul
 use ringmain_web::limits::ERROR_TEXT_BYTES;
 use ringmain_web::{App, Error, Flow, Group, Method, Reply, Request, Result};
 
-use crate::desk::{Desk, Emulated, SessionName};
+use crate::desk::{Desk, Emulated};
 use crate::limits;
+use crate::names::SessionName;
 use crate::outlet::Outlet;
 use crate::place::{allowed, desk_of};
 use crate::session::Session;
@@ -103,9 +104,11 @@ async fn uni_sse(request: &Request<'_>, reply: &mut Reply<'_>) -> Result {
 async fn talk(request: &Request<'_>, reply: &mut Reply<'_>, framing: Framing, message: Bytes) -> Result {
     let commands = commands(framing.format(), message)?;
     let desk = ready(request)?;
+    let handshake = desk.enter()?;
     let stream = Rc::new(Stream::new(request, framing));
     stream.begin(reply).await?;
     let open = Open::new(desk, &stream, false);
+    open.0.seat.handshake.set(Some(handshake));
     open.0.carry_out(commands.into_iter().map(Ok));
     if !open.0.seat.entered.get() && !open.0.seat.is_joining() {
         // It was told why, and has no other way to ask again.
@@ -127,7 +130,9 @@ async fn listen(
     if request.method() == Method::Head {
         return stream.begin(reply).await;
     }
+    let handshake = desk.enter()?;
     let open = Open::new(desk, &stream, true);
+    open.0.seat.handshake.set(Some(handshake));
     open.0.join(connect);
     stream.news().await;
     if let Some(why) = stream.ended()

@@ -16,14 +16,18 @@
 
 mod admission;
 mod api;
+mod asking;
 mod claims;
 mod desk;
 mod due;
 mod entering;
+mod handshakes;
 mod http;
 pub mod limits;
 mod listening;
 mod mesh;
+pub mod metrics;
+mod names;
 mod options;
 mod orders;
 mod outlet;
@@ -31,10 +35,12 @@ mod place;
 mod publisher;
 mod rights;
 mod seat;
+mod sending;
 mod session;
 mod settings;
 mod socket;
 mod stream;
+mod survey;
 mod tokens;
 
 use std::sync::Arc;
@@ -83,6 +89,18 @@ impl Push {
     pub fn replace(&self, options: Options) -> Result<(), OptionsError> {
         self.0.replace(Checked::new(options)?);
         Ok(())
+    }
+
+    /// Whether there are settings, so that something is pushed.
+    #[must_use]
+    pub fn has_settings(&self) -> bool {
+        self.0.newer(0).is_some()
+    }
+
+    /// What has been counted so far, of all workers.
+    #[must_use]
+    pub fn report(&self) -> metrics::Report {
+        self.0.report()
     }
 
     /// Adds to an application what clients connect to and what its owner's programs call: see [`serve`]. An application serves one

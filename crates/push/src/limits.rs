@@ -69,3 +69,43 @@ pub const CONNECTIONS_PER_USER: u32 = 128;
 
 /// Clients that are looked at together before the first of them is sent what waits for it.
 pub(crate) const SENT_TOGETHER: usize = 32;
+/// Questions of programs (publications that are answered with a place among them) that are on their way from one worker. With
+/// more a program is answered 503, and nothing was done. A question stays one until its channel's home has answered.
+pub const QUESTIONS: usize = 16_384;
+
+/// How long a program waits for such answers, all of a request together. Then it is answered 503: what it wanted done may be.
+pub const ANSWERED_WITHIN: Duration = Duration::from_secs(5);
+
+/// Publications that a program is given of a history at once; also if it asks for more, or for all.
+pub const HISTORY_TOLD: usize = 1000;
+
+/// Channels of one broadcast; more are answered with error 106, and nothing is published.
+pub const BROADCAST_CHANNELS: usize = 4096;
+
+/// Commands of one batch; more are answered 413, and nothing is done.
+pub const BATCH_COMMANDS: usize = 1024;
+
+/// Connections of a user that a disconnection may be told to leave; more are answered with error 106.
+pub const WHITELIST: usize = 256;
+
+/// How long keys of publications are remembered unless [`Options`](crate::Options) say otherwise. How many:
+/// [`KEYS`](ringmain_hub::limits::KEYS).
+pub const KEYS_REMEMBERED: Duration = Duration::from_secs(300);
+
+/// Lists of all channels that are under way for one worker. With more a program is answered 503.
+pub const SURVEYS: usize = 8;
+
+/// Channels that such a list has; of more a program is told with error 106, and asks by a pattern.
+pub const CHANNELS_TOLD: usize = 10_000;
+
+/// Channels that a worker looks at for such a list before it looks after its connections.
+pub const SURVEYED_A_TURN: usize = 1024;
+
+/// Bytes of a pattern of channels; a longer one is answered with error 107.
+pub const PATTERN_BYTES: usize = 255;
+
+/// Clients of one worker that are about to say who they are, unless [`Options`](crate::Options) say otherwise.
+pub const HANDSHAKES: u32 = 8192;
+
+/// Within how long those are told to come back who are not let in for that.
+pub const COME_BACK_WITHIN: Duration = Duration::from_secs(5);

@@ -9,7 +9,7 @@ use ringmain_hub::mail::{Rules, Slow};
 use ringmain_hub::protocol::Fault;
 use ringmain_web::Origins;
 
-use crate::limits::CONNECTIONS_PER_USER;
+use crate::limits::{CONNECTIONS_PER_USER, HANDSHAKES, KEYS_REMEMBERED};
 use crate::tokens::Tokens;
 
 /// Settings of push.
@@ -30,6 +30,13 @@ pub struct Options {
     pub origins: Vec<String>,
     /// What programs of the owner's say in `X-API-Key`. `None`: there is no `/api/`.
     pub api_key: Option<String>,
+    /// How long keys of programs' publications are remembered.
+    pub keys_remembered: Duration,
+    /// Clients of one worker that are about to say who they are; more are answered 503 and come back.
+    pub handshakes: u32,
+    /// Clients that one worker lets in within a second, as far as they say who they are; more are answered 503 and come back. `None`:
+    /// as many as come.
+    pub connects_per_second: Option<u32>,
     /// Of one connection.
     pub limits: Limits,
     /// Connections of one user, of all workers; of more the new one is refused ([`Disconnect::CONNECTION_LIMIT`]). Those whom we
@@ -121,6 +128,9 @@ impl Default for Options {
             user_channel: None,
             origins: Vec::new(),
             api_key: None,
+            keys_remembered: KEYS_REMEMBERED,
+            handshakes: HANDSHAKES,
+            connects_per_second: None,
             limits: Limits {
                 subscriptions: 128,
                 waiting_bytes: WAITING_BYTES,
@@ -214,6 +224,13 @@ impl Options {
     fn fault(&self) -> Result<(), String> {
         if let Some(tokens) = &self.tokens {
             tokens.check()?;
+        }
+        let most = [
+            ("handshakes", Some(self.handshakes)),
+            ("connects per second", self.connects_per_second),
+        ];
+        if let Some((what, _)) = most.iter().find(|(_, most)| *most == Some(0)) {
+            return Err(format!("{what}: expected at least 1, found 0"));
         }
         match &self.user_channel {
             Some(name) if !self.namespaces.contains_key(name) => Err(format!(

@@ -2,11 +2,15 @@
 
 use std::rc::Rc;
 use std::sync::Arc;
+use std::time::Duration;
 
-use ringmain_hub::protocol::{Disconnect, Unsubscribed};
+use bytes::Bytes;
+use ringmain_hub::local::ConnId;
+use ringmain_hub::protocol::{ClientInfo, Disconnect, Push, Refresh, Reply, Unsubscribed};
 
-use crate::claims::Terms;
+use crate::claims::{Lasts, Terms};
 use crate::desk::Desk;
+use crate::limits;
 use crate::publisher::{Busy, Publisher};
 use crate::seat::Seat;
 use crate::session::Session;
@@ -23,8 +27,13 @@ pub(crate) struct Order {
 
 #[derive(Clone, Debug)]
 pub(crate) enum What {
-    /// They end, for good ([`Disconnect::FORCED`]).
-    Disconnect,
+    /// They end, for good ([`Disconnect::FORCED`]); but for these.
+    Disconnect(Arc<[Arc<str>]>),
+    /// They end, as those whose time is over ([`Disconnect::EXPIRED`]).
+    Expire,
+    /// They go on until then, in seconds since 1970 (`None`: for ever), and others are told this of them from now on, unless it is
+    /// empty.
+    Refresh { until: Option<u64>, info: Bytes },
     /// They listen to this channel, too.
     Subscribe(Arc<str>, Terms),
     /// They listen to this channel no longer ([`Unsubscribed::SERVER`]).
@@ -41,7 +50,7 @@ impl Publisher {
         self.0.order(Order {
             user: user.into(),
             client: None,
-            what: What::Disconnect,
+            what: What::Disconnect(Arc::default()),
         })
     }
 
@@ -91,7 +100,14 @@ impl Desk {
         };
         for seat in self.of_user(&order.user).into_iter().filter(is_meant) {
             match (&order.what, seat.id()) {
-                (What::Disconnect, _) => seat.disconnect(Disconnect::FORCED),
+                (What::Disconnect(keeps), _) => {
+                    let client = Arc::clone(&seat.info.borrow());
+                    if !keeps.iter().any(|kept| **kept == *client.client) {
+                        seat.disconnect(Disconnect::FORCED);
+                    }
+                }
+                (What::Expire, _) => seat.disconnect(Disconnect::EXPIRED),
+                (What::Refresh { until, info }, Some(id)) => self.refresh(&seat, id, *until, info),
                 (What::Unsubscribe(channel), Some(id)) => {
                     let mut local = self.local.borrow_mut();
                     local.unsubscribe(id, channel, Unsubscribed::SERVER);
@@ -106,8 +122,52 @@ impl Desk {
                         );
                     }
                 }
-                (What::Subscribe(..) | What::Unsubscribe(_), None) => {}
+                (What::Subscribe(..) | What::Unsubscribe(_) | What::Refresh { .. }, None) => {}
             }
         }
+    }
+
+    /// A connection goes on for another time than by its token.
+    fn refresh(&self, seat: &Seat, id: ConnId, until: Option<u64>, info: &Bytes) {
+        let leeway = self
+            .options()
+            .tokens
+            .as_ref()
+            .map_or(Duration::ZERO, |tokens| tokens.leeway);
+        let lasts = Lasts {
+            until,
+            leeway: leeway.as_secs(),
+        };
+        let now = self.cx.wall();
+        if lasts.is_over(now) {
+            return seat.disconnect(Disconnect::EXPIRED);
+        }
+        let grace = match seat.bare {
+            true => Duration::ZERO,
+            false => limits::REFRESH_WITHIN,
+        };
+        let ends = lasts.ends(grace);
+        let before = std::mem::replace(&mut seat.rights.borrow_mut().ends, ends);
+        self.due(id, None, before, ends);
+        if !info.is_empty() {
+            let mut own = seat.info.borrow_mut();
+            *own = Arc::new(ClientInfo {
+                conn_info: info.clone(),
+                ..ClientInfo::clone(&own)
+            });
+        }
+        let (expires, ttl) = lasts.told(now);
+        if let Some(joining) = &mut *seat.joining.borrow_mut() {
+            (joining.connect.expires, joining.connect.ttl) = (expires, ttl);
+            return;
+        }
+        let push = Push {
+            refresh: Some(Refresh { expires, ttl }),
+            ..Push::default()
+        };
+        seat.say(Reply {
+            push: Some(push),
+            ..Reply::default()
+        });
     }
 }

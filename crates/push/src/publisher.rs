@@ -1,10 +1,16 @@
-//! Publishing from within the process.
+//! Publishing: by tasks of the process, and by programs that wait for what comes of it.
 
+use std::rc::Rc;
 use std::sync::Arc;
+use std::time::Duration;
 
 use bytes::Bytes;
+use ringmain_hub::history::Place;
+use ringmain_hub::local::Answer;
+use ringmain_hub::mail::{Manner, Told};
 use ringmain_hub::protocol::{Fault, Published, compact};
 
+use crate::asking::{Gathering, Unanswered};
 use crate::desk::Desk;
 use crate::limits;
 
@@ -34,7 +40,20 @@ impl Publisher {
     /// # Errors
     /// [`NotPublished`].
     pub fn publish(&self, channel: &Arc<str>, json: &[u8]) -> Result<(), NotPublished> {
-        self.0.publish(std::slice::from_ref(channel), json)
+        let desk = &self.0;
+        if desk.local.borrow().backlog() > limits::BACKLOG {
+            return Err(NotPublished::Busy);
+        }
+        let options = desk.options();
+        let rules = options.namespace(channel).map_err(NotPublished::Fault)?.rules;
+        let data = compact(&Bytes::copy_from_slice(json));
+        let published = Published {
+            data: data.map_err(|_| NotPublished::Fault(Fault::BAD_REQUEST))?,
+            ..Published::default()
+        };
+        desk.local.borrow_mut().publish(channel, rules, published, None);
+        desk.ring();
+        Ok(())
     }
 
     /// Clients that are connected to the process.
@@ -44,26 +63,82 @@ impl Publisher {
     }
 }
 
+/// What a program publishes, in one channel or in many.
+pub(crate) struct Publishing {
+    pub(crate) published: Arc<Published>,
+    pub(crate) manner: Option<Box<Manner>>,
+}
+
+/// What comes of it in a channel: where that stands then, if it has numbers.
+pub(crate) type Outcome = Result<Option<Place>, Fault>;
+
 impl Desk {
-    /// In all of these channels, or in none if one of them cannot be.
-    pub(crate) fn publish(&self, channels: &[Arc<str>], json: &[u8]) -> Result<(), NotPublished> {
-        if self.local.borrow().backlog() > limits::BACKLOG {
-            return Err(NotPublished::Busy);
+    /// Publishes in each of these channels, and waits for those that can say something about it.
+    pub(crate) async fn publish(
+        &self,
+        channels: &[Arc<str>],
+        what: &Publishing,
+        until: Duration,
+    ) -> Result<Vec<Outcome>, Unanswered> {
+        let (mut outcomes, asked) = self.send_publications(channels, what)?;
+        if let Some((gathering, indices)) = asked {
+            let answers = gathering.all(&self.cx, until).await.ok_or(Unanswered::Late)?;
+            for (index, answer) in indices.into_iter().zip(answers) {
+                outcomes[index] = match answer {
+                    Answer::Published(place) => Ok(place),
+                    Answer::Told(told) if matches!(*told, Told::Full) => Err(Fault::LIMIT_EXCEEDED),
+                    Answer::Told(_) => Err(Fault::INTERNAL),
+                };
+            }
         }
+        Ok(outcomes)
+    }
+
+    /// The same without waiting: what is known at once, and which of the outcomes will be gathered.
+    fn send_publications(
+        &self,
+        channels: &[Arc<str>],
+        what: &Publishing,
+    ) -> Result<(Vec<Outcome>, Option<Asked>), Unanswered> {
         let options = self.options();
-        let named = channels.iter().map(|channel| options.namespace(channel));
-        let namespaces: Vec<_> = named.collect::<Result<_, _>>().map_err(NotPublished::Fault)?;
-        let data =
-            compact(&Bytes::copy_from_slice(json)).map_err(|_| NotPublished::Fault(Fault::BAD_REQUEST))?;
-        for (channel, namespace) in channels.iter().zip(namespaces) {
-            let published = Published {
-                data: data.clone(),
-                ..Published::default()
-            };
-            let mut local = self.local.borrow_mut();
-            local.publish(channel, namespace.rules, published, None);
+        let (is_unkept, is_once) = match &what.manner {
+            Some(manner) => (manner.unkept, manner.once.is_some()),
+            None => (false, false),
+        };
+        let mut outcomes = Vec::with_capacity(channels.len());
+        let mut indices = Vec::new();
+        for (index, channel) in channels.iter().enumerate() {
+            let found = options
+                .namespace(channel)
+                .and_then(|namespace| match namespace.rules {
+                    // It would come before what waits, and be forgotten by what comes then.
+                    rules if is_unkept && rules.every.is_some() => Err(Fault::NOT_AVAILABLE),
+                    rules => Ok(rules),
+                });
+            if found.is_ok_and(|rules| is_once || (rules.keep.is_some() && !is_unkept)) {
+                indices.push(index);
+            }
+            outcomes.push(found);
         }
+        let (mut asking, mut local) = (self.asking.borrow_mut(), self.local.borrow_mut());
+        if indices.len() > asking.room() || local.backlog() > limits::BACKLOG {
+            return Err(Unanswered::Busy);
+        }
+        let gathering = (!indices.is_empty()).then(|| Gathering::new(indices.len()));
+        let mut at = 0;
+        for (index, (channel, found)) in channels.iter().zip(&outcomes).enumerate() {
+            let Ok(rules) = *found else { continue };
+            let asks = gathering.as_ref().filter(|_| indices.get(at) == Some(&index));
+            let number = asks.map(|gathering| asking.ask(gathering, at));
+            at += usize::from(number.is_some());
+            local.publish_for(channel, rules, &what.published, what.manner.clone(), number);
+        }
+        drop((asking, local));
         self.ring();
-        Ok(())
+        let outcomes = outcomes.into_iter().map(|found| found.map(|_| None)).collect();
+        Ok((outcomes, gathering.map(|gathering| (gathering, indices))))
     }
 }
+
+/// Answers that come later, and which of the outcomes they are.
+type Asked = (Rc<Gathering<Answer>>, Vec<usize>);

@@ -16,7 +16,9 @@ use ringmain_hub::protocol::{
 
 use crate::claims::Lasts;
 use crate::desk::Desk;
+use crate::handshakes::Handshake;
 use crate::limits;
+use crate::metrics::{Counts, Refusal};
 use crate::outlet::Outlet;
 use crate::rights::{Grant, Rights};
 
@@ -42,6 +44,9 @@ pub(crate) struct Seat {
     pub(crate) under_way: Cell<u32>,
     /// A ping was not answered yet.
     pub(crate) pinged: Cell<bool>,
+    /// It is about to say who it is.
+    pub(crate) handshake: Cell<Option<Handshake>>,
+    counts: Arc<Counts>,
 }
 
 pub(crate) struct Asked {
@@ -107,7 +112,7 @@ impl Asked {
 }
 
 impl Seat {
-    pub(crate) fn new(format: Format, bare: bool, outlet: Outlet) -> Seat {
+    pub(crate) fn new(format: Format, bare: bool, outlet: Outlet, counts: &Arc<Counts>) -> Seat {
         Seat {
             format,
             bare,
@@ -121,6 +126,8 @@ impl Seat {
             held: RefCell::default(),
             under_way: Cell::default(),
             pinged: Cell::new(false),
+            handshake: Cell::default(),
+            counts: Arc::clone(counts),
         }
     }
 
@@ -213,6 +220,9 @@ impl Seat {
                 let Some(asked) = self.answered(&channel) else {
                     return;
                 };
+                if asked.recovers {
+                    self.counts.recovered(missed.is_some());
+                }
                 if asked.recovers && asked.wants_all && missed.is_none() {
                     desk.local.borrow_mut().leave(conn, &channel);
                     self.ungrant(desk, conn, &channel);
@@ -365,6 +375,15 @@ impl Seat {
 
     /// Ends the connection: by a close with the code where there is one, else by a last push.
     pub(crate) fn disconnect(&self, why: Disconnect) {
+        if self.outlet.borrow().is_open() {
+            self.counts.disconnected(why);
+            if !self.entered.get() && self.id.get().is_none() {
+                self.counts.refused(match why {
+                    Disconnect::CONNECTION_LIMIT => Refusal::User,
+                    _ => Refusal::Unknown,
+                });
+            }
+        }
         let push = Push {
             disconnect: Some(why.into()),
             ..Push::default()
@@ -445,7 +464,8 @@ fn answer(number: u32, told: Told) -> Reply {
             });
         }
         Told::Unrecoverable => reply.error = Some(Error::from(Fault::UNRECOVERABLE_POSITION)),
-        Told::NotAvailable => reply.error = Some(Error::from(Fault::NOT_AVAILABLE)),
+        Told::NotAvailable | Told::Forgotten => reply.error = Some(Error::from(Fault::NOT_AVAILABLE)),
+        Told::Full => reply.error = Some(Error::from(Fault::LIMIT_EXCEEDED)),
     }
     reply
 }

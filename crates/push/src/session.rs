@@ -30,7 +30,7 @@ impl Session {
     pub(crate) fn new(desk: &Desk, format: Format, bare: bool, outlet: Outlet) -> Session {
         Session {
             desk: desk.clone(),
-            seat: Rc::new(Seat::new(format, bare, outlet)),
+            seat: Rc::new(Seat::new(format, bare, outlet, &desk.counts)),
         }
     }
 
@@ -69,6 +69,7 @@ impl Session {
 
     /// The transport is gone.
     pub(crate) fn over(&self) {
+        drop(self.seat.handshake.take());
         if let Some(id) = self.seat.id.take() {
             self.desk.leave(id);
         }

@@ -9,12 +9,14 @@ use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::task::{Context, Poll, Waker};
 
 use crate::mesh::Mesh;
+use crate::metrics::{Metrics, Report};
 use crate::options::Checked;
 
 /// See the module.
 #[derive(Default)]
 pub(crate) struct Settings {
     pub(crate) mesh: Mesh,
+    pub(crate) metrics: Metrics,
     /// Of `held`, which it is looked at before.
     generation: AtomicU64,
     held: Mutex<Held>,
@@ -36,6 +38,14 @@ impl Settings {
         let waiting = std::mem::take(&mut held.waiting);
         drop(held);
         waiting.iter().for_each(Waker::wake_by_ref);
+    }
+
+    /// What has been counted so far, of all workers.
+    pub(crate) fn report(&self) -> Report {
+        Report {
+            users: self.mesh.users(),
+            ..self.metrics.report()
+        }
     }
 
     /// What holds, with its number, unless it is what was `seen`; 0: nothing yet.

@@ -31,15 +31,21 @@ impl Talking {
         let is_binary = asked.split(',').any(|one| one.trim() == binary)
             || parts.any(|part| matches!(part, "cf_protocol=protobuf" | "format=protobuf"));
         let format = if is_binary { Format::Protobuf } else { Format::Json };
-        Ok(Talking(Session::new(desk, format, false, Outlet::None)))
+        let handshake = desk.enter()?;
+        let session = Session::new(desk, format, false, Outlet::None);
+        session.seat.handshake.set(Some(handshake));
+        Ok(Talking(session))
     }
 }
 
 impl Listening {
     pub(crate) fn open(request: &Request<'_>) -> Result<Listening> {
         let desk = allowed(request)?;
+        let handshake = desk.enter()?;
+        let session = Session::new(desk, Format::Json, true, Outlet::None);
+        session.seat.handshake.set(Some(handshake));
         Ok(Listening {
-            session: Session::new(desk, Format::Json, true, Outlet::None),
+            session,
             has_begun: false,
         })
     }

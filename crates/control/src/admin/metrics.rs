@@ -23,6 +23,9 @@ pub(super) fn text(inner: &Inner) -> String {
     workers(&mut page, inner);
     requests(&mut page, inner);
     streams(&mut page, inner);
+    if let Some(report) = inner.gateway.push() {
+        super::pushed::counts(&mut page, &report);
+    }
     upstreams(&mut page, inner);
     counters(&mut page, inner);
     configuration(&mut page, inner);
@@ -60,7 +63,7 @@ impl Page {
         let _ = writeln!(self.0, "{end} {value}");
     }
 
-    fn one(&mut self, name: &str, kind: &str, help: &str, value: impl Display) {
+    pub(super) fn one(&mut self, name: &str, kind: &str, help: &str, value: impl Display) {
         self.metric(name, kind, help);
         self.sample(name, &[], value);
     }

@@ -5,6 +5,7 @@
 
 mod dashboard;
 mod metrics;
+mod pushed;
 mod show;
 
 #[cfg(test)]

@@ -1,6 +1,10 @@
 //! What may be shown, and how metrics are written.
 
+use ringmain_push::Slow;
+use ringmain_push::metrics::{Refusal, Report};
+
 use super::metrics::Page;
+use super::pushed;
 use crate::config::shown;
 
 #[test]
@@ -36,4 +40,34 @@ fn labels_are_escaped() {
         page.0,
         "# HELP a_total As.\n# TYPE a_total counter\na_total{route=\"a\\\"b\\\\c\\nd\",class=\"2xx\"} 5\na_total 0.5\n"
     );
+}
+
+#[test]
+fn what_is_pushed_is_counted_by_labels_of_bounded_sets() {
+    let mut page = Page::default();
+    let report = Report {
+        clients: 3,
+        refused: Refusal::ALL.map(|why| (why, why as u64)),
+        disconnects: vec![(Some(3008), 5), (None, 1)],
+        slow: Slow::ALL.map(|slow| (slow, 7)),
+        recovered: 2,
+        ..Report::default()
+    };
+    pushed::counts(&mut page, &report);
+    for line in [
+        "ringmain_push_clients 3",
+        "# TYPE ringmain_push_refused_total counter",
+        "ringmain_push_refused_total{reason=\"rate\"} 1",
+        "ringmain_push_refused_total{reason=\"user\"} 3",
+        "ringmain_push_disconnects_total{code=\"3008\"} 5",
+        "ringmain_push_disconnects_total{code=\"other\"} 1",
+        "ringmain_push_slow_total{rule=\"conflate\"} 7",
+        "ringmain_push_recoveries_total{outcome=\"complete\"} 2",
+        "ringmain_push_recoveries_total{outcome=\"gap\"} 0",
+    ] {
+        assert!(page.0.lines().any(|it| it == line), "{line}: {}", page.0);
+    }
+    let names = page.0.lines().filter(|line| line.starts_with("# TYPE")).count();
+    let samples = page.0.lines().filter(|line| !line.starts_with('#')).count();
+    assert_eq!((names, samples), (15, 11 + 4 + 2 + 5 + 2));
 }

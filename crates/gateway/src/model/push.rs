@@ -36,6 +36,12 @@ pub struct Push {
     pub limits: Limits,
     /// Connections of one user.
     pub connections_per_user: u32,
+    /// Clients of one worker that are about to say who they are.
+    pub handshakes: u32,
+    /// Clients that one worker lets in within a second. `None`: as many as come.
+    pub connects_per_second: Option<u32>,
+    /// How long keys of programs' publications are remembered.
+    pub keys_remembered: Duration,
     /// Channels that are at home at one worker.
     pub channels: usize,
     /// Of channels without a `:`.
@@ -95,6 +101,9 @@ impl Default for Push {
             limits,
             channels,
             connections_per_user,
+            handshakes,
+            connects_per_second,
+            keys_remembered,
             ..
         } = Options::default();
         Push {
@@ -104,6 +113,9 @@ impl Default for Push {
             user_channel: None,
             api_key: None,
             connections_per_user,
+            handshakes,
+            connects_per_second,
+            keys_remembered,
             limits,
             channels,
             plain,
@@ -132,6 +144,9 @@ impl Push {
             tokens: self.tokens.as_ref().map(PushTokens::tokens).transpose()?,
             user_channel: self.user_channel.as_ref().map(ToString::to_string),
             connections_per_user: self.connections_per_user,
+            handshakes: self.handshakes,
+            connects_per_second: self.connects_per_second,
+            keys_remembered: self.keys_remembered,
         };
         options.check().map_err(|error| error.to_string())?;
         Ok(options)

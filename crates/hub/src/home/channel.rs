@@ -241,6 +241,16 @@ impl Channel {
         !self.interests.is_empty()
     }
 
+    /// How many connections listen, of all workers.
+    pub(super) fn subscribers(&self) -> u32 {
+        self.interests.iter().map(|interest| interest.subscribers).sum()
+    }
+
+    /// Whether publications are kept, and have numbers.
+    pub(super) fn keeps(&self) -> bool {
+        self.rules.keep.is_some()
+    }
+
     pub(super) fn interests(&mut self) -> &mut [Interest] {
         &mut self.interests
     }
@@ -291,6 +301,13 @@ impl Channel {
                 let publications = found.map(|(offset, item)| (offset, Arc::clone(item))).collect();
                 Told::History { publications, place }
             }
+            Question::Forget => match &mut self.history {
+                Some(history) if self.rules.keep.is_some() => {
+                    history.clear();
+                    Told::Forgotten
+                }
+                _ => Told::NotAvailable,
+            },
             Question::Presence | Question::PresenceStats if !self.rules.presence => Told::NotAvailable,
             Question::Presence => Told::Presence(self.present.values().cloned().collect()),
             Question::PresenceStats => {

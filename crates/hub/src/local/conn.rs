@@ -34,6 +34,8 @@ pub(super) enum Stage {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Room {
     Enough,
+    /// So many have gone for it, or it has gone itself.
+    Without(u64),
     None,
 }
 
@@ -104,21 +106,29 @@ impl Conn {
     pub(super) fn add_push(&mut self, push: Waiting, budget: usize, table: &mut Table) -> Room {
         let Waiting { topic, slow, frame } = &push;
         let fits = |waiting: usize| waiting == 0 || waiting + frame.len() <= budget;
+        let mut room = Room::Enough;
         if !fits(self.waiting_bytes) {
             match *slow {
                 Slow::Disconnect | Slow::Resync => return Room::None,
                 Slow::DropNew => {}
-                Slow::Conflate if self.replace(*topic, frame, table) => return Room::Enough,
-                Slow::Conflate | Slow::DropOld => self.drop_old(*slow, fits, table),
+                Slow::Conflate if self.replace(*topic, frame, table) => return Room::Without(1),
+                Slow::Conflate | Slow::DropOld => {
+                    let before = self.dropped;
+                    self.drop_old(*slow, fits, table);
+                    room = Room::Without(self.dropped - before);
+                }
             }
             if !fits(self.waiting_bytes) {
                 self.dropped += 1;
-                return Room::Enough;
+                return match room {
+                    Room::Without(dropped) => Room::Without(dropped + 1),
+                    _ => Room::Without(1),
+                };
             }
         }
         self.waiting_bytes += frame.len();
         table.push(&mut self.waiting, push);
-        Room::Enough
+        room
     }
 
     /// Puts a push in the place of the last of its channel that waits.

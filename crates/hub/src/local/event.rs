@@ -21,6 +21,15 @@ impl ConnId {
     }
 }
 
+/// What a program is to be told.
+#[derive(Debug)]
+pub enum Answer {
+    /// What it published is published: see [`ToWorker::Published`](crate::mail::ToWorker::Published).
+    Published(Option<Place>),
+    /// What it wanted to know; or what it published is not ([`Told::Full`]).
+    Told(Box<Told>),
+}
+
 /// What a connection is to be told, or what is to be done to it.
 #[derive(Debug)]
 pub enum Event {

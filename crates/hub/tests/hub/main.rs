@@ -2,6 +2,7 @@
 
 mod chance;
 mod paced;
+mod programs;
 mod workers;
 
 use bytes::Bytes;
@@ -108,7 +109,7 @@ fn a_home_that_is_full_says_so() {
     let expected = [
         "subscribed a at None missed None",
         "refused b: 106",
-        "published 1 at None",
+        "told 1 full",
     ];
     assert_eq!(workers.events(0), expected);
     assert_eq!(workers.locals[0].channels(), 1);

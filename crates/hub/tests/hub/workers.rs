@@ -7,7 +7,7 @@ use std::time::Duration;
 use bytes::Bytes;
 use ringmain_hub::history::Keep;
 use ringmain_hub::home::Home;
-use ringmain_hub::local::{ConnId, Event, Limits, Local};
+use ringmain_hub::local::{Answer, ConnId, Event, Limits, Local};
 use ringmain_hub::mail::{Rules, Slow, ToHome, Told, WorkerId};
 use ringmain_hub::protocol::{ClientInfo, Format, Published, Variant};
 
@@ -139,6 +139,20 @@ impl Workers {
         said
     }
 
+    /// What programs are told by a worker.
+    pub(crate) fn answers(&mut self, worker: usize) -> Vec<String> {
+        let mut said = Vec::new();
+        while let Some((number, answer)) = self.locals[worker].poll_answer() {
+            said.push(match answer {
+                Answer::Published(place) => {
+                    format!("{number} published at {:?}", place.map(|place| place.offset))
+                }
+                Answer::Told(told) => format!("{number} told {}", said_of(&told)),
+            });
+        }
+        said
+    }
+
     pub(crate) fn pushes(&mut self, worker: usize, conn: ConnId) -> Vec<String> {
         let mut all = Vec::new();
         while let Some(frame) = self.locals[worker].take(conn) {
@@ -160,7 +174,9 @@ fn said_of(told: &Told) -> String {
             format!("{clients:?}")
         }
         Told::PresenceStats { clients, users } => format!("{clients} clients, {users} users"),
+        Told::Forgotten => "forgotten".to_owned(),
         Told::NotAvailable => "not available".to_owned(),
+        Told::Full => "full".to_owned(),
     }
 }
 

@@ -8,6 +8,7 @@ use std::sync::{Arc, Mutex, OnceLock, PoisonError};
 use std::task::Waker;
 
 use ringmain_engine::Cx;
+use ringmain_engine::backend::Time;
 use ringmain_hub::mail::{ToHome, ToWorker};
 use rtrb::{Consumer, Producer, RingBuffer};
 
@@ -16,11 +17,13 @@ use crate::desk::Emulated;
 use crate::limits;
 use crate::orders::Order;
 use crate::session::uuid;
+use crate::survey::Survey;
 
 /// All queues, until their workers take them.
 #[derive(Default)]
 pub(crate) struct Mesh {
     made: OnceLock<Made>,
+    admission: Arc<Admission>,
 }
 
 /// By worker.
@@ -36,11 +39,15 @@ pub(crate) struct Ends {
     pub(crate) as_sessions: Vec<Consumer<Emulated>>,
     to_orders: Vec<Producer<Order>>,
     pub(crate) as_orders: Vec<Consumer<Order>>,
+    to_surveys: Vec<Producer<Survey>>,
+    as_surveys: Vec<Consumer<Survey>>,
     /// What all workers of this process are called together, for clients.
     pub(crate) node: Arc<str>,
     /// Clients of all workers, of this process.
     pub(crate) clients: Arc<AtomicUsize>,
     pub(crate) admission: Arc<Admission>,
+    /// When the first of the workers began.
+    pub(crate) since: Time,
     /// Of all desks: each sets its own when it begins.
     pub(crate) bells: Arc<[OnceLock<Waker>]>,
     /// Whom a turn has something for: kept for the memory alone.
@@ -48,9 +55,17 @@ pub(crate) struct Ends {
 }
 
 impl Mesh {
+    /// Users that are connected, of all workers.
+    pub(crate) fn users(&self) -> u64 {
+        self.admission.users() as u64
+    }
+
     /// A worker's ends, once. `None`: it has them.
     pub(crate) fn take(&self, cx: &Cx) -> Option<Ends> {
-        let made = self.made.get_or_init(|| make(cx.workers(), &uuid(cx)));
+        let since = cx.now();
+        let made = self
+            .made
+            .get_or_init(|| make(cx.workers(), &uuid(cx), since, &self.admission));
         let mut ends = made.lock().unwrap_or_else(PoisonError::into_inner);
         ends.get_mut(cx.worker())?.take()
     }
@@ -92,9 +107,26 @@ impl Ends {
     }
 }
 
-fn make(workers: usize, node: &str) -> Made {
+impl Ends {
+    /// Tells another worker: there is room for all that can be under way.
+    pub(crate) fn survey(&mut self, worker: usize, survey: Survey) {
+        if self.to_surveys[worker].push(survey).is_err() {
+            log::error!("push: a list of channels found no room on its way to another worker");
+        }
+        if let Some(bell) = self.bells[worker].get() {
+            bell.wake_by_ref();
+        }
+    }
+
+    /// What another worker has told, and which.
+    pub(crate) fn next_survey(&mut self) -> Option<(usize, Survey)> {
+        let mut queues = self.as_surveys.iter_mut().enumerate();
+        queues.find_map(|(from, queue)| Some((from, queue.pop().ok()?)))
+    }
+}
+
+fn make(workers: usize, node: &str, since: Time, admission: &Arc<Admission>) -> Made {
     let (node, clients): (Arc<str>, _) = (Arc::from(node), Arc::default());
-    let admission: Arc<Admission> = Arc::default();
     let bells: Arc<[OnceLock<Waker>]> = (0..workers).map(|_| OnceLock::new()).collect();
     let mut ends: Vec<Ends> = (0..workers)
         .map(|_| Ends {
@@ -106,9 +138,12 @@ fn make(workers: usize, node: &str) -> Made {
             as_sessions: Vec::new(),
             to_orders: Vec::new(),
             as_orders: Vec::new(),
+            to_surveys: Vec::new(),
+            as_surveys: Vec::new(),
             node: Arc::clone(&node),
             clients: Arc::clone(&clients),
-            admission: Arc::clone(&admission),
+            admission: Arc::clone(admission),
+            since,
             bells: Arc::clone(&bells),
             rings: vec![false; workers],
         })
@@ -127,6 +162,10 @@ fn make(workers: usize, node: &str) -> Made {
             let (writer, reader) = RingBuffer::new(limits::ORDERS);
             ends[from].to_orders.push(writer);
             ends[to].as_orders.push(reader);
+            // Each asks so many at most, and answers as many of the other's.
+            let (writer, reader) = RingBuffer::new(2 * limits::SURVEYS);
+            ends[from].to_surveys.push(writer);
+            ends[to].as_surveys.push(reader);
         }
     }
     Mutex::new(ends.into_iter().map(Some).collect())

@@ -8,7 +8,7 @@ use crate::orders::What;
 
 #[test]
 fn a_full_queue_of_commands_says_so_until_there_is_room() {
-    let ends = make(2, "node")
+    let ends = make(2, "node", Time(0), &Arc::default())
         .into_inner()
         .unwrap_or_else(PoisonError::into_inner);
     let mut ends = ends.into_iter().flatten();
@@ -30,14 +30,14 @@ fn a_full_queue_of_commands_says_so_until_there_is_room() {
 
 #[test]
 fn an_order_reaches_all_others_or_nobody() {
-    let ends = make(3, "node")
+    let ends = make(3, "node", Time(0), &Arc::default())
         .into_inner()
         .unwrap_or_else(PoisonError::into_inner);
     let mut ends: Vec<Ends> = ends.into_iter().flatten().collect();
     let order = |user: &str| Order {
         user: user.into(),
         client: None,
-        what: What::Disconnect,
+        what: What::Disconnect(Arc::default()),
     };
     for number in 0..limits::ORDERS {
         assert!(ends[0].order(0, &order("7")), "{number}");

@@ -1,13 +1,17 @@
 //! Clients in virtual time, on every transport: what they ask for, what they are told, and when they are sent away.
 
+mod api;
+mod asked;
 mod emulation;
 mod expiring;
 mod listening;
 mod paced;
 mod permits;
+mod refreshing;
 mod servers;
 mod sessions;
 mod signing;
+mod storms;
 mod streams;
 mod support;
 mod tokens;

@@ -20,7 +20,7 @@ fn call(client: &mut TestClient, method: &str, body: &Value) -> (u16, String) {
 #[track_caller]
 fn publish(client: &mut TestClient, channel: &str, data: &Value) {
     let (status, told) = call(client, "publish", &json!({ "channel": channel, "data": data }));
-    assert_eq!((status, &*told), (200, r#"{"result":{}}"#));
+    assert!(status == 200 && told.starts_with(r#"{"result":{"#), "{told}");
 }
 
 const DONE: &str = r#"{"result":{}}"#;
@@ -302,11 +302,7 @@ fn a_user_is_disconnected_on_every_worker_and_transport() {
         assert_eq!((status, &*told), expected, "{body}");
     }
     // What would not be done is not taken.
-    let (status, _) = call(
-        &mut client,
-        "disconnect",
-        &json!({ "user": "7", "whitelist": ["x"] }),
-    );
+    let (status, _) = call(&mut client, "disconnect", &json!({ "user": "7", "keeps": ["x"] }));
     assert_eq!(status, 400);
     for talker in &mut theirs {
         assert_eq!(code(&talker.ask(ping())), 0, "it is still there");

@@ -59,6 +59,12 @@ impl Builder<'_> {
                 value(limits.subscriptions).map(of),
             );
             put(&mut push.connections_per_user, value(limits.connections_per_user));
+            put(&mut push.handshakes, value(limits.handshakes));
+            push.connects_per_second = value(limits.connects_per_second);
+            put(
+                &mut push.keys_remembered,
+                text(limits.idempotency).map(|time| time.0),
+            );
             let waiting = text(limits.waiting).and_then(|size| usize::try_from(size.0).ok());
             put(&mut push.limits.waiting_bytes, waiting);
             put(&mut push.channels, value(limits.channels).map(of));

@@ -21,8 +21,8 @@ pub(in crate::config) struct Push {
     pub(in crate::config) user_channel: Maybe<String>,
     /// Pages that may connect besides those of the same host: `https://app.example.com`, `https://*.example.com`, or `*` for any.
     pub(in crate::config) origins: Some1<String>,
-    /// What the owner's programs say in `X-API-Key` to publish by `/api/publish`; best as `${env:…}` or `${file:…}`. Without it
-    /// there is no `/api/`.
+    /// What the owner's programs say in `X-API-Key` to publish by `/api/publish`, and what else there is in `/api/`; best as
+    /// `${env:…}` or `${file:…}`. Without it there is none of it.
     pub(in crate::config) api_key: Maybe<String>,
     /// What channels without a `:` in their name do.
     pub(in crate::config) channels: Maybe<PushNamespace>,
@@ -124,6 +124,12 @@ pub(in crate::config) struct PushLimits {
     pub(in crate::config) subscriptions: Maybe<u32>,
     /// Connections of a user: 128 if it does not say.
     pub(in crate::config) connections_per_user: Maybe<u32>,
+    /// Clients of a worker that are about to say who they are: 8192 if it does not say. More come back a little later.
+    pub(in crate::config) handshakes: Maybe<u32>,
+    /// Clients that a worker lets in within a second; more come back a little later. As many as come if it does not say.
+    pub(in crate::config) connects_per_second: Maybe<u32>,
+    /// How long an `idempotency_key` is remembered: `5m` if it does not say.
+    pub(in crate::config) idempotency: Maybe<Text<Time>>,
     /// What waits for a client: `1MiB` if it does not say.
     pub(in crate::config) waiting: Maybe<Text<Size>>,
     /// Channels that a worker keeps: 1048576 if it does not say.

@@ -18,7 +18,8 @@ push:
   origins: [https://app.example, '*.shop.example']
   api_key: owner
   channels: {publish: true}
-  limits: {subscriptions: 10, connections_per_user: 3, waiting: 64KiB, channels: 1000}
+  limits: {subscriptions: 10, connections_per_user: 3, waiting: 64KiB, channels: 1000,
+           handshakes: 7, connects_per_second: 9, idempotency: 30s}
 routes:
   live:
     rules:
@@ -41,6 +42,8 @@ routes:
         (10, 64 << 10)
     );
     assert_eq!((push.connections_per_user, push.channels), (3, 1000));
+    assert_eq!((push.handshakes, push.connects_per_second), (7, Some(9)));
+    assert_eq!(push.keys_remembered, Duration::from_secs(30));
     assert!(push.plain.publish && push.plain.rules.keep.is_none());
     let nothing = right("{listen: ':80', push: {}, to: http://127.0.0.1:1}");
     assert_eq!(nothing.push.as_deref(), Some(&Push::default()));

@@ -1,0 +1,148 @@
+//! Keys of publications that were published once already. Pure.
+//!
+//! All are remembered for the same time, so the first that came is the first to go.
+
+use std::collections::{BTreeMap, VecDeque};
+use std::sync::Arc;
+use std::time::Duration;
+
+use crate::history::Place;
+use crate::limits;
+
+/// See the module. Bounded by [`limits::KEYS`] and [`limits::KEYS_BYTES`].
+#[derive(Debug)]
+pub(super) struct Keys {
+    places: BTreeMap<Arc<Name>, Option<Place>>,
+    /// The oldest first, by when they came.
+    order: VecDeque<(Duration, Arc<Name>)>,
+    bytes: usize,
+    most: usize,
+    most_bytes: usize,
+    window: Duration,
+    /// Those that went before their time was over.
+    pub(super) forgotten: u64,
+}
+
+/// A key in a channel.
+#[derive(Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub(super) struct Name {
+    pub(super) channel: Arc<str>,
+    pub(super) key: Box<str>,
+}
+
+impl Name {
+    fn bytes(&self) -> usize {
+        self.channel.len() + self.key.len() + limits::KEY_OVERHEAD_BYTES
+    }
+}
+
+impl Default for Keys {
+    fn default() -> Keys {
+        Keys::new(limits::KEYS, limits::KEYS_BYTES)
+    }
+}
+
+impl Keys {
+    fn new(most: usize, most_bytes: usize) -> Keys {
+        Keys {
+            places: BTreeMap::new(),
+            order: VecDeque::new(),
+            bytes: 0,
+            most,
+            most_bytes,
+            window: Duration::ZERO,
+            forgotten: 0,
+        }
+    }
+
+    /// Where the channel stood behind the first publication of this name, if there was one within the window.
+    pub(super) fn first(&mut self, name: &Name, window: Duration, now: Duration) -> Option<Option<Place>> {
+        self.window = window;
+        self.expire(now);
+        self.places.get(name).copied()
+    }
+
+    /// The first has been published.
+    pub(super) fn remember(&mut self, name: Name, place: Option<Place>, now: Duration) {
+        let name = Arc::new(name);
+        self.bytes += name.bytes();
+        self.places.insert(Arc::clone(&name), place);
+        self.order.push_back((now, name));
+        while self.order.len() > self.most || self.bytes > self.most_bytes {
+            self.forgotten += 1;
+            self.pop();
+        }
+    }
+
+    /// Lets go of those whose time is over.
+    pub(super) fn expire(&mut self, now: Duration) {
+        while self.order.front().is_some_and(|(at, _)| *at + self.window <= now) {
+            self.pop();
+        }
+    }
+
+    fn pop(&mut self) {
+        if let Some((_, name)) = self.order.pop_front() {
+            self.bytes -= name.bytes();
+            self.places.remove(&name);
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::time::Duration;
+
+    use super::{Keys, Name};
+    use crate::history::{Epoch, Place};
+    use crate::limits::KEY_OVERHEAD_BYTES;
+
+    const WINDOW: Duration = Duration::from_secs(300);
+
+    fn name(channel: &str, key: &str) -> Name {
+        Name {
+            channel: channel.into(),
+            key: key.into(),
+        }
+    }
+
+    fn place(offset: u64) -> Option<Place> {
+        let epoch = Epoch::new(7);
+        Some(Place { offset, epoch })
+    }
+
+    #[test]
+    fn a_key_is_remembered_in_its_channel_for_the_window() {
+        let at = Duration::from_secs;
+        let mut keys = Keys::default();
+        assert_eq!(keys.first(&name("a", "1"), WINDOW, at(10)), None);
+        keys.remember(name("a", "1"), place(3), at(10));
+        keys.remember(name("b", "2"), None, at(20));
+        assert_eq!(keys.first(&name("a", "1"), WINDOW, at(309)), Some(place(3)));
+        assert_eq!(
+            keys.first(&name("b", "1"), WINDOW, at(309)),
+            None,
+            "another channel"
+        );
+        assert_eq!(keys.first(&name("a", "2"), WINDOW, at(309)), None);
+        assert_eq!(keys.first(&name("a", "1"), WINDOW, at(310)), None);
+        assert_eq!(keys.first(&name("b", "2"), WINDOW, at(319)), Some(None));
+        assert_eq!(keys.first(&name("b", "2"), Duration::from_secs(1), at(319)), None);
+        assert_eq!((keys.bytes, keys.places.len(), keys.forgotten), (0, 0, 0));
+    }
+
+    #[test]
+    fn of_more_than_may_be_the_oldest_go() {
+        let now = Duration::from_secs(1);
+        let mut few = Keys::new(2, usize::MAX);
+        let mut small = Keys::new(9, 2 * (KEY_OVERHEAD_BYTES + 2));
+        for keys in [&mut few, &mut small] {
+            for key in ["1", "2", "3"] {
+                keys.remember(name("a", key), place(1), now);
+            }
+            assert_eq!(keys.first(&name("a", "1"), WINDOW, now), None);
+            assert_eq!(keys.first(&name("a", "2"), WINDOW, now), Some(place(1)));
+            assert_eq!((keys.order.len(), keys.places.len(), keys.forgotten), (2, 2, 1));
+        }
+    }
+}

@@ -1,0 +1,150 @@
+//! What programs of the owner's call: `POST /api/METHOD` with JSON, as Centrifugo's HTTP API is called.
+
+mod carry;
+mod pattern;
+mod said;
+mod told;
+
+use ringmain_hub::protocol::Fault;
+use ringmain_web::limits::ERROR_TEXT_BYTES;
+use ringmain_web::{App, Error, Flow, Group, Reply, Request, Result};
+use serde::Deserialize;
+use serde::de::DeserializeOwned;
+
+use crate::asking::Unanswered;
+use crate::limits;
+use crate::place::desk_of;
+pub(crate) use pattern::Pattern;
+use said::{
+    Batch, Broadcast, Channels, Command, Disconnect, History, HistoryRemove, Info, Presence, PresenceStats,
+    Publish, Refresh, Subscribe, Unsubscribe,
+};
+use told::{Answer, Done, Replies, Why};
+
+pub(crate) fn serve(app: App) -> App {
+    app.group("/api", |group| {
+        methods(group.before(|request, _| {
+            let options = desk_of(request)?.options();
+            let Some(key) = &options.api_key else {
+                let what = "nothing is served here: push has no API key";
+                return Err(Error::not_found(what));
+            };
+            match said_key(request) {
+                Some(said) if is_same(said.as_bytes(), key.as_bytes()) => Ok(Flow::Continue),
+                _ => Err(Error::unauthorized(
+                    "expected the API key in X-API-Key, or as `Authorization: apikey KEY`",
+                )),
+            }
+        }))
+    })
+}
+
+fn methods(group: Group) -> Group {
+    group
+        .post_async("/publish", method::<Publish>)
+        .post_async("/broadcast", method::<Broadcast>)
+        .post_async("/subscribe", method::<Subscribe>)
+        .post_async("/unsubscribe", method::<Unsubscribe>)
+        .post_async("/disconnect", method::<Disconnect>)
+        .post_async("/refresh", method::<Refresh>)
+        .post_async("/presence", method::<Presence>)
+        .post_async("/presence_stats", method::<PresenceStats>)
+        .post_async("/history", method::<History>)
+        .post_async("/history_remove", method::<HistoryRemove>)
+        .post_async("/channels", method::<Channels>)
+        .post_async("/info", method::<Info>)
+        .post_async("/batch", batch)
+}
+
+/// In the one header or the other.
+fn said_key<'r>(request: &Request<'r>) -> Option<&'r str> {
+    if let Some(key) = request.header("x-api-key") {
+        return Some(key);
+    }
+    let (scheme, key) = request.header("authorization")?.trim().split_once(' ')?;
+    scheme.eq_ignore_ascii_case("apikey").then(|| key.trim_start())
+}
+
+async fn method<C: DeserializeOwned + Into<Command>>(request: &Request<'_>, reply: &mut Reply<'_>) -> Result {
+    let command = read::<C>(request)?.into();
+    let desk = desk_of(request)?;
+    match carry::carry_out(desk, command, desk.patience()).await {
+        Ok(done) => reply.json(&Answer::Result(done)),
+        Err(Unanswered::Fault(fault)) if wants_status(request) => {
+            reply.status(status_of(fault));
+            reply.json(&Why::from(fault))
+        }
+        Err(Unanswered::Fault(fault)) => reply.json(&Answer::<Done>::Error(fault.into())),
+        Err(Unanswered::Busy) => Err(later(
+            "more is asked for and published than can be carried on; nothing was done, try again a little later",
+        )),
+        Err(Unanswered::Late) => Err(later(
+            "no answer came in time; it may be done or not: with an `idempotency_key` a publication can be tried again",
+        )),
+    }
+}
+
+/// One after the other; one that fails does not stop the others, one that is not answered in time does.
+async fn batch(request: &Request<'_>, reply: &mut Reply<'_>) -> Result {
+    let batch = read::<Batch>(request)?;
+    let most = limits::BATCH_COMMANDS;
+    if batch.commands.len() > most {
+        let what = format!("expected at most {most} commands, found {}", batch.commands.len());
+        return Err(Error::new(413, what));
+    }
+    let desk = desk_of(request)?;
+    let until = desk.patience();
+    let mut is_late = false;
+    let mut replies = Vec::with_capacity(batch.commands.len());
+    for command in batch.commands {
+        let name = command.name();
+        let done = match is_late {
+            true => Err(Unanswered::Busy),
+            false => carry::carry_out(desk, command, until).await,
+        };
+        is_late |= matches!(done, Err(Unanswered::Late));
+        replies.push(told::Reply(
+            name,
+            done.map_err(|why| match why {
+                Unanswered::Fault(fault) => fault,
+                Unanswered::Busy => Fault::TOO_MANY_REQUESTS,
+                Unanswered::Late => Fault::INTERNAL,
+            }),
+        ));
+    }
+    reply.json(&Replies { replies })
+}
+
+/// Whatever it says that it is: programs leave it to their libraries.
+fn read<'r, T: Deserialize<'r>>(request: &'r Request<'_>) -> Result<T> {
+    serde_json::from_slice(request.body()).map_err(|why| {
+        let why = why.to_string();
+        let shown = &why[..why.floor_char_boundary(ERROR_TEXT_BYTES)];
+        Error::bad_request(format!("expected what the method takes, in JSON: {shown}"))
+    })
+}
+
+fn later(what: &'static str) -> Error {
+    Error::new(503, what).with_header("Retry-After", "1")
+}
+
+/// Whether faults are to be told by the status of the answer.
+fn wants_status(request: &Request<'_>) -> bool {
+    let mode = request.header("x-centrifugo-error-mode");
+    mode.is_some_and(|mode| mode.eq_ignore_ascii_case("transport"))
+}
+
+fn status_of(fault: Fault) -> u16 {
+    match fault {
+        Fault::UNKNOWN_CHANNEL => 404,
+        Fault::BAD_REQUEST | Fault::NOT_AVAILABLE => 400,
+        Fault::UNRECOVERABLE_POSITION => 416,
+        _ => 500,
+    }
+}
+
+/// In a time that says nothing of where they differ.
+fn is_same(said: &[u8], key: &[u8]) -> bool {
+    let differ = said.iter().zip(key).fold(0, |differ, (a, b)| differ | (a ^ b));
+    said.len() == key.len() && differ == 0
+}

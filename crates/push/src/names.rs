@@ -1,0 +1,30 @@
+//! What sessions are called.
+
+use std::fmt;
+
+/// What a client calls its session in requests beside it. Who does not know it cannot guess it.
+pub(crate) struct SessionName {
+    pub(crate) worker: usize,
+    pub(crate) secret: u128,
+}
+
+impl SessionName {
+    /// `None`: it is no name of a session.
+    pub(crate) fn parse(text: &str) -> Option<SessionName> {
+        let (worker, secret) = text.split_once('.')?;
+        let is_hex = |part: &str| part.bytes().all(|byte| byte.is_ascii_hexdigit());
+        if !is_hex(worker) || !is_hex(secret) || secret.len() != 32 {
+            return None;
+        }
+        Some(SessionName {
+            worker: usize::from(u16::from_str_radix(worker, 16).ok()?),
+            secret: u128::from_str_radix(secret, 16).ok()?,
+        })
+    }
+}
+
+impl fmt::Display for SessionName {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{:x}.{:032x}", self.worker, self.secret)
+    }
+}
