@@ -16,6 +16,7 @@
 
 mod admission;
 mod api;
+mod asking;
 mod claims;
 mod desk;
 mod due;
@@ -42,6 +43,7 @@ use std::sync::Arc;
 use ringmain_engine::Cx;
 use ringmain_web::{App, WsOptions};
 
+pub use asking::{Answering, Application, Backend, Event, Proxy, Question, Unanswered};
 pub use options::{Listen, Namespace, Options, OptionsError};
 pub use ringmain_hub::history::Keep;
 pub use ringmain_hub::local::Limits;

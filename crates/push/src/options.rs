@@ -9,6 +9,7 @@ use ringmain_hub::mail::{Rules, Slow};
 use ringmain_hub::protocol::Fault;
 use ringmain_web::Origins;
 
+use crate::asking::{Event, Proxy};
 use crate::limits::CONNECTIONS_PER_USER;
 use crate::tokens::Tokens;
 
@@ -30,6 +31,8 @@ pub struct Options {
     pub origins: Vec<String>,
     /// What programs of the owner's say in `X-API-Key`. `None`: there is no `/api/`.
     pub api_key: Option<String>,
+    /// What the application is asked about.
+    pub proxy: Proxy,
     /// Of one connection.
     pub limits: Limits,
     /// Connections of one user, of all workers; of more the new one is refused ([`Disconnect::CONNECTION_LIMIT`]). Those whom we
@@ -57,6 +60,13 @@ pub struct Namespace {
     pub presence: bool,
     /// Clients recover what they have missed, whether or not they ask for that beforehand.
     pub recovery: bool,
+    /// The application says who may subscribe without a token for the channel ([`Event::Subscribe`]), whatever `listen` says; but
+    /// for channels of named users (`#`) and private ones (`$`), and for who may by a capability.
+    pub subscribe_proxy: bool,
+    /// The application says what clients publish ([`Event::Publish`]), whatever `publish` says.
+    pub publish_proxy: bool,
+    /// The application says whether subscriptions go on whose time is over ([`Event::SubRefresh`]).
+    pub sub_refresh_proxy: bool,
 }
 
 /// Who may subscribe to channels without a token for them.
@@ -106,6 +116,9 @@ impl Default for Namespace {
             history: false,
             presence: false,
             recovery: false,
+            subscribe_proxy: false,
+            publish_proxy: false,
+            sub_refresh_proxy: false,
         }
     }
 }
@@ -121,6 +134,7 @@ impl Default for Options {
             user_channel: None,
             origins: Vec::new(),
             api_key: None,
+            proxy: Proxy::default(),
             limits: Limits {
                 subscriptions: 128,
                 waiting_bytes: WAITING_BYTES,
@@ -214,6 +228,23 @@ impl Options {
     fn fault(&self) -> Result<(), String> {
         if let Some(tokens) = &self.tokens {
             tokens.check()?;
+        }
+        self.proxy.fault()?;
+        let plain = [("channels without a namespace", &self.plain)];
+        let named = self.namespaces.iter().map(|(name, it)| (&**name, it));
+        for (name, it) in plain.into_iter().chain(named) {
+            let wanted = [
+                (it.subscribe_proxy, Event::Subscribe),
+                (it.publish_proxy, Event::Publish),
+                (it.sub_refresh_proxy, Event::SubRefresh),
+            ];
+            let mut wanted = wanted.into_iter().filter(|(is_wanted, _)| *is_wanted);
+            if let Some((_, event)) = wanted.find(|(_, event)| !self.proxy.is_asked(*event)) {
+                let event = event.name();
+                return Err(format!(
+                    "expected an application that is asked about `{event}`, as `{name}` wants it, found none"
+                ));
+            }
         }
         match &self.user_channel {
             Some(name) if !self.namespaces.contains_key(name) => Err(format!(

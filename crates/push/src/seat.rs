@@ -9,11 +9,12 @@ use ringmain_hub::history::Place;
 use ringmain_hub::local::{ConnId, Event};
 use ringmain_hub::mail::Told;
 use ringmain_hub::protocol::{
-    ClientInfo, Command, ConnectResult, Disconnect, Error, Fault, Format, HistoryResult, PresenceResult,
+    ClientInfo, Command, ConnectResult, Disconnect, DisconnectPush, Error, Fault, Format, HistoryResult, PresenceResult,
     PresenceStatsResult, PublishResult, Published, Push, Reply, Subscribe, SubscribeResult, Unsubscribe,
     Unsubscribed,
 };
 
+use crate::asking::Asker;
 use crate::claims::Lasts;
 use crate::desk::Desk;
 use crate::limits;
@@ -42,6 +43,8 @@ pub(crate) struct Seat {
     pub(crate) under_way: Cell<u32>,
     /// A ping was not answered yet.
     pub(crate) pinged: Cell<bool>,
+    /// By which the application is asked; `None`: there is none.
+    pub(crate) asker: Option<Box<Asker>>,
 }
 
 pub(crate) struct Asked {
@@ -107,7 +110,7 @@ impl Asked {
 }
 
 impl Seat {
-    pub(crate) fn new(format: Format, bare: bool, outlet: Outlet) -> Seat {
+    pub(crate) fn new(format: Format, bare: bool, outlet: Outlet, asker: Option<Box<Asker>>) -> Seat {
         Seat {
             format,
             bare,
@@ -121,6 +124,7 @@ impl Seat {
             held: RefCell::default(),
             under_way: Cell::default(),
             pinged: Cell::new(false),
+            asker,
         }
     }
 
@@ -133,9 +137,10 @@ impl Seat {
         self.is_joining() || self.outlet.borrow().is_full()
     }
 
-    /// Whether it has been let in and was not told so yet.
+    /// Whether it is about to be let in and was not told so yet.
     pub(crate) fn is_joining(&self) -> bool {
-        self.joining.borrow().is_some()
+        let is_asked_for = self.asker.as_ref().is_some_and(|asker| asker.is_connecting());
+        is_asked_for || self.joining.borrow().is_some()
     }
 
     /// Keeps a command until the client has been told that it is connected: it would be answered before that.
@@ -353,8 +358,17 @@ impl Seat {
 
     /// Ends the connection: by a close with the code where there is one, else by a last push.
     pub(crate) fn disconnect(&self, why: Disconnect) {
+        self.disconnect_because(why, why.reason);
+    }
+
+    /// The same in other words.
+    pub(crate) fn disconnect_because(&self, why: Disconnect, reason: &str) {
+        let disconnect = DisconnectPush {
+            reason: reason.to_owned(),
+            ..why.into()
+        };
         let push = Push {
-            disconnect: Some(why.into()),
+            disconnect: Some(disconnect),
             ..Push::default()
         };
         let mut last = Vec::new();
@@ -365,7 +379,7 @@ impl Seat {
             },
             &mut last,
         );
-        self.outlet.borrow().close(why, &last);
+        self.outlet.borrow().close(why, reason, &last);
     }
 
     pub(crate) fn ping(&self) {

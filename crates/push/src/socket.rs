@@ -8,6 +8,7 @@ use ringmain_hub::protocol::{ConnectRequest, Disconnect, Format};
 use ringmain_web::ws::{Closed, Message};
 use ringmain_web::{Request, Result, Socket, Ws};
 
+use crate::asking::Asker;
 use crate::outlet::Outlet;
 use crate::place::allowed;
 use crate::session::Session;
@@ -31,7 +32,8 @@ impl Talking {
         let is_binary = asked.split(',').any(|one| one.trim() == binary)
             || parts.any(|part| matches!(part, "cf_protocol=protobuf" | "format=protobuf"));
         let format = if is_binary { Format::Protobuf } else { Format::Json };
-        Ok(Talking(Session::new(desk, format, false, Outlet::None)))
+        let asker = Asker::of(request);
+        Ok(Talking(Session::new(desk, format, false, Outlet::None, asker)))
     }
 }
 
@@ -39,7 +41,7 @@ impl Listening {
     pub(crate) fn open(request: &Request<'_>) -> Result<Listening> {
         let desk = allowed(request)?;
         Ok(Listening {
-            session: Session::new(desk, Format::Json, true, Outlet::None),
+            session: Session::new(desk, Format::Json, true, Outlet::None, Asker::of(request)),
             has_begun: false,
         })
     }
