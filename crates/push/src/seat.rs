@@ -9,9 +9,9 @@ use ringmain_hub::history::Place;
 use ringmain_hub::local::{ConnId, Event};
 use ringmain_hub::mail::Told;
 use ringmain_hub::protocol::{
-    ClientInfo, Command, ConnectResult, Disconnect, DisconnectPush, Error, Fault, Format, HistoryResult, PresenceResult,
-    PresenceStatsResult, PublishResult, Published, Push, Reply, Subscribe, SubscribeResult, Unsubscribe,
-    Unsubscribed,
+    ClientInfo, Command, ConnectResult, Disconnect, DisconnectPush, Error, Fault, Format, HistoryResult,
+    PresenceResult, PresenceStatsResult, PublishResult, Published, Push, Reply, Subscribe, SubscribeResult,
+    Unsubscribe, Unsubscribed,
 };
 
 use crate::asking::Asker;

@@ -64,7 +64,8 @@ impl Asker {
             names.any(|kept| kept.eq_ignore_ascii_case(name))
         };
         let said = connect.headers.iter().filter(|(name, _)| is_kept(name));
-        let kept: BTreeMap<String, String> = said.map(|(name, value)| (name.clone(), value.clone())).collect();
+        let kept: BTreeMap<String, String> =
+            said.map(|(name, value)| (name.clone(), value.clone())).collect();
         let bytes: usize = kept.iter().map(|(name, value)| name.len() + value.len()).sum();
         if bytes > limits::EMULATED_HEADER_BYTES {
             return Err(Disconnect::BAD_REQUEST);
@@ -81,7 +82,12 @@ impl Asker {
     pub(super) fn holds(&self, channel: &str) -> bool {
         let open = self.open.borrow();
         let mut asked = open.iter().filter_map(|one| one.channel.as_deref());
-        asked.any(|one| one == channel) || self.held.borrow().iter().any(|one| channel_of(one) == Some(channel))
+        asked.any(|one| one == channel)
+            || self
+                .held
+                .borrow()
+                .iter()
+                .any(|one| channel_of(one) == Some(channel))
     }
 
     pub(super) fn is_full(&self) -> bool {
@@ -178,7 +184,11 @@ impl Desk {
                 log::Level::Warn
             }
         };
-        log::log!(level, "push: the application does not answer `{}`: {why}", event.name());
+        log::log!(
+            level,
+            "push: the application does not answer `{}`: {why}",
+            event.name()
+        );
     }
 }
 

@@ -139,9 +139,7 @@ impl Session {
             return Some(command);
         }
         match asker.is_full() {
-            true => self
-                .seat
-                .write(failed(command.id, Fault::TOO_MANY_REQUESTS), out),
+            true => self.seat.write(failed(command.id, Fault::TOO_MANY_REQUESTS), out),
             false => asker.hold(command),
         }
         None
@@ -182,11 +180,7 @@ impl Session {
 
     fn body(&self, pending: &Pending, binary: bool) -> Result<Vec<u8>, Fault> {
         let info = Arc::clone(&self.seat.info.borrow());
-        let meta = self
-            .seat
-            .asker
-            .as_ref()
-            .map(|asker| asker.meta.borrow().clone());
+        let meta = self.seat.asker.as_ref().map(|asker| asker.meta.borrow().clone());
         let meta = meta.unwrap_or_default();
         let words = Words {
             client: &info.client,

@@ -1,5 +1,8 @@
 //! Clients in virtual time, on every transport: what they ask for, what they are told, and when they are sent away.
 
+mod application;
+mod asked;
+mod asking;
 mod emulation;
 mod expiring;
 mod listening;
