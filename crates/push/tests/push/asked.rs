@@ -4,7 +4,9 @@ use std::collections::BTreeMap;
 use std::time::Duration;
 
 use ringmain_hub::protocol::{Command, ConnectRequest, Format, RpcRequest};
-use ringmain_push::limits::{ANSWER_BYTES, ANSWER_WITHIN, EMULATED_HEADER_BYTES, QUESTIONS_A_WORKER};
+use ringmain_push::limits::{
+    ANSWER_BYTES, ANSWER_WITHIN, EMULATED_HEADER_BYTES, QUESTIONS_A_CLIENT, QUESTIONS_A_WORKER,
+};
 use ringmain_push::{Event, Options, Proxy};
 use serde_json::{Value, json};
 
@@ -308,22 +310,30 @@ fn who_leaves_meanwhile_is_forgotten() {
 #[test]
 fn more_than_a_worker_may_ask_is_not_asked() {
     let mut options = asking();
-    options.proxy.events.insert(Event::Connect, ANSWER_WITHIN);
-    let (mut client, log) = serve_asked(options, |_, _| {
-        Answer::In(10_000, json!({"result": {"user": ""}}))
+    options.proxy.events.insert(Event::Rpc, ANSWER_WITHIN);
+    let (mut client, log) = serve_asked(options, |event, _| match event {
+        Event::Rpc => Answer::In(15_000, json!({"result": {}})),
+        _ => Answer::In(0, json!({"result": {"user": ""}})),
     });
-    let all: Vec<_> = (0..QUESTIONS_A_WORKER)
+    let call = || Command {
+        rpc: Some(RpcRequest::default()),
+        ..Command::default()
+    };
+    let clients = QUESTIONS_A_WORKER as usize / QUESTIONS_A_CLIENT;
+    let all: Vec<Talker> = (0..clients)
         .map(|_| {
-            let mut connection = client.raw();
-            connection.send("GET /connection/uni_sse HTTP/1.1\r\nHost: a\r\n\r\n");
-            connection
+            let (mut talker, _) = Talker::connected(&mut client, Format::Json, "");
+            talker.send((0..QUESTIONS_A_CLIENT).map(|_| call()));
+            talker
         })
         .collect();
     client.advance(Duration::from_millis(100));
+    assert_eq!(log.take().len(), QUESTIONS_A_WORKER as usize + clients);
     let mut more = Talker::open(&mut client, Format::Json);
-    assert_eq!(code(&more.ask(connect(""))), 111);
-    assert_eq!(log.take().len(), QUESTIONS_A_WORKER as usize);
-    client.advance(Duration::from_secs(11));
+    let refused = more.ask(connect(""));
+    assert_eq!((code(&refused), log.take()), (111, Vec::new()));
+    assert!(refused.error.is_some_and(|error| error.temporary));
+    client.advance(Duration::from_secs(16));
     assert!(more.ask(connect("")).connect.is_some());
     drop((all, more));
     client.finish().expect("it ends");

@@ -262,7 +262,9 @@ fn it_says_who_listens() {
     // Others know what it is there.
     let (mut other, _) = Talker::connected(&mut client, Format::Json, "");
     assert_eq!(code(&other.ask(subscribe("asked:yes", ""))), 0);
-    assert_eq!(code(&talker.ask(publish("asked:yes", "1"))), 100);
+    assert_eq!(code(&talker.ask(publish("asked:yes", "1"))), 0);
+    let told = talker.push().pub_.expect("a publication").info.expect("somebody");
+    assert_eq!(&*told.chan_info, br#"{"c":1}"#);
     drop((talker, other));
     client.finish().expect("it ends");
 }
@@ -325,6 +327,9 @@ fn it_says_what_is_published() {
     client.finish().expect("it ends");
 }
 
+/// What it says later, by when the test began.
+type Later = fn(u64) -> Answer;
+
 /// When the time of a test begins, in seconds since 1970.
 fn the_beginning() -> u64 {
     let (mut client, _) = serve_asked(asking(), |_, _| Answer::Fails);
@@ -334,7 +339,7 @@ fn the_beginning() -> u64 {
 }
 
 /// An application that lets in for ten seconds, and says so of what it is asked about later.
-fn ten_seconds(answer: fn(u64) -> Answer) -> (TestClient, Log) {
+fn ten_seconds(answer: Later) -> (TestClient, Log) {
     let begun = the_beginning();
     serve_asked(asking(), move |event, _| match event {
         Event::Connect => Answer::In(0, json!({"result": {"user": "7", "expire_at": begun + 10}})),
@@ -372,7 +377,7 @@ fn it_says_whether_a_connection_goes_on() {
 
 #[test]
 fn it_says_that_a_connection_ends() {
-    let cases: [(fn(u64) -> Answer, u16); 2] = [
+    let cases: [(Later, u16); 2] = [
         (|_| Answer::In(5, json!({"result": {"expired": true}})), 3005),
         (
             |_| Answer::In(5, json!({"disconnect": {"code": 4501, "reason": "enough"}})),
@@ -407,7 +412,7 @@ fn a_connection_goes_on_while_nothing_is_said() {
 
 #[test]
 fn it_says_whether_a_subscription_goes_on() {
-    let cases: [(fn(u64) -> Answer, bool); 3] = [
+    let cases: [(Later, bool); 3] = [
         (
             |begun| Answer::In(5, json!({"result": {"expire_at": begun + 1000}})),
             true,

@@ -3,7 +3,7 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use ringmain_gateway::model::{Action, Path, Push, PushKeys, PushListen, Secret};
+use ringmain_gateway::model::{Action, Path, Push, PushEvent, PushKeys, PushListen, Secret, Target};
 use ringmain_push::{Keep, Slow};
 
 use super::{all_wrong, right};
@@ -200,5 +200,93 @@ routes:
     assert!(
         without[0].ends_with("expected the key `push` of the file as well: what is pushed, found none"),
         "{without:?}"
+    );
+}
+
+#[test]
+fn what_the_application_is_asked_is_read_with_its_defaults() {
+    let config = right(
+        "\
+listen: :80
+upstreams: {app: 10.0.0.1:80}
+to: http://127.0.0.1:1
+push:
+  proxy:
+    connect: http://10.0.0.2:81/centrifugo/connect?by=edge
+    rpc: {to: app, path: /rpc, host: app.example, timeout: 5s}
+    publish: {url: http://10.0.0.2:81/publish}
+    timeout: 3s
+    headers: [Cookie, X-Forwarded-For]
+    emulated_headers: Authorization
+    own_headers: {X-Key: secret}
+    binary: true
+  namespaces:
+    rooms: {publish_proxy: true}
+",
+    );
+    let push = config.push.as_deref().expect("what is pushed");
+    let proxy = &push.proxy;
+    let asked: Vec<_> = proxy
+        .events
+        .iter()
+        .map(|(event, ask)| (*event, &*ask.path, ask.timeout.as_secs()))
+        .collect();
+    assert_eq!(
+        asked,
+        [
+            (PushEvent::Connect, "/centrifugo/connect?by=edge", 3),
+            (PushEvent::Rpc, "/rpc", 5),
+            (PushEvent::Publish, "/publish", 3),
+        ]
+    );
+    assert_eq!(
+        proxy.events[&PushEvent::Rpc].upstream,
+        Target::Upstream("app".into())
+    );
+    let host = proxy.events[&PushEvent::Rpc].host.as_ref();
+    assert_eq!(host.map(|host| host.as_str()), Some("app.example"));
+    let names = |names: &[ringmain_gateway::model::HeaderName]| {
+        let names = names.iter().map(|name| name.as_str().to_ascii_lowercase());
+        names.collect::<Vec<_>>()
+    };
+    assert_eq!(names(&proxy.headers), ["cookie", "x-forwarded-for"]);
+    assert_eq!(names(&proxy.emulated_headers), ["authorization"]);
+    assert_eq!((proxy.own_headers.len(), proxy.binary), (1, true));
+    let rooms = push.namespaces["rooms"];
+    assert_eq!((rooms.publish_proxy, rooms.subscribe_proxy), (true, false));
+    let least = right("{listen: ':80', push: {proxy: {rpc: 'http://127.0.0.1:1/'}}, to: http://127.0.0.1:1}");
+    let proxy = &least.push.as_deref().expect("what is pushed").proxy;
+    assert_eq!(proxy.events[&PushEvent::Rpc].timeout, Duration::from_secs(1));
+}
+
+#[test]
+fn what_is_wrong_about_who_is_asked_is_told() {
+    let text = "\
+listen: :80
+to: http://127.0.0.1:1
+push:
+  proxy:
+    connect: http://10.0.0.2:81
+    refresh: {to: nobody, path: /refresh}
+    rpc: {to: http://10.0.0.2:81}
+    publish: {to: http://10.0.0.2:81, path: publish, timeout: 21s}
+    timeout: 0s
+    headers: [Cookie, Content-Length]
+    emulated_headers: Host
+    own_headers: {Content-Type: text/plain}
+  channels: {subscribe_proxy: true}
+  namespaces:
+    rooms: {publish_proxy: true, sub_refresh_proxy: true}
+";
+    let wrong = all_wrong(text);
+    let wrong: Vec<_> = wrong
+        .iter()
+        .map(|line| line.strip_prefix("c.yaml:").unwrap_or(line))
+        .collect();
+    assert_eq!(wrong, [""; 0]);
+    let nothing = all_wrong("{listen: ':80', push: {proxy: {}}, to: http://127.0.0.1:1}");
+    assert!(
+        nothing.len() == 1 && nothing[0].contains("at least one of `connect`"),
+        "{nothing:?}"
     );
 }
