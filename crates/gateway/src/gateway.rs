@@ -124,7 +124,7 @@ impl Gateway {
             published: Mutex::new(Published {
                 table: Arc::clone(&table),
                 streams: Arc::new(StreamPlan::all(table.config(), &registry, &metrics)),
-                asks: Asks::of(table.config(), &registry, None),
+                asks: Asks::of(table.config(), &registry, known.guards(), None),
                 ids: followed.ids,
             }),
             metrics,
@@ -180,7 +180,8 @@ impl Gateway {
         let mut followed = fronts.follow(&table, now);
         state.entrance_problems = std::mem::take(&mut followed.problems);
         let streams = StreamPlan::all(table.config(), &state.registry, &self.0.metrics);
-        let asks = Asks::of(table.config(), &state.registry, Some(&self.published().asks));
+        let last = Arc::clone(&self.published().asks);
+        let asks = Asks::of(table.config(), &state.registry, state.known.guards(), Some(&last));
         let next = Published {
             table: Arc::clone(&table),
             streams: Arc::new(streams),

@@ -5,8 +5,8 @@ use std::time::Duration;
 
 use ringmain_engine::Config;
 use ringmain_gateway::model::{
-    self, Action, Cors, HeaderName, HeaderValue, Match, Path, PathMatch, Policy, Push, PushAsk, PushAt,
-    PushEvent, PushNamespace, PushProxy, Rule, Secret, Target,
+    self, Action, Ask, Cors, ExternalAuth, Forward, HeaderName, HeaderValue, Match, Path, PathMatch, Policy,
+    Push, PushAsk, PushAt, PushEvent, PushNamespace, PushProxy, Rule, Secret, Target,
 };
 
 use crate::origin::{Edge, Origin, Seen, edge, nobody, rules, upstream};
@@ -269,6 +269,20 @@ fn asked(address: std::net::SocketAddr) -> model::Config {
     };
     let mut config = with(config(Some(push)), Vec::new());
     config.upstreams.push(Arc::new(upstream("app", &[address])));
+    // Another rule tells the application who somebody is: nobody may say so himself.
+    let mut told = Rule::new(Action::Forward(Box::new(Forward::to("app"))));
+    told.policies = vec![Policy::ExternalAuth(Arc::new(ExternalAuth {
+        upstream: Target::Upstream("app".into()),
+        host: None,
+        ask: Ask::Path("/who".into()),
+        request_headers: Vec::new(),
+        upstream_headers: vec![header("X-Who")],
+        client_headers: Vec::new(),
+        identity: None,
+        timeout: Duration::from_secs(5),
+        fail_open: false,
+    }))];
+    Arc::make_mut(&mut config.routes[0]).rules.push(told);
     config
 }
 
@@ -312,7 +326,7 @@ fn the_application_is_asked(engine: Config) {
     let edge = edge(engine, asked(application.addr));
     let mut listener = Listener::open(
         &edge,
-        "Cookie: session=1\r\nX-Forwarded-For: 192.0.2.7\r\nX-Forwarded-For: 10.1.2.3\r\nX-Secret: no\r\nX-Edge-Key: forged\r\n",
+        "Cookie: session=1\r\nX-Forwarded-For: 192.0.2.7\r\nX-Forwarded-For: 10.1.2.3\r\nX-Secret: no\r\nX-Who: root\r\nX-Edge-Key: forged\r\n",
     );
     listener.say(
         r#"{"id":1,"connect":{"data":{"a":1},"headers":{"authorization":"Bearer t","cookie":"forged","x-tenant":"one","x-who":"root"}}}"#,

@@ -14,8 +14,8 @@ use super::super::{Found, client_address, request};
 use crate::gateway::Worker;
 use crate::model::{ClientHeader, Config, HeaderName, PushAsk, PushProxy, Target};
 use crate::plan::Plan;
-use crate::policy::Cleared;
 use crate::policy::call::{Call, call};
+use crate::policy::{Cleared, Guards};
 use crate::upstream::Shared;
 use crate::upstream::registry::Registry;
 
@@ -23,13 +23,20 @@ use crate::upstream::registry::Registry;
 #[derive(Debug, Default)]
 pub(crate) struct Asks {
     proxy: PushProxy,
+    /// Headers that any rule's policies write for these: no client may say them.
+    guarded: Vec<HeaderName>,
     /// `Err`: why it is not there.
     upstreams: BTreeMap<Event, Result<Arc<Shared>, Arc<str>>>,
 }
 
 impl Asks {
     /// As a configuration has it; one that does not speak of push leaves it as it was.
-    pub(crate) fn of(config: &Config, registry: &Registry, last: Option<&Arc<Asks>>) -> Arc<Asks> {
+    pub(crate) fn of(
+        config: &Config,
+        registry: &Registry,
+        guards: &Guards,
+        last: Option<&Arc<Asks>>,
+    ) -> Arc<Asks> {
         let Some(push) = &config.push else {
             return last.cloned().unwrap_or_default();
         };
@@ -44,7 +51,12 @@ impl Asks {
             };
             (*event, upstream)
         });
+        let asked = push.proxy.events.values();
         Arc::new(Asks {
+            guarded: asked
+                .flat_map(|ask| guards.names(&ask.upstream))
+                .cloned()
+                .collect(),
             upstreams: upstreams.collect(),
             proxy: push.proxy.clone(),
         })
@@ -81,13 +93,17 @@ impl Asking {
         cleared: &Cleared,
         req: &Request<'_>,
     ) -> Asking {
-        let drops = plan.policies.drops();
-        let is_dropped = |name: &str| drops.iter().any(|drop| is_folded(name.as_bytes(), drop.as_str()));
+        let drops = plan.policies.drops().iter().chain(&asks.guarded);
+        let is_dropped = |name: &str| {
+            drops
+                .clone()
+                .any(|drop| is_folded(name.as_bytes(), drop.as_str()))
+        };
         let mut asking = Asking {
             worker: Rc::clone(worker),
             fields: FieldBlock::new(),
             barred: drops
-                .iter()
+                .clone()
                 .filter(|drop| asks.proxy.emulated_headers.contains(drop))
                 .cloned()
                 .collect(),
