@@ -321,19 +321,8 @@ fn application() -> Origin {
     })
 }
 
-fn the_application_is_asked(engine: Config) {
-    let application = application();
-    let edge = edge(engine, asked(application.addr));
-    let mut listener = Listener::open(
-        &edge,
-        "Cookie: session=1\r\nX-Forwarded-For: 192.0.2.7\r\nX-Forwarded-For: 10.1.2.3\r\nX-Secret: no\r\nX-Who: root\r\nX-Edge-Key: forged\r\n",
-    );
-    listener.say(
-        r#"{"id":1,"connect":{"data":{"a":1},"headers":{"authorization":"Bearer t","cookie":"forged","x-tenant":"one","x-who":"root"}}}"#,
-    );
-    let told = listener.hear();
-    assert!(told.contains(r#""data":{"hello":1}"#), "{told}");
-    let seen = application.seen();
+#[track_caller]
+fn sees_what_it_may(seen: &Seen) {
     assert_eq!(seen.line(), "POST /centrifugo/connect?by=edge HTTP/1.1");
     for (name, value) in [
         ("content-type", Some("application/json")),
@@ -348,6 +337,23 @@ fn the_application_is_asked(engine: Config) {
     ] {
         assert_eq!(seen.field(name).as_deref(), value, "{name}");
     }
+}
+
+fn the_application_is_asked(engine: Config) {
+    let application = application();
+    let edge = edge(engine, asked(application.addr));
+    let mut listener = Listener::open(
+        &edge,
+        "Cookie: session=1\r\nX-Forwarded-For: 192.0.2.7\r\nX-Forwarded-For: 10.1.2.3\r\n\
+         X-Secret: no\r\nX-Who: root\r\nX-Edge-Key: forged\r\n",
+    );
+    listener.say(
+        r#"{"id":1,"connect":{"data":{"a":1},"headers":{"authorization":"Bearer t","cookie":"forged","x-tenant":"one","x-who":"root"}}}"#,
+    );
+    let told = listener.hear();
+    assert!(told.contains(r#""data":{"hello":1}"#), "{told}");
+    let seen = application.seen();
+    sees_what_it_may(&seen);
     let body = String::from_utf8(seen.body).expect("a text");
     let rest = body.split_once("\",").map(|(_, rest)| rest);
     let expected = r#""transport":"websocket","protocol":"json","encoding":"json","data":{"a":1}}"#;

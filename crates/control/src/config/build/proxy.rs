@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use ringmain_gateway::model::{HeaderName, PushAsk, PushEvent, PushProxy};
+use ringmain_gateway::model::{HeaderName, PushAsk, PushEvent, PushNamespace, PushProxy};
 use ringmain_push::limits::ANSWER_WITHIN;
 
 use super::{Builder, list, put, text, value};
@@ -46,6 +46,33 @@ impl Builder<'_> {
         }
         put(&mut proxy.binary, value(part.binary));
         proxy
+    }
+
+    /// What a namespace has the application asked about: subscriptions, publications, whether subscriptions go on.
+    pub(super) fn asks_about(
+        &self,
+        namespace: &mut PushNamespace,
+        wanted: [Maybe<bool>; 3],
+        proxy: &PushProxy,
+    ) {
+        let [subscribe, publish, sub_refresh] = wanted;
+        for (is_wanted, event, wants) in [
+            (&mut namespace.subscribe_proxy, PushEvent::Subscribe, subscribe),
+            (&mut namespace.publish_proxy, PushEvent::Publish, publish),
+            (
+                &mut namespace.sub_refresh_proxy,
+                PushEvent::SubRefresh,
+                sub_refresh,
+            ),
+        ] {
+            let Some(at) = wants else { continue };
+            *is_wanted = at.value.unwrap_or(false);
+            if *is_wanted && !proxy.events.contains_key(&event) {
+                let name = event.name();
+                let expected = format!("the key `proxy.{name}` of push beside `{name}_proxy`: who is asked");
+                self.errors.tell(at.position, expected, "none");
+            }
+        }
     }
 
     fn push_ask(

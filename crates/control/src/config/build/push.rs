@@ -4,7 +4,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use ringmain_gateway::model::{
-    self, Action, KeySet, PushEvent, PushKeys, PushListen, PushNamespace, PushProxy, PushTokens, Secret,
+    self, Action, KeySet, PushKeys, PushListen, PushNamespace, PushProxy, PushTokens, Secret,
 };
 use ringmain_push::{Keep, Options, Slow};
 
@@ -159,33 +159,8 @@ impl Builder<'_> {
         });
         put(&mut namespace.listen, listen);
         put(&mut namespace.publish, value(part.publish));
-        for (is_wanted, key, event, asked) in [
-            (
-                &mut namespace.subscribe_proxy,
-                "subscribe_proxy",
-                PushEvent::Subscribe,
-                part.subscribe_proxy,
-            ),
-            (
-                &mut namespace.publish_proxy,
-                "publish_proxy",
-                PushEvent::Publish,
-                part.publish_proxy,
-            ),
-            (
-                &mut namespace.sub_refresh_proxy,
-                "sub_refresh_proxy",
-                PushEvent::SubRefresh,
-                part.sub_refresh_proxy,
-            ),
-        ] {
-            let at = asked.as_ref().map_or(position, |at| at.position);
-            put(is_wanted, value(asked));
-            if *is_wanted && !proxy.events.contains_key(&event) {
-                let expected = format!("the key `proxy.{}` of push, whom `{key}` has asked", event.name());
-                self.errors.tell(at, expected, "none");
-            }
-        }
+        let wanted = [part.subscribe_proxy, part.publish_proxy, part.sub_refresh_proxy];
+        self.asks_about(&mut namespace, wanted, proxy);
         put(&mut namespace.recovery, value(part.recovery));
         put(&mut namespace.history, value(part.history));
         put(&mut namespace.presence, value(part.presence));

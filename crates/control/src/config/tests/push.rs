@@ -266,7 +266,6 @@ listen: :80
 to: http://127.0.0.1:1
 push:
   proxy:
-    connect: http://10.0.0.2:81
     refresh: {to: nobody, path: /refresh}
     rpc: {to: http://10.0.0.2:81}
     publish: {to: http://10.0.0.2:81, path: publish, timeout: 21s}
@@ -279,14 +278,54 @@ push:
     rooms: {publish_proxy: true, sub_refresh_proxy: true}
 ";
     let wrong = all_wrong(text);
-    let wrong: Vec<_> = wrong
-        .iter()
-        .map(|line| line.strip_prefix("c.yaml:").unwrap_or(line))
-        .collect();
-    assert_eq!(wrong, [""; 0]);
-    let nothing = all_wrong("{listen: ':80', push: {proxy: {}}, to: http://127.0.0.1:1}");
-    assert!(
-        nothing.len() == 1 && nothing[0].contains("at least one of `connect`"),
-        "{nothing:?}"
-    );
+    let told = [
+        ("5:", "nobody"),
+        (
+            "6:",
+            "expected either `url`, or `to` and `path`, found something else",
+        ),
+        (
+            "7:",
+            "expected a path that begins with `/`, escaped where it needs to be, found `publish`",
+        ),
+        (
+            "7:",
+            "expected a time of more than nothing and at most 20s, found 21s",
+        ),
+        (
+            "8:",
+            "expected a time of more than nothing and at most 20s, found 0ns",
+        ),
+        (
+            "9:",
+            "not `Content-Type`, and none of the connection or the message, found `content-length`",
+        ),
+        ("10:", "found `host`"),
+        ("11:", "found `content-type`"),
+        (
+            "12:",
+            "expected the key `proxy.subscribe` of push beside `subscribe_proxy`: who is asked, found none",
+        ),
+        (
+            "14:",
+            "expected the key `proxy.sub_refresh` of push beside `sub_refresh_proxy`: who is asked, found none",
+        ),
+    ];
+    assert_eq!(wrong.len(), told.len(), "{wrong:?}");
+    for (line, (place, said)) in wrong.iter().zip(told) {
+        let line = line.strip_prefix("c.yaml:").unwrap_or(line);
+        let line = line.to_ascii_lowercase();
+        assert!(line.starts_with(place), "{place} {line}");
+        assert!(line.contains(&said.to_ascii_lowercase()), "{said} {line}");
+    }
+    for (proxy, said) in [
+        ("{}", "at least one of `connect`"),
+        ("{connect: 'http://10.0.0.2:81'}", "expected a URL with a path"),
+        ("{send: 'http://10.0.0.2:81/'}", "send"),
+    ] {
+        let wrong = all_wrong(&format!(
+            "{{listen: ':80', push: {{proxy: {proxy}}}, to: http://127.0.0.1:1}}"
+        ));
+        assert!(wrong.len() == 1 && wrong[0].contains(said), "{proxy}: {wrong:?}");
+    }
 }
