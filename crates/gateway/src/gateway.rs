@@ -33,6 +33,7 @@ use crate::changes::Changes;
 use crate::compiling;
 use crate::desk::Desk;
 use crate::exchange;
+use crate::exchange::push::Asks;
 use crate::fault::Fault;
 use crate::filter::Filters;
 use crate::front::{self, Doors, Followed, Fronts, Ids};
@@ -79,6 +80,7 @@ struct Inner {
 struct Published {
     table: Arc<Table<Plan>>,
     streams: Arc<BTreeMap<Name, StreamPlan>>,
+    asks: Arc<Asks>,
     ids: Ids,
 }
 
@@ -122,6 +124,7 @@ impl Gateway {
             published: Mutex::new(Published {
                 table: Arc::clone(&table),
                 streams: Arc::new(StreamPlan::all(table.config(), &registry, &metrics)),
+                asks: Asks::of(table.config(), &registry, known.guards(), None),
                 ids: followed.ids,
             }),
             metrics,
@@ -177,9 +180,12 @@ impl Gateway {
         let mut followed = fronts.follow(&table, now);
         state.entrance_problems = std::mem::take(&mut followed.problems);
         let streams = StreamPlan::all(table.config(), &state.registry, &self.0.metrics);
+        let last = Arc::clone(&self.published().asks);
+        let asks = Asks::of(table.config(), &state.registry, state.known.guards(), Some(&last));
         let next = Published {
             table: Arc::clone(&table),
             streams: Arc::new(streams),
+            asks,
             ids: Arc::clone(&followed.ids),
         };
         let last = std::mem::replace(&mut *self.published(), next);

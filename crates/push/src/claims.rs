@@ -15,13 +15,14 @@ use bytes::Bytes;
 use ringmain_hub::protocol::{Fault, compact};
 use ringmain_jwt::{Parsed, Wrong};
 use serde::Deserialize;
+use serde::de::IgnoredAny;
 use serde_json::Value;
 use serde_json::value::RawValue;
 
 use crate::options::Namespace;
 
 /// What a token gives to a connection.
-#[derive(Debug, Default)]
+#[derive(Debug, Default, PartialEq)]
 pub(crate) struct Connecting {
     /// Empty: nobody knows who it is.
     pub(crate) user: String,
@@ -31,6 +32,10 @@ pub(crate) struct Connecting {
     pub(crate) channels: BTreeMap<String, Terms>,
     /// What it may, besides what namespaces let everybody do.
     pub(crate) caps: Box<[Cap]>,
+    /// Told to the client.
+    pub(crate) data: Bytes,
+    /// The application's own, told to nobody else.
+    pub(crate) meta: Bytes,
 }
 
 /// What a token gives to one subscription.
@@ -120,7 +125,7 @@ struct SubscriptionSaid<'a> {
 }
 
 #[derive(Deserialize)]
-struct TermsSaid<'a> {
+pub(crate) struct TermsSaid<'a> {
     #[serde(borrow)]
     info: Option<&'a RawValue>,
     b64info: Option<String>,
@@ -128,6 +133,9 @@ struct TermsSaid<'a> {
     data: Option<&'a RawValue>,
     b64data: Option<String>,
     r#override: Option<OverridesSaid>,
+    // Nothing would be done about these.
+    expire_at: Option<f64>,
+    server_tags_filter: Option<IgnoredAny>,
 }
 
 /// Another name is one that nothing would be done about.
@@ -147,7 +155,7 @@ struct Switch {
 }
 
 #[derive(Deserialize)]
-struct CapSaid {
+pub(crate) struct CapSaid {
     channels: Vec<String>,
     allow: Vec<Allowed>,
     r#match: Option<Matching>,
@@ -190,6 +198,8 @@ impl Connecting {
             lasts: Lasts::of(token, said.expire_at, leeway),
             channels,
             caps: caps.into_iter().map(Cap::from).collect(),
+            data: Bytes::new(),
+            meta: Bytes::new(),
         })
     }
 }
@@ -213,7 +223,12 @@ impl Subscribing {
 }
 
 impl TermsSaid<'_> {
-    fn read(self) -> Result<Terms, Wrong> {
+    pub(crate) fn read(self) -> Result<Terms, Wrong> {
+        if self.expire_at.is_some_and(|at| at != 0.0) || self.server_tags_filter.is_some() {
+            return Err(Wrong::Invalid(
+                "a subscription of the server's has no end and no filter of its own",
+            ));
+        }
         Ok(Terms {
             info: bytes(self.info, self.b64info)?,
             data: bytes(self.data, self.b64data)?,
@@ -366,7 +381,7 @@ fn user(token: &Parsed<'_>) -> Result<String, Wrong> {
 }
 
 /// JSON, or what stands there in base64.
-fn bytes(json: Option<&RawValue>, base64: Option<String>) -> Result<Bytes, Wrong> {
+pub(crate) fn bytes(json: Option<&RawValue>, base64: Option<String>) -> Result<Bytes, Wrong> {
     if let Some(text) = base64.filter(|text| !text.is_empty()) {
         let decoded = STANDARD.decode(text);
         return decoded

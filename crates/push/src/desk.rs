@@ -22,8 +22,9 @@ use ringmain_hub::mail::WorkerId;
 use ringmain_hub::protocol::{Disconnect, Format, Unsubscribed};
 
 use crate::admission::Admission;
-use crate::asking::Asking;
+use crate::asking::Crowd;
 use crate::due::Due;
+use crate::gathering::Asking;
 use crate::handshakes::Doorway;
 use crate::limits;
 use crate::mesh::Ends;
@@ -57,6 +58,7 @@ pub(crate) struct Inner {
     /// Those of all workers.
     clients: Arc<AtomicUsize>,
     pub(crate) admission: Arc<Admission>,
+    pub(crate) crowd: Crowd,
     pub(crate) local: RefCell<Local>,
     pub(crate) home: RefCell<Home>,
     pub(crate) ends: RefCell<Ends>,
@@ -118,6 +120,7 @@ impl Desk {
             node: Arc::clone(&ends.node),
             clients: Arc::clone(&ends.clients),
             admission: Arc::clone(&ends.admission),
+            crowd: Crowd::default(),
             ends: RefCell::new(ends),
             seats: RefCell::default(),
             sessions: RefCell::default(),
@@ -279,20 +282,26 @@ impl Desk {
             let Some((seat, id)) = seat.and_then(|seat| Some((Rc::clone(&seat), seat.id()?))) else {
                 continue;
             };
-            let mut rights = seat.rights.borrow_mut();
+            let (desk, mut rights) = (self.clone(), seat.rights.borrow_mut());
+            let seat = Rc::clone(&seat);
             match channel {
                 None => {
                     rights.ends = None;
                     drop(rights);
-                    seat.disconnect(Disconnect::EXPIRED);
+                    let session = Session { desk, seat };
+                    if !session.ask_refresh(id) {
+                        session.seat.disconnect(Disconnect::EXPIRED);
+                    }
                 }
                 Some(channel) => {
                     if let Some(grant) = rights.grant_mut(&channel) {
                         grant.ends = None;
                     }
                     drop(rights);
-                    let mut local = self.0.local.borrow_mut();
-                    local.unsubscribe(id, &channel, Unsubscribed::EXPIRED);
+                    if !(Session { desk, seat }).ask_sub_refresh(id, &channel) {
+                        let mut local = self.0.local.borrow_mut();
+                        local.unsubscribe(id, &channel, Unsubscribed::EXPIRED);
+                    }
                 }
             }
         }

@@ -1,7 +1,7 @@
 //! How a client is let in, and stays: who it is, what the server subscribes it to, when its time is over.
 //!
 //! ```text
-//! connect ─▶ (token) ─▶ known ─▶ subscriptions of the server's, and those that one who only listens names ─▶ told of all at once
+//! connect ─▶ (token, or the application's word) ─▶ known ─▶ subscriptions of the server's, and those that one who only listens names ─▶ told of all at once
 //! ```
 
 use std::collections::BTreeMap;
@@ -17,24 +17,12 @@ use ringmain_hub::protocol::{
 };
 use ringmain_jwt::Wrong;
 
+use crate::asking::answers::Refused;
 use crate::claims::{Cap, Connecting, Lasts, Terms};
 use crate::limits;
 use crate::outlet::Outlet;
 use crate::seat::{Joining, disconnect_for, failed};
 use crate::session::{Session, uuid};
-
-/// Why a client is not let in.
-enum Refused {
-    /// It may ask again.
-    Fault(Fault),
-    Disconnect(Disconnect),
-}
-
-impl From<Fault> for Refused {
-    fn from(fault: Fault) -> Refused {
-        Refused::Fault(fault)
-    }
-}
 
 const VERSION: &str = concat!("ringmain ", env!("CARGO_PKG_VERSION"));
 
@@ -52,7 +40,15 @@ impl Session {
         match self.begin(number, connect) {
             Ok(()) => {}
             Err(Refused::Fault(fault)) => self.seat.write(failed(number, fault), out),
-            Err(Refused::Disconnect(why)) => return Err(why),
+            Err(Refused::Disconnect(why) | Refused::Away(why, _)) => return Err(why),
+            Err(Refused::Error(error)) => self.seat.write(
+                Reply {
+                    id: number,
+                    error: Some(error),
+                    ..Reply::default()
+                },
+                out,
+            ),
         }
         if let Some(welcome) = self.seat.welcome() {
             self.seat.write(welcome, out);
@@ -65,8 +61,7 @@ impl Session {
     pub(crate) fn join(&self, connect: &ConnectRequest) {
         match self.begin(0, connect) {
             Ok(()) => {}
-            Err(Refused::Fault(fault)) => self.seat.disconnect(disconnect_for(fault)),
-            Err(Refused::Disconnect(why)) => self.seat.disconnect(why),
+            Err(why) => self.refuse(0, why),
         }
         if let Some(welcome) = self.seat.welcome() {
             self.seat.say(welcome);
@@ -74,7 +69,7 @@ impl Session {
         self.desk.ring();
     }
 
-    /// Lets a client in: from here on it is known, and what comes of its channels is waited for.
+    /// Lets a client in, or asks who it is.
     fn begin(&self, number: u32, request: &ConnectRequest) -> Result<(), Refused> {
         let lengths = [
             (request.name.len(), ringmain_hub::limits::CLIENT_NAME_BYTES),
@@ -83,17 +78,37 @@ impl Session {
         if lengths.iter().any(|(length, most)| length > most) {
             return Err(Refused::Disconnect(Disconnect::BAD_REQUEST));
         }
+        if let Some(asker) = &self.seat.asker {
+            let heard = asker.hear(&self.desk.options().proxy, request);
+            heard.map_err(Refused::Disconnect)?;
+        }
+        if request.token.is_empty() && self.asks_who() {
+            return Ok(self.ask_who(number, request)?);
+        }
         let gives = self.shown(&request.token)?;
+        self.let_in(number, request, gives, uuid(&self.desk.cx))
+    }
+
+    /// Lets a client in: from here on it is known, and what comes of its channels is waited for.
+    pub(crate) fn let_in(
+        &self,
+        number: u32,
+        request: &ConnectRequest,
+        gives: Connecting,
+        client: String,
+    ) -> Result<(), Refused> {
         let channels = self.servers(gives.channels, &gives.user)?;
-        let is_said = |terms: &Terms| terms.data.is_empty() || compact(&terms.data).is_ok();
-        if self.seat.format == Format::Json && !channels.values().all(is_said) {
+        let is_said = |data: &Bytes| data.is_empty() || compact(data).is_ok();
+        let are_said = channels.values().all(|terms| is_said(&terms.data)) && is_said(&gives.data);
+        if self.seat.format == Format::Json && !are_said {
             return Err(Refused::Disconnect(Disconnect::INAPPROPRIATE_PROTOCOL));
         }
         let most = self.desk.options().connections_per_user;
         if !gives.user.is_empty() && !self.desk.admission.admit(&gives.user, most) {
             return Err(Refused::Disconnect(Disconnect::CONNECTION_LIMIT));
         }
-        let (id, mut connect) = self.enter(gives.user, gives.info);
+        let (id, mut connect) = self.enter(gives.user, gives.info, client);
+        connect.data = gives.data;
         (connect.expires, connect.ttl) = self.bounded(id, gives.caps, gives.lasts);
         let named = request
             .subs
@@ -159,8 +174,7 @@ impl Session {
         Ok(channels)
     }
 
-    fn enter(&self, user: String, conn_info: Bytes) -> (ConnId, ConnectResult) {
-        let client = uuid(&self.desk.cx);
+    fn enter(&self, user: String, conn_info: Bytes, client: String) -> (ConnId, ConnectResult) {
         let info = Arc::new(ClientInfo {
             user,
             client: client.clone(),
@@ -194,8 +208,9 @@ impl Session {
 
     /// From now on it may this, and for so long. Returns what the client is told of the latter.
     fn bounded(&self, id: ConnId, caps: Box<[Cap]>, lasts: Lasts) -> (bool, u32) {
-        // Who only listens has no way to show another token.
-        let grace = match self.seat.bare {
+        // Who only listens has no way to show another token, and whom the application is asked about need not.
+        let is_refreshed = self.is_refreshed();
+        let grace = match self.seat.bare || is_refreshed {
             true => Duration::ZERO,
             false => limits::REFRESH_WITHIN,
         };
@@ -204,7 +219,10 @@ impl Session {
         rights.caps = caps;
         let before = std::mem::replace(&mut rights.ends, ends);
         self.desk.due(id, None, before, ends);
-        lasts.told(self.desk.cx.wall())
+        match is_refreshed {
+            true => (false, 0),
+            false => lasts.told(self.desk.cx.wall()),
+        }
     }
 
     /// Carries out the command: the connection goes on by another token of the same user.

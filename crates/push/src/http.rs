@@ -11,6 +11,7 @@ use ringmain_hub::protocol::{Command, Commands, ConnectRequest, Disconnect, Emul
 use ringmain_web::limits::ERROR_TEXT_BYTES;
 use ringmain_web::{App, Error, Flow, Group, Method, Reply, Request, Result};
 
+use crate::asking::Asker;
 use crate::desk::{Desk, Emulated};
 use crate::limits;
 use crate::names::SessionName;
@@ -107,7 +108,7 @@ async fn talk(request: &Request<'_>, reply: &mut Reply<'_>, framing: Framing, me
     let handshake = desk.enter()?;
     let stream = Rc::new(Stream::new(request, framing));
     stream.begin(reply).await?;
-    let open = Open::new(desk, &stream, false);
+    let open = Open::new(request, desk, &stream, false);
     open.0.seat.handshake.set(Some(handshake));
     open.0.carry_out(commands.into_iter().map(Ok));
     if !open.0.seat.entered.get() && !open.0.seat.is_joining() {
@@ -131,7 +132,7 @@ async fn listen(
         return stream.begin(reply).await;
     }
     let handshake = desk.enter()?;
-    let open = Open::new(desk, &stream, true);
+    let open = Open::new(request, desk, &stream, true);
     open.0.seat.handshake.set(Some(handshake));
     open.0.join(connect);
     stream.news().await;
@@ -149,9 +150,10 @@ async fn listen(
 struct Open(Session);
 
 impl Open {
-    fn new(desk: &Desk, stream: &Rc<Stream>, bare: bool) -> Open {
+    fn new(request: &Request<'_>, desk: &Desk, stream: &Rc<Stream>, bare: bool) -> Open {
         let outlet = Outlet::Stream(Rc::clone(stream));
-        Open(Session::new(desk, stream.format(), bare, outlet))
+        let asker = Asker::of(request);
+        Open(Session::new(desk, stream.format(), bare, outlet, asker))
     }
 }
 

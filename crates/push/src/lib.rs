@@ -21,6 +21,7 @@ mod claims;
 mod desk;
 mod due;
 mod entering;
+mod gathering;
 mod handshakes;
 mod http;
 pub mod limits;
@@ -48,6 +49,7 @@ use std::sync::Arc;
 use ringmain_engine::Cx;
 use ringmain_web::{App, WsOptions};
 
+pub use asking::{Answering, Application, Backend, Event, Proxy, Question, Unanswered};
 pub use options::{Listen, Namespace, Options, OptionsError};
 pub use ringmain_hub::history::Keep;
 pub use ringmain_hub::local::Limits;

@@ -69,6 +69,7 @@ pub const CONNECTIONS_PER_USER: u32 = 128;
 
 /// Clients that are looked at together before the first of them is sent what waits for it.
 pub(crate) const SENT_TOGETHER: usize = 32;
+
 /// Questions of programs (publications that are answered with a place among them) that are on their way from one worker. With
 /// more a program is answered 503, and nothing was done. A question stays one until its channel's home has answered.
 pub const QUESTIONS: usize = 16_384;
@@ -109,3 +110,34 @@ pub const HANDSHAKES: u32 = 8192;
 
 /// Within how long those are told to come back who are not let in for that.
 pub const COME_BACK_WITHIN: Duration = Duration::from_secs(5);
+
+/// Questions about one client that wait for the application's answer, and commands of its that wait behind them; with more the
+/// command that is one too many is answered with [`Fault::TOO_MANY_REQUESTS`].
+///
+/// [`Fault::TOO_MANY_REQUESTS`]: ringmain_hub::protocol::Fault::TOO_MANY_REQUESTS
+pub const QUESTIONS_A_CLIENT: usize = 32;
+
+/// Questions of one worker that wait for the application's answer; with more a command is answered with
+/// [`Fault::TOO_MANY_REQUESTS`], after which clients try to connect and to subscribe again.
+///
+/// [`Fault::TOO_MANY_REQUESTS`]: ringmain_hub::protocol::Fault::TOO_MANY_REQUESTS
+pub const QUESTIONS_A_WORKER: u32 = 1024;
+
+/// The longest that an answer of the application may be waited for: below [`CONNECT_WITHIN`].
+pub const ANSWER_WITHIN: Duration = Duration::from_secs(20);
+
+/// Bytes of an answer; a longer one is none.
+pub const ANSWER_BYTES: usize = 1 << 20;
+
+/// Bytes of the headers that a client may say with its connection, as far as they are kept; with more it is disconnected
+/// ([`Disconnect::BAD_REQUEST`]).
+///
+/// [`Disconnect::BAD_REQUEST`]: ringmain_hub::protocol::Disconnect::BAD_REQUEST
+pub const EMULATED_HEADER_BYTES: usize = 8 << 10;
+
+/// When the application is asked again whether a connection or a subscription goes on, if it has not answered; a part of it by lot,
+/// so that not all are asked about at once. It goes on meanwhile.
+pub const REFRESH_AGAIN: Duration = Duration::from_secs(30);
+
+/// How often a worker warns of answers that are none, at most; of others only at the level `debug`.
+pub const WARN_EVERY: Duration = Duration::from_secs(1);

@@ -13,7 +13,7 @@ use ringmain_jwt::Wrong;
 
 use crate::claims::{Lasts, Subscribing, Terms};
 use crate::limits;
-use crate::options::Namespace;
+use crate::options::{Namespace, Options};
 use crate::rights::{Grant, is_among};
 use crate::seat::{Asked, Kind};
 use crate::session::Session;
@@ -25,8 +25,9 @@ const REJECT_UNRECOVERED: i64 = 2;
 struct Asking {
     number: u32,
     kind: Kind,
-    /// By a token, or by the server.
+    /// By a token, by the application or by the server.
     granted: Option<(Terms, Lasts)>,
+    is_servers: bool,
 }
 
 impl Session {
@@ -37,6 +38,13 @@ impl Session {
             return Err(Fault::NOT_AVAILABLE);
         }
         let options = self.desk.options();
+        if request.token.is_empty() && self.is_asked_about(&options, &request.channel)? {
+            return match self.seat.bare {
+                // The application has heard of what it named, and has not given it.
+                true => Err(Fault::PERMISSION_DENIED),
+                false => self.ask_subscribe(id, number, request),
+            };
+        }
         let (namespace, granted) = match request.token.is_empty() {
             true => {
                 let rights = self.seat.rights.borrow();
@@ -59,8 +67,37 @@ impl Session {
             number,
             kind,
             granted,
+            is_servers: false,
         };
         self.ask(id, &namespace, request, asking)
+    }
+
+    /// Whether the application says who may subscribe to a channel without a token for it.
+    fn is_asked_about(&self, options: &Options, channel: &str) -> Result<bool, Fault> {
+        if !options.namespace(channel)?.subscribe_proxy || channel.contains('#') {
+            return Ok(false);
+        }
+        let rights = self.seat.rights.borrow();
+        let may = rights.grant(channel).is_some() || rights.cap(channel).is_some_and(|cap| cap.subscribe);
+        Ok(!may && !channel.starts_with('$'))
+    }
+
+    /// Subscribes a client that the application lets.
+    pub(crate) fn subscribe_granted(
+        &self,
+        id: ConnId,
+        number: u32,
+        request: &SubscribeRequest,
+        granted: (Terms, Lasts),
+    ) -> Result<(), Fault> {
+        let options = self.desk.options();
+        let asking = Asking {
+            number,
+            kind: Kind::Own,
+            granted: Some(granted),
+            is_servers: false,
+        };
+        self.ask(id, options.namespace(&request.channel)?, request, asking)
     }
 
     /// Subscribes a client that connects to what the server says.
@@ -85,6 +122,7 @@ impl Session {
                 number: 0,
                 kind: Kind::Connecting,
                 granted: Some((terms, Lasts::default())),
+                is_servers: true,
             };
             self.ask(id, namespace, &request, asking)?;
         }
@@ -104,6 +142,7 @@ impl Session {
             number: 0,
             kind: Kind::Pushed,
             granted: Some((terms, Lasts::default())),
+            is_servers: true,
         };
         self.ask(id, namespace, &request, asking)
     }
@@ -160,8 +199,10 @@ impl Session {
             .local
             .borrow_mut()
             .subscribe_as(id, &channel, namespace.rules, since, info)?;
+        let is_refreshed = lasts.until.is_some() && self.is_sub_refreshed(&channel);
         if is_granted {
-            let grace = match self.seat.bare {
+            // Who only listens cannot show another token, and whom the application is asked about need not.
+            let grace = match self.seat.bare || is_refreshed {
                 true => Duration::ZERO,
                 false => limits::REFRESH_WITHIN,
             };
@@ -169,7 +210,7 @@ impl Session {
                 channel: Arc::clone(&channel),
                 info: terms.info,
                 ends: lasts.ends(grace),
-                is_servers: request.token.is_empty(),
+                is_servers: asking.is_servers,
             };
             self.desk.due(id, Some(&channel), None, grant.ends);
             self.seat.rights.borrow_mut().add(grant);
@@ -187,7 +228,7 @@ impl Session {
             is_positioned: is_kept && shape.positioning.unwrap_or(recovery),
             wants_all: request.flag & REJECT_UNRECOVERED != 0,
             data: terms.data,
-            lasts,
+            lasts: if is_refreshed { Lasts::default() } else { lasts },
         });
         self.seat.begins();
         Ok(())

@@ -9,6 +9,7 @@ use ringmain_hub::mail::{Rules, Slow};
 use ringmain_hub::protocol::Fault;
 use ringmain_web::Origins;
 
+use crate::asking::{Event, Proxy};
 use crate::limits::{CONNECTIONS_PER_USER, HANDSHAKES, KEYS_REMEMBERED};
 use crate::tokens::Tokens;
 
@@ -37,6 +38,8 @@ pub struct Options {
     /// Clients that one worker lets in within a second, as far as they say who they are; more are answered 503 and come back. `None`:
     /// as many as come.
     pub connects_per_second: Option<u32>,
+    /// What the application is asked about.
+    pub proxy: Proxy,
     /// Of one connection.
     pub limits: Limits,
     /// Connections of one user, of all workers; of more the new one is refused ([`Disconnect::CONNECTION_LIMIT`]). Those whom we
@@ -64,6 +67,13 @@ pub struct Namespace {
     pub presence: bool,
     /// Clients recover what they have missed, whether or not they ask for that beforehand.
     pub recovery: bool,
+    /// The application says who may subscribe without a token for the channel ([`Event::Subscribe`]), whatever `listen` says; but
+    /// for channels of named users (`#`) and private ones (`$`), and for who may by a capability.
+    pub subscribe_proxy: bool,
+    /// The application says what clients publish ([`Event::Publish`]), whatever `publish` says.
+    pub publish_proxy: bool,
+    /// The application says whether subscriptions go on whose time is over ([`Event::SubRefresh`]).
+    pub sub_refresh_proxy: bool,
 }
 
 /// Who may subscribe to channels without a token for them.
@@ -113,6 +123,9 @@ impl Default for Namespace {
             history: false,
             presence: false,
             recovery: false,
+            subscribe_proxy: false,
+            publish_proxy: false,
+            sub_refresh_proxy: false,
         }
     }
 }
@@ -131,6 +144,7 @@ impl Default for Options {
             keys_remembered: KEYS_REMEMBERED,
             handshakes: HANDSHAKES,
             connects_per_second: None,
+            proxy: Proxy::default(),
             limits: Limits {
                 subscriptions: 128,
                 waiting_bytes: WAITING_BYTES,
@@ -231,6 +245,23 @@ impl Options {
         ];
         if let Some((what, _)) = most.iter().find(|(_, most)| *most == Some(0)) {
             return Err(format!("{what}: expected at least 1, found 0"));
+        }
+        self.proxy.fault()?;
+        let plain = [("channels without a namespace", &self.plain)];
+        let named = self.namespaces.iter().map(|(name, it)| (&**name, it));
+        for (name, it) in plain.into_iter().chain(named) {
+            let wanted = [
+                (it.subscribe_proxy, Event::Subscribe),
+                (it.publish_proxy, Event::Publish),
+                (it.sub_refresh_proxy, Event::SubRefresh),
+            ];
+            let mut wanted = wanted.into_iter().filter(|(is_wanted, _)| *is_wanted);
+            if let Some((_, event)) = wanted.find(|(_, event)| !self.proxy.is_asked(*event)) {
+                let event = event.name();
+                return Err(format!(
+                    "expected an application that is asked about `{event}`, as `{name}` wants it, found none"
+                ));
+            }
         }
         match &self.user_channel {
             Some(name) if !self.namespaces.contains_key(name) => Err(format!(

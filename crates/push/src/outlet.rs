@@ -70,13 +70,13 @@ impl Outlet {
         true
     }
 
-    /// Ends it, behind what was sent: with the code where there is one, else with `last`.
-    pub(crate) fn close(&self, why: Disconnect, last: &[u8]) {
+    /// Ends it, behind what was sent: with the code and this reason where there is one, else with `last`.
+    pub(crate) fn close(&self, why: Disconnect, reason: &str, last: &[u8]) {
         match self {
             Outlet::None => {}
             Outlet::Ws(ws) => {
                 let code = u16::try_from(why.code).ok().and_then(CloseCode::new);
-                ws.close(code.unwrap_or(CloseCode::INTERNAL_ERROR), why.reason);
+                ws.close(code.unwrap_or(CloseCode::INTERNAL_ERROR), reason);
             }
             Outlet::Stream(stream) => stream.end(why, last),
         }

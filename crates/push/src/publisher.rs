@@ -10,8 +10,8 @@ use ringmain_hub::local::Answer;
 use ringmain_hub::mail::{Manner, Told};
 use ringmain_hub::protocol::{Fault, Published, compact};
 
-use crate::asking::{Gathering, Unanswered};
 use crate::desk::Desk;
+use crate::gathering::{Gathering, Unanswered};
 use crate::limits;
 
 /// Publishes from one worker. What serves clients hands it out: see [`serve_with`](crate::serve_with).

@@ -58,9 +58,7 @@ impl Rights {
                 cap,
             });
         }
-        if channel.starts_with('$') || !is_among(channel, user) {
-            return Err(Fault::PERMISSION_DENIED);
-        }
+        self.may_be_asked(channel, user)?;
         let (is_open, cap) = (namespace.listen.lets_in(user), self.cap(channel));
         match is_open || cap.is_some() {
             true => Ok(Reach {
@@ -72,8 +70,20 @@ impl Rights {
         }
     }
 
+    /// Whether somebody else may be asked whether a user may do something in a channel.
+    ///
+    /// # Errors
+    /// [`Fault::PERMISSION_DENIED`]: the channel is for others, or wants a token.
+    pub(crate) fn may_be_asked(&self, channel: &str, user: &str) -> Result<(), Fault> {
+        let is_open = !channel.starts_with('$') && is_among(channel, user);
+        match is_open || self.grant(channel).is_some() {
+            true => Ok(()),
+            false => Err(Fault::PERMISSION_DENIED),
+        }
+    }
+
     /// The first that is for the channel is the one that counts.
-    fn cap(&self, channel: &str) -> Option<&Cap> {
+    pub(crate) fn cap(&self, channel: &str) -> Option<&Cap> {
         self.caps.iter().find(|cap| cap.is_for(channel))
     }
 

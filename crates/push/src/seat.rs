@@ -9,11 +9,12 @@ use ringmain_hub::history::Place;
 use ringmain_hub::local::{ConnId, Event};
 use ringmain_hub::mail::Told;
 use ringmain_hub::protocol::{
-    ClientInfo, Command, ConnectResult, Disconnect, Error, Fault, Format, HistoryResult, PresenceResult,
-    PresenceStatsResult, PublishResult, Published, Push, Reply, Subscribe, SubscribeResult, Unsubscribe,
-    Unsubscribed,
+    ClientInfo, Command, ConnectResult, Disconnect, DisconnectPush, Error, Fault, Format, HistoryResult,
+    PresenceResult, PresenceStatsResult, PublishResult, Published, Push, Reply, Subscribe, SubscribeResult,
+    Unsubscribe, Unsubscribed,
 };
 
+use crate::asking::Asker;
 use crate::claims::Lasts;
 use crate::desk::Desk;
 use crate::handshakes::Handshake;
@@ -47,6 +48,8 @@ pub(crate) struct Seat {
     /// It is about to say who it is.
     pub(crate) handshake: Cell<Option<Handshake>>,
     counts: Arc<Counts>,
+    /// By which the application is asked; `None`: there is none.
+    pub(crate) asker: Option<Box<Asker>>,
 }
 
 pub(crate) struct Asked {
@@ -112,7 +115,13 @@ impl Asked {
 }
 
 impl Seat {
-    pub(crate) fn new(format: Format, bare: bool, outlet: Outlet, counts: &Arc<Counts>) -> Seat {
+    pub(crate) fn new(
+        format: Format,
+        bare: bool,
+        outlet: Outlet,
+        counts: &Arc<Counts>,
+        asker: Option<Box<Asker>>,
+    ) -> Seat {
         Seat {
             format,
             bare,
@@ -128,6 +137,7 @@ impl Seat {
             pinged: Cell::new(false),
             handshake: Cell::default(),
             counts: Arc::clone(counts),
+            asker,
         }
     }
 
@@ -140,9 +150,10 @@ impl Seat {
         self.is_joining() || self.outlet.borrow().is_full()
     }
 
-    /// Whether it has been let in and was not told so yet.
+    /// Whether it is about to be let in and was not told so yet.
     pub(crate) fn is_joining(&self) -> bool {
-        self.joining.borrow().is_some()
+        let is_asked_for = self.asker.as_ref().is_some_and(|asker| asker.is_connecting());
+        is_asked_for || self.joining.borrow().is_some()
     }
 
     /// Keeps a command until the client has been told that it is connected: it would be answered before that.
@@ -375,6 +386,15 @@ impl Seat {
 
     /// Ends the connection: by a close with the code where there is one, else by a last push.
     pub(crate) fn disconnect(&self, why: Disconnect) {
+        self.disconnect_because(why, why.reason);
+    }
+
+    /// The same in other words.
+    pub(crate) fn disconnect_because(&self, why: Disconnect, reason: &str) {
+        let disconnect = DisconnectPush {
+            reason: reason.to_owned(),
+            ..why.into()
+        };
         if self.outlet.borrow().is_open() {
             self.counts.disconnected(why);
             if !self.entered.get() && self.id.get().is_none() {
@@ -385,7 +405,7 @@ impl Seat {
             }
         }
         let push = Push {
-            disconnect: Some(why.into()),
+            disconnect: Some(disconnect),
             ..Push::default()
         };
         let mut last = Vec::new();
@@ -396,7 +416,7 @@ impl Seat {
             },
             &mut last,
         );
-        self.outlet.borrow().close(why, &last);
+        self.outlet.borrow().close(why, reason, &last);
     }
 
     pub(crate) fn ping(&self) {

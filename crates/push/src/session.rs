@@ -1,5 +1,6 @@
 //! One client: what it asks for and what comes of it, whatever its transport.
 
+use std::collections::BTreeMap;
 use std::rc::Rc;
 use std::sync::Arc;
 
@@ -14,6 +15,7 @@ use ringmain_hub::protocol::{
     Published, Reply, UnsubscribeResult,
 };
 
+use crate::asking::Asker;
 use crate::desk::Desk;
 use crate::limits;
 use crate::outlet::Outlet;
@@ -27,10 +29,16 @@ pub(crate) struct Session {
 
 impl Session {
     /// `bare`: its transport only brings.
-    pub(crate) fn new(desk: &Desk, format: Format, bare: bool, outlet: Outlet) -> Session {
+    pub(crate) fn new(
+        desk: &Desk,
+        format: Format,
+        bare: bool,
+        outlet: Outlet,
+        asker: Option<Box<Asker>>,
+    ) -> Session {
         Session {
             desk: desk.clone(),
-            seat: Rc::new(Seat::new(format, bare, outlet, &desk.counts)),
+            seat: Rc::new(Seat::new(format, bare, outlet, &desk.counts, asker)),
         }
     }
 
@@ -70,6 +78,9 @@ impl Session {
     /// The transport is gone.
     pub(crate) fn over(&self) {
         drop(self.seat.handshake.take());
+        if let Some(asker) = &self.seat.asker {
+            asker.forget(&self.desk.cx);
+        }
         if let Some(id) = self.seat.id.take() {
             self.desk.leave(id);
         }
@@ -102,6 +113,9 @@ impl Session {
         if self.seat.under_way.get() >= limits::COMMANDS_UNDER_WAY {
             return Err(Disconnect::TOO_MANY_REQUESTS);
         }
+        let Some(command) = self.hold_behind(command, out) else {
+            return Ok(());
+        };
         if let Some(refresh) = &command.refresh {
             return self.refresh(id, number, &refresh.token, out);
         }
@@ -130,8 +144,8 @@ impl Session {
                 out,
             );
             Ok(())
-        } else if command.rpc.is_some() {
-            Err(Fault::NOT_AVAILABLE)
+        } else if let Some(rpc) = command.rpc {
+            self.ask_rpc(id, number, rpc)
         } else {
             Err(Fault::METHOD_NOT_FOUND)
         };
@@ -167,22 +181,44 @@ impl Session {
     fn publish(&self, id: ConnId, number: u32, publish: PublishRequest) -> std::result::Result<(), Fault> {
         let info = Arc::clone(&self.seat.info.borrow());
         let (options, rights) = (self.desk.options(), self.seat.rights.borrow());
-        let reach = rights.reach(&options, &publish.channel, &info.user)?;
-        reach.may(reach.namespace.publish, |cap| cap.publish)?;
+        let is_asked = options.namespace(&publish.channel)?.publish_proxy;
+        if is_asked {
+            rights.may_be_asked(&publish.channel, &info.user)?;
+        } else {
+            let reach = rights.reach(&options, &publish.channel, &info.user)?;
+            reach.may(reach.namespace.publish, |cap| cap.publish)?;
+        }
         if publish.data.is_empty() {
             return Err(Fault::BAD_REQUEST);
         }
+        drop(rights);
+        match is_asked {
+            true => self.ask_publish(id, number, publish),
+            false => self.publish_as(id, number, &publish.channel, (publish.data, BTreeMap::new())),
+        }
+    }
+
+    /// Publishes for a client that may, with these tags.
+    pub(crate) fn publish_as(
+        &self,
+        id: ConnId,
+        number: u32,
+        channel: &str,
+        (data, tags): (Bytes, BTreeMap<String, String>),
+    ) -> std::result::Result<(), Fault> {
+        let options = self.desk.options();
+        let rules = options.namespace(channel)?.rules;
         let published = Published {
-            data: publish.data,
+            data,
             info: Some(ClientInfo {
-                chan_info: rights.info(&publish.channel),
-                ..ClientInfo::clone(&info)
+                chan_info: self.seat.rights.borrow().info(channel),
+                ..ClientInfo::clone(&self.seat.info.borrow())
             }),
+            tags,
             ..Published::default()
         };
-        let channel: Arc<str> = Arc::from(publish.channel);
         let mut local = self.desk.local.borrow_mut();
-        local.publish(&channel, reach.namespace.rules, published, Some((id, number)));
+        local.publish(&Arc::from(channel), rules, published, Some((id, number)));
         self.seat.begins();
         Ok(())
     }

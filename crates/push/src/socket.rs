@@ -8,6 +8,7 @@ use ringmain_hub::protocol::{ConnectRequest, Disconnect, Format};
 use ringmain_web::ws::{Closed, Message};
 use ringmain_web::{Request, Result, Socket, Ws};
 
+use crate::asking::Asker;
 use crate::outlet::Outlet;
 use crate::place::allowed;
 use crate::session::Session;
@@ -32,7 +33,7 @@ impl Talking {
             || parts.any(|part| matches!(part, "cf_protocol=protobuf" | "format=protobuf"));
         let format = if is_binary { Format::Protobuf } else { Format::Json };
         let handshake = desk.enter()?;
-        let session = Session::new(desk, format, false, Outlet::None);
+        let session = Session::new(desk, format, false, Outlet::None, Asker::of(request));
         session.seat.handshake.set(Some(handshake));
         Ok(Talking(session))
     }
@@ -42,7 +43,7 @@ impl Listening {
     pub(crate) fn open(request: &Request<'_>) -> Result<Listening> {
         let desk = allowed(request)?;
         let handshake = desk.enter()?;
-        let session = Session::new(desk, Format::Json, true, Outlet::None);
+        let session = Session::new(desk, Format::Json, true, Outlet::None, Asker::of(request));
         session.seat.handshake.set(Some(handshake));
         Ok(Listening {
             session,

@@ -97,6 +97,10 @@ impl Stream {
         self.framing.format()
     }
 
+    pub(crate) fn is_of_events(&self) -> bool {
+        self.framing == Framing::Events
+    }
+
     /// As a WebSocket: more waits than a mark, wherever it waits.
     pub(crate) fn is_full(&self) -> bool {
         let unsent = self.cx.conn(self.conn).unsent();

@@ -10,8 +10,8 @@ use std::time::Duration;
 use ringmain_hub::protocol::Fault;
 
 use crate::api::Pattern;
-use crate::asking::{Gathering, Unanswered};
 use crate::desk::Desk;
+use crate::gathering::{Gathering, Unanswered};
 use crate::limits;
 
 /// Channels with subscribers, each with how many.

@@ -20,7 +20,7 @@ mod kept;
 mod mirror;
 pub(crate) mod note;
 mod own;
-mod push;
+pub(crate) mod push;
 mod redirect;
 mod relay;
 mod request;
@@ -328,7 +328,10 @@ async fn act(
             let sent = files::answer(worker, view, found, (plan, chain), how, req, reply).await;
             sent.map(|()| Rest::Nothing)
         }
-        Action::Push(at) => Ok(Rest::Push(push::Pushed::new(at, &plan.response))),
+        Action::Push(at) => {
+            let pushed = push::Pushed::new(worker, view, (found, plan), cleared, at, req);
+            Ok(Rest::Push(pushed))
+        }
         Action::Broken { .. } => Err(Fault::BrokenRule.into()),
     }
 }

@@ -7,6 +7,7 @@ use std::sync::atomic::Ordering;
 use ringmain_engine::Addr;
 
 use super::{Gateway, Published};
+use crate::exchange::push::Asks;
 use crate::front::Ids;
 use crate::model::Name;
 use crate::passage::StreamPlan;
@@ -20,6 +21,8 @@ pub(crate) struct View {
     pub(crate) table: Arc<Table<Plan>>,
     /// By the names of stream routes.
     pub(crate) streams: Arc<BTreeMap<Name, StreamPlan>>,
+    /// What push asks its application.
+    pub(crate) asks: Arc<Asks>,
     /// By the numbers of the engine's listeners.
     addresses: Ids,
 }
@@ -28,11 +31,17 @@ impl View {
     pub(super) fn new(gateway: &Gateway) -> View {
         // Before the table: one that is newer than its number is looked at again, not the other way round.
         let generation = gateway.0.generation.load(Ordering::Acquire);
-        let Published { table, streams, ids } = gateway.published().clone();
+        let Published {
+            table,
+            streams,
+            asks,
+            ids,
+        } = gateway.published().clone();
         View {
             generation,
             table,
             streams,
+            asks,
             addresses: ids,
         }
     }

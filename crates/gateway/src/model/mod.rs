@@ -87,7 +87,9 @@ pub use policy::{
     Policy, User,
 };
 pub use process::{AccessLog, AccessLogFormat, Admin, Limits, LogDestination};
-pub use push::{Push, PushAt, PushKeys, PushListen, PushNamespace, PushTokens};
+pub use push::{
+    Push, PushAsk, PushAt, PushEvent, PushKeys, PushListen, PushNamespace, PushProxy, PushTokens,
+};
 pub use ringmain_sys::addr::{Addr, AddrError};
 pub use route::{
     Affinity, AffinityBy, BodyLimits, Cookie, Retry, RetryOn, Route, Rule, StreamRoute, Timeouts,

@@ -4,12 +4,12 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::time::Duration;
 
-use ringmain_push::{Limits, Options, Tokens};
+use ringmain_push::{Limits, Options, Proxy, Tokens};
 
-use super::{JwtAlgorithm, KeySet, Path, Secret};
+use super::{HeaderName, HeaderValue, Hostname, JwtAlgorithm, KeySet, Path, Secret, Target};
 
 /// What channels of a namespace do, and who may listen there.
-pub use ringmain_push::{Listen as PushListen, Namespace as PushNamespace};
+pub use ringmain_push::{Event as PushEvent, Listen as PushListen, Namespace as PushNamespace};
 
 /// Where a rule has clients of push connect: [`Action::Push`](super::Action::Push).
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -32,6 +32,8 @@ pub struct Push {
     pub origins: Vec<Arc<str>>,
     /// What programs of the owner's say in `X-API-Key`. `None`: there is no `/api/`.
     pub api_key: Option<Secret>,
+    /// What the application is asked about clients. Default: nothing.
+    pub proxy: PushProxy,
     /// Of one connection.
     pub limits: Limits,
     /// Connections of one user.
@@ -48,6 +50,73 @@ pub struct Push {
     pub plain: PushNamespace,
     /// Of others, by what is before it.
     pub namespaces: BTreeMap<Arc<str>, PushNamespace>,
+}
+
+/// What the application is asked about clients, as Centrifugo's proxy asks it: by POST, in JSON.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct PushProxy {
+    /// By what it is asked about, who is asked.
+    pub events: BTreeMap<PushEvent, PushAsk>,
+    /// Headers of the request by which a client has connected that it sees, beside what the rule's policies write. What policies
+    /// write or take out, and what is only taken from trusted proxies, a client cannot say; `X-Forwarded-For`, `-Proto` and
+    /// `-Host` are the gateway's word.
+    pub headers: Vec<HeaderName>,
+    /// Headers that a client may say with its connection instead, which `headers` have precedence over.
+    pub emulated_headers: Vec<HeaderName>,
+    /// Headers of the gateway's own, which have precedence over both.
+    pub own_headers: Vec<(HeaderName, HeaderValue)>,
+    /// Data are told in base64. Default `false`.
+    pub binary: bool,
+}
+
+/// Who is asked about something.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct PushAsk {
+    /// Who.
+    pub upstream: Target,
+    /// `Host`. `None`: the endpoint's own.
+    pub host: Option<Hostname>,
+    /// Path and query.
+    pub path: Arc<str>,
+    /// How long it may take. Default 1 s.
+    pub timeout: Duration,
+}
+
+/// What frames a message or belongs to a connection (RFC 9110 §7.6.1), and what each question has of its own.
+const NEVER_TOLD: [&str; 14] = [
+    "Connection",
+    "Content-Encoding",
+    "Content-Length",
+    "Content-Type",
+    "Expect",
+    "Host",
+    "Keep-Alive",
+    "Proxy-Authorization",
+    "Proxy-Connection",
+    "TE",
+    "Trailer",
+    "Transfer-Encoding",
+    "Upgrade",
+    "Via",
+];
+
+impl PushProxy {
+    /// Whether a question may have this header: it is none of the message's own or of the connection's.
+    #[must_use]
+    pub fn may_tell(name: &HeaderName) -> bool {
+        let is = |other: &&str| name.as_str().eq_ignore_ascii_case(other);
+        !NEVER_TOLD.iter().any(is)
+    }
+
+    fn proxy(&self) -> Proxy {
+        let events = self.events.iter();
+        let emulated = self.emulated_headers.iter();
+        Proxy {
+            events: events.map(|(event, ask)| (*event, ask.timeout)).collect(),
+            binary: self.binary,
+            emulated: emulated.map(|name| name.as_str().to_owned()).collect(),
+        }
+    }
 }
 
 /// Tokens of clients: who signs them, and what they must hold.
@@ -112,6 +181,7 @@ impl Default for Push {
             tokens: None,
             user_channel: None,
             api_key: None,
+            proxy: PushProxy::default(),
             connections_per_user,
             handshakes,
             connects_per_second,
@@ -139,6 +209,7 @@ impl Push {
             origins: self.origins.iter().map(ToString::to_string).collect(),
             // A key that is no text is nobody's: no header could say it.
             api_key: key.and_then(|key| String::from_utf8(key.to_vec()).ok()),
+            proxy: self.proxy.proxy(),
             limits: self.limits,
             channels: self.channels,
             tokens: self.tokens.as_ref().map(PushTokens::tokens).transpose()?,

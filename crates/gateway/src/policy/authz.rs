@@ -100,6 +100,8 @@ impl Authz {
             target: &target,
             host: self.policy.host.as_ref().map(|host| host.as_str()),
             fields: &fields,
+            body: b"",
+            again: true,
             most: limits::AUTHZ_BODY_BYTES,
             until: at.worker.cx.now().after(self.policy.timeout),
         };

@@ -1,4 +1,4 @@
-//! A request of the gateway's own to an upstream, by its connections, caps and health: for keys, for verdicts.
+//! A request of the gateway's own to an upstream, by its connections, caps and health: for keys, for verdicts, for what push asks.
 
 use std::future::poll_fn;
 use std::rc::Rc;
@@ -16,31 +16,35 @@ use crate::upstream::Prefer;
 use crate::upstream::Shared;
 use crate::upstream::local::{End, Link, Local};
 
-/// What is asked. There is no body.
-pub(super) struct Call<'a> {
-    pub(super) method: Method<'a>,
+/// What is asked.
+pub(crate) struct Call<'a> {
+    pub(crate) method: Method<'a>,
     /// Path and query.
-    pub(super) target: &'a str,
+    pub(crate) target: &'a str,
     /// `None`: the endpoint's own.
-    pub(super) host: Option<&'a str>,
-    pub(super) fields: &'a FieldBlock,
+    pub(crate) host: Option<&'a str>,
+    pub(crate) fields: &'a FieldBlock,
+    /// Empty: there is none.
+    pub(crate) body: &'a [u8],
+    /// Whether it may be asked twice (RFC 9110 §9.2.2): a connection that is closed meanwhile does not say whether it was.
+    pub(crate) again: bool,
     /// Bytes of the answer's body; with more there is none.
-    pub(super) most: u64,
+    pub(crate) most: u64,
     /// When it must be over.
-    pub(super) until: Time,
+    pub(crate) until: Time,
 }
 
 /// What was answered.
 #[derive(Debug, Default)]
-pub(super) struct Answered {
-    pub(super) status: u16,
+pub(crate) struct Answered {
+    pub(crate) status: u16,
     /// But for those that frame it.
-    pub(super) fields: FieldBlock,
-    pub(super) body: Vec<u8>,
+    pub(crate) fields: FieldBlock,
+    pub(crate) body: Vec<u8>,
 }
 
-/// Asks; once more on a new connection if a kept one turns out to be closed.
-pub(super) async fn call(
+/// Asks; once more on a new connection if a kept one turns out to be closed and it may be.
+pub(crate) async fn call(
     worker: &Rc<Worker>,
     shared: &Arc<Shared>,
     call: &Call<'_>,
@@ -58,7 +62,9 @@ pub(super) async fn call(
         let link = local.link(&chosen.end, fresh, &greeting, span).await?;
         let kept = link.requests > 0;
         match exchange(worker, &local, &chosen.end, link, call).await {
-            Err(Fault::ClosedBeforeHead | Fault::ResetBeforeHead) if kept && !fresh => fresh = true,
+            Err(Fault::ClosedBeforeHead | Fault::ResetBeforeHead) if kept && !fresh && call.again => {
+                fresh = true
+            }
             outcome => return outcome,
         }
     }
@@ -134,10 +140,13 @@ fn write(call: &Call<'_>, authority: &str, out: &mut Vec<u8>) -> Result<(), Faul
     head.block(call.fields);
     // RFC 9110 §8.6: a method that usually has content says that there is none.
     let framing = match call.method {
-        Method::Post | Method::Put | Method::Patch => Framing::Length(0),
+        Method::Post | Method::Put | Method::Patch => Framing::Length(call.body.len() as u64),
         _ => Framing::None,
     };
     let mut body = head.finish(framing, true).map_err(misuse)?;
+    if !call.body.is_empty() {
+        body.data(out, call.body).map_err(misuse)?;
+    }
     body.finish(out).map_err(misuse)
 }
 

@@ -29,7 +29,7 @@ impl Guards {
             if written.is_empty() {
                 continue;
             }
-            for upstream in targets(rule) {
+            for upstream in targets(rule).chain(asked(rule, config)) {
                 let names = guards.0.entry(upstream.clone()).or_default();
                 for name in &written {
                     if !names.contains(name) {
@@ -78,6 +78,19 @@ fn targets(rule: &Rule) -> impl Iterator<Item = &Name> {
         backends.chain(forward.mirrors.iter().map(|mirror| &mirror.target))
     });
     all.filter_map(|target| match target {
+        Target::Upstream(name) => Some(name),
+        Target::Broken { .. } => None,
+    })
+}
+
+/// Upstreams that are asked about the clients that come by a rule.
+fn asked<'c>(rule: &Rule, config: &'c Config) -> impl Iterator<Item = &'c Name> {
+    let push = config
+        .push
+        .as_ref()
+        .filter(|_| matches!(rule.action, Action::Push(_)));
+    let asks = push.into_iter().flat_map(|push| push.proxy.events.values());
+    asks.filter_map(|ask| match &ask.upstream {
         Target::Upstream(name) => Some(name),
         Target::Broken { .. } => None,
     })

@@ -14,7 +14,7 @@ mod addresses;
 mod any;
 mod authz;
 mod basic;
-mod call;
+pub(crate) mod call;
 mod certificate;
 mod cleared;
 mod concurrency;

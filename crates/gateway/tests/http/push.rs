@@ -1,14 +1,16 @@
 //! Rules that lead to push: clients connect by them, with the rule's policies before and its headers around.
 
 use std::sync::Arc;
+use std::time::Duration;
 
 use ringmain_engine::Config;
 use ringmain_gateway::model::{
-    self, Action, Cors, HeaderName, HeaderValue, Match, Path, PathMatch, Policy, Push, PushAt, Rule, Secret,
+    self, Action, Ask, Cors, ExternalAuth, Forward, HeaderName, HeaderValue, Match, Path, PathMatch, Policy,
+    Push, PushAsk, PushAt, PushEvent, PushNamespace, PushProxy, Rule, Secret, Target,
 };
 
-use crate::origin::{Edge, edge, rules};
-use crate::policies::{addresses, with};
+use crate::origin::{Edge, Origin, Seen, edge, nobody, rules, upstream};
+use crate::policies::{addresses, header, with};
 use crate::support::{Client, get};
 
 on_every_backend! {
@@ -16,6 +18,8 @@ on_every_backend! {
     policies_come_before_and_headers_around,
     a_change_of_the_configuration_cuts_nobody,
     what_is_not_there_is_not_found,
+    the_application_is_asked,
+    an_application_that_is_not_there_lets_nobody_in,
 }
 
 /// What is pushed: anybody may listen, who has the key may publish.
@@ -237,5 +241,184 @@ fn what_is_not_there_is_not_found(engine: Config) {
     }
     assert_eq!(edge.server.get("/connection/uni_sse").status, 404);
     drop(listener);
+    edge.server.shut_down();
+}
+
+/// Push whose application is asked about everything, at `address`.
+fn asked(address: std::net::SocketAddr) -> model::Config {
+    let ask = |event: PushEvent| PushAsk {
+        upstream: Target::Upstream("app".into()),
+        host: None,
+        path: format!("/centrifugo/{}?by=edge", event.name()).into(),
+        timeout: Duration::from_secs(5),
+    };
+    let namespace = PushNamespace {
+        subscribe_proxy: true,
+        publish_proxy: true,
+        ..PushNamespace::default()
+    };
+    let names = |names: &[&str]| names.iter().map(|name| header(name)).collect();
+    let push = Push {
+        proxy: PushProxy {
+            events: PushEvent::ALL.map(|event| (event, ask(event))).into(),
+            headers: names(&["Cookie", "X-Forwarded-For", "X-Who", "X-Real-IP", "Authorization"]),
+            emulated_headers: names(&["Authorization", "X-Tenant", "Cookie"]),
+            own_headers: vec![(header("X-Edge-Key"), HeaderValue::parse("k").expect("a value"))],
+            binary: false,
+        },
+        namespaces: [("room".into(), namespace)].into(),
+        ..Push::default()
+    };
+    let mut config = with(config(Some(push)), Vec::new());
+    config.upstreams.push(Arc::new(upstream("app", &[address])));
+    // Another rule tells the application who somebody is: nobody may say so himself.
+    let mut told = Rule::new(Action::Forward(Box::new(Forward::to("app"))));
+    told.policies = vec![Policy::ExternalAuth(Arc::new(ExternalAuth {
+        upstream: Target::Upstream("app".into()),
+        host: None,
+        ask: Ask::Path("/who".into()),
+        request_headers: Vec::new(),
+        upstream_headers: vec![header("X-Who")],
+        client_headers: Vec::new(),
+        identity: None,
+        timeout: Duration::from_secs(5),
+        fail_open: false,
+    }))];
+    Arc::make_mut(&mut config.routes[0]).rules.push(told);
+    config
+}
+
+/// What an application of Centrifugo's answers.
+fn answer_of(seen: &Seen) -> (u16, &'static str) {
+    let path = seen
+        .line()
+        .split([' ', '?'])
+        .nth(1)
+        .unwrap_or_default()
+        .to_owned();
+    let body = String::from_utf8_lossy(&seen.body).into_owned();
+    match &*path {
+        "/centrifugo/connect" => (200, r#"{"result":{"user":"7","data":{"hello":1}}}"#),
+        "/centrifugo/subscribe" if body.contains("room:no") => {
+            (200, r#"{"error":{"code":403,"message":"no"}}"#)
+        }
+        "/centrifugo/subscribe" => (200, r#"{"result":{}}"#),
+        "/centrifugo/publish" => (200, r#"{"result":{"data":"checked"}}"#),
+        "/centrifugo/rpc" if body.contains("fails") => (500, "{\"result\":{}}"),
+        "/centrifugo/rpc" => (200, r#"{"result":{"data":{"price":1}}}"#),
+        _ => (404, ""),
+    }
+}
+
+fn application() -> Origin {
+    Origin::new(|mut peer| {
+        while let Some(seen) = peer.request() {
+            let (status, body) = answer_of(&seen);
+            let length = body.len();
+            let head = format!(
+                "HTTP/1.1 {status} Said\r\nContent-Type: application/json\r\nContent-Length: {length}"
+            );
+            peer.send(format!("{head}\r\n\r\n{body}"));
+        }
+    })
+}
+
+#[track_caller]
+fn sees_what_it_may(seen: &Seen) {
+    assert_eq!(seen.line(), "POST /centrifugo/connect?by=edge HTTP/1.1");
+    for (name, value) in [
+        ("content-type", Some("application/json")),
+        ("cookie", Some("session=1")),
+        ("x-forwarded-for", Some("10.1.2.3")),
+        ("authorization", Some("Bearer t")),
+        ("x-tenant", Some("one")),
+        ("x-edge-key", Some("k")),
+        ("x-who", None),
+        ("x-secret", None),
+        ("x-real-ip", None),
+    ] {
+        assert_eq!(seen.field(name).as_deref(), value, "{name}");
+    }
+}
+
+fn the_application_is_asked(engine: Config) {
+    let application = application();
+    let edge = edge(engine, asked(application.addr));
+    let mut listener = Listener::open(
+        &edge,
+        "Cookie: session=1\r\nX-Forwarded-For: 192.0.2.7\r\nX-Forwarded-For: 10.1.2.3\r\n\
+         X-Secret: no\r\nX-Who: root\r\nX-Edge-Key: forged\r\n",
+    );
+    listener.say(
+        r#"{"id":1,"connect":{"data":{"a":1},"headers":{"authorization":"Bearer t","cookie":"forged","x-tenant":"one","x-who":"root"}}}"#,
+    );
+    let told = listener.hear();
+    assert!(told.contains(r#""data":{"hello":1}"#), "{told}");
+    let seen = application.seen();
+    sees_what_it_may(&seen);
+    let body = String::from_utf8(seen.body).expect("a text");
+    let rest = body.split_once("\",").map(|(_, rest)| rest);
+    let expected = r#""transport":"websocket","protocol":"json","encoding":"json","data":{"a":1}}"#;
+    assert_eq!(rest, Some(expected), "{body}");
+    for (command, reply) in [
+        (
+            r#"{"id":2,"subscribe":{"channel":"room:a"}}"#,
+            r#"{"id":2,"subscribe":{}}"#,
+        ),
+        (
+            r#"{"id":3,"subscribe":{"channel":"room:no"}}"#,
+            r#"{"id":3,"error":{"code":403,"message":"no"}}"#,
+        ),
+        (
+            r#"{"id":4,"rpc":{"method":"price"}}"#,
+            r#"{"id":4,"rpc":{"data":{"price":1}}}"#,
+        ),
+        (
+            r#"{"id":5,"rpc":{"method":"fails"}}"#,
+            r#"{"id":5,"error":{"code":100,"message":"internal server error","temporary":true}}"#,
+        ),
+    ] {
+        listener.say(command);
+        assert_eq!(listener.hear(), reply);
+        // On the connection of the first question.
+        let seen = application.seen();
+        assert_eq!(
+            (seen.connection, seen.field("x-tenant").as_deref()),
+            (0, Some("one"))
+        );
+    }
+    listener.say(r#"{"id":6,"publish":{"channel":"room:a","data":"said"}}"#);
+    let mut both = [listener.hear(), listener.hear()];
+    both.sort();
+    assert_eq!(both[0], r#"{"id":6,"publish":{}}"#);
+    assert!(
+        both[1].contains(r#""pub":{"data":"checked","info":{"user":"7""#),
+        "{}",
+        both[1]
+    );
+    let body = String::from_utf8(application.seen().body).expect("a text");
+    assert!(
+        body.ends_with(r#""user":"7","channel":"room:a","data":"said"}"#),
+        "{body}"
+    );
+    drop(listener);
+    edge.server.shut_down();
+}
+
+fn an_application_that_is_not_there_lets_nobody_in(engine: Config) {
+    let edge = edge(engine, asked(nobody()));
+    let mut stranger = Listener::open(&edge, "");
+    stranger.say("{\"id\":1,\"connect\":{}}");
+    let refused = r#"{"id":1,"error":{"code":100,"message":"internal server error","temporary":true}}"#;
+    assert_eq!(stranger.hear(), refused);
+    // It comes with a change, for who is there, too.
+    let application = application();
+    let replaced = edge
+        .gateway
+        .replace(Arc::new(asked(application.addr)), std::time::Duration::ZERO);
+    assert_eq!(replaced, []);
+    stranger.say("{\"id\":2,\"connect\":{}}");
+    assert!(stranger.hear().contains("\"connect\":{\"client\":"));
+    drop(stranger);
     edge.server.shut_down();
 }

@@ -7,8 +7,8 @@ use ringmain_hub::protocol::Fault;
 
 use super::said::Command;
 use super::told::{Channel, Done, Node};
-use crate::asking::Unanswered;
 use crate::desk::Desk;
+use crate::gathering::Unanswered;
 use crate::orders::Order;
 
 /// Carries out a command, and waits for what comes of it until then.

@@ -11,7 +11,7 @@ use ringmain_web::{App, Error, Flow, Group, Reply, Request, Result};
 use serde::Deserialize;
 use serde::de::DeserializeOwned;
 
-use crate::asking::Unanswered;
+use crate::gathering::Unanswered;
 use crate::limits;
 use crate::place::desk_of;
 pub(crate) use pattern::Pattern;

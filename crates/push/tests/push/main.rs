@@ -1,12 +1,15 @@
 //! Clients in virtual time, on every transport: what they ask for, what they are told, and when they are sent away.
 
 mod api;
+mod application;
 mod asked;
+mod asking;
 mod emulation;
 mod expiring;
 mod listening;
 mod paced;
 mod permits;
+mod questions;
 mod refreshing;
 mod servers;
 mod sessions;

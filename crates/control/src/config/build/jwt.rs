@@ -6,7 +6,7 @@ use std::time::Duration;
 use ringmain_gateway::limits as gateway_limits;
 use ringmain_gateway::model::{
     self, ClaimHeader, ClaimPath, ClaimRule, HeaderName, JwtAlgorithm, JwtKeys, KeyPlace, KeySet, Policy,
-    RemoteKeys,
+    RemoteKeys, Target,
 };
 
 use super::{Builder, list, text, texts, value};
@@ -94,7 +94,36 @@ impl Builder<'_> {
             },
             Either::Full(part) => part,
         };
-        let (to, path) = match (part.url, part.to, part.path) {
+        let (upstream, path) = self.page((part.url, part.to, part.path), position)?;
+        let (said, longest) = (
+            part.refresh.as_ref().map(|at| at.position),
+            part.stale.as_ref().map(|at| at.position),
+        );
+        let refresh = self.least(part.refresh, gateway_limits::KEYS_LEAST, Duration::from_mins(10));
+        let stale = text(part.stale).map_or(Duration::from_hours(24), |time| time.0);
+        if stale < refresh {
+            let expected = format!(
+                "`stale` of at least `refresh`, {refresh:?}: older keys let nobody in until they are fetched again"
+            );
+            let at = longest.or(said).unwrap_or(position);
+            self.errors.tell(at, expected, format!("{stale:?}"));
+        }
+        Some(RemoteKeys {
+            upstream,
+            host: text(part.host),
+            path,
+            refresh,
+            stale,
+        })
+    }
+
+    /// Whom the gateway asks itself, and for what: by a URL, or by `to` and `path`.
+    pub(super) fn page(
+        &mut self,
+        said: (Maybe<Text<PageUrl>>, Maybe<Text<To>>, Maybe<String>),
+        position: Position,
+    ) -> Option<(Target, Arc<str>)> {
+        let (to, path) = match said {
             (Some(url), None, None) => {
                 let page = url.value?.0;
                 (To::Url(page.at), page.path)
@@ -113,31 +142,12 @@ impl Builder<'_> {
                 return None;
             }
         };
-        let (said, longest) = (
-            part.refresh.as_ref().map(|at| at.position),
-            part.stale.as_ref().map(|at| at.position),
-        );
-        let refresh = self.least(part.refresh, gateway_limits::KEYS_LEAST, Duration::from_mins(10));
-        let stale = text(part.stale).map_or(Duration::from_hours(24), |time| time.0);
-        if stale < refresh {
-            let expected = format!(
-                "`stale` of at least `refresh`, {refresh:?}: older keys let nobody in until they are fetched again"
-            );
-            let at = longest.or(said).unwrap_or(position);
-            self.errors.tell(at, expected, format!("{stale:?}"));
-        }
         let upstream = self.target(At {
             value: Some(to),
             position,
             clean: true,
         });
-        Some(RemoteKeys {
-            upstream,
-            host: text(part.host),
-            path: path.into(),
-            refresh,
-            stale,
-        })
+        Some((upstream, path.into()))
     }
 
     fn least(

@@ -6,6 +6,7 @@ mod filters;
 mod jwt;
 mod listeners;
 mod policies;
+mod proxy;
 mod push;
 mod routes;
 mod upstreams;

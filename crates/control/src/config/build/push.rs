@@ -4,7 +4,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use ringmain_gateway::model::{
-    self, Action, KeySet, PushKeys, PushListen, PushNamespace, PushTokens, Secret,
+    self, Action, KeySet, PushKeys, PushListen, PushNamespace, PushProxy, PushTokens, Secret,
 };
 use ringmain_push::{Keep, Options, Slow};
 
@@ -52,6 +52,9 @@ impl Builder<'_> {
         push.user_channel = value(part.user_channel).map(Arc::from);
         push.tokens = part.tokens.and_then(|at| self.push_tokens(at));
         push.api_key = part.api_key.and_then(|at| self.api_key(at));
+        if let Some(at) = part.proxy {
+            push.proxy = self.push_proxy(at);
+        }
         if let Some(limits) = value(part.limits) {
             let of = |number: u32| usize::try_from(number).unwrap_or(usize::MAX);
             put(
@@ -70,7 +73,7 @@ impl Builder<'_> {
             put(&mut push.channels, value(limits.channels).map(of));
         }
         if let Some(at) = part.channels {
-            push.plain = self.push_namespace(at);
+            push.plain = self.push_namespace(at, &push.proxy);
         }
         for (key, at) in part.namespaces.0 {
             let Some(name) = key.value else { continue };
@@ -80,7 +83,7 @@ impl Builder<'_> {
                 self.errors.tell(key.position, expected, format!("`{name}`"));
                 continue;
             }
-            let namespace = self.push_namespace(at);
+            let namespace = self.push_namespace(at, &push.proxy);
             push.namespaces.insert(Arc::from(name), namespace);
         }
         if self.errors.count() == before
@@ -147,7 +150,7 @@ impl Builder<'_> {
         Some(Secret::new(key.into_bytes()))
     }
 
-    fn push_namespace(&self, at: At<document::PushNamespace>) -> PushNamespace {
+    fn push_namespace(&self, at: At<document::PushNamespace>, proxy: &PushProxy) -> PushNamespace {
         let mut namespace = PushNamespace::default();
         let position = at.position;
         let Some(part) = at.value else {
@@ -162,6 +165,8 @@ impl Builder<'_> {
         });
         put(&mut namespace.listen, listen);
         put(&mut namespace.publish, value(part.publish));
+        let wanted = [part.subscribe_proxy, part.publish_proxy, part.sub_refresh_proxy];
+        self.asks_about(&mut namespace, wanted, proxy);
         put(&mut namespace.recovery, value(part.recovery));
         put(&mut namespace.history, value(part.history));
         put(&mut namespace.presence, value(part.presence));

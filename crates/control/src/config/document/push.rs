@@ -4,9 +4,9 @@ use schemars::JsonSchema;
 use serde::Deserialize;
 
 use super::{Maybe, Some1};
-use crate::config::texts::{Size, Time};
-use crate::config::values::{Pairs, Text};
-use ringmain_gateway::model::{JwtAlgorithm, Path};
+use crate::config::texts::{PageUrl, Size, Time, To};
+use crate::config::values::{Either, Pairs, Text};
+use ringmain_gateway::model::{HeaderName, HeaderValue, Hostname, JwtAlgorithm, Path};
 
 /// What is pushed to clients, who connect by rules with `push: true`: WebSocket, SSE and HTTP streams, by the protocol of
 /// Centrifuge's SDKs or without any. A change holds from the next command of a client on; connections stay, also when the key goes.
@@ -24,12 +24,61 @@ pub(in crate::config) struct Push {
     /// What the owner's programs say in `X-API-Key` to publish by `/api/publish`, and what else there is in `/api/`; best as
     /// `${env:…}` or `${file:…}`. Without it there is none of it.
     pub(in crate::config) api_key: Maybe<String>,
+    /// What the application is asked about clients. Nothing if it does not say.
+    pub(in crate::config) proxy: Maybe<PushProxy>,
     /// What channels without a `:` in their name do.
     pub(in crate::config) channels: Maybe<PushNamespace>,
     /// What others do, by what is before the `:`.
     pub(in crate::config) namespaces: Pairs<PushNamespace>,
     /// How much there may be.
     pub(in crate::config) limits: Maybe<PushLimits>,
+}
+
+/// What the application is asked about clients, as Centrifugo's proxy asks it: by POST, in JSON. Of each the URL, or all about it.
+#[derive(Debug, Default, Deserialize, JsonSchema)]
+#[serde(default, deny_unknown_fields)]
+pub(in crate::config) struct PushProxy {
+    /// Who a client is that connects without a token, and what it is given.
+    pub(in crate::config) connect: Maybe<Either<Text<PageUrl>, PushAsk>>,
+    /// Whether a connection goes on whose time is over.
+    pub(in crate::config) refresh: Maybe<Either<Text<PageUrl>, PushAsk>>,
+    /// What clients call (`rpc`).
+    pub(in crate::config) rpc: Maybe<Either<Text<PageUrl>, PushAsk>>,
+    /// Whether a client may listen to a channel without a token for it, where `subscribe_proxy` wants it so.
+    pub(in crate::config) subscribe: Maybe<Either<Text<PageUrl>, PushAsk>>,
+    /// Whether a client may publish something, where `publish_proxy` wants it so.
+    pub(in crate::config) publish: Maybe<Either<Text<PageUrl>, PushAsk>>,
+    /// Whether a subscription goes on whose time is over, where `sub_refresh_proxy` wants it so.
+    pub(in crate::config) sub_refresh: Maybe<Either<Text<PageUrl>, PushAsk>>,
+    /// How long an answer may take that does not say: `1s` if this does not, either; at most `20s`.
+    pub(in crate::config) timeout: Maybe<Text<Time>>,
+    /// Headers of the request by which a client has connected that the application sees, beside those that policies of its rule
+    /// write: `Cookie`, `Authorization`, `Origin`, `X-Forwarded-For`. None if it does not say.
+    pub(in crate::config) headers: Some1<Text<HeaderName>>,
+    /// Headers that a client may say in place of those that it cannot set (`headers` of the SDKs). The application must check
+    /// them: whatever stands there is the client's own word. None if it does not say.
+    pub(in crate::config) emulated_headers: Some1<Text<HeaderName>>,
+    /// More headers that the application sees, with their values: a secret by which it knows who asks, best as `${env:…}` or
+    /// `${file:…}`.
+    pub(in crate::config) own_headers: Pairs<Text<HeaderValue>>,
+    /// Data are told in base64, as `b64data`. `false` if it does not say: they are JSON.
+    pub(in crate::config) binary: Maybe<bool>,
+}
+
+/// Where the application is asked about something.
+#[derive(Debug, Default, Deserialize, JsonSchema)]
+#[serde(default, deny_unknown_fields)]
+pub(in crate::config) struct PushAsk {
+    /// The URL. Either this, or `to` and `path`.
+    pub(in crate::config) url: Maybe<Text<PageUrl>>,
+    /// Who is asked.
+    pub(in crate::config) to: Maybe<Text<To>>,
+    /// By which path.
+    pub(in crate::config) path: Maybe<String>,
+    /// The host that is asked for: that of the endpoint if it does not say.
+    pub(in crate::config) host: Maybe<Text<Hostname>>,
+    /// How long an answer may take; at most `20s`.
+    pub(in crate::config) timeout: Maybe<Text<Time>>,
 }
 
 /// Tokens of clients.
@@ -70,6 +119,13 @@ pub(in crate::config) struct PushNamespace {
     pub(in crate::config) listen: Maybe<PushListen>,
     /// Clients may publish. `false` if it does not say: the owner's programs alone do.
     pub(in crate::config) publish: Maybe<bool>,
+    /// The application says who may listen without a token for the channel (`proxy.subscribe`), whatever `listen` says; but for
+    /// channels of named users and private ones. `false` if it does not say.
+    pub(in crate::config) subscribe_proxy: Maybe<bool>,
+    /// The application says what clients publish (`proxy.publish`), whatever `publish` says. `false` if it does not say.
+    pub(in crate::config) publish_proxy: Maybe<bool>,
+    /// The application says whether subscriptions go on whose time is over (`proxy.sub_refresh`). `false` if it does not say.
+    pub(in crate::config) sub_refresh_proxy: Maybe<bool>,
     /// What of the publications is kept, for those who come back. Nothing if it does not say.
     pub(in crate::config) keep: Maybe<PushKeep>,
     /// Clients recover what they have missed without asking for that when they subscribe. `false` if it does not say.

@@ -3,7 +3,7 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use ringmain_gateway::model::{Action, Path, Push, PushKeys, PushListen, Secret};
+use ringmain_gateway::model::{Action, Path, Push, PushEvent, PushKeys, PushListen, Secret, Target};
 use ringmain_push::{Keep, Slow};
 
 use super::{all_wrong, right};
@@ -204,4 +204,131 @@ routes:
         without[0].ends_with("expected the key `push` of the file as well: what is pushed, found none"),
         "{without:?}"
     );
+}
+
+#[test]
+fn what_the_application_is_asked_is_read_with_its_defaults() {
+    let config = right(
+        "\
+listen: :80
+upstreams: {app: 10.0.0.1:80}
+to: http://127.0.0.1:1
+push:
+  proxy:
+    connect: http://10.0.0.2:81/centrifugo/connect?by=edge
+    rpc: {to: app, path: /rpc, host: app.example, timeout: 5s}
+    publish: {url: http://10.0.0.2:81/publish}
+    timeout: 3s
+    headers: [Cookie, X-Forwarded-For]
+    emulated_headers: Authorization
+    own_headers: {X-Key: secret}
+    binary: true
+  namespaces:
+    rooms: {publish_proxy: true}
+",
+    );
+    let push = config.push.as_deref().expect("what is pushed");
+    let proxy = &push.proxy;
+    let asked: Vec<_> = proxy
+        .events
+        .iter()
+        .map(|(event, ask)| (*event, &*ask.path, ask.timeout.as_secs()))
+        .collect();
+    assert_eq!(
+        asked,
+        [
+            (PushEvent::Connect, "/centrifugo/connect?by=edge", 3),
+            (PushEvent::Rpc, "/rpc", 5),
+            (PushEvent::Publish, "/publish", 3),
+        ]
+    );
+    assert_eq!(
+        proxy.events[&PushEvent::Rpc].upstream,
+        Target::Upstream("app".into())
+    );
+    let host = proxy.events[&PushEvent::Rpc].host.as_ref();
+    assert_eq!(host.map(|host| host.as_str()), Some("app.example"));
+    let names = |names: &[ringmain_gateway::model::HeaderName]| {
+        let names = names.iter().map(|name| name.as_str().to_ascii_lowercase());
+        names.collect::<Vec<_>>()
+    };
+    assert_eq!(names(&proxy.headers), ["cookie", "x-forwarded-for"]);
+    assert_eq!(names(&proxy.emulated_headers), ["authorization"]);
+    assert_eq!((proxy.own_headers.len(), proxy.binary), (1, true));
+    let rooms = push.namespaces["rooms"];
+    assert_eq!((rooms.publish_proxy, rooms.subscribe_proxy), (true, false));
+    let least = right("{listen: ':80', push: {proxy: {rpc: 'http://127.0.0.1:1/'}}, to: http://127.0.0.1:1}");
+    let proxy = &least.push.as_deref().expect("what is pushed").proxy;
+    assert_eq!(proxy.events[&PushEvent::Rpc].timeout, Duration::from_secs(1));
+}
+
+#[test]
+fn what_is_wrong_about_who_is_asked_is_told() {
+    let text = "\
+listen: :80
+to: http://127.0.0.1:1
+push:
+  proxy:
+    refresh: {to: nobody, path: /refresh}
+    rpc: {to: http://10.0.0.2:81}
+    publish: {to: http://10.0.0.2:81, path: publish, timeout: 21s}
+    timeout: 0s
+    headers: [Cookie, Content-Length]
+    emulated_headers: Host
+    own_headers: {Content-Type: text/plain}
+  channels: {subscribe_proxy: true}
+  namespaces:
+    rooms: {publish_proxy: true, sub_refresh_proxy: true}
+";
+    let wrong = all_wrong(text);
+    let told = [
+        ("5:", "nobody"),
+        (
+            "6:",
+            "expected either `url`, or `to` and `path`, found something else",
+        ),
+        (
+            "7:",
+            "expected a path that begins with `/`, escaped where it needs to be, found `publish`",
+        ),
+        (
+            "7:",
+            "expected a time of more than nothing and at most 20s, found 21s",
+        ),
+        (
+            "8:",
+            "expected a time of more than nothing and at most 20s, found 0ns",
+        ),
+        (
+            "9:",
+            "not `Content-Type`, and none of the connection or the message, found `content-length`",
+        ),
+        ("10:", "found `host`"),
+        ("11:", "found `content-type`"),
+        (
+            "12:",
+            "expected the key `proxy.subscribe` of push beside `subscribe_proxy`: who is asked, found none",
+        ),
+        (
+            "14:",
+            "expected the key `proxy.sub_refresh` of push beside `sub_refresh_proxy`: who is asked, found none",
+        ),
+    ];
+    assert_eq!(wrong.len(), told.len(), "{wrong:?}");
+    for (line, (place, said)) in wrong.iter().zip(told) {
+        let line = line.strip_prefix("c.yaml:").unwrap_or(line);
+        let line = line.to_ascii_lowercase();
+        assert!(line.starts_with(place), "{place} {line}");
+        assert!(line.contains(&said.to_ascii_lowercase()), "{said} {line}");
+    }
+    for (proxy, said) in [
+        ("{}", "at least one of `connect`"),
+        ("{connect: 'http://10.0.0.2:81'}", "expected a URL with a path"),
+        ("{send: 'http://10.0.0.2:81/'}", "send"),
+    ] {
+        let wrong = all_wrong(&format!(
+            "{{listen: ':80', push: {{proxy: {proxy}}}, to: http://127.0.0.1:1}}"
+        ));
+        assert!(wrong.len() == 1 && wrong[0].contains(said), "{proxy}: {wrong:?}");
+    }
 }

@@ -94,6 +94,8 @@ async fn fetch(worker: &Rc<Worker>, provider: &Provider, remote: &RemoteKeys) ->
         target: &remote.path,
         host: remote.host.as_ref().map(|host| host.as_str()),
         fields: &fields,
+        body: b"",
+        again: true,
         most: limits::KEY_SET_BYTES as u64,
         until: worker.cx.now().after(limits::KEYS_TIMEOUT),
     };

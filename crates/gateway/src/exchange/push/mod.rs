@@ -1,29 +1,55 @@
 //! Requests of clients that are pushed to: led to the inner routes, once nothing of the configuration is held.
+//!
+//! Who comes so may be asked about (`application.rs`): what of its request the application is told is taken here.
 
+mod application;
+
+use std::rc::Rc;
+
+use ringmain_push::Backend;
 use ringmain_web::{Error, Reply, Request};
 
-use super::own;
+use super::{Found, own};
+use crate::gateway::{View, Worker};
 use crate::model::{Path, PushAt};
-use crate::plan::Changes;
+use crate::plan::{Changes, Plan};
+use crate::policy::Cleared;
+use application::Asking;
+pub(crate) use application::Asks;
 
 /// What is left to do.
 pub(super) struct Pushed {
     below: Option<Path>,
     /// Of the answer's head, if there are any.
     changes: Option<Box<Changes>>,
+    /// Whom its session asks.
+    backend: Option<Backend>,
 }
 
 impl Pushed {
-    pub(super) fn new(at: &PushAt, changes: &Changes) -> Pushed {
+    pub(super) fn new(
+        worker: &Rc<Worker>,
+        view: &View,
+        (found, plan): (&Found<'_>, &Plan),
+        cleared: &Cleared,
+        at: &PushAt,
+        req: &Request<'_>,
+    ) -> Pushed {
+        let asks = (!view.asks.is_empty()).then_some(&view.asks);
+        let asking = asks.map(|asks| Asking::of(worker, asks, (found, plan), cleared, req));
         Pushed {
             below: at.below.clone(),
-            changes: (!changes.is_empty()).then(|| Box::new(changes.clone())),
+            changes: (!plan.response.is_empty()).then(|| Box::new(plan.response.clone())),
+            backend: asking.map(|asking| Backend(Rc::new(asking))),
         }
     }
 
     pub(super) async fn run(self, req: &Request<'_>, reply: &mut Reply<'_>) -> Result<(), Error> {
         if let Some(changes) = &self.changes {
             own::changes(reply, changes)?;
+        }
+        if let Some(backend) = self.backend {
+            req.extend(backend);
         }
         let below = self.below.as_ref().map_or("", |path| path.as_str());
         let path = req.path().strip_prefix(below.trim_end_matches('/'));
