@@ -50,13 +50,13 @@ fn answers_are_waited_for_until_then_and_no_longer() {
         let since = cx.now();
         let until = since.since(Time(0)) + limits::ANSWERED_WITHIN;
         let all = gathering.all(cx, until).await;
-        reply.text(format!("{all:?} after {:?}", cx.now().since(since)))
+        reply.text(format!("{all:?} after {} s", cx.now().since(since).as_secs()))
     });
     let mut client = TestClient::new(app).expect("an application");
     for (puts, expected) in [
-        (0, "None after 5s"),
-        (1, "None after 5s"),
-        (2, "Some([0, 1]) after 4s"),
+        (0, "None after 5 s"),
+        (1, "None after 5 s"),
+        (2, "Some([0, 1]) after 4 s"),
     ] {
         assert_eq!(client.get(&format!("/{puts}")).send().text(), expected);
     }

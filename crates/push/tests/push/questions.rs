@@ -64,6 +64,20 @@ fn who_is_there_is_told_whichever_workers_they_are_on() {
     client.finish().expect("it ends");
 }
 
+/// The offsets of what is told of a channel that stands at 6, or the fault's code; and the epoch.
+fn history_of(client: &mut TestClient, more: &Value) -> (Value, Value) {
+    let mut body = more.clone();
+    body["channel"] = json!("kept:a");
+    let told = call(client, "history", &body);
+    if told["error"].is_object() {
+        return (told["error"]["code"].clone(), json!(null));
+    }
+    assert_eq!(told["result"]["offset"], json!(6));
+    let publications = told["result"]["publications"].as_array().expect("a list");
+    let offsets: Vec<&Value> = publications.iter().map(|one| &one["offset"]).collect();
+    (json!(offsets), told["result"]["epoch"].clone())
+}
+
 #[test]
 fn what_was_published_is_told_from_where_it_is_wanted() {
     let mut options = options();
@@ -85,19 +99,7 @@ fn what_was_published_is_told_from_where_it_is_wanted() {
             &json!({ "channel": "kept:a", "data": number }),
         );
     }
-    let ask = |client: &mut TestClient, more: &Value| {
-        let mut body = more.clone();
-        body["channel"] = json!("kept:a");
-        let told = call(client, "history", &body);
-        if told["error"].is_object() {
-            return (told["error"]["code"].clone(), json!(null));
-        }
-        assert_eq!(told["result"]["offset"], json!(6));
-        let publications = told["result"]["publications"].as_array().expect("a list");
-        let offsets: Vec<&Value> = publications.iter().map(|one| &one["offset"]).collect();
-        (json!(offsets), told["result"]["epoch"].clone())
-    };
-    let (none, epoch) = ask(&mut client, &json!({}));
+    let (none, epoch) = history_of(&mut client, &json!({}));
     assert_eq!(none, json!([]), "only where it stands");
     for (more, expected) in [
         (json!({ "limit": 2 }), json!([3, 4])),
@@ -127,18 +129,24 @@ fn what_was_published_is_told_from_where_it_is_wanted() {
             json!(112),
         ),
     ] {
-        assert_eq!(ask(&mut client, &more).0, expected, "{more}");
+        assert_eq!(history_of(&mut client, &more).0, expected, "{more}");
     }
     assert_eq!(
         call(&mut client, "history_remove", &json!({ "channel": "kept:a" })),
         json!({ "result": {} })
     );
     assert_eq!(
-        ask(&mut client, &json!({ "limit": -1 })),
+        history_of(&mut client, &json!({ "limit": -1 })),
         (json!([]), epoch.clone())
     );
     let next = call(&mut client, "publish", &json!({ "channel": "kept:a", "data": 7 }));
     assert_eq!(next["result"], json!({ "offset": 7, "epoch": epoch }));
+    client.finish().expect("it ends");
+}
+
+#[test]
+fn history_is_of_channels_that_keep_something() {
+    let mut client = serve_by(2, options());
     for method in ["history", "history_remove"] {
         for (channel, expected) in [("news", 108), ("no:where", 102), ("", 107)] {
             let body = json!({ "channel": channel });

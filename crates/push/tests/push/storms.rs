@@ -95,11 +95,10 @@ fn so_many_come_within_a_second() {
     client.finish().expect("it ends");
 }
 
-#[test]
-fn what_clients_do_is_counted() {
+/// On three workers, with channels that let the oldest go.
+fn counted() -> (Push, TestClient) {
     let push = Push::new();
     let mut options = options();
-    options.connections_per_user = 1;
     options.limits.waiting_bytes = 50_000;
     options.plain.rules.slow = Slow::DropOld;
     push.replace(options).expect("they can be");
@@ -108,8 +107,14 @@ fn what_clients_do_is_counted() {
         workers: 3,
         ..Setup::default()
     };
-    let mut client = TestClient::with(push.serve(App::new()), setup).expect("an application");
-    let mut talkers: Vec<Talker> = (0..4)
+    let client = TestClient::with(push.serve(App::new()), setup).expect("an application");
+    (push, client)
+}
+
+#[test]
+fn what_is_published_is_counted() {
+    let (push, mut client) = counted();
+    let talkers: Vec<Talker> = (0..4)
         .map(|_| {
             let mut talker = Talker::open(&mut client, Format::Json);
             assert!(talker.ask(connect("")).connect.is_some());
@@ -143,6 +148,21 @@ fn what_clients_do_is_counted() {
     }
     let slow: Vec<u64> = push.report().slow.iter().map(|(_, count)| *count).collect();
     assert!(slow[1] > 0 && slow.iter().sum::<u64>() == slow[1], "{slow:?}");
+    drop(talkers);
+    client.advance(Duration::from_secs(1));
+    let report = push.report();
+    assert_eq!(
+        (report.clients, report.subscriptions, report.heard_channels),
+        (0, 0, 0)
+    );
+    client.finish().expect("it ends");
+}
+
+#[test]
+fn how_clients_come_and_go_is_counted() {
+    let (push, mut client) = counted();
+    call(&mut client, "publish", &json!({ "channel": "kept:a", "data": 1 }));
+    let mut talkers = Vec::new();
     // One recovers, one cannot, one talks nonsense, one has a wrong token.
     for (offset, epoch) in [(0, ""), (0, "0123456789abcdef")] {
         let mut talker = Talker::open(&mut client, Format::Json);
@@ -171,11 +191,5 @@ fn what_clients_do_is_counted() {
     let refused = report.refused.iter().filter(|(_, count)| *count > 0);
     assert_eq!(refused.collect::<Vec<_>>(), [&(Refusal::Unknown, 2)]);
     drop(talkers);
-    client.advance(Duration::from_secs(1));
-    let report = push.report();
-    assert_eq!(
-        (report.clients, report.subscriptions, report.heard_channels),
-        (0, 0, 0)
-    );
     client.finish().expect("it ends");
 }
