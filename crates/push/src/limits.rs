@@ -66,3 +66,13 @@ pub const ORDERS: usize = 256;
 
 /// Connections of one user unless [`Options`](crate::Options) say otherwise.
 pub const CONNECTIONS_PER_USER: u32 = 128;
+
+/// Publications from outside the workers (an [`Inlet`](crate::Inlet)) that wait for one worker. More are not taken
+/// ([`NotTaken::Full`](crate::NotTaken)): whoever publishes waits for room, or drops them.
+pub const INLET: usize = 8192;
+
+/// Bytes of those, of one worker; the last of them may go beyond it. More are not taken, as above.
+pub const INLET_BYTES: usize = 16 << 20;
+
+/// Threads and tasks that wait for room with one worker. One more is not woken, and finds that there is none.
+pub const INLET_WAITING: usize = 64;

@@ -13,6 +13,7 @@ use rtrb::{Consumer, Producer, RingBuffer};
 
 use crate::admission::Admission;
 use crate::desk::Emulated;
+use crate::inlet::Slot;
 use crate::limits;
 use crate::orders::Order;
 use crate::session::uuid;
@@ -21,6 +22,8 @@ use crate::session::uuid;
 #[derive(Default)]
 pub(crate) struct Mesh {
     made: OnceLock<Made>,
+    /// What comes from outside, by worker.
+    slots: OnceLock<Arc<[Slot]>>,
 }
 
 /// By worker.
@@ -43,6 +46,8 @@ pub(crate) struct Ends {
     pub(crate) admission: Arc<Admission>,
     /// Of all desks: each sets its own when it begins.
     pub(crate) bells: Arc<[OnceLock<Waker>]>,
+    /// What comes from outside, by worker.
+    pub(crate) slots: Arc<[Slot]>,
     /// Whom a turn has something for: kept for the memory alone.
     pub(crate) rings: Vec<bool>,
 }
@@ -50,9 +55,17 @@ pub(crate) struct Ends {
 impl Mesh {
     /// A worker's ends, once. `None`: it has them.
     pub(crate) fn take(&self, cx: &Cx) -> Option<Ends> {
-        let made = self.made.get_or_init(|| make(cx.workers(), &uuid(cx)));
+        let slots = self
+            .slots
+            .get_or_init(|| (0..cx.workers()).map(|_| Slot::new()).collect());
+        let made = self.made.get_or_init(|| make(slots, &uuid(cx)));
         let mut ends = made.lock().unwrap_or_else(PoisonError::into_inner);
         ends.get_mut(cx.worker())?.take()
+    }
+
+    /// What comes from outside, by worker. `None`: there is none yet.
+    pub(crate) fn slots(&self) -> Option<&[Slot]> {
+        self.slots.get().map(|slots| &**slots)
     }
 }
 
@@ -92,7 +105,8 @@ impl Ends {
     }
 }
 
-fn make(workers: usize, node: &str) -> Made {
+fn make(slots: &Arc<[Slot]>, node: &str) -> Made {
+    let workers = slots.len();
     let (node, clients): (Arc<str>, _) = (Arc::from(node), Arc::default());
     let admission: Arc<Admission> = Arc::default();
     let bells: Arc<[OnceLock<Waker>]> = (0..workers).map(|_| OnceLock::new()).collect();
@@ -110,6 +124,7 @@ fn make(workers: usize, node: &str) -> Made {
             clients: Arc::clone(&clients),
             admission: Arc::clone(&admission),
             bells: Arc::clone(&bells),
+            slots: Arc::clone(slots),
             rings: vec![false; workers],
         })
         .collect();

@@ -2,6 +2,7 @@
 
 mod emulation;
 mod expiring;
+mod inlet;
 mod listening;
 mod paced;
 mod permits;
