@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use ringmain_push::{Limits, Options, Tokens};
 
-use super::{JwtAlgorithm, KeySet, Path, Secret};
+use super::{JwtAlgorithm, KeySet, Nats, Path, Secret};
 
 /// What channels of a namespace do, and who may listen there.
 pub use ringmain_push::{Listen as PushListen, Namespace as PushNamespace};
@@ -42,6 +42,9 @@ pub struct Push {
     pub plain: PushNamespace,
     /// Of others, by what is before it.
     pub namespaces: BTreeMap<Arc<str>, PushNamespace>,
+    /// What publishes in channels besides clients and the owner's programs, by name. Whoever follows the configuration has them at
+    /// work: workers know nothing of them.
+    pub nats: BTreeMap<Arc<str>, Arc<Nats>>,
 }
 
 /// Tokens of clients: who signs them, and what they must hold.
@@ -108,6 +111,7 @@ impl Default for Push {
             channels,
             plain,
             namespaces: BTreeMap::new(),
+            nats: BTreeMap::new(),
         }
     }
 }

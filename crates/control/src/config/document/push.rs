@@ -3,7 +3,7 @@
 use schemars::JsonSchema;
 use serde::Deserialize;
 
-use super::{Maybe, Some1};
+use super::{Maybe, Nats, Some1};
 use crate::config::texts::{Size, Time};
 use crate::config::values::{Pairs, Text};
 use ringmain_gateway::model::{JwtAlgorithm, Path};
@@ -30,6 +30,9 @@ pub(in crate::config) struct Push {
     pub(in crate::config) namespaces: Pairs<PushNamespace>,
     /// How much there may be.
     pub(in crate::config) limits: Maybe<PushLimits>,
+    /// Brokers (NATS) whose messages are published in channels, by a name that metrics and logs have. Without the key none is
+    /// listened to any more.
+    pub(in crate::config) nats: Pairs<Nats>,
 }
 
 /// Tokens of clients.
