@@ -9,7 +9,6 @@
 //! One thread that waits for two descriptors needs no asynchronous runtime; what is asked over the network (brokers) has a thread
 //! of its own with tokio. Workers never wait for this thread, and it never for them.
 
-use std::collections::BTreeMap;
 use std::io;
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
@@ -178,11 +177,12 @@ impl Shared {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Has consumers of brokers at work as the configuration wants them.
+    /// Has consumers of brokers at work as the configuration wants them. One without `push`, or with a wrong one, leaves them as it
+    /// leaves push.
     fn consume(&self, config: &Config) {
-        let none = BTreeMap::new();
-        let push = config.push.as_deref();
-        self.consumers.follow(push.map_or(&none, |push| &push.nats));
+        if let Some(push) = &config.push {
+            self.consumers.follow(&push.nats);
+        }
     }
 }
 

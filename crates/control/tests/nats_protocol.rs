@@ -1,7 +1,7 @@
 //! The NATS codec: what servers say, whole, cut and wrong; what is said to them.
 
 use ringmain_control::nats::protocol::{
-    Decoder, Event, Fault, LINE_BYTES, Misuse, connect, is_filter, is_subject, ping, pong, publish, subscribe,
+    Decoder, Fault, LINE_BYTES, Misuse, connect, is_filter, is_subject, ping, pong, publish, subscribe,
 };
 
 const PAYLOAD: usize = 16;

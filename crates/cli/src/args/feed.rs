@@ -38,7 +38,7 @@ pub(crate) struct Market {
     #[arg(long, value_enum, default_value_t = Distribution::Zipf)]
     pub(crate) distribution: Distribution,
 
-    /// Bytes of a trade at least: what it says is filled up [default: as long as it is, about 90]
+    /// Bytes of a trade at least: what it says is filled up [default: as long as it is, about 75]
     #[arg(long, short, value_name = "SIZE", value_parser = size_32(1..=FEED_BYTES))]
     pub(crate) size: Option<u32>,
 

@@ -75,7 +75,7 @@ impl Stream {
 
 impl Http {
     pub(super) fn connect(url: &Target, api_key: Option<&str>) -> Result<Http, String> {
-        let addrs = addresses(&url.place).map_err(|_| "the host has no address".to_owned())?;
+        let addrs = addresses(&url.place).map_err(|_| "the host's address cannot be found".to_owned())?;
         let mut outcome = Err("the host has no address".to_owned());
         for addr in &addrs {
             outcome = Stream::open(addr).map_err(|error| error.to_string());

@@ -46,7 +46,7 @@ pub(crate) fn run(args: &Feed) -> Result<(), Failure> {
     };
     say(&format!(
         "{} trades a second of {} shares to {}, seed {seed}",
-        amount(args.market.rate),
+        amount::number(args.market.rate),
         args.market.symbols,
         target.shown()
     ));

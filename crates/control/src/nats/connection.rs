@@ -224,7 +224,7 @@ impl Connection {
         connection.info = info;
         connection.flush().await?;
         loop {
-            match connection.next()? {
+            match connection.event()? {
                 Some(Event::Pong) => return Ok(connection),
                 Some(Event::Error(why)) => return Err(refused(why)),
                 Some(_) => {}
@@ -236,7 +236,7 @@ impl Connection {
     /// What a server says first.
     async fn greeting(&mut self) -> Result<Info, Failure> {
         loop {
-            match self.next()? {
+            match self.event()? {
                 Some(Event::Info(json)) => {
                     let read = serde_json::from_slice(json);
                     return read.map_err(|_| {
@@ -260,7 +260,7 @@ impl Connection {
     ///
     /// # Errors
     /// [`Fault`].
-    pub fn next(&mut self) -> Result<Option<Event<'_>>, Fault> {
+    pub fn event(&mut self) -> Result<Option<Event<'_>>, Fault> {
         let (used, event) = self.decoder.decode(&self.kept[self.used..])?;
         self.used += used;
         Ok(event)
@@ -283,7 +283,7 @@ impl Connection {
 
     /// The connection has ended: perhaps it was said why.
     fn last_words(&mut self) -> Result<(), Failure> {
-        while let Ok(Some(event)) = self.next() {
+        while let Ok(Some(event)) = self.event() {
             if let Event::Error(why) = event {
                 return Err(refused(why));
             }

@@ -185,12 +185,12 @@ impl Listening<'_> {
     /// All that has come.
     async fn hear(&mut self, connection: &mut Connection) -> Result<(), Failure> {
         let mut pongs = 0;
-        while let Some(event) = connection.next()? {
+        while let Some(event) = connection.event()? {
             match event {
                 Event::Message { subject, payload, .. } => self.message(subject, payload).await,
                 Event::TooLarge { subject, .. } => {
                     self.consumer.status.message();
-                    self.drop(Dropped::TooLarge, subject);
+                    self.leave_out(Dropped::TooLarge, subject);
                 }
                 Event::Ping => pongs += 1,
                 // Of one subscription: the others go on.
@@ -212,7 +212,7 @@ impl Listening<'_> {
         } = &mut *self.consumer;
         status.message();
         let Some(channel) = nats.channel.of(subject) else {
-            return self.drop(Dropped::NoChannel, subject);
+            return self.leave_out(Dropped::NoChannel, subject);
         };
         let channel: Arc<str> = channel.into();
         let mut outcome = inlet.publish(&channel, payload);
@@ -229,14 +229,14 @@ impl Listening<'_> {
         }
         match outcome {
             Ok(()) => status.handed_over(clock::monotonic().saturating_sub(self.received)),
-            Err(NotTaken::NoChannel(_)) => self.drop(Dropped::NoChannel, subject),
-            Err(NotTaken::NotJson) => self.drop(Dropped::NotJson, subject),
-            Err(NotTaken::Full | NotTaken::NotYet) => self.drop(Dropped::Full, subject),
+            Err(NotTaken::NoChannel(_)) => self.leave_out(Dropped::NoChannel, subject),
+            Err(NotTaken::NotJson) => self.leave_out(Dropped::NotJson, subject),
+            Err(NotTaken::Full | NotTaken::NotYet) => self.leave_out(Dropped::Full, subject),
         }
     }
 
     /// Counts it, and says so now and then.
-    fn drop(&mut self, why: Dropped, subject: &str) {
+    fn leave_out(&mut self, why: Dropped, subject: &str) {
         let dropped = self.consumer.status.dropped(why);
         let last = &mut self.told.dropped[why as usize];
         let (before, at) = last.unwrap_or((0, Duration::ZERO));

@@ -29,7 +29,7 @@ impl Credentials {
         let raw = seed.and_then(decode).ok_or(expected)?;
         let (head, checksum) = raw.split_last_chunk::<2>().ok_or(expected)?;
         let ([first, second], seed) = head.split_first_chunk::<2>().ok_or(expected)?;
-        let is_user = first & 0xf8 == SEED && (first & 7) << 5 | second >> 3 == USER;
+        let is_user = first & 0xf8 == SEED && ((first & 7) << 5) | (second >> 3) == USER;
         if !is_user || u16::from_le_bytes(*checksum) != crc(head) {
             return Err(expected);
         }
@@ -67,7 +67,7 @@ fn decode(text: &str) -> Option<Vec<u8>> {
     let (mut out, mut bits, mut held) = (Vec::new(), 0u32, 0u32);
     for byte in text.bytes() {
         let value = BASE32.iter().position(|&digit| digit == byte)? as u32;
-        held = (held << 5 | value) & 0xfff;
+        held = ((held << 5) | value) & 0xfff;
         bits += 5;
         if bits >= 8 {
             bits -= 8;
@@ -80,15 +80,15 @@ fn decode(text: &str) -> Option<Vec<u8>> {
 fn encode(bytes: &[u8]) -> String {
     let (mut out, mut bits, mut held) = (String::new(), 0u32, 0u32);
     for &byte in bytes {
-        held = (held << 8 | u32::from(byte)) & 0xfff;
+        held = ((held << 8) | u32::from(byte)) & 0xfff;
         bits += 8;
         while bits >= 5 {
             bits -= 5;
-            out.push(char::from(BASE32[(held >> bits & 31) as usize]));
+            out.push(char::from(BASE32[((held >> bits) & 31) as usize]));
         }
     }
     if bits > 0 {
-        out.push(char::from(BASE32[(held << (5 - bits) & 31) as usize]));
+        out.push(char::from(BASE32[((held << (5 - bits)) & 31) as usize]));
     }
     out
 }
@@ -96,9 +96,9 @@ fn encode(bytes: &[u8]) -> String {
 /// CRC-16/XMODEM.
 fn crc(bytes: &[u8]) -> u16 {
     bytes.iter().fold(0, |crc, &byte| {
-        (0..8).fold(crc ^ u16::from(byte) << 8, |crc, _| match crc & 0x8000 {
+        (0..8).fold(crc ^ (u16::from(byte) << 8), |crc, _| match crc & 0x8000 {
             0 => crc << 1,
-            _ => crc << 1 ^ 0x1021,
+            _ => (crc << 1) ^ 0x1021,
         })
     })
 }

@@ -58,7 +58,7 @@ impl Publisher {
                 filled?;
             }
             let mut pings = 0;
-            while let Some(event) = connection.next()? {
+            while let Some(event) = connection.event()? {
                 match event {
                     Event::Ping => pings += 1,
                     Event::Error(why) => return Err(refused(why)),

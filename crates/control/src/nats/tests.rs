@@ -242,5 +242,5 @@ fn more_than_a_server_takes_is_not_sent() {
     assert!(connection.publish("a b", b"1").is_err());
     connection.publish("a", b"1234").expect("few enough");
     assert_eq!(connection.waiting(), "PUB a 4\r\n1234\r\n".len());
-    assert!(matches!(connection.next(), Ok(None | Some(Event::Pong))));
+    assert!(matches!(connection.event(), Ok(None | Some(Event::Pong))));
 }
