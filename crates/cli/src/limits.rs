@@ -73,30 +73,3 @@ pub(crate) const TICKER_LOOK: Duration = Duration::from_millis(500);
 
 /// How often a browser gets a share's price at most.
 pub(crate) const TICKER_EVERY: Duration = Duration::from_millis(200);
-
-/// Shares of `ringmain feed`.
-pub(crate) const FEED_SYMBOLS: usize = 100_000;
-
-/// Bytes of a trade of `ringmain feed` at most. A NATS takes a mebibyte, unless it is told otherwise.
-pub(crate) const FEED_BYTES: u32 = 512 << 10;
-
-/// Trades of `ringmain feed` that are due for longer than this are left out.
-pub(crate) const FEED_BEHIND: Duration = Duration::from_secs(1);
-
-/// How often `ringmain feed` looks what is due.
-pub(crate) const FEED_STEP: Duration = Duration::from_millis(1);
-
-/// Bytes that `ringmain feed` hands to its receiver at a time. What is beyond is made when those are sent.
-pub(crate) const FEED_WAITING: usize = 256 << 10;
-
-/// How often `ringmain feed` looks whether it is to end while its receiver takes nothing.
-pub(crate) const FEED_LOOK: Duration = Duration::from_millis(100);
-
-/// How long `ringmain feed` waits before it connects again.
-pub(crate) const FEED_AGAIN: Duration = Duration::from_millis(500);
-
-/// Requests of `ringmain feed` to a push server that wait for their answers.
-pub(crate) const FEED_REQUESTS: usize = 64;
-
-/// Bytes of an answer to `ringmain feed`. A longer one ends the connection.
-pub(crate) const FEED_ANSWER: usize = 64 << 10;

@@ -4,7 +4,6 @@
 
 pub(crate) mod bench;
 pub(crate) mod configuration;
-pub(crate) mod feed;
 mod help;
 mod http;
 mod tls;
@@ -79,9 +78,6 @@ pub(crate) enum Command {
     /// Put a load on a server, and measure what comes of it
     #[command(after_help = help::bench_short(), after_long_help = help::bench_long())]
     Bench(Box<bench::Bench>),
-    /// Publish a made-up market: to standard output, to a NATS, or to a push server
-    #[command(after_help = help::FEED)]
-    Feed(Box<feed::Feed>),
     /// Say whether a configuration file is right, else all that is wrong and where
     #[command(after_help = help::CHECK)]
     Check(configuration::Check),
