@@ -5,6 +5,42 @@ use super::Page;
 use crate::admin::Inner;
 use crate::nats::{Dropped, Report};
 
+/// Name, kind, help, and the number of a consumer.
+type Column = (&'static str, &'static str, &'static str, fn(&Report) -> f64);
+
+const COLUMNS: [Column; 5] = [
+    (
+        "ringmain_push_nats_connected",
+        "gauge",
+        "1 while a consumer of NATS is connected.",
+        |it| f64::from(u8::from(it.connected)),
+    ),
+    (
+        "ringmain_push_nats_connects_total",
+        "counter",
+        "Connections that a consumer of NATS has made: all but the first are reconnects.",
+        |it| it.connects as f64,
+    ),
+    (
+        "ringmain_push_nats_failures_total",
+        "counter",
+        "Connections that a consumer of NATS has lost, and tries that led to none.",
+        |it| it.failures as f64,
+    ),
+    (
+        "ringmain_push_nats_messages_total",
+        "counter",
+        "Messages that came from NATS.",
+        |it| it.messages as f64,
+    ),
+    (
+        "ringmain_push_nats_lag_seconds",
+        "gauge",
+        "From the receipt of the last message to its hand-over to a worker; of one that waits for room, how long it has.",
+        |it| it.lag.as_secs_f64(),
+    ),
+];
+
 /// Nothing where there are none.
 pub(super) fn consumers(page: &mut Page, inner: &Inner) {
     let consumers = inner.control.consumers();
@@ -12,40 +48,7 @@ pub(super) fn consumers(page: &mut Page, inner: &Inner) {
     if reports.is_empty() {
         return;
     }
-    type Column = (&'static str, &'static str, &'static str, fn(&Report) -> f64);
-    let columns: [Column; 5] = [
-        (
-            "ringmain_push_nats_connected",
-            "gauge",
-            "1 while a consumer of NATS is connected.",
-            |it| f64::from(u8::from(it.connected)),
-        ),
-        (
-            "ringmain_push_nats_connects_total",
-            "counter",
-            "Connections that a consumer of NATS has made: all but the first are reconnects.",
-            |it| it.connects as f64,
-        ),
-        (
-            "ringmain_push_nats_failures_total",
-            "counter",
-            "Connections that a consumer of NATS has lost, and tries that led to none.",
-            |it| it.failures as f64,
-        ),
-        (
-            "ringmain_push_nats_messages_total",
-            "counter",
-            "Messages that came from NATS.",
-            |it| it.messages as f64,
-        ),
-        (
-            "ringmain_push_nats_lag_seconds",
-            "gauge",
-            "From the receipt of the last message to its hand-over to a worker; of one that waits for room, how long it has.",
-            |it| it.lag.as_secs_f64(),
-        ),
-    ];
-    for (name, kind, help, pick) in columns {
+    for (name, kind, help, pick) in COLUMNS {
         page.metric(name, kind, help);
         for report in &reports {
             page.sample(name, &[("consumer", &report.name)], pick(report));

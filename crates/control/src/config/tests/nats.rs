@@ -95,74 +95,77 @@ fn channels_are_made_of_subjects() {
     }
 }
 
+/// Consumers and what is told of them, at least.
+const WRONG: &[(&str, &str)] = &[
+    (
+        "{}",
+        "7:5: expected the key `servers` with at least one, found none",
+    ),
+    (
+        "{servers: 'nats://a'}",
+        "7:5: expected the key `subjects` with at least one, found none",
+    ),
+    (
+        "{servers: 'a:4222', subjects: a}",
+        "7:18: expected nats://HOST:PORT, or tls://HOST:PORT for TLS, found `a:4222`",
+    ),
+    (
+        "{servers: 'nats://ada:pass@a', subjects: a}",
+        "7:18: expected nats://HOST:PORT, or tls://HOST:PORT for TLS, found a URL with a user in it (there are the keys \
+         `user`, `password` and `token`)",
+    ),
+    ("{servers: 'nats://a:0', subjects: a}", "found `nats://a:0`"),
+    ("{servers: 'nats://', subjects: a}", "found `nats://`"),
+    ("{servers: 'nats://*.a', subjects: a}", "found `nats://*.a`"),
+    (
+        "{servers: 'nats://a', subjects: [a, 'b c']}",
+        "`>` at the end for any words, found `b c`",
+    ),
+    ("{servers: 'nats://a', subjects: a.>.b}", "found `a.>.b`"),
+    (
+        "{servers: 'nats://a', subjects: a, channel: '{0}'}",
+        "expected a channel's name with `{subject}`, `{1}` or `{2..}` in it, found `{0}`",
+    ),
+    (
+        "{servers: 'nats://a', subjects: a, channel: '{name}'}",
+        "found `{name}`",
+    ),
+    (
+        "{servers: 'nats://a', subjects: a, channel: 'a{1'}",
+        "found `a{1`",
+    ),
+    ("{servers: 'nats://a', subjects: a, channel: 'a}'}", "found `a}`"),
+    ("{servers: 'nats://a', subjects: a, channel: ''}", "found ``"),
+    (
+        "{servers: 'nats://a', subjects: a, user: ada}",
+        "expected either `user` and `password`, or `token`, or `credentials`",
+    ),
+    (
+        "{servers: 'nats://a', subjects: a, token: x, credentials: y}",
+        "expected either `user` and `password`",
+    ),
+    (
+        "{servers: 'nats://a', subjects: a, credentials: missing}",
+        "missing",
+    ),
+    (
+        "{servers: 'nats://a', subjects: a, credentials: token}",
+        "expected a file of credentials with a `USER NKEY SEED` of a user, found none",
+    ),
+    (
+        "{servers: 'nats://a', subjects: a, tls: {authorities: owm}}",
+        "did you mean `own`?",
+    ),
+    (
+        "{servers: 'nats://a', subjects: a, tls: {certificate: you}}",
+        "expected the name of a certificate of this file",
+    ),
+    ("{servers: 'nats://a', subject: a}", "subject"),
+];
+
 #[test]
 fn what_is_wrong_about_consumers_is_told() {
-    for (nats, expect) in [
-        (
-            "{}",
-            "7:5: expected the key `servers` with at least one, found none",
-        ),
-        (
-            "{servers: 'nats://a'}",
-            "7:5: expected the key `subjects` with at least one, found none",
-        ),
-        (
-            "{servers: 'a:4222', subjects: a}",
-            "7:18: expected nats://HOST:PORT, or tls://HOST:PORT for TLS, found `a:4222`",
-        ),
-        (
-            "{servers: 'nats://ada:pass@a', subjects: a}",
-            "7:18: expected nats://HOST:PORT, or tls://HOST:PORT for TLS, found a URL with a user in it (there are the keys \
-             `user`, `password` and `token`)",
-        ),
-        ("{servers: 'nats://a:0', subjects: a}", "found `nats://a:0`"),
-        ("{servers: 'nats://', subjects: a}", "found `nats://`"),
-        ("{servers: 'nats://*.a', subjects: a}", "found `nats://*.a`"),
-        (
-            "{servers: 'nats://a', subjects: [a, 'b c']}",
-            "`>` at the end for any words, found `b c`",
-        ),
-        ("{servers: 'nats://a', subjects: a.>.b}", "found `a.>.b`"),
-        (
-            "{servers: 'nats://a', subjects: a, channel: '{0}'}",
-            "expected a channel's name with `{subject}`, `{1}` or `{2..}` in it, found `{0}`",
-        ),
-        (
-            "{servers: 'nats://a', subjects: a, channel: '{name}'}",
-            "found `{name}`",
-        ),
-        (
-            "{servers: 'nats://a', subjects: a, channel: 'a{1'}",
-            "found `a{1`",
-        ),
-        ("{servers: 'nats://a', subjects: a, channel: 'a}'}", "found `a}`"),
-        ("{servers: 'nats://a', subjects: a, channel: ''}", "found ``"),
-        (
-            "{servers: 'nats://a', subjects: a, user: ada}",
-            "expected either `user` and `password`, or `token`, or `credentials`",
-        ),
-        (
-            "{servers: 'nats://a', subjects: a, token: x, credentials: y}",
-            "expected either `user` and `password`",
-        ),
-        (
-            "{servers: 'nats://a', subjects: a, credentials: missing}",
-            "missing",
-        ),
-        (
-            "{servers: 'nats://a', subjects: a, credentials: token}",
-            "expected a file of credentials with a `USER NKEY SEED` of a user, found none",
-        ),
-        (
-            "{servers: 'nats://a', subjects: a, tls: {authorities: owm}}",
-            "did you mean `own`?",
-        ),
-        (
-            "{servers: 'nats://a', subjects: a, tls: {certificate: you}}",
-            "expected the name of a certificate of this file",
-        ),
-        ("{servers: 'nats://a', subject: a}", "subject"),
-    ] {
+    for (nats, expect) in WRONG {
         let wrong = all_wrong(&with(&format!("    a: {nats}\n")));
         let first = wrong
             .first()
