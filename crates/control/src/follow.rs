@@ -6,8 +6,8 @@
 //!                                  └────▶ wrong parts go on as they were ─▶ Gateway::replace ─▶ told
 //! ```
 //!
-//! One thread that waits for two descriptors needs no asynchronous runtime; tokio comes to it with what is asked over the
-//! network (Kubernetes, brokers, keys). Workers never wait for this thread, and it never for them.
+//! One thread that waits for two descriptors needs no asynchronous runtime; what is asked over the network (brokers) has a thread
+//! of its own with tokio. Workers never wait for this thread, and it never for them.
 
 use std::io;
 use std::path::{Path, PathBuf};
@@ -26,6 +26,7 @@ use ringmain_sys::watch::{Watcher, Woken};
 use crate::config::{ConfigError, Loaded};
 use crate::file::{self, Print, Reading};
 use crate::limits;
+use crate::nats::Consumers;
 
 /// The control thread's handle. Dropping it ends the thread.
 #[derive(Debug)]
@@ -42,6 +43,7 @@ struct Shared {
     good: AtomicU64,
     bad: AtomicU64,
     state: Mutex<State>,
+    consumers: Consumers,
 }
 
 /// What holds, and what was last read.
@@ -99,6 +101,7 @@ impl Control {
             over: AtomicBool::new(false),
             good: AtomicU64::new(0),
             bad: AtomicU64::new(0),
+            consumers: Consumers::new(gateway.inlet()),
             state: Mutex::new(State {
                 path: begun.path.clone(),
                 text: begun.text,
@@ -109,6 +112,7 @@ impl Control {
                 at_restart: Vec::new(),
             }),
         });
+        shared.consume(&begun.config);
         let follower = Follower {
             shared: Arc::clone(&shared),
             path: begun.path,
@@ -144,6 +148,12 @@ impl Control {
         }
     }
 
+    /// Those that publish what brokers have.
+    #[must_use]
+    pub fn consumers(&self) -> &Consumers {
+        &self.shared.consumers
+    }
+
     /// What holds.
     #[must_use]
     pub fn state(&self) -> State {
@@ -165,6 +175,14 @@ impl Drop for Control {
 impl Shared {
     fn state(&self) -> MutexGuard<'_, State> {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Has consumers of brokers at work as the configuration wants them. One without `push`, or with a wrong one, leaves them as it
+    /// leaves push.
+    fn consume(&self, config: &Config) {
+        if let Some(push) = &config.push {
+            self.consumers.follow(&push.nats);
+        }
     }
 }
 
@@ -318,6 +336,7 @@ impl Follower {
             self.gateway.replace(Arc::clone(&config), clock::realtime())
         };
         let took = clock::monotonic() - begun;
+        self.shared.consume(&config);
         let wrong = loaded.wrong(&problems);
         for error in &wrong {
             log::error!("{error}");

@@ -1,6 +1,6 @@
 //! From what people and systems say to what the gateway does: [`mod@file`] reads a configuration, [`config`] translates it into the
 //! gateway's model, [`follow`] has a gateway follow its
-//! changes, [`admin`] shows what it does, [`edge`] is all of it together for a program that embeds a gateway.
+//! changes, [`nats`] publishes what brokers have for those who are pushed to, [`admin`] shows what it does, [`edge`] is all of it together for a program that embeds a gateway.
 //!
 //! Knows formats and where things are kept; nothing of requests.
 #![forbid(unsafe_code)]
@@ -11,6 +11,7 @@ pub mod edge;
 pub mod file;
 pub mod follow;
 pub mod limits;
+pub mod nats;
 
 pub use ringmain_gateway::filter;
 pub use ringmain_web::Exit;

@@ -69,3 +69,32 @@ pub const ADMIN_RECEIVE_BUFFERS: u16 = 64;
 
 /// How long requests to the administration may go on at its end.
 pub const ADMIN_GRACE: Duration = Duration::from_secs(1);
+
+/// Bytes of a message of a NATS; a larger one is passed over and counted. Half of what may wait for a client by default.
+pub const NATS_PAYLOAD_BYTES: usize = 512 << 10;
+
+/// How long connecting to a NATS may take, with TLS and signing in. Longer: it is a failure, and the next server is tried.
+pub const NATS_CONNECT_WITHIN: Duration = Duration::from_secs(10);
+
+/// How long nothing may be heard of a NATS before it is asked whether it is there.
+pub const NATS_PING_EVERY: Duration = Duration::from_secs(20);
+
+/// How long it may take to answer; then it counts as gone.
+pub const NATS_PONG_WITHIN: Duration = Duration::from_secs(10);
+
+/// How long a message of a NATS waits for room with its worker; then it is dropped and counted. Meanwhile nothing is read, and the
+/// server keeps what comes.
+pub const NATS_ROOM_WITHIN: Duration = Duration::from_millis(250);
+
+/// How long none of a consumer's messages waits after one has waited in vain: those without room are dropped at once, so that a
+/// worker that stands still does not hold up what is for the others.
+pub const NATS_IMPATIENT: Duration = Duration::from_secs(5);
+
+/// How often a consumer of NATS looks for workers at the start.
+pub const NATS_READY_LOOK: Duration = Duration::from_millis(20);
+
+/// A consumer of NATS says the same at most so often.
+pub const NATS_TELL_EVERY: Duration = Duration::from_secs(10);
+
+/// Consumers of NATS in a configuration; a file with more is refused.
+pub const NATS_CONSUMERS: usize = 64;

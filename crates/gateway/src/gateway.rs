@@ -24,7 +24,7 @@ use std::time::Duration;
 use ringmain_engine::backend::Time;
 use ringmain_engine::file::Root;
 use ringmain_engine::{Addr, Cx, ListenOptions, Listeners};
-use ringmain_push::Push;
+use ringmain_push::{Inlet, Push};
 use ringmain_tls::Counts;
 use ringmain_web::{self as web, App};
 
@@ -164,6 +164,12 @@ impl Gateway {
     /// is to be replaced again.
     pub fn listen_by(&self, listeners: Listeners, options: ListenOptions) -> bool {
         self.doors().follow_by(listeners, options)
+    }
+
+    /// For publishing to those who are pushed to, from other threads than the workers'.
+    #[must_use]
+    pub fn inlet(&self) -> Inlet {
+        self.0.push.inlet()
     }
 
     fn publish(&self, config: Arc<Config>, fronts: &mut Fronts, now: Duration) -> Followed {

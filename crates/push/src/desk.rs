@@ -352,7 +352,9 @@ impl Desk {
             if self.0.bell.borrow().is_none() {
                 *self.0.bell.borrow_mut() = Some(context.waker().clone());
                 // It is this task's for as long as the worker lives.
-                let _ = self.0.ends.borrow().bells[self.0.cx.worker()].set(context.waker().clone());
+                let (ends, own) = (self.0.ends.borrow(), self.0.cx.worker());
+                let _ = ends.bells[own].set(context.waker().clone());
+                ends.slots[own].begin(context.waker());
             }
             self.0.woken.set(false);
             if self.pass() {
@@ -369,7 +371,7 @@ impl Desk {
         let ends = &mut *self.0.ends.borrow_mut();
         let mut rings = std::mem::take(&mut ends.rings);
         rings.fill(false);
-        let mut more = false;
+        let mut more = self.take_arrived(&ends.slots);
         for queue in &mut ends.as_sessions {
             // Whoever adds to it meanwhile rings again.
             for _ in 0..limits::EMULATED {

@@ -9,6 +9,8 @@
 //! A session is the same on all transports (`session.rs`, `seat.rs`); they are where its messages come from (`socket.rs`,
 //! `http.rs`) and go to (`outlet.rs`, `stream.rs`).
 //!
+//! What other threads publish comes in by `inlet.rs`.
+//!
 //! Each worker has a desk: its own connections, and the channels that are at home there. Desks tell each other by queues of one
 //! writer and one reader; nothing is shared behind a lock but keys of tokens and what users' connections are counted by
 //! (`admission.rs`), which are looked at when a client connects. Knows nothing of configuration files.
@@ -24,6 +26,7 @@ mod entering;
 mod gathering;
 mod handshakes;
 mod http;
+mod inlet;
 pub mod limits;
 mod listening;
 mod mesh;
@@ -55,6 +58,7 @@ pub use ringmain_hub::history::Keep;
 pub use ringmain_hub::local::Limits;
 pub use ringmain_hub::mail::{Rules, Slow};
 
+pub use inlet::{Inlet, NotTaken};
 pub use publisher::{Busy, NotPublished, Publisher};
 pub use ringmain_jwt::{Algorithm, KeySet};
 pub use tokens::{Keys, Tokens};
@@ -103,6 +107,12 @@ impl Push {
     #[must_use]
     pub fn report(&self) -> metrics::Report {
         self.0.report()
+    }
+
+    /// For publishing from other threads than the workers'.
+    #[must_use]
+    pub fn inlet(&self) -> Inlet {
+        Inlet::new(&self.0)
     }
 
     /// Adds to an application what clients connect to and what its owner's programs call: see [`serve`]. An application serves one

@@ -141,3 +141,13 @@ pub const REFRESH_AGAIN: Duration = Duration::from_secs(30);
 
 /// How often a worker warns of answers that are none, at most; of others only at the level `debug`.
 pub const WARN_EVERY: Duration = Duration::from_secs(1);
+
+/// Publications from outside the workers (an [`Inlet`](crate::Inlet)) that wait for one worker. More are not taken
+/// ([`NotTaken::Full`](crate::NotTaken)): whoever publishes waits for room, or drops them.
+pub const INLET: usize = 8192;
+
+/// Bytes of those, of one worker; the last of them may go beyond it. More are not taken, as above.
+pub const INLET_BYTES: usize = 16 << 20;
+
+/// Threads and tasks that wait for room with one worker. One more is not woken, and finds that there is none.
+pub const INLET_WAITING: usize = 64;

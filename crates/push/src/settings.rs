@@ -59,6 +59,11 @@ impl Settings {
         held.options.clone().map(|options| (generation, options))
     }
 
+    /// Whether there is something to push.
+    pub(crate) fn is_there(&self) -> bool {
+        self.generation.load(Ordering::Acquire) > 0
+    }
+
     /// Ready once there is something to push.
     pub(crate) fn poll_first(&self, context: &Context<'_>) -> Poll<()> {
         let mut held = self.held();

@@ -3,6 +3,8 @@
 //! Labels are of bounded sets: routes and upstreams up to a number of them, kinds of faults, workers, classes of statuses. Nothing
 //! of a client's is among them.
 
+mod nats;
+
 use std::fmt::{Display, Write};
 
 use ringmain_engine::WorkerReport;
@@ -28,6 +30,7 @@ pub(super) fn text(inner: &Inner) -> String {
     }
     upstreams(&mut page, inner);
     counters(&mut page, inner);
+    nats::consumers(&mut page, inner);
     configuration(&mut page, inner);
     page.0
 }

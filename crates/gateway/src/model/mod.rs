@@ -54,6 +54,7 @@ mod filter;
 mod jwt;
 mod listener;
 mod matching;
+mod nats;
 mod password;
 mod policy;
 mod process;
@@ -81,6 +82,7 @@ pub use listener::{
     ClientAddress, ClientHeader, HttpLimits, HttpsRedirect, Listener, Protocol, ProxyProtocol,
 };
 pub use matching::{HeaderMatch, Match, PathMatch, QueryMatch, ValueMatch};
+pub use nats::{Nats, NatsAccess, NatsChannel, NatsLogin, NatsServer, NatsTls};
 pub use password::PasswordHash;
 pub use policy::{
     Addresses, ApiKey, ApiKeys, Ask, BasicAuth, ClientCertificate, Cors, ExternalAuth, KeyPlace, Origin,

@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use ringmain_push::{Limits, Options, Proxy, Tokens};
 
-use super::{HeaderName, HeaderValue, Hostname, JwtAlgorithm, KeySet, Path, Secret, Target};
+use super::{HeaderName, HeaderValue, Hostname, JwtAlgorithm, KeySet, Nats, Path, Secret, Target};
 
 /// What channels of a namespace do, and who may listen there.
 pub use ringmain_push::{Event as PushEvent, Listen as PushListen, Namespace as PushNamespace};
@@ -50,6 +50,9 @@ pub struct Push {
     pub plain: PushNamespace,
     /// Of others, by what is before it.
     pub namespaces: BTreeMap<Arc<str>, PushNamespace>,
+    /// What publishes in channels besides clients and the owner's programs, by name. Whoever follows the configuration has them at
+    /// work: workers know nothing of them.
+    pub nats: BTreeMap<Arc<str>, Arc<Nats>>,
 }
 
 /// What the application is asked about clients, as Centrifugo's proxy asks it: by POST, in JSON.
@@ -190,6 +193,7 @@ impl Default for Push {
             channels,
             plain,
             namespaces: BTreeMap::new(),
+            nats: BTreeMap::new(),
         }
     }
 }

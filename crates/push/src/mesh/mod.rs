@@ -14,6 +14,7 @@ use rtrb::{Consumer, Producer, RingBuffer};
 
 use crate::admission::Admission;
 use crate::desk::Emulated;
+use crate::inlet::Slot;
 use crate::limits;
 use crate::orders::Order;
 use crate::session::uuid;
@@ -24,6 +25,8 @@ use crate::survey::Survey;
 pub(crate) struct Mesh {
     made: OnceLock<Made>,
     admission: Arc<Admission>,
+    /// What comes from outside, by worker.
+    slots: OnceLock<Arc<[Slot]>>,
 }
 
 /// By worker.
@@ -50,6 +53,8 @@ pub(crate) struct Ends {
     pub(crate) since: Time,
     /// Of all desks: each sets its own when it begins.
     pub(crate) bells: Arc<[OnceLock<Waker>]>,
+    /// What comes from outside, by worker.
+    pub(crate) slots: Arc<[Slot]>,
     /// Whom a turn has something for: kept for the memory alone.
     pub(crate) rings: Vec<bool>,
 }
@@ -63,11 +68,19 @@ impl Mesh {
     /// A worker's ends, once. `None`: it has them.
     pub(crate) fn take(&self, cx: &Cx) -> Option<Ends> {
         let since = cx.now();
+        let slots = self
+            .slots
+            .get_or_init(|| (0..cx.workers()).map(|_| Slot::new()).collect());
         let made = self
             .made
-            .get_or_init(|| make(cx.workers(), &uuid(cx), since, &self.admission));
+            .get_or_init(|| make(slots, &uuid(cx), since, &self.admission));
         let mut ends = made.lock().unwrap_or_else(PoisonError::into_inner);
         ends.get_mut(cx.worker())?.take()
+    }
+
+    /// What comes from outside, by worker. `None`: there is none yet.
+    pub(crate) fn slots(&self) -> Option<&[Slot]> {
+        self.slots.get().map(|slots| &**slots)
     }
 }
 
@@ -125,7 +138,8 @@ impl Ends {
     }
 }
 
-fn make(workers: usize, node: &str, since: Time, admission: &Arc<Admission>) -> Made {
+fn make(slots: &Arc<[Slot]>, node: &str, since: Time, admission: &Arc<Admission>) -> Made {
+    let workers = slots.len();
     let (node, clients): (Arc<str>, _) = (Arc::from(node), Arc::default());
     let bells: Arc<[OnceLock<Waker>]> = (0..workers).map(|_| OnceLock::new()).collect();
     let mut ends: Vec<Ends> = (0..workers)
@@ -145,6 +159,7 @@ fn make(workers: usize, node: &str, since: Time, admission: &Arc<Admission>) -> 
             admission: Arc::clone(admission),
             since,
             bells: Arc::clone(&bells),
+            slots: Arc::clone(slots),
             rings: vec![false; workers],
         })
         .collect();

@@ -6,9 +6,13 @@ use ringmain_hub::protocol::Format;
 use super::*;
 use crate::orders::What;
 
+fn slots(workers: usize) -> Arc<[Slot]> {
+    (0..workers).map(|_| Slot::new()).collect()
+}
+
 #[test]
 fn a_full_queue_of_commands_says_so_until_there_is_room() {
-    let ends = make(2, "node", Time(0), &Arc::default())
+    let ends = make(&slots(2), "node", Time(0), &Arc::default())
         .into_inner()
         .unwrap_or_else(PoisonError::into_inner);
     let mut ends = ends.into_iter().flatten();
@@ -30,7 +34,7 @@ fn a_full_queue_of_commands_says_so_until_there_is_room() {
 
 #[test]
 fn an_order_reaches_all_others_or_nobody() {
-    let ends = make(3, "node", Time(0), &Arc::default())
+    let ends = make(&slots(3), "node", Time(0), &Arc::default())
         .into_inner()
         .unwrap_or_else(PoisonError::into_inner);
     let mut ends: Vec<Ends> = ends.into_iter().flatten().collect();

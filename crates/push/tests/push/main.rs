@@ -6,6 +6,7 @@ mod asked;
 mod asking;
 mod emulation;
 mod expiring;
+mod inlet;
 mod listening;
 mod paced;
 mod permits;

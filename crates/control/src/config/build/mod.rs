@@ -5,6 +5,7 @@ mod bounds;
 mod filters;
 mod jwt;
 mod listeners;
+mod nats;
 mod policies;
 mod proxy;
 mod push;

@@ -20,7 +20,7 @@ const KEPT: Keep = Keep {
 };
 
 /// What was expected and found: the message says the word itself.
-fn after_expected(text: &str) -> &str {
+pub(super) fn after_expected(text: &str) -> &str {
     text.split_once("expected ").map_or(text, |(_, rest)| rest)
 }
 
@@ -86,6 +86,7 @@ impl Builder<'_> {
             let namespace = self.push_namespace(at, &push.proxy);
             push.namespaces.insert(Arc::from(name), namespace);
         }
+        self.push_nats(&mut push, part.nats);
         if self.errors.count() == before
             && let Err(why) = push.options()
         {

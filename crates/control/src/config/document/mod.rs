@@ -4,6 +4,7 @@
 //! Only structure; what the values mean together is for `build`.
 
 mod bounds;
+mod nats;
 mod policy;
 mod push;
 mod route;
@@ -14,6 +15,7 @@ use schemars::JsonSchema;
 use serde::Deserialize;
 
 pub(super) use self::bounds::*;
+pub(super) use self::nats::*;
 pub(super) use self::policy::*;
 pub(super) use self::push::*;
 pub(super) use self::route::*;

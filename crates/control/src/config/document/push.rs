@@ -3,7 +3,7 @@
 use schemars::JsonSchema;
 use serde::Deserialize;
 
-use super::{Maybe, Some1};
+use super::{Maybe, Nats, Some1};
 use crate::config::texts::{PageUrl, Size, Time, To};
 use crate::config::values::{Either, Pairs, Text};
 use ringmain_gateway::model::{HeaderName, HeaderValue, Hostname, JwtAlgorithm, Path};
@@ -32,6 +32,9 @@ pub(in crate::config) struct Push {
     pub(in crate::config) namespaces: Pairs<PushNamespace>,
     /// How much there may be.
     pub(in crate::config) limits: Maybe<PushLimits>,
+    /// Brokers (NATS) whose messages are published in channels, by a name that metrics and logs have. Without the key none is
+    /// listened to any more.
+    pub(in crate::config) nats: Pairs<Nats>,
 }
 
 /// What the application is asked about clients, as Centrifugo's proxy asks it: by POST, in JSON. Of each the URL, or all about it.

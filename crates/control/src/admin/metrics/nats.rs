@@ -1,0 +1,86 @@
+//! What consumers of NATS do. Their names are the configuration's, of which there are
+//! [`NATS_CONSUMERS`](crate::limits::NATS_CONSUMERS) at most.
+
+use super::Page;
+use crate::admin::Inner;
+use crate::nats::{Dropped, Report};
+
+/// Name, kind, help, and the number of a consumer.
+type Column = (&'static str, &'static str, &'static str, fn(&Report) -> f64);
+
+const COLUMNS: [Column; 5] = [
+    (
+        "ringmain_push_nats_connected",
+        "gauge",
+        "1 while a consumer of NATS is connected.",
+        |it| f64::from(u8::from(it.connected)),
+    ),
+    (
+        "ringmain_push_nats_connects_total",
+        "counter",
+        "Connections that a consumer of NATS has made: all but the first are reconnects.",
+        |it| it.connects as f64,
+    ),
+    (
+        "ringmain_push_nats_failures_total",
+        "counter",
+        "Connections that a consumer of NATS has lost, and tries that led to none.",
+        |it| it.failures as f64,
+    ),
+    (
+        "ringmain_push_nats_messages_total",
+        "counter",
+        "Messages that came from NATS.",
+        |it| it.messages as f64,
+    ),
+    (
+        "ringmain_push_nats_lag_seconds",
+        "gauge",
+        "From the receipt of the last message to its hand-over to a worker; of one that waits for room, how long it has.",
+        |it| it.lag.as_secs_f64(),
+    ),
+];
+
+/// Nothing where there are none.
+pub(super) fn consumers(page: &mut Page, inner: &Inner) {
+    let consumers = inner.control.consumers();
+    let reports = consumers.reports();
+    if reports.is_empty() {
+        return;
+    }
+    for (name, kind, help, pick) in COLUMNS {
+        page.metric(name, kind, help);
+        for report in &reports {
+            page.sample(name, &[("consumer", &report.name)], pick(report));
+        }
+    }
+    let name = "ringmain_push_nats_dropped_total";
+    page.metric(
+        name,
+        "counter",
+        "Messages from NATS that were not published, by why.",
+    );
+    for report in &reports {
+        for (why, count) in Dropped::ALL.iter().zip(report.dropped) {
+            let labels = [("consumer", &*report.name), ("reason", why.label())];
+            page.sample(name, &labels, count);
+        }
+    }
+    let name = "ringmain_push_nats_hand_over_seconds";
+    page.metric(
+        name,
+        "summary",
+        "From the receipt of messages to their hand-over to workers.",
+    );
+    for report in &reports {
+        let labels = [("consumer", &*report.name)];
+        page.sample(
+            &format!("{name}_sum"),
+            &labels,
+            report.hand_over_sum.as_secs_f64(),
+        );
+        page.sample(&format!("{name}_count"), &labels, report.handed_over);
+    }
+    let help = "Publications from outside the workers that wait for them.";
+    page.one("ringmain_push_arriving", "gauge", help, consumers.waiting());
+}

@@ -1,0 +1,193 @@
+//! The keys of consumers of NATS.
+
+use ringmain_gateway::model::{NatsLogin, NatsServer, Secret};
+
+use super::{all_wrong, right};
+
+fn with(nats: &str) -> String {
+    format!(
+        "listen: :80\nto: http://127.0.0.1:1\nauthorities: {{own: own.pem}}\ncertificates: {{me: {{chain: a.crt, key: a.key}}}}\npush:\n  nats:\n{nats}"
+    )
+}
+
+#[test]
+fn consumers_are_read_with_their_defaults() {
+    let config = right(&with(
+        "    plain: {servers: 'nats://queue', subjects: news}
+    full:
+      servers: ['nats://10.0.0.1:4223', 'tls://queue.internal/', 'nats://[::1]:4222']
+      subjects: [prices.>, 'eu.*']
+      channel: 'prices:{2..}'
+      user: ada
+      password: '${env:SECRET}'
+      tls: {server_name: queue.example, authorities: own, certificate: me}
+    token: {servers: 'nats://a', subjects: b, token: t0ken, channel: all}
+",
+    ));
+    let nats = &config.push.as_deref().expect("push").nats;
+    let server = |host: &str, port, tls| NatsServer {
+        host: host.into(),
+        port,
+        tls,
+    };
+    let plain = &nats["plain"];
+    assert_eq!(plain.access.servers, [server("queue", 4222, false)]);
+    assert_eq!(
+        (&plain.access.login, &plain.access.tls),
+        (&NatsLogin::Nobody, &None)
+    );
+    assert_eq!(plain.channel.of("news").as_deref(), Some("news"));
+    let full = &nats["full"];
+    assert_eq!(
+        full.access.servers,
+        [
+            server("10.0.0.1", 4223, false),
+            server("queue.internal", 4222, true),
+            server("::1", 4222, false)
+        ]
+    );
+    assert_eq!(full.subjects, ["prices.>".into(), "eu.*".into()]);
+    assert_eq!(
+        full.channel.of("prices.eu.acme").as_deref(),
+        Some("prices:eu.acme")
+    );
+    let login = NatsLogin::User {
+        user: "ada".into(),
+        password: Secret::new(b"hun ter:2\n".as_slice()),
+    };
+    assert_eq!(full.access.login, login);
+    let tls = full.access.tls.as_ref().expect("TLS");
+    assert_eq!(tls.server_name.as_deref(), Some("queue.example"));
+    assert_eq!(
+        tls.authorities.as_deref(),
+        Some(&b"-----BEGIN CERTIFICATE-----\n"[..])
+    );
+    assert!(tls.certificate.is_some());
+    let token = &nats["token"];
+    assert_eq!(
+        token.access.login,
+        NatsLogin::Token(Secret::new(b"t0ken".as_slice()))
+    );
+    assert_eq!(token.channel.of("whatever").as_deref(), Some("all"));
+}
+
+#[test]
+fn channels_are_made_of_subjects() {
+    for (channel, subject, expect) in [
+        ("{subject}", "a.b", Some("a.b")),
+        ("{1}", "a.b", Some("a")),
+        ("x:{2}", "a.b", Some("x:b")),
+        ("{2}:{1}", "a.b.c", Some("b:a")),
+        ("{3}", "a.b", None),
+        ("{1..}", "a.b.c", Some("a.b.c")),
+        ("{2..}", "a.b.c", Some("b.c")),
+        ("{3..}", "a.b.c", Some("c")),
+        ("{4..}", "a.b.c", None),
+        ("news", "a", Some("news")),
+    ] {
+        let config = right(&with(&format!(
+            "    a: {{servers: 'nats://a', subjects: '>', channel: '{channel}'}}\n"
+        )));
+        let found = config.push.as_deref().expect("push").nats["a"]
+            .channel
+            .of(subject);
+        assert_eq!(found.as_deref(), expect, "{channel} of {subject}");
+    }
+}
+
+/// Consumers and what is told of them, at least.
+const WRONG: &[(&str, &str)] = &[
+    (
+        "{}",
+        "7:5: expected the key `servers` with at least one, found none",
+    ),
+    (
+        "{servers: 'nats://a'}",
+        "7:5: expected the key `subjects` with at least one, found none",
+    ),
+    (
+        "{servers: 'a:4222', subjects: a}",
+        "7:18: expected nats://HOST:PORT, or tls://HOST:PORT for TLS, found `a:4222`",
+    ),
+    (
+        "{servers: 'nats://ada:pass@a', subjects: a}",
+        "7:18: expected nats://HOST:PORT, or tls://HOST:PORT for TLS, found a URL with a user in it (there are the keys \
+         `user`, `password` and `token`)",
+    ),
+    ("{servers: 'nats://a:0', subjects: a}", "found `nats://a:0`"),
+    ("{servers: 'nats://', subjects: a}", "found `nats://`"),
+    ("{servers: 'nats://*.a', subjects: a}", "found `nats://*.a`"),
+    (
+        "{servers: 'nats://a', subjects: [a, 'b c']}",
+        "`>` at the end for any words, found `b c`",
+    ),
+    ("{servers: 'nats://a', subjects: a.>.b}", "found `a.>.b`"),
+    (
+        "{servers: 'nats://a', subjects: a, channel: '{0}'}",
+        "expected a channel's name with `{subject}`, `{1}` or `{2..}` in it, found `{0}`",
+    ),
+    (
+        "{servers: 'nats://a', subjects: a, channel: '{name}'}",
+        "found `{name}`",
+    ),
+    (
+        "{servers: 'nats://a', subjects: a, channel: 'a{1'}",
+        "found `a{1`",
+    ),
+    ("{servers: 'nats://a', subjects: a, channel: 'a}'}", "found `a}`"),
+    ("{servers: 'nats://a', subjects: a, channel: ''}", "found ``"),
+    (
+        "{servers: 'nats://a', subjects: a, user: ada}",
+        "expected either `user` and `password`, or `token`, or `credentials`",
+    ),
+    (
+        "{servers: 'nats://a', subjects: a, token: x, credentials: y}",
+        "expected either `user` and `password`",
+    ),
+    (
+        "{servers: 'nats://a', subjects: a, credentials: missing}",
+        "missing",
+    ),
+    (
+        "{servers: 'nats://a', subjects: a, credentials: token}",
+        "expected a file of credentials with a `USER NKEY SEED` of a user, found none",
+    ),
+    (
+        "{servers: 'nats://a', subjects: a, tls: {authorities: owm}}",
+        "did you mean `own`?",
+    ),
+    (
+        "{servers: 'nats://a', subjects: a, tls: {certificate: you}}",
+        "expected the name of a certificate of this file",
+    ),
+    ("{servers: 'nats://a', subject: a}", "subject"),
+];
+
+#[test]
+fn what_is_wrong_about_consumers_is_told() {
+    for (nats, expect) in WRONG {
+        let wrong = all_wrong(&with(&format!("    a: {nats}\n")));
+        let first = wrong
+            .first()
+            .unwrap_or_else(|| panic!("nothing is wrong: {nats}"));
+        assert!(first.contains(expect), "{nats}: {first}");
+    }
+    let many: String = (0..65)
+        .map(|number| format!("    a{number}: {{servers: 'nats://a', subjects: a}}\n"))
+        .collect();
+    let wrong = all_wrong(&with(&many));
+    assert!(
+        wrong.len() == 1 && wrong[0].contains("expected at most 64 of them, found 65"),
+        "{wrong:?}"
+    );
+}
+
+#[test]
+fn the_example_is_right() {
+    let config = right(include_str!("../../../../../examples/push-nats.yaml"));
+    let nats = &config.push.as_deref().expect("push").nats;
+    assert_eq!(
+        nats["market"].channel.of("market.ARDN").as_deref(),
+        Some("market:ARDN")
+    );
+}

@@ -1,0 +1,21 @@
+//! Names of what is published: words between dots.
+
+use super::SUBJECT_BYTES;
+
+/// Whether something can be published there: words between dots, none of them empty or a wildcard.
+#[must_use]
+pub fn is_subject(text: &str) -> bool {
+    is_name(text) && text.split('.').all(|word| !matches!(word, "*" | ">"))
+}
+
+/// Whether it can be subscribed to: as [`is_subject`], but a word may be `*`, any word, and the last one `>`, any words.
+#[must_use]
+pub fn is_filter(text: &str) -> bool {
+    let all = text.strip_suffix(".>").unwrap_or(text);
+    text == ">" || (is_name(all) && all.split('.').all(|word| word != ">"))
+}
+
+fn is_name(text: &str) -> bool {
+    let printable = |byte: u8| byte > b' ' && byte != 0x7f;
+    text.len() <= SUBJECT_BYTES && text.bytes().all(printable) && text.split('.').all(|word| !word.is_empty())
+}

@@ -1,0 +1,154 @@
+//! What a consumer does, for whoever asks. Written by its task alone, read by any thread.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::time::Duration;
+
+/// Why a message was not published.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Dropped {
+    /// Its subject makes no channel: too few words, a name that cannot be, an unknown namespace.
+    NoChannel,
+    /// It is no JSON.
+    NotJson,
+    /// It is longer than [`NATS_PAYLOAD_BYTES`](crate::limits::NATS_PAYLOAD_BYTES).
+    TooLarge,
+    /// Its worker had no room within [`NATS_ROOM_WITHIN`](crate::limits::NATS_ROOM_WITHIN).
+    Full,
+}
+
+impl Dropped {
+    /// All of them, as they are numbered.
+    pub const ALL: [Dropped; 4] = [
+        Dropped::NoChannel,
+        Dropped::NotJson,
+        Dropped::TooLarge,
+        Dropped::Full,
+    ];
+
+    /// In metrics.
+    #[must_use]
+    pub const fn label(self) -> &'static str {
+        match self {
+            Dropped::NoChannel => "no_channel",
+            Dropped::NotJson => "not_json",
+            Dropped::TooLarge => "too_large",
+            Dropped::Full => "full",
+        }
+    }
+
+    /// In a sentence.
+    pub(super) const fn why(self) -> &'static str {
+        match self {
+            Dropped::NoChannel => "no channel is made of their subjects",
+            Dropped::NotJson => "they are no JSON",
+            Dropped::TooLarge => "they are too large",
+            Dropped::Full => "the channel's worker has no room",
+        }
+    }
+}
+
+/// What one consumer has done since its name came up.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Report {
+    /// Its name.
+    pub name: Arc<str>,
+    /// Whether it is connected.
+    pub connected: bool,
+    /// Connections that were made.
+    pub connects: u64,
+    /// Connections that were lost, and tries that led to none.
+    pub failures: u64,
+    /// Messages that came.
+    pub messages: u64,
+    /// Those that were not published, by [`Dropped::ALL`].
+    pub dropped: [u64; Dropped::ALL.len()],
+    /// Those that were handed over to workers.
+    pub handed_over: u64,
+    /// From receipt to there, all of those together.
+    pub hand_over_sum: Duration,
+    /// The same of the last one; of one that waits for room, how long it has.
+    pub lag: Duration,
+}
+
+#[derive(Debug, Default)]
+pub(super) struct Status {
+    connected: AtomicBool,
+    connects: AtomicU64,
+    failures: AtomicU64,
+    messages: AtomicU64,
+    dropped: [AtomicU64; Dropped::ALL.len()],
+    handed_over: AtomicU64,
+    sum_micros: AtomicU64,
+    last_micros: AtomicU64,
+    /// Since when one waits, by the monotonic clock; 0: none does.
+    waits_since_micros: AtomicU64,
+}
+
+/// One more; it has one writer.
+fn add(counter: &AtomicU64, more: u64) -> u64 {
+    let sum = counter.load(Ordering::Relaxed) + more;
+    counter.store(sum, Ordering::Relaxed);
+    sum
+}
+
+fn micros(time: Duration) -> u64 {
+    u64::try_from(time.as_micros()).unwrap_or(u64::MAX)
+}
+
+impl Status {
+    pub(super) fn connected(&self) {
+        add(&self.connects, 1);
+        self.connected.store(true, Ordering::Relaxed);
+    }
+
+    pub(super) fn disconnected(&self) {
+        self.connected.store(false, Ordering::Relaxed);
+        self.waits_since_micros.store(0, Ordering::Relaxed);
+    }
+
+    pub(super) fn failed(&self) {
+        add(&self.failures, 1);
+    }
+
+    pub(super) fn message(&self) {
+        add(&self.messages, 1);
+    }
+
+    /// Returns how many were dropped for that.
+    pub(super) fn dropped(&self, why: Dropped) -> u64 {
+        self.waits_since_micros.store(0, Ordering::Relaxed);
+        add(&self.dropped[why as usize], 1)
+    }
+
+    pub(super) fn waits(&self, received: Duration) {
+        self.waits_since_micros
+            .store(micros(received).max(1), Ordering::Relaxed);
+    }
+
+    pub(super) fn handed_over(&self, took: Duration) {
+        self.waits_since_micros.store(0, Ordering::Relaxed);
+        add(&self.handed_over, 1);
+        add(&self.sum_micros, micros(took));
+        self.last_micros.store(micros(took), Ordering::Relaxed);
+    }
+
+    pub(super) fn report(&self, name: &Arc<str>) -> Report {
+        let of = |counter: &AtomicU64| counter.load(Ordering::Relaxed);
+        let lag = match of(&self.waits_since_micros) {
+            0 => of(&self.last_micros),
+            since => micros(ringmain_sys::clock::monotonic()).saturating_sub(since),
+        };
+        Report {
+            name: Arc::clone(name),
+            connected: self.connected.load(Ordering::Relaxed),
+            connects: of(&self.connects),
+            failures: of(&self.failures),
+            messages: of(&self.messages),
+            dropped: std::array::from_fn(|index| of(&self.dropped[index])),
+            handed_over: of(&self.handed_over),
+            hand_over_sum: Duration::from_micros(of(&self.sum_micros)),
+            lag: Duration::from_micros(lag),
+        }
+    }
+}

@@ -1,0 +1,163 @@
+//! Bytes to and from a server, with TLS or without. A future of these may be dropped at any await: what was read, and what is to be
+//! sent, stays.
+
+use std::io;
+use std::net::SocketAddr;
+
+use ringmain_tls::{PeerName, Session};
+use ringmain_wire::tls::{Client, Event};
+use tokio::net::TcpStream;
+
+/// Bytes that are read at a time.
+const READ_BYTES: usize = 64 << 10;
+
+pub(super) struct Stream {
+    tcp: TcpStream,
+    /// Where reads go.
+    chunk: Box<[u8]>,
+    /// What is to be sent, as it is on the wire.
+    wire: Vec<u8>,
+    tls: Option<Secure>,
+}
+
+struct Secure {
+    session: Session,
+    /// What has come and is not opened yet.
+    sealed: Vec<u8>,
+    ended: bool,
+}
+
+/// What a read brought.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Read {
+    /// Perhaps some bytes.
+    Some,
+    /// There will be no more.
+    End,
+}
+
+impl Stream {
+    pub(super) async fn connect(host: &str, port: u16) -> io::Result<Stream> {
+        let addrs: Vec<SocketAddr> = tokio::net::lookup_host((host, port)).await?.collect();
+        let tcp = TcpStream::connect(&*addrs).await?;
+        tcp.set_nodelay(true)?;
+        Ok(Stream {
+            tcp,
+            chunk: vec![0; READ_BYTES].into(),
+            wire: Vec::new(),
+            tls: None,
+        })
+    }
+
+    /// Does the handshake: from then on all is TLS.
+    pub(super) async fn secure(&mut self, client: &Client, peer: &PeerName) -> io::Result<()> {
+        let mut session = client.session(peer);
+        session.begin(&mut self.wire);
+        self.tls = Some(Secure {
+            session,
+            sealed: Vec::new(),
+            ended: false,
+        });
+        self.flush().await?;
+        let mut nothing = Vec::new();
+        while self.tls.as_ref().is_some_and(|tls| tls.session.is_handshaking()) {
+            if self.read(&mut nothing).await? == Read::End {
+                return Err(io::ErrorKind::UnexpectedEof.into());
+            }
+        }
+        match nothing.is_empty() {
+            true => Ok(()),
+            false => Err(io::Error::other("expected nothing before the client signs in")),
+        }
+    }
+
+    /// Reads what is there, and waits if nothing is.
+    pub(super) async fn read(&mut self, into: &mut Vec<u8>) -> io::Result<Read> {
+        let read = loop {
+            self.tcp.readable().await?;
+            match self.tcp.try_read(&mut self.chunk) {
+                Ok(read) => break read,
+                Err(error) if error.kind() == io::ErrorKind::WouldBlock => {}
+                Err(error) => return Err(error),
+            }
+        };
+        let bytes = &self.chunk[..read];
+        let Some(tls) = &mut self.tls else {
+            into.extend_from_slice(bytes);
+            return Ok(if read == 0 { Read::End } else { Read::Some });
+        };
+        if read == 0 {
+            tls.session.ended().map_err(io::Error::other)?;
+            return Ok(Read::End);
+        }
+        tls.sealed.extend_from_slice(bytes);
+        let opened = tls.open(into, &mut self.wire);
+        let ended = tls.ended;
+        // An alert says why the other end is left; that it has left already is no news.
+        let sent = self.flush().await;
+        opened.and(sent)?;
+        Ok(if ended { Read::End } else { Read::Some })
+    }
+
+    /// Takes what is to be sent by [`Stream::flush`].
+    pub(super) fn put(&mut self, bytes: &[u8]) -> io::Result<()> {
+        match &mut self.tls {
+            None => self.wire.extend_from_slice(bytes),
+            Some(tls) => tls
+                .session
+                .send(bytes, &mut self.wire)
+                .map_err(io::Error::other)?,
+        }
+        Ok(())
+    }
+
+    /// Bytes that are to be sent.
+    pub(super) fn waiting(&self) -> usize {
+        self.wire.len()
+    }
+
+    /// Sends all that waits.
+    pub(super) async fn flush(&mut self) -> io::Result<()> {
+        let mut sent = 0;
+        while sent < self.wire.len() {
+            match self.tcp.try_write(&self.wire[sent..]) {
+                Ok(more) => sent += more,
+                Err(error) if error.kind() == io::ErrorKind::WouldBlock => {
+                    self.wire.drain(..sent);
+                    sent = 0;
+                    self.tcp.writable().await?;
+                }
+                Err(error) => return Err(error),
+            }
+        }
+        self.wire.clear();
+        Ok(())
+    }
+}
+
+impl Secure {
+    /// Opens what has come. What is left of it is less than a record, or a handshake's message.
+    fn open(&mut self, into: &mut Vec<u8>, wire: &mut Vec<u8>) -> io::Result<()> {
+        let mut used = 0;
+        loop {
+            let begin = used;
+            let step = self.session.receive(&mut self.sealed[begin..], wire);
+            used += step.consumed;
+            match step.event {
+                Event::Plain(range) => {
+                    into.extend_from_slice(&self.sealed[begin + range.start..begin + range.end]);
+                }
+                Event::Nothing if step.consumed > 0 => {}
+                Event::Established => {}
+                Event::End => self.ended = true,
+                Event::Nothing | Event::NeedMore => break,
+                Event::Failed => {
+                    let fault = self.session.fault().cloned();
+                    return Err(fault.map_or_else(|| io::ErrorKind::InvalidData.into(), io::Error::other));
+                }
+            }
+        }
+        self.sealed.drain(..used);
+        Ok(())
+    }
+}

@@ -1,0 +1,246 @@
+//! Consumers without a NATS: who signs in how, when they come back, what a server that misbehaves makes of it.
+#![allow(
+    clippy::disallowed_methods,
+    reason = "a server of tests has a thread and a socket of its own"
+)]
+
+use std::io::{BufRead, BufReader, Read, Write};
+use std::net::{SocketAddr, TcpListener, TcpStream};
+use std::time::Duration;
+
+use fastrand::Rng;
+use ringmain_gateway::model::{NatsAccess, NatsLogin, NatsServer, NatsTls, Secret};
+
+use super::backoff::{self, FIRST, LONGEST};
+use super::login::Credentials;
+use super::protocol::Event;
+use super::*;
+
+/// The seed of NATS's own manual, and its key.
+const SEED: &str = "SUACSSL3UAHUDXKFSNVUZRF5UHPMWZ6BFDTJ7M6USDXIEDNPPQYYYCU3VY";
+const KEY: &str = "UDXU4RCSJNZOIQHZNWXHXORDPRTGNJAHAHFRGZNEEJCPQTT2M7NLCNF4";
+
+#[test]
+fn the_wait_grows_up_to_a_limit_and_is_never_the_same() {
+    let seed = 7;
+    println!("seed {seed}");
+    let mut random = Rng::with_seed(seed);
+    for failures in 1..60 {
+        let wait = backoff::wait(failures, &mut random);
+        let most = FIRST.saturating_mul(1 << (failures - 1).min(10)).min(LONGEST);
+        assert!(wait >= most / 2 && wait <= most, "{failures}: {wait:?}");
+    }
+    let (one, two) = (backoff::wait(40, &mut random), backoff::wait(40, &mut random));
+    assert_ne!(one, two);
+}
+
+#[test]
+fn credentials_are_read_and_sign() {
+    let file = format!(
+        "-----BEGIN NATS USER JWT-----\neyJ0.eyJq.c2ln\n------END NATS USER JWT------\n\n*** IMPORTANT ***\n\n\
+         -----BEGIN USER NKEY SEED-----\n{SEED}\n------END USER NKEY SEED------\n"
+    );
+    let both = Credentials::parse(&file).expect("credentials");
+    assert_eq!(both.jwt.as_deref(), Some("eyJ0.eyJq.c2ln"));
+    assert_eq!(both.public(), KEY);
+    let alone = Credentials::parse(&format!("{SEED}\n")).expect("a seed");
+    assert!(alone.jwt.is_none() && alone.public() == KEY);
+    // Ed25519 signs the same the same.
+    assert_eq!(alone.sign("nonce"), both.sign("nonce"));
+    assert_eq!(alone.sign("nonce").len(), 86);
+    let account = "SAAIBDPBAUTWCWBKIO6XHQNINK5FWJW4OHLXC3HQ2KFE4PEJUA44CNHTC4";
+    for wrong in [
+        "",
+        "x",
+        KEY,
+        &SEED[1..],
+        &SEED.replace("VY", "VZ"),
+        &SEED.replace('K', "L"),
+        account,
+    ] {
+        assert!(Credentials::parse(wrong).is_err(), "{wrong}");
+    }
+}
+
+/// A server that says what it is told to, and hears what is said.
+struct Server(TcpListener);
+
+impl Server {
+    fn new() -> (Server, SocketAddr) {
+        let listener = TcpListener::bind("127.0.0.1:0").expect("a port");
+        let addr = listener.local_addr().expect("an address");
+        (Server(listener), addr)
+    }
+
+    /// Takes a connection and says something at once.
+    fn take(&self, said: &str) -> BufReader<TcpStream> {
+        let (mut stream, _) = self.0.accept().expect("a connection");
+        stream
+            .set_read_timeout(Some(Duration::from_secs(30)))
+            .expect("a time limit");
+        stream.write_all(said.as_bytes()).expect("said");
+        BufReader::new(stream)
+    }
+}
+
+fn line(stream: &mut BufReader<TcpStream>) -> String {
+    let mut line = String::new();
+    stream.read_line(&mut line).expect("a line");
+    line
+}
+
+fn access(addr: SocketAddr, login: NatsLogin, tls: Option<NatsTls>) -> NatsAccess {
+    NatsAccess {
+        servers: vec![NatsServer {
+            host: addr.ip().to_string().into(),
+            port: addr.port(),
+            tls: false,
+        }],
+        login,
+        tls,
+    }
+}
+
+/// What comes of connecting, beside what the server does.
+fn open(access: &NatsAccess, server: impl FnOnce() + Send) -> Result<Connection, Failure> {
+    std::thread::scope(|scope| {
+        let other = scope.spawn(server);
+        let runtime = runtime().expect("a runtime");
+        let outcome = runtime.block_on(async {
+            let ready = Access::new(access)?;
+            Connection::open(&ready, &access.servers[0]).await
+        });
+        other.join().expect("the server");
+        outcome
+    })
+}
+
+#[test]
+fn it_signs_in_as_it_is_told_to() {
+    for (login, greeting, said) in [
+        (NatsLogin::Nobody, "INFO {}\r\n", vec![]),
+        (
+            NatsLogin::User {
+                user: "ada".into(),
+                password: Secret::new(b"pass\"word".as_slice()),
+            },
+            "INFO {\"auth_required\":true}\r\n",
+            vec![r#""user":"ada""#, r#""pass":"pass\"word""#],
+        ),
+        (
+            NatsLogin::Token(Secret::new(b"s3cret".as_slice())),
+            "INFO {\"auth_required\":true}\r\n",
+            vec![r#""auth_token":"s3cret""#],
+        ),
+        (
+            NatsLogin::Credentials(Secret::new(SEED.as_bytes())),
+            "INFO {\"nonce\":\"abc\"}\r\n",
+            vec![r#""nkey":"UDXU4"#, r#""sig":""#],
+        ),
+    ] {
+        let (server, addr) = Server::new();
+        let outcome = open(&access(addr, login, None), || {
+            let mut stream = server.take(greeting);
+            let connect = line(&mut stream);
+            assert!(connect.starts_with("CONNECT {\"verbose\":false,"), "{connect}");
+            assert!(connect.contains(r#""headers":false"#), "{connect}");
+            for said in said {
+                assert!(connect.contains(said), "{connect}");
+            }
+            assert_eq!(line(&mut stream), "PING\r\n");
+            stream.get_mut().write_all(b"PONG\r\n").expect("said");
+        });
+        outcome.expect("a connection");
+    }
+}
+
+#[test]
+fn what_keeps_it_out_is_told() {
+    let tls = || Some(NatsTls::default());
+    let seed = || NatsLogin::Credentials(Secret::new(SEED.as_bytes()));
+    for (login, tls, said, expect) in [
+        (
+            NatsLogin::Nobody,
+            None,
+            "INFO {}\r\n-ERR 'Authorization Violation'\r\n",
+            "the server says \"Authorization Violation\"",
+        ),
+        (
+            NatsLogin::Nobody,
+            None,
+            "INFO {\r\n",
+            "expected JSON in the server's greeting; found none",
+        ),
+        (
+            NatsLogin::Nobody,
+            None,
+            "HTTP/1.1 400 Bad Request\r\n",
+            "expected INFO, MSG, PING, PONG, +OK or -ERR, found something else",
+        ),
+        (
+            NatsLogin::Nobody,
+            None,
+            "PING\r\n",
+            "expected INFO, MSG, PING, PONG, +OK or -ERR, found something else",
+        ),
+        (
+            NatsLogin::Nobody,
+            None,
+            "",
+            "the server has closed the connection",
+        ),
+        (
+            NatsLogin::Nobody,
+            tls(),
+            "INFO {}\r\n",
+            "expected a server with TLS; it offers none",
+        ),
+        (
+            NatsLogin::Nobody,
+            tls(),
+            "INFO {\"tls_available\":true}\r\nPING\r\n",
+            "expected nothing between greeting and TLS; found something",
+        ),
+        (
+            seed(),
+            None,
+            "INFO {}\r\n",
+            "the server has no nonce to sign: it wants no credentials",
+        ),
+    ] {
+        let (server, addr) = Server::new();
+        let outcome = open(&access(addr, login, tls), || {
+            let mut stream = server.take(said);
+            stream
+                .get_mut()
+                .shutdown(std::net::Shutdown::Write)
+                .expect("an end");
+            // Until the other end is gone.
+            let _ = stream.read_to_end(&mut Vec::new());
+        });
+        assert_eq!(outcome.expect_err("refused").to_string(), expect);
+    }
+}
+
+#[test]
+fn a_server_that_cannot_be_reached_is_a_failure() {
+    let (server, addr) = Server::new();
+    drop(server);
+    let outcome = open(&access(addr, NatsLogin::Nobody, None), || {});
+    assert!(matches!(outcome, Err(Failure::Io(_))), "{outcome:?}");
+}
+
+#[test]
+fn more_than_a_server_takes_is_not_sent() {
+    let (server, addr) = Server::new();
+    let mut connection = open(&access(addr, NatsLogin::Nobody, None), || {
+        let mut stream = server.take("INFO {\"max_payload\":4}\r\nPONG\r\n");
+        line(&mut stream);
+    })
+    .expect("a connection");
+    assert!(connection.publish("a", b"12345").is_err());
+    assert!(connection.publish("a b", b"1").is_err());
+    connection.publish("a", b"1234").expect("few enough");
+    assert_eq!(connection.waiting(), "PUB a 4\r\n1234\r\n".len());
+    assert!(matches!(connection.event(), Ok(None | Some(Event::Pong))));
+}
