@@ -24,6 +24,21 @@ pub(super) fn after_expected(text: &str) -> &str {
     text.split_once("expected ").map_or(text, |(_, rest)| rest)
 }
 
+fn push_limits(push: &mut model::Push, part: document::PushLimits) {
+    let of = |number: u32| usize::try_from(number).unwrap_or(usize::MAX);
+    put(&mut push.limits.subscriptions, value(part.subscriptions).map(of));
+    put(&mut push.connections_per_user, value(part.connections_per_user));
+    put(&mut push.handshakes, value(part.handshakes));
+    push.connects_per_second = value(part.connects_per_second);
+    put(
+        &mut push.keys_remembered,
+        text(part.idempotency).map(|time| time.0),
+    );
+    let waiting = text(part.waiting).and_then(|size| usize::try_from(size.0).ok());
+    put(&mut push.limits.waiting_bytes, waiting);
+    put(&mut push.channels, value(part.channels).map(of));
+}
+
 impl Builder<'_> {
     pub(super) fn push(&mut self, part: Maybe<document::Push>) {
         let Some((part, position)) = part
@@ -56,21 +71,7 @@ impl Builder<'_> {
             push.proxy = self.push_proxy(at);
         }
         if let Some(limits) = value(part.limits) {
-            let of = |number: u32| usize::try_from(number).unwrap_or(usize::MAX);
-            put(
-                &mut push.limits.subscriptions,
-                value(limits.subscriptions).map(of),
-            );
-            put(&mut push.connections_per_user, value(limits.connections_per_user));
-            put(&mut push.handshakes, value(limits.handshakes));
-            push.connects_per_second = value(limits.connects_per_second);
-            put(
-                &mut push.keys_remembered,
-                text(limits.idempotency).map(|time| time.0),
-            );
-            let waiting = text(limits.waiting).and_then(|size| usize::try_from(size.0).ok());
-            put(&mut push.limits.waiting_bytes, waiting);
-            put(&mut push.channels, value(limits.channels).map(of));
+            push_limits(&mut push, limits);
         }
         if let Some(at) = part.channels {
             push.plain = self.push_namespace(at, &push.proxy);
@@ -157,8 +158,7 @@ impl Builder<'_> {
         let Some(part) = at.value else {
             return namespace;
         };
-        let rules = &mut namespace.rules;
-        rules.keep = part.keep.and_then(|at| self.push_keep(at));
+        namespace.rules.keep = part.keep.and_then(|at| self.push_keep(at));
         let listen = value(part.listen).map(|listen| match listen {
             document::PushListen::Anybody => PushListen::Anybody,
             document::PushListen::Users => PushListen::Users,
@@ -171,6 +171,7 @@ impl Builder<'_> {
         put(&mut namespace.recovery, value(part.recovery));
         put(&mut namespace.history, value(part.history));
         put(&mut namespace.presence, value(part.presence));
+        let rules = &mut namespace.rules;
         rules.presence = namespace.presence;
         put(&mut rules.join_leave, value(part.join_leave));
         put(&mut rules.cache, value(part.cache));

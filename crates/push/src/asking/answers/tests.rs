@@ -1,3 +1,5 @@
+//! What is an answer of the application and what is none, of every event.
+
 use super::{Refused, connect, goes_on, publish, read, rpc, subscribe};
 
 /// Whether an answer is one, whatever it says.
