@@ -8,6 +8,11 @@
 //! Besides, `POST /pub` publishes without a key each line of its body, a channel, a space and JSON: what the client of the peers'
 //! measurements sends (`bench/push.py`).
 
+#![expect(
+    clippy::disallowed_macros,
+    reason = "it never runs in a simulation: each worker is a thread, which has a publisher"
+)]
+
 use std::cell::RefCell;
 use std::sync::Arc;
 use std::time::Duration;
