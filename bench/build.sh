@@ -5,6 +5,7 @@
 #   bench/build.sh http               what http.py needs: client floor go rust
 #   bench/build.sh https              what tls.py and ws.py need: client floor tls
 #   bench/build.sh proxy              what proxy.py needs: client floor proxies
+#   bench/build.sh push               what push.py needs, from ../shared/bench/push: its client, floor and Go server
 #   bench/build.sh client floor       only these
 #
 # Writes below $PEERS, besides the download caches of cargo and go. Needs gcc, cargo and,
@@ -29,6 +30,13 @@ build_floor() {
   (cd "$here/floor" &&
     CARGO_TARGET_DIR=$PEERS/floor RUSTFLAGS="-C target-cpu=native" cargo build --locked --release --quiet)
   cp "$PEERS/floor/release/floor" "$bin/floor"
+}
+
+build_push() {
+  local from=$here/../../shared/bench/push
+  "${CC:-gcc}" -O2 -o "$bin/pl" "$from/pl.c"
+  "${CC:-gcc}" -O2 -o "$bin/push-floor" "$from/floor.c"
+  (cd "$from/centrifuge-srv" && go build -o "$bin/centrifuge-srv" .)
 }
 
 # The HTTPS and WebSocket peers, and the lean HTTPS client, which share rustls.
@@ -104,8 +112,8 @@ mkdir -p "$bin"
 [ "$*" != proxy ] || set -- client floor proxies
 for part in "$@"; do
   case $part in
-    client | floor | go | proxies | rust | tls) ;;
-    *) echo "build.sh: expected http, https, proxy, or some of client, floor, go, proxies, rust and tls, found \"$part\"" >&2; exit 2 ;;
+    client | floor | go | proxies | push | rust | tls) ;;
+    *) echo "build.sh: expected http, https, proxy, or some of client, floor, go, proxies, push, rust and tls, found \"$part\"" >&2; exit 2 ;;
   esac
   ("build_$part")
 done
