@@ -225,7 +225,7 @@ fn what_the_server_does_not_allow_is_told_with_what_to_do() {
     check(
         &url,
         &[],
-        "401, expected the API key in X-API-Key; give its key by --api-key",
+        "401, expected the API key in X-API-Key, or as `Authorization: apikey KEY`; give its key by --api-key",
     );
     check(
         &server.url("/nothing"),

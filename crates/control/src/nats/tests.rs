@@ -54,7 +54,7 @@ fn credentials_are_read_and_sign() {
         "x",
         KEY,
         &SEED[1..],
-        &SEED.replace("VY", "VZ"),
+        &SEED.replace("VY", "WY"),
         &SEED.replace('K', "L"),
         account,
     ] {

@@ -211,7 +211,7 @@ fn what_the_application_is_asked_is_read_with_its_defaults() {
     let config = right(
         "\
 listen: :80
-upstreams: {app: 10.0.0.1:80}
+upstreams: {app: http://10.0.0.1:80}
 to: http://127.0.0.1:1
 push:
   proxy:
