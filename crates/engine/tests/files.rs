@@ -312,8 +312,10 @@ fn a_read_whose_future_is_dropped_harms_nobody() {
             hold(&cx, release).await;
             let task = cx.spawn(async move {
                 let _held_by_the_future = dropped;
-                let outcome = file.read_at(vec![0; 1000], 0).await;
-                unreachable!("the pool is held: {outcome:?}");
+                let (read, bytes) = file.read_at(vec![0; 1000], 0).await;
+                // The pool is held. Only a kernel whose disk was quicker than this thread gets here: it reads ahead also for whoever
+                // does not wait.
+                assert_eq!((read.ok(), bytes), (Some(1000), pattern(1000)));
             });
             cx.sleep(Duration::from_millis(1)).await;
             cx.cancel(task.expect("room for a task"));
