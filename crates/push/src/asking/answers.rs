@@ -159,7 +159,7 @@ pub(super) fn read<T>(
     let said: Said<'_> = parse(json, "expected JSON with `result`, `error` or `disconnect`")?;
     if let Some(DisconnectSaid { code, reason }) = said.disconnect {
         if !(3000..=4999).contains(&code) {
-            return Err("expected a code of 4000 to 4999 at `disconnect`");
+            return Err("expected a code of 3000 to 4999 at `disconnect`");
         }
         let reason = reason.unwrap_or_default();
         let kept = reason.floor_char_boundary(REASON_BYTES);
@@ -176,7 +176,7 @@ pub(super) fn read<T>(
     }) = said.error
     {
         if code == 0 {
-            return Err("expected a code of 400 to 1999 at `error`");
+            return Err("expected a code other than 0 at `error` (400 to 1999 are the application's)");
         }
         return Ok(Err(Refused::Error(Error {
             code,

@@ -200,8 +200,8 @@ impl Application for Asking {
                 host: ask.host.as_ref().map(|host| host.as_str()),
                 fields: &fields,
                 body: &question.body,
-                // A call does something.
-                again: question.event != Event::Rpc,
+                // These do something: an application that keeps what is published would keep it twice.
+                again: !matches!(question.event, Event::Rpc | Event::Publish),
                 most: ANSWER_BYTES as u64,
                 until: worker.cx.now().after(question.within),
             };
