@@ -214,8 +214,8 @@ routes:
             "expected one of `secret`, `keys` and `provider`, found more than one of them",
         ),
         (
-            "{provider: ib}",
-            "expected the name of one of `jwt_providers` of this file, found `ib`; did you mean `id`?",
+            "{provider: nobody}",
+            "expected the name of one of `jwt_providers` of this file, found `nobody`",
         ),
         (
             "{provider: id, issuer: me}",
