@@ -200,6 +200,10 @@ routes:
             "15:40: expected the key `retry` only beside `to`, found it beside another action",
         ]
     );
+}
+
+#[test]
+fn what_is_wrong_about_tokens_is_told() {
     let tokens = [
         (
             "{}",
@@ -243,6 +247,10 @@ routes:
             && wrong[1].contains("expected a provider of tokens that is right, found `id`, which is wrong"),
         "{wrong:?}"
     );
+}
+
+#[test]
+fn what_is_missing_beside_push_is_told() {
     let personal = all_wrong("{listen: ':80', push: {user_channel: personal}, to: http://127.0.0.1:1}");
     assert!(
         personal.len() == 1 && personal[0].contains("personal"),
