@@ -5,6 +5,7 @@
 #![forbid(unsafe_code)]
 
 pub mod addr;
+pub mod channel_pattern;
 pub mod config;
 mod conversation;
 pub mod differences;
@@ -17,6 +18,7 @@ pub mod hub_messages;
 mod hyper_client;
 mod hyper_server;
 mod memory;
+pub mod nats;
 pub mod record;
 pub mod redis_reply;
 pub mod router;
@@ -44,6 +46,10 @@ pub const TARGETS: &[Target] = &[
         run: addr::run,
     },
     Target {
+        name: "channel_pattern",
+        run: channel_pattern::run,
+    },
+    Target {
         name: "config",
         run: config::run,
     },
@@ -66,6 +72,10 @@ pub const TARGETS: &[Target] = &[
     Target {
         name: "hub_messages",
         run: hub_messages::run,
+    },
+    Target {
+        name: "nats",
+        run: nats::run,
     },
     Target {
         name: "record",

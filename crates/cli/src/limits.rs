@@ -73,3 +73,33 @@ pub(crate) const TICKER_LOOK: Duration = Duration::from_millis(500);
 
 /// How often a browser gets a share's price at most.
 pub(crate) const TICKER_EVERY: Duration = Duration::from_millis(200);
+
+/// Shares of `ringmain feed`.
+pub(crate) const FEED_SYMBOLS: usize = 100_000;
+
+/// Bytes of a trade of `ringmain feed` at most. A NATS takes a mebibyte, unless it is told otherwise.
+pub(crate) const FEED_BYTES: u32 = 512 << 10;
+
+/// Trades of `ringmain feed` that are due for longer than this are left out.
+pub(crate) const FEED_BEHIND: Duration = Duration::from_secs(1);
+
+/// How often `ringmain feed` looks what is due while something is.
+pub(crate) const FEED_STEP: Duration = Duration::from_millis(1);
+
+/// How often `ringmain feed` looks whether it is to end while nothing is due.
+pub(crate) const FEED_LOOK: Duration = Duration::from_millis(50);
+
+/// Bytes that `ringmain feed` hands to its receiver at a time. What is beyond is made when those are sent.
+pub(crate) const FEED_WAITING: usize = 256 << 10;
+
+/// How long `ringmain feed` waits before it connects again.
+pub(crate) const FEED_AGAIN: Duration = Duration::from_millis(500);
+
+/// How long connecting to a push server may take. Longer: the next address is tried, or it is a failure.
+pub(crate) const FEED_CONNECT: Duration = Duration::from_secs(5);
+
+/// Requests of `ringmain feed` to a push server that wait for their answers. With so many nothing more is sent.
+pub(crate) const FEED_REQUESTS: usize = 256;
+
+// A step is the shortest rest and a look the longest.
+const _: () = assert!(FEED_STEP.as_nanos() < FEED_LOOK.as_nanos());

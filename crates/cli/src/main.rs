@@ -9,8 +9,10 @@ mod bench;
 mod configuration;
 mod echo;
 mod failure;
+mod feed;
 mod limits;
 mod logging;
+mod market;
 mod reference;
 mod run;
 mod stats;
@@ -60,6 +62,7 @@ fn start(inherited: Result<Vec<Inherited>, inherit::InheritError>) -> Result<(),
     match cli.command.unwrap_or_else(|| Command::Run(Box::new(without))) {
         Command::Run(serve) => run::run(&serve, inherited.map_err(Failure::other)?),
         Command::Bench(args) => bench::bench(*args),
+        Command::Feed(args) => feed::run(&args),
         Command::Check(args) => configuration::check(&args),
         Command::Explain(args) => configuration::explain(&args),
         Command::Schema => print(|out| configuration::schema(out)),

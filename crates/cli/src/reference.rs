@@ -54,18 +54,25 @@ pub(crate) fn manual(out: &mut dyn Write) -> io::Result<()> {
         heading(out, section.title)?;
         lines(out, section)?;
     }
-    bench(out)
+    bench(out)?;
+    let feed = definition_of("feed");
+    heading(out, "ringmain feed")?;
+    options(out, &feed)
+}
+
+/// Of a command whose options are its own.
+fn definition_of(name: &str) -> Command {
+    let mut definition = Cli::command();
+    definition.build();
+    let command = definition.find_subcommand(name);
+    command.expect("it is among the commands").clone()
 }
 
 /// The sections of `ringmain bench` and its commands, whose options are its own.
 fn bench(out: &mut dyn Write) -> io::Result<()> {
-    let mut definition = Cli::command();
-    definition.build();
-    let bench = definition
-        .find_subcommand("bench")
-        .expect("it is among the commands");
+    let bench = definition_of("bench");
     heading(out, "ringmain bench")?;
-    options(out, bench)?;
+    options(out, &bench)?;
     for section in bench_sections() {
         subheading(out, section.title)?;
         lines(out, section)?;

@@ -69,6 +69,10 @@ fn bash_takes_its_script_and_completes_with_it() {
         completed(&script, &["ringmain", "bench", "compare", "--server-p"]),
         ["--server-pid"]
     );
+    assert_eq!(
+        completed(&script, &["ringmain", "feed", "--distribution", "z"]),
+        ["zipf"]
+    );
 }
 
 #[test]
@@ -82,6 +86,8 @@ fn every_shell_gets_a_script_that_knows_the_commands() {
             "bench",
             "find-max",
             "compare",
+            "feed",
+            "symbols",
         ] {
             assert!(script.contains(word), "{word} is missing for {shell}");
         }
@@ -127,6 +133,8 @@ fn the_manual_page_is_sound_and_has_every_option() {
     check_options(compare, &["bench", "compare", "--help"], 25);
     let (_, merge) = page.split_once("\n.SH \"RINGMAIN BENCH MERGE\"").unwrap();
     check_options(merge, &["bench", "merge", "--help"], 1);
+    let (_, feed) = page.split_once("\n.SH \"RINGMAIN FEED\"").unwrap();
+    check_options(feed, &["feed", "--help"], 10);
 }
 
 /// Each option of the long help, of which there are more than so many, stands there, followed by what it does.

@@ -99,6 +99,8 @@ fn what_is_wrong_ends_it() {
         (b"MSG a 1 b c 1\r\n", Fault::Message),
         (b"MSG a 1 b x\r\n", Fault::Message),
         (b"MSG \xff 1 1\r\n", Fault::Message),
+        (b"MSG a 1 \xff 1\r\n1\r\n", Fault::Message),
+        (b"MSG a 1 1 \xff\r\n1\r\n", Fault::Message),
         (b"MSG a 1 99999999999999999999\r\n", Fault::Message),
         (b"MSG a 1 1\r\nabc", Fault::PayloadEnd),
         (b"MSG a 1 1\r\na\n\n", Fault::PayloadEnd),

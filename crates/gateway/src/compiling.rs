@@ -29,6 +29,12 @@ pub(crate) fn compile(
     }
     registry.retain(|name| names.contains(name));
     registry.room().resize(config.limits.upstream_connections);
+    // Without the key push goes on as it was.
+    if let Some(push) = &config.push
+        && let Err(why) = known.follow_push(push, registry)
+    {
+        log::error!("push: {why}");
+    }
     let before = known.guard(Guards::of(&config));
     let changed = known.guards().changed(&before);
     // What another rule's policies write is part of this one's plan.

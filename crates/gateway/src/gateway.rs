@@ -24,7 +24,7 @@ use std::time::Duration;
 use ringmain_engine::backend::Time;
 use ringmain_engine::file::Root;
 use ringmain_engine::{Addr, Cx, ListenOptions, Listeners};
-use ringmain_push::{Inlet, Push};
+use ringmain_push::{Inlet, KeySource, Push};
 use ringmain_tls::Counts;
 use ringmain_web::{self as web, App};
 
@@ -118,7 +118,7 @@ impl Gateway {
         doors.turn(&followed);
         let room = Arc::clone(registry.room());
         let push = Push::new();
-        follow_push(&push, None, table.config());
+        follow_push(&push, None, (table.config(), known.push()));
         Gateway(Arc::new(Inner {
             doors: Mutex::new(doors),
             published: Mutex::new(Published {
@@ -175,6 +175,7 @@ impl Gateway {
     fn publish(&self, config: Arc<Config>, fronts: &mut Fronts, now: Duration) -> Followed {
         let mut state = self.state();
         let state = &mut *state;
+        let provider = state.known.push().cloned();
         let table = compiling::compile(
             config,
             Some(&state.table),
@@ -197,7 +198,8 @@ impl Gateway {
         let last = std::mem::replace(&mut *self.published(), next);
         // Workers need not wait for the end of what was.
         drop(last);
-        follow_push(&self.0.push, Some(state.table.config()), table.config());
+        let last = (&**state.table.config(), provider.as_ref());
+        follow_push(&self.0.push, Some(last), (table.config(), state.known.push()));
         let old = std::mem::replace(&mut state.table, table);
         self.0.generation.fetch_add(1, Ordering::Release);
         state.replaced.push(old);
@@ -379,14 +381,21 @@ impl Gateway {
     }
 }
 
+/// What push follows: a configuration, and the provider whose tokens clients show.
+type Followable<'a> = (&'a Config, Option<&'a Arc<policy::jwt::Provider>>);
+
 /// Has push follow a configuration. One without it leaves push as it is: no rule leads there any more, and who is connected stays.
-fn follow_push(push: &Push, last: Option<&Config>, config: &Config) {
+fn follow_push(push: &Push, last: Option<Followable<'_>>, (config, provider): Followable<'_>) {
     let Some(settings) = &config.push else { return };
-    if last.and_then(|last| last.push.as_ref()) == Some(settings) {
+    let is_same = |(last, before): Followable<'_>| {
+        last.push.as_ref() == Some(settings) && before.map(Arc::as_ptr) == provider.map(Arc::as_ptr)
+    };
+    if last.is_some_and(is_same) {
         return;
     }
+    let keys = provider.map(|provider| Arc::clone(provider) as Arc<dyn KeySource>);
     let replaced = settings
-        .options()
+        .options(keys)
         .and_then(|options| push.replace(options).map_err(|error| error.to_string()));
     if let Err(error) = replaced {
         log::error!("push goes on as it was: {error}");

@@ -23,6 +23,7 @@ use crate::limits;
 use crate::outlet::Outlet;
 use crate::seat::{Joining, disconnect_for, failed};
 use crate::session::{Session, uuid};
+use crate::tokens::Unproved;
 
 const VERSION: &str = concat!("ringmain ", env!("CARGO_PKG_VERSION"));
 
@@ -146,11 +147,14 @@ impl Session {
         let options = self.desk.options();
         let tokens = options.tokens.as_ref();
         let tokens = tokens.ok_or(Refused::Disconnect(Disconnect::INVALID_TOKEN))?;
-        let gives = tokens.connecting(token, now).map_err(|wrong| match wrong {
-            // One that does not hold yet will: the client tries again, with another one.
-            Wrong::Expired | Wrong::NotYet => Refused::Fault(Fault::TOKEN_EXPIRED),
-            wrong => Refused::Disconnect(invalid(wrong)),
-        })?;
+        let gives = tokens
+            .connecting(token, &self.desk.cx)
+            .map_err(|unproved| match unproved {
+                Unproved::Unavailable => Refused::Fault(Fault::INTERNAL),
+                // One that does not hold yet will: the client tries again, with another one.
+                Unproved::Wrong(Wrong::Expired | Wrong::NotYet) => Refused::Fault(Fault::TOKEN_EXPIRED),
+                Unproved::Wrong(wrong) => Refused::Disconnect(invalid(wrong)),
+            })?;
         match gives.lasts.is_over(now) {
             true => Err(Fault::EXPIRED.into()),
             false => Ok(gives),
@@ -242,10 +246,16 @@ impl Session {
             return Err(Disconnect::BAD_REQUEST);
         }
         let now = self.desk.cx.wall();
-        let gives = tokens.connecting(token, now).map_err(|wrong| match wrong {
-            Wrong::Expired | Wrong::NotYet => Disconnect::EXPIRED,
-            wrong => invalid(wrong),
-        })?;
+        let gives = match tokens.connecting(token, &self.desk.cx) {
+            Ok(gives) => gives,
+            Err(Unproved::Unavailable) => {
+                // It goes on until its time is over, and shows the token again before that.
+                self.seat.write(failed(number, Fault::INTERNAL), out);
+                return Ok(());
+            }
+            Err(Unproved::Wrong(Wrong::Expired | Wrong::NotYet)) => return Err(Disconnect::EXPIRED),
+            Err(Unproved::Wrong(wrong)) => return Err(invalid(wrong)),
+        };
         let info = Arc::clone(&self.seat.info.borrow());
         if gives.user != info.user {
             return Err(invalid(Wrong::Invalid("the token is of another user")));

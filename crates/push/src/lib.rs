@@ -23,6 +23,9 @@ mod claims;
 mod desk;
 mod due;
 mod entering;
+#[cfg(feature = "fuzzing")]
+#[doc(hidden)]
+pub mod fuzzing;
 mod gathering;
 mod handshakes;
 mod http;
@@ -61,7 +64,7 @@ pub use ringmain_hub::mail::{Rules, Slow};
 pub use inlet::{Inlet, NotTaken};
 pub use publisher::{Busy, NotPublished, Publisher};
 pub use ringmain_jwt::{Algorithm, KeySet};
-pub use tokens::{Keys, Tokens};
+pub use tokens::{KeySource, Keys, Look, Tokens};
 
 use options::Checked;
 use place::Place;

@@ -17,6 +17,7 @@ use crate::options::{Namespace, Options};
 use crate::rights::{Grant, is_among};
 use crate::seat::{Asked, Kind};
 use crate::session::Session;
+use crate::tokens::Unproved;
 
 /// Of a subscription's flags the one that asks for an error where recovery fails.
 const REJECT_UNRECOVERED: i64 = 2;
@@ -157,10 +158,13 @@ impl Session {
         let tokens = options.tokens.as_ref();
         let tokens = tokens.ok_or_else(|| refused("no tokens are known"))?;
         let now = self.desk.cx.wall();
-        let gives = tokens.subscribing(token, now).map_err(|wrong| match wrong {
-            Wrong::Expired | Wrong::NotYet => Fault::TOKEN_EXPIRED,
-            Wrong::Invalid(why) => refused(why),
-        })?;
+        let gives = tokens
+            .subscribing(token, &self.desk.cx)
+            .map_err(|unproved| match unproved {
+                Unproved::Unavailable => Fault::INTERNAL,
+                Unproved::Wrong(Wrong::Expired | Wrong::NotYet) => Fault::TOKEN_EXPIRED,
+                Unproved::Wrong(Wrong::Invalid(why)) => refused(why),
+            })?;
         let info = self.seat.info.borrow();
         if gives.channel != channel {
             return Err(refused("the token is for another channel"));

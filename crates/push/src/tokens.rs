@@ -1,8 +1,11 @@
 //! Who signs tokens, and what is asked of one before anything in it counts. What a token gives: `claims.rs`.
 
+use std::fmt::Debug;
 use std::sync::{Arc, PoisonError, RwLock};
 use std::time::Duration;
 
+use ringmain_engine::Cx;
+use ringmain_engine::backend::Time;
 use ringmain_jwt::{Algorithm, KeySet, Parsed, Wrong};
 
 use crate::claims::{Connecting, Subscribing};
@@ -22,9 +25,46 @@ pub struct Tokens {
     pub leeway: Duration,
 }
 
-/// Keys that may be replaced while clients connect; clones are the same.
+/// Keys that may change while clients connect; clones are the same.
 #[derive(Clone, Debug)]
-pub struct Keys(Arc<RwLock<Arc<KeySet>>>);
+pub struct Keys(Kept);
+
+#[derive(Clone, Debug)]
+enum Kept {
+    Here(Arc<RwLock<Arc<KeySet>>>),
+    Elsewhere(Arc<dyn KeySource>),
+}
+
+/// Who keeps keys up to date that somebody else serves. Workers ask it about each token, so it must not wait.
+pub trait KeySource: Debug + Send + Sync {
+    /// By what a signature by this algorithm, and by the key that the token names, can be checked.
+    fn look(&self, algorithm: Algorithm, key: Option<&str>, now: Time) -> Look;
+}
+
+/// What a signature can be checked by.
+#[derive(Clone, Debug)]
+pub enum Look {
+    /// Such keys, among which is one that it may be by.
+    Keys(Arc<KeySet>),
+    /// There is no such key: the token is refused.
+    Unknown,
+    /// Nobody knows yet: the client is told to try again (error 100).
+    Unavailable,
+}
+
+/// Why a token gives nothing.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Unproved {
+    Wrong(Wrong),
+    /// By what it could be proved is not there now.
+    Unavailable,
+}
+
+impl From<Wrong> for Unproved {
+    fn from(wrong: Wrong) -> Unproved {
+        Unproved::Wrong(wrong)
+    }
+}
 
 impl Tokens {
     /// Signed by one of these keys, by any algorithm that is for keys of their kinds: those of HMAC if there are secrets, all
@@ -46,16 +86,33 @@ impl Tokens {
         }
     }
 
+    /// Signed by a key that somebody keeps up to date, by one of these algorithms. Else as [`Tokens::new`].
+    #[must_use]
+    pub fn kept_by(source: Arc<dyn KeySource>, algorithms: Vec<Algorithm>) -> Tokens {
+        Tokens {
+            keys: Keys(Kept::Elsewhere(source)),
+            algorithms,
+            issuer: None,
+            audiences: Vec::new(),
+            leeway: Duration::from_secs(30),
+        }
+    }
+
     /// What is wrong with them, for whoever has set them up.
     pub(crate) fn check(&self) -> Result<(), String> {
         if self.algorithms.is_empty() {
             return Err("tokens: expected at least one algorithm, found none".to_owned());
         }
+        // What is kept elsewhere may come later.
         let keys = self.keys.current();
-        if let Some(lacks) = self.algorithms.iter().find(|one| {
-            let kin = |other: &Algorithm| other.is_public() == one.is_public() && keys.may_have(*other, None);
-            !Algorithm::ALL.iter().any(kin)
-        }) {
+        let lacks = keys.as_ref().and_then(|keys| {
+            self.algorithms.iter().find(|one| {
+                let kin =
+                    |other: &Algorithm| other.is_public() == one.is_public() && keys.may_have(*other, None);
+                !Algorithm::ALL.iter().any(kin)
+            })
+        });
+        if let Some(lacks) = lacks {
             return Err(format!(
                 "tokens: expected a key for the algorithm {}, found none of that kind",
                 lacks.name()
@@ -69,37 +126,40 @@ impl Tokens {
     }
 
     /// What a token gives that a client shows when it connects, or to stay connected.
-    pub(crate) fn connecting(&self, token: &str, now: Duration) -> Result<Connecting, Wrong> {
-        Connecting::of(&self.verified(token, now)?, self.leeway)
+    pub(crate) fn connecting(&self, token: &str, cx: &Cx) -> Result<Connecting, Unproved> {
+        Ok(Connecting::of(&self.verified(token, cx)?, self.leeway)?)
     }
 
     /// The same of one that it shows to listen to a channel, or to go on with that.
-    pub(crate) fn subscribing(&self, token: &str, now: Duration) -> Result<Subscribing, Wrong> {
-        Subscribing::of(&self.verified(token, now)?, self.leeway)
+    pub(crate) fn subscribing(&self, token: &str, cx: &Cx) -> Result<Subscribing, Unproved> {
+        Ok(Subscribing::of(&self.verified(token, cx)?, self.leeway)?)
     }
 
     /// A token that is of whom it says to be, for us, and holds now.
-    fn verified<'t>(&self, token: &'t str, now: Duration) -> Result<Parsed<'t>, Wrong> {
+    fn verified<'t>(&self, token: &'t str, cx: &Cx) -> Result<Parsed<'t>, Unproved> {
         let parsed = Parsed::of(token.as_bytes())?;
+        let wrong = |why| Unproved::Wrong(Wrong::Invalid(why));
         if !self.algorithms.contains(&parsed.algorithm) {
-            return Err(Wrong::Invalid("the token's algorithm is not allowed"));
+            return Err(wrong("the token's algorithm is not allowed"));
         }
-        let key = parsed.key.as_deref();
-        let keys = self.keys.current();
-        if !keys.may_have(parsed.algorithm, key) {
-            return Err(Wrong::Invalid("the token's key is not known"));
-        }
-        if !keys.verify(parsed.algorithm, key, parsed.message, &parsed.signature) {
-            return Err(Wrong::Invalid("the token's signature is wrong"));
-        }
+        // Before the signature: no key need be fetched for a token that is somebody else's.
         if self.issuer.is_some() && parsed.claims.issuer() != self.issuer.as_deref() {
-            return Err(Wrong::Invalid("the token is of another issuer"));
+            return Err(wrong("the token is of another issuer"));
         }
         if !parsed.claims.are_for(&self.audiences) {
-            return Err(Wrong::Invalid("the token is for another audience"));
+            return Err(wrong("the token is for another audience"));
+        }
+        let key = parsed.key.as_deref();
+        let keys = match self.keys.look(parsed.algorithm, key, cx.now()) {
+            Look::Keys(keys) => keys,
+            Look::Unknown => return Err(wrong("the token's key is not known")),
+            Look::Unavailable => return Err(Unproved::Unavailable),
+        };
+        if !keys.verify(parsed.algorithm, key, parsed.message, &parsed.signature) {
+            return Err(wrong("the token's signature is wrong"));
         }
         // Last: whoever is told that its token has expired gets another one, which must not be said of a forged one.
-        parsed.claims.hold(now, self.leeway)?;
+        parsed.claims.hold(cx.wall(), self.leeway)?;
         Ok(parsed)
     }
 }
@@ -108,16 +168,32 @@ impl Keys {
     /// These.
     #[must_use]
     pub fn new(keys: KeySet) -> Keys {
-        Keys(Arc::new(RwLock::new(Arc::new(keys))))
+        Keys(Kept::Here(Arc::new(RwLock::new(Arc::new(keys)))))
     }
 
     /// Other ones from the next token on, on all workers. Who is connected stays so; [algorithms](Tokens::algorithms) stay what
-    /// they are.
+    /// they are. Those of a [`KeySource`] are its own: nothing changes.
     pub fn replace(&self, keys: KeySet) {
-        *self.0.write().unwrap_or_else(PoisonError::into_inner) = Arc::new(keys);
+        if let Kept::Here(here) = &self.0 {
+            *here.write().unwrap_or_else(PoisonError::into_inner) = Arc::new(keys);
+        }
     }
 
-    fn current(&self) -> Arc<KeySet> {
-        Arc::clone(&self.0.read().unwrap_or_else(PoisonError::into_inner))
+    /// `None`: they are kept elsewhere.
+    fn current(&self) -> Option<Arc<KeySet>> {
+        match &self.0 {
+            Kept::Here(here) => Some(Arc::clone(&here.read().unwrap_or_else(PoisonError::into_inner))),
+            Kept::Elsewhere(_) => None,
+        }
+    }
+
+    fn look(&self, algorithm: Algorithm, key: Option<&str>, now: Time) -> Look {
+        match &self.0 {
+            Kept::Elsewhere(source) => source.look(algorithm, key, now),
+            Kept::Here(_) => match self.current().filter(|keys| keys.may_have(algorithm, key)) {
+                Some(keys) => Look::Keys(keys),
+                None => Look::Unknown,
+            },
+        }
     }
 }

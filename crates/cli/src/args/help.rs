@@ -151,6 +151,20 @@ Examples, on a server whose programs publish with the key K:
 
 Publications leave when they are due, whether or not answers come, and latencies count from then.";
 
+/// What follows the help of `feed`.
+pub(super) const FEED: &str = "\
+Examples:
+  ringmain feed                                   20 shares, 1,000 trades a second, a line of JSON each
+  ringmain feed nats://127.0.0.1:4222 -r 20k      the same to subjects market.SYMBOL of a NATS
+  ringmain feed http://127.0.0.1:8080 --api-key K to channels market:SYMBOL of a push server
+  ringmain feed --symbols 5000 --seed 1 -d 10s    the same trades each time
+
+Trades leave when they are due, whether or not the receiver keeps up: what it does not take within a second is left out. A
+connection that is lost is made again. Ctrl-C ends it, and the last line says what became of all trades. A user and a
+password for a NATS stand in the URL (nats://USER:PASSWORD@HOST), a token in their place (nats://TOKEN@HOST).
+
+Exit codes: 0 published, 1 nothing was taken or it was refused, 2 wrong command line.";
+
 /// What follows the help of `bench merge`.
 pub(super) const MERGE: &str = "\
 Example, the same load from two hosts:

@@ -4,6 +4,7 @@
 
 pub(crate) mod bench;
 pub(crate) mod configuration;
+pub(crate) mod feed;
 mod help;
 mod http;
 mod tls;
@@ -78,6 +79,9 @@ pub(crate) enum Command {
     /// Put a load on a server, and measure what comes of it
     #[command(after_help = help::bench_short(), after_long_help = help::bench_long())]
     Bench(Box<bench::Bench>),
+    /// Publish a made-up market: to standard output, to a NATS, or to a push server
+    #[command(after_help = help::FEED)]
+    Feed(Box<feed::Feed>),
     /// Say whether a configuration file is right, else all that is wrong and where
     #[command(after_help = help::CHECK)]
     Check(configuration::Check),
@@ -182,7 +186,7 @@ pub(crate) struct Engine {
     #[arg(long, short, value_name = "N", value_parser = values::whole(1..=ringmain_engine::limits::WORKERS))]
     pub(crate) workers: Option<usize>,
 
-    /// Connections held at once, all workers together [default: as the descriptor limit allows]
+    /// Connections at once of all workers [default: by the descriptor limit]
     ///
     /// Beyond it accepting pauses and clients wait in the backlog
     #[arg(long, value_name = "N", value_parser = values::whole(1..=u32::MAX))]

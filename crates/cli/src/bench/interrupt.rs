@@ -11,7 +11,7 @@ use crate::failure::Failure;
 
 /// Whether the user wants an end.
 #[derive(Clone, Debug)]
-pub(super) struct Interrupt {
+pub(crate) struct Interrupt {
     came: Arc<AtomicBool>,
     /// What ends early then.
     told: Arc<Mutex<Vec<Arc<AtomicBool>>>>,
@@ -19,7 +19,7 @@ pub(super) struct Interrupt {
 
 impl Interrupt {
     /// Signals end no more the process but what it does. Before the first thread.
-    pub(super) fn listen() -> Result<Interrupt, Failure> {
+    pub(crate) fn listen() -> Result<Interrupt, Failure> {
         let watched = [Signal::Interrupt, Signal::Terminate, Signal::Hangup, Signal::Quit];
         let signals = Signals::block(&watched).map_err(failed)?;
         let interrupt = Interrupt {
@@ -46,7 +46,7 @@ impl Interrupt {
     }
 
     /// Sets this too, at once if it has come already.
-    pub(super) fn tells(&self, flag: Arc<AtomicBool>) {
+    pub(crate) fn tells(&self, flag: Arc<AtomicBool>) {
         let mut told = self.told.lock().unwrap_or_else(PoisonError::into_inner);
         if self.came() {
             flag.store(true, Ordering::Relaxed);
@@ -55,7 +55,7 @@ impl Interrupt {
     }
 
     /// Whether it has come.
-    pub(super) fn came(&self) -> bool {
+    pub(crate) fn came(&self) -> bool {
         self.came.load(Ordering::Relaxed)
     }
 
@@ -64,7 +64,7 @@ impl Interrupt {
         clippy::disallowed_methods,
         reason = "for a real server's start, which no simulation has"
     )]
-    pub(super) fn pause(&self, time: Duration) -> bool {
+    pub(crate) fn pause(&self, time: Duration) -> bool {
         std::thread::sleep(time);
         !self.came()
     }

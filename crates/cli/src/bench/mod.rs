@@ -4,12 +4,12 @@
 //! request is sent or timed.
 
 mod compare;
-mod interrupt;
+pub(crate) mod interrupt;
 mod live;
 mod measure;
 mod merge;
 mod output;
-mod place;
+pub(crate) mod place;
 mod push;
 mod scene;
 mod secure;
@@ -36,7 +36,7 @@ pub(crate) fn bench(mut args: Bench) -> Result<(), Failure> {
 }
 
 /// Before the first thread: signals and the log.
-fn prepare(quiet: bool) -> Result<Interrupt, Failure> {
+pub(crate) fn prepare(quiet: bool) -> Result<Interrupt, Failure> {
     let interrupt = Interrupt::listen()?;
     let level = if quiet {
         log::LevelFilter::Error

@@ -11,7 +11,7 @@ use crate::args::bench::Started;
 use crate::failure::Failure;
 
 /// The addresses of a place, in the order in which they are tried.
-pub(super) fn addresses(place: &Place) -> Result<Vec<Addr>, Failure> {
+pub(crate) fn addresses(place: &Place) -> Result<Vec<Addr>, Failure> {
     let (host, port) = match place {
         Place::Addrs(addrs) => return Ok(addrs.clone()),
         Place::Name { host, port } => (host.as_str(), *port),

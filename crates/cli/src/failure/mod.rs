@@ -64,17 +64,18 @@ struct Place {
 impl Place {
     fn of(words: &[OsString]) -> Place {
         let definition = Cli::command();
-        let is_bench = words.first().is_some_and(|word| word == "bench");
-        let bench = definition.find_subcommand("bench").filter(|_| is_bench);
-        match bench.cloned() {
-            Some(definition) => Place {
-                written: "ringmain bench",
-                definition,
-            },
-            None => Place {
-                written: "ringmain",
-                definition,
-            },
+        let first = words.first().and_then(|word| word.to_str()).unwrap_or_default();
+        let written = match first {
+            "bench" => "ringmain bench",
+            "feed" => "ringmain feed",
+            _ => "ringmain",
+        };
+        let own = definition
+            .find_subcommand(first)
+            .filter(|_| written != "ringmain");
+        Place {
+            written,
+            definition: own.cloned().unwrap_or(definition),
         }
     }
 

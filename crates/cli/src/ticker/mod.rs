@@ -6,7 +6,6 @@
 //!
 //! The market stands still while nobody looks.
 
-mod market;
 #[cfg(test)]
 mod tests;
 
@@ -18,8 +17,8 @@ use ringmain_hub::history::Keep;
 use ringmain_push::{Namespace, Options, Publisher};
 use ringmain_web::{App, Reply, Request, Result};
 
-use self::market::{LISTINGS, Market};
 use crate::limits::{TICKER_EVERY, TICKER_LOOK, TICKER_STEP};
+use crate::market::{LISTINGS, Market};
 
 /// The page: no file beside it, nothing from elsewhere.
 const PAGE: &str = include_str!("page.html");
@@ -67,8 +66,10 @@ fn feed(cx: &Cx, publisher: Publisher) {
     }
     let own = cx.clone();
     let feed = cx.spawn(async move {
-        let mut market = Market::new(own.random());
-        let channels = LISTINGS.map(|listing| Arc::from(format!("{NAMESPACE}:{}", listing.symbol)));
+        let mut market = Market::new(own.random(), &LISTINGS);
+        let channels = LISTINGS
+            .each_ref()
+            .map(|listing| Arc::from(format!("{NAMESPACE}:{}", listing.symbol)));
         loop {
             if publisher.clients() == 0 {
                 own.sleep(TICKER_LOOK).await;
@@ -85,7 +86,7 @@ fn feed(cx: &Cx, publisher: Publisher) {
 
 fn step(market: &mut Market, channels: &[Arc<str>], publisher: &Publisher) {
     for (index, channel) in channels.iter().enumerate() {
-        let Some(trade) = market.trade(index) else {
+        let Some(trade) = market.perhaps(index) else {
             continue;
         };
         // It is JSON, in a namespace that is there; where there is no room for it the next one comes soon.

@@ -71,6 +71,18 @@ pub enum Failure {
     Settings(String),
 }
 
+impl Failure {
+    /// Whether another try would end the same: what is wrong is on this side, or nobody but the server's owner changes it.
+    #[must_use]
+    pub fn is_final(&self) -> bool {
+        match self {
+            Failure::Settings(_) => true,
+            Failure::Refused(why) => why.starts_with("Permissions Violation"),
+            _ => false,
+        }
+    }
+}
+
 /// Who signs in, with what TLS needs: made once, for all servers.
 pub struct Access {
     login: NatsLogin,

@@ -244,3 +244,53 @@ fn more_than_a_server_takes_is_not_sent() {
     assert_eq!(connection.waiting(), "PUB a 4\r\n1234\r\n".len());
     assert!(matches!(connection.event(), Ok(None | Some(Event::Pong))));
 }
+
+#[test]
+fn a_publication_has_arrived_once_the_server_answers_what_came_behind_it() {
+    let (server, addr) = Server::new();
+    let access = access(addr, NatsLogin::Nobody, None);
+    std::thread::scope(|scope| {
+        let other = scope.spawn(|| {
+            let mut stream = server.take("INFO {\"max_payload\":1024}\r\nPONG\r\n");
+            let greeting = [line(&mut stream), line(&mut stream)];
+            assert!(greeting[0].starts_with("CONNECT ") && greeting[1] == "PING\r\n");
+            let said: Vec<String> = (0..5).map(|_| line(&mut stream)).collect();
+            assert_eq!(
+                said.concat(),
+                "PUB a 1\r\n1\r\nPUB b 1\r\n2\r\nPING\r\n",
+                "one question behind both"
+            );
+            stream.get_mut().write_all(b"PING\r\nPONG\r\n").expect("said");
+            assert_eq!(line(&mut stream), "PONG\r\n");
+            let refusal = b"-ERR 'Permissions Violation for Publish to \"c\"'\r\n";
+            stream.get_mut().write_all(refusal).expect("said");
+            stream
+        });
+        let mut publisher = Publisher::connect(&access).expect("a connection");
+        for (subject, payload) in [("a", b"1"), ("b", b"2")] {
+            publisher.publish(subject, payload).expect("it can be said");
+        }
+        assert!(publisher.publish("a b", b"3").expect_err("no subject").is_final());
+        assert_eq!(publisher.unconfirmed(), 2);
+        assert!(publisher.waiting() > 0);
+        let failure = loop {
+            match publisher.carry_on(Duration::from_millis(10)) {
+                Ok(()) => std::thread::yield_now(),
+                Err(failure) => break failure,
+            }
+        };
+        assert!(failure.is_final(), "{failure}");
+        assert_eq!((publisher.unconfirmed(), publisher.waiting()), (0, 0));
+        drop(other.join().expect("the server"));
+        let gone = loop {
+            match publisher.carry_on(Duration::from_millis(10)) {
+                Ok(()) => std::thread::yield_now(),
+                Err(failure) => break failure,
+            }
+        };
+        assert!(
+            matches!(gone, Failure::Closed | Failure::Io(_)) && !gone.is_final(),
+            "{gone}"
+        );
+    });
+}

@@ -4,9 +4,12 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::time::Duration;
 
-use ringmain_push::{Limits, Options, Proxy, Tokens};
+use ringmain_engine::backend::Time;
+use ringmain_push::{KeySource, Limits, Look, Options, Proxy, Tokens};
 
-use super::{HeaderName, HeaderValue, Hostname, JwtAlgorithm, KeySet, Nats, Path, Secret, Target};
+use super::{
+    HeaderName, HeaderValue, Hostname, JwtAlgorithm, JwtProvider, KeySet, Nats, Path, Secret, Target,
+};
 
 /// What channels of a namespace do, and who may listen there.
 pub use ringmain_push::{Event as PushEvent, Listen as PushListen, Namespace as PushNamespace};
@@ -127,9 +130,9 @@ impl PushProxy {
 pub struct PushTokens {
     /// By what signatures are checked.
     pub keys: PushKeys,
-    /// Others are refused. Empty: those that the keys are for.
+    /// Others are refused. Empty: those that the keys are for, or the provider's.
     pub algorithms: Vec<JwtAlgorithm>,
-    /// What `iss` must be. `None`: it is not looked at.
+    /// What `iss` must be. `None`: it is not looked at. A provider has its own, and what follows here as well.
     pub issuer: Option<Arc<str>>,
     /// One of these must be `aud`, or be among it. None: it is not looked at.
     pub audiences: Vec<Arc<str>>,
@@ -144,24 +147,63 @@ pub enum PushKeys {
     Secret(Secret),
     /// A set.
     Set(KeySet),
+    /// What this provider signs by; issuer, audiences and leeway are its own, too. While its keys are not there clients are told to
+    /// try again.
+    Provider(Arc<JwtProvider>),
+}
+
+/// Keys of a provider that nobody has.
+#[derive(Debug)]
+struct Nowhere;
+
+impl KeySource for Nowhere {
+    fn look(&self, _: JwtAlgorithm, _: Option<&str>, _: Time) -> Look {
+        Look::Unavailable
+    }
 }
 
 impl PushTokens {
+    /// The provider that signs them.
+    pub(crate) fn provider(&self) -> Option<&Arc<JwtProvider>> {
+        match &self.keys {
+            PushKeys::Provider(provider) => Some(provider),
+            _ => None,
+        }
+    }
+
+    /// `keys` are the provider's, if it signs them.
+    ///
     /// # Errors
     /// A secret that is too short.
-    fn tokens(&self) -> Result<Tokens, String> {
-        let keys = match &self.keys {
-            PushKeys::Secret(secret) => ringmain_push::KeySet::secret(secret.expose())?,
-            PushKeys::Set(set) => ringmain_push::KeySet::parse(set.expose())?,
+    fn tokens(&self, keys: Option<Arc<dyn KeySource>>) -> Result<Tokens, String> {
+        let (mut tokens, [issuer, audiences], leeway) = match &self.keys {
+            PushKeys::Provider(provider) => {
+                let keys = keys.unwrap_or_else(|| Arc::new(Nowhere));
+                let tokens = Tokens::kept_by(keys, provider.algorithms.clone());
+                let issuer = std::slice::from_ref(&provider.issuer);
+                (tokens, [issuer, &provider.audiences], provider.leeway)
+            }
+            PushKeys::Secret(secret) => {
+                let keys = ringmain_push::KeySet::secret(secret.expose())?;
+                (Tokens::new(keys), self.wanted(), self.leeway)
+            }
+            PushKeys::Set(set) => {
+                let keys = ringmain_push::KeySet::parse(set.expose())?;
+                (Tokens::new(keys), self.wanted(), self.leeway)
+            }
         };
-        let mut tokens = Tokens::new(keys);
         if !self.algorithms.is_empty() {
             tokens.algorithms.clone_from(&self.algorithms);
         }
-        tokens.issuer = self.issuer.as_ref().map(ToString::to_string);
-        tokens.audiences = self.audiences.iter().map(ToString::to_string).collect();
-        tokens.leeway = self.leeway;
+        tokens.issuer = issuer.first().map(ToString::to_string);
+        tokens.audiences = audiences.iter().map(ToString::to_string).collect();
+        tokens.leeway = leeway;
         Ok(tokens)
+    }
+
+    /// Who may have issued them, and whom they are for.
+    fn wanted(&self) -> [&[Arc<str>]; 2] {
+        [self.issuer.as_slice(), &self.audiences]
     }
 }
 
@@ -199,11 +241,11 @@ impl Default for Push {
 }
 
 impl Push {
-    /// The same for who pushes.
+    /// The same for who pushes. `keys` are those of the provider whose tokens clients show; without them all are told to try again.
     ///
     /// # Errors
     /// What cannot be, as `expected …, found …`.
-    pub fn options(&self) -> Result<Options, String> {
+    pub fn options(&self, keys: Option<Arc<dyn KeySource>>) -> Result<Options, String> {
         let namespaces = self.namespaces.iter();
         let key = self.api_key.as_ref().map(Secret::expose);
         let options = Options {
@@ -216,7 +258,11 @@ impl Push {
             proxy: self.proxy.proxy(),
             limits: self.limits,
             channels: self.channels,
-            tokens: self.tokens.as_ref().map(PushTokens::tokens).transpose()?,
+            tokens: self
+                .tokens
+                .as_ref()
+                .map(|tokens| tokens.tokens(keys))
+                .transpose()?,
             user_channel: self.user_channel.as_ref().map(ToString::to_string),
             connections_per_user: self.connections_per_user,
             handshakes: self.handshakes,

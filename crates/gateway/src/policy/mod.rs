@@ -39,7 +39,7 @@ use crate::exchange::{Found, note};
 use crate::fault::Fault;
 use crate::filter::{Filters, Use};
 use crate::gateway::Worker;
-use crate::model::{HeaderChanges, HeaderName, Name, Policy, Rule};
+use crate::model::{HeaderChanges, HeaderName, Name, Policy, Push, PushTokens, Rule};
 use crate::upstream::registry::Registry as Upstreams;
 use addresses::Addresses;
 use any::Any;
@@ -168,6 +168,8 @@ enum Step {
 #[derive(Debug, Default)]
 pub(crate) struct Registry {
     providers: Vec<Arc<Provider>>,
+    /// The one whose tokens clients of push show.
+    push: Option<Arc<Provider>>,
     last_id: u64,
     filters: Filters,
     last_filter: u64,
@@ -198,7 +200,24 @@ impl Registry {
         self.filters.of(rule, &mut self.last_filter)
     }
 
-    /// Forgets what no rule uses.
+    /// Has the provider at work whose tokens clients of push show, if it is to be one.
+    ///
+    /// # Errors
+    /// Nobody can be asked for its keys: then there is none.
+    pub(crate) fn follow_push(&mut self, push: &Push, upstreams: &Upstreams) -> Result<(), String> {
+        self.push = None;
+        if let Some(config) = push.tokens.as_ref().and_then(PushTokens::provider) {
+            self.push = Some(self.provider(config, upstreams)?);
+        }
+        Ok(())
+    }
+
+    /// The provider whose tokens clients of push show.
+    pub(crate) fn push(&self) -> Option<&Arc<Provider>> {
+        self.push.as_ref()
+    }
+
+    /// Forgets what neither a rule nor push uses.
     pub(crate) fn retain<'p>(&mut self, used: impl Iterator<Item = &'p Policies>) {
         // Most configurations have none, and thousands of routes to go through.
         if self.providers.is_empty() {
@@ -217,8 +236,11 @@ impl Registry {
             .flatten()
             .map(Arc::as_ptr)
             .collect();
-        self.providers
-            .retain(|provider| used.contains(&Arc::as_ptr(provider)));
+        let push = self.push.as_ref().map(Arc::as_ptr);
+        self.providers.retain(|provider| {
+            let provider = Arc::as_ptr(provider);
+            used.contains(&provider) || push == Some(provider)
+        });
     }
 
     /// Providers of keys for tokens.

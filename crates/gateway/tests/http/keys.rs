@@ -42,15 +42,15 @@ fn answer_with(body: &str) -> String {
 
 /// Holds a thread until it is opened.
 #[derive(Default)]
-struct Gate(Mutex<bool>, Condvar);
+pub(crate) struct Gate(Mutex<bool>, Condvar);
 
 impl Gate {
-    fn open(&self) {
+    pub(crate) fn open(&self) {
         *self.0.lock().expect("one test") = true;
         self.1.notify_all();
     }
 
-    fn wait(&self) {
+    pub(crate) fn wait(&self) {
         let open = self.0.lock().expect("one test");
         let waited = self.1.wait_timeout_while(open, PATIENCE, |open| !*open);
         assert!(*waited.expect("one test").0, "the gate is opened");

@@ -1,17 +1,21 @@
 //! Rules that lead to push: clients connect by them, with the rule's policies before and its headers around.
 
-use std::sync::Arc;
-use std::time::Duration;
+use std::sync::{Arc, Mutex};
+use std::time::{Duration, Instant};
 
 use ringmain_engine::Config;
 use ringmain_gateway::model::{
-    self, Action, Ask, Cors, ExternalAuth, Forward, HeaderName, HeaderValue, Match, Path, PathMatch, Policy,
-    Push, PushAsk, PushAt, PushEvent, PushNamespace, PushProxy, Rule, Secret, Target,
+    self, Action, Ask, Cors, ExternalAuth, Forward, HeaderName, HeaderValue, JwtAlgorithm, JwtKeys, Match,
+    Path, PathMatch, Policy, Push, PushAsk, PushAt, PushEvent, PushKeys, PushNamespace, PushProxy,
+    PushTokens, RemoteKeys, Rule, Secret, Target,
 };
+use serde_json::{Value, json};
 
+use crate::keys::Gate;
 use crate::origin::{Edge, Origin, Seen, edge, nobody, rules, upstream};
 use crate::policies::{addresses, header, with};
-use crate::support::{Client, get};
+use crate::signer::{Signer, claims, provider, set};
+use crate::support::{Client, PATIENCE, get};
 
 on_every_backend! {
     clients_connect_by_a_rule_and_hear_what_is_published,
@@ -20,10 +24,12 @@ on_every_backend! {
     what_is_not_there_is_not_found,
     the_application_is_asked,
     an_application_that_is_not_there_lets_nobody_in,
+    keys_of_a_provider_come_late_and_change,
+    a_provider_that_is_gone_lets_nobody_in_until_it_is_there,
 }
 
 /// What is pushed: anybody may listen, who has the key may publish.
-fn push() -> Push {
+pub(crate) fn push() -> Push {
     Push {
         anonymous: true,
         api_key: Some(Secret::new(b"owner".as_slice())),
@@ -32,7 +38,7 @@ fn push() -> Push {
 }
 
 /// Below `/live`.
-fn config(push: Option<Push>) -> model::Config {
+pub(crate) fn config(push: Option<Push>) -> model::Config {
     let mut rule = Rule::new(Action::Push(PushAt {
         below: Some(Path::parse("/live").expect("a path")),
     }));
@@ -421,4 +427,161 @@ fn an_application_that_is_not_there_lets_nobody_in(engine: Config) {
     assert!(stranger.hear().contains("\"connect\":{\"client\":"));
     drop(stranger);
     edge.server.shut_down();
+}
+
+/// Push whose tokens are those of a provider with its keys at `address`.
+fn provided(address: std::net::SocketAddr) -> model::Config {
+    let keys = JwtKeys::Remote(RemoteKeys {
+        upstream: Target::Upstream("id".into()),
+        host: None,
+        path: "/keys".into(),
+        refresh: Duration::from_mins(10),
+        stale: Duration::from_hours(1),
+    });
+    let provider = provider(keys, &[JwtAlgorithm::Es256]);
+    let push = Push {
+        tokens: Some(PushTokens {
+            keys: PushKeys::Provider(Arc::new(provider)),
+            algorithms: Vec::new(),
+            issuer: None,
+            audiences: Vec::new(),
+            leeway: Duration::ZERO,
+        }),
+        ..push()
+    };
+    let mut config = with(config(Some(push)), Vec::new());
+    config.upstreams.push(Arc::new(upstream("id", &[address])));
+    config
+}
+
+/// What becomes of somebody who shows a token: 0 if it is let in, else the error's code, or that of the Close.
+#[track_caller]
+fn shows(edge: &Edge, token: &str) -> u32 {
+    let mut client = Listener::open(edge, "");
+    client.say(&format!(r#"{{"id":1,"connect":{{"token":"{token}"}}}}"#));
+    let head = client.0.take(2);
+    if head[0] == 0x88 {
+        let code = client.0.take(2);
+        return u16::from_be_bytes([code[0], code[1]]).into();
+    }
+    let length = match head[1] {
+        126 => u16::from_be_bytes(client.0.take(2).try_into().expect("two bytes")).into(),
+        short => usize::from(short),
+    };
+    let said: Value = serde_json::from_slice(&client.0.take(length)).expect("JSON");
+    let code = said["error"]["code"].as_u64().unwrap_or(0);
+    assert!(code > 0 || said["connect"].is_object(), "{said}");
+    code as u32
+}
+
+/// Shows it until it is let in. Until then it is told each time that it may be later.
+#[track_caller]
+fn until_let_in(edge: &Edge, token: &str, meanwhile: &[u32]) {
+    let end = Instant::now() + PATIENCE;
+    loop {
+        match shows(edge, token) {
+            0 => return,
+            code => assert!(meanwhile.contains(&code), "{code}"),
+        }
+        assert!(Instant::now() < end, "the keys are fetched");
+        std::thread::sleep(Duration::from_millis(5));
+    }
+}
+
+fn served(keys: &str) -> String {
+    format!("HTTP/1.1 200 OK\r\nContent-Length: {}\r\n\r\n{keys}", keys.len())
+}
+
+fn keys_of_a_provider_come_late_and_change(engine: Config) {
+    let (old, new) = (
+        Signer::new(JwtAlgorithm::Es256, "old"),
+        Signer::new(JwtAlgorithm::Es256, "new"),
+    );
+    let gate = Arc::new(Gate::default());
+    let answer = Arc::new(Mutex::new(served(&set(&[&old]))));
+    let (held, told) = (Arc::clone(&gate), Arc::clone(&answer));
+    let keys = Origin::new(move |mut peer| {
+        while peer.request().is_some() {
+            held.wait();
+            let answer = told.lock().expect("no panic").clone();
+            peer.send(answer);
+        }
+    });
+    let edge = edge(engine, provided(keys.addr));
+    let (before, after) = (old.sign(&claims(json!({}))), new.sign(&claims(json!({}))));
+    assert_eq!(keys.seen().line(), "GET /keys HTTP/1.1");
+    // They are on their way.
+    assert_eq!(shows(&edge, &before), 100);
+    // What no key can make good is refused at once.
+    for wrong in [json!({"iss": "https://evil.example"}), json!({"aud": "other"})] {
+        assert_eq!(shows(&edge, &old.sign(&claims(wrong))), 3500);
+    }
+    gate.open();
+    until_let_in(&edge, &before, &[100]);
+    let mut stays = Listener::open(&edge, "");
+    stays.say(&format!(
+        "{{\"id\":1,\"connect\":{{\"token\":\"{before}\"}}}}\n{{\"id\":2,\"subscribe\":{{\"channel\":\"news\"}}}}"
+    ));
+    assert!(stays.hear().contains("\"connect\":{\"client\":"));
+    assert_eq!(stays.hear(), "{\"id\":2,\"subscribe\":{}}");
+    // As soon as keys may be fetched again: who names one that is not there has it done.
+    *answer.lock().expect("no panic") = served(&set(&[&new]));
+    until_let_in(&edge, &after, &[100, 3500]);
+    assert_eq!(shows(&edge, &before), 3500, "its key is gone");
+    publish(&edge, "news", "1");
+    let push = "{\"push\":{\"channel\":\"news\",\"pub\":{\"data\":1}}}";
+    assert_eq!(stays.hear(), push, "who is there stays");
+    drop(stays);
+    edge.server.shut_down();
+}
+
+fn a_provider_that_is_gone_lets_nobody_in_until_it_is_there(engine: Config) {
+    let signer = Signer::new(JwtAlgorithm::Es256, "one");
+    let token = signer.sign(&claims(json!({})));
+    let edge = edge(engine, provided(nobody()));
+    assert_eq!(shows(&edge, &token), 100);
+    // Who shows none is let in, since all are.
+    assert_eq!(shows(&edge, ""), 0);
+    let body = served(&set(&[&signer]));
+    let lies = [
+        served("<html>"),
+        "HTTP/1.1 500 No\r\nContent-Length: 0\r\n\r\n".to_owned(),
+    ];
+    let answers = Mutex::new(lies.into_iter());
+    let keys = Origin::new(move |mut peer| {
+        while peer.request().is_some() {
+            let next = answers.lock().expect("no panic").next();
+            peer.send(next.unwrap_or_else(|| body.clone()));
+        }
+    });
+    let replaced = edge
+        .gateway
+        .replace(Arc::new(provided(keys.addr)), Duration::ZERO);
+    assert_eq!(replaced, []);
+    until_let_in(&edge, &token, &[100]);
+    // A change of something else asks nobody again.
+    let mut other = provided(keys.addr);
+    let push = Arc::make_mut(other.push.as_mut().expect("push"));
+    push.connections_per_user = 9;
+    assert_eq!(edge.gateway.replace(Arc::new(other), Duration::ZERO), []);
+    assert_eq!(shows(&edge, &token), 0);
+    // With keys of another kind it is as it was before them.
+    let mut own = config(Some(push_by_secret()));
+    own.upstreams.push(Arc::new(upstream("id", &[keys.addr])));
+    assert_eq!(edge.gateway.replace(Arc::new(own), Duration::ZERO), []);
+    assert_eq!(shows(&edge, &token), 3500);
+    edge.server.shut_down();
+}
+
+fn push_by_secret() -> Push {
+    Push {
+        tokens: Some(PushTokens {
+            keys: PushKeys::Secret(Secret::new([7; 32].as_slice())),
+            algorithms: Vec::new(),
+            issuer: None,
+            audiences: Vec::new(),
+            leeway: Duration::ZERO,
+        }),
+        ..push()
+    }
 }

@@ -31,4 +31,5 @@ mod worker;
 
 pub use self::figures::{Counts, Disconnects, Heard, Published};
 pub use self::plan::{Form, Format, Plan, Publishing, Transport};
+pub use self::publish::exchange;
 pub use self::run::{Progress, PushError, Session};

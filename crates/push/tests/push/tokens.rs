@@ -1,13 +1,17 @@
 //! Who is let in by a token, and who is not: on every transport, in both formats.
 
+use std::sync::{Arc, Mutex};
+
+use ringmain_engine::backend::Time;
 use ringmain_hub::protocol::Format;
-use ringmain_push::{Algorithm, KeySet, Options, Tokens};
+use ringmain_push::{Algorithm, KeySet, KeySource, Look, Options, Tokens};
 use ringmain_web::App;
 use ringmain_web::testing::{TestClient, TestEvent};
 use serde_json::{Value, json};
 
 use crate::signing::{
-    FORMATS, LEEWAY, SECRET, Talker, code, connect, guarded, now, serve_guarded, signed_by, token, tokens,
+    FORMATS, LEEWAY, SECRET, Talker, code, connect, guarded, now, refresh, serve_guarded, signed_by,
+    subscribe, token, tokens,
 };
 use crate::support::with_query;
 
@@ -340,6 +344,72 @@ fn keys_are_replaced_while_clients_connect() {
     );
     drop(stays);
     client.finish().expect("it ends");
+}
+
+/// Keys that come and go, and how often it was asked for them.
+#[derive(Debug, Default)]
+struct Elsewhere(Mutex<(Option<Look>, u32)>);
+
+impl Elsewhere {
+    fn has(&self, look: Option<Look>) {
+        self.0.lock().expect("no panic").0 = look;
+    }
+
+    fn asked(&self) -> u32 {
+        self.0.lock().expect("no panic").1
+    }
+}
+
+impl KeySource for Elsewhere {
+    fn look(&self, algorithm: Algorithm, _: Option<&str>, _: Time) -> Look {
+        assert_eq!(algorithm, Algorithm::Hs256);
+        let mut state = self.0.lock().expect("no panic");
+        state.1 += 1;
+        state.0.clone().unwrap_or(Look::Unavailable)
+    }
+}
+
+#[test]
+fn keys_that_are_kept_elsewhere_come_and_go() {
+    let source = Arc::new(Elsewhere::default());
+    let kept = Arc::clone(&source) as Arc<dyn KeySource>;
+    let mut options = guarded();
+    options.tokens = Some(Tokens {
+        issuer: Some("us".to_owned()),
+        ..Tokens::kept_by(kept, vec![Algorithm::Hs256])
+    });
+    for format in FORMATS {
+        source.has(None);
+        let mut client = serve_guarded(1, options.clone());
+        let now = now(&mut client);
+        let good = token(json!({ "iss": "us", "sub": "7", "exp": now + 600 }));
+        let forged = signed_by(
+            b"another one of two and thirty by",
+            &json!({ "alg": "HS256" }),
+            &json!({ "iss": "us", "sub": "7" }),
+        );
+        assert_eq!(shown(&mut client, format, &good), 100, "it tries again");
+        let before = source.asked();
+        let strange = token(json!({ "iss": "them", "sub": "7" }));
+        assert_eq!(shown(&mut client, format, &strange), 3500);
+        assert_eq!(source.asked(), before, "no key makes that good");
+        source.has(Some(Look::Unknown));
+        assert_eq!(shown(&mut client, format, &good), 3500);
+        let keys = KeySet::secret(SECRET).expect("a key");
+        source.has(Some(Look::Keys(Arc::new(keys))));
+        assert_eq!(shown(&mut client, format, &forged), 3500);
+        let (mut stays, _) = Talker::connected(&mut client, format, &good);
+        // What is there goes on without, and may show it again later.
+        source.has(None);
+        assert_eq!(code(&stays.ask(refresh(&good))), 100);
+        let private = token(json!({ "iss": "us", "sub": "7", "channel": "closed:a", "exp": now + 600 }));
+        assert_eq!(code(&stays.ask(subscribe("closed:a", &private))), 100);
+        source.has(Some(Look::Keys(Arc::new(KeySet::secret(SECRET).expect("a key")))));
+        assert_eq!(code(&stays.ask(refresh(&good))), 0);
+        assert_eq!(code(&stays.ask(subscribe("closed:a", &private))), 0);
+        drop(stays);
+        client.finish().expect("it ends");
+    }
 }
 
 #[test]

@@ -165,6 +165,27 @@ impl Builder<'_> {
         span
     }
 
+    /// The provider that is named so; that there is none is told.
+    pub(super) fn provider(&self, position: Position, name: &str) -> Option<Arc<model::JwtProvider>> {
+        match self.providers.get(name) {
+            Some(Some(provider)) => return Some(Arc::clone(provider)),
+            Some(None) => {
+                let found = format!("{}, which is wrong", quoted(name));
+                self.errors
+                    .tell(position, "a provider of tokens that is right", found);
+            }
+            None => {
+                let meant = suggestion(name, self.providers.keys().map(String::as_str));
+                let advice = meant
+                    .map(|name| format!("did you mean `{name}`?"))
+                    .unwrap_or_default();
+                let expected = "the name of one of `jwt_providers` of this file".to_owned();
+                self.errors.add(position, "", expected, quoted(name), &advice);
+            }
+        }
+        None
+    }
+
     pub(super) fn jwt(&mut self, part: document::Jwt, position: Position) -> Option<Policy> {
         let mut providers: Vec<Arc<model::JwtProvider>> = Vec::new();
         let named = list(part.provider);
@@ -174,26 +195,15 @@ impl Builder<'_> {
         }
         for at in named {
             let Some(name) = at.value else { continue };
-            match self.providers.get(&name) {
-                Some(Some(provider)) if providers.iter().any(|other| other.issuer == provider.issuer) => {
-                    let expected = "providers with different issuers";
-                    self.errors.tell(at.position, expected, quoted(&provider.issuer));
-                }
-                Some(Some(provider)) => providers.push(Arc::clone(provider)),
-                Some(None) => {
-                    let found = format!("{}, which is wrong", quoted(&name));
-                    self.errors
-                        .tell(at.position, "a provider of tokens that is right", found);
-                }
-                None => {
-                    let meant = suggestion(&name, self.providers.keys().map(String::as_str));
-                    let advice = meant
-                        .map(|name| format!("did you mean `{name}`?"))
-                        .unwrap_or_default();
-                    let expected = "the name of one of `jwt_providers` of this file".to_owned();
-                    self.errors.add(at.position, "", expected, quoted(&name), &advice);
-                }
+            let Some(provider) = self.provider(at.position, &name) else {
+                continue;
+            };
+            if providers.iter().any(|other| other.issuer == provider.issuer) {
+                let expected = "providers with different issuers";
+                self.errors.tell(at.position, expected, quoted(&provider.issuer));
+                continue;
             }
+            providers.push(provider);
         }
         let scopes = list(part.scopes);
         for at in &scopes {

@@ -89,7 +89,7 @@ impl Builder<'_> {
         }
         self.push_nats(&mut push, part.nats);
         if self.errors.count() == before
-            && let Err(why) = push.options()
+            && let Err(why) = push.options(None)
         {
             self.errors.tell_message(position, after_expected(&why));
         }
@@ -101,9 +101,9 @@ impl Builder<'_> {
 
     fn push_tokens(&self, at: At<document::PushTokens>) -> Option<PushTokens> {
         let position = at.position;
-        let part = at.value?;
-        let keys = match (part.secret, part.keys) {
-            (Some(secret), None) => {
+        let mut part = at.value?;
+        let keys = match (part.secret.take(), part.keys.take(), part.provider.take()) {
+            (Some(secret), None, None) => {
                 let (at, secret) = (secret.position, secret.value?);
                 if let Err(message) = ringmain_push::KeySet::secret(secret.as_bytes()) {
                     self.errors.tell_message(at, after_expected(&message));
@@ -111,7 +111,7 @@ impl Builder<'_> {
                 }
                 PushKeys::Secret(Secret::new(secret.into_bytes()))
             }
-            (None, keys @ Some(_)) => {
+            (None, keys @ Some(_), None) => {
                 let file = self.file(&keys)?;
                 match KeySet::parse(&file) {
                     Ok(set) => PushKeys::Set(set),
@@ -122,9 +122,15 @@ impl Builder<'_> {
                     }
                 }
             }
-            (both, _) => {
-                let found = if both.is_some() { "both" } else { "neither" };
-                self.errors.tell(position, "either `secret` or `keys`", found);
+            (None, None, Some(provider)) => PushKeys::Provider(self.push_provider(provider, &part)?),
+            (secret, keys, provider) => {
+                let said = [secret.is_some(), keys.is_some(), provider.is_some()];
+                let found = match said.contains(&true) {
+                    true => "more than one of them",
+                    false => "none of them",
+                };
+                let expected = "one of `secret`, `keys` and `provider`";
+                self.errors.tell(position, expected, found);
                 return None;
             }
         };
@@ -138,6 +144,27 @@ impl Builder<'_> {
                 .collect(),
             leeway: text(part.leeway).map_or(Duration::from_secs(30), |time| time.0),
         })
+    }
+
+    /// The provider of this name, beside which `part` says nothing of its own.
+    fn push_provider(
+        &self,
+        name: At<String>,
+        part: &document::PushTokens,
+    ) -> Option<Arc<model::JwtProvider>> {
+        let own = [
+            ("algorithms", part.algorithms.is_some()),
+            ("issuer", part.issuer.is_some()),
+            ("audience", part.audience.is_some()),
+            ("leeway", part.leeway.is_some()),
+        ];
+        if let Some((key, _)) = own.iter().find(|(_, is_said)| *is_said) {
+            let expected = format!("`{key}` at the provider, whose it is");
+            self.errors.tell(name.position, expected, "it beside `provider`");
+            return None;
+        }
+        let text = name.value?;
+        self.provider(name.position, &text)
     }
 
     fn api_key(&self, at: At<String>) -> Option<Secret> {

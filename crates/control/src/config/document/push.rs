@@ -88,10 +88,14 @@ pub(in crate::config) struct PushAsk {
 #[derive(Debug, Default, Deserialize, JsonSchema)]
 #[serde(default, deny_unknown_fields)]
 pub(in crate::config) struct PushTokens {
-    /// The secret that they are signed by (HS256, HS384, HS512), at least 32 bytes; best as `${env:…}` or `${file:…}`. This or `keys`.
+    /// The secret that they are signed by (HS256, HS384, HS512), at least 32 bytes; best as `${env:…}` or `${file:…}`. This, `keys` or
+    /// `provider`.
     pub(in crate::config) secret: Maybe<String>,
     /// A file with the set of keys that they are signed by (JWKS).
     pub(in crate::config) keys: Maybe<String>,
+    /// One of `jwt_providers`, whose tokens they are: its keys, which are fetched from where it serves them, and its `issuer`,
+    /// `audience`, `algorithms` and `leeway`, which then do not stand here. While its keys are not there clients are told to try again.
+    pub(in crate::config) provider: Maybe<String>,
     /// By what they may be signed. What the keys are for if it does not say.
     pub(in crate::config) algorithms: Some1<Text<JwtAlgorithm>>,
     /// What `iss` must be. It is not looked at if it does not say.

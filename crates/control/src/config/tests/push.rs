@@ -128,6 +128,32 @@ push:
 }
 
 #[test]
+fn tokens_may_be_those_of_a_provider() {
+    let config = right(
+        "\
+listen: :80
+to: http://127.0.0.1:1
+jwt_providers:
+  id: {issuer: https://id.example, jwks: http://10.0.0.9:81/keys, audience: shop, algorithms: ES256, leeway: 7s}
+push: {tokens: {provider: id}}
+",
+    );
+    let push = config.push.as_deref().expect("what is pushed");
+    let Some(PushKeys::Provider(provider)) = push.tokens.as_ref().map(|tokens| &tokens.keys) else {
+        panic!("{:?}", push.tokens);
+    };
+    assert_eq!(&*provider.issuer, "https://id.example");
+    let options = push.options(None).expect("they can be");
+    let tokens = options.tokens.expect("tokens");
+    assert_eq!(tokens.issuer.as_deref(), Some("https://id.example"));
+    assert_eq!(
+        (&*tokens.audiences, tokens.leeway),
+        (&["shop".to_owned()][..], Duration::from_secs(7))
+    );
+    assert_eq!(tokens.algorithms, [ringmain_push::Algorithm::Es256]);
+}
+
+#[test]
 fn the_example_is_right() {
     let config = right(include_str!("../../../../../examples/push.yaml"));
     let push = config.push.as_deref().expect("what is pushed");
@@ -174,11 +200,30 @@ routes:
             "15:40: expected the key `retry` only beside `to`, found it beside another action",
         ]
     );
+}
+
+#[test]
+fn what_is_wrong_about_tokens_is_told() {
     let tokens = [
-        ("{}", "expected either `secret` or `keys`, found neither"),
+        (
+            "{}",
+            "expected one of `secret`, `keys` and `provider`, found none of them",
+        ),
         (
             "{secret: a, keys: b}",
-            "expected either `secret` or `keys`, found both",
+            "expected one of `secret`, `keys` and `provider`, found more than one of them",
+        ),
+        (
+            "{keys: jwks.json, provider: id}",
+            "expected one of `secret`, `keys` and `provider`, found more than one of them",
+        ),
+        (
+            "{provider: nobody}",
+            "expected the name of one of `jwt_providers` of this file, found `nobody`",
+        ),
+        (
+            "{provider: id, issuer: me}",
+            "expected `issuer` at the provider, whose it is, found it beside `provider`",
         ),
         ("{secret: short}", "found 5"),
         ("{keys: missing.json}", "missing.json"),
@@ -189,10 +234,23 @@ routes:
     ];
     for (tokens, said) in tokens {
         let wrong = all_wrong(&format!(
-            "{{listen: ':80', push: {{tokens: {tokens}}}, to: http://127.0.0.1:1}}"
+            "{{listen: ':80', jwt_providers: {{id: {{issuer: 'https://id', jwks: 'http://127.0.0.1:1/jwks'}}}}, \
+             push: {{tokens: {tokens}}}, to: http://127.0.0.1:1}}"
         ));
         assert!(wrong.len() == 1 && wrong[0].contains(said), "{tokens}: {wrong:?}");
     }
+    let wrong = all_wrong(
+        "{listen: ':80', jwt_providers: {id: {issuer: 'https://id'}}, push: {tokens: {provider: id}}, to: http://127.0.0.1:1}",
+    );
+    assert!(
+        wrong.len() == 2
+            && wrong[1].contains("expected a provider of tokens that is right, found `id`, which is wrong"),
+        "{wrong:?}"
+    );
+}
+
+#[test]
+fn what_is_missing_beside_push_is_told() {
     let personal = all_wrong("{listen: ':80', push: {user_channel: personal}, to: http://127.0.0.1:1}");
     assert!(
         personal.len() == 1 && personal[0].contains("personal"),

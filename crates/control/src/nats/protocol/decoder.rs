@@ -148,8 +148,9 @@ impl Decoder {
 
     /// A message, and the bytes behind its line that are done with. `None`: it is not all there.
     fn message<'b>(&mut self, said: &'b [u8], behind: &'b [u8]) -> Result<Option<(Event<'b>, usize)>, Fault> {
-        let mut parts = said.split(|byte| is_space(*byte)).filter(|part| !part.is_empty());
-        let mut next = || parts.next().and_then(|part| str::from_utf8(part).ok());
+        let said = str::from_utf8(said).map_err(|_| Fault::Message)?;
+        let mut parts = said.split([' ', '\t']).filter(|part| !part.is_empty());
+        let mut next = || parts.next();
         let (subject, subscription, third, fourth) = (next(), next(), next(), next());
         // Between them may be a subject for an answer.
         let bytes = fourth.or(third).and_then(number);

@@ -317,7 +317,7 @@ fn header(place: &KeyPlace) -> Option<HeaderName> {
 
 impl Registry {
     /// The provider that is so configured, with what is known of its keys.
-    fn provider(
+    pub(super) fn provider(
         &mut self,
         config: &Arc<model::JwtProvider>,
         upstreams: &Upstreams,

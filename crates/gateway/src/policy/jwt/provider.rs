@@ -16,6 +16,7 @@ use std::time::Duration;
 use ringmain_engine::Cx;
 use ringmain_engine::backend::Time;
 use ringmain_jwt::KeySet;
+use ringmain_push::KeySource;
 
 use crate::changes::Changes;
 use crate::limits;
@@ -246,6 +247,23 @@ impl Provider {
 
     fn state(&self) -> MutexGuard<'_, State> {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+/// Clients of push do not wait within a connection: they are told to try again, and come back by themselves.
+impl KeySource for Provider {
+    fn look(&self, algorithm: JwtAlgorithm, key: Option<&str>, now: Time) -> ringmain_push::Look {
+        match Provider::look(self, algorithm, key, now, Patience::May) {
+            Look::Keys(keys, _) => ringmain_push::Look::Keys(keys),
+            Look::Unknown => ringmain_push::Look::Unknown,
+            Look::Unavailable => ringmain_push::Look::Unavailable,
+            Look::Wait => {
+                if !self.state().is_busy {
+                    self.wanted.tell();
+                }
+                ringmain_push::Look::Unavailable
+            }
+        }
     }
 }
 

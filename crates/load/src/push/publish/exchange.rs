@@ -12,16 +12,20 @@ use crate::push::plan::{Form, Publishing};
 
 /// The answer that is on its way.
 #[derive(Debug, Default)]
-pub(super) struct Reading {
+pub struct Reading {
     scanner: HeadScanner,
     body: Option<(u16, BodyDecoder)>,
-    /// The body, as much of it as a message needs.
-    pub(super) kept: Vec<u8>,
+    /// The body, as much of it as a message needs: up to [`limits::ANSWER_BYTES`]. Who has looked at it empties it.
+    pub kept: Vec<u8>,
 }
 
 impl Reading {
-    /// Takes bytes of it; returns how many were taken, and its status once it is whole. Then its body is in `kept`.
-    pub(super) fn take(
+    /// Takes bytes of it; returns how many were taken, and its status once it is whole. Then its body is in `kept`. Bytes that are
+    /// not taken are given again, with more behind them.
+    ///
+    /// # Errors
+    /// It is no answer of HTTP/1.1: the connection is of no more use.
+    pub fn take(
         &mut self,
         table: &mut FieldTable,
         bytes: &[u8],
@@ -64,7 +68,10 @@ impl Reading {
 }
 
 /// Appends the head of a request with so many bytes of body.
-pub(super) fn write_head(out: &mut Vec<u8>, publishing: &Publishing, body: u64) -> Result<(), Misuse> {
+///
+/// # Errors
+/// [`Misuse`]: what is to be said in it cannot be.
+pub fn write_head(out: &mut Vec<u8>, publishing: &Publishing, body: u64) -> Result<(), Misuse> {
     let mut head = RequestEncoder::new(out, Method::Post, &publishing.path, &publishing.host)?;
     if let Some(key) = &publishing.api_key {
         head.field("X-API-Key", key.as_bytes())?;
@@ -73,8 +80,9 @@ pub(super) fn write_head(out: &mut Vec<u8>, publishing: &Publishing, body: u64) 
     head.finish(Framing::Length(body), true).map(drop)
 }
 
-/// What is wrong with an answer.
-pub(super) fn fault(form: Form, status: u16, body: &[u8]) -> Option<String> {
+/// What is wrong with an answer of this status, if anything; control characters are left out, and a long text is cut.
+#[must_use]
+pub fn fault(form: Form, status: u16, body: &[u8]) -> Option<String> {
     let said = || serde_json::from_slice::<serde_json::Value>(body).ok();
     match (form, status) {
         (Form::Lines, 200..=299) => None,

@@ -6,7 +6,7 @@
 //!
 //! All publications of a channel leave on one connection, so that a server that answers in order has them in order.
 
-mod exchange;
+pub mod exchange;
 
 use std::collections::VecDeque;
 use std::sync::Arc;

@@ -1,0 +1,224 @@
+//! `POST /api/publish` of a push server, one connection, requests behind one another without waiting for answers. What is written and
+//! read is as in `ringmain bench push` (`ringmain_load::push::exchange`); here are the socket and what is on its way.
+
+use std::collections::VecDeque;
+use std::io::{self, Read, Write};
+use std::net::TcpStream;
+use std::os::unix::net::UnixStream;
+
+use ringmain_engine::Addr;
+use ringmain_load::push::exchange::{Reading, fault, write_head};
+use ringmain_load::push::{Form, Publishing};
+use ringmain_wire::h1::{FieldTable, Limits};
+use serde_json::Value;
+
+use super::sink::Trouble;
+use crate::limits::{FEED_CONNECT, FEED_REQUESTS};
+
+/// A connection.
+pub(super) struct Http {
+    stream: Stream,
+    publishing: Publishing,
+    out: Vec<u8>,
+    /// Where requests that are not sent yet end, counted from the first byte of the connection.
+    ends: VecDeque<u64>,
+    /// Bytes that were sent.
+    sent: u64,
+    table: FieldTable,
+    reading: Reading,
+    received: Vec<u8>,
+    /// Requests that were sent and have no answer.
+    asked: usize,
+    /// How many were refused since it was last looked, and what was said of the last.
+    refused: Option<(u64, String)>,
+}
+
+enum Stream {
+    Tcp(TcpStream),
+    Unix(UnixStream),
+}
+
+impl Stream {
+    fn open(addr: &Addr) -> io::Result<Stream> {
+        Ok(match addr {
+            Addr::Inet(addr) => {
+                let stream = TcpStream::connect_timeout(addr, FEED_CONNECT)?;
+                stream.set_nodelay(true)?;
+                stream.set_nonblocking(true)?;
+                Stream::Tcp(stream)
+            }
+            Addr::Unix(path) => Stream::unix(UnixStream::connect(path)?)?,
+            Addr::Abstract(name) => {
+                use std::os::linux::net::SocketAddrExt;
+                let addr = std::os::unix::net::SocketAddr::from_abstract_name(name)?;
+                Stream::unix(UnixStream::connect_addr(&addr)?)?
+            }
+        })
+    }
+
+    fn unix(stream: UnixStream) -> io::Result<Stream> {
+        stream.set_nonblocking(true)?;
+        Ok(Stream::Unix(stream))
+    }
+
+    /// `None`: not now.
+    fn write(&mut self, bytes: &[u8]) -> io::Result<Option<usize>> {
+        now(match self {
+            Stream::Tcp(stream) => stream.write(bytes),
+            Stream::Unix(stream) => stream.write(bytes),
+        })
+    }
+
+    fn read(&mut self, bytes: &mut [u8]) -> io::Result<Option<usize>> {
+        now(match self {
+            Stream::Tcp(stream) => stream.read(bytes),
+            Stream::Unix(stream) => stream.read(bytes),
+        })
+    }
+}
+
+fn now(outcome: io::Result<usize>) -> io::Result<Option<usize>> {
+    match outcome {
+        Ok(count) => Ok(Some(count)),
+        Err(error)
+            if matches!(
+                error.kind(),
+                io::ErrorKind::WouldBlock | io::ErrorKind::Interrupted
+            ) =>
+        {
+            Ok(None)
+        }
+        Err(error) => Err(error),
+    }
+}
+
+impl Http {
+    /// Connects to the first of the addresses that takes it.
+    pub(super) fn connect(addrs: &[Addr], host: &str, path: &str, key: Option<&str>) -> io::Result<Http> {
+        let mut outcome = Err(io::Error::other("the host has no address"));
+        for addr in addrs {
+            outcome = Stream::open(addr).map(|stream| (addr.clone(), stream));
+            if outcome.is_ok() {
+                break;
+            }
+        }
+        let (target, stream) = outcome?;
+        Ok(Http {
+            stream,
+            publishing: Publishing {
+                target,
+                host: host.to_owned(),
+                path: path.to_owned(),
+                api_key: key.map(str::to_owned),
+                form: Form::Api,
+                connections: 1,
+            },
+            out: Vec::new(),
+            ends: VecDeque::new(),
+            sent: 0,
+            table: FieldTable::new(&Limits::INTERNET),
+            reading: Reading::default(),
+            received: Vec::new(),
+            asked: 0,
+            refused: None,
+        })
+    }
+
+    pub(super) fn put(&mut self, channel: &str, json: &str) -> Result<(), Trouble> {
+        let body = format!(r#"{{"channel":{},"data":{json}}}"#, Value::from(channel));
+        write_head(&mut self.out, &self.publishing, body.len() as u64)
+            .map_err(|misuse| Trouble::Refused(misuse.to_string()))?;
+        self.out.extend_from_slice(body.as_bytes());
+        self.ends.push_back(self.sent + self.out.len() as u64);
+        Ok(())
+    }
+
+    /// Bytes that are not sent yet.
+    pub(super) fn waiting(&self) -> usize {
+        self.out.len()
+    }
+
+    /// Requests that have no answer yet.
+    pub(super) fn pending(&self) -> u64 {
+        (self.ends.len() + self.asked) as u64
+    }
+
+    pub(super) fn refusals(&mut self) -> Option<(u64, String)> {
+        self.refused.take()
+    }
+
+    /// Sends as many as may wait for an answer, and hears those answers that are there. Waits for nothing.
+    pub(super) fn carry_on(&mut self) -> Result<(), Trouble> {
+        let failed = |error: io::Error| Trouble::Lost(error.to_string());
+        let may = FEED_REQUESTS.saturating_sub(self.asked).min(self.ends.len());
+        if let Some(end) = may.checked_sub(1).and_then(|last| self.ends.get(last).copied()) {
+            let bytes = &self.out[..(end - self.sent) as usize];
+            let written = self.stream.write(bytes).map_err(failed)?.unwrap_or(0);
+            self.out.drain(..written);
+            self.sent += written as u64;
+            while self.ends.pop_front_if(|end| *end <= self.sent).is_some() {
+                self.asked += 1;
+            }
+        }
+        let mut chunk = [0; 16 << 10];
+        while let Some(read) = self.stream.read(&mut chunk).map_err(failed)? {
+            if read == 0 {
+                return Err(Trouble::Lost("the server has closed the connection".to_owned()));
+            }
+            self.hear(&chunk[..read])?;
+        }
+        Ok(())
+    }
+
+    fn hear(&mut self, bytes: &[u8]) -> Result<(), Trouble> {
+        self.received.extend_from_slice(bytes);
+        let mut at = 0;
+        while at < self.received.len() {
+            if self.asked == 0 {
+                let what = "the server says something that it was not asked";
+                return Err(Trouble::Lost(what.to_owned()));
+            }
+            let taken = self.reading.take(&mut self.table, &self.received[at..]);
+            let (taken, status) = taken.map_err(|what| Trouble::Refused(what.to_owned()))?;
+            at += taken;
+            let Some(status) = status else {
+                break;
+            };
+            self.asked -= 1;
+            self.answered(status)?;
+        }
+        self.received.drain(..at);
+        Ok(())
+    }
+
+    /// A whole answer has come.
+    fn answered(&mut self, status: u16) -> Result<(), Trouble> {
+        let what = fault(Form::Api, status, &self.reading.kept);
+        self.reading.kept.clear();
+        let Some(what) = what else {
+            return Ok(());
+        };
+        match hint(status) {
+            Some(hint) => Err(Trouble::Refused(format!("{what}; {hint}"))),
+            None => {
+                let count = self.refused.take().map_or(0, |(count, _)| count);
+                self.refused = Some((count + 1, what));
+                Ok(())
+            }
+        }
+    }
+}
+
+/// What to do about a refusal that the next trade would meet as well.
+fn hint(status: u16) -> Option<&'static str> {
+    match status {
+        401 | 403 => Some("give the server's key by --api-key"),
+        404 | 405 => {
+            Some("no such endpoint: does the server have its interface for programs, and is it at this path?")
+        }
+        _ => None,
+    }
+}
+
+#[cfg(test)]
+mod tests;

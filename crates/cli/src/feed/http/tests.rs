@@ -1,0 +1,151 @@
+//! A push server that answers as it likes: whole, cut, late, wrong.
+#![allow(
+    clippy::disallowed_methods,
+    reason = "a server of tests has a socket and a thread of its own"
+)]
+
+use std::net::{TcpListener, TcpStream};
+use std::time::{Duration, Instant};
+
+use super::*;
+use crate::limits::FEED_STEP;
+
+const PATIENCE: Duration = Duration::from_secs(60);
+
+/// A connection and the server's end of it.
+fn pair(key: Option<&str>) -> (Http, TcpStream) {
+    let listener = TcpListener::bind("127.0.0.1:0").expect("a port");
+    let addr = Addr::Inet(listener.local_addr().expect("an address"));
+    let http = Http::connect(&[addr], "push.test", "/api/publish", key).expect("a connection");
+    let (server, _) = listener.accept().expect("the connection");
+    server.set_read_timeout(Some(PATIENCE)).expect("a time limit");
+    (http, server)
+}
+
+/// Goes on until it is as wanted, or fails.
+fn until(http: &mut Http, wanted: impl Fn(&Http) -> bool) -> Result<(), Trouble> {
+    let end = Instant::now() + PATIENCE;
+    while !wanted(http) {
+        http.carry_on()?;
+        assert!(Instant::now() < end, "{} are on their way", http.pending());
+        std::thread::sleep(FEED_STEP);
+    }
+    Ok(())
+}
+
+const GOOD: &str = "HTTP/1.1 200 OK\r\nContent-Length: 13\r\n\r\n{\"result\":{}}";
+
+#[test]
+fn a_trade_is_a_post() {
+    let (mut http, mut server) = pair(Some("k e\"y"));
+    http.put("market:\"A", "{\"n\":1}").expect("a request");
+    assert_eq!(http.pending(), 1);
+    until(&mut http, |http| http.waiting() == 0).expect("it is sent");
+    assert_eq!(http.pending(), 1, "it has no answer");
+    let expected = "POST /api/publish HTTP/1.1\r\nHost: push.test\r\nX-API-Key: k e\"y\r\nContent-Type: application/json\r\n\
+                    Content-Length: 39\r\n\r\n{\"channel\":\"market:\\\"A\",\"data\":{\"n\":1}}";
+    let mut said = vec![0; expected.len()];
+    server.read_exact(&mut said).expect("a request");
+    let said = String::from_utf8(said).expect("text");
+    assert_eq!(said.to_lowercase(), expected.to_lowercase());
+    server.write_all(GOOD.as_bytes()).expect("it is read");
+    until(&mut http, |http| http.pending() == 0).expect("an answer");
+    assert_eq!(http.refusals(), None);
+}
+
+#[test]
+fn answers_are_heard_wherever_they_are_cut() {
+    let chunked =
+        "HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n3\r\n{\"r\r\na\r\nesult\":{}}\r\n0\r\n\r\n";
+    let refused = "HTTP/1.1 200 OK\r\nContent-Length: 53\r\n\r\n{\"error\":{\"code\":102,\"message\":\"unknown\\u0007 channel\"}}";
+    let refused = refused.replace(
+        "53",
+        &refused.rsplit_once("\r\n").expect("a body").1.len().to_string(),
+    );
+    let busy = "HTTP/1.1 503 Busy\r\nContent-Length: 18\r\n\r\n{\"detail\":\"later\"}";
+    let all = [GOOD, chunked, &refused, busy, GOOD].concat();
+    for cut in 0..all.len() {
+        let (mut http, mut server) = pair(None);
+        for _ in 0..5 {
+            http.put("a", "1").expect("a request");
+        }
+        until(&mut http, |http| http.waiting() == 0).expect("they are sent");
+        server.write_all(&all.as_bytes()[..cut]).expect("it is read");
+        http.carry_on().expect("nothing is wrong");
+        server.write_all(&all.as_bytes()[cut..]).expect("it is read");
+        until(&mut http, |http| http.pending() == 0).expect("all answers");
+        let (count, what) = http.refusals().expect("two are refused");
+        assert_eq!((count, &*what), (2, "503, later"), "at {cut}");
+        assert_eq!(http.refusals(), None);
+    }
+}
+
+#[test]
+fn so_many_wait_for_answers_and_no_more() {
+    let (mut http, mut server) = pair(None);
+    let (many, more) = (FEED_REQUESTS as u64, 10);
+    for _ in 0..many + more {
+        http.put("a", "1").expect("a request");
+    }
+    until(&mut http, |http| http.asked == FEED_REQUESTS).expect("they are sent");
+    http.carry_on().expect("nothing is wrong");
+    assert_eq!((http.asked as u64, http.pending()), (many, many + more));
+    assert!(http.waiting() > 0);
+    server.write_all(GOOD.as_bytes()).expect("it is read");
+    until(&mut http, |http| http.pending() == many + more - 1).expect("an answer");
+    until(&mut http, |http| http.asked == FEED_REQUESTS).expect("another is sent");
+}
+
+#[test]
+fn what_nothing_mends_ends_it_and_the_rest_is_a_lost_connection() {
+    for (said, is_final, expect) in [
+        (
+            "HTTP/1.1 401 No\r\nContent-Length: 0\r\n\r\n",
+            true,
+            "401; give the server's key by --api-key",
+        ),
+        (
+            "HTTP/1.1 404 No\r\nContent-Length: 0\r\n\r\n",
+            true,
+            "404; no such endpoint",
+        ),
+        ("SSH-2.0-OpenSSH\r\n\r\n", true, "does not speak HTTP/1.1"),
+        (
+            "HTTP/1.1 200 OK\r\nContent-Length: x\r\n\r\n",
+            true,
+            "does not speak HTTP/1.1",
+        ),
+        (
+            "HTTP/1.1 200 OK\r\nContent-Length: 10\r\n\r\n{",
+            false,
+            "the server has closed the connection",
+        ),
+        ("", false, "the server has closed the connection"),
+    ] {
+        let (mut http, mut server) = pair(None);
+        http.put("a", "1").expect("a request");
+        until(&mut http, |http| http.waiting() == 0).expect("it is sent");
+        server.write_all(said.as_bytes()).expect("it is read");
+        server.shutdown(std::net::Shutdown::Write).expect("an end");
+        let found = match until(&mut http, |http| http.pending() == 0) {
+            Err(Trouble::Refused(why)) if is_final => why,
+            Err(Trouble::Lost(why)) if !is_final => why,
+            other => panic!("{said:?}: {other:?}"),
+        };
+        assert!(found.contains(expect), "{said:?}: {found}");
+    }
+    // A server that talks unasked.
+    let (mut http, mut server) = pair(None);
+    server.write_all(GOOD.as_bytes()).expect("it is read");
+    let unasked = until(&mut http, |_| false);
+    assert!(
+        matches!(&unasked, Err(Trouble::Lost(why)) if why.contains("not asked")),
+        "{unasked:?}"
+    );
+}
+
+#[test]
+fn what_cannot_stand_in_a_request_is_refused_before_it_is_sent() {
+    let (mut http, _server) = pair(Some("a\r\nX: b"));
+    assert!(matches!(http.put("a", "1"), Err(Trouble::Refused(_))));
+}

@@ -1,0 +1,439 @@
+//! `ringmain feed`: to a NATS, from where a gateway has it, to a push server, to standard output; and what becomes of it when those go away.
+//!
+//! Tests with a real nats-server start it themselves, and are skipped where there is none (`.ci/run` installs it).
+#![allow(
+    clippy::disallowed_methods,
+    reason = "tests of the real program have real threads and real time"
+)]
+
+mod common;
+#[path = "common/proxy.rs"]
+mod proxy;
+
+use std::fs;
+use std::io::{BufRead as _, BufReader, Read as _, Write as _};
+use std::net::{TcpListener, TcpStream};
+use std::path::Path;
+use std::process::{Child, Command, Stdio};
+use std::time::{Duration, Instant};
+
+use common::{Directory, PATIENCE, Server, fails, program, skipped};
+use proxy::{Proxy, until};
+use rustix::process::Signal;
+use serde_json::Value;
+
+/// A nats-server.
+struct Nats(Child);
+
+impl Nats {
+    /// At this port; `None`: it is not installed here.
+    fn start(port: u16, more: &[&str]) -> Option<Nats> {
+        let child = Command::new("nats-server")
+            .args(["-a", "127.0.0.1", "-p", &port.to_string()])
+            .args(more)
+            .stdin(Stdio::null())
+            .stdout(Stdio::null())
+            .stderr(Stdio::null())
+            .spawn();
+        let mut child = match child {
+            Ok(child) => child,
+            Err(error) => {
+                skipped(&format!("a test with a NATS: no nats-server: {error}"));
+                return None;
+            }
+        };
+        let end = Instant::now() + PATIENCE;
+        while TcpStream::connect(("127.0.0.1", port)).is_err() {
+            assert!(Instant::now() < end, "nats-server listens");
+            let ended = child.try_wait().expect("a child");
+            assert!(ended.is_none(), "nats-server has ended: {ended:?}");
+            std::thread::sleep(Duration::from_millis(5));
+        }
+        Some(Nats(child))
+    }
+}
+
+impl Drop for Nats {
+    fn drop(&mut self) {
+        let _ = self.0.kill();
+        let _ = self.0.wait();
+    }
+}
+
+/// One that was free a moment ago.
+fn free_port() -> u16 {
+    let listener = TcpListener::bind("127.0.0.1:0").expect("a port");
+    listener.local_addr().expect("an address").port()
+}
+
+/// A client of push on a WebSocket.
+struct Listener {
+    stream: TcpStream,
+}
+
+impl Listener {
+    /// Connects and subscribes.
+    fn to(addr: &str, channels: &[&str]) -> Listener {
+        let stream = TcpStream::connect(addr).expect("a gateway");
+        stream.set_read_timeout(Some(PATIENCE)).expect("a time limit");
+        let mut listener = Listener { stream };
+        let opening = format!(
+            "GET /connection/websocket HTTP/1.1\r\nHost: {addr}\r\nConnection: upgrade\r\nUpgrade: websocket\r\n\
+             Sec-WebSocket-Version: 13\r\nSec-WebSocket-Key: dGhlIHNhbXBsZSBub25jZQ==\r\n\r\n"
+        );
+        listener.stream.write_all(opening.as_bytes()).expect("it is read");
+        let mut head = Vec::new();
+        while !head.ends_with(b"\r\n\r\n") {
+            let mut byte = [0];
+            listener.stream.read_exact(&mut byte).expect("a head");
+            head.push(byte[0]);
+        }
+        assert!(
+            head.starts_with(b"HTTP/1.1 101 "),
+            "{}",
+            String::from_utf8_lossy(&head)
+        );
+        listener.say(r#"{"id":1,"connect":{}}"#);
+        assert!(listener.hear()["connect"].is_object());
+        for (id, channel) in (2..).zip(channels) {
+            listener.say(&format!(r#"{{"id":{id},"subscribe":{{"channel":"{channel}"}}}}"#));
+            let answer = listener.hear();
+            assert!(answer["subscribe"].is_object(), "{answer}");
+        }
+        listener
+    }
+
+    /// A text, masked by nothing.
+    fn say(&mut self, text: &str) {
+        let length = u8::try_from(text.len()).expect("a short one");
+        assert!(length < 126);
+        let mut frame = vec![0x81, 0x80 | length, 0, 0, 0, 0];
+        frame.extend(text.as_bytes());
+        self.stream.write_all(&frame).expect("it is read");
+    }
+
+    /// The next message.
+    fn hear(&mut self) -> Value {
+        let mut head = [0; 2];
+        self.stream.read_exact(&mut head).expect("a frame");
+        assert_eq!(head[0], 0x81, "a text, all of it");
+        let length = match head[1] {
+            126 => {
+                let mut long = [0; 2];
+                self.stream.read_exact(&mut long).expect("a length");
+                u16::from_be_bytes(long)
+            }
+            short => u16::from(short),
+        };
+        let mut text = vec![0; usize::from(length)];
+        self.stream.read_exact(&mut text).expect("a payload");
+        serde_json::from_slice(&text).expect("JSON")
+    }
+
+    /// The next publication: its channel and data.
+    fn publication(&mut self) -> (String, Value) {
+        let mut push = self.hear();
+        let channel = push["push"]["channel"].as_str().expect("a channel").to_owned();
+        (channel, push["push"]["pub"]["data"].take())
+    }
+}
+
+/// Clients connect by any path, programs publish, and `more` is what else `push` says.
+fn file(listen: &str, more: &str) -> String {
+    format!(
+        "
+listen: {listen}
+admin: {{address: 127.0.0.1:0}}
+push:
+  anonymous: true
+  api_key: owner
+  namespaces: {{market: {{}}}}
+{more}
+routes:
+  live:
+    rules: [{{match: /, push: true}}]
+"
+    )
+}
+
+/// A consumer of the market at this port.
+fn consumer(port: u16, more: &str) -> String {
+    let server = format!("servers: 'nats://127.0.0.1:{port}'");
+    format!("  nats: {{feed: {{{server}, subjects: market.*, channel: 'market:{{2}}'{more}}}}}")
+}
+
+fn feed(args: &[&str]) -> Server {
+    Server::spawn(Command::new(program()).arg("feed").args(args))
+}
+
+/// It ends by Ctrl-C, as one that has done its work, and says so in its last line, which is returned.
+fn interrupted(feed: Server) -> String {
+    feed.signal(Signal::INT);
+    let (status, mut said) = feed.finish();
+    assert_eq!(status.code(), Some(0), "{said:#?}");
+    said.pop().expect("a last line")
+}
+
+#[test]
+fn it_goes_by_a_nats_to_browsers() {
+    let port = free_port();
+    let Some(_nats) = Nats::start(port, &["--user", "ada", "--pass", "pass"]) else {
+        return;
+    };
+    let more = consumer(port, ", user: ada, password: pass");
+    let mut proxy = Proxy::start(&file("127.0.0.1:0", &more), &[]);
+    proxy.server.wait_for("NATS feed: listens at");
+    let mut said = proxy.server.said.iter();
+    let line = said.find_map(|line| line.split_once("administration at "));
+    let admin = line.expect("an administration").1.to_owned();
+    let mut listener = Listener::to(proxy.addr(), &["market:ARDN"]);
+    let to = format!("nats://ada:pass@127.0.0.1:{port}");
+    let mut feed = feed(&[&to, "--symbols", "1", "-r", "200", "-d", "500ms", "--seed", "1"]);
+    let first = feed.wait_for("trades a second");
+    assert!(first.contains("seed 1") && !first.contains("pass"), "{first}");
+    let (status, said) = feed.finish();
+    assert_eq!(status.code(), Some(0), "{said:#?}");
+    let last = said.last().expect("a last line");
+    assert!(
+        last.starts_with("100 trades in 0.") && !last.contains(';'),
+        "{last}"
+    );
+    // The gateway may have subscribed a little later than it said; from then on it has all of them.
+    let mut number = listener.publication().1["n"].as_u64().expect("a number");
+    while number < 99 {
+        let (channel, trade) = listener.publication();
+        number += 1;
+        assert_eq!((&*channel, &trade["n"]), ("market:ARDN", &Value::from(number)));
+    }
+    let heard = "\nringmain_push_nats_messages_total{consumer=\"feed\"} 100\n";
+    until(&admin, "admin", "/metrics", |answer| answer.body.contains(heard));
+
+    let url = format!("nats://127.0.0.1:{port}");
+    let refused = fails(Command::new(program()).args(["feed", &url, "-d", "1s"]), 1);
+    assert!(refused.contains("Authorization Violation"), "{refused}");
+    proxy.server.terminate();
+}
+
+#[test]
+fn it_goes_on_when_its_nats_comes_back() {
+    let port = free_port();
+    let Some(nats) = Nats::start(port, &[]) else {
+        return;
+    };
+    let mut proxy = Proxy::start(&file("127.0.0.1:0", &consumer(port, "")), &[]);
+    proxy.server.wait_for("NATS feed: listens at");
+    let mut listener = Listener::to(proxy.addr(), &["market:ARDN"]);
+    let to = format!("nats://127.0.0.1:{port}");
+    let mut feed = feed(&[&to, "--symbols", "1", "-r", "100"]);
+    let before = listener.publication().1["n"].as_u64().expect("a number");
+    drop(nats);
+    feed.wait_for("it is tried again");
+    proxy.server.wait_for("it tries again");
+    let _nats = Nats::start(port, &[]).expect("it was there before");
+    feed.wait_for("connected again");
+    proxy.server.wait_for("NATS feed: listens at");
+    // What was on its way when the server ended comes first.
+    let mut last = before;
+    let end = Instant::now() + PATIENCE;
+    loop {
+        let number = listener.publication().1["n"].as_u64().expect("a number");
+        assert!(number > last, "{number} after {last}");
+        if number > last + 1 {
+            break;
+        }
+        last = number;
+        assert!(
+            Instant::now() < end,
+            "none was lost, although the server was gone"
+        );
+    }
+    let said = interrupted(feed);
+    assert!(said.contains("; the connection was lost 1 time"), "{said}");
+    proxy.server.terminate();
+}
+
+#[test]
+fn a_nats_that_lets_nobody_publish_ends_it() {
+    let folder = Directory::new();
+    let config = folder.join("nats.conf");
+    let user = "{user: ada, password: pass, permissions: {publish: {deny: \"market.>\"}}}";
+    fs::write(&config, format!("authorization {{users: [{user}]}}\n")).expect("a file");
+    let port = free_port();
+    let Some(_nats) = Nats::start(port, &["-c", &config.display().to_string()]) else {
+        return;
+    };
+    let to = format!("nats://ada:pass@127.0.0.1:{port}");
+    let said = fails(Command::new(program()).args(["feed", &to]), 1);
+    assert!(said.contains("Permissions Violation for Publish"), "{said}");
+    let said = fails(Command::new(program()).args(["feed", &to, "--subject", "a b"]), 1);
+    assert!(said.contains("subject"), "{said}");
+    let said = fails(
+        Command::new(program()).args(["feed", "-d", "1s", "--ca", "none", &to]),
+        1,
+    );
+    assert!(said.contains("none: No such file"), "{said}");
+}
+
+#[test]
+fn it_goes_to_a_push_server() {
+    let proxy = Proxy::start(&file("127.0.0.1:0", ""), &[]);
+    let mut listener = Listener::to(proxy.addr(), &["market:ARDN"]);
+    let to = format!("http://{}", proxy.addr());
+    let short = [&*to, "--symbols", "1", "-d", "300ms", "--api-key", "owner"];
+    let (status, said) = feed(&[&short[..], &["-r", "1k"]].concat()).finish();
+    assert_eq!(status.code(), Some(0), "{said:#?}");
+    let last = said.last().expect("a last line");
+    assert!(
+        last.starts_with("300 trades in 0.") && !last.contains(';'),
+        "{last}"
+    );
+    for number in 0..300 {
+        assert_eq!(listener.publication().1["n"], number);
+    }
+    for (args, expect) in [
+        (
+            &["--api-key", "wrong"][..],
+            "; give the server's key by --api-key",
+        ),
+        (
+            &["--api-key", "owner", "--channel", "none:{symbol}"],
+            "all were refused, the last one with error 102",
+        ),
+    ] {
+        let said = fails(
+            Command::new(program())
+                .args(["feed", &to, "-d", "300ms"])
+                .args(args),
+            1,
+        );
+        assert!(said.contains(expect), "{said}");
+    }
+    let path = format!("{to}/nothing");
+    let said = fails(
+        Command::new(program()).args(["feed", &path, "--api-key", "owner"]),
+        1,
+    );
+    assert!(said.contains("; no such endpoint"), "{said}");
+    proxy.server.terminate();
+}
+
+#[test]
+fn it_goes_on_when_its_push_server_comes_back() {
+    let listen = format!("127.0.0.1:{}", free_port());
+    let text = file(&listen, "");
+    let proxy = Proxy::start(&text, &[]);
+    let to = format!("http://{listen}");
+    let mut feed = feed(&[&to, "--symbols", "1", "-r", "100", "--api-key", "owner"]);
+    let mut listener = Listener::to(proxy.addr(), &["market:ARDN"]);
+    let before = listener.publication().1["n"].as_u64().expect("a number");
+    drop(listener);
+    proxy.server.terminate();
+    feed.wait_for("it is tried again");
+    let proxy = Proxy::start(&text, &[]);
+    feed.wait_for("connected again");
+    let mut listener = Listener::to(proxy.addr(), &["market:ARDN"]);
+    let after = listener.publication().1["n"].as_u64().expect("a number");
+    assert!(after > before, "{after} after {before}");
+    let said = interrupted(feed);
+    assert!(said.contains("; the connection was lost 1 time"), "{said}");
+    proxy.server.terminate();
+}
+
+#[test]
+fn ctrl_c_ends_it_while_it_connects() {
+    let nobody = TcpListener::bind("127.0.0.1:0").expect("a port");
+    let to = format!("nats://{}", nobody.local_addr().expect("an address"));
+    let feed = feed(&[&to]);
+    // It listens for signals before it connects, and no greeting comes.
+    let (_silent, _) = nobody.accept().expect("a connection");
+    feed.signal(Signal::INT);
+    let (status, said) = feed.finish();
+    assert_eq!((status.code(), said.len()), (Some(0), 0), "{said:#?}");
+}
+
+fn lines(path: &Path, more: &[&str]) -> Vec<String> {
+    let out = fs::File::create(path).expect("a file");
+    let mut command = Command::new(program());
+    command
+        .args(["feed", "-q", "-r", "1k", "-d", "200ms", "--seed", "5"])
+        .args(more)
+        .stdout(out);
+    let status = command.status().expect("it runs");
+    assert_eq!(status.code(), Some(0));
+    let text = fs::read_to_string(path).expect("text");
+    text.lines().map(str::to_owned).collect()
+}
+
+#[test]
+fn on_standard_output_is_json_and_the_same_for_a_seed() {
+    let folder = Directory::new();
+    let (one, two) = (lines(&folder.join("a"), &[]), lines(&folder.join("b"), &[]));
+    assert_eq!(one.len(), 200);
+    assert_eq!(one, two);
+    for (number, line) in one.iter().enumerate() {
+        let trade: Value = serde_json::from_str(line).expect("JSON");
+        assert_eq!(trade["n"], number);
+    }
+    let sized = lines(&folder.join("c"), &["--size", "500"]);
+    assert!(sized.iter().all(|line| line.len() == 500), "{}", sized[0]);
+}
+
+/// Its standard output is the test's to read.
+fn piped(args: &[&str]) -> Child {
+    let mut command = Command::new(program());
+    command.arg("feed").args(args).stdin(Stdio::null());
+    let piped = command.stdout(Stdio::piped()).stderr(Stdio::piped());
+    piped.spawn().expect("it starts")
+}
+
+#[test]
+fn what_nobody_reads_is_left_out() {
+    let mut child = piped(&["-r", "100k", "-s", "1k", "-d", "1500ms"]);
+    let mut said = BufReader::new(child.stderr.take().expect("piped")).lines();
+    let first = said.next().expect("a line").expect("text");
+    let expect = "trades a second of 20 shares to standard output, seed ";
+    assert!(first.contains(expect), "{first}");
+    let last = said.next().expect("a line").expect("text");
+    assert!(
+        last.contains("were left out: the receiver, or this machine, is too slow"),
+        "{last}"
+    );
+    assert_eq!(common::wait_end(&mut child).code(), Some(0));
+}
+
+#[test]
+fn a_reader_that_leaves_ends_it() {
+    let mut child = piped(&["-q", "-r", "1k"]);
+    let mut line = String::new();
+    let mut reader = BufReader::new(child.stdout.take().expect("piped"));
+    reader.read_line(&mut line).expect("a line");
+    assert!(line.starts_with("{\"symbol\":"), "{line}");
+    drop(reader);
+    assert_eq!(common::wait_end(&mut child).code(), Some(0));
+}
+
+#[test]
+fn what_cannot_be_is_refused() {
+    let nobody = format!("nats://127.0.0.1:{}", free_port());
+    for (args, code, expect) in [
+        (&["feed", "ftp://a"][..], 2, "expected"),
+        (&["feed", "https://a"], 2, "nothing else is spoken here"),
+        (
+            &["feed", "nats://"],
+            2,
+            "expected nats://[USER:PASSWORD@]HOST[:PORT]",
+        ),
+        (
+            &["feed", "nats://a:b"],
+            2,
+            "expected nats://[USER:PASSWORD@]HOST[:PORT]",
+        ),
+        (&["feed", "-r", "0"], 2, "expected trades a second"),
+        (&["feed", "--symbols", "0"], 2, "from 1 to 100000"),
+        (&["feed", "--distribution", "even"], 2, "zipf, uniform"),
+        (&["feed", &nobody], 1, "refused"),
+    ] {
+        let said = fails(Command::new(program()).args(args), code);
+        assert!(said.contains(expect), "{args:?}: {said}");
+    }
+}
