@@ -171,12 +171,12 @@ impl Desk {
         if seats.len() <= id.slot() {
             seats.resize_with(id.slot() + 1, || None);
         }
-        let user = seat.info.borrow().user.clone();
-        if !user.is_empty() {
+        let identity = seat.identity();
+        if !identity.user().is_empty() {
             let mut users = self.0.users.borrow_mut();
-            users.entry(user.into()).or_default().push(id.slot());
+            users.entry(identity.user().into()).or_default().push(id.slot());
         }
-        drop(seat.handshake.take());
+        seat.pending.end_handshake();
         seats[id.slot()] = Some(seat);
         self.0.counts.connected();
         self.0.clients.fetch_add(1, Ordering::Relaxed);
@@ -221,11 +221,11 @@ impl Desk {
             .and_then(Option::take);
         if let Some(seat) = seat {
             let rights = &mut *seat.rights.borrow_mut();
-            self.due(id, None, rights.ends.take(), None);
+            self.due(id, None, rights.set_ends(None), None);
             for grant in rights.take_all() {
                 self.due(id, Some(&grant.channel), grant.ends, None);
             }
-            self.forget_user(&seat.info.borrow().user, id);
+            self.forget_user(seat.identity().user(), id);
             self.0.counts.over();
             self.0.clients.fetch_sub(1, Ordering::Relaxed);
             if let Outlet::Stream(stream) = &*seat.outlet.borrow()
@@ -286,7 +286,7 @@ impl Desk {
             let seat = Rc::clone(&seat);
             match channel {
                 None => {
-                    rights.ends = None;
+                    rights.set_ends(None);
                     drop(rights);
                     let session = Session { desk, seat };
                     if !session.ask_refresh(id) {
