@@ -11,8 +11,8 @@ use std::time::Duration;
 use bytes::Bytes;
 use ringmain_hub::local::ConnId;
 use ringmain_hub::protocol::{
-    ConnectRequest, ConnectResult, Disconnect, Fault, Format, RefreshResult, Reply,
-    SubscribeRequest, Variant, compact,
+    ConnectRequest, ConnectResult, Disconnect, Fault, Format, RefreshResult, Reply, SubscribeRequest,
+    Variant, compact,
 };
 use ringmain_jwt::Wrong;
 

@@ -134,7 +134,10 @@ impl Rights {
 
     /// The subscription is over.
     pub(crate) fn remove(&mut self, channel: &str) -> Option<Grant> {
-        let at = self.grants().iter().position(|grant| &*grant.channel == channel)?;
+        let at = self
+            .grants()
+            .iter()
+            .position(|grant| &*grant.channel == channel)?;
         Some(self.change(|given| given.grants.swap_remove(at)))
     }
 

@@ -10,8 +10,8 @@ use ringmain_hub::limits::MESSAGE_BYTES;
 use ringmain_hub::local::ConnId;
 use ringmain_hub::mail::{Life, Question};
 use ringmain_hub::protocol::{
-    Command, Commands, Disconnect, Fault, Format, HistoryRequest, PingResult, PublishRequest,
-    Published, Reply, UnsubscribeResult,
+    Command, Commands, Disconnect, Fault, Format, HistoryRequest, PingResult, PublishRequest, Published,
+    Reply, UnsubscribeResult,
 };
 
 use crate::asking::Asker;

@@ -24,7 +24,10 @@ pub(super) enum Subscriptions {
     #[default]
     None,
     One(Subscription),
-    #[expect(clippy::box_collection, reason = "a rare state must not widen every connection")]
+    #[expect(
+        clippy::box_collection,
+        reason = "a rare state must not widen every connection"
+    )]
     Many(Box<Vec<Subscription>>),
 }
 
@@ -70,7 +73,9 @@ impl Subscriptions {
         };
         *self = match std::mem::take(self) {
             Subscriptions::Many(many) if many.len() > 1 => Subscriptions::Many(many),
-            Subscriptions::Many(many) => many.first().map_or(Subscriptions::None, |one| Subscriptions::One(*one)),
+            Subscriptions::Many(many) => many
+                .first()
+                .map_or(Subscriptions::None, |one| Subscriptions::One(*one)),
             Subscriptions::None | Subscriptions::One(_) => Subscriptions::None,
         };
         Some(removed.stage)

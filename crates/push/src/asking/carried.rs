@@ -7,8 +7,8 @@ use std::time::Duration;
 use bytes::Bytes;
 use ringmain_hub::local::ConnId;
 use ringmain_hub::protocol::{
-    Command, ConnectRequest, Disconnect, Fault, Format, PublishRequest, Reply, RpcRequest,
-    RpcResult, SubscribeRequest, Unsubscribed,
+    Command, ConnectRequest, Disconnect, Fault, Format, PublishRequest, Reply, RpcRequest, RpcResult,
+    SubscribeRequest, Unsubscribed,
 };
 
 use super::answers::{self, Broken, GoesOn, Refused};

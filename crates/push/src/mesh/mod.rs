@@ -14,10 +14,10 @@ use rtrb::{Consumer, Producer, RingBuffer};
 
 use crate::admission::Admission;
 use crate::desk::Emulated;
+use crate::identity::ClientId;
 use crate::inlet::Slot;
 use crate::limits;
 use crate::orders::Order;
-use crate::identity::ClientId;
 use crate::survey::Survey;
 
 /// All queues, until their workers take them.

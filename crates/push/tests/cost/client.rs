@@ -123,7 +123,10 @@ impl Client {
         let from = usize::from(self.is_binary);
         let found = &message[from..length];
         let text = String::from_utf8_lossy(&message[..length]);
-        assert!(found.starts_with(begins), "expected an answer to {number}, found {text}");
+        assert!(
+            found.starts_with(begins),
+            "expected an answer to {number}, found {text}"
+        );
     }
 
     /// Reads a message; how long it is.

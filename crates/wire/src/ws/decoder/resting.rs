@@ -14,10 +14,7 @@ pub struct Resting {
     context_begun: bool,
 }
 
-const _: () = assert!(
-    size_of::<Resting>() <= 16,
-    "an idle connection is a small record"
-);
+const _: () = assert!(size_of::<Resting>() <= 16, "an idle connection is a small record");
 
 impl Resting {
     /// Of a connection on which nothing has arrived.
