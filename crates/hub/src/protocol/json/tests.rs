@@ -17,14 +17,14 @@ const PIECES: [&str; 34] = [
 
 #[test]
 fn what_is_json_is_what_another_reader_says() {
-    let seed = fastrand::u64(..);
-    println!("seed {seed}");
-    let mut random = fastrand::Rng::with_seed(seed);
-    for _ in 0..200_000 {
-        let text: String = (0..random.usize(0..12))
-            .map(|_| PIECES[random.usize(..PIECES.len())])
-            .collect();
-        check(text.as_bytes());
+    for seed in 0..200 {
+        println!("seed {seed}");
+        let mut random = fastrand::Rng::with_seed(seed);
+        for _ in 0..1000 {
+            let count = random.usize(0..12);
+            let text: String = (0..count).map(|_| PIECES[random.usize(..PIECES.len())]).collect();
+            check(text.as_bytes());
+        }
     }
 }
 
