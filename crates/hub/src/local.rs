@@ -77,11 +77,18 @@ pub struct Limits {
     pub waiting_bytes: usize,
 }
 
+/// A cache line: a push to many looks at one of each.
 #[derive(Debug)]
+#[repr(align(64))]
 struct Slot {
     generation: u32,
     conn: Option<Conn>,
 }
+
+const _: () = assert!(
+    size_of::<Slot>() == 64,
+    "an idle client is this, beside what push and web keep of it"
+);
 
 /// A channel with subscribers here, or with some that wait for their answer.
 #[derive(Debug)]

@@ -42,14 +42,14 @@ pub(crate) struct Reach<'a> {
 }
 
 impl Rights {
-    /// Gives something, or takes it.
-    fn change<T>(&mut self, change: impl FnOnce(&mut Given) -> T) -> T {
-        let given = self.0.get_or_insert_default();
+    /// Takes something, or changes it; `None`: there is nothing.
+    fn change<T>(&mut self, change: impl FnOnce(&mut Given) -> T) -> Option<T> {
+        let given = self.0.as_mut()?;
         let changed = change(given);
         if given.caps.is_empty() && given.ends.is_none() && given.grants.is_empty() {
             self.0 = None;
         }
-        changed
+        Some(changed)
     }
 
     fn grants(&self) -> &[Grant] {
@@ -57,12 +57,18 @@ impl Rights {
     }
 
     pub(crate) fn set_caps(&mut self, caps: Box<[Cap]>) {
+        if !caps.is_empty() {
+            self.0.get_or_insert_default();
+        }
         self.change(|given| given.caps = caps);
     }
 
     /// When the connection ends, in seconds since 1970; when it ended by what held before.
     pub(crate) fn set_ends(&mut self, ends: Option<u64>) -> Option<u64> {
-        self.change(|given| std::mem::replace(&mut given.ends, ends))
+        if ends.is_some() {
+            self.0.get_or_insert_default();
+        }
+        self.change(|given| std::mem::replace(&mut given.ends, ends))?
     }
 
     /// Whether a user has anything to do with a channel.
@@ -129,7 +135,7 @@ impl Rights {
     }
 
     pub(crate) fn add(&mut self, grant: Grant) {
-        self.change(|given| given.grants.push(grant));
+        self.0.get_or_insert_default().grants.push(grant);
     }
 
     /// The subscription is over.
@@ -138,12 +144,13 @@ impl Rights {
             .grants()
             .iter()
             .position(|grant| &*grant.channel == channel)?;
-        Some(self.change(|given| given.grants.swap_remove(at)))
+        self.change(|given| given.grants.swap_remove(at))
     }
 
     /// The connection is over: what there was of it.
     pub(crate) fn take_all(&mut self) -> Vec<Grant> {
         self.change(|given| std::mem::take(&mut given.grants))
+            .unwrap_or_default()
     }
 }
 

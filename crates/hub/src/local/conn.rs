@@ -23,11 +23,6 @@ pub(super) struct Conn {
     pub(super) is_ready: bool,
 }
 
-const _: () = assert!(
-    size_of::<Conn>() <= 56,
-    "an idle client is this, beside what push and web keep of it"
-);
-
 /// Whether there was room for a push, by the rule of its channel.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Room {
