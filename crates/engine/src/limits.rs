@@ -58,6 +58,9 @@ pub const LARGE_BUFFER_BYTES: usize = 16 * 1024;
 /// Small buffers that a worker keeps for reuse (2 MiB). More are freed.
 pub const POOLED_SMALL_BUFFERS: usize = 1024;
 
+/// Queues of up to [`SEND_PIECES`] pieces that a worker keeps for reuse (72 KiB). More, and longer ones, are freed.
+pub const POOLED_QUEUES: usize = 256;
+
 /// Large buffers that a worker keeps for reuse (4 MiB). More are freed.
 pub const POOLED_LARGE_BUFFERS: usize = 256;
 

@@ -6,6 +6,7 @@
 
 mod channel;
 mod keys;
+mod writer;
 
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::ops::Bound;
@@ -18,6 +19,7 @@ use crate::mail::{Manner, Rules, Subscribed, Subscribing, ToHome, ToWorker, Told
 use crate::protocol::{Published, Push, Variant};
 use channel::{Channel, Goes};
 use keys::{Keys, Name};
+use writer::Writer;
 
 /// The channels that are at home at one worker.
 #[derive(Debug)]
@@ -35,6 +37,7 @@ pub struct Home {
     /// Where the next sweep begins.
     swept: usize,
     keys: Keys,
+    writer: Writer,
     counts: Counts,
 }
 
@@ -47,6 +50,8 @@ pub struct Counts {
     pub repeated: u64,
     /// Keys that were forgotten before their time was over ([`limits::KEYS`]).
     pub forgotten_keys: u64,
+    /// Pushes that were written: for each once by every variant that somebody listens by.
+    pub written: u64,
     /// Channels that somebody listens to now.
     pub heard: usize,
 }
@@ -76,6 +81,7 @@ impl Home {
             drawn: 0,
             swept: 0,
             keys: Keys::default(),
+            writer: Writer::default(),
             counts: Counts::default(),
         }
     }
@@ -171,6 +177,7 @@ impl Home {
     /// Forgets channels that nobody needs any more, [`limits::CHANNELS_A_SWEEP`] of them at most; to be called now and then.
     pub fn sweep(&mut self, now: Duration) {
         self.keys.expire(now);
+        self.writer.tidy();
         for _ in 0..limits::CHANNELS_A_SWEEP.min(self.channels.len()) {
             self.swept = (self.swept + 1) % self.channels.len();
             let place = &mut self.channels[self.swept];
@@ -188,6 +195,7 @@ impl Home {
     pub fn counts(&self) -> Counts {
         Counts {
             forgotten_keys: self.keys.forgotten,
+            written: self.writer.written,
             ..self.counts
         }
     }
@@ -274,7 +282,7 @@ impl Home {
             return;
         };
         if let Some((info, join)) = subscribing.info.and_then(|info| channel.came(info)) {
-            self.tell(index, &channel::joining(info), join);
+            self.tell(index, channel::joining(info), join);
         }
     }
 
@@ -296,7 +304,7 @@ impl Home {
         channel.leave(from, variant, now);
         self.counts.heard -= usize::from(was_heard && !channel.is_heard());
         if let Some((info, leave)) = client.and_then(|client| channel.gone(client)) {
-            self.tell(index, &channel::leaving(info), leave);
+            self.tell(index, channel::leaving(info), leave);
         }
     }
 
@@ -331,11 +339,7 @@ impl Home {
         self.counts.publications += 1;
         let place = match self.channels[index as usize].as_ref() {
             Some(channel) if unkept && channel.keeps() => {
-                let push = Push {
-                    pub_: Some(published.numbered(0)),
-                    ..Push::default()
-                };
-                self.tell(index, &push, true);
+                self.tell(index, published_push(&published, 0), true);
                 None
             }
             _ => {
@@ -374,7 +378,8 @@ impl Home {
             return;
         };
         if channel.is_heard() {
-            let frames = Arc::new(channel.frames(&published.numbered(offset)));
+            let push = published_push(published, offset);
+            let frames = self.writer.write(&channel.name, channel.heard(), push);
             for interest in channel.interests() {
                 let outbox = &mut self.outboxes[usize::from(interest.worker.0)];
                 // Behind a gap nothing goes: it will come with what is missing.
@@ -395,11 +400,11 @@ impl Home {
     }
 
     /// Sends what has no number to all that listen, if it is `wanted`. Who has no room goes without.
-    fn tell(&mut self, index: u32, push: &Push, wanted: bool) {
+    fn tell(&mut self, index: u32, push: Push, wanted: bool) {
         let Some(channel) = self.channels[index as usize].as_mut().filter(|_| wanted) else {
             return;
         };
-        let frames = Arc::new(channel.written(push));
+        let frames = self.writer.write(&channel.name, channel.heard(), push);
         for interest in channel.interests() {
             let outbox = &mut self.outboxes[usize::from(interest.worker.0)];
             if interest.marked.is_none() && outbox.pushes < limits::PUSHES_WAITING {
@@ -425,7 +430,8 @@ impl Home {
         match missed {
             Some(missed) => {
                 for (offset, published) in missed {
-                    let frames = Arc::new(channel.frames(&published.numbered(offset)));
+                    let push = published_push(&published, offset);
+                    let frames = self.writer.write(&channel.name, channel.heard(), push);
                     outbox.pushes += 1;
                     outbox.queue.push_back(ToWorker::Push { key, frames });
                 }
@@ -437,6 +443,14 @@ impl Home {
     /// Answers are never left out: there are no more than questions, which whoever asks bounds.
     fn answer(&mut self, to: WorkerId, answer: ToWorker) {
         self.outboxes[usize::from(to.0)].queue.push_back(answer);
+    }
+}
+
+/// What is told of a publication, to those who listen by its channel.
+fn published_push(published: &Published, offset: u64) -> Push {
+    Push {
+        pub_: Some(published.numbered(offset)),
+        ..Push::default()
     }
 }
 

@@ -15,4 +15,5 @@ pub mod home;
 pub mod limits;
 pub mod local;
 pub mod mail;
+pub mod pool;
 pub mod protocol;

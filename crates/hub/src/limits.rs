@@ -45,6 +45,22 @@ pub const WAITING_BYTES: usize = 1 << 20;
 /// waiting is bounded by its budget.
 pub const PLACES_KEPT: usize = 1 << 16;
 
+/// Places of each kind, and of each size, that are kept for what is published next; with more of them in use the oldest are let go
+/// of. See [`pool`](crate::pool).
+pub const POOLED: usize = 256;
+
+/// Bytes of the smallest of them.
+pub const POOLED_LEAST_BYTES: usize = 256;
+
+/// Bytes of the largest of them: what is longer has memory of its own.
+pub const POOLED_BYTES: usize = 4096;
+
+/// Places that are tried before another one is made.
+pub(crate) const POOLED_TRIES: usize = 4;
+
+/// Bytes of memory that is kept for what is written next.
+pub(crate) const SCRATCH_BYTES: usize = 64 << 10;
+
 /// Subscribers of one publication that are looked up together.
 pub(crate) const TOUCHED_TOGETHER: usize = 32;
 

@@ -10,6 +10,7 @@
 mod asking;
 mod conn;
 mod event;
+mod subscriptions;
 mod waiting;
 
 use std::collections::{BTreeMap, VecDeque};
@@ -24,8 +25,9 @@ use crate::mail::{
 };
 use crate::protocol::{ClientInfo, Disconnect, Fault, Unsubscribed, Variant};
 use asking::Asked;
-use conn::{Conn, Room, Stage};
+use conn::{Conn, Room};
 pub use event::{Answer, ConnId, Event};
+use subscriptions::Stage;
 use waiting::{Table, Waiting};
 
 /// The connections of one worker.
@@ -46,6 +48,8 @@ pub struct Local {
     answers: VecDeque<(u64, Answer)>,
     ready: VecDeque<ConnId>,
     waiting: Table,
+    /// Why subscriptions end that wait for their answer ([`Stage::Ending`]).
+    endings: BTreeMap<(ConnId, u32), Unsubscribed>,
     /// Kept for the memory alone.
     victims: Vec<(u32, Victim)>,
     counts: Counts,
@@ -73,11 +77,18 @@ pub struct Limits {
     pub waiting_bytes: usize,
 }
 
+/// A cache line: a push to many looks at one of each.
 #[derive(Debug)]
+#[repr(align(64))]
 struct Slot {
     generation: u32,
     conn: Option<Conn>,
 }
+
+const _: () = assert!(
+    size_of::<Slot>() == 64,
+    "an idle client is this, beside what push and web keep of it"
+);
 
 /// A channel with subscribers here, or with some that wait for their answer.
 #[derive(Debug)]
@@ -119,6 +130,7 @@ impl Local {
             answers: VecDeque::new(),
             ready: VecDeque::new(),
             waiting: Table::new(),
+            endings: BTreeMap::new(),
             victims: Vec::new(),
             counts: Counts::default(),
         }
@@ -194,10 +206,13 @@ impl Local {
         let topic = known.unwrap_or_else(|| self.topic(channel, rules));
         self.topics[topic as usize].rules = rules;
         self.topics[topic as usize].waiting += 1;
+        let info = info.filter(|_| rules.presence || rules.join_leave);
         if let Some(conn) = self.conn(id) {
             conn.add(topic);
+            if conn.info.is_none() {
+                conn.info.clone_from(&info);
+            }
         }
-        let info = info.filter(|_| rules.presence || rules.join_leave);
         let ask = self.ask(Asked::Subscribe {
             conn: id,
             topic,
@@ -224,17 +239,15 @@ impl Local {
         let Some(&topic) = self.names.get(channel) else {
             return false;
         };
-        let Some(conn) = self.conn(id) else {
-            return false;
-        };
-        match conn.stage(topic) {
+        match self.conn(id).and_then(|conn| conn.stage(topic)) {
             None => false,
-            Some(Stage::Waiting { ends }) => {
-                *ends = Some(why);
-                true
-            }
             Some(Stage::Listens { .. }) => {
                 self.tell_unsubscribed(id, topic, why);
+                true
+            }
+            Some(stage) => {
+                *stage = Stage::Ending;
+                self.endings.insert((id, topic), why);
                 true
             }
         }
@@ -247,8 +260,11 @@ impl Local {
         };
         match self.conn(id).and_then(|conn| conn.stage(topic)) {
             None => {}
-            Some(Stage::Waiting { ends }) => *ends = Some(Unsubscribed::SERVER),
             Some(Stage::Listens { .. }) => self.end_subscription(id, topic),
+            Some(stage) => {
+                *stage = Stage::Ending;
+                self.endings.insert((id, topic), Unsubscribed::SERVER);
+            }
         }
     }
 
@@ -342,7 +358,11 @@ impl Local {
     fn take_out(&mut self, id: ConnId, topic: u32) -> Option<Stage> {
         let (waiting, slot) = (&mut self.waiting, self.conns.get_mut(id.index as usize)?);
         let conn = slot.conn.as_mut().filter(|_| slot.generation == id.generation);
-        conn?.remove(topic, waiting)
+        let stage = conn?.remove(topic, waiting)?;
+        if stage == Stage::Ending {
+            self.endings.remove(&(id, topic));
+        }
+        Some(stage)
     }
 
     fn id(&self, index: u32) -> ConnId {
@@ -395,13 +415,14 @@ impl Local {
         };
         self.topics[topic as usize].waiting -= 1;
         let at = self.topics[topic as usize].subscribers.len() as u32;
-        let ends = match self.conn(id).and_then(|conn| conn.stage(topic)) {
-            Some(stage @ Stage::Waiting { .. }) => match std::mem::replace(stage, Stage::Listens { at }) {
-                Stage::Waiting { ends } => ends,
-                Stage::Listens { .. } => None,
+        let waits = |stage: &&mut Stage| !matches!(stage, Stage::Listens { .. });
+        let ends = match self.conn(id).and_then(|conn| conn.stage(topic)).filter(waits) {
+            Some(stage) => match std::mem::replace(stage, Stage::Listens { at }) {
+                Stage::Ending => self.endings.remove(&(id, topic)),
+                Stage::Waiting | Stage::Listens { .. } => None,
             },
             // The connection has gone meanwhile.
-            _ => {
+            None => {
                 let channel = Arc::clone(&self.topics[topic as usize].name);
                 self.end_at_home(&channel, variant, client);
                 return self.free_topic(topic);

@@ -305,10 +305,9 @@ pub struct Frames {
 }
 
 impl Frames {
-    /// With what was written, by [`Variant::number`]; empty where nobody listens, or where it cannot be.
-    #[must_use]
-    pub fn new(variants: [Bytes; Variant::ALL.len()]) -> Frames {
-        Frames { variants }
+    /// With what was written in one more variant.
+    pub(crate) fn put(&mut self, variant: Variant, written: Bytes) {
+        self.variants[variant.number()] = written;
     }
 
     /// `None`: this variant cannot carry it.

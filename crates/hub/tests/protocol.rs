@@ -3,8 +3,8 @@
 use bytes::Bytes;
 use ringmain_hub::limits;
 use ringmain_hub::protocol::{
-    Broken, ClientInfo, Command, Commands, Disconnect, Error, Fault, Format, NotJson, Published, Push,
-    Replies, Reply, SubscribeResult, Variant, compact,
+    Broken, ClientInfo, Command, Commands, Disconnect, Error, Fault, Format, NotJson, Publication, Published,
+    Push, Replies, Reply, SubscribeResult, Variant, compact,
 };
 
 fn commands(format: Format, message: &[u8]) -> Vec<Result<Command, Broken>> {
@@ -216,6 +216,63 @@ fn the_json_of_a_publication() {
         .expect("JSON");
     let expected = r#"{"push":{"channel":"a","pub":{"data":[1,2],"info":{"user":"u","client":"c"},"offset":9,"tags":{"k":"v"},"time":5}}}"#;
     assert_eq!(String::from_utf8_lossy(&out), expected);
+}
+
+/// Publications are written by hand: as their messages say, whichever of their fields there are.
+#[test]
+fn a_publication_by_hand_is_its_message_in_json() {
+    let whole = published(" {\"a\":\t[1,\n{\"b\":\"\\n\"}]} ").numbered(9);
+    for fields in 0..1 << 7 {
+        let has = |field: u32| fields & (1 << field) != 0;
+        let publication = Publication {
+            data: if has(0) { whole.data.clone() } else { Bytes::new() },
+            info: whole.info.clone().filter(|_| has(1)),
+            offset: if has(2) { u64::MAX } else { 0 },
+            tags: if has(3) {
+                whole.tags.clone()
+            } else {
+                Default::default()
+            },
+            delta: has(4),
+            time: if has(5) { i64::MIN } else { 0 },
+        };
+        let channel = if has(6) { "a \"quoted\" \u{1f600}\n" } else { "" };
+        let push = Push {
+            channel: channel.to_owned(),
+            pub_: Some(publication.clone()),
+            ..Push::default()
+        };
+        let reply = Reply {
+            push: Some(push.clone()),
+            ..Reply::default()
+        };
+        for (number, variant) in Variant::ALL.into_iter().take(2).enumerate() {
+            let (mut written, mut expected) = (b"{}".to_vec(), b"{}".to_vec());
+            variant
+                .publication(channel, publication.clone(), &mut written)
+                .expect("JSON");
+            match number {
+                0 => Format::Json.write(&reply, &mut expected),
+                _ => Format::Json.write(&push, &mut expected),
+            }
+            .expect("JSON");
+            assert_eq!(
+                String::from_utf8_lossy(&written),
+                String::from_utf8_lossy(&expected),
+                "{variant:?}, {fields:b}"
+            );
+        }
+    }
+}
+
+#[test]
+fn what_others_say_of_a_publisher_is_json_or_the_publication_is_none() {
+    let mut publication = published("1").numbered(1);
+    let info = publication.info.as_mut().expect("a publisher");
+    info.conn_info = Bytes::from_static(b"{");
+    let mut out = b"before".to_vec();
+    let written = Variant::ALL[0].publication("a", publication, &mut out);
+    assert_eq!((written, &out[..]), (Err(NotJson), &b"before"[..]));
 }
 
 #[test]

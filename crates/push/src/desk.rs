@@ -33,6 +33,7 @@ use crate::names::SessionName;
 use crate::options::Checked;
 use crate::orders::Order;
 use crate::outlet::Outlet;
+use crate::publisher::Places;
 use crate::seat::Seat;
 use crate::session::Session;
 use crate::settings::Settings;
@@ -61,6 +62,7 @@ pub(crate) struct Inner {
     pub(crate) crowd: Crowd,
     pub(crate) local: RefCell<Local>,
     pub(crate) home: RefCell<Home>,
+    pub(crate) places: RefCell<Places>,
     pub(crate) ends: RefCell<Ends>,
     /// By [`ConnId::slot`].
     seats: RefCell<Vec<Option<Rc<Seat>>>>,
@@ -93,6 +95,25 @@ struct Rounds {
     second: usize,
 }
 
+impl Rounds {
+    fn waited(&self) -> usize {
+        let count = self.pinged.len();
+        (self.second + count - limits::PONG_WITHIN.as_secs() as usize) % count
+    }
+
+    /// Those who were looked at in this second come again in their rounds. Nobody has been added there meanwhile.
+    fn put_back(&mut self, pinged: Vec<ConnId>, due: Vec<ConnId>) {
+        let (at, waited) = (self.second % self.pinged.len(), self.waited());
+        self.pinged[at] = pinged;
+        self.pinged[waited] = due;
+    }
+}
+
+const _: () = assert!(
+    limits::PONG_WITHIN.as_secs() < limits::PING_EVERY.as_secs() && limits::PONG_WITHIN.as_secs() > 1,
+    "those who are pinged are not those who are looked at, nor those who come"
+);
+
 impl Desk {
     /// Begins with its worker; `None`: there is one of this worker's number already.
     pub(crate) fn start(cx: &Cx, settings: &Arc<Settings>, (seen, options): (u64, Checked)) -> Option<Desk> {
@@ -109,6 +130,7 @@ impl Desk {
             cx: cx.clone(),
             local: RefCell::new(Local::new(count, options.limits)),
             home: RefCell::new(Home::new(count, options.channels, cx.random())),
+            places: RefCell::default(),
             settings: Arc::clone(settings),
             since: ends.since,
             counts: settings.metrics.worker(),
@@ -171,12 +193,12 @@ impl Desk {
         if seats.len() <= id.slot() {
             seats.resize_with(id.slot() + 1, || None);
         }
-        let user = seat.info.borrow().user.clone();
-        if !user.is_empty() {
+        let identity = seat.identity();
+        if !identity.user().is_empty() {
             let mut users = self.0.users.borrow_mut();
-            users.entry(user.into()).or_default().push(id.slot());
+            users.entry(identity.user().into()).or_default().push(id.slot());
         }
-        drop(seat.handshake.take());
+        seat.pending.end_handshake();
         seats[id.slot()] = Some(seat);
         self.0.counts.connected();
         self.0.clients.fetch_add(1, Ordering::Relaxed);
@@ -221,11 +243,11 @@ impl Desk {
             .and_then(Option::take);
         if let Some(seat) = seat {
             let rights = &mut *seat.rights.borrow_mut();
-            self.due(id, None, rights.ends.take(), None);
+            self.due(id, None, rights.set_ends(None), None);
             for grant in rights.take_all() {
                 self.due(id, Some(&grant.channel), grant.ends, None);
             }
-            self.forget_user(&seat.info.borrow().user, id);
+            self.forget_user(seat.identity().user(), id);
             self.0.counts.over();
             self.0.clients.fetch_sub(1, Ordering::Relaxed);
             if let Outlet::Stream(stream) = &*seat.outlet.borrow()
@@ -286,7 +308,7 @@ impl Desk {
             let seat = Rc::clone(&seat);
             match channel {
                 None => {
-                    rights.ends = None;
+                    rights.set_ends(None);
                     drop(rights);
                     let session = Session { desk, seat };
                     if !session.ask_refresh(id) {
@@ -524,24 +546,23 @@ impl Desk {
             self.end_what_is_over();
             let now = self.0.cx.now().since(Time(0));
             self.0.home.borrow_mut().sweep(now);
+            self.0.places.borrow_mut().tidy();
         }
     }
 
     fn second(&self) {
-        let (pinged, due, strangers) = {
+        let (mut pinged, due, strangers) = {
             let rounds = &mut *self.0.rounds.borrow_mut();
             rounds.second += 1;
-            let count = rounds.pinged.len();
-            let at = rounds.second % count;
-            let waited = (rounds.second + count - limits::PONG_WITHIN.as_secs() as usize) % count;
+            let (at, waited) = (rounds.second % rounds.pinged.len(), rounds.waited());
             let strangers = rounds.second % rounds.strangers.len();
             (
-                rounds.pinged[at].clone(),
-                rounds.pinged[waited].clone(),
+                std::mem::take(&mut rounds.pinged[at]),
+                std::mem::take(&mut rounds.pinged[waited]),
                 std::mem::take(&mut rounds.strangers[strangers]),
             )
         };
-        for id in due {
+        for &id in &due {
             if let Some(seat) = self.find(id) {
                 seat.must_have_answered();
             }
@@ -551,9 +572,8 @@ impl Desk {
                 seat.ping();
             }
         }
-        let rounds = &mut *self.0.rounds.borrow_mut();
-        let at = rounds.second % rounds.pinged.len();
-        rounds.pinged[at].retain(|id| self.find(*id).is_some());
+        pinged.retain(|id| self.find(*id).is_some());
+        self.0.rounds.borrow_mut().put_back(pinged, due);
         for stranger in strangers {
             stranger.must_be_known();
         }

@@ -6,23 +6,23 @@
 
 use std::collections::BTreeMap;
 use std::rc::Rc;
-use std::sync::Arc;
 use std::time::Duration;
 
 use bytes::Bytes;
 use ringmain_hub::local::ConnId;
 use ringmain_hub::protocol::{
-    ClientInfo, ConnectRequest, ConnectResult, Disconnect, Fault, Format, RefreshResult, Reply,
-    SubscribeRequest, Variant, compact,
+    ConnectRequest, ConnectResult, Disconnect, Fault, Format, RefreshResult, Reply, SubscribeRequest,
+    Variant, compact,
 };
 use ringmain_jwt::Wrong;
 
 use crate::asking::answers::Refused;
 use crate::claims::{Cap, Connecting, Lasts, Terms};
+use crate::identity::{ClientId, Identity};
 use crate::limits;
 use crate::outlet::Outlet;
 use crate::seat::{Joining, disconnect_for, failed};
-use crate::session::{Session, uuid};
+use crate::session::Session;
 use crate::tokens::Unproved;
 
 const VERSION: &str = concat!("ringmain ", env!("CARGO_PKG_VERSION"));
@@ -87,7 +87,7 @@ impl Session {
             return Ok(self.ask_who(number, request)?);
         }
         let gives = self.shown(&request.token)?;
-        self.let_in(number, request, gives, uuid(&self.desk.cx))
+        self.let_in(number, request, gives, ClientId::draw(&self.desk.cx))
     }
 
     /// Lets a client in: from here on it is known, and what comes of its channels is waited for.
@@ -96,7 +96,7 @@ impl Session {
         number: u32,
         request: &ConnectRequest,
         gives: Connecting,
-        client: String,
+        client: ClientId,
     ) -> Result<(), Refused> {
         let channels = self.servers(gives.channels, &gives.user)?;
         let is_said = |data: &Bytes| data.is_empty() || compact(data).is_ok();
@@ -108,7 +108,7 @@ impl Session {
         if !gives.user.is_empty() && !self.desk.admission.admit(&gives.user, most) {
             return Err(Refused::Disconnect(Disconnect::CONNECTION_LIMIT));
         }
-        let (id, mut connect) = self.enter(gives.user, gives.info, client);
+        let (id, mut connect) = self.enter(Identity::new(client, &gives.user, gives.info));
         connect.data = gives.data;
         (connect.expires, connect.ttl) = self.bounded(id, gives.caps, gives.lasts);
         let named = request
@@ -116,11 +116,11 @@ impl Session {
             .iter()
             .filter(|(channel, _)| !channels.contains_key(*channel));
         let named: Vec<_> = named.filter(|_| self.seat.bare).collect();
-        *self.seat.joining.borrow_mut() = Some(Box::new(Joining {
+        self.seat.pending.join(Joining {
             number,
             left: channels.len() + named.len(),
             connect,
-        }));
+        });
         let asked = self.subscribe_to(id, channels, request).and_then(|()| {
             named.into_iter().try_for_each(|(channel, subscribe)| {
                 // It could not do anything about a gap but connect again.
@@ -178,20 +178,15 @@ impl Session {
         Ok(channels)
     }
 
-    fn enter(&self, user: String, conn_info: Bytes, client: String) -> (ConnId, ConnectResult) {
-        let info = Arc::new(ClientInfo {
-            user,
-            client: client.clone(),
-            conn_info,
-            ..ClientInfo::default()
-        });
-        *self.seat.info.borrow_mut() = Arc::clone(&info);
+    fn enter(&self, identity: Identity) -> (ConnId, ConnectResult) {
+        let client = identity.client.to_string();
+        self.seat.identify(identity);
         let variant = Variant {
             format: self.seat.format,
             bare: self.seat.bare,
             framed: self.seat.outlet.borrow().takes_frames(),
         };
-        let id = self.desk.local.borrow_mut().open(variant, Some(info));
+        let id = self.desk.local.borrow_mut().open(variant, None);
         self.seat.id.set(Some(id));
         self.desk.seat(id, Rc::clone(&self.seat));
         let mut result = ConnectResult {
@@ -220,8 +215,8 @@ impl Session {
         };
         let ends = lasts.ends(grace);
         let rights = &mut *self.seat.rights.borrow_mut();
-        rights.caps = caps;
-        let before = std::mem::replace(&mut rights.ends, ends);
+        rights.set_caps(caps);
+        let before = rights.set_ends(ends);
         self.desk.due(id, None, before, ends);
         match is_refreshed {
             true => (false, 0),
@@ -256,24 +251,20 @@ impl Session {
             Err(Unproved::Wrong(Wrong::Expired | Wrong::NotYet)) => return Err(Disconnect::EXPIRED),
             Err(Unproved::Wrong(wrong)) => return Err(invalid(wrong)),
         };
-        let info = Arc::clone(&self.seat.info.borrow());
-        if gives.user != info.user {
+        let identity = self.seat.identity();
+        if gives.user != identity.user() {
             return Err(invalid(Wrong::Invalid("the token is of another user")));
         }
         if gives.lasts.is_over(now) {
             return Err(Disconnect::EXPIRED);
         }
-        if gives.info != info.conn_info {
+        if gives.info != identity.info() {
             // For what it publishes, and for channels that it subscribes to from now on.
-            let info = ClientInfo {
-                conn_info: gives.info,
-                ..ClientInfo::clone(&info)
-            };
-            *self.seat.info.borrow_mut() = Arc::new(info);
+            self.seat.identify(identity.with_info(gives.info));
         }
         let (expires, ttl) = self.bounded(id, gives.caps, gives.lasts);
         let refresh = Some(RefreshResult {
-            client: info.client.clone(),
+            client: identity.client.to_string(),
             version: VERSION.to_owned(),
             expires,
             ttl,

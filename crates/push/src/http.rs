@@ -109,7 +109,7 @@ async fn talk(request: &Request<'_>, reply: &mut Reply<'_>, framing: Framing, me
     let stream = Rc::new(Stream::new(request, framing));
     stream.begin(reply).await?;
     let open = Open::new(request, desk, &stream, false);
-    open.0.seat.handshake.set(Some(handshake));
+    open.0.seat.pending.begin(handshake);
     open.0.carry_out(commands.into_iter().map(Ok));
     if !open.0.seat.entered.get() && !open.0.seat.is_joining() {
         // It was told why, and has no other way to ask again.
@@ -133,7 +133,7 @@ async fn listen(
     }
     let handshake = desk.enter()?;
     let open = Open::new(request, desk, &stream, true);
-    open.0.seat.handshake.set(Some(handshake));
+    open.0.seat.pending.begin(handshake);
     open.0.join(connect);
     stream.news().await;
     if let Some(why) = stream.ended()

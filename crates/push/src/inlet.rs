@@ -16,7 +16,7 @@ use bytes::Bytes;
 use crossbeam_queue::ArrayQueue;
 use ringmain_hub::local::home_of;
 use ringmain_hub::mail::Rules;
-use ringmain_hub::protocol::{Fault, Published, compact};
+use ringmain_hub::protocol::{Fault, compact};
 
 use crate::desk::Desk;
 use crate::limits;
@@ -200,17 +200,14 @@ impl Desk {
         let slot = &slots[self.cx.worker()];
         // Before it is looked at: whoever adds to it from now on rings again.
         slot.rung.swap(false, Ordering::AcqRel);
-        let mut local = self.local.borrow_mut();
+        let (mut local, mut places) = (self.local.borrow_mut(), self.places.borrow_mut());
         let mut taken = 0;
         while taken < limits::TAKEN_A_TURN && local.backlog() <= limits::BACKLOG {
             let Some(Arriving { channel, rules, data }) = slot.take() else {
                 break;
             };
-            let published = Published {
-                data,
-                ..Published::default()
-            };
-            local.publish(&channel, rules, published, None);
+            let published = places.with_data(&rules, data);
+            local.publish_for(&channel, rules, &published, None, None);
             taken += 1;
         }
         while taken > 0

@@ -6,7 +6,7 @@
 //!        ◀─ WebSocket, SSE, HTTP stream ── session ◀─ desk ◀──────── queues ───────┘
 //! ```
 //!
-//! A session is the same on all transports (`session.rs`, `seat.rs`); they are where its messages come from (`socket.rs`,
+//! A session is the same on all transports (`session.rs`, `seat.rs`, `pending.rs`); they are where its messages come from (`socket.rs`,
 //! `http.rs`) and go to (`outlet.rs`, `stream.rs`).
 //!
 //! What other threads publish comes in by `inlet.rs`.
@@ -29,6 +29,7 @@ pub mod fuzzing;
 mod gathering;
 mod handshakes;
 mod http;
+mod identity;
 mod inlet;
 pub mod limits;
 mod listening;
@@ -38,6 +39,7 @@ mod names;
 mod options;
 mod orders;
 mod outlet;
+mod pending;
 mod place;
 mod publisher;
 mod rights;

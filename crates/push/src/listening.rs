@@ -49,8 +49,8 @@ impl Session {
         let (namespace, granted) = match request.token.is_empty() {
             true => {
                 let rights = self.seat.rights.borrow();
-                let user = &self.seat.info.borrow().user;
-                let reach = rights.reach(&options, &request.channel, user)?;
+                let identity = self.seat.identity();
+                let reach = rights.reach(&options, &request.channel, identity.user())?;
                 reach.may(true, |cap| cap.subscribe)?;
                 (*reach.namespace, None)
             }
@@ -165,14 +165,14 @@ impl Session {
                 Unproved::Wrong(Wrong::Expired | Wrong::NotYet) => Fault::TOKEN_EXPIRED,
                 Unproved::Wrong(Wrong::Invalid(why)) => refused(why),
             })?;
-        let info = self.seat.info.borrow();
+        let identity = self.seat.identity();
         if gives.channel != channel {
             return Err(refused("the token is for another channel"));
         }
-        if gives.user != info.user || !(gives.client.is_empty() || gives.client == info.client) {
+        if gives.user != identity.user() || !(gives.client.is_empty() || identity.client.is(&gives.client)) {
             return Err(refused("the token is for somebody else"));
         }
-        if !is_among(channel, &info.user) {
+        if !is_among(channel, identity.user()) {
             return Err(refused("the channel is for others"));
         }
         match gives.lasts.is_over(now) {
@@ -197,7 +197,8 @@ impl Session {
             life: Life::parse(&request.epoch),
         });
         let since = said.or_else(|| namespace.shows_last().then_some(Since::NOWHERE));
-        let info = shape.is_shown.then(|| self.info_of(&terms));
+        let is_told = namespace.rules.presence || namespace.rules.join_leave;
+        let info = (shape.is_shown && is_told).then(|| self.info_of(&terms));
         let channel: Arc<str> = Arc::from(&*request.channel);
         self.desk
             .local
@@ -223,7 +224,7 @@ impl Session {
         let recovery = shape
             .recovery
             .unwrap_or(namespace.recovery || request.recoverable);
-        self.seat.asked.borrow_mut().push(Asked {
+        self.seat.pending.ask(Asked {
             channel,
             number: asking.number,
             kind: asking.kind,
@@ -240,14 +241,7 @@ impl Session {
 
     /// Who it is to the others in a channel.
     fn info_of(&self, terms: &Terms) -> Arc<ClientInfo> {
-        let info = self.seat.info.borrow();
-        match terms.info.is_empty() {
-            true => Arc::clone(&info),
-            false => Arc::new(ClientInfo {
-                chan_info: terms.info.clone(),
-                ..ClientInfo::clone(&info)
-            }),
-        }
+        Arc::new(self.seat.identity().told(terms.info.clone()))
     }
 
     /// Carries out the command: a subscription goes on by another token.

@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use bytes::Bytes;
 use ringmain_hub::local::ConnId;
-use ringmain_hub::protocol::{ClientInfo, Disconnect, Push, Refresh, Reply, Unsubscribed};
+use ringmain_hub::protocol::{Disconnect, Push, Refresh, Reply, Unsubscribed};
 
 use crate::claims::{Lasts, Terms};
 use crate::desk::Desk;
@@ -95,14 +95,14 @@ impl Desk {
     /// Does it to the connections here.
     pub(crate) fn follow(&self, order: &Order) {
         let is_meant = |seat: &Rc<Seat>| {
-            let info = seat.info.borrow();
-            order.client.as_ref().is_none_or(|client| info.client == **client)
+            let client = seat.identity().client;
+            order.client.as_ref().is_none_or(|name| client.is(name))
         };
         for seat in self.of_user(&order.user).into_iter().filter(is_meant) {
             match (&order.what, seat.id()) {
                 (What::Disconnect(keeps), _) => {
-                    let client = Arc::clone(&seat.info.borrow());
-                    if !keeps.iter().any(|kept| **kept == *client.client) {
+                    let client = seat.identity().client;
+                    if !keeps.iter().any(|kept| client.is(kept)) {
                         seat.disconnect(Disconnect::FORCED);
                     }
                 }
@@ -147,18 +147,16 @@ impl Desk {
             false => limits::REFRESH_WITHIN,
         };
         let ends = lasts.ends(grace);
-        let before = std::mem::replace(&mut seat.rights.borrow_mut().ends, ends);
+        let before = seat.rights.borrow_mut().set_ends(ends);
         self.due(id, None, before, ends);
         if !info.is_empty() {
-            let mut own = seat.info.borrow_mut();
-            *own = Arc::new(ClientInfo {
-                conn_info: info.clone(),
-                ..ClientInfo::clone(&own)
-            });
+            seat.identify(seat.identity().with_info(info.clone()));
         }
         let (expires, ttl) = lasts.told(now);
-        if let Some(joining) = &mut *seat.joining.borrow_mut() {
-            (joining.connect.expires, joining.connect.ttl) = (expires, ttl);
+        let told_first = seat
+            .pending
+            .joining(|joining| (joining.connect.expires, joining.connect.ttl) = (expires, ttl));
+        if told_first.is_some() {
             return;
         }
         let push = Push {

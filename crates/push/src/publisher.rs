@@ -6,9 +6,11 @@ use std::time::Duration;
 
 use bytes::Bytes;
 use ringmain_hub::history::Place;
+use ringmain_hub::limits::POOLED_BYTES;
 use ringmain_hub::local::Answer;
-use ringmain_hub::mail::{Manner, Told};
-use ringmain_hub::protocol::{Fault, Published, compact};
+use ringmain_hub::mail::{Manner, Rules, Told};
+use ringmain_hub::pool::{Buffers, Shelf};
+use ringmain_hub::protocol::{Fault, Published, compacted};
 
 use crate::desk::Desk;
 use crate::gathering::{Gathering, Unanswered};
@@ -46,12 +48,11 @@ impl Publisher {
         }
         let options = desk.options();
         let rules = options.namespace(channel).map_err(NotPublished::Fault)?.rules;
-        let data = compact(&Bytes::copy_from_slice(json));
-        let published = Published {
-            data: data.map_err(|_| NotPublished::Fault(Fault::BAD_REQUEST))?,
-            ..Published::default()
-        };
-        desk.local.borrow_mut().publish(channel, rules, published, None);
+        let data = compacted(json).map_err(|_| NotPublished::Fault(Fault::BAD_REQUEST))?;
+        let published = desk.places.borrow_mut().published(&rules, &data);
+        let mut local = desk.local.borrow_mut();
+        local.publish_for(channel, rules, &published, None, None);
+        drop(local);
         desk.ring();
         Ok(())
     }
@@ -61,6 +62,57 @@ impl Publisher {
     pub fn clients(&self) -> usize {
         self.0.clients()
     }
+}
+
+/// Memory of what is published here, which goes round.
+#[derive(Default)]
+pub(crate) struct Places {
+    data: Buffers,
+    published: Shelf<Published>,
+}
+
+impl Places {
+    /// A publication by nobody. One that is kept, or may be held, has memory of its own: it is there for longer than others.
+    fn published(&mut self, rules: &Rules, data: &[u8]) -> Arc<Published> {
+        if is_kept(rules) || data.len() > POOLED_BYTES {
+            return Arc::new(Published {
+                data: Bytes::copy_from_slice(data),
+                ..Published::default()
+            });
+        }
+        let Places {
+            data: buffers,
+            published,
+        } = self;
+        published.make(|published| {
+            // First: its data may be in the place that is used now.
+            *published = Published::default();
+            published.data = buffers.copy(data);
+        })
+    }
+
+    /// The same with data that has its memory.
+    pub(crate) fn with_data(&mut self, rules: &Rules, data: Bytes) -> Arc<Published> {
+        let published = Published {
+            data,
+            ..Published::default()
+        };
+        match is_kept(rules) || published.data.len() > POOLED_BYTES {
+            true => Arc::new(published),
+            false => self.published.make(|place| *place = published),
+        }
+    }
+
+    /// To be called now and then: what was not used since the last time is let go of.
+    pub(crate) fn tidy(&mut self) {
+        // They hold what is in the buffers.
+        self.published.tidy();
+        self.data.tidy();
+    }
+}
+
+fn is_kept(rules: &Rules) -> bool {
+    rules.keep.is_some() || rules.every.is_some()
 }
 
 /// What a program publishes, in one channel or in many.

@@ -9,12 +9,15 @@ use ringmain_hub::protocol::Fault;
 use crate::claims::Cap;
 use crate::options::{Namespace, Options};
 
-/// Of a connection. One that has shown no token has none.
+/// Of a connection. One that has shown no token has none, and holds nothing for them.
 #[derive(Default)]
-pub(crate) struct Rights {
-    pub(crate) caps: Box<[Cap]>,
+pub(crate) struct Rights(Option<Box<Given>>);
+
+#[derive(Default)]
+struct Given {
+    caps: Box<[Cap]>,
     /// When the connection ends, in seconds since 1970.
-    pub(crate) ends: Option<u64>,
+    ends: Option<u64>,
     /// Subscriptions that were not everybody's to have: as many as there may be subscriptions.
     grants: Vec<Grant>,
 }
@@ -39,6 +42,35 @@ pub(crate) struct Reach<'a> {
 }
 
 impl Rights {
+    /// Takes something, or changes it; `None`: there is nothing.
+    fn change<T>(&mut self, change: impl FnOnce(&mut Given) -> T) -> Option<T> {
+        let given = self.0.as_mut()?;
+        let changed = change(given);
+        if given.caps.is_empty() && given.ends.is_none() && given.grants.is_empty() {
+            self.0 = None;
+        }
+        Some(changed)
+    }
+
+    fn grants(&self) -> &[Grant] {
+        self.0.as_ref().map_or(&[], |given| &given.grants)
+    }
+
+    pub(crate) fn set_caps(&mut self, caps: Box<[Cap]>) {
+        if !caps.is_empty() {
+            self.0.get_or_insert_default();
+        }
+        self.change(|given| given.caps = caps);
+    }
+
+    /// When the connection ends, in seconds since 1970; when it ended by what held before.
+    pub(crate) fn set_ends(&mut self, ends: Option<u64>) -> Option<u64> {
+        if ends.is_some() {
+            self.0.get_or_insert_default();
+        }
+        self.change(|given| std::mem::replace(&mut given.ends, ends))?
+    }
+
     /// Whether a user has anything to do with a channel.
     ///
     /// # Errors
@@ -84,7 +116,7 @@ impl Rights {
 
     /// The first that is for the channel is the one that counts.
     pub(crate) fn cap(&self, channel: &str) -> Option<&Cap> {
-        self.caps.iter().find(|cap| cap.is_for(channel))
+        self.0.as_ref()?.caps.iter().find(|cap| cap.is_for(channel))
     }
 
     /// What others in a channel are told of its subscription there.
@@ -94,26 +126,31 @@ impl Rights {
     }
 
     pub(crate) fn grant(&self, channel: &str) -> Option<&Grant> {
-        self.grants.iter().find(|grant| &*grant.channel == channel)
+        self.grants().iter().find(|grant| &*grant.channel == channel)
     }
 
     pub(crate) fn grant_mut(&mut self, channel: &str) -> Option<&mut Grant> {
-        self.grants.iter_mut().find(|grant| &*grant.channel == channel)
+        let grants = &mut self.0.as_mut()?.grants;
+        grants.iter_mut().find(|grant| &*grant.channel == channel)
     }
 
     pub(crate) fn add(&mut self, grant: Grant) {
-        self.grants.push(grant);
+        self.0.get_or_insert_default().grants.push(grant);
     }
 
     /// The subscription is over.
     pub(crate) fn remove(&mut self, channel: &str) -> Option<Grant> {
-        let at = self.grants.iter().position(|grant| &*grant.channel == channel)?;
-        Some(self.grants.swap_remove(at))
+        let at = self
+            .grants()
+            .iter()
+            .position(|grant| &*grant.channel == channel)?;
+        self.change(|given| given.grants.swap_remove(at))
     }
 
     /// The connection is over: what there was of it.
     pub(crate) fn take_all(&mut self) -> Vec<Grant> {
-        std::mem::take(&mut self.grants)
+        self.change(|given| std::mem::take(&mut given.grants))
+            .unwrap_or_default()
     }
 }
 

@@ -17,10 +17,11 @@ use ringmain_hub::protocol::{
 use crate::asking::Asker;
 use crate::claims::Lasts;
 use crate::desk::Desk;
-use crate::handshakes::Handshake;
+use crate::identity::Identity;
 use crate::limits;
 use crate::metrics::{Counts, Refusal};
 use crate::outlet::Outlet;
+use crate::pending::Pending;
 use crate::rights::{Grant, Rights};
 
 /// See the module.
@@ -32,25 +33,24 @@ pub(crate) struct Seat {
     pub(crate) id: Cell<Option<ConnId>>,
     /// It was told that it is connected.
     pub(crate) entered: Cell<bool>,
-    pub(crate) info: RefCell<Arc<ClientInfo>>,
-    /// Subscriptions that wait for their answer, with their commands' numbers and whether they recover.
-    pub(crate) asked: RefCell<Vec<Asked>>,
+    /// Who it is.
+    identity: Cell<Identity>,
     /// What it may, and for how long.
     pub(crate) rights: RefCell<Rights>,
-    /// What it is told first, once the last of the channels has answered that it has from the beginning.
-    pub(crate) joining: RefCell<Option<Box<Joining>>>,
-    /// Commands that came before that.
-    held: RefCell<Vec<Command>>,
+    pub(crate) pending: Pending,
     /// Commands that wait for their answer.
     pub(crate) under_way: Cell<u32>,
     /// A ping was not answered yet.
     pub(crate) pinged: Cell<bool>,
-    /// It is about to say who it is.
-    pub(crate) handshake: Cell<Option<Handshake>>,
     counts: Arc<Counts>,
     /// By which the application is asked; `None`: there is none.
     pub(crate) asker: Option<Box<Asker>>,
 }
+
+const _: () = assert!(
+    size_of::<Seat>() <= 120,
+    "an idle client is this, beside what web and the hub keep of it"
+);
 
 pub(crate) struct Asked {
     pub(crate) channel: Arc<str>,
@@ -128,14 +128,11 @@ impl Seat {
             outlet: RefCell::new(outlet),
             id: Cell::default(),
             entered: Cell::new(false),
-            info: RefCell::default(),
-            asked: RefCell::default(),
+            identity: Cell::default(),
             rights: RefCell::default(),
-            joining: RefCell::default(),
-            held: RefCell::default(),
+            pending: Pending::default(),
             under_way: Cell::default(),
             pinged: Cell::new(false),
-            handshake: Cell::default(),
             counts: Arc::clone(counts),
             asker,
         }
@@ -143,6 +140,17 @@ impl Seat {
 
     pub(crate) fn id(&self) -> Option<ConnId> {
         self.id.get()
+    }
+
+    /// Who it is.
+    pub(crate) fn identity(&self) -> Identity {
+        let identity = self.identity.take();
+        self.identity.set(identity.clone());
+        identity
+    }
+
+    pub(crate) fn identify(&self, identity: Identity) {
+        self.identity.set(identity);
     }
 
     /// Whether pushes have to wait: the client is slow, or has not been told yet that it is connected.
@@ -153,24 +161,22 @@ impl Seat {
     /// Whether it is about to be let in and was not told so yet.
     pub(crate) fn is_joining(&self) -> bool {
         let is_asked_for = self.asker.as_ref().is_some_and(|asker| asker.is_connecting());
-        is_asked_for || self.joining.borrow().is_some()
+        is_asked_for || self.pending.is_joining()
     }
 
     /// Keeps a command until the client has been told that it is connected: it would be answered before that.
     pub(crate) fn hold(&self, command: Command) -> Result<(), Disconnect> {
-        let mut held = self.held.borrow_mut();
-        if held.len() >= limits::COMMANDS_UNDER_WAY as usize {
-            return Err(Disconnect::TOO_MANY_REQUESTS);
+        match self.pending.hold(command, limits::COMMANDS_UNDER_WAY as usize) {
+            true => Ok(()),
+            false => Err(Disconnect::TOO_MANY_REQUESTS),
         }
-        held.push(command);
-        Ok(())
     }
 
     /// What was kept so, if that has come.
     pub(crate) fn held(&self) -> Vec<Command> {
         match self.is_joining() {
             true => Vec::new(),
-            false => self.held.take(),
+            false => self.pending.take_held(),
         }
     }
 
@@ -228,7 +234,7 @@ impl Seat {
                 place,
                 missed,
             } => {
-                let Some(asked) = self.answered(&channel) else {
+                let Some(asked) = self.pending.answered(&channel) else {
                     return;
                 };
                 if asked.recovers {
@@ -252,7 +258,7 @@ impl Seat {
                 }
             }
             Event::Refused { conn, channel, fault } => {
-                let Some(asked) = self.answered(&channel) else {
+                let Some(asked) = self.pending.answered(&channel) else {
                     return;
                 };
                 self.ungrant(desk, conn, &channel);
@@ -278,23 +284,11 @@ impl Seat {
         }
     }
 
-    fn answered(&self, channel: &str) -> Option<Asked> {
-        let mut asked = self.asked.borrow_mut();
-        let at = asked.iter().position(|asked| &*asked.channel == channel)?;
-        let found = asked.remove(at);
-        if asked.is_empty() {
-            // Who waits for nothing holds nothing.
-            *asked = Vec::new();
-        }
-        Some(found)
-    }
-
     /// The server has subscribed it: it is told by a push, and by others of what it would have had with an answer.
     fn subscribed(&self, channel: &str, result: SubscribeResult) {
-        if let Some(joining) = &mut *self.joining.borrow_mut() {
-            joining.connect.subs.insert(channel.to_owned(), result);
+        let Some(result) = self.pending.joins(channel, result) else {
             return;
-        }
+        };
         let subscribe = Push {
             channel: channel.to_owned(),
             subscribe: Some(Subscribe {
@@ -329,9 +323,8 @@ impl Seat {
                 _ => Disconnect::INSUFFICIENT,
             });
         }
-        if let Some(joining) = &mut *self.joining.borrow_mut() {
-            // It was never told that it is.
-            joining.connect.subs.remove(channel);
+        let never_told = |joining: &mut Joining| drop(joining.connect.subs.remove(channel));
+        if self.pending.joining(never_told).is_some() {
             return;
         }
         let push = Push {
@@ -354,9 +347,8 @@ impl Seat {
 
     /// One more of the channels has answered that it has from the beginning.
     fn joined(&self, desk: &Desk, id: ConnId, channel: &str, result: SubscribeResult) {
-        if let Some(joining) = &mut *self.joining.borrow_mut() {
-            joining.connect.subs.insert(channel.to_owned(), result);
-            joining.left -= 1;
+        if self.pending.joins(channel, result).is_none() {
+            self.pending.joining(|joining| joining.left -= 1);
         }
         if let Some(welcome) = self.welcome() {
             self.say(welcome);
@@ -366,7 +358,7 @@ impl Seat {
 
     /// What tells a client that it is connected, once all of that is there: other replies and pushes may follow.
     pub(crate) fn welcome(&self) -> Option<Reply> {
-        let joining = self.joining.borrow_mut().take_if(|joining| joining.left == 0)?;
+        let joining = self.pending.joined()?;
         self.entered.set(true);
         let mut reply = Reply {
             id: joining.number,

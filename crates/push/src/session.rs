@@ -5,14 +5,13 @@ use std::rc::Rc;
 use std::sync::Arc;
 
 use bytes::Bytes;
-use ringmain_engine::Cx;
 use ringmain_hub::history::Query;
 use ringmain_hub::limits::MESSAGE_BYTES;
 use ringmain_hub::local::ConnId;
 use ringmain_hub::mail::{Life, Question};
 use ringmain_hub::protocol::{
-    ClientInfo, Command, Commands, Disconnect, Fault, Format, HistoryRequest, PingResult, PublishRequest,
-    Published, Reply, UnsubscribeResult,
+    Command, Commands, Disconnect, Fault, Format, HistoryRequest, PingResult, PublishRequest, Published,
+    Reply, UnsubscribeResult,
 };
 
 use crate::asking::Asker;
@@ -77,7 +76,7 @@ impl Session {
 
     /// The transport is gone.
     pub(crate) fn over(&self) {
-        drop(self.seat.handshake.take());
+        self.seat.pending.end_handshake();
         if let Some(asker) = &self.seat.asker {
             asker.forget(&self.desk.cx);
         }
@@ -179,13 +178,13 @@ impl Session {
     }
 
     fn publish(&self, id: ConnId, number: u32, publish: PublishRequest) -> std::result::Result<(), Fault> {
-        let info = Arc::clone(&self.seat.info.borrow());
+        let identity = self.seat.identity();
         let (options, rights) = (self.desk.options(), self.seat.rights.borrow());
         let is_asked = options.namespace(&publish.channel)?.publish_proxy;
         if is_asked {
-            rights.may_be_asked(&publish.channel, &info.user)?;
+            rights.may_be_asked(&publish.channel, identity.user())?;
         } else {
-            let reach = rights.reach(&options, &publish.channel, &info.user)?;
+            let reach = rights.reach(&options, &publish.channel, identity.user())?;
             reach.may(reach.namespace.publish, |cap| cap.publish)?;
         }
         if publish.data.is_empty() {
@@ -208,12 +207,10 @@ impl Session {
     ) -> std::result::Result<(), Fault> {
         let options = self.desk.options();
         let rules = options.namespace(channel)?.rules;
+        let chan_info = self.seat.rights.borrow().info(channel);
         let published = Published {
             data,
-            info: Some(ClientInfo {
-                chan_info: self.seat.rights.borrow().info(channel),
-                ..ClientInfo::clone(&self.seat.info.borrow())
-            }),
+            info: Some(self.seat.identity().told(chan_info)),
             tags,
             ..Published::default()
         };
@@ -231,7 +228,7 @@ impl Session {
         question: Question,
     ) -> std::result::Result<(), Fault> {
         let (options, rights) = (self.desk.options(), self.seat.rights.borrow());
-        let reach = rights.reach(&options, channel, &self.seat.info.borrow().user)?;
+        let reach = rights.reach(&options, channel, self.seat.identity().user())?;
         let (namespace, is_history) = (reach.namespace, matches!(question, Question::History { .. }));
         let is_there = match is_history {
             true => namespace.rules.keep.is_some(),
@@ -262,19 +259,4 @@ fn history_of(history: &HistoryRequest) -> Question {
         },
         life: since.map_or(Life::Any, |since| Life::parse(&since.epoch)),
     }
-}
-
-/// A random UUID (RFC 9562, version 4).
-pub(crate) fn uuid(cx: &Cx) -> String {
-    let (high, low) = (cx.random(), cx.random());
-    let high = (high & !0xf000) | 0x4000;
-    let low = (low & !(3 << 62)) | (2 << 62);
-    format!(
-        "{:08x}-{:04x}-{:04x}-{:04x}-{:012x}",
-        high >> 32,
-        (high >> 16) & 0xffff,
-        high & 0xffff,
-        low >> 48,
-        low & 0xffff_ffff_ffff
-    )
 }

@@ -34,7 +34,7 @@ impl Talking {
         let format = if is_binary { Format::Protobuf } else { Format::Json };
         let handshake = desk.enter()?;
         let session = Session::new(desk, format, false, Outlet::None, Asker::of(request));
-        session.seat.handshake.set(Some(handshake));
+        session.seat.pending.begin(handshake);
         Ok(Talking(session))
     }
 }
@@ -44,7 +44,7 @@ impl Listening {
         let desk = allowed(request)?;
         let handshake = desk.enter()?;
         let session = Session::new(desk, Format::Json, true, Outlet::None, Asker::of(request));
-        session.seat.handshake.set(Some(handshake));
+        session.seat.pending.begin(handshake);
         Ok(Listening {
             session,
             has_begun: false,

@@ -209,7 +209,7 @@ impl Core {
             self.fail(slot, Reason::WriteLimit);
             return Err(WriteError::Full);
         }
-        connection.output.write_frame(frame);
+        connection.output.write_frame(frame, &mut self.pool);
         self.wrote(slot);
         Ok(())
     }
@@ -284,7 +284,7 @@ impl Core {
         };
         connection.sent += sent as u64;
         if held {
-            connection.held_bytes = sent as u32;
+            connection.output.held = sent as u32;
         } else {
             connection.output.advance(sent, &mut self.pool);
         }
@@ -305,7 +305,7 @@ impl Core {
             return;
         };
         connection.flags.send_held = false;
-        let sent = std::mem::take(&mut connection.held_bytes) as usize;
+        let sent = std::mem::take(&mut connection.output.held) as usize;
         connection.output.advance(sent, &mut self.pool);
         self.sent_some(slot);
         self.close_if_quiet(slot);

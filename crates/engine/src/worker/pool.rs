@@ -3,12 +3,18 @@
 //! Two sizes: memory that goes back to the system and comes again costs page faults, which cost more than
 //! the copy into it.
 
+use std::collections::VecDeque;
+
+use super::output::Piece;
 use crate::limits;
 
 #[derive(Default)]
 pub(crate) struct Pool {
     small: Vec<Vec<u8>>,
     large: Vec<Vec<u8>>,
+    /// For what waits behind a connection's first piece.
+    #[expect(clippy::vec_box, reason = "they move between here and connections by pointer")]
+    queues: Vec<Box<VecDeque<Piece>>>,
 }
 
 impl Pool {
@@ -32,6 +38,26 @@ impl Pool {
         if idle.len() < most {
             buffer.clear();
             idle.push(buffer);
+        }
+    }
+    /// An empty queue.
+    #[expect(
+        clippy::box_collection,
+        reason = "it moves between here and connections by pointer"
+    )]
+    pub(crate) fn take_queue(&mut self) -> Box<VecDeque<Piece>> {
+        self.queues.pop().unwrap_or_default()
+    }
+
+    /// Keeps an empty queue if it is short and there are not enough yet; else frees it.
+    #[expect(
+        clippy::box_collection,
+        reason = "it moves between here and connections by pointer"
+    )]
+    pub(crate) fn put_queue(&mut self, queue: Box<VecDeque<Piece>>) {
+        debug_assert!(queue.is_empty(), "what is kept holds nothing");
+        if queue.capacity() <= limits::SEND_PIECES && self.queues.len() < limits::POOLED_QUEUES {
+            self.queues.push(queue);
         }
     }
 }

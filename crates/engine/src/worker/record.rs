@@ -94,30 +94,29 @@ pub(crate) struct Flags {
     pub(crate) streamed: bool,
 }
 
-// In this order: what every message needs comes first and shares its cache lines.
+// In this order: what is needed to send to a connection that was idle comes first and is two cache lines, with the place's
+// generation before it; what receiving needs besides is in the third.
 #[repr(C)]
 pub(crate) struct Connection {
     pub(crate) socket: Socket,
     pub(crate) phase: Phase,
     pub(crate) flags: Flags,
+    pub(crate) reason: Option<Reason>,
     pub(crate) turn: u32,
     pub(crate) turn_bytes: u32,
-    pub(crate) unread: Vec<u8>,
-    pub(crate) output: Output,
-    /// Bytes of a held send, taken off the output when the memory is released.
-    pub(crate) held_bytes: u32,
+    pub(crate) layer: Option<Box<Layered>>,
+    pub(crate) stream: Option<Box<StreamState>>,
     /// Bytes handed to the kernel.
     pub(crate) sent: u64,
-    pub(crate) listener: u32,
-    pub(crate) stream: Option<Box<StreamState>>,
-    pub(crate) layer: Option<Box<Layered>>,
+    pub(crate) output: Output,
+    pub(crate) unread: Vec<u8>,
     /// Since when it has waited for a receive buffer with bytes to be had. `Time(0)`: it did not.
     pub(crate) parked_at: Time,
     /// `Time(0)`: none. Only stored when it moves; the timer looks at it when it fires.
     pub(crate) deadline: Time,
-    pub(crate) timer: Option<TimerId>,
     pub(crate) timer_at: Time,
-    pub(crate) reason: Option<Reason>,
+    pub(crate) timer: Option<TimerId>,
+    pub(crate) listener: u32,
 }
 
 /// The part that only connections owned by a stream have.
@@ -132,10 +131,13 @@ pub(crate) struct StreamState {
 }
 
 const _: () = assert!(
-    size_of::<Connection>() <= 512,
-    "an idle connection is a record of at most 512 bytes"
+    size_of::<Record>() + 8 <= 3 * 64,
+    "an idle connection is a record of three cache lines, with its place's generation"
 );
-const _: () = assert!(size_of::<Record>() <= 512);
+const _: () = assert!(
+    std::mem::offset_of!(Connection, unread) + 8 <= 2 * 64,
+    "what sending needs is in the first two of them"
+);
 
 impl Connection {
     pub(crate) fn new(socket: Socket, listener: u32, phase: Phase) -> Connection {
@@ -145,7 +147,6 @@ impl Connection {
             flags: Flags::default(),
             listener,
             output: Output::default(),
-            held_bytes: 0,
             sent: 0,
             turn: 0,
             turn_bytes: 0,

@@ -6,12 +6,10 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 use std::time::Duration;
 
-use bytes::Bytes;
-
 use crate::history::{Epoch, History, Place, Recovered};
 use crate::limits;
-use crate::mail::{Frames, Life, Question, Rules, Since, Told, TopicKey, WorkerId};
-use crate::protocol::{ClientInfo, Join, Leave, Publication, Published, Push, Variant};
+use crate::mail::{Life, Question, Rules, Since, Told, TopicKey, WorkerId};
+use crate::protocol::{ClientInfo, Join, Leave, Published, Push, Variant};
 pub(super) use pace::Goes;
 use pace::Pace;
 
@@ -255,31 +253,9 @@ impl Channel {
         &mut self.interests
     }
 
-    /// A publication, once for each variant that somebody listens by.
-    pub(super) fn frames(&self, publication: &Publication) -> Frames {
-        self.written(&Push {
-            pub_: Some(publication.clone()),
-            ..Push::default()
-        })
-    }
-
-    /// The same of any push of this channel.
-    pub(super) fn written(&self, push: &Push) -> Frames {
-        Frames::new(Variant::ALL.map(|variant| {
-            if self.heard[variant.number()] == 0 {
-                return Bytes::new();
-            }
-            let push = Push {
-                channel: self.name.to_string(),
-                ..push.clone()
-            };
-            let mut frame = Vec::new();
-            // What is not JSON has no frame in JSON: who listens by it is told there.
-            match variant.write(push, &mut frame) {
-                Ok(()) => frame.into(),
-                Err(_) => Bytes::new(),
-            }
-        }))
+    /// Subscribers by what pushes look like to them.
+    pub(super) fn heard(&self) -> &[u32; Variant::ALL.len()] {
+        &self.heard
     }
 
     /// What is known of it.

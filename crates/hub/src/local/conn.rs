@@ -4,30 +4,23 @@ use std::sync::Arc;
 
 use bytes::Bytes;
 
+use super::subscriptions::{Stage, Subscription, Subscriptions};
 use super::waiting::{List, Table, Waiting};
 use crate::mail::Slow;
-use crate::protocol::{ClientInfo, Unsubscribed, Variant};
+use crate::protocol::{ClientInfo, Variant};
 
 #[derive(Debug)]
 pub(super) struct Conn {
     pub(super) variant: Variant,
+    /// Who it is, if some channel is or may be told.
     pub(super) info: Option<Arc<ClientInfo>>,
-    subscriptions: Vec<(u32, Stage)>,
+    subscriptions: Subscriptions,
     waiting: List,
     waiting_bytes: usize,
     /// Pushes that it did not get.
     pub(super) dropped: u64,
     /// It is among those that something waits for.
     pub(super) is_ready: bool,
-}
-
-/// How far a subscription is.
-#[derive(Debug)]
-pub(super) enum Stage {
-    /// For its answer; then it may have to end.
-    Waiting { ends: Option<Unsubscribed> },
-    /// Its place among the topic's subscribers.
-    Listens { at: u32 },
 }
 
 /// Whether there was room for a push, by the rule of its channel.
@@ -44,7 +37,7 @@ impl Conn {
         Conn {
             variant,
             info,
-            subscriptions: Vec::new(),
+            subscriptions: Subscriptions::None,
             waiting: List::EMPTY,
             waiting_bytes: 0,
             dropped: 0,
@@ -53,34 +46,29 @@ impl Conn {
     }
 
     pub(super) fn subscriptions(&self) -> usize {
-        self.subscriptions.len()
+        self.subscriptions.all().len()
     }
 
     pub(super) fn last_subscription(&mut self) -> Option<u32> {
-        self.subscriptions.last().map(|(topic, _)| *topic)
+        self.subscriptions.all().last().map(|own| own.topic)
     }
 
     pub(super) fn has(&self, topic: u32) -> bool {
-        self.subscriptions.iter().any(|(own, _)| *own == topic)
+        self.subscriptions.all().iter().any(|own| own.topic == topic)
     }
 
     pub(super) fn stage(&mut self, topic: u32) -> Option<&mut Stage> {
-        let mut own = self.subscriptions.iter_mut();
-        own.find(|(own, _)| *own == topic).map(|(_, stage)| stage)
+        self.subscriptions.stage(topic)
     }
 
     pub(super) fn add(&mut self, topic: u32) {
-        // Most listen to one channel, or to few: room for more is made little by little.
-        if self.subscriptions.len() == self.subscriptions.capacity() {
-            self.subscriptions.reserve_exact(1 + self.subscriptions.len() / 2);
-        }
-        self.subscriptions.push((topic, Stage::Waiting { ends: None }));
+        let stage = Stage::Waiting;
+        self.subscriptions.add(Subscription { topic, stage });
     }
 
     /// With what waits of it.
     pub(super) fn remove(&mut self, topic: u32, table: &mut Table) -> Option<Stage> {
-        let at = self.subscriptions.iter().position(|(own, _)| *own == topic)?;
-        let (_, stage) = self.subscriptions.swap_remove(at);
+        let stage = self.subscriptions.remove(topic)?;
         let waiting_bytes = &mut self.waiting_bytes;
         table.retain(&mut self.waiting, |waiting| {
             let stays = waiting.topic != topic;

@@ -7,7 +7,7 @@ use crate::mail::Told;
 use crate::protocol::{Disconnect, Fault, Published, Unsubscribed};
 
 /// A connection. One that is closed is known by nobody, whatever comes in its place.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct ConnId {
     pub(super) index: u32,
     pub(super) generation: u32,

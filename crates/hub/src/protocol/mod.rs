@@ -9,6 +9,7 @@
 
 mod codes;
 mod format;
+mod json;
 mod messages;
 mod publishing;
 mod raw;
@@ -24,4 +25,4 @@ pub use messages::{
     UnsubscribeRequest, UnsubscribeResult,
 };
 pub use publishing::{Published, Variant};
-pub use raw::{NotJson, compact};
+pub use raw::{NotJson, compact, compacted};

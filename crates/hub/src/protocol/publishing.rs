@@ -4,8 +4,9 @@ use std::collections::BTreeMap;
 
 use bytes::Bytes;
 use ringmain_wire::ws::{Message, encode_shared};
+use serde::Serialize;
 
-use super::{ClientInfo, Format, NotJson, Publication, Push, Reply};
+use super::{ClientInfo, Format, NotJson, Publication, Push, Reply, compacted};
 
 /// What a subscriber's connection wants a push to look like.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
@@ -78,28 +79,61 @@ impl Variant {
     /// # Errors
     /// Bytes of it are not JSON, and the format is. Nothing is appended.
     pub fn write(self, push: Push, out: &mut Vec<u8>) -> Result<(), NotJson> {
+        let reply = Reply {
+            push: Some(push),
+            ..Reply::default()
+        };
         if !self.framed {
-            return self.message(push, out);
+            return self.message(&reply, out);
         }
         let mut message = Vec::new();
-        self.message(push, &mut message)?;
+        self.message(&reply, &mut message)?;
+        self.frame(&message, out)
+    }
+
+    /// The push of a reply, written in memory that is lent: what was there goes. Returns what is to be sent.
+    pub(crate) fn write_in<'a>(
+        self,
+        reply: &Reply,
+        message: &'a mut Vec<u8>,
+        frame: &'a mut Vec<u8>,
+    ) -> Result<&'a [u8], NotJson> {
+        message.clear();
+        self.message(reply, message)?;
+        if !self.framed {
+            return Ok(message);
+        }
+        frame.clear();
+        self.frame(message, frame)?;
+        Ok(frame)
+    }
+
+    fn frame(self, message: &[u8], out: &mut Vec<u8>) -> Result<(), NotJson> {
         let message = match self.format {
-            Format::Json => Message::Text(std::str::from_utf8(&message).map_err(|_| NotJson)?),
-            Format::Protobuf => Message::Binary(&message),
+            Format::Json => Message::Text(std::str::from_utf8(message).map_err(|_| NotJson)?),
+            Format::Protobuf => Message::Binary(message),
         };
         encode_shared(out, message, None);
         Ok(())
     }
 
-    fn message(self, push: Push, out: &mut Vec<u8>) -> Result<(), NotJson> {
-        if self.bare {
-            return self.format.write(&push, out);
-        }
-        let reply = Reply {
-            push: Some(push),
-            ..Reply::default()
+    fn message(self, reply: &Reply, out: &mut Vec<u8>) -> Result<(), NotJson> {
+        let Some(push) = &reply.push else {
+            return Ok(());
         };
-        self.format.write(&reply, out)
+        match push.publication() {
+            Some(publication) if self.format == Format::Json => {
+                let before = out.len();
+                self.format.separate(out);
+                let written = publication_in_json(&push.channel, publication, self.bare, out);
+                if written.is_err() {
+                    out.truncate(before);
+                }
+                written
+            }
+            _ if self.bare => self.format.write(push, out),
+            _ => self.format.write(reply, out),
+        }
     }
 
     /// Appends a publication of a channel.
@@ -119,4 +153,65 @@ impl Variant {
         };
         self.write(push, out)
     }
+}
+
+/// What most pushes are, by hand: the bytes that the messages' own writer makes, without reading the data once more for each
+/// variant, and without memory of its own.
+fn publication_in_json(
+    channel: &str,
+    publication: &Publication,
+    bare: bool,
+    out: &mut Vec<u8>,
+) -> Result<(), NotJson> {
+    let Publication {
+        data,
+        info,
+        offset,
+        tags,
+        delta,
+        time,
+    } = publication;
+    out.extend_from_slice(if bare { b"{" } else { br#"{"push":{"# });
+    if !channel.is_empty() {
+        out.extend_from_slice(br#""channel":"#);
+        append(channel, out)?;
+        out.push(b',');
+    }
+    out.extend_from_slice(br#""pub":{"#);
+    let first = out.len();
+    if !data.is_empty() {
+        out.extend_from_slice(br#""data":"#);
+        out.extend_from_slice(compacted(data)?.trim_ascii());
+    }
+    let name = |name: &str, out: &mut Vec<u8>| {
+        if out.len() > first {
+            out.push(b',');
+        }
+        out.extend_from_slice(name.as_bytes());
+    };
+    if let Some(info) = info {
+        name(r#""info":"#, out);
+        append(info, out)?;
+    }
+    if *offset != 0 {
+        name(r#""offset":"#, out);
+        append(offset, out)?;
+    }
+    if !tags.is_empty() {
+        name(r#""tags":"#, out);
+        append(tags, out)?;
+    }
+    if *delta {
+        name(r#""delta":true"#, out);
+    }
+    if *time != 0 {
+        name(r#""time":"#, out);
+        append(time, out)?;
+    }
+    out.extend_from_slice(if bare { b"}}" } else { b"}}}" });
+    Ok(())
+}
+
+fn append(part: &(impl Serialize + ?Sized), out: &mut Vec<u8>) -> Result<(), NotJson> {
+    serde_json::to_writer(out, part).map_err(|_| NotJson)
 }

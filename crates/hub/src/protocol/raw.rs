@@ -1,10 +1,14 @@
 //! Bytes that are JSON already, within JSON.
 
+use std::borrow::Cow;
+
 use bytes::Bytes;
 use serde::de::Error as _;
 use serde::ser::Error as _;
 use serde::{Deserialize, Deserializer, Serialize, Serializer};
 use serde_json::value::RawValue;
+
+use super::json;
 
 /// For the JSON format, but not JSON.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
@@ -16,9 +20,20 @@ pub struct NotJson;
 /// # Errors
 /// It is not one JSON value.
 pub fn compact(json: &Bytes) -> Result<Bytes, NotJson> {
-    let _: &RawValue = serde_json::from_slice(json).map_err(|_| NotJson)?;
+    Ok(match compacted(json)? {
+        Cow::Borrowed(_) => json.clone(),
+        Cow::Owned(kept) => kept.into(),
+    })
+}
+
+/// The same of bytes that are somebody else's.
+///
+/// # Errors
+/// As [`compact`].
+pub fn compacted(json: &[u8]) -> Result<Cow<'_, [u8]>, NotJson> {
+    json::value(json).ok_or(NotJson)?;
     if !json.iter().any(|byte| matches!(byte, b'\n' | b'\r')) {
-        return Ok(json.clone());
+        return Ok(Cow::Borrowed(json));
     }
     let mut kept = Vec::with_capacity(json.len());
     let (mut quoted, mut escaped) = (false, false);
@@ -30,7 +45,7 @@ pub fn compact(json: &Bytes) -> Result<Bytes, NotJson> {
         quoted ^= byte == b'"' && !escaped;
         escaped = quoted && byte == b'\\' && !escaped;
     }
-    Ok(kept.into())
+    Ok(Cow::Owned(kept))
 }
 
 pub(super) fn serialize<S: Serializer>(bytes: &Bytes, serializer: S) -> Result<S::Ok, S::Error> {

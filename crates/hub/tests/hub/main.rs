@@ -8,7 +8,7 @@ mod workers;
 use bytes::Bytes;
 use ringmain_hub::history::Query;
 use ringmain_hub::home::Home;
-use ringmain_hub::local::Limits;
+use ringmain_hub::local::{Limits, home_of};
 use ringmain_hub::mail::{Life, Question, Rules, Since, Slow, ToWorker};
 use ringmain_hub::protocol::{Disconnect, Fault, Format, Published, Push, Replies, Unsubscribed, Variant};
 
@@ -37,6 +37,47 @@ fn who_listens_hears_it_once_and_who_does_not_hears_nothing() {
     assert_eq!(workers.pushes(1, far), expected);
     assert!(workers.pushes(1, other).is_empty());
     assert_eq!(workers.events(0), ["published 3 at None"]);
+}
+
+/// Whoever listens by the same variant gets the same bytes, on whichever worker; nothing is written that nobody gets.
+#[test]
+fn a_publication_is_written_once_for_each_variant_that_is_listened_by() {
+    let mut workers = Workers::new(2, LIMITS);
+    let home = usize::from(home_of("a", 2).0);
+    let mut listeners = Vec::new();
+    let mut written = 0;
+    for (count, variant) in Variant::ALL.into_iter().enumerate() {
+        for worker in [0, 1, 1, 0] {
+            let conn = workers.locals[worker].open(variant, None);
+            workers.locals[worker]
+                .subscribe(conn, &name("a"), PLAIN, None)
+                .expect("it may");
+            listeners.push((worker, conn, variant));
+        }
+        workers.settle();
+        for published in 0..3 {
+            workers.locals[0].publish(&name("a"), PLAIN, number(published), None);
+            workers.settle();
+            written += count as u64 + 1;
+            assert_eq!(workers.homes[home].counts().written, written);
+            for variant in &Variant::ALL[..=count] {
+                let own = listeners.iter().filter(|(_, _, other)| other == variant);
+                let pushes: Vec<Bytes> = own
+                    .map(|(worker, conn, _)| workers.locals[*worker].take(*conn).expect("a push"))
+                    .collect();
+                assert_eq!(pushes.len(), 4);
+                let first = pushes[0].as_ptr();
+                assert!(pushes.iter().all(|push| push.as_ptr() == first), "{variant:?}");
+            }
+        }
+    }
+    for (worker, conn, _) in listeners {
+        workers.locals[worker].close(conn);
+    }
+    workers.settle();
+    workers.locals[0].publish(&name("a"), PLAIN, number(9), None);
+    workers.settle();
+    assert_eq!(workers.homes[home].counts().written, written);
 }
 
 #[test]

@@ -7,23 +7,24 @@ use std::time::Duration;
 use bytes::Bytes;
 use ringmain_hub::local::ConnId;
 use ringmain_hub::protocol::{
-    ClientInfo, Command, ConnectRequest, Disconnect, Fault, Format, PublishRequest, Reply, RpcRequest,
-    RpcResult, SubscribeRequest, Unsubscribed,
+    Command, ConnectRequest, Disconnect, Fault, Format, PublishRequest, Reply, RpcRequest, RpcResult,
+    SubscribeRequest, Unsubscribed,
 };
 
 use super::answers::{self, Broken, GoesOn, Refused};
 use super::asker::{Waits, channel_of, within};
 use super::questions::Words;
 use super::{Event, Question, Unanswered};
+use crate::identity::ClientId;
 use crate::limits;
 use crate::outlet::Outlet;
 use crate::seat::{disconnect_for, failed};
-use crate::session::{Session, uuid};
+use crate::session::Session;
 
 /// What a question is about, and what is to be done with its answer.
 enum Pending {
     /// By its command's number, 0 where there is none; to be known by this name.
-    Connect(u32, ConnectRequest, String),
+    Connect(u32, ConnectRequest, ClientId),
     Refresh(ConnId),
     Rpc(ConnId, u32, RpcRequest),
     Subscribe(ConnId, u32, SubscribeRequest),
@@ -72,7 +73,7 @@ impl Session {
 
     /// Asks it; the client waits.
     pub(crate) fn ask_who(&self, number: u32, request: &ConnectRequest) -> Result<(), Fault> {
-        let client = uuid(&self.desk.cx);
+        let client = ClientId::draw(&self.desk.cx);
         self.put(Pending::Connect(number, request.clone(), client))?;
         if let Some(asker) = &self.seat.asker {
             asker.connecting.set(true);
@@ -179,25 +180,28 @@ impl Session {
     }
 
     fn body(&self, pending: &Pending, binary: bool) -> Result<Vec<u8>, Fault> {
-        let info = Arc::clone(&self.seat.info.borrow());
+        let identity = self.seat.identity();
+        let client = match pending {
+            Pending::Connect(_, _, client) => client.to_string(),
+            _ => identity.client.to_string(),
+        };
         let meta = self.seat.asker.as_ref().map(|asker| asker.meta.borrow().clone());
         let meta = meta.unwrap_or_default();
         let words = Words {
-            client: &info.client,
+            client: &client,
             transport: self.transport(),
             protocol: match self.seat.format {
                 Format::Json => "json",
                 Format::Protobuf => "protobuf",
             },
-            user: Some(&info.user),
+            user: Some(identity.user()),
             channel: pending.channel(),
             meta: serde_json::from_slice(&meta).ok(),
             ..Words::default()
         };
         let none = Bytes::new();
         match pending {
-            Pending::Connect(_, request, client) => Words {
-                client,
+            Pending::Connect(_, request, _) => Words {
                 user: None,
                 name: &request.name,
                 version: &request.version,
@@ -328,7 +332,7 @@ impl Session {
         &self,
         number: u32,
         request: &ConnectRequest,
-        client: String,
+        client: ClientId,
         gives: Result<crate::claims::Connecting, Refused>,
     ) {
         let Some(asker) = &self.seat.asker else { return };
@@ -379,14 +383,10 @@ impl Session {
         }
         if let Some(conn_info) = goes.info {
             // For what it publishes, and for channels that it subscribes to from now on.
-            let info = ClientInfo {
-                conn_info,
-                ..ClientInfo::clone(&self.seat.info.borrow())
-            };
-            *self.seat.info.borrow_mut() = Arc::new(info);
+            self.seat.identify(self.seat.identity().with_info(conn_info));
         }
         if let Some(caps) = goes.caps {
-            self.seat.rights.borrow_mut().caps = caps;
+            self.seat.rights.borrow_mut().set_caps(caps);
         }
         if let (Some(asker), Some(meta)) = (&self.seat.asker, goes.meta) {
             *asker.meta.borrow_mut() = meta;
@@ -413,7 +413,7 @@ impl Session {
     }
 
     fn ends(&self, id: ConnId, ends: Option<u64>) {
-        let before = std::mem::replace(&mut self.seat.rights.borrow_mut().ends, ends);
+        let before = self.seat.rights.borrow_mut().set_ends(ends);
         self.desk.due(id, None, before, ends);
     }
 

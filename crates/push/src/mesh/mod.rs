@@ -14,10 +14,10 @@ use rtrb::{Consumer, Producer, RingBuffer};
 
 use crate::admission::Admission;
 use crate::desk::Emulated;
+use crate::identity::ClientId;
 use crate::inlet::Slot;
 use crate::limits;
 use crate::orders::Order;
-use crate::session::uuid;
 use crate::survey::Survey;
 
 /// All queues, until their workers take them.
@@ -73,7 +73,7 @@ impl Mesh {
             .get_or_init(|| (0..cx.workers()).map(|_| Slot::new()).collect());
         let made = self
             .made
-            .get_or_init(|| make(slots, &uuid(cx), since, &self.admission));
+            .get_or_init(|| make(slots, &ClientId::draw(cx).to_string(), since, &self.admission));
         let mut ends = made.lock().unwrap_or_else(PoisonError::into_inner);
         ends.get_mut(cx.worker())?.take()
     }

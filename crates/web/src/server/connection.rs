@@ -17,7 +17,7 @@ use std::rc::Rc;
 
 use bytes::Bytes;
 use ringmain_engine::backend::Time;
-use ringmain_wire::h1::{self, BodyDecoder, HeadScanner};
+use ringmain_wire::h1::{self, BodyDecoder, HeadProgress};
 
 use super::Then;
 use super::entering::{Choosing, Way};
@@ -28,7 +28,8 @@ use crate::ws::Live;
 /// One connection. An idle one is this and no buffer.
 #[derive(Debug)]
 pub struct Connection {
-    pub(crate) scanner: HeadScanner,
+    /// Of a head that is not whole.
+    pub(crate) progress: HeadProgress,
     pub(crate) phase: Phase,
     /// When the present head, body or rest of an answer began.
     pub(crate) began: Time,
@@ -65,18 +66,21 @@ pub(crate) enum Phase {
     },
     Discarding(Box<BodyDecoder>),
     /// The rest of a large answer, handed to the engine as the client takes it.
-    Sending {
-        rest: Bytes,
-        then: Then,
-        /// A body that is to be dropped when the answer is sent.
-        unwanted: Option<Box<BodyDecoder>>,
-    },
+    Sending(Box<Sending>),
     /// It speaks WebSocket.
     Socket(Box<Live>),
     /// The answer is written; what still comes is dropped, so many bytes of it at most.
     Lingering {
         left: u64,
     },
+}
+
+/// See [`Phase::Sending`].
+pub(crate) struct Sending {
+    pub(crate) rest: Bytes,
+    pub(crate) then: Then,
+    /// A body that is to be dropped when the answer is sent.
+    pub(crate) unwanted: Option<Box<BodyDecoder>>,
 }
 
 /// A request whose body is not there yet.
@@ -98,7 +102,7 @@ impl std::fmt::Debug for Phase {
             Phase::Collecting(_) => "Collecting",
             Phase::Running { .. } => "Running",
             Phase::Discarding(_) => "Discarding",
-            Phase::Sending { .. } => "Sending",
+            Phase::Sending(_) => "Sending",
             Phase::Socket(_) => "Socket",
             Phase::Lingering { .. } => "Lingering",
         })
@@ -106,14 +110,14 @@ impl std::fmt::Debug for Phase {
 }
 
 const _: () = assert!(
-    size_of::<Connection>() <= 192,
+    size_of::<Connection>() <= 112,
     "an idle connection is this, beside the engine's record"
 );
 
 impl Connection {
     pub(crate) fn new(began: Time, origin: Origin) -> Connection {
         Connection {
-            scanner: HeadScanner::new(),
+            progress: HeadProgress::default(),
             phase: Phase::Head,
             began,
             requests: 0,

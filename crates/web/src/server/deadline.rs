@@ -19,8 +19,8 @@ impl Machine {
             Phase::Head if state.begun => return,
             Phase::Head => limits.idle_timeout,
             // Each byte would put it off, if it were set anew.
-            Phase::Collecting(_) | Phase::Discarding(_) | Phase::Sending { .. } if state.ticking => return,
-            Phase::Collecting(_) | Phase::Discarding(_) | Phase::Sending { .. } => limits::RATE_TICK,
+            Phase::Collecting(_) | Phase::Discarding(_) | Phase::Sending(_) if state.ticking => return,
+            Phase::Collecting(_) | Phase::Discarding(_) | Phase::Sending(_) => limits::RATE_TICK,
             Phase::Running { exchange, .. } if exchange.is_ticking() => return,
             // The handler's time is its own; what it waits for sets a deadline.
             Phase::Running { .. } => return conn.set_deadline(None),
@@ -79,7 +79,7 @@ impl Machine {
                 }
                 conn.set_deadline(Some(limits::RATE_TICK));
             }
-            Phase::Sending { .. } => self.send_rest(conn, state),
+            Phase::Sending(_) => self.send_rest(conn, state),
             // Looked at before.
             Phase::Socket(_) => {}
         }

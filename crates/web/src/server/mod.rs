@@ -25,7 +25,7 @@ use ringmain_engine::{Conn, Cx, Handler, Reason, Start, Via};
 use ringmain_tls::Tls;
 use ringmain_wire::h1::{self, FieldBlock, FieldTable};
 
-use self::connection::{Collector, Connection, Phase};
+use self::connection::{Collector, Connection, Phase, Sending};
 use self::entering::Ways;
 use self::exchange::{EventFraming, Exchange};
 use crate::error::Error;
@@ -172,9 +172,10 @@ impl Machine {
 
     /// Hands on more of a large answer as the client takes it.
     fn send_rest(&self, conn: Conn<'_>, state: &mut Connection) {
-        let Phase::Sending { rest, then, unwanted } = &mut state.phase else {
+        let Phase::Sending(sending) = &mut state.phase else {
             return;
         };
+        let Sending { rest, then, unwanted } = &mut **sending;
         let then = *then;
         while !rest.is_empty() && conn.unsent() <= WRITE_MARK {
             let share = rest.split_to(rest.len().min(limits::SEND_SHARE));
@@ -262,7 +263,7 @@ impl Handler for Server {
             | Phase::Discarding(_)
             | Phase::Lingering { .. } => conn.close(),
             // A client may end its side after its last request and still read.
-            Phase::Sending { .. } | Phase::Taken => {}
+            Phase::Sending(_) | Phase::Taken => {}
             Phase::Socket(_) => {
                 self.machine.on_socket(conn, state, Live::end);
                 conn.close();
@@ -279,7 +280,7 @@ impl Handler for Server {
     fn drained(&mut self, conn: Conn<'_>, state: &mut Connection) {
         state.settle(self.machine.site.limits.linger_bytes);
         match &state.phase {
-            Phase::Sending { .. } => self.machine.send_rest(conn, state),
+            Phase::Sending(_) => self.machine.send_rest(conn, state),
             Phase::Running { exchange, .. } => exchange.wake(),
             Phase::Socket(_) => {
                 self.machine.on_socket(conn, state, Live::drained);

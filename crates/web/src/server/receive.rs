@@ -12,7 +12,7 @@ use ringmain_wire::h1::{
     self, BodyDecoder, BodyEvent, Framing, HeadScanner, Parsed, PeerFault, RequestHead, Target, parse_request,
 };
 
-use super::connection::{Collector, Connection, Phase};
+use super::connection::{Collector, Connection, Phase, Sending};
 use super::exchange::{CONTINUE, Exchange, Job};
 use super::runner::{Launch, Launched};
 use super::{Desk, Machine, Scratch, Then, answer};
@@ -115,7 +115,7 @@ impl Machine {
                 Phase::Proxied(_)
                 | Phase::Choosing(_)
                 | Phase::Taken
-                | Phase::Sending { .. }
+                | Phase::Sending(_)
                 | Phase::Socket(_) => step(0, Then::Wait),
                 Phase::Lingering { left } => {
                     *left = left.saturating_sub(input.len() as u64);
@@ -161,7 +161,10 @@ impl Machine {
         scratch: &mut Scratch,
     ) -> Step {
         let (table, desk) = (&mut scratch.table, &mut scratch.desk);
-        match parse_request(input, &self.site.limits.http1, &mut state.scanner, table) {
+        let mut scanner = HeadScanner::resume(state.progress);
+        let parsed = parse_request(input, &self.site.limits.http1, &mut scanner, table);
+        state.progress = scanner.progress();
+        match parsed {
             Ok(Parsed::Complete { head, bytes }) => {
                 state.begun = false;
                 state.ticking = false;
@@ -430,7 +433,7 @@ impl Machine {
             Phase::Discarding(decoder) => Some(decoder),
             _ => None,
         };
-        state.phase = Phase::Sending { rest, then, unwanted };
+        state.phase = Phase::Sending(Box::new(Sending { rest, then, unwanted }));
         self.send_rest(conn, state);
         Then::Wait
     }

@@ -12,7 +12,8 @@
 //! ```
 //!
 //! `closed` is told on the way into `Over`, or at the end of the connection, once. An idle socket is this record and the
-//! sending half's; a message that arrives whole is handed over where it lies.
+//! sending half's; a message that arrives whole is handed over where it lies. What is needed while bytes are looked at, or a
+//! message is not whole, is the worker's ([`Busy`]) and lent.
 
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::time::Duration;
@@ -21,9 +22,10 @@ use ringmain_engine::Reason;
 use ringmain_engine::backend::Time;
 use ringmain_engine::limits::WRITE_MARK;
 use ringmain_wire::ws::{
-    self, Close, CloseCode, Decoder, Deflation, Event, Inflater, Kind, Message, PeerFault, Piece, Role,
+    Close, CloseCode, Decoder, Event, Inflater, Kind, Message, PeerFault, Piece, Resting, Role,
 };
 
+use super::worker::Sockets;
 use super::{Cause, Closed, Socket, Ws};
 use crate::error::Result;
 use crate::limits;
@@ -33,15 +35,16 @@ use crate::server::answer;
 pub(crate) struct Live {
     ws: Ws,
     socket: Box<dyn Socket>,
-    decoder: Decoder,
-    inflater: Option<Box<Inflater>>,
-    assembly: Option<Assembly>,
+    /// Where the decoder stands if there is no other one in `busy`.
+    resting: Resting,
+    /// There while a message is not whole, or an inflater has its context.
+    busy: Option<Box<Busy>>,
     /// When bytes last arrived.
     heard: Time,
     /// When the budget of control frames was last filled.
     renewed: Time,
-    /// When a ping was sent that nothing has followed.
-    pinged: Option<Time>,
+    /// When a ping was sent that nothing has followed; `NEVER`: none was.
+    pinged: Time,
     /// When the client's progress was last looked at, and how much it had taken.
     looked: Time,
     taken: u64,
@@ -49,9 +52,16 @@ pub(crate) struct Live {
 }
 
 const _: () = assert!(
-    size_of::<Live>() <= 320,
+    size_of::<Live>() <= 96,
     "an idle socket is this, beside the connection, the sending half and the application's own"
 );
+
+/// A socket on which something happens.
+pub(super) struct Busy {
+    decoder: Decoder,
+    inflater: Option<Box<Inflater>>,
+    assembly: Option<Assembly>,
+}
 
 /// A message that is not whole.
 struct Assembly {
@@ -59,25 +69,67 @@ struct Assembly {
     began: Time,
 }
 
-impl Live {
-    pub(super) fn new(ws: Ws, socket: Box<dyn Socket>, deflation: Option<Deflation>) -> Live {
-        let sockets = ws.sockets();
-        let now = sockets.cx.now();
-        let limits = ws::Limits {
-            frame_bytes: sockets.limits.frame_bytes,
-            message_bytes: sockets.limits.message_bytes,
-            control_frames: sockets.limits.control_frames,
-        };
-        sockets.stats.socket_opened();
-        Live {
-            decoder: Decoder::new(Role::Server, &limits, deflation),
-            ws,
-            socket,
+impl Busy {
+    pub(super) fn new(decoder: Decoder) -> Busy {
+        Busy {
+            decoder,
             inflater: None,
             assembly: None,
+        }
+    }
+
+    /// What is to be kept of it until more arrives, if it is nothing that is lent.
+    fn rest(&self) -> Option<Resting> {
+        let is_empty = self.inflater.is_none() && self.assembly.is_none();
+        self.decoder.rest().filter(|_| is_empty)
+    }
+
+    /// Gives back what is lent for a message under way.
+    fn give_back(&mut self, ws: &Ws) {
+        if let Some(assembly) = self.assembly.take() {
+            assembly.put_back(ws.sockets());
+        }
+        if let Some(inflater) = self.inflater.take() {
+            put_inflater(ws, inflater);
+        }
+    }
+}
+
+impl Assembly {
+    fn put_back(self, sockets: &Sockets) {
+        sockets.release(self.bytes.len());
+        sockets.put_buffer(self.bytes);
+    }
+}
+
+/// An inflater for a message that needs one; `None`: the worker keeps as much as it may.
+fn lend_inflater(ws: &Ws) -> Option<Box<Inflater>> {
+    let sockets = ws.sockets();
+    let fits = ws.keeps_inflater() || sockets.reserve(limits::INFLATER_BYTES);
+    fits.then(|| sockets.take_inflater())
+}
+
+fn put_inflater(ws: &Ws, inflater: Box<Inflater>) {
+    let sockets = ws.sockets();
+    if !ws.keeps_inflater() {
+        sockets.release(limits::INFLATER_BYTES);
+    }
+    sockets.put_inflater(inflater);
+}
+
+impl Live {
+    pub(super) fn new(ws: Ws, socket: Box<dyn Socket>) -> Live {
+        let sockets = ws.sockets();
+        let now = sockets.cx.now();
+        sockets.stats.socket_opened();
+        Live {
+            resting: Resting::new(&sockets.frame_limits()),
+            busy: None,
+            ws,
+            socket,
             heard: now,
             renewed: now,
-            pinged: None,
+            pinged: Time::NEVER,
             looked: now,
             taken: 0,
             told: false,
@@ -86,17 +138,18 @@ impl Live {
 
     /// The 101 is on its way.
     pub(crate) fn open(&mut self) {
-        self.arm();
+        self.arm(None);
         self.call(|socket, ws| socket.opened(ws));
     }
 
     /// Takes what can be taken of `input`; returns how much.
     pub(crate) fn receive(&mut self, input: &mut [u8]) -> usize {
-        self.look_at_the_clock();
-        let mut inflater = self.inflater.take();
+        let mut busy = self.busy.take().unwrap_or_else(|| self.wake());
+        self.look_at_the_clock(&mut busy.decoder);
+        let mut inflater = busy.inflater.take();
         let mut at = 0;
         loop {
-            let step = match self.decoder.decode(&mut input[at..], inflater.as_deref_mut()) {
+            let step = match busy.decoder.decode(&mut input[at..], inflater.as_deref_mut()) {
                 Ok(step) => step,
                 Err(fault) => {
                     self.fault(&fault);
@@ -107,11 +160,11 @@ impl Live {
             at += step.consumed;
             match step.event {
                 Event::NeedMore => break,
-                Event::NeedInflater => match self.lend_inflater() {
+                Event::NeedInflater => match lend_inflater(&self.ws) {
                     Some(lent) => inflater = Some(lent),
                     None => self.give_up(Cause::Overloaded, CloseCode::TRY_AGAIN_LATER),
                 },
-                Event::Piece(piece) => self.piece(&piece),
+                Event::Piece(piece) => self.piece(&piece, &mut busy.assembly),
                 Event::Ping(data) => self.ws.pong(data),
                 Event::Pong(_) => {}
                 Event::Close(close) => self.closed_by_client(close),
@@ -121,13 +174,35 @@ impl Live {
             }
         }
         if let Some(idle) = inflater {
-            if self.decoder.keeps_inflater() && !self.told {
-                self.inflater = Some(idle);
+            if busy.decoder.keeps_inflater() && !self.told {
+                busy.inflater = Some(idle);
             } else {
-                self.put_inflater(idle);
+                put_inflater(&self.ws, idle);
             }
         }
+        self.settle(busy);
         if self.told { input.len() } else { at }
+    }
+
+    /// The decoder where it stood, in what the worker lends.
+    fn wake(&self) -> Box<Busy> {
+        let sockets = self.ws.sockets();
+        let limits = sockets.frame_limits();
+        let decoder = self.resting.wake(Role::Server, &limits, self.ws.deflation());
+        sockets.take_busy(decoder)
+    }
+
+    /// Keeps of it what is needed when more arrives.
+    fn settle(&mut self, mut busy: Box<Busy>) {
+        if self.told {
+            busy.give_back(&self.ws);
+        } else if let Some(resting) = busy.rest() {
+            self.resting = resting;
+        } else {
+            self.busy = Some(busy);
+            return;
+        }
+        self.ws.sockets().put_busy(busy);
     }
 
     /// Whether the rest is to be looked at later: the engine offers it again when the client has taken what it was sent,
@@ -136,30 +211,30 @@ impl Live {
         self.ws.is_paused() || self.ws.conn().unsent() > WRITE_MARK
     }
 
-    fn look_at_the_clock(&mut self) {
+    fn look_at_the_clock(&mut self, decoder: &mut Decoder) {
         let now = self.ws.sockets().cx.now();
         self.heard = now;
-        self.pinged = None;
+        self.pinged = Time::NEVER;
         if now.since(self.renewed) >= limits::CONTROL_PERIOD {
             self.renewed = now;
-            self.decoder.renew_budget();
+            decoder.renew_budget();
         }
     }
 
-    fn piece(&mut self, piece: &Piece<'_>) {
+    fn piece(&mut self, piece: &Piece<'_>, assembly: &mut Option<Assembly>) {
         if piece.first && piece.last {
             return match piece.kind {
                 Kind::Text => self.deliver(Message::Text(piece.text.expect("a whole text is text"))),
                 Kind::Binary => self.deliver(Message::Binary(piece.data)),
             };
         }
-        if !self.assemble(piece.data) {
+        if !self.assemble(piece.data, assembly) {
             return self.give_up(Cause::Overloaded, CloseCode::TRY_AGAIN_LATER);
         }
         if !piece.last {
             return;
         }
-        let Some(assembly) = self.assembly.take() else {
+        let Some(assembly) = assembly.take() else {
             return;
         };
         match piece.kind {
@@ -169,14 +244,14 @@ impl Live {
             },
             Kind::Binary => self.deliver(Message::Binary(&assembly.bytes)),
         }
-        self.put_assembly(assembly);
+        assembly.put_back(self.ws.sockets());
     }
 
     /// Keeps a part of a message; `false`: the worker keeps as many as it may.
-    fn assemble(&mut self, data: &[u8]) -> bool {
+    fn assemble(&mut self, data: &[u8], assembly: &mut Option<Assembly>) -> bool {
         let sockets = self.ws.sockets();
-        let is_new = self.assembly.is_none();
-        let assembly = self.assembly.get_or_insert_with(|| Assembly {
+        let is_new = assembly.is_none();
+        let assembly = assembly.get_or_insert_with(|| Assembly {
             bytes: sockets.take_buffer(),
             began: sockets.cx.now(),
         });
@@ -185,40 +260,9 @@ impl Live {
         }
         assembly.bytes.extend_from_slice(data);
         if is_new {
-            self.arm();
+            self.arm(Some(assembly.began));
         }
         true
-    }
-
-    fn put_assembly(&mut self, assembly: Assembly) {
-        let sockets = self.ws.sockets();
-        sockets.release(assembly.bytes.len());
-        sockets.put_buffer(assembly.bytes);
-    }
-
-    /// An inflater for a message that needs one; `None`: the worker keeps as much as it may.
-    fn lend_inflater(&self) -> Option<Box<Inflater>> {
-        let sockets = self.ws.sockets();
-        let fits = self.ws.keeps_inflater() || sockets.reserve(limits::INFLATER_BYTES);
-        fits.then(|| sockets.take_inflater())
-    }
-
-    fn put_inflater(&self, inflater: Box<Inflater>) {
-        let sockets = self.ws.sockets();
-        if !self.ws.keeps_inflater() {
-            sockets.release(limits::INFLATER_BYTES);
-        }
-        sockets.put_inflater(inflater);
-    }
-
-    /// Gives back what is lent for a message under way.
-    fn give_back(&mut self) {
-        if let Some(assembly) = self.assembly.take() {
-            self.put_assembly(assembly);
-        }
-        if let Some(inflater) = self.inflater.take() {
-            self.put_inflater(inflater);
-        }
     }
 
     fn deliver(&mut self, message: Message<'_>) {
@@ -277,6 +321,20 @@ impl Live {
         }
     }
 
+    /// Gives back what is lent for a message under way.
+    fn give_back(&mut self) {
+        if let Some(mut busy) = self.busy.take() {
+            busy.give_back(&self.ws);
+            self.ws.sockets().put_busy(busy);
+        }
+    }
+
+    /// When the message began that is not whole.
+    fn began(&self) -> Option<Time> {
+        let assembly = self.busy.as_ref()?.assembly.as_ref()?;
+        Some(assembly.began)
+    }
+
     /// Whether the connection has nothing left to do but to send what the engine has, and FIN.
     pub(crate) fn is_over(&self) -> bool {
         self.told && self.ws.is_handed_over()
@@ -292,7 +350,6 @@ impl Live {
 
     /// The client has sent its last byte.
     pub(crate) fn end(&mut self) {
-        let _ = self.decoder.end_of_input();
         self.lost();
     }
 
@@ -322,18 +379,17 @@ impl Live {
             return self.wait_for_the_end(now, takes, close_timeout);
         }
         if self
-            .assembly
-            .as_ref()
-            .is_some_and(|assembly| now >= assembly.began.after(message_timeout))
+            .began()
+            .is_some_and(|began| now >= began.after(message_timeout))
         {
             return self.give_up(Cause::SlowMessage, CloseCode::POLICY_VIOLATION);
         }
         if takes || self.ws.is_paused() {
             // It has other things to do than to answer, or is not listened to.
             self.heard = now;
-            self.pinged = None;
+            self.pinged = Time::NEVER;
         }
-        match (self.pinged, ping_interval) {
+        match (self.pinged(), ping_interval) {
             (Some(pinged), _) if now >= pinged.after(pong_timeout) => {
                 self.tell(&Closed {
                     code: LOST,
@@ -344,11 +400,15 @@ impl Live {
             }
             (None, Some(interval)) if now >= self.heard.after(interval) => {
                 self.ws.ping();
-                self.pinged = Some(now);
+                self.pinged = now;
             }
             _ => {}
         }
-        self.arm();
+        self.arm(self.began());
+    }
+
+    fn pinged(&self) -> Option<Time> {
+        (self.pinged != Time::NEVER).then_some(self.pinged)
     }
 
     fn wait_for_the_end(&mut self, now: Time, takes: bool, span: Duration) {
@@ -380,17 +440,15 @@ impl Live {
         taken > 0 && taken as f64 >= due
     }
 
-    /// Sets the deadline to what comes next. Costs nothing while messages come: what they put off is seen when it fires.
-    fn arm(&self) {
+    /// Sets the deadline to what comes next; a message that is not whole `began` then. Costs nothing while messages come: what
+    /// they put off is seen when it fires.
+    fn arm(&self, began: Option<Time>) {
         if self.ws.close_by() != Time::NEVER {
             return;
         }
         let limits = &self.ws.sockets().limits;
-        let message = self
-            .assembly
-            .as_ref()
-            .map(|assembly| assembly.began.after(limits.message_timeout));
-        let sign = match (self.pinged, limits.ping_interval) {
+        let message = began.map(|began| began.after(limits.message_timeout));
+        let sign = match (self.pinged(), limits.ping_interval) {
             (Some(pinged), _) => Some(pinged.after(limits.pong_timeout)),
             (None, interval) => interval.map(|interval| self.heard.after(interval)),
         };

@@ -149,7 +149,7 @@ impl Upgrade {
     pub(crate) fn into_live(self, sockets: &Rc<Sockets>, conn: ConnId) -> Box<Live> {
         let deflation = self.acceptance.deflation();
         let ws = Ws::new(sockets, conn, self.acceptance.protocol, deflation);
-        Box::new(Live::new(ws, self.socket, deflation))
+        Box::new(Live::new(ws, self.socket))
     }
 }
 

@@ -183,6 +183,11 @@ impl Ws {
         &self.0.sockets
     }
 
+    /// What was agreed on.
+    pub(super) fn deflation(&self) -> Option<Deflation> {
+        self.0.deflation
+    }
+
     /// Whether an inflater that it was lent stays its own, for its context.
     pub(super) fn keeps_inflater(&self) -> bool {
         self.0.deflation.is_some_and(|deflation| deflation.peer_context)

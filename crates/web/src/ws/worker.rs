@@ -4,8 +4,9 @@ use std::cell::{Cell, RefCell};
 use std::sync::Arc;
 
 use ringmain_engine::Cx;
-use ringmain_wire::ws::{Deflater, Inflater, Window};
+use ringmain_wire::ws::{self, Decoder, Deflater, Inflater, Window};
 
+use super::live::Busy;
 use crate::limits::{self, WsLimits};
 use crate::stats::WorkerStats;
 
@@ -22,6 +23,8 @@ pub(crate) struct Sockets {
     #[expect(clippy::vec_box, reason = "they move between here and sockets by pointer")]
     inflaters: RefCell<Vec<Box<Inflater>>>,
     buffers: RefCell<Vec<Vec<u8>>>,
+    #[expect(clippy::vec_box, reason = "they move between here and sockets by pointer")]
+    busy: RefCell<Vec<Box<Busy>>>,
     /// Bytes of messages that are not whole.
     assembling: Cell<usize>,
     /// Sockets with contexts of their own.
@@ -39,6 +42,7 @@ impl Sockets {
             deflaters: RefCell::default(),
             inflaters: RefCell::default(),
             buffers: RefCell::default(),
+            busy: RefCell::default(),
             assembling: Cell::new(0),
             contexts: Cell::new(0),
         }
@@ -85,6 +89,31 @@ impl Sockets {
             buffer.clear();
             buffer.shrink_to(limits::SCRATCH_BYTES);
             idle.push(buffer);
+        }
+    }
+
+    /// What a peer may make the codec do.
+    pub(super) fn frame_limits(&self) -> ws::Limits {
+        ws::Limits {
+            frame_bytes: self.limits.frame_bytes,
+            message_bytes: self.limits.message_bytes,
+            control_frames: self.limits.control_frames,
+        }
+    }
+
+    /// Lends what a socket needs while something happens on it.
+    pub(super) fn take_busy(&self, decoder: Decoder) -> Box<Busy> {
+        let Some(mut idle) = self.busy.borrow_mut().pop() else {
+            return Box::new(Busy::new(decoder));
+        };
+        *idle = Busy::new(decoder);
+        idle
+    }
+
+    pub(super) fn put_busy(&self, busy: Box<Busy>) {
+        let mut idle = self.busy.borrow_mut();
+        if idle.len() < limits::IDLE_COLLECTORS {
+            idle.push(busy);
         }
     }
 

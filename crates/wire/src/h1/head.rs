@@ -37,7 +37,31 @@ const _: () = assert!(
     "an idle connection is a small record"
 );
 
+/// How far a scanner is that has found no fault: all that is kept of it while more of the head is waited for.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct HeadProgress(Cursor);
+
+const _: () = assert!(
+    size_of::<HeadProgress>() <= 12,
+    "an idle connection is a small record"
+);
+
 impl HeadScanner {
+    /// For a head of which so much has been read.
+    #[must_use]
+    pub const fn resume(progress: HeadProgress) -> Self {
+        Self {
+            cursor: progress.0,
+            fault: None,
+        }
+    }
+
+    /// How far it is. After a fault nothing is to be read that this would say.
+    #[must_use]
+    pub const fn progress(&self) -> HeadProgress {
+        HeadProgress(self.cursor)
+    }
+
     /// For a head of which nothing has arrived.
     #[must_use]
     pub const fn new() -> Self {

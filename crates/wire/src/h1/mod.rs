@@ -40,7 +40,7 @@ pub use fault::{FaultKind, Found, PeerFault};
 pub use field_block::FieldBlock;
 pub use fields::{Field, FieldTable, Fields, Known};
 pub use framing::{Framing, Version};
-pub use head::{HeadScanner, Parsed};
+pub use head::{HeadProgress, HeadScanner, Parsed};
 pub use limits::Limits;
 pub use method::Method;
 pub use misuse::Misuse;

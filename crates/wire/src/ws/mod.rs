@@ -37,7 +37,7 @@ mod role;
 mod text;
 
 pub use close::{Close, CloseCode, Closing};
-pub use decoder::{Decoder, Event, Piece, Step};
+pub use decoder::{Decoder, Event, Piece, Resting, Step};
 pub use deflate::{Deflater, Inflater};
 pub use encoder::{Encoder, Mask, Message, encode_shared};
 pub use extension::{Deflation, Window};

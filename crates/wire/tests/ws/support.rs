@@ -61,7 +61,7 @@ impl Setting {
 /// A connection being read: what its owner must keep between two receipts.
 pub(crate) struct Reader {
     pub(crate) decoder: Decoder,
-    piece_bytes: usize,
+    setting: Setting,
     inflater: Option<Inflater>,
     buffer: Vec<u8>,
     events: Vec<Event>,
@@ -74,7 +74,7 @@ impl Reader {
     pub(crate) fn new(setting: &Setting) -> Self {
         Self {
             decoder: Decoder::new(setting.role, &setting.limits, setting.deflation),
-            piece_bytes: setting.piece_bytes,
+            setting: *setting,
             inflater: None,
             buffer: Vec::new(),
             events: Vec::new(),
@@ -87,6 +87,11 @@ impl Reader {
     pub(crate) fn feed(&mut self, receipt: &[u8]) {
         self.buffer.extend_from_slice(receipt);
         while !self.dead && self.step() {}
+        // As an owner of many connections keeps it.
+        if let Some(resting) = self.decoder.rest() {
+            let setting = &self.setting;
+            self.decoder = resting.wake(setting.role, &setting.limits, setting.deflation);
+        }
         assert!(
             self.dead || self.buffer.len() <= 131,
             "{} bytes held",
@@ -137,7 +142,7 @@ impl Reader {
         }
         if lends {
             assert!(self.inflater.is_none(), "there is one");
-            self.inflater = Some(Inflater::new(self.piece_bytes));
+            self.inflater = Some(Inflater::new(self.setting.piece_bytes));
         } else if !self.decoder.keeps_inflater() {
             self.inflater = None;
         }

@@ -11,7 +11,7 @@ use bytes::Bytes;
 use super::pool::Pool;
 use crate::limits;
 
-enum Piece {
+pub(crate) enum Piece {
     /// Bytes of this connection alone, in a pooled buffer.
     Inline(Vec<u8>),
     /// Bytes shared with others: encoded once, sent to many.
@@ -27,7 +27,7 @@ impl Piece {
     }
 }
 
-/// The queue. The head lies apart, so that a single piece (the common case) allocates no deque.
+/// The queue. The head lies apart, so that a single piece (the common case) needs no deque; more are in one of the pool's.
 #[derive(Default)]
 #[repr(C)]
 pub(crate) struct Output {
@@ -37,8 +37,11 @@ pub(crate) struct Output {
     sent: u32,
     /// Pieces, from the head on, that the kernel may be reading.
     frozen: u32,
+    /// Bytes that are sent of pieces whose memory the kernel still reads: taken off when that is released.
+    pub(crate) held: u32,
     head: Option<Piece>,
-    tail: VecDeque<Piece>,
+    #[expect(clippy::box_collection, reason = "a rare state must not widen every record")]
+    tail: Option<Box<VecDeque<Piece>>>,
 }
 
 impl Output {
@@ -56,7 +59,7 @@ impl Output {
         while !bytes.is_empty() {
             let Some(last) = self.open_buffer() else {
                 let buffer = pool.take(bytes.len());
-                self.push(Piece::Inline(buffer));
+                self.push(Piece::Inline(buffer), pool);
                 continue;
             };
             if last.len() + bytes.len() > last.capacity() && last.capacity() < limits::LARGE_BUFFER_BYTES {
@@ -69,18 +72,18 @@ impl Output {
             bytes = later;
             if !bytes.is_empty() {
                 let buffer = pool.take(bytes.len());
-                self.push(Piece::Inline(buffer));
+                self.push(Piece::Inline(buffer), pool);
             }
         }
     }
 
     /// Appends a shared frame.
-    pub(crate) fn write_frame(&mut self, frame: Bytes) {
+    pub(crate) fn write_frame(&mut self, frame: Bytes, pool: &mut Pool) {
         if frame.is_empty() {
             return;
         }
         self.len += frame.len() as u32;
-        self.push(Piece::Frame(frame));
+        self.push(Piece::Frame(frame), pool);
     }
 
     /// Freezes and shows the pieces of the next send: at most [`limits::SEND_PIECES`] of them and
@@ -92,7 +95,11 @@ impl Output {
         let mut room = limits::SEND_BYTES;
         let mut skip = self.sent as usize;
         let mut count = 0;
-        for piece in self.head.iter().chain(&self.tail) {
+        for piece in self
+            .head
+            .iter()
+            .chain(self.tail.iter().flat_map(|tail| tail.iter()))
+        {
             let bytes = &piece.bytes()[skip..];
             skip = 0;
             slices[count] = IoSlice::new(&bytes[..bytes.len().min(room)]);
@@ -119,42 +126,51 @@ impl Output {
             }
             count -= left;
             self.sent = 0;
-            if let Some(Piece::Inline(buffer)) = std::mem::replace(&mut self.head, self.tail.pop_front()) {
+            let next = self.tail.as_mut().and_then(|tail| tail.pop_front());
+            if let Some(Piece::Inline(buffer)) = std::mem::replace(&mut self.head, next) {
                 pool.put(buffer);
             }
         }
-        if self.tail.capacity() > limits::SEND_PIECES {
-            self.tail = VecDeque::new();
+        if let Some(empty) = self.tail.take_if(|tail| tail.is_empty()) {
+            pool.put_queue(empty);
         }
     }
 
     /// Drops all unsent bytes. Nothing may be in flight.
     pub(crate) fn clear(&mut self, pool: &mut Pool) {
         debug_assert_eq!(self.frozen, 0, "the kernel may still read the memory");
-        for piece in self.head.take().into_iter().chain(self.tail.drain(..)) {
+        let mut tail = self.tail.take();
+        let behind = tail.iter_mut().flat_map(|tail| tail.drain(..));
+        for piece in self.head.take().into_iter().chain(behind) {
             if let Piece::Inline(buffer) = piece {
                 pool.put(buffer);
             }
+        }
+        if let Some(empty) = tail {
+            pool.put_queue(empty);
         }
         self.sent = 0;
         self.len = 0;
     }
 
-    fn push(&mut self, piece: Piece) {
+    fn push(&mut self, piece: Piece, pool: &mut Pool) {
         if self.head.is_none() {
             self.head = Some(piece);
         } else {
-            self.tail.push_back(piece);
+            let tail = self.tail.get_or_insert_with(|| pool.take_queue());
+            tail.push_back(piece);
         }
     }
 
     /// The last piece, if it is a buffer that may be appended to.
     fn open_buffer(&mut self) -> Option<&mut Vec<u8>> {
-        let pieces = usize::from(self.head.is_some()) + self.tail.len();
+        let behind = self.tail.as_ref().map_or(0, |tail| tail.len());
+        let pieces = usize::from(self.head.is_some()) + behind;
         if pieces <= self.frozen as usize {
             return None;
         }
-        match self.tail.back_mut().or(self.head.as_mut()) {
+        let last = self.tail.as_mut().and_then(|tail| tail.back_mut());
+        match last.or(self.head.as_mut()) {
             Some(Piece::Inline(buffer)) => Some(buffer),
             _ => None,
         }

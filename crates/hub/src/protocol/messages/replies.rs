@@ -138,6 +138,29 @@ pub struct Push {
     pub refresh: Option<Refresh>,
 }
 
+impl Push {
+    /// If it is a publication and nothing else: that.
+    pub(in crate::protocol) fn publication(&self) -> Option<&Publication> {
+        let Push {
+            id: 0,
+            channel: _,
+            pub_,
+            join: None,
+            leave: None,
+            unsubscribe: None,
+            message: None,
+            subscribe: None,
+            connect: None,
+            disconnect: None,
+            refresh: None,
+        } = self
+        else {
+            return None;
+        };
+        pub_.as_ref()
+    }
+}
+
 /// Who a connection is.
 #[derive(Clone, PartialEq, prost::Message, Serialize, Deserialize)]
 #[serde(default)]

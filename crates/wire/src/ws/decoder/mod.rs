@@ -1,8 +1,10 @@
 //! Frames in, events out, for either role. Answers nothing, and keeps no bytes but those of a cut character.
 
 mod inflating;
+mod resting;
 
 use inflating::Inflating;
+pub use resting::Resting;
 
 use super::close::{Close, CloseCode};
 use super::deflate::Inflater;

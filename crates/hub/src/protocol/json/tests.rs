@@ -1,0 +1,67 @@
+use serde_json::value::RawValue;
+
+use super::value;
+
+/// What it is, by a reader that is known.
+#[track_caller]
+fn check(bytes: &[u8]) {
+    let known = serde_json::from_slice::<&RawValue>(bytes).ok().map(RawValue::get);
+    assert_eq!(value(bytes), known, "{}", String::from_utf8_lossy(bytes));
+}
+
+const PIECES: [&str; 34] = [
+    "{", "}", "[", "]", ",", ":", "\"", "\"a\"", "\"a\":", "\\", "\\u00e9", "\\ud800", "\\u00g0", "\\n", "é",
+    "\u{1}", " ", "\n", "\t", "0", "-", "1", "12", ".", ".5", "e", "E+", "e-3", "true", "false", "null",
+    "nul", "01", "\u{b}",
+];
+
+#[test]
+fn what_is_json_is_what_another_reader_says() {
+    for seed in 0..200 {
+        println!("seed {seed}");
+        let mut random = fastrand::Rng::with_seed(seed);
+        for _ in 0..1000 {
+            let count = random.usize(0..12);
+            let text: String = (0..count).map(|_| PIECES[random.usize(..PIECES.len())]).collect();
+            check(text.as_bytes());
+        }
+    }
+}
+
+/// Values as they are, and with each byte changed, left out, or the last.
+#[test]
+fn a_value_with_a_fault_anywhere_is_judged_alike() {
+    for text in [
+        r#" {"a":[1,-2.5e+10,{"b":{}},[]],"c":"x\u00e9\"\\","d":[true,false,null]} "#,
+        r#"[[[[{"a":{"b":[0,0.1,1e5]}}]]],"",{}]"#,
+        "-0.0E-7\n",
+    ] {
+        let bytes = text.as_bytes();
+        assert_eq!(value(bytes), Some(text.trim()));
+        for at in 0..bytes.len() {
+            check(&bytes[..at]);
+            check(&[&bytes[..at], &bytes[at + 1..]].concat());
+            for other in [
+                b'"', b'\\', b'{', b']', b',', b':', b'0', b'.', b'e', b' ', 0, 0x1f, 0x7f, 0xff,
+            ] {
+                let mut changed = bytes.to_vec();
+                changed[at] = other;
+                check(&changed);
+            }
+        }
+    }
+}
+
+#[test]
+fn depth_is_no_limit() {
+    for depth in [1, 2, 127, 128, 129, 130, 5000] {
+        for (open, close) in [("[", "]"), ("{\"a\":", "}")] {
+            let text = format!("{}0{}", open.repeat(depth), close.repeat(depth));
+            assert_eq!(value(text.as_bytes()), Some(&*text));
+            assert_eq!(value(&text.as_bytes()[..text.len() - 1]), None);
+            assert_eq!(value(format!("{text}{close}").as_bytes()), None);
+        }
+        let mixed = format!("{}{{}}{}", "[{\"a\":".repeat(depth), "}]".repeat(depth));
+        assert_eq!(value(mixed.as_bytes()), Some(&*mixed));
+    }
+}
