@@ -10,9 +10,10 @@ use ringmain_hub::limits::COMMANDS_A_MESSAGE;
 use ringmain_hub::protocol::{Command, Format, Parts, Reply, compact};
 use serde::Serialize;
 use serde::de::DeserializeOwned;
+use serde_json::value::RawValue;
 
 /// Laws: no panic; parts end behind the first that is broken, and are no more than may be; what is understood is understood again
-/// when it is written, one by one and all together; JSON without breaks is the same JSON.
+/// when it is written, one by one and all together; what is JSON is so for serde_json, too, and without breaks it is the same JSON.
 ///
 /// # Panics
 /// When a law is broken.
@@ -30,7 +31,10 @@ pub fn run(input: &[u8]) {
         0 => parts::<Command>(format, bytes.clone()),
         _ => parts::<Reply>(format, bytes.clone()),
     }
-    if let Ok(compact) = compact(&bytes) {
+    let compact = compact(&bytes);
+    let is_json = serde_json::from_slice::<&RawValue>(&bytes).is_ok();
+    assert_eq!(compact.is_ok(), is_json, "as a reader says that is known");
+    if let Ok(compact) = compact {
         assert!(!compact.contains(&b'\n') && !compact.contains(&b'\r'));
         assert_eq!(value(&compact), value(&bytes));
     }
