@@ -1,3 +1,5 @@
+//! Places that go round: what is in one is nobody else's until nobody has it.
+
 use std::sync::Arc;
 
 use bytes::Bytes;

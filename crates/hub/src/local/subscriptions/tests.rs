@@ -1,3 +1,5 @@
+//! What a connection listens to, with few and with more of it.
+
 use super::{Stage, Subscription, Subscriptions};
 
 /// Takes so many, and lets go of them in another order; all the while it knows what it has.

@@ -1,3 +1,5 @@
+//! The reader of JSON against another one, over pieces by chance and values with faults.
+
 use serde_json::value::RawValue;
 
 use super::value;
