@@ -35,6 +35,7 @@ mod passing;
 mod policies;
 mod proxied;
 mod push;
+mod recovering;
 mod room;
 mod secure;
 mod shared_rates;
