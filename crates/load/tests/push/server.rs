@@ -112,6 +112,7 @@ struct State {
     published: u64,
     tried: bool,
     pongs: usize,
+    sockets: usize,
     refused: bool,
     script: Script,
 }
@@ -139,6 +140,7 @@ impl Server {
             published: 0,
             tried: false,
             pongs: 0,
+            sockets: 0,
             refused: false,
             script: Box::new(script),
         });
@@ -164,6 +166,11 @@ impl Server {
             }
         });
         Server { addr, shared: state }
+    }
+
+    /// WebSockets that were opened.
+    pub(crate) fn sockets(&self) -> usize {
+        lock(&self.shared).sockets
     }
 
     /// Pings that were answered.
@@ -374,6 +381,7 @@ impl Peer {
         acceptance.write_fields(&mut response).expect("fields");
         response.switch(b"websocket").expect("a switch");
         self.send(&out);
+        lock(&self.shared).sockets += 1;
         let mut decoder = Decoder::new(Role::Server, &ws::Limits::INTERNET, None);
         loop {
             let step = decoder
