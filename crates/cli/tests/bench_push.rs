@@ -13,6 +13,7 @@ use std::time::Duration;
 
 use common::{fails, program};
 use ringmain_engine::{Addr, Config, Engine, ListenOptions, Running};
+use ringmain_hub::history::Keep;
 use ringmain_push::{Namespace, Options};
 use ringmain_web::App;
 use serde_json::Value;
@@ -58,6 +59,14 @@ const WRONG: &[(&[&str], &str)] = &[
         "--threads 3 is more than the 2 clients",
     ),
     (
+        &["ws://127.0.0.1:9", "--kill-every", "1s"],
+        "required arguments were not provided",
+    ),
+    (
+        &["ws://127.0.0.1:9", "--kill", "2s", "-d", "2s"],
+        "--kill 2s is not before the end of the 2s that count",
+    ),
+    (
         &["ws://127.0.0.1:9", "--server-cpus", "0"],
         "--server-cpus needs a server",
     ),
@@ -74,7 +83,8 @@ fn wrong_command_lines_are_told() {
     }
 }
 
-/// A push server in this process, with the key `K` and a namespace that conflates.
+/// A push server in this process, with the key `K`, a namespace that conflates, and two that keep publications: all of them, and
+/// too few of them.
 struct Server {
     running: Option<Running<Infallible>>,
     addr: SocketAddr,
@@ -84,8 +94,20 @@ impl Server {
     fn new(anonymous: bool) -> Server {
         let mut paced = Namespace::default();
         paced.rules.every = Some(Duration::from_millis(50));
+        let keeps = |publications| {
+            let mut keeps = Namespace::default();
+            keeps.rules.keep = Some(Keep {
+                publications,
+                bytes: 1 << 20,
+                time: Duration::from_mins(5),
+            });
+            keeps
+        };
+        let namespaces = [("paced", paced), ("kept", keeps(1000)), ("scant", keeps(1))];
         let options = Options {
-            namespaces: [("paced".to_owned(), paced)].into(),
+            namespaces: namespaces
+                .map(|(name, namespace)| (name.to_owned(), namespace))
+                .into(),
             anonymous,
             api_key: Some("K".to_owned()),
             ..Options::default()
@@ -212,6 +234,80 @@ fn a_channel_that_conflates_is_told_as_one() {
         "{found:#}"
     );
     assert!(found["behind"]["count"].as_u64() > Some(0), "{found:#}");
+}
+
+/// A hundred publications a second to each of two channels, and all clients are cut off among them.
+const KILLED: [&str; 14] = [
+    "-c",
+    "20",
+    "--channels",
+    "2",
+    "-r",
+    "200",
+    "-d",
+    "500ms",
+    "-w",
+    "0s",
+    "--kill",
+    "100ms",
+    "--api-key",
+    "K",
+];
+
+#[test]
+fn clients_that_are_cut_off_recover_all_over_every_transport() {
+    let server = Server::new(true);
+    let cases: [(&str, &[&str]); 3] = [
+        ("/connection/websocket", &[]),
+        ("/connection/websocket", &["--protobuf"]),
+        ("/connection/uni_sse", &[]),
+    ];
+    for (path, args) in cases {
+        let args = [&KILLED, args, &["--prefix", "kept:", "--settle", "30s", "--json"]].concat();
+        let output = push(&[&[&server.url(path)[..]][..], &args].concat())
+            .output()
+            .unwrap();
+        assert_eq!(output.status.code(), Some(0), "{output:?}");
+        let found: Value = serde_json::from_slice(&output.stdout).unwrap();
+        let (deliveries, recovery) = (&found["deliveries"], &found["recovery"]);
+        assert_eq!(deliveries["expected"], 100 * 10, "{found:#}");
+        assert_eq!(deliveries["delivered"], deliveries["expected"], "{found:#}");
+        for none in ["lost", "doubled", "reordered", "misdelivered", "changed"] {
+            assert_eq!(deliveries[none], 0, "{found:#}");
+        }
+        let counted = ["clients_cut", "clients_back", "subscriptions_recovered"].map(|key| &recovery[key]);
+        assert_eq!(counted, [20, 20, 20], "{found:#}");
+        assert_eq!(recovery["subscriptions_unrecovered"], 0, "{found:#}");
+        assert!(recovery["all_back_s"].as_f64() > Some(0.0), "{found:#}");
+    }
+}
+
+#[test]
+fn what_is_not_kept_for_clients_that_are_cut_off_is_lost_and_told() {
+    let server = Server::new(true);
+    let url = server.url("/connection/websocket");
+    // The last client is back 200 ms later, when its channel has had some twenty publications and kept one.
+    let args = [
+        &KILLED[..],
+        &["--connect-rate", "100", "--prefix", "scant:", "--settle", "300ms"],
+    ]
+    .concat();
+    let output = push(&[&[&url[..]][..], &args, &["--json"]].concat())
+        .output()
+        .unwrap();
+    assert_eq!(output.status.code(), Some(0), "{output:?}");
+    let found: Value = serde_json::from_slice(&output.stdout).unwrap();
+    let (deliveries, recovery) = (&found["deliveries"], &found["recovery"]);
+    let recovered = recovery["subscriptions_recovered"].as_u64().unwrap();
+    let unrecovered = recovery["subscriptions_unrecovered"].as_u64().unwrap();
+    assert!(unrecovered > 0 && recovered + unrecovered == 20, "{found:#}");
+    assert!(deliveries["lost"].as_u64() >= Some(unrecovered), "{found:#}");
+    // A channel that keeps nothing is no silent zero.
+    let error = fails(&mut push(&[&[&url[..]][..], &KILLED, &["-q"]].concat()), 1);
+    assert!(
+        error.contains("clients cannot recover what they miss of bench"),
+        "{error}"
+    );
 }
 
 #[test]

@@ -162,6 +162,16 @@ pub const SUBSCRIBES_A_MESSAGE: usize = 64;
 /// A client that was cut off comes back after so long.
 pub const RECONNECT: Duration = Duration::from_secs(1);
 
+/// Times at which all clients of a run are cut off.
+pub const KILLS: usize = 1000;
+
+/// Epochs of channels that a thread keeps; a subscription with one more than that stands nowhere, and is taken up anew without
+/// asking for what was missed.
+pub const EPOCHS: usize = 2 << 20;
+
+/// Bytes of an epoch; a longer one is not kept either.
+pub const EPOCH_BYTES: usize = 256;
+
 /// How often slow clients get what they may read, and freshness is looked at.
 pub const WATCH_EVERY: Duration = Duration::from_millis(20);
 

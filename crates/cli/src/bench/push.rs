@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use ringmain_engine::{Addr, Choice};
 use ringmain_load::push::report::{json, text};
-use ringmain_load::push::{Form, Format, Plan, Progress, Publishing, PushError, Session, Transport};
+use ringmain_load::push::{Form, Format, Kill, Plan, Progress, Publishing, PushError, Session, Transport};
 use ringmain_load::report::amount;
 use ringmain_load::server::Server;
 use ringmain_load::target::{Scheme, Target};
@@ -180,6 +180,10 @@ fn plan(
         slow: audience.slow,
         slow_pace: audience.slow_pace,
         connect_rate: audience.connect_rate,
+        kill: audience.kill.map(|after| Kill {
+            after: after.0,
+            every: audience.kill_every.map(|every| every.0),
+        }),
         timeout: audience.timeout.0,
         connect_timeout: audience.connect_timeout.0,
         warmup: time.warmup.0,

@@ -23,6 +23,7 @@ pub(super) fn doubts(run: &Run, shared: &[usize]) -> Vec<Remark> {
     clients(run, shared, &mut remarks);
     publishing(run, &mut remarks);
     answers(run, &mut remarks);
+    returns(run, &mut remarks);
     remarks.sort_by_key(|remark| std::cmp::Reverse(remark.severity));
     remarks
 }
@@ -141,6 +142,10 @@ fn answers(run: &Run, remarks: &mut Vec<Remark>) {
     if run.lost() > 0 {
         let cut = counts.disconnects.total();
         let why = match cut {
+            0 if run.plan.kill.is_some() => {
+                "clients that came back did not recover them, or they came after the end (--settle)"
+                    .to_owned()
+            }
             0 => "no client was cut off: the server dropped them, or they came after the end (--settle)"
                 .to_owned(),
             _ => format!(
@@ -199,6 +204,56 @@ fn answers(run: &Run, remarks: &mut Vec<Remark>) {
         note(
             remarks,
             "no client reads slowly: with so few clients chance chose none; raise --slow".into(),
+        );
+    }
+}
+
+/// Whether clients that were cut off on purpose came back, and to what.
+fn returns(run: &Run, remarks: &mut Vec<Remark>) {
+    let counts = &run.heard.counts;
+    let (cut, back) = run.cut_and_back();
+    if back < cut {
+        warn(
+            remarks,
+            format!(
+                "of {} clients that were cut off {} were not back at the end: wait for longer (--settle, or a --duration that goes on \
+                 behind the last --kill), or see under `failed` why they could not connect",
+                amount::count(cut),
+                amount::count(cut - back),
+            ),
+        );
+    }
+    let outages = &run.heard.outages;
+    let busy = outages.iter().map(|outage| outage.busy).fold(0.0, f64::max);
+    if busy >= BUSY {
+        warn(
+            remarks,
+            format!(
+                "while clients came back a thread of the client used {:.0} % of a CPU: how long that took is the client's limit and not \
+                 the server's; give it more threads or CPUs (--threads, --cpus), or have clients come in order (--connect-rate)",
+                busy * 100.0,
+            ),
+        );
+    }
+    if counts.unrecovered > 0 && run.plan.recovers() {
+        warn(
+            remarks,
+            format!(
+                "the server did not have all that {} of {} subscriptions had missed: it keeps too few publications, or not for long \
+                 enough",
+                amount::count(counts.unrecovered),
+                amount::count(counts.unrecovered + counts.recoveries),
+            ),
+        );
+    }
+    if counts.unplaced > 0 && run.plan.recovers() {
+        warn(
+            remarks,
+            format!(
+                "{} subscriptions were taken up again without asking for what had been missed: the server had not said where they \
+                 stood",
+                amount::count(counts.unplaced),
+            ),
         );
     }
 }

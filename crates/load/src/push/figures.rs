@@ -28,6 +28,43 @@ pub struct Heard {
     pub fresh: Latency,
     /// The same of clients that read slowly.
     pub fresh_slow: Latency,
+    /// From the moment at which a publication was due to its being read by a client that had missed it and came back; those are
+    /// neither in `fast` nor in `slow`.
+    pub recovered: Latency,
+    /// From all clients' being cut off to one's standing again with all subscriptions.
+    pub back: Latency,
+    /// Each time at which all clients were cut off.
+    pub outages: Vec<Outage>,
+}
+
+/// One time at which all clients were cut off.
+#[derive(Clone, Copy, Debug, Default, PartialEq)]
+pub struct Outage {
+    /// Clients that stood, and were cut off.
+    pub cut: u64,
+    /// Of those, that stand again.
+    pub back: u64,
+    /// Until the last of those stood.
+    pub took: Duration,
+    /// The share of a CPU that the busiest thread of clients used until all of its own stood again, 0 to 1.
+    pub busy: f64,
+    /// CPU time of the server until all stood again; `None` if not all do, or it is not watched.
+    pub server_cpu: Option<Duration>,
+}
+
+impl Outage {
+    /// Whether all that were cut off stand again.
+    #[must_use]
+    pub fn is_over(&self) -> bool {
+        self.back == self.cut
+    }
+
+    fn merge(&mut self, other: &Outage) {
+        self.cut += other.cut;
+        self.back += other.back;
+        self.took = self.took.max(other.took);
+        self.busy = self.busy.max(other.busy);
+    }
 }
 
 /// Counts of clients. Of publications only those that count are counted here, not those of the warm-up.
@@ -56,8 +93,16 @@ pub struct Counts {
     pub messages: u64,
     /// Pings received.
     pub pings: u64,
-    /// Sessions that came to stand again after they had ended.
+    /// Sessions that came to stand again after the server, or what is between, had ended them.
     pub reconnects: u64,
+    /// Subscriptions taken up again that got all that they had missed, as the server has it.
+    pub recoveries: u64,
+    /// Subscriptions taken up again of which the server says that it does not have all that they have missed.
+    pub unrecovered: u64,
+    /// Subscriptions taken up again of which nobody knew where they had stood: the server had not said it.
+    pub unplaced: u64,
+    /// Deliveries that count and came with the answer to a subscription.
+    pub by_recovery: u64,
     /// Clients that do not come back: the server has told them so.
     pub gone: u64,
     /// Attempts to connect that failed, by what happened.
@@ -109,6 +154,11 @@ impl Heard {
     /// Adds another thread's.
     pub(super) fn merge(&mut self, other: &Heard) {
         self.counts.merge(&other.counts);
+        let outages = self.outages.len().max(other.outages.len());
+        self.outages.resize(outages, Outage::default());
+        for (into, from) in self.outages.iter_mut().zip(&other.outages) {
+            into.merge(from);
+        }
         let latencies = [
             (&mut self.fast, &other.fast),
             (&mut self.slow, &other.slow),
@@ -117,6 +167,8 @@ impl Heard {
             (&mut self.behind, &other.behind),
             (&mut self.fresh, &other.fresh),
             (&mut self.fresh_slow, &other.fresh_slow),
+            (&mut self.recovered, &other.recovered),
+            (&mut self.back, &other.back),
         ];
         for (into, from) in latencies {
             into.merge(from);
@@ -139,6 +191,10 @@ impl Counts {
             (&mut self.messages, other.messages),
             (&mut self.pings, other.pings),
             (&mut self.reconnects, other.reconnects),
+            (&mut self.recoveries, other.recoveries),
+            (&mut self.unrecovered, other.unrecovered),
+            (&mut self.unplaced, other.unplaced),
+            (&mut self.by_recovery, other.by_recovery),
             (&mut self.gone, other.gone),
         ];
         for (into, from) in counts {

@@ -36,6 +36,7 @@ pub(super) fn plan() -> Plan {
         slow: 0.0,
         slow_pace: 0.25,
         connect_rate: None,
+        kill: None,
         timeout: Duration::from_secs(5),
         connect_timeout: Duration::from_secs(5),
         warmup: Duration::from_secs(1),

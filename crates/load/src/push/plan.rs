@@ -49,6 +49,8 @@ pub struct Plan {
     pub slow_pace: f64,
     /// Clients that begin to connect in a second; `None`: as fast as it goes.
     pub connect_rate: Option<f64>,
+    /// When all clients are cut off while publications count, to come back and to recover what they missed; `None`: never.
+    pub kill: Option<Kill>,
     /// How long one client may take to connect and subscribe.
     pub timeout: Duration,
     /// How long all of them may take, before the run fails.
@@ -65,6 +67,15 @@ pub struct Plan {
     pub cpus: Vec<usize>,
     /// The engine.
     pub engine: Choice,
+}
+
+/// When all clients' connections end without a word, as by a network that fails or a proxy that is started anew.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Kill {
+    /// From the beginning of what counts; before its end.
+    pub after: Duration,
+    /// Again so long after each time, at most [`limits::KILLS`] times in all; `None`: once.
+    pub every: Option<Duration>,
 }
 
 /// What clients speak.
@@ -111,7 +122,21 @@ pub enum Form {
     Lines,
 }
 
+impl Kill {
+    /// Each time, from the beginning of a run that counts for so long.
+    pub(super) fn moments(self, duration: Duration) -> impl Iterator<Item = Duration> {
+        let next = move |at: &Duration| self.every.and_then(|every| at.checked_add(every));
+        std::iter::successors(Some(self.after), next).take_while(move |at| *at < duration)
+    }
+}
+
 impl Plan {
+    /// Whether what clients miss is to come to them when they are back: else it is lost. Of conflated values the newest is all
+    /// that anybody is to have.
+    pub(super) fn recovers(&self) -> bool {
+        self.kill.is_some() && self.publishing.is_some() && self.conflated.is_none()
+    }
+
     /// What makes no sense: the setting, what it may be, and what it is.
     pub(super) fn fault(&self) -> Option<(&'static str, String, String)> {
         let range = |setting, least: u64, most: u64, found: u64| {
@@ -173,6 +198,7 @@ impl Plan {
             .or_else(|| share("slow", self.slow))
             .or_else(|| share("slow-pace", self.slow_pace))
             .or_else(|| self.length_fault())
+            .or_else(|| self.kill_fault())
             .or_else(|| self.name_fault())
     }
 
@@ -189,6 +215,24 @@ impl Plan {
                 expected,
                 format!("{publications:.0}: lower the rate or the duration"),
             )
+        })
+    }
+
+    fn kill_fault(&self) -> Option<(&'static str, String, String)> {
+        let kill = self.kill?;
+        if kill.after >= self.duration {
+            let (expected, found) = (self.duration, kill.after);
+            return Some((
+                "kill",
+                format!("less than the duration, {expected:?}"),
+                format!("{found:?}"),
+            ));
+        }
+        let is_often = kill.every.is_some_and(|every| every.is_zero())
+            || kill.moments(self.duration).nth(limits::KILLS).is_some();
+        is_often.then(|| {
+            let expected = format!("at most {} times in all", limits::KILLS);
+            ("kill-every", expected, "more".into())
         })
     }
 

@@ -16,6 +16,7 @@ use super::calendar::Calendar;
 use super::figures::{Heard, Published, Spread};
 use super::layout::Layout;
 use super::listen::{Common, Gauge, Listeners};
+use super::outages::Outages;
 use super::plan::Plan;
 use super::publish::Publisher;
 use super::report::{Effort, Joined, Run, Totals};
@@ -180,6 +181,7 @@ impl Session {
             server,
             before,
             efforts: vec![Effort::default(); threads + 1],
+            outages: Outages::default(),
         };
         let run = conduct.conduct(show);
         match &run {
@@ -202,6 +204,7 @@ struct Conduct<'a> {
     /// Memory of this process before it began.
     before: Option<u64>,
     efforts: Vec<Effort>,
+    outages: Outages,
 }
 
 impl Conduct<'_> {
@@ -216,7 +219,8 @@ impl Conduct<'_> {
         let totals = Totals::new(&self.common.layout, &self.common.calendar, &accepted);
         self.settle(&totals)?;
         self.order(Order::End);
-        let (heard, spreads) = self.hear()?;
+        let (mut heard, spreads) = self.hear()?;
+        self.outages.tell(&mut heard.outages);
         let totals = totals.spread(&self.common.layout, &self.common.calendar, &accepted, &spreads);
         Ok(Run {
             plan: (*self.session.plan).clone(),
@@ -338,7 +342,7 @@ impl Conduct<'_> {
                     }
                 }
                 Some(News::Published { figures, accepted }) => return Ok((figures, accepted, used)),
-                Some(news) => self.take(news),
+                Some(news) => self.take(news)?,
                 None => {}
             }
             if counting {
@@ -356,23 +360,30 @@ impl Conduct<'_> {
         }
     }
 
-    fn take(&mut self, news: News) {
-        if let News::Effort { worker, cpu, waited } = news {
-            self.efforts[worker] = Effort { cpu, waited };
+    fn take(&mut self, news: News) -> Result<(), PushError> {
+        let (threads, server) = (self.session.plan.threads, &mut self.server);
+        let cpu = || server.as_mut().map(|server| server.cpu()).transpose();
+        match news {
+            News::Effort { worker, cpu, waited } => self.efforts[worker] = Effort { cpu, waited },
+            News::Cut { number } => self.outages.cut(number, cpu)?,
+            News::Back { number } => self.outages.back(number, threads, cpu)?,
+            _ => {}
         }
+        Ok(())
     }
 
-    /// Waits for what is on its way: until all has come, or for [`Plan::settle`].
+    /// Waits for what is on its way: until all has come, and clients that were cut off are back, or for [`Plan::settle`].
     fn settle(&mut self, totals: &Totals) -> Result<(), PushError> {
         let plan = &self.session.plan;
         let began = clock::monotonic();
         let all = totals.expected + totals.expected_slow;
         while clock::monotonic().saturating_sub(began) < plan.settle {
-            if plan.conflated.is_none() && self.delivered() >= all {
+            let are_back = plan.kill.is_none() || self.standing() == plan.clients;
+            if plan.conflated.is_none() && self.delivered() >= all && are_back {
                 return Ok(());
             }
             if let Some(news) = self.next()? {
-                self.take(news);
+                self.take(news)?;
             }
         }
         Ok(())
@@ -389,7 +400,7 @@ impl Conduct<'_> {
                     heard.merge(&figures);
                     spreads.push(some);
                 }
-                Some(news) => self.take(news),
+                Some(news) => self.take(news)?,
                 None => {}
             }
         }

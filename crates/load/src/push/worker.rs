@@ -39,6 +39,10 @@ pub(super) enum News {
         figures: Box<Published>,
         accepted: Vec<bool>,
     },
+    /// One thread cuts off its clients, for the time of this number.
+    Cut { number: u16 },
+    /// Those of its clients stand again.
+    Back { number: u16 },
     /// What one thread of clients has heard.
     Heard {
         figures: Box<Heard>,

@@ -215,6 +215,15 @@ impl Server {
         Ok(())
     }
 
+    /// CPU time used so far, for a span within what is measured.
+    ///
+    /// # Errors
+    /// [`ServerError::Gone`], [`ServerError::NoProc`].
+    pub fn cpu(&mut self) -> Result<Duration, ServerError> {
+        self.look()?;
+        Ok(self.tree.cpu())
+    }
+
     /// Measuring ends: what was used since [`Server::begin`]. Exact to the nanosecond for processes that lived all the
     /// time, to a tick (10 ms) for each that ended.
     ///

@@ -4,6 +4,7 @@
     reason = "servers in a test are real threads and sockets"
 )]
 
+mod kills;
 mod server;
 
 use std::sync::Arc;
@@ -46,6 +47,7 @@ fn plan(server: &Server) -> Plan {
         slow: 0.0,
         slow_pace: 0.25,
         connect_rate: None,
+        kill: None,
         timeout: Duration::from_secs(30),
         connect_timeout: Duration::from_secs(30),
         warmup: Duration::ZERO,
@@ -58,7 +60,7 @@ fn plan(server: &Server) -> Plan {
 }
 
 /// Deliveries of [`plan`]: each channel has four clients.
-const ALL: u64 = 100 * 4;
+pub(crate) const ALL: u64 = 100 * 4;
 
 #[track_caller]
 fn run(plan: Plan) -> Run {

@@ -5,7 +5,7 @@
 use std::collections::BTreeMap;
 use std::io::{Read, Write};
 use std::net::{Shutdown, SocketAddr, TcpListener, TcpStream};
-use std::sync::{Arc, Mutex, MutexGuard};
+use std::sync::{Arc, Condvar, Mutex, MutexGuard};
 
 use ringmain_wire::h1::{
     FieldTable, HeadScanner, Limits, Parsed, RequestHead, ResponseEncoder, parse_request,
@@ -35,13 +35,18 @@ pub(crate) struct Case<'a> {
     pub(crate) client: usize,
     pub(crate) channel: &'a str,
     pub(crate) data: &'a str,
+    /// Its number among those that are kept of the channel, if they are.
+    pub(crate) offset: Option<usize>,
 }
 
 impl Case<'_> {
     /// The message that a right server sends.
     pub(crate) fn message(&self) -> String {
+        let offset = self
+            .offset
+            .map_or_else(String::new, |offset| format!(",\"offset\":{offset}"));
         format!(
-            "{{\"push\":{{\"channel\":\"{}\",\"pub\":{{\"data\":{}}}}}}}",
+            "{{\"push\":{{\"channel\":\"{}\",\"pub\":{{\"data\":{}{offset}}}}}}}",
             self.channel, self.data
         )
     }
@@ -76,10 +81,34 @@ pub(crate) enum Manner {
     Pieces,
     /// The first client is told to come later.
     Busy,
+    /// Publications are kept, and clients that come back get those that they missed; see [`GATE`].
+    Keeps,
+    /// Clients may recover; but nothing is kept, and they are told so.
+    Forgets,
+    /// As `Keeps`; and the first who takes up one of its subscriptions again is told to try it later.
+    Hesitates,
 }
 
+impl Manner {
+    fn recovers(self) -> bool {
+        matches!(self, Manner::Keeps | Manner::Forgets | Manner::Hesitates)
+    }
+}
+
+/// The publication of this number, and those behind it, wait until this many clients have been cut off; and who comes back to a
+/// channel waits for one of them. So each client misses something, whatever the threads do meanwhile.
+const GATE: (u64, usize) = (40, 8);
+
+/// The epoch of all channels.
+const EPOCH: &str = "E\"1";
+
 struct State {
-    channels: BTreeMap<String, Vec<TcpStream>>,
+    channels: BTreeMap<String, Vec<(SocketAddr, TcpStream)>>,
+    kept: BTreeMap<String, Vec<String>>,
+    /// Clients whose connections have ended.
+    ended: usize,
+    /// The commands that were told to be tried later.
+    hesitated: Vec<u64>,
     published: u64,
     tried: bool,
     pongs: usize,
@@ -90,28 +119,42 @@ struct State {
 /// A server at work until the test ends.
 pub(crate) struct Server {
     pub(crate) addr: SocketAddr,
-    state: Arc<Mutex<State>>,
+    shared: Arc<Shared>,
+}
+
+struct Shared {
+    state: Mutex<State>,
+    changed: Condvar,
 }
 
 impl Server {
     pub(crate) fn new(manner: Manner, script: impl FnMut(&Case<'_>) -> Vec<Fate> + Send + 'static) -> Server {
         let listener = TcpListener::bind("127.0.0.1:0").expect("a port");
         let addr = listener.local_addr().expect("an address");
-        let state = Arc::new(Mutex::new(State {
+        let state = Mutex::new(State {
             channels: BTreeMap::new(),
+            kept: BTreeMap::new(),
+            ended: 0,
+            hesitated: Vec::new(),
             published: 0,
             tried: false,
             pongs: 0,
             refused: false,
             script: Box::new(script),
-        }));
+        });
+        let state = Arc::new(Shared {
+            state,
+            changed: Condvar::new(),
+        });
         let shared = Arc::clone(&state);
         std::thread::spawn(move || {
-            for stream in listener.incoming() {
-                let (stream, shared) = (stream.expect("a connection"), Arc::clone(&shared));
+            loop {
+                let ((stream, peer), shared) =
+                    (listener.accept().expect("a connection"), Arc::clone(&shared));
                 std::thread::spawn(move || {
                     Peer {
                         stream,
+                        peer,
                         manner,
                         shared,
                         kept: Vec::new(),
@@ -120,23 +163,34 @@ impl Server {
                 });
             }
         });
-        Server { addr, state }
+        Server { addr, shared: state }
     }
 
     /// Pings that were answered.
     pub(crate) fn pongs(&self) -> usize {
-        lock(&self.state).pongs
+        lock(&self.shared).pongs
     }
 }
 
-fn lock(state: &Mutex<State>) -> MutexGuard<'_, State> {
-    state.lock().expect("no case panics with it")
+fn lock(shared: &Shared) -> MutexGuard<'_, State> {
+    shared.state.lock().expect("no case panics with it")
+}
+
+/// Waits until it is so.
+fn wait<'a>(
+    shared: &'a Shared,
+    state: MutexGuard<'a, State>,
+    mut is_so: impl FnMut(&State) -> bool,
+) -> MutexGuard<'a, State> {
+    let waited = shared.changed.wait_while(state, |state| !is_so(state));
+    waited.expect("no case panics with it")
 }
 
 struct Peer {
     stream: TcpStream,
+    peer: SocketAddr,
     manner: Manner,
-    shared: Arc<Mutex<State>>,
+    shared: Arc<Shared>,
     kept: Vec<u8>,
 }
 
@@ -161,7 +215,10 @@ impl Peer {
             }
             match text.split('?').next() {
                 Some("/api/publish") => self.publish(&head),
-                Some("/connection/websocket") => return self.websocket(&head),
+                Some("/connection/websocket") => {
+                    self.websocket(&head);
+                    return self.gone();
+                }
                 Some("/connection/uni_sse") => return self.events(&text),
                 other => panic!("{other:?}"),
             }
@@ -227,36 +284,87 @@ impl Peer {
 
     fn deliver(&mut self, channel: &str, data: &str) {
         let mut state = lock(&self.shared);
-        let state = &mut *state;
         // The first one only tries whether publishing works.
         if !std::mem::replace(&mut state.tried, true) {
             return;
         }
         let number = state.published;
         state.published += 1;
+        let mut offset = None;
+        if self.manner.recovers() {
+            state = wait(&self.shared, state, |state| {
+                number < GATE.0 || state.ended >= GATE.1
+            });
+            let kept = state.kept.entry(channel.to_owned()).or_default();
+            kept.push(data.to_owned());
+            offset = Some(kept.len());
+            self.shared.changed.notify_all();
+        }
+        let state = &mut *state;
         let clients = state
             .channels
             .get_mut(channel)
             .map_or(&mut [][..], Vec::as_mut_slice);
-        for (client, stream) in clients.iter_mut().enumerate() {
+        for (client, (_, stream)) in clients.iter_mut().enumerate() {
             for fate in (state.script)(&Case {
                 number,
                 client,
                 channel,
                 data,
+                offset,
             }) {
                 carry_out(stream, fate, self.manner == Manner::Pieces);
             }
         }
     }
 
-    fn subscribe(&mut self, channel: &str) {
+    fn subscribe(&mut self, state: &mut State, channel: &str) {
         let stream = self.stream.try_clone().expect("another handle");
-        lock(&self.shared)
-            .channels
-            .entry(channel.to_owned())
-            .or_default()
-            .push(stream);
+        let clients = state.channels.entry(channel.to_owned()).or_default();
+        clients.push((self.peer, stream));
+    }
+
+    /// Subscribes as a server does that keeps publications, or says that it does.
+    fn recover(&mut self, id: &Value, request: &Value) {
+        let shared = Arc::clone(&self.shared);
+        let channel = request["channel"].as_str().expect("a channel");
+        assert_eq!(request["recoverable"], true, "{request}");
+        let mut state = lock(&shared);
+        let mut result = json!({"recoverable": true, "epoch": EPOCH});
+        if request["recover"] == true {
+            assert_eq!(request["epoch"], EPOCH, "{request}");
+            let client = id.as_u64().expect("a number");
+            if self.manner == Manner::Hesitates && !state.hesitated.contains(&client) {
+                state.hesitated.push(client);
+                let error = json!({"code": 111, "message": "too many", "temporary": true});
+                return self.say_locked(&json!({"id": id, "error": error}));
+            }
+            let offset = request["offset"].as_u64().expect("an offset") as usize;
+            let count = |state: &State| state.kept.get(channel).map_or(0, Vec::len);
+            state = wait(&shared, state, |state| count(state) > offset);
+            if self.manner != Manner::Forgets {
+                let kept = state.kept[channel].iter().enumerate().skip(offset);
+                let missed = kept.map(|(before, data)| {
+                    let data: Value = serde_json::from_str(data).expect("JSON");
+                    json!({"data": data, "offset": before + 1})
+                });
+                result["publications"] = missed.collect();
+                result["recovered"] = true.into();
+            }
+        }
+        result["offset"] = state.kept.get(channel).map_or(0, Vec::len).into();
+        self.subscribe(&mut state, channel);
+        self.say_locked(&json!({"id": id, "subscribe": result}));
+    }
+
+    /// The client's connection has ended.
+    fn gone(&mut self) {
+        let mut state = lock(&self.shared);
+        state.ended += 1;
+        for clients in state.channels.values_mut() {
+            clients.retain(|(peer, _)| *peer != self.peer);
+        }
+        self.shared.changed.notify_all();
     }
 
     fn websocket(&mut self, head: &RequestHead<'_>) {
@@ -308,7 +416,14 @@ impl Peer {
                 let error = json!({"code": 103, "message": "permission denied"});
                 return self.say(&json!({"id": id, "error": error}));
             }
-            self.subscribe(request["channel"].as_str().expect("a channel"));
+            if self.manner.recovers() {
+                return self.recover(&command["id"], request);
+            }
+            let shared = Arc::clone(&self.shared);
+            self.subscribe(
+                &mut lock(&shared),
+                request["channel"].as_str().expect("a channel"),
+            );
             self.say(&json!({"id": id, "subscribe": {}}));
         } else {
             assert_eq!(command, &json!({}), "an answer to a ping");
@@ -320,6 +435,10 @@ impl Peer {
     fn say(&mut self, value: &Value) {
         let shared = Arc::clone(&self.shared);
         let _guard = lock(&shared);
+        self.say_locked(value);
+    }
+
+    fn say_locked(&mut self, value: &Value) {
         carry_out(
             &mut self.stream,
             Fate::Message(value.to_string()),
@@ -336,7 +455,8 @@ impl Peer {
             json!({"connect": {"client": "c"}})
         );
         for channel in request["subs"].as_object().expect("channels").keys() {
-            self.subscribe(channel);
+            let shared = Arc::clone(&self.shared);
+            self.subscribe(&mut lock(&shared), channel);
         }
         self.send(begin.as_bytes());
         while self.more() {}

@@ -74,6 +74,16 @@ pub(crate) struct Audience {
     #[arg(long, value_name = "RATE", value_parser = per_second)]
     pub(crate) connect_rate: Option<f64>,
 
+    /// Cut off all clients so long after publications begin to count, without a word, as a network that fails or a proxy that is
+    /// started anew does: they come back at once (or by --connect-rate), ask for what they missed, and it is told how long that
+    /// took and what was recovered
+    #[arg(long, value_name = "TIME", value_parser = time(Duration::ZERO..=TIME_MAX))]
+    pub(crate) kill: Option<Time>,
+
+    /// Do that again so long after each time [default: once]
+    #[arg(long, value_name = "TIME", requires = "kill", value_parser = time(MILLISECOND..=TIME_MAX))]
+    pub(crate) kill_every: Option<Time>,
+
     /// How long one client may take to connect and subscribe; also how long answers to publications are waited for
     #[arg(long, value_name = "TIME", default_value_t = Time(Duration::from_secs(10)), hide_short_help = true,
           value_parser = time(MILLISECOND..=Duration::from_hours(1)))]
@@ -224,6 +234,12 @@ impl Push {
             return Some(format!(
                 "--each {} is more than the {} channels: raise --channels, or lower it",
                 audience.each, audience.channels
+            ));
+        }
+        let duration = self.time.duration;
+        if let Some(kill) = audience.kill.filter(|kill| kill.0 >= duration.0) {
+            return Some(format!(
+                "--kill {kill} is not before the end of the {duration} that count: lower it, or raise --duration"
             ));
         }
         let server = &self.server;

@@ -13,7 +13,7 @@ use super::{How, Listeners, Phase};
 use crate::limits;
 use crate::push::layout::write_name;
 use crate::push::plan::{Format, Plan, Transport};
-use crate::push::speak;
+use crate::push::speak::{self, Wish};
 use crate::push::worker::{News, Place};
 
 /// The subprotocol of messages in Protobuf. JSON needs none.
@@ -127,7 +127,7 @@ impl Listeners {
     fn write_listening(&mut self, index: u32) -> Result<(), Misuse> {
         let (plan, layout) = (&self.plan, &self.layout);
         let client = self.first + index;
-        let names: Vec<Vec<u8>> = (0..layout.places())
+        let channels: Vec<(Vec<u8>, Wish<'_>)> = (0..layout.places())
             .map(|place| {
                 let mut name = Vec::new();
                 write_name(
@@ -136,11 +136,11 @@ impl Listeners {
                     layout.channels,
                     layout.channel(client, place),
                 );
-                name
+                (name, self.wish(index, place))
             })
             .collect();
         let mut query = Vec::new();
-        speak::listening(&mut query, plan.token.as_deref(), &names);
+        speak::listening(&mut query, plan.token.as_deref(), &channels);
         let join = if plan.path.contains('?') { '&' } else { '?' };
         let path = format!("{}{join}cf_connect={}", plan.path, escaped(&query));
         let mut head = RequestEncoder::new(&mut self.scratch, Method::Get, &path, &plan.host)?;
@@ -172,9 +172,10 @@ impl Listeners {
         self.dialling -= 1;
         self.standing += 1;
         self.gauge.standing.store(self.standing, Ordering::Relaxed);
-        match std::mem::replace(&mut link.stood, true) {
-            true => self.figures.counts.reconnects += 1,
-            false => {
+        match (std::mem::replace(&mut link.stood, true), link.outage.take()) {
+            (_, Some(number)) => self.is_back(number),
+            (true, None) => self.figures.counts.reconnects += 1,
+            (false, None) => {
                 let now = self.cx.clock();
                 self.figures.ready.record(now.since(since).as_nanos() as u64);
             }

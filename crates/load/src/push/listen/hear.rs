@@ -1,21 +1,17 @@
-//! What a client reads: the answer that opens its connection, replies, pings and publications.
-
-use std::sync::atomic::Ordering;
+//! What a client reads, as bytes: the answer that opens its connection, frames or events, and messages in them.
 
 use ringmain_engine::Conn;
 use ringmain_engine::backend::Time;
 use ringmain_wire::h1::{self, BodyDecoder, BodyEvent, Method, Parsed, parse_response};
-use ringmain_wire::ws::{CloseCode, Decoder, Encoder, Event, Limits, Mask, Message, Opening, Role};
+use ringmain_wire::ws::{CloseCode, Decoder, Encoder, Event, Limits, Mask, Opening, Role};
 
+use super::deliver::Brought;
 use super::dial::protocols;
 use super::link::{Reading, Talk};
 use super::{How, Listeners};
 use crate::limits;
-use crate::push::layout::{named, write_name};
-use crate::push::order::Arrival;
 use crate::push::plan::{Format, Transport};
 use crate::push::speak::{self, Parts, Said};
-use crate::push::stamp::{Found, Stamp};
 use crate::push::worker::Place;
 
 /// What a server may send: it is under test, not attacking, and of what it sends little is kept.
@@ -30,13 +26,15 @@ const KEPT: usize = 4096;
 
 /// Why a connection is not read on.
 #[derive(Clone, Debug)]
-enum Stop {
+pub(super) enum Stop {
     /// With this code and reason, by a Close that is to be answered.
     Closed(u32, String),
     /// With these, by a push; the end of the stream follows.
     Told(u32, String),
     /// The server does not want to, in whole words.
     Refused(String),
+    /// The server does not want to now, and may later.
+    Later(String),
     /// The server broke a rule.
     Broken(&'static str),
 }
@@ -86,6 +84,10 @@ impl Listeners {
             Stop::Refused(message) => {
                 conn.abort();
                 self.end(index, &How::Refused(message));
+            }
+            Stop::Later(message) => {
+                conn.abort();
+                self.end(index, &How::Later(message));
             }
             Stop::Broken(what) => {
                 conn.abort();
@@ -317,189 +319,23 @@ impl Listeners {
         (format, now): (Format, Time),
     ) -> Result<(), Stop> {
         self.figures.counts.messages += 1;
-        let mut published = false;
-        let mut rest = part;
-        while let Some(found) = self.reader.find(rest) {
-            published = true;
-            let (Found::Whole(_, end) | Found::Changed(end)) = found;
-            match found {
-                Found::Whole(stamp, _) => self.delivered(index, stamp, now),
-                Found::Changed(_) => self.figures.counts.changed += 1,
-            }
-            rest = &rest[end..];
-        }
-        // Nobody is told anything else in the middle of a publication; but an answer may bring some.
-        if published && talk.connected && talk.left == 0 {
-            return Ok(());
-        }
-        let said = speak::read(format, part);
-        let said = said.map_err(|_| Stop::Broken("sent what is no message of the protocol"))?;
+        let read =
+            || speak::read(format, part).map_err(|_| Stop::Broken("sent what is no message of the protocol"));
+        // Answers may bring publications, and it has to be known of those. Where all stands nobody is told anything else in the
+        // middle of a publication.
+        let stands = talk.connected && talk.left == 0;
+        let said = if stands { None } else { Some(read()?) };
+        let brought = match &said {
+            Some(Said::Subscribed { .. } | Said::Connected { .. }) => Brought::ByAnswer,
+            _ => Brought::ByPush(format),
+        };
+        let published = self.publications(index, part, brought, now);
+        let said = match said {
+            Some(said) => said,
+            None if published => return Ok(()),
+            None => read()?,
+        };
         self.told(conn, index, talk, said, format)
-    }
-
-    fn told(
-        &mut self,
-        conn: Conn<'_>,
-        index: u32,
-        talk: &mut Talk,
-        said: Said,
-        format: Format,
-    ) -> Result<(), Stop> {
-        match said {
-            Said::Other => {}
-            Said::Ping => {
-                self.figures.counts.pings += 1;
-                if talk.pong {
-                    let mut answer = Vec::with_capacity(2);
-                    speak::pong(&mut answer, format);
-                    self.say(conn, format, &answer);
-                }
-            }
-            Said::Connected { pong } => {
-                talk.pong = pong;
-                talk.connected = true;
-                match self.plan.transport {
-                    Transport::Sse => self.stands(conn, index),
-                    Transport::WebSocket(_) => {
-                        talk.left = self.layout.places();
-                        self.subscribe_all(conn, index, format);
-                    }
-                }
-            }
-            Said::Subscribed => {
-                talk.left = talk.left.saturating_sub(1);
-                if talk.left == 0 {
-                    self.stands(conn, index);
-                }
-            }
-            Said::Refused { id, code, message } => {
-                let what = match id {
-                    speak::CONNECT => "connect".to_owned(),
-                    id => format!("subscribe to {}", self.name_of(index, id - 1 - speak::CONNECT)),
-                };
-                let hint = "may anonymous clients do that? else give a --token or another --prefix";
-                let message = shown(&message);
-                return Err(Stop::Refused(format!(
-                    "the server refused to {what}: {code} {message}; {hint}"
-                )));
-            }
-            Said::Unsubscribed {
-                channel,
-                code,
-                reason,
-            } => {
-                self.figures
-                    .counts
-                    .unsubscribes
-                    .add(format!("{code} {}", shown(&reason)));
-                if code >= 2500 {
-                    self.subscribe_again(conn, index, &channel, format);
-                }
-            }
-            Said::Disconnected { code, reason } => return Err(Stop::Told(code, shown(&reason))),
-        }
-        Ok(())
-    }
-
-    fn name_of(&self, index: u32, place: u32) -> String {
-        let mut name = Vec::new();
-        let channel = self.layout.channel(self.first + index, place);
-        write_name(&mut name, &self.plan.prefix, self.layout.channels, channel);
-        String::from_utf8_lossy(&name).into_owned()
-    }
-
-    /// Asks for all of a client's channels, some in each message.
-    fn subscribe_all(&mut self, conn: Conn<'_>, index: u32, format: Format) {
-        let places: Vec<u32> = (0..self.layout.places()).collect();
-        for some in places.chunks(limits::SUBSCRIBES_A_MESSAGE) {
-            let mut message = Vec::new();
-            for place in some {
-                self.write_subscribe(&mut message, index, *place, format);
-            }
-            self.say(conn, format, &message);
-        }
-    }
-
-    fn write_subscribe(&self, message: &mut Vec<u8>, index: u32, place: u32, format: Format) {
-        let channel = self.layout.channel(self.first + index, place);
-        let (prefix, channels) = (self.plan.prefix.as_str(), self.layout.channels);
-        speak::subscribe(message, format, speak::CONNECT + 1 + place, &|out| {
-            write_name(out, prefix, channels, channel);
-        });
-    }
-
-    /// The server has ended a subscription that the client is to take up anew.
-    fn subscribe_again(&mut self, conn: Conn<'_>, index: u32, name: &str, format: Format) {
-        let channel = named(&self.plan.prefix, self.layout.channels, name);
-        let place = channel.and_then(|channel| self.layout.place(self.first + index, channel));
-        if let (Some(place), Transport::WebSocket(_)) = (place, self.plan.transport) {
-            let mut message = Vec::new();
-            self.write_subscribe(&mut message, index, place, format);
-            self.say(conn, format, &message);
-        }
-    }
-
-    /// Sends a message.
-    fn say(&mut self, conn: Conn<'_>, format: Format, message: &[u8]) {
-        self.scratch.clear();
-        let mut key = || self.random.u32(..).to_ne_bytes();
-        let message = match format {
-            Format::Json => Message::Text(str::from_utf8(message).expect("names and tokens are ASCII")),
-            Format::Protobuf => Message::Binary(message),
-        };
-        let mut encoder = Encoder::new(Role::Client, None, usize::MAX);
-        let written = encoder.message(&mut self.scratch, message, Mask::Keys(&mut key));
-        debug_assert!(written.is_ok(), "no message is under way and no Close was sent");
-        // A refused write ends the connection, and `closed` comes.
-        let _ = conn.write(&self.scratch);
-    }
-
-    /// A publication has come.
-    #[inline]
-    fn delivered(&mut self, index: u32, stamp: Stamp, now: Time) {
-        let Stamp { mark, due } = stamp;
-        // What was published to see whether that works.
-        if mark.sequence == 0 {
-            return;
-        }
-        let Some(place) = self.layout.place(self.first + index, mark.channel) else {
-            self.figures.counts.misdelivered += 1;
-            return;
-        };
-        let track = index as usize * self.layout.places() as usize + place as usize;
-        let arrival = self.tracks[track].take(mark.sequence);
-        let Some(counted) = self.calendar.place(mark) else {
-            return;
-        };
-        let slow = self.links[index as usize].slow;
-        let counts = &mut self.figures.counts;
-        match arrival {
-            Arrival::Double => {
-                counts.doubled += 1;
-                return;
-            }
-            Arrival::Old => {
-                counts.old += 1;
-                return;
-            }
-            Arrival::Late => counts.reordered += 1,
-            Arrival::New => {}
-        }
-        let span = now.since(due);
-        if slow {
-            counts.delivered_slow += 1;
-            self.figures.slow.record(span.as_nanos() as u64);
-        } else {
-            counts.delivered += 1;
-            self.figures.fast.record(span.as_nanos() as u64);
-            if let Some(spread) = self.spreads.get_mut(counted) {
-                spread.take(span);
-            }
-        }
-        let counts = &self.figures.counts;
-        self.gauge
-            .delivered
-            .store(counts.delivered + counts.delivered_slow, Ordering::Relaxed);
     }
 }
 
@@ -512,7 +348,7 @@ fn keep(talk: &mut Talk, mut carry: Vec<u8>) {
 }
 
 /// A server's words, as much of them as a message needs.
-fn shown(text: &str) -> String {
+pub(super) fn shown(text: &str) -> String {
     text.chars()
         .filter(|c| !c.is_control())
         .take(limits::REASON_CHARACTERS)

@@ -3,7 +3,7 @@
 //! ```text
 //!                     ┌──── failed, or closed by whichever side, to come back after a while
 //!                     ▼
-//! Waiting ─▶ Dialling ─▶ Joining ─▶ Live
+//! Waiting ─▶ Dialling ─▶ Joining ─▶ Live ─ cut off on purpose ─▶ Waiting
 //!    ▲           │          │         │  told not to come back
 //!    └───────────┴──────────┴─────────┴─────────────────────────▶ Gone
 //! ```
@@ -39,6 +39,8 @@ pub(super) struct Link {
     pub(super) budget: i32,
     /// Whether it has stood before.
     pub(super) stood: bool,
+    /// The number of the time at which all were cut off that it has not come back from, if there is one.
+    pub(super) outage: Option<u16>,
     /// What is known of its connection, while there is one.
     pub(super) talk: Option<Box<Talk>>,
 }
@@ -82,6 +84,7 @@ impl Link {
             paused: false,
             budget: 0,
             stood: false,
+            outage: None,
             talk: None,
         }
     }

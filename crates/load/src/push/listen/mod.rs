@@ -1,11 +1,15 @@
 //! One thread's clients: they connect, subscribe, and read what comes.
 //!
 //! No task and no buffer for a client: its bytes are looked at where the engine has received them. `dial` opens
-//! connections, `hear` reads them, `watch` slows some of them down and looks how fresh their values are.
+//! connections, `hear` reads them, `told` does what it is told and `deliver` counts publications, `watch` slows some of them down
+//! and looks how fresh their values are, `kill` cuts them off.
 
+mod deliver;
 mod dial;
 mod hear;
+mod kill;
 mod link;
+mod told;
 mod watch;
 
 use std::collections::VecDeque;
@@ -20,6 +24,7 @@ use ringmain_sys::process::{thread_cpu_time, thread_waited};
 use ringmain_wire::h1::{self, FieldTable};
 use ringmain_wire::ws::{Close, CloseCode, Encoder, Mask, Role};
 
+use self::kill::Kills;
 use self::link::{Link, State};
 use self::watch::Watch;
 use super::calendar::Calendar;
@@ -27,6 +32,7 @@ use super::figures::{Heard, Spread};
 use super::layout::Layout;
 use super::order::Track;
 use super::plan::{Plan, Transport};
+use super::position::Positions;
 use super::stamp;
 use super::worker::{News, Order, Place};
 use crate::client::{Schedule, share};
@@ -62,6 +68,8 @@ pub(super) struct Listeners {
     links: Vec<Link>,
     /// The subscriptions of all clients, each client's in the order of its places.
     tracks: Vec<Track>,
+    /// Where those stand, if clients are to recover.
+    positions: Option<Positions>,
     /// The number of the first client among those of all threads.
     first: u32,
     /// Clients to be dialled, in order.
@@ -84,6 +92,7 @@ pub(super) struct Listeners {
     effort: Option<(Duration, Option<Duration>)>,
     reader: stamp::Reader,
     watch: Watch,
+    kills: Kills,
     figures: Box<Heard>,
     spreads: Vec<Spread>,
     gauge: Arc<Gauge>,
@@ -121,9 +130,11 @@ impl Listeners {
         let clients = first..first + count;
         let pace = plan.connect_rate.map(Pace::Constant);
         let dials = pace.and_then(|pace| Schedule::new(pace, worker, workers, 0, cx.now()));
+        let subscriptions = count as usize * layout.places() as usize;
         let mut listeners = Listeners {
             links: clients.map(|client| Link::new(layout.is_slow(client))).collect(),
-            tracks: vec![Track::default(); count as usize * layout.places() as usize],
+            tracks: vec![Track::default(); subscriptions],
+            positions: plan.kill.map(|_| Positions::new(subscriptions)),
             first,
             waiting: (0..count).collect(),
             later: VecDeque::new(),
@@ -138,6 +149,7 @@ impl Listeners {
             effort: None,
             reader: stamp::Reader::new(run, plan.size as usize),
             watch: Watch::default(),
+            kills: Kills::default(),
             figures: Box::default(),
             spreads: Vec::new(),
             gauge,
@@ -165,6 +177,7 @@ impl Listeners {
         if self.plan.conflated.is_none() {
             self.spreads = vec![Spread::default(); self.calendar.counted()];
         }
+        self.plan_kills(from);
         self.start_watching(at);
         self.set_alarm();
     }
@@ -179,6 +192,7 @@ impl Listeners {
             self.counts.1 = Time::NEVER;
             self.tell_effort();
         }
+        self.kill(now);
         self.watch(now);
         self.dial();
         self.set_alarm();
@@ -188,7 +202,7 @@ impl Listeners {
     fn set_alarm(&mut self) {
         let (from, until) = self.counts;
         let mark = if self.effort.is_none() { from } else { until };
-        let next = [Some(mark), self.next_dial(), self.next_watch()];
+        let next = [Some(mark), self.next_dial(), self.next_watch(), self.next_kill()];
         let next = next.into_iter().flatten().min().filter(|at| *at != Time::NEVER);
         if next != self.alarm {
             self.alarm = next;
@@ -233,6 +247,11 @@ impl Listeners {
             let behind = !slow && track.highest() < self.calendar.last(channel);
             self.figures.counts.behind_at_end += u64::from(behind);
         }
+    }
+
+    /// The number of a client's subscription among those of all.
+    fn track(&self, index: u32, place: u32) -> usize {
+        index as usize * self.layout.places() as usize + place as usize
     }
 
     /// Whether publications that are due now count.
@@ -306,6 +325,9 @@ impl Listeners {
             How::Failed(kind) => News::NotConnected {
                 error: (*kind).into(),
             },
+            How::Later(what) => News::NotConnected {
+                error: std::io::Error::other(what.clone()),
+            },
             How::What(what) => News::NotConnected {
                 error: std::io::Error::other(*what),
             },
@@ -341,6 +363,8 @@ enum How<'a> {
     Code(u32, &'a str),
     /// The server does not want to, in whole words.
     Refused(String),
+    /// The server does not want to now.
+    Later(String),
     /// A connection did not come about.
     Failed(std::io::ErrorKind),
     /// Something else.
@@ -353,7 +377,7 @@ impl How<'_> {
         match self {
             How::Code(code, "") => code.to_string(),
             How::Code(code, reason) => format!("{code} {reason}"),
-            How::Refused(message) => message.clone(),
+            How::Refused(message) | How::Later(message) => message.clone(),
             How::Failed(kind) => dial::failed(*kind).to_owned(),
             How::What(what) => (*what).to_owned(),
         }
@@ -376,7 +400,7 @@ impl How<'_> {
         match self {
             How::Code(code, _) => !matches!(code, 3500..=3999 | 4500..=4999),
             How::Refused(_) => false,
-            How::Failed(_) | How::What(_) => true,
+            How::Later(_) | How::Failed(_) | How::What(_) => true,
         }
     }
 }

@@ -30,6 +30,7 @@ pub fn run(run: &Run, name: &str, remarks: &[Remark]) -> String {
             behind: Times::of(&run.heard.fresh),
             behind_slow: Times::of(&run.heard.fresh_slow),
             clients: Clients::of(run),
+            recovery: run.plan.kill.map(|_| Recovery::of(run)),
             client: Client::of(run),
             server: run.server.map(|used| Server {
                 cpu_s: used.cpu.as_secs_f64(),
@@ -66,6 +67,8 @@ struct Document<'a> {
     behind: Option<Times>,
     behind_slow: Option<Times>,
     clients: Clients<'a>,
+    /// Of clients that were cut off on purpose.
+    recovery: Option<Recovery>,
     /// What this program used.
     client: Client,
     server: Option<Server>,
@@ -85,6 +88,8 @@ struct Setup<'a> {
     common_per_s: Option<f64>,
     size_bytes: u32,
     conflated_s: Option<f64>,
+    kill_after_s: Option<f64>,
+    kill_every_s: Option<f64>,
     slow_share: f64,
     slow_pace_share: f64,
     warmup_s: f64,
@@ -111,6 +116,11 @@ impl<'a> Setup<'a> {
             common_per_s: plan.common,
             size_bytes: plan.size,
             conflated_s: plan.conflated.map(|span| span.as_secs_f64()),
+            kill_after_s: plan.kill.map(|kill| kill.after.as_secs_f64()),
+            kill_every_s: plan
+                .kill
+                .and_then(|kill| kill.every)
+                .map(|every| every.as_secs_f64()),
             slow_share: plan.slow,
             slow_pace_share: plan.slow_pace,
             warmup_s: plan.warmup.as_secs_f64(),
@@ -246,6 +256,62 @@ impl<'a> Clients<'a> {
             received_bytes: counts.bytes_received,
             messages: counts.messages,
             pings: counts.pings,
+        }
+    }
+}
+
+#[derive(Serialize)]
+struct Recovery {
+    clients_cut: u64,
+    clients_back: u64,
+    /// Until all stood again, at most; none if some never did.
+    all_back_s: Option<f64>,
+    /// The same of each client.
+    back: Option<Times>,
+    subscriptions_recovered: u64,
+    /// The server does not have all that they missed.
+    subscriptions_unrecovered: u64,
+    /// Nobody knew where they had stood.
+    subscriptions_without_position: u64,
+    deliveries: u64,
+    /// From a publication's moment to a client that had missed it.
+    latency: Option<Times>,
+    server_cpu_s_a_client: Option<f64>,
+    times: Vec<Cut>,
+}
+
+/// One time at which all clients were cut off.
+#[derive(Serialize)]
+struct Cut {
+    clients_cut: u64,
+    clients_back: u64,
+    last_back_s: f64,
+    busiest_thread_share: f64,
+    server_cpu_s: Option<f64>,
+}
+
+impl Recovery {
+    fn of(run: &Run) -> Recovery {
+        let (counts, (cut, back)) = (&run.heard.counts, run.cut_and_back());
+        let times = run.heard.outages.iter().map(|outage| Cut {
+            clients_cut: outage.cut,
+            clients_back: outage.back,
+            last_back_s: outage.took.as_secs_f64(),
+            busiest_thread_share: outage.busy,
+            server_cpu_s: outage.server_cpu.map(|cpu| cpu.as_secs_f64()),
+        });
+        Recovery {
+            clients_cut: cut,
+            clients_back: back,
+            all_back_s: run.all_back().map(|took| took.as_secs_f64()),
+            back: Times::of(&run.heard.back),
+            subscriptions_recovered: counts.recoveries,
+            subscriptions_unrecovered: counts.unrecovered,
+            subscriptions_without_position: counts.unplaced,
+            deliveries: counts.by_recovery,
+            latency: Times::of(&run.heard.recovered),
+            server_cpu_s_a_client: run.server_cpu_a_return().map(|cpu| cpu.as_secs_f64()),
+            times: times.collect(),
         }
     }
 }

@@ -8,7 +8,7 @@ pub mod text;
 use std::time::Duration;
 
 use super::calendar::Calendar;
-use super::figures::{Heard, Published, Spread};
+use super::figures::{Heard, Outage, Published, Spread};
 use super::layout::Layout;
 use super::plan::Plan;
 use crate::figures::Latency;
@@ -174,6 +174,36 @@ impl Run {
         let cpu = self.server?.cpu;
         let delivered = self.delivered();
         (delivered > 0).then(|| Duration::from_secs_f64(cpu.as_secs_f64() * 1e6 / delivered as f64))
+    }
+
+    /// Clients that were cut off on purpose, each as often as it was, and of those that came back.
+    #[must_use]
+    pub fn cut_and_back(&self) -> (u64, u64) {
+        let outages = self.heard.outages.iter();
+        outages.fold((0, 0), |(cut, back), outage| {
+            (cut + outage.cut, back + outage.back)
+        })
+    }
+
+    /// How long it took until all that were cut off stood again, at most; `None` if some never did.
+    #[must_use]
+    pub fn all_back(&self) -> Option<Duration> {
+        let outages = &self.heard.outages;
+        let is_over = !outages.is_empty() && outages.iter().all(Outage::is_over);
+        is_over.then(|| outages.iter().map(|outage| outage.took).max().unwrap_or_default())
+    }
+
+    /// CPU time of the server for each client that came back after all had been cut off, with what it did besides until then.
+    #[must_use]
+    pub fn server_cpu_a_return(&self) -> Option<Duration> {
+        let known = self.heard.outages.iter().filter_map(|outage| {
+            let cpu = outage.server_cpu.filter(|_| outage.back > 0)?;
+            Some((cpu, outage.back))
+        });
+        let (cpu, back) = known.fold((Duration::ZERO, 0), |(sum, all), (cpu, back)| {
+            (sum + cpu, all + back)
+        });
+        (back > 0).then(|| Duration::from_secs_f64(cpu.as_secs_f64() / back as f64))
     }
 
     /// For each client that stands, of so much.

@@ -92,6 +92,7 @@ fn latencies(out: &mut String, run: &Run, style: Style) {
     table.main(row("the client", &heard.fast));
     let rows = [
         ("a client that reads slowly", &heard.slow),
+        ("a client that came back", &heard.recovered),
         ("the last of its clients", &totals.last),
         ("the last of the common channel", &totals.last_common),
     ];
@@ -143,6 +144,11 @@ fn deliveries(out: &mut String, run: &Run, style: Style) {
         "delivered",
         vec![amount::count(run.delivered()), share.clone(), pace],
     ));
+    if counts.by_recovery > 0 {
+        let recovered = counts.by_recovery;
+        let share = amount::percent(recovered, expected);
+        table.row(line("  by recovery", vec![amount::count(recovered), share]));
+    }
     if run.plan.conflated.is_some() {
         let conflated = run.missing() + run.missing_slow();
         table.row(line(
@@ -230,6 +236,10 @@ fn ends(out: &mut String, run: &Run, style: Style) {
         amount::count(counts.pings),
     );
     labelled(out, "received", &received, style);
+    if run.plan.kill.is_some() {
+        labelled(out, "killed", &killed(run), style);
+        labelled(out, "recovered", &recovered(run), style);
+    }
     let mut cut = match counts.disconnects.total() {
         0 => "none".to_owned(),
         _ => list(&counts.disconnects),
@@ -251,6 +261,53 @@ fn ends(out: &mut String, run: &Run, style: Style) {
     }
 }
 
+/// How clients came back that were cut off on purpose.
+fn killed(run: &Run) -> String {
+    let (cut, back) = run.cut_and_back();
+    let times = match run.heard.outages.len() {
+        1 => "at once".to_owned(),
+        times => format!("in {times} times"),
+    };
+    let mut said = format!("{} clients {times}; ", amount::count(cut));
+    match run.all_back() {
+        Some(took) => said.push_str(&format!("all back in {}", amount::time(took))),
+        None => said.push_str(&format!("{} came back", amount::count(back))),
+    }
+    if back > 0 {
+        let took = &run.heard.back;
+        said.push_str(&format!(
+            ", one in {} (p50), {} (p99), {} (max)",
+            amount::time(took.percentile(50.0)),
+            amount::time(took.percentile(99.0)),
+            amount::time(took.max()),
+        ));
+    }
+    said
+}
+
+/// What became of the subscriptions of clients that came back.
+fn recovered(run: &Run) -> String {
+    let counts = &run.heard.counts;
+    let mut said = format!(
+        "{} subscriptions, with {} publications",
+        amount::count(counts.recoveries),
+        amount::count(counts.by_recovery),
+    );
+    let others = [
+        (
+            counts.unrecovered,
+            "could not: the server does not have all that they missed",
+        ),
+        (counts.unplaced, "did not know where they had stood"),
+    ];
+    for (count, what) in others {
+        if count > 0 {
+            said.push_str(&format!("; {} {what}", amount::count(count)));
+        }
+    }
+    said
+}
+
 fn costs(out: &mut String, run: &Run, style: Style) {
     out.push_str(&format!("\n{}\n", style.bold("Costs")));
     let seconds = run.plan.duration.as_secs_f64();
@@ -266,6 +323,12 @@ fn costs(out: &mut String, run: &Run, style: Style) {
         if let Some(cpu) = run.joined.server_cpu {
             let each = cpu.as_secs_f64() / f64::from(run.plan.clients);
             said.push_str(&format!(", {} for a client that joins", amount::seconds(each)));
+        }
+        if let Some(cpu) = run.server_cpu_a_return() {
+            said.push_str(&format!(
+                ", {} for one that comes back, with what was published meanwhile",
+                amount::seconds(cpu.as_secs_f64())
+            ));
         }
         if let Some(bytes) = run.server_bytes_a_client() {
             said.push_str(&format!("; {} a client", amount::memory(bytes)));

@@ -1,10 +1,12 @@
 //! Messages as objects of JSON.
 
+use std::collections::BTreeMap;
 use std::io::Write;
 
+use memchr::memmem;
 use serde::Deserialize;
 
-use super::{CONNECT, Malformed, Said};
+use super::{CONNECT, Malformed, Said, Standing, Wish};
 
 /// What of a reply, or of a push to one that only listens, is looked at.
 #[derive(Deserialize)]
@@ -13,7 +15,7 @@ struct Reply {
     id: u32,
     error: Option<Error>,
     connect: Option<Connect>,
-    subscribe: Option<Any>,
+    subscribe: Option<Subscribe>,
     push: Option<Push>,
     disconnect: Option<End>,
     unsubscribe: Option<End>,
@@ -35,6 +37,8 @@ struct Error {
     code: u32,
     #[serde(default)]
     message: String,
+    #[serde(default)]
+    temporary: bool,
 }
 
 #[derive(Deserialize)]
@@ -49,11 +53,35 @@ struct End {
 struct Connect {
     #[serde(default)]
     pong: bool,
+    #[serde(default)]
+    subs: BTreeMap<String, Subscribe>,
 }
 
-/// Whatever it holds.
-#[derive(Deserialize)]
-struct Any {}
+#[derive(Default, Deserialize)]
+#[serde(default)]
+struct Subscribe {
+    recoverable: bool,
+    recovered: bool,
+    offset: u64,
+    epoch: String,
+}
+
+impl From<Subscribe> for Standing {
+    fn from(said: Subscribe) -> Standing {
+        let Subscribe {
+            recoverable,
+            recovered,
+            offset,
+            epoch,
+        } = said;
+        Standing {
+            recoverable,
+            recovered,
+            offset,
+            epoch,
+        }
+    }
+}
 
 pub(super) fn read(part: &[u8]) -> Result<Said, Malformed> {
     let part = part.trim_ascii();
@@ -71,18 +99,44 @@ pub(super) fn read(part: &[u8]) -> Result<Said, Malformed> {
         .map(|push| (push.channel, push.disconnect, push.unsubscribe));
     let (channel, disconnect, unsubscribe) =
         pushed.unwrap_or((reply.channel, reply.disconnect, reply.unsubscribe));
-    Ok(match (reply.error, reply.connect, disconnect, unsubscribe) {
-        (Some(Error { code, message }), ..) => Said::Refused {
+    if let Some(error) = reply.error {
+        return Ok(Said::Refused {
             id: reply.id,
-            code,
-            message,
+            code: error.code,
+            message: error.message,
+            temporary: error.temporary,
+        });
+    }
+    Ok(match (reply.connect, disconnect, unsubscribe, reply.subscribe) {
+        (Some(Connect { pong, subs }), ..) => Said::Connected {
+            pong,
+            subs: subs.into_iter().map(|(name, at)| (name, at.into())).collect(),
         },
-        (_, Some(Connect { pong }), ..) => Said::Connected { pong },
-        (_, _, Some(End { code, reason }), _) => Said::Disconnected { code, reason },
-        (_, _, _, Some(end)) => ended(channel, end),
-        _ if reply.subscribe.is_some() => Said::Subscribed,
+        (_, Some(End { code, reason }), ..) => Said::Disconnected { code, reason },
+        (_, _, Some(end), _) => ended(channel, end),
+        (_, _, _, Some(at)) => Said::Subscribed {
+            id: reply.id,
+            at: at.into(),
+        },
         _ => Said::Other,
     })
+}
+
+/// What stands before a publication's offset.
+const OFFSET: &[u8] = b"\"offset\":";
+
+pub(super) fn offset(part: &[u8], end: usize) -> u64 {
+    // Behind the data, where it is found at once; data of ours holds no such text.
+    let (before, behind) = part.split_at(end);
+    let found = |text: &[u8]| {
+        let at = memmem::find(text, OFFSET)? + OFFSET.len();
+        let digits = text[at..].trim_ascii_start();
+        let digits = digits.iter().take_while(|byte| byte.is_ascii_digit());
+        digits.take(20).try_fold(0u64, |number, digit| {
+            number.checked_mul(10)?.checked_add(u64::from(digit - b'0'))
+        })
+    };
+    found(behind).or_else(|| found(before)).unwrap_or(0)
 }
 
 pub(super) fn connect(out: &mut Vec<u8>, token: Option<&str>) {
@@ -92,30 +146,48 @@ pub(super) fn connect(out: &mut Vec<u8>, token: Option<&str>) {
     out.extend_from_slice(b"}}");
 }
 
-pub(super) fn subscribe(out: &mut Vec<u8>, id: u32, name: &dyn Fn(&mut Vec<u8>)) {
+pub(super) fn subscribe(out: &mut Vec<u8>, id: u32, wish: Wish<'_>, name: &dyn Fn(&mut Vec<u8>)) {
     // A line for each command.
     if !out.is_empty() {
         out.push(b'\n');
     }
     let _ = write!(out, "{{\"id\":{id},\"subscribe\":{{\"channel\":\"");
     name(out);
-    out.extend_from_slice(b"\"}}");
+    out.push(b'"');
+    write_wish(out, wish, true);
+    out.extend_from_slice(b"}}");
 }
 
-pub(super) fn listening(out: &mut Vec<u8>, token: Option<&str>, names: &[Vec<u8>]) {
+/// Appends the fields of a wish, with a comma before the first where something is `before` it.
+fn write_wish(out: &mut Vec<u8>, wish: Wish<'_>, before: bool) {
+    let comma = if before { "," } else { "" };
+    if wish.recoverable {
+        let _ = write!(out, "{comma}\"recoverable\":true");
+    }
+    if let Some((offset, epoch)) = wish.since {
+        let comma = if wish.recoverable { "," } else { comma };
+        let _ = write!(out, "{comma}\"recover\":true,\"offset\":{offset},\"epoch\":");
+        let written = serde_json::to_writer(out, epoch);
+        debug_assert!(written.is_ok(), "a text is written to memory");
+    }
+}
+
+pub(super) fn listening(out: &mut Vec<u8>, token: Option<&str>, channels: &[(Vec<u8>, Wish<'_>)]) {
     out.push(b'{');
     write_token(out, token);
     if token.is_some() {
         out.push(b',');
     }
     out.extend_from_slice(b"\"subs\":{");
-    for (index, name) in names.iter().enumerate() {
+    for (index, (name, wish)) in channels.iter().enumerate() {
         if index > 0 {
             out.push(b',');
         }
         out.push(b'"');
         out.extend_from_slice(name);
-        out.extend_from_slice(b"\":{}");
+        out.extend_from_slice(b"\":{");
+        write_wish(out, *wish, false);
+        out.push(b'}');
     }
     out.extend_from_slice(b"}}");
 }

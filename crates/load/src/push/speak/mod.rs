@@ -22,9 +22,16 @@ pub(super) enum Said {
     Connected {
         /// Pings are to be answered.
         pong: bool,
+        /// Subscriptions that came with it, by their channels.
+        subs: Vec<(String, Standing)>,
     },
     /// A subscription stands.
-    Subscribed,
+    Subscribed {
+        /// Of the command.
+        id: u32,
+        /// Where.
+        at: Standing,
+    },
     /// A command came to nothing.
     Refused {
         /// Of the command.
@@ -33,6 +40,8 @@ pub(super) enum Said {
         code: u32,
         /// The same in words.
         message: String,
+        /// Whether it may be carried out a little later.
+        temporary: bool,
     },
     /// The server ends a subscription.
     Unsubscribed {
@@ -52,6 +61,28 @@ pub(super) enum Said {
     },
     /// Something else.
     Other,
+}
+
+/// Where a subscription stands.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub(super) struct Standing {
+    /// What is missed later can be had.
+    pub(super) recoverable: bool,
+    /// All that was missed came with it.
+    pub(super) recovered: bool,
+    /// The last publication's offset.
+    pub(super) offset: u64,
+    /// What it is of; empty for nothing.
+    pub(super) epoch: String,
+}
+
+/// What a subscription is to be, besides standing.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(super) struct Wish<'a> {
+    /// What is missed later is to be had.
+    pub(super) recoverable: bool,
+    /// What was missed behind this offset of this epoch is wanted.
+    pub(super) since: Option<(u64, &'a str)>,
 }
 
 /// The parts of one message.
@@ -122,11 +153,25 @@ pub(super) fn connect(out: &mut Vec<u8>, format: Format, token: Option<&str>) {
     }
 }
 
-/// Appends a `subscribe`, to a channel whose name `name` appends.
-pub(super) fn subscribe(out: &mut Vec<u8>, format: Format, id: u32, name: &dyn Fn(&mut Vec<u8>)) {
+/// The offset that a part says of its one publication, which ends at `end`; 0 where it says none.
+pub(super) fn offset(format: Format, part: &[u8], end: usize) -> u64 {
     match format {
-        Format::Json => json::subscribe(out, id, name),
-        Format::Protobuf => protobuf::subscribe(out, id, name),
+        Format::Json => json::offset(part, end),
+        Format::Protobuf => protobuf::offset(part).unwrap_or(0),
+    }
+}
+
+/// Appends a `subscribe`, to a channel whose name `name` appends.
+pub(super) fn subscribe(
+    out: &mut Vec<u8>,
+    format: Format,
+    id: u32,
+    wish: Wish<'_>,
+    name: &dyn Fn(&mut Vec<u8>),
+) {
+    match format {
+        Format::Json => json::subscribe(out, id, wish, name),
+        Format::Protobuf => protobuf::subscribe(out, id, wish, name),
     }
 }
 
@@ -138,7 +183,7 @@ pub(super) fn pong(out: &mut Vec<u8>, format: Format) {
     }
 }
 
-/// Appends the query of one that only listens: a connect request with the names that `names` appends.
-pub(super) fn listening(out: &mut Vec<u8>, token: Option<&str>, names: &[Vec<u8>]) {
-    json::listening(out, token, names);
+/// Appends the query of one that only listens: a connect request with these channels.
+pub(super) fn listening(out: &mut Vec<u8>, token: Option<&str>, channels: &[(Vec<u8>, Wish<'_>)]) {
+    json::listening(out, token, channels);
 }

@@ -1,6 +1,6 @@
 //! Messages in Protobuf, each behind its length: the fields that count, by hand.
 
-use super::{CONNECT, Malformed, Said};
+use super::{CONNECT, Malformed, Said, Standing, Wish};
 
 /// The wire type of whole numbers, and of what has a length.
 const VARINT: u64 = 0;
@@ -32,16 +32,67 @@ pub(super) fn read(part: &[u8]) -> Option<Said> {
     for field in Fields(part) {
         match field? {
             (1, Value::Number(number)) => id = number as u32,
-            (2, Value::Bytes(bytes)) => error = Some(told(bytes)?),
+            (2, Value::Bytes(bytes)) => error = Some((told(bytes)?, has(bytes, 3)?)),
             (4, Value::Bytes(bytes)) => said = push(bytes)?,
-            (5, Value::Bytes(bytes)) => said = Said::Connected { pong: has(bytes, 8)? },
-            (6, Value::Bytes(_)) => said = Said::Subscribed,
+            (5, Value::Bytes(bytes)) => {
+                // Nobody but who only listens is subscribed with it, and that is in JSON.
+                said = Said::Connected {
+                    pong: has(bytes, 8)?,
+                    subs: Vec::new(),
+                }
+            }
+            (6, Value::Bytes(bytes)) => {
+                said = Said::Subscribed {
+                    id: 0,
+                    at: standing(bytes)?,
+                }
+            }
             _ => {}
         }
     }
+    if let Said::Subscribed { id: of, .. } = &mut said {
+        *of = id;
+    }
     Some(match error {
-        Some((code, message)) => Said::Refused { id, code, message },
+        Some(((code, message), temporary)) => Said::Refused {
+            id,
+            code,
+            message,
+            temporary,
+        },
         None => said,
+    })
+}
+
+/// A `SubscribeResult`.
+fn standing(part: &[u8]) -> Option<Standing> {
+    let mut at = Standing::default();
+    for field in Fields(part) {
+        match field? {
+            (3, Value::Number(number)) => at.recoverable = number != 0,
+            (6, Value::Bytes(bytes)) => at.epoch = text(bytes),
+            (8, Value::Number(number)) => at.recovered = number != 0,
+            (9, Value::Number(number)) => at.offset = number,
+            _ => {}
+        }
+    }
+    Some(at)
+}
+
+/// The offset of a `Reply` with a `Push` with a `Publication`.
+pub(super) fn offset(part: &[u8]) -> Option<u64> {
+    let publication = inner(inner(part, 4)?, 4)?;
+    Fields(publication).flatten().find_map(|field| match field {
+        (6, Value::Number(offset)) => Some(offset),
+        _ => None,
+    })
+}
+
+/// The message in a field.
+fn inner(part: &[u8], number: u64) -> Option<&[u8]> {
+    Fields(part).flatten().find_map(|field| match field {
+        (found, Value::Bytes(bytes)) if found == number => Some(bytes),
+        _ => None,
     })
 }
 
@@ -167,21 +218,33 @@ pub(super) fn connect(out: &mut Vec<u8>, token: Option<&str>) {
     write_command(out, CONNECT, 4, &request);
 }
 
-pub(super) fn subscribe(out: &mut Vec<u8>, id: u32, name: &dyn Fn(&mut Vec<u8>)) {
+pub(super) fn subscribe(out: &mut Vec<u8>, id: u32, wish: Wish<'_>, name: &dyn Fn(&mut Vec<u8>)) {
     let (mut channel, mut request) = (Vec::new(), Vec::new());
     name(&mut channel);
     write_bytes(&mut request, 1, &channel);
+    if let Some((offset, epoch)) = wish.since {
+        write_number(&mut request, 3, 1);
+        write_bytes(&mut request, 6, epoch.as_bytes());
+        write_number(&mut request, 7, offset);
+    }
+    if wish.recoverable {
+        write_number(&mut request, 10, 1);
+    }
     write_command(out, id, 5, &request);
 }
 
 /// A `Command` behind its length.
 fn write_command(out: &mut Vec<u8>, id: u32, field: u64, request: &[u8]) {
     let mut command = Vec::new();
-    write_varint(&mut command, 1 << 3 | VARINT);
-    write_varint(&mut command, u64::from(id));
+    write_number(&mut command, 1, u64::from(id));
     write_bytes(&mut command, field, request);
     write_varint(out, command.len() as u64);
     out.extend_from_slice(&command);
+}
+
+fn write_number(out: &mut Vec<u8>, field: u64, number: u64) {
+    write_varint(out, field << 3 | VARINT);
+    write_varint(out, number);
 }
 
 fn write_bytes(out: &mut Vec<u8>, field: u64, bytes: &[u8]) {
