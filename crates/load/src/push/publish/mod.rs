@@ -424,6 +424,10 @@ impl Publisher {
         let Some(flight) = line.in_flight.pop_front() else {
             return;
         };
+        if self.phase == Phase::Over {
+            // It was waited for until the end, and has been counted as one without an answer.
+            return;
+        }
         if flight.due.number.is_none() {
             conn.set_deadline(None);
             return match fault {
@@ -483,6 +487,7 @@ impl Publisher {
             let unsent = line.waiting.iter().filter(|due| self.counts(**due)).count();
             self.figures.unanswered += unanswered as u64;
             self.figures.unsent += unsent as u64;
+            self.lines[index].waiting.clear();
         }
         let _ = self.news.send(News::Published {
             figures: std::mem::take(&mut self.figures),
