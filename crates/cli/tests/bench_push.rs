@@ -11,11 +11,12 @@ use std::net::SocketAddr;
 use std::process::Command;
 use std::time::Duration;
 
-use common::{fails, program};
+use common::{Directory, fails, program};
 use ringmain_engine::{Addr, Config, Engine, ListenOptions, Running};
 use ringmain_hub::history::Keep;
 use ringmain_push::{Namespace, Options};
-use ringmain_web::App;
+use ringmain_tls::{Acceptor, Development, ServerSettings};
+use ringmain_web::{App, Entrance};
 use serde_json::Value;
 
 fn push(args: &[&str]) -> Command {
@@ -27,7 +28,11 @@ fn push(args: &[&str]) -> Command {
 /// Command lines, and what the message about them holds.
 const WRONG: &[(&[&str], &str)] = &[
     (&[], "<URL>"),
-    (&["wss://127.0.0.1:9"], "TLS is not spoken here yet"),
+    (
+        &["ws://127.0.0.1:9", "--insecure", "--idle"],
+        "--insecure is for https:// and wss:// targets",
+    ),
+    (&["wss://127.0.0.1:9", "--ca", "/nowhere"], "--ca: /nowhere"),
     (&["tcp://127.0.0.1:9"], "expected ws://HOST"),
     (
         &["ws://127.0.0.1:9", "--clients", "0"],
@@ -92,6 +97,20 @@ struct Server {
 
 impl Server {
     fn new(anonymous: bool) -> Server {
+        Server::of(App::new(), anonymous)
+    }
+
+    /// Over TLS, by a certificate of this authority's.
+    fn secured(made: &Development) -> Server {
+        let settings = ServerSettings {
+            certificates: vec![made.pair.clone()],
+            ..ServerSettings::default()
+        };
+        let acceptor = Acceptor::new(&settings, ringmain_sys::clock::realtime()).unwrap();
+        Server::of(App::new().listener(0, Entrance::https(&acceptor)), true)
+    }
+
+    fn of(app: App, anonymous: bool) -> Server {
         let mut paced = Namespace::default();
         paced.rules.every = Some(Duration::from_millis(50));
         let keeps = |publications| {
@@ -112,7 +131,7 @@ impl Server {
             api_key: Some("K".to_owned()),
             ..Options::default()
         };
-        let site = ringmain_push::serve(App::new(), options).build().unwrap();
+        let site = ringmain_push::serve(app, options).build().unwrap();
         let config = Config {
             workers: Some(1),
             pin: false,
@@ -280,6 +299,96 @@ fn clients_that_are_cut_off_recover_all_over_every_transport() {
         assert_eq!(recovery["subscriptions_unrecovered"], 0, "{found:#}");
         assert!(recovery["all_back_s"].as_f64() > Some(0.0), "{found:#}");
     }
+}
+
+/// The file of an authority's certificate.
+fn authority(directory: &Directory, name: &str) -> (Development, String) {
+    let made = Development::new(&[], ringmain_sys::clock::realtime()).unwrap();
+    let path = directory.join(name);
+    std::fs::write(&path, &made.authority.bytes).unwrap();
+    (made, path.to_str().unwrap().to_owned())
+}
+
+#[test]
+fn all_of_it_goes_over_tls() {
+    let directory = Directory::new();
+    let (made, ours) = authority(&directory, "ours.pem");
+    let server = Server::secured(&made);
+    let port = server.addr.port();
+    let sockets = format!("wss://localhost:{port}");
+    let events = format!("https://localhost:{port}/connection/uni_sse");
+    let args = [&KILLED[..], &["--prefix", "kept:", "--settle", "30s", "--json"]].concat();
+    let cases: [(&str, &[&str]); 4] = [
+        (&sockets, &["--ca", &ours]),
+        (&sockets, &["--ca", &ours, "--protobuf", "--tls", "1.2"]),
+        (&sockets, &["--insecure", "--no-resume"]),
+        (&events, &["--ca", &ours]),
+    ];
+    for (url, more) in cases {
+        let output = push(&[&[url][..], &args, more].concat()).output().unwrap();
+        assert_eq!(output.status.code(), Some(0), "{output:?}");
+        let found: Value = serde_json::from_slice(&output.stdout).unwrap();
+        let (deliveries, clients) = (&found["deliveries"], &found["clients"]);
+        assert_eq!(
+            (&deliveries["delivered"], &deliveries["lost"]),
+            (&1000.into(), &0.into()),
+            "{found:#}"
+        );
+        assert_eq!(found["recovery"]["clients_back"], 20, "{found:#}");
+        // Each connects, and comes back.
+        let agreed = clients["tls"].as_object().unwrap();
+        let handshakes: u64 = agreed.values().filter_map(Value::as_u64).sum();
+        assert_eq!(
+            (handshakes, &found["joined"]["handshake"]["count"]),
+            (40, &40.into()),
+            "{found:#}"
+        );
+        let version = ["TLSv1.3", "TLSv1.2"][usize::from(more.contains(&"1.2"))];
+        assert!(agreed.keys().all(|name| name.starts_with(version)), "{found:#}");
+        match more.contains(&"--no-resume") {
+            true => assert_eq!(clients["tls_resumed"], 0),
+            // All of those that come back find a session.
+            false => assert!(clients["tls_resumed"].as_u64() > Some(0), "{found:#}"),
+        }
+    }
+}
+
+#[test]
+fn who_cannot_be_believed_is_neither_listened_nor_published_to() {
+    let directory = Directory::new();
+    let (made, ours) = authority(&directory, "ours.pem");
+    let (_, others) = authority(&directory, "others.pem");
+    let server = Server::secured(&made);
+    let port = server.addr.port();
+    let sockets = format!("wss://localhost:{port}");
+    let events = format!("https://localhost:{port}/connection/uni_sse");
+    let check = |args: &[&str], expect: &str| {
+        let error = fails(
+            &mut push(&[args, &["-c", "5", "-q", "--api-key", "K"]].concat()),
+            1,
+        );
+        assert!(error.contains(expect), "expected `{expect}` in: {error}");
+    };
+    for url in [&sockets, &events] {
+        check(&[url, "--ca", &others], "expected a certificate");
+        check(&[url, "--ca", &ours, "--sni", "other.test"], "other.test");
+    }
+    // Publishing alone is refused, too: here nobody listens there who could be believed.
+    let clear = Server::new(true);
+    let posts = format!("https://localhost:{port}/api/publish");
+    check(
+        &[
+            &clear.url("/connection/websocket"),
+            "--publish",
+            &posts,
+            "--ca",
+            &others,
+        ],
+        "publishing to https://localhost",
+    );
+    // What does not speak TLS is told as that.
+    let silent = format!("wss://127.0.0.1:{}", clear.addr.port());
+    check(&[&silent, "--insecure"], "TLS");
 }
 
 #[test]

@@ -3,6 +3,7 @@
 use std::time::Duration;
 
 use ringmain_engine::{Addr, Choice};
+use ringmain_load::plan::Tls;
 use ringmain_load::push::report::{json, text};
 use ringmain_load::push::{Form, Format, Kill, Plan, Progress, Publishing, PushError, Session, Transport};
 use ringmain_load::report::amount;
@@ -13,6 +14,7 @@ use ringmain_sys::{clock, cpu};
 use super::output;
 use super::output::Sinks;
 use super::place::{Watched, addresses, open};
+use super::secure::{check_used, secured};
 use super::task::{check_sources, cpus};
 use crate::args::EngineName;
 use crate::args::bench::push::{PublishAs, Push};
@@ -37,6 +39,10 @@ pub(super) fn run(args: &Push) -> Result<(), Failure> {
     }
     let target = target(&args.target)?;
     let publishing = publishing(args, &target)?;
+    let posts = publishing.as_ref().and_then(|(to, _)| to.secured_as.as_ref());
+    check_used(&args.tls, target.secured_as.is_some() || posts.is_some())?;
+    let named = target.secured_as.clone();
+    let tls = named.map(|name| secured(name, &args.tls)).transpose()?;
     let allowed = cpu::allowed();
     let cpus = cpus(args.client.cpus.as_ref(), &args.server.started, &allowed)?;
     let sinks = Sinks::json(args.results.json.as_ref(), args.results.quiet)?;
@@ -54,6 +60,7 @@ pub(super) fn run(args: &Push) -> Result<(), Failure> {
                 true => addr.clone(),
                 false => ringmain_load::server::reach(&addresses(&to.place)?).map_err(Failure::other)?,
             },
+            tls: publishing_tls(args, &target, &to)?,
             host: to.host,
             path: to.path,
             api_key: args.publications.api_key.clone(),
@@ -62,7 +69,10 @@ pub(super) fn run(args: &Push) -> Result<(), Failure> {
         }),
         None => None,
     };
-    let plan = plan(args, &target, addr, publishing, cpus, &allowed)?;
+    let plan = Plan {
+        tls,
+        ..plan(args, &target, addr, publishing, cpus, &allowed)?
+    };
     let shared = shared(server.as_ref(), args, &plan, &allowed);
     let session = Session::new(plan).map_err(failed)?;
     interrupt.tells(session.stop());
@@ -89,17 +99,12 @@ fn failed(error: PushError) -> Failure {
 /// Where clients connect to.
 fn target(text: &str) -> Result<Target, Failure> {
     let mut target = Target::parse(text).map_err(|error| Failure::Usage(error.to_string()))?;
-    if target.secured_as.is_some() {
-        return Err(Failure::Usage(format!(
-            "{text}: TLS is not spoken here yet; write ws:// or http://, to a listener in the clear"
-        )));
-    }
     let usual = match target.scheme {
         Scheme::WebSocket => WEBSOCKET,
         Scheme::Http => SSE,
         Scheme::Tcp => {
             return Err(Failure::Usage(format!(
-                "{text}: expected ws://HOST[:PORT][/PATH] or http://HOST[:PORT][/PATH]"
+                "{text}: expected ws://HOST[:PORT][/PATH] or http://HOST[:PORT][/PATH], or wss:// or https://"
             )));
         }
     };
@@ -127,12 +132,24 @@ fn publishing(args: &Push, clients: &Target) -> Result<Option<(Target, Form)>, F
         return Ok(Some((own, form)));
     };
     let to = Target::parse(text).map_err(|error| Failure::Usage(format!("--publish: {error}")))?;
-    if to.scheme != Scheme::Http || to.secured_as.is_some() {
+    if to.scheme != Scheme::Http {
         return Err(Failure::Usage(format!(
-            "--publish: expected http://HOST[:PORT]/PATH, found {text}"
+            "--publish: expected http://HOST[:PORT]/PATH or https://…, found {text}"
         )));
     }
     Ok(Some((to, form)))
+}
+
+/// How publishing is secured. The name of `--sni` is that of the host that clients connect to.
+fn publishing_tls(args: &Push, clients: &Target, to: &Target) -> Result<Option<Tls>, Failure> {
+    let Some(name) = to.secured_as.clone() else {
+        return Ok(None);
+    };
+    let mut tls = secured(name.clone(), &args.tls)?;
+    if clients.secured_as.as_ref().is_some_and(|other| *other != name) {
+        tls.name = name;
+    }
+    Ok(Some(tls))
 }
 
 fn plan(
@@ -161,6 +178,7 @@ fn plan(
         target: addr,
         host: target.host.clone(),
         path: target.path.clone(),
+        tls: None,
         transport,
         token: audience.token.clone(),
         sources,
@@ -189,14 +207,7 @@ fn plan(
         warmup: time.warmup.0,
         duration: time.duration.0,
         settle: time.settle.0,
-        threads: threads(
-            args,
-            if cpus.is_empty() {
-                allowed.len()
-            } else {
-                cpus.len()
-            },
-        ),
+        threads: threads(args, if cpus.is_empty() { allowed } else { &cpus }.len()),
         cpus,
         engine: match args.client.engine {
             EngineName::Auto => Choice::Auto,

@@ -6,7 +6,6 @@ use std::sync::Arc;
 use ringmain_load::plan;
 use ringmain_tls::{ClientSettings, KeyPair, PeerName, Pem, Trust, Version, pem_file, system_roots};
 
-use super::task::Task;
 use crate::args::bench::{Tls, TlsVersion};
 use crate::failure::Failure;
 
@@ -53,9 +52,9 @@ pub(super) fn secured(name: String, args: &Tls) -> Result<plan::Tls, Failure> {
 }
 
 /// Options of TLS are of no use where nothing is spoken over it.
-pub(super) fn check_used(args: &Tls, tasks: &[Task]) -> Result<(), Failure> {
+pub(super) fn check_used(args: &Tls, is_spoken: bool) -> Result<(), Failure> {
     match args.given() {
-        Some(option) if tasks.iter().all(|task| task.tls.is_none()) => Err(Failure::Usage(format!(
+        Some(option) if !is_spoken => Err(Failure::Usage(format!(
             "{option} is for https:// and wss:// targets: drop it, or write one of these"
         ))),
         _ => Ok(()),

@@ -51,7 +51,7 @@ pub(super) fn run(mut args: Bench) -> Result<(), Failure> {
         name.clone()
     };
     let task = Task::read(&target, scene.as_ref(), &args.load, &args.request, &args.tls)?;
-    check_used(&args.tls, std::slice::from_ref(&task))?;
+    check_used(&args.tls, task.tls.is_some())?;
     carry_out(&args, &name, &task)
 }
 

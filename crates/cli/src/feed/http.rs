@@ -107,6 +107,7 @@ impl Http {
             stream,
             publishing: Publishing {
                 target,
+                tls: None,
                 host: host.to_owned(),
                 path: path.to_owned(),
                 api_key: key.map(str::to_owned),

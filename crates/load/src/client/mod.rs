@@ -34,7 +34,7 @@ use ringmain_engine::{Conn, ConnId, Cx, Handler, Reason, Start, Via};
 
 use self::link::{Link, State};
 pub(crate) use self::schedule::Schedule;
-pub(crate) use self::secure::Secure;
+pub(crate) use self::secure::{Agreed, Secure, Secures, Unsecured, agreed, failure};
 use self::speak::Speaker;
 pub(crate) use self::window::News;
 use self::window::{Phase, Window};

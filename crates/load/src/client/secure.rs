@@ -5,7 +5,45 @@
 use std::time::Duration;
 
 use ringmain_engine::Conn;
-use ringmain_tls::{ConnectHandle, Facts, Fault, FaultKind, PeerName, Tls};
+use ringmain_tls::{ConnectHandle, Connector, Facts, Fault, FaultKind, PeerName, Refused, Tls};
+
+use crate::plan;
+
+/// What the connections of all workers are secured with. Its sessions are resumed on any of them.
+#[derive(Debug)]
+pub(crate) struct Secures {
+    connector: Connector,
+    peer: PeerName,
+}
+
+/// Why nothing can be secured so.
+#[derive(Debug)]
+pub(crate) enum Unsecured {
+    /// The name is none of a host.
+    Name(String),
+    /// What is trusted, shown or spoken.
+    Settings(Refused),
+}
+
+impl Secures {
+    /// By these settings, with that peer; none has a session yet.
+    pub(crate) fn new(tls: &plan::Tls) -> Result<Secures, Unsecured> {
+        let peer = PeerName::new(&tls.name).map_err(|error| Unsecured::Name(error.to_string()))?;
+        let connector = Connector::new(&tls.settings, ringmain_sys::clock::realtime());
+        Ok(Secures {
+            connector: connector.map_err(Unsecured::Settings)?,
+            peer,
+        })
+    }
+
+    /// One worker's share.
+    pub(crate) fn handle(&self) -> Secure {
+        Secure {
+            handle: self.connector.handle(),
+            peer: self.peer.clone(),
+        }
+    }
+}
 
 /// What one worker secures its connections with.
 #[derive(Debug)]
@@ -23,10 +61,6 @@ pub(crate) struct Agreed {
 }
 
 impl Secure {
-    pub(crate) fn new(handle: ConnectHandle, peer: PeerName) -> Secure {
-        Secure { handle, peer }
-    }
-
     /// Begins the handshake; `wall` is time since 1970.
     pub(crate) fn begin(&self, conn: Conn<'_>, wall: Duration) {
         conn.secure(Box::new(self.handle.connect(&self.peer, wall)));

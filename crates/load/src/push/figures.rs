@@ -21,6 +21,8 @@ pub struct Heard {
     pub ready: Latency,
     /// From asking for a connection to having it, without handshakes.
     pub connect: Latency,
+    /// From having a connection to having it secured; empty without TLS.
+    pub handshake: Latency,
     /// How long bytes that were there had waited until this program looked at them, at least.
     pub behind: Latency,
     /// How far the newest value that clients have was behind the newest published one, looked at evenly over time and
@@ -111,6 +113,10 @@ pub struct Counts {
     pub disconnects: Disconnects,
     /// Subscriptions that the server ended.
     pub unsubscribes: Disconnects,
+    /// TLS handshakes that came to their end, by version and suite (`TLSv1.3 TLS13_AES_256_GCM_SHA384`).
+    pub tls: BTreeMap<String, u64>,
+    /// Of those, that resumed a session.
+    pub tls_resumed: u64,
 }
 
 /// How often something ended, by how: a code and a reason, or what happened. Beyond [`limits::PUSH_REASONS`] kinds the
@@ -164,6 +170,7 @@ impl Heard {
             (&mut self.slow, &other.slow),
             (&mut self.ready, &other.ready),
             (&mut self.connect, &other.connect),
+            (&mut self.handshake, &other.handshake),
             (&mut self.behind, &other.behind),
             (&mut self.fresh, &other.fresh),
             (&mut self.fresh_slow, &other.fresh_slow),
@@ -196,12 +203,16 @@ impl Counts {
             (&mut self.unplaced, other.unplaced),
             (&mut self.by_recovery, other.by_recovery),
             (&mut self.gone, other.gone),
+            (&mut self.tls_resumed, other.tls_resumed),
         ];
         for (into, from) in counts {
             *into += from;
         }
         for (what, count) in &other.connect_errors {
             *self.connect_errors.entry(what.clone()).or_default() += count;
+        }
+        for (agreed, count) in &other.tls {
+            *self.tls.entry(agreed.clone()).or_default() += count;
         }
         self.disconnects.merge(&other.disconnects);
         self.unsubscribes.merge(&other.unsubscribes);

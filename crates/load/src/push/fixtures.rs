@@ -14,6 +14,7 @@ pub(super) fn plan() -> Plan {
         target,
         host: "127.0.0.1:9".into(),
         path: "/connection/websocket".into(),
+        tls: None,
         transport: Transport::WebSocket(Format::Json),
         token: None,
         sources: Vec::new(),
@@ -23,6 +24,7 @@ pub(super) fn plan() -> Plan {
         prefix: "bench".into(),
         publishing: Some(Publishing {
             target: SocketAddr::from((Ipv4Addr::LOCALHOST, 9)).into(),
+            tls: None,
             host: "127.0.0.1:9".into(),
             path: "/api/publish".into(),
             api_key: None,

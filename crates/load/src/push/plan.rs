@@ -8,6 +8,7 @@ use ringmain_engine::{Addr, Choice};
 
 use super::stamp;
 use crate::limits;
+use crate::plan::Tls;
 
 /// One server, its clients and what is published.
 #[derive(Clone, Debug)]
@@ -18,6 +19,8 @@ pub struct Plan {
     pub host: String,
     /// Path and query there.
     pub path: String,
+    /// How their connections are secured; `None`: not at all.
+    pub tls: Option<Tls>,
     /// What they speak.
     pub transport: Transport,
     /// A token that all of them show.
@@ -101,6 +104,8 @@ pub enum Format {
 pub struct Publishing {
     /// Where to.
     pub target: Addr,
+    /// How these connections are secured; `None`: not at all.
+    pub tls: Option<Tls>,
     /// What is said in `Host`.
     pub host: String,
     /// Path and query.

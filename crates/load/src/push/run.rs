@@ -11,6 +11,7 @@ use std::time::Duration;
 use ringmain_engine::backend::Time;
 use ringmain_engine::{Config, Engine, EngineError, Running};
 use ringmain_sys::{clock, process};
+use ringmain_tls::Refused;
 
 use super::calendar::Calendar;
 use super::figures::{Heard, Published, Spread};
@@ -21,7 +22,9 @@ use super::plan::Plan;
 use super::publish::Publisher;
 use super::report::{Effort, Joined, Run, Totals};
 use super::worker::{News, Order, Worker};
+use crate::client::{Secures, Unsecured};
 use crate::limits;
+use crate::plan::Tls;
 use crate::run::is_final;
 use crate::server::{Server, ServerError};
 
@@ -45,6 +48,9 @@ pub enum PushError {
         /// What it is.
         found: String,
     },
+    /// Authorities, certificate or key.
+    #[error(transparent)]
+    Tls(#[from] Refused),
     /// The client's own engine.
     #[error(transparent)]
     Engine(#[from] EngineError),
@@ -72,6 +78,19 @@ pub enum PushError {
     /// The server under test.
     #[error(transparent)]
     Server(#[from] ServerError),
+}
+
+impl From<Unsecured> for PushError {
+    fn from(unsecured: Unsecured) -> PushError {
+        match unsecured {
+            Unsecured::Settings(refused) => PushError::Tls(refused),
+            Unsecured::Name(found) => PushError::Plan {
+                setting: "sni",
+                expected: "a host name or an address".into(),
+                found,
+            },
+        }
+    }
 }
 
 /// The last failure, and what to do about it.
@@ -115,7 +134,8 @@ impl Session {
     /// Checks that the plan makes sense and the engine is there.
     ///
     /// # Errors
-    /// [`PushError::Plan`] names the setting; [`PushError::Engine`] says why a forced engine is not there.
+    /// [`PushError::Plan`] names the setting; [`PushError::Engine`] says why a forced engine is not there, [`PushError::Tls`] what is
+    /// wrong with certificates and keys.
     pub fn new(plan: Plan) -> Result<Session, PushError> {
         if let Some((setting, expected, found)) = plan.fault() {
             return Err(PushError::Plan {
@@ -124,6 +144,7 @@ impl Session {
                 found,
             });
         }
+        secures(&plan)?;
         let engine = Engine::new(config(&plan))?;
         Ok(Session {
             engine: engine.selection().to_string(),
@@ -165,11 +186,23 @@ impl Session {
         let gauges: Vec<Arc<Gauge>> = (0..plan.threads).map(|_| Arc::default()).collect();
         let (threads, shown) = (plan.threads, gauges.clone());
         let given = std::sync::Mutex::new(common.clone());
+        let (listening, publishing) = secures(plan)?;
         let running = engine.start(move |start| {
             let common = given.lock().expect("nothing panics with it").clone();
             match gauges.get(start.cx.worker()) {
-                Some(gauge) => Worker::Listen(Box::new(Listeners::new(&start, common, Arc::clone(gauge)))),
-                None => Worker::Publish(Box::new(Publisher::new(&start, common))),
+                Some(gauge) => {
+                    let secure = listening.as_ref().map(Secures::handle);
+                    Worker::Listen(Box::new(Listeners::new(
+                        &start,
+                        common,
+                        Arc::clone(gauge),
+                        secure,
+                    )))
+                }
+                None => {
+                    let secure = publishing.as_ref().map(Secures::handle);
+                    Worker::Publish(Box::new(Publisher::new(&start, common, secure)))
+                }
             }
         })?;
         let mut conduct = Conduct {
@@ -413,6 +446,14 @@ impl Conduct<'_> {
             let _ = self.running.inbox(worker).post(order);
         }
     }
+}
+
+/// What clients' connections, and those for publishing, are secured with.
+fn secures(plan: &Plan) -> Result<(Option<Secures>, Option<Secures>), Unsecured> {
+    let made = |tls: Option<&Tls>| tls.map(Secures::new).transpose();
+    let publishing = plan.publishing.as_ref();
+    let publishing = publishing.and_then(|publishing| publishing.tls.as_ref());
+    Ok((made(plan.tls.as_ref())?, made(publishing)?))
 }
 
 fn config(plan: &Plan) -> Config {

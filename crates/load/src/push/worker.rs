@@ -94,6 +94,19 @@ impl Handler for Worker {
         }
     }
 
+    fn secured(&mut self, conn: Conn<'_>, place: &mut Place) {
+        if let Worker::Listen(listeners) = self {
+            listeners.secured(conn, *place);
+        }
+    }
+
+    fn insecure(&mut self, conn: Conn<'_>, place: &mut Place) {
+        match self {
+            Worker::Listen(listeners) => listeners.insecure(conn, *place),
+            Worker::Publish(publisher) => publisher.insecure(conn, *place),
+        }
+    }
+
     fn data(&mut self, conn: Conn<'_>, place: &mut Place, bytes: &mut [u8]) -> usize {
         match self {
             Worker::Listen(listeners) => listeners.received(conn, *place, bytes),

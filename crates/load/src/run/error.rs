@@ -6,6 +6,7 @@ use std::time::Duration;
 use ringmain_engine::EngineError;
 use ringmain_tls::Refused;
 
+use crate::client::Unsecured;
 use crate::server::ServerError;
 
 /// Why a run came to nothing. What went wrong while it measured is no error but a figure.
@@ -49,6 +50,19 @@ pub enum RunError {
     /// The server under test.
     #[error(transparent)]
     Server(#[from] ServerError),
+}
+
+impl From<Unsecured> for RunError {
+    fn from(unsecured: Unsecured) -> RunError {
+        match unsecured {
+            Unsecured::Settings(refused) => RunError::Tls(refused),
+            Unsecured::Name(found) => RunError::Plan {
+                setting: "sni",
+                expected: "a host name or an address".into(),
+                found,
+            },
+        }
+    }
 }
 
 fn reason(connections: u32, waited: Duration, last: Option<&io::Error>) -> String {

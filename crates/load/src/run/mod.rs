@@ -13,11 +13,10 @@ use std::time::{Duration, Instant};
 
 use ringmain_engine::backend::Time;
 use ringmain_engine::{Config, Engine, Running};
-use ringmain_tls::{Connector, PeerName};
 
 use self::collect::Collector;
 pub use self::error::RunError;
-use crate::client::{Client, News, Order, Secure};
+use crate::client::{Client, News, Order, Secures};
 use crate::figures::Figures;
 use crate::limits;
 use crate::plan::{Pace, Plan, Protocol};
@@ -65,7 +64,7 @@ impl Session {
     /// [`RunError::Tls`] what is wrong with certificates and keys.
     pub fn new(plan: Plan, traffic: Traffic) -> Result<Session, RunError> {
         check(&plan, &traffic)?;
-        connector(&plan)?;
+        secures(&plan)?;
         let engine = Engine::new(config(&plan))?;
         Ok(Session {
             engine: engine.selection().to_string(),
@@ -110,12 +109,10 @@ impl Session {
         let (news, told) = mpsc::channel();
         let (plan, traffic) = (Arc::clone(&self.plan), Arc::clone(&self.traffic));
         let news = std::sync::Mutex::new(news);
-        let connector = connector(&plan)?;
+        let secures = secures(&plan)?;
         let running = engine.start(move |start| {
             let news = news.lock().expect("nothing panics with it").clone();
-            let secure = connector
-                .as_ref()
-                .map(|(connector, peer)| Secure::new(connector.handle(), peer.clone()));
+            let secure = secures.as_ref().map(Secures::handle);
             Client::new(&start, &plan, &traffic, number, secure, news)
         })?;
         let round = self.conduct(&running, &told, server, show);
@@ -236,17 +233,8 @@ pub(crate) fn is_final(kind: io::ErrorKind) -> bool {
 }
 
 /// What begins the TLS of a round's connections, and with whom.
-fn connector(plan: &Plan) -> Result<Option<(Connector, PeerName)>, RunError> {
-    let Some(tls) = &plan.tls else {
-        return Ok(None);
-    };
-    let peer = PeerName::new(&tls.name).map_err(|error| RunError::Plan {
-        setting: "sni",
-        expected: "a host name or an address".into(),
-        found: error.to_string(),
-    })?;
-    let connector = Connector::new(&tls.settings, ringmain_sys::clock::realtime())?;
-    Ok(Some((connector, peer)))
+fn secures(plan: &Plan) -> Result<Option<Secures>, RunError> {
+    Ok(plan.tls.as_ref().map(Secures::new).transpose()?)
 }
 
 fn config(plan: &Plan) -> Config {

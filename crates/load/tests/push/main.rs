@@ -25,6 +25,7 @@ fn plan(server: &Server) -> Plan {
         target: server.addr.into(),
         host: server.addr.to_string(),
         path: "/connection/websocket".into(),
+        tls: None,
         transport: Transport::WebSocket(Format::Json),
         token: None,
         sources: Vec::new(),
@@ -34,6 +35,7 @@ fn plan(server: &Server) -> Plan {
         prefix: "test:".into(),
         publishing: Some(Publishing {
             target: server.addr.into(),
+            tls: None,
             host: server.addr.to_string(),
             path: "/api/publish".into(),
             api_key: Some("K".into()),

@@ -7,7 +7,7 @@ use ringmain_engine::Addr;
 use ringmain_load::limits;
 
 use super::values::{self, File};
-use super::{EngineName, MILLISECOND, UnderTest};
+use super::{EngineName, MILLISECOND, Tls, UnderTest};
 use crate::args::values::{Time, size_32, time, whole};
 use crate::limits::TIME_MAX;
 
@@ -17,7 +17,7 @@ pub(crate) struct Push {
     /// Where clients connect to, and what they speak there
     ///
     /// ws://HOST[:PORT][/PATH] (/connection/websocket): the Centrifuge client protocol over WebSocket; http://HOST[:PORT][/PATH]
-    /// (/connection/uni_sse): server-sent events
+    /// (/connection/uni_sse): server-sent events; wss:// and https:// for the same over TLS
     #[arg(value_name = "URL")]
     pub(crate) target: String,
     #[command(flatten)]
@@ -26,6 +26,8 @@ pub(crate) struct Push {
     pub(crate) publications: Publications,
     #[command(flatten)]
     pub(crate) time: Span,
+    #[command(flatten)]
+    pub(crate) tls: Tls,
     #[command(flatten)]
     pub(crate) client: Threads,
     #[command(flatten)]

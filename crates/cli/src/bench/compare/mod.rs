@@ -48,7 +48,7 @@ pub(super) fn run(mut args: Compare) -> Result<(), Failure> {
         .iter()
         .map(|Named(_, target)| Task::read(target, scene.as_ref(), &args.load, &args.request, &args.tls))
         .collect::<Result<_, _>>()?;
-    check_used(&args.tls, &tasks)?;
+    check_used(&args.tls, tasks.iter().any(|task| task.tls.is_some()))?;
     carry_out(&args, &tasks)
 }
 

@@ -10,6 +10,7 @@ use ringmain_wire::ws::Opening;
 
 use super::link::{State, Talk};
 use super::{How, Listeners, Phase};
+use crate::client::{Agreed, agreed, failure};
 use crate::limits;
 use crate::push::layout::write_name;
 use crate::push::plan::{Format, Plan, Transport};
@@ -90,7 +91,7 @@ impl Listeners {
         };
         link.state = State::Joining { id, since };
         let nonce = self.random.u128(..).to_ne_bytes();
-        link.talk = Some(Box::new(Talk::new(nonce)));
+        link.talk = Some(Box::new(Talk::new(nonce, now)));
         let place = Place {
             index,
             life: link.life,
@@ -103,6 +104,10 @@ impl Listeners {
             }
         }
         self.figures.connect.record(now.since(since).as_nanos() as u64);
+        if let Some(secure) = &self.secure {
+            // What is written before it stands waits for it.
+            secure.begin(conn, self.cx.wall());
+        }
         self.scratch.clear();
         let written = match self.plan.transport {
             Transport::WebSocket(format) => opening(&mut self.scratch, &self.plan, nonce, format),
@@ -121,6 +126,35 @@ impl Listeners {
             }
         }
         Some(place)
+    }
+
+    /// TLS stands.
+    pub(in crate::push) fn secured(&mut self, conn: Conn<'_>, place: Place) {
+        let since = self
+            .owner(place)
+            .and_then(|index| self.links[index as usize].talk.as_ref());
+        let (Some(since), Some(agreed)) = (since.map(|talk| talk.since), agreed(conn)) else {
+            return;
+        };
+        let span = self.cx.clock().since(since);
+        self.figures.handshake.record(span.as_nanos() as u64);
+        let counts = &mut self.figures.counts;
+        let Agreed {
+            version,
+            suite,
+            resumed,
+        } = agreed;
+        *counts.tls.entry(format!("{version} {suite}")).or_default() += 1;
+        counts.tls_resumed += u64::from(resumed);
+    }
+
+    /// TLS has found a fault; the connection ends.
+    pub(in crate::push) fn insecure(&mut self, conn: Conn<'_>, place: Place) {
+        if let Some(index) = self.owner(place) {
+            let (what, said) = failure(conn);
+            self.hold_dials_until = self.cx.now().after(limits::REDIAL);
+            self.end(index, &How::Insecure(what, said));
+        }
     }
 
     /// Leaves the request of one that only listens in the scratch.

@@ -51,6 +51,8 @@ pub(super) struct Talk {
     pub(super) reading: Reading,
     /// Of a message that is not whole yet, what has come; or a line.
     pub(super) carry: Vec<u8>,
+    /// Since when it is there.
+    pub(super) since: Time,
     /// Subscriptions that do not stand yet; counted from when the session stands.
     pub(super) left: u32,
     /// Whether pings are to be answered.
@@ -106,13 +108,14 @@ impl Link {
 }
 
 impl Talk {
-    pub(super) fn new(nonce: [u8; 16]) -> Talk {
+    pub(super) fn new(nonce: [u8; 16], since: Time) -> Talk {
         Talk {
             reading: Reading::Head {
                 scanner: HeadScanner::new(),
                 nonce,
             },
             carry: Vec::new(),
+            since,
             left: 0,
             pong: false,
             connected: false,

@@ -35,7 +35,7 @@ use super::plan::{Plan, Transport};
 use super::position::Positions;
 use super::stamp;
 use super::worker::{News, Order, Place};
-use crate::client::{Schedule, share};
+use crate::client::{Schedule, Secure, share};
 use crate::limits;
 use crate::plan::Pace;
 
@@ -70,6 +70,8 @@ pub(super) struct Listeners {
     tracks: Vec<Track>,
     /// Where those stand, if clients are to recover.
     positions: Option<Positions>,
+    /// What connections are secured with, if they are.
+    secure: Option<Secure>,
     /// The number of the first client among those of all threads.
     first: u32,
     /// Clients to be dialled, in order.
@@ -115,7 +117,12 @@ pub(super) struct Common {
 }
 
 impl Listeners {
-    pub(super) fn new(start: &Start<Order>, common: Common, gauge: Arc<Gauge>) -> Listeners {
+    pub(super) fn new(
+        start: &Start<Order>,
+        common: Common,
+        gauge: Arc<Gauge>,
+        secure: Option<Secure>,
+    ) -> Listeners {
         let cx = start.cx.clone();
         let Common {
             plan,
@@ -135,6 +142,7 @@ impl Listeners {
             links: clients.map(|client| Link::new(layout.is_slow(client))).collect(),
             tracks: vec![Track::default(); subscriptions],
             positions: plan.kill.map(|_| Positions::new(subscriptions)),
+            secure,
             first,
             waiting: (0..count).collect(),
             later: VecDeque::new(),
@@ -331,6 +339,10 @@ impl Listeners {
             How::What(what) => News::NotConnected {
                 error: std::io::Error::other(*what),
             },
+            // However many clients there are, none would be taken.
+            How::Insecure(_, said) => News::NotConnected {
+                error: std::io::Error::new(std::io::ErrorKind::InvalidData, said.clone()),
+            },
         });
     }
 
@@ -367,6 +379,8 @@ enum How<'a> {
     Later(String),
     /// A connection did not come about.
     Failed(std::io::ErrorKind),
+    /// TLS has found a fault: what is counted, and what was found.
+    Insecure(&'static str, String),
     /// Something else.
     What(&'static str),
 }
@@ -379,7 +393,7 @@ impl How<'_> {
             How::Code(code, reason) => format!("{code} {reason}"),
             How::Refused(message) | How::Later(message) => message.clone(),
             How::Failed(kind) => dial::failed(*kind).to_owned(),
-            How::What(what) => (*what).to_owned(),
+            How::What(what) | How::Insecure(what, _) => (*what).to_owned(),
         }
     }
 
@@ -400,7 +414,7 @@ impl How<'_> {
         match self {
             How::Code(code, _) => !matches!(code, 3500..=3999 | 4500..=4999),
             How::Refused(_) => false,
-            How::Later(_) | How::Failed(_) | How::What(_) => true,
+            How::Later(_) | How::Failed(_) | How::Insecure(..) | How::What(_) => true,
         }
     }
 }

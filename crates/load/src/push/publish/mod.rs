@@ -27,6 +27,7 @@ use super::listen::Common;
 use super::plan::{Form, Plan};
 use super::stamp::{self, Stamp};
 use super::worker::{News, Order, Place};
+use crate::client::{Secure, failure};
 use crate::limits;
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -72,6 +73,8 @@ pub(super) struct Publisher {
     plan: Arc<Plan>,
     calendar: Calendar,
     run: u32,
+    /// What connections are secured with, if they are.
+    secure: Option<Secure>,
     lines: Vec<Line>,
     phase: Phase,
     begun: Time,
@@ -98,7 +101,7 @@ enum Edge {
 }
 
 impl Publisher {
-    pub(super) fn new(start: &Start<Order>, common: Common) -> Publisher {
+    pub(super) fn new(start: &Start<Order>, common: Common, secure: Option<Secure>) -> Publisher {
         let Common {
             plan,
             calendar,
@@ -111,6 +114,7 @@ impl Publisher {
             .as_ref()
             .map_or(0, |publishing| publishing.connections);
         let mut publisher = Publisher {
+            secure,
             lines: (0..lines).map(|_| Line::new()).collect(),
             phase: Phase::Trying,
             begun: Time(0),
@@ -319,6 +323,10 @@ impl Publisher {
     pub(super) fn connected(&mut self, conn: Conn<'_>) -> Option<Place> {
         let index = self.lines.iter().position(|line| line.id == Some(conn.id()))?;
         conn.set_deadline(None);
+        if let Some(secure) = &self.secure {
+            // What is written before it stands waits for it.
+            secure.begin(conn, self.cx.wall());
+        }
         let line = &mut self.lines[index];
         line.open = true;
         let place = Place {
@@ -349,6 +357,17 @@ impl Publisher {
         self.redial = Some(self.cx.now().after(limits::REDIAL));
         self.set_alarm();
         let _ = self.news.send(News::NotConnected { error: kind.into() });
+    }
+
+    /// TLS has found a fault; the connection ends.
+    pub(super) fn insecure(&mut self, conn: Conn<'_>, place: Place) {
+        let (what, said) = failure(conn);
+        let is_there = self.lines[place.index as usize].life == place.life;
+        if is_there && self.phase == Phase::Trying {
+            let address = self.address();
+            return self.refuse(format!("publishing to {address} came to nothing: {said}"));
+        }
+        self.lost(place, what);
     }
 
     /// A connection is gone; what was on its way has no answer.
@@ -502,7 +521,10 @@ impl Publisher {
 
     fn address(&self) -> String {
         let publishing = self.plan.publishing.as_ref();
-        publishing.map_or_else(String::new, |to| format!("http://{}{}", to.host, to.path))
+        publishing.map_or_else(String::new, |to| {
+            let scheme = if to.tls.is_some() { "https" } else { "http" };
+            format!("{scheme}://{}{}", to.host, to.path)
+        })
     }
 }
 

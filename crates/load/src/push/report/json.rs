@@ -2,13 +2,15 @@
 //!
 //! Names end in their unit; what there is none of is `null`.
 
+use std::collections::BTreeMap;
+
 use serde::Serialize;
 
 use super::Run;
 use crate::figures::Latency;
 use crate::push::figures::Disconnects;
 use crate::push::plan::{Format, Transport};
-use crate::report::json::document;
+use crate::report::json::{Tls, document};
 use crate::report::{Remark, Severity, per_second};
 
 /// The document of a run against a target that the user calls `name`.
@@ -80,6 +82,8 @@ struct Setup<'a> {
     target: String,
     path: &'a str,
     transport: &'static str,
+    /// How clients' connections were to be secured; `null` if not.
+    tls: Option<Tls>,
     clients: u32,
     channels: u32,
     channels_a_client: u32,
@@ -108,6 +112,7 @@ impl<'a> Setup<'a> {
                 Transport::WebSocket(Format::Protobuf) => "websocket-protobuf",
                 Transport::Sse => "sse",
             },
+            tls: plan.tls.as_ref().map(Tls::of),
             clients: plan.clients,
             channels: plan.channels,
             channels_a_client: plan.each,
@@ -135,6 +140,8 @@ struct Joined {
     took_s: f64,
     clients_per_s: f64,
     connect: Option<Times>,
+    /// From having a connection to having it secured; none without TLS.
+    handshake: Option<Times>,
     /// Connecting and subscribing, together.
     ready: Option<Times>,
     server_cpu_s: Option<f64>,
@@ -146,6 +153,7 @@ impl Joined {
             took_s: run.joined.took.as_secs_f64(),
             clients_per_s: run.joins_per_second(),
             connect: Times::of(&run.heard.connect),
+            handshake: Times::of(&run.heard.handshake),
             ready: Times::of(&run.heard.ready),
             server_cpu_s: run.joined.server_cpu.map(|cpu| cpu.as_secs_f64()),
         }
@@ -240,6 +248,9 @@ struct Clients<'a> {
     received_bytes: u64,
     messages: u64,
     pings: u64,
+    /// TLS handshakes, by version and suite.
+    tls: &'a BTreeMap<String, u64>,
+    tls_resumed: u64,
 }
 
 impl<'a> Clients<'a> {
@@ -256,6 +267,8 @@ impl<'a> Clients<'a> {
             received_bytes: counts.bytes_received,
             messages: counts.messages,
             pings: counts.pings,
+            tls: &counts.tls,
+            tls_resumed: counts.tls_resumed,
         }
     }
 }

@@ -2,8 +2,11 @@
 
 use std::time::Duration;
 
+use ringmain_tls::Trust;
+
 use super::Run;
 use crate::figures::Latency;
+use crate::plan::Tls;
 use crate::push::figures::Disconnects;
 use crate::push::plan::{Format, Transport};
 use crate::report::text::table::{Table, labelled, printable};
@@ -40,6 +43,9 @@ fn setup(out: &mut String, run: &Run, style: Style) {
     );
     if plan.common.is_some() {
         clients.push_str(" and on one common channel");
+    }
+    if plan.tls.is_some() {
+        clients = clients.replacen(transport, &format!("{transport} over TLS"), 1);
     }
     if run.totals.slow_clients > 0 {
         clients.push_str(&format!(
@@ -229,6 +235,9 @@ fn ends(out: &mut String, run: &Run, style: Style) {
     );
     labelled(out, "joined", &stood, style);
     let counts = &heard.counts;
+    if let Some(tls) = &run.plan.tls {
+        labelled(out, "TLS", &secured(run, tls), style);
+    }
     let received = format!(
         "{} in {} messages, {} of them pings",
         amount::bytes(counts.bytes_received as f64),
@@ -259,6 +268,24 @@ fn ends(out: &mut String, run: &Run, style: Style) {
         let each = each.map(|(what, count)| format!("{} × {}", amount::count(*count), printable(what)));
         labelled(out, "failed", &each.collect::<Vec<_>>().join(", "), style);
     }
+}
+
+/// What connections agreed on, and what that took.
+fn secured(run: &Run, tls: &Tls) -> String {
+    let (counts, took) = (&run.heard.counts, &run.heard.handshake);
+    let each = counts.tls.iter();
+    let each = each.map(|(agreed, count)| format!("{} × {}", amount::count(*count), printable(agreed)));
+    let mut said = format!(
+        "{}; {} resumed; handshakes took {} (p50), {} (p99)",
+        each.collect::<Vec<_>>().join(", "),
+        amount::count(counts.tls_resumed),
+        amount::time(took.percentile(50.0)),
+        amount::time(took.percentile(99.0)),
+    );
+    if tls.settings.trust == Trust::AnybodyInsecure {
+        said.push_str("; nobody's certificate was checked");
+    }
+    said
 }
 
 /// How clients came back that were cut off on purpose.

@@ -19,6 +19,7 @@ use serde::Serialize;
 use self::judged::{Against, Merged, Search, Told, Verdict};
 use self::round::{Round, Summary};
 use self::setup::Setup;
+pub(crate) use self::setup::Tls;
 use crate::compare::Comparison;
 use crate::doubts::Doubt;
 use crate::knee::Found;

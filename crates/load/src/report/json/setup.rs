@@ -59,7 +59,7 @@ pub(super) struct Setup {
 
 /// What was asked of TLS. What was agreed on is in the counts of each round.
 #[derive(Serialize)]
-struct Tls {
+pub(crate) struct Tls {
     /// Whom certificates had to be for.
     name: String,
     /// Whose certificates were taken: `host` (the host's authorities), `given` (those in a file) or `anybody`.
@@ -73,7 +73,7 @@ struct Tls {
 }
 
 impl Tls {
-    fn of(tls: &plan::Tls) -> Tls {
+    pub(crate) fn of(tls: &plan::Tls) -> Tls {
         let settings = &tls.settings;
         Tls {
             name: tls.name.clone(),
