@@ -302,8 +302,9 @@ impl Overrides {
         let is_as_others = (presence, join_leave) == (rules.presence, rules.join_leave);
         let is_hidden = !presence && !join_leave;
         let is_told = self.push_join_leave.is_none_or(|told| told == rules.join_leave);
-        let is_had = |wanted: Option<bool>| wanted != Some(true) || is_kept;
-        if !(is_as_others || is_hidden) || !is_told || !is_had(self.recovery) || !is_had(self.positioning) {
+        let is_had = |wanted: Option<bool>, there: bool| wanted != Some(true) || there;
+        let has_places = is_had(self.recovery, is_kept) && is_had(self.positioning, namespace.tells_gaps());
+        if !(is_as_others || is_hidden) || !is_told || !has_places {
             log::debug!("push: a token wants of a subscription what its namespace does not have: {self:?}");
             return Err(Fault::NOT_AVAILABLE);
         }

@@ -230,7 +230,8 @@ impl Session {
             kind: asking.kind,
             recovers,
             is_recoverable: is_kept && recovery,
-            is_positioned: is_kept && shape.positioning.unwrap_or(recovery),
+            is_positioned: namespace.tells_gaps()
+                && shape.positioning.unwrap_or(recovery || request.positioned),
             wants_all: request.flag & REJECT_UNRECOVERED != 0,
             data: terms.data,
             lasts: if is_refreshed { Lasts::default() } else { lasts },

@@ -103,6 +103,15 @@ impl Namespace {
     pub(crate) fn shows_last(&self) -> bool {
         self.rules.cache || self.rules.every.is_some()
     }
+
+    /// Whether a client of it that has lost a publication is told so at once, so that a subscription can be called positioned:
+    /// it is numbered, and none is left out in silence.
+    pub(crate) fn tells_gaps(&self) -> bool {
+        let Rules {
+            keep, slow, every, ..
+        } = self.rules;
+        keep.is_some() && every.is_none() && matches!(slow, Slow::Disconnect | Slow::Resync)
+    }
 }
 
 impl Default for Namespace {

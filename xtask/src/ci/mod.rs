@@ -3,6 +3,7 @@
 #[cfg(test)]
 mod tests;
 
+use std::env;
 use std::path::Path;
 use std::process::ExitCode;
 
@@ -17,6 +18,8 @@ enum Work {
     Tidy,
     /// Known vulnerabilities: needs the advisory database, which lives on the network.
     Advisories,
+    /// These commands in turn, where the machine has these programs.
+    With(&'static [&'static str], &'static [Line]),
 }
 
 /// One step.
@@ -63,6 +66,17 @@ const STEPS: &[Step] = &[
         name: "bench",
         work: Work::Commands(&[Line::new(&["bench/smoke.sh"])]),
     },
+    Step {
+        name: "sdk",
+        work: Work::With(&["go", "node", "npm"], &[BUILD, SDK]),
+    },
+    Step {
+        name: "browser",
+        work: Work::With(
+            &["chromium", "node", "npm", "openssl"],
+            &[BUILD, INSTALL_PLAYWRIGHT, BROWSER],
+        ),
+    },
 ];
 
 /// The test command of the README.
@@ -103,6 +117,40 @@ const FUZZ: Line = Line::new(&[
     "--",
     "--seconds",
     "5",
+]);
+
+/// What the test command builds: fresh behind it, with the same features, so that nothing is built twice.
+const BUILD: Line = Line::new(&[
+    "cargo",
+    "test",
+    "--workspace",
+    "--all-features",
+    "--no-run",
+    "--quiet",
+]);
+
+/// Centrifuge's own SDKs, over each of their transports.
+const SDK: Line = Line::new(&["tests/sdk/run.sh", "target/debug/examples/sdk_server"]);
+
+const INSTALL_PLAYWRIGHT: Line = Line::new(&[
+    "npm",
+    "ci",
+    "--prefix",
+    "bench/browser",
+    "--no-audit",
+    "--no-fund",
+]);
+
+/// The pages, WebSockets and the fallback to server-sent events; what they cost is measured by `cargo xtask suite browser`.
+const BROWSER: Line = Line::new(&[
+    "python3",
+    "bench/browser.py",
+    "--without-cost",
+    "--",
+    "target/debug/ringmain",
+    "run",
+    "--listen",
+    "127.0.0.1:$PORT",
 ]);
 
 /// Runs the steps; all of them, so that one run shows everything that is wrong.
@@ -152,7 +200,7 @@ fn chosen(args: &[&str]) -> Result<Vec<&'static Step>, String> {
 fn list() -> ExitCode {
     for step in STEPS {
         match step.work {
-            Work::Commands(lines) => lines
+            Work::Commands(lines) | Work::With(_, lines) => lines
                 .iter()
                 .for_each(|line| println!("{:<12}$ {line}", step.name)),
             Work::Tidy => println!("{:<12}$ cargo xtask tidy", step.name),
@@ -169,8 +217,23 @@ impl Work {
             Work::Tidy if tidy::run(root) == ExitCode::SUCCESS => Ok(()),
             Work::Tidy => Err("see above".into()),
             Work::Advisories => advisories(root),
+            Work::With(programs, lines) => match programs.iter().find(|program| !is_installed(program)) {
+                Some(program) => {
+                    eprintln!(
+                        "!! SKIPPED: there is no `{program}` on this machine; `.ci/run` installs what is missing"
+                    );
+                    Ok(())
+                }
+                None => lines.iter().try_for_each(|line| line.run(root, &[])),
+            },
         }
     }
+}
+
+/// Whether a folder of `PATH` has the program.
+fn is_installed(program: &str) -> bool {
+    let path = env::var_os("PATH").unwrap_or_default();
+    env::split_paths(&path).any(|folder| folder.join(program).is_file())
 }
 
 const FETCH_ADVISORIES: Line = Line::new(&["cargo", "deny", "fetch", "db"]);

@@ -3,6 +3,7 @@
 use std::time::Duration;
 
 use ringmain_hub::history::Keep;
+use ringmain_hub::mail::Slow;
 use ringmain_push::{Namespace, Options};
 use ringmain_web::App;
 use ringmain_web::testing::{TestClient, TestSocket};
@@ -103,4 +104,54 @@ fn of_many_values_those_go_that_are_asked_for() {
         push(6),
         "after a while without any the next one goes at once"
     );
+}
+
+#[test]
+fn only_where_gaps_are_told_is_a_subscription_positioned() {
+    let mut kept = Namespace::default();
+    kept.rules.keep = Some(Keep {
+        publications: 10,
+        bytes: 1000,
+        time: Duration::from_secs(60),
+    });
+    let slow = |slow| {
+        let mut namespace = kept;
+        namespace.rules.slow = slow;
+        namespace
+    };
+    let mut paced = kept;
+    paced.rules.every = Some(EVERY);
+    let namespaces = [
+        ("disconnect", slow(Slow::Disconnect), true),
+        ("resync", slow(Slow::Resync), true),
+        ("old", slow(Slow::DropOld), false),
+        ("new", slow(Slow::DropNew), false),
+        ("conflate", slow(Slow::Conflate), false),
+        ("paced", paced, false),
+        ("forgetful", Namespace::default(), false),
+    ];
+    let options = Options {
+        namespaces: namespaces
+            .map(|(name, namespace, _)| (name.to_owned(), namespace))
+            .into(),
+        anonymous: true,
+        ..Options::default()
+    };
+    let mut client = TestClient::new(ringmain_push::serve(App::new(), options)).expect("an application");
+    for (name, _, expected) in namespaces {
+        for asked in [r#""positioned":true"#, r#""recoverable":true"#] {
+            let mut socket = client.ws("/connection/websocket").open();
+            socket.send_text(r#"{"id":1,"connect":{}}"#);
+            socket.text();
+            socket.send_text(format!(
+                r#"{{"id":2,"subscribe":{{"channel":"{name}:a",{asked}}}}}"#
+            ));
+            let reply = socket.text();
+            assert_eq!(
+                reply.contains(r#""positioned":true"#),
+                expected,
+                "{name}, {asked}: {reply}"
+            );
+        }
+    }
 }

@@ -30,6 +30,8 @@ struct Side {
     stuck: bool,
     /// Our end follows `out`, announced or not.
     fin: bool,
+    /// Our end came before our part of the handshake was said: the server never gets as far as to announce its own.
+    early: bool,
     announces: bool,
     /// The server has announced its end.
     ended: bool,
@@ -92,6 +94,7 @@ impl Link {
                 out,
                 stuck: false,
                 fin: false,
+                early: false,
                 announces,
                 ended: false,
                 fault: None,
@@ -171,7 +174,7 @@ impl Link {
 
     /// Whether it was established and has ended without the server's word for it.
     pub(crate) fn was_cut(&self) -> bool {
-        let cut = |side: &Side| side.tls.facts().is_some() && !side.ended;
+        let cut = |side: &Side| side.tls.facts().is_some() && !side.early && !side.ended;
         self.peer.eof() && self.tls.as_ref().is_some_and(|side| cut(side))
     }
 
@@ -188,7 +191,8 @@ impl Link {
         match &mut self.tls {
             None => self.peer.shutdown_write(),
             Some(side) => {
-                if side.announces && side.tls.facts().is_some() {
+                side.early = side.tls.facts().is_none();
+                if side.announces && !side.early {
                     side.tls.end(&mut side.out);
                 }
                 side.fin = true;

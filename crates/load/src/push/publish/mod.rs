@@ -467,6 +467,10 @@ impl Publisher {
         let Some(flight) = line.in_flight.pop_front() else {
             return;
         };
+        if self.phase == Phase::Over {
+            // It was waited for until the end, and has been counted as one without an answer.
+            return;
+        }
         if flight.due.number.is_none() {
             conn.set_deadline(None);
             return match fault {
