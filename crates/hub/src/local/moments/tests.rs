@@ -4,6 +4,9 @@ use super::*;
 
 const EVERY: Duration = Duration::from_millis(200);
 
+/// A watch, and when it is due.
+type Expected = (u32, Option<u64>);
+
 #[test]
 fn each_is_due_once_in_its_time_whatever_comes_and_goes() {
     for seed in 0..100 {
@@ -11,7 +14,7 @@ fn each_is_due_once_in_its_time_whatever_comes_and_goes() {
         let mut random = fastrand::Rng::with_seed(seed);
         let mut moments = Moments::default();
         // By connection: its first watch, and when each of its watches is due.
-        let mut conns: Vec<(u32, Vec<(u32, Option<u64>)>)> = vec![(NONE, Vec::new()); 8];
+        let mut conns: Vec<(u32, Vec<Expected>)> = vec![(NONE, Vec::new()); 8];
         let mut now = Duration::ZERO;
         for _ in 0..500 {
             let index = random.u32(0..8);
@@ -66,7 +69,7 @@ fn moments_are_an_interval_apart_and_come_to_their_places() {
     for every in [1, 999, 5_000_000, 200_000_000, 333_333_333, 86_400_000_000_000] {
         let interval = Duration::from_nanos(every);
         for conn in [0, 1, 2, 77, 1000, u32::MAX] {
-            let place = (u128::from(every) * u128::from(conn.wrapping_mul(0x9e37_79b9)) >> 32) as u64;
+            let place = ((u128::from(every) * u128::from(conn.wrapping_mul(0x9e37_79b9))) >> 32) as u64;
             let mut due = 12_345_678_901;
             for round in 0..100 {
                 let next = following(conn, interval, due, Duration::from_nanos(due));
