@@ -3,6 +3,13 @@
 /// Pieces in one send (`iovec`s). More are sent in the next one.
 pub const SEND_PIECES: usize = 8;
 
+/// Pieces of shared memory that one turn of the loop may queue for a connection: behind them shared frames of up to
+/// [`JOINED_FRAME_BYTES`] are copied one behind the other, and larger ones are pieces still.
+pub const SHARED_PIECES: usize = 4;
+
+/// See [`SHARED_PIECES`].
+pub const JOINED_FRAME_BYTES: usize = 2048;
+
 /// Bytes in one send. More are sent in the next one.
 pub const SEND_BYTES: usize = 64 * 1024;
 
@@ -102,6 +109,7 @@ pub const HANDSHAKE_STEPS_PER_TURN: usize = 2;
 pub const MAIL_PER_TURN: usize = 1024;
 
 const _: () = assert!(WRITE_MARK < WRITE_LIMIT && SEND_BYTES <= WRITE_MARK);
+const _: () = assert!(SHARED_PIECES < SEND_PIECES && JOINED_FRAME_BYTES <= SMALL_BUFFER_BYTES);
 const _: () = assert!(SMALL_BUFFER_BYTES < LARGE_BUFFER_BYTES && LARGE_BUFFER_BYTES <= SEND_BYTES);
 const _: () = assert!(RECEIVE_BUFFERS.is_power_of_two() && DATAGRAM_BUFFERS.is_power_of_two());
 const _: () = assert!(CONNECTIONS_PER_WORKER <= crate::backend::Slot::LIMIT);

@@ -15,7 +15,7 @@ use std::time::Duration;
 
 use crate::history::{Epoch, Place};
 use crate::limits;
-use crate::mail::{Manner, Rules, Subscribed, Subscribing, ToHome, ToWorker, Told, WorkerId};
+use crate::mail::{Course, Manner, Rules, Subscribed, Subscribing, ToHome, ToWorker, Told, WorkerId};
 use crate::protocol::{Published, Push, Variant};
 use channel::{Channel, Goes};
 use keys::{Keys, Name};
@@ -159,7 +159,7 @@ impl Home {
         self.paced.first().map(|(at, _)| *at)
     }
 
-    /// Sends what was held until now ([`Rules::every`](crate::mail::Rules::every)).
+    /// Hands on what was held until now ([`limits::PASSED_AN_INTERVAL`]).
     pub fn release(&mut self, now: Duration) {
         while let Some(&(at, index)) = self.paced.first()
             && at <= now
@@ -379,7 +379,8 @@ impl Home {
         };
         if channel.is_heard() {
             let push = published_push(published, offset);
-            let frames = self.writer.write(&channel.name, channel.heard(), push);
+            let course = channel.course();
+            let frames = self.writer.write(&channel.name, channel.heard(), push, course);
             for interest in channel.interests() {
                 let outbox = &mut self.outboxes[usize::from(interest.worker.0)];
                 // Behind a gap nothing goes: it will come with what is missing.
@@ -394,6 +395,7 @@ impl Home {
                 outbox.queue.push_back(ToWorker::Push {
                     key: interest.key,
                     frames: Arc::clone(&frames),
+                    course,
                 });
             }
         }
@@ -404,7 +406,8 @@ impl Home {
         let Some(channel) = self.channels[index as usize].as_mut().filter(|_| wanted) else {
             return;
         };
-        let frames = self.writer.write(&channel.name, channel.heard(), push);
+        let course = Course::Beside;
+        let frames = self.writer.write(&channel.name, channel.heard(), push, course);
         for interest in channel.interests() {
             let outbox = &mut self.outboxes[usize::from(interest.worker.0)];
             if interest.marked.is_none() && outbox.pushes < limits::PUSHES_WAITING {
@@ -412,6 +415,7 @@ impl Home {
                 outbox.queue.push_back(ToWorker::Push {
                     key: interest.key,
                     frames: Arc::clone(&frames),
+                    course,
                 });
             }
         }
@@ -429,11 +433,12 @@ impl Home {
         outbox.marked.retain(|&marked| marked != index);
         match missed {
             Some(missed) => {
+                let course = channel.course();
                 for (offset, published) in missed {
                     let push = published_push(&published, offset);
-                    let frames = self.writer.write(&channel.name, channel.heard(), push);
+                    let frames = self.writer.write(&channel.name, channel.heard(), push, course);
                     outbox.pushes += 1;
-                    outbox.queue.push_back(ToWorker::Push { key, frames });
+                    outbox.queue.push_back(ToWorker::Push { key, frames, course });
                 }
             }
             None => outbox.queue.push_back(ToWorker::Lost { key }),

@@ -1,5 +1,7 @@
 //! Every limit of channels and of their protocol, with its unit and what happens there.
 
+use std::time::Duration;
+
 /// Bytes of a message from a client; a longer one ends its connection ([`Disconnect::BAD_REQUEST`]).
 ///
 /// [`Disconnect::BAD_REQUEST`]: crate::protocol::Disconnect::BAD_REQUEST
@@ -76,3 +78,26 @@ pub const KEYS_BYTES: usize = 64 << 20;
 
 /// What a key is counted with besides its text.
 pub const KEY_OVERHEAD_BYTES: usize = 128;
+
+/// Of the interval of a channel that shows states ([`Rules::every`]): as often its home hands workers the last publication, so that
+/// what a client gets at its moment is no older. Mail between workers is bounded by it, whatever a feed brings.
+///
+/// [`Rules::every`]: crate::mail::Rules::every
+pub const PASSED_AN_INTERVAL: u32 = 8;
+
+/// And at least so long after the one before, unless the interval itself is shorter.
+pub const PASSED_AT_LEAST: Duration = Duration::from_millis(10);
+
+/// How far a client's moments are apart at least; connections whose moments are in the same one get theirs together.
+pub(crate) const MOMENT: Duration = Duration::from_millis(1);
+
+/// Part of its interval by which a connection's moment may come later than it could, until it is at its own place in the
+/// interval; and by which one may have been late without those behind it being later, too.
+pub(crate) const MOMENT_MOVES: u64 = 16;
+
+/// Moments that come at once, before what they brought is sent.
+pub const MOMENTS_TOGETHER: usize = 1024;
+
+/// Pushes that are looked at, of those that wait for a connection, before it is given the states that it is behind with: with one
+/// of these among them it is too slow, and gets the newest at a later moment.
+pub(crate) const LOOKED_AT: usize = 256;

@@ -9,7 +9,10 @@
 
 mod asking;
 mod conn;
+mod delivering;
 mod event;
+mod moments;
+mod showing;
 mod subscriptions;
 mod waiting;
 
@@ -19,16 +22,16 @@ use std::sync::Arc;
 use bytes::Bytes;
 
 use crate::home::mix;
-use crate::limits::TOUCHED_TOGETHER;
-use crate::mail::{
-    Frames, Rules, Since, Slow, Subscribed, Subscribing, ToHome, ToWorker, TopicKey, WorkerId,
-};
-use crate::protocol::{ClientInfo, Disconnect, Fault, Unsubscribed, Variant};
+use crate::mail::{Rules, Since, Slow, Subscribed, Subscribing, ToHome, ToWorker, TopicKey, WorkerId};
+use crate::protocol::{ClientInfo, Fault, Unsubscribed, Variant};
 use asking::Asked;
-use conn::{Conn, Room};
+use conn::Conn;
+use delivering::Victim;
 pub use event::{Answer, ConnId, Event};
+use moments::Moments;
+use showing::Show;
 use subscriptions::Stage;
-use waiting::{Table, Waiting};
+use waiting::Table;
 
 /// The connections of one worker.
 #[derive(Debug)]
@@ -48,6 +51,7 @@ pub struct Local {
     answers: VecDeque<(u64, Answer)>,
     ready: VecDeque<ConnId>,
     waiting: Table,
+    moments: Moments,
     /// Why subscriptions end that wait for their answer ([`Stage::Ending`]).
     endings: BTreeMap<(ConnId, u32), Unsubscribed>,
     /// Kept for the memory alone.
@@ -62,7 +66,8 @@ pub struct Counts {
     pub subscriptions: usize,
     /// Publications, comings and goings that were put among what waits for a connection, each connection counted.
     pub deliveries: u64,
-    /// Those that connections were too slow for, by what became of them, in the order of [`Slow::ALL`].
+    /// Those that connections were too slow for, by what became of them, in the order of [`Slow::ALL`]. A state that such a
+    /// connection was not given at its moment is one, also if it is given the same later.
     pub slow: [u64; Slow::ALL.len()],
     /// How often subscribers missed something since a queue between workers was full.
     pub lost: u64,
@@ -98,12 +103,7 @@ struct Topic {
     rules: Rules,
     subscribers: Vec<u32>,
     waiting: u32,
-}
-
-#[derive(Clone, Copy, Debug)]
-enum Victim {
-    Disconnect(Disconnect),
-    Resync,
+    show: Show,
 }
 
 impl Local {
@@ -130,6 +130,7 @@ impl Local {
             answers: VecDeque::new(),
             ready: VecDeque::new(),
             waiting: Table::new(),
+            moments: Moments::default(),
             endings: BTreeMap::new(),
             victims: Vec::new(),
             counts: Counts::default(),
@@ -271,7 +272,7 @@ impl Local {
     /// Takes what a home says.
     pub fn handle(&mut self, message: ToWorker) {
         match message {
-            ToWorker::Push { key, frames } => self.deliver(key, &frames),
+            ToWorker::Push { key, frames, course } => self.deliver(key, &frames, course),
             ToWorker::Lost { key } => self.lost(key),
             ToWorker::Subscribed(subscribed) => self.subscribed(*subscribed),
             ToWorker::Refused { ask } => self.refused(ask),
@@ -378,6 +379,7 @@ impl Local {
                 rules,
                 subscribers: Vec::new(),
                 waiting: 0,
+                show: Show::default(),
             });
             (self.topics.len() - 1) as u32
         });
@@ -393,6 +395,7 @@ impl Local {
             // What is under way for it finds another generation.
             topic.generation = topic.generation.wrapping_add(1);
             topic.subscribers = Vec::new();
+            topic.show = Show::default();
             self.names.remove(&topic.name);
             self.free_topics.push(index);
         }
@@ -429,6 +432,7 @@ impl Local {
             }
         };
         self.topics[topic as usize].subscribers.push(id.index);
+        self.watch(id.index, topic);
         self.counts.subscriptions += 1;
         self.events.push_back(Event::Subscribed {
             conn: id,
@@ -464,6 +468,7 @@ impl Local {
         let Stage::Listens { at } = stage else {
             return;
         };
+        self.unwatch(id.index, topic);
         let place = &mut self.topics[topic as usize];
         let channel = Arc::clone(&place.name);
         let rules = place.rules;
@@ -494,89 +499,6 @@ impl Local {
     fn is_current(&self, key: TopicKey) -> bool {
         let topic = self.topics.get(key.index as usize);
         topic.is_some_and(|topic| topic.generation == key.generation)
-    }
-
-    fn deliver(&mut self, key: TopicKey, frames: &Arc<Frames>) {
-        if !self.is_current(key) {
-            return;
-        }
-        let budget = self.limits.waiting_bytes;
-        let topic = &self.topics[key.index as usize];
-        let too_slow = &mut self.counts.slow[topic.rules.slow.number()];
-        self.counts.deliveries += topic.subscribers.len() as u64;
-        for together in topic.subscribers.chunks(TOUCHED_TOGETHER) {
-            // Most are not in the processor's caches: all are asked for before the first is needed.
-            let there = together
-                .iter()
-                .filter(|index| self.conns[**index as usize].conn.is_some());
-            self.ready.reserve(there.count());
-            for &index in together {
-                let slot = &mut self.conns[index as usize];
-                let Some(conn) = &mut slot.conn else { continue };
-                let Some(frame) = frames.get(conn.variant) else {
-                    let why = Victim::Disconnect(Disconnect::INAPPROPRIATE_PROTOCOL);
-                    self.victims.push((index, why));
-                    continue;
-                };
-                let push = Waiting {
-                    topic: key.index,
-                    slow: topic.rules.slow,
-                    frame: frame.clone(),
-                };
-                match conn.add_push(push, budget, &mut self.waiting) {
-                    Room::Enough => {}
-                    Room::Without(dropped) => *too_slow += dropped,
-                    Room::None => {
-                        *too_slow += 1;
-                        self.victims.push((
-                            index,
-                            match topic.rules.slow {
-                                Slow::Resync => Victim::Resync,
-                                _ => Victim::Disconnect(Disconnect::SLOW),
-                            },
-                        ));
-                    }
-                }
-                if !conn.is_ready && conn.waiting_bytes() > 0 {
-                    conn.is_ready = true;
-                    let generation = slot.generation;
-                    self.ready.push_back(ConnId { index, generation });
-                }
-            }
-        }
-        let mut victims = std::mem::take(&mut self.victims);
-        for (index, victim) in victims.drain(..) {
-            let id = self.id(index);
-            match victim {
-                Victim::Resync => self.tell_unsubscribed(id, key.index, Unsubscribed::INSUFFICIENT),
-                Victim::Disconnect(why) => {
-                    self.close(id);
-                    self.events.push_back(Event::Disconnected { conn: id, why });
-                }
-            }
-        }
-        self.victims = victims;
-    }
-
-    /// Who relies on numbers subscribes again, and finds out what it can have. Others have lost something, as they must expect.
-    fn lost(&mut self, key: TopicKey) {
-        if !self.is_current(key) {
-            return;
-        }
-        let topic = &self.topics[key.index as usize];
-        self.counts.lost += topic.subscribers.len() as u64;
-        if topic.rules.keep.is_none() {
-            for &index in &topic.subscribers {
-                if let Some(conn) = &mut self.conns[index as usize].conn {
-                    conn.dropped += 1;
-                }
-            }
-            return;
-        }
-        let subscribers: Vec<u32> = topic.subscribers.clone();
-        for index in subscribers {
-            self.tell_unsubscribed(self.id(index), key.index, Unsubscribed::INSUFFICIENT);
-        }
     }
 }
 

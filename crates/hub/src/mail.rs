@@ -42,8 +42,12 @@ pub struct Rules {
     /// Whoever comes, or comes back, gets the last publication that is kept and nothing of what was before it: for channels
     /// whose publications are states, not changes.
     pub cache: bool,
-    /// At least so long between two publications that clients get: of those in between they get the last, when its time has come.
-    /// `None`: all of them. What is kept is not touched by it. Implies `cache`.
+    /// At least so long between two publications that a client gets: of those in between it gets the last. It waits together for
+    /// all its channels with the same interval, and gets what is new in them at one moment; the first after a while without any
+    /// comes at once. `None`: all publications. What is kept is not touched by it. Implies `cache`.
+    ///
+    /// A moment may be up to a sixteenth of the interval later, so that those of many clients are spread over it; one that came
+    /// late itself, by no more than that, does not delay the next.
     pub every: Option<Duration>,
 }
 
@@ -265,6 +269,8 @@ pub enum ToWorker {
         key: TopicKey,
         /// What they get.
         frames: Arc<Frames>,
+        /// When.
+        course: Course,
     },
     /// Pushes did not reach this worker, and are not to be had any more: those who rely on them must be told.
     Lost {
@@ -285,6 +291,17 @@ pub enum ToWorker {
         /// What is known.
         told: Box<Told>,
     },
+}
+
+/// When those who listen get a push.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Course {
+    /// Now: it is a publication like any other.
+    All,
+    /// Each at its next moment, unless it is overtaken: it is a state ([`Rules::every`]).
+    Every(Duration),
+    /// Now, whatever publications do: it is none, or none that is kept.
+    Beside,
 }
 
 /// Where a subscriber begins.

@@ -5,8 +5,7 @@
 
 use std::cell::{Cell, RefCell};
 use std::collections::BTreeMap;
-use std::future::{Future, poll_fn};
-use std::pin::pin;
+use std::future::poll_fn;
 use std::rc::Rc;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -71,8 +70,8 @@ pub(crate) struct Inner {
     /// The task's.
     bell: RefCell<Option<Waker>>,
     /// The task's that sends what channels hold, and what it waits for: the first of it.
-    alarm: RefCell<Option<Waker>>,
-    next_release: Cell<Option<Duration>>,
+    pub(crate) alarm: RefCell<Option<Waker>>,
+    pub(crate) next_release: Cell<Option<Duration>>,
     woken: Cell<bool>,
     due: RefCell<Due>,
     /// Connections of those whom we know, by their slots.
@@ -413,11 +412,7 @@ impl Desk {
         for (other, rings) in rings.iter_mut().enumerate() {
             more |= self.give_out(other, ends, rings);
         }
-        if self.is_sooner()
-            && let Some(alarm) = &*self.0.alarm.borrow()
-        {
-            alarm.wake_by_ref();
-        }
+        more |= self.give_states();
         self.tell();
         self.count();
         let (own, local) = (self.0.cx.worker(), self.0.local.borrow());
@@ -510,33 +505,6 @@ impl Desk {
             }
         }
         self.send_what_waits();
-    }
-
-    /// Sends what channels hold, each when its time has come.
-    async fn pace(&self) {
-        loop {
-            let now = self.0.cx.now().since(Time(0));
-            self.0.home.borrow_mut().release(now);
-            let next = self.0.home.borrow().next_release();
-            self.0.next_release.set(next);
-            let wait = next.map_or(limits::NO_RELEASE, |next| next.saturating_sub(now));
-            let mut sleep = pin!(self.0.cx.sleep(wait));
-            poll_fn(|context| {
-                *self.0.alarm.borrow_mut() = Some(context.waker().clone());
-                match self.is_sooner() {
-                    true => Poll::Ready(()),
-                    false => sleep.as_mut().poll(context),
-                }
-            })
-            .await;
-            self.ring();
-        }
-    }
-
-    /// Whether something is to be sent before the time that is waited for.
-    fn is_sooner(&self) -> bool {
-        let next = self.0.home.borrow().next_release();
-        next.is_some_and(|next| self.0.next_release.get().is_none_or(|waits| next < waits))
     }
 
     async fn tick(&self) {

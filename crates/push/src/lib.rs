@@ -39,6 +39,7 @@ mod names;
 mod options;
 mod orders;
 mod outlet;
+mod pacing;
 mod pending;
 mod place;
 mod publisher;

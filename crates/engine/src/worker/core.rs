@@ -194,7 +194,7 @@ impl Core {
         Ok(())
     }
 
-    /// As [`Core::write`], without copying.
+    /// As [`Core::write`], without copying, unless it is one of many small ones in this turn.
     pub(crate) fn write_frame(&mut self, slot: Slot, frame: Bytes) -> Result<(), WriteError> {
         let Some(Record::Connection(connection)) = self.records.get_mut(slot) else {
             return Err(WriteError::Closed);
@@ -209,7 +209,9 @@ impl Core {
             self.fail(slot, Reason::WriteLimit);
             return Err(WriteError::Full);
         }
-        connection.output.write_frame(frame, &mut self.pool);
+        // One that comes alone in its turn stays shared, however slow the reader is.
+        let may_join = connection.flags.dirty;
+        connection.output.write_frame(frame, may_join, &mut self.pool);
         self.wrote(slot);
         Ok(())
     }

@@ -232,7 +232,8 @@ impl<'a> Conn<'a> {
         self.cx.core().write(self.id.0, bytes)
     }
 
-    /// Queues a shared frame without copying it.
+    /// Queues a shared frame without copying it; of many that are queued in one turn of the loop, small ones are copied behind the
+    /// first, so that all leave in one send.
     ///
     /// # Errors
     /// As [`Conn::write`].

@@ -8,7 +8,7 @@ use std::time::Duration;
 
 use crate::history::{Epoch, History, Place, Recovered};
 use crate::limits;
-use crate::mail::{Life, Question, Rules, Since, Told, TopicKey, WorkerId};
+use crate::mail::{Course, Life, Question, Rules, Since, Told, TopicKey, WorkerId};
 use crate::protocol::{ClientInfo, Join, Leave, Published, Push, Variant};
 pub(super) use pace::Goes;
 use pace::Pace;
@@ -217,11 +217,15 @@ impl Channel {
         }
     }
 
-    /// Whether a publication goes to those who listen now, by how often they get any.
+    /// Whether a publication goes to the workers of those who listen now, by how often they get any.
     pub(super) fn goes(&mut self, offset: u64, published: &Arc<Published>, now: Duration) -> Goes {
-        let is_heard = self.is_heard();
-        self.pace
-            .goes(self.rules.every.filter(|_| is_heard), (offset, published), now)
+        let every = self.rules.every.filter(|_| self.is_heard()).map(passed_every);
+        self.pace.goes(every, (offset, published), now)
+    }
+
+    /// When those who listen get what is published.
+    pub(super) fn course(&self) -> Course {
+        self.rules.every.map_or(Course::All, Course::Every)
     }
 
     /// When what is held goes.
@@ -231,7 +235,7 @@ impl Channel {
 
     /// What was held until now, with its number.
     pub(super) fn release(&mut self, now: Duration) -> Option<(u64, Arc<Published>)> {
-        self.pace.release(self.rules.every, now)
+        self.pace.release(self.rules.every.map(passed_every), now)
     }
 
     /// Whether anybody listens.
@@ -325,6 +329,13 @@ impl Channel {
         let remembered = self.history.is_some() && now < self.touched + self.rules.remember;
         self.interests.is_empty() && !kept && !remembered && !self.pace.is_holding()
     }
+}
+
+/// How often workers get a publication of a channel of which a client gets one in this time.
+fn passed_every(every: Duration) -> Duration {
+    (every / limits::PASSED_AN_INTERVAL)
+        .max(limits::PASSED_AT_LEAST)
+        .min(every)
 }
 
 fn recovered(

@@ -2,8 +2,10 @@
 
 use std::sync::Arc;
 
+use bytes::Bytes;
+
 use crate::limits::{POOLED_BYTES, SCRATCH_BYTES};
-use crate::mail::Frames;
+use crate::mail::{Course, Frames};
 use crate::pool::{Buffers, Shelf};
 use crate::protocol::{Push, Reply, Variant};
 
@@ -26,12 +28,14 @@ struct Scratch {
 }
 
 impl Writer {
-    /// A push of a channel, for so many subscribers by each variant.
+    /// A push of a channel, for so many subscribers by each variant. A state has memory of its own: workers keep the last, and
+    /// what goes round is not to be kept.
     pub(super) fn write(
         &mut self,
         channel: &str,
         heard: &[u32; Variant::ALL.len()],
         push: Push,
+        course: Course,
     ) -> Arc<Frames> {
         let Writer {
             frames,
@@ -40,6 +44,7 @@ impl Writer {
             written,
         } = self;
         let data_bytes = push.pub_.as_ref().map_or(0, |publication| publication.data.len());
+        let goes_round = data_bytes <= POOLED_BYTES && !matches!(course, Course::Every(_));
         scratch.channel.clear();
         scratch.channel.push_str(channel);
         let push = Some(Push {
@@ -58,16 +63,20 @@ impl Writer {
                 *written += 1;
                 // What is not JSON has no frame in JSON: who listens by it is told there.
                 if let Ok(bytes) = variant.write_in(&reply, &mut scratch.message, &mut scratch.frame) {
-                    frames.put(variant, buffers.copy(bytes));
+                    let copied = match goes_round {
+                        true => buffers.copy(bytes),
+                        false => Bytes::copy_from_slice(bytes),
+                    };
+                    frames.put(variant, copied);
                 }
             }
         };
-        let made = if data_bytes <= POOLED_BYTES {
+        let made = if goes_round {
             frames.make(fill)
         } else {
-            let mut large = Frames::default();
-            fill(&mut large);
-            Arc::new(large)
+            let mut own = Frames::default();
+            fill(&mut own);
+            Arc::new(own)
         };
         scratch.channel = reply.push.take().unwrap_or_default().channel;
         scratch.message.shrink_to(SCRATCH_BYTES);

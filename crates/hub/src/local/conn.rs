@@ -4,6 +4,7 @@ use std::sync::Arc;
 
 use bytes::Bytes;
 
+use super::moments::NONE;
 use super::subscriptions::{Stage, Subscription, Subscriptions};
 use super::waiting::{List, Table, Waiting};
 use crate::mail::Slow;
@@ -21,13 +22,17 @@ pub(super) struct Conn {
     pub(super) dropped: u64,
     /// It is among those that something waits for.
     pub(super) is_ready: bool,
+    /// The first of its watches.
+    pub(super) watch: u32,
 }
 
 /// Whether there was room for a push, by the rule of its channel.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Room {
     Enough,
-    /// So many have gone for it, or it has gone itself.
+    /// It is there; so many have gone for it.
+    Made(u64),
+    /// So many have gone, and it is one of them.
     Without(u64),
     None,
 }
@@ -42,6 +47,7 @@ impl Conn {
             waiting_bytes: 0,
             dropped: 0,
             is_ready: false,
+            watch: NONE,
         }
     }
 
@@ -84,6 +90,11 @@ impl Conn {
         self.waiting_bytes
     }
 
+    /// Whether one of the oldest pushes that wait is such a one; so many are looked at.
+    pub(super) fn waits(&self, table: &Table, most: usize, is_such: impl FnMut(&Waiting) -> bool) -> bool {
+        table.any(&self.waiting, most, is_such)
+    }
+
     pub(super) fn take(&mut self, table: &mut Table) -> Option<Bytes> {
         let next = table.pop(&mut self.waiting)?;
         self.waiting_bytes -= next.frame.len();
@@ -92,24 +103,26 @@ impl Conn {
 
     /// A push, as far as the budget allows; else as the channel's rule says. A first one has room whatever it is.
     pub(super) fn add_push(&mut self, push: Waiting, budget: usize, table: &mut Table) -> Room {
-        let Waiting { topic, slow, frame } = &push;
+        let Waiting {
+            topic, slow, frame, ..
+        } = &push;
         let fits = |waiting: usize| waiting == 0 || waiting + frame.len() <= budget;
         let mut room = Room::Enough;
         if !fits(self.waiting_bytes) {
             match *slow {
                 Slow::Disconnect | Slow::Resync => return Room::None,
                 Slow::DropNew => {}
-                Slow::Conflate if self.replace(*topic, frame, table) => return Room::Without(1),
+                Slow::Conflate if self.replace(*topic, frame, table) => return Room::Made(1),
                 Slow::Conflate | Slow::DropOld => {
                     let before = self.dropped;
                     self.drop_old(*slow, fits, table);
-                    room = Room::Without(self.dropped - before);
+                    room = Room::Made(self.dropped - before);
                 }
             }
             if !fits(self.waiting_bytes) {
                 self.dropped += 1;
                 return match room {
-                    Room::Without(dropped) => Room::Without(dropped + 1),
+                    Room::Made(dropped) => Room::Without(dropped + 1),
                     _ => Room::Without(1),
                 };
             }
@@ -130,11 +143,12 @@ impl Conn {
         true
     }
 
-    /// The oldest go, of channels by the same rule, until it fits.
+    /// The oldest go, of channels by the same rule, until it fits. States stay: the connection has them for given, and they are
+    /// no more than there was room for at one moment.
     fn drop_old(&mut self, slow: Slow, fits: impl Fn(usize) -> bool, table: &mut Table) {
         let (waiting_bytes, dropped) = (&mut self.waiting_bytes, &mut self.dropped);
         table.retain(&mut self.waiting, |waiting| {
-            let stays = waiting.slow != slow || fits(*waiting_bytes);
+            let stays = waiting.slow != slow || waiting.is_state || fits(*waiting_bytes);
             if !stays {
                 *waiting_bytes -= waiting.frame.len();
                 *dropped += 1;

@@ -14,6 +14,8 @@ const NONE: u32 = u32::MAX;
 pub(super) struct Waiting {
     pub(super) topic: u32,
     pub(super) slow: Slow,
+    /// It is overtaken by the next of its topic.
+    pub(super) is_state: bool,
     pub(super) frame: Bytes,
 }
 
@@ -110,6 +112,21 @@ impl Table {
             }
             at = next;
         }
+    }
+
+    /// Whether one of the `most` oldest is such a one.
+    pub(super) fn any(&self, list: &List, most: usize, mut is_such: impl FnMut(&Waiting) -> bool) -> bool {
+        let mut at = list.first;
+        for _ in 0..most {
+            let Some(place) = self.places.get(at as usize) else {
+                break;
+            };
+            if place.waiting.as_ref().is_some_and(&mut is_such) {
+                return true;
+            }
+            at = place.next;
+        }
+        false
     }
 
     /// The youngest of a topic.

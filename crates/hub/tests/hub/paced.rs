@@ -48,29 +48,42 @@ fn the_first_goes_at_once_and_then_the_last_of_each_interval() {
         conn
     });
     workers.settle();
-    let home = usize::from(home_of("a", 2).0);
-    for millis in (0..1000).step_by(10) {
+    let mut had = [const { Vec::new() }; 2];
+    for millis in (0..1000).step_by(5) {
         at(&mut workers, millis);
         workers.locals[0].publish(&name("a"), PACED, number(millis), None);
         workers.settle();
+        for (worker, had) in had.iter_mut().enumerate() {
+            let got = offsets(&mut workers, worker, conns[worker]);
+            had.extend(got.into_iter().map(|offset| (millis, offset)));
+        }
     }
-    assert_eq!(
-        workers.homes[home].next_release(),
-        Some(Duration::from_millis(1000))
-    );
-    // At 200 ms the one of 190 ms goes, the 20th.
-    let expected = [1, 20, 40, 60, 80];
-    assert_eq!(offsets(&mut workers, 0, conns[0]), expected);
-    assert_eq!(offsets(&mut workers, 1, conns[1]), expected);
+    // At 200 ms the one of 195 ms goes, the 40th.
+    let expected = [(0, 1), (200, 40), (400, 80), (600, 120), (800, 160)];
+    assert_eq!(had, [expected, expected]);
     at(&mut workers, 1000);
-    assert_eq!(offsets(&mut workers, 0, conns[0]), [100]);
-    assert_eq!(workers.homes[home].next_release(), None, "nothing waits");
-    at(&mut workers, 1100);
-    workers.locals[0].publish(&name("a"), PACED, number(0), None);
-    at(&mut workers, 1199);
-    assert!(offsets(&mut workers, 0, conns[0]).is_empty(), "too soon");
+    let last = [0, 1].map(|worker| offsets(&mut workers, worker, conns[worker]));
+    assert_eq!(last, [[200], [200]]);
     at(&mut workers, 1200);
-    assert_eq!(offsets(&mut workers, 0, conns[0]), [101]);
+    let home = usize::from(home_of("a", 2).0);
+    assert_eq!(workers.homes[home].next_release(), None, "nothing waits");
+    assert_eq!(workers.locals[0].next_release(), None, "nobody is behind");
+    at(&mut workers, 1500);
+    workers.locals[0].publish(&name("a"), PACED, number(0), None);
+    workers.settle();
+    assert_eq!(offsets(&mut workers, 0, conns[0]), [201], "at once");
+    workers.locals[0].publish(&name("a"), PACED, number(0), None);
+    at(&mut workers, 1525);
+    at(&mut workers, 1699);
+    assert!(offsets(&mut workers, 0, conns[0]).is_empty(), "too soon");
+    at(&mut workers, 1712);
+    assert!(offsets(&mut workers, 0, conns[0]).is_empty(), "too soon");
+    at(&mut workers, 1713);
+    assert_eq!(
+        offsets(&mut workers, 0, conns[0]),
+        [202],
+        "on the way to its place, an eighth of a half later"
+    );
 }
 
 #[test]
@@ -91,12 +104,14 @@ fn who_comes_meanwhile_stands_where_the_others_do() {
         workers.locals[0].publish(&name("a"), PACED, number(published), None);
     }
     workers.settle();
-    // 3 is held: whoever comes now gets it with the others.
+    // 3 is held: whoever comes now gets it when the home hands it on.
     let second = subscribe(&mut workers, 0);
     assert_eq!(workers.events(0), ["subscribed a at Some(1) missed Some([1])"]);
-    at(&mut workers, 200);
-    assert_eq!(offsets(&mut workers, 0, first), [1, 3]);
+    at(&mut workers, 25);
+    assert_eq!(offsets(&mut workers, 0, first), [1]);
     assert_eq!(offsets(&mut workers, 0, second), [3]);
+    at(&mut workers, 200);
+    assert_eq!(offsets(&mut workers, 0, first), [3]);
     let third = subscribe(&mut workers, 1);
     assert_eq!(workers.events(0), ["subscribed a at Some(3) missed Some([3])"]);
     subscribe(&mut workers, 3);
@@ -168,17 +183,21 @@ fn without_numbers_the_last_goes_too() {
         workers.locals[0].publish(&name("a"), rules, number(published), None);
     }
     workers.settle();
+    at(&mut workers, 25);
     let push = |data| format!(r#"{{"push":{{"channel":"a","pub":{{"data":{data}}}}}}}"#);
     assert_eq!(workers.pushes(0, conn), [push(1)]);
     at(&mut workers, 200);
     assert_eq!(workers.pushes(0, conn), [push(5)]);
     // Nobody is there: nothing is held, and the channel is not for ever.
-    workers.locals[0].publish(&name("a"), rules, number(6), None);
+    for published in 6..=7 {
+        workers.locals[0].publish(&name("a"), rules, number(published), None);
+    }
     workers.settle();
     workers.locals[0].close(conn);
     workers.settle();
     workers.homes[0].sweep(workers.now);
     assert_eq!(workers.homes[0].len(), 1, "one is held still");
+    assert_eq!(workers.locals[0].next_release(), None, "nobody is behind");
     at(&mut workers, 400);
     workers.homes[0].sweep(workers.now);
     assert!(workers.homes[0].is_empty());
@@ -194,17 +213,23 @@ fn rules_that_change_keep_the_order() {
     for published in 1..=2 {
         workers.locals[0].publish(&name("a"), PACED, number(published), None);
     }
+    workers.settle();
+    assert_eq!(offsets(&mut workers, 0, conn), [1]);
     workers.locals[0].publish(&name("a"), KEPT, number(3), None);
     workers.settle();
+    assert_eq!(offsets(&mut workers, 0, conn), [3]);
     assert_eq!(workers.homes[0].next_release(), None, "2 was overtaken");
     for published in 4..=6 {
         workers.locals[0].publish(&name("a"), PACED, number(published), None);
     }
     workers.settle();
-    at(&mut workers, 150);
-    at(&mut workers, 1000);
+    at(&mut workers, 25);
+    assert_eq!(offsets(&mut workers, 0, conn), [4]);
+    at(&mut workers, 199);
+    assert!(offsets(&mut workers, 0, conn).is_empty(), "too soon");
+    at(&mut workers, 200);
     // With the rule of 3 the pace begins anew: 4 goes at once.
-    assert_eq!(offsets(&mut workers, 0, conn), [1, 3, 4, 6]);
+    assert_eq!(offsets(&mut workers, 0, conn), [6]);
 }
 
 /// Who listens, or wants to, and the last that it has.
@@ -274,6 +299,7 @@ impl World {
             6 => {
                 self.workers.now += Duration::from_millis(self.random.u64(0..150));
                 self.workers.homes[self.home].release(self.workers.now);
+                self.workers.locals[worker].release(self.workers.now);
                 let next = self.workers.homes[self.home].next_release();
                 self.held += u32::from(next.is_some());
             }

@@ -94,6 +94,7 @@ impl Workers {
         }
     }
 
+    /// All mail arrives, and connections whose moment has come are given what is new.
     pub(crate) fn settle(&mut self) {
         for _ in 0..6 {
             for worker in 0..self.locals.len() {
@@ -106,6 +107,10 @@ impl Workers {
         for worker in 0..self.locals.len() {
             for home in 0..self.homes.len() as u16 {
                 assert!(!self.locals[worker].has_mail(WorkerId(home)), "it settles");
+            }
+            let local = &mut self.locals[worker];
+            while local.next_release().is_some_and(|next| next <= self.now) {
+                local.release(self.now);
             }
         }
     }

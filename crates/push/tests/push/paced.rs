@@ -6,7 +6,7 @@ use ringmain_hub::history::Keep;
 use ringmain_hub::mail::Slow;
 use ringmain_push::{Namespace, Options};
 use ringmain_web::App;
-use ringmain_web::testing::{TestClient, TestSocket};
+use ringmain_web::testing::{TestClient, TestEvent, TestSocket};
 
 const EVERY: Duration = Duration::from_millis(200);
 
@@ -104,6 +104,89 @@ fn of_many_values_those_go_that_are_asked_for() {
         push(6),
         "after a while without any the next one goes at once"
     );
+}
+
+/// What comes to each socket in so many milliseconds: when, and how much of it.
+fn follow(client: &mut TestClient, sockets: &mut [TestSocket], millis: u64) -> Vec<Vec<(u64, usize)>> {
+    let mut came = vec![Vec::new(); sockets.len()];
+    for milli in 0..millis {
+        client.advance(Duration::from_millis(1));
+        for (socket, came) in sockets.iter_mut().zip(&mut came) {
+            let mut count = 0;
+            while let Some(event) = socket.event_now().expect("the protocol") {
+                count += usize::from(matches!(event, TestEvent::Message(_)));
+            }
+            if count > 0 {
+                came.push((milli, count));
+            }
+        }
+    }
+    came
+}
+
+#[test]
+fn what_is_new_in_all_of_a_clients_channels_comes_together() {
+    const CHANNELS: usize = 40;
+    let mut client = serve();
+    let (mut socket, _) = connect(&mut client, "paced:0");
+    for channel in 1..CHANNELS {
+        socket.send_text(format!(
+            r#"{{"id":2,"subscribe":{{"channel":"paced:{channel}"}}}}"#
+        ));
+        socket.text();
+    }
+    publish(&mut client, "paced:0", 1);
+    let first = r#"{"push":{"channel":"paced:0","pub":{"data":1,"offset":1}}}"#;
+    assert_eq!(socket.text(), first, "at once");
+    for value in 1..=3 {
+        for channel in 0..CHANNELS {
+            publish(&mut client, &format!("paced:{channel}"), value);
+        }
+    }
+    let came = follow(&mut client, std::slice::from_mut(&mut socket), 2 * 213);
+    let [(milli, CHANNELS)] = came[0][..] else {
+        panic!("once, all of them: {came:?}");
+    };
+    assert!(milli < 213, "{milli}");
+}
+
+#[test]
+fn clients_have_moments_of_their_own() {
+    const CLIENTS: usize = 16;
+    let mut client = serve();
+    let mut sockets: Vec<TestSocket> = (0..CLIENTS).map(|_| connect(&mut client, "paced:a").0).collect();
+    let mut last = Vec::new();
+    for value in 0..40 {
+        publish(&mut client, "paced:a", value);
+        publish(&mut client, "paced:a", value);
+        last = follow(&mut client, &mut sockets, 200);
+    }
+    let mut parts = [0; 4];
+    for came in &last {
+        let [(milli, 1)] = came[..] else {
+            panic!("one in an interval: {last:?}");
+        };
+        parts[milli as usize / 50] += 1;
+    }
+    assert!(parts.iter().all(|part| (3..=5).contains(part)), "{parts:?}");
+}
+
+#[test]
+fn who_leaves_while_it_is_behind_gets_nothing_of_it() {
+    let mut client = serve();
+    let (mut socket, _) = connect(&mut client, "paced:a");
+    socket.send_text(r#"{"id":3,"subscribe":{"channel":"paced:b"}}"#);
+    socket.text();
+    publish(&mut client, "paced:a", 1);
+    socket.text();
+    publish(&mut client, "paced:a", 2);
+    publish(&mut client, "paced:b", 1);
+    socket.send_text(r#"{"id":4,"unsubscribe":{"channel":"paced:a"}}"#);
+    assert_eq!(socket.text(), r#"{"id":4,"unsubscribe":{}}"#);
+    let b = r#"{"push":{"channel":"paced:b","pub":{"data":1,"offset":1}}}"#;
+    assert_eq!(socket.text(), b);
+    let came = follow(&mut client, std::slice::from_mut(&mut socket), 500);
+    assert!(came[0].is_empty(), "{came:?}");
 }
 
 #[test]

@@ -145,7 +145,8 @@ pub(in crate::config) struct PushNamespace {
     pub(in crate::config) join_leave: Maybe<bool>,
     /// Who comes gets the last publication at once. `false` if it does not say.
     pub(in crate::config) cache: Maybe<bool>,
-    /// At least so long between two publications that clients get, the last of those in between. All of them if it does not say.
+    /// At least so long between two publications that a client gets, the last of those in between, and all that is new in its
+    /// channels at one moment. All publications if it does not say.
     pub(in crate::config) every: Maybe<Text<Time>>,
     /// What becomes of publications for a client that is too slow. `disconnect` if it does not say.
     pub(in crate::config) slow: Maybe<PushSlow>,

@@ -77,10 +77,14 @@ impl Output {
         }
     }
 
-    /// Appends a shared frame.
-    pub(crate) fn write_frame(&mut self, frame: Bytes, pool: &mut Pool) {
+    /// Appends a shared frame. If it `may_join` others and is small it is copied behind some pieces, so that many small ones are
+    /// still one send.
+    pub(crate) fn write_frame(&mut self, frame: Bytes, may_join: bool, pool: &mut Pool) {
         if frame.is_empty() {
             return;
+        }
+        if may_join && frame.len() <= limits::JOINED_FRAME_BYTES && self.pieces() >= limits::SHARED_PIECES {
+            return self.write(&frame, pool);
         }
         self.len += frame.len() as u32;
         self.push(Piece::Frame(frame), pool);
@@ -163,10 +167,12 @@ impl Output {
     }
 
     /// The last piece, if it is a buffer that may be appended to.
+    fn pieces(&self) -> usize {
+        usize::from(self.head.is_some()) + self.tail.as_ref().map_or(0, |tail| tail.len())
+    }
+
     fn open_buffer(&mut self) -> Option<&mut Vec<u8>> {
-        let behind = self.tail.as_ref().map_or(0, |tail| tail.len());
-        let pieces = usize::from(self.head.is_some()) + behind;
-        if pieces <= self.frozen as usize {
+        if self.pieces() <= self.frozen as usize {
             return None;
         }
         let last = self.tail.as_mut().and_then(|tail| tail.back_mut());

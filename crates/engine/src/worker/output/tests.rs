@@ -53,7 +53,7 @@ fn what_is_sent_is_what_was_written() {
                     let bytes = some_bytes(&mut random, most);
                     expected.extend(&bytes);
                     if random.below(3) == 0 {
-                        output.write_frame(Bytes::from(bytes), &mut pool);
+                        output.write_frame(Bytes::from(bytes), random.below(2) == 0, &mut pool);
                     } else {
                         output.write(&bytes, &mut pool);
                     }
@@ -109,7 +109,7 @@ fn an_empty_queue_holds_no_memory() {
     let (mut output, mut pool) = (Output::default(), Pool::default());
     for _ in 0..64 {
         output.write(&[7; 5000], &mut pool);
-        output.write_frame(Bytes::from_static(b"frame"), &mut pool);
+        output.write_frame(Bytes::from_static(b"frame"), false, &mut pool);
     }
     while !output.is_empty() {
         let sent = freeze(&mut output).iter().map(|(_, bytes)| bytes.len()).sum();
@@ -117,4 +117,30 @@ fn an_empty_queue_holds_no_memory() {
     }
     assert!(output.head.is_none() && output.tail.is_none());
     assert!(size_of::<Output>() <= 64, "{}", size_of::<Output>());
+}
+
+#[test]
+fn many_small_frames_are_one_send_and_few_are_not_copied() {
+    let (mut output, mut pool) = (Output::default(), Pool::default());
+    let frames: Vec<Bytes> = (0..100).map(|number| Bytes::from(vec![number; 150])).collect();
+    for (number, frame) in frames.iter().enumerate() {
+        output.write_frame(frame.clone(), number > 0, &mut pool);
+    }
+    let sent = freeze(&mut output);
+    for (frame, (start, _)) in frames.iter().zip(&sent).take(limits::SHARED_PIECES) {
+        assert_eq!(frame.as_ptr(), *start, "shared");
+    }
+    let all: Vec<u8> = sent.into_iter().flat_map(|(_, bytes)| bytes).collect();
+    assert_eq!(all, frames.concat());
+    output.advance(all.len(), &mut pool);
+    // A large one is not copied, and none that comes alone in its turn.
+    for bytes in [1, limits::JOINED_FRAME_BYTES + 1] {
+        for _ in 0..limits::SEND_PIECES {
+            let frame = Bytes::from(vec![0; bytes]);
+            output.write_frame(frame, bytes > 1, &mut pool);
+        }
+        let sent = freeze(&mut output);
+        assert_eq!(sent.len(), limits::SEND_PIECES);
+        output.advance(limits::SEND_PIECES * bytes, &mut pool);
+    }
 }

@@ -1,4 +1,5 @@
-//! How often those who listen get a publication of a channel: the first at once, of those that follow too soon the last.
+//! How often the workers of those who listen get a publication of a channel: the first at once, of those that follow too soon the
+//! last.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -21,7 +22,7 @@ pub(super) struct Pace {
 /// What becomes of a publication.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(in crate::home) enum Goes {
-    /// It goes to those who listen.
+    /// It goes to the workers.
     Now,
     /// At this time, if no other one takes its place until then; it is the first to wait.
     At(Duration),

@@ -7,6 +7,7 @@ use super::*;
 fn waiting(topic: u32, number: u8) -> Waiting {
     Waiting {
         topic,
+        is_state: false,
         slow: Slow::Disconnect,
         frame: Bytes::copy_from_slice(&[number]),
     }
