@@ -71,16 +71,12 @@ pub fn outcome(run: &Run, objectives: &[Threshold]) -> Outcome<Break> {
         .map(Break::Objective)
         .collect();
     let published = &run.published;
-    let counts: [(u64, fn(u64) -> Break); 3] = [
-        (run.lost(), Break::Lost),
-        (
-            published.due.saturating_sub(published.accepted),
-            Break::NotPublished,
-        ),
-        (run.heard.counts.disconnects.total(), Break::CutOff),
-    ];
-    let counted = counts.into_iter().filter(|(count, _)| *count > 0);
-    broke.extend(counted.map(|(count, broken)| broken(count)));
+    let lost = run.lost();
+    let unpublished = published.due.saturating_sub(published.accepted);
+    let cut_off = run.heard.counts.disconnects.total();
+    broke.extend((lost > 0).then_some(Break::Lost(lost)));
+    broke.extend((unpublished > 0).then_some(Break::NotPublished(unpublished)));
+    broke.extend((cut_off > 0).then_some(Break::CutOff(cut_off)));
     let cpu = run
         .efforts
         .iter()
