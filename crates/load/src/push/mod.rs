@@ -18,7 +18,6 @@ mod doubts;
 mod figures;
 #[cfg(test)]
 mod fixtures;
-pub mod knee;
 mod layout;
 mod listen;
 mod order;

@@ -5,7 +5,6 @@
 )]
 
 mod kills;
-mod search;
 mod server;
 
 use std::sync::Arc;

@@ -112,7 +112,6 @@ struct State {
     published: u64,
     tried: bool,
     pongs: usize,
-    sockets: usize,
     refused: bool,
     script: Script,
 }
@@ -140,7 +139,6 @@ impl Server {
             published: 0,
             tried: false,
             pongs: 0,
-            sockets: 0,
             refused: false,
             script: Box::new(script),
         });
@@ -166,11 +164,6 @@ impl Server {
             }
         });
         Server { addr, shared: state }
-    }
-
-    /// WebSockets that were opened.
-    pub(crate) fn sockets(&self) -> usize {
-        lock(&self.shared).sockets
     }
 
     /// Pings that were answered.
@@ -381,7 +374,6 @@ impl Peer {
         acceptance.write_fields(&mut response).expect("fields");
         response.switch(b"websocket").expect("a switch");
         self.send(&out);
-        lock(&self.shared).sockets += 1;
         let mut decoder = Decoder::new(Role::Server, &ws::Limits::INTERNET, None);
         loop {
             let step = decoder
