@@ -1,0 +1,5 @@
+//! What a host costs a service, and how to have it cost less: settings audited, changed and taken back, and profiles that show why.
+//!
+//! Touches the kernel by `ringmain-sys` alone. Knows no flags, no terminal and nothing of how HTTP is served.
+
+#![forbid(unsafe_code)]
