@@ -41,7 +41,7 @@ fn exactly_so_many_requests(engine: Choice) {
         let seen = &server.traffic;
         assert_eq!(counts.bytes_sent, seen.received.load(Ordering::SeqCst));
         assert_eq!(counts.bytes_received, seen.sent.load(Ordering::SeqCst));
-        assert_eq!(server.connections(), 5);
+        assert_eq!(server.connections(5), 5);
         server.finish();
     }
 }

@@ -304,7 +304,7 @@ fn unix_sockets(engine: Choice) {
     };
     let counts = round(plan, get()).figures.counts;
     assert_eq!((counts.sent, counts.answered, counts.failed()), (200, 200, 0));
-    assert_eq!(server.connections(), 8);
+    assert_eq!(server.connections(8), 8);
     server.finish();
     std::fs::remove_file(&path).expect("the socket's name");
 }

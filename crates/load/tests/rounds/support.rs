@@ -3,7 +3,7 @@
 use std::io::{ErrorKind, Read, Write};
 use std::net::{SocketAddr, TcpListener, TcpStream};
 use std::os::unix::net::{UnixListener, UnixStream};
-use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Condvar, Mutex};
 use std::thread::JoinHandle;
 use std::time::Duration;
@@ -224,7 +224,7 @@ fn accept(listener: &TcpListener) -> (TcpStream, SocketAddr) {
 pub(crate) struct Server {
     pub(crate) addr: Addr,
     pub(crate) traffic: Arc<Wire>,
-    connections: Arc<AtomicUsize>,
+    connections: Arc<(Mutex<usize>, Condvar)>,
     ending: Arc<AtomicBool>,
     accepting: Option<JoinHandle<Vec<JoinHandle<()>>>>,
 }
@@ -260,7 +260,7 @@ impl Server {
 
     fn start(listener: Listener, addr: Addr, most: usize, script: Script) -> Server {
         let traffic = Arc::new(Wire::default());
-        let connections = Arc::new(AtomicUsize::new(0));
+        let connections = Arc::new((Mutex::new(0), Condvar::new()));
         let ending = Arc::new(AtomicBool::new(false));
         let (count, end, wire) = (
             Arc::clone(&connections),
@@ -278,7 +278,8 @@ impl Server {
                 if end.load(Ordering::SeqCst) {
                     break;
                 }
-                count.fetch_add(1, Ordering::SeqCst);
+                *count.0.lock().expect("nobody panics with it") += 1;
+                count.1.notify_all();
                 let peer = Peer {
                     number,
                     from,
@@ -305,9 +306,15 @@ impl Server {
         }
     }
 
-    /// Connections so far.
-    pub(crate) fn connections(&self) -> usize {
-        self.connections.load(Ordering::SeqCst)
+    /// Connections so far, once there are so many: the kernel makes them before the server hears of them, so that a
+    /// client may be done with all its requests on one before another was accepted here.
+    pub(crate) fn connections(&self, expected: usize) -> usize {
+        let (count, changed) = &*self.connections;
+        let count = count.lock().expect("nobody panics with it");
+        let (count, _) = changed
+            .wait_timeout_while(count, PATIENCE, |count| *count < expected)
+            .expect("nobody panics with it");
+        *count
     }
 
     /// Ends it; fails if a script has failed.
