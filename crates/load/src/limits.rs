@@ -147,8 +147,20 @@ pub const PUBLISHES_IN_FLIGHT: usize = 1024;
 /// Publications that wait for room on one connection. More are not sent, and counted as such.
 pub const PUBLICATIONS_WAITING: usize = 1 << 18;
 
-/// Bytes of an answer to a publication that are kept for the message about it.
-pub const ANSWER_BYTES: usize = 4096;
+/// Publications of one request at most.
+pub const PUBLISHES_IN_REQUEST: usize = 512;
+
+/// Bytes of publications in a request after which no more are added to it.
+pub const REQUEST_BYTES: usize = 64 << 10;
+
+/// Bytes of an answer to publications that are kept: what is said of each is in it. Of a longer one it is only known that it is
+/// none.
+pub const ANSWER_BYTES: usize = 64 << 10;
+
+const _: () = assert!(
+    ANSWER_BYTES >= 128 * PUBLISHES_IN_REQUEST && PUBLISHES_IN_FLIGHT >= PUBLISHES_IN_REQUEST,
+    "what is said of each publication of a request has room in its answer"
+);
 
 /// Characters of a server's reason that are kept.
 pub const REASON_CHARACTERS: usize = 120;

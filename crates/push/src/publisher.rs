@@ -125,14 +125,9 @@ pub(crate) struct Publishing {
 pub(crate) type Outcome = Result<Option<Place>, Fault>;
 
 impl Desk {
-    /// Publishes in each of these channels, and waits for those that can say something about it.
-    pub(crate) async fn publish(
-        &self,
-        channels: &[Arc<str>],
-        what: &Publishing,
-        until: Duration,
-    ) -> Result<Vec<Outcome>, Unanswered> {
-        let (mut outcomes, asked) = self.send_publications(channels, what)?;
+    /// Waits for the channels that can say something about what was [published](Desk::publish) in them.
+    pub(crate) async fn outcomes(&self, sent: Sent, until: Duration) -> Result<Vec<Outcome>, Unanswered> {
+        let Sent { mut outcomes, asked } = sent;
         if let Some((gathering, indices)) = asked {
             let answers = gathering.all(&self.cx, until).await.ok_or(Unanswered::Late)?;
             for (index, answer) in indices.into_iter().zip(answers) {
@@ -146,12 +141,8 @@ impl Desk {
         Ok(outcomes)
     }
 
-    /// The same without waiting: what is known at once, and which of the outcomes will be gathered.
-    fn send_publications(
-        &self,
-        channels: &[Arc<str>],
-        what: &Publishing,
-    ) -> Result<(Vec<Outcome>, Option<Asked>), Unanswered> {
+    /// Publishes in each of these channels, behind what this worker has published before.
+    pub(crate) fn publish(&self, channels: &[Arc<str>], what: &Publishing) -> Result<Sent, Unanswered> {
         let options = self.options();
         let (is_unkept, is_once) = match &what.manner {
             Some(manner) => (manner.unkept, manner.once.is_some()),
@@ -188,9 +179,17 @@ impl Desk {
         drop((asking, local));
         self.ring();
         let outcomes = outcomes.into_iter().map(|found| found.map(|_| None)).collect();
-        Ok((outcomes, gathering.map(|gathering| (gathering, indices))))
+        Ok(Sent {
+            outcomes,
+            asked: gathering.map(|gathering| (gathering, indices)),
+        })
     }
 }
 
-/// Answers that come later, and which of the outcomes they are.
-type Asked = (Rc<Gathering<Answer>>, Vec<usize>);
+/// What was published and may not have been answered yet.
+pub(crate) struct Sent {
+    /// What is known at once.
+    outcomes: Vec<Outcome>,
+    /// Answers that come later, and which of the outcomes they are.
+    asked: Option<(Rc<Gathering<Answer>>, Vec<usize>)>,
+}

@@ -26,6 +26,9 @@ const WEBSOCKET: &str = "/connection/websocket";
 const SSE: &str = "/connection/uni_sse";
 const PUBLISH: &str = "/api/publish";
 
+/// The same for several at once.
+const BATCH: &str = "/api/batch";
+
 /// Descriptors that a thread of clients needs besides theirs.
 const SPARE: u64 = 256;
 
@@ -119,13 +122,18 @@ fn publishing(args: &Push, clients: &Target) -> Result<Option<(Target, Form)>, F
     if args.publications.idle {
         return Ok(None);
     }
-    let form = match args.publications.publish_as {
-        PublishAs::Api => Form::Api,
-        PublishAs::Lines => Form::Lines,
+    let (form, path) = match (args.publications.publish_as, args.publications.batch) {
+        (PublishAs::Api, 1) => (Form::Api, PUBLISH),
+        (PublishAs::Api, most) => (Form::Batch(most), BATCH),
+        (PublishAs::Lines, 1) => (Form::Lines, PUBLISH),
+        (PublishAs::Lines, _) => {
+            let what = "--batch goes with --publish-as api: lines are posted one by one";
+            return Err(Failure::Usage(what.into()));
+        }
     };
     let Some(text) = &args.publications.publish else {
         let own = Target {
-            path: PUBLISH.into(),
+            path: path.into(),
             scheme: Scheme::Http,
             ..clients.clone()
         };

@@ -123,6 +123,9 @@ pub struct Publishing {
 pub enum Form {
     /// `{"channel": …, "data": …}`; 200 without an `error` in the body.
     Api,
+    /// So many of these at most in one request, from 1 to [`limits::PUBLISHES_IN_REQUEST`], as
+    /// `{"parallel": true, "commands": [{"publish": …}, …]}`; 200 with a reply without an `error` for each.
+    Batch(u16),
     /// The channel's name, a space and the data, on a line; any 2xx.
     Lines,
 }

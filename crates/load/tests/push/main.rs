@@ -117,6 +117,37 @@ fn a_right_server_is_told_as_one_on_each_back_end() {
     }
 }
 
+/// A hundred publications that are due within a tenth of a millisecond, in requests of up to 64.
+fn batched(server: &Server) -> Plan {
+    let mut plan = Plan {
+        rate: 1e6,
+        duration: Duration::from_micros(100),
+        ..plan(server)
+    };
+    let publishing = plan.publishing.as_mut().expect("it publishes");
+    publishing.path = "/api/batch".into();
+    publishing.form = Form::Batch(64);
+    plan
+}
+
+#[test]
+fn what_is_due_together_leaves_in_one_request() {
+    let server = Server::new(Manner::Right, right);
+    let run = run(batched(&server));
+    all_right(&run, ALL);
+    // One tries, two hold a hundred; more if the clock stood between them.
+    assert!((3..100).contains(&server.requests()), "{}", server.requests());
+}
+
+#[test]
+fn each_publication_of_a_request_has_an_answer_of_its_own() {
+    let server = Server::new(Manner::UnknownChannel, right);
+    let run = run(batched(&server));
+    assert_eq!((run.published.due, run.published.accepted), (100, 75));
+    assert_eq!(run.published.refused.total(), 25);
+    assert_eq!((run.totals.expected, run.lost()), (75 * 4, 0));
+}
+
 #[test]
 fn what_comes_before_the_time_that_counts_does_not_count() {
     let server = Server::new(Manner::Right, right);

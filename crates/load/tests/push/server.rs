@@ -110,6 +110,7 @@ struct State {
     /// The commands that were told to be tried later.
     hesitated: Vec<u64>,
     published: u64,
+    requests: usize,
     tried: bool,
     pongs: usize,
     refused: bool,
@@ -137,6 +138,7 @@ impl Server {
             ended: 0,
             hesitated: Vec::new(),
             published: 0,
+            requests: 0,
             tried: false,
             pongs: 0,
             refused: false,
@@ -164,6 +166,11 @@ impl Server {
             }
         });
         Server { addr, shared: state }
+    }
+
+    /// Requests that published.
+    pub(crate) fn requests(&self) -> usize {
+        lock(&self.shared).requests
     }
 
     /// Pings that were answered.
@@ -215,6 +222,7 @@ impl Peer {
             }
             match text.split('?').next() {
                 Some("/api/publish") => self.publish(&head),
+                Some("/api/batch") => self.batch(&head),
                 Some("/connection/websocket") => {
                     self.websocket(&head);
                     return self.gone();
@@ -257,13 +265,36 @@ impl Peer {
         self.send((head + &body).as_bytes());
     }
 
-    fn publish(&mut self, head: &RequestHead<'_>) {
+    fn body(&mut self, head: &RequestHead<'_>) -> String {
         let length = head.fields.get("content-length").expect("a length");
         let length: usize = str::from_utf8(length).expect("digits").parse().expect("a number");
         while self.kept.len() < length {
             assert!(self.more(), "a whole body");
         }
-        let body: Vec<u8> = self.kept.drain(..length).collect();
+        lock(&self.shared).requests += 1;
+        String::from_utf8(self.kept.drain(..length).collect()).expect("a text")
+    }
+
+    /// Publications to the channel `test:3` are refused in the manner of an unknown channel.
+    fn batch(&mut self, head: &RequestHead<'_>) {
+        let asked: Value = serde_json::from_str(&self.body(head)).expect("JSON");
+        assert_eq!(asked["parallel"], true);
+        let mut replies = Vec::new();
+        for command in asked["commands"].as_array().expect("commands") {
+            let publish = &command["publish"];
+            let channel = publish["channel"].as_str().expect("a channel");
+            if self.manner == Manner::UnknownChannel && channel == "test:3" {
+                replies.push(json!({"error": {"code": 102, "message": "unknown channel"}}));
+                continue;
+            }
+            self.deliver(channel, &publish["data"].to_string());
+            replies.push(json!({"publish": {}}));
+        }
+        self.answer(200, &json!({"replies": replies}));
+    }
+
+    fn publish(&mut self, head: &RequestHead<'_>) {
+        let body = self.body(head);
         if self.manner == Manner::NoKey && head.fields.get("x-api-key") != Some(b"K") {
             return self.answer(401, &json!({"detail": "expected the API key in X-API-Key"}));
         }
@@ -273,7 +304,6 @@ impl Peer {
                 &json!({"error": {"code": 102, "message": "unknown channel"}}),
             );
         }
-        let body = String::from_utf8(body).expect("a text");
         let asked: Value = serde_json::from_str(&body).expect("JSON");
         let channel = asked["channel"].as_str().expect("a channel").to_owned();
         let data = body.split_once("\"data\":").expect("data").1;

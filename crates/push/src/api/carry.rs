@@ -10,21 +10,62 @@ use super::told::{Channel, Done, Node};
 use crate::desk::Desk;
 use crate::gathering::Unanswered;
 use crate::orders::Order;
+use crate::publisher::Sent;
+
+/// A command that was begun.
+pub(super) enum Begun {
+    /// This came of it.
+    Over(Result<Done, Unanswered>),
+    /// Its publications are on their way, in one channel or in many.
+    Publishing(Sent, Many),
+}
+
+/// Whether it is published in many channels, which is answered otherwise.
+pub(super) struct Many(bool);
 
 /// Carries out a command, and waits for what comes of it until then.
 pub(super) async fn carry_out(desk: &Desk, command: Command, until: Duration) -> Result<Done, Unanswered> {
-    match command {
-        Command::Publish(said) => {
-            let (channel, what) = said.read(&desk.options())?;
-            let mut outcomes = desk.publish(&[channel], &what, until).await?;
+    let begun = begin(desk, command, until).await;
+    finish(desk, begun, until).await
+}
+
+/// Carries out a command. It is waited for until then, unless it publishes: what is published is on its way then, behind what was
+/// before.
+pub(super) async fn begin(desk: &Desk, command: Command, until: Duration) -> Begun {
+    let publishing = match command {
+        Command::Publish(said) => said
+            .read(&desk.options())
+            .map(|(channel, what)| (vec![channel], what, Many(false))),
+        Command::Broadcast(said) => said
+            .read(&desk.options())
+            .map(|(channels, what)| (channels, what, Many(true))),
+        other => return Begun::Over(carry_out_other(desk, other, until).await),
+    };
+    let sent = publishing
+        .map_err(Unanswered::from)
+        .and_then(|(channels, what, many)| Ok((desk.publish(&channels, &what)?, many)));
+    match sent {
+        Ok((sent, many)) => Begun::Publishing(sent, many),
+        Err(why) => Begun::Over(Err(why)),
+    }
+}
+
+/// Waits for what comes of a command, until then.
+pub(super) async fn finish(desk: &Desk, begun: Begun, until: Duration) -> Result<Done, Unanswered> {
+    match begun {
+        Begun::Over(done) => done,
+        Begun::Publishing(sent, Many(true)) => Ok(Done::broadcast(desk.outcomes(sent, until).await?)),
+        Begun::Publishing(sent, Many(false)) => {
+            let mut outcomes = desk.outcomes(sent, until).await?;
             let place = outcomes.pop().transpose()?.flatten();
             Ok(Done::Published(place.into()))
         }
-        Command::Broadcast(said) => {
-            let (channels, what) = said.read(&desk.options())?;
-            let outcomes = desk.publish(&channels, &what, until).await?;
-            Ok(Done::broadcast(outcomes))
-        }
+    }
+}
+
+async fn carry_out_other(desk: &Desk, command: Command, until: Duration) -> Result<Done, Unanswered> {
+    match command {
+        Command::Publish(_) | Command::Broadcast(_) => unreachable!("these are begun and finished"),
         Command::Subscribe(said) => order(desk, said.read(&desk.options())),
         Command::Unsubscribe(said) => order(desk, said.read(&desk.options())),
         Command::Disconnect(said) => order(desk, said.read()),

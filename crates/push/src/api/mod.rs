@@ -14,6 +14,7 @@ use serde::de::DeserializeOwned;
 use crate::gathering::Unanswered;
 use crate::limits;
 use crate::place::desk_of;
+use carry::Begun;
 pub(crate) use pattern::Pattern;
 use said::{
     Batch, Broadcast, Channels, Command, Disconnect, History, HistoryRemove, Info, Presence, PresenceStats,
@@ -84,7 +85,8 @@ async fn method<C: DeserializeOwned + Into<Command>>(request: &Request<'_>, repl
     }
 }
 
-/// One after the other; one that fails does not stop the others, one that is not answered in time does.
+/// One after the other; one that fails does not stop the others, one that is not answered in time does. With `parallel` what is
+/// published is on its way before the first answer is waited for, in the same order.
 async fn batch(request: &Request<'_>, reply: &mut Reply<'_>) -> Result {
     let batch = read::<Batch>(request)?;
     let most = limits::BATCH_COMMANDS;
@@ -95,14 +97,22 @@ async fn batch(request: &Request<'_>, reply: &mut Reply<'_>) -> Result {
     let desk = desk_of(request)?;
     let until = desk.patience();
     let mut is_late = false;
-    let mut replies = Vec::with_capacity(batch.commands.len());
+    let mut begun = Vec::with_capacity(batch.commands.len());
     for command in batch.commands {
         let name = command.name();
-        let done = match is_late {
-            true => Err(Unanswered::Busy),
-            false => carry::carry_out(desk, command, until).await,
+        let mut one = match is_late {
+            true => Begun::Over(Err(Unanswered::Busy)),
+            false => carry::begin(desk, command, until).await,
         };
-        is_late |= matches!(done, Err(Unanswered::Late));
+        if !batch.parallel.unwrap_or(false) {
+            one = Begun::Over(carry::finish(desk, one, until).await);
+        }
+        is_late |= matches!(one, Begun::Over(Err(Unanswered::Late)));
+        begun.push((name, one));
+    }
+    let mut replies = Vec::with_capacity(begun.len());
+    for (name, one) in begun {
+        let done = carry::finish(desk, one, until).await;
         replies.push(told::Reply(
             name,
             done.map_err(|why| match why {

@@ -46,9 +46,8 @@ pub(super) enum Command {
 #[serde(deny_unknown_fields)]
 pub(super) struct Batch {
     pub(super) commands: Vec<Command>,
-    /// They may be carried out beside each other; they are one after the other.
-    #[serde(rename = "parallel")]
-    _parallel: Option<bool>,
+    /// They may be carried out beside each other.
+    pub(super) parallel: Option<bool>,
 }
 
 /// What is published, in one channel.

@@ -119,7 +119,7 @@ pub(crate) struct Publications {
     pub(crate) conflated: Option<Time>,
 
     /// Publish nothing: what clients cost that only stand there
-    #[arg(long, conflicts_with_all = ["rate", "common", "conflated", "api_key", "publish", "publish_as", "publishers"])]
+    #[arg(long, conflicts_with_all = ["rate", "common", "conflated", "api_key", "publish", "publish_as", "publishers", "batch"])]
     pub(crate) idle: bool,
 
     /// What programs that publish say in X-API-Key
@@ -133,6 +133,11 @@ pub(crate) struct Publications {
     /// What is posted
     #[arg(long, value_enum, default_value_t = PublishAs::Api, hide_short_help = true)]
     pub(crate) publish_as: PublishAs,
+
+    /// Publications of one request at most: those that are due together leave as one batch, to /api/batch
+    #[arg(long, value_name = "N", default_value_t = 1, hide_short_help = true,
+          value_parser = whole(1..=limits::PUBLISHES_IN_REQUEST as u16))]
+    pub(crate) batch: u16,
 
     /// Connections to publish on; each channel has one of them
     #[arg(long, value_name = "N", default_value_t = 4, hide_short_help = true, value_parser = whole(1..=1024_u32))]

@@ -7,6 +7,9 @@ use ringmain_wire::h1::{
     parse_response,
 };
 
+use serde::Deserialize;
+use serde_json::Value;
+
 use crate::limits;
 use crate::push::plan::{Form, Publishing};
 
@@ -80,26 +83,18 @@ pub fn write_head(out: &mut Vec<u8>, publishing: &Publishing, body: u64) -> Resu
     head.finish(Framing::Length(body), true).map(drop)
 }
 
-/// What is wrong with an answer of this status, if anything; control characters are left out, and a long text is cut.
+/// What is wrong with an answer of this status, if anything; control characters are left out, and a long text is cut. Of a
+/// [batch](Form::Batch) with an answer of its own for each publication [`faults`] says it.
 #[must_use]
 pub fn fault(form: Form, status: u16, body: &[u8]) -> Option<String> {
-    let said = || serde_json::from_slice::<serde_json::Value>(body).ok();
     match (form, status) {
         (Form::Lines, 200..=299) => None,
-        (Form::Api, 200) => {
-            let Some(said) = said() else {
-                return Some("an answer that is no JSON".into());
-            };
-            let error = said.get("error")?;
-            let code = error.get("code").and_then(serde_json::Value::as_u64).unwrap_or(0);
-            let message = error
-                .get("message")
-                .and_then(|text| text.as_str())
-                .unwrap_or("no reason");
-            Some(format!("error {code} {}", shown(message)))
-        }
+        (Form::Api | Form::Batch(_), 200) => match serde_json::from_slice(body) {
+            Ok(said) => error_of(&said),
+            Err(_) => Some("an answer that is no JSON".into()),
+        },
         _ => {
-            let said = said();
+            let said: Option<Value> = serde_json::from_slice(body).ok();
             let detail = said
                 .as_ref()
                 .and_then(|said| said.get("detail"))
@@ -110,6 +105,49 @@ pub fn fault(form: Form, status: u16, body: &[u8]) -> Option<String> {
             ))
         }
     }
+}
+
+/// The same for each of so many publications of one request.
+#[must_use]
+pub fn faults(form: Form, status: u16, body: &[u8], count: usize) -> Vec<Option<String>> {
+    let all = |fault: Option<String>| vec![fault; count];
+    if !matches!((form, status), (Form::Batch(_), 200)) {
+        return all(fault(form, status, body));
+    }
+    let Ok(Replies { replies }) = serde_json::from_slice(body) else {
+        return all(Some("an answer without `replies`".into()));
+    };
+    if replies.len() != count {
+        let found = replies.len();
+        return all(Some(format!(
+            "an answer with {found} replies to {count} publications"
+        )));
+    }
+    replies.iter().map(|reply| reply.error.as_ref().map(told)).collect()
+}
+
+/// What an answer to a batch says.
+#[derive(Deserialize)]
+struct Replies {
+    replies: Vec<Reply>,
+}
+
+#[derive(Deserialize)]
+struct Reply {
+    error: Option<Value>,
+}
+
+fn error_of(said: &Value) -> Option<String> {
+    said.get("error").map(told)
+}
+
+fn told(error: &Value) -> String {
+    let code = error.get("code").and_then(Value::as_u64).unwrap_or(0);
+    let message = error
+        .get("message")
+        .and_then(|text| text.as_str())
+        .unwrap_or("no reason");
+    format!("error {code} {}", shown(message))
 }
 
 fn shown(text: &str) -> String {

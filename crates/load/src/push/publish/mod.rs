@@ -4,9 +4,11 @@
 //! Trying ─ one is accepted ─▶ Ready ─ order ─▶ Publishing ─ the last is due ─▶ Waiting ─ answers, or time ─▶ Over
 //! ```
 //!
-//! All publications of a channel leave on one connection, so that a server that answers in order has them in order.
+//! All publications of a channel leave on one connection, so that a server that answers in order has them in order. What is due
+//! together may leave in one request.
 
 pub mod exchange;
+mod request;
 
 use std::collections::VecDeque;
 use std::sync::Arc;
@@ -17,15 +19,13 @@ use ringmain_engine::backend::Time;
 use ringmain_engine::limits::WRITE_MARK;
 use ringmain_engine::{Conn, ConnId, Cx, Reason, Start};
 use ringmain_sys::process::{thread_cpu_time, thread_waited};
-use ringmain_wire::h1::{self, FieldTable, Misuse};
+use ringmain_wire::h1::{self, FieldTable};
 
-use self::exchange::{Reading, fault, hint, write_head};
-use super::calendar::{Calendar, Mark, Number};
+use self::exchange::{Reading, faults, hint};
+use super::calendar::{Calendar, Number};
 use super::figures::Published;
-use super::layout::write_name;
 use super::listen::Common;
 use super::plan::{Form, Plan};
-use super::stamp::{self, Stamp};
 use super::worker::{News, Order, Place};
 use crate::client::{Secure, failure};
 use crate::limits;
@@ -48,6 +48,8 @@ struct Line {
     open: bool,
     /// Publications that were sent and have no answer yet.
     in_flight: VecDeque<Flight>,
+    /// How many of these each request holds.
+    requests: VecDeque<u16>,
     /// Publications that are due and wait for room.
     waiting: VecDeque<Due>,
     reading: Reading,
@@ -236,19 +238,27 @@ impl Publisher {
             };
             let conn = cx.conn(id);
             let room = state.in_flight.len() < limits::PUBLISHES_IN_FLIGHT && conn.unsent() <= WRITE_MARK;
-            let Some(due) = state.waiting.front().copied().filter(|_| room) else {
+            if !room || state.waiting.is_empty() {
                 return;
-            };
-            state.waiting.pop_front();
-            if self.write(due).is_err() {
-                return self.refuse("what is published cannot be written as a request".into());
             }
+            let Ok(count) = self.write(line) else {
+                return self.refuse("what is published cannot be written as a request".into());
+            };
             let now = cx.clock();
-            if self.counts(due) {
-                self.figures.lag.record(now.since(due.due).as_nanos() as u64);
+            let mut counted = false;
+            let first = self.lines[line].in_flight.len() - count;
+            for at in first..first + count {
+                let flight = &mut self.lines[line].in_flight[at];
+                flight.sent = now;
+                let due = flight.due;
+                if self.counts(due) {
+                    self.figures.lag.record(now.since(due.due).as_nanos() as u64);
+                    counted = true;
+                }
+            }
+            if counted {
                 self.figures.bytes_sent += self.scratch.len() as u64;
             }
-            self.lines[line].in_flight.push_back(Flight { due, sent: now });
             // A refused write ends the connection, and `closed` comes.
             let _ = conn.write(&self.scratch);
         }
@@ -260,35 +270,6 @@ impl Publisher {
 
     fn place(&self, due: Due) -> Option<usize> {
         self.calendar.place(self.calendar.mark(due.number?))
-    }
-
-    /// Leaves a request in the scratch.
-    fn write(&mut self, due: Due) -> Result<(), Misuse> {
-        let none = Mark {
-            channel: 0,
-            sequence: 0,
-        };
-        let mark = due.number.map_or(none, |number| self.calendar.mark(number));
-        let publishing = self
-            .plan
-            .publishing
-            .as_ref()
-            .expect("there are connections to publish on");
-        let (body, plan) = (&mut self.body, &self.plan);
-        body.clear();
-        let (begin, middle, end): (&[u8], &[u8], &[u8]) = match publishing.form {
-            Form::Api => (b"{\"channel\":\"", b"\",\"data\":", b"}"),
-            Form::Lines => (b"", b" ", b"\n"),
-        };
-        body.extend_from_slice(begin);
-        write_name(body, &plan.prefix, plan.channels, mark.channel);
-        body.extend_from_slice(middle);
-        stamp::write(body, self.run, Stamp { mark, due: due.due }, plan.size as usize);
-        body.extend_from_slice(end);
-        self.scratch.clear();
-        write_head(&mut self.scratch, publishing, body.len() as u64)?;
-        self.scratch.extend_from_slice(&self.body);
-        Ok(())
     }
 
     /// The next moment at which something is to be done unasked.
@@ -436,13 +417,21 @@ impl Publisher {
             .as_ref()
             .map_or(Form::Api, |publishing| publishing.form);
         let line = &mut self.lines[index];
-        let kept = std::mem::take(&mut line.reading.kept);
-        let fault = fault(form, status, &kept);
-        line.reading.kept = kept;
-        line.reading.kept.clear();
-        let Some(flight) = line.in_flight.pop_front() else {
+        let Some(count) = line.requests.pop_front() else {
             return;
         };
+        let faults = faults(form, status, &line.reading.kept, usize::from(count));
+        line.reading.kept.clear();
+        for fault in faults {
+            let Some(flight) = self.lines[index].in_flight.pop_front() else {
+                return;
+            };
+            self.told(conn, flight, status, fault);
+        }
+    }
+
+    /// What is said of a publication.
+    fn told(&mut self, conn: Conn<'_>, flight: Flight, status: u16, fault: Option<String>) {
         if self.phase == Phase::Over {
             // It was waited for until the end, and has been counted as one without an answer.
             return;
@@ -535,6 +524,7 @@ impl Line {
             life: 0,
             open: false,
             in_flight: VecDeque::new(),
+            requests: VecDeque::new(),
             waiting: VecDeque::new(),
             reading: Reading::default(),
         }
@@ -546,6 +536,7 @@ impl Line {
         self.open = false;
         self.life = self.life.wrapping_add(1);
         self.reading = Reading::default();
+        self.requests.clear();
         std::mem::take(&mut self.in_flight)
     }
 }
