@@ -64,6 +64,18 @@ const WRONG: &[(&[&str], &str)] = &[
         "--threads 3 is more than the 2 clients",
     ),
     (
+        &["ws://127.0.0.1:9", "--find-max", "--idle"],
+        "--idle does not go with --find-max",
+    ),
+    (
+        &["ws://127.0.0.1:9", "--slo", "p99<1s"],
+        "--slo says what --find-max looks for",
+    ),
+    (
+        &["ws://127.0.0.1:9", "--find-max"],
+        "--find-max needs to know what must be kept",
+    ),
+    (
         &["ws://127.0.0.1:9", "--kill-every", "1s"],
         "required arguments were not provided",
     ),

@@ -1,9 +1,12 @@
 //! `ringmain bench push`: clients that listen, publications to them, and what came of both.
 
+use std::cell::RefCell;
 use std::time::Duration;
 
 use ringmain_engine::{Addr, Choice};
+use ringmain_load::knee::{Outcome, Phase, Step};
 use ringmain_load::plan::Tls;
+use ringmain_load::push::knee::Break;
 use ringmain_load::push::report::{json, text};
 use ringmain_load::push::{Form, Format, Kill, Plan, Progress, Publishing, PushError, Session, Transport};
 use ringmain_load::report::amount;
@@ -80,6 +83,9 @@ pub(super) fn run(args: &Push) -> Result<(), Failure> {
     let session = Session::new(plan).map_err(failed)?;
     interrupt.tells(session.stop());
     let mut live = Live::new(args.results.quiet);
+    if args.search.find_max {
+        return find_max(args, &session, server.as_mut(), &shared, live, sinks);
+    }
     let run = session
         .run(server.as_mut(), &mut |progress| live.show(progress))
         .map_err(failed)?;
@@ -88,6 +94,37 @@ pub(super) fn run(args: &Push) -> Result<(), Failure> {
         &remarks,
         || text::run(&run, &args.target, &remarks, output::style()),
         || json::run(&run, &args.target, &remarks),
+        String::new,
+    )
+}
+
+/// Searches the highest rate.
+fn find_max(
+    args: &Push,
+    session: &Session,
+    server: Option<&mut Server>,
+    shared: &[usize],
+    live: Live,
+    sinks: Sinks,
+) -> Result<(), Failure> {
+    let live = RefCell::new(live);
+    let searched = session
+        .search(
+            &args.search.slo,
+            server,
+            &mut |progress| live.borrow_mut().show(progress),
+            &mut |step, outcome| live.borrow().told(step, outcome),
+        )
+        .map_err(failed)?;
+    let Some(last) = searched.confirmed.last() else {
+        sinks.write_json(|| json::search(&searched, &args.target, &[]))?;
+        return Err(Failure::Other(text::found(&searched)));
+    };
+    let remarks = last.remarks(shared);
+    sinks.write(
+        &remarks,
+        || text::search(&searched, &args.target, &remarks, output::style()),
+        || json::search(&searched, &args.target, &remarks),
         String::new,
     )
 }
@@ -266,6 +303,28 @@ impl Live {
         }
     }
 
+    /// How a step of a search went.
+    fn told(&self, step: &Step, outcome: &Outcome<Break>) {
+        if self.quiet {
+            return;
+        }
+        let phase = match step.phase {
+            Phase::Ramp => "looking for the range",
+            Phase::Bisect => "closing in",
+            Phase::Confirm(_) => "confirming",
+        };
+        let broke: Vec<String> = outcome.broke.iter().map(ToString::to_string).collect();
+        let how = if broke.is_empty() {
+            "kept".to_owned()
+        } else {
+            broke.join("; ")
+        };
+        output::to_standard_error(&format!(
+            "{} publications/s ({phase}): {how}",
+            amount::number(step.rate)
+        ));
+    }
+
     fn show(&mut self, progress: Progress) {
         let now = clock::monotonic();
         let passed = now.saturating_sub(self.said);
@@ -283,9 +342,12 @@ impl Live {
         output::to_standard_error(&match progress {
             Progress::Joining(standing) => format!("{} clients stand", amount::count(standing.into())),
             Progress::Warming => "all clients stand; warming up".into(),
-            Progress::Counting(_) if is_new => "counting".into(),
+            Progress::Counting(_) if is_new => {
+                self.delivered = 0;
+                "counting".into()
+            }
             Progress::Counting(delivered) => {
-                let since = delivered - std::mem::replace(&mut self.delivered, delivered);
+                let since = delivered.saturating_sub(std::mem::replace(&mut self.delivered, delivered));
                 let pace = since as f64 / passed.as_secs_f64();
                 format!(
                     "{} deliveries, {}/s",

@@ -10,7 +10,8 @@
 //!   └── held at the ceiling ──▶ Confirm                     └─┘          └─────┘
 //! ```
 //!
-//! A pure state machine: it says what rate to try and is told how that went. Knows no clock and no connection.
+//! A pure state machine: it says what rate to try and is told how that went. Knows no clock and no connection, and not what it is
+//! that breaks: of requests a [`Break`], of a fan-out a [`crate::push::knee::Break`].
 
 #[cfg(test)]
 mod tests;
@@ -35,19 +36,19 @@ pub const ERRORS: f64 = 0.001;
 /// No search takes more steps: doubling or halving through all rates that make sense, bisecting and confirming take fewer.
 pub const STEPS: u32 = 64;
 
-/// Below this many requests a second nothing is tried: a target that breaks here holds nothing.
+/// Below this many requests or publications a second nothing is tried: a target that breaks here holds nothing.
 pub const FLOOR: f64 = 1.0;
 
 /// A search. Ask [`Knee::next`], run it, tell [`Knee::feed`], until there is no next; then [`Knee::found`].
 #[derive(Clone, Debug)]
-pub struct Knee {
+pub struct Knee<B = Break> {
     state: State,
     ceiling: f64,
     steps: u32,
     /// The highest rate that held.
     held: Option<f64>,
     /// The lowest rate above that which broke, and why.
-    broke: Option<(f64, Vec<Break>)>,
+    broke: Option<(f64, Vec<B>)>,
 }
 
 /// See the diagram of the module.
@@ -62,7 +63,7 @@ enum State {
 /// What to try next.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Step {
-    /// Requests a second, for an open loop.
+    /// Requests or publications a second, for an open loop.
     pub rate: f64,
     /// What for.
     pub phase: Phase,
@@ -82,10 +83,10 @@ pub enum Phase {
 }
 
 /// How a step went. It held if nothing broke.
-#[derive(Clone, Debug, Default, PartialEq)]
-pub struct Outcome {
+#[derive(Clone, Debug, PartialEq)]
+pub struct Outcome<B = Break> {
     /// What broke.
-    pub broke: Vec<Break>,
+    pub broke: Vec<B>,
 }
 
 /// What broke at a rate.
@@ -103,11 +104,11 @@ pub enum Break {
 
 /// What a search has found.
 #[derive(Clone, Debug, PartialEq)]
-pub struct Found {
+pub struct Found<B = Break> {
     /// The highest rate that held and was confirmed; `None` if there is none.
     pub held: Option<f64>,
     /// The lowest rate tried above it that did not hold, and why; `None` if the ceiling held.
-    pub broke: Option<(f64, Vec<Break>)>,
+    pub broke: Option<(f64, Vec<B>)>,
     /// Steps taken.
     pub steps: u32,
 }
@@ -143,10 +144,16 @@ impl Outcome {
     }
 }
 
-impl Knee {
+impl<B> Default for Outcome<B> {
+    fn default() -> Outcome<B> {
+        Outcome { broke: Vec::new() }
+    }
+}
+
+impl<B: Clone> Knee<B> {
     /// Begins at `start` requests a second and never tries more than `ceiling`; both are at least [`FLOOR`].
     #[must_use]
-    pub fn new(start: f64, ceiling: f64) -> Knee {
+    pub fn new(start: f64, ceiling: f64) -> Knee<B> {
         let ceiling = ceiling.max(FLOOR);
         Knee {
             state: State::Ramp {
@@ -176,7 +183,7 @@ impl Knee {
     }
 
     /// Takes how the step went that [`Knee::next`] says. After the end it does nothing.
-    pub fn feed(&mut self, outcome: Outcome) {
+    pub fn feed(&mut self, outcome: Outcome<B>) {
         let Some(step) = self.next() else { return };
         self.steps += 1;
         let held = outcome.broke.is_empty();
@@ -206,7 +213,7 @@ impl Knee {
 
     /// What came of it; `None` before the end.
     #[must_use]
-    pub fn found(&self) -> Option<Found> {
+    pub fn found(&self) -> Option<Found<B>> {
         let State::Done { confirmed } = self.state else {
             return None;
         };

@@ -173,7 +173,7 @@ fn even_outcomes_at_random_end() {
 
 #[test]
 fn after_the_end_nothing_changes() {
-    let mut knee = Knee::new(FLOOR, FLOOR);
+    let mut knee: Knee = Knee::new(FLOOR, FLOOR);
     knee.feed(Outcome {
         broke: vec![Break::Nothing],
     });

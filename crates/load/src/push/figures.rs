@@ -157,6 +157,21 @@ impl Disconnects {
 }
 
 impl Heard {
+    /// What of it is about joining.
+    pub(super) fn joining(&self) -> Heard {
+        Heard {
+            counts: Counts {
+                tls: self.counts.tls.clone(),
+                tls_resumed: self.counts.tls_resumed,
+                ..Counts::default()
+            },
+            ready: self.ready.clone(),
+            connect: self.connect.clone(),
+            handshake: self.handshake.clone(),
+            ..Heard::default()
+        }
+    }
+
     /// Adds another thread's.
     pub(super) fn merge(&mut self, other: &Heard) {
         self.counts.merge(&other.counts);

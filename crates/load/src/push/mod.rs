@@ -18,6 +18,7 @@ mod doubts;
 mod figures;
 #[cfg(test)]
 mod fixtures;
+pub mod knee;
 mod layout;
 mod listen;
 mod order;

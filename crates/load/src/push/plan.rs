@@ -139,6 +139,11 @@ impl Kill {
 }
 
 impl Plan {
+    /// Publications a second to the channels in turn, and to the common one.
+    pub(super) fn rates(&self) -> [f64; 2] {
+        [self.rate, self.common.unwrap_or(0.0)]
+    }
+
     /// Whether what clients miss is to come to them when they are back: else it is lost. Of conflated values the newest is all
     /// that anybody is to have.
     pub(super) fn recovers(&self) -> bool {

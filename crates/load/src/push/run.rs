@@ -15,6 +15,7 @@ use ringmain_tls::Refused;
 
 use super::calendar::Calendar;
 use super::figures::{Heard, Published, Spread};
+use super::knee::{Break, Search, Searched, outcome};
 use super::layout::Layout;
 use super::listen::{Common, Gauge, Listeners};
 use super::outages::Outages;
@@ -23,10 +24,12 @@ use super::publish::Publisher;
 use super::report::{Effort, Joined, Run, Totals};
 use super::worker::{News, Order, Worker};
 use crate::client::{Secures, Unsecured};
+use crate::knee::{Outcome, Step};
 use crate::limits;
 use crate::plan::Tls;
 use crate::run::is_final;
 use crate::server::{Server, ServerError};
+use crate::threshold::Threshold;
 
 /// How often it is looked at what goes on.
 const LOOK: Duration = Duration::from_millis(50);
@@ -165,6 +168,54 @@ impl Session {
     /// Clients that do not stand within [`Plan::connect_timeout`], a server that refuses them or what is published, a worker
     /// that ended, a server that is gone.
     pub fn run(&self, server: Option<&mut Server>, show: &mut dyn FnMut(Progress)) -> Result<Run, PushError> {
+        self.conducted(server, |conduct| {
+            conduct.join(show)?;
+            conduct.step(self.plan.rates(), true, show)
+        })
+    }
+
+    /// Searches the highest rate that meets these objectives (see [`outcome`]), from the plan's on and with its share of the common
+    /// channel. Clients connect once and stay for all steps, each of which takes warm-up and duration of the plan; those that were cut
+    /// off are waited for before the next. `told` hears of each step.
+    ///
+    /// # Errors
+    /// Those of [`Session::run`]; [`PushError::Plan`] for a plan that publishes nothing.
+    pub fn search(
+        &self,
+        objectives: &[Threshold],
+        server: Option<&mut Server>,
+        show: &mut dyn FnMut(Progress),
+        told: &mut dyn FnMut(&Step, &Outcome<Break>),
+    ) -> Result<Searched, PushError> {
+        let plan = &self.plan;
+        if plan.publishing.is_none() || plan.rates().iter().sum::<f64>() <= 0.0 {
+            return Err(PushError::Plan {
+                setting: "rate",
+                expected: "something to be published".into(),
+                found: "0".into(),
+            });
+        }
+        let mut search = Search::new(plan.rates(), plan.warmup + plan.duration);
+        self.conducted(server, |conduct| {
+            conduct.join(show)?;
+            while let Some((step, rates)) = search.next() {
+                conduct.wait_standing()?;
+                let run = conduct.step(rates, false, show)?;
+                let outcome = outcome(&run, objectives);
+                told(&step, &outcome);
+                search.feed(step, run, outcome);
+            }
+            conduct.order(Order::End { is_last: true });
+            Ok(search.found().expect("a search without a next step has ended"))
+        })
+    }
+
+    /// Has workers begun and ended around what `body` does with them.
+    fn conducted<T>(
+        &self,
+        server: Option<&mut Server>,
+        body: impl FnOnce(&mut Conduct<'_>) -> Result<T, PushError>,
+    ) -> Result<T, PushError> {
         let plan = &self.plan;
         let before = process::resident_bytes();
         let engine = Engine::new(config(plan))?;
@@ -215,14 +266,17 @@ impl Session {
             before,
             efforts: vec![Effort::default(); threads + 1],
             outages: Outages::default(),
+            joined: Joined::default(),
+            stood: (Time(0), Duration::ZERO),
+            joining: None,
         };
-        let run = conduct.conduct(show);
-        match &run {
+        let outcome = body(&mut conduct);
+        match &outcome {
             Ok(_) => running.shut_down(),
             Err(_) => running.stop(),
         }
         running.join()?;
-        run
+        outcome
     }
 }
 
@@ -238,33 +292,72 @@ struct Conduct<'a> {
     before: Option<u64>,
     efforts: Vec<Effort>,
     outages: Outages,
+    joined: Joined,
+    /// When all stood: by the workers' clock, and by that of this thread.
+    stood: (Time, Duration),
+    /// What was counted of joining, with the first step.
+    joining: Option<Box<Heard>>,
 }
 
 impl Conduct<'_> {
-    fn conduct(&mut self, show: &mut dyn FnMut(Progress)) -> Result<Run, PushError> {
-        let (begin, joined) = self.join(show)?;
+    /// Publishes at these rates, and puts together what came of it. After the last step clients need not come back.
+    fn step(
+        &mut self,
+        rates: [f64; 2],
+        is_last: bool,
+        show: &mut dyn FnMut(Progress),
+    ) -> Result<Run, PushError> {
+        let session = self.session;
+        let [rate, common] = rates;
+        let plan = Plan {
+            rate,
+            common: session.plan.common.map(|_| common),
+            ..(*session.plan).clone()
+        };
+        let calendar = Calendar::new(&plan);
+        let run = self.common.run;
+        self.common.run = run.wrapping_add(1);
+        self.efforts.fill(Effort::default());
         show(Progress::Warming);
-        self.order(Order::Begin {
-            at: begin.after(LEAD),
-        });
+        let (at, then) = self.stood;
+        let at = at.after(clock::monotonic().saturating_sub(then)).after(LEAD);
+        self.order(Order::Begin { at, calendar, run });
         let (published, accepted, used) = self.publish(show)?;
         show(Progress::Settling);
-        let totals = Totals::new(&self.common.layout, &self.common.calendar, &accepted);
+        let layout = self.common.layout;
+        let totals = Totals::new(&layout, &calendar, &accepted);
         self.settle(&totals)?;
-        self.order(Order::End);
+        self.order(Order::End { is_last });
         let (mut heard, spreads) = self.hear()?;
         self.outages.tell(&mut heard.outages);
-        let totals = totals.spread(&self.common.layout, &self.common.calendar, &accepted, &spreads);
+        match &self.joining {
+            None => self.joining = Some(Box::new(heard.joining())),
+            Some(joining) => heard.merge(joining),
+        }
         Ok(Run {
-            plan: (*self.session.plan).clone(),
-            engine: self.session.engine.clone(),
-            joined,
+            plan,
+            engine: session.engine.clone(),
+            joined: self.joined,
             published: *published,
             heard,
-            totals,
-            efforts: std::mem::take(&mut self.efforts),
+            totals: totals.spread(&layout, &calendar, &accepted, &spreads),
+            efforts: self.efforts.clone(),
             server: used,
         })
+    }
+
+    /// Waits until clients that were cut off stand again.
+    fn wait_standing(&mut self) -> Result<(), PushError> {
+        let began = clock::monotonic();
+        while self.standing() < self.session.plan.clients {
+            if clock::monotonic().saturating_sub(began) >= self.session.plan.connect_timeout {
+                return Err(self.not_connected(None, began));
+            }
+            if let Some(news) = self.next()? {
+                self.take(news)?;
+            }
+        }
+        Ok(())
     }
 
     /// What is told within a look; nothing if that is nothing.
@@ -294,8 +387,8 @@ impl Conduct<'_> {
             .sum()
     }
 
-    /// Waits until all clients stand; also says by the workers' clock when that was.
-    fn join(&mut self, show: &mut dyn FnMut(Progress)) -> Result<(Time, Joined), PushError> {
+    /// Waits until all clients stand.
+    fn join(&mut self, show: &mut dyn FnMut(Progress)) -> Result<(), PushError> {
         let plan = &self.session.plan;
         let memory = match &mut self.server {
             Some(server) => {
@@ -326,13 +419,14 @@ impl Conduct<'_> {
                 return Err(self.not_connected(last, began));
             }
         }
-        let took = clock::monotonic().saturating_sub(began);
+        self.stood = (now, clock::monotonic());
+        let took = self.stood.1.saturating_sub(began);
         let (used, after) = match &mut self.server {
             Some(server) => (Some(server.end()?), Some(server.memory()?)),
             None => (None, None),
         };
         let own = process::resident_bytes().zip(self.before);
-        let joined = Joined {
+        self.joined = Joined {
             took,
             server_cpu: used.map(|used| used.cpu),
             server_bytes: after
@@ -340,7 +434,7 @@ impl Conduct<'_> {
                 .map(|(after, before)| after.saturating_sub(before)),
             own_bytes: own.map(|(after, before)| after.saturating_sub(before)),
         };
-        Ok((now, joined))
+        Ok(())
     }
 
     fn not_connected(&self, last: Option<io::Error>, began: Duration) -> PushError {

@@ -8,6 +8,7 @@ use std::time::Duration;
 use ringmain_engine::backend::Time;
 use ringmain_engine::{Conn, ConnId, Cx, Handler, Reason, Via};
 
+use super::calendar::Calendar;
 use super::figures::{Heard, Published, Spread};
 use super::listen::Listeners;
 use super::publish::Publisher;
@@ -15,10 +16,10 @@ use super::publish::Publisher;
 /// What the run tells a worker.
 #[derive(Clone, Copy, Debug)]
 pub(super) enum Order {
-    /// Publications are due from then on.
-    Begin { at: Time },
-    /// Tell what has been counted.
-    End,
+    /// Publications are due from then on, these, told by this number.
+    Begin { at: Time, calendar: Calendar, run: u32 },
+    /// Tell what has been counted; after the last time nothing more is to come.
+    End { is_last: bool },
 }
 
 /// What a worker tells the run.
@@ -159,10 +160,15 @@ impl Handler for Worker {
 
     fn mail(&mut self, cx: &Cx, order: Order) {
         match (self, order) {
-            (Worker::Listen(listeners), Order::Begin { at }) => listeners.begin(at),
-            (Worker::Listen(listeners), Order::End) => listeners.tell(),
-            (Worker::Publish(publisher), Order::Begin { at }) => publisher.begin(at, cx.now()),
-            (Worker::Publish(_), Order::End) => {}
+            (Worker::Listen(listeners), Order::Begin { at, calendar, run }) => {
+                listeners.begin(at, calendar, run)
+            }
+            (Worker::Listen(listeners), Order::End { is_last }) => listeners.tell(is_last),
+            (Worker::Publish(publisher), Order::Begin { at, calendar, run }) => {
+                publisher.begin(at, calendar, run);
+                publisher.alarm(cx.now());
+            }
+            (Worker::Publish(publisher), Order::End { is_last }) => publisher.end(is_last),
         }
     }
 }

@@ -85,9 +85,14 @@ impl Threshold {
     /// Compares a run with it.
     #[must_use]
     pub fn judge(&self, run: &Run) -> Judgement {
+        self.judge_as(self.measure.of(run))
+    }
+
+    /// Compares what was measured of something else with it.
+    pub(crate) fn judge_as(&self, measured: Result<f64, &'static str>) -> Judgement {
         Judgement {
             threshold: self.clone(),
-            measured: self.measure.of(run),
+            measured,
         }
     }
 }
@@ -142,7 +147,7 @@ impl Measure {
 }
 
 impl Point {
-    fn of(self, latency: &Latency) -> Result<f64, &'static str> {
+    pub(crate) fn of(self, latency: &Latency) -> Result<f64, &'static str> {
         if latency.count() == 0 {
             return Err("a round had no answer");
         }

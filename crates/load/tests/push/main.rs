@@ -5,6 +5,7 @@
 )]
 
 mod kills;
+mod search;
 mod server;
 
 use std::sync::Arc;

@@ -113,6 +113,7 @@ struct State {
     requests: usize,
     tried: bool,
     pongs: usize,
+    sockets: usize,
     refused: bool,
     script: Script,
 }
@@ -141,6 +142,7 @@ impl Server {
             requests: 0,
             tried: false,
             pongs: 0,
+            sockets: 0,
             refused: false,
             script: Box::new(script),
         });
@@ -171,6 +173,11 @@ impl Server {
     /// Requests that published.
     pub(crate) fn requests(&self) -> usize {
         lock(&self.shared).requests
+    }
+
+    /// WebSockets that were opened.
+    pub(crate) fn sockets(&self) -> usize {
+        lock(&self.shared).sockets
     }
 
     /// Pings that were answered.
@@ -404,6 +411,7 @@ impl Peer {
         acceptance.write_fields(&mut response).expect("fields");
         response.switch(b"websocket").expect("a switch");
         self.send(&out);
+        lock(&self.shared).sockets += 1;
         let mut decoder = Decoder::new(Role::Server, &ws::Limits::INTERNET, None);
         loop {
             let step = decoder

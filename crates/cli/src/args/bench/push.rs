@@ -7,7 +7,7 @@ use ringmain_engine::Addr;
 use ringmain_load::limits;
 
 use super::values::{self, File};
-use super::{EngineName, MILLISECOND, Tls, UnderTest};
+use super::{EngineName, MILLISECOND, Search, Tls, UnderTest};
 use crate::args::values::{Time, size_32, time, whole};
 use crate::limits::TIME_MAX;
 
@@ -24,6 +24,8 @@ pub(crate) struct Push {
     pub(crate) audience: Audience,
     #[command(flatten)]
     pub(crate) publications: Publications,
+    #[command(flatten)]
+    pub(crate) search: Search,
     #[command(flatten)]
     pub(crate) time: Span,
     #[command(flatten)]
@@ -234,6 +236,18 @@ fn share(text: &str) -> Result<f64, String> {
 }
 
 impl Push {
+    /// An option that is of no use in a search for the highest rate.
+    fn beside_search(&self) -> Option<&'static str> {
+        let given = [
+            ("--idle", self.publications.idle),
+            ("--kill", self.audience.kill.is_some()),
+        ];
+        given
+            .into_iter()
+            .find(|(_, given)| *given && self.search.find_max)
+            .map(|(name, _)| name)
+    }
+
     /// What is wrong with options that are right one by one, if anything.
     pub(crate) fn contradiction(&self) -> Option<String> {
         let audience = &self.audience;
@@ -242,6 +256,17 @@ impl Push {
                 "--each {} is more than the {} channels: raise --channels, or lower it",
                 audience.each, audience.channels
             ));
+        }
+        if let Some(option) = self.beside_search() {
+            return Some(format!("{option} does not go with --find-max: drop one of them"));
+        }
+        if !self.search.slo.is_empty() && !self.search.find_max {
+            return Some("--slo says what --find-max looks for: add --find-max".into());
+        }
+        if self.search.find_max && self.search.slo.is_empty() {
+            return Some(
+                "--find-max needs to know what must be kept: add --slo 'p99<50ms' or the like".into(),
+            );
         }
         let duration = self.time.duration;
         if let Some(kill) = audience.kill.filter(|kill| kill.0 >= duration.0) {

@@ -71,12 +71,21 @@ impl Stream {
 
 impl Calendar {
     pub(super) fn new(plan: &Plan) -> Calendar {
-        let common = plan.common.unwrap_or(0.0);
+        Calendar::at(plan, plan.rates())
+    }
+
+    /// With other rates than the plan's.
+    pub(super) fn at(plan: &Plan, rates: [f64; 2]) -> Calendar {
         let published = |rate| if plan.publishing.is_some() { rate } else { 0.0 };
         Calendar {
             channels: plan.channels,
-            streams: [plan.rate, common].map(|rate| Stream::new(published(rate), plan)),
+            streams: rates.map(|rate| Stream::new(published(rate), plan)),
         }
+    }
+
+    /// Publications a second to the channels in turn, and to the common one.
+    pub(super) fn rates(&self) -> [f64; 2] {
+        [self.streams[0].rate, self.streams[1].rate]
     }
 
     /// When a publication is due, from the beginning on; `None` if it is not published any more.

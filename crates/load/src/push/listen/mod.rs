@@ -49,7 +49,9 @@ pub(super) struct Gauge {
 }
 
 /// ```text
-/// Joining ─ all stand ─▶ Ready ─ order ─▶ Hearing ─ order ─▶ Over
+/// Joining ─ all stand ─▶ Ready ─ order ─▶ Hearing ─ order, the last ─▶ Over
+///                          ▲                 │
+///                          └──── order ──────┘
 /// ```
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Phase {
@@ -87,6 +89,8 @@ pub(super) struct Listeners {
     hold_dials_until: Time,
     standing: u32,
     phase: Phase,
+    /// Whether what was counted has been told.
+    has_told: bool,
     begun: Time,
     /// When counting begins and ends.
     counts: (Time, Time),
@@ -152,6 +156,7 @@ impl Listeners {
             hold_dials_until: Time(0),
             standing: 0,
             phase: Phase::Joining,
+            has_told: false,
             begun: Time(0),
             counts: (Time::NEVER, Time::NEVER),
             effort: None,
@@ -176,9 +181,17 @@ impl Listeners {
         listeners
     }
 
-    /// Publications are due from `at` on.
-    pub(super) fn begin(&mut self, at: Time) {
+    /// Publications are due from `at` on. What comes of former ones is known by their run, and counts no more.
+    pub(super) fn begin(&mut self, at: Time, calendar: Calendar, run: u32) {
         self.phase = Phase::Hearing;
+        self.calendar = calendar;
+        self.reader = stamp::Reader::new(run, self.plan.size as usize);
+        if std::mem::replace(&mut self.has_told, false) {
+            self.tracks.fill(Track::default());
+            *self.figures = Heard::default();
+            self.gauge.delivered.store(0, Ordering::Relaxed);
+            self.effort = None;
+        }
         self.begun = at;
         let from = at.after(self.plan.warmup);
         self.counts = (from, from.after(self.plan.duration));
@@ -229,14 +242,15 @@ impl Listeners {
     }
 
     /// Counts no longer, and tells what has been counted.
-    pub(super) fn tell(&mut self) {
+    pub(super) fn tell(&mut self, is_last: bool) {
         if self.phase == Phase::Over {
             return;
         }
         if self.phase == Phase::Hearing {
             self.look_at_last();
         }
-        self.phase = Phase::Over;
+        self.phase = if is_last { Phase::Over } else { Phase::Ready };
+        self.has_told = true;
         self.counts = (Time::NEVER, Time::NEVER);
         let _ = self.news.send(News::Heard {
             figures: std::mem::take(&mut self.figures),

@@ -38,8 +38,9 @@ impl Listeners {
         let most = plan
             .conflated
             .map_or(f64::INFINITY, |span| 1.0 / span.as_secs_f64().max(1e-6));
-        let each = (plan.rate / f64::from(plan.channels)).min(most) * f64::from(plan.each);
-        let common = plan.common.unwrap_or(0.0).min(most);
+        let [rate, common] = self.calendar.rates();
+        let each = (rate / f64::from(plan.channels)).min(most) * f64::from(plan.each);
+        let common = common.min(most);
         (each + common) * f64::from(plan.size + limits::ENVELOPE_BYTES)
     }
 

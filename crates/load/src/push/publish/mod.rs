@@ -1,7 +1,8 @@
 //! The thread that publishes: an open loop of POSTs. Publications leave when they are due, whether or not answers come.
 //!
 //! ```text
-//! Trying ─ one is accepted ─▶ Ready ─ order ─▶ Publishing ─ the last is due ─▶ Waiting ─ answers, or time ─▶ Over
+//! Trying ─ one is accepted ─▶ Ready ─ order ─▶ Publishing ─ the last is due ─▶ Waiting ─ answers, or time ─▶ Ready
+//!                               └ the last order ─▶ Over
 //! ```
 //!
 //! All publications of a channel leave on one connection, so that a server that answers in order has them in order. What is due
@@ -61,6 +62,8 @@ struct Due {
     due: Time,
     /// `None`: the one that tries whether publishing works.
     number: Option<Number>,
+    /// What it is told by; of a former one than is published now nothing is counted any more.
+    run: u32,
 }
 
 #[derive(Clone, Copy, Debug)]
@@ -145,12 +148,29 @@ impl Publisher {
         publisher
     }
 
-    pub(super) fn begin(&mut self, at: Time, now: Time) {
+    /// Publications are due from `at` on.
+    pub(super) fn begin(&mut self, at: Time, calendar: Calendar, run: u32) {
         self.phase = Phase::Publishing;
         self.begun = at;
+        self.calendar = calendar;
+        self.run = run;
+        self.next = [0; 2];
+        *self.figures = Published {
+            due: calendar.counted() as u64,
+            ..Published::default()
+        };
+        self.accepted = vec![false; calendar.counted()];
         let from = at.after(self.plan.warmup);
         self.marks = [(from, Edge::Begin), (from.after(self.plan.duration), Edge::End)].into();
-        self.alarm(now);
+    }
+
+    /// What was counted is told already. After the last time connections that end are not opened again.
+    pub(super) fn end(&mut self, is_last: bool) {
+        if is_last {
+            self.phase = Phase::Over;
+            self.redial = None;
+            self.set_alarm();
+        }
     }
 
     pub(super) fn alarm(&mut self, now: Time) {
@@ -218,6 +238,7 @@ impl Publisher {
                 waiting.push_back(Due {
                     due,
                     number: Some(number),
+                    run: self.run,
                 });
             } else {
                 self.figures.unsent += u64::from(self.calendar.place(mark).is_some());
@@ -269,7 +290,9 @@ impl Publisher {
     }
 
     fn place(&self, due: Due) -> Option<usize> {
-        self.calendar.place(self.calendar.mark(due.number?))
+        let counts = due.run == self.run && matches!(self.phase, Phase::Publishing | Phase::Waiting);
+        self.calendar
+            .place(self.calendar.mark(due.number.filter(|_| counts)?))
     }
 
     /// The next moment at which something is to be done unasked.
@@ -318,6 +341,7 @@ impl Publisher {
             line.waiting.push_back(Due {
                 due: self.cx.clock(),
                 number: None,
+                run: self.run,
             });
             conn.set_deadline(Some(self.plan.timeout));
         }
@@ -480,10 +504,9 @@ impl Publisher {
     }
 
     fn finish(&mut self) {
-        if self.phase == Phase::Over {
+        if self.phase != Phase::Waiting {
             return;
         }
-        self.phase = Phase::Over;
         self.patience = None;
         for index in 0..self.lines.len() {
             let line = &self.lines[index];
@@ -497,6 +520,8 @@ impl Publisher {
             self.figures.unsent += unsent as u64;
             self.lines[index].waiting.clear();
         }
+        // An answer that comes now counts no more.
+        self.phase = Phase::Ready;
         let _ = self.news.send(News::Published {
             figures: std::mem::take(&mut self.figures),
             accepted: std::mem::take(&mut self.accepted),

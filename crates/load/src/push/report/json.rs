@@ -9,6 +9,7 @@ use serde::Serialize;
 use super::Run;
 use crate::figures::Latency;
 use crate::push::figures::Disconnects;
+use crate::push::knee::Searched;
 use crate::push::plan::{Format, Transport};
 use crate::report::json::{Tls, document};
 use crate::report::{Remark, Severity, per_second};
@@ -16,9 +17,56 @@ use crate::report::{Remark, Severity, per_second};
 /// The document of a run against a target that the user calls `name`.
 #[must_use]
 pub fn run(run: &Run, name: &str, remarks: &[Remark]) -> String {
+    document("push", &Document::of(run, name, remarks))
+}
+
+/// The document of a search, of kind `push-search`: what it has found, and the last of the runs that confirmed it.
+#[must_use]
+pub fn search(searched: &Searched, name: &str, remarks: &[Remark]) -> String {
+    let found = &searched.found;
+    let (broke, why) = found
+        .broke
+        .as_ref()
+        .map_or((None, &[][..]), |(rate, why)| (Some(*rate), why));
+    let document_of = |run| Document::of(run, name, remarks);
     document(
-        "push",
-        &Document {
+        "push-search",
+        &SearchDocument {
+            search: Search {
+                held_per_s: found.held,
+                held_deliveries_per_s: searched.deliveries_per_second().collect(),
+                broke_per_s: broke,
+                why: why.iter().map(ToString::to_string).collect(),
+                is_clients_limit: searched.is_clients_limit(),
+                steps: found.steps,
+            },
+            run: searched.confirmed.last().map(document_of),
+        },
+    )
+}
+
+#[derive(Serialize)]
+struct SearchDocument<'a> {
+    search: Search,
+    run: Option<Document<'a>>,
+}
+
+#[derive(Serialize)]
+struct Search {
+    /// Publications a second.
+    held_per_s: Option<f64>,
+    /// Deliveries a second of each run that confirmed it.
+    held_deliveries_per_s: Vec<f64>,
+    broke_per_s: Option<f64>,
+    why: Vec<String>,
+    /// Then the server may keep more.
+    is_clients_limit: bool,
+    steps: u32,
+}
+
+impl<'a> Document<'a> {
+    fn of(run: &'a Run, name: &'a str, remarks: &'a [Remark]) -> Document<'a> {
+        Document {
             name,
             engine: &run.engine,
             plan: Setup::of(run),
@@ -47,8 +95,8 @@ pub fn run(run: &Run, name: &str, remarks: &[Remark]) -> String {
                     message,
                 })
                 .collect(),
-        },
-    )
+        }
+    }
 }
 
 #[derive(Serialize)]

@@ -8,6 +8,7 @@ use super::Run;
 use crate::figures::Latency;
 use crate::plan::Tls;
 use crate::push::figures::Disconnects;
+use crate::push::knee::Searched;
 use crate::push::plan::{Format, Transport};
 use crate::report::text::table::{Table, labelled, printable};
 use crate::report::text::{Style, write_remarks};
@@ -26,6 +27,47 @@ pub fn run(run: &Run, name: &str, remarks: &[Remark], style: Style) -> String {
     costs(&mut out, run, style);
     write_remarks(&mut out, remarks, style);
     out
+}
+
+/// The summary of a search: what it has found, and the last of the runs that confirmed it.
+#[must_use]
+pub fn search(searched: &Searched, name: &str, remarks: &[Remark], style: Style) -> String {
+    let mut out = format!("{}\n", found(searched));
+    if let Some(last) = searched.confirmed.last() {
+        out.push('\n');
+        out.push_str(&run(last, name, remarks, style));
+    }
+    out
+}
+
+/// What a search has found, in a sentence.
+#[must_use]
+pub fn found(searched: &Searched) -> String {
+    let found = &searched.found;
+    let above = match &found.broke {
+        Some((rate, broke)) => {
+            let why: Vec<String> = broke.iter().map(ToString::to_string).collect();
+            format!(
+                "{} publications/s are not: {}",
+                amount::number(*rate),
+                why.join("; ")
+            )
+        }
+        None => "more was not tried".into(),
+    };
+    let Some(rate) = found.held else {
+        return format!("no rate is kept; {above}");
+    };
+    let each: Vec<String> = searched.deliveries_per_second().map(amount::number).collect();
+    let mut said = format!(
+        "highest rate kept: {} publications/s, {} deliveries/s; {above}",
+        amount::number(rate),
+        each.join(", "),
+    );
+    if searched.is_clients_limit() {
+        said.push_str("; the server may keep more: give the client more threads or CPUs (--threads, --cpus)");
+    }
+    said
 }
 
 fn setup(out: &mut String, run: &Run, style: Style) {
