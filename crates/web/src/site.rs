@@ -100,8 +100,8 @@ pub(crate) enum Verdict<'s> {
     },
     /// It has waited for longer than [`Limits::patience`].
     TooLate,
-    /// The request is wrong whatever the route.
-    Refused(Error),
+    /// The request is wrong whatever the route. Apart, since all verdicts are as large as the largest.
+    Refused(Box<Error>),
 }
 
 impl Site {

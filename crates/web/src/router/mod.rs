@@ -27,6 +27,7 @@
 //! own. OPTIONS without a route is answered by `Allow`, any other method without one by 405 and `Allow`.
 
 mod error;
+mod fixed;
 mod methods;
 mod params;
 mod pattern;
@@ -44,6 +45,7 @@ pub(crate) use params::{Names, Params};
 pub(crate) use pattern::join;
 
 use crate::limits;
+use fixed::Fixed;
 use methods::{Draft, Endpoint};
 use pattern::{Pattern, Segment};
 use tree::Tree;
@@ -142,6 +144,7 @@ impl<T> RouterBuilder<T> {
             .map(|route| (route.names, route.value))
             .unzip();
         Router {
+            fixed: Fixed::new(patterns.iter().map(Vec::as_slice).zip(0..)),
             tree: Tree::new(patterns.iter().map(Vec::as_slice).zip(0..)),
             endpoints: drafts.into_iter().map(Endpoint::new).collect(),
             values: values.into(),
@@ -175,6 +178,7 @@ fn names_of<'a>(methods: Methods<'a>, pattern: &str) -> Result<Vec<Option<&'a st
 /// A compiled table.
 #[derive(Debug)]
 pub(crate) struct Router<T> {
+    fixed: Fixed,
     tree: Tree,
     endpoints: Box<[Endpoint]>,
     values: Box<[T]>,
@@ -187,7 +191,8 @@ impl<T> Router<T> {
     #[inline]
     pub(crate) fn find<'r>(&'r self, method: Method<'_>, path: &str, params: &mut Params) -> Found<'r, T> {
         params.clear();
-        let Some(endpoint) = self.tree.find(path, params) else {
+        let found = self.fixed.find(path);
+        let Some(endpoint) = found.or_else(|| self.tree.find(path, params)) else {
             return Found::Nothing;
         };
         match self.endpoints[endpoint as usize].choose(method) {

@@ -338,7 +338,7 @@ impl Machine {
                 return Then::Next;
             }
             let busy = Error::new(503, "the server runs as many requests as it may");
-            chosen.verdict = Verdict::Refused(busy.with_header("Retry-After", "1"));
+            chosen.verdict = Verdict::Refused(Box::new(busy.with_header("Retry-After", "1")));
             // Nobody reads the body that would have been streamed.
             state.last |= arrived.decoder.is_some_and(|body| !body.is_over());
         }
@@ -537,7 +537,7 @@ fn choose<'a>(site: &'a Site, head: &RequestHead<'a>, scratch: &'a mut String) -
         Err(fault) => Chosen {
             path: head.target.path(),
             params,
-            verdict: Verdict::Refused(fault.into()),
+            verdict: Verdict::Refused(Box::new(fault.into())),
         },
     }
 }

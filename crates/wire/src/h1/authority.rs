@@ -97,13 +97,11 @@ fn ip_literal_end(text: &[u8]) -> Result<usize, usize> {
 #[inline]
 fn check_port(text: &[u8], from: usize) -> Result<(), usize> {
     let mut port = 0_u32;
-    for (index, byte) in text.iter().enumerate().skip(from) {
-        if !byte.is_ascii_digit() {
-            return Err(index);
-        }
-        port = port * 10 + u32::from(byte - b'0');
-        if port > u32::from(u16::MAX) {
-            return Err(index);
+    for (index, byte) in text[from..].iter().enumerate() {
+        let digit = u32::from(byte.wrapping_sub(b'0'));
+        port = port * 10 + digit;
+        if digit > 9 || port > u32::from(u16::MAX) {
+            return Err(from + index);
         }
     }
     Ok(())

@@ -442,8 +442,9 @@ fn write_status(out: &mut Vec<u8>, status: u16) -> Result<(), Misuse> {
     match status::line(status) {
         Some(line) => out.extend_from_slice(line),
         None if matches!(status, 100..=999) => {
+            let digits = [status / 100, status / 10 % 10, status % 10];
             out.extend_from_slice(b"HTTP/1.1 ");
-            write_decimal(out, u64::from(status));
+            out.extend(digits.map(|digit| b'0' + digit as u8));
             out.extend_from_slice(b" \r\n");
         }
         None => return Err(Misuse::Status),
@@ -496,37 +497,21 @@ fn write_length(out: &mut Vec<u8>, length: u64) -> Result<(), Misuse> {
         return Err(Misuse::LengthTooLarge);
     }
     const NAME: &[u8; 16] = b"Content-Length: ";
+    // From its end on, since the digits are found so.
     let mut line = [0; NAME.len() + LENGTH_DIGITS + 2];
-    let (name, rest) = line.split_at_mut(NAME.len());
-    name.copy_from_slice(NAME);
-    let digits = decimal_digits(length);
-    decimal(&mut rest[..digits], length);
-    rest[digits..digits + 2].copy_from_slice(b"\r\n");
-    out.extend_from_slice(&line[..NAME.len() + digits + 2]);
+    let mut at = line.len() - 2;
+    line[at..].copy_from_slice(b"\r\n");
+    let mut left = length;
+    loop {
+        at -= 1;
+        line[at] = b'0' + (left % 10) as u8;
+        left /= 10;
+        if left == 0 {
+            break;
+        }
+    }
+    at -= NAME.len();
+    line[at..at + NAME.len()].copy_from_slice(NAME);
+    out.extend_from_slice(&line[at..]);
     Ok(())
-}
-
-#[inline]
-fn write_decimal(out: &mut Vec<u8>, number: u64) {
-    let mut text = [0; LENGTH_DIGITS];
-    let digits = decimal_digits(number);
-    decimal(&mut text[..digits], number);
-    out.extend_from_slice(&text[..digits]);
-}
-
-#[inline]
-const fn decimal_digits(number: u64) -> usize {
-    match number.checked_ilog10() {
-        Some(log) => log as usize + 1,
-        None => 1,
-    }
-}
-
-/// Writes `number` into as many bytes as it has digits.
-#[inline]
-fn decimal(text: &mut [u8], mut number: u64) {
-    for digit in text.iter_mut().rev() {
-        *digit = b'0' + (number % 10) as u8;
-        number /= 10;
-    }
 }

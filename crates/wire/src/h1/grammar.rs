@@ -57,6 +57,43 @@ pub(crate) fn class_end(input: &[u8], from: usize, class: u8) -> usize {
         .unwrap_or(rest.len())
 }
 
+/// As [`class_end`] of [`TARGET`], by words; and where the first `?` before that end is, else the end.
+#[inline]
+pub(super) fn target_end(input: &[u8], from: usize) -> (usize, usize) {
+    let (mut at, mut query) = (from, usize::MAX);
+    while let Some(word) = input.get(at..).and_then(|rest| rest.first_chunk::<8>()) {
+        let word = u64::from_le_bytes(*word);
+        if query == usize::MAX
+            && let Some(place) = lowest(equal(word, b'?'))
+        {
+            query = at + place;
+        }
+        if let Some(place) = lowest(no_target(word)) {
+            return (at + place, query.min(at + place));
+        }
+        at += 8;
+    }
+    let end = class_end(input, at, TARGET);
+    let rest = input.get(at..end).unwrap_or_default();
+    let last = rest.iter().position(|&byte| byte == b'?').map(|place| at + place);
+    (end, query.min(last.unwrap_or(end)))
+}
+
+/// Marks bytes that no target holds; the lowest mark is exact.
+#[inline]
+fn no_target(word: u64) -> u64 {
+    // A borrow can only mark bytes above a true hit.
+    let below = word.wrapping_sub(ONES * 0x21) & !word & HIGH;
+    below | (word & HIGH) | equal(word, 0x7F) | equal(word, b'#')
+}
+
+/// Marks bytes equal to `byte`, below 0x80; the lowest mark is exact.
+#[inline]
+fn equal(word: u64, byte: u8) -> u64 {
+    let differs = word ^ (ONES * u64::from(byte));
+    differs.wrapping_sub(ONES) & !differs & HIGH
+}
+
 /// A byte of a field value, reason phrase or chunk extension: `HTAB / SP / VCHAR / obs-text` (RFC 9110 §5.5).
 #[inline]
 pub(super) fn is_text(byte: u8) -> bool {
@@ -118,9 +155,7 @@ pub(super) fn find_near(input: &[u8], from: usize, byte: u8) -> Option<usize> {
     let near: &[u8; 24] = input.get(from..)?.first_chunk()?;
     let (words, _) = near.as_chunks::<8>();
     for (index, word) in words.iter().enumerate() {
-        // As above: the lowest mark is exact.
-        let differs = u64::from_le_bytes(*word) ^ (ONES * u64::from(byte));
-        if let Some(place) = lowest(differs.wrapping_sub(ONES) & !differs & HIGH) {
+        if let Some(place) = lowest(equal(u64::from_le_bytes(*word), byte)) {
             return Some(from + 8 * index + place);
         }
     }

@@ -4,7 +4,7 @@ use super::authority::Authority;
 use super::fault::{FaultKind, Found, PeerFault};
 use super::fields::{FieldTable, Fields, Known};
 use super::framing::{self, ConnectionOptions, Framing, Version};
-use super::grammar::{self, TARGET, TOKEN};
+use super::grammar::{self, TOKEN};
 use super::head::{self, HeadScanner, Parsed, StartLine};
 use super::limits::Limits;
 use super::method::Method;
@@ -64,7 +64,9 @@ fn parse<'a>(
     let mut line = RequestLine {
         method_at: 0,
         target_at: 0,
+        query_at: 0,
         target_end: 0,
+        is_get: false,
         version: Version::Http11,
     };
     let Some(bytes) = head::read(input, limits, scanner, &mut line, table)? else {
@@ -72,7 +74,7 @@ fn parse<'a>(
     };
     let fields = table.fields(input);
     let (method, target_text) = line.texts(input);
-    let target = match Target::origin(method, target_text) {
+    let target = match Target::origin(method, target_text, line.query_at - line.target_at) {
         Some(target) => target,
         None => Target::parse(method, target_text)
             .map_err(|(kind, index)| PeerFault::byte(kind, input, line.target_at + index))?,
@@ -104,7 +106,11 @@ struct RequestLine {
     method_at: usize,
     /// One space after the method.
     target_at: usize,
+    /// Its first `?`, else its end.
+    query_at: usize,
     target_end: usize,
+    /// The method of most requests.
+    is_get: bool,
     version: Version,
 }
 
@@ -113,12 +119,17 @@ impl StartLine for RequestLine {
 
     #[inline]
     fn parse(&mut self, input: &[u8], at: usize) -> Result<usize, PeerFault> {
-        let method_end = grammar::class_end(input, at, TOKEN);
+        let is_get = input.get(at..at + 4) == Some(b"GET ");
+        let method_end = if is_get {
+            at + 3
+        } else {
+            grammar::class_end(input, at, TOKEN)
+        };
         if method_end == at || input.get(method_end) != Some(&b' ') {
             return Err(PeerFault::byte_or_line_end(FaultKind::Method, input, method_end));
         }
         let target_at = method_end + 1;
-        let target_end = grammar::class_end(input, target_at, TARGET);
+        let (target_end, query_at) = grammar::target_end(input, target_at);
         if target_end == target_at || input.get(target_end) != Some(&b' ') {
             return Err(target_fault(input, target_at, target_end));
         }
@@ -131,7 +142,9 @@ impl StartLine for RequestLine {
         *self = Self {
             method_at: at,
             target_at,
+            query_at,
             target_end,
+            is_get,
             version,
         };
         Ok(version_at + 10)
@@ -141,8 +154,13 @@ impl StartLine for RequestLine {
 impl RequestLine {
     #[inline]
     fn texts<'a>(&self, input: &'a [u8]) -> (Method<'a>, &'a str) {
-        let method = &input[self.method_at..self.target_at - 1];
-        let method = Method::registered(method).unwrap_or_else(|| Method::Other(ascii(method)));
+        let method = match self.is_get {
+            true => Method::Get,
+            false => {
+                let method = &input[self.method_at..self.target_at - 1];
+                Method::registered(method).unwrap_or_else(|| Method::Other(ascii(method)))
+            }
+        };
         (method, ascii(&input[self.target_at..self.target_end]))
     }
 }

@@ -61,14 +61,16 @@ impl<'a> Target<'a> {
         }
     }
 
-    /// The form of almost every request; `None` for the others.
+    /// The form of almost every request; `None` for the others. `query_at` is the first `?`, else the end.
     #[inline]
-    pub(super) fn origin(method: Method<'_>, text: &'a str) -> Option<Self> {
+    pub(super) fn origin(method: Method<'_>, text: &'a str, query_at: usize) -> Option<Self> {
         if !text.starts_with('/') || method == Method::Connect {
             return None;
         }
-        let (path, query) = split_query(text);
-        Some(Self::Origin { path, query })
+        Some(Self::Origin {
+            path: &text[..query_at],
+            query: text.get(query_at + 1..),
+        })
     }
 
     /// Tells the forms apart. `text` is not empty and of `TARGET` characters. A failure names the offset.
@@ -79,7 +81,8 @@ impl<'a> Target<'a> {
                 .map(Self::Authority)
                 .map_err(|at| (FaultKind::Authority, at));
         }
-        if let Some(target) = Self::origin(method, text) {
+        let query_at = text.find('?').unwrap_or(text.len());
+        if let Some(target) = Self::origin(method, text, query_at) {
             return Ok(target);
         }
         if text == "*" && method == Method::Options {
@@ -113,7 +116,6 @@ impl<'a> Target<'a> {
     }
 }
 
-#[inline]
 fn split_query(text: &str) -> (&str, Option<&str>) {
     match text.as_bytes().iter().position(|&byte| byte == b'?') {
         Some(at) => (&text[..at], Some(&text[at + 1..])),

@@ -123,7 +123,10 @@ pub fn faults(form: Form, status: u16, body: &[u8], count: usize) -> Vec<Option<
             "an answer with {found} replies to {count} publications"
         )));
     }
-    replies.iter().map(|reply| reply.error.as_ref().map(told)).collect()
+    replies
+        .iter()
+        .map(|reply| reply.error.as_ref().map(told))
+        .collect()
 }
 
 /// What an answer to a batch says.
