@@ -150,6 +150,10 @@ pub const PUBLICATIONS_WAITING: usize = 1 << 18;
 /// Publications of one request at most.
 pub const PUBLISHES_IN_REQUEST: usize = 512;
 
+/// Publications that are due within this time leave together, at its end, where several go in one request; how late that makes them
+/// is in their latency.
+pub const BATCH_TICK: Duration = Duration::from_millis(1);
+
 /// Bytes of publications in a request after which no more are added to it.
 pub const REQUEST_BYTES: usize = 64 << 10;
 

@@ -319,3 +319,30 @@ fn verdict_text(input: &[u8]) -> String {
         other => panic!("expected a fault, found {other:?}"),
     }
 }
+
+/// Targets are read by words: what is in one may not depend on where it stands.
+#[test]
+fn rule_13_every_byte_at_every_place_of_a_target() {
+    for before in 0..18 {
+        for byte in (0..=255_u8).filter(|byte| *byte != b' ') {
+            for behind in ["", "b?c", "bcdefghijk"] {
+                let target = [b"/".as_slice(), &vec![b'a'; before], &[byte], behind.as_bytes()].concat();
+                let request = [b"GET ", target.as_slice(), b" HTTP/1.1\r\nHost: a\r\n\r\n"].concat();
+                let fits = byte.is_ascii_graphic() && byte != b'#';
+                let verdict = verdict(Role::Server, &Limits::INTERNET, &request);
+                assert_eq!(verdict.is_ok(), fits, "{byte:#x} behind {before}: {verdict:?}");
+                if !fits {
+                    continue;
+                }
+                let text = str::from_utf8(&target).expect("ASCII");
+                let expected = match text.split_once('?') {
+                    Some((path, query)) => (path, Some(query)),
+                    None => (text, None),
+                };
+                with_request(&request, |head, _| {
+                    assert_eq!((head.target.path(), head.target.query()), expected);
+                });
+            }
+        }
+    }
+}

@@ -136,7 +136,7 @@ pub(crate) struct Publications {
     #[arg(long, value_enum, default_value_t = PublishAs::Api, hide_short_help = true)]
     pub(crate) publish_as: PublishAs,
 
-    /// Publications of one request at most: those that are due together leave as one batch, to /api/batch
+    /// Publications of one request at most: those that are due in the same millisecond leave as one batch, to /api/batch
     #[arg(long, value_name = "N", default_value_t = 1, hide_short_help = true,
           value_parser = whole(1..=limits::PUBLISHES_IN_REQUEST as u16))]
     pub(crate) batch: u16,

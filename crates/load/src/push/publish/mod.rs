@@ -298,9 +298,22 @@ impl Publisher {
     /// The next moment at which something is to be done unasked.
     fn set_alarm(&mut self) {
         let due = self.upcoming().filter(|_| self.phase == Phase::Publishing);
+        let due = due.map(|(at, _)| self.together(at));
         let mark = self.marks.front().map(|(at, _)| *at);
-        let next = [due.map(|(at, _)| at), mark, self.patience, self.redial];
+        let next = [due, mark, self.patience, self.redial];
         self.cx.set_alarm(next.into_iter().flatten().min());
+    }
+
+    /// When what is due at a moment leaves: at once, or with what else is due in the same millisecond.
+    fn together(&self, due: Time) -> Time {
+        let form = self.plan.publishing.as_ref().map(|publishing| publishing.form);
+        let Some(Form::Batch(_)) = form else {
+            return due;
+        };
+        let tick = limits::BATCH_TICK.as_nanos() as u64;
+        let since = due.since(self.begun).as_nanos() as u64;
+        self.begun
+            .after(Duration::from_nanos(since.div_ceil(tick) * tick))
     }
 
     fn dial(&mut self) {
