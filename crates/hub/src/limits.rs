@@ -96,7 +96,7 @@ pub(crate) const MOMENT: Duration = Duration::from_millis(1);
 pub(crate) const MOMENT_MOVES: u64 = 16;
 
 /// Moments that come at once, before what they brought is sent.
-pub const MOMENTS_TOGETHER: usize = 1024;
+pub const MOMENTS_TOGETHER: usize = 128;
 
 /// Pushes that are looked at, of those that wait for a connection, before it is given the states that it is behind with: with one
 /// of these among them it is too slow, and gets the newest at a later moment.
