@@ -4,6 +4,7 @@
 #   bench/build.sh                    what echo.py and hold.py need: client floor go
 #   bench/build.sh http               what http.py needs: client floor go rust
 #   bench/build.sh https              what tls.py and ws.py need: client floor tls
+#   bench/build.sh h2                 what h2.py needs: hyper with and without TLS
 #   bench/build.sh proxy              what proxy.py needs: client floor proxies
 #   bench/build.sh push               what push.py needs, from ../shared/bench/push: its client, floor and Go server
 #   bench/build.sh client floor       only these
@@ -51,6 +52,20 @@ build_tls() {
   for name in nginx openssl; do
     PATH=$PATH:/usr/sbin command -v "$name" >/dev/null ||
       echo "build.sh: no $name here (on Debian: apt-get install $name; do not let it start)" >&2
+  done
+}
+
+build_h2() {
+  cd "$here/peers/rust"
+  export CARGO_TARGET_DIR=$PEERS/rust RUSTFLAGS="-C target-cpu=native"
+  local name names=(peer-hyper peer-hyper-rustls)
+  cargo build --locked --release --quiet "${names[@]/#/--package=}"
+  for name in "${names[@]}"; do
+    cp "$PEERS/rust/release/$name" "$bin/"
+  done
+  for name in h2load nginx h2o; do
+    PATH=$PATH:/usr/sbin command -v "$name" >/dev/null ||
+      echo "build.sh: no $name here (on Debian: apt-get install nghttp2-client nginx h2o; do not let them start)" >&2
   done
 }
 
@@ -112,8 +127,8 @@ mkdir -p "$bin"
 [ "$*" != proxy ] || set -- client floor proxies
 for part in "$@"; do
   case $part in
-    client | floor | go | proxies | push | rust | tls) ;;
-    *) echo "build.sh: expected http, https, proxy, or some of client, floor, go, proxies, push, rust and tls, found \"$part\"" >&2; exit 2 ;;
+    client | floor | go | h2 | proxies | push | rust | tls) ;;
+    *) echo "build.sh: expected http, https, proxy, or some of client, floor, go, h2, proxies, push, rust and tls, found \"$part\"" >&2; exit 2 ;;
   esac
   ("build_$part")
 done

@@ -145,6 +145,15 @@ const SUITES: &[Suite] = &[
         ],
     },
     Suite {
+        name: "h2",
+        about: "CPU per HTTP/2 request against h2o, nginx and hyper, by prior knowledge and over TLS; seven minutes, needs h2load",
+        lines: &[
+            Line::new(&["bench/build.sh", "h2"]),
+            RELEASE,
+            Line::new(&["python3", "bench/h2.py"]),
+        ],
+    },
+    Suite {
         name: "ws",
         about: "CPU per echoed WebSocket message against our raw echo and fastwebsockets; three minutes",
         lines: &[

@@ -1,5 +1,5 @@
 //! hyper over rustls with aws-lc-rs, on one Tokio thread: `peer-hyper-rustls CERT KEY`. TLS 1.3 and 1.2, stateless
-//! tickets, http/1.1 by ALPN.
+//! tickets, http/1.1 by ALPN; `peer-hyper-rustls CERT KEY h2` has h2 alone.
 
 use std::convert::Infallible;
 use std::sync::Arc;
@@ -7,7 +7,7 @@ use std::sync::Arc;
 use bytes::Bytes;
 use http_body_util::Full;
 use hyper::header::{CONTENT_TYPE, HeaderValue, SERVER};
-use hyper::server::conn::http1;
+use hyper::server::conn::{http1, http2};
 use hyper::service::service_fn;
 use hyper::{Request, Response, StatusCode, body::Incoming};
 use hyper_util::rt::TokioIo;
@@ -56,7 +56,7 @@ fn listen() -> TcpListener {
     socket.listen(4096).expect("listen")
 }
 
-fn settings(certificate: &str, key: &str) -> ServerConfig {
+fn settings(certificate: &str, key: &str, h2: bool) -> ServerConfig {
     let chain: Result<Vec<_>, _> = CertificateDer::pem_file_iter(certificate).expect("CERT").collect();
     let key = PrivateKeyDer::from_pem_file(key).expect("KEY");
     let mut settings = ServerConfig::builder_with_provider(Arc::new(aws_lc_rs::default_provider()))
@@ -65,15 +65,26 @@ fn settings(certificate: &str, key: &str) -> ServerConfig {
         .with_no_client_auth()
         .with_single_cert(chain.expect("CERT"), key)
         .expect("KEY fits CERT");
-    settings.alpn_protocols = vec![b"http/1.1".to_vec()];
+    settings.alpn_protocols = vec![if h2 { b"h2".to_vec() } else { b"http/1.1".to_vec() }];
     settings.ticketer = aws_lc_rs::Ticketer::new().expect("random bytes");
     settings
+}
+
+/// Runs what a connection spawns on its own thread.
+#[derive(Clone)]
+struct Here;
+
+impl<F: Future<Output = ()> + 'static> hyper::rt::Executor<F> for Here {
+    fn execute(&self, task: F) {
+        tokio::task::spawn_local(task);
+    }
 }
 
 fn main() {
     let mut arguments = std::env::args().skip(1);
     let (certificate, key) = (arguments.next().expect("CERT"), arguments.next().expect("KEY"));
-    let acceptor = TlsAcceptor::from(Arc::new(settings(&certificate, &key)));
+    let h2 = arguments.next().is_some_and(|word| word == "h2");
+    let acceptor = TlsAcceptor::from(Arc::new(settings(&certificate, &key, h2)));
     let runtime = tokio::runtime::Builder::new_current_thread()
         .enable_all()
         .build()
@@ -90,6 +101,13 @@ fn main() {
                 let Ok(stream) = acceptor.accept(stream).await else {
                     return;
                 };
+                if h2 {
+                    let mut protocol = http2::Builder::new(Here);
+                    protocol.max_concurrent_streams(256);
+                    let connection = protocol.serve_connection(TokioIo::new(stream), service_fn(answer));
+                    let _ = connection.await;
+                    return;
+                }
                 let mut protocol = http1::Builder::new();
                 let connection = protocol
                     .pipeline_flush(true)

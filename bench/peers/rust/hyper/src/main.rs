@@ -1,11 +1,11 @@
-//! hyper on one Tokio thread. `pipeline_flush` is what hyper offers for pipelined requests.
+//! hyper on one Tokio thread. `pipeline_flush` is what hyper offers for pipelined requests; `peer-hyper h2c` speaks HTTP/2 instead.
 
 use std::convert::Infallible;
 
 use bytes::Bytes;
 use http_body_util::Full;
 use hyper::header::{CONTENT_TYPE, HeaderValue, SERVER};
-use hyper::server::conn::http1;
+use hyper::server::conn::{http1, http2};
 use hyper::service::service_fn;
 use hyper::{Request, Response, StatusCode, body::Incoming};
 use hyper_util::rt::TokioIo;
@@ -50,7 +50,18 @@ fn listen() -> TcpListener {
     socket.listen(4096).expect("listen")
 }
 
+/// Runs what a connection spawns on its own thread.
+#[derive(Clone)]
+struct Here;
+
+impl<F: Future<Output = ()> + 'static> hyper::rt::Executor<F> for Here {
+    fn execute(&self, task: F) {
+        tokio::task::spawn_local(task);
+    }
+}
+
 fn main() {
+    let h2c = std::env::args().nth(1).is_some_and(|word| word == "h2c");
     let runtime = tokio::runtime::Builder::new_current_thread()
         .enable_all()
         .build()
@@ -63,6 +74,13 @@ fn main() {
             };
             let _ = stream.set_nodelay(true);
             tokio::task::spawn_local(async move {
+                if h2c {
+                    let mut protocol = http2::Builder::new(Here);
+                    protocol.max_concurrent_streams(256);
+                    let connection = protocol.serve_connection(TokioIo::new(stream), service_fn(answer));
+                    let _ = connection.await;
+                    return;
+                }
                 let mut protocol = http1::Builder::new();
                 let connection = protocol
                     .pipeline_flush(true)
