@@ -30,6 +30,10 @@ use ringmain_sys::inherit::{self, Inherited};
 use crate::args::{Cli, Command, Serve};
 use crate::failure::Failure;
 
+/// Publications and snapshots are made by one worker and freed by another: that must not take a lock (decision 0021).
+#[global_allocator]
+static ALLOCATOR: mimalloc::MiMalloc = mimalloc::MiMalloc;
+
 fn main() -> ExitCode {
     // First of all: inherited listeners are recognised by the number of their descriptor.
     let inherited = inherit::take();

@@ -25,12 +25,12 @@ impl Desk {
         next.is_some_and(|next| next <= now)
     }
 
-    /// Hands on what channels hold and gives clients what they are behind with, when the time has come.
+    /// Hands on what channels hold, and has clients given what they are behind with, when the time has come. That is done
+    /// [elsewhere](Desk::give_states), some of them a turn: what is published meanwhile is taken in between.
     pub(crate) async fn pace(&self) {
         loop {
             let now = self.cx.now().since(Time(0));
             self.home.borrow_mut().release(now);
-            self.local.borrow_mut().release(now);
             let next = self.next_release();
             self.next_release.set(next);
             let wait = next.map_or(limits::NO_RELEASE, |next| next.saturating_sub(now));
@@ -53,12 +53,11 @@ impl Desk {
             .is_some_and(|next| self.next_release.get().is_none_or(|waits| next < waits))
     }
 
-    /// When the next is due of what channels hold, and of the moments of clients.
+    /// When the next is due of what channels hold, and of the moments of clients; those that have come are being given already.
     fn next_release(&self) -> Option<Duration> {
+        let now = self.cx.now().since(Time(0));
         let (home, local) = (self.home.borrow(), self.local.borrow());
-        [home.next_release(), local.next_release()]
-            .into_iter()
-            .flatten()
-            .min()
+        let moment = local.next_release().filter(|next| *next > now);
+        [home.next_release(), moment].into_iter().flatten().min()
     }
 }
