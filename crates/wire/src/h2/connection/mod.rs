@@ -106,8 +106,8 @@ pub enum Event<'a> {
     },
     /// The peer has broken a rule on a stream, which is gone: it was told.
     Broken {
-        /// The stream.
-        stream: Stream,
+        /// The stream; `None` for one of which nothing was told before, such as a malformed request.
+        stream: Option<Stream>,
         /// The rule.
         fault: PeerFault,
     },
@@ -333,7 +333,8 @@ impl Connection {
     /// Whether nobody has opened a stream by that number.
     fn is_unused(&self, id: u32) -> bool {
         if self.is_peers(id) {
-            id > self.last
+            // Those behind the last one are closed, too.
+            id > self.last && !self.is_ignored(id)
         } else {
             // A server opens none.
             self.role == Role::Server || id >= self.next

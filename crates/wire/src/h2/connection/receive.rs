@@ -34,7 +34,7 @@ pub(super) enum Came {
         end: bool,
     },
     Reset(Stream, ErrorCode),
-    Broken(Stream, PeerFault),
+    Broken(Option<Stream>, PeerFault),
     Window(Option<Stream>),
     Settings,
     GoAway(u32, ErrorCode),
@@ -173,10 +173,10 @@ impl Connection {
             return Err(self.fail(FaultKind::TooManyResets.of_connection(), out));
         }
         self.write_reset(id, fault.code(), out);
-        let Some(stream) = self.streams.find(id) else {
-            return Ok(Came::Nothing);
-        };
-        self.streams.remove(stream);
+        let stream = self.streams.find(id);
+        if let Some(stream) = stream {
+            self.streams.remove(stream);
+        }
         Ok(Came::Broken(stream, fault))
     }
 

@@ -14,3 +14,6 @@ mod table;
 
 pub(crate) use decoder::{Decoded, Decoder};
 pub(crate) use encoder::Encoder;
+
+#[cfg(test)]
+mod tests;
