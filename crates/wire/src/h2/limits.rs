@@ -7,9 +7,9 @@ pub const TABLE_BYTES: usize = 4096;
 /// Bytes of a frame's payload, either direction: the default, which is never changed.
 pub const FRAME_BYTES: usize = 16_384;
 
-/// Streams that were reset here of which late frames are still ignored: those beyond answer late frames by another reset, which
+/// Streams that a server has reset of which late frames are still ignored: those beyond answer late frames by another reset, which
 /// counts in [`Budgets::resets`].
-pub const RESET_MEMORY: usize = 32;
+pub const RESET_MEMORY: usize = 64;
 
 /// Limits of one connection. There is no connection without them.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

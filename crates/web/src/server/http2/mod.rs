@@ -27,8 +27,9 @@ use bytes::Bytes;
 use ringmain_engine::backend::Time;
 use ringmain_engine::{Conn, ConnId, Cx};
 use ringmain_wire::h1::{FieldBlock, FieldTable};
-use ringmain_wire::h2::{self, HeadBuffer, Role, Stream};
+use ringmain_wire::h2::{self, HeadBuffer, PREFACE, Role, Stream};
 
+use super::connection::Connection;
 use super::deadline::Pace;
 use super::exchange::Exchange;
 use crate::limits::{self, Limits};
@@ -246,4 +247,15 @@ impl Lane {
 /// Time as the codec is told it.
 fn elapsed(now: Time) -> Duration {
     Duration::from_nanos(now.0)
+}
+
+/// Whether a connection in the clear begins as HTTP/2 does (RFC 9113 §3.3): `Some(false)`: so far.
+#[inline]
+pub(super) fn preface(state: &Connection, input: &[u8]) -> Option<bool> {
+    // No other method begins so.
+    if state.requests > 0 || state.origin.secure || !input.starts_with(b"PRI ") {
+        return None;
+    }
+    let length = input.len().min(PREFACE.len());
+    (input[..length] == PREFACE[..length]).then_some(length == PREFACE.len())
 }
