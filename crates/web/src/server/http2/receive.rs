@@ -7,7 +7,7 @@ use std::rc::Rc;
 use ringmain_engine::Conn;
 use ringmain_engine::backend::Time;
 use ringmain_engine::limits::WRITE_MARK;
-use ringmain_wire::h1::{Framing, RequestHead};
+use ringmain_wire::h1::{FieldTable, Framing, RequestHead};
 use ringmain_wire::h2::{ErrorCode, Event, PeerFault, Stream, load_request, store_request};
 
 use super::{Heads, Line, Session, Work, elapsed};
@@ -81,58 +81,10 @@ impl Machine {
                 }
             };
             consumed += step.consumed;
-            let asked = |stream, head, began| Asked {
-                conn,
-                session: &session,
-                stream,
-                head,
-                content: &[],
-                streams: None,
-                began,
-            };
-            match step.event {
-                Event::NeedMore => break,
-                Event::Request { stream, head, end } => {
-                    self.count_request(state, &session, &mut desk.out);
-                    self.request_http2(state, asked(stream, &head, now), end, (stored, desk));
-                }
-                Event::Data { stream, data, end } => {
-                    if self.data_http2(&session, stream, data, end, desk) {
-                        self.collected(conn, state, &session, stream, (table, stored, desk));
-                    }
-                }
-                Event::Trailers { stream, fields } => match session.running(stream) {
-                    Some((exchange, _)) => exchange.end_body(fields.iter()),
-                    None => self.collected(conn, state, &session, stream, (table, stored, desk)),
-                },
-                Event::TooLarge { stream, .. } => {
-                    self.count_request(state, &session, &mut desk.out);
-                    let error = Error::new(431, "expected a head within its limits, found a larger one");
-                    self.refuse_http2(state, &session, stream, &error, &mut desk.out);
-                }
-                Event::Reset { stream, code } => {
-                    log::debug!(
-                        "{:?}: stream {}: given up: {code}",
-                        state.origin.remote,
-                        stream.id()
-                    );
-                    self.drop_stream(&session, stream);
-                }
-                Event::Broken { stream, fault } => {
-                    log::debug!("{:?}: {fault}", state.origin.remote);
-                    self.local.stats.refused();
-                    if let Some(stream) = stream {
-                        self.drop_stream(&session, stream);
-                    }
-                }
-                Event::Window { .. } | Event::Settings => {
-                    session.core.borrow_mut().pump(conn, &mut desk.out);
-                    self.flush(conn, state, &mut desk.out, Then::Wait);
-                    session.wake();
-                }
-                Event::Pong { .. } => session.pinged.set(None),
-                Event::GoAway { .. } | Event::Response { .. } => {}
+            if matches!(step.event, Event::NeedMore) {
+                break;
             }
+            self.on_event(conn, state, &session, step.event, (table, stored, desk));
             if desk.out.len() > WRITE_MARK {
                 // The engine offers the rest when the client has taken this.
                 break;
@@ -142,6 +94,68 @@ impl Machine {
         session.partial.set(bytes.len() - consumed);
         session.settle();
         consumed
+    }
+
+    /// Something was said.
+    fn on_event(
+        &self,
+        conn: Conn<'_>,
+        state: &mut Connection,
+        session: &Rc<Session>,
+        event: Event<'_>,
+        (table, stored, desk): (&mut FieldTable, &mut Vec<u8>, &mut Desk),
+    ) {
+        match event {
+            Event::Request { stream, head, end } => {
+                self.count_request(state, session, &mut desk.out);
+                let asked = Asked {
+                    conn,
+                    session,
+                    stream,
+                    head: &head,
+                    content: &[],
+                    streams: None,
+                    began: self.local.cx.now(),
+                };
+                self.request_http2(state, asked, end, (stored, desk));
+            }
+            Event::Data { stream, data, end } => {
+                if self.data_http2(session, stream, data, end, desk) {
+                    self.collected(conn, state, session, stream, (table, stored, desk));
+                }
+            }
+            Event::Trailers { stream, fields } => match session.running(stream) {
+                Some((exchange, _)) => exchange.end_body(fields.iter()),
+                None => self.collected(conn, state, session, stream, (table, stored, desk)),
+            },
+            Event::TooLarge { stream, .. } => {
+                self.count_request(state, session, &mut desk.out);
+                let error = Error::new(431, "expected a head within its limits, found a larger one");
+                self.refuse_http2(state, session, stream, &error, &mut desk.out);
+            }
+            Event::Reset { stream, code } => {
+                log::debug!(
+                    "{:?}: stream {}: given up: {code}",
+                    state.origin.remote,
+                    stream.id()
+                );
+                self.drop_stream(session, stream);
+            }
+            Event::Broken { stream, fault } => {
+                log::debug!("{:?}: {fault}", state.origin.remote);
+                self.local.stats.refused();
+                if let Some(stream) = stream {
+                    self.drop_stream(session, stream);
+                }
+            }
+            Event::Window { .. } | Event::Settings => {
+                session.core.borrow_mut().pump(conn, &mut desk.out);
+                self.flush(conn, state, &mut desk.out, Then::Wait);
+                session.wake();
+            }
+            Event::Pong { .. } => session.pinged.set(None),
+            Event::NeedMore | Event::GoAway { .. } | Event::Response { .. } => {}
+        }
     }
 
     fn count_request(&self, state: &mut Connection, session: &Session, out: &mut Vec<u8>) {
@@ -246,7 +260,7 @@ impl Machine {
         state: &Connection,
         session: &Rc<Session>,
         stream: Stream,
-        (table, stored, desk): (&mut ringmain_wire::h1::FieldTable, &mut Vec<u8>, &mut Desk),
+        (table, stored, desk): (&mut FieldTable, &mut Vec<u8>, &mut Desk),
     ) {
         let taken = {
             let mut core = session.core.borrow_mut();
