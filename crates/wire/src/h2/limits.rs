@@ -52,7 +52,8 @@ pub struct Budgets {
     /// Streams that the peer gives up before they are answered, or has reset by breaking a rule. Each stream that is answered to
     /// its end brings one back. More: `TooManyResets`.
     pub resets: Rate,
-    /// PING, SETTINGS, PRIORITY, late and unknown frames. More: `TooManyControlFrames`.
+    /// PING, SETTINGS, PRIORITY, late and unknown frames. Each frame of data that is sent, and each stream that is answered, brings one
+    /// back: clients measure by pings, and give up what is on its way. More: `TooManyControlFrames`.
     pub control: Rate,
     /// Window updates. Each frame of data that is sent brings two back. More: `TooManyWindowUpdates`.
     pub window_updates: Rate,

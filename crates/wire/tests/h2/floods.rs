@@ -161,6 +161,24 @@ fn control_floods_end() {
 }
 
 #[test]
+fn pings_beside_answers_and_late_resets_are_no_flood() {
+    let mut side = Side::server(&Limits::INTERNET);
+    for count in 0..5000 {
+        let id = 1 + 2 * count;
+        let heard = side.hear(&get(id)).expect("no flood");
+        let stream = heard[0].0.expect("a stream");
+        side.connection
+            .respond(stream, 200, &mut side.out)
+            .expect("a head")
+            .finish(false);
+        assert_eq!(side.connection.data(stream, b"a", true, &mut side.out), Ok(1));
+        side.hear(&[frame(PING, 0, 0, &[0; 8]), rst(id), window_update(0, 1)].concat())
+            .expect("no flood");
+        side.out.clear();
+    }
+}
+
+#[test]
 fn window_update_flood_ends() {
     let limits = Limits::INTERNET;
     let flood = borne(&limits, 10_000, NOW, |_| window_update(0, 1));

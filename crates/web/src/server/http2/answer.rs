@@ -147,6 +147,6 @@ impl Session {
 
     /// The pace of a new transfer.
     pub(super) fn now(&self) -> Time {
-        self.cx.now()
+        self.local.cx.now()
     }
 }

@@ -35,7 +35,7 @@ impl Session {
         if idle && (leaving || self.half.get()) {
             self.over.set(true);
             conn.shutdown();
-            return conn.set_deadline(Some(self.linger));
+            return conn.set_deadline(Some(self.local.site.limits.linger));
         }
         let ticks = self.ticking.get();
         match (idle, self.partial.get() > 0) {
@@ -50,14 +50,14 @@ impl Session {
             (true, true) => {
                 self.ticking.set(false);
                 self.begun.set(true);
-                conn.set_deadline(Some(self.header_timeout));
+                conn.set_deadline(Some(self.local.site.limits.header_timeout));
             }
             (true, false) => {
                 self.ticking.set(false);
                 self.begun.set(false);
                 // The preface's time began when the connection was opened.
                 if self.core.borrow().wire.is_established() {
-                    conn.set_deadline(Some(self.idle_timeout));
+                    conn.set_deadline(Some(self.local.site.limits.idle_timeout));
                 }
             }
         }

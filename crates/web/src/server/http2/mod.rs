@@ -25,14 +25,15 @@ use std::time::Duration;
 
 use bytes::Bytes;
 use ringmain_engine::backend::Time;
-use ringmain_engine::{Conn, ConnId, Cx};
+use ringmain_engine::{Conn, ConnId};
 use ringmain_wire::h1::{FieldBlock, FieldTable};
 use ringmain_wire::h2::{self, HeadBuffer, PREFACE, Role, Stream};
 
 use super::connection::Connection;
 use super::deadline::Pace;
 use super::exchange::Exchange;
-use crate::limits::{self, Limits};
+use crate::limits;
+use crate::local::Local;
 
 /// What every connection of a worker uses in turn.
 pub(super) struct Heads {
@@ -44,7 +45,7 @@ pub(super) struct Heads {
 
 /// One connection, as it and its tasks share it.
 pub(crate) struct Session {
-    cx: Cx,
+    local: Rc<Local>,
     conn: ConnId,
     core: RefCell<Core>,
     /// Nothing more is read of it: the connection lingers.
@@ -61,9 +62,6 @@ pub(crate) struct Session {
     heard: Cell<Time>,
     /// When the ping was sent that is not answered.
     pinged: Cell<Option<Time>>,
-    header_timeout: Duration,
-    idle_timeout: Duration,
-    linger: Duration,
 }
 
 struct Core {
@@ -72,8 +70,6 @@ struct Core {
     lanes: Vec<Lane>,
     /// The lane whose turn it is.
     turn: usize,
-    /// What tasks encode to.
-    out: Vec<u8>,
 }
 
 /// A stream that is not answered yet, or whose answer is not all sent.
@@ -120,19 +116,19 @@ pub(crate) struct Line {
 
 impl Session {
     pub(super) fn new(
+        local: &Rc<Local>,
         conn: Conn<'_>,
-        (site, limits): (&Limits, &h2::Limits),
-        now: Time,
+        limits: &h2::Limits,
         out: &mut Vec<u8>,
     ) -> Rc<Session> {
+        let now = local.cx.now();
         Rc::new(Session {
-            cx: conn.cx().clone(),
+            local: Rc::clone(local),
             conn: conn.id(),
             core: RefCell::new(Core {
                 wire: h2::Connection::new(Role::Server, limits, elapsed(now), out),
                 lanes: Vec::new(),
                 turn: 0,
-                out: Vec::new(),
             }),
             over: Cell::new(false),
             partial: Cell::new(0),
@@ -141,14 +137,11 @@ impl Session {
             half: Cell::new(false),
             heard: Cell::new(now),
             pinged: Cell::new(None),
-            header_timeout: site.header_timeout,
-            idle_timeout: site.idle_timeout,
-            linger: site.linger,
         })
     }
 
     fn conn(&self) -> Conn<'_> {
-        self.cx.conn(self.conn)
+        self.local.cx.conn(self.conn)
     }
 
     /// Whether the connection lingers, or is over.
@@ -234,7 +227,7 @@ impl Lane {
         self.work = Work::Answered;
         for buffer in [&mut self.head, &mut self.body] {
             buffer.clear();
-            buffer.shrink_to(limits::COPIED_BODY);
+            buffer.shrink_to(limits::LANE_BYTES);
         }
         self.pending.clear();
         self.end = false;

@@ -39,7 +39,7 @@ struct Asked<'a> {
 impl Machine {
     /// The connection speaks HTTP/2 from its first byte.
     pub(in crate::server) fn begin_http2(&self, conn: Conn<'_>, state: &mut Connection, out: &mut Vec<u8>) {
-        let session = Session::new(conn, (&self.site.limits, &self.http2), self.local.cx.now(), out);
+        let session = Session::new(&self.local, conn, &self.http2, out);
         state.phase = Phase::Http2(session);
         self.flush(conn, state, out, Then::Wait);
         conn.set_deadline(Some(self.site.limits.header_timeout));
@@ -300,7 +300,8 @@ impl Machine {
             (lane.head, lane.body) = (head, body);
             lane.head.clear();
             lane.body.clear();
-            lane.body.shrink_to(limits::COPIED_BODY);
+            lane.head.shrink_to(limits::LANE_BYTES);
+            lane.body.shrink_to(limits::LANE_BYTES);
         }
     }
 

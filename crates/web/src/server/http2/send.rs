@@ -104,16 +104,15 @@ impl Session {
     /// Has something written to the connection.
     pub(super) fn write<T>(&self, call: impl FnOnce(&mut Core, Conn<'_>, &mut Vec<u8>) -> T) -> T {
         let conn = self.conn();
-        let mut core = self.core.borrow_mut();
-        let mut out = std::mem::take(&mut core.out);
-        let done = call(&mut core, conn, &mut out);
+        let mut out = std::mem::take(&mut *self.local.framed.borrow_mut());
+        let done = call(&mut self.core.borrow_mut(), conn, &mut out);
         if !out.is_empty() {
             // Refused only when the connection is over, which is told.
             let _ = conn.write(&out);
         }
         out.clear();
         out.shrink_to(limits::SCRATCH_BYTES);
-        core.out = out;
+        *self.local.framed.borrow_mut() = out;
         done
     }
 

@@ -210,6 +210,7 @@ impl Connection {
         let budgets = self.limits.budgets;
         self.spending.window_updates.earn(budgets.window_updates, 2);
         self.spending.small.earn(budgets.small, 1);
+        self.spending.control.earn(budgets.control, 1);
         if last {
             self.finish_local(stream);
         }
@@ -337,7 +338,10 @@ impl Connection {
     /// This side of a stream was ended.
     fn finish_local(&mut self, stream: Stream) {
         if self.role == Role::Server {
-            self.spending.resets.earn(self.limits.budgets.resets, 1);
+            let budgets = self.limits.budgets;
+            self.spending.resets.earn(budgets.resets, 1);
+            // A client may give a stream up when its answer is on its way.
+            self.spending.control.earn(budgets.control, 1);
         }
         self.settle(stream);
     }
