@@ -15,13 +15,6 @@ use crate::server::connection::Connection;
 const PING: [u8; 8] = *b"are you?";
 
 impl Session {
-    /// Wakes all tasks that may send more.
-    pub(super) fn wake(&self) {
-        for (_, exchange, _) in self.all_running() {
-            exchange.wake();
-        }
-    }
-
     /// After something has happened: sets the deadline, and ends a connection that is at its end.
     pub(in crate::server) fn settle(&self) {
         if self.over.get() {

@@ -148,10 +148,14 @@ impl Machine {
                     self.drop_stream(session, stream);
                 }
             }
-            Event::Window { .. } | Event::Settings => {
-                session.core.borrow_mut().pump(conn, &mut desk.out);
-                self.flush(conn, state, &mut desk.out, Then::Wait);
-                session.wake();
+            Event::Window { stream: Some(stream) } => {
+                session.core.borrow_mut().transmit(conn, stream, &mut desk.out);
+                session.core.borrow_mut().wake(stream);
+            }
+            Event::Window { stream: None } | Event::Settings => {
+                let mut core = session.core.borrow_mut();
+                core.pump(conn, &mut desk.out);
+                core.wake_all();
             }
             Event::Pong { .. } => session.pinged.set(None),
             Event::NeedMore | Event::GoAway { .. } | Event::Response { .. } => {}
@@ -460,8 +464,10 @@ impl Machine {
 
     /// The client takes more, or its windows do.
     pub(in crate::server) fn drained_http2(&self, session: &Rc<Session>) {
-        session.write(|core, conn, out| core.pump(conn, out));
-        session.wake();
+        session.write(|core, conn, out| {
+            core.pump(conn, out);
+            core.wake_all();
+        });
         session.settle();
     }
 }

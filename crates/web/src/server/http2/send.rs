@@ -7,7 +7,7 @@ use ringmain_wire::h1::FieldBlock;
 use ringmain_wire::h2::{ErrorCode, Stream};
 
 use super::answer::Length;
-use super::{Core, Session, Work};
+use super::{Core, Lane, Session, Work};
 use crate::error::{Error, Result};
 use crate::limits;
 use crate::local::Local;
@@ -96,6 +96,30 @@ impl Core {
             // The next has the first turn the next time.
             self.turn = slot + 1;
             self.transmit(conn, stream, out);
+        }
+    }
+}
+
+impl Core {
+    /// Wakes a stream's task if it may send more.
+    pub(super) fn wake(&mut self, stream: Stream) {
+        if let Some(lane) = self.lane(stream) {
+            lane.wake();
+        }
+    }
+
+    /// The same for all streams.
+    pub(super) fn wake_all(&self) {
+        self.lanes.iter().for_each(Lane::wake);
+    }
+}
+
+impl Lane {
+    fn wake(&self) {
+        if let Work::Running(exchange, _) = &self.work
+            && self.pending.is_empty()
+        {
+            exchange.wake();
         }
     }
 }
