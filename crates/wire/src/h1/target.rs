@@ -73,6 +73,12 @@ impl<'a> Target<'a> {
         })
     }
 
+    /// As [`origin`](Self::origin), of a text that nobody has looked for a `?` in.
+    pub(crate) fn origin_of(method: Method<'_>, text: &'a str) -> Option<Self> {
+        let query_at = text.find('?').unwrap_or(text.len());
+        Self::origin(method, text, query_at)
+    }
+
     /// Tells the forms apart. `text` is not empty and of `TARGET` characters. A failure names the offset.
     pub(super) fn parse(method: Method<'_>, text: &'a str) -> Result<Self, (FaultKind, usize)> {
         if method == Method::Connect {
@@ -81,8 +87,7 @@ impl<'a> Target<'a> {
                 .map(Self::Authority)
                 .map_err(|at| (FaultKind::Authority, at));
         }
-        let query_at = text.find('?').unwrap_or(text.len());
-        if let Some(target) = Self::origin(method, text, query_at) {
+        if let Some(target) = Self::origin_of(method, text) {
             return Ok(target);
         }
         if text == "*" && method == Method::Options {
