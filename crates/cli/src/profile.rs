@@ -10,7 +10,7 @@ use std::sync::atomic::AtomicBool;
 
 use ringmain_tune::profile::folded::Folded;
 use ringmain_tune::profile::summary::{self, Summary};
-use ringmain_tune::profile::{self, Options, Profile, Target, difference, flame, limits};
+use ringmain_tune::profile::{self, Options, Target, difference, limits};
 
 use crate::args::bench::values::File;
 use crate::args::profile::{Diff, Profile as Args, ProfileCommand};
@@ -27,12 +27,13 @@ pub(crate) fn run(args: Args) -> Result<(), Failure> {
 
 fn take(args: Args) -> Result<(), Failure> {
     if let Some(contradiction) = args.contradiction() {
-        return Err(Failure::Usage(format!("{contradiction}; see `ringmain profile --help`")));
+        return Err(Failure::Usage(format!(
+            "{contradiction}; see `ringmain profile --help`"
+        )));
     }
     let results = args.results;
-    let open = |option: &str, file: &Option<File>| {
-        file.as_ref().map(|file| Sink::open(option, file)).transpose()
-    };
+    let open =
+        |option: &str, file: &Option<File>| file.as_ref().map(|file| Sink::open(option, file)).transpose();
     let svg = open("--svg", &results.svg)?;
     let folded = open("--folded", &results.folded)?;
     let json = open("--json", &results.json)?;
@@ -59,7 +60,7 @@ fn take(args: Args) -> Result<(), Failure> {
         sink.write(&profile.folded.write())?;
     }
     if let Some(sink) = svg {
-        sink.write(&graph(&profile))?;
+        sink.write(&profile.draw())?;
     }
     let figures = Summary::of(&profile.folded);
     if let Some(sink) = json {
@@ -87,24 +88,11 @@ fn described(options: &Options) -> String {
     }
 }
 
-fn graph(profile: &Profile) -> String {
-    let facts = &profile.facts;
-    let subtitle = format!(
-        "{} samples in {:.1} s at {} a second of CPU time, {} lost",
-        facts.samples,
-        facts.lasted.as_secs_f64(),
-        facts.frequency,
-        facts.lost
-    );
-    flame::draw(&profile.folded, &facts.who, &subtitle)
-}
-
 fn diff(args: &Diff) -> Result<(), Failure> {
     let before = read(&args.before)?;
     let after = read(&args.after)?;
-    let sink = |option: &str, file: &Option<File>| {
-        file.as_ref().map(|file| Sink::open(option, file)).transpose()
-    };
+    let sink =
+        |option: &str, file: &Option<File>| file.as_ref().map(|file| Sink::open(option, file)).transpose();
     let (svg, json) = (sink("--svg", &args.svg)?, sink("--json", &args.json)?);
     let names = [&args.before, &args.after].map(|path| path.display().to_string());
     let names = [names[0].as_str(), names[1].as_str()];
@@ -116,7 +104,12 @@ fn diff(args: &Diff) -> Result<(), Failure> {
             "before {} ({} samples), after {} ({} samples); a box is as wide as the mean of both shares",
             names[0], found.totals[0], names[1], found.totals[1]
         );
-        sink.write(&difference::draw(&before, &after, "Difference of two profiles", &subtitle))?;
+        sink.write(&difference::draw(
+            &before,
+            &after,
+            "Difference of two profiles",
+            &subtitle,
+        ))?;
     }
     if let Some(sink) = json {
         sink.write(&summary::difference_json(&found, names))?;

@@ -138,7 +138,9 @@ impl Profile {
             ("--folded", &results.folded),
             ("--json", &results.json),
         ];
-        let outputs = files.iter().filter(|(_, file)| file.as_ref().is_some_and(File::is_standard_output));
+        let outputs = files
+            .iter()
+            .filter(|(_, file)| file.as_ref().is_some_and(File::is_standard_output));
         let outputs: Vec<&str> = outputs.map(|(option, _)| *option).collect();
         match outputs[..] {
             [first, second, ..] => Some(format!(

@@ -33,11 +33,24 @@ fn trailer(time: u64) -> Vec<u8> {
 fn a_sample_has_both_parts_of_its_stack() {
     let kernel = -128_i64 as u64;
     let user = -512_i64 as u64;
-    let chain = u64s(&[6, kernel, 0xffff_ffff_8000_0010, 0xffff_ffff_8000_0020, user, 0x40_0010, 0x40_0020]);
+    let chain = u64s(&[
+        6,
+        kernel,
+        0xffff_ffff_8000_0010,
+        0xffff_ffff_8000_0020,
+        user,
+        0x40_0010,
+        0x40_0020,
+    ]);
     let record = bytes(
         9,
         1,
-        &[&u64s(&[0xffff_ffff_8000_0010]), &u32s(&[7, 8]), &u64s(&[99]), &chain],
+        &[
+            &u64s(&[0xffff_ffff_8000_0010]),
+            &u32s(&[7, 8]),
+            &u64s(&[99]),
+            &chain,
+        ],
     );
     assert_eq!(record::time(&record), Some(99));
     let expected = Sample {
@@ -125,7 +138,10 @@ fn what_happens_to_processes_is_read() {
         ),
         (
             bytes(4, 0, &[&u32s(&[9, 7, 10, 8]), &u64s(&[5]), &trailer(5)]),
-            Record::Ended { process: 9, thread: 10 },
+            Record::Ended {
+                process: 9,
+                thread: 10,
+            },
         ),
         (bytes(2, 0, &[&u64s(&[1, 12]), &trailer(5)]), Record::Lost(12)),
         (bytes(13, 0, &[&u64s(&[3]), &trailer(5)]), Record::Lost(3)),
@@ -202,6 +218,9 @@ fn a_thread_is_sampled() {
                 }
             });
         }
-        assert!(samples > 0 && stacks == samples, "{samples} samples, {stacks} stacks, {user:?}");
+        assert!(
+            samples > 0 && stacks == samples,
+            "{samples} samples, {stacks} stacks, {user:?}"
+        );
     }
 }

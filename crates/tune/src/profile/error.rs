@@ -42,13 +42,17 @@ pub enum ProfileError {
         most: usize,
     },
     /// No ring could be had.
-    #[error("no memory for samples ({error}): raise the sysctl kernel.perf_event_mlock_kb or the limit of locked memory (ulimit -l), or run this by sudo")]
+    #[error(
+        "no memory for samples ({error}): raise the sysctl kernel.perf_event_mlock_kb or the limit of locked memory (ulimit -l), or run this by sudo"
+    )]
     Ring {
         /// What the system said.
         error: io::Error,
     },
     /// Threads are started faster than they can be attached to.
-    #[error("process {0} starts threads faster than they can be attached to: start it by `ringmain profile -- COMMAND`, which misses none")]
+    #[error(
+        "process {0} starts threads faster than they can be attached to: start it by `ringmain profile -- COMMAND`, which misses none"
+    )]
     Restless(u32),
     /// The command could not be started.
     #[error("cannot start `{command}`: {error}")]
@@ -62,7 +66,9 @@ pub enum ProfileError {
     #[error("stacks of this architecture can be had by frame pointers only: drop `--stacks copy`")]
     Unwinding,
     /// Not a single sample.
-    #[error("no sample was taken in {seconds:.1} s: {who} has used no CPU time (an idle server shows nothing: put a load on it, as by `ringmain bench`)")]
+    #[error(
+        "no sample was taken in {seconds:.1} s: {who} has used no CPU time (an idle server shows nothing: put a load on it, as by `ringmain bench`)"
+    )]
     Idle {
         /// Whom.
         who: String,

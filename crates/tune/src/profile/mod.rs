@@ -13,6 +13,8 @@ pub mod difference;
 mod error;
 pub mod flame;
 pub mod folded;
+#[cfg(test)]
+mod golden;
 mod image;
 mod kernel;
 pub mod limits;
@@ -110,6 +112,22 @@ pub struct Facts {
     pub threads: Vec<(String, u64)>,
     /// What is missing or to be doubted, each with what to do about it.
     pub remarks: Vec<String>,
+}
+
+impl Profile {
+    /// Its flame graph as an SVG file.
+    #[must_use]
+    pub fn draw(&self) -> String {
+        let facts = &self.facts;
+        let subtitle = format!(
+            "{} samples in {:.1} s at {} a second of CPU time, {} lost",
+            flame::count(facts.samples),
+            facts.lasted.as_secs_f64(),
+            facts.frequency,
+            flame::count(facts.lost)
+        );
+        flame::draw(&self.folded, &facts.who, &subtitle)
+    }
 }
 
 /// Takes a profile; ends early when `stop` is set.

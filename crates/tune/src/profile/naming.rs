@@ -55,7 +55,9 @@ pub(super) fn fold(recording: &mut Recording) -> Named {
 fn written(frame: Frame, images: &mut [Image], kernel: &Kernel) -> String {
     match frame {
         Frame::Kernel(address) => {
-            let name = kernel.find(address).map_or_else(|| UNKNOWN.to_owned(), names::plain);
+            let name = kernel
+                .find(address)
+                .map_or_else(|| UNKNOWN.to_owned(), names::plain);
             format!("{name}{KERNEL}")
         }
         Frame::User { image, address } => {

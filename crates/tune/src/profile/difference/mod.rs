@@ -106,7 +106,7 @@ fn sorted(mut changes: Vec<Change>) -> Vec<Change> {
 /// The graph of both as an SVG file: a box is as wide as the mean of its two shares, so that what has gone is still seen; its colour
 /// says whether it takes more or less of the time than before.
 #[must_use]
-pub fn draw(before: &Folded, after: &Folded, title: &str, subtitle: &str) -> String {
+pub fn draw([before, after]: [&Folded; 2], names: [&str; 2]) -> String {
     let tree = Tree::of(&[before, after]);
     let totals = [before.total(), after.total()];
     let mut cells = vec![Cell {
@@ -146,9 +146,16 @@ pub fn draw(before: &Folded, after: &Folded, title: &str, subtitle: &str) -> Str
         (changed(-0.1), "takes less".to_owned()),
         (changed(0.0), "the same".to_owned()),
     ];
+    let subtitle = format!(
+        "before: {} ({} samples), after: {} ({} samples); a box is as wide as the mean of both shares",
+        names[0],
+        flame::count(totals[0]),
+        names[1],
+        flame::count(totals[1])
+    );
     flame::write(&Drawing {
-        title,
-        subtitle,
+        title: "Difference of two profiles",
+        subtitle: &subtitle,
         legend,
         cells,
         narrow,

@@ -18,7 +18,14 @@ fn shares_are_compared() {
     let shown: Vec<_> = found
         .functions
         .iter()
-        .map(|change| (change.name.as_str(), change.side, change.samples, change.beyond_chance))
+        .map(|change| {
+            (
+                change.name.as_str(),
+                change.side,
+                change.samples,
+                change.beyond_chance,
+            )
+        })
         .collect();
     let expected = [
         ("nf_hook_slow", Side::Kernel, [500, 0], true),
@@ -27,7 +34,11 @@ fn shares_are_compared() {
         ("i", Side::User, [0, 40], true),
     ];
     assert_eq!(shown, expected);
-    let suspects: Vec<_> = found.suspects.iter().map(|change| (change.name.as_str(), change.samples)).collect();
+    let suspects: Vec<_> = found
+        .suspects
+        .iter()
+        .map(|change| (change.name.as_str(), change.samples))
+        .collect();
     assert_eq!(suspects, [("netfilter", [500, 0])]);
 }
 
@@ -35,18 +46,28 @@ fn shares_are_compared() {
 fn chance_is_no_change() {
     let before = Folded::parse("w;f 500\nw;g 500\n").unwrap();
     let after = Folded::parse("w;f 520\nw;g 480\n").unwrap();
-    assert!(compare(&before, &after).functions.iter().all(|change| !change.beyond_chance));
+    assert!(
+        compare(&before, &after)
+            .functions
+            .iter()
+            .all(|change| !change.beyond_chance)
+    );
     let same = compare(&before, &before);
-    assert!(same.functions.iter().all(|change| change.rise() == 0.0 && !change.beyond_chance));
+    assert!(
+        same.functions
+            .iter()
+            .all(|change| change.rise() == 0.0 && !change.beyond_chance)
+    );
 }
 
 #[test]
 fn what_is_gone_is_still_drawn() {
     let (before, after) = both();
-    let svg = draw(&before, &after, "a difference", "two runs");
+    let svg = draw([&before, &after], ["a.folded", "b.folded"]);
     for text in [
         "nf_hook_slow (kernel): 50.00 % before, 0.00 % after, -50.00 points",
         "f: 50.00 % before, 95.00 % after, +45.00 points",
+        "before: a.folded (1,000 samples), after: b.folded (2,000 samples)",
         "all: 1,000 samples before, 2,000 after",
     ] {
         assert!(svg.contains(text), "{text}: {svg}");

@@ -1,5 +1,7 @@
 // Zoom by a click, search by text or /pattern/, Escape undoes both.
-const inner = width - 2 * side;
+const graph = document.getElementById("graph");
+let inner = width - 2 * side;
+let shown;
 const frames = [...document.querySelectorAll(".f")].map((group) => ({
   group,
   depth: Number(group.dataset.d),
@@ -23,6 +25,7 @@ function fitted(name, room) {
 }
 
 function zoom(to) {
+  shown = to;
   for (const frame of frames) {
     const outer = frame.depth < to.depth && frame.start <= to.start + tiny && frame.start + frame.width >= to.start + to.width - tiny;
     const inside = frame.start >= to.start - tiny && frame.start + frame.width <= to.start + to.width + tiny && frame.depth >= to.depth;
@@ -82,6 +85,21 @@ for (const frame of frames) {
   });
 }
 const all = () => zoom(frames[0]);
+
+// As wide as the window, but for windows too narrow to read anything in.
+function fit() {
+  const wide = Math.max(document.documentElement.clientWidth || width, 600);
+  inner = wide - 2 * side;
+  graph.setAttribute("viewBox", `0 0 ${wide} ${height}`);
+  graph.setAttribute("width", wide);
+  document.getElementById("page").setAttribute("width", wide);
+  for (const element of document.querySelectorAll(".right")) {
+    element.setAttribute("transform", `translate(${wide - width} 0)`);
+  }
+  zoom(shown || frames[0]);
+}
+window.addEventListener("resize", fit);
+fit();
 reset.addEventListener("click", all);
 reset.addEventListener("keydown", (event) => {
   if (event.key === "Enter" || event.key === " ") all();

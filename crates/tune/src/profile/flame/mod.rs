@@ -62,8 +62,14 @@ pub fn draw(folded: &Folded, title: &str, subtitle: &str) -> String {
         });
     });
     let mut legend = vec![
-        (palette::sample(Side::User), format!("user {} %", percent(sided(folded, Side::User), total))),
-        (palette::sample(Side::Kernel), format!("kernel {} %", percent(sided(folded, Side::Kernel), total))),
+        (
+            palette::sample(Side::User),
+            format!("user {} %", percent(sided(folded, Side::User), total)),
+        ),
+        (
+            palette::sample(Side::Kernel),
+            format!("kernel {} %", percent(sided(folded, Side::Kernel), total)),
+        ),
     ];
     let other = sided(folded, Side::Other);
     if other > 0 {

@@ -46,8 +46,16 @@ pub(in super::super) fn of_frame(frame: &str, depth: usize) -> Colour {
     match frame.side {
         Side::Kernel => colour(u16::from(shade(0, 14)), 66 + shade(16, 18), 64 + shade(32, 12)),
         // What was inlined is part of the function beneath it.
-        Side::User if frame.inlined => colour(200 + u16::from(shade(0, 18)), 50 + shade(16, 14), 78 + shade(32, 8)),
-        Side::User => colour(204 + u16::from(shade(0, 18)), 66 + shade(16, 18), 62 + shade(32, 12)),
+        Side::User if frame.inlined => colour(
+            200 + u16::from(shade(0, 18)),
+            50 + shade(16, 14),
+            78 + shade(32, 8),
+        ),
+        Side::User => colour(
+            204 + u16::from(shade(0, 18)),
+            66 + shade(16, 18),
+            62 + shade(32, 12),
+        ),
         Side::Other => colour(220, 8, 76 + shade(32, 6)),
     }
 }

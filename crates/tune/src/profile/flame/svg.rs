@@ -37,15 +37,15 @@ pub(in super::super) fn write(drawing: &Drawing<'_>) -> String {
     // Writing to a string cannot fail.
     let _ = writeln!(
         out,
-        "<svg xmlns=\"http://www.w3.org/2000/svg\" viewBox=\"0 0 {WIDTH} {height}\" width=\"100%\" \
-         preserveAspectRatio=\"xMidYMin\" role=\"img\" aria-label=\"{}\">",
+        "<svg xmlns=\"http://www.w3.org/2000/svg\" id=\"graph\" viewBox=\"0 0 {WIDTH} {height}\" \
+         width=\"{WIDTH}\" height=\"{height}\" role=\"img\" aria-label=\"{}\">",
         escaped(drawing.title)
     );
     let _ = writeln!(out, "<title>{}</title>", escaped(drawing.title));
     let _ = writeln!(out, "<style>{}</style>", include_str!("flame.css"));
     let _ = writeln!(
         out,
-        "<rect class=\"page\" x=\"0\" y=\"0\" width=\"{WIDTH}\" height=\"{height}\"/>"
+        "<rect id=\"page\" x=\"0\" y=\"0\" width=\"{WIDTH}\" height=\"{height}\"/>"
     );
     head(&mut out, drawing);
     out.push_str("<g id=\"frames\">\n");
@@ -55,7 +55,7 @@ pub(in super::super) fn write(drawing: &Drawing<'_>) -> String {
     out.push_str("</g>\n");
     let _ = writeln!(
         out,
-        "<script><![CDATA[\n(() => {{\n\"use strict\";\nconst width = {WIDTH}, side = {SIDE}, character = {CHARACTER}, margin = {MARGIN};\n{}}})();\n]]></script>",
+        "<script><![CDATA[\n(() => {{\n\"use strict\";\nconst width = {WIDTH}, side = {SIDE}, height = {height}, character = {CHARACTER}, margin = {MARGIN};\n{}}})();\n]]></script>",
         include_str!("flame.js")
     );
     out.push_str("</svg>\n");
@@ -93,10 +93,10 @@ fn head(out: &mut String, drawing: &Drawing<'_>) {
     let _ = writeln!(
         out,
         "<text id=\"about\" class=\"about\" x=\"{SIDE}\" y=\"87\"></text>\n\
-         <foreignObject x=\"{:.0}\" y=\"10\" width=\"270\" height=\"26\"><input xmlns=\"http://www.w3.org/1999/xhtml\" id=\"search\" \
+         <foreignObject class=\"right\" x=\"{:.0}\" y=\"10\" width=\"270\" height=\"26\"><input xmlns=\"http://www.w3.org/1999/xhtml\" id=\"search\" \
          type=\"search\" placeholder=\"search: text or /pattern/\" aria-label=\"search functions\"/></foreignObject>\n\
-         <text id=\"found\" class=\"quiet end\" x=\"{right}\" y=\"50\"></text>\n\
-         <text id=\"reset\" class=\"link end\" x=\"{right}\" y=\"66\" tabindex=\"0\" role=\"button\">all of it</text>",
+         <text id=\"found\" class=\"quiet end right\" x=\"{right}\" y=\"50\"></text>\n\
+         <text id=\"reset\" class=\"link end right\" x=\"{right}\" y=\"66\" tabindex=\"0\" role=\"button\">all of it</text>",
         right - 270.0
     );
 }
@@ -106,10 +106,10 @@ fn write_cell(out: &mut String, cell: &Cell, rows: usize) {
     let x = SIDE + cell.start * inner;
     let width = cell.width * inner;
     let y = TOP + (rows - 1 - cell.depth) as f64 * ROW;
-    let _ = write!(
+    let _ = writeln!(
         out,
         "<g class=\"f\" data-d=\"{}\" data-x=\"{:.7}\" data-w=\"{:.7}\" data-n=\"{}\"><title>{}</title><rect x=\"{x:.2}\" \
-         y=\"{y}\" width=\"{:.2}\" height=\"{}\" fill=\"{}\"/><text x=\"{:.2}\" y=\"{}\">{}</text></g>\n",
+         y=\"{y}\" width=\"{:.2}\" height=\"{}\" fill=\"{}\"/><text x=\"{:.2}\" y=\"{}\">{}</text></g>",
         cell.depth,
         cell.start,
         cell.width,

@@ -45,7 +45,12 @@ fn frames_have_a_side() {
         ("do_syscall_64_[k]", "do_syscall_64", Side::Kernel, false),
         ("push_[i]", "push", Side::User, true),
         ("[unknown]", "[unknown]", Side::Other, false),
-        ("[unknown in libc.so.6]", "[unknown in libc.so.6]", Side::Other, false),
+        (
+            "[unknown in libc.so.6]",
+            "[unknown in libc.so.6]",
+            Side::Other,
+            false,
+        ),
         ("[unknown]_[k]", "[unknown]", Side::Kernel, false),
         ("[u8]::len_[i]", "[u8]::len", Side::User, true),
     ];

@@ -54,7 +54,10 @@ impl Debug {
         };
         let mut functions = Vec::new();
         while let Ok(Some(frame)) = frames.next() {
-            let name = frame.function.as_ref().and_then(|function| function.raw_name().ok());
+            let name = frame
+                .function
+                .as_ref()
+                .and_then(|function| function.raw_name().ok());
             functions.push(name.map_or_else(|| names::UNKNOWN.to_owned(), |name| names::shown(&name)));
         }
         functions.reverse();

@@ -40,6 +40,11 @@ pub(super) fn kept(unwinding: &Unwinding) -> Option<bool> {
         let Ok(function) = partial.parse(EhFrame::cie_from_offset) else {
             continue;
         };
+        // Entries of the linkage table are no functions.
+        let within = |text: &std::ops::Range<u64>| text.contains(&function.initial_address());
+        if !unwinding.text.as_ref().is_none_or(within) {
+            continue;
+        }
         let Ok(mut rows) = function.rows(&table, &bases, &mut context) else {
             continue;
         };

@@ -11,8 +11,8 @@ mod tests;
 
 use std::fs::File;
 use std::io::{self, Cursor, Read, Seek, SeekFrom};
-use std::ops::Range;
-use std::os::unix::fs::MetadataExt;
+use std::ops::{Deref, Range};
+use std::os::unix::fs::{FileExt, MetadataExt};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
@@ -43,7 +43,7 @@ impl Unwinding {
     }
 }
 
-/// A part of the file that is loaded.
+/// A part of the file that is loaded as code.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 struct Load {
     offset: u64,
@@ -97,7 +97,19 @@ impl Seek for Contents {
 }
 
 /// A file of which only what is looked at is read.
-type Elf<'a> = object::File<'a, &'a ReadCache<&'a mut Contents>>;
+struct Elf<'a> {
+    parsed: object::File<'a, &'a ReadCache<&'a mut Contents>>,
+    /// For whole sections, which are too long to be read twice.
+    file: Option<File>,
+}
+
+impl<'a> Deref for Elf<'a> {
+    type Target = object::File<'a, &'a ReadCache<&'a mut Contents>>;
+
+    fn deref(&self) -> &Self::Target {
+        &self.parsed
+    }
+}
 
 /// What a mapping says of its file.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
@@ -220,16 +232,21 @@ impl Image {
 impl Source {
     /// Reads it as ELF.
     fn with<T>(&mut self, look: impl FnOnce(&Elf<'_>) -> T) -> Result<T, object::Error> {
+        let file = match &self.contents {
+            Contents::File(file) => file.try_clone().ok(),
+            Contents::Memory(_) => None,
+        };
         let cache = ReadCache::new(&mut self.contents);
-        let elf = object::File::parse(&cache)?;
-        Ok(look(&elf))
+        let parsed = object::File::parse(&cache)?;
+        Ok(look(&Elf { parsed, file }))
     }
 }
 
-/// What is loaded, and where.
+/// What is loaded as code, and where. Other parts may lie in the same page of the file and elsewhere in memory.
 fn loads(elf: &Elf<'_>) -> Vec<Load> {
     let segments = elf.segments();
     segments
+        .filter(|segment| segment.permissions().executable())
         .map(|segment| {
             let (offset, length) = segment.file_range();
             Load {
@@ -259,13 +276,19 @@ fn unwinding(elf: &Elf<'_>) -> Unwinding {
 /// The bytes of a section, unless it is too long, compressed, or not there.
 fn bytes(elf: &Elf<'_>, name: &str) -> Option<Bytes> {
     let section = elf.section_by_name(name)?;
-    let compression = section.compressed_file_range().ok()?.format;
-    if section.size() > SECTION_BYTES || compression != CompressionFormat::None {
+    let place = section.compressed_file_range().ok()?;
+    // What occupies nothing in the file is not there: debug files keep such heads of sections.
+    let length = place.uncompressed_size;
+    if place.format != CompressionFormat::None || length > SECTION_BYTES || length == 0 {
         return None;
     }
-    let data = section.data().ok()?;
-    // What occupies nothing in the file is not there: debug files keep such heads of sections.
-    (!data.is_empty()).then(|| data.into())
+    let Some(file) = &elf.file else {
+        return section.data().ok().map(Bytes::from);
+    };
+    let mut bytes: Bytes = std::iter::repeat_n(0, usize::try_from(length).ok()?).collect();
+    // Nobody else has it yet.
+    file.read_exact_at(Arc::get_mut(&mut bytes)?, place.offset).ok()?;
+    Some(bytes)
 }
 
 /// The file of a mapping, if it still is that file.

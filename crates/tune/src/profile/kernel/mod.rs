@@ -34,9 +34,9 @@ impl Kernel {
         }
     }
 
-    /// Lines as `ffffffff81000000 T _stext` and `ffffffffc0a01000 t nft_do_chain	[nf_tables]`.
+    /// Lines as `ffffffff81000000 T _stext` and `ffffffffc0a01000 t nft_do_chain [nf_tables]`.
     fn parse(text: &str) -> Kernel {
-        let mut functions = Vec::new();
+        let mut functions: Vec<(u64, Box<str>)> = Vec::new();
         let mut listed = 0;
         for line in text.lines() {
             let mut words = line.split_ascii_whitespace();
@@ -47,12 +47,11 @@ impl Kernel {
             if !matches!(kind, "t" | "T" | "w" | "W") {
                 continue;
             }
-            match u64::from_str_radix(address, 16) {
-                Ok(address @ 1..) => functions.push((address, name.into())),
-                _ => {}
+            if let Ok(address @ 1..) = u64::from_str_radix(address, 16) {
+                functions.push((address, name.into()));
             }
         }
-        functions.sort_by(|a: &(u64, Box<str>), b| a.0.cmp(&b.0));
+        functions.sort_by_key(|(address, _)| *address);
         Kernel {
             hidden: functions.is_empty() && listed > 0,
             functions,
@@ -62,14 +61,18 @@ impl Kernel {
     /// The function at this address.
     pub(super) fn find(&self, address: u64) -> Option<&str> {
         let behind = self.functions.partition_point(|(start, _)| *start <= address);
-        let (start, _) = *self.functions.get(behind.checked_sub(1)?).map(|(start, name)| (start, name)).as_ref()?;
+        let start = self.functions.get(behind.checked_sub(1)?)?.0;
         if behind == self.functions.len() && address - start > KERNEL_TAIL {
             return None;
         }
         // Of several names at one address the first is the one that the sources know it by, but for marks of sections.
-        let first = self.functions.partition_point(|(other, _)| other < start);
+        let first = self.functions.partition_point(|(other, _)| *other < start);
         let names = self.functions[first..behind].iter().map(|(_, name)| &**name);
-        let mark = |name: &&str| name.starts_with("__pfx_") || matches!(*name, "_stext" | "_text" | "_stext_offset");
-        names.clone().find(|name| !mark(name)).or_else(|| names.clone().next())
+        let mark =
+            |name: &&str| name.starts_with("__pfx_") || matches!(*name, "_stext" | "_text" | "_stext_offset");
+        names
+            .clone()
+            .find(|name| !mark(name))
+            .or_else(|| names.clone().next())
     }
 }

@@ -24,7 +24,11 @@ const DEPTH: u32 = 96;
 pub(super) fn shown(symbol: &str) -> String {
     // What linkers add to tell versions apart: `memcpy@@GLIBC_2.14`.
     let symbol = symbol.split('@').next().unwrap_or(symbol);
-    plain(&rust(symbol).or_else(|| cpp(symbol)).unwrap_or_else(|| symbol.to_owned()))
+    plain(
+        &rust(symbol)
+            .or_else(|| cpp(symbol))
+            .unwrap_or_else(|| symbol.to_owned()),
+    )
 }
 
 fn rust(symbol: &str) -> Option<String> {

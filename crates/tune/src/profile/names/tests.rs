@@ -8,12 +8,12 @@ fn names_are_shown_as_they_were_written() {
         ("main", "main"),
         ("memcpy@@GLIBC_2.14", "memcpy"),
         ("_ZN4core3fmt5write17h0123456789abcdefE", "core::fmt::write"),
-        (
-            "_RNvNtCs1234_7mycrate3foo3bar",
-            "mycrate::foo::bar",
-        ),
+        ("_RNvNtCs1234_7mycrate3foo3bar", "mycrate::foo::bar"),
         ("_ZN3foo3barEi", "foo::bar"),
-        ("_ZNSt6vectorIiSaIiEE9push_backERKi", "std::vector<int, std::allocator<int> >::push_back"),
+        (
+            "_ZNSt6vectorIiSaIiEE9push_backERKi",
+            "std::vector<int, std::allocator<int> >::push_back",
+        ),
         ("_Zbroken", "_Zbroken"),
         ("", "[unknown]"),
     ];

@@ -220,7 +220,9 @@ fn online() -> Vec<u32> {
     let list = fs::read_to_string("/sys/devices/system/cpu/online").ok();
     let cpus = list.as_deref().map(str::trim).and_then(cpu::parse_list);
     let cpus = cpus.filter(|cpus| !cpus.is_empty()).unwrap_or_else(cpu::allowed);
-    cpus.into_iter().filter_map(|cpu| u32::try_from(cpu).ok()).collect()
+    cpus.into_iter()
+        .filter_map(|cpu| u32::try_from(cpu).ok())
+        .collect()
 }
 
 /// A process and all that descend from it.

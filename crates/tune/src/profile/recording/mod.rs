@@ -11,6 +11,8 @@ mod attach;
 mod order;
 pub(super) mod spaces;
 pub(super) mod stacks;
+#[cfg(test)]
+mod tests;
 
 use std::collections::BTreeMap;
 use std::process::{Child, Command, Stdio};
@@ -67,7 +69,7 @@ pub(super) struct Taken {
     pub(super) no_kernel: Option<String>,
     /// Why the kernel's functions would have no names.
     pub(super) no_kernel_names: String,
-    /// How the command or process ended before the time, if it did.
+    /// That the process has ended before the time, or the command has failed.
     pub(super) ended: Option<String>,
 }
 
@@ -151,7 +153,12 @@ fn of_process(
         }
         ended.is_none() && clock::monotonic() < until && !stop.load(Ordering::Relaxed)
     })?;
-    let taken = taken(&attached, format!("process {pid} ({})", name_of(pid)), from, ended);
+    let taken = taken(
+        &attached,
+        format!("process {pid} ({})", name_of(pid)),
+        from,
+        ended,
+    );
     Ok((recorder.recording, taken))
 }
 
@@ -178,14 +185,15 @@ fn of_command(
     })?;
     let mut child = Started(child);
     let until = options.duration.map(|duration| from + duration);
-    let mut ended = None;
+    let (mut over, mut ended) = (false, None);
     recorder.watch(&mut attached, &mut || {
         // It is this process's child, so that looking cannot fail.
         if let Ok(Some(status)) = child.0.try_wait() {
-            ended = Some(format!("`{shown}` has ended ({status})"));
+            over = true;
+            ended = (!status.success()).then(|| format!("`{shown}` has failed ({status})"));
         }
-        let over = until.is_some_and(|until| clock::monotonic() >= until);
-        ended.is_none() && !over && !stop.load(Ordering::Relaxed)
+        let late = until.is_some_and(|until| clock::monotonic() >= until);
+        !over && !late && !stop.load(Ordering::Relaxed)
     })?;
     let taken = taken(&attached, format!("`{shown}`"), from, ended);
     // The counters end before the command is told to.
@@ -280,7 +288,11 @@ impl Recorder {
     }
 
     /// Reads rings until `go_on` says no, and then what is left in them.
-    fn watch(&mut self, attached: &mut Attached, go_on: &mut dyn FnMut() -> bool) -> Result<(), ProfileError> {
+    fn watch(
+        &mut self,
+        attached: &mut Attached,
+        go_on: &mut dyn FnMut() -> bool,
+    ) -> Result<(), ProfileError> {
         let mut order = Order::default();
         let mut over = vec![false; attached.rings.len()];
         while go_on() {
@@ -371,7 +383,10 @@ impl Recorder {
             }
         };
         let process = sample.process;
-        let user = self.addresses.iter().map(|address| spaces.place(process, *address));
+        let user = self
+            .addresses
+            .iter()
+            .map(|address| spaces.place(process, *address));
         self.frames.extend(user);
         if !self.addresses.is_empty() {
             counts.user += 1;

@@ -43,7 +43,11 @@ fn a_refusal_names_what_is_missing() {
 
 #[test]
 fn what_hides_the_kernel_is_named() {
-    assert!(rights(2, 0, false).no_kernel().contains("kernel.perf_event_paranoid=1"));
+    assert!(
+        rights(2, 0, false)
+            .no_kernel()
+            .contains("kernel.perf_event_paranoid=1")
+    );
     let mut found = rights(2, 0, false);
     assert!(found.no_kernel_names().contains("CAP_SYSLOG"));
     found.kptr_restrict = Some(2);

@@ -77,7 +77,10 @@ impl Summary {
 
     /// The functions of one side with the most samples of their own.
     pub fn top(&self, side: Side, most: usize) -> impl Iterator<Item = &Function> {
-        let own = self.functions.iter().filter(move |function| function.side == side && function.own > 0);
+        let own = self
+            .functions
+            .iter()
+            .filter(move |function| function.side == side && function.own > 0);
         own.take(most)
     }
 }
@@ -101,6 +104,11 @@ fn merged(frames: BTreeMap<&str, (u64, u64)>) -> Vec<Function> {
             all,
         })
         .collect();
-    functions.sort_by(|a, b| b.own.cmp(&a.own).then_with(|| b.all.cmp(&a.all)).then_with(|| a.name.cmp(&b.name)));
+    functions.sort_by(|a, b| {
+        b.own
+            .cmp(&a.own)
+            .then_with(|| b.all.cmp(&a.all))
+            .then_with(|| a.name.cmp(&b.name))
+    });
     functions
 }

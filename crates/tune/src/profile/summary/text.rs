@@ -45,7 +45,9 @@ pub fn profile(summary: &Summary, facts: Option<&Facts>) -> String {
 fn taken(out: &mut String, facts: &Facts) {
     let clock = match facts.clock {
         Clock::Cycles => "CPU cycles",
-        Clock::Timer => "the kernel's timer (no hardware counter here; time with interrupts off shows where they go on again)",
+        Clock::Timer => {
+            "the kernel's timer (no hardware counter here; time with interrupts off shows where they go on again)"
+        }
     };
     let stacks = match facts.stacks {
         StackKind::FramePointers => "by frame pointers".to_owned(),
@@ -161,7 +163,11 @@ pub fn difference(difference: &Difference, names: [&str; 2]) -> String {
                 bare(change.samples[1], after),
                 change.rise() * 100.0,
                 change.name,
-                if change.side == Side::Kernel { " (kernel)" } else { "" }
+                if change.side == Side::Kernel {
+                    " (kernel)"
+                } else {
+                    ""
+                }
             );
         }
         let rest = real.len().saturating_sub(2 * LISTED);
@@ -170,7 +176,11 @@ pub fn difference(difference: &Difference, names: [&str; 2]) -> String {
         }
         let chance = changes.len() - real.len();
         if chance > 0 {
-            let _ = writeln!(out, "  {} others have not changed, or by no more than chance explains", count(chance as u64));
+            let _ = writeln!(
+                out,
+                "  {} others have not changed, or by no more than chance explains",
+                count(chance as u64)
+            );
         }
     }
     out

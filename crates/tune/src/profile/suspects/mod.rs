@@ -23,11 +23,16 @@ pub struct Suspect {
     side: Side,
     /// Functions that are it; a `*` at the end stands for anything.
     functions: &'static [&'static str],
-    /// If any, one of these has to be further out.
+    /// If any, one of these has to be one of the [`NEAR`] frames around it.
     within: &'static [&'static str],
-    /// None of these may be further out.
+    /// None of these may be one of the frames around it.
     outside: &'static [&'static str],
+    /// None of these may be in the stack at all.
+    without: &'static [&'static str],
 }
+
+/// How far out is still around a function: a lock's caller is near, and over loopback a sender's stack holds the receiver's, too.
+const NEAR: usize = 3;
 
 /// A suspect that was found.
 #[derive(Clone, Copy, Debug)]
@@ -71,10 +76,13 @@ impl Suspect {
     /// The innermost place in a stack where it is.
     fn place(&self, stack: &[(&str, Side)]) -> Option<usize> {
         let mut inward = stack.iter().enumerate().rev();
-        let (at, _) = inward.find(|(_, (name, side))| *side == self.side && is_one_of(name, self.functions))?;
-        let around = |names: &[&str]| stack[..at].iter().any(|(name, _)| is_one_of(name, names));
-        let held = (self.within.is_empty() || around(self.within)) && !around(self.outside);
-        held.then_some(at)
+        let (at, _) =
+            inward.find(|(_, (name, side))| *side == self.side && is_one_of(name, self.functions))?;
+        let holds =
+            |part: &[(&str, Side)], names: &[&str]| part.iter().any(|(name, _)| is_one_of(name, names));
+        let around = &stack[at.saturating_sub(NEAR)..at];
+        let held = self.within.is_empty() || holds(around, self.within);
+        (held && !holds(around, self.outside) && !holds(stack, self.without)).then_some(at)
     }
 }
 

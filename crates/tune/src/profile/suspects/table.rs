@@ -44,6 +44,7 @@ pub const SUSPECTS: &[Suspect] = &[
         ],
         within: &[],
         outside: &[],
+        without: &[],
     },
     Suspect {
         key: "audit",
@@ -61,7 +62,8 @@ pub const SUSPECTS: &[Suspect] = &[
             "ptrace_*",
         ],
         within: &[],
-        outside: &["__seccomp_filter"],
+        outside: &[],
+        without: &["__seccomp_filter", "__secure_computing"],
     },
     Suspect {
         key: "seccomp",
@@ -71,6 +73,7 @@ pub const SUSPECTS: &[Suspect] = &[
         functions: &["__seccomp_filter", "seccomp_run_filters", "__secure_computing"],
         within: &[],
         outside: &[],
+        without: &[],
     },
     Suspect {
         key: "packet-sockets",
@@ -80,6 +83,7 @@ pub const SUSPECTS: &[Suspect] = &[
         functions: &["packet_rcv*", "tpacket_rcv"],
         within: &[],
         outside: &[],
+        without: &[],
     },
     Suspect {
         key: "qdisc-lock",
@@ -90,6 +94,7 @@ pub const SUSPECTS: &[Suspect] = &[
         functions: SPINNING,
         within: QUEUE,
         outside: &[],
+        without: &[],
     },
     Suspect {
         key: "locks",
@@ -109,6 +114,7 @@ pub const SUSPECTS: &[Suspect] = &[
         ],
         within: &[],
         outside: QUEUE,
+        without: &[],
     },
     Suspect {
         key: "mitigations",
@@ -131,6 +137,7 @@ pub const SUSPECTS: &[Suspect] = &[
         ],
         within: &[],
         outside: &[],
+        without: &[],
     },
     Suspect {
         key: "probes",
@@ -150,6 +157,7 @@ pub const SUSPECTS: &[Suspect] = &[
         ],
         within: &[],
         outside: &[],
+        without: &[],
     },
     Suspect {
         key: "copies",
@@ -174,6 +182,7 @@ pub const SUSPECTS: &[Suspect] = &[
         ],
         within: &[],
         outside: &[],
+        without: &[],
     },
     Suspect {
         key: "wake-ups",
@@ -193,6 +202,7 @@ pub const SUSPECTS: &[Suspect] = &[
         ],
         within: &[],
         outside: &[],
+        without: &[],
     },
     Suspect {
         key: "page-faults",
@@ -209,6 +219,7 @@ pub const SUSPECTS: &[Suspect] = &[
         ],
         within: &[],
         outside: &[],
+        without: &[],
     },
     Suspect {
         key: "softirq",
@@ -226,6 +237,7 @@ pub const SUSPECTS: &[Suspect] = &[
         ],
         within: &[],
         outside: &[],
+        without: &[],
     },
     Suspect {
         key: "clock",
@@ -233,9 +245,14 @@ pub const SUSPECTS: &[Suspect] = &[
         step: "a clock source that programs can read themselves: `cat /sys/devices/system/clocksource/clocksource0/current_clocksource` should \
                say tsc (or kvm-clock, arch_sys_counter)",
         side: Kernel,
-        functions: &["__x64_sys_clock_gettime", "__x64_sys_gettimeofday", "__arm64_sys_clock_gettime"],
+        functions: &[
+            "__x64_sys_clock_gettime",
+            "__x64_sys_gettimeofday",
+            "__arm64_sys_clock_gettime",
+        ],
         within: &[],
         outside: &[],
+        without: &[],
     },
     Suspect {
         key: "allocation",
@@ -263,5 +280,6 @@ pub const SUSPECTS: &[Suspect] = &[
         ],
         within: &[],
         outside: &[],
+        without: &[],
     },
 ];

@@ -74,7 +74,8 @@ impl Unwinder {
             debug_frame: unwinding.debug_frame.clone(),
             ..ExplicitModuleSectionInfo::default()
         };
-        self.0.add_module(Module::new(String::new(), range, bias, sections));
+        self.0
+            .add_module(Module::new(String::new(), range, bias, sections));
     }
 
     /// The code that begins at this address is gone.
@@ -83,11 +84,19 @@ impl Unwinder {
     }
 
     /// The addresses by which the functions of a stack are looked up, the innermost first; at most `most`.
-    pub(super) fn walk(&self, cache: &mut Cache, copied: &Copied<'_>, most: usize, out: &mut Vec<u64>) -> End {
+    pub(super) fn walk(
+        &self,
+        cache: &mut Cache,
+        copied: &Copied<'_>,
+        most: usize,
+        out: &mut Vec<u64>,
+    ) -> End {
         let mut beyond = false;
         let end = copied.sp.saturating_add(copied.stack.len() as u64);
         let mut read = |address: u64| {
-            let at = address.checked_sub(copied.sp).and_then(|at| usize::try_from(at).ok());
+            let at = address
+                .checked_sub(copied.sp)
+                .and_then(|at| usize::try_from(at).ok());
             let word = at.and_then(|at| copied.stack.get(at..)?.first_chunk::<8>());
             beyond |= word.is_none() && address >= end.saturating_sub(8) && address - end < FRAME_BYTES;
             word.map(|word| u64::from_ne_bytes(*word)).ok_or(())

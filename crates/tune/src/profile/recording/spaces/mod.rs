@@ -88,9 +88,7 @@ impl Spaces {
             && image.unwinding.is_there()
         {
             let bias = mapped.start.wrapping_sub(address);
-            space
-                .unwinder
-                .add(mapped.start..end, bias, &image.unwinding);
+            space.unwinder.add(mapped.start..end, bias, &image.unwinding);
         }
     }
 

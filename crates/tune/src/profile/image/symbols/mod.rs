@@ -2,6 +2,9 @@
 //!
 //! Names stay as they are in the file; knows nothing of how they are shown.
 
+#[cfg(test)]
+mod tests;
+
 use object::{Object, ObjectSymbol, SymbolKind};
 
 use super::Elf;
@@ -36,7 +39,8 @@ impl Symbols {
                 continue;
             }
             let Ok(name) = symbol.name() else { continue };
-            let rank = u8::from(symbol.is_global()) + u8::from(!name.starts_with('_')) + u8::from(symbol.size() > 0);
+            let rank =
+                u8::from(symbol.is_global()) + u8::from(!name.starts_with('_')) + u8::from(symbol.size() > 0);
             self.insert(name, symbol.address(), symbol.size(), rank);
         }
     }
@@ -71,16 +75,17 @@ impl Symbols {
             .functions
             .partition_point(|function| function.start <= address);
         // One that ends early may lie within another: a part of it that was given a name.
-        let near = self.functions[..behind].iter().rev().take(NESTED);
-        let next = self
-            .functions
-            .get(behind)
-            .map_or(u64::MAX, |function| function.start);
-        let holds = |function: &&Function| match function.length {
-            0 => function.start + UNSIZED >= next || address - function.start < UNSIZED,
-            length => address - function.start < length,
+        let near = (0..behind).rev().take(NESTED);
+        let holds = |at: &usize| {
+            let function = &self.functions[*at];
+            let next = self.functions.get(at + 1).map_or(u64::MAX, |next| next.start);
+            let end = match function.length {
+                0 => next.min(function.start.saturating_add(UNSIZED)),
+                length => function.start.saturating_add(length),
+            };
+            address < end
         };
-        let function = near.into_iter().find(holds)?;
+        let function = &self.functions[near.into_iter().find(holds)?];
         let (at, length) = (function.name.0 as usize, function.name.1 as usize);
         self.names.get(at..at + length)
     }
@@ -94,33 +99,3 @@ const NESTED: usize = 4;
 
 /// A function of unknown length ends at the next one, and after so many bytes.
 const UNSIZED: u64 = 4096;
-
-#[cfg(test)]
-mod tests {
-    use super::Symbols;
-
-    #[test]
-    fn a_function_is_found_by_each_of_its_addresses() {
-        let mut symbols = Symbols::default();
-        symbols.insert("alias", 0x100, 0x20, 1);
-        symbols.insert("name", 0x100, 0x20, 2);
-        symbols.insert("part", 0x108, 4, 2);
-        symbols.insert("assembly", 0x200, 0, 1);
-        symbols.insert("last", 0x280, 0x10, 1);
-        symbols.finish();
-        let table = [
-            (0xff, None),
-            (0x100, Some("name")),
-            (0x108, Some("part")),
-            (0x10c, Some("name")),
-            (0x11f, Some("name")),
-            (0x120, None),
-            (0x27f, Some("assembly")),
-            (0x28f, Some("last")),
-            (0x290, None),
-        ];
-        for (address, expected) in table {
-            assert_eq!(symbols.find(address), expected, "{address:#x}");
-        }
-    }
-}
