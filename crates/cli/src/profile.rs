@@ -100,16 +100,7 @@ fn diff(args: &Diff) -> Result<(), Failure> {
     let outputs = [&args.svg, &args.json].into_iter().flatten();
     let summary = !outputs.into_iter().any(File::is_standard_output);
     if let Some(sink) = svg {
-        let subtitle = format!(
-            "before {} ({} samples), after {} ({} samples); a box is as wide as the mean of both shares",
-            names[0], found.totals[0], names[1], found.totals[1]
-        );
-        sink.write(&difference::draw(
-            &before,
-            &after,
-            "Difference of two profiles",
-            &subtitle,
-        ))?;
+        sink.write(&difference::draw([&before, &after], names))?;
     }
     if let Some(sink) = json {
         sink.write(&summary::difference_json(&found, names))?;

@@ -23,25 +23,19 @@ pub struct Change {
     pub samples: [u64; 2],
     /// Their shares, of 1.
     pub shares: [f64; 2],
-    /// Whether chance does not explain it (two standard errors).
+    /// Whether chance does not explain it, given how many are compared.
     pub beyond_chance: bool,
 }
 
 impl Change {
-    fn of(name: String, side: Side, samples: [u64; 2], totals: [u64; 2]) -> Change {
-        let share = |which: usize| samples[which] as f64 / totals[which].max(1) as f64;
-        let shares = [share(0), share(1)];
-        let variance = |which: usize| {
-            let share: f64 = shares[which];
-            share * (1.0 - share) / totals[which].max(1) as f64
-        };
-        let error = (variance(0) + variance(1)).sqrt();
+    fn of((name, side): (&str, Side), samples: [u64; 2], totals: [u64; 2], compared: usize) -> Change {
+        let name = name.to_owned();
         Change {
             name,
             side,
             samples,
-            shares,
-            beyond_chance: (shares[1] - shares[0]).abs() > 2.0 * error,
+            shares: shares(samples, totals),
+            beyond_chance: beyond_chance(samples, totals, compared),
         }
     }
 
@@ -50,6 +44,24 @@ impl Change {
     pub fn rise(&self) -> f64 {
         self.shares[1] - self.shares[0]
     }
+}
+
+fn shares(samples: [u64; 2], totals: [u64; 2]) -> [f64; 2] {
+    let share = |which: usize| samples[which] as f64 / totals[which].max(1) as f64;
+    [share(0), share(1)]
+}
+
+/// Whether two shares differ by more than samples do by chance. Of many that are compared some differ much: the more there are, the
+/// more a difference has to be, so that in nineteen of twenty comparisons of the same thing none is called one (Bonferroni, by the
+/// bound 2·exp(-z²/2) of the normal distribution's tails).
+fn beyond_chance(samples: [u64; 2], totals: [u64; 2], compared: usize) -> bool {
+    let shares = shares(samples, totals);
+    let variance = |which: usize| {
+        let share: f64 = shares[which];
+        share * (1.0 - share) / totals[which].max(1) as f64
+    };
+    let errors = (2.0 * (2.0 * compared.max(1) as f64 / 0.05).ln()).sqrt();
+    (shares[1] - shares[0]).abs() > errors * (variance(0) + variance(1)).sqrt()
 }
 
 /// What differs between two profiles.
@@ -67,26 +79,29 @@ pub struct Difference {
 #[must_use]
 pub fn compare(before: &Folded, after: &Folded) -> Difference {
     let totals = [before.total(), after.total()];
-    let mut functions: BTreeMap<&str, [u64; 2]> = BTreeMap::new();
+    let mut functions: BTreeMap<(&str, Side), [u64; 2]> = BTreeMap::new();
     for (which, folded) in [before, after].into_iter().enumerate() {
         for (stack, count) in folded.iter() {
             // A thread's name alone is no function.
             if let Some(frame) = frames(stack).skip(1).last() {
-                functions.entry(frame).or_default()[which] += count;
+                // A function is one, inlined or not.
+                let frame = shown(frame);
+                functions.entry((frame.name, frame.side)).or_default()[which] += count;
             }
         }
     }
-    let functions = functions.into_iter().map(|(frame, samples)| {
-        let frame = shown(frame);
-        Change::of(frame.name.to_owned(), frame.side, samples, totals)
-    });
+    let compared = functions.len();
+    let functions = functions
+        .into_iter()
+        .map(|(function, samples)| Change::of(function, samples, totals, compared));
     let found = [suspects::find(before), suspects::find(after)];
+    let compared = suspects::SUSPECTS.len();
     let suspects = suspects::SUSPECTS.iter().filter_map(|suspect| {
         let samples = found.each_ref().map(|found| {
             let same = found.iter().find(|found| found.suspect.key == suspect.key);
             same.map_or(0, |found| found.samples)
         });
-        (samples != [0, 0]).then(|| Change::of(suspect.key.to_owned(), Side::Other, samples, totals))
+        (samples != [0, 0]).then(|| Change::of((suspect.key, Side::Other), samples, totals, compared))
     });
     Difference {
         totals,
@@ -109,6 +124,7 @@ fn sorted(mut changes: Vec<Change>) -> Vec<Change> {
 pub fn draw([before, after]: [&Folded; 2], names: [&str; 2]) -> String {
     let tree = Tree::of(&[before, after]);
     let totals = [before.total(), after.total()];
+    let compared = tree.functions();
     let mut cells = vec![Cell {
         depth: 0,
         start: 0.0,
@@ -122,8 +138,9 @@ pub fn draw([before, after]: [&Folded; 2], names: [&str; 2]) -> String {
         colour: changed(0.0),
     }];
     let narrow = tree.walk(DRAWN, &mut |place, node| {
-        let share = |which: usize| node.counts[which] as f64 / totals[which].max(1) as f64;
-        let change = share(1) - share(0);
+        let [was, is] = shares(node.counts, totals);
+        let change = is - was;
+        let chance = !beyond_chance(node.counts, totals, compared);
         let frame = shown(node.frame);
         cells.push(Cell {
             depth: place.depth,
@@ -138,13 +155,13 @@ pub fn draw([before, after]: [&Folded; 2], names: [&str; 2]) -> String {
                 flame::percent(node.counts[1], totals[1]),
                 change * 100.0
             ),
-            colour: changed(change),
+            colour: changed(if chance { 0.0 } else { change }),
         });
     });
     let legend = vec![
         (changed(0.1), "takes more of the time than before".to_owned()),
         (changed(-0.1), "takes less".to_owned()),
-        (changed(0.0), "the same".to_owned()),
+        (changed(0.0), "the same, but for chance".to_owned()),
     ];
     let subtitle = format!(
         "before: {} ({} samples), after: {} ({} samples); a box is as wide as the mean of both shares",

@@ -43,9 +43,31 @@ fn shares_are_compared() {
 }
 
 #[test]
+fn of_many_some_differ_by_chance() {
+    // A difference that would be one if it were the only one that is looked at.
+    let one = ("w;f 1000\nw;g 99000\n", "w;f 1120\nw;g 98880\n");
+    let beyond = |before: &str, after: &str| {
+        let found = compare(&Folded::parse(before).unwrap(), &Folded::parse(after).unwrap());
+        found.functions.iter().any(|change| change.beyond_chance)
+    };
+    assert!(!beyond(one.0, one.1));
+    assert!(beyond(one.0, "w;f 1300\nw;g 98700\n"));
+    // Among a thousand others it takes more.
+    let others: String = (0..1000).map(|at| format!("w;other{at} 10\n")).collect();
+    assert!(!beyond(
+        &format!("{}{others}", one.0),
+        &format!("w;f 1210\nw;g 98790\n{others}")
+    ));
+    assert!(beyond(
+        &format!("{}{others}", one.0),
+        &format!("w;f 1400\nw;g 98600\n{others}")
+    ));
+}
+
+#[test]
 fn chance_is_no_change() {
     let before = Folded::parse("w;f 500\nw;g 500\n").unwrap();
-    let after = Folded::parse("w;f 520\nw;g 480\n").unwrap();
+    let after = Folded::parse("w;f 530\nw;g 470\n").unwrap();
     assert!(
         compare(&before, &after)
             .functions

@@ -1,6 +1,6 @@
 //! Stacks as a tree: what each function called, with samples of one profile or of two.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 use crate::profile::folded::{Folded, frames};
 
@@ -64,6 +64,12 @@ impl Tree {
             };
             self.nodes[at].counts[which] += count;
         }
+    }
+
+    /// How many functions there are, each in all of its places.
+    pub(in super::super) fn functions(&self) -> usize {
+        let names = self.nodes.iter().flat_map(|node| node.children.keys());
+        names.collect::<BTreeSet<_>>().len()
     }
 
     /// A node's part of all: of two profiles the mean of its parts, so that what only one of them has is seen as well, and parts

@@ -30,7 +30,10 @@ impl Debug {
     pub(super) fn read(elf: &Elf<'_>) -> Option<Debug> {
         bytes(elf, ".debug_info")?;
         let section = |id: SectionId| -> Result<Reader, Infallible> {
-            let bytes = bytes(elf, id.name()).unwrap_or_else(|| Bytes::from([]));
+            // Where variables are is a large part, and of no use here.
+            let wanted = !matches!(id, SectionId::DebugLoc | SectionId::DebugLocLists);
+            let bytes = wanted.then(|| bytes(elf, id.name())).flatten();
+            let bytes = bytes.unwrap_or_else(|| Bytes::from([]));
             Ok(Reader::new(bytes, LittleEndian))
         };
         let Ok(dwarf) = Dwarf::load(section);
