@@ -17,11 +17,10 @@ use crate::limits::TIME_MAX;
 ///
 /// Give the process by --pid, or start one: ringmain profile -- COMMAND. What they start is sampled, too
 #[derive(Debug, Args)]
-#[command(args_conflicts_with_subcommands = true, subcommand_negates_reqs = true)]
+#[command(args_conflicts_with_subcommands = true)]
 pub(crate) struct Profile {
     /// The process: all of its threads, and the processes that descend from it
-    #[arg(long, short, value_name = "PID", value_parser = whole(1..=i32::MAX as u32),
-          required_unless_present = "run", conflicts_with = "run")]
+    #[arg(long, short, value_name = "PID", value_parser = whole(1..=i32::MAX as u32))]
     pub(crate) pid: Option<u32>,
     /// A command to start and to sample until it ends: a program, and what it is to be called with
     #[arg(value_name = "COMMAND", last = true)]
@@ -129,6 +128,18 @@ pub(crate) struct Diff {
 impl Profile {
     /// What is wrong with options that are right one by one, if anything.
     pub(crate) fn contradiction(&self) -> Option<String> {
+        match (self.pid, self.run.first()) {
+            (None, None) => {
+                return Some(
+                    "expected what to sample: a process by --pid PID, or a command behind --, such as `ringmain profile -- ./program`"
+                        .into(),
+                );
+            }
+            (Some(_), Some(_)) => {
+                return Some("--pid and a command are two things to sample: drop one of them".into());
+            }
+            _ => {}
+        }
         if self.sampling.stack_bytes.is_some() && self.sampling.stacks == StacksName::Fp {
             return Some("--stack-bytes is for stacks that are copied: drop it, or drop --stacks fp".into());
         }

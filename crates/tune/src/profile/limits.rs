@@ -68,6 +68,9 @@ pub const NAME: usize = 300;
 /// Bytes of a file of folded stacks, and of one of its lines. Longer ones are refused.
 pub const FOLDED_BYTES: u64 = 256 << 20;
 
+/// Samples of one profile: as many as a JSON number tells apart. A file with more is refused; more that are added are left out.
+pub const SAMPLES: u64 = 1 << 53;
+
 /// Functions that the summary lists, of each kind.
 pub const LISTED: usize = 12;
 

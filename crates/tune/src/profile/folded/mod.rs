@@ -9,13 +9,15 @@ mod tests;
 use std::collections::BTreeMap;
 use std::fmt::Write;
 
-use super::limits::FOLDED_BYTES;
+use super::limits::{FOLDED_BYTES, SAMPLES};
 use super::names::{INLINED, KERNEL, UNKNOWN};
 
 /// Stacks with how often each was seen.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Folded {
     stacks: BTreeMap<String, u64>,
+    /// All counts together, at most [`SAMPLES`].
+    total: u64,
 }
 
 /// Why a text is no folded stacks.
@@ -29,6 +31,9 @@ pub enum FoldedError {
         /// As it stands there, cut.
         found: String,
     },
+    /// More samples than there can be.
+    #[error("line {0}: expected at most {SAMPLES} samples together; found more")]
+    TooMany(usize),
     /// Nothing in it.
     #[error("expected folded stacks, such as `ringmain profile --folded` writes; found no line")]
     Empty,
@@ -102,10 +107,12 @@ pub fn side(stack: &str) -> Side {
 }
 
 impl Folded {
-    /// Counts a stack so many times more.
+    /// Counts a stack so many times more; what is beyond [`SAMPLES`] is left out.
     pub fn add(&mut self, stack: &str, count: u64) {
+        let count = count.min(SAMPLES - self.total);
+        self.total += count;
         if let Some(present) = self.stacks.get_mut(stack) {
-            *present = present.saturating_add(count);
+            *present += count;
         } else {
             self.stacks.insert(stack.to_owned(), count);
         }
@@ -133,6 +140,9 @@ impl Folded {
                 let found = line.chars().take(60).collect();
                 return Err(FoldedError::Line { line: number, found });
             };
+            if count > SAMPLES - folded.total {
+                return Err(FoldedError::TooMany(number));
+            }
             folded.add(stack, count);
         }
         if folded.stacks.is_empty() {
@@ -160,9 +170,7 @@ impl Folded {
     /// All counts together.
     #[must_use]
     pub fn total(&self) -> u64 {
-        self.stacks
-            .values()
-            .fold(0, |total, count| total.saturating_add(*count))
+        self.total
     }
 
     /// Stacks that differ.

@@ -1,6 +1,7 @@
 //! Folded stacks by tables.
 
 use super::{Folded, FoldedError, Side, shown, side};
+use crate::profile::limits::SAMPLES;
 
 #[test]
 fn what_is_written_is_read() {
@@ -33,9 +34,13 @@ fn what_is_no_stack_is_named() {
     for (text, expected) in table {
         assert_eq!(Folded::parse(text), expected, "{text:?}");
     }
-    // More than a number can hold is the most that it can.
-    let text = format!("a;b {0}\na;c {0}\na;b 1\n", u64::MAX);
-    assert_eq!(Folded::parse(&text).unwrap().total(), u64::MAX);
+    // As many as there can be, and one more.
+    let most = format!("a;b {}\na;c 1\n", SAMPLES - 1);
+    assert_eq!(Folded::parse(&most).unwrap().total(), SAMPLES);
+    assert_eq!(Folded::parse(&format!("{most}a;b 1\n")), Err(FoldedError::TooMany(3)));
+    let mut folded = Folded::parse(&most).unwrap();
+    folded.add("a;b", u64::MAX);
+    assert_eq!(folded.total(), SAMPLES);
 }
 
 #[test]

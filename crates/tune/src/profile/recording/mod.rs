@@ -139,13 +139,14 @@ fn of_process(
 ) -> Result<(Recording, Taken), ProfileError> {
     let mut attached = Attached::process(pid, sampling)?;
     let began = process::stat(pid).ok_or(ProfileError::Gone(pid))?;
-    attached.enable()?;
     let mut recorder = Recorder::new(attached.copies());
-    for process in attached.processes.clone() {
-        recorder.load(process);
-    }
-    let until = clock::monotonic() + options.duration.unwrap_or(DURATION_DEFAULT);
+    // Files are opened before anything is sampled, since that may take longer than rings have room for. What is mapped meanwhile is
+    // seen the second time, and what is mapped after that is told by the kernel.
+    recorder.load(&attached.processes);
+    attached.enable()?;
+    recorder.load(&attached.processes);
     let from = clock::monotonic();
+    let until = from + options.duration.unwrap_or(DURATION_DEFAULT);
     let mut ended = None;
     recorder.watch(&mut attached, &mut || {
         if !is_there(&began) {
@@ -268,8 +269,14 @@ impl Recorder {
         }
     }
 
-    /// What is there already of a process: mappings, and names of threads.
-    fn load(&mut self, process: u32) {
+    /// What is there already of processes: mappings, and names of threads.
+    fn load(&mut self, processes: &[u32]) {
+        for process in processes {
+            self.load_one(*process);
+        }
+    }
+
+    fn load_one(&mut self, process: u32) {
         self.recording.spaces.load(process);
         let tasks = std::fs::read_dir(format!("/proc/{process}/task"));
         for task in tasks.into_iter().flatten().flatten() {
