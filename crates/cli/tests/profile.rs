@@ -121,7 +121,11 @@ fn what_is_wrong_is_said() {
             2,
             "expected a whole number from 1 to 10000",
         ),
-        (&["-p", "1", "--stack-bytes", "1m"], 2, "expected bytes from 1024"),
+        (
+            &["-p", "1", "--stack-bytes", "1m"],
+            2,
+            "expected bytes from 1KiB to 60KiB",
+        ),
         (&["-p", "2147483647"], 1, "found no process 2147483647"),
         (
             &["-p", "1", "--svg", "/no/such/folder/x.svg"],

@@ -91,6 +91,17 @@ pub struct Profile {
     pub facts: Facts,
 }
 
+/// What is seen of the kernel.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum KernelView {
+    /// Its functions by name.
+    Named,
+    /// Its functions, which have no names: a right is missing.
+    Nameless,
+    /// Nothing: a right is missing.
+    Nothing,
+}
+
 /// How a profile was taken, and what it does not show.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Facts {
@@ -102,6 +113,8 @@ pub struct Facts {
     pub frequency: u32,
     /// How the user's part of stacks was had.
     pub stacks: StackKind,
+    /// What is seen of the kernel.
+    pub kernel: KernelView,
     /// For how long.
     pub lasted: Duration,
     /// Samples taken.
@@ -145,7 +158,12 @@ pub fn take(options: &Options, stop: &AtomicBool) -> Result<Profile, ProfileErro
     }
     let named = naming::fold(&mut recording);
     let mut remarks = remarks(&taken, &recording.counts);
-    if named.kernel_hidden && taken.no_kernel.is_none() {
+    let kernel = match (&taken.no_kernel, named.kernel_hidden) {
+        (Some(_), _) => KernelView::Nothing,
+        (None, true) => KernelView::Nameless,
+        (None, false) => KernelView::Named,
+    };
+    if kernel == KernelView::Nameless {
         remarks.push(taken.no_kernel_names.clone());
     }
     let (innermost, _) = named.folded.unknown();
@@ -162,6 +180,7 @@ pub fn take(options: &Options, stop: &AtomicBool) -> Result<Profile, ProfileErro
             clock: taken.clock,
             frequency: options.frequency,
             stacks: taken.stacks,
+            kernel,
             lasted: taken.lasted,
             samples: recording.counts.samples,
             lost: recording.counts.lost,

@@ -4,6 +4,7 @@
     reason = "tests of real processes have real threads"
 )]
 
+use std::io::Write as _;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command};
 use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
@@ -16,6 +17,12 @@ use ringmain_tune::profile::{Options, Profile, ProfileError, StackKind, Stacks, 
 
 /// CPU time that the program spins for, milliseconds: some hundred samples.
 const SPUN: &str = "300";
+
+/// Says past the test harness, which shows output of failures alone, that a test did nothing.
+fn skipped(why: &str) {
+    let line = format!("SKIPPED: {why}\n");
+    std::io::stderr().write_all(line.as_bytes()).unwrap();
+}
 
 /// The program, compiled with or without frame pointers; removed with this value.
 struct Spin(PathBuf);
@@ -33,7 +40,7 @@ impl Spin {
             wake_bytes: 4096,
         };
         if let Err(error) = Counter::open(&sampling, None, ringmain_sys::cpu::current() as u32) {
-            println!("SKIPPED: the kernel gives no samples here: {error}");
+            skipped(&format!("the kernel gives no samples here: {error}"));
             return None;
         }
         let number = NUMBER.fetch_add(1, Ordering::Relaxed);
@@ -51,7 +58,7 @@ impl Spin {
         match built {
             Ok(status) => assert!(status.success()),
             Err(error) => {
-                println!("SKIPPED: no C compiler: {error}");
+                skipped(&format!("no C compiler: {error}"));
                 return None;
             }
         }

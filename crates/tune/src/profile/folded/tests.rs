@@ -37,7 +37,10 @@ fn what_is_no_stack_is_named() {
     // As many as there can be, and one more.
     let most = format!("a;b {}\na;c 1\n", SAMPLES - 1);
     assert_eq!(Folded::parse(&most).unwrap().total(), SAMPLES);
-    assert_eq!(Folded::parse(&format!("{most}a;b 1\n")), Err(FoldedError::TooMany(3)));
+    assert_eq!(
+        Folded::parse(&format!("{most}a;b 1\n")),
+        Err(FoldedError::TooMany(3))
+    );
     let mut folded = Folded::parse(&most).unwrap();
     folded.add("a;b", u64::MAX);
     assert_eq!(folded.total(), SAMPLES);

@@ -9,7 +9,7 @@ use serde::Serialize;
 use super::Summary;
 use crate::profile::difference::{Change, Difference};
 use crate::profile::folded::Side;
-use crate::profile::{Facts, StackKind};
+use crate::profile::{Facts, KernelView, StackKind};
 
 /// The version of the documents.
 pub const VERSION: u32 = 1;
@@ -36,6 +36,7 @@ struct ProfileDocument<'a> {
     frequency_per_s: u32,
     stacks: &'static str,
     stack_bytes: Option<u32>,
+    kernel_seen: &'static str,
     lasted_s: f64,
     samples: u64,
     lost: u64,
@@ -140,6 +141,11 @@ pub fn profile(summary: &Summary, facts: &Facts) -> String {
             stack_bytes: match facts.stacks {
                 StackKind::FramePointers => None,
                 StackKind::Copied(bytes) => Some(bytes),
+            },
+            kernel_seen: match facts.kernel {
+                KernelView::Named => "named",
+                KernelView::Nameless => "nameless",
+                KernelView::Nothing => "nothing",
             },
             lasted_s: facts.lasted.as_secs_f64(),
             samples: facts.samples,

@@ -8,7 +8,7 @@ use super::Summary;
 use crate::profile::difference::compare;
 use crate::profile::folded::{Folded, Side};
 use crate::profile::golden;
-use crate::profile::{Facts, StackKind};
+use crate::profile::{Facts, KernelView, StackKind};
 
 const STACKS: &str = "\
 worker-*;main;parse 120
@@ -26,6 +26,7 @@ fn facts() -> Facts {
         clock: Clock::Timer,
         frequency: 997,
         stacks: StackKind::Copied(16 << 10),
+        kernel: KernelView::Named,
         lasted: Duration::from_millis(10_020),
         samples: 1000,
         lost: 3,
@@ -69,6 +70,20 @@ fn the_text_is_as_it_was() {
         "summary/golden/profile.txt",
         &super::profile_text(&summary, Some(&facts())),
     );
+}
+
+#[test]
+fn suspects_that_cannot_be_seen_are_not_said_to_be_absent() {
+    let summary = Summary::of(&Folded::parse("w;main 100\n").unwrap());
+    for (kernel, expected) in [
+        (KernelView::Named, "none has as much as"),
+        (KernelView::Nameless, "its functions have no names"),
+        (KernelView::Nothing, "it is not seen"),
+    ] {
+        let text = super::profile_text(&summary, Some(&Facts { kernel, ..facts() }));
+        assert!(text.contains(expected), "{text}");
+        assert_eq!(text.contains("none has"), kernel == KernelView::Named);
+    }
 }
 
 #[test]

@@ -9,7 +9,7 @@ use crate::profile::difference::{Change, Difference};
 use crate::profile::flame::count;
 use crate::profile::folded::Side;
 use crate::profile::limits::LISTED;
-use crate::profile::{Facts, StackKind};
+use crate::profile::{Facts, KernelView, StackKind};
 
 /// Columns of a line.
 const WIDTH: usize = 100;
@@ -31,7 +31,11 @@ pub fn profile(summary: &Summary, facts: Option<&Facts>) -> String {
     if let Some(facts) = facts {
         threads(&mut out, facts);
     }
-    suspects(&mut out, summary);
+    suspects(
+        &mut out,
+        summary,
+        facts.map_or(KernelView::Named, |facts| facts.kernel),
+    );
     for (side, title) in [(Side::User, "user code"), (Side::Kernel, "the kernel")] {
         functions(&mut out, summary, side, title);
     }
@@ -98,14 +102,23 @@ fn threads(out: &mut String, facts: &Facts) {
     wrapped(out, "threads: ", &parts.join(", "));
 }
 
-fn suspects(out: &mut String, summary: &Summary) {
+fn suspects(out: &mut String, summary: &Summary, kernel: KernelView) {
     let listed = summary
         .suspects
         .iter()
         .filter(|found| found.samples as f64 >= LEAST * summary.total as f64);
     let listed: Vec<_> = listed.collect();
     out.push_str("\nUsual suspects (shares overlap)\n");
-    if listed.is_empty() {
+    match kernel {
+        KernelView::Named => {}
+        KernelView::Nameless => {
+            out.push_str("  those in the kernel cannot be told: its functions have no names (see the note)\n")
+        }
+        KernelView::Nothing => {
+            out.push_str("  those in the kernel cannot be told: it is not seen (see the note)\n")
+        }
+    }
+    if listed.is_empty() && kernel == KernelView::Named {
         let _ = writeln!(out, "  none has as much as {} %", LEAST * 100.0);
     }
     for found in listed {
