@@ -21,6 +21,7 @@ mod hyper_client;
 mod hyper_server;
 mod memory;
 pub mod nats;
+pub mod profile;
 pub mod record;
 pub mod redis_reply;
 pub mod router;
@@ -86,6 +87,10 @@ pub const TARGETS: &[Target] = &[
     Target {
         name: "nats",
         run: nats::run,
+    },
+    Target {
+        name: "profile",
+        run: profile::run,
     },
     Target {
         name: "record",

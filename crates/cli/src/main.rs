@@ -13,6 +13,7 @@ mod feed;
 mod limits;
 mod logging;
 mod market;
+mod profile;
 mod reference;
 mod run;
 mod stats;
@@ -67,6 +68,7 @@ fn start(inherited: Result<Vec<Inherited>, inherit::InheritError>) -> Result<(),
         Command::Run(serve) => run::run(&serve, inherited.map_err(Failure::other)?),
         Command::Bench(args) => bench::bench(*args),
         Command::Feed(args) => feed::run(&args),
+        Command::Profile(args) => profile::run(*args),
         Command::Check(args) => configuration::check(&args),
         Command::Explain(args) => configuration::explain(&args),
         Command::Schema => print(|out| configuration::schema(out)),

@@ -57,7 +57,15 @@ pub(crate) fn manual(out: &mut dyn Write) -> io::Result<()> {
     bench(out)?;
     let feed = definition_of("feed");
     heading(out, "ringmain feed")?;
-    options(out, &feed)
+    options(out, &feed)?;
+    let profile = definition_of("profile");
+    heading(out, "ringmain profile")?;
+    options(out, &profile)?;
+    for command in profile.get_subcommands() {
+        heading(out, &format!("ringmain profile {}", command.get_name()))?;
+        options(out, command)?;
+    }
+    Ok(())
 }
 
 /// Of a command whose options are its own.

@@ -73,6 +73,10 @@ fn bash_takes_its_script_and_completes_with_it() {
         completed(&script, &["ringmain", "feed", "--distribution", "z"]),
         ["zipf"]
     );
+    assert_eq!(
+        completed(&script, &["ringmain", "profile", "--stacks", "c"]),
+        ["copy"]
+    );
 }
 
 #[test]
@@ -88,6 +92,7 @@ fn every_shell_gets_a_script_that_knows_the_commands() {
             "compare",
             "feed",
             "symbols",
+            "stack-bytes",
         ] {
             assert!(script.contains(word), "{word} is missing for {shell}");
         }
@@ -135,6 +140,10 @@ fn the_manual_page_is_sound_and_has_every_option() {
     check_options(merge, &["bench", "merge", "--help"], 1);
     let (_, feed) = page.split_once("\n.SH \"RINGMAIN FEED\"").unwrap();
     check_options(feed, &["feed", "--help"], 10);
+    let (_, profile) = page.split_once("\n.SH \"RINGMAIN PROFILE\"").unwrap();
+    check_options(profile, &["profile", "--help"], 7);
+    let (_, diff) = page.split_once("\n.SH \"RINGMAIN PROFILE DIFF\"").unwrap();
+    check_options(diff, &["profile", "diff", "--help"], 1);
 }
 
 /// Each option of the long help, of which there are more than so many, stands there, followed by what it does.

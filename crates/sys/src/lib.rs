@@ -11,6 +11,7 @@ pub mod inherit;
 pub mod limits;
 pub mod listen;
 pub mod memory;
+pub mod perf;
 pub mod process;
 pub mod scm;
 pub mod seccomp;

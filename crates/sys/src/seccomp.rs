@@ -53,6 +53,12 @@ pub fn deny(syscalls: &[i64], errno: i32) -> io::Result<()> {
     }
 }
 
+/// The system call that samples threads, which containers often refuse.
+#[must_use]
+pub fn perf_syscalls() -> [i64; 1] {
+    [libc::SYS_perf_event_open]
+}
+
 /// The system calls of io_uring, which containers often refuse.
 #[must_use]
 pub fn io_uring_syscalls() -> [i64; 3] {

@@ -3,3 +3,5 @@
 //! Touches the kernel by `ringmain-sys` alone. Knows no flags, no terminal and nothing of how HTTP is served.
 
 #![forbid(unsafe_code)]
+
+pub mod profile;

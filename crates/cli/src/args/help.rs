@@ -165,6 +165,25 @@ password for a NATS stand in the URL (nats://USER:PASSWORD@HOST), a token in the
 
 Exit codes: 0 published, 1 nothing was taken or it was refused, 2 wrong command line.";
 
+/// What follows the help of `profile`.
+pub(super) const PROFILE: &str = "\
+Examples:
+  ringmain profile --pid $(pidof nginx) --svg nginx.svg      ten seconds of a server under load
+  ringmain profile --svg out.svg -- ./program --option       a program from its start to its end
+  ringmain profile -p 42 -d 30s --folded before.folded       stacks to compare with later ones
+  ringmain profile diff before.folded after.folded --svg difference.svg
+
+The kernel's part needs root, CAP_PERFMON, or kernel.perf_event_paranoid of 1 or less; what is missing is said. The guide:
+docs/profile.md
+
+Exit codes: 0 done, 1 failed, 2 wrong command line.";
+
+/// What follows the help of `profile diff`.
+pub(super) const PROFILE_DIFF: &str = "\
+Example, the same load before and after a change:
+  ringmain profile -p 42 --folded before.folded      # then the change, and the same with after.folded
+  ringmain profile diff before.folded after.folded --svg difference.svg";
+
 /// What follows the help of `bench merge`.
 pub(super) const MERGE: &str = "\
 Example, the same load from two hosts:

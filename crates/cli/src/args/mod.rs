@@ -7,6 +7,7 @@ pub(crate) mod configuration;
 pub(crate) mod feed;
 mod help;
 mod http;
+pub(crate) mod profile;
 mod tls;
 mod values;
 
@@ -82,6 +83,9 @@ pub(crate) enum Command {
     /// Publish a made-up market: to standard output, to a NATS, or to a push server
     #[command(after_help = help::FEED)]
     Feed(Box<feed::Feed>),
+    /// Sample where a process's CPU time goes, in its own code and in the kernel; a flame graph of it
+    #[command(after_help = help::PROFILE)]
+    Profile(Box<profile::Profile>),
     /// Say whether a configuration file is right, else all that is wrong and where
     #[command(after_help = help::CHECK)]
     Check(configuration::Check),

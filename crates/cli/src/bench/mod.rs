@@ -8,7 +8,7 @@ pub(crate) mod interrupt;
 mod live;
 mod measure;
 mod merge;
-mod output;
+pub(crate) mod output;
 pub(crate) mod place;
 mod push;
 mod scene;

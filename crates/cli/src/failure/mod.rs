@@ -38,6 +38,10 @@ impl Failure {
             Some(ContextValue::String(word)) if error.kind() == ErrorKind::ArgumentConflict => {
                 place.late_command(word, words)
             }
+            _ if error.kind() == ErrorKind::UnknownArgument && place.written == "ringmain profile" => {
+                let line = one_line(&error.render().to_string());
+                format!("{line}; a command to profile stands behind --: `ringmain profile -- COMMAND`")
+            }
             _ => one_line(&error.render().to_string()),
         };
         Failure::Usage(format!("{line}; see `{} --help`", place.written))
@@ -68,6 +72,7 @@ impl Place {
         let written = match first {
             "bench" => "ringmain bench",
             "feed" => "ringmain feed",
+            "profile" => "ringmain profile",
             _ => "ringmain",
         };
         let own = definition

@@ -81,7 +81,8 @@ pub fn quota() -> Option<f64> {
 }
 
 /// Reads the kernel's list form, such as `0-3,8`.
-pub(crate) fn parse_list(text: &str) -> Option<Vec<usize>> {
+#[must_use]
+pub fn parse_list(text: &str) -> Option<Vec<usize>> {
     let mut cpus = Vec::new();
     for part in text.trim().split(',').filter(|part| !part.is_empty()) {
         match part.split_once('-') {

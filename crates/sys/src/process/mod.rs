@@ -9,7 +9,7 @@ use std::time::Duration;
 
 use rustix::time::{ClockId, clock_gettime};
 
-pub use self::others::{Ending, Stat, all, end, memory, spawn_group, stat, tick};
+pub use self::others::{Ending, Stat, all, end, memory, spawn, spawn_group, stat, tick};
 use crate::clock::duration;
 
 /// Memory of this process that is in RAM, bytes; `None` without `/proc`.

@@ -118,6 +118,15 @@ pub fn spawn_group(command: &mut Command, cpus: &[usize]) -> io::Result<Child> {
     unsafe { command.pre_exec(prepare) }.spawn()
 }
 
+/// Starts a program with no signal blocked, in this process's own group: it has the terminal as this one has it.
+///
+/// # Errors
+/// As `fork(2)` and `execve(2)`.
+pub fn spawn(command: &mut Command) -> io::Result<Child> {
+    // SAFETY: the closure only calls pthread_sigmask and allocates nothing.
+    unsafe { command.pre_exec(unblock_signals) }.spawn()
+}
+
 /// Ends a process if it is still the one that was looked at; one that has ended is left alone.
 ///
 /// # Errors
