@@ -3,3 +3,11 @@
 //! Touches the kernel by `ringmain-sys` alone. Knows no flags, no terminal and nothing of how HTTP is served.
 
 #![forbid(unsafe_code)]
+
+pub mod audit;
+pub mod catalogue;
+pub mod cpus;
+pub mod host;
+pub mod limits;
+pub mod report;
+pub mod root;

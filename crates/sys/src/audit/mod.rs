@@ -44,7 +44,12 @@ pub fn status() -> io::Result<Status> {
     let told = netlink.request(GET, Ask::Get, &[])?;
     let status = told.iter().find(|message| message.kind == GET);
     let word = |at: usize| status.and_then(|message| u32_at(&message.payload, at * 4));
-    let cut = || io::Error::new(io::ErrorKind::InvalidData, "audit: expected its status; found a cut one");
+    let cut = || {
+        io::Error::new(
+            io::ErrorKind::InvalidData,
+            "audit: expected its status; found a cut one",
+        )
+    };
     let (enabled, daemon) = (word(1).ok_or_else(cut)?, word(3).ok_or_else(cut)?);
     let lost = word(6).ok_or_else(cut)?;
     let rules = netlink.request(LIST_RULES, Ask::Dump, &[])?;

@@ -30,6 +30,9 @@ fn a_cut_rule_is_none() {
     let whole = rule([TASK, NEVER, 0]);
     for end in 0..12 {
         let payload = whole.payload[..end].to_vec();
-        assert!(!is_never_task(&Message { kind: LIST_RULES, payload }));
+        assert!(!is_never_task(&Message {
+            kind: LIST_RULES,
+            payload
+        }));
     }
 }

@@ -222,7 +222,9 @@ pub fn put(out: &mut Vec<u8>, kind: u16, value: &[u8]) {
 /// The value of the first attribute of this kind; flags of kinds are not looked at.
 #[must_use]
 pub fn find(bytes: &[u8], kind: u16) -> Option<&[u8]> {
-    attributes(bytes).find(|(found, _)| *found == kind).map(|(_, value)| value)
+    attributes(bytes)
+        .find(|(found, _)| *found == kind)
+        .map(|(_, value)| value)
 }
 
 /// The attributes one by one, up to the first that is cut.

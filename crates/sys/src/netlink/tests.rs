@@ -31,7 +31,9 @@ fn late_answers_to_former_requests_are_dropped() {
 #[test]
 fn a_refusal_is_an_error_with_its_number_and_an_ack_is_none() {
     let refusal = (-libc::EPERM).to_ne_bytes();
-    let error = Gathered::default().take(&message(ERROR, 0, 1, &refusal), 1).unwrap_err();
+    let error = Gathered::default()
+        .take(&message(ERROR, 0, 1, &refusal), 1)
+        .unwrap_err();
     assert_eq!(error.raw_os_error(), Some(libc::EPERM));
     let mut gathered = Gathered::default();
     gathered.take(&message(ERROR, 0, 1, &[0; 4]), 1).unwrap();
@@ -41,7 +43,9 @@ fn a_refusal_is_an_error_with_its_number_and_an_ack_is_none() {
 #[test]
 fn a_disturbed_dump_is_seen() {
     let mut gathered = Gathered::default();
-    gathered.take(&message(16, MULTI | INTERRUPTED, 1, b"x"), 1).unwrap();
+    gathered
+        .take(&message(16, MULTI | INTERRUPTED, 1, b"x"), 1)
+        .unwrap();
     assert!(gathered.disturbed);
 }
 

@@ -55,7 +55,10 @@ pub fn list(name: &str) -> io::Result<Vec<Qdisc>> {
     let number = interface(name)?;
     let mut netlink = Netlink::open(Family::Route)?;
     let messages = netlink.request(GET, Ask::Dump, &header(0, 0, 0))?;
-    let mut found: Vec<Qdisc> = messages.iter().filter_map(|message| parse(message, number)).collect();
+    let mut found: Vec<Qdisc> = messages
+        .iter()
+        .filter_map(|message| parse(message, number))
+        .collect();
     found.sort_by_key(|qdisc| (qdisc.parent != ROOT, qdisc.parent));
     Ok(found)
 }
