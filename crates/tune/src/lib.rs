@@ -4,10 +4,13 @@
 
 #![forbid(unsafe_code)]
 
+pub mod apply;
 pub mod audit;
 pub mod catalogue;
 pub mod cpus;
 pub mod host;
+pub mod journal;
 pub mod limits;
+pub mod plan;
 pub mod report;
 pub mod root;

@@ -20,3 +20,15 @@ pub const NAMES: usize = 4;
 
 /// Columns of a report.
 pub const COLUMNS: usize = 100;
+
+/// Bytes of a journal. A longer one is not read: no host has so many settings.
+pub const JOURNAL_BYTES: u64 = 64 << 20;
+
+/// Journals of the past that are kept. The oldest go.
+pub const HISTORY: usize = 100;
+
+/// How often settings are gone through while they are taken back: one may depend on another.
+pub const PASSES: usize = 3;
+
+/// How often a host is looked at anew while changes are applied: one may make room for others.
+pub const ROUNDS: usize = 3;

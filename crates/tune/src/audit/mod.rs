@@ -7,8 +7,6 @@ mod card;
 mod kernel;
 mod queues;
 mod system;
-#[cfg(test)]
-mod tests;
 
 use std::collections::BTreeSet;
 
@@ -267,6 +265,9 @@ impl<'a> Look<'a> {
     fn without_value(self, id: Id, path: &str, reading: Reading) -> Finding {
         match reading {
             Reading::Unknown(why) => Finding::unknown(id, format!("it cannot be read: {why}")),
+            _ if path.starts_with("/proc/sys/net/") && self.host.place.initial_network.is_none() => {
+                Finding::unknown(id, "settings of the network are not seen from here")
+            }
             _ => {
                 let why = self.host.place.missing(path);
                 if why.starts_with("not reachable") {

@@ -1,6 +1,6 @@
 //! Steps of the whole host: TCP, CPUs' frequency and sleep, backlogs, ports, memory.
 
-use super::{Finding, Look, Status, count};
+use super::{Finding, Look, Status};
 use crate::catalogue::{Id, Profile};
 use crate::root::{Key, Reading};
 
@@ -153,9 +153,7 @@ impl Look<'_> {
         }
         let why = match lost {
             Some(lost) if lost > 0 => format!(
-                "{} since the start for want of room; the service's own backlog must be as large: of Ringmain --backlog",
-                count(usize::try_from(lost).unwrap_or(usize::MAX), "connection was lost")
-                    .replace("was losts", "were lost")
+                "{lost} connections were lost since the start for want of room; the service's own backlog must be as large"
             ),
             _ => "a burst of new connections needs more room; the service's own backlog must be as large"
                 .into(),

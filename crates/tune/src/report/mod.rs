@@ -240,15 +240,9 @@ fn entry(out: &mut String, name: &str, text: &str) {
 }
 
 fn next(out: &mut String, findings: &[Finding], style: Style) {
-    let count = |status: Status| findings.iter().filter(|finding| finding.status == status).count();
-    let changes = count(Status::Change);
     let _ = writeln!(out, "\n{}", style.bold("Next"));
-    if changes > 0 {
-        entry(
-            out,
-            "ringmain tune plan",
-            &format!("the writes of the {changes} steps that apply would change"),
-        );
+    if findings.iter().any(|finding| finding.status == Status::Change) {
+        entry(out, "ringmain tune plan", "the writes that these changes come to");
         entry(
             out,
             "ringmain tune apply",
