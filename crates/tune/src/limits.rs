@@ -32,3 +32,6 @@ pub const PASSES: usize = 3;
 
 /// How often a host is looked at anew while changes are applied: one may make room for others.
 pub const ROUNDS: usize = 3;
+
+/// Keys of a snapshot. Those beyond are left out.
+pub const SNAPSHOT_KEYS: usize = 100_000;
