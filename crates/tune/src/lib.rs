@@ -13,6 +13,7 @@ pub mod host;
 pub mod journal;
 pub mod limits;
 pub mod locality;
+pub mod measure;
 pub mod plan;
 pub mod report;
 pub mod root;

@@ -8,6 +8,7 @@ pub(crate) mod feed;
 mod help;
 mod http;
 mod tls;
+pub(crate) mod tune;
 mod values;
 
 use std::ffi::OsString;
@@ -21,7 +22,7 @@ use ringmain_engine::features::Features;
 use ringmain_engine::{Addr, Choice, Config, ListenOptions};
 use ringmain_sys::listen;
 
-pub(crate) use self::help::{Lines, PATHS, Section, bench_sections, sections};
+pub(crate) use self::help::{Lines, PATHS, Section, bench_sections, sections, tune_sections};
 pub(crate) use self::http::{AccessLogFormat, Http};
 pub(crate) use self::tls::{Tls, TlsMin};
 pub(crate) use self::values::{Destination, Time};
@@ -82,6 +83,9 @@ pub(crate) enum Command {
     /// Publish a made-up market: to standard output, to a NATS, or to a push server
     #[command(after_help = help::FEED)]
     Feed(Box<feed::Feed>),
+    /// Find what this host costs a service: audit, change, take back, measure
+    #[command(after_help = help::tune_short(), after_long_help = help::tune_long())]
+    Tune(Box<tune::Tune>),
     /// Say whether a configuration file is right, else all that is wrong and where
     #[command(after_help = help::CHECK)]
     Check(configuration::Check),

@@ -17,14 +17,14 @@ use crate::failure::Failure;
 
 /// A place for one result.
 #[derive(Debug)]
-enum Sink {
+pub(crate) enum Sink {
     StandardOutput,
     File(PathBuf, fs::File),
 }
 
 impl Sink {
     /// Opens it; an existing file is emptied when the result is there.
-    fn open(option: &str, file: &File) -> Result<Sink, Failure> {
+    pub(crate) fn open(option: &str, file: &File) -> Result<Sink, Failure> {
         let File::Path(path) = file else {
             return Ok(Sink::StandardOutput);
         };
@@ -43,7 +43,7 @@ impl Sink {
     }
 
     /// Writes the result.
-    fn write(self, text: &str) -> Result<(), Failure> {
+    pub(crate) fn write(self, text: &str) -> Result<(), Failure> {
         let Sink::File(path, mut file) = self else {
             return to_standard_output(text);
         };
@@ -201,7 +201,7 @@ impl Histograms {
 }
 
 /// Says something that is no data.
-pub(super) fn to_standard_error(text: &str) {
+pub(crate) fn to_standard_error(text: &str) {
     // Nobody is left to hear of a broken standard error.
     let _ = writeln!(io::stderr(), "{text}");
 }
@@ -219,7 +219,7 @@ pub(super) fn to_standard_output(text: &str) -> Result<(), Failure> {
 }
 
 /// How text on standard output is dressed.
-pub(super) fn style() -> Style {
+pub(crate) fn style() -> Style {
     let colour = std::env::var_os("NO_COLOR").is_none_or(|value| value.is_empty());
     if colour && io::stdout().is_terminal() {
         Style::Terminal

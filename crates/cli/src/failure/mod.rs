@@ -68,6 +68,7 @@ impl Place {
         let written = match first {
             "bench" => "ringmain bench",
             "feed" => "ringmain feed",
+            "tune" => "ringmain tune",
             _ => "ringmain",
         };
         let own = definition
