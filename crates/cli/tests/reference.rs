@@ -69,6 +69,11 @@ fn bash_takes_its_script_and_completes_with_it() {
         completed(&script, &["ringmain", "bench", "compare", "--server-p"]),
         ["--server-pid"]
     );
+    assert_eq!(completed(&script, &["ringmain", "tune", "loc"]), ["locality"]);
+    assert_eq!(
+        completed(&script, &["ringmain", "tune", "plan", "--accept", "noq"]),
+        ["noqueue"]
+    );
     assert_eq!(
         completed(&script, &["ringmain", "feed", "--distribution", "z"]),
         ["zipf"]
@@ -88,6 +93,8 @@ fn every_shell_gets_a_script_that_knows_the_commands() {
             "compare",
             "feed",
             "symbols",
+            "tune",
+            "irq-affinity",
         ] {
             assert!(script.contains(word), "{word} is missing for {shell}");
         }
@@ -135,6 +142,10 @@ fn the_manual_page_is_sound_and_has_every_option() {
     check_options(merge, &["bench", "merge", "--help"], 1);
     let (_, feed) = page.split_once("\n.SH \"RINGMAIN FEED\"").unwrap();
     check_options(feed, &["feed", "--help"], 10);
+    let (_, tune) = page.split_once("\n.SH \"RINGMAIN TUNE\"").unwrap();
+    check_options(tune, &["tune", "--help"], 7);
+    let (_, measure) = page.split_once("\n.SH \"RINGMAIN TUNE MEASURE\"").unwrap();
+    check_options(measure, &["tune", "measure", "--help"], 30);
 }
 
 /// Each option of the long help, of which there are more than so many, stands there, followed by what it does.

@@ -11,7 +11,7 @@ use ringmain_tune::audit::{Status, Wish, audit};
 use ringmain_tune::catalogue::{Accept, Id, Profile};
 use ringmain_tune::host::{Asked, Host, HostError};
 use ringmain_tune::report::{self, Style, json};
-use ringmain_tune::{limits, plan};
+use ringmain_tune::{export, limits, locality, plan};
 
 use support::{fixtures, host};
 
@@ -138,4 +138,53 @@ fn what_is_asked_for_must_be_there() {
     let mut wrong = asked(None);
     wrong.pid = Some(77);
     assert_eq!(Host::look(&root, &wrong).unwrap_err(), HostError::NoProcess(77));
+}
+
+#[test]
+fn the_way_of_packets_is_drawn_and_straightened() {
+    let (_directory, root) = host("ena16");
+    let host = Host::look(&root, &asked(Some(8080))).unwrap();
+    let card = host.cards().next().unwrap();
+    let accepted: Vec<u64> = (0..16).map(|worker| if worker < 4 { 4000 } else { 3 }).collect();
+    let found = locality::look(&root, &host, card, &accepted);
+    check("ena16", "locality", &locality::text(&found, Style::Plain));
+    // As few interrupts as possible move, and none is left sharing a CPU.
+    let moved: Vec<usize> = found.rows.iter().filter_map(|row| row.proposed).collect();
+    assert_eq!(moved, (4..16).collect::<Vec<_>>());
+}
+
+#[test]
+fn a_plan_is_exported_in_every_form() {
+    let (_directory, root) = host("ena16");
+    let asked = asked(Some(8080));
+    let host = Host::look(&root, &asked).unwrap();
+    let wish = wish(Profile::Throughput);
+    let plan = plan::plan(&audit(&root, &host, &wish));
+    let command = export::Command {
+        wish: &wish,
+        asked: &asked,
+        plan: &plan,
+    };
+    check("ena16", "sysctl.conf", &export::sysctl(&plan));
+    check(
+        "ena16",
+        "service",
+        &export::systemd(&command, "/usr/local/bin/ringmain"),
+    );
+    check(
+        "ena16",
+        "daemonset.yaml",
+        &export::kubernetes(&command, "example/ringmain:1"),
+    );
+}
+
+#[test]
+fn every_step_is_explained() {
+    let (_directory, root) = host("ena16");
+    let host = Host::look(&root, &asked(Some(8080))).unwrap();
+    let findings = audit(&root, &host, &wish(Profile::Throughput));
+    let texts = Id::ALL
+        .iter()
+        .map(|id| report::explain(id.step(), &findings, Style::Plain));
+    check("steps", "explained", &texts.collect::<Vec<_>>().join("\n"));
 }
