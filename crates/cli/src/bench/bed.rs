@@ -87,6 +87,11 @@ impl Bed {
         empty(name, &self.session)
     }
 
+    /// Says a line between rounds.
+    pub(crate) fn say(&mut self, text: &str) {
+        self.live.line(text);
+    }
+
     /// One round.
     pub(crate) fn round(&mut self, name: &str, number: u32) -> Result<Round, Failure> {
         self.live.begin(Some(name), number, self.session.plan());

@@ -15,7 +15,7 @@ use ringmain_tune::measure::{Ladder, Rung, Verdict, page, text};
 use ringmain_tune::report::json;
 use ringmain_tune::root::Root;
 
-use super::{asked, open, output, read_wish, say, style};
+use super::{asked, open, output, read_wish, style};
 use crate::args::tune::Measure;
 use crate::bench::{Bed, Sink};
 use crate::failure::Failure;
@@ -80,12 +80,12 @@ fn climb(
     ladder: &mut Ladder,
 ) -> Result<(), Failure> {
     for step in steps {
-        say(&format!("{step}: {}", step.step().title));
+        bed.say(&format!("{step}: {}", step.step().title));
         let rung = rung(ground, bed, metric, step, kept)?;
         if rung.verdict == Verdict::Kept {
             kept.insert(step);
         }
-        say(&format!("{step}: {}", rung.verdict.word()));
+        bed.say(&format!("{step}: {}", rung.verdict.word()));
         ladder.rungs.push(rung);
         ground.only(kept)?;
     }

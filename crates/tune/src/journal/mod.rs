@@ -375,15 +375,21 @@ fn read(path: &Path) -> Result<Option<Vec<u8>>, JournalError> {
     Ok(Some(bytes))
 }
 
-fn line(record: &Record) -> Vec<u8> {
+/// A record as its line.
+#[must_use]
+pub fn line(record: &Record) -> Vec<u8> {
     // Records hold nothing that JSON could not.
     let mut line = serde_json::to_vec(record).unwrap_or_default();
     line.push(b'\n');
     line
 }
 
-/// The records, and how many bytes they take. A last line that is cut is left out.
-fn records(path: &Path, bytes: &[u8]) -> Result<(Vec<Record>, u64), JournalError> {
+/// The records of a journal's bytes, and how many of these they take. A last line that is cut is left out. `path` is for
+/// the error.
+///
+/// # Errors
+/// Where a line in the middle is no record.
+pub fn records(path: &Path, bytes: &[u8]) -> Result<(Vec<Record>, u64), JournalError> {
     let mut records = Vec::new();
     let mut whole = 0;
     for (at, line) in bytes.split_inclusive(|byte| *byte == b'\n').enumerate() {

@@ -3,6 +3,9 @@
 //!
 //! Numbers as the driver has them; `EOPNOTSUPP` where it does not offer something. Knows not what is good.
 
+#[cfg(test)]
+mod tests;
+
 use std::io;
 use std::os::fd::{AsRawFd, OwnedFd};
 
