@@ -29,6 +29,7 @@ pub mod timer_wheel;
 pub mod tls_peek;
 mod tls_peer;
 pub mod tls_server;
+pub mod tune;
 pub mod ws_differences;
 mod ws_fast;
 pub mod ws_frames;
@@ -115,6 +116,10 @@ pub const TARGETS: &[Target] = &[
     Target {
         name: "tls_server",
         run: tls_server::run,
+    },
+    Target {
+        name: "tune",
+        run: tune::run,
     },
     Target {
         name: "ws_frames",

@@ -101,5 +101,14 @@ pub(crate) const FEED_CONNECT: Duration = Duration::from_secs(5);
 /// Requests of `ringmain feed` to a push server that wait for their answers. With so many nothing more is sent.
 pub(crate) const FEED_REQUESTS: usize = 256;
 
+/// How long the administration may take to answer `ringmain tune locality`.
+pub(crate) const ADMIN_PATIENCE: Duration = Duration::from_secs(3);
+
+/// Bytes of the administration's answer. The rest is not looked at.
+pub(crate) const ADMIN_BYTES: u64 = 4 << 20;
+
+/// The time between two points of the live view of `ringmain tune measure`.
+pub(crate) const MEASURE_INTERVAL: Duration = Duration::from_secs(1);
+
 // A step is the shortest rest and a look the longest.
 const _: () = assert!(FEED_STEP.as_nanos() < FEED_LOOK.as_nanos());

@@ -18,6 +18,7 @@ mod reference;
 mod run;
 mod stats;
 mod ticker;
+mod tune;
 mod version;
 mod welcome;
 
@@ -69,6 +70,7 @@ fn start(inherited: Result<Vec<Inherited>, inherit::InheritError>) -> Result<(),
         Command::Bench(args) => bench::bench(*args),
         Command::Feed(args) => feed::run(&args),
         Command::Profile(args) => profile::run(*args),
+        Command::Tune(args) => tune::run(*args),
         Command::Check(args) => configuration::check(&args),
         Command::Explain(args) => configuration::explain(&args),
         Command::Schema => print(|out| configuration::schema(out)),

@@ -6,7 +6,7 @@ use clap::{Arg, ArgAction, Command, CommandFactory};
 use clap_complete::Shell;
 use clap_mangen::Man;
 
-use crate::args::{Cli, Lines, Section, bench_sections, sections};
+use crate::args::{Cli, Lines, Section, bench_sections, sections, tune_sections};
 
 /// Writes the completion script for a shell.
 ///
@@ -54,7 +54,7 @@ pub(crate) fn manual(out: &mut dyn Write) -> io::Result<()> {
         heading(out, section.title)?;
         lines(out, section)?;
     }
-    bench(out)?;
+    with_commands(out, "bench", bench_sections())?;
     let feed = definition_of("feed");
     heading(out, "ringmain feed")?;
     options(out, &feed)?;
@@ -65,7 +65,7 @@ pub(crate) fn manual(out: &mut dyn Write) -> io::Result<()> {
         heading(out, &format!("ringmain profile {}", command.get_name()))?;
         options(out, command)?;
     }
-    Ok(())
+    with_commands(out, "tune", tune_sections())
 }
 
 /// Of a command whose options are its own.
@@ -76,17 +76,17 @@ fn definition_of(name: &str) -> Command {
     command.expect("it is among the commands").clone()
 }
 
-/// The sections of `ringmain bench` and its commands, whose options are its own.
-fn bench(out: &mut dyn Write) -> io::Result<()> {
-    let bench = definition_of("bench");
-    heading(out, "ringmain bench")?;
-    options(out, &bench)?;
-    for section in bench_sections() {
+/// The sections of a command and of its own commands, whose options are their own.
+fn with_commands(out: &mut dyn Write, name: &str, sections: &[Section]) -> io::Result<()> {
+    let definition = definition_of(name);
+    heading(out, &format!("ringmain {name}"))?;
+    options(out, &definition)?;
+    for section in sections {
         subheading(out, section.title)?;
         lines(out, section)?;
     }
-    for command in bench.get_subcommands() {
-        heading(out, &format!("ringmain bench {}", command.get_name()))?;
+    for command in definition.get_subcommands() {
+        heading(out, &format!("ringmain {name} {}", command.get_name()))?;
         options(out, command)?;
     }
     Ok(())

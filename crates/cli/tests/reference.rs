@@ -69,6 +69,11 @@ fn bash_takes_its_script_and_completes_with_it() {
         completed(&script, &["ringmain", "bench", "compare", "--server-p"]),
         ["--server-pid"]
     );
+    assert_eq!(completed(&script, &["ringmain", "tune", "loc"]), ["locality"]);
+    assert_eq!(
+        completed(&script, &["ringmain", "tune", "plan", "--accept", "noq"]),
+        ["noqueue"]
+    );
     assert_eq!(
         completed(&script, &["ringmain", "feed", "--distribution", "z"]),
         ["zipf"]
@@ -93,6 +98,8 @@ fn every_shell_gets_a_script_that_knows_the_commands() {
             "feed",
             "symbols",
             "stack-bytes",
+            "tune",
+            "irq-affinity",
         ] {
             assert!(script.contains(word), "{word} is missing for {shell}");
         }
@@ -144,6 +151,10 @@ fn the_manual_page_is_sound_and_has_every_option() {
     check_options(profile, &["profile", "--help"], 7);
     let (_, diff) = page.split_once("\n.SH \"RINGMAIN PROFILE DIFF\"").unwrap();
     check_options(diff, &["profile", "diff", "--help"], 1);
+    let (_, tune) = page.split_once("\n.SH \"RINGMAIN TUNE\"").unwrap();
+    check_options(tune, &["tune", "--help"], 7);
+    let (_, measure) = page.split_once("\n.SH \"RINGMAIN TUNE MEASURE\"").unwrap();
+    check_options(measure, &["tune", "measure", "--help"], 30);
 }
 
 /// Each option of the long help, of which there are more than so many, stands there, followed by what it does.

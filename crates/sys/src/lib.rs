@@ -1,8 +1,10 @@
 //! Safe wrappers of raw kernel interfaces. Knows nothing of workers, protocols or policy.
 
 pub mod addr;
+pub mod audit;
 pub mod clock;
 pub mod cpu;
+pub mod ethtool;
 pub mod event;
 pub mod file;
 #[cfg(test)]
@@ -11,8 +13,11 @@ pub mod inherit;
 pub mod limits;
 pub mod listen;
 pub mod memory;
+pub mod netlink;
+pub mod nftables;
 pub mod perf;
 pub mod process;
+pub mod qdisc;
 pub mod scm;
 pub mod seccomp;
 pub mod signal;

@@ -5,3 +5,17 @@
 #![forbid(unsafe_code)]
 
 pub mod profile;
+pub mod apply;
+pub mod audit;
+pub mod catalogue;
+pub mod cpus;
+pub mod export;
+pub mod host;
+pub mod journal;
+pub mod limits;
+pub mod locality;
+pub mod measure;
+pub mod plan;
+pub mod report;
+pub mod root;
+pub mod snapshot;

@@ -241,6 +241,112 @@ pub(crate) fn bench_sections() -> &'static [Section] {
     ]
 }
 
+/// What follows the help of `tune apply`.
+pub(super) const TUNE_APPLY: &str = "\
+Each setting is written to the journal before it is changed and read again after it. What can go wrong has one outcome:
+  a write is refused, or does not take    its step is taken back, the others stand; exit code 1
+  the journal's disk is full or read-only nothing is written any more, this run is taken back; exit code 1
+  it is killed at any point               ringmain tune revert takes back all that was begun
+  the host restarts                       nothing is left of it: ringmain tune export keeps settings";
+
+/// What follows the help of `tune revert`.
+pub(super) const TUNE_REVERT: &str = "\
+What somebody else has changed since is left alone, said, and kept in the journal (exit code 1), unless --force or --forget.
+After a restart nothing is written: what was applied is gone, and the journal is closed.";
+
+/// What follows the help of `tune export`.
+pub(super) const TUNE_EXPORT: &str = "\
+Where it belongs:
+  ringmain tune export --as sysctl > /etc/sysctl.d/90-ringmain.conf
+  ringmain tune export --as systemd > /etc/systemd/system/ringmain-tune.service
+  ringmain tune export --as kubernetes --image registry.example/ringmain:1 | kubectl apply -f -
+  ringmain tune export --as seccomp > ringmain.json     docker run --security-opt seccomp=ringmain.json …";
+
+/// What follows the help of `tune measure`.
+pub(super) const TUNE_MEASURE: &str = "\
+Example, from another host's view the best; on one host keep client and server apart:
+  ringmain tune measure http://10.0.0.2/json -c 256 --interface eth0 --html ladder.html
+
+Each step is measured with those kept before it, rounds without and with it in turn (AB BA AB …). What helps beyond noise
+is kept and can be taken back by ringmain tune revert; the rest is taken back at once.";
+
+/// What stands after the options of `tune`.
+pub(crate) fn tune_sections() -> &'static [Section] {
+    &[
+        Section {
+            title: "Statuses",
+            lines: Lines::Terms(&[
+                ("good", "it is as it should be"),
+                ("change", "apply changes it"),
+                ("by hand", "somebody has to do it; the report says what"),
+                (
+                    "held",
+                    "it weakens the host or can drop packets: only with --accept",
+                ),
+                ("optional", "seldom worth it: only with --step"),
+                ("leave", "better left alone on this host, and why"),
+                (
+                    "no reach",
+                    "it would be changed, but cannot be from here (container, namespace, rights)",
+                ),
+                ("absent", "there is no such thing here"),
+                ("unknown", "it cannot be told; nothing is guessed"),
+            ]),
+        },
+        Section {
+            title: "Exit codes",
+            lines: Lines::Terms(&[
+                ("0", "done"),
+                ("1", "failed, or something is not as it should be"),
+                ("2", "wrong command line"),
+            ]),
+        },
+        Section {
+            title: "Examples",
+            lines: Lines::Commands(&[
+                (
+                    "ringmain tune --port 8080",
+                    "audit this host for the service on that port; changes nothing",
+                ),
+                ("ringmain tune --explain irq-affinity", "one step in full"),
+                (
+                    "ringmain tune plan --profile latency",
+                    "every write that would be done",
+                ),
+                (
+                    "ringmain tune apply --step xps --step irq-affinity",
+                    "these two and nothing else",
+                ),
+                ("ringmain tune revert", "all as it was before"),
+                (
+                    "ringmain tune locality --port 8080",
+                    "queue, interrupt, CPU, worker, drawn",
+                ),
+                (
+                    "ringmain tune snapshot > a.json; ringmain tune diff a.json",
+                    "what has changed since",
+                ),
+            ]),
+        },
+    ]
+}
+
+/// What follows the short help of `tune`.
+pub(super) fn tune_short() -> String {
+    let (on, off) = style();
+    format!(
+        "{on}Examples:{off}\n  ringmain tune --port 8080     what this host costs the service there\n  \
+         ringmain tune plan            every write that would be done\n  \
+         ringmain tune apply           do them; ringmain tune revert takes them back\n\n\
+         All options, statuses and exit codes: ringmain tune --help. The guide: docs/tune.md"
+    )
+}
+
+/// What follows the long help of `tune`.
+pub(super) fn tune_long() -> String {
+    written(tune_sections())
+}
+
 /// What follows the short help of `bench`.
 pub(super) fn bench_short() -> String {
     let (on, off) = style();

@@ -9,6 +9,7 @@ mod help;
 mod http;
 pub(crate) mod profile;
 mod tls;
+pub(crate) mod tune;
 mod values;
 
 use std::ffi::OsString;
@@ -22,7 +23,7 @@ use ringmain_engine::features::Features;
 use ringmain_engine::{Addr, Choice, Config, ListenOptions};
 use ringmain_sys::listen;
 
-pub(crate) use self::help::{Lines, PATHS, Section, bench_sections, sections};
+pub(crate) use self::help::{Lines, PATHS, Section, bench_sections, sections, tune_sections};
 pub(crate) use self::http::{AccessLogFormat, Http};
 pub(crate) use self::tls::{Tls, TlsMin};
 pub(crate) use self::values::{Destination, Time};
@@ -86,6 +87,9 @@ pub(crate) enum Command {
     /// Sample where a process's CPU time goes, in its own code and in the kernel; a flame graph of it
     #[command(after_help = help::PROFILE)]
     Profile(Box<profile::Profile>),
+    /// Find what this host costs a service: audit, change, take back, measure
+    #[command(after_help = help::tune_short(), after_long_help = help::tune_long())]
+    Tune(Box<tune::Tune>),
     /// Say whether a configuration file is right, else all that is wrong and where
     #[command(after_help = help::CHECK)]
     Check(configuration::Check),

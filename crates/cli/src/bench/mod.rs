@@ -3,6 +3,7 @@
 //! Exit codes: 0 done and every threshold kept, 1 failed or a threshold missed, 2 used wrongly. Knows nothing of how a
 //! request is sent or timed.
 
+mod bed;
 mod compare;
 pub(crate) mod interrupt;
 mod live;
@@ -18,7 +19,9 @@ mod task;
 
 use ringmain_load::scenario;
 
-use self::interrupt::Interrupt;
+pub(crate) use self::bed::Bed;
+pub(crate) use self::interrupt::Interrupt;
+pub(crate) use self::output::{Sink, style, to_standard_error};
 use crate::args::bench::{Bench, BenchCommand};
 use crate::failure::Failure;
 use crate::logging;

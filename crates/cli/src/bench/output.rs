@@ -219,7 +219,7 @@ pub(crate) fn to_standard_output(text: &str) -> Result<(), Failure> {
 }
 
 /// How text on standard output is dressed.
-pub(super) fn style() -> Style {
+pub(crate) fn style() -> Style {
     let colour = std::env::var_os("NO_COLOR").is_none_or(|value| value.is_empty());
     if colour && io::stdout().is_terminal() {
         Style::Terminal

@@ -73,6 +73,7 @@ impl Place {
             "bench" => "ringmain bench",
             "feed" => "ringmain feed",
             "profile" => "ringmain profile",
+            "tune" => "ringmain tune",
             _ => "ringmain",
         };
         let own = definition

@@ -80,14 +80,23 @@ pub fn quota() -> Option<f64> {
     quota::under(Path::new("/"))
 }
 
-/// Reads the kernel's list form, such as `0-3,8`.
+/// The most CPUs that a list may name; the kernel knows 8192.
+const LIST_CPUS: usize = 65_536;
+
+/// Reads the kernel's list form, such as `0-3,8`; `None` for anything else, or beyond 65,536 CPUs.
 #[must_use]
 pub fn parse_list(text: &str) -> Option<Vec<usize>> {
     let mut cpus = Vec::new();
     for part in text.trim().split(',').filter(|part| !part.is_empty()) {
         match part.split_once('-') {
             None => cpus.push(part.parse().ok()?),
-            Some((first, last)) => cpus.extend(first.parse::<usize>().ok()?..=last.parse().ok()?),
+            Some((first, last)) => {
+                let last: usize = last.parse().ok().filter(|last| *last < LIST_CPUS)?;
+                cpus.extend(first.parse::<usize>().ok()?..=last);
+            }
+        }
+        if cpus.len() > LIST_CPUS {
+            return None;
         }
     }
     Some(cpus)

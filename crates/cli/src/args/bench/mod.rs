@@ -313,7 +313,7 @@ impl Load {
     }
 
     /// What is wrong with options that are right one by one, if anything. A search `has_rates` of its own.
-    fn contradiction(&self, has_rates: bool) -> Option<String> {
+    pub(crate) fn contradiction(&self, has_rates: bool) -> Option<String> {
         if self.poisson && self.rate.is_none() && !has_rates {
             return Some("--poisson needs a rate: add --rate RATE, or drop it".into());
         }

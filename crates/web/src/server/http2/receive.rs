@@ -353,7 +353,7 @@ impl Machine {
                 return;
             }
             let busy = Error::new(503, "the server runs as many requests as it may");
-            chosen.verdict = Verdict::Refused(busy.with_header("Retry-After", "1"));
+            chosen.verdict = Verdict::Refused(Box::new(busy.with_header("Retry-After", "1")));
         }
         let request = Request::new(
             head,

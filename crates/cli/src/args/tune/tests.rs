@@ -1,0 +1,65 @@
+use std::ffi::OsString;
+
+use ringmain_tune::catalogue::{Accept, Id};
+
+use super::*;
+use crate::args::{Cli, Command};
+
+fn read(line: &str) -> Result<Tune, String> {
+    let words = line.split(' ').map(OsString::from).collect();
+    match Cli::read(words).map_err(|error| error.to_string())?.command {
+        Some(Command::Tune(tune)) => Ok(*tune),
+        other => panic!("{other:?}"),
+    }
+}
+
+#[test]
+fn steps_and_what_is_accepted_are_named() {
+    let tune =
+        read("ringmain tune --step xps --step irq-affinity --accept noqueue --profile latency").unwrap();
+    assert_eq!(tune.wish.step, [Id::Xps, Id::IrqAffinity]);
+    assert_eq!(tune.wish.accept, [Accept::Noqueue]);
+    assert_eq!(tune.wish.profile, ProfileName::Latency);
+}
+
+#[test]
+fn what_is_unknown_is_answered_with_what_there_is() {
+    let error = read("ringmain tune --step turbo").unwrap_err();
+    assert!(
+        error.contains("irq-affinity") && error.contains("turbo"),
+        "{error}"
+    );
+    let error = read("ringmain tune --accept everything").unwrap_err();
+    assert!(error.contains("mitigations-off"), "{error}");
+    assert!(read("ringmain tune --port 0").is_err());
+    assert!(read("ringmain tune revert --force --forget").is_err());
+}
+
+#[test]
+fn the_commands_are_read() {
+    let tune = read("ringmain tune apply --hold --state /x --port 80").unwrap();
+    let Some(TuneCommand::Apply(apply)) = tune.command else {
+        panic!("{tune:?}");
+    };
+    assert!(apply.hold && apply.of.port == Some(80) && apply.kept.state.ends_with("x"));
+    for line in [
+        "plan --json",
+        "revert",
+        "status",
+        "snapshot",
+        "diff a b",
+        "export --as systemd",
+        "locality",
+    ] {
+        assert!(
+            read(&format!("ringmain tune {line}")).unwrap().command.is_some(),
+            "{line}"
+        );
+    }
+    assert!(
+        read("ringmain tune measure :8080/ -c 8 --rounds 5 --html l.html")
+            .unwrap()
+            .command
+            .is_some()
+    );
+}

@@ -1,0 +1,49 @@
+//! Asks the administration of a running Ringmain how many connections each of its workers has accepted.
+
+use std::io::{Read, Write};
+use std::net::{SocketAddr, TcpStream};
+
+use crate::failure::Failure;
+use crate::limits::{ADMIN_BYTES, ADMIN_PATIENCE};
+
+/// Connections accepted by each worker, in the order of the workers.
+pub(super) fn accepted(admin: SocketAddr) -> Result<Vec<u64>, Failure> {
+    let text = page(admin).map_err(|error| {
+        Failure::Other(format!(
+            "cannot ask the administration at http://{admin}/metrics: {error}"
+        ))
+    })?;
+    let counts = parsed(&text);
+    if counts.is_empty() {
+        return Err(Failure::Other(format!(
+            "expected connections of Ringmain's workers at http://{admin}/metrics; found none: is it the `admin` address of \
+             its configuration?"
+        )));
+    }
+    Ok(counts)
+}
+
+fn page(admin: SocketAddr) -> std::io::Result<String> {
+    let mut stream = TcpStream::connect_timeout(&admin, ADMIN_PATIENCE)?;
+    stream.set_read_timeout(Some(ADMIN_PATIENCE))?;
+    stream.set_write_timeout(Some(ADMIN_PATIENCE))?;
+    write!(
+        stream,
+        "GET /metrics HTTP/1.1\r\nHost: {admin}\r\nConnection: close\r\n\r\n"
+    )?;
+    let mut bytes = Vec::new();
+    stream.take(ADMIN_BYTES).read_to_end(&mut bytes)?;
+    Ok(String::from_utf8_lossy(&bytes).into_owned())
+}
+
+/// The samples `ringmain_connections_accepted_total{worker="N"} COUNT`.
+fn parsed(text: &str) -> Vec<u64> {
+    let sample = |line: &str| {
+        let rest = line.strip_prefix("ringmain_connections_accepted_total{worker=\"")?;
+        let (worker, count) = rest.split_once("\"} ")?;
+        Some((worker.parse::<usize>().ok()?, count.trim().parse::<u64>().ok()?))
+    };
+    let mut counts: Vec<(usize, u64)> = text.lines().filter_map(sample).collect();
+    counts.sort_unstable();
+    counts.into_iter().map(|(_, count)| count).collect()
+}

@@ -1,0 +1,215 @@
+//! `ringmain tune measure`: a step at a time under load, without and with it in turn, kept only if it helps.
+//!
+//! Each step is measured with those before it in place. Its own rounds are taken AB BA AB …, so that what drifts falls on
+//! both sides.
+
+use std::collections::BTreeSet;
+
+use ringmain_load::compare::{self, Metric, compare, order};
+use ringmain_tune::apply::{self, How};
+use ringmain_tune::audit::{Status, Wish, audit};
+use ringmain_tune::catalogue::{Id, Profile};
+use ringmain_tune::host::{Asked, Host};
+use ringmain_tune::journal::Journal;
+use ringmain_tune::measure::{Ladder, Rung, Verdict, page, text};
+use ringmain_tune::report::json;
+use ringmain_tune::root::Root;
+
+use super::{asked, open, output, read_wish, style};
+use crate::args::tune::Measure;
+use crate::bench::{Bed, Sink};
+use crate::failure::Failure;
+
+/// Carries it out.
+pub(super) fn run(args: &Measure) -> Result<(), Failure> {
+    let html = args
+        .html
+        .as_ref()
+        .map(|file| Sink::open("--html", file))
+        .transpose()?;
+    let mut ground = Ground {
+        root: open(&args.of.host)?,
+        asked: asked(&args.of),
+        wish: read_wish(&args.wish),
+        journal: Journal::open(&args.kept.state).map_err(Failure::other)?,
+    };
+    if ground.journal.is_begun() {
+        return Err(Failure::Other(
+            "something is applied already: what a step is worth shows only against a host without it; \
+             ringmain tune revert first"
+                .into(),
+        ));
+    }
+    let steps = ground.steps()?;
+    if steps.is_empty() {
+        return Err(Failure::Other(
+            "there is no step that could be applied: ringmain tune plan says why".into(),
+        ));
+    }
+    let mut bed = Bed::open(args)?;
+    let metric = goal(ground.wish.profile, &bed);
+    let mut ladder = Ladder {
+        target: args.target.clone(),
+        goal: name(metric).into(),
+        rounds: bed.rounds(),
+        rungs: Vec::new(),
+    };
+    let mut kept = BTreeSet::new();
+    let climbed = climb(&mut ground, &mut bed, metric, steps, &mut kept, &mut ladder);
+    if climbed.is_err() {
+        // Nobody knows what a step is worth that was not measured to its end.
+        ground.only(&kept)?;
+    }
+    if args.json {
+        output(&json::text(&ladder))?;
+    } else {
+        output(&text(&ladder, style()))?;
+    }
+    if let Some(sink) = html {
+        sink.write(&page(&ladder))?;
+    }
+    climbed
+}
+
+fn climb(
+    ground: &mut Ground,
+    bed: &mut Bed,
+    metric: Metric,
+    steps: Vec<Id>,
+    kept: &mut BTreeSet<Id>,
+    ladder: &mut Ladder,
+) -> Result<(), Failure> {
+    for step in steps {
+        bed.say(&format!("{step}: {}", step.step().title));
+        let rung = rung(ground, bed, metric, step, kept)?;
+        if rung.verdict == Verdict::Kept {
+            kept.insert(step);
+        }
+        bed.say(&format!("{step}: {}", rung.verdict.word()));
+        ladder.rungs.push(rung);
+        ground.only(kept)?;
+    }
+    Ok(())
+}
+
+/// The rounds of one step.
+fn rung(
+    ground: &mut Ground,
+    bed: &mut Bed,
+    metric: Metric,
+    step: Id,
+    kept: &BTreeSet<Id>,
+) -> Result<Rung, Failure> {
+    let mut with = kept.clone();
+    with.insert(step);
+    let mut runs = [bed.empty("without"), bed.empty("with")];
+    for side in order(2, bed.rounds()) {
+        if let Some(why) = ground.only(if side == 0 { kept } else { &with })? {
+            return Ok(failed(step, why));
+        }
+        let number = u32::try_from(runs[side].rounds.len()).unwrap_or(u32::MAX);
+        let round = bed.round(runs[side].name.as_str(), number)?;
+        runs[side].rounds.push(round);
+    }
+    let comparison = compare(&runs, bed.seed());
+    let ratio = comparison
+        .iter()
+        .flat_map(|one| &one.ratios)
+        .find(|ratio| ratio.metric == metric);
+    let Some(ratio) = ratio else {
+        return Ok(failed(step, "nothing was answered that could be compared".into()));
+    };
+    let median = |run: &ringmain_load::report::Run, metric: Metric| {
+        let values: Vec<f64> = run.rounds.iter().filter_map(|round| metric.of(round)).collect();
+        ringmain_load::stats::median(&values).unwrap_or(0.0)
+    };
+    let p99 = Metric::ServiceP99;
+    Ok(Rung {
+        step,
+        before: ratio.first,
+        after: ratio.other,
+        ratio: ratio.ratio.median,
+        low: ratio.ratio.low,
+        high: ratio.ratio.high,
+        p99_us: (median(&runs[0], p99), median(&runs[1], p99)),
+        verdict: match ratio.verdict {
+            compare::Verdict::Different { better: true } => Verdict::Kept,
+            compare::Verdict::Different { better: false } => Verdict::Worse,
+            compare::Verdict::Noise { .. } => Verdict::Noise,
+        },
+    })
+}
+
+fn failed(step: Id, why: String) -> Rung {
+    Rung {
+        step,
+        before: 0.0,
+        after: 0.0,
+        ratio: 1.0,
+        low: 1.0,
+        high: 1.0,
+        p99_us: (0.0, 0.0),
+        verdict: Verdict::Failed { why },
+    }
+}
+
+/// What is climbed for: answers a second, time, or CPU time where the server's is measured.
+fn goal(profile: Profile, bed: &Bed) -> Metric {
+    match profile {
+        Profile::Throughput => Metric::Throughput,
+        Profile::Latency if bed.is_open_loop() => Metric::ResponseP99,
+        Profile::Latency => Metric::ServiceP99,
+        Profile::Efficiency if bed.has_server() => Metric::ServerCpu,
+        Profile::Efficiency => Metric::Throughput,
+    }
+}
+
+fn name(metric: Metric) -> &'static str {
+    match metric {
+        Metric::Throughput => "requests/s",
+        Metric::ServerCpu => "server CPU in us/request",
+        _ => "p99 in us",
+    }
+}
+
+/// The host that is changed.
+struct Ground {
+    root: Root,
+    asked: Asked,
+    wish: Wish,
+    journal: Journal,
+}
+
+impl Ground {
+    /// The steps that would be applied, in their order.
+    fn steps(&self) -> Result<Vec<Id>, Failure> {
+        let host = Host::look(&self.root, &self.asked).map_err(Failure::other)?;
+        let findings = audit(&self.root, &host, &self.wish);
+        let open = findings
+            .iter()
+            .filter(|finding| finding.status == Status::Change && !finding.changes.is_empty());
+        let mut steps: Vec<Id> = open.map(|finding| finding.id).collect();
+        steps.dedup();
+        Ok(steps)
+    }
+
+    /// Has exactly these steps applied; why not, if one cannot be.
+    fn only(&mut self, steps: &BTreeSet<Id>) -> Result<Option<String>, Failure> {
+        let host = Host::look(&self.root, &self.asked).map_err(Failure::other)?;
+        let reverted = apply::undo(&self.root, &host, &mut self.journal, How::Careful, &mut |_| {})
+            .map_err(Failure::other)?;
+        if let Some(left) = reverted.left.first() {
+            return Err(Failure::Other(format!("{}: {}", left.intent.key, left.why)));
+        }
+        if steps.is_empty() {
+            return Ok(None);
+        }
+        let wish = Wish {
+            steps: steps.clone(),
+            ..self.wish.clone()
+        };
+        let applied = apply::apply(&self.root, &self.asked, &wish, &mut self.journal, &mut |_| {});
+        let applied = applied.map_err(Failure::other)?;
+        Ok(applied.failed.into_iter().next().map(|(_, why)| why))
+    }
+}
