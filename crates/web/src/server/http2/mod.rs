@@ -64,6 +64,23 @@ pub(crate) struct Session {
     pinged: Cell<Option<Time>>,
 }
 
+/// The connection's hold on its session. Tasks hold it too, and it holds them: dropped, it lets go of all of them.
+pub(crate) struct Speaking(Rc<Session>);
+
+impl Speaking {
+    /// The session, for a while.
+    pub(super) fn share(&self) -> Rc<Session> {
+        Rc::clone(&self.0)
+    }
+}
+
+impl Drop for Speaking {
+    fn drop(&mut self) {
+        let lanes = std::mem::take(&mut self.0.core.borrow_mut().lanes);
+        drop(lanes);
+    }
+}
+
 struct Core {
     wire: h2::Connection,
     /// By slot.
