@@ -141,7 +141,7 @@ impl Connection {
         let (exchange, serial) = match &self.phase {
             Phase::Running { exchange, serial } => (exchange, serial),
             Phase::Http2(session) => {
-                if session.share().is_over() {
+                if session.is_over() {
                     self.phase = Phase::Lingering { left: linger_bytes };
                 }
                 return;

@@ -72,6 +72,11 @@ impl Speaking {
     pub(super) fn share(&self) -> Rc<Session> {
         Rc::clone(&self.0)
     }
+
+    /// Whether the connection lingers, or is over.
+    pub(super) fn is_over(&self) -> bool {
+        self.0.over.get()
+    }
 }
 
 impl Drop for Speaking {
@@ -159,11 +164,6 @@ impl Session {
 
     fn conn(&self) -> Conn<'_> {
         self.local.cx.conn(self.conn)
-    }
-
-    /// Whether the connection lingers, or is over.
-    pub(super) fn is_over(&self) -> bool {
-        self.over.get()
     }
 
     /// The exchange of a stream, if a task has it.
