@@ -91,7 +91,7 @@ fn serve(pair: &mut Pair) {
                     .server
                     .respond(stream, 200, &mut pair.to_client)
                     .expect("a head");
-                head.block(&pair.answered);
+                head.known_block(1, &pair.answered);
                 head.length(27);
                 head.finish(false);
                 let sent = pair.server.data(stream, &[b'x'; 27], true, &mut pair.to_client);

@@ -23,7 +23,7 @@ use ringmain_wire::h1::{self, BodyDecoder, HeadProgress};
 use super::Then;
 use super::entering::{Choosing, Way};
 use super::exchange::Exchange;
-use super::http2::Session;
+use super::http2::Speaking;
 use crate::origin::Origin;
 use crate::ws::Live;
 
@@ -72,7 +72,7 @@ pub(crate) enum Phase {
     /// It speaks WebSocket.
     Socket(Box<Live>),
     /// It speaks HTTP/2.
-    Http2(Rc<Session>),
+    Http2(Speaking),
     /// The answer is written; what still comes is dropped, so many bytes of it at most.
     Lingering {
         left: u64,

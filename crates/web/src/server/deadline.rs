@@ -83,7 +83,7 @@ impl Machine {
             return;
         }
         if let Phase::Http2(session) = &state.phase {
-            let session = Rc::clone(session);
+            let session = session.share();
             return self.deadline_http2(conn, state, &session);
         }
         if conn.unsent() == 0 && std::mem::take(&mut state.slow) {

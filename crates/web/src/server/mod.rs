@@ -305,8 +305,7 @@ impl Handler for Server {
             // A client may end its side after its last request and still read.
             Phase::Sending(_) | Phase::Taken => {}
             Phase::Http2(session) => {
-                let session = Rc::clone(session);
-                self.machine.end_http2(&session);
+                self.machine.end_http2(&session.share());
             }
             Phase::Socket(_) => {
                 self.machine.on_socket(conn, state, Live::end);
@@ -326,7 +325,7 @@ impl Handler for Server {
         match &state.phase {
             Phase::Sending(_) => self.machine.send_rest(conn, state),
             Phase::Running { exchange, .. } => exchange.wake(),
-            Phase::Http2(session) => self.machine.drained_http2(session),
+            Phase::Http2(session) => self.machine.drained_http2(&session.share()),
             Phase::Socket(_) => {
                 self.machine.on_socket(conn, state, Live::drained);
             }
@@ -350,7 +349,7 @@ impl Handler for Server {
             Phase::Socket(_) => {
                 self.machine.on_socket(conn, state, Live::drain);
             }
-            Phase::Http2(session) => self.machine.drain_http2(session),
+            Phase::Http2(session) => self.machine.drain_http2(&session.share()),
             Phase::Running { exchange, .. } => {
                 exchange.last.set(true);
                 end_events(conn, exchange);
@@ -392,7 +391,7 @@ impl Handler for Server {
                 }
             }
             Phase::Collecting(collector) => self.machine.put_collector(collector),
-            Phase::Http2(session) => self.machine.drop_all(&session),
+            Phase::Http2(session) => self.machine.drop_all(&session.share()),
             Phase::Socket(mut live) => live.lost(),
             _ => {}
         }

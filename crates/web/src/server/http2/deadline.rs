@@ -25,7 +25,12 @@ impl Session {
             let core = self.core.borrow();
             (core.wire.is_idle(), core.wire.is_going_away())
         };
-        if idle && (leaving || self.half.get()) {
+        let draining = idle && self.local.cx.is_draining();
+        if draining && !leaving {
+            // Whoever was to confirm the end has nothing more to be answered.
+            self.write(|core, _, out| core.wire.go_away(out));
+        }
+        if idle && (leaving || draining || self.half.get()) {
             self.over.set(true);
             conn.shutdown();
             return conn.set_deadline(Some(self.local.site.limits.linger));
@@ -76,6 +81,10 @@ impl Machine {
         } else {
             state.slow = false;
             conn.set_deadline(Some(limits::RATE_TICK));
+        }
+        if self.local.cx.is_draining() {
+            // The client has had its time to confirm.
+            session.write(|core, _, out| core.wire.go_away(out));
         }
         session.ticking.set(true);
         self.look_at_streams(session);

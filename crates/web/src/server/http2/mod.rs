@@ -64,6 +64,28 @@ pub(crate) struct Session {
     pinged: Cell<Option<Time>>,
 }
 
+/// The connection's hold on its session. Tasks hold it too, and it holds them: dropped, it lets go of all of them.
+pub(crate) struct Speaking(Rc<Session>);
+
+impl Speaking {
+    /// The session, for a while.
+    pub(super) fn share(&self) -> Rc<Session> {
+        Rc::clone(&self.0)
+    }
+
+    /// Whether the connection lingers, or is over.
+    pub(super) fn is_over(&self) -> bool {
+        self.0.over.get()
+    }
+}
+
+impl Drop for Speaking {
+    fn drop(&mut self) {
+        let lanes = std::mem::take(&mut self.0.core.borrow_mut().lanes);
+        drop(lanes);
+    }
+}
+
 struct Core {
     wire: h2::Connection,
     /// By slot.
@@ -142,11 +164,6 @@ impl Session {
 
     fn conn(&self) -> Conn<'_> {
         self.local.cx.conn(self.conn)
-    }
-
-    /// Whether the connection lingers, or is over.
-    pub(super) fn is_over(&self) -> bool {
-        self.over.get()
     }
 
     /// The exchange of a stream, if a task has it.

@@ -10,7 +10,7 @@ use ringmain_engine::limits::WRITE_MARK;
 use ringmain_wire::h1::{FieldTable, Framing, RequestHead};
 use ringmain_wire::h2::{ErrorCode, Event, PeerFault, Stream, load_request, store_request};
 
-use super::{Heads, Line, Session, Work, elapsed};
+use super::{Heads, Line, Session, Speaking, Work, elapsed};
 use crate::error::Error;
 use crate::limits;
 use crate::reply::Reply;
@@ -40,7 +40,7 @@ impl Machine {
     /// The connection speaks HTTP/2 from its first byte.
     pub(in crate::server) fn begin_http2(&self, conn: Conn<'_>, state: &mut Connection, out: &mut Vec<u8>) {
         let session = Session::new(&self.local, conn, &self.http2, out);
-        state.phase = Phase::Http2(session);
+        state.phase = Phase::Http2(Speaking(session));
         self.flush(conn, state, out, Then::Wait);
         conn.set_deadline(Some(self.site.limits.header_timeout));
     }
@@ -56,7 +56,7 @@ impl Machine {
         let Phase::Http2(session) = &state.phase else {
             return 0;
         };
-        let session = Rc::clone(session);
+        let session = session.share();
         self.local.follow_the_clock();
         self.look_at_the_clock();
         let now = self.local.cx.now();

@@ -355,6 +355,16 @@ impl Connection {
         }
     }
 
+    /// The same for a block that goes by a number.
+    fn write_known(&mut self, id: u64, fields: &FieldBlock, out: &mut Vec<u8>) {
+        if self.encoder.recall(id, out) {
+            return;
+        }
+        let (mark, start) = (self.encoder.mark(), out.len());
+        self.write_block(fields, out);
+        self.encoder.remember(id, mark, &out[start..]);
+    }
+
     /// Makes frames of the block behind `start`.
     fn end_block(&mut self, start: usize, id: u32, end: bool, out: &mut Vec<u8>) {
         let most = self.peer.frame.min(FRAME_BYTES);
@@ -420,6 +430,12 @@ impl ResponseWriter<'_> {
     /// Appends fields that were checked before; those of HTTP/1 connections are left out.
     pub fn block(&mut self, fields: &FieldBlock) {
         self.connection.write_block(fields, self.out);
+    }
+
+    /// The same for a block that many heads have: `id`, above 0, stands for these very fields, and for no others, on all
+    /// connections that it is said on.
+    pub fn known_block(&mut self, id: u64, fields: &FieldBlock) {
+        self.connection.write_known(id, fields, self.out);
     }
 
     /// Appends a field.
