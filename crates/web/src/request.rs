@@ -19,6 +19,7 @@ use crate::error::{Error, Result};
 use crate::hidden::{HIDDEN, scrubbed};
 use crate::json;
 use crate::local::Local;
+use crate::media_type;
 use crate::note::{Note, Notes};
 use crate::origin::Origin;
 use crate::query::Query;
@@ -289,6 +290,19 @@ impl<'r> Request<'r> {
     #[must_use]
     pub fn trailers(&self) -> FieldBlock {
         self.exchange.map(Exchange::trailers).unwrap_or_default()
+    }
+
+    /// Whether the client reads fields behind the answer's body (RFC 9110 §10.1.4): then [`Reply::trailer`](crate::Reply::trailer)
+    /// reaches it.
+    #[must_use]
+    pub fn takes_trailers(&self) -> bool {
+        let mut members = self
+            .head
+            .fields
+            .all_known(Known::Te)
+            .flat_map(|value| value.split(|&byte| byte == b','));
+        self.head.version == Version::Http11
+            && members.any(|member| media_type::essence(member).eq_ignore_ascii_case(b"trailers"))
     }
 
     /// Shared state of that type, given to the application by [`App::state`](crate::App::state).

@@ -330,6 +330,9 @@ where
     }
     let kept = if reply.is_streaming() {
         end_stream(outcome, &mut reply)
+    } else if outcome.is_ok() && reply.ends_in_trailers() {
+        let begun = reply.begin_stream();
+        end_stream(begun, &mut reply)
     } else {
         answer::settle(outcome, &mut reply);
         local.stats.took(local.cx.clock().since(job.began));
