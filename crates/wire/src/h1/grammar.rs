@@ -141,7 +141,7 @@ pub(crate) fn is_space(byte: u8) -> bool {
 
 /// `value` without the optional whitespace around it.
 #[inline]
-pub(super) fn trim(value: &[u8]) -> &[u8] {
+pub(crate) fn trim(value: &[u8]) -> &[u8] {
     let mut value = value;
     while let [first, rest @ ..] = value
         && is_space(*first)
