@@ -285,6 +285,14 @@ impl<'r> Request<'r> {
         Ok(piece)
     }
 
+    /// Asks no rate of a streamed body: its client has nothing to send at times.
+    #[cfg(feature = "grpc")]
+    pub(crate) fn wait_patiently(&self) {
+        if let Some(exchange) = self.exchange {
+            exchange.wait_patiently();
+        }
+    }
+
     /// The fields that came behind the body (RFC 9110 §6.5): for streaming handlers, once the last [piece](Request::chunk) was
     /// taken; the second call has none. They were not merged into the head and must not be taken for it.
     #[must_use]

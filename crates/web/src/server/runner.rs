@@ -314,13 +314,13 @@ where
     };
     let mut reply = Reply::new(&request, &mut scratch.fields, &mut scratch.body);
     reply.outgoing = Some(Outgoing::new(exchange, job.began, &mut scratch.out));
-    let outcome = caught(async {
+    let work = async {
         match answer::run_before(&request, &mut reply)? {
             Flow::Continue => handler(&request, &mut reply).await,
             Flow::Stop => Ok(()),
         }
-    })
-    .await;
+    };
+    let outcome = caught(work, answer::panicked).await;
     if outcome.is_ok()
         && let Some(upgrade) = reply.upgrade.take()
     {
@@ -331,8 +331,8 @@ where
     let kept = if reply.is_streaming() {
         end_stream(outcome, &mut reply)
     } else if outcome.is_ok() && reply.ends_in_trailers() {
-        let begun = reply.begin_stream();
-        end_stream(begun, &mut reply)
+        let said = reply.send_whole().await;
+        end_stream(said, &mut reply)
     } else {
         answer::settle(outcome, &mut reply);
         local.stats.took(local.cx.clock().since(job.began));
@@ -383,12 +383,15 @@ fn switch(exchange: &Exchange, upgrade: Upgrade, reply: &mut Reply<'_>, job: Job
     conn.resume();
 }
 
-/// Runs a handler and the hooks in front of it; a panic is an error like another.
-async fn caught(handler: impl Future<Output = Result>) -> Result {
+/// Runs a handler; a panic is an error like another.
+pub(crate) async fn caught<E>(
+    handler: impl Future<Output = std::result::Result<(), E>>,
+    panicked: impl Fn() -> E,
+) -> std::result::Result<(), E> {
     let mut handler = pin!(handler);
     poll_fn(|context| {
         let polled = catch_unwind(AssertUnwindSafe(|| handler.as_mut().poll(context)));
-        polled.unwrap_or_else(|_| Poll::Ready(Err(answer::panicked())))
+        polled.unwrap_or_else(|_| Poll::Ready(Err(panicked())))
     })
     .await
 }

@@ -110,6 +110,17 @@ impl<'r> Reply<'r> {
         outgoing.is_some_and(|outgoing| outgoing.trailers.is_some()) && !matches!(self.status, 204 | 304)
     }
 
+    /// Sends what a handler has said as a whole, as one that said it in pieces: what ends it may follow.
+    pub(super) async fn send_whole(&mut self) -> Result {
+        let long = match &mut self.frame {
+            Some(frame) if frame.len() > limits::COPIED_BODY => std::mem::take(frame),
+            None if self.body.len() > limits::COPIED_BODY => Bytes::from(std::mem::take(self.body)),
+            _ => Bytes::new(),
+        };
+        self.begin_stream()?;
+        self.write_bytes(long).await
+    }
+
     /// Sends a piece of the body; the first one sends the head. Waits while the client does not take what was
     /// sent before ([`WRITE_MARK`]). For asynchronous handlers; a plain one appends to its body.
     ///
