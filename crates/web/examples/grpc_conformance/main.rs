@@ -12,7 +12,7 @@ use std::time::UNIX_EPOCH;
 
 use ringmain_engine::{Addr, Config, Engine, ListenOptions};
 use ringmain_web::grpc::prost::Message;
-use ringmain_web::tls::{Acceptor, KeyPair, Pem, ServerSettings};
+use ringmain_web::tls::{Acceptor, ClientCertificates, KeyPair, Pem, ServerSettings};
 use ringmain_web::{App, Entrance};
 
 use self::messages::{ServerCompatRequest, ServerCompatResponse};
@@ -33,8 +33,14 @@ fn main() -> Result<(), Box<dyn Error + Send + Sync>> {
             chain: pem("the runner's certificate", credentials.cert),
             key: pem("the runner's key", credentials.key),
         };
+        let client_certificates = if asked.client_tls_cert.is_empty() {
+            ClientCertificates::Off
+        } else {
+            ClientCertificates::Required(pem("the client's certificate", asked.client_tls_cert))
+        };
         let settings = ServerSettings {
             certificates: vec![pair],
+            client_certificates,
             alpn: vec![b"http/1.1".to_vec()],
             ..ServerSettings::default()
         };

@@ -7,6 +7,8 @@ use ringmain_web::grpc::prost::{Message, Oneof};
 pub(crate) struct ServerCompatRequest {
     #[prost(bool, tag = "4")]
     pub(crate) use_tls: bool,
+    #[prost(bytes = "vec", tag = "5")]
+    pub(crate) client_tls_cert: Vec<u8>,
     #[prost(uint32, tag = "6")]
     pub(crate) message_receive_limit: u32,
     #[prost(message, optional, tag = "7")]
