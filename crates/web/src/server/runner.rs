@@ -328,20 +328,26 @@ where
         switch(exchange, *upgrade, &mut reply, job);
         return Then::Wait;
     }
-    let kept = if reply.is_streaming() {
-        end_stream(outcome, &mut reply)
-    } else if outcome.is_ok() && reply.ends_in_trailers() {
-        let said = reply.send_whole().await;
-        end_stream(said, &mut reply)
-    } else {
-        answer::settle(outcome, &mut reply);
-        local.stats.took(local.cx.clock().since(job.began));
-        send(exchange, &mut reply).await
-    };
+    let kept = conclude(exchange, &mut reply, outcome, job.began).await;
     unfinished.request = None;
     local.stats.answered(reply.status);
     local.log(&request, reply.status, reply.sent, job.began);
     ending(exchange, kept, head.keep_alive, job)
+}
+
+/// Sends what is left to send of an answer. Returns whether the connection can live on.
+async fn conclude(exchange: &Exchange, reply: &mut Reply<'_>, outcome: Result, began: Time) -> bool {
+    if reply.is_streaming() {
+        return end_stream(outcome, reply);
+    }
+    if outcome.is_ok() && reply.ends_in_trailers() {
+        let said = reply.send_whole().await;
+        return end_stream(said, reply);
+    }
+    answer::settle(outcome, reply);
+    let local = reply.request.local;
+    local.stats.took(local.cx.clock().since(began));
+    send(exchange, reply).await
 }
 
 /// What becomes of a connection. Where it is not kept: while bytes of the client's may still be on their way, be it of this body or of a next

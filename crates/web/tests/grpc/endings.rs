@@ -187,7 +187,7 @@ fn messages_beyond_their_limit() {
     for dialect in DIALECTS {
         let more = "more than 65536";
         for (body, words) in [
-            (body(dialect, &[long.clone()]), "found 65540"),
+            (body(dialect, std::slice::from_ref(&long)), "found 65540"),
             (as_text(dialect, announced.clone()), "found 65537"),
             (as_text(dialect, bomb.clone()), more),
         ] {
