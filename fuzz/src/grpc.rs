@@ -102,7 +102,10 @@ fn trailers(payload: &[u8]) {
     for (field, line) in trailers.iter().zip(lines) {
         let (name, value) = line.split_once(':').expect("a name and a value");
         assert_eq!(String::from_utf8_lossy(field.name), name);
-        assert_eq!(String::from_utf8_lossy(field.value), value.trim_matches([' ', '\t']));
+        assert_eq!(
+            String::from_utf8_lossy(field.value),
+            value.trim_matches([' ', '\t'])
+        );
     }
 }
 
