@@ -10,7 +10,9 @@
 
 mod call;
 mod coder;
+mod health;
 mod messages;
+mod reflection;
 mod replies;
 mod serve;
 mod service;
@@ -22,7 +24,9 @@ pub use ringmain_wire::grpc::{Code, Dialect};
 
 pub use self::call::Call;
 pub(crate) use self::coder::Coder;
+pub use self::health::Health;
 pub use self::messages::Messages;
+pub use self::reflection::{DescriptorError, Reflection};
 pub use self::replies::Replies;
 pub use self::service::Service;
 pub use self::status::{Result, Status};
