@@ -3,6 +3,8 @@
 
 mod calls;
 mod endings;
+mod health;
 mod hooks;
+mod reflection;
 mod streams;
 mod support;
