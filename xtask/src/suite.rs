@@ -313,8 +313,6 @@ const SUITES: &[Suite] = &[
                 "--release",
                 "-p",
                 "ringmain-web",
-                "--features",
-                "grpc",
                 "--example",
                 "grpc_conformance",
             ]),
