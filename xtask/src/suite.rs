@@ -288,6 +288,22 @@ const SUITES: &[Suite] = &[
         ],
     },
     Suite {
+        name: "h2spec",
+        about: "h2spec's cases of HTTP/2, all of them, in the clear and by TLS; half a minute, needs Go and its module proxy",
+        lines: &[
+            Line::new(&[
+                "cargo",
+                "build",
+                "--release",
+                "-p",
+                "ringmain-web",
+                "--example",
+                "h2_server",
+            ]),
+            Line::new(&["tests/h2spec/run.sh", "target/release/examples/h2_server"]),
+        ],
+    },
+    Suite {
         name: "sdk",
         about: "Centrifuge's Go and npm SDKs against our server; a minute, needs Go, Node and the package registries",
         lines: &[
@@ -305,7 +321,7 @@ const SUITES: &[Suite] = &[
     },
     Suite {
         name: "grpc",
-        about: "connectrpc.com/conformance, all cases of gRPC-Web over HTTP/1.1, against our services; a minute, needs Go and its module proxy",
+        about: "connectrpc.com/conformance, all cases of gRPC and gRPC-Web, against our services; a minute, needs Go and its module proxy",
         lines: &[
             Line::new(&[
                 "cargo",

@@ -9,6 +9,7 @@ pub mod dns;
 mod faults;
 pub mod grpc;
 pub mod h1;
+pub mod h2;
 pub mod proxy;
 pub mod sse;
 pub mod tls;

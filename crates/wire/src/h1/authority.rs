@@ -14,12 +14,12 @@ pub struct Authority<'a>(&'a [u8]);
 impl<'a> Authority<'a> {
     /// Checks `text`; on failure the index of the byte that does not fit.
     #[inline]
-    pub(super) fn new(text: &'a [u8]) -> Result<Self, usize> {
+    pub(crate) fn new(text: &'a [u8]) -> Result<Self, usize> {
         check(text).map(|()| Self(text))
     }
 
     /// As [`new`](Self::new), with a port that is not empty: the target of CONNECT (RFC 9110 §9.3.6).
-    pub(super) fn with_port(text: &'a [u8]) -> Result<Self, usize> {
+    pub(crate) fn with_port(text: &'a [u8]) -> Result<Self, usize> {
         check_with_port(text).map(|()| Self(text))
     }
 

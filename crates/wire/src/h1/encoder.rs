@@ -297,7 +297,7 @@ impl<'o> ResponseEncoder<'o> {
         match (self.exchange.keep_alive, self.exchange.version) {
             (false, _) => self.write(b"Connection: close\r\n"),
             (true, Version::Http10) => self.write(b"Connection: keep-alive\r\n"),
-            (true, Version::Http11) => {}
+            (true, _) => {}
         }
     }
 

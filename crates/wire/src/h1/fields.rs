@@ -179,12 +179,12 @@ impl Known {
 
 /// One field line: offsets into the head.
 #[derive(Clone, Copy, Debug)]
-pub(super) struct Record {
-    pub(super) name_at: u32,
-    pub(super) name_end: u32,
-    pub(super) value_at: u32,
-    pub(super) value_end: u32,
-    pub(super) known: Option<Known>,
+pub(crate) struct Record {
+    pub(crate) name_at: u32,
+    pub(crate) name_end: u32,
+    pub(crate) value_at: u32,
+    pub(crate) value_end: u32,
+    pub(crate) known: Option<Known>,
 }
 
 impl Record {
@@ -223,14 +223,14 @@ impl FieldTable {
         }
     }
 
-    pub(super) fn clear(&mut self) {
+    pub(crate) fn clear(&mut self) {
         self.records.clear();
         self.first = [NOWHERE; KNOWN];
         self.repeated = 0;
     }
 
     #[inline]
-    pub(super) fn push(&mut self, record: Record) {
+    pub(crate) fn push(&mut self, record: Record) {
         if let Some(known) = record.known {
             let first = &mut self.first[known as usize];
             if *first == NOWHERE {
@@ -242,7 +242,30 @@ impl FieldTable {
         self.records.push(record);
     }
 
-    pub(super) fn fields<'a>(&'a self, input: &'a [u8]) -> Fields<'a> {
+    /// One record in place of all of a known name: that of a value from `at` to `end`.
+    pub(crate) fn unite(&mut self, known: Known, at: u32, end: u32) {
+        let first = usize::from(self.first[known as usize]);
+        let Some(record) = self.records.get_mut(first) else {
+            return;
+        };
+        record.value_at = at;
+        record.value_end = end;
+        let mut index = 0;
+        self.records.retain(|record| {
+            index += 1;
+            index <= first + 1 || record.known != Some(known)
+        });
+        self.repeated &= !(1 << known as u32);
+        // Those behind have moved.
+        self.first = [NOWHERE; KNOWN];
+        for (place, record) in self.records.iter().enumerate().rev() {
+            if let Some(known) = record.known {
+                self.first[known as usize] = place as u16;
+            }
+        }
+    }
+
+    pub(crate) fn fields<'a>(&'a self, input: &'a [u8]) -> Fields<'a> {
         Fields { input, table: self }
     }
 }

@@ -12,6 +12,8 @@ pub enum Version {
     Http10,
     /// HTTP/1.1.
     Http11,
+    /// HTTP/2, whose messages are those of `h2`; nothing of this module writes or reads it.
+    Http2,
 }
 
 /// How a body is delimited.

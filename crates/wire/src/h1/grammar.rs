@@ -4,7 +4,7 @@
 pub(crate) const TOKEN: u8 = 1;
 /// What a request target may hold: visible ASCII but `#`. More than a URI's characters, because browsers
 /// send `|`, `^`, `{` as they are; less than other servers take: no bytes above 0x7E.
-pub(super) const TARGET: u8 = 2;
+pub(crate) const TARGET: u8 = 2;
 /// What a registered name, an IPv4 address may hold (RFC 3986 §3.2.2) without escapes.
 pub(super) const REG_NAME: u8 = 4;
 /// `HEXDIG` in either case.
@@ -67,7 +67,7 @@ pub(super) fn is_text(byte: u8) -> bool {
 ///
 /// That byte is CR in a valid line, so one scan both checks a value and finds its end.
 #[inline]
-pub(super) fn text_end(input: &[u8], from: usize) -> usize {
+pub(crate) fn text_end(input: &[u8], from: usize) -> usize {
     let mut at = from;
     let mut words = 0;
     while let Some(word) = input.get(at..).and_then(|rest| rest.first_chunk::<8>()) {

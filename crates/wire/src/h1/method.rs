@@ -26,7 +26,7 @@ impl<'a> Method<'a> {
 
     /// The method with a name of its own here.
     #[inline]
-    pub(super) fn registered(text: &[u8]) -> Option<Self> {
+    pub(crate) fn registered(text: &[u8]) -> Option<Self> {
         Some(match text {
             b"GET" => Self::Get,
             b"HEAD" => Self::Head,

@@ -38,6 +38,7 @@ pub use body_encoder::BodyEncoder;
 pub use encoder::{AnswerTo, Exchange, LengthSlot, Preface, RequestEncoder, ResponseEncoder};
 pub use fault::{FaultKind, Found, PeerFault};
 pub use field_block::FieldBlock;
+pub(crate) use fields::Record;
 pub use fields::{Field, FieldTable, Fields, Known};
 pub use framing::{Framing, Version};
 pub use head::{HeadProgress, HeadScanner, Parsed};

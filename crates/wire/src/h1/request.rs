@@ -33,6 +33,8 @@ pub struct RequestHead<'a> {
     pub expect_continue: bool,
     /// The value of `Upgrade`, if the client offers to switch. Until a 101 is sent the framing above holds.
     pub upgrade: Option<&'a [u8]>,
+    /// What extended CONNECT asks for (RFC 8441); in HTTP/2 only.
+    pub protocol: Option<&'a str>,
 }
 
 /// Parses one request head at the start of `input`.
@@ -95,6 +97,7 @@ fn parse<'a>(
         keep_alive: options.persists(version),
         expect_continue: expects_continue(version, framing, &fields)?,
         upgrade: options.upgrade(version, &fields),
+        protocol: None,
     };
     Ok(Parsed::Complete { head, bytes })
 }
@@ -154,7 +157,7 @@ fn host<'a>(version: Version, fields: &Fields<'a>) -> Result<Option<Authority<'a
     let Some(record) = fields.record(Known::Host) else {
         return match version {
             Version::Http10 => Ok(None),
-            Version::Http11 => Err(PeerFault::new(FaultKind::HostMissing, 0, Found::This)),
+            _ => Err(PeerFault::new(FaultKind::HostMissing, 0, Found::This)),
         };
     };
     if fields.is_repeated(Known::Host) {

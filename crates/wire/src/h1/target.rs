@@ -63,7 +63,7 @@ impl<'a> Target<'a> {
 
     /// The form of almost every request; `None` for the others.
     #[inline]
-    pub(super) fn origin(method: Method<'_>, text: &'a str) -> Option<Self> {
+    pub(crate) fn origin(method: Method<'_>, text: &'a str) -> Option<Self> {
         if !text.starts_with('/') || method == Method::Connect {
             return None;
         }

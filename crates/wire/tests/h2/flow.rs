@@ -1,0 +1,196 @@
+//! Windows, both ways.
+
+use ringmain_wire::h2::{FaultKind, Limits, Stream};
+
+use crate::support::*;
+
+fn limits() -> Limits {
+    Limits {
+        stream_window: 1000,
+        connection_window: 65_535,
+        ..Limits::INTERNET
+    }
+}
+
+fn asked(side: &mut Side, input: &[u8]) -> Stream {
+    side.hear(input)
+        .expect("a request")
+        .last()
+        .expect("an event")
+        .0
+        .expect("a stream")
+}
+
+#[test]
+fn no_more_is_sent_than_the_windows_let_through() {
+    let mut side = Side::server(&limits());
+    side.hear(&settings(&[(4, 10)])).expect("settings");
+    let stream = asked(&mut side, &get(1));
+    side.out.clear();
+    side.connection
+        .respond(stream, 200, &mut side.out)
+        .expect("a head")
+        .finish(false);
+    side.frames();
+    assert_eq!(side.connection.window(stream), 10);
+    assert_eq!(
+        side.connection.data(stream, &[1; 25], true, &mut side.out),
+        Ok(10)
+    );
+    let frames = side.frames();
+    assert_eq!((frames[0].0, frames[0].1, frames[0].3.len()), (DATA, 0, 10));
+    // Nothing fits: nothing is written.
+    assert_eq!(side.connection.data(stream, &[1; 15], true, &mut side.out), Ok(0));
+    assert!(side.out.is_empty());
+    assert_eq!(
+        texts(&side.hear(&window_update(1, 5)).expect("an update")),
+        ["window Some(1)"]
+    );
+    assert_eq!(side.connection.data(stream, &[1; 15], true, &mut side.out), Ok(5));
+    // A smaller window for all: this stream owes.
+    side.hear(&settings(&[(4, 2)])).expect("settings");
+    assert_eq!(side.connection.window(stream), 0);
+    assert!(
+        side.hear(&window_update(1, 8)).expect("an update").is_empty() || side.connection.window(stream) == 0
+    );
+    side.hear(&window_update(1, 10)).expect("an update");
+    assert_eq!(side.connection.window(stream), 10);
+    side.out.clear();
+    assert_eq!(
+        side.connection.data(stream, &[1; 10], true, &mut side.out),
+        Ok(10)
+    );
+    let frames = side.frames();
+    assert_eq!((frames[0].0, frames[0].1), (DATA, END_STREAM));
+    assert!(side.connection.is_idle());
+}
+
+#[test]
+fn an_end_without_data_needs_no_window() {
+    let mut side = Side::server(&limits());
+    side.hear(&settings(&[(4, 0)])).expect("settings");
+    let stream = asked(&mut side, &get(1));
+    side.out.clear();
+    side.connection
+        .respond(stream, 200, &mut side.out)
+        .expect("a head")
+        .finish(false);
+    side.frames();
+    assert_eq!(side.connection.data(stream, &[], true, &mut side.out), Ok(0));
+    assert_eq!(side.frames(), [(DATA, END_STREAM, 1, vec![])]);
+}
+
+#[test]
+fn the_connection_s_window_holds_for_all_streams() {
+    let mut side = Side::server(&limits());
+    side.hear(&settings(&[(4, 1 << 20)])).expect("settings");
+    let first = asked(&mut side, &get(1));
+    let second = asked(&mut side, &get(3));
+    for stream in [first, second] {
+        side.connection
+            .respond(stream, 200, &mut side.out)
+            .expect("a head")
+            .finish(false);
+    }
+    assert_eq!(
+        side.connection.data(first, &[0; 100_000], false, &mut side.out),
+        Ok(65_535)
+    );
+    assert_eq!(side.connection.window(second), 0);
+    assert_eq!(
+        texts(&side.hear(&window_update(0, 7)).expect("an update")),
+        ["window None"]
+    );
+    assert_eq!(side.connection.window(second), 7);
+}
+
+#[test]
+fn frames_of_data_are_no_larger_than_agreed() {
+    let mut side = Side::server(&limits());
+    side.hear(&settings(&[(4, 1 << 20), (5, 1 << 20)]))
+        .expect("settings");
+    let stream = asked(&mut side, &get(1));
+    side.out.clear();
+    side.connection
+        .respond(stream, 200, &mut side.out)
+        .expect("a head")
+        .finish(false);
+    assert_eq!(
+        side.connection.data(stream, &[0; 40_000], true, &mut side.out),
+        Ok(40_000)
+    );
+    let lengths: Vec<usize> = side.frames()[1..].iter().map(|frame| frame.3.len()).collect();
+    assert_eq!(lengths, [16_384, 16_384, 7_232]);
+}
+
+#[test]
+fn what_is_consumed_may_come_again_and_nothing_before() {
+    let mut side = Side::server(&limits());
+    let stream = asked(&mut side, &post(1));
+    side.hear(&frame(DATA, 0, 1, &[0; 1000])).expect("data");
+    side.connection.consume(stream, 400, &mut side.out);
+    assert!(
+        side.out.is_empty(),
+        "less than half a window is not worth a frame"
+    );
+    side.connection.consume(stream, 400, &mut side.out);
+    assert_eq!(
+        side.frames(),
+        [(WINDOW_UPDATE, 0, 1, 800_u32.to_be_bytes().to_vec())]
+    );
+    side.hear(&frame(DATA, 0, 1, &[0; 800])).expect("data");
+    let heard = side.hear(&frame(DATA, 0, 1, &[0; 1])).expect("a stream's fault");
+    assert_eq!(heard[0].1, "broken Window Stream(1)");
+}
+
+#[test]
+fn padding_is_given_back_at_once() {
+    let mut side = Side::server(&limits());
+    asked(&mut side, &post(1));
+    let mut padded = vec![199];
+    padded.extend_from_slice(&[7; 1]);
+    padded.extend_from_slice(&[0; 199]);
+    for _ in 0..100 {
+        // A byte of data and 200 of padding each time: only the first counts for long.
+        side.hear(&frame(DATA, PADDED, 1, &padded)).expect("data");
+    }
+    let updates: u32 = side
+        .frames()
+        .iter()
+        .filter(|frame| frame.0 == WINDOW_UPDATE && frame.2 == 1)
+        .map(|frame| u32::from_be_bytes(frame.3[..].try_into().expect("four bytes")))
+        .sum();
+    assert!((19_500..=20_000).contains(&updates), "{updates}");
+}
+
+#[test]
+fn the_connection_s_window_is_held() {
+    let limits = Limits {
+        stream_window: 1 << 20,
+        ..limits()
+    };
+    let mut side = Side::server(&limits);
+    asked(&mut side, &post(1));
+    for _ in 0..3 {
+        side.hear(&frame(DATA, 0, 1, &[0; 16_384])).expect("data");
+    }
+    let heard = side.hear(&frame(DATA, 0, 1, &[0; 16_384]));
+    assert_eq!(heard.map_err(|fault| fault.kind), Err(FaultKind::Window));
+}
+
+#[test]
+fn data_that_nobody_wants_is_given_back() {
+    let mut side = Side::server(&limits());
+    let stream = asked(&mut side, &post(1));
+    side.connection
+        .reset(stream, ringmain_wire::h2::ErrorCode::NO_ERROR, &mut side.out);
+    side.frames();
+    for _ in 0..20 {
+        side.hear(&frame(DATA, 0, 1, &[0; 16_384])).expect("late data");
+    }
+    assert!(
+        side.frames()
+            .iter()
+            .any(|frame| frame.0 == WINDOW_UPDATE && frame.2 == 0)
+    );
+}
