@@ -321,7 +321,7 @@ const SUITES: &[Suite] = &[
     },
     Suite {
         name: "grpc",
-        about: "connectrpc.com/conformance, all cases of gRPC and gRPC-Web, against our services; a minute, needs Go and its module proxy",
+        about: "connectrpc.com/conformance, all cases of gRPC and gRPC-Web, and npm's grpc-web against our services; a minute, needs Go, Node and the package registries",
         lines: &[
             Line::new(&[
                 "cargo",
