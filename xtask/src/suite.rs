@@ -332,7 +332,12 @@ const SUITES: &[Suite] = &[
                 "--example",
                 "grpc_conformance",
             ]),
-            Line::new(&["tests/grpc/run.sh", "target/release/examples/grpc_conformance"]),
+            Line::new(&["cargo", "build", "--release", "--example", "grpc"]),
+            Line::new(&[
+                "tests/grpc/run.sh",
+                "target/release/examples/grpc_conformance",
+                "target/release/examples/grpc",
+            ]),
         ],
     },
     Suite {
