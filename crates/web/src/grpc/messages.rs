@@ -17,8 +17,9 @@ pub struct Messages<'a, T> {
     text: Option<TextDecoder>,
     /// Of the body, not looked at yet.
     rest: Bytes,
-    /// The message that is coming in.
+    /// The message that is coming in, if it does not come at once.
     message: Vec<u8>,
+    announced: usize,
     compressed: bool,
     kind: PhantomData<fn() -> T>,
 }
@@ -31,6 +32,7 @@ impl<'a, T: Message + Default> Messages<'a, T> {
             text: (call.content.dialect == Dialect::WebText).then(TextDecoder::new),
             rest: Bytes::new(),
             message: Vec::new(),
+            announced: 0,
             compressed: false,
             kind: PhantomData,
         }
@@ -50,14 +52,26 @@ impl<'a, T: Message + Default> Messages<'a, T> {
             match step.event {
                 Event::Begin { frame, bytes } => {
                     self.compressed = frame == Frame::Message { compressed: true };
+                    self.announced = bytes as usize;
                     self.message.clear();
-                    // Grows with what comes, not with what was announced.
-                    let usual = limits::SCRATCH_BYTES.min(bytes as usize);
-                    self.message.reserve(usual);
                 }
-                Event::Data(data) => self.message.extend_from_slice(data),
+                Event::Data(data) if data.len() == self.announced => {
+                    // All of it lies here: read in place, and its end is no news.
+                    let message = self.read(data);
+                    self.rest.advance(consumed);
+                    let end = self.decoder.decode(&self.rest).map(|step| step.event);
+                    debug_assert_eq!(end, Ok(Event::End));
+                    return message.map(Some);
+                }
+                Event::Data(data) => {
+                    // Grows with what comes, not with what was announced.
+                    if self.message.is_empty() {
+                        self.message.reserve(limits::SCRATCH_BYTES.min(self.announced));
+                    }
+                    self.message.extend_from_slice(data);
+                }
                 Event::End => {
-                    let message = self.decode();
+                    let message = self.read(&self.message);
                     self.rest.advance(consumed);
                     self.message.shrink_to(limits::SCRATCH_BYTES);
                     return message.map(Some);
@@ -106,7 +120,8 @@ impl<'a, T: Message + Default> Messages<'a, T> {
         Ok(true)
     }
 
-    fn decode(&self) -> Result<T> {
+    /// Reads a message as it came.
+    fn read(&self, bytes: &[u8]) -> Result<T> {
         let read = |bytes: &[u8]| {
             T::decode(bytes).map_err(|error| {
                 let what = format!("expected a message of this method's type: {error}");
@@ -114,13 +129,11 @@ impl<'a, T: Message + Default> Messages<'a, T> {
             })
         };
         if !self.compressed {
-            return read(&self.message);
+            return read(bytes);
         }
         let limit = self.call.settings.limits.message_bytes as usize;
         let coder = &self.call.request().local.grpc;
-        let shown = coder
-            .borrow_mut()
-            .inflate(self.call.incoming, &self.message, limit, read);
+        let shown = coder.borrow_mut().inflate(self.call.incoming, bytes, limit, read);
         shown.map_err(|fault| Status::of_fault(&fault))?
     }
 }

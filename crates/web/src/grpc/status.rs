@@ -9,6 +9,7 @@ use ringmain_wire::grpc::{Code, PeerFault, encode_message, write_binary};
 use ringmain_wire::h1::FieldBlock;
 
 use crate::error::Error;
+use crate::text::decimal;
 
 /// What handlers of gRPC return.
 pub type Result<T = ()> = std::result::Result<T, Status>;
@@ -105,10 +106,11 @@ impl Status {
 
     /// Appends the fields that say it.
     pub(super) fn write(&self, fields: &mut FieldBlock) {
-        let mut text = self.code.number().to_string();
-        push(fields, "grpc-status", &text);
+        let mut digits = [0; 20];
+        let number = decimal(&mut digits, self.code.number().into());
+        fields.push("grpc-status", number).expect("digits are a value");
+        let mut text = String::new();
         if !self.message.is_empty() {
-            text.clear();
             encode_message(&mut text, &self.message);
             push(fields, "grpc-message", &text);
         }
@@ -128,7 +130,7 @@ impl Status {
 fn push(fields: &mut FieldBlock, name: &str, value: &str) {
     fields
         .push(name, value.as_bytes())
-        .expect("digits, percent-encoded text and base64 are values");
+        .expect("percent-encoded text and base64 are values");
 }
 
 /// The code of a status of HTTP that the application itself has chosen: what the two have in common (google.rpc.Code).
