@@ -329,6 +329,27 @@ const SUITES: &[Suite] = &[
         ],
     },
     Suite {
+        name: "grpc",
+        about: "connectrpc.com/conformance, all cases of gRPC and gRPC-Web, and npm's grpc-web against our services; a minute, needs Go, Node and the package registries",
+        lines: &[
+            Line::new(&[
+                "cargo",
+                "build",
+                "--release",
+                "-p",
+                "ringmain-web",
+                "--example",
+                "grpc_conformance",
+            ]),
+            Line::new(&["cargo", "build", "--release", "--example", "grpc"]),
+            Line::new(&[
+                "tests/grpc/run.sh",
+                "target/release/examples/grpc_conformance",
+                "target/release/examples/grpc",
+            ]),
+        ],
+    },
+    Suite {
         name: "fuzz",
         about: "ten minutes of mutations on each fuzz target",
         lines: &[FUZZ],

@@ -138,6 +138,19 @@ impl Http2 {
         stream
     }
 
+    /// A body for a head that was sent, and its end.
+    pub(crate) fn send_body(&mut self, stream: Stream, body: &[u8]) {
+        self.going.push((stream, body.to_vec()));
+        self.push();
+    }
+
+    /// Part of a body, which must fit into the windows.
+    pub(crate) fn send_piece(&mut self, stream: Stream, piece: &[u8], end: bool) {
+        let sent = self.wire.data(stream, piece, end, &mut self.out);
+        assert_eq!(sent, Ok(piece.len()));
+        self.flush();
+    }
+
     /// Sends of bodies what the windows let through.
     fn push(&mut self) {
         for (stream, body) in &mut self.going {

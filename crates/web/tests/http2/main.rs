@@ -13,4 +13,5 @@ mod support;
 mod bodies;
 mod client;
 mod ending;
+mod grpc;
 mod requests;

@@ -1,0 +1,46 @@
+#!/usr/bin/env bash
+# Clients of gRPC that are not ours: `tests/grpc/run.sh SERVER EXAMPLE`, SERVER being the example `grpc_conformance` of ringmain-web,
+# EXAMPLE the example `grpc` of ringmain.
+#
+# First the runner of connectrpc.com/conformance: all its cases for gRPC over HTTP/2 and for gRPC-Web over HTTP/1.1 and HTTP/2, in the
+# clear, by TLS and with certificates of clients, as config.yaml asks for. Then the npm package grpc-web by client.mjs. Needs Go, Node
+# and the package registries; what is fetched stays in $GRPC_CACHE (a folder of the user's cache).
+set -euo pipefail
+
+server=$(realpath "${1:?usage: tests/grpc/run.sh SERVER EXAMPLE}")
+example=$(realpath "${2:?usage: tests/grpc/run.sh SERVER EXAMPLE}")
+cd "$(dirname "$0")"
+cache=${GRPC_CACHE:-${XDG_CACHE_HOME:-$HOME/.cache}/ringmain-grpc}
+version=v1.0.7
+npm_client=2.1.1
+npm_xhr=0.2.1
+for program in go node npm; do
+    command -v "$program" >/dev/null || { echo "needs $program; install it and run this again" >&2; exit 2; }
+done
+
+runner=$cache/$version/connectconformance
+if [ ! -x "$runner" ]; then
+    mkdir -p "$cache/$version"
+    GOBIN=$cache/$version GOFLAGS=-mod=mod go install "connectrpc.com/conformance/cmd/connectconformance@$version"
+fi
+"$runner" --mode server --conf config.yaml -- "$server"
+
+said=$(mktemp)
+"$example" 127.0.0.1:0 2>"$said" &
+running=$!
+trap 'kill "$running" 2>/dev/null; wait "$running" 2>/dev/null; rm -f "$said"' EXIT
+for _ in $(seq 300); do
+    port=$(sed -n 's/.*listening on 127\.0\.0\.1:\([0-9]*\).*/\1/p' "$said")
+    [ -n "$port" ] && break
+    kill -0 "$running" || { cat "$said" >&2; exit 1; }
+    sleep 0.1
+done
+[ -n "$port" ] || { echo "the example did not say where it listens:" >&2; cat "$said" >&2; exit 1; }
+
+mkdir -p "$cache/npm"
+cp client.mjs "$cache/npm/"
+cd "$cache/npm"
+if [ ! -d node_modules/grpc-web ] || [ ! -d node_modules/xhr2 ]; then
+    npm install --silent --no-save "grpc-web@$npm_client" "xhr2@$npm_xhr"
+fi
+node client.mjs "127.0.0.1:$port"
