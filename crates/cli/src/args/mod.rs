@@ -84,7 +84,7 @@ pub(crate) enum Command {
     /// Publish a made-up market: to standard output, to a NATS, or to a push server
     #[command(after_help = help::FEED)]
     Feed(Box<feed::Feed>),
-    /// Sample where a process's CPU time goes, in its own code and in the kernel; a flame graph of it
+    /// Find where a process's CPU time goes, in its code and in the kernel: a flame graph
     #[command(after_help = help::PROFILE)]
     Profile(Box<profile::Profile>),
     /// Find what this host costs a service: audit, change, take back, measure
