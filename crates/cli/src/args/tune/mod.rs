@@ -25,7 +25,7 @@ pub(crate) struct Tune {
     #[command(flatten)]
     pub(crate) wish: Wish,
     /// Say all about a step: what it is, whose figures these are, when not to, what it means here
-    #[arg(long, value_name = "STEP", value_parser = step())]
+    #[arg(long, value_name = "STEP", hide_possible_values = true, value_parser = step())]
     pub(crate) explain: Option<Id>,
     #[command(flatten)]
     pub(crate) form: Form,
@@ -163,12 +163,12 @@ pub(crate) struct Wish {
     #[arg(long, value_enum, default_value_t = ProfileName::Throughput)]
     pub(crate) profile: ProfileName,
     /// Only this step; may be given several times [default: all that are not optional]
-    #[arg(long, value_name = "STEP", action = ArgAction::Append, value_parser = step())]
+    #[arg(long, value_name = "STEP", action = ArgAction::Append, hide_possible_values = true, value_parser = step())]
     pub(crate) step: Vec<Id>,
     /// Accept what weakens the host or can drop packets, by its name; may be given several times
     ///
     /// Nothing of it is done or proposed as a change without this
-    #[arg(long, value_name = "NAME", action = ArgAction::Append, value_parser = accept())]
+    #[arg(long, value_name = "NAME", action = ArgAction::Append, hide_possible_values = true, value_parser = accept())]
     pub(crate) accept: Vec<Accept>,
 }
 
