@@ -17,7 +17,7 @@ use ringmain_tune::measure::{Ladder, Rung, Verdict, page, text};
 use ringmain_tune::report::json;
 use ringmain_tune::root::Root;
 
-use super::{asked, open, output, read_wish, style};
+use super::{asked, journal, open, output, read_wish, style};
 use crate::args::tune::Measure;
 use crate::bench::{Bed, Sink};
 use crate::failure::Failure;
@@ -36,7 +36,7 @@ pub(super) fn run(args: &Measure) -> Result<(), Failure> {
         root: open(&args.of.host)?,
         asked: asked(&args.of),
         wish: read_wish(&args.wish),
-        journal: Journal::open(&args.kept.state).map_err(Failure::other)?,
+        journal: journal(&args.kept, &args.of.host)?,
     };
     if ground.journal.is_begun() {
         return Err(Failure::Other(

@@ -6,7 +6,7 @@ mod measure;
 #[cfg(test)]
 mod tests;
 
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 
 use clap::builder::{PossibleValue, PossibleValuesParser, TypedValueParser};
 use clap::{ArgAction, Args, Subcommand, ValueEnum};
@@ -15,6 +15,9 @@ use ringmain_tune::catalogue::{Accept, Id, Profile};
 pub(crate) use self::measure::Measure;
 use super::help;
 use super::values::whole;
+
+/// Where it is written down what was changed on this host.
+const STATE: &str = "/var/lib/ringmain/tune";
 
 /// Find what this host costs a service, change it, and take it back.
 #[derive(Debug, Args)]
@@ -177,7 +180,7 @@ pub(crate) struct Wish {
 #[command(next_help_heading = "Journal")]
 pub(crate) struct Kept {
     /// The directory that remembers what was changed
-    #[arg(long, value_name = "DIR", default_value = "/var/lib/ringmain/tune")]
+    #[arg(long, value_name = "DIR", default_value = STATE)]
     pub(crate) state: PathBuf,
 }
 
@@ -212,6 +215,14 @@ pub(crate) enum Exported {
     Kubernetes,
     /// The system calls that Ringmain makes, for container runtimes
     Seccomp,
+}
+
+impl Kept {
+    /// What is wrong with these two together, if anything: a recorded host must not use the journal of this one.
+    pub(crate) fn contradiction(&self, host: &HostAt) -> Option<String> {
+        let mixed = host.root.is_some() && self.state == Path::new(STATE);
+        mixed.then(|| "--root is another host, which needs a journal of its own: add --state DIR".to_owned())
+    }
 }
 
 impl ProfileName {
