@@ -52,15 +52,23 @@ fn the_server_serves_with_the_exported_profile() {
         let numbers: Vec<i64> = allowed().into_iter().map(|(_, number)| number).collect();
         let others: Vec<i64> = (0..NUMBERS).filter(|number| !numbers.contains(number)).collect();
         seccomp::deny(&others, libc::EPERM).unwrap();
-        let error = Command::new(program()).args(["--listen", "127.0.0.1:0", "--engine"]).arg(engine).exec();
+        let error = Command::new(program())
+            .args(["--listen", "127.0.0.1:0", "--engine"])
+            .arg(engine)
+            .exec();
         panic!("{error}");
     }
-    let names: Vec<&str> = allowed().iter().map(|(name, _)| name.trim_start_matches("SYS_")).collect();
+    let names: Vec<&str> = allowed()
+        .iter()
+        .map(|(name, _)| name.trim_start_matches("SYS_"))
+        .collect();
     assert_eq!(names, CALLS, "this table and the profile name the same calls");
     for engine in ["uring", "epoll"] {
         let mut command = Command::new(std::env::current_exe().unwrap());
         let test = "the_server_serves_with_the_exported_profile";
-        command.args(["--exact", test, "--nocapture", "--test-threads=1"]).env(INSIDE, engine);
+        command
+            .args(["--exact", test, "--nocapture", "--test-threads=1"])
+            .env(INSIDE, engine);
         let (_server, addrs) = Server::start(&mut command, 1);
         for path in ["/json", "/live"] {
             let mut stream = TcpStream::connect(&addrs[0]).unwrap();

@@ -1,6 +1,9 @@
 //! What follows the options: sections of the long help and of the man page, from one table.
 
 use std::fmt::Write;
+use std::sync::LazyLock;
+
+use ringmain_tune::catalogue::{Accept, Id};
 
 use super::STYLES;
 
@@ -267,12 +270,30 @@ pub(super) const TUNE_MEASURE: &str = "\
 Example, from another host's view the best; on one host keep client and server apart:
   ringmain tune measure http://10.0.0.2/json -c 256 --interface eth0 --html ladder.html
 
-Each step is measured with those kept before it, rounds without and with it in turn (AB BA AB …). What helps beyond noise
-is kept and can be taken back by ringmain tune revert; the rest is taken back at once.";
+Each step is measured with those kept before it, rounds without and with it in turn (AB BA AB …). What helps beyond noise,
+twice in a row, is kept and can be taken back by ringmain tune revert; the rest is taken back at once.";
 
 /// What stands after the options of `tune`.
 pub(crate) fn tune_sections() -> &'static [Section] {
-    &[
+    &TUNE
+}
+
+/// Names and titles of the steps, and what is accepted, as the catalogue has them.
+static STEPS: LazyLock<Vec<(&str, &str)>> =
+    LazyLock::new(|| Id::ALL.iter().map(|id| (id.name(), id.step().title)).collect());
+static ACCEPTED: LazyLock<Vec<(&str, &str)>> =
+    LazyLock::new(|| Accept::ALL.map(|one| (one.name(), one.meaning())).into());
+
+static TUNE: LazyLock<Vec<Section>> = LazyLock::new(|| {
+    vec![
+        Section {
+            title: "Steps",
+            lines: Lines::Terms(&STEPS),
+        },
+        Section {
+            title: "What --accept takes",
+            lines: Lines::Terms(&ACCEPTED),
+        },
         Section {
             title: "Statuses",
             lines: Lines::Terms(&[
@@ -329,7 +350,7 @@ pub(crate) fn tune_sections() -> &'static [Section] {
             ]),
         },
     ]
-}
+});
 
 /// What follows the short help of `tune`.
 pub(super) fn tune_short() -> String {

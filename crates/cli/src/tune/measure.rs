@@ -5,7 +5,9 @@
 
 use std::collections::BTreeSet;
 
-use ringmain_load::compare::{self, Metric, compare, order};
+use ringmain_load::compare::{self, Metric, Ratio, compare, order};
+use ringmain_load::report::Run;
+use ringmain_load::stats;
 use ringmain_tune::apply::{self, How};
 use ringmain_tune::audit::{Status, Wish, audit};
 use ringmain_tune::catalogue::{Id, Profile};
@@ -15,10 +17,13 @@ use ringmain_tune::measure::{Ladder, Rung, Verdict, page, text};
 use ringmain_tune::report::json;
 use ringmain_tune::root::Root;
 
-use super::{asked, open, output, read_wish, style};
+use super::{asked, journal, open, output, read_wish, style};
 use crate::args::tune::Measure;
 use crate::bench::{Bed, Sink};
 use crate::failure::Failure;
+
+/// How often a step must help beyond noise before it is kept.
+const PROOFS: usize = 2;
 
 /// Carries it out.
 pub(super) fn run(args: &Measure) -> Result<(), Failure> {
@@ -31,7 +36,7 @@ pub(super) fn run(args: &Measure) -> Result<(), Failure> {
         root: open(&args.of.host)?,
         asked: asked(&args.of),
         wish: read_wish(&args.wish),
-        journal: Journal::open(&args.kept.state).map_err(Failure::other)?,
+        journal: journal(&args.kept, &args.of.host)?,
     };
     if ground.journal.is_begun() {
         return Err(Failure::Other(
@@ -92,7 +97,8 @@ fn climb(
     Ok(())
 }
 
-/// The rounds of one step.
+/// The rounds of one step. What seems to help is measured once more, and is only kept if it does so again: chance agrees
+/// one time in sixteen, and there are many steps.
 fn rung(
     ground: &mut Ground,
     bed: &mut Bed,
@@ -102,26 +108,27 @@ fn rung(
 ) -> Result<Rung, Failure> {
     let mut with = kept.clone();
     with.insert(step);
-    let mut runs = [bed.empty("without"), bed.empty("with")];
-    for side in order(2, bed.rounds()) {
-        if let Some(why) = ground.only(if side == 0 { kept } else { &with })? {
-            return Ok(failed(step, why));
+    let mut all = [bed.empty("without"), bed.empty("with")];
+    let mut verdict = Verdict::Kept;
+    for _ in 0..PROOFS {
+        let runs = match rounds(ground, bed, kept, &with)? {
+            Ok(runs) => runs,
+            Err(why) => return Ok(failed(step, why)),
+        };
+        verdict = judged(&runs, metric, bed.seed()).map_or(Verdict::Noise, |ratio| of(&ratio));
+        for (all, run) in all.iter_mut().zip(runs) {
+            all.rounds.extend(run.rounds);
         }
-        let number = u32::try_from(runs[side].rounds.len()).unwrap_or(u32::MAX);
-        let round = bed.round(runs[side].name.as_str(), number)?;
-        runs[side].rounds.push(round);
+        if verdict != Verdict::Kept {
+            break;
+        }
     }
-    let comparison = compare(&runs, bed.seed());
-    let ratio = comparison
-        .iter()
-        .flat_map(|one| &one.ratios)
-        .find(|ratio| ratio.metric == metric);
-    let Some(ratio) = ratio else {
+    let Some(ratio) = judged(&all, metric, bed.seed()) else {
         return Ok(failed(step, "nothing was answered that could be compared".into()));
     };
-    let median = |run: &ringmain_load::report::Run, metric: Metric| {
+    let median = |run: &Run, metric: Metric| {
         let values: Vec<f64> = run.rounds.iter().filter_map(|round| metric.of(round)).collect();
-        ringmain_load::stats::median(&values).unwrap_or(0.0)
+        stats::median(&values).unwrap_or(0.0)
     };
     let p99 = Metric::ServiceP99;
     Ok(Rung {
@@ -131,13 +138,41 @@ fn rung(
         ratio: ratio.ratio.median,
         low: ratio.ratio.low,
         high: ratio.ratio.high,
-        p99_us: (median(&runs[0], p99), median(&runs[1], p99)),
-        verdict: match ratio.verdict {
-            compare::Verdict::Different { better: true } => Verdict::Kept,
-            compare::Verdict::Different { better: false } => Verdict::Worse,
-            compare::Verdict::Noise { .. } => Verdict::Noise,
-        },
+        p99_us: (median(&all[0], p99), median(&all[1], p99)),
+        verdict,
     })
+}
+
+/// Rounds without and with the step, in turn; or why it cannot be applied.
+fn rounds(
+    ground: &mut Ground,
+    bed: &mut Bed,
+    without: &BTreeSet<Id>,
+    with: &BTreeSet<Id>,
+) -> Result<Result<[Run; 2], String>, Failure> {
+    let mut runs = [bed.empty("without"), bed.empty("with")];
+    for side in order(2, bed.rounds()) {
+        if let Some(why) = ground.only(if side == 0 { without } else { with })? {
+            return Ok(Err(why));
+        }
+        let number = u32::try_from(runs[side].rounds.len()).unwrap_or(u32::MAX);
+        let round = bed.round(runs[side].name.as_str(), number)?;
+        runs[side].rounds.push(round);
+    }
+    Ok(Ok(runs))
+}
+
+fn judged(runs: &[Run; 2], metric: Metric, seed: u64) -> Option<Ratio> {
+    let comparison = compare(runs, seed).into_iter().next()?;
+    comparison.ratios.into_iter().find(|ratio| ratio.metric == metric)
+}
+
+fn of(ratio: &Ratio) -> Verdict {
+    match ratio.verdict {
+        compare::Verdict::Different { better: true } => Verdict::Kept,
+        compare::Verdict::Different { better: false } => Verdict::Worse,
+        compare::Verdict::Noise { .. } => Verdict::Noise,
+    }
 }
 
 fn failed(step: Id, why: String) -> Rung {

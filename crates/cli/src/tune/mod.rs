@@ -180,7 +180,7 @@ fn apply(args: &Apply) -> Result<(), Failure> {
     // Before anything is written: what is held must be taken back whatever comes.
     let interrupt = args.hold.then(Interrupt::listen).transpose()?;
     let (root, asked, wish) = (open(&args.of.host)?, asked(&args.of), read_wish(&args.wish));
-    let mut journal = Journal::open(&args.kept.state).map_err(Failure::other)?;
+    let mut journal = journal(&args.kept, &args.of.host)?;
     let applied =
         apply::apply(&root, &asked, &wish, &mut journal, &mut |event| told(event)).map_err(Failure::other)?;
     for (step, why) in &applied.failed {
@@ -209,9 +209,16 @@ fn apply(args: &Apply) -> Result<(), Failure> {
     }
 }
 
+fn journal(kept: &Kept, at: &HostAt) -> Result<Journal, Failure> {
+    if let Some(what) = kept.contradiction(at) {
+        return Err(Failure::Usage(what));
+    }
+    Journal::open(&kept.state).map_err(Failure::other)
+}
+
 fn revert(kept: &Kept, at: &HostAt, how: How) -> Result<(), Failure> {
     let (root, host) = simple(at)?;
-    let mut journal = Journal::open(&kept.state).map_err(Failure::other)?;
+    let mut journal = journal(kept, at)?;
     if !journal.is_begun() {
         say(&format!(
             "nothing is applied that {} knows of",

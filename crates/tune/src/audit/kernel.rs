@@ -248,10 +248,10 @@ impl Look<'_> {
         let mut lines = vec![
             format!(
                 "first, leave the rules and do not track the service: nft 'add table inet ringmain; \
-                 add chain inet ringmain in {{ type filter hook prerouting priority raw; }}; \
-                 add rule inet ringmain in tcp dport {port} notrack; \
-                 add chain inet ringmain out {{ type filter hook output priority raw; }}; \
-                 add rule inet ringmain out tcp sport {port} notrack'"
+                 add chain inet ringmain arriving {{ type filter hook prerouting priority raw; }}; \
+                 add rule inet ringmain arriving tcp dport {port} notrack; \
+                 add chain inet ringmain leaving {{ type filter hook output priority raw; }}; \
+                 add rule inet ringmain leaving tcp sport {port} notrack'"
             ),
             "not if a rule of yours asks for the state of these connections (ct state), or translates them (NAT)".to_owned(),
             "to take it back: nft delete table inet ringmain".to_owned(),

@@ -243,7 +243,7 @@ pub fn text(locality: &Locality, style: Style) -> String {
         let _ = writeln!(out, "{}", drawn(locality, row));
     }
     let reached: Vec<usize> = locality.rows.iter().filter_map(|row| row.worker).collect();
-    for (place, worker) in locality
+    for (_, worker) in locality
         .workers
         .iter()
         .enumerate()
@@ -256,7 +256,6 @@ pub fn text(locality: &Locality, style: Style) -> String {
             format!("CPU {}", worker.cpus),
             told(worker)
         );
-        let _ = place;
     }
     let _ = writeln!(out);
     for obstacle in &locality.obstacles {
@@ -278,7 +277,7 @@ pub fn text(locality: &Locality, style: Style) -> String {
             out,
             "  ringmain tune apply --step irq-affinity --step xps --step rps"
         );
-    } else if locality.obstacles.is_empty() {
+    } else if locality.obstacles.is_empty() && !locality.workers.is_empty() {
         let _ = writeln!(
             out,
             "Every connection stays on one CPU from the card to its worker."

@@ -195,7 +195,7 @@ fn note(out: &mut String, finding: &Finding) {
     if let Some(obstacle) = &finding.obstacle
         && *obstacle != finding.why
     {
-        text = format!("{obstacle}. {text}");
+        text = format!("{obstacle}; {text}");
     }
     if let Some(accept) = step.accept.filter(|_| finding.status == Status::Held) {
         text = format!("{text}. --accept {accept}: {}", accept.meaning());

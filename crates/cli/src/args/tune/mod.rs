@@ -6,7 +6,7 @@ mod measure;
 #[cfg(test)]
 mod tests;
 
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 
 use clap::builder::{PossibleValue, PossibleValuesParser, TypedValueParser};
 use clap::{ArgAction, Args, Subcommand, ValueEnum};
@@ -15,6 +15,9 @@ use ringmain_tune::catalogue::{Accept, Id, Profile};
 pub(crate) use self::measure::Measure;
 use super::help;
 use super::values::whole;
+
+/// Where it is written down what was changed on this host.
+const STATE: &str = "/var/lib/ringmain/tune";
 
 /// Find what this host costs a service, change it, and take it back.
 #[derive(Debug, Args)]
@@ -25,7 +28,7 @@ pub(crate) struct Tune {
     #[command(flatten)]
     pub(crate) wish: Wish,
     /// Say all about a step: what it is, whose figures these are, when not to, what it means here
-    #[arg(long, value_name = "STEP", value_parser = step())]
+    #[arg(long, value_name = "STEP", hide_possible_values = true, value_parser = step())]
     pub(crate) explain: Option<Id>,
     #[command(flatten)]
     pub(crate) form: Form,
@@ -163,12 +166,12 @@ pub(crate) struct Wish {
     #[arg(long, value_enum, default_value_t = ProfileName::Throughput)]
     pub(crate) profile: ProfileName,
     /// Only this step; may be given several times [default: all that are not optional]
-    #[arg(long, value_name = "STEP", action = ArgAction::Append, value_parser = step())]
+    #[arg(long, value_name = "STEP", action = ArgAction::Append, hide_possible_values = true, value_parser = step())]
     pub(crate) step: Vec<Id>,
     /// Accept what weakens the host or can drop packets, by its name; may be given several times
     ///
     /// Nothing of it is done or proposed as a change without this
-    #[arg(long, value_name = "NAME", action = ArgAction::Append, value_parser = accept())]
+    #[arg(long, value_name = "NAME", action = ArgAction::Append, hide_possible_values = true, value_parser = accept())]
     pub(crate) accept: Vec<Accept>,
 }
 
@@ -177,7 +180,7 @@ pub(crate) struct Wish {
 #[command(next_help_heading = "Journal")]
 pub(crate) struct Kept {
     /// The directory that remembers what was changed
-    #[arg(long, value_name = "DIR", default_value = "/var/lib/ringmain/tune")]
+    #[arg(long, value_name = "DIR", default_value = STATE)]
     pub(crate) state: PathBuf,
 }
 
@@ -212,6 +215,14 @@ pub(crate) enum Exported {
     Kubernetes,
     /// The system calls that Ringmain makes, for container runtimes
     Seccomp,
+}
+
+impl Kept {
+    /// What is wrong with these two together, if anything: a recorded host must not use the journal of this one.
+    pub(crate) fn contradiction(&self, host: &HostAt) -> Option<String> {
+        let mixed = host.root.is_some() && self.state == Path::new(STATE);
+        mixed.then(|| "--root is another host, which needs a journal of its own: add --state DIR".to_owned())
+    }
 }
 
 impl ProfileName {
