@@ -8,7 +8,7 @@ use std::path::Path;
 use std::sync::Arc;
 use std::time::{Duration, SystemTimeError, UNIX_EPOCH};
 
-use ringmain::tls::{Acceptor, Development, KeyPair, Refused, ServerSettings, pem_file};
+use ringmain::tls::{Acceptor, Development, KeyPair, Refused, ServerSettings, http_protocols, pem_file};
 use ringmain::{App, Entrance, Error, Exit, Reply, Request, Result};
 
 fn hello(req: &Request, reply: &mut Reply) -> Result {
@@ -35,7 +35,7 @@ fn settings(
     };
     Ok(ServerSettings {
         certificates: vec![pair],
-        alpn: vec![b"http/1.1".to_vec()],
+        alpn: http_protocols(),
         ..ServerSettings::default()
     })
 }

@@ -14,6 +14,8 @@ pub mod guardian;
 pub mod h1_encode;
 pub mod h1_request;
 pub mod h1_response;
+pub mod h2_server;
+pub mod hpack;
 pub mod hub_messages;
 mod hyper_client;
 mod hyper_server;
@@ -68,6 +70,14 @@ pub const TARGETS: &[Target] = &[
     Target {
         name: "h1_response",
         run: h1_response::run,
+    },
+    Target {
+        name: "h2_server",
+        run: h2_server::run,
+    },
+    Target {
+        name: "hpack",
+        run: hpack::run,
     },
     Target {
         name: "hub_messages",

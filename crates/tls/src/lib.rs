@@ -27,6 +27,12 @@ pub use files::{key_log_file, pem_file, system_roots};
 pub use layer::Tls;
 pub use refused::Refused;
 
+/// What servers of HTTP offer by ALPN: HTTP/2, else HTTP/1.1.
+#[must_use]
+pub fn http_protocols() -> Vec<Vec<u8>> {
+    vec![b"h2".to_vec(), b"http/1.1".to_vec()]
+}
+
 pub use ringmain_wire::tls::{
     BadName, Blame, Certificate, ClientCertificates, ClientSettings, Facts, Fault, FaultKind, Finding,
     Identity, KeyLog, KeyPair, PeerName, Pem, ServerSettings, Session, Severity, Trust, Version, suite_names,

@@ -61,8 +61,8 @@ impl Entrance {
         Entrance::of(Kind::Http)
     }
 
-    /// HTTP/1.1 by TLS. What the acceptor reloads holds for connections that come from then on. Of application protocols (ALPN)
-    /// its settings must name `http/1.1` alone, or none.
+    /// HTTP by TLS. What the acceptor reloads holds for connections that come from then on. Of application protocols (ALPN)
+    /// its settings may name `h2` and `http/1.1` ([`http_protocols`](ringmain_tls::http_protocols)), or none, which is HTTP/1.1.
     #[must_use]
     pub fn https(acceptor: &Acceptor) -> Entrance {
         Entrance::of(Kind::Https(acceptor.clone()))

@@ -42,6 +42,9 @@ pub struct Limits {
     pub requests_per_connection: Option<u32>,
     /// Requests of asynchronous handlers that one worker runs at once. More: 503 with `Retry-After`.
     pub running_requests: usize,
+    /// Streams that a client of HTTP/2 may have open at once on a connection. More are refused (REFUSED_STREAM), and count in
+    /// the budget of resets ([`h2::Limits`](ringmain_wire::h2::Limits), whose other limits are those for the internet).
+    pub streams: u32,
     /// Connections from one client address at once, process-wide; those from loopback addresses and Unix sockets do not
     /// count (a local proxy, a load test). More: 503 and the connection closes. `None`: no limit.
     pub connections_per_address: Option<u32>,
@@ -120,6 +123,7 @@ impl Default for Limits {
             linger_bytes: 1024 * 1024,
             requests_per_connection: None,
             running_requests: 16 * 1024,
+            streams: 256,
             connections_per_address: Some(1024),
             patience: Some(Duration::from_millis(250)),
             json_depth: 64,
@@ -167,6 +171,21 @@ pub const MESSAGE_RECORD: usize = 64;
 
 /// Bytes of a streamed body, or of a socket's messages, that wait for their handler. More: nothing is received until it reads.
 pub const BODY_QUEUE: usize = 64 * 1024;
+
+/// Bytes of a body that come on a stream of HTTP/2 before its handler reads any. More would break the protocol's window.
+pub const STREAM_WINDOW: usize = 256 * 1024;
+
+/// The same of all streams of a connection.
+pub const CONNECTION_WINDOW: usize = 1024 * 1024;
+
+/// Streams' records that an idle connection of HTTP/2 keeps. More are freed with the last stream.
+pub const IDLE_LANES: usize = 8;
+
+/// How long a client of HTTP/2 may say nothing while it is answered before it is asked for a sign of life.
+pub const PING_AFTER: Duration = Duration::from_secs(30);
+
+/// How long that may take. Longer: the connection is reset.
+pub const PONG_WITHIN: Duration = Duration::from_secs(20);
 
 /// Bytes of memory that a scratch buffer keeps for the next request. More is given back.
 pub const SCRATCH_BYTES: usize = 64 * 1024;

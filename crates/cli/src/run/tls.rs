@@ -122,7 +122,7 @@ impl Source {
             certificates,
             client_certificates,
             minimum_version: self.minimum,
-            alpn: vec![b"http/1.1".to_vec()],
+            alpn: ringmain_tls::http_protocols(),
             key_log: self.key_log.clone(),
             ..ServerSettings::default()
         };

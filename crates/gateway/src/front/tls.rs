@@ -195,7 +195,7 @@ impl MadeOf {
                 TlsVersion::Tls13 => Version::Tls13,
             },
             alpn: match self.is_http {
-                true => vec![b"http/1.1".to_vec()],
+                true => ringmain_tls::http_protocols(),
                 false => Vec::new(),
             },
             ..ServerSettings::default()

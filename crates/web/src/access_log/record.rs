@@ -185,6 +185,7 @@ impl Record<'_> {
         match self.version {
             Some(Version::Http10) => "HTTP/1.0",
             Some(Version::Http11) => "HTTP/1.1",
+            Some(Version::Http2) => "HTTP/2.0",
             None => "-",
         }
     }

@@ -9,6 +9,7 @@
 //!         ├─ body to collect ─► Collecting ─ body is there ─────► answer ─┤
 //!         ├─ asynchronous ────► Running ──── handler returns ───► answer ─┤
 //!         ├─ unwanted body ───► Discarding (answered before) ─ its end ───┘
+//!         ├─ HTTP/2's preface ► Http2 (by ALPN at once) ─ its last stream ─► Lingering
 //!         ├─ upgrade, 101 ────► Socket (also from Running) ─ closing handshake ─► Lingering
 //!         └─ fault, or an answer that closes ─► Lingering ─ client's end, time, bytes ─► closed
 //! ```
@@ -22,6 +23,7 @@ use ringmain_wire::h1::{self, BodyDecoder, HeadProgress};
 use super::Then;
 use super::entering::{Choosing, Way};
 use super::exchange::Exchange;
+use super::http2::Session;
 use crate::origin::Origin;
 use crate::ws::Live;
 
@@ -69,6 +71,8 @@ pub(crate) enum Phase {
     Sending(Box<Sending>),
     /// It speaks WebSocket.
     Socket(Box<Live>),
+    /// It speaks HTTP/2.
+    Http2(Rc<Session>),
     /// The answer is written; what still comes is dropped, so many bytes of it at most.
     Lingering {
         left: u64,
@@ -104,6 +108,7 @@ impl std::fmt::Debug for Phase {
             Phase::Discarding(_) => "Discarding",
             Phase::Sending(_) => "Sending",
             Phase::Socket(_) => "Socket",
+            Phase::Http2(_) => "Http2",
             Phase::Lingering { .. } => "Lingering",
         })
     }
@@ -133,8 +138,15 @@ impl Connection {
 
     /// Follows a task that has answered meanwhile.
     pub(crate) fn settle(&mut self, linger_bytes: u64) {
-        let Phase::Running { exchange, serial } = &self.phase else {
-            return;
+        let (exchange, serial) = match &self.phase {
+            Phase::Running { exchange, serial } => (exchange, serial),
+            Phase::Http2(session) => {
+                if session.is_over() {
+                    self.phase = Phase::Lingering { left: linger_bytes };
+                }
+                return;
+            }
+            _ => return,
         };
         if exchange.closes(*serial) {
             self.phase = Phase::Lingering { left: linger_bytes };

@@ -1,15 +1,57 @@
 //! What happens to a client that is too slow, and when a connection is looked at again.
 
 use std::rc::Rc;
+use std::time::Duration;
 
 use ringmain_engine::Conn;
+use ringmain_engine::backend::Time;
 use ringmain_wire::h1;
 
 use super::Machine;
 use super::connection::{Connection, Phase};
 use crate::error::Error;
-use crate::limits;
+use crate::limits::{self, Limits};
 use crate::ws::Live;
+
+/// Since when a transfer's rate counts, and how much had passed by then.
+#[derive(Clone, Copy, Debug, Default)]
+pub(super) struct Pace {
+    began: Time,
+    base: u64,
+}
+
+impl Pace {
+    pub(super) fn new(now: Time) -> Pace {
+        Pace { began: now, base: 0 }
+    }
+
+    /// The rate counts from here.
+    pub(super) fn begin(&mut self, now: Time, count: u64) {
+        *self = Pace {
+            began: now,
+            base: count,
+        };
+    }
+
+    /// So much time does not count.
+    pub(super) fn skip(&mut self, span: Duration) {
+        self.began = self.began.after(span);
+    }
+
+    /// Whether of `count` bytes too few have passed since the window began. A window that was met is followed by the
+    /// next, or a fast beginning would pay for any pause behind it.
+    pub(super) fn is_too_slow(&mut self, limits: &Limits, now: Time, count: u64) -> bool {
+        let counted = now.since(self.began).saturating_sub(limits.rate_grace);
+        let due = (counted.as_secs_f64() * f64::from(limits.rate_bytes)) as u64;
+        if count.saturating_sub(self.base) < due {
+            return true;
+        }
+        if counted > limits::RATE_WINDOW {
+            self.begin(now, count);
+        }
+        false
+    }
+}
 
 impl Machine {
     /// Sets the deadline that fits the phase.
@@ -29,6 +71,7 @@ impl Machine {
             | Phase::Choosing(_)
             | Phase::Taken
             | Phase::Socket(_)
+            | Phase::Http2(_)
             | Phase::Lingering { .. } => return,
         };
         state.ticking = !matches!(state.phase, Phase::Head);
@@ -38,6 +81,10 @@ impl Machine {
     pub(super) fn on_deadline(&self, conn: Conn<'_>, state: &mut Connection, out: &mut Vec<u8>) {
         if self.on_socket(conn, state, Live::on_deadline) {
             return;
+        }
+        if let Phase::Http2(session) = &state.phase {
+            let session = Rc::clone(session);
+            return self.deadline_http2(conn, state, &session);
         }
         if conn.unsent() == 0 && std::mem::take(&mut state.slow) {
             // All of it was taken. What else the phase waits for counts from here.
@@ -81,7 +128,7 @@ impl Machine {
             }
             Phase::Sending(_) => self.send_rest(conn, state),
             // Looked at before.
-            Phase::Socket(_) => {}
+            Phase::Socket(_) | Phase::Http2(_) => {}
         }
     }
 
@@ -114,25 +161,19 @@ impl Machine {
         Error::new(408, what)
     }
 
-    /// Whether of `count` bytes too few have passed since the window began. A window that was met is followed by the
-    /// next, or a fast beginning would pay for any pause behind it.
+    /// As [`Pace::is_too_slow`], of the connection's one transfer.
     fn is_too_slow(&self, state: &mut Connection, count: u64) -> bool {
-        let limits = &self.site.limits;
-        let now = self.local.cx.now();
-        let counted = now.since(state.began).saturating_sub(limits.rate_grace);
-        let due = (counted.as_secs_f64() * f64::from(limits.rate_bytes)) as u64;
-        if count.saturating_sub(state.base) < due {
-            return true;
-        }
-        if counted > limits::RATE_WINDOW {
-            state.began = now;
-            state.base = count;
-        }
-        false
+        let mut pace = Pace {
+            began: state.began,
+            base: state.base,
+        };
+        let slow = pace.is_too_slow(&self.site.limits, self.local.cx.now(), count);
+        (state.began, state.base) = (pace.began, pace.base);
+        slow
     }
 
     /// Whether an answer is taken fast enough: looked at each tick, as long as it is not all handed over.
-    fn check_sending(&self, conn: Conn<'_>, state: &mut Connection) {
+    pub(super) fn check_sending(&self, conn: Conn<'_>, state: &mut Connection) {
         let sent = conn.sent();
         if !std::mem::replace(&mut state.slow, true) {
             // From here the rate counts.

@@ -18,9 +18,10 @@ use std::time::Duration;
 use bytes::Bytes;
 use ringmain_engine::backend::Time;
 use ringmain_engine::{Conn, ConnId, Cx, TaskId};
-use ringmain_wire::h1::{BodyDecoder, BodyEvent, FieldBlock};
+use ringmain_wire::h1::{BodyDecoder, BodyEvent, Field, FieldBlock};
 
 use super::early::{Asked, Early};
+use super::http2::Line;
 use crate::error::{Error, Result};
 use crate::limits;
 use crate::origin::Origin;
@@ -64,6 +65,37 @@ pub(crate) struct Exchange {
     socket: RefCell<Option<(u64, Box<Live>)>>,
     /// Who has its ticket, or left it to a task that has not begun.
     early: RefCell<Option<Rc<dyn Early>>>,
+    /// The stream of HTTP/2 that it is of.
+    line: RefCell<Option<Line>>,
+}
+
+/// How far a body is that comes.
+#[derive(Clone, Copy, Debug)]
+enum Coming {
+    Http1(BodyDecoder),
+    Http2 {
+        received: u64,
+        /// Bytes that it may have.
+        most: Option<u64>,
+        over: bool,
+    },
+}
+
+impl Coming {
+    fn is_over(&self) -> bool {
+        match self {
+            Coming::Http1(decoder) => decoder.is_over(),
+            Coming::Http2 { over, .. } => *over,
+        }
+    }
+
+    /// Bytes so far.
+    fn consumed(&self) -> u64 {
+        match self {
+            Coming::Http1(decoder) => decoder.consumed(),
+            Coming::Http2 { received, .. } => *received,
+        }
+    }
 }
 
 /// How an event stream is ended from outside.
@@ -77,7 +109,7 @@ pub(crate) enum EventFraming {
 /// A request body on its way to a streaming handler.
 #[derive(Default)]
 struct Incoming {
-    decoder: Option<BodyDecoder>,
+    coming: Option<Coming>,
     queue: Vec<u8>,
     /// Fields behind the body.
     trailers: FieldBlock,
@@ -129,6 +161,7 @@ impl Exchange {
             asked: Cell::new(None),
             socket: RefCell::default(),
             early: RefCell::new(None),
+            line: RefCell::new(None),
         })
     }
 
@@ -137,9 +170,38 @@ impl Exchange {
     /// Hands a request to the task. `decoder`: the body is streamed.
     pub(crate) fn begin(&self, job: Job, decoder: Option<BodyDecoder>, expects: bool) -> u64 {
         self.job.set(Some(job));
-        self.reset(job, decoder, expects);
+        self.reset(job, decoder.map(Coming::Http1), expects);
         self.wake();
         self.serial.get()
+    }
+
+    /// The same for a stream of HTTP/2. `most`: its body is streamed, of so many bytes at most.
+    pub(crate) fn begin_on(&self, job: Job, line: Line, most: Option<Option<u64>>, expects: bool) -> u64 {
+        self.job.set(Some(job));
+        let coming = most.map(|most| Coming::Http2 {
+            received: 0,
+            most,
+            over: false,
+        });
+        self.reset(job, coming, expects);
+        *self.line.borrow_mut() = Some(line);
+        self.wake();
+        self.serial.get()
+    }
+
+    /// The stream of HTTP/2 that it is of.
+    pub(crate) fn line(&self) -> Option<Line> {
+        self.line.borrow().clone()
+    }
+
+    /// The same, for it is done with it.
+    pub(crate) fn take_line(&self) -> Option<Line> {
+        self.line.borrow_mut().take()
+    }
+
+    /// Whether it is of a stream of HTTP/2.
+    pub(crate) fn is_http2(&self) -> bool {
+        self.line.borrow().is_some()
     }
 
     /// A request without a body that is to be answered without the task.
@@ -149,13 +211,14 @@ impl Exchange {
         self.serial.get()
     }
 
-    fn reset(&self, job: Job, decoder: Option<BodyDecoder>, expects: bool) {
+    fn reset(&self, job: Job, coming: Option<Coming>, expects: bool) {
+        *self.line.borrow_mut() = None;
         self.last.set(job.last);
         self.events.set(None);
         self.conn.set(Some(job.origin.conn));
         let mut incoming = self.incoming.borrow_mut();
-        incoming.decoder = decoder;
-        incoming.expects = expects && decoder.is_some();
+        incoming.coming = coming;
+        incoming.expects = expects && coming.is_some();
         incoming.fault = None;
         incoming.paused = false;
         incoming.held = false;
@@ -248,7 +311,7 @@ impl Exchange {
             return incoming.feed_tunnel(conn, input);
         }
         loop {
-            let over = incoming.decoder.as_ref().is_none_or(BodyDecoder::is_over);
+            let over = incoming.coming.as_ref().is_none_or(Coming::is_over);
             if over || incoming.fault.is_some() || incoming.queue.len() >= limits::BODY_QUEUE {
                 // The next request, or more than the handler has asked for.
                 if consumed < input.len() {
@@ -257,7 +320,7 @@ impl Exchange {
                 }
                 break;
             }
-            let Some(decoder) = &mut incoming.decoder else {
+            let Some(Coming::Http1(decoder)) = &mut incoming.coming else {
                 break;
             };
             match decoder.decode(&input[consumed..]) {
@@ -293,11 +356,56 @@ impl Exchange {
         let mut incoming = self.incoming.borrow_mut();
         let incoming = &mut *incoming;
         incoming.ended = true;
-        if let Some(decoder) = &mut incoming.decoder
-            && let Err(fault) = decoder.end_of_input()
-        {
-            incoming.fault.get_or_insert_with(|| Error::from_fault(&fault));
+        match &mut incoming.coming {
+            Some(Coming::Http1(decoder)) => {
+                if let Err(fault) = decoder.end_of_input() {
+                    incoming.fault.get_or_insert_with(|| Error::from_fault(&fault));
+                }
+            }
+            Some(Coming::Http2 { over: false, .. }) => {
+                incoming.fault.get_or_insert_with(Error::disconnected);
+            }
+            _ => {}
         }
+    }
+
+    /// Takes part of a body that comes on a stream of HTTP/2; returns how many bytes of it nobody will take.
+    pub(crate) fn push_body(&self, data: &[u8], end: bool) -> usize {
+        let mut incoming = self.incoming.borrow_mut();
+        let faulty = incoming.fault.is_some();
+        let Some(Coming::Http2 { received, most, over }) = &mut incoming.coming else {
+            return data.len();
+        };
+        *received += data.len() as u64;
+        *over |= end;
+        let too_long = most.is_some_and(|most| *received > most);
+        if faulty || too_long {
+            if too_long {
+                let what = "expected a shorter body: this is more than is taken here";
+                incoming.fault.get_or_insert_with(|| Error::new(413, what));
+            }
+            drop(incoming);
+            self.wake();
+            return data.len();
+        }
+        incoming.queue.extend_from_slice(data);
+        drop(incoming);
+        self.wake();
+        0
+    }
+
+    /// What follows a body on a stream of HTTP/2, and its end.
+    pub(crate) fn end_body<'f>(&self, trailers: impl Iterator<Item = Field<'f>>) {
+        let mut incoming = self.incoming.borrow_mut();
+        if let Some(Coming::Http2 { over, .. }) = &mut incoming.coming {
+            *over = true;
+        }
+        for field in trailers {
+            let name = str::from_utf8(field.name).unwrap_or_default();
+            let _ = incoming.trailers.push(name, field.value);
+        }
+        drop(incoming);
+        self.wake();
     }
 
     /// Whether the task has what is left to do of a connection that has ended in order: a tunnel is over for the engine when
@@ -310,9 +418,9 @@ impl Exchange {
     /// How the body comes in; `None` when nothing is expected of the client.
     pub(crate) fn receiving(&self) -> Option<Receiving> {
         let incoming = &mut *self.incoming.borrow_mut();
-        let decoder = incoming.decoder.as_ref()?;
+        let coming = incoming.coming.as_ref()?;
         let held = incoming.paused || incoming.expects || incoming.queue.len() >= limits::BODY_QUEUE;
-        if held || incoming.fault.is_some() || decoder.is_over() {
+        if held || incoming.fault.is_some() || coming.is_over() {
             incoming.held = true;
             incoming.ticking = false;
             return None;
@@ -323,7 +431,7 @@ impl Exchange {
             return None;
         }
         Some(Receiving {
-            bytes: decoder.consumed(),
+            bytes: coming.consumed(),
             anew: std::mem::take(&mut incoming.held),
             away: std::mem::take(&mut incoming.away),
         })
@@ -371,13 +479,17 @@ impl Exchange {
         }
         poll_fn(|context| {
             let conn = self.conn();
+            let line = self.line();
             let mut incoming = self.incoming.borrow_mut();
-            let Some(decoder) = incoming.decoder else {
+            let Some(coming) = incoming.coming else {
                 return Poll::Ready(Ok(None));
             };
             if std::mem::take(&mut incoming.expects) {
                 // Refused only when the connection is over; then the task is ended.
-                let _ = conn.write(CONTINUE);
+                let _ = match &line {
+                    Some(line) => line.session.interim(line.stream, 100, &FieldBlock::new()),
+                    None => conn.write(CONTINUE).map_err(super::stream::gone),
+                };
             }
             if !incoming.queue.is_empty() {
                 let bytes = Bytes::from(std::mem::take(&mut incoming.queue));
@@ -385,22 +497,24 @@ impl Exchange {
                 incoming.held |= paused;
                 incoming.taken = Some(self.cx.now());
                 drop(incoming);
-                if paused && !decoder.is_over() {
-                    conn.resume();
+                match &line {
+                    Some(line) => line.session.consume(line.stream, bytes.len()),
+                    None if paused && !coming.is_over() => conn.resume(),
+                    None => {}
                 }
                 return Poll::Ready(Ok(Some(bytes)));
             }
             if let Some(fault) = &incoming.fault {
                 return Poll::Ready(Err(fault.again()));
             }
-            if decoder.is_over() {
+            if coming.is_over() {
                 return Poll::Ready(Ok(None));
             }
             if let Some(taken) = incoming.taken.take() {
                 incoming.away += self.cx.now().since(taken);
             }
             // Each piece would put it off, if it were set anew.
-            if !std::mem::replace(&mut incoming.ticking, true) {
+            if !std::mem::replace(&mut incoming.ticking, true) && line.is_none() {
                 conn.set_deadline(Some(limits::RATE_TICK));
             }
             drop(incoming);
@@ -418,7 +532,7 @@ impl Exchange {
     pub(crate) fn become_tunnel(&self) {
         let mut incoming = self.incoming.borrow_mut();
         incoming.tunnel = true;
-        incoming.decoder = None;
+        incoming.coming = None;
         let paused = std::mem::take(&mut incoming.paused);
         drop(incoming);
         self.last.set(true);
@@ -468,7 +582,7 @@ impl Exchange {
     /// Whether all of the body was received: the next request can be found.
     pub(crate) fn body_is_over(&self) -> bool {
         let incoming = self.incoming.borrow();
-        incoming.fault.is_none() && incoming.decoder.as_ref().is_none_or(BodyDecoder::is_over)
+        incoming.fault.is_none() && incoming.coming.as_ref().is_none_or(Coming::is_over)
     }
 
     /// Whether the answer closes the connection. A handler that waits for the shutdown hears of it before the

@@ -69,6 +69,10 @@ impl Reply<'_> {
         let Some(outgoing) = &mut self.outgoing else {
             return Err(Error::internal("a reply in pieces needs an asynchronous handler"));
         };
+        if let Some(framed) = &mut outgoing.framed {
+            self.sent += framed.put(bytes)?;
+            return Ok(());
+        }
         let out = &mut *outgoing.out;
         let tunnel = outgoing.tunnel;
         if let Some(body) = outgoing.body.as_mut().filter(|_| !tunnel)
@@ -141,6 +145,9 @@ impl Reply<'_> {
         if status == 100 {
             outgoing.exchange.answers();
         }
+        if let Some(line) = outgoing.exchange.line() {
+            return line.session.interim(line.stream, status, fields);
+        }
         let out = &mut *outgoing.out;
         let mut head = ResponseEncoder::new(out, status, exchange).map_err(Error::internal)?;
         head.block(fields);
@@ -164,10 +171,10 @@ impl Reply<'_> {
     /// As there.
     pub fn begin_tunnel(&mut self, protocol: &[u8]) -> Result {
         let exchange = self.request.head.exchange();
-        let begun = self.is_streaming();
+        let begun = self.is_streaming() || exchange.version == Version::Http2;
         let Some(outgoing) = self.outgoing.as_mut().filter(|_| !begun) else {
             return Err(Error::internal(
-                "a switch of protocols needs an asynchronous handler, before its reply",
+                "a switch of protocols needs an asynchronous handler, before its reply, and HTTP/1.1",
             ));
         };
         let out = &mut *outgoing.out;

@@ -10,6 +10,7 @@ pub(crate) mod early;
 pub(crate) mod entering;
 pub(crate) mod exchange;
 mod forward;
+pub(crate) mod http2;
 mod receive;
 pub(crate) mod runner;
 mod socket;
@@ -24,10 +25,12 @@ use ringmain_engine::limits::WRITE_MARK;
 use ringmain_engine::{Conn, Cx, Handler, Reason, Start, Via};
 use ringmain_tls::Tls;
 use ringmain_wire::h1::{self, FieldBlock, FieldTable};
+use ringmain_wire::h2::{self, HeadBuffer};
 
 use self::connection::{Collector, Connection, Phase, Sending};
 use self::entering::Ways;
 use self::exchange::{EventFraming, Exchange};
+use self::http2::Heads;
 use crate::error::Error;
 use crate::limits;
 use crate::local::Local;
@@ -46,6 +49,7 @@ struct Machine {
     local: Rc<Local>,
     /// Limits for bodies that are collected.
     http1: h1::Limits,
+    http2: h2::Limits,
     #[expect(clippy::vec_box, reason = "they move between here and connections by pointer")]
     collectors: RefCell<Vec<Box<Collector>>>,
     /// Requests until one has its latency taken.
@@ -60,6 +64,7 @@ struct Machine {
 /// Memory that every plain request of the worker uses in turn. The head that is looked at borrows the table.
 struct Scratch {
     table: FieldTable,
+    heads: Heads,
     desk: Desk,
 }
 
@@ -91,17 +96,24 @@ impl Server {
             body_bytes: Some(site.limits.body_bytes),
             ..site.limits.http1
         };
+        let http2 = http2_limits(&site.limits);
         if site.access_log.is_some() {
             flush_later(&start.cx, 0);
         }
         Server {
             scratch: Scratch {
                 table: FieldTable::new(&site.limits.http1),
+                heads: Heads {
+                    buffer: HeadBuffer::new(&http2),
+                    table: FieldTable::new(&site.limits.http1),
+                    stored: Vec::new(),
+                },
                 desk: Desk::default(),
             },
             machine: Machine {
                 local: Rc::new(Local::new(site, start.cx)),
                 http1,
+                http2,
                 collectors: RefCell::default(),
                 until_sample: Cell::new(0),
                 until_timed: Cell::new(0),
@@ -120,10 +132,28 @@ impl Server {
     }
 }
 
+/// What a connection of HTTP/2 may hold and do: heads as those of HTTP/1.
+fn http2_limits(limits: &limits::Limits) -> h2::Limits {
+    h2::Limits {
+        head_bytes: limits.http1.head_bytes,
+        fields: limits.http1.fields,
+        streams: limits.streams,
+        stream_window: limits::STREAM_WINDOW as u32,
+        connection_window: limits::CONNECTION_WINDOW as u32,
+        ..h2::Limits::INTERNET
+    }
+}
+
 /// Whether a TLS handshake is under way.
 fn shakes_hands(conn: Conn<'_>) -> bool {
     conn.layer(|tls: &mut Tls| tls.session().is_under_way())
         .unwrap_or(false)
+}
+
+/// Whether client and server have chosen HTTP/2 (RFC 9113 §3.2).
+fn has_agreed_on_http2(conn: Conn<'_>) -> bool {
+    let facts = conn.layer(|tls: &mut Tls| tls.session().shared_facts()).flatten();
+    facts.is_some_and(|facts| facts.alpn.as_deref() == Some(b"h2"))
 }
 
 /// Ends an event stream in order, whatever its handler waits for: each event is one chunk.
@@ -218,8 +248,11 @@ impl Handler for Server {
         self.machine.open(conn, via, &mut self.scratch.desk.out)
     }
 
-    fn secured(&mut self, conn: Conn<'_>, _state: &mut Connection) {
+    fn secured(&mut self, conn: Conn<'_>, state: &mut Connection) {
         conn.set_deadline(Some(self.machine.site.limits.header_timeout));
+        if matches!(state.phase, Phase::Head) && has_agreed_on_http2(conn) {
+            self.machine.begin_http2(conn, state, &mut self.scratch.desk.out);
+        }
     }
 
     fn insecure(&mut self, conn: Conn<'_>, state: &mut Connection) {
@@ -243,6 +276,12 @@ impl Handler for Server {
                 return consumed;
             }
         }
+        if matches!(state.phase, Phase::Http2(_)) {
+            return consumed
+                + self
+                    .machine
+                    .receive_http2(conn, state, &bytes[consumed..], &mut self.scratch);
+        }
         if !matches!(state.phase, Phase::Socket(_)) {
             consumed += self
                 .machine
@@ -264,6 +303,10 @@ impl Handler for Server {
             | Phase::Lingering { .. } => conn.close(),
             // A client may end its side after its last request and still read.
             Phase::Sending(_) | Phase::Taken => {}
+            Phase::Http2(session) => {
+                let session = Rc::clone(session);
+                self.machine.end_http2(&session);
+            }
             Phase::Socket(_) => {
                 self.machine.on_socket(conn, state, Live::end);
                 conn.close();
@@ -282,6 +325,7 @@ impl Handler for Server {
         match &state.phase {
             Phase::Sending(_) => self.machine.send_rest(conn, state),
             Phase::Running { exchange, .. } => exchange.wake(),
+            Phase::Http2(session) => self.machine.drained_http2(session),
             Phase::Socket(_) => {
                 self.machine.on_socket(conn, state, Live::drained);
             }
@@ -305,6 +349,7 @@ impl Handler for Server {
             Phase::Socket(_) => {
                 self.machine.on_socket(conn, state, Live::drain);
             }
+            Phase::Http2(session) => self.machine.drain_http2(session),
             Phase::Running { exchange, .. } => {
                 exchange.last.set(true);
                 end_events(conn, exchange);
@@ -346,6 +391,7 @@ impl Handler for Server {
                 }
             }
             Phase::Collecting(collector) => self.machine.put_collector(collector),
+            Phase::Http2(session) => self.machine.drop_all(&session),
             Phase::Socket(mut live) => live.lost(),
             _ => {}
         }

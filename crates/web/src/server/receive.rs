@@ -12,6 +12,8 @@ use ringmain_wire::h1::{
     self, BodyDecoder, BodyEvent, Framing, HeadScanner, Parsed, PeerFault, RequestHead, Target, parse_request,
 };
 
+use ringmain_wire::h2::PREFACE;
+
 use super::connection::{Collector, Connection, Phase, Sending};
 use super::exchange::{CONTINUE, Exchange, Job};
 use super::runner::{Launch, Launched};
@@ -116,7 +118,8 @@ impl Machine {
                 | Phase::Choosing(_)
                 | Phase::Taken
                 | Phase::Sending(_)
-                | Phase::Socket(_) => step(0, Then::Wait),
+                | Phase::Socket(_)
+                | Phase::Http2(_) => step(0, Then::Wait),
                 Phase::Lingering { left } => {
                     *left = left.saturating_sub(input.len() as u64);
                     let then = if *left == 0 { Then::Close } else { Then::Wait };
@@ -134,11 +137,14 @@ impl Machine {
         if matches!(then, Then::Next | Then::Wait) {
             self.arm(conn, state);
         }
+        if matches!(state.phase, Phase::Http2(_)) {
+            consumed += self.receive_http2(conn, state, &bytes[consumed..], scratch);
+        }
         consumed
     }
 
     /// Whether what is at hand has waited for too long: looked at now and then, and each time while that is so.
-    fn look_at_the_clock(&self) {
+    pub(super) fn look_at_the_clock(&self) {
         let until = self.until_timed.get();
         if until > 0 {
             return self.until_timed.set(until - 1);
@@ -161,6 +167,14 @@ impl Machine {
         scratch: &mut Scratch,
     ) -> Step {
         let (table, desk) = (&mut scratch.table, &mut scratch.desk);
+        match http2_preface(state, input) {
+            Some(true) => {
+                self.begin_http2(conn, state, &mut desk.out);
+                return step(0, Then::Wait);
+            }
+            Some(false) => return self.partial_head(conn, state),
+            None => {}
+        }
         let mut scanner = HeadScanner::resume(state.progress);
         let parsed = parse_request(input, &self.site.limits.http1, &mut scanner, table);
         state.progress = scanner.progress();
@@ -173,18 +187,21 @@ impl Machine {
                 state.base = 0;
                 self.request(conn, state, &head, input.split_at(bytes), desk)
             }
-            Ok(Parsed::Partial) => {
-                if !state.begun {
-                    state.begun = true;
-                    // The first one's time began when the connection was opened.
-                    if state.requests > 0 {
-                        conn.set_deadline(Some(self.site.limits.header_timeout));
-                    }
-                }
-                step(0, Then::Wait)
-            }
+            Ok(Parsed::Partial) => self.partial_head(conn, state),
             Err(fault) => self.faulty(state, &fault, h1::Exchange::REFUSED, input, &mut desk.out),
         }
+    }
+
+    /// More of a head has to come, in time.
+    fn partial_head(&self, conn: Conn<'_>, state: &mut Connection) -> Step {
+        if !state.begun {
+            state.begun = true;
+            // The first one's time began when the connection was opened.
+            if state.requests > 0 {
+                conn.set_deadline(Some(self.site.limits.header_timeout));
+            }
+        }
+        step(0, Then::Wait)
     }
 
     /// The client broke a rule: nothing that follows can be understood.
@@ -400,17 +417,23 @@ impl Machine {
             body: arrived.content,
             decoder: arrived.decoder,
             expects: arrived.head.expect_continue,
+            http2: None,
         };
         launch.launch(route, &self.site, &self.local, launched)
     }
 
     /// Notes an answer.
     pub(super) fn count(&self, status: u16, state: &Connection) {
+        self.count_since(status, state.began);
+    }
+
+    /// The same for a request that began then.
+    pub(super) fn count_since(&self, status: u16, began: Time) {
         self.local.stats.answered(status);
         let until = self.until_sample.get();
         self.until_sample.set(until.checked_sub(1).unwrap_or(SAMPLE - 1));
         if until == 0 {
-            self.local.stats.took(self.local.cx.clock().since(state.began));
+            self.local.stats.took(self.local.cx.clock().since(began));
         }
     }
 
@@ -513,8 +536,19 @@ impl Step {
     }
 }
 
+/// Whether a connection in the clear begins as HTTP/2 does (RFC 9113 §3.3): `Some(false)`: so far.
+#[inline]
+fn http2_preface(state: &Connection, input: &[u8]) -> Option<bool> {
+    // No other method begins so.
+    if state.requests > 0 || state.origin.secure || !input.starts_with(b"PRI ") {
+        return None;
+    }
+    let length = input.len().min(PREFACE.len());
+    (input[..length] == PREFACE[..length]).then_some(length == PREFACE.len())
+}
+
 /// Who answers. The path is normalised into `scratch` if it has to be.
-fn choose<'a>(site: &'a Site, head: &RequestHead<'a>, scratch: &'a mut String) -> Chosen<'a> {
+pub(super) fn choose<'a>(site: &'a Site, head: &RequestHead<'a>, scratch: &'a mut String) -> Chosen<'a> {
     let mut params = Params::new();
     if head.target == Target::Asterisk || head.target.path() == "*" {
         // RFC 9110 §9.3.7: about the server, not a resource of it.

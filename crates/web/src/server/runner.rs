@@ -12,9 +12,13 @@ use std::task::Poll;
 
 use bytes::Bytes;
 use ringmain_engine::backend::Time;
-use ringmain_wire::h1::{BodyDecoder, FieldBlock, FieldTable, HeadScanner, Parsed, parse_request};
+use ringmain_wire::h1::{
+    BodyDecoder, FieldBlock, FieldTable, HeadScanner, Parsed, RequestHead, parse_request,
+};
+use ringmain_wire::h2::{ErrorCode, load_request};
 
 use super::exchange::{Buffers, Exchange, Job};
+use super::http2::Line;
 use super::stream::{self, Outgoing};
 use super::{Then, answer};
 use crate::error::{Error, Result};
@@ -36,6 +40,8 @@ pub(crate) struct Launched<'a> {
     pub(crate) decoder: Option<BodyDecoder>,
     /// The client waits for `100 Continue`.
     pub(crate) expects: bool,
+    /// The stream of HTTP/2 that it is of; its body is streamed, of so many bytes at most. `head` is as `h2::store_request` has it.
+    pub(crate) http2: Option<(Line, Option<Option<u64>>)>,
 }
 
 /// Starts asynchronous handlers of one route: the seam behind which their types differ.
@@ -82,7 +88,10 @@ where
         buffers.head.extend_from_slice(request.head);
         buffers.body.extend_from_slice(request.body);
         drop(buffers);
-        let serial = exchange.begin(request.job, request.decoder, request.expects);
+        let serial = match request.http2 {
+            None => exchange.begin(request.job, request.decoder, request.expects),
+            Some((line, most)) => exchange.begin_on(request.job, line, most, request.expects),
+        };
         if exchange.task().is_none() && !self.adopt(route, site, local, &exchange) {
             local.runners.leave();
             return None;
@@ -232,9 +241,13 @@ where
         shrink(&mut buffers, &mut scratch);
         *exchange.buffers.borrow_mut() = buffers;
         exchange.finish();
-        let conn = exchange.conn();
-        conn.set_deadline(Some(site.limits.idle_timeout));
-        conn.resume();
+        if let Some(line) = exchange.take_line() {
+            line.session.finished(line.stream);
+        } else {
+            let conn = exchange.conn();
+            conn.set_deadline(Some(site.limits.idle_timeout));
+            conn.resume();
+        }
         if !local.runners.park(route, &exchange) {
             return;
         }
@@ -283,16 +296,7 @@ async fn serve<F>(
 where
     F: AsyncFn(&Request<'_>, &mut Reply<'_>) -> Result,
 {
-    let mut scanner = HeadScanner::new();
-    let parsed = parse_request(
-        &buffers.head,
-        &site.limits.http1,
-        &mut scanner,
-        &mut scratch.table,
-    );
-    let Ok(Parsed::Complete { head, .. }) = parsed else {
-        unreachable!("the connection has parsed these bytes");
-    };
+    let head = read_head(&buffers.head, exchange.is_http2(), site, &mut scratch.table);
     let path =
         path::normalise(head.target.path(), &mut scratch.path).expect("the connection has normalised it");
     let mut params = Params::new();
@@ -341,9 +345,28 @@ where
     ending(exchange, kept, head.keep_alive, job)
 }
 
+/// The head of a request that a connection has handed over.
+fn read_head<'a>(bytes: &'a [u8], http2: bool, site: &Site, table: &'a mut FieldTable) -> RequestHead<'a> {
+    if http2 {
+        let Some(head) = load_request(bytes, table) else {
+            unreachable!("the connection has stored these bytes");
+        };
+        return head;
+    }
+    let parsed = parse_request(bytes, &site.limits.http1, &mut HeadScanner::new(), table);
+    let Ok(Parsed::Complete { head, .. }) = parsed else {
+        unreachable!("the connection has parsed these bytes");
+    };
+    head
+}
+
 /// What becomes of a connection. Where it is not kept: while bytes of the client's may still be on their way, be it of this body or of a next
 /// request, a reset for them could cost the client the answer. By TLS it may still announce its end.
 fn ending(exchange: &Exchange, kept: bool, wanted: bool, job: Job) -> Then {
+    if exchange.is_http2() {
+        // Its other streams live on.
+        return Then::Next;
+    }
     let over = exchange.body_is_over() && !wanted && !job.origin.secure;
     match (kept, over) {
         (true, _) => Then::Next,
@@ -404,6 +427,14 @@ fn end_stream(outcome: Result, reply: &mut Reply<'_>) -> bool {
             if !error.is_disconnected() {
                 log::error!("{:?}: cut while it was answered: {error}", reply.request);
                 // Put and not flushed yet.
+                if let Some(line) = reply
+                    .outgoing
+                    .as_ref()
+                    .and_then(|outgoing| outgoing.exchange.line())
+                {
+                    line.session.reset(line.stream, ErrorCode::INTERNAL_ERROR);
+                    return false;
+                }
                 if let Some(outgoing) = &mut reply.outgoing {
                     let _ = outgoing.exchange.conn().write(outgoing.out);
                     outgoing.out.clear();
@@ -425,6 +456,10 @@ fn end_stream(outcome: Result, reply: &mut Reply<'_>) -> bool {
 async fn send(exchange: &Exchange, reply: &mut Reply<'_>) -> bool {
     let Outgoing { out, .. } = reply.outgoing.take().expect("given to each reply of a runner");
     reply.request.local.follow_the_clock();
+    if let Some(line) = exchange.line() {
+        line.session.reply(reply, line.stream);
+        return true;
+    }
     let mut wire = reply.request.head.exchange();
     wire.keep_alive &= !exchange.is_last() && exchange.body_is_over();
     let rest = answer::encode(reply, wire, out);

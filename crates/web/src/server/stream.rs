@@ -9,16 +9,79 @@ use bytes::Bytes;
 use ringmain_engine::backend::Time;
 use ringmain_engine::limits::WRITE_MARK;
 use ringmain_engine::{Conn, WriteError};
-use ringmain_wire::h1::{self, BodyEncoder, FieldBlock, Framing, Version};
+use ringmain_wire::h1::{self, BodyEncoder, FieldBlock, Framing, Method, Version};
 use ringmain_wire::sse::HEARTBEAT;
 
 use super::answer;
 use super::exchange::{EventFraming, Exchange};
+use super::http2::{Length, Line};
 use crate::Event;
 use crate::error::{Error, Result};
 use crate::limits;
 use crate::media_type;
 use crate::reply::Reply;
+
+/// A body on its way on a stream of HTTP/2.
+pub(super) struct Framed {
+    line: Line,
+    /// Bytes that were said and are still to come.
+    left: Option<u64>,
+    /// No body is sent.
+    silent: bool,
+}
+
+/// Part of a body.
+enum Share<'s> {
+    Copied(&'s [u8]),
+    Shared(Bytes),
+}
+
+impl Framed {
+    /// Counts bytes that are to be sent.
+    fn count(&mut self, bytes: u64) -> std::result::Result<(), h1::Misuse> {
+        if let Some(left) = &mut self.left {
+            *left = left
+                .checked_sub(bytes)
+                .ok_or(h1::Misuse::BodyTooLong { left: *left })?;
+        }
+        Ok(())
+    }
+
+    /// Sends part of the body, unless none is sent.
+    fn send(&mut self, share: Share<'_>) -> Result<u64> {
+        let length = match &share {
+            Share::Copied(bytes) => bytes.len(),
+            Share::Shared(bytes) => bytes.len(),
+        };
+        self.count(length as u64).map_err(Error::internal)?;
+        if self.silent || length == 0 {
+            return Ok(0);
+        }
+        let Line { session, stream } = &self.line;
+        match share {
+            Share::Copied(bytes) => session.data_copied(*stream, bytes)?,
+            Share::Shared(bytes) => session.data(*stream, bytes)?,
+        }
+        Ok(length as u64)
+    }
+
+    /// As [`Framed::send`], for bytes that others put.
+    pub(super) fn put(&mut self, bytes: &[u8]) -> Result<u64> {
+        self.send(Share::Copied(bytes))
+    }
+
+    /// Ends it.
+    fn finish(&mut self, trailers: Option<FieldBlock>) -> std::result::Result<(), h1::Misuse> {
+        if self.silent {
+            return Ok(());
+        }
+        if let Some(left @ 1..) = self.left {
+            return Err(h1::Misuse::BodyTooShort { left });
+        }
+        self.line.session.end(self.line.stream, trailers);
+        Ok(())
+    }
+}
 
 /// Where an asynchronous handler's reply goes.
 pub(crate) struct Outgoing<'r> {
@@ -33,6 +96,8 @@ pub(crate) struct Outgoing<'r> {
     pub(super) tunnel: bool,
     /// There once the head is sent.
     pub(super) body: Option<BodyEncoder>,
+    /// The same on a stream of HTTP/2.
+    pub(super) framed: Option<Framed>,
     /// What follows the body, if it is sent in chunks.
     pub(super) trailers: Option<FieldBlock>,
     /// The runner's buffer, so that a streamed answer allocates none.
@@ -49,6 +114,7 @@ impl<'r> Outgoing<'r> {
             bodiless: false,
             tunnel: false,
             body: None,
+            framed: None,
             trailers: None,
             out,
         }
@@ -56,7 +122,7 @@ impl<'r> Outgoing<'r> {
 
     /// Whether the client can tell a cut body from a whole one by its framing.
     pub(crate) fn is_delimited(&self, version: Version) -> bool {
-        self.length.is_some() || version == Version::Http11
+        self.length.is_some() || version != Version::Http10
     }
 
     /// What was said of a body that is not sent.
@@ -67,11 +133,12 @@ impl<'r> Outgoing<'r> {
     }
 
     pub(crate) fn has_begun(&self) -> bool {
-        self.body.is_some() || self.tunnel
+        self.body.is_some() || self.framed.is_some() || self.tunnel
     }
 
     pub(super) fn is_silent(&self) -> bool {
         self.body.as_ref().is_some_and(BodyEncoder::is_silent)
+            || self.framed.as_ref().is_some_and(|framed| framed.silent)
     }
 }
 
@@ -98,11 +165,7 @@ impl<'r> Reply<'r> {
             return Ok(());
         }
         for share in bytes.chunks(limits::SEND_SHARE) {
-            self.piece(share.len() as u64, |_, out| {
-                out.extend_from_slice(share);
-                Ok(())
-            })
-            .await?;
+            self.piece(Share::Copied(share)).await?;
         }
         Ok(())
     }
@@ -118,12 +181,7 @@ impl<'r> Reply<'r> {
         }
         while !bytes.is_empty() {
             let share = bytes.split_to(bytes.len().min(limits::SEND_SHARE));
-            self.piece(share.len() as u64, |conn, out| {
-                conn.write(out)?;
-                out.clear();
-                conn.write_frame(share)
-            })
-            .await?;
+            self.piece(Share::Shared(share)).await?;
         }
         Ok(())
     }
@@ -157,7 +215,7 @@ impl<'r> Reply<'r> {
         self.header("Cache-Control", "no-store")?;
         self.begin_stream()?;
         if let Some(outgoing) = &mut self.outgoing {
-            let chunked = self.request.version() == Version::Http11;
+            let chunked = self.request.version() != Version::Http10;
             let silent = outgoing.body.as_ref().is_none_or(BodyEncoder::is_silent);
             let framing = if chunked && !silent {
                 EventFraming::Chunked
@@ -165,6 +223,13 @@ impl<'r> Reply<'r> {
                 EventFraming::Unframed
             };
             outgoing.exchange.events.set(Some(framing));
+            if let Some(framed) = &outgoing.framed {
+                return if framed.silent {
+                    Err(Error::head_sent())
+                } else {
+                    Ok(())
+                };
+            }
             let conn = outgoing.exchange.conn();
             conn.write(outgoing.out).map_err(gone)?;
             outgoing.out.clear();
@@ -175,20 +240,27 @@ impl<'r> Reply<'r> {
         Ok(())
     }
 
-    /// Sends `length` bytes that `put` appends or hands over, framed.
-    async fn piece(
-        &mut self,
-        length: u64,
-        put: impl FnOnce(Conn<'_>, &mut Vec<u8>) -> std::result::Result<(), WriteError>,
-    ) -> Result {
+    /// Sends part of the body, framed.
+    async fn piece(&mut self, share: Share<'_>) -> Result {
         self.begin_stream()?;
         let Some(outgoing) = &mut self.outgoing else {
             return Ok(());
         };
+        if let Some(framed) = &mut outgoing.framed {
+            self.sent += framed.send(share)?;
+            if framed.silent {
+                return Err(Error::head_sent());
+            }
+            return taken(outgoing.exchange).await;
+        }
         let conn = outgoing.exchange.conn();
         let out = &mut *outgoing.out;
+        let length = match &share {
+            Share::Copied(bytes) => bytes.len(),
+            Share::Shared(bytes) => bytes.len(),
+        } as u64;
         if outgoing.tunnel {
-            put(conn, out).map_err(gone)?;
+            put(share, conn, out).map_err(gone)?;
             self.sent += length;
             conn.write(out).map_err(gone)?;
             out.clear();
@@ -198,7 +270,7 @@ impl<'r> Reply<'r> {
             return Ok(());
         };
         if body.begin(out, length).map_err(Error::internal)? {
-            put(conn, out).map_err(gone)?;
+            put(share, conn, out).map_err(gone)?;
             body.end(out);
             self.sent += length;
         }
@@ -221,6 +293,9 @@ impl<'r> Reply<'r> {
             return Ok(());
         };
         outgoing.exchange.answers();
+        if let Some(line) = outgoing.exchange.line() {
+            return self.begin_framed(line);
+        }
         let request = self.request;
         let mut exchange = request.head.exchange();
         // A body that is still coming in might never end: the handler need not read it all.
@@ -231,7 +306,7 @@ impl<'r> Reply<'r> {
         let framing = match (outgoing.length, exchange.version) {
             _ if outgoing.bodiless => Framing::None,
             (Some(length), _) => Framing::Length(length),
-            (None, Version::Http11) => Framing::Chunked,
+            (None, Version::Http11 | Version::Http2) => Framing::Chunked,
             (None, Version::Http10) => {
                 outgoing.exchange.last.set(true);
                 Framing::UntilClose
@@ -258,11 +333,51 @@ impl<'r> Reply<'r> {
         Ok(())
     }
 
+    /// Sends the head on a stream of HTTP/2.
+    fn begin_framed(&mut self, line: Line) -> Result {
+        let request = self.request;
+        let Some(outgoing) = &mut self.outgoing else {
+            return Ok(());
+        };
+        let bodiless = outgoing.bodiless || matches!(self.status, 204 | 304);
+        let silent = bodiless || request.head.method == Method::Head;
+        let length = match outgoing.length {
+            _ if bodiless => Length::None,
+            Some(length) => Length::Known(length),
+            None => Length::Unknown,
+        };
+        let parts = answer::Parts {
+            status: self.status,
+            kind: self.kind,
+            fields: self.fields,
+            id: request.id(),
+            forwarded: self.forwarded,
+            handshake: None,
+        };
+        line.session
+            .head(request.local, &parts, line.stream, length, silent)?;
+        let mut framed = Framed {
+            line,
+            left: outgoing.length.filter(|_| !silent),
+            silent,
+        };
+        if !self.body.is_empty() {
+            self.sent += framed.put(self.body)?;
+        }
+        outgoing.framed = Some(framed);
+        let local = request.local;
+        local.stats.took(local.cx.clock().since(outgoing.began));
+        Ok(())
+    }
+
     /// Ends a streamed body. Returns whether the connection can live on.
     pub(crate) fn finish_stream(&mut self) -> std::result::Result<bool, h1::Misuse> {
         let Some(outgoing) = &mut self.outgoing else {
             return Ok(true);
         };
+        if let Some(framed) = &mut outgoing.framed {
+            return framed.finish(outgoing.trailers.take()).map(|()| true);
+        }
         if let Some(body) = &mut outgoing.body {
             match outgoing.trailers.take().filter(|_| body.is_chunked()) {
                 Some(trailers) => body.finish_with_trailers(outgoing.out, &trailers)?,
@@ -279,6 +394,18 @@ impl<'r> Reply<'r> {
 /// Waits until the client has taken enough of what was written.
 pub(crate) async fn taken(exchange: &Exchange) -> Result {
     let conn = exchange.conn();
+    if let Some(line) = exchange.line() {
+        return poll_fn(|context| {
+            if !line.session.is_open(line.stream) {
+                return Poll::Ready(Err(Error::disconnected()));
+            }
+            if line.session.is_clear(line.stream) {
+                return Poll::Ready(Ok(()));
+            }
+            exchange.wait(context)
+        })
+        .await;
+    }
     poll_fn(|context| {
         if conn.unsent() <= WRITE_MARK {
             return Poll::Ready(Ok(()));
@@ -290,6 +417,21 @@ pub(crate) async fn taken(exchange: &Exchange) -> Result {
         exchange.wait(context)
     })
     .await
+}
+
+/// Appends part of a body, or hands it over behind what was appended.
+fn put(share: Share<'_>, conn: Conn<'_>, out: &mut Vec<u8>) -> std::result::Result<(), WriteError> {
+    match share {
+        Share::Copied(bytes) => {
+            out.extend_from_slice(bytes);
+            Ok(())
+        }
+        Share::Shared(bytes) => {
+            conn.write(out)?;
+            out.clear();
+            conn.write_frame(bytes)
+        }
+    }
 }
 
 pub(crate) fn gone(_: WriteError) -> Error {

@@ -311,6 +311,11 @@ impl Client {
         Ok(self)
     }
 
+    /// What was received and not taken.
+    pub(crate) fn kept(&mut self) -> &mut Vec<u8> {
+        &mut self.kept
+    }
+
     /// What has to go over the wire for these bytes.
     pub(crate) fn sealed(&mut self, bytes: &[u8]) -> Vec<u8> {
         match &mut self.tls {

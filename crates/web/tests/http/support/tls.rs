@@ -12,7 +12,7 @@ use rcgen::{
 use ringmain_engine::{Layer, LayerEvent};
 use ringmain_tls::{
     Acceptor, ClientSettings, Connector, Development, Facts, KeyPair, PeerName, Pem, ServerSettings, Tls,
-    Trust,
+    Trust, http_protocols,
 };
 
 /// Wall time.
@@ -29,7 +29,7 @@ pub(crate) fn development() -> &'static Development {
 pub(crate) fn settings() -> ServerSettings {
     ServerSettings {
         certificates: vec![development().pair.clone()],
-        alpn: vec![b"http/1.1".to_vec()],
+        alpn: http_protocols(),
         ..ServerSettings::default()
     }
 }

@@ -1,0 +1,152 @@
+//! Answers over HTTP/2: the same status, fields and bodies, in frames.
+
+use bytes::Bytes;
+use ringmain_engine::Conn;
+use ringmain_engine::backend::Time;
+use ringmain_wire::h1::{FieldBlock, Method};
+use ringmain_wire::h2::{ErrorCode, Misuse, Stream};
+
+use super::{Core, Session};
+use crate::error::Error;
+use crate::limits;
+use crate::local::Local;
+use crate::reply::{Kind, Reply};
+use crate::server::answer::Parts;
+
+/// What of a body goes with a head.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Length {
+    /// No body, and no length.
+    None,
+    /// So many bytes.
+    Known(u64),
+    /// Until its end.
+    Unknown,
+}
+
+impl Core {
+    /// Writes a head. `end`: nothing follows.
+    pub(super) fn head(
+        &mut self,
+        local: &Local,
+        parts: &Parts<'_>,
+        stream: Stream,
+        (length, end): (Length, bool),
+        out: &mut Vec<u8>,
+    ) -> Result<(), Misuse> {
+        let mut head = self.wire.respond(stream, parts.status, out)?;
+        if !parts.forwarded {
+            head.block(local.preamble.borrow().fields(parts.kind));
+        }
+        head.block(parts.fields);
+        if let Some(id) = parts.id {
+            // Made here, or checked when it came.
+            let _ = head.field("x-request-id", id.as_str().as_bytes());
+        }
+        if let Length::Known(bytes) = length {
+            head.length(bytes);
+        }
+        head.finish(end);
+        Ok(())
+    }
+
+    /// Writes a whole answer, or as much as may be sent; the rest waits in the stream's lane.
+    pub(super) fn reply(&mut self, conn: Conn<'_>, reply: &mut Reply<'_>, stream: Stream, out: &mut Vec<u8>) {
+        let parts = Parts {
+            status: reply.status,
+            kind: reply.kind,
+            fields: reply.fields,
+            id: reply.request.id(),
+            forwarded: reply.forwarded,
+            handshake: None,
+        };
+        let length = reply.frame.as_ref().map_or(reply.body.len(), Bytes::len);
+        let bodiless = matches!(reply.status, 204 | 304);
+        let silent = bodiless || reply.request.head.method == Method::Head;
+        let told = if bodiless {
+            Length::None
+        } else {
+            Length::Known(length as u64)
+        };
+        let end = silent || length == 0;
+        let local = reply.request.local;
+        if let Err(misuse) = self.head(local, &parts, stream, (told, end), out) {
+            // The stream is over: its client has given it up.
+            log::debug!("{:?}: not answered: {misuse}", reply.request);
+            return;
+        }
+        if end {
+            return self.ended(stream, out);
+        }
+        reply.sent = length as u64;
+        let body = match reply.frame.take() {
+            Some(frame) => frame,
+            None if length <= limits::COPIED_BODY => {
+                // Almost every answer.
+                let sent = self.wire.data(stream, reply.body, true, out).unwrap_or(0);
+                if sent == length {
+                    return self.ended(stream, out);
+                }
+                Bytes::copy_from_slice(&reply.body[sent..])
+            }
+            None => Bytes::from(std::mem::take(reply.body)),
+        };
+        let now = local.cx.now();
+        let lane = self.lane_or_new(stream, now);
+        lane.pending.push_back(body);
+        lane.end = true;
+        self.transmit(conn, stream, out);
+    }
+
+    /// A whole error as an answer, for what is no request to be shown to a handler.
+    pub(super) fn refuse(&mut self, local: &Local, error: &Error, stream: Stream, out: &mut Vec<u8>) {
+        local.follow_the_clock();
+        let mut problem = Vec::new();
+        error.write_problem(&mut problem);
+        let mut fields = FieldBlock::new();
+        if let Some((name, value)) = error.field() {
+            // Checked when the error was made.
+            let _ = fields.push(name, value.as_bytes());
+        }
+        let parts = Parts {
+            status: error.status(),
+            kind: Kind::Problem,
+            fields: &fields,
+            id: None,
+            forwarded: false,
+            handshake: None,
+        };
+        let length = Length::Known(problem.len() as u64);
+        if self.head(local, &parts, stream, (length, false), out).is_ok() {
+            let sent = self.wire.data(stream, &problem, true, out);
+            if sent != Ok(problem.len()) {
+                self.wire.reset(stream, ErrorCode::REFUSED_STREAM, out);
+            }
+        }
+        self.ended(stream, out);
+    }
+
+    /// The answer was sent to its end: what the client still sends of its body is not wanted (RFC 9113 §8.1).
+    pub(super) fn ended(&mut self, stream: Stream, out: &mut Vec<u8>) {
+        self.wire.reset(stream, ErrorCode::NO_ERROR, out);
+        self.drop_lane(stream);
+    }
+}
+
+impl Session {
+    /// Writes a task's whole answer. The task need not wait for it to be sent.
+    pub(crate) fn reply(&self, reply: &mut Reply<'_>, stream: Stream) {
+        self.write(|core, conn, out| {
+            // What it still does is not for its client.
+            if let Some(lane) = core.lane(stream) {
+                lane.work = super::Work::Answered;
+            }
+            core.reply(conn, reply, stream, out);
+        });
+    }
+
+    /// The pace of a new transfer.
+    pub(super) fn now(&self) -> Time {
+        self.cx.now()
+    }
+}

@@ -1,0 +1,181 @@
+//! When a connection of HTTP/2 is looked at again, what becomes of one that is slow or silent, and how it ends.
+
+use std::rc::Rc;
+
+use ringmain_engine::Conn;
+use ringmain_wire::h2::{ErrorCode, Stream};
+
+use super::{Session, Work};
+use crate::error::Error;
+use crate::limits;
+use crate::server::Machine;
+use crate::server::connection::Connection;
+
+/// What our pings say.
+const PING: [u8; 8] = *b"are you?";
+
+impl Session {
+    /// Wakes all tasks that may send more.
+    pub(super) fn wake(&self) {
+        for (_, exchange, _) in self.all_running() {
+            exchange.wake();
+        }
+    }
+
+    /// After something has happened: sets the deadline, and ends a connection that is at its end.
+    pub(in crate::server) fn settle(&self) {
+        if self.over.get() {
+            return;
+        }
+        let conn = self.conn();
+        let (idle, leaving) = {
+            let core = self.core.borrow();
+            (core.wire.is_idle(), core.wire.is_going_away())
+        };
+        if idle && (leaving || self.half.get()) {
+            self.over.set(true);
+            conn.shutdown();
+            return conn.set_deadline(Some(self.linger));
+        }
+        let ticks = self.ticking.get();
+        match (idle, self.partial.get() > 0) {
+            (false, _) if ticks => {}
+            (false, _) => {
+                self.ticking.set(true);
+                self.begun.set(false);
+                conn.set_deadline(Some(limits::RATE_TICK));
+            }
+            // Each byte would put it off, if it were set anew.
+            (true, true) if self.begun.get() => {}
+            (true, true) => {
+                self.ticking.set(false);
+                self.begun.set(true);
+                conn.set_deadline(Some(self.header_timeout));
+            }
+            (true, false) => {
+                self.ticking.set(false);
+                self.begun.set(false);
+                // The preface's time began when the connection was opened.
+                if self.core.borrow().wire.is_established() {
+                    conn.set_deadline(Some(self.idle_timeout));
+                }
+            }
+        }
+    }
+}
+
+impl Machine {
+    pub(in crate::server) fn deadline_http2(
+        &self,
+        conn: Conn<'_>,
+        state: &mut Connection,
+        session: &Rc<Session>,
+    ) {
+        let idle = session.core.borrow().wire.is_idle();
+        if idle && conn.unsent() == 0 {
+            // Silent, or the rest of a frame does not come.
+            session.write(|core, _, out| core.wire.go_away(out));
+            return session.settle();
+        }
+        if conn.unsent() > 0 {
+            // Reset if the client takes too little; the next look is set there.
+            self.check_sending(conn, state);
+        } else {
+            state.slow = false;
+            conn.set_deadline(Some(limits::RATE_TICK));
+        }
+        session.ticking.set(true);
+        self.look_at_streams(session);
+        self.look_for_life(conn, session);
+    }
+
+    /// Bodies that come too slowly, and answers that nobody makes room for.
+    fn look_at_streams(&self, session: &Rc<Session>) {
+        let now = self.local.cx.now();
+        let limits = &self.site.limits;
+        let partial = session.partial.get() as u64;
+        let mut slow: Vec<Stream> = Vec::new();
+        let mut stuck: Vec<Stream> = Vec::new();
+        for lane in &mut session.core.borrow_mut().lanes {
+            let Some(stream) = lane.stream else { continue };
+            if matches!(lane.work, Work::Collecting)
+                && lane.coming.is_too_slow(limits, now, lane.received + partial)
+            {
+                slow.push(stream);
+            } else if !lane.pending.is_empty() && lane.going.is_too_slow(limits, now, lane.sent) {
+                stuck.push(stream);
+            }
+        }
+        for stream in slow {
+            self.local.stats.answered(408);
+            session.write(|core, _, out| core.refuse(&self.local, &too_slow(limits), stream, out));
+            self.drop_stream(session, stream);
+        }
+        for stream in stuck {
+            session.reset(stream, ErrorCode::CANCEL);
+            self.drop_stream(session, stream);
+        }
+        for (stream, exchange, _) in session.all_running() {
+            let Some(receiving) = exchange.receiving() else {
+                continue;
+            };
+            let mut core = session.core.borrow_mut();
+            let Some(lane) = core.lane(stream) else { continue };
+            if receiving.anew {
+                lane.coming.begin(now, receiving.bytes);
+            } else {
+                // The handler's own time is not its client's.
+                lane.coming.skip(receiving.away);
+            }
+            let slow = lane.coming.is_too_slow(limits, now, receiving.bytes + partial);
+            drop(core);
+            if slow {
+                exchange.fail(too_slow(limits));
+            }
+        }
+        session.settle();
+    }
+
+    /// Whether a client that says nothing while it is answered is there at all.
+    fn look_for_life(&self, conn: Conn<'_>, session: &Session) {
+        let now = self.local.cx.now();
+        if let Some(pinged) = session.pinged.get() {
+            if now.since(pinged) > limits::PONG_WITHIN && session.heard.get() < pinged {
+                return conn.abort();
+            }
+            if session.heard.get() >= pinged {
+                session.pinged.set(None);
+            }
+        } else if now.since(session.heard.get()) > limits::PING_AFTER {
+            session.pinged.set(Some(now));
+            session.write(|core, _, out| core.wire.ping(PING, out));
+        }
+    }
+
+    /// The process is about to end: no new streams, and those that are there are answered.
+    pub(in crate::server) fn drain_http2(&self, session: &Rc<Session>) {
+        let idle = session.core.borrow().wire.is_idle();
+        if idle {
+            session.write(|core, _, out| core.wire.go_away(out));
+            return session.settle();
+        }
+        session.write(|core, _, out| core.wire.announce_end(out));
+        // Streams of messages have no end of their own.
+        for (stream, exchange, _) in session.all_running() {
+            if exchange.events.get().is_some() {
+                session.end(stream, None);
+                self.drop_stream(session, stream);
+                session.write(|core, _, out| core.ended(stream, out));
+            }
+        }
+        session.settle();
+    }
+}
+
+fn too_slow(limits: &crate::limits::Limits) -> Error {
+    let least = limits.rate_bytes;
+    Error::new(
+        408,
+        format!("expected {least} bytes of body a second, found less"),
+    )
+}

@@ -1,0 +1,249 @@
+//! HTTP/2 on a connection: its streams, who answers each, and what waits to be sent on it.
+//!
+//! ```text
+//! bytes ─▶ receive.rs ─▶ wire ─┬─ request, all there ─▶ plain handler, in place ─┐
+//!                              ├─ body to collect ────▶ its lane ─ end ─▶ ───────┤
+//!                              └─ asynchronous ───────▶ Exchange, a task ────────┴▶ answer.rs ─▶ head, body
+//!                                                                                     │ no window, or too much unsent
+//!                                            send.rs: pump ◀── window, drained ◀── its lane
+//! ```
+//!
+//! Tasks and the connection share a [`Session`]. A stream has a [`Lane`] only if it is not answered at once; an idle connection
+//! has none. Knows no route; what differs from HTTP/1 for handlers is here and in `Line`.
+
+mod answer;
+mod deadline;
+mod receive;
+mod send;
+
+pub(crate) use answer::Length;
+
+use std::cell::{Cell, RefCell};
+use std::collections::VecDeque;
+use std::rc::Rc;
+use std::time::Duration;
+
+use bytes::Bytes;
+use ringmain_engine::backend::Time;
+use ringmain_engine::{Conn, ConnId, Cx};
+use ringmain_wire::h1::{FieldBlock, FieldTable};
+use ringmain_wire::h2::{self, HeadBuffer, Role, Stream};
+
+use super::deadline::Pace;
+use super::exchange::Exchange;
+use crate::limits::{self, Limits};
+
+/// What every connection of a worker uses in turn.
+pub(super) struct Heads {
+    pub(super) buffer: HeadBuffer,
+    /// For heads that were kept.
+    pub(super) table: FieldTable,
+    pub(super) stored: Vec<u8>,
+}
+
+/// One connection, as it and its tasks share it.
+pub(crate) struct Session {
+    cx: Cx,
+    conn: ConnId,
+    core: RefCell<Core>,
+    /// Nothing more is read of it: the connection lingers.
+    over: Cell<bool>,
+    /// Bytes of input that are no whole frame.
+    partial: Cell<usize>,
+    /// The deadline is that of a frame which has begun.
+    begun: Cell<bool>,
+    /// The deadline is that of the streams.
+    ticking: Cell<bool>,
+    /// The client has sent its end.
+    half: Cell<bool>,
+    /// When something was heard last.
+    heard: Cell<Time>,
+    /// When the ping was sent that is not answered.
+    pinged: Cell<Option<Time>>,
+    header_timeout: Duration,
+    idle_timeout: Duration,
+    linger: Duration,
+}
+
+struct Core {
+    wire: h2::Connection,
+    /// By slot.
+    lanes: Vec<Lane>,
+    /// The lane whose turn it is.
+    turn: usize,
+    /// What tasks encode to.
+    out: Vec<u8>,
+}
+
+/// A stream that is not answered yet, or whose answer is not all sent.
+#[derive(Default)]
+struct Lane {
+    stream: Option<Stream>,
+    work: Work,
+    /// A request that waits for its body: as `h2::store_request` has it.
+    head: Vec<u8>,
+    body: Vec<u8>,
+    /// Bytes that its body may have.
+    most: u64,
+    /// Bytes of the answer's body that the windows did not let through.
+    pending: VecDeque<Bytes>,
+    /// The answer ends behind them.
+    end: bool,
+    trailers: Option<FieldBlock>,
+    began: Time,
+    /// Of the body that comes, in bytes and time.
+    coming: Pace,
+    received: u64,
+    /// Of the answer that waits.
+    going: Pace,
+    sent: u64,
+}
+
+/// Who has a stream's request.
+#[derive(Default)]
+enum Work {
+    /// Nobody any more.
+    #[default]
+    Answered,
+    /// Its body is collected.
+    Collecting,
+    Running(Rc<Exchange>, u64),
+}
+
+/// A task's way to its stream.
+#[derive(Clone)]
+pub(crate) struct Line {
+    pub(crate) session: Rc<Session>,
+    pub(crate) stream: Stream,
+}
+
+impl Session {
+    pub(super) fn new(
+        conn: Conn<'_>,
+        (site, limits): (&Limits, &h2::Limits),
+        now: Time,
+        out: &mut Vec<u8>,
+    ) -> Rc<Session> {
+        Rc::new(Session {
+            cx: conn.cx().clone(),
+            conn: conn.id(),
+            core: RefCell::new(Core {
+                wire: h2::Connection::new(Role::Server, limits, elapsed(now), out),
+                lanes: Vec::new(),
+                turn: 0,
+                out: Vec::new(),
+            }),
+            over: Cell::new(false),
+            partial: Cell::new(0),
+            begun: Cell::new(false),
+            ticking: Cell::new(false),
+            half: Cell::new(false),
+            heard: Cell::new(now),
+            pinged: Cell::new(None),
+            header_timeout: site.header_timeout,
+            idle_timeout: site.idle_timeout,
+            linger: site.linger,
+        })
+    }
+
+    fn conn(&self) -> Conn<'_> {
+        self.cx.conn(self.conn)
+    }
+
+    /// Whether the connection lingers, or is over.
+    pub(super) fn is_over(&self) -> bool {
+        self.over.get()
+    }
+
+    /// The exchange of a stream, if a task has it.
+    fn running(&self, stream: Stream) -> Option<(Rc<Exchange>, u64)> {
+        let mut core = self.core.borrow_mut();
+        match &core.lane(stream)?.work {
+            Work::Running(exchange, serial) => Some((Rc::clone(exchange), *serial)),
+            _ => None,
+        }
+    }
+
+    /// All exchanges.
+    fn all_running(&self) -> Vec<(Stream, Rc<Exchange>, u64)> {
+        let core = self.core.borrow();
+        let lanes = core.lanes.iter();
+        lanes
+            .filter_map(|lane| match (&lane.work, lane.stream) {
+                (Work::Running(exchange, serial), Some(stream)) => {
+                    Some((stream, Rc::clone(exchange), *serial))
+                }
+                _ => None,
+            })
+            .collect()
+    }
+}
+
+impl Core {
+    fn lane(&mut self, stream: Stream) -> Option<&mut Lane> {
+        let lane = self.lanes.get_mut(stream.slot())?;
+        (lane.stream == Some(stream)).then_some(lane)
+    }
+
+    /// A fresh lane for a stream.
+    fn open(&mut self, stream: Stream, now: Time) -> &mut Lane {
+        let slot = stream.slot();
+        if self.lanes.len() <= slot {
+            self.lanes.resize_with(slot + 1, Lane::default);
+        }
+        let lane = &mut self.lanes[slot];
+        lane.clear();
+        lane.stream = Some(stream);
+        lane.began = now;
+        lane.coming = Pace::new(now);
+        lane.going = Pace::new(now);
+        lane
+    }
+
+    /// The lane of a stream, or a fresh one.
+    fn lane_or_new(&mut self, stream: Stream, now: Time) -> &mut Lane {
+        let slot = stream.slot();
+        if self
+            .lanes
+            .get(slot)
+            .is_none_or(|lane| lane.stream != Some(stream))
+        {
+            return self.open(stream, now);
+        }
+        &mut self.lanes[slot]
+    }
+
+    /// Forgets a stream's lane; who had it.
+    fn drop_lane(&mut self, stream: Stream) -> Work {
+        let Some(lane) = self.lane(stream) else {
+            return Work::Answered;
+        };
+        let work = std::mem::take(&mut lane.work);
+        lane.clear();
+        if self.wire.is_idle() && self.lanes.len() > limits::IDLE_LANES {
+            self.lanes = Vec::new();
+        }
+        work
+    }
+}
+
+impl Lane {
+    fn clear(&mut self) {
+        self.stream = None;
+        self.work = Work::Answered;
+        for buffer in [&mut self.head, &mut self.body] {
+            buffer.clear();
+            buffer.shrink_to(limits::COPIED_BODY);
+        }
+        self.pending.clear();
+        self.end = false;
+        self.trailers = None;
+        self.received = 0;
+        self.sent = 0;
+    }
+}
+
+/// Time as the codec is told it.
+fn elapsed(now: Time) -> Duration {
+    Duration::from_nanos(now.0)
+}

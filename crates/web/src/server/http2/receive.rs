@@ -1,0 +1,452 @@
+//! What comes on a connection of HTTP/2: requests are answered in place or handed to tasks, bodies collected or streamed.
+//!
+//! All that a receipt leads to leaves in one write, in its order.
+
+use std::rc::Rc;
+
+use ringmain_engine::Conn;
+use ringmain_engine::backend::Time;
+use ringmain_engine::limits::WRITE_MARK;
+use ringmain_wire::h1::{Framing, RequestHead};
+use ringmain_wire::h2::{ErrorCode, Event, PeerFault, Stream, load_request, store_request};
+
+use super::{Heads, Line, Session, Work, elapsed};
+use crate::error::Error;
+use crate::limits;
+use crate::reply::Reply;
+use crate::request::Request;
+use crate::server::connection::{Connection, Phase};
+use crate::server::exchange::{Exchange, Job};
+use crate::server::receive::choose;
+use crate::server::runner::Launched;
+use crate::server::{Desk, Machine, Scratch, Then, answer};
+use crate::site::{Action, Route, Verdict};
+
+/// A request and its way back.
+#[derive(Clone, Copy)]
+struct Asked<'a> {
+    conn: Conn<'a>,
+    session: &'a Rc<Session>,
+    stream: Stream,
+    head: &'a RequestHead<'a>,
+    /// What is there of its body, if that was collected.
+    content: &'a [u8],
+    /// Its body comes in pieces, of so many bytes at most.
+    streams: Option<Option<u64>>,
+    began: Time,
+}
+
+impl Machine {
+    /// The connection speaks HTTP/2 from its first byte.
+    pub(in crate::server) fn begin_http2(&self, conn: Conn<'_>, state: &mut Connection, out: &mut Vec<u8>) {
+        let session = Session::new(conn, (&self.site.limits, &self.http2), self.local.cx.now(), out);
+        state.phase = Phase::Http2(session);
+        self.flush(conn, state, out, Then::Wait);
+        conn.set_deadline(Some(self.site.limits.header_timeout));
+    }
+
+    /// Takes what can be taken of `bytes`; returns how much.
+    pub(in crate::server) fn receive_http2(
+        &self,
+        conn: Conn<'_>,
+        state: &mut Connection,
+        bytes: &[u8],
+        scratch: &mut Scratch,
+    ) -> usize {
+        let Phase::Http2(session) = &state.phase else {
+            return 0;
+        };
+        let session = Rc::clone(session);
+        self.local.follow_the_clock();
+        self.look_at_the_clock();
+        let now = self.local.cx.now();
+        session.heard.set(now);
+        let mut consumed = 0;
+        let (heads, desk) = (&mut scratch.heads, &mut scratch.desk);
+        loop {
+            let Heads {
+                buffer,
+                table,
+                stored,
+            } = heads;
+            let step = {
+                let wire = &mut session.core.borrow_mut().wire;
+                wire.receive(&bytes[consumed..], elapsed(now), buffer, &mut desk.out)
+            };
+            let step = match step {
+                Ok(step) => step,
+                Err(fault) => {
+                    self.fail_http2(conn, state, &session, fault, &mut desk.out);
+                    return bytes.len();
+                }
+            };
+            consumed += step.consumed;
+            let asked = |stream, head, began| Asked {
+                conn,
+                session: &session,
+                stream,
+                head,
+                content: &[],
+                streams: None,
+                began,
+            };
+            match step.event {
+                Event::NeedMore => break,
+                Event::Request { stream, head, end } => {
+                    self.count_request(state, &session, &mut desk.out);
+                    self.request_http2(state, asked(stream, &head, now), end, (stored, desk));
+                }
+                Event::Data { stream, data, end } => {
+                    if self.data_http2(&session, stream, data, end, desk) {
+                        self.collected(conn, state, &session, stream, (table, stored, desk));
+                    }
+                }
+                Event::Trailers { stream, fields } => match session.running(stream) {
+                    Some((exchange, _)) => exchange.end_body(fields.iter()),
+                    None => self.collected(conn, state, &session, stream, (table, stored, desk)),
+                },
+                Event::TooLarge { stream, .. } => {
+                    self.count_request(state, &session, &mut desk.out);
+                    let error = Error::new(431, "expected a head within its limits, found a larger one");
+                    self.refuse_http2(state, &session, stream, &error, &mut desk.out);
+                }
+                Event::Reset { stream, code } => {
+                    log::debug!(
+                        "{:?}: stream {}: given up: {code}",
+                        state.origin.remote,
+                        stream.id()
+                    );
+                    self.drop_stream(&session, stream);
+                }
+                Event::Broken { stream, fault } => {
+                    log::debug!("{:?}: {fault}", state.origin.remote);
+                    self.local.stats.refused();
+                    if let Some(stream) = stream {
+                        self.drop_stream(&session, stream);
+                    }
+                }
+                Event::Window { .. } | Event::Settings => {
+                    session.core.borrow_mut().pump(conn, &mut desk.out);
+                    self.flush(conn, state, &mut desk.out, Then::Wait);
+                    session.wake();
+                }
+                Event::Pong { .. } => session.pinged.set(None),
+                Event::GoAway { .. } | Event::Response { .. } => {}
+            }
+            if desk.out.len() > WRITE_MARK {
+                // The engine offers the rest when the client has taken this.
+                break;
+            }
+        }
+        self.flush(conn, state, &mut desk.out, Then::Wait);
+        session.partial.set(bytes.len() - consumed);
+        session.settle();
+        consumed
+    }
+
+    fn count_request(&self, state: &mut Connection, session: &Session, out: &mut Vec<u8>) {
+        state.requests = state.requests.saturating_add(1);
+        let most = self.site.limits.requests_per_connection;
+        if most.is_some_and(|most| state.requests >= most) {
+            session.core.borrow_mut().wire.go_away(out);
+        }
+    }
+
+    /// A head is there: who answers, and how is its body to be had?
+    fn request_http2(
+        &self,
+        state: &Connection,
+        asked: Asked<'_>,
+        end: bool,
+        (stored, desk): (&mut Vec<u8>, &mut Desk),
+    ) {
+        let head = asked.head;
+        if end {
+            return self.serve_http2(state, asked, (stored, desk));
+        }
+        let chosen = choose(&self.site, head, &mut desk.path);
+        let Verdict::Route(route) = chosen.verdict else {
+            // Whatever its body is.
+            return self.serve_http2(state, asked, (stored, desk));
+        };
+        let limits = &self.site.limits;
+        let streamed = matches!(route.action, Action::Task { streamed: true, .. });
+        let most = match route.body_bytes {
+            Some(bytes) => Some(bytes),
+            None if streamed => limits.streamed_body_bytes,
+            None => Some(limits.body_bytes),
+        };
+        if let (Framing::Length(length), Some(most)) = (head.framing, most)
+            && length > most
+        {
+            let what = format!("expected a body of at most {most} bytes, found one of {length}");
+            return self.refuse_http2(
+                state,
+                asked.session,
+                asked.stream,
+                &Error::new(413, what),
+                &mut desk.out,
+            );
+        }
+        if streamed {
+            let asked = Asked {
+                streams: Some(most),
+                ..asked
+            };
+            return self.serve_http2(state, asked, (stored, desk));
+        }
+        let mut core = asked.session.core.borrow_mut();
+        let lane = core.open(asked.stream, asked.began);
+        lane.work = Work::Collecting;
+        lane.most = most.unwrap_or(u64::MAX);
+        store_request(head, &mut lane.head);
+        if head.expect_continue
+            && let Ok(head) = core.wire.respond(asked.stream, 100, &mut desk.out)
+        {
+            head.finish(false);
+        }
+    }
+
+    /// Part of a body. Whether it is collected, and whole.
+    fn data_http2(&self, session: &Session, stream: Stream, data: &[u8], end: bool, desk: &mut Desk) -> bool {
+        if let Some((exchange, _)) = session.running(stream) {
+            // Consumed when its handler takes it.
+            let dropped = exchange.push_body(data, end);
+            session
+                .core
+                .borrow_mut()
+                .wire
+                .consume(stream, dropped, &mut desk.out);
+            return false;
+        }
+        let mut core = session.core.borrow_mut();
+        core.wire.consume(stream, data.len(), &mut desk.out);
+        let Some(lane) = core.lane(stream) else {
+            return false;
+        };
+        lane.received += data.len() as u64;
+        if !matches!(lane.work, Work::Collecting) {
+            return false;
+        }
+        if lane.received > lane.most {
+            let what = format!("expected a body of at most {} bytes, found more", lane.most);
+            lane.work = Work::Answered;
+            self.local.stats.answered(413);
+            core.refuse(&self.local, &Error::new(413, what), stream, &mut desk.out);
+            return false;
+        }
+        lane.body.extend_from_slice(data);
+        end
+    }
+
+    /// A body is whole: its request is answered as if it had come at once.
+    fn collected(
+        &self,
+        conn: Conn<'_>,
+        state: &Connection,
+        session: &Rc<Session>,
+        stream: Stream,
+        (table, stored, desk): (&mut ringmain_wire::h1::FieldTable, &mut Vec<u8>, &mut Desk),
+    ) {
+        let taken = {
+            let mut core = session.core.borrow_mut();
+            let lane = core
+                .lane(stream)
+                .filter(|lane| matches!(lane.work, Work::Collecting));
+            lane.map(|lane| {
+                lane.work = Work::Answered;
+                (
+                    std::mem::take(&mut lane.head),
+                    std::mem::take(&mut lane.body),
+                    lane.began,
+                )
+            })
+        };
+        let Some((head, body, began)) = taken else { return };
+        let Some(loaded) = load_request(&head, table) else {
+            unreachable!("these bytes were stored when it came");
+        };
+        let asked = Asked {
+            conn,
+            session,
+            stream,
+            head: &loaded,
+            content: &body,
+            streams: None,
+            began,
+        };
+        self.serve_http2(state, asked, (stored, desk));
+        // Their memory is used again.
+        let mut core = session.core.borrow_mut();
+        if let Some(lane) = core
+            .lanes
+            .get_mut(stream.slot())
+            .filter(|lane| lane.head.capacity() == 0)
+        {
+            (lane.head, lane.body) = (head, body);
+            lane.head.clear();
+            lane.body.clear();
+            lane.body.shrink_to(limits::COPIED_BODY);
+        }
+    }
+
+    /// Has a request answered: by its task, or here and now.
+    fn serve_http2(&self, state: &Connection, asked: Asked<'_>, (stored, desk): (&mut Vec<u8>, &mut Desk)) {
+        let Asked {
+            session,
+            stream,
+            head,
+            ..
+        } = asked;
+        let mut chosen = choose(&self.site, head, &mut desk.path);
+        if self.late.get() && matches!(chosen.verdict, Verdict::Route(Route { urgent: false, .. })) {
+            chosen.verdict = Verdict::TooLate;
+        }
+        if let Verdict::Route(Route {
+            action: Action::Task { launch, .. },
+            index,
+            ..
+        }) = &chosen.verdict
+        {
+            stored.clear();
+            store_request(head, stored);
+            let launched = Launched {
+                job: Job {
+                    origin: state.origin,
+                    began: asked.began,
+                    last: false,
+                },
+                head: stored,
+                body: asked.content,
+                decoder: None,
+                expects: head.expect_continue,
+                http2: Some((
+                    Line {
+                        session: Rc::clone(session),
+                        stream,
+                    },
+                    asked.streams,
+                )),
+            };
+            if let Some((exchange, serial)) = launch.launch(*index, &self.site, &self.local, launched) {
+                let mut core = session.core.borrow_mut();
+                core.lane_or_new(stream, asked.began).work = Work::Running(exchange, serial);
+                return;
+            }
+            let busy = Error::new(503, "the server runs as many requests as it may");
+            chosen.verdict = Verdict::Refused(busy.with_header("Retry-After", "1"));
+        }
+        let request = Request::new(
+            head,
+            chosen.path,
+            chosen.params,
+            asked.content,
+            &self.site,
+            &self.local,
+            &chosen.verdict,
+            state.origin,
+            None,
+        );
+        let mut reply = Reply::new(&request, &mut desk.fields, &mut desk.body);
+        answer::run(&chosen.verdict, &request, &mut reply);
+        session
+            .core
+            .borrow_mut()
+            .reply(asked.conn, &mut reply, stream, &mut desk.out);
+        let (status, sent) = (reply.status, reply.sent);
+        self.count_since(status, asked.began);
+        self.local.log(&request, status, sent, asked.began);
+    }
+
+    /// Answers what is not shown to any handler.
+    fn refuse_http2(
+        &self,
+        state: &Connection,
+        session: &Session,
+        stream: Stream,
+        error: &Error,
+        out: &mut Vec<u8>,
+    ) {
+        let now = self.local.cx.now();
+        self.local.log_refused(state.origin.remote, error.status(), now);
+        self.local.stats.answered(error.status());
+        self.local.stats.refused();
+        session.core.borrow_mut().refuse(&self.local, error, stream, out);
+    }
+
+    /// The client broke a rule of the connection: nothing that follows can be understood.
+    fn fail_http2(
+        &self,
+        conn: Conn<'_>,
+        state: &mut Connection,
+        session: &Session,
+        fault: PeerFault,
+        out: &mut Vec<u8>,
+    ) {
+        log::debug!("{:?}: {fault}", state.origin.remote);
+        self.local.stats.refused();
+        self.drop_all(session);
+        session.over.set(true);
+        self.flush(conn, state, out, Then::Linger);
+    }
+
+    /// A stream is gone: whoever answers it ends.
+    pub(super) fn drop_stream(&self, session: &Session, stream: Stream) {
+        let work = session.core.borrow_mut().drop_lane(stream);
+        if let Work::Running(exchange, serial) = work {
+            self.cancel(&exchange, serial);
+        }
+    }
+
+    /// The same for all of them.
+    pub(in crate::server) fn drop_all(&self, session: &Session) {
+        let lanes = std::mem::take(&mut session.core.borrow_mut().lanes);
+        for lane in lanes {
+            if let Work::Running(exchange, serial) = lane.work {
+                self.cancel(&exchange, serial);
+            }
+        }
+    }
+
+    fn cancel(&self, exchange: &Rc<Exchange>, serial: u64) {
+        if !exchange.runs(serial) {
+            return;
+        }
+        if let Some(task) = exchange.task() {
+            self.local.cx.cancel(task);
+        }
+        if exchange.was_not_begun() {
+            // Its task would have done so.
+            self.local.runners.leave();
+        }
+    }
+
+    /// The client has sent its last byte: what is asked is answered, what is not whole is not.
+    pub(in crate::server) fn end_http2(&self, session: &Rc<Session>) {
+        session.half.set(true);
+        let collecting: Vec<Stream> = {
+            let core = session.core.borrow();
+            let lanes = core.lanes.iter();
+            lanes
+                .filter(|lane| matches!(lane.work, Work::Collecting))
+                .filter_map(|lane| lane.stream)
+                .collect()
+        };
+        for stream in collecting {
+            session.reset(stream, ErrorCode::CANCEL);
+            self.drop_stream(session, stream);
+        }
+        for (_, exchange, _) in session.all_running() {
+            exchange.end_of_input();
+            exchange.wake();
+        }
+        session.settle();
+    }
+
+    /// The client takes more, or its windows do.
+    pub(in crate::server) fn drained_http2(&self, session: &Rc<Session>) {
+        session.write(|core, conn, out| core.pump(conn, out));
+        session.wake();
+        session.settle();
+    }
+}

@@ -1,0 +1,270 @@
+//! HTTP/2's deadlines and limits in virtual time: what happens just below each, and beyond.
+
+use std::time::Duration;
+
+use ringmain_web::testing::{Ending, RawConnection, TestClient};
+use ringmain_web::{App, Bytes, Limits};
+use ringmain_wire::h1::{FieldBlock, Method};
+use ringmain_wire::h2::{self, Connection, ErrorCode, Event, HeadBuffer, Request, Role, Stream};
+
+fn seconds(count: u64) -> Duration {
+    Duration::from_secs(count)
+}
+
+fn app() -> App {
+    App::new()
+        .get("/", |_, reply| reply.text("root"))
+        .post("/length", |req, reply| reply.text(req.body().len().to_string()))
+        .post_streamed("/through", async |req, reply| {
+            let mut length = 0;
+            while let Some(chunk) = req.chunk().await? {
+                length += chunk.len();
+            }
+            reply.text(length.to_string())
+        })
+        .get_async("/wait/{seconds}", async |req, reply| {
+            req.cx().sleep(seconds(req.param_as("seconds")?)).await;
+            reply.text("waited")
+        })
+        .get("/large", |_, reply| {
+            reply.bytes("application/octet-stream", Bytes::from(vec![b'x'; 1_000_000]))
+        })
+}
+
+/// A client of HTTP/2 over a simulated connection.
+struct Http2 {
+    raw: RawConnection,
+    wire: Connection,
+    heads: HeadBuffer,
+    out: Vec<u8>,
+    input: Vec<u8>,
+    /// What was heard, as text.
+    heard: Vec<String>,
+}
+
+impl Http2 {
+    fn new(client: &mut TestClient, limits: &h2::Limits) -> Http2 {
+        let mut out = Vec::new();
+        let mut http2 = Http2 {
+            raw: client.raw(),
+            wire: Connection::new(Role::Client, limits, Duration::ZERO, &mut out),
+            heads: HeadBuffer::new(limits),
+            out,
+            input: Vec::new(),
+            heard: Vec::new(),
+        };
+        http2.turn();
+        http2
+    }
+
+    /// Sends what there is, lets a moment pass, and takes what has come.
+    fn turn(&mut self) {
+        self.turn_after(Duration::from_millis(1));
+    }
+
+    fn turn_after(&mut self, span: Duration) {
+        let out = std::mem::take(&mut self.out);
+        self.raw.send(out);
+        self.raw.advance(span);
+        self.input.extend(self.raw.received());
+        let mut at = 0;
+        loop {
+            let step = self
+                .wire
+                .receive(&self.input[at..], Duration::ZERO, &mut self.heads, &mut self.out)
+                .expect("a server that keeps the rules");
+            at += step.consumed;
+            self.heard.push(match step.event {
+                Event::NeedMore => break,
+                Event::Response { stream, head, .. } => format!("{} {}", stream.id(), head.status),
+                Event::Data { stream, data, end } => format!("{} {} bytes {end}", stream.id(), data.len()),
+                Event::Reset { stream, code } => format!("{} {code}", stream.id()),
+                Event::GoAway { code, .. } => format!("away {code}"),
+                Event::Settings | Event::Window { .. } => continue,
+                other => format!("{other:?}"),
+            });
+        }
+        self.input.drain(..at);
+    }
+
+    fn begin(&mut self, method: &str, path: &str, end: bool) -> Stream {
+        let request = Request {
+            method: Method::new(method),
+            scheme: "http",
+            authority: "localhost",
+            path,
+            protocol: None,
+        };
+        self.wire
+            .request(&request, &FieldBlock::new(), None, end, &mut self.out)
+            .expect("a stream")
+    }
+
+    fn heard(&mut self) -> Vec<String> {
+        self.turn();
+        std::mem::take(&mut self.heard)
+    }
+}
+
+fn client() -> TestClient {
+    TestClient::new(app()).unwrap()
+}
+
+#[test]
+fn a_connection_that_says_nothing_more_is_closed() {
+    let mut client = client();
+    let limits = Limits::default();
+    let mut http2 = Http2::new(&mut client, &h2::Limits::INTERNET);
+    http2.begin("GET", "/", true);
+    assert_eq!(http2.heard(), ["1 200", "1 4 bytes true"]);
+    http2.turn_after(limits.idle_timeout - seconds(1));
+    assert_eq!(http2.heard(), Vec::<String>::new());
+    http2.turn_after(seconds(2));
+    assert_eq!(http2.heard(), ["away NO_ERROR"]);
+    http2.raw.end();
+    assert_eq!(http2.raw.read_to_end().unwrap(), (Vec::new(), Ending::Closed));
+}
+
+#[test]
+fn a_preface_that_does_not_come_ends_in_time() {
+    for sent in [&b"PRI * HTTP/2.0\r\n\r\nSM"[..], b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n"] {
+        let mut client = client();
+        let mut raw = client.raw();
+        raw.send(sent);
+        raw.advance(Limits::default().header_timeout - seconds(1));
+        assert_eq!(raw.ending(), None);
+        raw.advance(seconds(2));
+        raw.end();
+        let (bytes, ending) = raw.read_to_end().unwrap();
+        assert!(!bytes.is_empty(), "it is told why");
+        assert_eq!(ending, Ending::Closed);
+    }
+}
+
+#[test]
+fn the_rest_of_a_head_must_come_in_time_whatever_comes_of_it() {
+    let mut client = client();
+    let mut http2 = Http2::new(&mut client, &h2::Limits::INTERNET);
+    http2.begin("GET", "/", true);
+    http2.turn();
+    http2.heard.clear();
+    http2.begin("GET", "/", true);
+    let head = std::mem::take(&mut http2.out);
+    // A byte every two seconds does not put it off.
+    for byte in &head[..5] {
+        http2.raw.send([*byte]);
+        http2.turn_after(seconds(2));
+    }
+    assert_eq!(http2.heard(), ["away NO_ERROR"]);
+}
+
+#[test]
+fn a_body_that_comes_too_slowly_is_refused() {
+    for (path, drips, refused) in [
+        ("/length", 300, false),
+        ("/length", 20, true),
+        ("/through", 300, false),
+        ("/through", 20, true),
+    ] {
+        let mut client = client();
+        let mut http2 = Http2::new(&mut client, &h2::Limits::INTERNET);
+        let stream = http2.begin("POST", path, false);
+        for _ in 0..20 {
+            if http2.wire.is_open(stream) {
+                // Beyond the answer nothing can be sent.
+                let _ = http2.wire.data(stream, &vec![b'x'; drips], false, &mut http2.out);
+            }
+            http2.turn_after(seconds(1));
+        }
+        let heard = http2.heard();
+        if refused {
+            assert_eq!(heard.first().map(String::as_str), Some("1 408"), "{path} {heard:?}");
+        } else {
+            assert_eq!(heard, Vec::<String>::new(), "{path}");
+            let end = http2.wire.data(stream, b"", true, &mut http2.out);
+            assert_eq!(end, Ok(0));
+            assert_eq!(http2.heard(), ["1 200", "1 4 bytes true"], "{path}");
+        }
+        http2.begin("GET", "/", true);
+        assert_eq!(http2.heard(), ["3 200", "3 4 bytes true"], "{path}");
+    }
+}
+
+#[test]
+fn an_answer_that_nobody_makes_room_for_is_given_up() {
+    let mut client = client();
+    let limits = h2::Limits {
+        stream_window: 1000,
+        ..h2::Limits::INTERNET
+    };
+    let mut http2 = Http2::new(&mut client, &limits);
+    http2.begin("GET", "/large", true);
+    assert_eq!(http2.heard(), ["1 200", "1 1000 bytes false"]);
+    http2.turn_after(Limits::default().rate_grace - seconds(1));
+    assert_eq!(http2.heard(), Vec::<String>::new());
+    http2.turn_after(seconds(3));
+    assert_eq!(http2.heard(), ["1 CANCEL"]);
+    http2.begin("GET", "/", true);
+    assert_eq!(http2.heard(), ["3 200", "3 4 bytes true"]);
+}
+
+#[test]
+fn a_client_that_is_answered_is_asked_whether_it_is_there() {
+    let mut client = client();
+    let mut http2 = Http2::new(&mut client, &h2::Limits::INTERNET);
+    // The codec answers pings.
+    http2.begin("GET", "/wait/300", true);
+    for _ in 0..310 {
+        http2.turn_after(seconds(1));
+    }
+    assert_eq!(http2.heard(), ["1 200", "1 6 bytes true"]);
+
+    let mut http2 = Http2::new(&mut client, &h2::Limits::INTERNET);
+    http2.begin("GET", "/wait/300", true);
+    http2.turn();
+    // From here on it says nothing.
+    http2.raw.advance(seconds(45));
+    assert_eq!(http2.raw.ending(), None);
+    let asked = http2.raw.received();
+    assert_eq!(asked[..5], [0, 0, 8, 6, 0], "a ping");
+    http2.raw.advance(seconds(15));
+    assert_eq!(http2.raw.ending(), Some(Ending::Reset));
+}
+
+#[test]
+fn streams_beyond_their_limit_are_refused() {
+    let limits = Limits {
+        streams: 2,
+        ..Limits::default()
+    };
+    let mut client = TestClient::new(app().limits(limits)).unwrap();
+    let mut http2 = Http2::new(&mut client, &h2::Limits::INTERNET);
+    // Before the server's settings have come a client does not know.
+    let mut out = Vec::new();
+    let mut hasty = Connection::new(Role::Client, &h2::Limits::INTERNET, Duration::ZERO, &mut out);
+    std::mem::swap(&mut http2.wire, &mut hasty);
+    http2.raw = client.raw();
+    http2.out = out;
+    for _ in 0..3 {
+        http2.begin("GET", "/wait/1", true);
+    }
+    let heard = http2.heard();
+    assert_eq!(heard, [format!("5 {}", ErrorCode::REFUSED_STREAM)]);
+    http2.turn_after(seconds(2));
+    assert_eq!(http2.heard(), ["1 200", "1 6 bytes true", "3 200", "3 6 bytes true"]);
+}
+
+#[test]
+fn running_requests_beyond_their_limit_are_told_to_come_again() {
+    let limits = Limits {
+        running_requests: 1,
+        ..Limits::default()
+    };
+    let mut client = TestClient::new(app().limits(limits)).unwrap();
+    let mut http2 = Http2::new(&mut client, &h2::Limits::INTERNET);
+    http2.begin("GET", "/wait/5", true);
+    http2.begin("GET", "/wait/5", true);
+    assert_eq!(http2.heard()[0], "3 503");
+    http2.turn_after(seconds(6));
+    assert_eq!(http2.heard(), ["1 200", "1 6 bytes true"]);
+}
