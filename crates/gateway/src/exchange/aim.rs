@@ -32,7 +32,7 @@ pub(super) fn sending<'a>(
         backend: &forward.backends[number].rewrite,
         prefix: found.matched.prefix(),
         upgrade: upgrade(req, forward),
-        trailers: req.version() == Version::Http11
+        trailers: req.version() != Version::Http10
             && req.head().fields.known(Known::Te).is_some()
             && trailers::wanted(&req.head().fields),
     }

@@ -3,11 +3,13 @@
 use ringmain_web::Reply;
 use ringmain_wire::h1::{
     BodyDecoder, FieldBlock, Fields, Framing, HeadScanner, Known, Limits, Method, Parsed, ResponseHead,
-    parse_response,
+    Version, parse_response,
 };
+use ringmain_wire::h2::load_response;
 
 use super::Failure;
 use super::fields::{Named, options, starts_folded};
+use super::relay::Decoding;
 use super::trailers::Sieve;
 use crate::desk::Desk;
 use crate::fault::Fault;
@@ -42,7 +44,7 @@ pub(super) struct Reading<'m, 'a> {
 pub(super) enum Head {
     /// A body, perhaps none.
     Body {
-        decoder: BodyDecoder,
+        decoding: Decoding,
         keep_alive: bool,
         /// What of its trailers goes further, if the client reads any.
         sieve: Option<Sieve>,
@@ -107,32 +109,73 @@ impl<'m, 'a> Reading<'m, 'a> {
                     return (consumed, Err(fault.into()));
                 }
             };
-            if self.again.iter().any(|range| range.contains(head.status)) {
-                return (consumed, Ok(Some(Head::Again(head.status))));
-            }
-            if self.pages.iter().any(|page| page.statuses.contains(head.status)) {
-                return (consumed, Ok(Some(Head::Replaced(head.status))));
+            if let Some(special) = self.special(head.status) {
+                return (consumed, Ok(Some(special)));
             }
             consumed += length;
-            if !head.is_interim() {
-                return (
-                    consumed,
-                    self.finish(&head, limits, text, changes, most, reply).map(Some),
-                );
-            }
-            self.interim += 1;
-            if self.interim > limits::INTERIM_ANSWERS {
-                return (consumed, Err(Fault::GarbageHead.into()));
-            }
-            // The client was told to go on when its body was asked for.
-            if head.status != 100 {
-                fields.clear();
-                let passed = copy(&head.fields, &Changes::default(), false, fields);
-                if let Err(failure) = passed.and_then(|()| Ok(reply.interim(head.status, fields)?)) {
-                    return (consumed, Err(failure));
-                }
+            match self.take(&head, (limits, text, fields), changes, most, reply) {
+                Ok(None) => {}
+                looked => return (consumed, looked),
             }
         }
+    }
+
+    /// The same for a head that came by HTTP/2.
+    pub(super) fn look_stored(
+        &mut self,
+        stored: &[u8],
+        desk: &mut Desk,
+        changes: &Changes,
+        most: Option<u64>,
+        reply: &mut Reply<'_>,
+    ) -> Result<Option<Head>, Failure> {
+        self.begun = true;
+        let Desk {
+            limits,
+            table,
+            fields,
+            text,
+            ..
+        } = desk;
+        let head = load_response(stored, table).ok_or(Fault::GarbageHead)?;
+        match self.special(head.status) {
+            Some(special) => Ok(Some(special)),
+            None => self.take(&head, (limits, text, fields), changes, most, reply),
+        }
+    }
+
+    /// What becomes of an answer with such a status, if it is not what the client gets.
+    fn special(&self, status: u16) -> Option<Head> {
+        if self.again.iter().any(|range| range.contains(status)) {
+            return Some(Head::Again(status));
+        }
+        let replaced = self.pages.iter().any(|page| page.statuses.contains(status));
+        replaced.then_some(Head::Replaced(status))
+    }
+
+    /// Has the reply have a head, unless it is an interim one, which is passed on.
+    fn take(
+        &mut self,
+        head: &ResponseHead<'_>,
+        (limits, text, fields): (&Limits, &mut Vec<u8>, &mut FieldBlock),
+        changes: &Changes,
+        most: Option<u64>,
+        reply: &mut Reply<'_>,
+    ) -> Result<Option<Head>, Failure> {
+        if !head.is_interim() {
+            return self.finish(head, limits, text, changes, most, reply).map(Some);
+        }
+        self.interim += 1;
+        if self.interim > limits::INTERIM_ANSWERS {
+            return Err(Fault::GarbageHead.into());
+        }
+        // The client was told to go on when its body was asked for.
+        if head.status != 100 {
+            fields.clear();
+            copy(&head.fields, &Changes::default(), false, fields)?;
+            reply.interim(head.status, fields)?;
+        }
+        Ok(None)
     }
 
     fn finish(
@@ -165,7 +208,12 @@ impl<'m, 'a> Reading<'m, 'a> {
             body_bytes: most,
             ..*limits
         };
-        let decoder = BodyDecoder::new(head.framing, &limits).map_err(|_| Fault::ResponseTooLarge)?;
+        let decoding = match head.version {
+            Version::Http2 => Decoding::framed(head.framing, most)?,
+            _ => Decoding::Encoded(
+                BodyDecoder::new(head.framing, &limits).map_err(|_| Fault::ResponseTooLarge)?,
+            ),
+        };
         let fields = reply.forward(head.status)?;
         copy(&head.fields, changes, self.cross, fields)?;
         fields.append(&self.extra);
@@ -183,7 +231,7 @@ impl<'m, 'a> Reading<'m, 'a> {
         }
         Ok(Head::Body {
             framing,
-            decoder,
+            decoding,
             keep_alive: head.keep_alive,
             sieve,
         })
@@ -193,7 +241,13 @@ impl<'m, 'a> Reading<'m, 'a> {
 /// What the client is told of the body: HEAD and 304 have none and may say how long it would be.
 pub(super) fn framing(head: &ResponseHead<'_>, to_head: bool) -> Framing {
     if head.framing != Framing::None || !(to_head || head.status == 304) {
-        return head.framing;
+        // By HTTP/2 an empty body need not be told of.
+        let is_empty = head.version == Version::Http2 && head.framing == Framing::None && head.status != 204;
+        return if is_empty {
+            Framing::Length(0)
+        } else {
+            head.framing
+        };
     }
     let length = head.fields.known(Known::ContentLength);
     // It was parsed with the head.

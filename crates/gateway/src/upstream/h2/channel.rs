@@ -11,8 +11,8 @@ use std::rc::Rc;
 use std::task::{Context, Poll};
 use std::time::Duration;
 
-use ringmain_engine::Sleep;
 use ringmain_engine::backend::Time;
+use ringmain_engine::{Cx, Sleep};
 use ringmain_wire::h1::FieldBlock;
 use ringmain_wire::h2::{ErrorCode, Misuse, Request};
 
@@ -60,6 +60,11 @@ impl Channel {
             sleep: RefCell::new(None),
             ticket: Cell::new(0),
         }
+    }
+
+    /// The worker's handle.
+    pub(crate) fn cx(&self) -> &Cx {
+        &self.session.cx
     }
 
     /// Requests by this connection before this one.
@@ -184,6 +189,14 @@ impl Channel {
         came.reader = Some(context.waker().clone());
         drop(came);
         self.poll_deadline(context).map(Err)
+    }
+
+    /// Whether all of the answer was read.
+    pub(crate) fn is_over(&self) -> bool {
+        self.incoming.get().is_some_and(|incoming| {
+            let came = incoming.came.borrow();
+            came.ended && came.heads.is_empty() && came.read == came.body.len()
+        })
     }
 
     /// What has come behind the body.

@@ -98,11 +98,10 @@ impl Sessions {
 
     /// The same for the endpoint as it is configured now.
     pub(in crate::upstream) fn hand_on(&self) -> Sessions {
-        Sessions {
-            list: RefCell::new(std::mem::take(&mut *self.list.borrow_mut())),
-            is_plain: Cell::new(self.is_plain.get()),
-            ..Sessions::default()
-        }
+        let next = Sessions::default();
+        next.list.swap(&self.list);
+        next.is_plain.set(self.is_plain.get());
+        next
     }
 
     /// Closes them as soon as their requests are over.
@@ -218,7 +217,7 @@ impl Local {
         let spoken = dialled.and_then(|sole| {
             let shared = self.protocol() == UpstreamProtocol::Http2;
             match secure {
-                true if agreed(&sole.stream) => Ok((sole, true)),
+                true if is_agreed(&sole.stream) => Ok((sole, true)),
                 true if shared => Err(Fault::NoHttp2),
                 // Without TLS nothing is agreed on: it is known before.
                 secure => Ok((sole, shared && !secure)),
@@ -267,7 +266,7 @@ impl Local {
 }
 
 /// Whether both sides have agreed on HTTP/2.
-fn agreed(stream: &Stream) -> bool {
+pub(crate) fn is_agreed(stream: &Stream) -> bool {
     let alpn = stream.layer(|tls: &mut Tls| tls.facts().and_then(|facts| facts.alpn.clone()));
     alpn.flatten().is_some_and(|alpn| alpn == b"h2")
 }

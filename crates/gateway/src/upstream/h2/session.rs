@@ -197,7 +197,7 @@ impl Session {
     }
 
     /// A stream for a request, to be opened by it; only with [`room`](Self::room) for it.
-    pub(super) fn reserve(self: &Rc<Self>) -> Channel {
+    pub(crate) fn reserve(self: &Rc<Self>) -> Channel {
         self.reserved.set(self.reserved.get() + 1);
         Channel::new(Rc::clone(self))
     }
