@@ -467,6 +467,38 @@ impl Parse for Url {
     }
 }
 
+/// A method of gRPC, or all of a service's.
+#[derive(Clone, Debug)]
+pub(super) struct GrpcName {
+    pub(super) service: String,
+    pub(super) method: Option<String>,
+}
+
+impl Parse for GrpcName {
+    const NAME: &'static str = "gRPC method";
+    const ABOUT: &'static str =
+        "A service of gRPC with its package, or one of its methods: `shop.v1.Cart`, `shop.v1.Cart/Add`.";
+    const SHAPE: &'static str = "^[A-Za-z_][A-Za-z0-9_.]*(/[A-Za-z_][A-Za-z0-9_]*)?$";
+
+    fn parse(text: &str) -> Result<GrpcName, String> {
+        let (service, method) = match text.split_once('/') {
+            None => (text, None),
+            Some((service, method)) => (service, Some(method)),
+        };
+        let is_name = |name: &str| {
+            name.starts_with(|first: char| first.is_ascii_alphabetic() || first == '_')
+                && name.bytes().all(|byte| byte.is_ascii_alphanumeric() || byte == b'_')
+        };
+        if !service.split('.').all(is_name) || !method.is_none_or(is_name) {
+            return wrong("a service of gRPC such as shop.v1.Cart, or shop.v1.Cart/Add", text);
+        }
+        Ok(GrpcName {
+            service: service.to_owned(),
+            method: method.map(str::to_owned),
+        })
+    }
+}
+
 impl Parse for LogDestination {
     const NAME: &'static str = "log destination";
     const ABOUT: &'static str =

@@ -117,6 +117,8 @@ impl Session {
         } else if heard.settings {
             // It may take more streams than before.
             self.offer(self.room());
+        } else {
+            self.breathe();
         }
     }
 

@@ -59,6 +59,8 @@ pub(crate) struct Session {
     permit: RefCell<Option<Permit>>,
     /// It opens no more streams.
     retired: Cell<bool>,
+    /// Somebody was told that there is no room because its output is full.
+    is_choked: Cell<bool>,
     /// It has refused a stream, and taken none since.
     pub(super) refuses: Cell<bool>,
     /// Streams at once.
@@ -135,6 +137,7 @@ impl Session {
             }),
             permit: RefCell::new(beginning.permit),
             retired: Cell::new(false),
+            is_choked: Cell::new(false),
             refuses: Cell::new(false),
             most: beginning.streams,
             lifetime: beginning.lifetime,
@@ -181,6 +184,7 @@ impl Session {
         // What is not taken off it is not helped by more.
         let is_choked = |stream: &Stream| stream.unsent() >= WRITE_MARK;
         if self.wire.borrow().as_ref().is_none_or(is_choked) {
+            self.is_choked.set(true);
             return 0;
         }
         let connection = &self.state.borrow().connection;
@@ -281,6 +285,13 @@ impl Session {
         }
         if self.is_idle() && (self.retired.get() || self.cx.is_draining()) {
             drop(self.close());
+        }
+    }
+
+    /// Tells those who wait, if it was too full for them when they looked.
+    pub(super) fn breathe(&self) {
+        if self.is_choked.replace(false) {
+            self.offer(self.room());
         }
     }
 
