@@ -198,6 +198,9 @@ pub const UPSTREAM_PING_AFTER: Duration = Duration::from_secs(15);
 /// requests with it.
 pub const UPSTREAM_PING_WAIT: Duration = Duration::from_secs(10);
 
+/// Bytes of a line of an answer of the gateway's own that clients of gRPC are told as `grpc-message`. A longer one is not told.
+pub const GRPC_MESSAGE_BYTES: usize = 1024;
+
 /// Bytes of memory for what is to be written that a session of HTTP/2 keeps.
 pub const SESSION_OUT_KEPT: usize = 16 * 1024;
 

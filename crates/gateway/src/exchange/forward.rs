@@ -20,6 +20,7 @@ use super::aim::{addresses, draw, hashed, pages, sending};
 use super::cross::Cross;
 use super::early::Started;
 use super::filtered::Chain;
+use super::grpc::{self, Unwrapping};
 use super::kept::Kept;
 use super::mirror;
 use super::relay::{Clock, Down, Download, NotSent, Unsent, upload};
@@ -51,6 +52,7 @@ struct Job<'a, 'r> {
     session: Session,
     /// What of the body is kept for another try.
     kept: Kept,
+    web: Unwrapping,
     /// What the answer says to browsers of other origins.
     cross: Option<&'a Cross>,
     /// What is answered in place of the upstream's errors.
@@ -148,6 +150,7 @@ pub(super) async fn forward(
         session,
         prefer,
         kept: Kept::of(forward),
+        web: Unwrapping::of(grpc::web(forward, req)),
         cross: found.cross.as_ref(),
         pages: pages(found, forward),
         chain,
@@ -366,6 +369,7 @@ impl Job<'_, '_> {
         reading.extra.append(self.sending.cleared.answer());
         reading.pages = self.pages;
         reading.filtered = self.chain.is_some();
+        reading.web = self.sending.web.map(|kind| kind.dialect);
         Ok(reading)
     }
 
@@ -421,7 +425,7 @@ impl Job<'_, '_> {
             (link, unsent),
             (most, self.chain),
             (&self.backend.request, self.sending.cleared.edits()),
-            &self.kept
+            (&self.kept, &self.web)
         ));
         let mut got = None;
         loop {

@@ -15,6 +15,7 @@ use ringmain_wire::h1::{
 };
 
 use super::Found;
+use super::grpc;
 use super::aim::addresses;
 use super::kept::Kept;
 use super::request::{self, Sending};
@@ -150,6 +151,7 @@ fn prepare(
         prefix: found.matched.prefix(),
         upgrade: None,
         trailers: false,
+        web: grpc::web(forward, req),
     };
     let body = body.as_deref();
     let message = match local.is_plain() {

@@ -15,6 +15,7 @@ use ringmain_web::{Error, Reply, Request};
 use ringmain_wire::h1::{BodyDecoder, BodyEncoder, BodyEvent, FieldBlock, Framing, Misuse};
 
 use super::filtered::Chain;
+use super::grpc::{Unwrapping, Wrapping};
 use super::kept::Kept;
 use super::trailers::Sieve;
 use super::{Failure, filtered, note};
@@ -200,7 +201,7 @@ pub(super) async fn upload(
     (link, unsent): (&Link, Unsent),
     (most, chain): (Option<u64>, Option<&Chain>),
     (changes, edits): (&Changes, Option<&Edits>),
-    kept: &Kept,
+    (kept, web): (&Kept, &Unwrapping),
 ) -> Result<(), NotSent> {
     let mut outlet = match (link, unsent) {
         (Link::Sole(sole), Unsent::Encoded(encoder)) => Outlet::Sole(&sole.stream, encoder),
@@ -214,7 +215,7 @@ pub(super) async fn upload(
             // Apart, so that requests without it have no room for it. What the client may send it counts itself.
             Some(chain) => Box::pin(chain.chunk(req)).await,
         };
-        let chunk = chunk.map_err(NotSent::Failure)?;
+        let chunk = chunk.and_then(|bytes| web.piece(bytes)).map_err(NotSent::Failure)?;
         let Some(bytes) = chunk else { break };
         kept.take(&bytes);
         total += bytes.len() as u64;
@@ -282,8 +283,12 @@ pub(super) struct Down {
     decoding: Decoding,
     /// What of the trailers goes further, if any does.
     sieve: Option<Sieve>,
+    /// The client speaks gRPC-Web.
+    web: Option<Wrapping>,
     /// Bytes of it, framing included.
     came: u64,
+    /// What has come of these.
+    trailers: Option<FieldBlock>,
     /// What is to pass filters, if there are any.
     filtered: Option<Box<Unseen>>,
     /// Whether the connection may be used again.
@@ -303,12 +308,19 @@ pub(super) struct Unseen {
 }
 
 impl Down {
-    pub(super) fn new(decoding: Decoding, keep_alive: bool, sieve: Option<Sieve>) -> Down {
+    pub(super) fn new(
+        decoding: Decoding,
+        keep_alive: bool,
+        sieve: Option<Sieve>,
+        web: Option<Wrapping>,
+    ) -> Down {
         Down {
+            web,
             is_over: decoding.is_over(),
             decoding,
             sieve,
             came: 0,
+            trailers: None,
             filtered: None,
             keep_alive,
         }
@@ -352,24 +364,20 @@ impl Down {
             consumed += step.consumed;
             self.came += step.consumed as u64;
             match step.event {
-                BodyEvent::Data(data) => match &mut self.filtered {
-                    Some(filtered) => filtered.bytes.extend_from_slice(data),
-                    None => {
-                        if let Err(error) = reply.put(data) {
-                            return (consumed, Err(error.into()));
-                        }
+                BodyEvent::Data(data) => {
+                    if let Err(failure) = put((&mut self.filtered, self.web), data, reply) {
+                        return (consumed, Err(failure));
                     }
-                },
+                }
                 BodyEvent::Trailers(trailers) => {
-                    let sifted = self.sieve.as_ref().map(|sieve| sieve.sift(&trailers));
-                    self.behind(sifted, reply);
+                    self.trailers = self.sieve.as_ref().map(|sieve| sieve.sift(&trailers));
                 }
                 BodyEvent::NeedMore if !self.decoding.is_over() => return (consumed, Ok(())),
                 BodyEvent::NeedMore | BodyEvent::End => {
                     // What is behind a whole answer is nobody's.
                     self.keep_alive &= consumed == bytes.len();
                     self.is_over = true;
-                    return (consumed, Ok(()));
+                    return (consumed, self.behind(reply));
                 }
             }
         }
@@ -384,13 +392,7 @@ impl Down {
             *left = rest;
         }
         self.came += bytes.len() as u64;
-        let put = match &mut self.filtered {
-            Some(filtered) => {
-                filtered.bytes.extend_from_slice(bytes);
-                Ok(())
-            }
-            None => reply.put(bytes).map(|_| ()).map_err(Failure::from),
-        };
+        let put = put((&mut self.filtered, self.web), bytes, reply);
         (bytes.len(), put)
     }
 
@@ -429,12 +431,11 @@ impl Down {
             Poll::Ready(Ok(_)) => {
                 self.is_over = true;
                 let trailers = channel.take_trailers();
-                let sifted = match (&self.sieve, trailers) {
+                self.trailers = match (&self.sieve, trailers) {
                     (Some(sieve), Some(trailers)) => Some(sieve.sift_block(&trailers)),
                     _ => None,
                 };
-                self.behind(sifted, reply);
-                return Poll::Ready(Ok(()));
+                return Poll::Ready(self.behind(reply));
             }
             Poll::Ready(Err(lost)) => lost,
         };
@@ -442,13 +443,19 @@ impl Down {
         Poll::Ready(Err(fault.into()))
     }
 
-    /// Passes on what has come behind the body.
-    fn behind(&mut self, sifted: Option<FieldBlock>, reply: &mut Reply<'_>) {
-        match (&mut self.filtered, sifted) {
-            (Some(filtered), sifted) => filtered.trailers = sifted,
-            (None, Some(sifted)) => reply.put_trailers(sifted),
+    /// The body is over: passes on what has come behind it.
+    fn behind(&mut self, reply: &mut Reply<'_>) -> Result<(), Failure> {
+        let trailers = self.trailers.take();
+        if let Some(web) = self.web {
+            let end = web.end(trailers.as_ref());
+            return put((&mut self.filtered, None), &end, reply);
+        }
+        match (&mut self.filtered, trailers) {
+            (Some(filtered), trailers) => filtered.trailers = trailers,
+            (None, Some(trailers)) => reply.put_trailers(trailers),
             (None, None) => {}
         }
+        Ok(())
     }
 
     fn poll_sole(
@@ -485,6 +492,21 @@ impl Down {
             (Poll::Pending, _) => Poll::Pending,
         }
     }
+}
+
+/// Passes part of a body on: to filters if there are any, else to the client.
+fn put(
+    (filtered, web): (&mut Option<Box<Unseen>>, Option<Wrapping>),
+    bytes: &[u8],
+    reply: &mut Reply<'_>,
+) -> Result<(), Failure> {
+    let wrapped = web.map(|web| web.piece(bytes));
+    let bytes = wrapped.as_deref().unwrap_or(bytes);
+    match filtered {
+        Some(filtered) => filtered.bytes.extend_from_slice(bytes),
+        None => reply.put(bytes)?,
+    }
+    Ok(())
 }
 
 fn body_fault(error: &io::Error, clock: &Clock, cx: &Cx) -> Fault {

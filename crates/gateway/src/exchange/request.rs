@@ -4,10 +4,12 @@ use std::fmt::Write as _;
 use std::net::IpAddr;
 
 use ringmain_web::{Request, path};
+use ringmain_wire::grpc::{ContentType, Dialect};
 use ringmain_wire::h1::{BodyEncoder, FieldBlock, Framing, Known, Misuse, RequestEncoder};
 use ringmain_wire::h2;
 
 use super::fields::{Claim, Named, Sort, is_folded, sort};
+use super::grpc;
 use super::trailers::Sieve;
 use crate::desk::Desk;
 use crate::fault::Fault;
@@ -32,6 +34,8 @@ pub(super) struct Sending<'a> {
     pub(super) upgrade: Option<&'a [u8]>,
     /// The client reads trailers.
     pub(super) trailers: bool,
+    /// It is gRPC-Web that is sent on as gRPC.
+    pub(super) web: Option<ContentType<'a>>,
 }
 
 /// A head that is being written.
@@ -212,12 +216,22 @@ fn fields(
                 }
             }
             Sort::EndToEnd if named.has(known, field.name) || dropped(field.name) || forged(field.name) => {}
+            Sort::EndToEnd if known == Some(Known::ContentType) && sending.web.is_some() => {}
             Sort::EndToEnd => encoder.field(name, field.value).map_err(misuse)?,
         }
     }
     claims.write(encoder, req, sending, trusted, text)?;
     added(encoder, sending)?;
-    let framed = edits.and_then(|edits| edits.framing).unwrap_or(head.framing);
+    let mut framed = edits.and_then(|edits| edits.framing).unwrap_or(head.framing);
+    if let Some(kind) = sending.web {
+        encoder
+            .field("Content-Type", grpc::upstream_type(kind).as_bytes())
+            .map_err(misuse)?;
+        if kind.dialect == Dialect::WebText && framed != Framing::None {
+            // What is left of base64 is shorter.
+            framed = Framing::Chunked;
+        }
+    }
     trailers(encoder, req, sending, (framed, text))?;
     Ok(framing(framed, req.method().as_str()))
 }
@@ -252,7 +266,7 @@ fn trailers(
             encoder.field("Trailer", text).map_err(misuse)?;
         }
     }
-    if sending.trailers {
+    if sending.trailers || sending.web.is_some() {
         encoder.accept_trailers().map_err(misuse)?;
     }
     Ok(())

@@ -1,6 +1,7 @@
 //! The head of an upstream's answer, as the client is told it.
 
 use ringmain_web::Reply;
+use ringmain_wire::grpc::Dialect;
 use ringmain_wire::h1::{
     BodyDecoder, FieldBlock, Fields, Framing, HeadScanner, Known, Limits, Method, Parsed, ResponseHead,
     Version, parse_response,
@@ -9,6 +10,7 @@ use ringmain_wire::h2::load_response;
 
 use super::Failure;
 use super::fields::{Named, options, starts_folded};
+use super::grpc::{self, Wrapping};
 use super::relay::Decoding;
 use super::trailers::Sieve;
 use crate::desk::Desk;
@@ -38,6 +40,8 @@ pub(super) struct Reading<'m, 'a> {
     pub(super) pages: &'a [ErrorPage],
     /// Filters are to see the head before it is put.
     pub(super) filtered: bool,
+    /// The client speaks gRPC-Web, the upstream gRPC.
+    pub(super) web: Option<Dialect>,
 }
 
 /// What a whole head says about what follows.
@@ -50,6 +54,8 @@ pub(super) enum Head {
         sieve: Option<Sieve>,
         /// What the client is told of it.
         framing: Framing,
+        /// It is gRPC for a client of gRPC-Web.
+        web: Option<Wrapping>,
     },
     /// Anything: protocols were switched.
     Switch,
@@ -73,6 +79,7 @@ impl<'m, 'a> Reading<'m, 'a> {
             again: &[],
             pages: &[],
             filtered: false,
+            web: None,
         }
     }
 
@@ -217,15 +224,20 @@ impl<'m, 'a> Reading<'m, 'a> {
         let fields = reply.forward(head.status)?;
         copy(&head.fields, changes, self.cross, fields)?;
         fields.append(&self.extra);
-        let sieve =
-            (self.trailers && head.framing == Framing::Chunked).then(|| Sieve::of(&head.fields, changes));
-        if let Some(sieve) = &sieve {
+        let web = self.web.and_then(|dialect| wrapping(dialect, head, fields));
+        let behind = self.trailers && head.framing == Framing::Chunked;
+        let sieve = (behind || web.is_some()).then(|| Sieve::of(&head.fields, changes));
+        if let Some(sieve) = sieve.as_ref().filter(|_| web.is_none()) {
             sieve.announce(&head.fields, text);
             if !text.is_empty() {
                 fields.push("Trailer", text).map_err(|_| Fault::GarbageHead)?;
             }
         }
-        let framing = framing(head, self.method == Method::Head);
+        let framing = match web {
+            // It has its trailers behind it.
+            Some(_) => Framing::Chunked,
+            None => framing(head, self.method == Method::Head),
+        };
         if !self.filtered {
             reply.put_head(framing)?;
         }
@@ -234,8 +246,20 @@ impl<'m, 'a> Reading<'m, 'a> {
             decoding,
             keep_alive: head.keep_alive,
             sieve,
+            web,
         })
     }
+}
+
+/// How an answer of gRPC is to be translated for a client; its type is.
+fn wrapping(dialect: Dialect, head: &ResponseHead<'_>, fields: &mut FieldBlock) -> Option<Wrapping> {
+    let answered = head.fields.known(Known::ContentType)?;
+    let kind = grpc::client_type(dialect, answered)?;
+    fields.remove("Content-Type");
+    let pushed = fields.push("Content-Type", kind.as_bytes());
+    // One without a body has all in its head.
+    let has_body = pushed.is_ok() && head.framing != Framing::None;
+    has_body.then_some(Wrapping { dialect })
 }
 
 /// What the client is told of the body: HEAD and 304 have none and may say how long it would be.

@@ -259,7 +259,12 @@ impl Peer {
             .connection
             .respond(stream, status, &mut self.out)
             .expect("an open stream");
-        head.block(&block(fields));
+        for (name, value) in fields {
+            match *name {
+                "content-length" => head.length(value.parse().expect("a number")),
+                name => head.field(name, value.as_bytes()).expect("a field"),
+            }
+        }
         head.finish(end);
         self.flush();
     }

@@ -26,6 +26,7 @@ mod forged;
 mod forwarding;
 mod framed;
 mod gates;
+mod grpc;
 mod hedging;
 mod kept;
 mod keys;

@@ -74,6 +74,8 @@ pub(in crate::config) struct Rule {
     pub(in crate::config) affinity: Maybe<Affinity>,
     /// Protocols that a connection may switch to: `websocket` if it does not say, `[]` for none.
     pub(in crate::config) upgrades: Some1<String>,
+    /// Calls of gRPC-Web are sent on as gRPC, and their answers back. `false` if it does not say.
+    pub(in crate::config) grpc_web: Maybe<bool>,
     /// Error pages are also for the upstream's own errors. `false` if it does not say.
     pub(in crate::config) replace_errors: Maybe<bool>,
 }

@@ -65,8 +65,9 @@ impl Job<'_, '_> {
                 keep_alive,
                 sieve,
                 framing,
+                web,
             }) => {
-                let mut down = Down::new(decoding, keep_alive, sieve);
+                let mut down = Down::new(decoding, keep_alive, sieve, web);
                 if reading.filtered {
                     down.filter(framing);
                 }
@@ -110,8 +111,9 @@ impl Job<'_, '_> {
                     keep_alive,
                     sieve,
                     framing,
+                    web,
                 })) => {
-                    let mut down = Down::new(decoding, keep_alive, sieve);
+                    let mut down = Down::new(decoding, keep_alive, sieve, web);
                     if reading.filtered {
                         down.filter(framing);
                     }

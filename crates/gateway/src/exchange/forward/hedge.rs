@@ -82,7 +82,9 @@ impl Job<'_, '_> {
                 // As filters leave it: each try sends that. What the client may send they count themselves.
                 Some(chain) => Box::pin(chain.chunk(self.req)).await?,
             };
-            let Some(piece) = piece else { return Ok(true) };
+            let Some(piece) = self.web.piece(piece)? else {
+                return Ok(true);
+            };
             total += piece.len() as u64;
             let most = self.forward.body.request.filter(|_| self.chain.is_none());
             if most.is_some_and(|most| total > most) {
@@ -203,7 +205,7 @@ impl Job<'_, '_> {
             (link, unsent),
             (self.forward.body.request, self.chain),
             (&self.backend.request, self.sending.cleared.edits()),
-            &self.kept,
+            (&self.kept, &self.web),
         );
         match upload.await {
             // That it is not taken is told better by what is answered.
