@@ -288,6 +288,22 @@ const SUITES: &[Suite] = &[
         ],
     },
     Suite {
+        name: "h2spec",
+        about: "h2spec's cases of HTTP/2, all of them, in the clear and by TLS; half a minute, needs Go and its module proxy",
+        lines: &[
+            Line::new(&[
+                "cargo",
+                "build",
+                "--release",
+                "-p",
+                "ringmain-web",
+                "--example",
+                "h2_server",
+            ]),
+            Line::new(&["tests/h2spec/run.sh", "target/release/examples/h2_server"]),
+        ],
+    },
+    Suite {
         name: "sdk",
         about: "Centrifuge's Go and npm SDKs against our server; a minute, needs Go, Node and the package registries",
         lines: &[

@@ -179,7 +179,10 @@ pub const STREAM_WINDOW: usize = 256 * 1024;
 pub const CONNECTION_WINDOW: usize = 1024 * 1024;
 
 /// Streams' records that an idle connection of HTTP/2 keeps. More are freed with the last stream.
-pub const IDLE_LANES: usize = 8;
+pub const IDLE_LANES: usize = 4;
+
+/// Bytes of memory that each of them keeps for a head and for a body. More is given back.
+pub const LANE_BYTES: usize = 1024;
 
 /// How long a client of HTTP/2 may say nothing while it is answered before it is asked for a sign of life.
 pub const PING_AFTER: Duration = Duration::from_secs(30);

@@ -25,6 +25,8 @@ pub(crate) struct Local {
     pub(crate) site: Arc<Site>,
     /// What an answer without a task is written to.
     pub(crate) early: RefCell<Vec<u8>>,
+    /// What tasks of HTTP/2 are encoded to.
+    pub(crate) framed: RefCell<Vec<u8>>,
     /// For heads that are read once more, to be logged.
     pub(crate) again: RefCell<FieldTable>,
     states: Vec<(TypeId, Box<dyn Any>)>,
@@ -55,6 +57,7 @@ impl Local {
         Local {
             site: Arc::clone(site),
             early: RefCell::default(),
+            framed: RefCell::default(),
             again: RefCell::new(FieldTable::new(&site.limits.http1)),
             states,
             preamble: RefCell::new(preamble),

@@ -60,6 +60,12 @@ impl Preamble {
         &self.beginnings[kind.index()].fields
     }
 
+    /// A number for [these fields](Preamble::fields), and for no others of this worker's.
+    #[inline]
+    pub(crate) fn id(&self, kind: Kind) -> u64 {
+        (self.second + 1) * Kind::COUNT as u64 + kind.index() as u64
+    }
+
     /// The beginning of an answer with status 200.
     #[inline]
     pub(crate) fn ok(&self, kind: Kind) -> &Preface {

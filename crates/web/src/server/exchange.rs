@@ -20,6 +20,7 @@ use ringmain_engine::backend::Time;
 use ringmain_engine::{Conn, ConnId, Cx, TaskId};
 use ringmain_wire::h1::{BodyDecoder, BodyEvent, Field, FieldBlock};
 
+use super::coming::{Coming, Receiving};
 use super::early::{Asked, Early};
 use super::http2::Line;
 use crate::error::{Error, Result};
@@ -69,35 +70,6 @@ pub(crate) struct Exchange {
     line: RefCell<Option<Line>>,
 }
 
-/// How far a body is that comes.
-#[derive(Clone, Copy, Debug)]
-enum Coming {
-    Http1(BodyDecoder),
-    Http2 {
-        received: u64,
-        /// Bytes that it may have.
-        most: Option<u64>,
-        over: bool,
-    },
-}
-
-impl Coming {
-    fn is_over(&self) -> bool {
-        match self {
-            Coming::Http1(decoder) => decoder.is_over(),
-            Coming::Http2 { over, .. } => *over,
-        }
-    }
-
-    /// Bytes so far.
-    fn consumed(&self) -> u64 {
-        match self {
-            Coming::Http1(decoder) => decoder.consumed(),
-            Coming::Http2 { received, .. } => *received,
-        }
-    }
-}
-
 /// How an event stream is ended from outside.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum EventFraming {
@@ -134,16 +106,6 @@ struct Incoming {
     ended: bool,
     /// Nothing more is written to a tunnel's client, which may still send.
     half: bool,
-}
-
-/// How a streamed body comes in.
-pub(crate) struct Receiving {
-    /// Framed bytes so far.
-    pub(crate) bytes: u64,
-    /// The handler has held it up: the rate is measured anew.
-    pub(crate) anew: bool,
-    /// Time since the last look in which the handler did not wait.
-    pub(crate) away: Duration,
 }
 
 impl Exchange {

@@ -4,6 +4,7 @@
 
 pub(crate) mod admission;
 pub(crate) mod answer;
+mod coming;
 mod connection;
 mod deadline;
 pub(crate) mod early;

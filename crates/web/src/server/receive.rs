@@ -12,12 +12,10 @@ use ringmain_wire::h1::{
     self, BodyDecoder, BodyEvent, Framing, HeadScanner, Parsed, PeerFault, RequestHead, Target, parse_request,
 };
 
-use ringmain_wire::h2::PREFACE;
-
 use super::connection::{Collector, Connection, Phase, Sending};
 use super::exchange::{CONTINUE, Exchange, Job};
 use super::runner::{Launch, Launched};
-use super::{Desk, Machine, Scratch, Then, answer};
+use super::{Desk, Machine, Scratch, Then, answer, http2};
 use crate::error::Error;
 use crate::limits;
 use crate::path;
@@ -167,7 +165,7 @@ impl Machine {
         scratch: &mut Scratch,
     ) -> Step {
         let (table, desk) = (&mut scratch.table, &mut scratch.desk);
-        match http2_preface(state, input) {
+        match http2::preface(state, input) {
             Some(true) => {
                 self.begin_http2(conn, state, &mut desk.out);
                 return step(0, Then::Wait);
@@ -534,17 +532,6 @@ impl Step {
     fn of(self, consumed: usize) -> Step {
         Step { consumed, ..self }
     }
-}
-
-/// Whether a connection in the clear begins as HTTP/2 does (RFC 9113 §3.3): `Some(false)`: so far.
-#[inline]
-fn http2_preface(state: &Connection, input: &[u8]) -> Option<bool> {
-    // No other method begins so.
-    if state.requests > 0 || state.origin.secure || !input.starts_with(b"PRI ") {
-        return None;
-    }
-    let length = input.len().min(PREFACE.len());
-    (input[..length] == PREFACE[..length]).then_some(length == PREFACE.len())
 }
 
 /// Who answers. The path is normalised into `scratch` if it has to be.

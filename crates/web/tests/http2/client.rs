@@ -34,7 +34,11 @@ impl Got {
 
     #[track_caller]
     pub(crate) fn expect(&self, status: u16, body: &str) {
-        assert_eq!((self.status, self.text(), self.end), (status, body, true), "{self:?}");
+        assert_eq!(
+            (self.status, self.text(), self.end),
+            (status, body, true),
+            "{self:?}"
+        );
     }
 }
 
@@ -61,7 +65,9 @@ pub(crate) fn fields(all: &[(&str, &str)]) -> FieldBlock {
 
 fn told<'f>(fields: impl Iterator<Item = ringmain_wire::h1::Field<'f>>) -> Vec<(String, String)> {
     let text = |bytes: &[u8]| String::from_utf8_lossy(bytes).into_owned();
-    fields.map(|field| (text(field.name), text(field.value))).collect()
+    fields
+        .map(|field| (text(field.name), text(field.value)))
+        .collect()
 }
 
 impl Http2 {
@@ -111,7 +117,10 @@ impl Http2 {
             path,
             protocol: None,
         };
-        let stream = self.wire.request(&request, block, None, end, &mut self.out).expect("a stream");
+        let stream = self
+            .wire
+            .request(&request, block, None, end, &mut self.out)
+            .expect("a stream");
         self.got.insert(stream.id(), Got::default());
         stream
     }
@@ -133,7 +142,10 @@ impl Http2 {
     fn push(&mut self) {
         for (stream, body) in &mut self.going {
             // One that was reset is over.
-            let sent = self.wire.data(*stream, body, true, &mut self.out).unwrap_or(body.len());
+            let sent = self
+                .wire
+                .data(*stream, body, true, &mut self.out)
+                .unwrap_or(body.len());
             body.drain(..sent);
         }
         self.going.retain(|(_, body)| !body.is_empty());
@@ -151,7 +163,12 @@ impl Http2 {
 
     pub(crate) fn wait_for(&mut self, stream: Stream, done: impl Fn(&Got) -> bool) -> Got {
         while !done(&self.got[&stream.id()]) {
-            assert!(self.turn(), "the connection ended: {:?} {:?}", self.so_far(stream), self.away);
+            assert!(
+                self.turn(),
+                "the connection ended: {:?} {:?}",
+                self.so_far(stream),
+                self.away
+            );
         }
         self.so_far(stream)
     }

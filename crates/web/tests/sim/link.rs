@@ -8,7 +8,9 @@ use std::time::Duration;
 use rcgen::{BasicConstraints, CertificateParams, DnType, IsCa, Issuer, KeyPair as Key, PKCS_ED25519};
 use ringmain_engine::backend::sim::Peer;
 use ringmain_engine::{Layer, LayerEvent};
-use ringmain_tls::{Acceptor, ClientSettings, Connector, KeyPair, PeerName, Pem, ServerSettings, Tls, Trust};
+use ringmain_tls::{
+    Acceptor, ClientSettings, Connector, KeyPair, PeerName, Pem, ServerSettings, Tls, Trust, http_protocols,
+};
 
 /// When the tests' certificates are judged: signatures by Ed25519 are all of one length.
 const NOW: Duration = Duration::from_secs(1_800_000_000);
@@ -69,13 +71,18 @@ fn pem(text: String) -> Pem {
 pub(crate) fn acceptor() -> Acceptor {
     let settings = ServerSettings {
         certificates: vec![certificate().0.clone()],
+        alpn: http_protocols(),
         ..ServerSettings::default()
     };
     Acceptor::new(&settings, NOW).expect("settings")
 }
 
-pub(crate) fn connector() -> Connector {
-    let settings = ClientSettings::new(Trust::Authorities(certificate().1.clone()));
+/// Of clients that offer these protocols.
+pub(crate) fn connector(alpn: &[Vec<u8>]) -> Connector {
+    let settings = ClientSettings {
+        alpn: alpn.to_vec(),
+        ..ClientSettings::new(Trust::Authorities(certificate().1.clone()))
+    };
     Connector::new(&settings, NOW).expect("settings")
 }
 

@@ -16,6 +16,7 @@ mod link;
 mod requests;
 mod run;
 mod sockets;
+mod streams;
 
 use std::alloc::System;
 use std::ops::Range;

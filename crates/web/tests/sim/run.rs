@@ -18,6 +18,7 @@ use crate::clients::{Client, Weather};
 use crate::link::{self, Link};
 use crate::requests::Ask;
 use crate::sockets::SocketClient;
+use crate::streams::StreamClient;
 
 /// Listeners by their numbers.
 const CLEAR: u32 = 0;
@@ -30,6 +31,8 @@ pub(crate) struct Run {
     cluster: SimCluster<Server>,
     clients: Vec<Client>,
     sockets: Vec<SocketClient>,
+    /// Of HTTP/2.
+    streams: Vec<StreamClient>,
     world: World,
     site: Arc<Site>,
     inside: Vec<Inside>,
@@ -41,6 +44,8 @@ pub(crate) struct Run {
     draining: bool,
     stopping: bool,
     connector: Connector,
+    /// The same, for HTTP/2.
+    http2: Connector,
     /// Last, so that it speaks when all else is gone.
     named: Named,
 }
@@ -113,6 +118,7 @@ impl Run {
             cluster,
             clients: Vec::new(),
             sockets: Vec::new(),
+            streams: Vec::new(),
             world,
             site,
             inside,
@@ -122,7 +128,8 @@ impl Run {
             most,
             draining: false,
             stopping: false,
-            connector: link::connector(),
+            connector: link::connector(&[]),
+            http2: link::connector(&[b"h2".to_vec()]),
             named,
         }
     }
@@ -147,17 +154,21 @@ impl Run {
         }
         self.end();
         let messages: usize = self.sockets.iter().map(SocketClient::answered).sum();
-        self.clients.iter().map(Client::answered).sum::<usize>() + messages
+        let streams: usize = self.streams.iter().map(StreamClient::answered).sum();
+        self.clients.iter().map(Client::answered).sum::<usize>() + messages + streams
     }
 
     /// Clients that are through.
     fn done(&self) -> usize {
         let clients = self.clients.iter().filter(|client| client.done).count();
-        clients + self.sockets.iter().filter(|socket| socket.done).count()
+        let sockets = self.sockets.iter().filter(|socket| socket.done).count();
+        clients + sockets + self.streams.iter().filter(|client| client.done).count()
     }
 
     fn is_busy(&self) -> bool {
-        self.clients.iter().any(Client::is_busy) || self.sockets.iter().any(SocketClient::is_busy)
+        self.clients.iter().any(Client::is_busy)
+            || self.sockets.iter().any(SocketClient::is_busy)
+            || self.streams.iter().any(StreamClient::is_busy)
     }
 
     /// With no connection left nothing runs, and only idle runners are kept.
@@ -234,6 +245,11 @@ impl Run {
                 panic!("seed {}: {error}\n{socket:?}\n{weather:?}", self.named.seed);
             }
         }
+        for client in &mut self.streams {
+            if let Err(error) = client.act(&self.world, weather) {
+                panic!("seed {}: {error}\n{client:?}\n{weather:?}", self.named.seed);
+            }
+        }
         step
     }
 
@@ -249,7 +265,7 @@ impl Run {
             if until(self) {
                 return;
             }
-            if self.clients.len() + self.sockets.len() < self.wanted
+            if self.clients.len() + self.sockets.len() + self.streams.len() < self.wanted
                 && !self.stopping
                 && self.world.below(20) == 0
             {
@@ -263,20 +279,29 @@ impl Run {
         }
         let waiting: Vec<&Client> = self.clients.iter().filter(|client| !client.done).collect();
         let sockets: Vec<&SocketClient> = self.sockets.iter().filter(|socket| !socket.done).collect();
+        let streams: Vec<&StreamClient> = self.streams.iter().filter(|client| !client.done).collect();
         panic!(
-            "seed {}: stuck while {phase}; {waiting:#?} {sockets:#?}",
+            "seed {}: stuck while {phase}; {waiting:#?} {sockets:#?} {streams:#?}",
             self.named.seed
         );
     }
 
     fn dial(&mut self) {
         let by_tls = self.world.below(2) == 0;
+        let http2 = self.world.below(3) == 0;
         let Ok(peer) = self.world.connect(&address(if by_tls { TLS } else { CLEAR })) else {
             return;
         };
         // Some end without a word, as many do.
         let announces = self.world.below(4) > 0;
-        let peer = Link::new(peer, by_tls.then_some(&self.connector), announces);
+        let connector = if http2 { &self.http2 } else { &self.connector };
+        let peer = Link::new(peer, by_tls.then_some(connector), announces);
+        if http2 {
+            let ids = self.asked + 1..self.asked + 2 + self.world.below(12) as u64;
+            self.asked = ids.end;
+            let client = StreamClient::new(&self.world, peer, ids, self.most, self.site.limits());
+            return self.streams.push(client);
+        }
         if self.world.below(3) == 0 {
             self.asked += 1;
             let socket = SocketClient::new(&self.world, peer, self.asked, self.most);

@@ -403,11 +403,7 @@ fn note(kind: Kind, bytes: &[u8], value: Span, found: &mut Found) -> Result<bool
             (Some(length), Some(before)) if length == before => return Ok(false),
             _ => return Err(FaultKind::ContentLength),
         },
-        Kind::Host => {
-            if found.host.replace(value).is_some() {
-                return Err(FaultKind::AuthorityHost);
-            }
-        }
+        Kind::Host if found.host.replace(value).is_some() => return Err(FaultKind::AuthorityHost),
         Kind::Cookie => found.cookies += 1,
         _ => {}
     }

@@ -7,9 +7,9 @@ pub const TABLE_BYTES: usize = 4096;
 /// Bytes of a frame's payload, either direction: the default, which is never changed.
 pub const FRAME_BYTES: usize = 16_384;
 
-/// Streams that were reset here of which late frames are still ignored: those beyond answer late frames by another reset, which
+/// Streams that a server has reset of which late frames are still ignored: those beyond answer late frames by another reset, which
 /// counts in [`Budgets::resets`].
-pub const RESET_MEMORY: usize = 32;
+pub const RESET_MEMORY: usize = 64;
 
 /// Limits of one connection. There is no connection without them.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -52,7 +52,8 @@ pub struct Budgets {
     /// Streams that the peer gives up before they are answered, or has reset by breaking a rule. Each stream that is answered to
     /// its end brings one back. More: `TooManyResets`.
     pub resets: Rate,
-    /// PING, SETTINGS, PRIORITY, late and unknown frames. More: `TooManyControlFrames`.
+    /// PING, SETTINGS, PRIORITY, late and unknown frames. Each frame of data that is sent, and each stream that is answered, brings one
+    /// back: clients measure by pings, and give up what is on its way. More: `TooManyControlFrames`.
     pub control: Rate,
     /// Window updates. Each frame of data that is sent brings two back. More: `TooManyWindowUpdates`.
     pub window_updates: Rate,

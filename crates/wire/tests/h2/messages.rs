@@ -90,6 +90,31 @@ fn a_request_and_its_answer_come_as_they_were_sent() {
 }
 
 #[test]
+fn a_block_that_goes_by_a_number_is_what_it_stands_for() {
+    let limits = Limits::INTERNET;
+    let (mut client, mut server) = (Side::client(&limits), Side::server(&limits));
+    for round in 0..60 {
+        ask(&mut client, "GET", true);
+        let stream = pass(&mut client, &mut server)[0].0.expect("a stream");
+        // Every tenth round the fields are others; in some the table changes in between.
+        let number = round / 10;
+        let known = block(&[("Server", "ringmain"), ("Date", &number.to_string())]);
+        let mut head = server
+            .connection
+            .respond(stream, 200, &mut server.out)
+            .expect("a head");
+        head.known_block(number + 1, &known);
+        let more = (round % 7 / 2).to_string();
+        head.block(&block(&[("X-More", &more)]));
+        head.finish(true);
+        let heard = pass(&mut server, &mut client);
+        let id = stream.id();
+        let expected = format!("{id} 200 None end=true server=ringmain date={number} x-more={more}");
+        assert_eq!(texts(&heard), [expected]);
+    }
+}
+
+#[test]
 fn interim_answers_come_before_the_final_one() {
     let limits = Limits::INTERNET;
     let (mut client, mut server) = (Side::client(&limits), Side::server(&limits));

@@ -36,9 +36,12 @@ impl Core {
     ) -> Result<(), Misuse> {
         let mut head = self.wire.respond(stream, parts.status, out)?;
         if !parts.forwarded {
-            head.block(local.preamble.borrow().fields(parts.kind));
+            let preamble = local.preamble.borrow();
+            head.known_block(preamble.id(parts.kind), preamble.fields(parts.kind));
         }
-        head.block(parts.fields);
+        if !parts.fields.is_empty() {
+            head.block(parts.fields);
+        }
         if let Some(id) = parts.id {
             // Made here, or checked when it came.
             let _ = head.field("x-request-id", id.as_str().as_bytes());
@@ -147,6 +150,6 @@ impl Session {
 
     /// The pace of a new transfer.
     pub(super) fn now(&self) -> Time {
-        self.cx.now()
+        self.local.cx.now()
     }
 }

@@ -15,13 +15,6 @@ use crate::server::connection::Connection;
 const PING: [u8; 8] = *b"are you?";
 
 impl Session {
-    /// Wakes all tasks that may send more.
-    pub(super) fn wake(&self) {
-        for (_, exchange, _) in self.all_running() {
-            exchange.wake();
-        }
-    }
-
     /// After something has happened: sets the deadline, and ends a connection that is at its end.
     pub(in crate::server) fn settle(&self) {
         if self.over.get() {
@@ -32,10 +25,15 @@ impl Session {
             let core = self.core.borrow();
             (core.wire.is_idle(), core.wire.is_going_away())
         };
-        if idle && (leaving || self.half.get()) {
+        let draining = idle && self.local.cx.is_draining();
+        if draining && !leaving {
+            // Whoever was to confirm the end has nothing more to be answered.
+            self.write(|core, _, out| core.wire.go_away(out));
+        }
+        if idle && (leaving || draining || self.half.get()) {
             self.over.set(true);
             conn.shutdown();
-            return conn.set_deadline(Some(self.linger));
+            return conn.set_deadline(Some(self.local.site.limits.linger));
         }
         let ticks = self.ticking.get();
         match (idle, self.partial.get() > 0) {
@@ -50,14 +48,14 @@ impl Session {
             (true, true) => {
                 self.ticking.set(false);
                 self.begun.set(true);
-                conn.set_deadline(Some(self.header_timeout));
+                conn.set_deadline(Some(self.local.site.limits.header_timeout));
             }
             (true, false) => {
                 self.ticking.set(false);
                 self.begun.set(false);
                 // The preface's time began when the connection was opened.
                 if self.core.borrow().wire.is_established() {
-                    conn.set_deadline(Some(self.idle_timeout));
+                    conn.set_deadline(Some(self.local.site.limits.idle_timeout));
                 }
             }
         }
@@ -83,6 +81,10 @@ impl Machine {
         } else {
             state.slow = false;
             conn.set_deadline(Some(limits::RATE_TICK));
+        }
+        if self.local.cx.is_draining() {
+            // The client has had its time to confirm.
+            session.write(|core, _, out| core.wire.go_away(out));
         }
         session.ticking.set(true);
         self.look_at_streams(session);

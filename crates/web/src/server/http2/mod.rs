@@ -25,13 +25,15 @@ use std::time::Duration;
 
 use bytes::Bytes;
 use ringmain_engine::backend::Time;
-use ringmain_engine::{Conn, ConnId, Cx};
+use ringmain_engine::{Conn, ConnId};
 use ringmain_wire::h1::{FieldBlock, FieldTable};
-use ringmain_wire::h2::{self, HeadBuffer, Role, Stream};
+use ringmain_wire::h2::{self, HeadBuffer, PREFACE, Role, Stream};
 
+use super::connection::Connection;
 use super::deadline::Pace;
 use super::exchange::Exchange;
-use crate::limits::{self, Limits};
+use crate::limits;
+use crate::local::Local;
 
 /// What every connection of a worker uses in turn.
 pub(super) struct Heads {
@@ -43,7 +45,7 @@ pub(super) struct Heads {
 
 /// One connection, as it and its tasks share it.
 pub(crate) struct Session {
-    cx: Cx,
+    local: Rc<Local>,
     conn: ConnId,
     core: RefCell<Core>,
     /// Nothing more is read of it: the connection lingers.
@@ -60,9 +62,6 @@ pub(crate) struct Session {
     heard: Cell<Time>,
     /// When the ping was sent that is not answered.
     pinged: Cell<Option<Time>>,
-    header_timeout: Duration,
-    idle_timeout: Duration,
-    linger: Duration,
 }
 
 struct Core {
@@ -71,8 +70,6 @@ struct Core {
     lanes: Vec<Lane>,
     /// The lane whose turn it is.
     turn: usize,
-    /// What tasks encode to.
-    out: Vec<u8>,
 }
 
 /// A stream that is not answered yet, or whose answer is not all sent.
@@ -119,19 +116,19 @@ pub(crate) struct Line {
 
 impl Session {
     pub(super) fn new(
+        local: &Rc<Local>,
         conn: Conn<'_>,
-        (site, limits): (&Limits, &h2::Limits),
-        now: Time,
+        limits: &h2::Limits,
         out: &mut Vec<u8>,
     ) -> Rc<Session> {
+        let now = local.cx.now();
         Rc::new(Session {
-            cx: conn.cx().clone(),
+            local: Rc::clone(local),
             conn: conn.id(),
             core: RefCell::new(Core {
                 wire: h2::Connection::new(Role::Server, limits, elapsed(now), out),
                 lanes: Vec::new(),
                 turn: 0,
-                out: Vec::new(),
             }),
             over: Cell::new(false),
             partial: Cell::new(0),
@@ -140,14 +137,11 @@ impl Session {
             half: Cell::new(false),
             heard: Cell::new(now),
             pinged: Cell::new(None),
-            header_timeout: site.header_timeout,
-            idle_timeout: site.idle_timeout,
-            linger: site.linger,
         })
     }
 
     fn conn(&self) -> Conn<'_> {
-        self.cx.conn(self.conn)
+        self.local.cx.conn(self.conn)
     }
 
     /// Whether the connection lingers, or is over.
@@ -233,7 +227,7 @@ impl Lane {
         self.work = Work::Answered;
         for buffer in [&mut self.head, &mut self.body] {
             buffer.clear();
-            buffer.shrink_to(limits::COPIED_BODY);
+            buffer.shrink_to(limits::LANE_BYTES);
         }
         self.pending.clear();
         self.end = false;
@@ -246,4 +240,15 @@ impl Lane {
 /// Time as the codec is told it.
 fn elapsed(now: Time) -> Duration {
     Duration::from_nanos(now.0)
+}
+
+/// Whether a connection in the clear begins as HTTP/2 does (RFC 9113 §3.3): `Some(false)`: so far.
+#[inline]
+pub(super) fn preface(state: &Connection, input: &[u8]) -> Option<bool> {
+    // No other method begins so.
+    if state.requests > 0 || state.origin.secure || !input.starts_with(b"PRI ") {
+        return None;
+    }
+    let length = input.len().min(PREFACE.len());
+    (input[..length] == PREFACE[..length]).then_some(length == PREFACE.len())
 }

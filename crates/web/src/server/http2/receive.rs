@@ -7,7 +7,7 @@ use std::rc::Rc;
 use ringmain_engine::Conn;
 use ringmain_engine::backend::Time;
 use ringmain_engine::limits::WRITE_MARK;
-use ringmain_wire::h1::{Framing, RequestHead};
+use ringmain_wire::h1::{FieldTable, Framing, RequestHead};
 use ringmain_wire::h2::{ErrorCode, Event, PeerFault, Stream, load_request, store_request};
 
 use super::{Heads, Line, Session, Work, elapsed};
@@ -39,7 +39,7 @@ struct Asked<'a> {
 impl Machine {
     /// The connection speaks HTTP/2 from its first byte.
     pub(in crate::server) fn begin_http2(&self, conn: Conn<'_>, state: &mut Connection, out: &mut Vec<u8>) {
-        let session = Session::new(conn, (&self.site.limits, &self.http2), self.local.cx.now(), out);
+        let session = Session::new(&self.local, conn, &self.http2, out);
         state.phase = Phase::Http2(session);
         self.flush(conn, state, out, Then::Wait);
         conn.set_deadline(Some(self.site.limits.header_timeout));
@@ -81,58 +81,10 @@ impl Machine {
                 }
             };
             consumed += step.consumed;
-            let asked = |stream, head, began| Asked {
-                conn,
-                session: &session,
-                stream,
-                head,
-                content: &[],
-                streams: None,
-                began,
-            };
-            match step.event {
-                Event::NeedMore => break,
-                Event::Request { stream, head, end } => {
-                    self.count_request(state, &session, &mut desk.out);
-                    self.request_http2(state, asked(stream, &head, now), end, (stored, desk));
-                }
-                Event::Data { stream, data, end } => {
-                    if self.data_http2(&session, stream, data, end, desk) {
-                        self.collected(conn, state, &session, stream, (table, stored, desk));
-                    }
-                }
-                Event::Trailers { stream, fields } => match session.running(stream) {
-                    Some((exchange, _)) => exchange.end_body(fields.iter()),
-                    None => self.collected(conn, state, &session, stream, (table, stored, desk)),
-                },
-                Event::TooLarge { stream, .. } => {
-                    self.count_request(state, &session, &mut desk.out);
-                    let error = Error::new(431, "expected a head within its limits, found a larger one");
-                    self.refuse_http2(state, &session, stream, &error, &mut desk.out);
-                }
-                Event::Reset { stream, code } => {
-                    log::debug!(
-                        "{:?}: stream {}: given up: {code}",
-                        state.origin.remote,
-                        stream.id()
-                    );
-                    self.drop_stream(&session, stream);
-                }
-                Event::Broken { stream, fault } => {
-                    log::debug!("{:?}: {fault}", state.origin.remote);
-                    self.local.stats.refused();
-                    if let Some(stream) = stream {
-                        self.drop_stream(&session, stream);
-                    }
-                }
-                Event::Window { .. } | Event::Settings => {
-                    session.core.borrow_mut().pump(conn, &mut desk.out);
-                    self.flush(conn, state, &mut desk.out, Then::Wait);
-                    session.wake();
-                }
-                Event::Pong { .. } => session.pinged.set(None),
-                Event::GoAway { .. } | Event::Response { .. } => {}
+            if matches!(step.event, Event::NeedMore) {
+                break;
             }
+            self.on_event(conn, state, &session, step.event, (table, stored, desk));
             if desk.out.len() > WRITE_MARK {
                 // The engine offers the rest when the client has taken this.
                 break;
@@ -142,6 +94,72 @@ impl Machine {
         session.partial.set(bytes.len() - consumed);
         session.settle();
         consumed
+    }
+
+    /// Something was said.
+    fn on_event(
+        &self,
+        conn: Conn<'_>,
+        state: &mut Connection,
+        session: &Rc<Session>,
+        event: Event<'_>,
+        (table, stored, desk): (&mut FieldTable, &mut Vec<u8>, &mut Desk),
+    ) {
+        match event {
+            Event::Request { stream, head, end } => {
+                self.count_request(state, session, &mut desk.out);
+                let asked = Asked {
+                    conn,
+                    session,
+                    stream,
+                    head: &head,
+                    content: &[],
+                    streams: None,
+                    began: self.local.cx.now(),
+                };
+                self.request_http2(state, asked, end, (stored, desk));
+            }
+            Event::Data { stream, data, end } => {
+                if self.data_http2(session, stream, data, end, desk) {
+                    self.collected(conn, state, session, stream, (table, stored, desk));
+                }
+            }
+            Event::Trailers { stream, fields } => match session.running(stream) {
+                Some((exchange, _)) => exchange.end_body(fields.iter()),
+                None => self.collected(conn, state, session, stream, (table, stored, desk)),
+            },
+            Event::TooLarge { stream, .. } => {
+                self.count_request(state, session, &mut desk.out);
+                let error = Error::new(431, "expected a head within its limits, found a larger one");
+                self.refuse_http2(state, session, stream, &error, &mut desk.out);
+            }
+            Event::Reset { stream, code } => {
+                log::debug!(
+                    "{:?}: stream {}: given up: {code}",
+                    state.origin.remote,
+                    stream.id()
+                );
+                self.drop_stream(session, stream);
+            }
+            Event::Broken { stream, fault } => {
+                log::debug!("{:?}: {fault}", state.origin.remote);
+                self.local.stats.refused();
+                if let Some(stream) = stream {
+                    self.drop_stream(session, stream);
+                }
+            }
+            Event::Window { stream: Some(stream) } => {
+                session.core.borrow_mut().transmit(conn, stream, &mut desk.out);
+                session.core.borrow_mut().wake(stream);
+            }
+            Event::Window { stream: None } | Event::Settings => {
+                let mut core = session.core.borrow_mut();
+                core.pump(conn, &mut desk.out);
+                core.wake_all();
+            }
+            Event::Pong { .. } => session.pinged.set(None),
+            Event::NeedMore | Event::GoAway { .. } | Event::Response { .. } => {}
+        }
     }
 
     fn count_request(&self, state: &mut Connection, session: &Session, out: &mut Vec<u8>) {
@@ -246,7 +264,7 @@ impl Machine {
         state: &Connection,
         session: &Rc<Session>,
         stream: Stream,
-        (table, stored, desk): (&mut ringmain_wire::h1::FieldTable, &mut Vec<u8>, &mut Desk),
+        (table, stored, desk): (&mut FieldTable, &mut Vec<u8>, &mut Desk),
     ) {
         let taken = {
             let mut core = session.core.borrow_mut();
@@ -286,7 +304,8 @@ impl Machine {
             (lane.head, lane.body) = (head, body);
             lane.head.clear();
             lane.body.clear();
-            lane.body.shrink_to(limits::COPIED_BODY);
+            lane.head.shrink_to(limits::LANE_BYTES);
+            lane.body.shrink_to(limits::LANE_BYTES);
         }
     }
 
@@ -445,8 +464,10 @@ impl Machine {
 
     /// The client takes more, or its windows do.
     pub(in crate::server) fn drained_http2(&self, session: &Rc<Session>) {
-        session.write(|core, conn, out| core.pump(conn, out));
-        session.wake();
+        session.write(|core, conn, out| {
+            core.pump(conn, out);
+            core.wake_all();
+        });
         session.settle();
     }
 }

@@ -7,7 +7,7 @@ use ringmain_wire::h1::FieldBlock;
 use ringmain_wire::h2::{ErrorCode, Stream};
 
 use super::answer::Length;
-use super::{Core, Session, Work};
+use super::{Core, Lane, Session, Work};
 use crate::error::{Error, Result};
 use crate::limits;
 use crate::local::Local;
@@ -100,20 +100,43 @@ impl Core {
     }
 }
 
+impl Core {
+    /// Wakes a stream's task if it may send more.
+    pub(super) fn wake(&mut self, stream: Stream) {
+        if let Some(lane) = self.lane(stream) {
+            lane.wake();
+        }
+    }
+
+    /// The same for all streams.
+    pub(super) fn wake_all(&self) {
+        self.lanes.iter().for_each(Lane::wake);
+    }
+}
+
+impl Lane {
+    fn wake(&self) {
+        if let Work::Running(exchange, _) = &self.work
+            && self.pending.is_empty()
+        {
+            exchange.wake();
+        }
+    }
+}
+
 impl Session {
     /// Has something written to the connection.
     pub(super) fn write<T>(&self, call: impl FnOnce(&mut Core, Conn<'_>, &mut Vec<u8>) -> T) -> T {
         let conn = self.conn();
-        let mut core = self.core.borrow_mut();
-        let mut out = std::mem::take(&mut core.out);
-        let done = call(&mut core, conn, &mut out);
+        let mut out = std::mem::take(&mut *self.local.framed.borrow_mut());
+        let done = call(&mut self.core.borrow_mut(), conn, &mut out);
         if !out.is_empty() {
             // Refused only when the connection is over, which is told.
             let _ = conn.write(&out);
         }
         out.clear();
         out.shrink_to(limits::SCRATCH_BYTES);
-        core.out = out;
+        *self.local.framed.borrow_mut() = out;
         done
     }
 

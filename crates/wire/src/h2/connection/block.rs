@@ -122,7 +122,7 @@ impl Connection {
             return Err(FaultKind::StreamIdle.of_connection());
         }
         // Of the last stream it is known that it was opened, and ended by its opener.
-        let kind = if id == self.last || self.role == Role::Client {
+        let kind = if id == self.last {
             FaultKind::StreamClosed
         } else {
             FaultKind::StreamNumber

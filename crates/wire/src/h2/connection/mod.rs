@@ -343,16 +343,21 @@ impl Connection {
 
     /// Notes that a stream is reset here, and tells the peer.
     fn write_reset(&mut self, id: u32, code: ErrorCode, out: &mut Vec<u8>) {
-        if self.resets.len() == RESET_MEMORY {
-            self.resets.remove(0);
+        if self.role == Role::Server {
+            if self.resets.len() == RESET_MEMORY {
+                self.resets.remove(0);
+            }
+            self.resets.push(id);
         }
-        self.resets.push(id);
         frame::write(frame::RST_STREAM, 0, id, &code.0.to_be_bytes(), out);
     }
 
-    /// Whether late frames of a stream are to be expected.
+    /// Whether late frames of a stream are to be expected: a client gives up as many as it likes.
     fn was_reset(&self, id: u32) -> bool {
-        self.resets.contains(&id)
+        match self.role {
+            Role::Client => !self.is_unused(id),
+            Role::Server => self.resets.contains(&id),
+        }
     }
 
     /// Frees a stream of which both sides were ended.

@@ -219,6 +219,14 @@ impl Connection {
         }
     }
 
+    /// A frame of a stream that is over. What a client has given up its server may have answered in full.
+    fn charge_late(&mut self, now: Duration) -> Result<(), PeerFault> {
+        match self.role {
+            Role::Server => self.charge_control(now),
+            Role::Client => Ok(()),
+        }
+    }
+
     pub(super) fn charge_empty(&mut self, now: Duration) -> Result<(), PeerFault> {
         let fits = self.spending.empty.spend(self.limits.budgets.empty, now);
         if fits {
@@ -249,7 +257,7 @@ impl Connection {
                 return Err(FaultKind::StreamIdle.of_connection());
             }
             return if self.was_reset(id) || self.is_ignored(id) {
-                self.charge_control(now).map(|()| Came::Nothing)
+                self.charge_late(now).map(|()| Came::Nothing)
             } else {
                 Err(FaultKind::StreamClosed.of_stream(id))
             };
@@ -365,7 +373,7 @@ impl Connection {
             return Err(FaultKind::StreamIdle.of_connection());
         }
         let Some(stream) = self.streams.find(id) else {
-            return self.charge_control(now).map(|()| Came::Nothing);
+            return self.charge_late(now).map(|()| Came::Nothing);
         };
         if self.role == Role::Server && !self.spending.resets.spend(self.limits.budgets.resets, now) {
             return Err(FaultKind::TooManyResets.of_connection());

@@ -217,6 +217,7 @@ impl Connection {
         let budgets = self.limits.budgets;
         self.spending.window_updates.earn(budgets.window_updates, 2);
         self.spending.small.earn(budgets.small, 1);
+        self.spending.control.earn(budgets.control, 1);
         if last {
             self.finish_local(stream);
         }
@@ -344,7 +345,10 @@ impl Connection {
     /// This side of a stream was ended.
     fn finish_local(&mut self, stream: Stream) {
         if self.role == Role::Server {
-            self.spending.resets.earn(self.limits.budgets.resets, 1);
+            let budgets = self.limits.budgets;
+            self.spending.resets.earn(budgets.resets, 1);
+            // A client may give a stream up when its answer is on its way.
+            self.spending.control.earn(budgets.control, 1);
         }
         self.settle(stream);
     }
@@ -356,6 +360,16 @@ impl Connection {
                 self.encoder.field(name.as_bytes(), value, out);
             }
         }
+    }
+
+    /// The same for a block that goes by a number.
+    fn write_known(&mut self, id: u64, fields: &FieldBlock, out: &mut Vec<u8>) {
+        if self.encoder.recall(id, out) {
+            return;
+        }
+        let (mark, start) = (self.encoder.mark(), out.len());
+        self.write_block(fields, out);
+        self.encoder.remember(id, mark, &out[start..]);
     }
 
     /// Makes frames of the block behind `start`.
@@ -423,6 +437,12 @@ impl ResponseWriter<'_> {
     /// Appends fields that were checked before; those of HTTP/1 connections are left out.
     pub fn block(&mut self, fields: &FieldBlock) {
         self.connection.write_block(fields, self.out);
+    }
+
+    /// The same for a block that many heads have: `id`, above 0, stands for these very fields, and for no others, on all
+    /// connections that it is said on.
+    pub fn known_block(&mut self, id: u64, fields: &FieldBlock) {
+        self.connection.write_known(id, fields, self.out);
     }
 
     /// Appends a field.

@@ -18,6 +18,18 @@ const SEEN: usize = 32;
 /// Bytes of a field that may go into the table: more would push out too much.
 const ENTRY_MOST: usize = 512;
 
+/// Bytes of a run of fields that is remembered.
+const MEMO: usize = 12;
+
+/// A run of fields that was nothing but indices: the same bytes as long as the table is the same.
+#[derive(Debug)]
+struct Memo {
+    id: u64,
+    version: u64,
+    length: u8,
+    bytes: [u8; MEMO],
+}
+
 /// One direction's memory.
 #[derive(Debug)]
 pub(crate) struct Encoder {
@@ -25,6 +37,9 @@ pub(crate) struct Encoder {
     /// Least and last size since the last block, to be told at the beginning of the next (RFC 7541 §4.2).
     update: Option<(usize, usize)>,
     seen: [u16; SEEN],
+    /// Literals so far.
+    literals: u64,
+    memo: Memo,
 }
 
 impl Encoder {
@@ -33,6 +48,39 @@ impl Encoder {
             table: Table::new(TABLE_BYTES),
             update: None,
             seen: [0; SEEN],
+            literals: 0,
+            memo: Memo {
+                id: 0,
+                version: 0,
+                length: 0,
+                bytes: [0; MEMO],
+            },
+        }
+    }
+
+    /// Appends the run of fields that goes by the number `id`, which is not 0, if it was remembered and is still right.
+    #[inline]
+    pub(crate) fn recall(&self, id: u64, out: &mut Vec<u8>) -> bool {
+        let memo = &self.memo;
+        let right = memo.id == id && memo.version == self.table.version();
+        if right {
+            out.extend_from_slice(&memo.bytes[..usize::from(memo.length)]);
+        }
+        right
+    }
+
+    /// What to remember a run by, before it is written.
+    pub(crate) fn mark(&self) -> (u64, u64) {
+        (self.table.version(), self.literals)
+    }
+
+    /// Remembers a run that was written since `mark`, if all of it was indices.
+    pub(crate) fn remember(&mut self, id: u64, mark: (u64, u64), run: &[u8]) {
+        if mark == self.mark() && run.len() <= MEMO {
+            self.memo.id = id;
+            self.memo.version = mark.0;
+            self.memo.length = run.len() as u8;
+            self.memo.bytes[..run.len()].copy_from_slice(run);
         }
     }
 
@@ -139,13 +187,14 @@ impl Encoder {
     }
 
     fn literal(
-        &self,
+        &mut self,
         pattern: u8,
         bits: u32,
         index: Option<usize>,
         (name, value): (&[u8], &[u8]),
         out: &mut Vec<u8>,
     ) {
+        self.literals += 1;
         let index = index.or_else(|| {
             let mut places = self.table.newest_first().enumerate();
             let named = places.find(|(_, entry)| self.table.name(entry).eq_ignore_ascii_case(name));

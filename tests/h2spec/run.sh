@@ -1,0 +1,56 @@
+#!/usr/bin/env bash
+# h2spec against our server, all cases, in the clear and by TLS: `tests/h2spec/run.sh SERVER`, SERVER being the example `h2_server`.
+#
+# One case must fail in the clear: what is no preface of HTTP/2 is answered as HTTP/1.1 there, for both share the port, and h2spec
+# takes that for an answer in HTTP/2. By TLS none may. Needs Go and its module proxy; what is built stays in $H2SPEC_CACHE (a
+# folder of the user's cache).
+set -euo pipefail
+
+server=$(realpath "${1:?usage: tests/h2spec/run.sh SERVER}")
+cache=${H2SPEC_CACHE:-${XDG_CACHE_HOME:-$HOME/.cache}/ringmain-h2spec}
+version=v2.2.1+incompatible
+command -v go >/dev/null || { echo "needs go; install it and run this again" >&2; exit 2; }
+if [ ! -x "$cache/h2spec-$version" ]; then
+    mkdir -p "$cache/module"
+    (cd "$cache/module" \
+        && { [ -f go.mod ] || go mod init scratch; } \
+        && go get "github.com/summerwind/h2spec/cmd/h2spec@$version" golang.org/x/net@latest \
+        && go build -o "$cache/h2spec-$version" github.com/summerwind/h2spec/cmd/h2spec)
+fi
+
+said=$(mktemp)
+found=$(mktemp)
+running=
+trap '[ -z "$running" ] || kill "$running" 2>/dev/null; wait; rm -f "$said" "$found"' EXIT
+
+# Runs all cases against the server started with these arguments; prints the names of those that fail.
+spec() {
+    "$server" 127.0.0.1:0 ${1:+"$1"} 2>"$said" &
+    running=$!
+    for _ in $(seq 300); do
+        port=$(sed -n 's/.*listening on 127\.0\.0\.1:\([0-9]*\).*/\1/p' "$said")
+        [ -n "$port" ] && break
+        kill -0 "$running" || { cat "$said" >&2; exit 1; }
+        sleep 0.1
+    done
+    [ -n "$port" ] || { echo "the server did not say where it listens:" >&2; cat "$said" >&2; exit 1; }
+    shift
+    "$cache/h2spec-$version" -h 127.0.0.1 -p "$port" -o 5 "$@" >"$found" 2>&1 || true
+    kill "$running" && wait "$running" || true
+    running=
+    tail -n 1 "$found"
+}
+
+spec ""
+clear=$(sed -n '/^Failures/,$s/^ *× //p' "$found")
+if [ "$clear" != "2: Sends invalid connection preface" ] || ! grep -q '^145 tests, 144 passed' "$found"; then
+    sed -n '/^Failures/,$p' "$found" >&2
+    echo "in the clear: expected all cases but that of the invalid preface to pass" >&2
+    exit 1
+fi
+spec tls -t -k
+if ! grep -q '^145 tests, 145 passed' "$found"; then
+    sed -n '/^Failures/,$p' "$found" >&2
+    echo "by TLS: expected all cases to pass" >&2
+    exit 1
+fi
