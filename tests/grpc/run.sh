@@ -2,8 +2,8 @@
 # The runner of connectrpc.com/conformance against our server: `tests/grpc/run.sh SERVER`, SERVER being the example
 # `grpc_conformance` of ringmain-web.
 #
-# All its cases for gRPC-Web over HTTP/1.1, in the clear, by TLS and with certificates of clients, as config.yaml asks for. Needs Go
-# and its module proxy; what is fetched stays in $GRPC_CACHE (a folder of the user's cache).
+# All its cases for gRPC over HTTP/2 and for gRPC-Web over HTTP/1.1 and HTTP/2, in the clear, by TLS and with certificates of clients,
+# as config.yaml asks for. Needs Go and its module proxy; what is fetched stays in $GRPC_CACHE (a folder of the user's cache).
 set -euo pipefail
 
 server=$(realpath "${1:?usage: tests/grpc/run.sh SERVER}")

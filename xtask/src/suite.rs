@@ -321,7 +321,7 @@ const SUITES: &[Suite] = &[
     },
     Suite {
         name: "grpc",
-        about: "connectrpc.com/conformance, all cases of gRPC-Web over HTTP/1.1, against our services; a minute, needs Go and its module proxy",
+        about: "connectrpc.com/conformance, all cases of gRPC and gRPC-Web, against our services; a minute, needs Go and its module proxy",
         lines: &[
             Line::new(&[
                 "cargo",

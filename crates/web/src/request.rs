@@ -300,8 +300,8 @@ impl<'r> Request<'r> {
         self.exchange.map(Exchange::trailers).unwrap_or_default()
     }
 
-    /// Whether the client reads fields behind the answer's body (RFC 9110 §10.1.4): then [`Reply::trailer`](crate::Reply::trailer)
-    /// reaches it.
+    /// Whether the client reads fields behind the answer's body: then [`Reply::trailer`](crate::Reply::trailer) reaches it. By HTTP/2
+    /// each does; by HTTP/1.1 who says so (RFC 9110 §10.1.4).
     #[must_use]
     pub fn takes_trailers(&self) -> bool {
         let mut members = self
@@ -309,8 +309,13 @@ impl<'r> Request<'r> {
             .fields
             .all_known(Known::Te)
             .flat_map(|value| value.split(|&byte| byte == b','));
-        self.head.version == Version::Http11
-            && members.any(|member| media_type::essence(member).eq_ignore_ascii_case(b"trailers"))
+        match self.head.version {
+            Version::Http2 => true,
+            Version::Http11 => {
+                members.any(|member| media_type::essence(member).eq_ignore_ascii_case(b"trailers"))
+            }
+            Version::Http10 => false,
+        }
     }
 
     /// Shared state of that type, given to the application by [`App::state`](crate::App::state).

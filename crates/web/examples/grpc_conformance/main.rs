@@ -41,7 +41,7 @@ fn main() -> Result<(), Box<dyn Error + Send + Sync>> {
         let settings = ServerSettings {
             certificates: vec![pair],
             client_certificates,
-            alpn: vec![b"http/1.1".to_vec()],
+            alpn: vec![b"h2".to_vec(), b"http/1.1".to_vec()],
             ..ServerSettings::default()
         };
         let acceptor = Acceptor::new(&settings, UNIX_EPOCH.elapsed()?)?;

@@ -339,21 +339,6 @@ where
     ending(exchange, kept, head.keep_alive, job)
 }
 
-/// The head of a request that a connection has handed over.
-fn read_head<'a>(bytes: &'a [u8], http2: bool, site: &Site, table: &'a mut FieldTable) -> RequestHead<'a> {
-    if http2 {
-        let Some(head) = load_request(bytes, table) else {
-            unreachable!("the connection has stored these bytes");
-        };
-        return head;
-    }
-    let parsed = parse_request(bytes, &site.limits.http1, &mut HeadScanner::new(), table);
-    let Ok(Parsed::Complete { head, .. }) = parsed else {
-        unreachable!("the connection has parsed these bytes");
-    };
-    head
-}
-
 /// Sends what is left to send of an answer. Returns whether the connection can live on.
 async fn conclude(exchange: &Exchange, reply: &mut Reply<'_>, outcome: Result, began: Time) -> bool {
     if reply.is_streaming() {
@@ -367,6 +352,21 @@ async fn conclude(exchange: &Exchange, reply: &mut Reply<'_>, outcome: Result, b
     let local = reply.request.local;
     local.stats.took(local.cx.clock().since(began));
     send(exchange, reply).await
+}
+
+/// The head of a request that a connection has handed over.
+fn read_head<'a>(bytes: &'a [u8], http2: bool, site: &Site, table: &'a mut FieldTable) -> RequestHead<'a> {
+    if http2 {
+        let Some(head) = load_request(bytes, table) else {
+            unreachable!("the connection has stored these bytes");
+        };
+        return head;
+    }
+    let parsed = parse_request(bytes, &site.limits.http1, &mut HeadScanner::new(), table);
+    let Ok(Parsed::Complete { head, .. }) = parsed else {
+        unreachable!("the connection has parsed these bytes");
+    };
+    head
 }
 
 /// What becomes of a connection. Where it is not kept: while bytes of the client's may still be on their way, be it of this body or of a next

@@ -398,8 +398,9 @@ impl<'r> Reply<'r> {
             left: outgoing.length.filter(|_| !silent),
             silent,
         };
-        if !self.body.is_empty() {
-            self.sent += framed.put(self.body)?;
+        let said = self.frame.as_deref().unwrap_or(self.body);
+        if !said.is_empty() {
+            self.sent += framed.put(said)?;
         }
         outgoing.framed = Some(framed);
         let local = request.local;
