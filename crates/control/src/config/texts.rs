@@ -425,8 +425,7 @@ impl Parse for To {
 
 impl Parse for Url {
     const NAME: &'static str = "URL";
-    const ABOUT: &'static str =
-        "A URL without a path: `http://127.0.0.1:3000`, `https://api.example`, `h2c://127.0.0.1:50051` (HTTP/2 without TLS), `unix:/run/app.sock`.";
+    const ABOUT: &'static str = "A URL without a path: `http://127.0.0.1:3000`, `https://api.example`, `h2c://127.0.0.1:50051` (HTTP/2 without TLS), `unix:/run/app.sock`.";
 
     fn parse(text: &str) -> Result<Url, String> {
         let url = |(tls, http2), at| Url {
@@ -487,10 +486,15 @@ impl Parse for GrpcName {
         };
         let is_name = |name: &str| {
             name.starts_with(|first: char| first.is_ascii_alphabetic() || first == '_')
-                && name.bytes().all(|byte| byte.is_ascii_alphanumeric() || byte == b'_')
+                && name
+                    .bytes()
+                    .all(|byte| byte.is_ascii_alphanumeric() || byte == b'_')
         };
         if !service.split('.').all(is_name) || !method.is_none_or(is_name) {
-            return wrong("a service of gRPC such as shop.v1.Cart, or shop.v1.Cart/Add", text);
+            return wrong(
+                "a service of gRPC such as shop.v1.Cart, or shop.v1.Cart/Add",
+                text,
+            );
         }
         Ok(GrpcName {
             service: service.to_owned(),

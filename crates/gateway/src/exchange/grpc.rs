@@ -11,7 +11,9 @@ use std::cell::RefCell;
 
 use bytes::Bytes;
 use ringmain_web::{Error, Reply, Request};
-use ringmain_wire::grpc::{Code, ContentType, Dialect, TextDecoder, encode_message, encode_text, write_web_trailers};
+use ringmain_wire::grpc::{
+    Code, ContentType, Dialect, TextDecoder, encode_message, encode_text, write_web_trailers,
+};
 use ringmain_wire::h1::{FieldBlock, Known};
 
 use super::Failure;

@@ -15,8 +15,8 @@ use ringmain_wire::h1::{
 };
 
 use super::Found;
-use super::grpc;
 use super::aim::addresses;
+use super::grpc;
 use super::kept::Kept;
 use super::request::{self, Sending};
 use crate::gateway::Worker;

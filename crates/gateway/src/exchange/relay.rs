@@ -215,7 +215,9 @@ pub(super) async fn upload(
             // Apart, so that requests without it have no room for it. What the client may send it counts itself.
             Some(chain) => Box::pin(chain.chunk(req)).await,
         };
-        let chunk = chunk.and_then(|bytes| web.piece(bytes)).map_err(NotSent::Failure)?;
+        let chunk = chunk
+            .and_then(|bytes| web.piece(bytes))
+            .map_err(NotSent::Failure)?;
         let Some(bytes) = chunk else { break };
         kept.take(&bytes);
         total += bytes.len() as u64;

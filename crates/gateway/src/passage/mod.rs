@@ -29,7 +29,7 @@ use crate::gateway::{View, Worker};
 use crate::health::Meeting;
 use crate::limits;
 use crate::model::{HashKey, Listener, Protocol, StreamRoute};
-use crate::upstream::local::{Chosen, End, Sole, Local};
+use crate::upstream::local::{Chosen, End, Local, Sole};
 use crate::upstream::{Admitted, Prefer, Shared};
 use note::Passing;
 pub(crate) use plan::StreamPlan;

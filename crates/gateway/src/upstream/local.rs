@@ -502,7 +502,13 @@ impl Local {
     fn idle_sessions(&self) -> usize {
         match self.common.open() {
             0 => 0,
-            _ => self.seen.borrow().ends.iter().map(|end| end.sessions.idle()).sum(),
+            _ => self
+                .seen
+                .borrow()
+                .ends
+                .iter()
+                .map(|end| end.sessions.idle())
+                .sum(),
         }
     }
 

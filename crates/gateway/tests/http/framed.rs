@@ -68,7 +68,9 @@ pub(crate) struct Framed {
 fn owned(fields: &Fields<'_>) -> Vec<(String, String)> {
     let text = |bytes: &[u8]| String::from_utf8_lossy(bytes).into_owned();
     let fields = fields.iter();
-    fields.map(|field| (text(field.name), text(field.value))).collect()
+    fields
+        .map(|field| (text(field.name), text(field.value)))
+        .collect()
 }
 
 /// Fields for an answer.
@@ -322,7 +324,13 @@ impl Peer {
     }
 
     /// Sends a whole answer.
-    pub(crate) fn answer(&mut self, stream: Stream, status: u16, fields: &[(&str, &str)], body: &[u8]) -> bool {
+    pub(crate) fn answer(
+        &mut self,
+        stream: Stream,
+        status: u16,
+        fields: &[(&str, &str)],
+        body: &[u8],
+    ) -> bool {
         if !self.connection.is_open(stream) {
             return false;
         }

@@ -56,7 +56,12 @@ fn server() -> Framed {
         while let Some((stream, asked)) = peer.request() {
             let kind = asked.field("content-type").expect("a type").to_owned();
             if asked.body == message(b"fail") {
-                peer.respond(stream, 200, &[("content-type", &kind), ("grpc-status", "5")], true);
+                peer.respond(
+                    stream,
+                    200,
+                    &[("content-type", &kind), ("grpc-status", "5")],
+                    true,
+                );
                 continue;
             }
             peer.respond(stream, 200, &[("content-type", &kind)], false);
@@ -67,7 +72,12 @@ fn server() -> Framed {
 }
 
 fn faults_are_statuses(engine: Config) {
-    let edge = edge(engine, to(&[nobody()], |_, upstream| upstream.protocol = UpstreamProtocol::Http2));
+    let edge = edge(
+        engine,
+        to(&[nobody()], |_, upstream| {
+            upstream.protocol = UpstreamProtocol::Http2
+        }),
+    );
     for (kind, answered) in [
         ("application/grpc", "application/grpc"),
         ("application/grpc+json", "application/grpc+proto"),
@@ -79,13 +89,20 @@ fn faults_are_statuses(engine: Config) {
         assert_eq!(answer.field("retry-after"), Some("1"));
     }
     // What is no gRPC is told as before.
-    edge.server.ask(call("application/grpcx", b"")).expect(503, "the upstream refuses connections\n");
+    edge.server
+        .ask(call("application/grpcx", b""))
+        .expect(503, "the upstream refuses connections\n");
     edge.server.shut_down();
 }
 
 fn calls_go_through(engine: Config) {
     let origin = server();
-    let edge = edge(engine, to(&[origin.addr], |_, upstream| upstream.protocol = UpstreamProtocol::Http2));
+    let edge = edge(
+        engine,
+        to(&[origin.addr], |_, upstream| {
+            upstream.protocol = UpstreamProtocol::Http2
+        }),
+    );
     let mut client = edge.server.client();
     client.send(call("application/grpc", &message(b"abc")));
     let head = client.head();
@@ -93,20 +110,31 @@ fn calls_go_through(engine: Config) {
     client.finish();
     let rest = client.rest().0;
     let text = String::from_utf8_lossy(&rest);
-    assert!(text.ends_with("\r\n0\r\ngrpc-status: 0\r\nx-more: 1\r\n\r\n"), "{text}");
+    assert!(
+        text.ends_with("\r\n0\r\ngrpc-status: 0\r\nx-more: 1\r\n\r\n"),
+        "{text}"
+    );
     let asked = origin.asked();
     assert_eq!(asked.line, "POST a /shop.Cart/Add");
-    assert_eq!((asked.field("te"), asked.body), (Some("trailers"), message(b"abc")));
+    assert_eq!(
+        (asked.field("te"), asked.body),
+        (Some("trailers"), message(b"abc"))
+    );
     edge.server.shut_down();
 }
 
 fn the_web_in_binary(engine: Config) {
     let origin = server();
-    let edge = edge(engine, to(&[origin.addr], |forward, upstream| {
-        forward.grpc_web = true;
-        upstream.protocol = UpstreamProtocol::Http2;
-    }));
-    let answer = edge.server.ask(call("application/grpc-web+proto", &message(b"abc")));
+    let edge = edge(
+        engine,
+        to(&[origin.addr], |forward, upstream| {
+            forward.grpc_web = true;
+            upstream.protocol = UpstreamProtocol::Http2;
+        }),
+    );
+    let answer = edge
+        .server
+        .ask(call("application/grpc-web+proto", &message(b"abc")));
     assert_eq!(answer.status, 200);
     assert_eq!(answer.field("content-type"), Some("application/grpc-web+proto"));
     assert_eq!(answer.field("trailer"), None);
@@ -114,7 +142,10 @@ fn the_web_in_binary(engine: Config) {
     assert_eq!(answer.body, expected);
     let asked = origin.asked();
     assert_eq!(asked.field("content-type"), Some("application/grpc+proto"));
-    assert_eq!((asked.field("te"), asked.body), (Some("trailers"), message(b"abc")));
+    assert_eq!(
+        (asked.field("te"), asked.body),
+        (Some("trailers"), message(b"abc"))
+    );
     // All in one head.
     let answer = edge.server.ask(call("application/grpc-web", &message(b"fail")));
     assert_eq!(answer.field("grpc-status"), Some("5"));
@@ -125,10 +156,13 @@ fn the_web_in_binary(engine: Config) {
 
 fn the_web_as_text(engine: Config) {
     let origin = server();
-    let edge = edge(engine, to(&[origin.addr], |forward, upstream| {
-        forward.grpc_web = true;
-        upstream.protocol = UpstreamProtocol::Http2;
-    }));
+    let edge = edge(
+        engine,
+        to(&[origin.addr], |forward, upstream| {
+            forward.grpc_web = true;
+            upstream.protocol = UpstreamProtocol::Http2;
+        }),
+    );
     let sent = [message(b"abc"), message(&[7; 100_000])].concat();
     let mut text = Vec::new();
     for piece in sent.chunks(7777) {
@@ -143,7 +177,9 @@ fn the_web_as_text(engine: Config) {
     sending.join().expect("no panic").expect("all was taken");
     assert_eq!(answer.field("content-type"), Some("application/grpc-web-text"));
     let mut body = Vec::new();
-    TextDecoder::new().decode(&answer.body, &mut body).expect("base64");
+    TextDecoder::new()
+        .decode(&answer.body, &mut body)
+        .expect("base64");
     let trailers = last("grpc-status: 0\r\nx-more: 1\r\n");
     assert!(body == [sent.clone(), trailers].concat(), "{} bytes", body.len());
     let asked = origin.asked();
@@ -160,7 +196,10 @@ fn the_web_to_an_upstream_of_http1(engine: Config) {
     let edge = edge(engine, to(&[origin.addr], |forward, _| forward.grpc_web = true));
     for _ in 0..2 {
         let answer = edge.server.ask(call("application/grpc-web", &message(b"abc")));
-        assert_eq!(answer.body, [b"abc".to_vec(), last("grpc-status: 0\r\n")].concat());
+        assert_eq!(
+            answer.body,
+            [b"abc".to_vec(), last("grpc-status: 0\r\n")].concat()
+        );
         let seen = origin.seen();
         assert_eq!(seen.field("content-type").as_deref(), Some("application/grpc"));
         assert_eq!(seen.field("te").as_deref(), Some("trailers"));
@@ -177,17 +216,25 @@ fn what_is_not_translated(engine: Config) {
         }
     });
     // An answer that is no gRPC.
-    let first = edge(engine.clone(), to(&[origin.addr], |forward, upstream| {
-        forward.grpc_web = true;
-        upstream.protocol = UpstreamProtocol::Http2;
-    }));
+    let first = edge(
+        engine.clone(),
+        to(&[origin.addr], |forward, upstream| {
+            forward.grpc_web = true;
+            upstream.protocol = UpstreamProtocol::Http2;
+        }),
+    );
     let answer = first.server.ask(call("application/grpc-web", &message(b"abc")));
     answer.expect(404, "<p>");
     assert_eq!(answer.field("content-type"), Some("text/html"));
     first.server.shut_down();
     // A rule that does not say so.
     let origin = server();
-    let second = edge(engine, to(&[origin.addr], |_, upstream| upstream.protocol = UpstreamProtocol::Http2));
+    let second = edge(
+        engine,
+        to(&[origin.addr], |_, upstream| {
+            upstream.protocol = UpstreamProtocol::Http2
+        }),
+    );
     second.server.ask(call("application/grpc-web", &message(b"abc")));
     assert_eq!(origin.asked().field("content-type"), Some("application/grpc-web"));
     second.server.shut_down();
@@ -195,12 +242,17 @@ fn what_is_not_translated(engine: Config) {
 
 fn text_that_is_none(engine: Config) {
     let origin = server();
-    let edge = edge(engine, to(&[origin.addr], |forward, upstream| {
-        forward.grpc_web = true;
-        upstream.protocol = UpstreamProtocol::Http2;
-    }));
+    let edge = edge(
+        engine,
+        to(&[origin.addr], |forward, upstream| {
+            forward.grpc_web = true;
+            upstream.protocol = UpstreamProtocol::Http2;
+        }),
+    );
     for body in ["!!!!", "AAAA=AAA", "AAAAA"] {
-        let answer = edge.server.ask(call("application/grpc-web-text", body.as_bytes()));
+        let answer = edge
+            .server
+            .ask(call("application/grpc-web-text", body.as_bytes()));
         assert_eq!(answer.status, 400, "{body}");
     }
     assert!(origin.is_quiet(), "no call came to its end");
@@ -220,20 +272,28 @@ fn a_call_of_the_web_is_tried_again(engine: Config) {
             peer.trailers(stream, &[("grpc-status", "0")]);
         }
     });
-    let edge = edge(engine, to(&[origin.addr], |forward, upstream| {
-        forward.grpc_web = true;
-        forward.retry = Some(Retry {
-            backoff: Duration::from_millis(1),
-            ..Retry::default()
-        });
-        upstream.protocol = UpstreamProtocol::Http2;
-    }));
+    let edge = edge(
+        engine,
+        to(&[origin.addr], |forward, upstream| {
+            forward.grpc_web = true;
+            forward.retry = Some(Retry {
+                backoff: Duration::from_millis(1),
+                ..Retry::default()
+            });
+            upstream.protocol = UpstreamProtocol::Http2;
+        }),
+    );
     let mut text = Vec::new();
     encode_text(&mut text, &message(b"abc"));
     let answer = edge.server.ask(call("application/grpc-web-text", &text));
     let mut body = Vec::new();
-    TextDecoder::new().decode(&answer.body, &mut body).expect("base64");
+    TextDecoder::new()
+        .decode(&answer.body, &mut body)
+        .expect("base64");
     assert_eq!(body, [message(b"abc"), last("grpc-status: 0\r\n")].concat());
-    assert_eq!([origin.asked().body, origin.asked().body], [message(b"abc"), message(b"abc")]);
+    assert_eq!(
+        [origin.asked().body, origin.asked().body],
+        [message(b"abc"), message(b"abc")]
+    );
     edge.server.shut_down();
 }

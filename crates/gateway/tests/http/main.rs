@@ -28,6 +28,9 @@ mod framed;
 mod gates;
 mod grpc;
 mod hedging;
+#[path = "../../../web/tests/http2/client.rs"]
+#[allow(dead_code, reason = "it is another test's too")]
+mod http2;
 mod kept;
 mod keys;
 mod listening;
@@ -44,5 +47,6 @@ mod shared;
 mod shared_rates;
 mod signer;
 mod sticky;
+mod streams;
 mod tokens;
 mod trailing;

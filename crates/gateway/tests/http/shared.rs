@@ -74,11 +74,20 @@ fn a_request_and_its_answer(engine: Config) {
         .iter()
         .map(|(name, value)| format!("{name}: {value}"))
         .collect();
-    let expected = ["x-one: 1", "set-cookie: a=1", "set-cookie: b=2", "transfer-encoding: chunked"];
+    let expected = [
+        "x-one: 1",
+        "set-cookie: a=1",
+        "set-cookie: b=2",
+        "transfer-encoding: chunked",
+    ];
     assert_eq!(fields, expected);
     let asked = origin.asked();
     assert_eq!(asked.line, "GET shop.example /a/b?c=d");
-    let fields: Vec<_> = asked.fields.iter().map(|(name, value)| format!("{name}: {value}")).collect();
+    let fields: Vec<_> = asked
+        .fields
+        .iter()
+        .map(|(name, value)| format!("{name}: {value}"))
+        .collect();
     let expected = [
         "x-two: 2",
         "cookie: a=b",
@@ -152,7 +161,10 @@ fn fields_behind_bodies(engine: Config) {
         while let Some((stream, _)) = peer.request() {
             peer.respond(stream, 200, &[("trailer", "grpc-status, set-cookie")], false);
             peer.data(stream, b"abc", false);
-            peer.trailers(stream, &[("grpc-status", "0"), ("set-cookie", "a=b"), ("x-sum", "7")]);
+            peer.trailers(
+                stream,
+                &[("grpc-status", "0"), ("set-cookie", "a=b"), ("x-sum", "7")],
+            );
         }
     });
     let edge = by_streams(engine, &origin, |_, _| {});
@@ -170,7 +182,10 @@ fn fields_behind_bodies(engine: Config) {
     let asked = origin.asked();
     assert_eq!(asked.field("te"), Some("trailers"));
     assert_eq!(asked.field("trailer"), Some("X-Sum"));
-    assert_eq!((asked.body, asked.trailers), (b"abc".to_vec(), vec![("x-sum".into(), "1".into())]));
+    assert_eq!(
+        (asked.body, asked.trailers),
+        (b"abc".to_vec(), vec![("x-sum".into(), "1".into())])
+    );
     // Who does not ask for them gets none.
     let mut client = edge.server.client();
     client.send("GET / HTTP/1.1\r\nHost: a\r\nConnection: close\r\n\r\n");
@@ -284,8 +299,13 @@ fn what_was_not_looked_at_is_asked_again(engine: Config) {
     let edge = by_streams(engine, &origin, |_, _| {});
     edge.server.get("/1").expect(200, "GET test /1");
     // Whatever its method: nothing was done for it.
-    edge.server.ask("POST /2 HTTP/1.1\r\nHost: test\r\nContent-Length: 0\r\n\r\n").expect(200, "POST test /2");
-    let lines: Vec<_> = (0..3).map(|_| origin.asked()).map(|asked| (asked.connection, asked.line)).collect();
+    edge.server
+        .ask("POST /2 HTTP/1.1\r\nHost: test\r\nContent-Length: 0\r\n\r\n")
+        .expect(200, "POST test /2");
+    let lines: Vec<_> = (0..3)
+        .map(|_| origin.asked())
+        .map(|asked| (asked.connection, asked.line))
+        .collect();
     let expected = [(0, "GET test /1"), (0, "POST test /2"), (1, "POST test /2")];
     assert_eq!(lines, expected.map(|(number, line)| (number, line.to_owned())));
     edge.server.shut_down();
@@ -302,9 +322,13 @@ fn what_is_refused_is_asked_again(engine: Config) {
             }
         }
     });
-    let edge = by_streams(engine, &origin, |forward, _| forward.retry = Some(Retry::default()));
+    let edge = by_streams(engine, &origin, |forward, _| {
+        forward.retry = Some(Retry::default())
+    });
     // Its body is kept as its rule has it tried again.
-    edge.server.ask(post("/", "text/plain", "x")).expect(200, "POST test /");
+    edge.server
+        .ask(post("/", "text/plain", "x"))
+        .expect(200, "POST test /");
     let asked = [origin.asked(), origin.asked()];
     assert_eq!(asked.each_ref().map(|asked| asked.connection), [0, 1]);
     assert_eq!(asked.each_ref().map(|asked| asked.body.clone()), [b"x", b"x"]);
@@ -318,7 +342,9 @@ fn what_is_always_refused_is_answered(engine: Config) {
         }
     });
     let edge = by_streams(engine, &origin, |_, _| {});
-    edge.server.get("/").expect(503, "the upstream refuses the request\n");
+    edge.server
+        .get("/")
+        .expect(503, "the upstream refuses the request\n");
     // Once without being asked to, and no more.
     origin.asked();
     origin.asked();
@@ -336,7 +362,10 @@ fn as_many_as_the_endpoint_takes(engine: Config) {
     let origin = Framed::with(limits, move |mut peer| {
         while let Some((stream, asked)) = peer.request() {
             if !asked.line.ends_with("/free") {
-                gate.lock().expect("one").recv_timeout(PATIENCE).expect("the test goes on");
+                gate.lock()
+                    .expect("one")
+                    .recv_timeout(PATIENCE)
+                    .expect("the test goes on");
             }
             peer.answer(stream, 200, &[], asked.line.as_bytes());
         }
@@ -379,10 +408,14 @@ fn as_many_connections_as_are_needed(engine: Config) {
             }
         }
     });
-    let edge = by_streams(engine, &origin, |_, upstream| upstream.pool.streams_per_connection = 2);
+    let edge = by_streams(engine, &origin, |_, upstream| {
+        upstream.pool.streams_per_connection = 2
+    });
     let mut clients: Vec<_> = (0..8).map(|_| edge.server.client()).collect();
     clients.iter_mut().for_each(|client| client.send(get("/")));
-    clients.iter_mut().for_each(|client| client.answer().expect(200, "ok"));
+    clients
+        .iter_mut()
+        .for_each(|client| client.answer().expect(200, "ok"));
     let mut asked: Vec<_> = (0..8).map(|_| origin.asked().connection).collect();
     asked.sort_unstable();
     assert_eq!(asked, [0, 0, 1, 1, 2, 2, 3, 3]);
@@ -548,7 +581,9 @@ fn a_connection_that_is_cut(engine: Config) {
     edge.server.get("/").expect(200, "ok");
     edge.server.get("/stale").expect(200, "ok");
     // What may have been acted on is not asked twice.
-    let answer = edge.server.ask("POST /stale HTTP/1.1\r\nHost: test\r\nContent-Length: 0\r\n\r\n");
+    let answer = edge
+        .server
+        .ask("POST /stale HTTP/1.1\r\nHost: test\r\nContent-Length: 0\r\n\r\n");
     answer.expect(502, "the upstream closed before it answered\n");
     let mut client = edge.server.client();
     client.send(get("/within"));
@@ -595,7 +630,9 @@ fn endpoints_that_speak_something_else(engine: Config) {
         peer.some();
         peer.send("HTTP/1.1 400 Bad Request\r\nContent-Length: 0\r\nConnection: close\r\n\r\n");
     });
-    let config = to(&[old.addr], |_, upstream| upstream.protocol = UpstreamProtocol::Http2);
+    let config = to(&[old.addr], |_, upstream| {
+        upstream.protocol = UpstreamProtocol::Http2
+    });
     let edge = edge(engine, config);
     edge.server.get("/").expect(502, text);
     edge.server.shut_down();
@@ -630,12 +667,18 @@ fn answers_that_break_rules(engine: Config) {
         let answer = edge.server.get(target);
         answer.expect(502, "the upstream's answer is not HTTP\n");
     }
-    edge.server.get("/large").expect(502, "the upstream's answer has too large a head\n");
+    edge.server
+        .get("/large")
+        .expect(502, "the upstream's answer has too large a head\n");
     let mut client = edge.server.client();
     client.send(get("/length"));
     let head = client.head();
     assert_eq!(head.field("content-length"), Some("3"));
-    assert_eq!(client.rest().0, b"", "nothing of a body that is longer than was said");
+    assert_eq!(
+        client.rest().0,
+        b"",
+        "nothing of a body that is longer than was said"
+    );
     edge.server.get("/").expect(200, "ok");
     edge.server.shut_down();
 }
@@ -661,7 +704,9 @@ fn an_endpoint_that_does_not_answer(engine: Config) {
             ..Timeouts::default()
         };
     });
-    edge.server.get("/never").expect(504, "the upstream does not answer in time\n");
+    edge.server
+        .get("/never")
+        .expect(504, "the upstream does not answer in time\n");
     let mut client = edge.server.client();
     client.send(get("/some"));
     assert_eq!(client.head().status, 200);
@@ -739,7 +784,9 @@ fn copies_and_probes(engine: Config) {
     assert_eq!(probe.field("user-agent"), Some("ringmain-health"));
     let length = 1000;
     let body = "y".repeat(length);
-    edge.server.ask(post("/a?b", "text/plain", &body)).expect(200, &body);
+    edge.server
+        .ask(post("/a?b", "text/plain", &body))
+        .expect(200, &body);
     let (first, copy) = (origin.asked(), other.asked());
     assert_eq!((&first.line, &first.body), (&copy.line, &copy.body));
     assert_eq!(copy.line, "POST test /a?b");
@@ -748,7 +795,9 @@ fn copies_and_probes(engine: Config) {
 }
 
 fn nobody_is_there(engine: Config) {
-    let config = to(&[nobody()], |_, upstream| upstream.protocol = UpstreamProtocol::Http2);
+    let config = to(&[nobody()], |_, upstream| {
+        upstream.protocol = UpstreamProtocol::Http2
+    });
     let edge = edge(engine, config);
     let mut clients: Vec<_> = (0..20).map(|_| edge.server.client()).collect();
     clients.iter_mut().for_each(|client| client.send(get("/")));

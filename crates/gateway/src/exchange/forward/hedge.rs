@@ -187,9 +187,7 @@ impl Job<'_, '_> {
         };
         match self.answers(&link, begun).await {
             Ok(()) => Ok((chosen, Some(link), begun)),
-            Err(fault) => {
-                Err(lost(fault, link.requests() > 0))
-            }
+            Err(fault) => Err(lost(fault, link.requests() > 0)),
         }
     }
 

@@ -109,7 +109,8 @@ impl Channel {
 
     /// When what is waited for must be there; `None`: at any time.
     pub(crate) fn set_deadline(&self, span: Option<Duration>) {
-        self.deadline.set(span.map(|span| self.session.cx.now().after(span)));
+        self.deadline
+            .set(span.map(|span| self.session.cx.now().after(span)));
     }
 
     /// The next head, as it is stored: interim ones, then that of the answer.
@@ -174,9 +175,7 @@ impl Channel {
             }
             came.body = body;
             self.session.with(|state| {
-                state
-                    .connection
-                    .consume(incoming.stream, taken, &mut state.out);
+                state.connection.consume(incoming.stream, taken, &mut state.out);
             });
             return Poll::Ready(Ok(Some(taken)));
         }

@@ -49,9 +49,7 @@ impl Drop for Dialling<'_> {
     fn drop(&mut self) {
         let sessions = self.sessions;
         sessions.dialling.set(sessions.dialling.get() - 1);
-        sessions
-            .dialled
-            .set((sessions.dialled.get().0 + 1, self.outcome));
+        sessions.dialled.set((sessions.dialled.get().0 + 1, self.outcome));
         let joined = std::mem::take(&mut *sessions.joined.borrow_mut());
         joined.into_iter().for_each(Waker::wake);
     }
@@ -194,10 +192,7 @@ impl Local {
                 is_in = true;
                 sessions.joined.borrow_mut().push(context.waker().clone());
             }
-            sleep
-                .as_mut()
-                .poll(context)
-                .map(|()| Err(Fault::ConnectTimeout))
+            sleep.as_mut().poll(context).map(|()| Err(Fault::ConnectTimeout))
         })
         .await
     }

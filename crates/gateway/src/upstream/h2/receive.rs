@@ -163,7 +163,9 @@ impl Session {
     fn event(&self, state: &mut State, event: Event<'_>) {
         match event {
             Event::Response { stream, head, end } => {
-                let Some(incoming) = state.find(stream) else { return };
+                let Some(incoming) = state.find(stream) else {
+                    return;
+                };
                 let came = &mut *incoming.came.borrow_mut();
                 // More of them than anybody passes on.
                 if came.heads.len() > limits::INTERIM_ANSWERS as usize {
