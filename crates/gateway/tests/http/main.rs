@@ -50,3 +50,4 @@ mod sticky;
 mod streams;
 mod tokens;
 mod trailing;
+mod unanswered;
