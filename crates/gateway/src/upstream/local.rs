@@ -321,7 +321,7 @@ impl Local {
         greeting: &[u8],
         span: Duration,
     ) -> Result<Link, Fault> {
-        if self.shares(end) {
+        if self.protocol() != UpstreamProtocol::Http1 {
             // Apart, so that requests by HTTP/1.1 have no room for it.
             return Box::pin(self.link_shared(end, fresh, greeting, span)).await;
         }
@@ -481,12 +481,14 @@ impl Local {
 
     /// A connection without waiting, for somebody who waits.
     fn look_for(&self, end: &End, fresh: bool, most: u32) -> Result<Waited, Full> {
-        if self.shares(end) {
-            if let Some(channel) = end.sessions.take(fresh) {
-                return Ok(Waited::Kept(Link::Shared(channel)));
+        if !fresh {
+            let kept = match self.shares(end) {
+                true => end.sessions.take(false).map(Link::Shared),
+                false => self.take_kept(end).map(Link::Sole),
+            };
+            if let Some(link) = kept {
+                return Ok(Waited::Kept(link));
             }
-        } else if !fresh && let Some(link) = self.take_kept(end) {
-            return Ok(Waited::Kept(Link::Sole(link)));
         }
         match self.shared.begin_connection(most) {
             Ok(permit) => Ok(Waited::Permit(permit)),

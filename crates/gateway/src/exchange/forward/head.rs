@@ -72,7 +72,7 @@ impl Job<'_, '_> {
                     down.filter(framing);
                 }
                 if down.is_over {
-                    channel.is_bare();
+                    channel.ends_with_head();
                 } else if let Poll::Ready(fed) = down.poll(link, clock, reply, context) {
                     // What has come along is passed on with the head.
                     fed?;

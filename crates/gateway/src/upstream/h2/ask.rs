@@ -64,7 +64,7 @@ pub(crate) async fn ask(
         }
         let is_bare = head.framing == Framing::None;
         if is_bare {
-            channel.is_bare();
+            channel.ends_with_head();
         }
         if !hear(Heard::Head(&head)) || is_bare {
             return Ok(());

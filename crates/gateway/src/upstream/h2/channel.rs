@@ -86,6 +86,9 @@ impl Channel {
         end: bool,
     ) -> Result<(), Misuse> {
         let session = &self.session;
+        if session.is_closed() {
+            return Err(Misuse::TooManyStreams);
+        }
         let silent = session.cx.now().since(session.heard.get());
         session.with(|state| {
             let stream = state
@@ -146,7 +149,7 @@ impl Channel {
     }
 
     /// The answer's head says that nothing follows it.
-    pub(crate) fn is_bare(&self) {
+    pub(crate) fn ends_with_head(&self) {
         self.is_bare.set(true);
     }
 
@@ -239,6 +242,7 @@ impl Channel {
         if self.session.poll_room(&self.ticket, context).is_pending() {
             return self.poll_deadline(context).map(|_late| Err(Refused));
         }
+        self.session.breathe();
         let taken = self.session.with(|state| {
             let taken = state
                 .connection

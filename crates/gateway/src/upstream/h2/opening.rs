@@ -151,11 +151,19 @@ impl Local {
         let until = self.cx.now().after(span);
         loop {
             let left = until.since(self.cx.now());
-            if !self.shares(end) {
+            let sessions = &end.sessions;
+            if self.protocol() == UpstreamProtocol::Http1 {
+                // It has changed while this waited.
                 return self.link_alone(end, fresh, greeting, left).await.map(Link::Sole);
             }
-            let sessions = &end.sessions;
-            if greeting.is_empty() {
+            let alone = !greeting.is_empty();
+            if !self.shares(end) {
+                if !(fresh || alone)
+                    && let Some(sole) = self.take_kept(end)
+                {
+                    return Ok(Link::Sole(sole));
+                }
+            } else if !alone {
                 if let Some(channel) = sessions.take(fresh) {
                     return Ok(Link::Shared(channel));
                 }
@@ -168,7 +176,7 @@ impl Local {
             let most = self.most_connections();
             let permit = match self.shared.begin_connection(most) {
                 Ok(permit) => permit,
-                Err(_) => match self.wait(end, fresh || !greeting.is_empty(), most, left).await? {
+                Err(_) => match self.wait(end, alone, most, left).await? {
                     Waited::Permit(permit) => permit,
                     Waited::Kept(link) => return Ok(link),
                 },
