@@ -580,7 +580,7 @@ impl Worker {
         let mut kept = 0;
         for local in self.locals.borrow().iter().flatten() {
             local.sweep();
-            kept += local.kept.get();
+            kept += local.held();
         }
         kept > 0
     }

@@ -16,6 +16,7 @@ mod fields;
 mod files;
 mod filtered;
 mod forward;
+mod grpc;
 mod kept;
 mod mirror;
 pub(crate) mod note;
@@ -109,7 +110,10 @@ pub(crate) async fn serve(
     let mut chain = None;
     let outcome = match begin(worker, &count, ahead, &mut chain, req, reply).await {
         // Long bodies and tunnels hold no configuration.
-        Ok(Rest::Nothing) => Ok(()),
+        Ok(Rest::Nothing) => {
+            grpc::own(req, reply);
+            Ok(())
+        }
         Ok(Rest::Body(download)) => download.run(worker, req, reply, chain.as_deref()).await,
         Ok(Rest::Tunnel(tunnel)) => tunnel.run(req, reply).await,
         Ok(Rest::Push(pushed)) => pushed.run(req, reply).await,

@@ -36,5 +36,5 @@ pub use frame::PREFACE;
 pub use head::HeadBuffer;
 pub use limits::{Budgets, FRAME_BYTES, Limits, RESET_MEMORY, Rate, SMALL_DATA, TABLE_BYTES};
 pub use misuse::Misuse;
-pub use stored::{load_request, store_request};
+pub use stored::{load_request, load_response, store_request, store_response};
 pub use streams::Stream;

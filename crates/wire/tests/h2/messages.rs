@@ -1,7 +1,9 @@
 //! Requests and answers there and back, both roles ours.
 
 use ringmain_wire::h1::{FieldBlock, FieldTable, Framing, Known, Method};
-use ringmain_wire::h2::{Event, Limits, Misuse, Request, Stream, load_request, store_request};
+use ringmain_wire::h2::{
+    Event, Limits, Misuse, Request, Stream, load_request, load_response, store_request, store_response,
+};
 
 use crate::support::*;
 
@@ -335,6 +337,87 @@ fn a_stored_head_is_loaded_as_it_was() {
             let _ = load_request(&stored[..cut], &mut table);
         }
     }
+}
+
+#[test]
+fn stored_answers_load_as_they_were() {
+    let limits = Limits::INTERNET;
+    for (status, fields, end) in [
+        (
+            200,
+            &[("a", "b"), ("set-cookie", "x"), ("set-cookie", "")][..],
+            false,
+        ),
+        (204, &[], true),
+        (103, &[("link", "</a>")], false),
+    ] {
+        let (mut client, mut server) = (Side::client(&limits), Side::server(&limits));
+        ask(&mut client, "GET", true);
+        pass(&mut client, &mut server);
+        let asked = server.connection.streams().next().expect("one");
+        let mut head = server
+            .connection
+            .respond(asked, status, &mut server.out)
+            .expect("open");
+        head.block(&block(fields));
+        head.finish(end);
+        let Side {
+            connection,
+            heads,
+            out,
+            now,
+            ..
+        } = &mut client;
+        let mut at = 0;
+        let head = loop {
+            let step = connection.receive(&server.out[at..], *now, heads, out);
+            let step = step.expect("no fault");
+            at += step.consumed;
+            match step.event {
+                Event::Response { head, .. } => break (format!("{head:?}"), stored(&head)),
+                Event::NeedMore => panic!("an answer"),
+                _ => {}
+            }
+        };
+        let mut table = FieldTable::new(&ringmain_wire::h1::Limits::INTERNET);
+        let loaded = load_response(&head.1, &mut table).expect("stored");
+        assert_eq!(head.0, format!("{loaded:?}"));
+        for cut in 0..head.1.len() {
+            let mut table = FieldTable::new(&ringmain_wire::h1::Limits::INTERNET);
+            let _ = load_response(&head.1[..cut], &mut table);
+        }
+    }
+}
+
+fn stored(head: &ringmain_wire::h1::ResponseHead<'_>) -> Vec<u8> {
+    let mut stored = Vec::new();
+    store_response(head, &mut stored);
+    stored
+}
+
+#[test]
+fn as_many_requests_as_the_peer_takes() {
+    let few = Limits {
+        streams: 3,
+        ..Limits::INTERNET
+    };
+    let (mut client, mut server) = (Side::client(&Limits::INTERNET), Side::server(&few));
+    // Before it has said how many.
+    assert!(client.connection.openable() > 1_000_000);
+    pass(&mut server, &mut client);
+    let first = ask(&mut client, "GET", true);
+    assert_eq!(client.connection.openable(), 2);
+    ask(&mut client, "GET", true);
+    ask(&mut client, "GET", true);
+    assert_eq!(
+        (client.connection.openable(), client.connection.can_open()),
+        (0, false)
+    );
+    client
+        .connection
+        .reset(first, ringmain_wire::h2::ErrorCode::CANCEL, &mut client.out);
+    assert_eq!(client.connection.openable(), 1);
+    assert_eq!(server.connection.openable(), 0, "servers ask nothing");
 }
 
 #[test]

@@ -109,11 +109,18 @@ impl Connection {
     /// Whether a request can be sent: the peer takes another stream.
     #[must_use]
     pub fn can_open(&self) -> bool {
-        self.role == Role::Client
-            && self.last_taken.is_none()
-            && self.next < STREAM_MOST
-            && self.streams.len() < self.peer.streams as usize
-            && self.life == Life::Serving
+        self.openable() > 0
+    }
+
+    /// How many requests can be sent now, beside those that are under way. Before the peer has said how many it takes: any number.
+    #[must_use]
+    pub fn openable(&self) -> usize {
+        let opens = self.role == Role::Client && self.last_taken.is_none() && self.life == Life::Serving;
+        if !opens || self.next >= STREAM_MOST {
+            return 0;
+        }
+        let left = (STREAM_MOST - self.next).div_ceil(2) as usize;
+        left.min((self.peer.streams as usize).saturating_sub(self.streams.len()))
     }
 
     /// Sends a request's head. `length`: bytes of its body, if known; `end`: there is no body.
