@@ -349,10 +349,16 @@ impl Window {
         self.figures.connect.record(span.as_nanos() as u64);
     }
 
-    /// A WebSocket was opened, `span` after it was asked for.
+    /// What a protocol begins with has come, `span` after it was asked for.
     pub(super) fn opened(&mut self, span: Duration, deflated: bool) {
         self.figures.opening.record(span.as_nanos() as u64);
         self.figures.counts.deflated += u64::from(deflated);
+    }
+
+    /// A server lets so many streams be open at once on a connection, or says nothing of it.
+    pub(super) fn allowed(&mut self, streams: Option<u32>) {
+        let least = &mut self.figures.counts.streams_allowed;
+        *least = [*least, streams].into_iter().flatten().min();
     }
 
     /// A connection is secured, `span` after it came about.

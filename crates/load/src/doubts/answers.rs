@@ -55,7 +55,7 @@ pub(super) fn unexpected(run: &Run, round: &Round) -> Option<Seen> {
             "the figures contain answers that are not what they should be; the server must send back what it gets, and \
              nothing else",
         ),
-        Protocol::Http1 | Protocol::Echo { .. } => (
+        Protocol::Http1 | Protocol::Http2 | Protocol::Echo { .. } => (
             "answers that failed a check",
             "the figures contain answers that are not what they should be; look at one by hand, then at the checks",
         ),
@@ -128,6 +128,21 @@ pub(super) fn not_deflated(run: &Run, round: &Round) -> Option<Seen> {
         "",
         "their messages went as they were; switch it on at the server, or drop --deflate",
     )
+}
+
+/// The load is another one than was asked for.
+pub(super) fn fewer_streams(run: &Run, round: &Round) -> Option<Seen> {
+    let allowed = round.figures.counts.streams_allowed?;
+    let asked = run.plan.pipeline;
+    (allowed < asked).then(|| Seen {
+        kind: Kind::FewerStreams,
+        severity: Severity::Note,
+        badness: f64::from(asked - allowed),
+        message: format!(
+            "the server lets {allowed} streams be open at once on a connection, and {asked} were asked for: that many were \
+             used; raise its limit, or take more connections",
+        ),
+    })
 }
 
 /// The first connections of a round have nothing to resume.

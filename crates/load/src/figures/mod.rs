@@ -23,7 +23,8 @@ pub struct Figures {
     pub connect: Latency,
     /// From having a connection to having it secured; empty without TLS.
     pub handshake: Latency,
-    /// From asking for a WebSocket on a connection to having it; empty for other protocols.
+    /// From asking for a WebSocket on a connection to having it, or from beginning HTTP/2 to the server's settings; empty for
+    /// other protocols.
     pub opening: Latency,
     /// From the scheduled moment to the sending, where a connection was free: what this program was late by itself.
     pub lag: Latency,
@@ -55,6 +56,8 @@ pub struct Counts {
     pub connects: u64,
     /// Of those, WebSockets with permessage-deflate.
     pub deflated: u64,
+    /// How many streams servers let be open at once on a connection (HTTP/2): the fewest that were said.
+    pub streams_allowed: Option<u32>,
     /// TLS handshakes that came to their end, by the version that was agreed on (`TLSv1.3`, …).
     pub tls_versions: BTreeMap<&'static str, u64>,
     /// The same, by the IANA name of the cipher suite.
@@ -111,6 +114,8 @@ impl Counts {
         }
         self.connects += other.connects;
         self.deflated += other.deflated;
+        let allowed = [self.streams_allowed, other.streams_allowed];
+        self.streams_allowed = allowed.into_iter().flatten().min();
         merge_map(&mut self.tls_versions, &other.tls_versions);
         merge_map(&mut self.tls_suites, &other.tls_suites);
         self.tls_resumed += other.tls_resumed;

@@ -22,7 +22,7 @@ pub struct Plan {
     pub tls: Option<Tls>,
     /// Connections, all workers together; at least one a worker, at most [`crate::limits::CONNECTIONS`].
     pub connections: u32,
-    /// Requests in flight on a connection at most; see [`crate::limits::PIPELINE`].
+    /// Requests in flight on a connection at most, over HTTP/2 each on a stream of its own; see [`crate::limits::PIPELINE`].
     pub pipeline: u32,
     /// Close a connection after so many answers and open another one.
     pub reconnect_after: Option<u64>,
@@ -85,6 +85,8 @@ impl fmt::Debug for Tls {
 pub enum Protocol {
     /// HTTP/1.1.
     Http1,
+    /// HTTP/2, known beforehand to be spoken there, or agreed on over TLS.
+    Http2,
     /// Messages of so many bytes over TCP, each of which must come back as it was.
     Echo {
         /// Bytes of a message, at most [`crate::limits::ECHO_BYTES`].
@@ -93,6 +95,14 @@ pub enum Protocol {
     /// Messages over WebSocket, each of which must come back as it was. What they are is in
     /// [`Traffic::socket`](crate::traffic::Traffic::socket).
     WebSocket(Messages),
+}
+
+impl Protocol {
+    /// Whether requests and answers have a method and a status.
+    #[must_use]
+    pub fn is_http(self) -> bool {
+        matches!(self, Protocol::Http1 | Protocol::Http2)
+    }
 }
 
 /// What is known of messages before they are sent.

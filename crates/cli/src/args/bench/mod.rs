@@ -125,7 +125,17 @@ pub(crate) struct Load {
     #[arg(long, value_name = "N", value_parser = whole(1..=limits::ROUNDS))]
     pub(crate) rounds: Option<u32>,
 
-    /// Requests in flight on a connection at most [default: 1]
+    /// Speak HTTP/2: known beforehand to be spoken on http://, agreed on over TLS (ALPN) on https://
+    #[arg(long)]
+    pub(crate) http2: bool,
+
+    /// With --http2: requests in flight on a connection at most, each on a stream of its own [default: 1]
+    ///
+    /// Never more than the server lets be open at once, which the report says
+    #[arg(long, value_name = "N", value_parser = whole(1..=limits::PIPELINE))]
+    pub(crate) streams: Option<u32>,
+
+    /// With HTTP/1.1 and echo servers: requests in flight on a connection at most [default: 1]
     #[arg(long, short, value_name = "N", hide_short_help = true, value_parser = whole(1..=limits::PIPELINE))]
     pub(crate) pipeline: Option<u32>,
 
@@ -307,7 +317,11 @@ impl Load {
         self.warmup = self.warmup.or(time(settings.warmup));
         self.rate = self.rate.or(settings.rate);
         self.poisson |= settings.poisson.unwrap_or(false) && self.rate.is_some();
-        self.pipeline = self.pipeline.or(settings.pipeline);
+        match self.http2 {
+            // Several in flight on a connection are streams there.
+            true => self.streams = self.streams.or(settings.pipeline),
+            false => self.pipeline = self.pipeline.or(settings.pipeline),
+        }
         self.timeout = self.timeout.or(time(settings.timeout));
         self.reconnect_every = self.reconnect_every.or(settings.reconnect_after);
     }
@@ -316,6 +330,19 @@ impl Load {
     fn contradiction(&self, has_rates: bool) -> Option<String> {
         if self.poisson && self.rate.is_none() && !has_rates {
             return Some("--poisson needs a rate: add --rate RATE, or drop it".into());
+        }
+        if self.streams.is_some() && !self.http2 {
+            return Some(
+                "--streams is for HTTP/2: add --http2, or drop it (over HTTP/1.1 --pipeline has several requests in \
+                 flight on a connection)"
+                    .into(),
+            );
+        }
+        if self.pipeline.is_some() && self.http2 {
+            return Some(
+                "--pipeline is for HTTP/1.1: over HTTP/2 requests in flight have streams of their own; write --streams N"
+                    .into(),
+            );
         }
         None
     }

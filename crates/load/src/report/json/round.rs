@@ -61,7 +61,8 @@ pub(super) struct Round<'a> {
     connect: Option<Latency>,
     /// From having a connection to having it secured; `null` without TLS.
     handshake: Option<Latency>,
-    /// From asking for a WebSocket on a connection to having it; `null` for other protocols.
+    /// From asking for a WebSocket on a connection to having it, or from beginning HTTP/2 to the server's settings; `null` for
+    /// other protocols.
     opening: Option<Latency>,
     /// From the scheduled moment to the sending where a connection was free: the client's own lateness.
     lag: Option<Latency>,
@@ -96,6 +97,8 @@ struct Counts<'a> {
     connects: u64,
     /// Of those, WebSockets with permessage-deflate.
     deflated: u64,
+    /// How many streams the server let be open at once on a connection (HTTP/2); `null` if it set no limit.
+    streams_allowed: Option<u32>,
     /// TLS handshakes that came to their end, by version.
     tls_versions: &'a BTreeMap<&'static str, u64>,
     /// The same, by the IANA name of the cipher suite.
@@ -269,6 +272,7 @@ impl<'a> Counts<'a> {
             first_errors: &counts.first_errors,
             connects: counts.connects,
             deflated: counts.deflated,
+            streams_allowed: counts.streams_allowed,
             tls_versions: &counts.tls_versions,
             tls_suites: &counts.tls_suites,
             tls_resumed: counts.tls_resumed,

@@ -7,6 +7,7 @@ use ringmain_tls::Trust;
 
 use super::Style;
 use super::table::{labelled, printable};
+use crate::limits;
 use crate::plan::{Extent, Pace, Plan, Protocol};
 use crate::report::{Run, amount, rounds};
 
@@ -43,7 +44,9 @@ pub(crate) fn load(plan: &Plan) -> String {
         ),
     };
     let mut load = format!("{pace}; {}", many(u64::from(plan.connections), "connection"));
-    if plan.pipeline > 1 {
+    if plan.protocol == Protocol::Http2 {
+        load.push_str(&format!(", up to {} on each", many(u64::from(plan.pipeline), "stream")));
+    } else if plan.pipeline > 1 {
         load.push_str(&format!(", up to {} requests in flight on each", plan.pipeline));
     }
     if let Some(answers) = plan.reconnect_after {
@@ -51,6 +54,7 @@ pub(crate) fn load(plan: &Plan) -> String {
     }
     let protocol = match plan.protocol {
         Protocol::Http1 => "HTTP/1.1".to_owned(),
+        Protocol::Http2 => format!("HTTP/2, windows of {}", amount::bytes(f64::from(limits::HTTP2_WINDOW))),
         Protocol::Echo { bytes } => format!("TCP echo of {}", many(u64::from(bytes), "byte")),
         Protocol::WebSocket(messages) => format!(
             "WebSocket echo of {}, {}{}",
