@@ -337,6 +337,55 @@ fn the_clock_ticks_until_the_server_ends() {
 }
 
 #[test]
+fn services_of_grpc_are_called_over_grpc_web() {
+    let server = Server::start("grpc", &[]);
+    let call = |method: &str, fields: &str, body: &[u8]| {
+        let fields = format!("Content-Type: application/grpc-web\r\n{fields}");
+        let answer = server.ask(&format!("POST {method}"), &fields, body);
+        assert_eq!(answer.status, 200);
+        answer
+    };
+    let name = b"\0\0\0\0\x05\n\x03you";
+    let answer = call("/demo.Greeter/Greet", "", name);
+    assert_eq!(answer.field("Content-Type"), Some("application/grpc-web"));
+    assert_eq!(
+        answer.body.escape_ascii().to_string(),
+        r"\x00\x00\x00\x00\r\n\x0bHello, you!\x80\x00\x00\x00\x1egrpc-status: 0\r\nx-letters: 3\r\n"
+    );
+    let answer = call(
+        "/demo.Greeter/Greet",
+        "Origin: http://localhost:3000\r\n",
+        b"\0\0\0\0\0",
+    );
+    let text = answer.body.escape_ascii().to_string();
+    assert!(
+        text.ends_with(r"grpc-status: 3\r\ngrpc-message: name: expected some text, found none\r\n"),
+        "{text}"
+    );
+    assert_eq!(
+        answer.field("Access-Control-Allow-Origin"),
+        Some("http://localhost:3000")
+    );
+
+    // Goes on until the deadline.
+    let answer = call("/demo.Greeter/Repeat", "grpc-timeout: 500m\r\n", name);
+    let text = answer.body.escape_ascii().to_string();
+    assert!(
+        text.starts_with(r"\x00\x00\x00\x00\r\n\x0bHello, you!\x00\x00\x00\x00\r\n\x0bHello, you!"),
+        "{text}"
+    );
+    assert!(text.contains("grpc-status: 4"), "{text}");
+
+    let answer = call("/grpc.health.v1.Health/Check", "", b"\0\0\0\0\0");
+    assert!(
+        answer.body.starts_with(b"\0\0\0\0\x02\x08\x01\x80"),
+        "{}",
+        answer.body.escape_ascii()
+    );
+    server.terminate();
+}
+
+#[test]
 fn the_report_is_the_same_for_the_same_sensor() {
     let server = Server::start("report", &["epoll"]);
     let report = |sensor: u32| {

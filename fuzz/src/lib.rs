@@ -10,6 +10,7 @@ pub mod config;
 mod conversation;
 pub mod differences;
 pub mod form;
+pub mod grpc;
 pub mod guardian;
 pub mod h1_encode;
 pub mod h1_request;
@@ -56,6 +57,10 @@ pub const TARGETS: &[Target] = &[
     Target {
         name: "form",
         run: form::run,
+    },
+    Target {
+        name: "grpc",
+        run: grpc::run,
     },
     Target {
         name: "h1_encode",

@@ -304,6 +304,22 @@ const SUITES: &[Suite] = &[
         ],
     },
     Suite {
+        name: "grpc",
+        about: "connectrpc.com/conformance, all cases of gRPC-Web over HTTP/1.1, against our services; a minute, needs Go and its module proxy",
+        lines: &[
+            Line::new(&[
+                "cargo",
+                "build",
+                "--release",
+                "-p",
+                "ringmain-web",
+                "--example",
+                "grpc_conformance",
+            ]),
+            Line::new(&["tests/grpc/run.sh", "target/release/examples/grpc_conformance"]),
+        ],
+    },
+    Suite {
         name: "fuzz",
         about: "ten minutes of mutations on each fuzz target",
         lines: &[FUZZ],

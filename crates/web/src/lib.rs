@@ -14,6 +14,8 @@ mod exit;
 #[cfg(feature = "fuzzing")]
 #[doc(hidden)]
 pub mod fuzzing;
+#[cfg(feature = "grpc")]
+pub mod grpc;
 mod hidden;
 mod incoming;
 mod inner;

@@ -33,6 +33,8 @@ pub(crate) struct Local {
     pub(crate) stats: Arc<WorkerStats>,
     pub(crate) sockets: Rc<Sockets>,
     pub(crate) access: Option<RefCell<AccessWriter>>,
+    #[cfg(feature = "grpc")]
+    pub(crate) grpc: RefCell<crate::grpc::Coder>,
     /// Ids so far, and where they began.
     ids: Cell<(u64, u64)>,
 }
@@ -60,6 +62,8 @@ impl Local {
             stats,
             sockets: Rc::new(sockets),
             access: site.access_log.as_ref().map(|log| RefCell::new(log.writer())),
+            #[cfg(feature = "grpc")]
+            grpc: RefCell::new(crate::grpc::Coder::new()),
             ids: Cell::new((cx.random(), cx.random())),
             cx,
         }

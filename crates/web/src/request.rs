@@ -19,6 +19,7 @@ use crate::error::{Error, Result};
 use crate::hidden::{HIDDEN, scrubbed};
 use crate::json;
 use crate::local::Local;
+use crate::media_type;
 use crate::note::{Note, Notes};
 use crate::origin::Origin;
 use crate::query::Query;
@@ -284,11 +285,32 @@ impl<'r> Request<'r> {
         Ok(piece)
     }
 
+    /// Asks no rate of a streamed body: its client has nothing to send at times.
+    #[cfg(feature = "grpc")]
+    pub(crate) fn wait_patiently(&self) {
+        if let Some(exchange) = self.exchange {
+            exchange.wait_patiently();
+        }
+    }
+
     /// The fields that came behind the body (RFC 9110 §6.5): for streaming handlers, once the last [piece](Request::chunk) was
     /// taken; the second call has none. They were not merged into the head and must not be taken for it.
     #[must_use]
     pub fn trailers(&self) -> FieldBlock {
         self.exchange.map(Exchange::trailers).unwrap_or_default()
+    }
+
+    /// Whether the client reads fields behind the answer's body (RFC 9110 §10.1.4): then [`Reply::trailer`](crate::Reply::trailer)
+    /// reaches it.
+    #[must_use]
+    pub fn takes_trailers(&self) -> bool {
+        let mut members = self
+            .head
+            .fields
+            .all_known(Known::Te)
+            .flat_map(|value| value.split(|&byte| byte == b','));
+        self.head.version == Version::Http11
+            && members.any(|member| media_type::essence(member).eq_ignore_ascii_case(b"trailers"))
     }
 
     /// Shared state of that type, given to the application by [`App::state`](crate::App::state).

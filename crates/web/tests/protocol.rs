@@ -247,3 +247,69 @@ fn an_answer_that_is_broken_off_takes_no_earlier_one_along() {
     raw.send("GET /cut HTTP/1.0\r\n\r\n");
     assert_eq!(raw.read_to_end().unwrap().1, Ending::Reset);
 }
+
+#[test]
+fn trailers_go_to_who_reads_them_behind_whole_answers_and_streamed_ones() {
+    let app = App::new()
+        .after(|_, reply| reply.header("X-After", "ran").map(drop))
+        .get_async("/whole", async |_, reply| {
+            reply.trailer("X-Sum", "1")?.trailer("X-Sum", "2")?;
+            reply.bytes("text/plain", "content")
+        })
+        .get_async("/pieces", async |_, reply| {
+            reply.write("con").await?;
+            reply.trailer("X-Sum", "1")?;
+            reply.write("tent").await?;
+            reply.trailer("X-Sum", "2").map(drop)
+        })
+        .get_async("/empty", async |_, reply| {
+            reply.trailer("X-Sum", "1")?;
+            reply.no_content()
+        })
+        .get_async("/broken", async |_, reply| {
+            reply.trailer("Content-Length", "1").map(drop)
+        })
+        .get_async("/failed", async |_, reply| {
+            reply.trailer("X-Sum", "1")?;
+            Err(Error::conflict("after all"))
+        })
+        .get("/plain", |_, reply| {
+            reply.trailer("X-Sum", "1")?;
+            reply.text("content")
+        });
+    let mut client = TestClient::new(app).unwrap();
+    let mut ask = |path: &str, te: &str| {
+        let reply = client.get(path).header("TE", te).send();
+        assert_eq!(reply.header("x-after"), Some("ran"), "{path}");
+        let trailers: Vec<_> = reply
+            .trailers()
+            .map(|(name, value)| format!("{name}: {}", value.escape_ascii()))
+            .collect();
+        (reply.status(), reply.text().to_owned(), trailers.join(", "))
+    };
+    let sums = "X-Sum: 1, X-Sum: 2";
+    for (path, te, trailers) in [
+        ("/whole", "trailers", sums),
+        ("/whole", "gzip, Trailers;q=0.5", sums),
+        ("/whole", "gzip", ""),
+        ("/pieces", "trailers", sums),
+        ("/pieces", "", ""),
+        ("/plain", "trailers", ""),
+    ] {
+        let expected = (200, "content".to_owned(), trailers.to_owned());
+        assert_eq!(ask(path, te), expected, "{path} {te}");
+    }
+    assert_eq!(ask("/empty", "trailers"), (204, String::new(), String::new()));
+    assert_eq!(ask("/broken", "trailers").0, 500);
+    let (status, _, trailers) = ask("/failed", "trailers");
+    assert_eq!((status, trailers.as_str()), (409, ""));
+    // The connection lives on behind all of them, and old clients and HEAD are told none.
+    assert_eq!(client.connections(), 1);
+    assert_eq!(client.head("/whole").header("TE", "trailers").send().text(), "");
+    let mut raw = client.raw();
+    raw.send("GET /whole HTTP/1.0\r\nTE: trailers\r\n\r\n");
+    let (bytes, ending) = raw.read_to_end().unwrap();
+    assert!(bytes.ends_with(b"\r\n\r\ncontent"), "{}", bytes.escape_ascii());
+    assert_eq!(ending, Ending::Closed);
+    client.finish().unwrap();
+}

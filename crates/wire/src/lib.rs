@@ -7,6 +7,7 @@
 
 pub mod dns;
 mod faults;
+pub mod grpc;
 pub mod h1;
 pub mod h2;
 pub mod proxy;

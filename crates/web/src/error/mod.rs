@@ -178,6 +178,11 @@ impl Error {
         }
     }
 
+    #[cfg(feature = "grpc")]
+    pub(crate) fn into_cause(self) -> Option<Box<dyn std::error::Error + Send + Sync>> {
+        self.source
+    }
+
     /// What only the log is told.
     #[must_use]
     pub fn cause(&self) -> Option<&(dyn std::error::Error + Send + Sync + 'static)> {

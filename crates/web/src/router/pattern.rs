@@ -93,7 +93,10 @@ pub(crate) fn join(prefix: &str, pattern: &str) -> Result<String, RouteError> {
         return refuse(pattern, 0, NO_SLASH);
     }
     let whole = format!("{prefix}{pattern}");
-    Pattern::parse(&whole)?;
+    // A group for its hooks alone adds nothing, at the top too; a route there is refused when it is added.
+    if !whole.is_empty() {
+        Pattern::parse(&whole)?;
+    }
     Ok(whole)
 }
 

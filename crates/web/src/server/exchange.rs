@@ -96,6 +96,8 @@ struct Incoming {
     away: Duration,
     /// After 101: what comes is not a body.
     tunnel: bool,
+    /// No rate is asked of it: who sends has nothing to say at times.
+    patient: bool,
     /// The client has sent its last byte of a tunnel.
     ended: bool,
     /// Nothing more is written to a tunnel's client, which may still send.
@@ -163,6 +165,7 @@ impl Exchange {
         incoming.away = Duration::ZERO;
         incoming.ticking = false;
         incoming.tunnel = false;
+        incoming.patient = false;
         incoming.ended = false;
         incoming.half = false;
         incoming.queue.clear();
@@ -312,7 +315,7 @@ impl Exchange {
         let incoming = &mut *self.incoming.borrow_mut();
         let decoder = incoming.decoder.as_ref()?;
         let held = incoming.paused || incoming.expects || incoming.queue.len() >= limits::BODY_QUEUE;
-        if held || incoming.fault.is_some() || decoder.is_over() {
+        if held || incoming.patient || incoming.fault.is_some() || decoder.is_over() {
             incoming.held = true;
             incoming.ticking = false;
             return None;
@@ -400,13 +403,19 @@ impl Exchange {
                 incoming.away += self.cx.now().since(taken);
             }
             // Each piece would put it off, if it were set anew.
-            if !std::mem::replace(&mut incoming.ticking, true) {
+            if !incoming.patient && !std::mem::replace(&mut incoming.ticking, true) {
                 conn.set_deadline(Some(limits::RATE_TICK));
             }
             drop(incoming);
             self.wait(context)
         })
         .await
+    }
+
+    /// Asks no rate of the streamed body from here on.
+    #[cfg(feature = "grpc")]
+    pub(crate) fn wait_patiently(&self) {
+        self.incoming.borrow_mut().patient = true;
     }
 
     /// The fields that came behind the streamed body; once.

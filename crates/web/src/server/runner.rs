@@ -314,13 +314,13 @@ where
     };
     let mut reply = Reply::new(&request, &mut scratch.fields, &mut scratch.body);
     reply.outgoing = Some(Outgoing::new(exchange, job.began, &mut scratch.out));
-    let outcome = caught(async {
+    let work = async {
         match answer::run_before(&request, &mut reply)? {
             Flow::Continue => handler(&request, &mut reply).await,
             Flow::Stop => Ok(()),
         }
-    })
-    .await;
+    };
+    let outcome = caught(work, answer::panicked).await;
     if outcome.is_ok()
         && let Some(upgrade) = reply.upgrade.take()
     {
@@ -328,17 +328,26 @@ where
         switch(exchange, *upgrade, &mut reply, job);
         return Then::Wait;
     }
-    let kept = if reply.is_streaming() {
-        end_stream(outcome, &mut reply)
-    } else {
-        answer::settle(outcome, &mut reply);
-        local.stats.took(local.cx.clock().since(job.began));
-        send(exchange, &mut reply).await
-    };
+    let kept = conclude(exchange, &mut reply, outcome, job.began).await;
     unfinished.request = None;
     local.stats.answered(reply.status);
     local.log(&request, reply.status, reply.sent, job.began);
     ending(exchange, kept, head.keep_alive, job)
+}
+
+/// Sends what is left to send of an answer. Returns whether the connection can live on.
+async fn conclude(exchange: &Exchange, reply: &mut Reply<'_>, outcome: Result, began: Time) -> bool {
+    if reply.is_streaming() {
+        return end_stream(outcome, reply);
+    }
+    if outcome.is_ok() && reply.ends_in_trailers() {
+        let said = reply.send_whole().await;
+        return end_stream(said, reply);
+    }
+    answer::settle(outcome, reply);
+    let local = reply.request.local;
+    local.stats.took(local.cx.clock().since(began));
+    send(exchange, reply).await
 }
 
 /// What becomes of a connection. Where it is not kept: while bytes of the client's may still be on their way, be it of this body or of a next
@@ -380,12 +389,15 @@ fn switch(exchange: &Exchange, upgrade: Upgrade, reply: &mut Reply<'_>, job: Job
     conn.resume();
 }
 
-/// Runs a handler and the hooks in front of it; a panic is an error like another.
-async fn caught(handler: impl Future<Output = Result>) -> Result {
+/// Runs a handler; a panic is an error like another.
+pub(crate) async fn caught<E>(
+    handler: impl Future<Output = std::result::Result<(), E>>,
+    panicked: impl Fn() -> E,
+) -> std::result::Result<(), E> {
     let mut handler = pin!(handler);
     poll_fn(|context| {
         let polled = catch_unwind(AssertUnwindSafe(|| handler.as_mut().poll(context)));
-        polled.unwrap_or_else(|_| Poll::Ready(Err(answer::panicked())))
+        polled.unwrap_or_else(|_| Poll::Ready(Err(panicked())))
     })
     .await
 }

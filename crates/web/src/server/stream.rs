@@ -85,6 +85,42 @@ impl<'r> Reply<'r> {
         self
     }
 
+    /// Adds a field that follows the body (RFC 9110 §6.5), beside those of its name: until the handler returns, also when the head and
+    /// pieces were sent. The answer is sent in chunks for it, without a length unless one was [declared](Reply::length). A client that
+    /// does not read such fields ([`Request::takes_trailers`](crate::Request::takes_trailers)) gets none, an answer without content
+    /// (204, 304) has none, and neither has that of a plain handler.
+    ///
+    /// # Errors
+    /// 500 if the name is no token, the value has control characters, or the field belongs to the framing.
+    pub fn trailer(&mut self, name: &str, value: impl AsRef<[u8]>) -> Result<&mut Self> {
+        if let Some(outgoing) = &mut self.outgoing
+            && self.request.takes_trailers()
+        {
+            let trailers = outgoing.trailers.get_or_insert_default();
+            trailers
+                .push(name, value.as_ref())
+                .map_err(|misuse| Error::internal(format!("trailer `{}`: {misuse}", name.escape_debug())))?;
+        }
+        Ok(self)
+    }
+
+    /// Whether a whole answer is followed by fields, and so is sent as one in pieces.
+    pub(super) fn ends_in_trailers(&self) -> bool {
+        let outgoing = self.outgoing.as_ref();
+        outgoing.is_some_and(|outgoing| outgoing.trailers.is_some()) && !matches!(self.status, 204 | 304)
+    }
+
+    /// Sends what a handler has said as a whole, as one that said it in pieces: what ends it may follow.
+    pub(super) async fn send_whole(&mut self) -> Result {
+        let long = match &mut self.frame {
+            Some(frame) if frame.len() > limits::COPIED_BODY => std::mem::take(frame),
+            None if self.body.len() > limits::COPIED_BODY => Bytes::from(std::mem::take(self.body)),
+            _ => Bytes::new(),
+        };
+        self.begin_stream()?;
+        self.write_bytes(long).await
+    }
+
     /// Sends a piece of the body; the first one sends the head. Waits while the client does not take what was
     /// sent before ([`WRITE_MARK`]). For asynchronous handlers; a plain one appends to its body.
     ///
@@ -248,9 +284,10 @@ impl<'r> Reply<'r> {
         let out = &mut *outgoing.out;
         let mut body =
             answer::head(request.local, &parts, exchange, framing, out).map_err(Error::internal)?;
-        if !self.body.is_empty() {
-            self.sent += self.body.len() as u64;
-            body.data(out, self.body).map_err(Error::internal)?;
+        let said = self.frame.as_deref().unwrap_or(self.body);
+        if !said.is_empty() {
+            self.sent += said.len() as u64;
+            body.data(out, said).map_err(Error::internal)?;
         }
         outgoing.body = Some(body);
         let local = request.local;

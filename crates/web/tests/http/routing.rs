@@ -109,11 +109,15 @@ fn groups_nest_and_keep_their_hooks(config: Setting) {
             Ok(Flow::Continue)
         }
     };
-    let app = App::new().get("/plain", show).group("/api", |api| {
-        api.before(mark("api"))
-            .get("/users", show)
-            .group("/admin", |admin| admin.before(mark("admin")).get("/{what}", show))
-    });
+    let app = App::new()
+        .get("/plain", show)
+        .group("/api", |api| {
+            api.before(mark("api"))
+                .get("/users", show)
+                .group("/admin", |admin| admin.before(mark("admin")).get("/{what}", show))
+        })
+        // For its hooks alone.
+        .group("", |group| group.before(mark("group")).get("/grouped", show));
     let server = serve(config, app);
     let hooks = |target: &str| -> Vec<String> {
         let answer = server.get(target);
@@ -122,6 +126,7 @@ fn groups_nest_and_keep_their_hooks(config: Setting) {
         hooks.map(|(_, value)| value).collect()
     };
     assert_eq!(hooks("/plain"), [] as [&str; 0]);
+    assert_eq!(hooks("/grouped"), ["group"]);
     assert_eq!(hooks("/api/users"), ["api"]);
     assert_eq!(hooks("/api/admin/keys"), ["api", "admin"]);
 }

@@ -81,7 +81,7 @@ impl FieldBlock {
         })
     }
 
-    pub(super) fn as_bytes(&self) -> &[u8] {
+    pub(crate) fn as_bytes(&self) -> &[u8] {
         &self.lines
     }
 }

@@ -1,0 +1,192 @@
+//! One call: what its client said in front of its messages, and what it is told beside its replies.
+
+use std::cell::RefCell;
+use std::time::Duration;
+
+use ringmain_engine::backend::Time;
+use ringmain_wire::grpc::{
+    self, Accepted, Code, ContentType, Dialect, Encoding, binary_values, is_binary, is_reserved, is_text,
+    is_valid_name, write_binary,
+};
+use ringmain_wire::h1::FieldBlock;
+
+use super::service::Settings;
+use super::status::{Result, Status};
+use crate::reply::Reply;
+use crate::request::Request;
+
+/// One call: its request, its metadata both ways, its deadline.
+pub struct Call<'c> {
+    request: &'c Request<'c>,
+    pub(super) settings: &'c Settings,
+    pub(super) content: ContentType<'c>,
+    /// How the client's messages are written that have the flag.
+    pub(super) incoming: Encoding,
+    /// How replies are.
+    pub(super) outgoing: Encoding,
+    deadline: Option<Time>,
+    headers: RefCell<FieldBlock>,
+    trailers: RefCell<FieldBlock>,
+}
+
+impl<'c> Call<'c> {
+    pub(super) fn new(
+        request: &'c Request<'c>,
+        settings: &'c Settings,
+        content: ContentType<'c>,
+    ) -> Call<'c> {
+        Call {
+            request,
+            settings,
+            content,
+            incoming: Encoding::Identity,
+            outgoing: Encoding::Identity,
+            deadline: None,
+            headers: RefCell::default(),
+            trailers: RefCell::default(),
+        }
+    }
+
+    /// Reads what the head says of the call.
+    pub(super) fn open(&mut self) -> Result {
+        let fields = &self.request.head.fields;
+        if self.content.dialect == Dialect::Grpc && !self.request.takes_trailers() {
+            let what = "expected HTTP/2, or `TE: trailers`: else no status reaches the client; found neither";
+            return Err(Status::new(Code::Internal, what));
+        }
+        if let Some(name) = fields.get("grpc-encoding") {
+            self.incoming = Encoding::of(name).ok_or_else(|| {
+                let what = format!(
+                    "expected `grpc-encoding` to be one of {}, found `{}`",
+                    Encoding::ALL,
+                    crate::text::shown(name)
+                );
+                Status::new(Code::Unimplemented, what)
+            })?;
+        }
+        if self.settings.compress {
+            let accepted = Accepted::parse(fields.all("grpc-accept-encoding"));
+            let choice = [Encoding::Gzip, Encoding::Deflate];
+            self.outgoing = choice
+                .into_iter()
+                .find(|encoding| accepted.has(*encoding))
+                .unwrap_or(Encoding::Identity);
+        }
+        if let Some(value) = fields.get("grpc-timeout") {
+            let timeout = grpc::parse_timeout(value).ok_or_else(|| {
+                let what = format!(
+                    "expected `grpc-timeout` to be one to eight digits and one of H, M, S, m, u, n; found `{}`",
+                    crate::text::shown(value)
+                );
+                Status::new(Code::Internal, what)
+            })?;
+            self.deadline = Some(self.request.cx().now().after(timeout));
+        }
+        Ok(())
+    }
+
+    /// The request that carries it: state, the worker, the client's address, what hooks left.
+    #[must_use]
+    pub fn request(&self) -> &'c Request<'c> {
+        self.request
+    }
+
+    /// Which form of gRPC its client speaks.
+    #[must_use]
+    pub fn dialect(&self) -> Dialect {
+        self.content.dialect
+    }
+
+    /// How long the client still waits; `None`: it did not say. When that is over the handler is dropped where it waits, and the client
+    /// is told [`DeadlineExceeded`](Code::DeadlineExceeded).
+    #[must_use]
+    pub fn time_left(&self) -> Option<Duration> {
+        self.deadline
+            .map(|deadline| deadline.since(self.request.cx().now()))
+    }
+
+    /// The first value of the client's metadata of that name, if it is text.
+    #[must_use]
+    pub fn metadata(&self, name: &str) -> Option<&'c str> {
+        self.request.header(name)
+    }
+
+    /// The first value of the client's metadata of a name that ends in `-bin`.
+    ///
+    /// # Errors
+    /// [`Internal`](Code::Internal) if it is not base64.
+    pub fn metadata_bytes(&self, name: &str) -> Result<Option<Vec<u8>>> {
+        let line = self.request.head.fields.get(name);
+        let Some(value) = line.and_then(|line| binary_values(line).next()) else {
+            return Ok(None);
+        };
+        let what = || Status::new(Code::Internal, format!("expected base64 in `{name}`"));
+        value.map(Some).ok_or_else(what)
+    }
+
+    /// Adds to the metadata in front of the replies; of a name that ends in `-bin` the value is any bytes. Once the first reply was
+    /// sent it is too late: nothing happens.
+    ///
+    /// # Errors
+    /// `Internal`: the name is not in lower case or is the protocol's own, or the value is not printable ASCII. A mistake of the
+    /// program, which the log names.
+    pub fn add_header(&self, name: &str, value: impl AsRef<[u8]>) -> Result {
+        add(&mut self.headers.borrow_mut(), name, value.as_ref())
+    }
+
+    /// Adds to the metadata behind the replies, beside the status: at any time, also for a call that fails.
+    ///
+    /// # Errors
+    /// As [`Call::add_header`].
+    pub fn add_trailer(&self, name: &str, value: impl AsRef<[u8]>) -> Result {
+        add(&mut self.trailers.borrow_mut(), name, value.as_ref())
+    }
+
+    pub(super) fn has_headers(&self) -> bool {
+        !self.headers.borrow().is_empty()
+    }
+
+    /// Sets the fields in front of the replies.
+    pub(super) fn write_head(&self, reply: &mut Reply<'_>) -> crate::Result {
+        reply.add_headers(&self.headers.borrow());
+        if self.outgoing != Encoding::Identity {
+            reply.header("grpc-encoding", self.outgoing.name())?;
+        }
+        Ok(())
+    }
+
+    /// The fields behind the replies.
+    pub(super) fn end(&self, status: &Status) -> FieldBlock {
+        let mut fields = FieldBlock::new();
+        status.write(&mut fields);
+        fields.append(&self.trailers.borrow());
+        fields
+    }
+}
+
+fn add(fields: &mut FieldBlock, name: &str, value: &[u8]) -> Result {
+    let refused = |why: &str| Status::internal(format!("metadata `{}`: {why}", name.escape_debug()));
+    if !is_valid_name(name) || is_reserved(name) {
+        return Err(refused(
+            "expected a name of letters in lower case, digits, `_`, `-` and `.` that is not the protocol's own",
+        ));
+    }
+    let mut binary = String::new();
+    let text = if is_binary(name) {
+        write_binary(&mut binary, value);
+        binary.as_bytes()
+    } else {
+        let text = str::from_utf8(value).ok().filter(|text| is_text(text));
+        text.ok_or_else(|| refused("expected printable ASCII; bytes go into a name that ends in `-bin`"))?
+            .as_bytes()
+    };
+    fields
+        .push(name, text)
+        .map_err(|misuse| refused(&misuse.to_string()))
+}
+
+impl std::fmt::Debug for Call<'_> {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        write!(f, "Call of {:?}", self.request)
+    }
+}

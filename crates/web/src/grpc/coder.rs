@@ -1,0 +1,65 @@
+//! What one worker makes messages smaller with, and larger again: calls take turns, since none of it waits.
+
+use prost::Message;
+use ringmain_wire::grpc::{Deflater, Encoding, Inflater, PeerFault, Slot};
+
+use super::status::Status;
+use crate::limits;
+
+/// See the module.
+#[derive(Debug)]
+pub(crate) struct Coder {
+    inflater: Inflater,
+    deflater: Deflater,
+    scratch: Vec<u8>,
+}
+
+impl Coder {
+    pub(crate) const fn new() -> Coder {
+        Coder {
+            inflater: Inflater::new(),
+            deflater: Deflater::new(limits::DEFLATE_LEVEL),
+            scratch: Vec::new(),
+        }
+    }
+
+    /// Appends a message with its prefix, in `encoding` if it is long enough to become smaller.
+    pub(super) fn encode(
+        &mut self,
+        message: &impl Message,
+        encoding: Encoding,
+        out: &mut Vec<u8>,
+    ) -> Result<(), Status> {
+        let compressed = encoding != Encoding::Identity && message.encoded_len() >= limits::DEFLATE_FROM;
+        let slot = Slot::open(out);
+        if compressed {
+            self.scratch.clear();
+            write(message, &mut self.scratch);
+            self.deflater.deflate(encoding, &self.scratch, out);
+            self.scratch.shrink_to(limits::SCRATCH_BYTES);
+        } else {
+            write(message, out);
+        }
+        slot.close(out, compressed).map_err(Status::from)
+    }
+
+    /// Shows a message that came compressed as it was.
+    pub(super) fn inflate<T>(
+        &mut self,
+        encoding: Encoding,
+        message: &[u8],
+        limit: usize,
+        read: impl FnOnce(&[u8]) -> T,
+    ) -> Result<T, PeerFault> {
+        self.scratch.clear();
+        self.inflater
+            .inflate(encoding, message, limit, &mut self.scratch)?;
+        let shown = read(&self.scratch);
+        self.scratch.shrink_to(limits::SCRATCH_BYTES);
+        Ok(shown)
+    }
+}
+
+fn write(message: &impl Message, out: &mut Vec<u8>) {
+    message.encode(out).expect("a vector has room for what there is");
+}

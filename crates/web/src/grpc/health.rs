@@ -1,0 +1,201 @@
+//! `grpc.health.v1.Health`: whether services serve, for load balancers and orchestrators.
+
+use std::collections::BTreeMap;
+use std::future::{Future, poll_fn};
+use std::pin::pin;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::task::{Poll, Waker};
+
+use prost::Message;
+use ringmain_wire::grpc::Code;
+
+use super::call::Call;
+use super::replies::Replies;
+use super::service::Service;
+use super::status::{Result, Status};
+
+/// Which services serve, as the whole process knows it; clones share it. The empty name stands for the server as a whole, which serves
+/// unless it is told otherwise. Once a shutdown has begun nothing serves.
+///
+/// ```
+/// use ringmain_web::App;
+/// use ringmain_web::grpc::Health;
+///
+/// let health = Health::new();
+/// health.set("demo.Greeter", true);
+/// let app = App::new().grpc(health.service());
+/// ```
+#[derive(Clone)]
+pub struct Health {
+    shared: Arc<Mutex<Shared>>,
+}
+
+struct Shared {
+    serving: BTreeMap<String, bool>,
+    /// Watchers that wait for a change, by their numbers.
+    waiting: BTreeMap<u64, Waker>,
+    watchers: u64,
+}
+
+/// `HealthCheckRequest`.
+#[derive(Clone, PartialEq, Message)]
+struct Request {
+    #[prost(string, tag = "1")]
+    service: String,
+}
+
+/// `HealthCheckResponse`, with the numbers of `ServingStatus`.
+#[derive(Clone, Copy, PartialEq, Message)]
+struct Response {
+    #[prost(int32, tag = "1")]
+    status: i32,
+}
+
+/// `HealthListRequest`.
+#[derive(Clone, Copy, PartialEq, Message)]
+struct ListRequest {}
+
+/// `HealthListResponse`.
+#[derive(Clone, PartialEq, Message)]
+struct List {
+    #[prost(btree_map = "string, message", tag = "1")]
+    statuses: BTreeMap<String, Response>,
+}
+
+const SERVING: Response = Response { status: 1 };
+const NOT_SERVING: Response = Response { status: 2 };
+const SERVICE_UNKNOWN: Response = Response { status: 3 };
+
+fn response(serving: bool) -> Response {
+    if serving { SERVING } else { NOT_SERVING }
+}
+
+impl Health {
+    /// The server as a whole serves; nothing is known of single services.
+    #[must_use]
+    pub fn new() -> Health {
+        let shared = Shared {
+            serving: [(String::new(), true)].into(),
+            waiting: BTreeMap::new(),
+            watchers: 0,
+        };
+        Health {
+            shared: Arc::new(Mutex::new(shared)),
+        }
+    }
+
+    /// Says whether a service serves, from any thread. Who watches is told.
+    pub fn set(&self, service: impl Into<String>, serving: bool) {
+        let mut shared = self.lock();
+        shared.serving.insert(service.into(), serving);
+        let waiting = std::mem::take(&mut shared.waiting);
+        drop(shared);
+        waiting.into_values().for_each(Waker::wake);
+    }
+
+    /// The service, to be added to an application.
+    #[must_use]
+    pub fn service(&self) -> Service {
+        let (checked, watched, listed) = (self.clone(), self.clone(), self.clone());
+        Service::new("grpc.health.v1.Health")
+            .unary("Check", async move |call: &Call<'_>, request: Request| {
+                let found = checked.find(call, &request.service);
+                let unknown = || Status::new(Code::NotFound, "nothing is known of a service of that name");
+                found.ok_or_else(unknown)
+            })
+            .unary("List", async move |call: &Call<'_>, _: ListRequest| {
+                let draining = call.request().cx().is_draining();
+                let shared = listed.lock();
+                let statuses = shared
+                    .serving
+                    .iter()
+                    .map(|(name, serving)| (name.clone(), response(*serving && !draining)));
+                Ok(List {
+                    statuses: statuses.collect(),
+                })
+            })
+            .server_streaming(
+                "Watch",
+                async move |call: &Call<'_>, request: Request, replies: &mut Replies<'_, '_, Response>| {
+                    watched.watch(call, &request.service, replies).await
+                },
+            )
+    }
+
+    /// `None`: nothing is known of it.
+    fn find(&self, call: &Call<'_>, service: &str) -> Option<Response> {
+        let serving = *self.lock().serving.get(service)?;
+        Some(response(serving && !call.request().cx().is_draining()))
+    }
+
+    async fn watch(&self, call: &Call<'_>, service: &str, replies: &mut Replies<'_, '_, Response>) -> Result {
+        let watcher = self.watcher();
+        let mut told = None;
+        let mut draining = pin!(call.request().cx().draining());
+        loop {
+            let (now, ends) = poll_fn(|context| {
+                let ends = draining.as_mut().poll(context).is_ready();
+                // First the waker, then the look: a change in between is seen.
+                watcher.wait(context.waker());
+                let now = self.find(call, service).unwrap_or(SERVICE_UNKNOWN);
+                if ends || told != Some(now) {
+                    Poll::Ready((now, ends))
+                } else {
+                    Poll::Pending
+                }
+            })
+            .await;
+            if told != Some(now) {
+                replies.send(&now).await?;
+                told = Some(now);
+            }
+            if ends {
+                return Err(Status::new(Code::Unavailable, "the server is shutting down"));
+            }
+        }
+    }
+
+    fn watcher(&self) -> Watcher<'_> {
+        let mut shared = self.lock();
+        shared.watchers += 1;
+        Watcher {
+            health: self,
+            number: shared.watchers,
+        }
+    }
+
+    /// A thread that panicked with it has left it whole.
+    fn lock(&self) -> MutexGuard<'_, Shared> {
+        self.shared.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+impl Default for Health {
+    fn default() -> Health {
+        Health::new()
+    }
+}
+
+/// One who watches, however its call ends.
+struct Watcher<'h> {
+    health: &'h Health,
+    number: u64,
+}
+
+impl Watcher<'_> {
+    fn wait(&self, waker: &Waker) {
+        self.health.lock().waiting.insert(self.number, waker.clone());
+    }
+}
+
+impl Drop for Watcher<'_> {
+    fn drop(&mut self) {
+        self.health.lock().waiting.remove(&self.number);
+    }
+}
+
+impl std::fmt::Debug for Health {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_map().entries(&self.lock().serving).finish()
+    }
+}

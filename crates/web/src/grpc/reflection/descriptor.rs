@@ -1,0 +1,140 @@
+//! Descriptors (`google/protobuf/descriptor.proto`), as far as names are looked up in them.
+
+use prost::Message;
+
+use super::Found;
+
+/// `FileDescriptorSet`, with each file as it is.
+#[derive(Clone, PartialEq, Message)]
+pub(super) struct FileDescriptorSet {
+    #[prost(bytes = "vec", repeated, tag = "1")]
+    pub(super) file: Vec<Vec<u8>>,
+}
+
+/// `FileDescriptorProto`.
+#[derive(Clone, PartialEq, Message)]
+pub(super) struct FileDescriptor {
+    #[prost(string, tag = "1")]
+    pub(super) name: String,
+    #[prost(string, tag = "2")]
+    package: String,
+    #[prost(string, repeated, tag = "3")]
+    pub(super) dependency: Vec<String>,
+    #[prost(message, repeated, tag = "4")]
+    message_type: Vec<Descriptor>,
+    #[prost(message, repeated, tag = "5")]
+    enum_type: Vec<Container>,
+    #[prost(message, repeated, tag = "6")]
+    service: Vec<Container>,
+    #[prost(message, repeated, tag = "7")]
+    extension: Vec<Field>,
+}
+
+/// `DescriptorProto`.
+#[derive(Clone, PartialEq, Message)]
+struct Descriptor {
+    #[prost(string, tag = "1")]
+    name: String,
+    #[prost(message, repeated, tag = "2")]
+    field: Vec<Field>,
+    #[prost(message, repeated, tag = "3")]
+    nested_type: Vec<Descriptor>,
+    #[prost(message, repeated, tag = "4")]
+    enum_type: Vec<Container>,
+    #[prost(message, repeated, tag = "6")]
+    extension: Vec<Field>,
+    #[prost(message, repeated, tag = "8")]
+    oneof_decl: Vec<Named>,
+}
+
+/// `EnumDescriptorProto` and `ServiceDescriptorProto`, which are alike: a name, and what has names within.
+#[derive(Clone, PartialEq, Message)]
+struct Container {
+    #[prost(string, tag = "1")]
+    name: String,
+    #[prost(message, repeated, tag = "2")]
+    within: Vec<Named>,
+}
+
+#[derive(Clone, PartialEq, Message)]
+struct Named {
+    #[prost(string, tag = "1")]
+    name: String,
+}
+
+/// `FieldDescriptorProto`.
+#[derive(Clone, PartialEq, Message)]
+struct Field {
+    #[prost(string, tag = "1")]
+    name: String,
+    #[prost(string, tag = "2")]
+    extendee: String,
+    #[prost(int32, tag = "3")]
+    number: i32,
+}
+
+impl FileDescriptor {
+    /// Shows all that it defines.
+    pub(super) fn look(&self, see: &mut dyn FnMut(Found<'_>)) {
+        let scope = &self.package;
+        for service in &self.service {
+            let name = join(scope, &service.name);
+            for method in &service.within {
+                see(Found::Symbol(join(&name, &method.name)));
+            }
+            see(Found::Service(name));
+        }
+        for message in &self.message_type {
+            message.look(scope, see);
+        }
+        look_at_enums(&self.enum_type, scope, see);
+        look_at_extensions(&self.extension, scope, see);
+    }
+}
+
+impl Descriptor {
+    /// As deep as it nests, which the reader of Protobuf has bounded.
+    fn look(&self, scope: &str, see: &mut dyn FnMut(Found<'_>)) {
+        let name = join(scope, &self.name);
+        for field in &self.field {
+            see(Found::Symbol(join(&name, &field.name)));
+        }
+        for choice in &self.oneof_decl {
+            see(Found::Symbol(join(&name, &choice.name)));
+        }
+        for nested in &self.nested_type {
+            nested.look(&name, see);
+        }
+        look_at_enums(&self.enum_type, &name, see);
+        look_at_extensions(&self.extension, &name, see);
+        see(Found::Symbol(name));
+    }
+}
+
+/// Values of an enum stand beside it, not within (as in C++).
+fn look_at_enums(enums: &[Container], scope: &str, see: &mut dyn FnMut(Found<'_>)) {
+    for one in enums {
+        see(Found::Symbol(join(scope, &one.name)));
+        for value in &one.within {
+            see(Found::Symbol(join(scope, &value.name)));
+        }
+    }
+}
+
+fn look_at_extensions(extensions: &[Field], scope: &str, see: &mut dyn FnMut(Found<'_>)) {
+    for extension in extensions {
+        see(Found::Symbol(join(scope, &extension.name)));
+        see(Found::Extension {
+            of: &extension.extendee,
+            number: extension.number,
+        });
+    }
+}
+
+fn join(scope: &str, name: &str) -> String {
+    if scope.is_empty() {
+        name.to_owned()
+    } else {
+        format!("{scope}.{name}")
+    }
+}

@@ -1,0 +1,203 @@
+//! `grpc.reflection.v1.ServerReflection`: what services there are and what their messages look like, for tools such as `grpcurl`.
+//!
+//! Answers from descriptors that the application gives. What it really serves is not known here.
+
+mod descriptor;
+mod messages;
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::fmt;
+use std::sync::Arc;
+
+use prost::{DecodeError, Message};
+use ringmain_wire::grpc::Code;
+
+use self::descriptor::{FileDescriptor, FileDescriptorSet};
+use self::messages::{
+    Answer, ErrorResponse, ExtensionNumbers, Files, Question, Request, Response, ServiceName, Services,
+};
+use super::call::Call;
+use super::messages::Messages;
+use super::replies::Replies;
+use super::service::Service;
+use super::status::Result;
+
+/// Descriptors of services and messages, ready to be asked for.
+#[derive(Clone)]
+pub struct Reflection {
+    known: Arc<Known>,
+}
+
+#[derive(Default)]
+struct Known {
+    /// As they were given: name, files that it builds on, bytes.
+    files: Vec<(String, Vec<String>, Vec<u8>)>,
+    by_name: BTreeMap<String, usize>,
+    /// Full names of services, methods, messages, fields, enums, values, extensions.
+    by_symbol: BTreeMap<String, usize>,
+    /// Extensions by the message that they extend.
+    extensions: BTreeMap<String, BTreeMap<i32, usize>>,
+    services: BTreeSet<String>,
+}
+
+/// What cannot be read as a `FileDescriptorSet`.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[error(
+    "expected a FileDescriptorSet, as `protoc --include_imports --descriptor_set_out` and protox write it: {0}"
+)]
+pub struct DescriptorError(#[from] DecodeError);
+
+impl Reflection {
+    /// Reads a `FileDescriptorSet` with all that its files import. Of two files with one name the first counts.
+    ///
+    /// # Errors
+    /// It is none.
+    pub fn new(descriptors: &[u8]) -> std::result::Result<Reflection, DescriptorError> {
+        let set = FileDescriptorSet::decode(descriptors)?;
+        let mut known = Known::default();
+        for bytes in set.file {
+            let file = FileDescriptor::decode(bytes.as_slice())?;
+            let number = known.files.len();
+            if known.by_name.contains_key(&file.name) {
+                continue;
+            }
+            known.by_name.insert(file.name.clone(), number);
+            file.look(&mut |found| known.note(found, number));
+            known.files.push((file.name, file.dependency, bytes));
+        }
+        Ok(Reflection {
+            known: Arc::new(known),
+        })
+    }
+
+    /// The service, to be added to an application.
+    #[must_use]
+    pub fn service(&self) -> Service {
+        let reflection = self.clone();
+        Service::new("grpc.reflection.v1.ServerReflection").bidi(
+            "ServerReflectionInfo",
+            async move |_: &Call<'_>,
+                        requests: &mut Messages<'_, Request>,
+                        replies: &mut Replies<'_, '_, Response>| {
+                reflection.talk(requests, replies).await
+            },
+        )
+    }
+
+    async fn talk(
+        &self,
+        requests: &mut Messages<'_, Request>,
+        replies: &mut Replies<'_, '_, Response>,
+    ) -> Result {
+        // No file is sent twice on one stream.
+        let mut sent = BTreeSet::new();
+        while let Some(request) = requests.next().await? {
+            let answer = self.known.answer(request.question.as_ref(), &mut sent);
+            let answer = answer.unwrap_or_else(|(code, message)| {
+                Answer::Error(ErrorResponse {
+                    error_code: code.number().into(),
+                    error_message: message,
+                })
+            });
+            let response = Response {
+                valid_host: request.host.clone(),
+                original_request: Some(request),
+                answer: Some(answer),
+            };
+            replies.send(&response).await?;
+        }
+        Ok(())
+    }
+}
+
+/// What a descriptor defines.
+enum Found<'d> {
+    Symbol(String),
+    Service(String),
+    Extension { of: &'d str, number: i32 },
+}
+
+impl Known {
+    fn note(&mut self, found: Found<'_>, file: usize) {
+        match found {
+            Found::Symbol(name) => {
+                self.by_symbol.entry(name).or_insert(file);
+            }
+            Found::Service(name) => {
+                self.by_symbol.entry(name.clone()).or_insert(file);
+                self.services.insert(name);
+            }
+            Found::Extension { of, number } => {
+                let of = of.trim_start_matches('.').to_owned();
+                self.extensions.entry(of).or_default().insert(number, file);
+            }
+        }
+    }
+
+    fn answer(
+        &self,
+        question: Option<&Question>,
+        sent: &mut BTreeSet<usize>,
+    ) -> std::result::Result<Answer, (Code, String)> {
+        let missing = |what: String| (Code::NotFound, what);
+        let file = match question {
+            Some(Question::ListServices(_)) => {
+                let names = self.services.iter().cloned();
+                let service = names.map(|name| ServiceName { name }).collect();
+                return Ok(Answer::Services(Services { service }));
+            }
+            Some(Question::AllExtensionNumbersOfType(name)) => {
+                let numbers = self.extensions.get(name);
+                if numbers.is_none() && !self.by_symbol.contains_key(name) {
+                    return Err(missing(format!("there is no type `{name}`")));
+                }
+                return Ok(Answer::ExtensionNumbers(ExtensionNumbers {
+                    base_type_name: name.clone(),
+                    extension_number: numbers.into_iter().flat_map(BTreeMap::keys).copied().collect(),
+                }));
+            }
+            Some(Question::FileByFilename(name)) => {
+                let found = self.by_name.get(name);
+                found.ok_or_else(|| missing(format!("there is no file `{name}`")))?
+            }
+            Some(Question::FileContainingSymbol(name)) => {
+                let found = self.by_symbol.get(name);
+                found.ok_or_else(|| missing(format!("there is no symbol `{name}`")))?
+            }
+            Some(Question::FileContainingExtension(extension)) => {
+                let of = self.extensions.get(&extension.containing_type);
+                let found = of.and_then(|numbers| numbers.get(&extension.extension_number));
+                found.ok_or_else(|| {
+                    let (number, of) = (extension.extension_number, &extension.containing_type);
+                    missing(format!("there is no extension {number} of `{of}`"))
+                })?
+            }
+            None => return Err((Code::InvalidArgument, "expected a question, found none".into())),
+        };
+        let mut file_descriptor_proto = Vec::new();
+        self.gather(*file, sent, &mut file_descriptor_proto);
+        Ok(Answer::Files(Files {
+            file_descriptor_proto,
+        }))
+    }
+
+    /// A file, then those that it builds on that were not sent yet. The one that was asked for is sent in any case.
+    fn gather(&self, first: usize, sent: &mut BTreeSet<usize>, out: &mut Vec<Vec<u8>>) {
+        let mut waiting = vec![first];
+        sent.remove(&first);
+        while let Some(number) = waiting.pop() {
+            if sent.insert(number) {
+                let (_, dependencies, bytes) = &self.files[number];
+                out.push(bytes.clone());
+                waiting.extend(dependencies.iter().filter_map(|name| self.by_name.get(name)));
+            }
+        }
+    }
+}
+
+impl fmt::Debug for Reflection {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let names = self.known.files.iter().map(|(name, ..)| name);
+        f.debug_list().entries(names).finish()
+    }
+}

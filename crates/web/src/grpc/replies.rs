@@ -1,0 +1,78 @@
+//! Replies of a call that has several.
+
+use std::marker::PhantomData;
+
+use prost::Message;
+use ringmain_wire::grpc::{Dialect, encode_text};
+
+use super::call::Call;
+use super::status::Result;
+use crate::reply::Reply;
+
+/// Where a handler's replies go, each as soon as it is there.
+pub struct Replies<'a, 'r, T> {
+    call: &'a Call<'a>,
+    reply: &'a mut Reply<'r>,
+    frame: Vec<u8>,
+    text: Vec<u8>,
+    kind: PhantomData<fn(&T)>,
+}
+
+impl<'a, 'r, T: Message> Replies<'a, 'r, T> {
+    pub(super) fn new(call: &'a Call<'a>, reply: &'a mut Reply<'r>) -> Replies<'a, 'r, T> {
+        Replies {
+            call,
+            reply,
+            frame: Vec::new(),
+            text: Vec::new(),
+            kind: PhantomData,
+        }
+    }
+
+    /// Sends a reply; the first one sends the head. Waits while the client does not take what was sent before.
+    ///
+    /// # Errors
+    /// The client is gone: end the handler by `?`.
+    pub async fn send(&mut self, message: &T) -> Result {
+        self.begin()?;
+        self.frame.clear();
+        let coder = &self.call.request().local.grpc;
+        coder
+            .borrow_mut()
+            .encode(message, self.call.outgoing, &mut self.frame)?;
+        let bytes = if self.call.content.dialect == Dialect::WebText {
+            self.text.clear();
+            encode_text(&mut self.text, &self.frame);
+            &self.text
+        } else {
+            &self.frame
+        };
+        self.reply.write(bytes).await?;
+        Ok(())
+    }
+
+    /// Sends the head now, for a client that waits for it before the first reply.
+    ///
+    /// # Errors
+    /// As [`Replies::send`].
+    pub async fn open(&mut self) -> Result {
+        self.begin()?;
+        if !self.reply.is_streaming() {
+            self.reply.send_head(crate::Framing::Chunked).await?;
+        }
+        Ok(())
+    }
+
+    fn begin(&mut self) -> Result {
+        if !self.reply.is_streaming() {
+            self.call.write_head(self.reply)?;
+        }
+        Ok(())
+    }
+}
+
+impl<T> std::fmt::Debug for Replies<'_, '_, T> {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        write!(f, "Replies to {:?}", self.call)
+    }
+}

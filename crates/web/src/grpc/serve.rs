@@ -1,0 +1,123 @@
+//! One call from its head to its status.
+
+use std::future::{Future, poll_fn};
+use std::pin::pin;
+use std::task::Poll;
+use std::time::Duration;
+
+use ringmain_engine::Cx;
+use ringmain_wire::grpc::{Code, ContentType, Dialect, Encoding, encode_text, write_web_trailers};
+use ringmain_wire::h1::{FieldBlock, Known};
+
+use super::call::Call;
+use super::service::Settings;
+use super::status::{Result, Status};
+use crate::error::Error;
+use crate::reply::Reply;
+use crate::request::Request;
+use crate::server::runner::caught;
+use crate::text;
+
+/// Runs a handler, for as long as its client waits, and ends the answer with its status.
+pub(super) async fn serve(
+    settings: &Settings,
+    request: &Request<'_>,
+    reply: &mut Reply<'_>,
+    handler: impl AsyncFnOnce(&Call<'_>, &mut Reply<'_>) -> Result,
+) -> crate::Result {
+    let content = content_type(request)?;
+    reply.header("Content-Type", content.of_answer())?;
+    let mut call = Call::new(request, settings, content);
+    let outcome = match call.open() {
+        Ok(()) => {
+            let work = caught(handler(&call, reply), || Status::internal("the handler panicked"));
+            match call.time_left() {
+                None => work.await,
+                Some(span) => within(request.cx(), span, work).await,
+            }
+        }
+        Err(status) => Err(status),
+    };
+    let status = outcome.err().unwrap_or_else(Status::ok);
+    if status.cause().is_some() {
+        log::error!("{request:?}: {status}");
+    } else if status.code() != Code::Ok {
+        log::debug!("{request:?}: {status}");
+    }
+    if status.code() == Code::Unimplemented {
+        // A client that used another encoding learns which there are.
+        reply.header("grpc-accept-encoding", Encoding::ALL)?;
+    }
+    end(&call, reply, &status)
+}
+
+/// What the request says that it is, if that is gRPC in Protobuf.
+pub(super) fn content_type<'r>(request: &Request<'r>) -> crate::Result<ContentType<'r>> {
+    let found = request.head.fields.known(Known::ContentType);
+    let content = found.and_then(ContentType::parse);
+    content.filter(ContentType::is_proto).ok_or_else(|| {
+        let found = found.map_or_else(|| "none".into(), |found| format!("`{}`", text::shown(found)));
+        let what = format!(
+            "expected `Content-Type: application/grpc`, `application/grpc-web` or `application/grpc-web-text`, found {found}"
+        );
+        Error::new(415, what)
+    })
+}
+
+async fn within(cx: &Cx, span: Duration, work: impl Future<Output = Result>) -> Result {
+    let mut work = pin!(work);
+    let mut sleep = pin!(cx.sleep(span));
+    poll_fn(|context| match work.as_mut().poll(context) {
+        Poll::Ready(outcome) => Poll::Ready(outcome),
+        Poll::Pending => sleep.as_mut().poll(context).map(|()| {
+            Err(Status::new(
+                Code::DeadlineExceeded,
+                "the client's deadline has passed",
+            ))
+        }),
+    })
+    .await
+}
+
+/// Ends the answer: the status stands behind what was said, or alone.
+fn end(call: &Call<'_>, reply: &mut Reply<'_>, status: &Status) -> crate::Result {
+    let fields = call.end(status);
+    if call.dialect() != Dialect::Grpc {
+        if !reply.is_streaming() {
+            call.write_head(reply)?;
+        }
+        return end_web(call.dialect(), reply, &fields);
+    }
+    let alone = !reply.is_streaming() && reply.body().is_empty() && !call.has_headers();
+    if alone {
+        // Trailers-Only: no body for which trailers could stand.
+        reply.add_headers(&fields);
+    } else {
+        if !reply.is_streaming() {
+            call.write_head(reply)?;
+        }
+        reply.put_trailers(fields);
+    }
+    Ok(())
+}
+
+/// Ends an answer of gRPC-Web by a frame of trailers: also where they could stand alone, since a page may see none of the head's fields
+/// that its server does not name (CORS).
+pub(super) fn end_web(dialect: Dialect, reply: &mut Reply<'_>, fields: &FieldBlock) -> crate::Result {
+    let mut frame = Vec::new();
+    let body = if reply.is_streaming() {
+        &mut frame
+    } else {
+        reply.body()
+    };
+    write_web_trailers(body, fields)?;
+    if dialect == Dialect::WebText {
+        let mut text = Vec::new();
+        encode_text(&mut text, body);
+        *body = text;
+    }
+    if reply.is_streaming() {
+        reply.put(&frame)?;
+    }
+    Ok(())
+}
