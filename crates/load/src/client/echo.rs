@@ -54,6 +54,7 @@ impl Echo {
             status: 0,
             right: true,
             last: false,
+            code: None,
         };
         (taken, Told::Answer(answer))
     }

@@ -109,7 +109,8 @@ impl Client {
         let (State::Open(id), Some(next)) = (link.state, place.next) else {
             return;
         };
-        if place.due > now || !self.window.sends() {
+        // What has done its work goes on when it is made anew.
+        if place.due > now || !self.window.sends() || link.has_done(self.plan.reconnect_after) {
             return;
         }
         if !self.speaker.may_ask(link) {
@@ -241,6 +242,7 @@ impl Client {
                     .read(link_with_lanes, number, traffic, (asked, now), rest, &mut draws);
             at += taken;
             self.window.received(taken);
+            self.speaker.tell_messages(&mut self.window);
             match heard {
                 Heard::More => break,
                 Heard::Answer(request, answer) => {
@@ -308,16 +310,13 @@ impl Client {
             let (link, lanes) = self.link_with_lanes(index);
             link.leave_lane(lane, lanes);
         }
-        let link = &self.links[index as usize];
-        let answers = link.requests - link.under_way() as u64;
-        if answer.last || self.plan.reconnect_after.is_some_and(|most| answers >= most) {
-            self.part(conn, index);
-        } else {
-            if goes_on {
-                self.go_on(index, lane, now);
-            }
-            self.after_an_end(conn, index, now);
+        if answer.last {
+            return self.part(conn, index);
         }
+        if goes_on {
+            self.go_on(index, lane, now);
+        }
+        self.after_an_end(conn, index, now);
     }
 
     /// A request is lost, and its connection goes on.
@@ -373,7 +372,8 @@ impl Client {
         if !matches!(link.state, State::Open(_)) {
             return;
         }
-        if matches!(&link.reading, Reading::Http2(session) if session.is_over()) {
+        let is_over = matches!(&link.reading, Reading::Http2(session) if session.is_over());
+        if is_over || (link.has_done(self.plan.reconnect_after) && link.under_way() == 0) {
             return self.part(conn, index);
         }
         if std::mem::take(&mut link.stalled) {

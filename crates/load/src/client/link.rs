@@ -155,6 +155,11 @@ impl Link {
         }
     }
 
+    /// Whether this life has sent so many requests.
+    pub(crate) fn has_done(&self, most: Option<u64>) -> bool {
+        most.is_some_and(|most| self.requests >= most)
+    }
+
     /// An idle lane, for a flow.
     pub(crate) fn take_lane(&mut self, lanes: &[Lane]) -> Option<u32> {
         let lane = self.idle;

@@ -29,9 +29,11 @@ use std::cmp::Reverse;
 use std::collections::{BinaryHeap, VecDeque};
 use std::sync::Arc;
 use std::sync::mpsc::Sender;
+use std::time::Duration;
 
 use ringmain_engine::backend::Time;
 use ringmain_engine::{Conn, ConnId, Cx, Handler, Reason, Start, Via};
+use ringmain_wire::grpc::Code;
 
 use self::link::{InFlight, Lane, Link, State};
 pub(crate) use self::schedule::Schedule;
@@ -88,6 +90,25 @@ pub(crate) struct Answer {
     pub(crate) right: bool,
     /// Whether the connection ends with it.
     pub(crate) last: bool,
+    /// Of gRPC: how the call ended.
+    pub(crate) code: Option<Code>,
+}
+
+/// A call of gRPC that is over.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Called {
+    pub(crate) code: Code,
+    /// Whether it is what was expected.
+    pub(crate) right: bool,
+}
+
+/// A message of a stream has come.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Message {
+    /// It is the first of its call.
+    pub(crate) is_first: bool,
+    /// Since the one before, or since the call was sent.
+    pub(crate) span: Duration,
 }
 
 /// What the run tells a worker.

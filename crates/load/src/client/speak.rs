@@ -14,6 +14,7 @@ use super::http1::{self, Http1};
 use super::http2::{Http2, Session};
 use super::link::{InFlight, Lane, Link, Reading, Stage};
 use super::websocket::{Opened, WebSocket};
+use super::window::Window;
 use super::{Answer, Heard, Told};
 use crate::plan::Protocol;
 use crate::traffic::{Sequence, Socket, Traffic};
@@ -42,7 +43,8 @@ impl Speaker {
     pub(super) fn new(protocol: Protocol, secured: bool) -> Speaker {
         match protocol {
             Protocol::Http1 => Speaker::Http1(Http1::new()),
-            Protocol::Http2 => Speaker::Http2(Box::new(Http2::new(secured))),
+            Protocol::Http2 => Speaker::Http2(Box::new(Http2::new(secured, None))),
+            Protocol::Grpc(grpc) => Speaker::Http2(Box::new(Http2::new(secured, Some(grpc)))),
             Protocol::Echo { bytes } => Speaker::Echo(Echo::new(bytes)),
             Protocol::WebSocket(messages) => Speaker::WebSocket(WebSocket::new(messages.bytes)),
         }
@@ -135,6 +137,14 @@ impl Speaker {
     pub(super) fn drop_unwritten(&mut self) {
         if let Speaker::Http2(http2) = self {
             http2.out.clear();
+        }
+    }
+
+    /// Tells of messages that belong to answers and have come since this was asked last.
+    #[inline]
+    pub(super) fn tell_messages(&mut self, window: &mut Window) {
+        if let Speaker::Http2(http2) = self {
+            http2.messages().for_each(|message| window.message(message));
         }
     }
 

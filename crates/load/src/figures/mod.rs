@@ -28,6 +28,17 @@ pub struct Figures {
     pub opening: Latency,
     /// From the scheduled moment to the sending, where a connection was free: what this program was late by itself.
     pub lag: Latency,
+    /// Of answers that are streams of messages; `None` without a message of such.
+    pub streamed: Option<Box<Streamed>>,
+}
+
+/// When messages of streams came.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct Streamed {
+    /// From the sending of a request to the first message of its answer.
+    pub first: Latency,
+    /// From each message to the next one.
+    pub between: Latency,
 }
 
 /// Counts. Every request that was sent ends in exactly one of `answered`, `timeouts`, `broken` and `unfinished`.
@@ -39,6 +50,10 @@ pub struct Counts {
     pub answered: u64,
     /// Of those, by HTTP status; empty for other protocols.
     pub statuses: BTreeMap<u16, u64>,
+    /// Of calls of gRPC, by how they ended (`OK`, `UNAVAILABLE`, …); empty for other protocols.
+    pub codes: BTreeMap<&'static str, u64>,
+    /// Messages of their answers.
+    pub messages: u64,
     /// Answers that failed a check: of the scenario, the expected status, an echoed byte.
     pub unexpected: u64,
     /// Requests without an answer in time.
@@ -84,6 +99,11 @@ impl Figures {
         self.handshake.merge(&other.handshake);
         self.opening.merge(&other.opening);
         self.lag.merge(&other.lag);
+        if let Some(other) = &other.streamed {
+            let streamed = self.streamed.get_or_insert_default();
+            streamed.first.merge(&other.first);
+            streamed.between.merge(&other.between);
+        }
     }
 
     /// As new, but for the memory.
@@ -95,6 +115,7 @@ impl Figures {
         self.handshake.clear();
         self.opening.clear();
         self.lag.clear();
+        self.streamed = None;
     }
 }
 
@@ -104,6 +125,8 @@ impl Counts {
         self.sent += other.sent;
         self.answered += other.answered;
         merge_map(&mut self.statuses, &other.statuses);
+        merge_map(&mut self.codes, &other.codes);
+        self.messages += other.messages;
         self.unexpected += other.unexpected;
         self.timeouts += other.timeouts;
         merge_map(&mut self.broken, &other.broken);

@@ -87,6 +87,8 @@ pub enum Protocol {
     Http1,
     /// HTTP/2, known beforehand to be spoken there, or agreed on over TLS.
     Http2,
+    /// Calls of gRPC over HTTP/2.
+    Grpc(Grpc),
     /// Messages of so many bytes over TCP, each of which must come back as it was.
     Echo {
         /// Bytes of a message, at most [`crate::limits::ECHO_BYTES`].
@@ -101,8 +103,23 @@ impl Protocol {
     /// Whether requests and answers have a method and a status.
     #[must_use]
     pub fn is_http(self) -> bool {
-        matches!(self, Protocol::Http1 | Protocol::Http2)
+        self == Protocol::Http1 || self.is_http2()
     }
+
+    /// Whether requests have streams of their own.
+    #[must_use]
+    pub fn is_http2(self) -> bool {
+        matches!(self, Protocol::Http2 | Protocol::Grpc(_))
+    }
+}
+
+/// The kinds of calls of gRPC.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Grpc {
+    /// One message, answered by one.
+    Unary,
+    /// One message, answered by any number of them.
+    ServerStreaming,
 }
 
 /// What is known of messages before they are sent.

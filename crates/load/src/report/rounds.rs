@@ -27,7 +27,7 @@ pub(crate) fn handshakes(run: &Run) -> impl Iterator<Item = (&'static str, Of)> 
     let known: [(&'static str, Of); 2] = [
         ("TLS", |figures| &figures.handshake),
         match run.plan.protocol {
-            Protocol::Http2 => ("HTTP/2 settings", |figures| &figures.opening),
+            Protocol::Http2 | Protocol::Grpc(_) => ("HTTP/2 settings", |figures| &figures.opening),
             _ => ("WebSocket", |figures| &figures.opening),
         },
     ];

@@ -277,12 +277,12 @@ fn check(plan: &Plan, traffic: &Traffic) -> Result<(), RunError> {
             plan.pipeline.to_string(),
         );
     }
-    if plan.protocol == Protocol::Http2
+    if plan.protocol.is_http2()
         && let Err(found) = check_http2(traffic)
     {
         return fault("http2", "requests that HTTP/2 can carry".into(), found);
     }
-    if plan.pipeline > 1 && plan.protocol != Protocol::Http2 && !traffic.may_pipeline() {
+    if plan.pipeline > 1 && !plan.protocol.is_http2() && !traffic.may_pipeline() {
         let expected = "1 where a flow has several steps, pauses or captures".into();
         return fault("pipeline", expected, plan.pipeline.to_string());
     }

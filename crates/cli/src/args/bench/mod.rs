@@ -3,6 +3,7 @@
 //! Knows how loads are written down; not how they are carried out.
 
 mod compare;
+mod grpc;
 pub(crate) mod push;
 mod tls;
 pub(crate) mod values;
@@ -17,6 +18,7 @@ use ringmain_load::scenario::Settings;
 use ringmain_load::threshold::Threshold;
 
 pub(crate) use self::compare::Compare;
+pub(crate) use self::grpc::Grpc;
 use self::push::Push;
 pub(crate) use self::tls::{Tls, TlsVersion};
 use self::values::{File, Header, Statuses};
@@ -129,7 +131,7 @@ pub(crate) struct Load {
     #[arg(long)]
     pub(crate) http2: bool,
 
-    /// With --http2: requests in flight on a connection at most, each on a stream of its own [default: 1]
+    /// With --http2 or --grpc: requests in flight on a connection at most, each on a stream of its own [default: 1]
     ///
     /// Never more than the server lets be open at once, which the report says
     #[arg(long, value_name = "N", value_parser = whole(1..=limits::PIPELINE))]
@@ -211,6 +213,9 @@ pub(crate) struct Request {
     /// With ws:// and wss:// targets: offer permessage-deflate, and deflate messages where the server agrees
     #[arg(long, hide_short_help = true)]
     pub(crate) deflate: bool,
+
+    #[command(flatten)]
+    pub(crate) grpc: Grpc,
 }
 
 /// What the load comes from.
@@ -326,19 +331,21 @@ impl Load {
         self.reconnect_every = self.reconnect_every.or(settings.reconnect_after);
     }
 
-    /// What is wrong with options that are right one by one, if anything. A search `has_rates` of its own.
-    fn contradiction(&self, has_rates: bool) -> Option<String> {
+    /// What is wrong with options that are right one by one, if anything. A search `has_rates` of its own; `is_grpc`: calls are
+    /// made.
+    fn contradiction(&self, has_rates: bool, is_grpc: bool) -> Option<String> {
+        let is_http2 = self.http2 || is_grpc;
         if self.poisson && self.rate.is_none() && !has_rates {
             return Some("--poisson needs a rate: add --rate RATE, or drop it".into());
         }
-        if self.streams.is_some() && !self.http2 {
+        if self.streams.is_some() && !is_http2 {
             return Some(
                 "--streams is for HTTP/2: add --http2, or drop it (over HTTP/1.1 --pipeline has several requests in \
                  flight on a connection)"
                     .into(),
             );
         }
-        if self.pipeline.is_some() && self.http2 {
+        if self.pipeline.is_some() && is_http2 {
             return Some(
                 "--pipeline is for HTTP/1.1: over HTTP/2 requests in flight have streams of their own; write --streams N"
                     .into(),
@@ -420,6 +427,7 @@ impl Request {
             ("--expect-status", self.expect_status.is_some()),
             ("--expect-body", self.expect_body.is_some()),
             ("--deflate", self.deflate),
+            ("--grpc", self.grpc.grpc),
         ];
         given.into_iter().find(|(_, given)| *given).map(|(name, _)| name)
     }
@@ -429,7 +437,7 @@ impl Bench {
     /// What is wrong with options that are right one by one, if anything. Whether they fit the target is not looked at.
     pub(crate) fn contradiction(&self) -> Option<String> {
         self.load
-            .contradiction(self.search.find_max)
+            .contradiction(self.search.find_max, self.request.grpc.grpc)
             .or_else(|| self.search_contradiction())
             .or_else(|| self.client.contradiction(&self.load))
             .or_else(|| self.server.started.contradiction(self.server.server.is_some()))

@@ -17,6 +17,7 @@ use crate::args::bench::{self as args, Client, Load, Request, Started};
 use crate::failure::Failure;
 use crate::limits::{CONNECTIONS, ROUNDS};
 
+mod grpc;
 #[cfg(test)]
 mod tests;
 
@@ -55,10 +56,10 @@ impl Task {
         let name = target.secured_as.clone();
         let task = Task::of(target, scene, load, request)?;
         // Files are read when all else is right.
-        let alpn = match task.protocol {
-            Protocol::Http2 => ALPN_HTTP2,
-            // WebSockets are opened by HTTP/1.1.
-            _ => ALPN_HTTP1,
+        let alpn = match task.protocol.is_http2() {
+            true => ALPN_HTTP2,
+            // WebSockets are opened by it, too.
+            false => ALPN_HTTP1,
         };
         let tls = name.map(|name| secured(name, alpn, tls)).transpose()?;
         Ok(Task { tls, ..task })
@@ -74,6 +75,9 @@ impl Task {
             return Err(Failure::Usage(
                 "--http2 is for http:// and https:// targets: drop it, or write one of these".into(),
             ));
+        }
+        if request.grpc.grpc {
+            return grpc::task(&target, scene.is_some(), load, request);
         }
         match (scene, target.scheme) {
             (Some(scene), Scheme::Http) => Task::scenario(target, scene, load),
@@ -312,9 +316,9 @@ pub(super) fn plan(
         protocol: task.protocol,
         tls: task.tls.clone(),
         connections: load.connections.unwrap_or(CONNECTIONS),
-        pipeline: match task.protocol {
-            Protocol::Http2 => load.streams.unwrap_or(1),
-            _ => load.pipeline.unwrap_or(1),
+        pipeline: match task.protocol.is_http2() {
+            true => load.streams.unwrap_or(1),
+            false => load.pipeline.unwrap_or(1),
         },
         reconnect_after: load.reconnect_every,
         pace: match (load.rate, load.poisson) {

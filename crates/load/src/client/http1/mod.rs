@@ -143,6 +143,7 @@ impl Http1 {
                     status: head.status,
                     right: step.judge(head.status, &head.fields, body, values).is_ok(),
                     last: !head.keep_alive,
+                    code: None,
                 };
                 return (at + bytes + body.len(), Some(Told::Answer(answer)));
             }
@@ -205,6 +206,7 @@ impl Http1 {
             status: body.status,
             right,
             last: body.last,
+            code: None,
         }
     }
 

@@ -88,6 +88,7 @@ fn answer(status: u16) -> Told {
         status,
         right: status < 400,
         last: false,
+        code: None,
     })
 }
 
@@ -96,6 +97,7 @@ fn last(status: u16) -> Told {
         status,
         right: status < 400,
         last: true,
+        code: None,
     })
 }
 
@@ -104,6 +106,7 @@ fn wrong(status: u16) -> Told {
         status,
         right: false,
         last: false,
+        code: None,
     })
 }
 

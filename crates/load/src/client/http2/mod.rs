@@ -3,6 +3,7 @@
 //! What is to be written collects in [`Http2::out`], one connection at a time; who calls writes it. Once buffers are warm a request
 //! allocates nothing, and one without tokens is not encoded again. Knows neither schedules nor figures.
 
+mod call;
 mod ends;
 mod session;
 #[cfg(test)]
@@ -16,13 +17,15 @@ use ringmain_wire::h2::{
     Budgets, Connection, ErrorCode, Event, FRAME_BYTES, HeadBuffer, Limits, Rate, Request, Role, Stream,
 };
 
+use self::call::Call;
 use self::session::{Asked, Kept};
 pub(crate) use self::session::Session;
 use super::link::{InFlight, Lane};
 use super::speak::Draws;
 use super::websocket::Opened;
-use super::{Answer, Heard};
+use super::{Answer, Heard, Message};
 use crate::limits;
+use crate::plan::Grpc;
 use crate::traffic::{Filled, Filling, Step, Traffic};
 
 /// Whatever a server does is measured, not warded off.
@@ -53,6 +56,10 @@ const BROKE: &str = "HTTP/2: broke the protocol";
 #[derive(Debug)]
 pub(crate) struct Http2 {
     scheme: &'static str,
+    /// Requests are calls of gRPC.
+    grpc: Option<Grpc>,
+    /// Messages of calls that were not told of yet.
+    messages: Vec<Message>,
     heads: HeadBuffer,
     /// What is to be written on the connection at hand.
     pub(crate) out: Vec<u8>,
@@ -66,9 +73,11 @@ pub(crate) struct Http2 {
 }
 
 impl Http2 {
-    pub(crate) fn new(secured: bool) -> Http2 {
+    pub(crate) fn new(secured: bool, grpc: Option<Grpc>) -> Http2 {
         Http2 {
             scheme: if secured { "https" } else { "http" },
+            grpc,
+            messages: Vec::new(),
             heads: HeadBuffer::new(&LIMITS),
             out: Vec::new(),
             filled: Filled::default(),
@@ -80,7 +89,7 @@ impl Http2 {
 
     /// Whether every request can be sent so; of the first that cannot, why.
     pub(crate) fn check(traffic: &Traffic) -> Result<(), String> {
-        let (mut http2, mut session) = (Http2::new(false), Session::default());
+        let (mut http2, mut session) = (Http2::new(false, None), Session::default());
         http2.open(&mut session, Time(0));
         let mut random = fastrand::Rng::with_seed(0);
         let mut sequence = crate::traffic::Sequence::new(0, 1);
@@ -196,7 +205,8 @@ impl Http2 {
             sent = begun.map_err(|misuse| misuse.to_string())?;
         }
         let rest = (sent < body.len()).then(|| content.rest(sent));
-        session.begin(stream, request, rest);
+        let call = self.grpc.map(|_| Call::new(request.sent));
+        session.begin(stream, request, call, rest);
         Ok(())
     }
 
@@ -234,6 +244,9 @@ impl Http2 {
                     if let Some((asked, values)) = find(&mut session.asked, stream, lanes) {
                         let step = step(traffic, asked.request);
                         asked.head(step, head.status, &head.fields, end, values, &mut self.spare);
+                        if let Some(call) = &mut asked.call {
+                            call.fields(&head.fields);
+                        }
                     }
                     end.then_some(stream)
                 }
@@ -241,6 +254,9 @@ impl Http2 {
                     connection.consume(stream, data.len(), &mut self.out);
                     if let Some((asked, values)) = find(&mut session.asked, stream, lanes) {
                         let step = step(traffic, asked.request);
+                        if let Some(call) = &mut asked.call {
+                            call.data(data, now, &mut self.messages);
+                        }
                         if let Some(kept) = &mut asked.kept {
                             kept.take(data);
                             if end {
@@ -250,12 +266,15 @@ impl Http2 {
                     }
                     end.then_some(stream)
                 }
-                Event::Trailers { stream, .. } => {
-                    if let Some((asked, values)) = find(&mut session.asked, stream, lanes)
-                        && let Some(kept) = &mut asked.kept
-                    {
-                        let step = step(traffic, asked.request);
-                        asked.right = kept.judge(step, asked.status, values, &mut self.table);
+                Event::Trailers { stream, fields } => {
+                    if let Some((asked, values)) = find(&mut session.asked, stream, lanes) {
+                        if let Some(call) = &mut asked.call {
+                            call.fields(&fields);
+                        }
+                        if let Some(kept) = &mut asked.kept {
+                            let step = step(traffic, asked.request);
+                            asked.right = kept.judge(step, asked.status, values, &mut self.table);
+                        }
                     }
                     Some(stream)
                 }
@@ -284,10 +303,13 @@ impl Http2 {
             // Answered before all of the body was there: nobody wants the rest (RFC 9113 §8.1).
             connection.reset(stream, ErrorCode::CANCEL, &mut self.out);
         }
+        let is_streaming = self.grpc == Some(Grpc::ServerStreaming);
+        let called = asked.call.map(|call| call.end(asked.status, is_streaming));
         let answer = Answer {
             status: asked.status,
-            right: asked.right,
+            right: asked.right && called.is_none_or(|called| called.right),
             last: session.is_over(),
+            code: called.map(|called| called.code),
         };
         Some(Heard::Answer(asked.request, answer))
     }
@@ -306,6 +328,11 @@ impl Http2 {
         draws.scratch.clear();
         draws.scratch.append(&mut self.out);
         true
+    }
+
+    /// Messages of calls that have come since this was asked last.
+    pub(crate) fn messages(&mut self) -> impl Iterator<Item = Message> {
+        self.messages.drain(..)
     }
 
     /// What was found of the last fault.

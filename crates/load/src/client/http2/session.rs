@@ -8,6 +8,7 @@ use bytes::Bytes;
 use ringmain_engine::backend::Time;
 use ringmain_wire::h2::{Connection, ErrorCode, Event, Repeated, Stream};
 
+use super::call::Call;
 use super::{BROKE, ends};
 use crate::client::Heard;
 use crate::client::link::InFlight;
@@ -41,6 +42,8 @@ pub(super) struct Asked {
     pub(super) right: bool,
     /// What the checks of its step have yet to see.
     pub(super) kept: Option<Box<Kept>>,
+    /// Where it is a call of gRPC.
+    pub(super) call: Option<Call>,
     /// What of its body has not left.
     pub(super) upload: Option<Upload>,
 }
@@ -122,7 +125,7 @@ impl Session {
     }
 
     /// A request was sent; `rest` is what of its body was not.
-    pub(super) fn begin(&mut self, stream: Stream, request: InFlight, rest: Option<Bytes>) {
+    pub(super) fn begin(&mut self, stream: Stream, request: InFlight, call: Option<Call>, rest: Option<Bytes>) {
         if self.asked.len() <= stream.slot() {
             self.asked.resize_with(stream.slot() + 1, || None);
         }
@@ -136,6 +139,7 @@ impl Session {
             status: 0,
             right: false,
             kept: None,
+            call,
             upload: rest.map(|bytes| Upload { bytes, queued: true }),
         });
     }

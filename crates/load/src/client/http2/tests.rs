@@ -25,7 +25,7 @@ impl Pair {
         let limits = Limits::INTERNET;
         let mut said = Vec::new();
         let mut pair = Pair {
-            http2: Http2::new(false),
+            http2: Http2::new(false, None),
             session: Session::default(),
             lanes: (0..lanes).map(|_| Lane::default()).collect(),
             traffic,
@@ -153,7 +153,7 @@ fn conversation() -> (Pair, Vec<u8>) {
     let (server, said) = (&mut pair.server, &mut pair.said);
     let mut fields = FieldBlock::new();
     fields.push("X-A", b"1").expect("a field");
-    let mut begin = |server: &mut Connection, stream: usize, status, said: &mut Vec<u8>| {
+    let begin = |server: &mut Connection, stream: usize, status, said: &mut Vec<u8>| {
         let mut head = server.respond(streams[stream], status, said).expect("a head");
         head.block(&fields);
         head.finish(false);

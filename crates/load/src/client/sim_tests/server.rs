@@ -206,7 +206,7 @@ impl Guest {
         match protocol {
             Protocol::Echo { .. } => self.echo(now, random),
             Protocol::WebSocket(_) => self.web_socket(now, random, seen),
-            Protocol::Http2 => self.http2(now, random, seen),
+            Protocol::Http2 | Protocol::Grpc(_) => self.http2(now, random, seen),
             Protocol::Http1 => {
                 while let Some(target) = self.request() {
                     seen.requests += 1;

@@ -244,6 +244,7 @@ impl WebSocket {
                             status: 0,
                             right,
                             last: false,
+                            code: None,
                         };
                         return (at, Told::Answer(answer));
                     }

@@ -184,6 +184,7 @@ fn what_is_heard_does_not_depend_on_the_cut() {
             status: 0,
             right: true,
             last: false,
+            code: None,
         });
         let close = Told::Closing("closed by a Close frame");
         assert_eq!(kinds, [right, right, Told::Said, right, right, close]);
@@ -235,6 +236,7 @@ fn any_change_is_found() {
                 status: 0,
                 right,
                 last: false,
+                code: None,
             })
         };
         assert_eq!(heard[..2], [answer(false), answer(true)]);

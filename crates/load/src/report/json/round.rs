@@ -66,6 +66,10 @@ pub(super) struct Round<'a> {
     opening: Option<Latency>,
     /// From the scheduled moment to the sending where a connection was free: the client's own lateness.
     lag: Option<Latency>,
+    /// From the sending of a request to the first message of its answer; `null` unless answers are streams of messages.
+    first_message: Option<Latency>,
+    /// From each message of an answer to the next one; `null` as well.
+    between_messages: Option<Latency>,
     client: Client,
     /// `null` if it was not watched.
     server: Option<Server>,
@@ -81,6 +85,10 @@ struct Counts<'a> {
     answered: u64,
     /// Answers by HTTP status.
     statuses: &'a BTreeMap<u16, u64>,
+    /// Calls of gRPC by how they ended; empty for other protocols.
+    codes: &'a BTreeMap<&'static str, u64>,
+    /// Messages of their answers.
+    messages: u64,
     /// Answers that failed a check.
     unexpected: u64,
     /// Requests without an answer in time.
@@ -225,6 +233,7 @@ impl Tail {
 impl<'a> Round<'a> {
     pub(super) fn of(round: &'a report::Round) -> Round<'a> {
         let figures = &round.figures;
+        let streamed = figures.streamed.as_deref();
         let worker = |worker: &report::Effort| Worker {
             cpu_s: worker.cpu.as_secs_f64(),
             waited_s: worker.waited.map(|waited| waited.as_secs_f64()),
@@ -247,6 +256,8 @@ impl<'a> Round<'a> {
             handshake: Latency::of(&figures.handshake),
             opening: Latency::of(&figures.opening),
             lag: Latency::of(&figures.lag),
+            first_message: streamed.and_then(|streamed| Latency::of(&streamed.first)),
+            between_messages: streamed.and_then(|streamed| Latency::of(&streamed.between)),
             client: Client {
                 cpu_s: round.client_cpu().as_secs_f64(),
                 cpu_us_per_answer: round.cpu_per_answer_us(round.client_cpu()),
@@ -264,6 +275,8 @@ impl<'a> Counts<'a> {
             sent: counts.sent,
             answered: counts.answered,
             statuses: &counts.statuses,
+            codes: &counts.codes,
+            messages: counts.messages,
             unexpected: counts.unexpected,
             timeouts: counts.timeouts,
             broken: &counts.broken,

@@ -151,9 +151,8 @@ impl<'p> Served<'p> {
         for (name, value) in fields {
             block.push(name, value.as_bytes()).expect("a field");
         }
-        let begun = self.connection.respond(asked.stream, status, &mut self.out);
-        let Ok(mut head) = begun else {
-            // The client has given it up.
+        // It fails if the client has given the stream up.
+        let Ok(mut head) = self.connection.respond(asked.stream, status, &mut self.out) else {
             return;
         };
         head.block(&block);
@@ -162,6 +161,19 @@ impl<'p> Served<'p> {
         if !body.is_empty() {
             self.waiting.push((asked.stream, body.to_vec()));
             self.go_on();
+        }
+        self.flush();
+    }
+
+    /// Answers with a head alone that says no length.
+    pub(crate) fn answer_without_length(&mut self, asked: &Asked, status: u16, fields: &[(&str, &str)]) {
+        let mut block = FieldBlock::new();
+        for (name, value) in fields {
+            block.push(name, value.as_bytes()).expect("a field");
+        }
+        if let Ok(mut head) = self.connection.respond(asked.stream, status, &mut self.out) {
+            head.block(&block);
+            head.finish(true);
         }
         self.flush();
     }
