@@ -36,6 +36,9 @@ pub(super) fn lines(out: &mut String, run: &Run, style: Style) {
 /// When requests were sent, and over what.
 pub(crate) fn load(plan: &Plan) -> String {
     let pace = match plan.pace {
+        Pace::Closed if plan.protocol.is_http2() => {
+            "closed loop: each stream asks again when it has its answer".to_owned()
+        }
         Pace::Closed => "closed loop: each connection sends when it has its answer".to_owned(),
         Pace::Constant(rate) => format!("open loop: {} requests/s, evenly spaced", amount::number(rate)),
         Pace::Poisson(rate) => format!(
