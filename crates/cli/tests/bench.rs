@@ -98,7 +98,13 @@ const WRONG: &[(&[&str], &str)] = &[
         &["--hlog", "/nonexistent/x.hlog", URL],
         "--hlog: cannot write /nonexistent/x.hlog",
     ),
-    (&["h2://127.0.0.1/"], "HTTP/2 is not spoken yet"),
+    (&["h2://127.0.0.1/"], "write https:// and --http2"),
+    (&["--streams", "5", URL], "--streams is for HTTP/2: add --http2"),
+    (&["--http2", "-p", "5", URL], "write --streams N"),
+    (
+        &["--http2", "tcp://127.0.0.1:9"],
+        "--http2 is for http:// and https:// targets",
+    ),
     (
         &["--insecure", URL],
         "--insecure is for https:// and wss:// targets",

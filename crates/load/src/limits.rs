@@ -8,8 +8,15 @@ pub const CONNECTIONS: u32 = 1_000_000;
 /// Rounds of a run.
 pub const ROUNDS: u32 = 1_000;
 
-/// Requests in flight on one connection.
+/// Requests in flight on one connection: pipelined, or over HTTP/2 each on a stream of its own.
 pub const PIPELINE: u32 = 1_024;
+
+/// Bytes of answers over HTTP/2 that a server may send before it is told that they were read, on a stream and on a connection.
+/// Nothing of them is held here, so no answer ever waits for this side.
+pub const HTTP2_WINDOW: u32 = 1 << 30;
+
+/// Requests without tokens of which a connection over HTTP/2 keeps how it has encoded them; others of the mix are encoded each time.
+pub const HTTP2_HEADS: usize = 16;
 
 /// Bytes of an echoed message, over TCP or WebSocket.
 pub const ECHO_BYTES: u32 = 1 << 20;

@@ -228,6 +228,14 @@ pub(crate) fn bench_sections() -> &'static [Section] {
                     "which of two is better, and whether that is proven",
                 ),
                 (
+                    "ringmain bench --http2 --streams 100 -c 32 :8080/json",
+                    "HTTP/2, a hundred requests in flight on each of 32 connections",
+                ),
+                (
+                    "ringmain bench --grpc --data-file hello.bin http://127.0.0.1:50051/helloworld.Greeter/SayHello",
+                    "calls of gRPC, each with the message in the file",
+                ),
+                (
                     "ringmain bench --echo 512 tcp://127.0.0.1:7000",
                     "an echo server, messages of 512 bytes",
                 ),

@@ -29,7 +29,7 @@ pub(crate) struct Bed {
 impl Bed {
     /// Starts or finds the server, and makes the load's plan.
     pub(crate) fn open(args: &Measure) -> Result<Bed, Failure> {
-        if let Some(what) = args.load.contradiction(false) {
+        if let Some(what) = args.load.contradiction(false, args.request.grpc.grpc) {
             return Err(Failure::Usage(what));
         }
         let scene = args.request.scenario.as_deref().map(Scene::read).transpose()?;

@@ -17,7 +17,7 @@ use ringmain_sys::{clock, cpu};
 use super::output;
 use super::output::Sinks;
 use super::place::{Watched, addresses, open};
-use super::secure::{check_used, secured};
+use super::secure::{ALPN_HTTP1, check_used, secured};
 use super::task::{check_sources, cpus};
 use crate::args::EngineName;
 use crate::args::bench::push::{PublishAs, Push};
@@ -48,7 +48,7 @@ pub(super) fn run(args: &Push) -> Result<(), Failure> {
     let posts = publishing.as_ref().and_then(|(to, _)| to.secured_as.as_ref());
     check_used(&args.tls, target.secured_as.is_some() || posts.is_some())?;
     let named = target.secured_as.clone();
-    let tls = named.map(|name| secured(name, &args.tls)).transpose()?;
+    let tls = named.map(|name| secured(name, ALPN_HTTP1, &args.tls)).transpose()?;
     let allowed = cpu::allowed();
     let cpus = cpus(args.client.cpus.as_ref(), &args.server.started, &allowed)?;
     let sinks = Sinks::json(args.results.json.as_ref(), args.results.quiet)?;
@@ -190,7 +190,7 @@ fn publishing_tls(args: &Push, clients: &Target, to: &Target) -> Result<Option<T
     let Some(name) = to.secured_as.clone() else {
         return Ok(None);
     };
-    let mut tls = secured(name.clone(), &args.tls)?;
+    let mut tls = secured(name.clone(), ALPN_HTTP1, &args.tls)?;
     if clients.secured_as.as_ref().is_some_and(|other| *other != name) {
         tls.name = name;
     }

@@ -9,11 +9,12 @@ use ringmain_tls::{ClientSettings, KeyPair, PeerName, Pem, Trust, Version, pem_f
 use crate::args::bench::{Tls, TlsVersion};
 use crate::failure::Failure;
 
-/// What is offered: HTTP/1.1 is what is spoken over it, also to open a WebSocket.
-const ALPN: &[u8] = b"http/1.1";
+/// What is offered (ALPN): what is spoken over it, and nothing else.
+pub(super) const ALPN_HTTP1: &[u8] = b"http/1.1";
+pub(super) const ALPN_HTTP2: &[u8] = b"h2";
 
-/// The TLS of a target whose certificate has to be for `name`.
-pub(super) fn secured(name: String, args: &Tls) -> Result<plan::Tls, Failure> {
+/// The TLS of a target whose certificate has to be for `name`, over which the protocol `alpn` is spoken.
+pub(super) fn secured(name: String, alpn: &[u8], args: &Tls) -> Result<plan::Tls, Failure> {
     let trust = match (&args.ca, args.insecure) {
         (Some(path), _) => Trust::Authorities(read("--ca", path)?),
         (None, true) => Trust::AnybodyInsecure,
@@ -25,7 +26,7 @@ pub(super) fn secured(name: String, args: &Tls) -> Result<plan::Tls, Failure> {
         })?,
     };
     let mut settings = ClientSettings::new(trust);
-    settings.alpn = vec![ALPN.to_vec()];
+    settings.alpn = vec![alpn.to_vec()];
     settings.resume = !args.no_resume;
     if let Some(path) = &args.cert {
         settings.certificate = Some(KeyPair {

@@ -5,8 +5,8 @@ use std::io;
 use ringmain_engine::backend::Time;
 use ringmain_engine::{Conn, ConnId, Reason};
 
-use super::link::{Opening, Stage, State};
-use super::secure::{agreed, failure};
+use super::link::{Opening, Reading, Stage, State};
+use super::secure::{agreed, failure, speaks};
 use super::speak::Draws;
 use super::websocket::Opened;
 use super::window::News;
@@ -77,6 +77,14 @@ impl Client {
         if let Some(agreed) = agreed(conn) {
             self.window.secured(self.cx.clock().since(opening.since), agreed);
         }
+        let http2 = matches!(self.links[index as usize].reading, Reading::Http2(_));
+        if http2 && !speaks(conn, b"h2") {
+            conn.abort();
+            let said = "TLS stands, but the server did not agree to speak HTTP/2 over it (ALPN `h2`): switch it on there, or \
+                        drop --http2";
+            let error = io::Error::new(io::ErrorKind::InvalidData, said);
+            return self.opening_failed(index, opening, "TLS: no HTTP/2 agreed on", error);
+        }
         self.open_protocol(conn, index, opening, now);
     }
 
@@ -103,11 +111,11 @@ impl Client {
             sequence: &mut self.sequence,
             scratch: &mut self.scratch,
         };
-        if !self.speaker.open(link, &self.traffic, &mut draws) {
+        let Some(stage) = self.speaker.open(link, &self.traffic, &mut draws, now) else {
             return self.stand(conn, index, opening, now);
-        }
+        };
         link.state = State::Opening(Opening {
-            stage: Stage::WebSocket,
+            stage,
             since: self.cx.clock(),
             ..opening
         });
@@ -125,17 +133,23 @@ impl Client {
         now: Time,
     ) -> (usize, bool) {
         let link = &mut self.links[index as usize];
-        let (taken, opened) = self.speaker.opened(link, &self.traffic, bytes);
+        let (taken, opened) = self.speaker.opened(link, &self.traffic, now, bytes);
         match opened {
-            Opened::More => (taken, false),
+            Opened::More => {
+                self.flush(index, conn);
+                (taken, false)
+            }
             Opened::Open { deflated } => {
                 let span = self.cx.clock().since(opening.since);
                 self.window.opened(span, deflated);
+                self.allow(index);
                 self.stand(conn, index, opening, now);
+                self.flush(index, conn);
                 (taken, true)
             }
             Opened::Refused(what, said) => {
                 conn.abort();
+                self.speaker.drop_unwritten();
                 // What a server says of its own accord it will say again.
                 let error = io::Error::new(io::ErrorKind::InvalidData, said);
                 self.opening_failed(index, opening, what, error);
@@ -191,7 +205,7 @@ impl Client {
         error: io::Error,
     ) {
         self.end_dialling(opening.id);
-        self.links[index as usize].end_life();
+        self.end_life(index);
         self.waiting.push_back(index);
         self.window.handshake_failed(what, &error);
         self.hold_dials(error);

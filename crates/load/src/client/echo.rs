@@ -3,7 +3,7 @@
 //! A message begins with its number and its connection's, so that one that was lost, doubled or sent to another
 //! connection shows. Knows neither time nor connections.
 
-use super::{Answer, Heard};
+use super::{Answer, Told};
 
 /// Bytes of a message that tell it from others; shorter messages are alike.
 const MARK: usize = 16;
@@ -38,23 +38,24 @@ impl Echo {
         number: u64,
         received: &mut u32,
         input: &[u8],
-    ) -> (usize, Heard) {
+    ) -> (usize, Told) {
         let from = *received as usize;
         let message = self.message(connection, number);
         let taken = input.len().min(message.len() - from);
         if message[from..from + taken] != input[..taken] {
-            return (0, Heard::Broken("echoed other bytes"));
+            return (0, Told::Broken("echoed other bytes"));
         }
         if from + taken < message.len() {
             *received += taken as u32;
-            return (taken, Heard::More);
+            return (taken, Told::More);
         }
         *received = 0;
         let answer = Answer {
             status: 0,
             right: true,
             last: false,
+            code: None,
         };
-        (taken, Heard::Answer(answer))
+        (taken, Told::Answer(answer))
     }
 }

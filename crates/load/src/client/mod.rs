@@ -15,6 +15,7 @@ mod dial;
 mod echo;
 mod flow;
 mod http1;
+mod http2;
 mod link;
 mod schedule;
 mod secure;
@@ -28,11 +29,13 @@ use std::cmp::Reverse;
 use std::collections::{BinaryHeap, VecDeque};
 use std::sync::Arc;
 use std::sync::mpsc::Sender;
+use std::time::Duration;
 
 use ringmain_engine::backend::Time;
 use ringmain_engine::{Conn, ConnId, Cx, Handler, Reason, Start, Via};
+use ringmain_wire::grpc::Code;
 
-use self::link::{Link, State};
+use self::link::{InFlight, Lane, Link, State};
 pub(crate) use self::schedule::Schedule;
 pub(crate) use self::secure::{Agreed, Secure, Secures, Unsecured, agreed, failure};
 use self::speak::Speaker;
@@ -42,9 +45,9 @@ use crate::limits;
 use crate::plan::Plan;
 use crate::traffic::{Sequence, Traffic};
 
-/// What came of received bytes.
+/// What came of received bytes, where answers come in the order of requests.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Heard {
+pub(crate) enum Told {
     /// The answer is not whole yet.
     More,
     /// It is.
@@ -57,6 +60,27 @@ pub(crate) enum Heard {
     Closing(&'static str),
 }
 
+/// What came of received bytes.
+#[derive(Clone, Copy, Debug)]
+pub(crate) enum Heard {
+    /// No answer is whole yet.
+    More,
+    /// One is, to this request.
+    Answer(InFlight, Answer),
+    /// This request gets no answer; the connection goes on.
+    Lost(InFlight, &'static str),
+    /// Requests that were sent last get none, and no more are taken.
+    Retreat(&'static str),
+    /// How many requests may be under way has changed.
+    Settings,
+    /// As [`Told::Said`].
+    Said,
+    /// As [`Told::Broken`].
+    Broken(&'static str),
+    /// As [`Told::Closing`].
+    Closing(&'static str),
+}
+
 /// A whole answer.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Answer {
@@ -66,6 +90,25 @@ pub(crate) struct Answer {
     pub(crate) right: bool,
     /// Whether the connection ends with it.
     pub(crate) last: bool,
+    /// Of gRPC: how the call ended.
+    pub(crate) code: Option<Code>,
+}
+
+/// A call of gRPC that is over.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Called {
+    pub(crate) code: Code,
+    /// Whether it is what was expected.
+    pub(crate) right: bool,
+}
+
+/// A message of a stream has come.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Message {
+    /// It is the first of its call.
+    pub(crate) is_first: bool,
+    /// Since the one before, or since the call was sent.
+    pub(crate) span: Duration,
 }
 
 /// What the run tells a worker.
@@ -90,6 +133,8 @@ pub(crate) struct Client {
     plan: Arc<Plan>,
     traffic: Arc<Traffic>,
     links: Vec<Link>,
+    /// Those of each link, one link's behind the other's.
+    lanes: Vec<Lane>,
     /// The number of the first link among those of all workers.
     first: u64,
     /// Links to be dialled, in order.
@@ -104,8 +149,8 @@ pub(crate) struct Client {
     /// Arrivals that wait for a free link.
     arrivals: VecDeque<Time>,
     schedule: Option<Schedule>,
-    /// Links in their think time.
-    sleeping: BinaryHeap<Reverse<(Time, u32)>>,
+    /// Links in whose lanes somebody thinks.
+    sleeping: BinaryHeap<Reverse<(Time, u32, u32)>>,
     alarm: Option<Time>,
     window: Window,
     speaker: Speaker,
@@ -115,6 +160,8 @@ pub(crate) struct Client {
     sequence: Sequence,
     /// A request that is being put together.
     scratch: Vec<u8>,
+    /// What is to be written waits for the end of what is being read.
+    held: bool,
     news: Sender<News>,
 }
 
@@ -130,15 +177,20 @@ impl Client {
         let cx = start.cx.clone();
         let (worker, workers) = (cx.worker(), cx.workers());
         let (first, count) = share(u64::from(plan.connections), worker, workers);
-        let speaker = Speaker::new(plan.protocol);
-        let links = (0..count).map(|_| Link::new(speaker.reading(), plan.pipeline));
+        let speaker = Speaker::new(plan.protocol, plan.tls.is_some());
+        let each = plan.pipeline as usize;
+        let mut lanes: Vec<Lane> = Vec::new();
+        lanes.resize_with(count as usize * each, Lane::default);
+        let links = lanes.chunks_mut(each);
+        let links = links.map(|lanes| Link::new(speaker.reading(), lanes)).collect();
         let mut random = fastrand::Rng::with_seed(plan.seed);
         // Each worker and round draws its own numbers, the same in every run.
         for _ in 0..u64::from(round) * workers as u64 + worker as u64 {
             random = random.fork();
         }
         let mut client = Client {
-            links: links.collect(),
+            links,
+            lanes,
             first,
             waiting: (0..count as u32).collect(),
             dialling: VecDeque::new(),
@@ -155,6 +207,7 @@ impl Client {
             random,
             sequence: Sequence::new(worker, workers),
             scratch: Vec::new(),
+            held: false,
             news,
             plan: Arc::clone(plan),
             traffic: Arc::clone(traffic),
@@ -278,7 +331,8 @@ impl Client {
     fn free_link(&mut self) -> Option<u32> {
         while let Some(place) = self.free.pop_front() {
             let link = &mut self.links[place.link as usize];
-            if link.life == place.life {
+            // Of a connection that takes no more requests nothing is offered any more.
+            if link.life == place.life && link.offered > 0 {
                 link.offered -= 1;
                 return Some(place.link);
             }
@@ -288,12 +342,12 @@ impl Client {
 
     /// Links whose think time is over go on.
     fn wake(&mut self, now: Time) {
-        while let Some(&Reverse((at, index))) = self.sleeping.peek() {
+        while let Some(&Reverse((at, index, lane))) = self.sleeping.peek() {
             if at > now {
                 return;
             }
             self.sleeping.pop();
-            self.go_on(index, now);
+            self.go_on(index, lane, now);
         }
     }
 
@@ -377,6 +431,7 @@ impl Handler for Client {
     fn drained(&mut self, conn: Conn<'_>, place: &mut Place) {
         if let Some(index) = self.link_of(*place) {
             self.pump(index, conn);
+            self.flush(index, conn);
         }
     }
 
@@ -442,6 +497,11 @@ fn describe(reason: Reason) -> &'static str {
         Reason::ReadLimit => "more than can be kept",
         _ => "failed",
     }
+}
+
+/// Whether HTTP/2 can carry all requests; else which it cannot, and why.
+pub(crate) fn check_http2(traffic: &Traffic) -> Result<(), String> {
+    http2::Http2::check(traffic)
 }
 
 /// The part of `total` that is `worker`'s: its first number, and how many.

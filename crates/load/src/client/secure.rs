@@ -77,6 +77,15 @@ pub(crate) fn agreed(conn: Conn<'_>) -> Option<Agreed> {
     conn.layer(|tls: &mut Tls| tls.facts().map(of)).flatten()
 }
 
+/// Whether the server has agreed to speak this over it.
+pub(crate) fn speaks(conn: Conn<'_>, protocol: &[u8]) -> bool {
+    let agreed = |tls: &mut Tls| {
+        let facts = tls.facts()?;
+        Some(facts.alpn.as_deref() == Some(protocol))
+    };
+    conn.layer(agreed).flatten().unwrap_or(false)
+}
+
 /// Why TLS failed: what is counted, and what was found.
 pub(crate) fn failure(conn: Conn<'_>) -> (&'static str, String) {
     let fault = conn.layer(|tls: &mut Tls| tls.fault().cloned()).flatten();

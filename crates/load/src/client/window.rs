@@ -10,13 +10,13 @@ use ringmain_engine::Cx;
 use ringmain_engine::backend::Time;
 use ringmain_sys::process::{thread_cpu_time, thread_waited};
 
-use super::Answer;
+use super::{Answer, Message};
 use super::link::InFlight;
 use super::secure::Agreed;
 use super::share;
 use crate::figures::Figures;
 use crate::limits;
-use crate::plan::{Extent, Plan};
+use crate::plan::{Extent, Grpc, Plan, Protocol};
 
 /// ```text
 /// Dialling ─ all stand ─▶ Ready ─ order ─▶ Warming ─ time ─▶ Measuring ─ time, count or order ─▶ Ended
@@ -70,6 +70,8 @@ pub(super) struct Window {
     /// As many others hold it as intervals are under way.
     ticket: Arc<()>,
     open_loop: bool,
+    /// Answers are streams of messages.
+    streaming: bool,
     interval: Duration,
     index: u64,
     began: Time,
@@ -98,6 +100,7 @@ impl Window {
             set_up: Box::default(),
             ticket: Arc::default(),
             open_loop: plan.pace.rate().is_some(),
+            streaming: plan.protocol == Protocol::Grpc(Grpc::ServerStreaming),
             interval: plan.interval,
             index: 0,
             began: Time(0),
@@ -316,6 +319,9 @@ impl Window {
         if answer.status != 0 {
             *figures.counts.statuses.entry(answer.status).or_default() += 1;
         }
+        if let Some(code) = answer.code {
+            *figures.counts.codes.entry(code.name()).or_default() += 1;
+        }
         figures.counts.unexpected += u64::from(!answer.right);
         figures.service.record(now.since(request.sent).as_nanos() as u64);
         if self.open_loop {
@@ -324,6 +330,22 @@ impl Window {
                 .record(now.since(request.intended).as_nanos() as u64);
         }
         self.finish(1, now, cx, news);
+    }
+
+    /// A message of an answer has come.
+    pub(super) fn message(&mut self, message: Message) {
+        if self.phase == Phase::Ended {
+            return;
+        }
+        self.figures.counts.messages += 1;
+        if self.streaming {
+            let streamed = self.figures.streamed.get_or_insert_default();
+            let latency = match message.is_first {
+                true => &mut streamed.first,
+                false => &mut streamed.between,
+            };
+            latency.record(message.span.as_nanos() as u64);
+        }
     }
 
     /// A request had no answer in time.
@@ -349,10 +371,16 @@ impl Window {
         self.figures.connect.record(span.as_nanos() as u64);
     }
 
-    /// A WebSocket was opened, `span` after it was asked for.
+    /// What a protocol begins with has come, `span` after it was asked for.
     pub(super) fn opened(&mut self, span: Duration, deflated: bool) {
         self.figures.opening.record(span.as_nanos() as u64);
         self.figures.counts.deflated += u64::from(deflated);
+    }
+
+    /// A server lets so many streams be open at once on a connection, or says nothing of it.
+    pub(super) fn allowed(&mut self, streams: Option<u32>) {
+        let least = &mut self.figures.counts.streams_allowed;
+        *least = [*least, streams].into_iter().flatten().min();
     }
 
     /// A connection is secured, `span` after it came about.

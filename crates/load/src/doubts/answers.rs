@@ -55,7 +55,12 @@ pub(super) fn unexpected(run: &Run, round: &Round) -> Option<Seen> {
             "the figures contain answers that are not what they should be; the server must send back what it gets, and \
              nothing else",
         ),
-        Protocol::Http1 | Protocol::Echo { .. } => (
+        Protocol::Grpc(_) => (
+            "calls that did not end as they should",
+            "errors are often cheaper than what they stand for, so throughput and latency are not those of the real work; \
+             look at their statuses, then at the method and the message",
+        ),
+        Protocol::Http1 | Protocol::Http2 | Protocol::Echo { .. } => (
             "answers that failed a check",
             "the figures contain answers that are not what they should be; look at one by hand, then at the checks",
         ),
@@ -65,7 +70,7 @@ pub(super) fn unexpected(run: &Run, round: &Round) -> Option<Seen> {
         what,
         counts.unexpected,
         counts.answered,
-        "",
+        &list(&counts.codes),
         advice,
     )
 }
@@ -128,6 +133,21 @@ pub(super) fn not_deflated(run: &Run, round: &Round) -> Option<Seen> {
         "",
         "their messages went as they were; switch it on at the server, or drop --deflate",
     )
+}
+
+/// The load is another one than was asked for.
+pub(super) fn fewer_streams(run: &Run, round: &Round) -> Option<Seen> {
+    let allowed = round.figures.counts.streams_allowed?;
+    let asked = run.plan.pipeline;
+    (allowed < asked).then(|| Seen {
+        kind: Kind::FewerStreams,
+        severity: Severity::Note,
+        badness: f64::from(asked - allowed),
+        message: format!(
+            "{asked} streams were asked for on each connection, and the server's limit (SETTINGS_MAX_CONCURRENT_STREAMS) is \
+             {allowed}: no more were used; raise its limit, or take more connections",
+        ),
+    })
 }
 
 /// The first connections of a round have nothing to resume.

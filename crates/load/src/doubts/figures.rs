@@ -62,6 +62,8 @@ pub(super) fn concurrency(run: &Run, round: &Round) -> Option<Seen> {
         pipeline,
         ..
     } = run.plan;
+    // A server may take fewer.
+    let pipeline = round.figures.counts.streams_allowed.unwrap_or(pipeline).min(pipeline);
     if run.plan.pace != Pace::Closed || round.figures.counts.answered == 0 {
         return None;
     }

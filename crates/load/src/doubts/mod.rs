@@ -68,6 +68,8 @@ pub enum Kind {
     ConnectErrors,
     /// Messages were to be deflated, and went as they were.
     NotDeflated,
+    /// A server took fewer streams at once than were asked for.
+    FewerStreams,
     /// TLS sessions were to be resumed, and none was.
     NotResumed,
 }
@@ -94,7 +96,7 @@ struct Seen {
 type Check = fn(&Run, &Round) -> Option<Seen>;
 
 /// In the order in which doubts are told.
-const CHECKS: [Check; 19] = [
+const CHECKS: [Check; 20] = [
     client::busy,
     client::starved,
     client::send_lag,
@@ -111,6 +113,7 @@ const CHECKS: [Check; 19] = [
     answers::broken,
     answers::connect_errors,
     answers::not_deflated,
+    answers::fewer_streams,
     answers::not_resumed,
     figures::longest_latency,
     figures::few_answers,

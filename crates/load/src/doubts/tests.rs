@@ -430,6 +430,19 @@ fn messages_over_websockets() {
 }
 
 #[test]
+fn servers_that_take_fewer_streams() {
+    let mut run = run();
+    run.plan.protocol = Protocol::Http2;
+    let allowed = |streams| move |round: &mut Round| round.figures.counts.streams_allowed = streams;
+    none(run.clone(), allowed(None));
+    none(run.clone(), allowed(Some(1)));
+    run.plan.pipeline = 10;
+    // As much is in flight as the server takes, so that nothing else is to be doubted.
+    let says = "10 streams were asked for on each connection, and the server's limit";
+    one(run, allowed(Some(1)), Kind::FewerStreams, Note, says);
+}
+
+#[test]
 fn sessions_that_nobody_resumes() {
     let mut run = run();
     let settings = ClientSettings::new(Trust::AnybodyInsecure);

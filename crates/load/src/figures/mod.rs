@@ -23,10 +23,22 @@ pub struct Figures {
     pub connect: Latency,
     /// From having a connection to having it secured; empty without TLS.
     pub handshake: Latency,
-    /// From asking for a WebSocket on a connection to having it; empty for other protocols.
+    /// From asking for a WebSocket on a connection to having it, or from beginning HTTP/2 to the server's settings; empty for
+    /// other protocols.
     pub opening: Latency,
     /// From the scheduled moment to the sending, where a connection was free: what this program was late by itself.
     pub lag: Latency,
+    /// Of answers that are streams of messages; `None` without a message of such.
+    pub streamed: Option<Box<Streamed>>,
+}
+
+/// When messages of streams came.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct Streamed {
+    /// From the sending of a request to the first message of its answer.
+    pub first: Latency,
+    /// From each message to the next one.
+    pub between: Latency,
 }
 
 /// Counts. Every request that was sent ends in exactly one of `answered`, `timeouts`, `broken` and `unfinished`.
@@ -38,6 +50,10 @@ pub struct Counts {
     pub answered: u64,
     /// Of those, by HTTP status; empty for other protocols.
     pub statuses: BTreeMap<u16, u64>,
+    /// Of calls of gRPC, by how they ended (`OK`, `UNAVAILABLE`, …); empty for other protocols.
+    pub codes: BTreeMap<&'static str, u64>,
+    /// Messages of their answers.
+    pub messages: u64,
     /// Answers that failed a check: of the scenario, the expected status, an echoed byte.
     pub unexpected: u64,
     /// Requests without an answer in time.
@@ -55,6 +71,8 @@ pub struct Counts {
     pub connects: u64,
     /// Of those, WebSockets with permessage-deflate.
     pub deflated: u64,
+    /// How many streams servers let be open at once on a connection (HTTP/2): the fewest that were said.
+    pub streams_allowed: Option<u32>,
     /// TLS handshakes that came to their end, by the version that was agreed on (`TLSv1.3`, …).
     pub tls_versions: BTreeMap<&'static str, u64>,
     /// The same, by the IANA name of the cipher suite.
@@ -81,6 +99,11 @@ impl Figures {
         self.handshake.merge(&other.handshake);
         self.opening.merge(&other.opening);
         self.lag.merge(&other.lag);
+        if let Some(other) = &other.streamed {
+            let streamed = self.streamed.get_or_insert_default();
+            streamed.first.merge(&other.first);
+            streamed.between.merge(&other.between);
+        }
     }
 
     /// As new, but for the memory.
@@ -92,6 +115,7 @@ impl Figures {
         self.handshake.clear();
         self.opening.clear();
         self.lag.clear();
+        self.streamed = None;
     }
 }
 
@@ -101,6 +125,8 @@ impl Counts {
         self.sent += other.sent;
         self.answered += other.answered;
         merge_map(&mut self.statuses, &other.statuses);
+        merge_map(&mut self.codes, &other.codes);
+        self.messages += other.messages;
         self.unexpected += other.unexpected;
         self.timeouts += other.timeouts;
         merge_map(&mut self.broken, &other.broken);
@@ -111,6 +137,8 @@ impl Counts {
         }
         self.connects += other.connects;
         self.deflated += other.deflated;
+        let allowed = [self.streams_allowed, other.streams_allowed];
+        self.streams_allowed = allowed.into_iter().flatten().min();
         merge_map(&mut self.tls_versions, &other.tls_versions);
         merge_map(&mut self.tls_suites, &other.tls_suites);
         self.tls_resumed += other.tls_resumed;

@@ -22,7 +22,7 @@ pub struct Plan {
     pub tls: Option<Tls>,
     /// Connections, all workers together; at least one a worker, at most [`crate::limits::CONNECTIONS`].
     pub connections: u32,
-    /// Requests in flight on a connection at most; see [`crate::limits::PIPELINE`].
+    /// Requests in flight on a connection at most, over HTTP/2 each on a stream of its own; see [`crate::limits::PIPELINE`].
     pub pipeline: u32,
     /// Close a connection after so many answers and open another one.
     pub reconnect_after: Option<u64>,
@@ -85,6 +85,10 @@ impl fmt::Debug for Tls {
 pub enum Protocol {
     /// HTTP/1.1.
     Http1,
+    /// HTTP/2, known beforehand to be spoken there, or agreed on over TLS.
+    Http2,
+    /// Calls of gRPC over HTTP/2.
+    Grpc(Grpc),
     /// Messages of so many bytes over TCP, each of which must come back as it was.
     Echo {
         /// Bytes of a message, at most [`crate::limits::ECHO_BYTES`].
@@ -93,6 +97,29 @@ pub enum Protocol {
     /// Messages over WebSocket, each of which must come back as it was. What they are is in
     /// [`Traffic::socket`](crate::traffic::Traffic::socket).
     WebSocket(Messages),
+}
+
+impl Protocol {
+    /// Whether requests and answers have a method and a status.
+    #[must_use]
+    pub fn is_http(self) -> bool {
+        self == Protocol::Http1 || self.is_http2()
+    }
+
+    /// Whether requests have streams of their own.
+    #[must_use]
+    pub fn is_http2(self) -> bool {
+        matches!(self, Protocol::Http2 | Protocol::Grpc(_))
+    }
+}
+
+/// The kinds of calls of gRPC.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Grpc {
+    /// One message, answered by one.
+    Unary,
+    /// One message, answered by any number of them.
+    ServerStreaming,
 }
 
 /// What is known of messages before they are sent.

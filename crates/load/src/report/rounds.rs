@@ -26,7 +26,10 @@ pub(crate) type Of = fn(&Figures) -> &Latency;
 pub(crate) fn handshakes(run: &Run) -> impl Iterator<Item = (&'static str, Of)> {
     let known: [(&'static str, Of); 2] = [
         ("TLS", |figures| &figures.handshake),
-        ("WebSocket", |figures| &figures.opening),
+        match run.plan.protocol {
+            Protocol::Http2 | Protocol::Grpc(_) => ("HTTP/2 settings", |figures| &figures.opening),
+            _ => ("WebSocket", |figures| &figures.opening),
+        },
     ];
     let had = |of: Of| run.rounds.iter().any(|round| of(&round.figures).count() > 0);
     known.into_iter().filter(move |(_, of)| had(*of))

@@ -16,7 +16,7 @@ use ringmain_engine::{Config, Engine, Running};
 
 use self::collect::Collector;
 pub use self::error::RunError;
-use crate::client::{Client, News, Order, Secures};
+use crate::client::{Client, News, Order, Secures, check_http2};
 use crate::figures::Figures;
 use crate::limits;
 use crate::plan::{Pace, Plan, Protocol};
@@ -277,7 +277,12 @@ fn check(plan: &Plan, traffic: &Traffic) -> Result<(), RunError> {
             plan.pipeline.to_string(),
         );
     }
-    if plan.pipeline > 1 && !traffic.may_pipeline() {
+    if plan.protocol.is_http2()
+        && let Err(found) = check_http2(traffic)
+    {
+        return fault("http2", "requests that HTTP/2 can carry".into(), found);
+    }
+    if plan.pipeline > 1 && !plan.protocol.is_http2() && !traffic.may_pipeline() {
         let expected = "1 where a flow has several steps, pauses or captures".into();
         return fault("pipeline", expected, plan.pipeline.to_string());
     }

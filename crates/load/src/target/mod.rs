@@ -2,10 +2,10 @@
 //!
 //! | written | spoken |
 //! |---|---|
-//! | `http://host[:port][/path?query]`, `host:port[/path?query]` | HTTP/1.1 over TCP |
+//! | `http://host[:port][/path?query]`, `host:port[/path?query]` | HTTP/1.1, or if asked HTTP/2, over TCP |
 //! | `:port[/path?query]` | the same to this host |
-//! | `http+unix:/run/app.sock[:/path?query]`, `http+unix:@name[:/path?query]` | HTTP/1.1 over a Unix socket |
-//! | `https://host[:port][/path?query]` | HTTP/1.1 over TLS |
+//! | `http+unix:/run/app.sock[:/path?query]`, `http+unix:@name[:/path?query]` | the same over a Unix socket |
+//! | `https://host[:port][/path?query]` | the same over TLS |
 //! | `ws://host[:port][/path?query]`, `ws+unix:/run/app.sock[:/path?query]` | messages over WebSocket that come back |
 //! | `wss://host[:port][/path?query]` | the same over TLS |
 //! | `tcp://host:port`, `tcp+unix:/run/app.sock`, `tcp+unix:@name` | bytes that come back |
@@ -43,7 +43,7 @@ pub struct Target {
 /// What is spoken, as far as a URL says so.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Scheme {
-    /// HTTP/1.1.
+    /// HTTP.
     Http,
     /// Messages over WebSocket that come back.
     WebSocket,
@@ -184,7 +184,10 @@ fn scheme(text: &str) -> Result<(&'static str, &str), String> {
     let spoken =
         "spoken today are http://, https://, http+unix:, ws://, wss://, ws+unix:, tcp:// and tcp+unix:";
     Err(match other.to_ascii_lowercase().as_str() {
-        "grpc" | "grpcs" | "h2" | "h2c" => format!("HTTP/2 is not spoken yet; {spoken}"),
+        "h2c" => format!("for HTTP/2 write http:// and --http2; {spoken}"),
+        "h2" => format!("for HTTP/2 over TLS write https:// and --http2; {spoken}"),
+        "grpc" => format!("for gRPC write http:// and --grpc; {spoken}"),
+        "grpcs" => format!("for gRPC over TLS write https:// and --grpc; {spoken}"),
         _ => format!("`{other}` is not spoken here; {spoken}"),
     })
 }

@@ -247,11 +247,12 @@ fn what_is_wrong_is_said_with_what_to_write() {
     check_wrong("", "it is empty");
     check_wrong(
         "h2://x.org/",
-        "HTTP/2 is not spoken yet; spoken today are http://, https://, http+unix:, ws://, wss://, ws+unix:, tcp:// and",
+        "for HTTP/2 over TLS write https:// and --http2; spoken today are http://, https://, http+unix:, ws://, wss://, ws+unix:",
     );
     check_wrong("https:///x", "a host is missing");
     check_wrong("ws:///x", "a host is missing");
-    check_wrong("h2c://x", "HTTP/2 is not spoken yet");
+    check_wrong("h2c://x", "for HTTP/2 write http:// and --http2");
+    check_wrong("grpc://x", "for gRPC write http:// and --grpc");
     check_wrong("ftp://x", "`ftp` is not spoken here; spoken today");
     check_wrong(
         "localhost",

@@ -12,6 +12,7 @@ mod compile;
 mod draft;
 mod error;
 mod judge;
+mod parts;
 mod pointer;
 mod socket;
 mod template;
@@ -25,12 +26,13 @@ use bytes::Bytes;
 use ringmain_wire::h1::{Fields, Method};
 
 use crate::limits;
-use compile::Message;
+use compile::{Message, Whole};
 pub use draft::{Body, Capture, Check, Expect, FlowDraft, Request, Source, StepDraft, Test};
 use error::Problem;
 pub use error::{Part, TrafficError};
 pub use judge::FailedCheck;
 use judge::Judge;
+pub(crate) use parts::{Filled, Filling, Parts};
 pub use socket::Socket;
 pub(crate) use socket::{Content, NONCE_BYTES};
 use template::Names;
@@ -224,10 +226,15 @@ impl Step {
     #[must_use]
     #[inline]
     pub fn constant(&self) -> Option<&Bytes> {
-        match &self.message {
-            Message::Constant(bytes) => Some(bytes),
-            Message::Template(_) => None,
+        match &self.message.whole {
+            Whole::Constant(bytes) => Some(bytes),
+            Whole::Template(_) => None,
         }
+    }
+
+    /// The request in its parts.
+    pub(crate) fn parts(&self) -> &Parts {
+        &self.message.parts
     }
 
     /// Appends one request. Allocates nothing once `out` is large enough.
@@ -238,9 +245,9 @@ impl Step {
         random: &mut fastrand::Rng,
         sequence: &mut Sequence,
     ) {
-        match &self.message {
-            Message::Constant(bytes) => out.extend_from_slice(bytes),
-            Message::Template(template) => template.write(out, values, random, sequence),
+        match &self.message.whole {
+            Whole::Constant(bytes) => out.extend_from_slice(bytes),
+            Whole::Template(template) => template.write(out, values, random, sequence),
         }
     }
 
@@ -248,6 +255,12 @@ impl Step {
     #[must_use]
     pub fn needs_body(&self) -> bool {
         self.judge.needs_body()
+    }
+
+    /// Whether [`judge`](Self::judge) looks at the fields; if not, any will do.
+    #[must_use]
+    pub fn needs_fields(&self) -> bool {
+        self.judge.needs_fields()
     }
 
     /// Whether the answer is what was expected; keeps what is to be captured. An integer compare or two where only a status

@@ -277,3 +277,90 @@ fn a_bad_mix_says_where() {
         expected,
     );
 }
+
+/// A request in its parts is the one that HTTP/1.1 sends, token by token.
+#[track_caller]
+fn check_parts(request: Request, captured: &[&str]) {
+    let names = (0..captured.len()).map(|number| Capture {
+        name: format!("v{number}"),
+        from: Source::Header("x".to_owned()),
+    });
+    let mut before = step(Request::get("/", "host"));
+    before.captures = names.collect();
+    let traffic = Traffic::mix(&[flow("f", 1, vec![before, step(request)])]).expect("traffic");
+    let step = &traffic.flows()[0].steps[1];
+    let mut values = Values::default();
+    for (slot, value) in captured.iter().enumerate() {
+        assert!(values.set(slot, value.as_bytes()));
+    }
+    for seed in 0..20 {
+        let (mut random, mut sequence) = (fastrand::Rng::with_seed(seed), Sequence::new(3, 4));
+        let mut whole = Vec::new();
+        step.write(&mut whole, &values, &mut random, &mut sequence);
+        let (mut random, mut sequence) = (fastrand::Rng::with_seed(seed), Sequence::new(3, 4));
+        let mut filling = Filling {
+            values: &values,
+            random: &mut random,
+            sequence: &mut sequence,
+        };
+        let mut filled = Filled::default();
+        let (asked, content) = step.parts().fill(&mut filled, &mut filling);
+        parsed(&whole, |head, body| {
+            assert_eq!(asked.path, head.target_text);
+            assert_eq!(asked.authority, head.authority.expect("a host").as_str());
+            assert_eq!(content.as_bytes(), body);
+            let length = match head.framing {
+                Framing::Length(length) => Some(length),
+                _ => None,
+            };
+            assert_eq!(asked.length, length);
+            let ours = asked.fields.iter().map(|(name, value)| (name.as_bytes(), value));
+            let framing = |name: &[u8]| {
+                let framing: [&[u8]; 2] = [b"host", b"content-length"];
+                framing.iter().any(|other| name.eq_ignore_ascii_case(other))
+            };
+            let theirs = head.fields.iter().map(|field| (field.name, field.value));
+            let theirs = theirs.filter(|(name, _)| !framing(name));
+            assert_eq!(ours.collect::<Vec<_>>(), theirs.collect::<Vec<_>>());
+        });
+    }
+}
+
+#[test]
+fn the_parts_of_a_request_are_those_of_the_whole() {
+    let with = |change: &dyn Fn(&mut Request)| {
+        let mut request = Request::get("/a/{{seq}}?b={{uuid}}", "host:81");
+        change(&mut request);
+        request
+    };
+    check_parts(Request::get("/plain", "host"), &[]);
+    check_parts(with(&|_| ()), &[]);
+    check_parts(with(&|request| request.method = "POST".to_owned()), &[]);
+    check_parts(
+        with(&|request| {
+            request.body = Body::Text("{{random:1..100000}} and {{value:v0}}".to_owned());
+            request.headers = vec![
+                ("A".to_owned(), "{{random-hex:5}} b {{value:v1}}".to_owned()),
+                ("Host".to_owned(), "{{random-hex:3}}.example".to_owned()),
+                ("B".to_owned(), "plain".to_owned()),
+                ("C".to_owned(), String::new()),
+            ];
+        }),
+        &["one", "two\r\nX: evil"],
+    );
+    check_parts(
+        with(&|request| {
+            request.target = "{{value:v0}}/more{{value:v1}}".to_owned();
+            request.method = "PUT".to_owned();
+            request.body = Body::Bytes(vec![0, 1, 2].into());
+        }),
+        &["http://elsewhere/path", "#?%\u{e4}"],
+    );
+    check_parts(
+        with(&|request| {
+            request.target = "{{value:v0}}".to_owned();
+            request.body = Body::Json(r#"{"a":"{{value:v0}}"}"#.to_owned());
+        }),
+        &[""],
+    );
+}

@@ -11,6 +11,7 @@ mod support;
 mod closed_loop;
 mod failures;
 mod flows;
+mod http2;
 mod open_loop;
 mod secured;
 mod sessions;

@@ -416,7 +416,7 @@ pub(crate) fn check(round: &Round, plan: &Plan) {
     assert_eq!(&sum, counts, "the series is the whole");
     assert_eq!(until, round.elapsed);
     assert_eq!(answered, counts.answered);
-    if plan.protocol == Protocol::Http1 {
+    if plan.protocol.is_http() {
         assert_eq!(counts.statuses.values().sum::<u64>(), counts.answered);
     }
     assert_eq!(figures.service.count(), counts.answered);

@@ -30,7 +30,7 @@ mod streams;
 mod tag;
 
 pub use code::ErrorCode;
-pub use connection::{Connection, Event, Request, ResponseWriter, Role, Step};
+pub use connection::{Connection, Event, Repeated, Request, ResponseWriter, Role, Step};
 pub use fault::{FaultKind, PeerFault, Scope};
 pub use frame::PREFACE;
 pub use head::HeadBuffer;

@@ -2,7 +2,7 @@
 
 use ringmain_wire::h1::{FieldBlock, FieldTable, Framing, Known, Method};
 use ringmain_wire::h2::{
-    Event, Limits, Misuse, Request, Stream, load_request, load_response, store_request, store_response,
+    Event, Limits, Misuse, Repeated, Request, Role, Stream, load_request, load_response, store_request, store_response,
 };
 
 use crate::support::*;
@@ -467,4 +467,105 @@ fn known_fields_are_known_by_either_way_in() {
         assert_eq!(head.fields.known(Known::ContentType), Some(&b"b"[..]), "{stream}");
         assert_eq!(head.framing, Framing::Chunked);
     }
+}
+
+/// Each head arrives as it was asked for, whether or not it was encoded anew; other heads in between change the table.
+#[test]
+fn a_request_that_is_sent_again_says_the_same_each_time() {
+    let limits = Limits::INTERNET;
+    let (mut client, mut server) = (Side::client(&limits), Side::server(&limits));
+    let mut repeated = [Repeated::default(), Repeated::default()];
+    let heads = [
+        block(&[("X-Kind", "one"), ("Authorization", "Bearer secret")]),
+        block(&[("X-Kind", "two"), ("X-Long", &"l".repeat(600))]),
+    ];
+    let mut lengths = Vec::new();
+    for round in 0..40 {
+        // Now and then a head that goes into the table, twice so that it does.
+        if round % 10 >= 8 {
+            ask_with(&mut client, "GET", &block(&[("X-Other", &format!("{}", round / 10))]), None, true);
+            pass(&mut client, &mut server);
+        }
+        let which = usize::from(round % 5 == 4);
+        let request = Request {
+            method: Method::new(if which == 0 { "GET" } else { "HEAD" }),
+            scheme: "http",
+            authority: "localhost",
+            path: "/again",
+            protocol: None,
+        };
+        let asked = client.connection.request_again(
+            &mut repeated[which],
+            &request,
+            &heads[which],
+            None,
+            true,
+            &mut client.out,
+        );
+        let id = asked.expect("a request").id();
+        if which == 0 {
+            lengths.push(client.out.len());
+        }
+        let fields = if which == 0 {
+            "x-kind=one authorization=Bearer\\x20secret".replace("\\x20", " ")
+        } else {
+            format!("x-kind=two x-long={}", "l".repeat(600))
+        };
+        let method = if which == 0 { "GET" } else { "HEAD" };
+        let expected = format!("{id} {method} /again localhost None end=true {fields}");
+        assert_eq!(texts(&pass(&mut client, &mut server)), [expected]);
+    }
+    assert_eq!(lengths.iter().min(), lengths.last(), "short in the end");
+}
+
+/// Its bodies are told apart as if it had been encoded anew: HEAD has none in its answer.
+#[test]
+fn what_is_sent_again_is_answered_like_the_first() {
+    let limits = Limits::INTERNET;
+    let (mut client, mut server) = (Side::client(&limits), Side::server(&limits));
+    let mut repeated = Repeated::default();
+    for _ in 0..6 {
+        let request = Request {
+            method: Method::new("HEAD"),
+            scheme: "http",
+            authority: "localhost",
+            path: "/",
+            protocol: None,
+        };
+        let fields = FieldBlock::new();
+        let asked =
+            client
+                .connection
+                .request_again(&mut repeated, &request, &fields, None, true, &mut client.out);
+        let asked = asked.expect("a request");
+        let heard = pass(&mut client, &mut server);
+        let stream = heard[0].0.expect("a stream");
+        let mut head = server
+            .connection
+            .respond(stream, 200, &mut server.out)
+            .expect("a head");
+        head.length(5);
+        head.finish(true);
+        let heard = pass(&mut server, &mut client);
+        let expected = format!("{} 200 None end=true content-length=5", asked.id());
+        assert_eq!(texts(&heard), [expected]);
+        assert!(client.connection.is_idle());
+    }
+}
+
+#[test]
+fn a_client_knows_when_nothing_more_is_taken() {
+    let limits = Limits {
+        streams: 7,
+        ..Limits::INTERNET
+    };
+    let (mut client, mut server) = (Side::new(Role::Client, &limits), Side::new(Role::Server, &limits));
+    assert_eq!(client.connection.streams_allowed(), None);
+    pass(&mut client, &mut server);
+    pass(&mut server, &mut client);
+    assert_eq!(client.connection.streams_allowed(), Some(7));
+    assert!(!client.connection.is_spent());
+    server.connection.go_away(&mut server.out);
+    pass(&mut server, &mut client);
+    assert!(client.connection.is_spent() && !server.connection.is_spent());
 }

@@ -47,7 +47,7 @@ impl Compare {
     /// What is wrong with options that are right one by one, if anything. Whether they fit the targets is not looked at.
     pub(crate) fn contradiction(&self) -> Option<String> {
         self.load
-            .contradiction(false)
+            .contradiction(false, self.request.grpc.grpc)
             .or_else(|| self.names())
             .or_else(|| self.request.contradiction())
             .or_else(|| self.client.contradiction(&self.load))

@@ -3,6 +3,7 @@
 //! Knows how loads are written down; not how they are carried out.
 
 mod compare;
+mod grpc;
 pub(crate) mod push;
 mod tls;
 pub(crate) mod values;
@@ -17,6 +18,7 @@ use ringmain_load::scenario::Settings;
 use ringmain_load::threshold::Threshold;
 
 pub(crate) use self::compare::Compare;
+pub(crate) use self::grpc::Grpc;
 use self::push::Push;
 pub(crate) use self::tls::{Tls, TlsVersion};
 use self::values::{File, Header, Statuses};
@@ -125,7 +127,17 @@ pub(crate) struct Load {
     #[arg(long, value_name = "N", value_parser = whole(1..=limits::ROUNDS))]
     pub(crate) rounds: Option<u32>,
 
-    /// Requests in flight on a connection at most [default: 1]
+    /// Speak HTTP/2: known beforehand to be spoken on http://, agreed on over TLS (ALPN) on https://
+    #[arg(long)]
+    pub(crate) http2: bool,
+
+    /// With --http2 or --grpc: requests in flight on a connection at most, each on a stream of its own [default: 1]
+    ///
+    /// Never more than the server lets be open at once, which the report says
+    #[arg(long, value_name = "N", value_parser = whole(1..=limits::PIPELINE))]
+    pub(crate) streams: Option<u32>,
+
+    /// With HTTP/1.1 and echo servers: requests in flight on a connection at most [default: 1]
     #[arg(long, short, value_name = "N", hide_short_help = true, value_parser = whole(1..=limits::PIPELINE))]
     pub(crate) pipeline: Option<u32>,
 
@@ -201,6 +213,9 @@ pub(crate) struct Request {
     /// With ws:// and wss:// targets: offer permessage-deflate, and deflate messages where the server agrees
     #[arg(long, hide_short_help = true)]
     pub(crate) deflate: bool,
+
+    #[command(flatten)]
+    pub(crate) grpc: Grpc,
 }
 
 /// What the load comes from.
@@ -307,15 +322,34 @@ impl Load {
         self.warmup = self.warmup.or(time(settings.warmup));
         self.rate = self.rate.or(settings.rate);
         self.poisson |= settings.poisson.unwrap_or(false) && self.rate.is_some();
-        self.pipeline = self.pipeline.or(settings.pipeline);
+        match self.http2 {
+            // Several in flight on a connection are streams there.
+            true => self.streams = self.streams.or(settings.pipeline),
+            false => self.pipeline = self.pipeline.or(settings.pipeline),
+        }
         self.timeout = self.timeout.or(time(settings.timeout));
         self.reconnect_every = self.reconnect_every.or(settings.reconnect_after);
     }
 
-    /// What is wrong with options that are right one by one, if anything. A search `has_rates` of its own.
-    pub(crate) fn contradiction(&self, has_rates: bool) -> Option<String> {
+    /// What is wrong with options that are right one by one, if anything. A search `has_rates` of its own; `is_grpc`: calls are
+    /// made.
+    pub(crate) fn contradiction(&self, has_rates: bool, is_grpc: bool) -> Option<String> {
+        let is_http2 = self.http2 || is_grpc;
         if self.poisson && self.rate.is_none() && !has_rates {
             return Some("--poisson needs a rate: add --rate RATE, or drop it".into());
+        }
+        if self.streams.is_some() && !is_http2 {
+            return Some(
+                "--streams is for HTTP/2: add --http2, or drop it (over HTTP/1.1 --pipeline has several requests in \
+                 flight on a connection)"
+                    .into(),
+            );
+        }
+        if self.pipeline.is_some() && is_http2 {
+            return Some(
+                "--pipeline is for HTTP/1.1: over HTTP/2 requests in flight have streams of their own; write --streams N"
+                    .into(),
+            );
         }
         None
     }
@@ -393,6 +427,7 @@ impl Request {
             ("--expect-status", self.expect_status.is_some()),
             ("--expect-body", self.expect_body.is_some()),
             ("--deflate", self.deflate),
+            ("--grpc", self.grpc.grpc),
         ];
         given.into_iter().find(|(_, given)| *given).map(|(name, _)| name)
     }
@@ -402,7 +437,7 @@ impl Bench {
     /// What is wrong with options that are right one by one, if anything. Whether they fit the target is not looked at.
     pub(crate) fn contradiction(&self) -> Option<String> {
         self.load
-            .contradiction(self.search.find_max)
+            .contradiction(self.search.find_max, self.request.grpc.grpc)
             .or_else(|| self.search_contradiction())
             .or_else(|| self.client.contradiction(&self.load))
             .or_else(|| self.server.started.contradiction(self.server.server.is_some()))

@@ -10,13 +10,14 @@ use ringmain_load::target::{Place, Scheme, Target};
 use ringmain_load::traffic::{self, Traffic};
 
 use super::scene::Scene;
-use super::secure::secured;
+use super::secure::{ALPN_HTTP1, ALPN_HTTP2, secured};
 use crate::args::EngineName;
 use crate::args::bench::values::Header;
 use crate::args::bench::{self as args, Client, Load, Request, Started};
 use crate::failure::Failure;
 use crate::limits::{CONNECTIONS, ROUNDS};
 
+mod grpc;
 #[cfg(test)]
 mod tests;
 
@@ -55,7 +56,12 @@ impl Task {
         let name = target.secured_as.clone();
         let task = Task::of(target, scene, load, request)?;
         // Files are read when all else is right.
-        let tls = name.map(|name| secured(name, tls)).transpose()?;
+        let alpn = match task.protocol.is_http2() {
+            true => ALPN_HTTP2,
+            // WebSockets are opened by it, too.
+            false => ALPN_HTTP1,
+        };
+        let tls = name.map(|name| secured(name, alpn, tls)).transpose()?;
         Ok(Task { tls, ..task })
     }
 
@@ -64,6 +70,14 @@ impl Task {
             return Err(Failure::Usage(
                 "--deflate is for ws:// targets: drop it, or write ws://".into(),
             ));
+        }
+        if load.http2 && target.scheme != Scheme::Http {
+            return Err(Failure::Usage(
+                "--http2 is for http:// and https:// targets: drop it, or write one of these".into(),
+            ));
+        }
+        if request.grpc.grpc {
+            return grpc::task(&target, scene.is_some(), load, request);
         }
         match (scene, target.scheme) {
             (Some(scene), Scheme::Http) => Task::scenario(target, scene, load),
@@ -94,7 +108,7 @@ impl Task {
         Ok(Task {
             traffic: scene.traffic(&target.host)?,
             place: target.place,
-            protocol: Protocol::Http1,
+            protocol: http(load),
             tls: None,
         })
     }
@@ -120,7 +134,7 @@ impl Task {
         }
         Ok(Task {
             place: target.place,
-            protocol: Protocol::Http1,
+            protocol: http(load),
             tls: None,
             traffic: Traffic::single(request).map_err(|error| Failure::Usage(error.to_string()))?,
         })
@@ -174,6 +188,14 @@ impl Task {
             // Of an echo server's traffic only its length counts.
             traffic: Traffic::single(traffic::Request::get("/", "echo")).map_err(Failure::other)?,
         })
+    }
+}
+
+/// The HTTP that is spoken.
+fn http(load: &Load) -> Protocol {
+    match load.http2 {
+        true => Protocol::Http2,
+        false => Protocol::Http1,
     }
 }
 
@@ -294,7 +316,10 @@ pub(super) fn plan(
         protocol: task.protocol,
         tls: task.tls.clone(),
         connections: load.connections.unwrap_or(CONNECTIONS),
-        pipeline: load.pipeline.unwrap_or(1),
+        pipeline: match task.protocol.is_http2() {
+            true => load.streams.unwrap_or(1),
+            false => load.pipeline.unwrap_or(1),
+        },
         reconnect_after: load.reconnect_every,
         pace: match (load.rate, load.poisson) {
             (None, _) => Pace::Closed,

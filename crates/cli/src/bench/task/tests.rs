@@ -2,6 +2,7 @@
 
 use std::time::Duration;
 
+use ringmain_load::plan as kinds;
 use ringmain_load::plan::Messages;
 use ringmain_tls::{Trust, Version};
 
@@ -297,4 +298,66 @@ fn a_source_of_another_family_is_refused() {
         line,
         "--source: nothing can connect from ::1 to 127.0.0.1:80: expected an address of its family"
     );
+}
+
+#[test]
+fn http2_is_spoken_where_it_is_asked_for() {
+    let plan = plan_of(&["--http2", "--streams", "20"]).unwrap();
+    assert_eq!((plan.protocol, plan.pipeline), (Protocol::Http2, 20));
+    assert_eq!(plan_of(&["--http2"]).unwrap().pipeline, 1);
+    for (args, alpn) in [
+        (&["https://a/", "--insecure"][..], "http/1.1"),
+        (&["wss://a/", "--insecure"], "http/1.1"),
+        (&["https://a/", "--insecure", "--http2"], "h2"),
+        (&["https://a/b.C/D", "--insecure", "--grpc"], "h2"),
+    ] {
+        let tls = task(args).unwrap().tls.expect("TLS");
+        assert_eq!(tls.settings.alpn, [alpn.as_bytes()], "{args:?}");
+    }
+    check_refused(&["--http2", "ws://a/"], "--http2 is for http:// and https:// targets");
+    check_refused(&["--http2", "tcp://a:1"], "--http2 is for http://");
+}
+
+#[test]
+fn calls_are_requests_with_a_message() {
+    let (target, own) = ("http://a/pkg.Service/Method", "Content-Type: application/grpc+proto");
+    let file = std::env::temp_dir().join(format!("ringmain-message-{}", std::process::id()));
+    std::fs::write(&file, [1, 2, 3]).unwrap();
+    let file = file.to_str().unwrap();
+    for (args, message, said) in [
+        (&[][..], &[][..], "content-type: application/grpc\r\n"),
+        (&["--data-hex", "0a05"], &[10, 5], "te: trailers\r\n"),
+        (&["--data-base64", "CgU="], &[10, 5], "te: trailers\r\n"),
+        (&["--data-file", file], &[1, 2, 3], "te: trailers\r\n"),
+        (&["--deadline", "250ms"], &[], "grpc-timeout: 250000u\r\n"),
+        (&["-H", own], &[], "Content-Type: application/grpc+proto\r\n"),
+    ] {
+        let args = [&["--grpc", target], args].concat();
+        let sent = task(&args).unwrap();
+        assert_eq!(sent.protocol, Protocol::Grpc(kinds::Grpc::Unary));
+        let bytes = sent.traffic.flows()[0].steps[0].constant().unwrap().clone();
+        let head = bytes.windows(4).position(|four| four == b"\r\n\r\n").unwrap() + 4;
+        let text = str::from_utf8(&bytes[..head]).unwrap();
+        assert!(text.starts_with("POST /pkg.Service/Method "), "{text}");
+        assert!(text.contains(said), "{text}");
+        assert_eq!(text.to_lowercase().matches("content-type").count(), 1);
+        let framed = [&[0, 0, 0, 0, message.len() as u8], message].concat();
+        assert_eq!(bytes[head..], framed);
+    }
+    std::fs::remove_file(file).unwrap();
+    let streaming = task(&["--grpc", "--server-streaming", target]).unwrap();
+    assert_eq!(streaming.protocol, Protocol::Grpc(kinds::Grpc::ServerStreaming));
+}
+
+#[test]
+fn calls_that_make_no_sense_are_refused() {
+    for url in ["http://a/", "http://a/x", "http://a/x/", "http://a//x", "http://a/x/y/z"] {
+        check_refused(&["--grpc", url], "expected the path of a method");
+    }
+    let url = "http://a/b.C/D";
+    check_refused(&["--grpc", "ws://a/b.C/D"], "--grpc is for http:// and https://");
+    check_refused(&["--grpc", "-X", "PUT", url], "--method has no meaning with --grpc");
+    check_refused(&["--grpc", "-b", "x", url], "--body has no meaning with --grpc");
+    check_refused(&["--grpc", "--expect-status", "200", url], "--expect-status has no");
+    check_refused(&["--grpc", "--data-file", "/nonexistent/x", url], "--data-file: cannot read");
 }

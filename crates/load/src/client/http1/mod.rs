@@ -6,7 +6,7 @@ use ringmain_wire::h1::{
     self, BodyDecoder, BodyEvent, FieldTable, Framing, HeadScanner, Parsed, parse_response,
 };
 
-use super::{Answer, Heard};
+use super::{Answer, Told};
 use crate::limits;
 use crate::traffic::{Step, Values};
 
@@ -68,7 +68,7 @@ impl Http1 {
         step: &Step,
         values: &mut Values,
         input: &[u8],
-    ) -> (usize, Heard) {
+    ) -> (usize, Told) {
         let mut at = 0;
         if reading.body.is_none() {
             match self.head(reading, step, values, input) {
@@ -81,17 +81,17 @@ impl Http1 {
     }
 
     /// The server has sent its last byte. An answer that lasts until then is whole.
-    pub(crate) fn end(&mut self, reading: &mut Reading, step: &Step, values: &mut Values) -> Heard {
+    pub(crate) fn end(&mut self, reading: &mut Reading, step: &Step, values: &mut Values) -> Told {
         let Some(body) = &mut reading.body else {
-            return Heard::Broken(if reading.begun {
+            return Told::Broken(if reading.begun {
                 "closed within an answer"
             } else {
                 "closed without an answer"
             });
         };
         match body.decoder.end_of_input() {
-            Ok(()) => Heard::Answer(self.finish(reading, step, values)),
-            Err(_) => Heard::Broken("closed within an answer"),
+            Ok(()) => Told::Answer(self.finish(reading, step, values)),
+            Err(_) => Told::Broken("closed within an answer"),
         }
     }
 
@@ -102,7 +102,7 @@ impl Http1 {
         step: &Step,
         values: &mut Values,
         input: &[u8],
-    ) -> (usize, Option<Heard>) {
+    ) -> (usize, Option<Told>) {
         let mut at = 0;
         loop {
             let rest = &input[at..];
@@ -117,9 +117,9 @@ impl Http1 {
                 Ok(Parsed::Complete { head, bytes }) => (head, bytes),
                 Ok(Parsed::Partial) => {
                     reading.begun = !rest.is_empty();
-                    return (at, Some(Heard::More));
+                    return (at, Some(Told::More));
                 }
-                Err(_) => return (at, Some(Heard::Broken("not HTTP/1.1"))),
+                Err(_) => return (at, Some(Told::Broken("not HTTP/1.1"))),
             };
             reading.begun = false;
             if head.is_interim() {
@@ -127,7 +127,7 @@ impl Http1 {
                 continue;
             }
             if head.switches {
-                return (at, Some(Heard::Broken("switched protocols")));
+                return (at, Some(Told::Broken("switched protocols")));
             }
             let whole = match head.framing {
                 Framing::None => Some(&rest[bytes..bytes]),
@@ -143,11 +143,12 @@ impl Http1 {
                     status: head.status,
                     right: step.judge(head.status, &head.fields, body, values).is_ok(),
                     last: !head.keep_alive,
+                    code: None,
                 };
-                return (at + bytes + body.len(), Some(Heard::Answer(answer)));
+                return (at + bytes + body.len(), Some(Told::Answer(answer)));
             }
             let Ok(decoder) = BodyDecoder::new(head.framing, &LIMITS) else {
-                return (at, Some(Heard::Broken("not HTTP/1.1")));
+                return (at, Some(Told::Broken("not HTTP/1.1")));
             };
             let later = step.needs_body();
             reading.body = Some(Body {
@@ -173,12 +174,12 @@ impl Http1 {
         step: &Step,
         values: &mut Values,
         input: &[u8],
-    ) -> (usize, Heard) {
+    ) -> (usize, Told) {
         let body = reading.body.as_mut().expect("a head was read");
         let mut at = 0;
         loop {
             let Ok(next) = body.decoder.decode(&input[at..]) else {
-                return (at, Heard::Broken("not HTTP/1.1"));
+                return (at, Told::Broken("not HTTP/1.1"));
             };
             at += next.consumed;
             match next.event {
@@ -187,12 +188,12 @@ impl Http1 {
                         kept.take(data);
                     }
                 }
-                BodyEvent::NeedMore => return (at, Heard::More),
+                BodyEvent::NeedMore => return (at, Told::More),
                 BodyEvent::Trailers(_) => {}
                 BodyEvent::End => break,
             }
         }
-        (at, Heard::Answer(self.finish(reading, step, values)))
+        (at, Told::Answer(self.finish(reading, step, values)))
     }
 
     fn finish(&mut self, reading: &mut Reading, step: &Step, values: &mut Values) -> Answer {
@@ -205,6 +206,7 @@ impl Http1 {
             status: body.status,
             right,
             last: body.last,
+            code: None,
         }
     }
 

@@ -1,7 +1,7 @@
 //! Answers of every kind, cut at every place: what is heard of them never depends on the cut.
 
 use super::{Http1, Reading};
-use crate::client::{Answer, Heard};
+use crate::client::{Answer, Told};
 use crate::limits;
 use crate::traffic::{
     Capture, Check, FlowDraft, Request, Sequence, Source, Step, StepDraft, Test, Traffic, Values,
@@ -20,7 +20,7 @@ fn step(traffic: &Traffic) -> &Step {
 
 /// What comes of the pieces, which are followed by the end of data if the server says so: each answer, and how many
 /// bytes were taken. As the engine does, it offers again what was not taken.
-fn hear(traffic: &Traffic, pieces: &[&[u8]], ends: bool, values: &mut Values) -> (Vec<Heard>, usize) {
+fn hear(traffic: &Traffic, pieces: &[&[u8]], ends: bool, values: &mut Values) -> (Vec<Told>, usize) {
     let step = step(traffic);
     let (mut http1, mut reading) = (Http1::new(), Reading::default());
     let (mut all, mut consumed, mut kept) = (Vec::new(), 0, Vec::new());
@@ -31,14 +31,14 @@ fn hear(traffic: &Traffic, pieces: &[&[u8]], ends: bool, values: &mut Values) ->
             kept.drain(..taken);
             consumed += taken;
             match heard {
-                Heard::More => break,
-                Heard::Answer(answer) => {
+                Told::More => break,
+                Told::Answer(answer) => {
                     all.push(heard);
                     if answer.last {
                         return (all, consumed);
                     }
                 }
-                Heard::Broken(_) | Heard::Said | Heard::Closing(_) => {
+                Told::Broken(_) | Told::Said | Told::Closing(_) => {
                     all.push(heard);
                     return (all, consumed);
                 }
@@ -53,7 +53,7 @@ fn hear(traffic: &Traffic, pieces: &[&[u8]], ends: bool, values: &mut Values) ->
 
 /// In one piece, byte by byte, and cut once at each place.
 #[track_caller]
-fn check_with(traffic: &Traffic, input: &[u8], ends: bool, expected: &[Heard]) -> usize {
+fn check_with(traffic: &Traffic, input: &[u8], ends: bool, expected: &[Told]) -> usize {
     let values = &mut Values::default();
     let whole = hear(traffic, &[input], ends, values);
     assert_eq!(whole.0, expected, "in one piece");
@@ -72,42 +72,45 @@ fn check_with(traffic: &Traffic, input: &[u8], ends: bool, expected: &[Heard]) -
 
 /// An answer to GET without checks, all of whose bytes belong to it.
 #[track_caller]
-fn check(input: &str, expected: &[Heard]) {
+fn check(input: &str, expected: &[Told]) {
     let consumed = check_with(&single("GET", Vec::new()), input.as_bytes(), false, expected);
     assert_eq!(consumed, input.len());
 }
 
 /// The same, and the server ends behind it.
 #[track_caller]
-fn check_ended(input: &str, expected: &[Heard]) {
+fn check_ended(input: &str, expected: &[Told]) {
     check_with(&single("GET", Vec::new()), input.as_bytes(), true, expected);
 }
 
-fn answer(status: u16) -> Heard {
-    Heard::Answer(Answer {
+fn answer(status: u16) -> Told {
+    Told::Answer(Answer {
         status,
         right: status < 400,
         last: false,
+        code: None,
     })
 }
 
-fn last(status: u16) -> Heard {
-    Heard::Answer(Answer {
+fn last(status: u16) -> Told {
+    Told::Answer(Answer {
         status,
         right: status < 400,
         last: true,
+        code: None,
     })
 }
 
-fn wrong(status: u16) -> Heard {
-    Heard::Answer(Answer {
+fn wrong(status: u16) -> Told {
+    Told::Answer(Answer {
         status,
         right: false,
         last: false,
+        code: None,
     })
 }
 
-const GARBAGE: Heard = Heard::Broken("not HTTP/1.1");
+const GARBAGE: Told = Told::Broken("not HTTP/1.1");
 
 #[test]
 fn content_length() {
@@ -161,7 +164,7 @@ fn interim_answers_are_none() {
     );
     check_ended(
         "HTTP/1.1 100 Continue\r\n\r\n",
-        &[Heard::Broken("closed without an answer")],
+        &[Told::Broken("closed without an answer")],
     );
 }
 
@@ -211,8 +214,8 @@ fn many_answers_in_one_piece() {
 
 #[test]
 fn cut_off_by_the_end_of_data() {
-    let without = [Heard::Broken("closed without an answer")];
-    let within = [Heard::Broken("closed within an answer")];
+    let without = [Told::Broken("closed without an answer")];
+    let within = [Told::Broken("closed within an answer")];
     check_ended("", &without);
     for input in [
         "H",
@@ -231,7 +234,7 @@ fn cut_off_by_the_end_of_data() {
 
 #[test]
 fn garbage() {
-    let broken = |input: &str, expected: &[Heard]| {
+    let broken = |input: &str, expected: &[Told]| {
         check_with(&single("GET", Vec::new()), input.as_bytes(), false, expected)
     };
     broken("SSH-2.0-OpenSSH_9.9\r\n\r\n", &[GARBAGE]);
@@ -246,7 +249,7 @@ fn garbage() {
     );
     broken(
         "HTTP/1.1 101 Switching Protocols\r\nConnection: upgrade\r\nUpgrade: x\r\n\r\n",
-        &[Heard::Broken("switched protocols")],
+        &[Told::Broken("switched protocols")],
     );
 }
 

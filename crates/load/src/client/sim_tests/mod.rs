@@ -5,6 +5,7 @@
 
 mod server;
 mod socket;
+mod streams;
 
 use std::ops::Range;
 use std::sync::Arc;
@@ -177,20 +178,22 @@ fn plan(random: &mut fastrand::Rng, traffic: &Traffic, workers: usize) -> Plan {
     let rate = [200.0, 1000.0, 3333.3, 20_000.0][random.usize(..4)];
     let millis = |random: &mut fastrand::Rng, range: Range<u64>| Duration::from_millis(random.u64(range));
     let echo = random.u32(0..6) == 0;
+    let protocol = match traffic.socket() {
+        Some(socket) => socket.protocol(),
+        None if echo => {
+            let bytes = [1, 20, 3000][random.usize(..3)];
+            Protocol::Echo { bytes }
+        }
+        None if random.u32(0..3) == 0 => Protocol::Http2,
+        None => Protocol::Http1,
+    };
     Plan {
         target: addr(),
         sources: Vec::new(),
-        protocol: match traffic.socket() {
-            Some(socket) => socket.protocol(),
-            None if echo => {
-                let bytes = [1, 20, 3000][random.usize(..3)];
-                Protocol::Echo { bytes }
-            }
-            None => Protocol::Http1,
-        },
+        protocol,
         tls: None,
         connections: random.u32(workers as u32..workers as u32 + 5),
-        pipeline: if traffic.may_pipeline() {
+        pipeline: if traffic.may_pipeline() || protocol == Protocol::Http2 {
             [1, 1, 2, 7][random.usize(..4)]
         } else {
             1
@@ -425,7 +428,7 @@ impl Run {
             !open || total.response.max() >= total.service.max(),
             "seed {seed}"
         );
-        if self.plan.protocol == Protocol::Http1 {
+        if self.plan.protocol.is_http() {
             let seen = &self.server.seen;
             assert!(
                 counts.answered <= seen.answers,

@@ -7,6 +7,7 @@ use ringmain_engine::backend::Time;
 use ringmain_engine::backend::sim::{Peer, PeerListener, World};
 
 use super::socket::{Said, Socket};
+use super::streams::Streams;
 use crate::plan::Protocol;
 
 /// How the server behaves on one connection.
@@ -82,6 +83,8 @@ struct Guest {
     kept: Vec<u8>,
     /// What speaks WebSocket, once the connection does.
     socket: Option<Socket>,
+    /// What speaks HTTP/2, where that is spoken.
+    streams: Option<Streams>,
     out: VecDeque<(Time, Vec<u8>, Then)>,
     answers: u32,
     /// There was no room for its bytes when it was looked at last.
@@ -159,6 +162,7 @@ impl Server {
                 manner,
                 kept: Vec::new(),
                 socket: None,
+                streams: None,
                 out: VecDeque::new(),
                 answers: 0,
                 stuck: false,
@@ -202,6 +206,7 @@ impl Guest {
         match protocol {
             Protocol::Echo { .. } => self.echo(now, random),
             Protocol::WebSocket(_) => self.web_socket(now, random, seen),
+            Protocol::Http2 | Protocol::Grpc(_) => self.http2(now, random, seen),
             Protocol::Http1 => {
                 while let Some(target) = self.request() {
                     seen.requests += 1;
@@ -268,6 +273,61 @@ impl Guest {
                 }
             }
         }
+    }
+
+    /// Requests on streams, answered in whatever order.
+    fn http2(&mut self, now: Time, random: &mut fastrand::Rng, seen: &mut Seen) {
+        if self.streams.is_none() {
+            let (streams, first) = Streams::open(random);
+            self.streams = Some(streams);
+            let at = now.after(Duration::from_micros(random.u64(10..40)));
+            self.out.push_back((at, first, Then::Go));
+        }
+        let mut streams = self.streams.take().expect("it was opened");
+        let (mut whole, said) = streams.read(&mut self.kept);
+        random.shuffle(&mut whole);
+        if !said.is_empty() {
+            self.out.push_back((now, said, Then::Go));
+        }
+        for (stream, target) in whole {
+            seen.requests += 1;
+            let body = Guest::body(&target, seen);
+            let over = |most: u32| self.answers >= most;
+            let mut plain = |trailers| streams.answer(stream, &body, trailers);
+            let (bytes, then) = match self.manner {
+                Manner::Chunked => (plain(true), Then::Go),
+                Manner::Interim => {
+                    let interim = streams.interim(stream);
+                    ([interim, streams.answer(stream, &body, false)].concat(), Then::Go)
+                }
+                Manner::Last(most) if over(most) => {
+                    let answer = plain(false);
+                    ([streams.go_away(), answer].concat(), Then::Go)
+                }
+                Manner::UntilClose => {
+                    let answer = plain(false);
+                    ([answer, streams.abandon()].concat(), Then::Close)
+                }
+                Manner::ClosesAfter(most) if over(most) => (Vec::new(), Then::Close),
+                Manner::ResetsAfter(most) if over(most) => {
+                    let mut answer = plain(false);
+                    answer.truncate(random.usize(..=answer.len()));
+                    (answer, Then::Reset)
+                }
+                Manner::HalfAnswers(most) if over(most) => {
+                    let mut answer = plain(false);
+                    answer.truncate(random.usize(..=answer.len()));
+                    (answer, Then::Close)
+                }
+                Manner::Garbage(most) if over(most) => (vec![0xFF; 9], Then::Go),
+                Manner::Twice(most) if over(most) => (streams.refuse(stream), Then::Go),
+                Manner::Mute(most) if over(most) => continue,
+                _ => (plain(false), Then::Go),
+            };
+            seen.answers += 1;
+            self.later(bytes, then, now, random);
+        }
+        self.streams = Some(streams);
     }
 
     /// `plain` is a message as it goes back.

@@ -13,7 +13,7 @@ use ringmain_wire::ws::{
 
 use super::echo::Echo;
 use super::speak::Draws;
-use super::{Answer, Heard};
+use super::{Answer, Told};
 use crate::limits;
 use crate::traffic::{Content, NONCE_BYTES, Socket};
 
@@ -196,7 +196,7 @@ impl WebSocket {
         asked: usize,
         input: &mut [u8],
         draws: &mut Draws<'_>,
-    ) -> (usize, Heard) {
+    ) -> (usize, Told) {
         let frames = reading
             .frames
             .as_mut()
@@ -208,12 +208,12 @@ impl WebSocket {
                 Ok(step) => step,
                 Err(fault) => {
                     say_close(&mut frames.encoder, fault.close_code(), draws);
-                    return (at, Heard::Closing("broke the protocol"));
+                    return (at, Told::Closing("broke the protocol"));
                 }
             };
             at += consumed;
             match event {
-                Event::NeedMore => return (at, Heard::More),
+                Event::NeedMore => return (at, Told::More),
                 Event::NeedInflater => {
                     let free = self.inflaters.pop();
                     frames.inflater = Some(free.unwrap_or_else(|| Inflater::new(limits::INFLATED_PIECE)));
@@ -224,14 +224,14 @@ impl WebSocket {
                     draws.scratch.clear();
                     let written = frames.encoder.pong(draws.scratch, data, Mask::Keys(&mut key));
                     written.expect("a ping's bytes fit a pong, and no Close was sent");
-                    return (at, Heard::Said);
+                    return (at, Told::Said);
                 }
                 Event::Close(close) => {
                     frames.encoder.close_received();
                     say_close(&mut frames.encoder, close.map(|close| close.code), draws);
-                    return (at, Heard::Closing("closed by a Close frame"));
+                    return (at, Told::Closing("closed by a Close frame"));
                 }
-                Event::Piece(_) if asked == 0 => return (at, Heard::Broken("sent what nobody asked for")),
+                Event::Piece(_) if asked == 0 => return (at, Told::Broken("sent what nobody asked for")),
                 Event::Piece(piece) => {
                     let kept = (&reading.sent, &reading.lengths);
                     let expected = expected(&mut self.marked, socket, (connection, oldest), kept);
@@ -244,8 +244,9 @@ impl WebSocket {
                             status: 0,
                             right,
                             last: false,
+                            code: None,
                         };
-                        return (at, Heard::Answer(answer));
+                        return (at, Told::Answer(answer));
                     }
                 }
             }

@@ -55,7 +55,7 @@ impl Bench {
     }
 
     /// What comes of the pieces; `asked` messages, from 0 on, are on their way.
-    fn hear(&mut self, pieces: &[&[u8]], asked: usize) -> Vec<(Heard, Vec<u8>)> {
+    fn hear(&mut self, pieces: &[&[u8]], asked: usize) -> Vec<(Told, Vec<u8>)> {
         let (mut all, mut kept, mut oldest) = (Vec::new(), Vec::new(), 0);
         for piece in pieces {
             kept.extend_from_slice(piece);
@@ -72,13 +72,13 @@ impl Bench {
                 let (taken, heard) = websocket.read(reading, socket, place, left, &mut kept, &mut draws);
                 kept.drain(..taken);
                 match heard {
-                    Heard::More => break,
-                    Heard::Answer(_) => {
+                    Told::More => break,
+                    Told::Answer(_) => {
                         oldest += 1;
                         all.push((heard, Vec::new()));
                     }
-                    Heard::Said => all.push((heard, self.scratch.clone())),
-                    Heard::Broken(_) | Heard::Closing(_) => {
+                    Told::Said => all.push((heard, self.scratch.clone())),
+                    Told::Broken(_) | Told::Closing(_) => {
                         all.push((heard, self.scratch.clone()));
                         return all;
                     }
@@ -179,14 +179,15 @@ fn what_is_heard_does_not_depend_on_the_cut() {
         assert_eq!(sent.len(), 4);
         let bytes = answers(&sent, deflated);
         let heard = whole.hear(&[&bytes], 4);
-        let kinds: Vec<Heard> = heard.iter().map(|(heard, _)| *heard).collect();
-        let right = Heard::Answer(Answer {
+        let kinds: Vec<Told> = heard.iter().map(|(heard, _)| *heard).collect();
+        let right = Told::Answer(Answer {
             status: 0,
             right: true,
             last: false,
+            code: None,
         });
-        let close = Heard::Closing("closed by a Close frame");
-        assert_eq!(kinds, [right, right, Heard::Said, right, right, close]);
+        let close = Told::Closing("closed by a Close frame");
+        assert_eq!(kinds, [right, right, Told::Said, right, right, close]);
         assert_eq!(read(&heard[2].1, None), [("pong".into(), b"here".to_vec())]);
         assert_eq!(read(&heard[5].1, None), [("close".into(), b"1001".to_vec())]);
         for cut in 1..bytes.len() {
@@ -225,16 +226,17 @@ fn any_change_is_found() {
         let sent = [bench.write(0), bench.write(1)].concat();
         let second = read(&sent, None).remove(1);
         let bytes = answers(&[("Text".into(), data), second], false);
-        let heard: Vec<Heard> = bench
+        let heard: Vec<Told> = bench
             .hear(&[&bytes], 2)
             .into_iter()
             .map(|(heard, _)| heard)
             .collect();
         let answer = |right| {
-            Heard::Answer(Answer {
+            Told::Answer(Answer {
                 status: 0,
                 right,
                 last: false,
+                code: None,
             })
         };
         assert_eq!(heard[..2], [answer(false), answer(true)]);
@@ -261,7 +263,7 @@ fn buffers_stay_as_they_are() {
                 let heard = bench.hear(&[&answer], 1);
                 assert!(matches!(
                     heard[..],
-                    [(Heard::Answer(Answer { right: true, .. }), _)]
+                    [(Told::Answer(Answer { right: true, .. }), _)]
                 ));
             }
             let now = (

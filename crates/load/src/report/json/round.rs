@@ -61,10 +61,15 @@ pub(super) struct Round<'a> {
     connect: Option<Latency>,
     /// From having a connection to having it secured; `null` without TLS.
     handshake: Option<Latency>,
-    /// From asking for a WebSocket on a connection to having it; `null` for other protocols.
+    /// From asking for a WebSocket on a connection to having it, or from beginning HTTP/2 to the server's settings; `null` for
+    /// other protocols.
     opening: Option<Latency>,
     /// From the scheduled moment to the sending where a connection was free: the client's own lateness.
     lag: Option<Latency>,
+    /// From the sending of a request to the first message of its answer; `null` unless answers are streams of messages.
+    first_message: Option<Latency>,
+    /// From each message of an answer to the next one; `null` as well.
+    between_messages: Option<Latency>,
     client: Client,
     /// `null` if it was not watched.
     server: Option<Server>,
@@ -80,6 +85,10 @@ struct Counts<'a> {
     answered: u64,
     /// Answers by HTTP status.
     statuses: &'a BTreeMap<u16, u64>,
+    /// Calls of gRPC by how they ended; empty for other protocols.
+    codes: &'a BTreeMap<&'static str, u64>,
+    /// Messages of their answers.
+    messages: u64,
     /// Answers that failed a check.
     unexpected: u64,
     /// Requests without an answer in time.
@@ -96,6 +105,8 @@ struct Counts<'a> {
     connects: u64,
     /// Of those, WebSockets with permessage-deflate.
     deflated: u64,
+    /// How many streams the server let be open at once on a connection (HTTP/2); `null` if it set no limit.
+    streams_allowed: Option<u32>,
     /// TLS handshakes that came to their end, by version.
     tls_versions: &'a BTreeMap<&'static str, u64>,
     /// The same, by the IANA name of the cipher suite.
@@ -222,6 +233,7 @@ impl Tail {
 impl<'a> Round<'a> {
     pub(super) fn of(round: &'a report::Round) -> Round<'a> {
         let figures = &round.figures;
+        let streamed = figures.streamed.as_deref();
         let worker = |worker: &report::Effort| Worker {
             cpu_s: worker.cpu.as_secs_f64(),
             waited_s: worker.waited.map(|waited| waited.as_secs_f64()),
@@ -244,6 +256,8 @@ impl<'a> Round<'a> {
             handshake: Latency::of(&figures.handshake),
             opening: Latency::of(&figures.opening),
             lag: Latency::of(&figures.lag),
+            first_message: streamed.and_then(|streamed| Latency::of(&streamed.first)),
+            between_messages: streamed.and_then(|streamed| Latency::of(&streamed.between)),
             client: Client {
                 cpu_s: round.client_cpu().as_secs_f64(),
                 cpu_us_per_answer: round.cpu_per_answer_us(round.client_cpu()),
@@ -261,6 +275,8 @@ impl<'a> Counts<'a> {
             sent: counts.sent,
             answered: counts.answered,
             statuses: &counts.statuses,
+            codes: &counts.codes,
+            messages: counts.messages,
             unexpected: counts.unexpected,
             timeouts: counts.timeouts,
             broken: &counts.broken,
@@ -269,6 +285,7 @@ impl<'a> Counts<'a> {
             first_errors: &counts.first_errors,
             connects: counts.connects,
             deflated: counts.deflated,
+            streams_allowed: counts.streams_allowed,
             tls_versions: &counts.tls_versions,
             tls_suites: &counts.tls_suites,
             tls_resumed: counts.tls_resumed,

@@ -13,7 +13,7 @@ pub(super) struct Setup {
     target: String,
     /// The addresses of this host to connect from; empty if the kernel chose.
     sources: Vec<String>,
-    /// `http1`, `echo` or `websocket`.
+    /// `http1`, `http2`, `grpc`, `echo` or `websocket`.
     protocol: &'static str,
     /// Bytes of an echoed message, where they differ of the longest; `null` for HTTP.
     message_bytes: Option<u32>,
@@ -97,12 +97,14 @@ impl Setup {
         };
         let (protocol, message_bytes) = match plan.protocol {
             Protocol::Http1 => ("http1", None),
+            Protocol::Http2 => ("http2", None),
+            Protocol::Grpc(_) => ("grpc", None),
             Protocol::Echo { bytes } => ("echo", Some(bytes)),
             Protocol::WebSocket(messages) => ("websocket", Some(messages.bytes)),
         };
         let messages = match plan.protocol {
             Protocol::WebSocket(messages) => Some(messages),
-            Protocol::Http1 | Protocol::Echo { .. } => None,
+            _ => None,
         };
         Setup {
             target: plan.target.to_string(),

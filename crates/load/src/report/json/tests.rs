@@ -15,7 +15,7 @@ use crate::compare::compare;
 use crate::doubts::{Context, doubts};
 use crate::fixtures;
 use crate::knee::{Break, Found};
-use crate::plan::{Extent, Messages, Pace, Protocol, Tls};
+use crate::plan::{Extent, Grpc, Messages, Pace, Protocol, Tls};
 use crate::record::{Recorded, Tagged};
 use crate::report::Run;
 use crate::threshold::Judgement;
@@ -159,6 +159,33 @@ fn websockets_say_what_their_messages_are() {
             "busy".into(),
         ),
         ("/rounds/1/opening", Value::Null),
+    ] {
+        assert_eq!(target.pointer(place), Some(&expect), "{place}");
+    }
+}
+
+#[test]
+fn calls_and_their_messages_are_told_of() {
+    let mut target = fixtures::run();
+    target.plan.protocol = Protocol::Grpc(Grpc::ServerStreaming);
+    let figures = &mut target.rounds[0].figures;
+    figures.counts.streams_allowed = Some(128);
+    figures.counts.codes.insert("OK", 7);
+    figures.counts.messages = 21;
+    let streamed = figures.streamed.get_or_insert_default();
+    streamed.first.record(2_000);
+    streamed.between.record(1_000);
+    streamed.between.record(1_000);
+    let document = parsed(&run(&plain(&target)));
+    let target = &document["run"];
+    for (place, expect) in [
+        ("/plan/protocol", Value::from("grpc")),
+        ("/rounds/0/counts/streams_allowed", 128.into()),
+        ("/rounds/0/counts/codes/OK", 7.into()),
+        ("/rounds/0/counts/messages", 21.into()),
+        ("/rounds/0/first_message/count", 1.into()),
+        ("/rounds/0/between_messages/count", 2.into()),
+        ("/rounds/1/first_message", Value::Null),
     ] {
         assert_eq!(target.pointer(place), Some(&expect), "{place}");
     }

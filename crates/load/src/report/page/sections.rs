@@ -207,6 +207,14 @@ pub(super) fn outcomes(runs: &[&Run]) -> String {
         let of = |counts: &Counts| counts.statuses.get(&status).copied().unwrap_or(0);
         row(&format!("status {status}"), status >= 400, &of);
     }
+    let codes: BTreeSet<&str> = counts
+        .iter()
+        .flat_map(|counts| counts.codes.keys().copied())
+        .collect();
+    for code in codes {
+        let of = |counts: &Counts| counts.codes.get(code).copied().unwrap_or(0);
+        row(&format!("calls: {code}"), code != "OK", &of);
+    }
     row(rounds::unexpected(runs), true, &|counts| counts.unexpected);
     row("timed out", true, &|counts| counts.timeouts);
     let broken: BTreeSet<&str> = counts

@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 
 use super::Style;
 use super::table::{Table, labelled, printable, sentence};
-use crate::figures::{Counts, Figures, Latency};
+use crate::figures::{Counts, Figures, Latency, Streamed};
 use crate::limits;
 use crate::report::rounds::{self, SHOWN, percentile};
 use crate::report::{Round, Run, amount, per_second};
@@ -23,6 +23,9 @@ pub(super) fn write(out: &mut String, run: &Run, style: Style) {
     throughput(out, run, &counts, style);
     latency(out, run, style);
     answers(out, run, &counts, style);
+    if !counts.codes.is_empty() {
+        calls(out, run, &counts, style);
+    }
     errors(out, &counts, style);
     if rounds::handshakes(run).next().is_some() {
         connecting(out, run, style);
@@ -152,6 +155,57 @@ fn answers(out: &mut String, run: &Run, counts: &Counts, style: Style) {
     for (class, (_, codes)) in many_codes {
         labelled(out, &format!("{class}xx"), &codes.join("  "), style);
     }
+}
+
+/// How calls of gRPC ended, and their messages.
+fn calls(out: &mut String, run: &Run, counts: &Counts, style: Style) {
+    let mut table = Table::default();
+    table.head([&format!("calls{}", of_all(run)), "", "of answers"]);
+    for (code, count) in &counts.codes {
+        let share = amount::percent(*count, counts.answered);
+        let cells = vec![(*code).to_owned(), amount::count(*count), share];
+        if *code == "OK" {
+            table.row(cells);
+        } else {
+            table.bad(cells);
+        }
+    }
+    let each = counts.messages as f64 / counts.answered.max(1) as f64;
+    let each = format!("{} a call", amount::number(each));
+    table.row(vec!["messages".into(), amount::count(counts.messages), each]);
+    out.push('\n');
+    table.write(out, &LEAST[..3], style);
+    if run.rounds.iter().all(|round| round.figures.streamed.is_some()) {
+        streamed(out, run, style);
+    }
+}
+
+/// When messages of streams came.
+fn streamed(out: &mut String, run: &Run, style: Style) {
+    let mut table = Table::default();
+    match run.rounds.len() {
+        1 => table.head(["messages", "in the round"]),
+        _ => table.head(["messages", "median round", "min – max"]),
+    }
+    let rate = rounds::spread(run, |round| {
+        Some(per_second(round.figures.counts.messages, round.elapsed))
+    });
+    table.row(with_spread("messages/s", rate, run, amount::number));
+    type Of = fn(&Streamed) -> &Latency;
+    let kinds: [(&str, Of); 2] = [
+        ("first message", |streamed| &streamed.first),
+        ("between messages", |streamed| &streamed.between),
+    ];
+    for (name, of) in kinds {
+        for (percent, written) in [(50.0, "p50"), (99.0, "p99")] {
+            let spread = rounds::spread(run, |round| {
+                percentile(of(round.figures.streamed.as_deref()?), percent)
+            });
+            table.row(with_spread(&format!("{written} {name}"), spread, run, amount::seconds));
+        }
+    }
+    out.push('\n');
+    table.write(out, &LEAST[..3], style);
 }
 
 fn errors(out: &mut String, counts: &Counts, style: Style) {

@@ -7,7 +7,8 @@ use ringmain_tls::Trust;
 
 use super::Style;
 use super::table::{labelled, printable};
-use crate::plan::{Extent, Pace, Plan, Protocol};
+use crate::limits;
+use crate::plan::{Extent, Grpc, Pace, Plan, Protocol};
 use crate::report::{Run, amount, rounds};
 
 /// The target's name and a few lines about the run.
@@ -35,6 +36,9 @@ pub(super) fn lines(out: &mut String, run: &Run, style: Style) {
 /// When requests were sent, and over what.
 pub(crate) fn load(plan: &Plan) -> String {
     let pace = match plan.pace {
+        Pace::Closed if plan.protocol.is_http2() => {
+            "closed loop: each stream asks again when it has its answer".to_owned()
+        }
         Pace::Closed => "closed loop: each connection sends when it has its answer".to_owned(),
         Pace::Constant(rate) => format!("open loop: {} requests/s, evenly spaced", amount::number(rate)),
         Pace::Poisson(rate) => format!(
@@ -43,7 +47,9 @@ pub(crate) fn load(plan: &Plan) -> String {
         ),
     };
     let mut load = format!("{pace}; {}", many(u64::from(plan.connections), "connection"));
-    if plan.pipeline > 1 {
+    if plan.protocol.is_http2() {
+        load.push_str(&format!(", up to {} on each", many(u64::from(plan.pipeline), "stream")));
+    } else if plan.pipeline > 1 {
         load.push_str(&format!(", up to {} requests in flight on each", plan.pipeline));
     }
     if let Some(answers) = plan.reconnect_after {
@@ -51,6 +57,11 @@ pub(crate) fn load(plan: &Plan) -> String {
     }
     let protocol = match plan.protocol {
         Protocol::Http1 => "HTTP/1.1".to_owned(),
+        Protocol::Http2 => format!("HTTP/2, {}", windows()),
+        Protocol::Grpc(Grpc::Unary) => format!("gRPC, unary calls over HTTP/2, {}", windows()),
+        Protocol::Grpc(Grpc::ServerStreaming) => {
+            format!("gRPC, server streaming over HTTP/2, {}", windows())
+        }
         Protocol::Echo { bytes } => format!("TCP echo of {}", many(u64::from(bytes), "byte")),
         Protocol::WebSocket(messages) => format!(
             "WebSocket echo of {}, {}{}",
@@ -64,6 +75,11 @@ pub(crate) fn load(plan: &Plan) -> String {
         ),
     };
     format!("{load}; {protocol}")
+}
+
+/// How much of answers may come before it is asked for.
+fn windows() -> String {
+    format!("windows of {}", amount::memory(u64::from(limits::HTTP2_WINDOW)))
 }
 
 /// What was agreed on, how much of it anew, and whom the client believed.

@@ -7,7 +7,7 @@ use std::sync::Arc;
 use ringmain_tls::{ClientSettings, Trust};
 
 use super::*;
-use crate::plan::{Extent, Messages, Pace, Protocol, Tls};
+use crate::plan::{Extent, Grpc, Messages, Pace, Protocol, Tls};
 use crate::report::fixture;
 
 fn check(text: &str, file: &str, golden: &str) {
@@ -110,6 +110,27 @@ fn tls_is_told_of() {
     settings.resume = true;
     settings.trust = Trust::Roots(Vec::new());
     says(&settings, 50, &format!("{suites}25.0 % resumed client"));
+}
+
+#[test]
+fn calls_have_statuses_and_messages_of_their_own() {
+    let mut run = fixture::run("grpc", Pace::Closed, 2, 1.0);
+    run.plan.protocol = Protocol::Grpc(Grpc::ServerStreaming);
+    run.plan.pipeline = 100;
+    for round in &mut run.rounds {
+        let figures = &mut round.figures;
+        figures.opening.record(90_000);
+        figures.counts.statuses = [(200, figures.counts.answered)].into();
+        figures.counts.codes = [("OK", figures.counts.answered - 30), ("UNAVAILABLE", 30)].into();
+        figures.counts.messages = 5 * figures.counts.answered;
+        figures.counts.broken = [("GOAWAY: ENHANCE_YOUR_CALM", 3), ("RST_STREAM: REFUSED_STREAM", 2)].into();
+        let streamed = figures.streamed.get_or_insert_default();
+        for _ in 0..1_000 {
+            streamed.first.record(150_000);
+            streamed.between.record(20_000);
+        }
+    }
+    check!(super::run(&run, &[], Style::Plain), "grpc.txt");
 }
 
 #[test]

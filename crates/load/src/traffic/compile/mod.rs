@@ -12,14 +12,22 @@ use ringmain_wire::h1::{BodyEncoder, Framing, Method, Misuse, RequestEncoder};
 
 use super::draft::{Body, Request};
 use super::error::{Part, Problem};
+use super::parts::{self, Parts};
 use super::template::{self, Names, Piece, Place, Span, Token, shorten};
 use super::values::Values;
 use super::{Sequence, template::decimal_digits};
 use crate::limits;
 
-/// A request, ready to be sent any number of times.
+/// A request, ready to be sent any number of times: as a whole, and in its parts.
 #[derive(Clone, Debug)]
-pub(super) enum Message {
+pub(super) struct Message {
+    pub(super) whole: Whole,
+    pub(super) parts: Parts,
+}
+
+/// A request as the bytes that HTTP/1.1 sends.
+#[derive(Clone, Debug)]
+pub(super) enum Whole {
     /// Without tokens: the same bytes each time.
     Constant(Bytes),
     /// With tokens.
@@ -61,27 +69,27 @@ impl Message {
             _ if known => Framing::Length(least as u64),
             _ => Framing::Length(0),
         };
-        let mut bytes = head.encode(request, |encoder| encoder.finish(framing, true))?;
-        if known && tokens == 0 {
-            for piece in &body {
-                if let Piece::Literal(literal) = piece {
-                    bytes.extend_from_slice(literal);
-                }
+        let bytes = head.encode(request, |encoder| encoder.finish(framing, true))?;
+        let (whole, shared) = match parts::literal(&body).filter(|_| tokens == 0) {
+            Some(literal) => {
+                let head_bytes = bytes.len();
+                let whole = Bytes::from([bytes, literal].concat());
+                let body = whole.slice(head_bytes..);
+                (Whole::Constant(whole), parts::Body::Constant(body))
             }
-            return Ok(Message::Constant(bytes.into()));
-        }
-        if !known {
-            let end = bytes
-                .strip_suffix(b"0\r\n\r\n")
-                .expect("the length is the last field")
-                .len();
-            bytes.truncate(end);
-        }
-        Ok(Message::Template(Template {
-            head: head.cut(&bytes),
-            body: body.into(),
-            length_digits: (!known).then(|| decimal_digits(most as u64)),
-        }))
+            None => {
+                let shared = match parts::literal(&body) {
+                    Some(literal) => parts::Body::Constant(literal.into()),
+                    None => parts::Body::Template(body.clone().into()),
+                };
+                let length_digits = (!known).then(|| decimal_digits(most as u64));
+                let template = Template::new(&head, bytes, body, length_digits);
+                (Whole::Template(template), shared)
+            }
+        };
+        // The encoder has taken it, so that it may be sent in parts, too.
+        let parts = head.parts(request, shared, framing != Framing::None);
+        Ok(Message { whole, parts })
     }
 }
 
@@ -268,11 +276,29 @@ impl Head {
 
     /// The pieces of what the encoder has made.
     pub(super) fn cut(&self, bytes: &[u8]) -> Box<[Piece]> {
+        self.cut_at(&mut self.holes.iter(), bytes)
+    }
+
+    /// The request in its parts.
+    fn parts(&self, request: &Request, body: parts::Body, says_length: bool) -> Parts {
+        // In the order in which the markers were made.
+        let mut holes = self.holes.iter();
+        let path = self.cut_at(&mut holes, self.target.as_bytes());
+        let authority = self.cut_at(&mut holes, self.host.as_bytes());
+        let fields = self.fields.iter().map(|(index, value)| {
+            let name = request.headers[*index].0.as_str().into();
+            (name, self.cut_at(&mut holes, value.as_bytes()))
+        });
+        let fields = fields.collect();
+        Parts::new(authority, path, fields, body, says_length)
+    }
+
+    /// Cuts a text at its markers, whose tokens are the next of `holes`.
+    fn cut_at(&self, holes: &mut std::slice::Iter<'_, (Token, Place)>, bytes: &[u8]) -> Box<[Piece]> {
         let mut pieces = Vec::new();
         let mut rest = bytes;
-        for &(token, place) in &self.holes {
-            let at = memchr::memmem::find(rest, self.marker.as_bytes());
-            let at = at.expect("the encoder writes every marker, in the order they were made");
+        while let Some(at) = memchr::memmem::find(rest, self.marker.as_bytes()) {
+            let &(token, place) = holes.next().expect("a marker was made for each hole");
             let before = if place == Place::TargetStart { at - 1 } else { at };
             if before > 0 {
                 pieces.push(Piece::Literal(rest[..before].into()));
@@ -317,6 +343,22 @@ fn wrong_field(misuse: Misuse, part: Part, name: &str, value: &str) -> Problem {
 }
 
 impl Template {
+    /// `bytes` are what the encoder has made of the head.
+    fn new(head: &Head, mut bytes: Vec<u8>, body: Vec<Piece>, length_digits: Option<usize>) -> Template {
+        if length_digits.is_some() {
+            let end = bytes
+                .strip_suffix(b"0\r\n\r\n")
+                .expect("the length is the last field")
+                .len();
+            bytes.truncate(end);
+        }
+        Template {
+            head: head.cut(&bytes),
+            body: body.into(),
+            length_digits,
+        }
+    }
+
     /// Appends the request.
     pub(super) fn write(
         &self,

@@ -137,7 +137,7 @@ fn a_body_of_tokens_of_fixed_length_has_a_constant_length_field() {
         body: Body::Text("{{uuid}}{{random-hex:17}}{{random:10..99}}".to_owned()),
         ..Request::get("/", "host")
     };
-    let Message::Template(template) = Message::new(&request, &Names::new()).unwrap() else {
+    let Whole::Template(template) = Message::new(&request, &Names::new()).unwrap().whole else {
         panic!("it has tokens");
     };
     assert_eq!(template.length_digits, None);

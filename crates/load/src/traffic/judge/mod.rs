@@ -203,6 +203,14 @@ impl Judge {
             || captures.map(|taken| &taken.from).any(From::needs_body)
     }
 
+    /// Whether fields are looked at.
+    pub(super) fn needs_fields(&self) -> bool {
+        let checks = self.checks.iter();
+        let captures = self.captures.iter();
+        checks.map(|check| &check.look).any(|look| !look.needs_body())
+            || captures.map(|taken| &taken.from).any(|from| !from.needs_body())
+    }
+
     pub(super) fn captures(&self) -> bool {
         !self.captures.is_empty()
     }

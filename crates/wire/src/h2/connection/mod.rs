@@ -14,6 +14,7 @@
 
 mod block;
 mod receive;
+mod repeat;
 mod send;
 
 use std::time::Duration;
@@ -27,6 +28,7 @@ use super::limits::{FRAME_BYTES, Limits, RESET_MEMORY, Rate};
 use super::streams::{Stream, Streams};
 use crate::h1::{Fields, RequestHead, ResponseHead};
 
+pub use repeat::Repeated;
 pub use send::{Request, ResponseWriter};
 
 /// The window that either side has before it says another (RFC 9113 §6.9.2).

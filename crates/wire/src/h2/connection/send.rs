@@ -116,7 +116,7 @@ impl Connection {
     #[must_use]
     pub fn openable(&self) -> usize {
         let opens = self.role == Role::Client && self.last_taken.is_none() && self.life == Life::Serving;
-        if !opens || self.next >= STREAM_MOST {
+        if !opens || self.is_out_of_numbers() {
             return 0;
         }
         let left = (STREAM_MOST - self.next).div_ceil(2) as usize;
@@ -144,7 +144,6 @@ impl Connection {
         let plain_connect = request.method == Method::Connect && request.protocol.is_none();
         check_request(request, plain_connect)?;
         let id = self.next;
-        self.next += 2;
         let start = begin_block(out);
         let encoder = &mut self.encoder;
         encoder.begin(out);
@@ -164,10 +163,21 @@ impl Connection {
             self.encoder.number(b"content-length", length, out);
         }
         self.end_block(start, id, end, out);
-        let mut record = Record::new(id, self.peer.window, self.limits.stream_window as i32);
+        Ok(self.open_stream(end, request.method == Method::Head))
+    }
+
+    /// Notes the stream of a request whose head was written; `bodiless`: its answer has no body.
+    pub(super) fn open_stream(&mut self, end: bool, bodiless: bool) -> Stream {
+        let mut record = Record::new(self.next, self.peer.window, self.limits.stream_window as i32);
+        self.next += 2;
         record.local = if end { Side::Ended } else { Side::Open };
-        record.bodiless = request.method == Method::Head;
-        Ok(self.streams.insert(record))
+        record.bodiless = bodiless;
+        self.streams.insert(record)
+    }
+
+    /// Whether the numbers of streams are used up.
+    pub(super) fn is_out_of_numbers(&self) -> bool {
+        self.next >= STREAM_MOST
     }
 
     /// Bytes of data that may be sent on a stream now; 0 also for one that is over.

@@ -98,6 +98,11 @@ impl Encoder {
         }
     }
 
+    /// Changes whenever a block may come out otherwise than before; `None` while a change of the table's size is to be told.
+    pub(crate) fn version(&self) -> Option<u64> {
+        self.update.is_none().then(|| self.table.version())
+    }
+
     /// Begins a block.
     pub(crate) fn begin(&mut self, out: &mut Vec<u8>) {
         if let Some((least, last)) = self.update.take() {

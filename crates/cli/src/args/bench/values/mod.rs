@@ -7,6 +7,8 @@ use std::ops::RangeInclusive;
 use std::path::PathBuf;
 use std::str::FromStr;
 
+use base64::Engine;
+use base64::engine::general_purpose::STANDARD;
 use ringmain_engine::Addr;
 use ringmain_load::limits;
 
@@ -36,6 +38,28 @@ pub(crate) fn rate(text: &str) -> Result<f64, String> {
                 limits::RATE / 1e6
             )
         })
+}
+
+/// Bytes that were written as text.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct Bytes(pub(crate) Vec<u8>);
+
+/// Bytes by two hexadecimal digits each: `0a05`.
+pub(crate) fn hex(text: &str) -> Result<Bytes, String> {
+    let digits = text.bytes().map(|digit| char::from(digit).to_digit(16));
+    let digits: Option<Vec<u32>> = digits.collect();
+    let digits = digits.filter(|digits| digits.len().is_multiple_of(2));
+    let digits = digits.ok_or("expected two hexadecimal digits for each byte, such as 0a05776f726c64")?;
+    let bytes = digits.chunks(2).map(|pair| (pair[0] * 16 + pair[1]) as u8);
+    Ok(Bytes(bytes.collect()))
+}
+
+/// Bytes in base64, padded (RFC 4648 §4).
+pub(crate) fn base64(text: &str) -> Result<Bytes, String> {
+    let decoded = STANDARD.decode(text);
+    decoded
+        .map(Bytes)
+        .map_err(|error| format!("expected base64 with its padding: {error}"))
 }
 
 /// CPUs as the kernel lists them: `0-3,8`.

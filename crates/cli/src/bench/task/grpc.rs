@@ -1,0 +1,114 @@
+//! Calls of gRPC: from options to the request that each call is.
+
+use std::fs;
+
+use ringmain_load::limits;
+use ringmain_load::plan::{self, Protocol};
+use ringmain_load::target::{Scheme, Target};
+use ringmain_load::traffic::{Body, Request as Draft, Traffic};
+use ringmain_wire::grpc::{PREFIX_BYTES, Slot, write_timeout};
+
+use super::{Task, requested};
+use crate::args::bench::{Grpc, Load, Request};
+use crate::failure::Failure;
+
+/// What is called, and with what.
+pub(super) fn task(target: &Target, has_scene: bool, load: &Load, args: &Request) -> Result<Task, Failure> {
+    check(target, has_scene, load, args)?;
+    let mut request = requested(target, args)?;
+    "POST".clone_into(&mut request.method);
+    request.body = Body::Bytes(framed(message(&args.grpc)?)?.into());
+    metadata(&mut request, &args.grpc);
+    let kind = match args.grpc.server_streaming {
+        true => plan::Grpc::ServerStreaming,
+        false => plan::Grpc::Unary,
+    };
+    Ok(Task {
+        place: target.place.clone(),
+        protocol: Protocol::Grpc(kind),
+        tls: None,
+        traffic: Traffic::single(request).map_err(|error| Failure::Usage(error.to_string()))?,
+    })
+}
+
+/// Options that make no sense for calls.
+fn check(target: &Target, has_scene: bool, load: &Load, args: &Request) -> Result<(), Failure> {
+    if target.scheme != Scheme::Http {
+        let line = "--grpc is for http:// and https:// targets: write one of these, with the method as its path";
+        return Err(Failure::Usage(line.into()));
+    }
+    let given = [
+        ("a scenario", has_scene),
+        ("--echo", load.echo.is_some()),
+        ("--method", args.method.is_some()),
+        ("--body", args.body.is_some()),
+        ("--body-file", args.body_file.is_some()),
+        ("--expect-status", args.expect_status.is_some()),
+        ("--expect-body", args.expect_body.is_some()),
+    ];
+    if let Some((option, _)) = given.into_iter().find(|(_, given)| *given) {
+        return Err(Failure::Usage(format!(
+            "{option} has no meaning with --grpc: the URL says which method is called, --data-file with which message, and \
+             an answer is right with grpc-status 0; drop it"
+        )));
+    }
+    let mut parts = target.path.strip_prefix('/').unwrap_or_default().split('/');
+    let is_method = match (parts.next(), parts.next(), parts.next()) {
+        (Some(service), Some(method), None) => !service.is_empty() && !method.is_empty(),
+        _ => false,
+    };
+    if is_method {
+        return Ok(());
+    }
+    Err(Failure::Usage(format!(
+        "--grpc: expected the path of a method, such as /grpc.health.v1.Health/Check; found {}",
+        target.path
+    )))
+}
+
+fn message(args: &Grpc) -> Result<Vec<u8>, Failure> {
+    let Some(path) = &args.data_file else {
+        return Ok(args.data().to_vec());
+    };
+    fs::read(path)
+        .map_err(|error| Failure::Usage(format!("--data-file: cannot read {}: {error}", path.display())))
+}
+
+/// A message with its length in front.
+fn framed(message: Vec<u8>) -> Result<Vec<u8>, Failure> {
+    let most = limits::REQUEST_BODY_BYTES - PREFIX_BYTES;
+    if message.len() > most {
+        return Err(Failure::Usage(format!(
+            "--data-file: expected a message of at most {most} bytes, found {}",
+            message.len()
+        )));
+    }
+    let mut framed = Vec::with_capacity(PREFIX_BYTES + message.len());
+    let slot = Slot::open(&mut framed);
+    framed.extend_from_slice(&message);
+    let closed = slot.close(&mut framed, false);
+    closed.map_err(Failure::other)?;
+    Ok(framed)
+}
+
+/// What each call says beside its message; what the user says of it counts more.
+fn metadata(request: &mut Draft, args: &Grpc) {
+    let mut ours = vec![
+        ("content-type", "application/grpc".to_owned()),
+        ("te", "trailers".to_owned()),
+    ];
+    if let Some(deadline) = args.deadline {
+        let mut text = String::new();
+        write_timeout(&mut text, deadline.0);
+        ours.push(("grpc-timeout", text));
+    }
+    for (name, value) in ours {
+        let is_said = request
+            .headers
+            .iter()
+            .any(|(said, _)| said.eq_ignore_ascii_case(name));
+        if !is_said {
+            request.headers.push((name.to_owned(), value));
+        }
+    }
+}
