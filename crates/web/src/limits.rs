@@ -173,7 +173,7 @@ pub const MESSAGE_RECORD: usize = 64;
 pub const BODY_QUEUE: usize = 64 * 1024;
 
 /// Bytes of a body that come on a stream of HTTP/2 before its handler reads any. More would break the protocol's window.
-pub const STREAM_WINDOW: usize = 256 * 1024;
+pub const STREAM_WINDOW: usize = 128 * 1024;
 
 /// The same of all streams of a connection.
 pub const CONNECTION_WINDOW: usize = 1024 * 1024;

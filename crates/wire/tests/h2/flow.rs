@@ -194,3 +194,44 @@ fn data_that_nobody_wants_is_given_back() {
             .any(|frame| frame.0 == WINDOW_UPDATE && frame.2 == 0)
     );
 }
+
+#[test]
+fn what_was_not_consumed_of_a_stream_is_given_back_with_it() {
+    let ends: [fn(&mut Side, Stream); 4] = [
+        |side, _| drop(side.hear(&rst(1)).expect("a reset")),
+        |side, stream| {
+            side.connection
+                .reset(stream, ringmain_wire::h2::ErrorCode::CANCEL, &mut side.out);
+        },
+        |side, _| drop(side.hear(&window_update(1, 0)).expect("a stream's fault")),
+        |side, stream| {
+            side.hear(&frame(DATA, END_STREAM, 1, &[])).expect("data");
+            side.connection
+                .respond(stream, 200, &mut side.out)
+                .expect("a head")
+                .finish(false);
+            assert_eq!(side.connection.data(stream, b"done", true, &mut side.out), Ok(4));
+        },
+    ];
+    for end in ends {
+        let limits = Limits {
+            stream_window: 1 << 20,
+            ..limits()
+        };
+        let mut side = Side::server(&limits);
+        let stream = asked(&mut side, &post(1));
+        for _ in 0..3 {
+            side.hear(&frame(DATA, 0, 1, &[0; 16_384])).expect("data");
+        }
+        assert!(side.connection.peer_window() < 16_384);
+        // Nobody takes more than a part of it.
+        side.connection.consume(stream, 100, &mut side.out);
+        end(&mut side, stream);
+        assert!(!side.connection.is_open(stream));
+        assert_eq!(side.connection.peer_window(), 65_535);
+        // What is said later of it changes nothing, and what was written is whole frames.
+        side.connection.consume(stream, 10_000, &mut side.out);
+        assert_eq!(side.connection.peer_window(), 65_535);
+        assert!(!side.frames().is_empty());
+    }
+}

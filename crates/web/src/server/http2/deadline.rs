@@ -3,7 +3,7 @@
 use std::rc::Rc;
 
 use ringmain_engine::Conn;
-use ringmain_wire::h2::{ErrorCode, Stream};
+use ringmain_wire::h2::{ErrorCode, FRAME_BYTES, Stream};
 
 use super::{Session, Work};
 use crate::error::Error;
@@ -96,10 +96,15 @@ impl Machine {
         let now = self.local.cx.now();
         let limits = &self.site.limits;
         let partial = session.partial.get() as u64;
+        // Other streams' handlers hold up the connection: nobody can send then.
+        let held = session.core.borrow().wire.peer_window() < FRAME_BYTES;
         let mut slow: Vec<Stream> = Vec::new();
         let mut stuck: Vec<Stream> = Vec::new();
         for lane in &mut session.core.borrow_mut().lanes {
             let Some(stream) = lane.stream else { continue };
+            if held {
+                lane.coming.begin(now, lane.received + partial);
+            }
             if matches!(lane.work, Work::Collecting)
                 && lane.coming.is_too_slow(limits, now, lane.received + partial)
             {
@@ -123,7 +128,7 @@ impl Machine {
             };
             let mut core = session.core.borrow_mut();
             let Some(lane) = core.lane(stream) else { continue };
-            if receiving.anew {
+            if receiving.anew || held {
                 lane.coming.begin(now, receiving.bytes);
             } else {
                 // The handler's own time is not its client's.

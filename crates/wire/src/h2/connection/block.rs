@@ -12,7 +12,13 @@ use crate::h2::streams::{Record, Side, Stream, UNKNOWN};
 
 impl Connection {
     // RFC 9113 §6.2.
-    pub(super) fn headers(&mut self, header: Header, payload: &[u8], heads: &mut HeadBuffer) -> Taken {
+    pub(super) fn headers(
+        &mut self,
+        header: Header,
+        payload: &[u8],
+        heads: &mut HeadBuffer,
+        out: &mut Vec<u8>,
+    ) -> Taken {
         let id = header.stream;
         if id == 0 {
             return Err(FaultKind::FrameStream.of_connection());
@@ -26,7 +32,7 @@ impl Connection {
         }
         let end = header.has(frame::END_STREAM);
         if header.has(frame::END_HEADERS) {
-            return self.block(id, end, self_dependent, fragment, heads);
+            return self.block((id, end, self_dependent), fragment, heads, out);
         }
         self.block = Some(Box::new(Block {
             stream: id,
@@ -43,8 +49,8 @@ impl Connection {
         &mut self,
         header: Header,
         payload: &[u8],
+        (heads, out): (&mut HeadBuffer, &mut Vec<u8>),
         now: Duration,
-        heads: &mut HeadBuffer,
     ) -> Taken {
         if payload.is_empty() && !header.has(frame::END_HEADERS) {
             self.charge_empty(now)?;
@@ -63,7 +69,12 @@ impl Connection {
             return Ok(Came::Nothing);
         }
         match self.block.take() {
-            Some(block) => self.block(block.stream, block.end, block.self_dependent, &block.bytes, heads),
+            Some(block) => self.block(
+                (block.stream, block.end, block.self_dependent),
+                &block.bytes,
+                heads,
+                out,
+            ),
             None => Ok(Came::Nothing),
         }
     }
@@ -71,11 +82,10 @@ impl Connection {
     /// A whole block.
     fn block(
         &mut self,
-        id: u32,
-        end: bool,
-        self_dependent: bool,
+        (id, end, self_dependent): (u32, bool, bool),
         bytes: &[u8],
         heads: &mut HeadBuffer,
+        out: &mut Vec<u8>,
     ) -> Taken {
         // Whatever becomes of it: the next block builds on it.
         let owner = Owner {
@@ -89,7 +99,7 @@ impl Connection {
             if self_dependent {
                 return Err(FaultKind::SelfDependency.of_stream(id));
             }
-            return self.block_on(stream, end, heads);
+            return self.block_on(stream, end, heads, out);
         }
         if self.role == Role::Client {
             return self.late_block(id);
@@ -150,7 +160,7 @@ impl Connection {
     }
 
     /// A block of an open stream: an answer, or trailers.
-    fn block_on(&mut self, stream: Stream, end: bool, heads: &HeadBuffer) -> Taken {
+    fn block_on(&mut self, stream: Stream, end: bool, heads: &HeadBuffer, out: &mut Vec<u8>) -> Taken {
         let id = stream.id;
         let Some(record) = self.streams.get_mut(stream) else {
             return Ok(Came::Nothing);
@@ -165,7 +175,7 @@ impl Connection {
                     return Err(FaultKind::ContentLengthSum.of_stream(id));
                 }
                 heads.trailers().map_err(|kind| kind.of_stream(id))?;
-                self.end_remote(stream);
+                self.end_remote(stream, out);
                 return Ok(Came::Trailers(stream));
             }
             Side::Idle => {}
@@ -189,7 +199,7 @@ impl Connection {
             Framing::Chunked | Framing::UntilClose => {}
         }
         if end {
-            self.end_remote(stream);
+            self.end_remote(stream, out);
         }
         Ok(Came::Response {
             stream,

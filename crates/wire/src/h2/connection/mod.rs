@@ -310,6 +310,13 @@ impl Connection {
         self.block.is_some()
     }
 
+    /// Bytes of data that the peer may send on all streams together: few, when what came was not consumed. Who sends nothing then is
+    /// not to be blamed.
+    #[must_use]
+    pub fn peer_window(&self) -> usize {
+        self.receive.max(0) as usize
+    }
+
     /// Whether the peer understands extended CONNECT (RFC 8441).
     #[must_use]
     pub fn takes_extended_connect(&self) -> bool {
@@ -363,14 +370,21 @@ impl Connection {
     }
 
     /// Frees a stream of which both sides were ended.
-    fn settle(&mut self, stream: Stream) {
+    fn settle(&mut self, stream: Stream, out: &mut Vec<u8>) {
         if self
             .streams
             .get(stream)
             .is_some_and(super::streams::Record::is_over)
         {
-            self.streams.remove(stream);
+            self.forget(stream, out);
         }
+    }
+
+    /// Frees a stream. What nobody has consumed of it nobody will: the connection's window has it back.
+    fn forget(&mut self, stream: Stream, out: &mut Vec<u8>) {
+        let held = self.streams.get(stream).map_or(0, |record| record.held);
+        self.streams.remove(stream);
+        self.replenish(held, out);
     }
 }
 

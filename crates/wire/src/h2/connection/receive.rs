@@ -175,7 +175,7 @@ impl Connection {
         self.write_reset(id, fault.code(), out);
         let stream = self.streams.find(id);
         if let Some(stream) = stream {
-            self.streams.remove(stream);
+            self.forget(stream, out);
         }
         Ok(Came::Broken(stream, fault))
     }
@@ -196,13 +196,13 @@ impl Connection {
         }
         match header.kind {
             frame::DATA => self.data_frame(header, payload, now, out),
-            frame::HEADERS => self.headers(header, payload, heads),
-            frame::CONTINUATION => self.continuation(header, payload, now, heads),
-            frame::RST_STREAM => self.rst_stream(header, payload, now),
+            frame::HEADERS => self.headers(header, payload, heads, out),
+            frame::CONTINUATION => self.continuation(header, payload, (heads, out), now),
+            frame::RST_STREAM => self.rst_stream(header, payload, now, out),
             frame::WINDOW_UPDATE => self.window_update(header, payload, now),
             frame::SETTINGS => self.settings(header, payload, now, out),
             frame::PING => self.pinged(header, payload, now, out),
-            frame::GOAWAY => self.gone_away(header, payload, now),
+            frame::GOAWAY => self.gone_away(header, payload, now, out),
             frame::PRIORITY => self.priority(header, payload, now),
             frame::PUSH_PROMISE => Err(FaultKind::Push.of_connection()),
             // RFC 9113 §5.5.
@@ -262,15 +262,14 @@ impl Connection {
                 Err(FaultKind::StreamClosed.of_stream(id))
             };
         };
-        let checked = self.data_on(stream, weight, (to - from) as u64, end);
-        if let Err(kind) = checked {
+        if let Err(kind) = self.data_on(stream, weight, (to - from) as u64, end) {
             self.replenish(payload.len() as u32, out);
             return Err(kind.of_stream(id));
         }
         // Nobody else knows of the padding.
         self.consume(stream, payload.len() - (to - from), out);
         if end {
-            self.end_remote(stream);
+            self.end_remote(stream, out);
         }
         Ok(Came::Data {
             stream,
@@ -324,15 +323,16 @@ impl Connection {
             }
             record.expected = left;
         }
+        record.held += weight as u32;
         Ok(())
     }
 
     /// The peer has ended its side.
-    pub(super) fn end_remote(&mut self, stream: Stream) {
+    pub(super) fn end_remote(&mut self, stream: Stream, out: &mut Vec<u8>) {
         if let Some(record) = self.streams.get_mut(stream) {
             record.remote = Side::Ended;
         }
-        self.settle(stream);
+        self.settle(stream, out);
     }
 
     /// Whether a stream came behind the last that is answered.
@@ -360,7 +360,7 @@ impl Connection {
     }
 
     // RFC 9113 §6.4.
-    fn rst_stream(&mut self, header: Header, payload: &[u8], now: Duration) -> Taken {
+    fn rst_stream(&mut self, header: Header, payload: &[u8], now: Duration, out: &mut Vec<u8>) -> Taken {
         let id = header.stream;
         let code = match (payload.len(), frame::number(payload)) {
             (4, Some(code)) => ErrorCode(code),
@@ -378,7 +378,7 @@ impl Connection {
         if self.role == Role::Server && !self.spending.resets.spend(self.limits.budgets.resets, now) {
             return Err(FaultKind::TooManyResets.of_connection());
         }
-        self.streams.remove(stream);
+        self.forget(stream, out);
         Ok(Came::Reset(stream, code))
     }
 
@@ -457,7 +457,7 @@ impl Connection {
     }
 
     // RFC 9113 §6.8.
-    fn gone_away(&mut self, header: Header, payload: &[u8], now: Duration) -> Taken {
+    fn gone_away(&mut self, header: Header, payload: &[u8], now: Duration, out: &mut Vec<u8>) -> Taken {
         if header.stream != 0 {
             return Err(FaultKind::FrameStream.of_connection());
         }
@@ -470,7 +470,7 @@ impl Connection {
         self.last_taken = Some(self.last_taken.map_or(last, |before| before.min(last)));
         if self.role == Role::Client {
             let lost: Vec<Stream> = self.streams.iter().filter(|stream| stream.id > last).collect();
-            lost.into_iter().for_each(|stream| self.streams.remove(stream));
+            lost.into_iter().for_each(|stream| self.forget(stream, out));
         }
         Ok(Came::GoAway(last, code))
     }

@@ -221,6 +221,8 @@ impl Connection {
         self.send -= taken as i32;
         if last {
             record.local = Side::Ended;
+            // What that may have written stands before the header, which the data follows.
+            self.finish_local(stream, out);
         }
         let flags = if last { frame::END_STREAM } else { 0 };
         out.extend_from_slice(&frame::header(taken, frame::DATA, flags, stream.id));
@@ -228,9 +230,6 @@ impl Connection {
         self.spending.window_updates.earn(budgets.window_updates, 2);
         self.spending.small.earn(budgets.small, 1);
         self.spending.control.earn(budgets.control, 1);
-        if last {
-            self.finish_local(stream);
-        }
         Ok(taken)
     }
 
@@ -272,7 +271,7 @@ impl Connection {
         self.encoder.begin(out);
         self.write_block(fields, out);
         self.end_block(start, stream.id, true, out);
-        self.finish_local(stream);
+        self.finish_local(stream, out);
         Ok(())
     }
 
@@ -280,30 +279,28 @@ impl Connection {
     pub fn reset(&mut self, stream: Stream, code: ErrorCode, out: &mut Vec<u8>) {
         if self.streams.get(stream).is_some() {
             self.write_reset(stream.id, code, out);
-            self.streams.remove(stream);
+            self.forget(stream, out);
         }
     }
 
-    /// So many bytes of a stream's body are done with: the peer may send as many again. Also for a stream that is over, which
-    /// the connection's window holds for.
+    /// So many bytes of a stream's body are done with: the peer may send as many again. For a stream that is over nothing is left to
+    /// do: all that came on it counts as done with.
     pub fn consume(&mut self, stream: Stream, bytes: usize, out: &mut Vec<u8>) {
-        if bytes == 0 {
-            return;
-        }
-        self.replenish(bytes as u32, out);
         let half = self.limits.stream_window / 2;
         let Some(record) = self.streams.get_mut(stream) else {
             return;
         };
-        if record.remote == Side::Ended {
-            return;
+        let bytes = (bytes as u32).min(record.held);
+        record.held -= bytes;
+        if record.remote != Side::Ended {
+            record.consumed += bytes;
+            if record.consumed >= half {
+                let more = std::mem::take(&mut record.consumed);
+                record.receive += more as i32;
+                frame::write(frame::WINDOW_UPDATE, 0, stream.id, &more.to_be_bytes(), out);
+            }
         }
-        record.consumed += bytes as u32;
-        if record.consumed >= half {
-            let more = std::mem::take(&mut record.consumed);
-            record.receive += more as i32;
-            frame::write(frame::WINDOW_UPDATE, 0, stream.id, &more.to_be_bytes(), out);
-        }
+        self.replenish(bytes, out);
     }
 
     /// The same of the connection alone.
@@ -353,14 +350,14 @@ impl Connection {
     }
 
     /// This side of a stream was ended.
-    fn finish_local(&mut self, stream: Stream) {
+    fn finish_local(&mut self, stream: Stream, out: &mut Vec<u8>) {
         if self.role == Role::Server {
             let budgets = self.limits.budgets;
             self.spending.resets.earn(budgets.resets, 1);
             // A client may give a stream up when its answer is on its way.
             self.spending.control.earn(budgets.control, 1);
         }
-        self.settle(stream);
+        self.settle(stream, out);
     }
 
     /// Appends the fields of a block, but for those of a connection.
@@ -492,7 +489,7 @@ impl ResponseWriter<'_> {
             record.local = if end { Side::Ended } else { Side::Open };
         }
         if end {
-            self.connection.finish_local(self.stream);
+            self.connection.finish_local(self.stream, self.out);
         }
     }
 }

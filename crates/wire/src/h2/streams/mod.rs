@@ -52,6 +52,8 @@ pub(super) struct Record {
     pub(super) receive: i32,
     /// Bytes consumed of which the peer was not told.
     pub(super) consumed: u32,
+    /// Bytes that came and were not consumed.
+    pub(super) held: u32,
     /// The next free slot.
     next: u32,
     /// Bytes of body still to come, if that was said; `UNKNOWN` else.
@@ -241,6 +243,7 @@ impl Record {
             send,
             receive,
             consumed: 0,
+            held: 0,
             next: NONE,
             expected: UNKNOWN,
         }
