@@ -143,7 +143,12 @@ impl Scope {
             inserted.map_err(refused)?;
         }
         for (below, scope) in self.groups {
-            let prefix = join(prefix, &below).map_err(refused)?;
+            // For its hooks alone: there is nothing to join, and at the top nothing to join it to.
+            let prefix = if below.is_empty() {
+                prefix.to_owned()
+            } else {
+                join(prefix, &below).map_err(refused)?
+            };
             scope.compile(&prefix, &hooks, body_bytes, index, router)?;
         }
         Ok(())

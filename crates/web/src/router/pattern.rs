@@ -93,10 +93,7 @@ pub(crate) fn join(prefix: &str, pattern: &str) -> Result<String, RouteError> {
         return refuse(pattern, 0, NO_SLASH);
     }
     let whole = format!("{prefix}{pattern}");
-    // A group for its hooks alone adds nothing, at the top too; a route there is refused when it is added.
-    if !whole.is_empty() {
-        Pattern::parse(&whole)?;
-    }
+    Pattern::parse(&whole)?;
     Ok(whole)
 }
 
