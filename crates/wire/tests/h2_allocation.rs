@@ -39,7 +39,9 @@ fn pair() -> Pair {
     asked.push("User-Agent", b"a client").expect("a field");
     let mut answered = FieldBlock::new();
     answered.push("Server", b"ringmain").expect("a field");
-    answered.push("Content-Type", b"application/json").expect("a field");
+    answered
+        .push("Content-Type", b"application/json")
+        .expect("a field");
     Pair {
         client: Connection::new(Role::Client, &limits, NOW, &mut to_server),
         server: Connection::new(Role::Server, &limits, NOW, &mut to_client),
@@ -63,7 +65,9 @@ fn round(pair: &mut Pair) {
         protocol: None,
     };
     for _ in 0..STREAMS {
-        let sent = pair.client.request(&request, &pair.asked, None, true, &mut pair.to_server);
+        let sent = pair
+            .client
+            .request(&request, &pair.asked, None, true, &mut pair.to_server);
         sent.expect("a stream is free");
     }
     serve(pair);

@@ -445,7 +445,11 @@ fn servers_that_take_fewer_streams() {
         panic!("expected one: {:?}", of(&run))
     };
     assert_eq!((doubt.kind, doubt.severity), (Kind::FewerStreams, Note));
-    assert!(doubt.message.contains("10 streams were asked for"), "{}", doubt.message);
+    assert!(
+        doubt.message.contains("10 streams were asked for"),
+        "{}",
+        doubt.message
+    );
 }
 
 #[test]

@@ -1,7 +1,9 @@
 //! Requests and answers there and back, both roles ours.
 
 use ringmain_wire::h1::{FieldBlock, FieldTable, Framing, Known, Method};
-use ringmain_wire::h2::{Event, Limits, Misuse, Repeated, Request, Role, Stream, load_request, store_request};
+use ringmain_wire::h2::{
+    Event, Limits, Misuse, Repeated, Request, Role, Stream, load_request, store_request,
+};
 
 use crate::support::*;
 
@@ -375,7 +377,13 @@ fn a_request_that_is_sent_again_says_the_same_each_time() {
     for round in 0..40 {
         // Now and then a head that goes into the table, twice so that it does.
         if round % 10 >= 8 {
-            ask_with(&mut client, "GET", &block(&[("X-Other", &format!("{}", round / 10))]), None, true);
+            ask_with(
+                &mut client,
+                "GET",
+                &block(&[("X-Other", &format!("{}", round / 10))]),
+                None,
+                true,
+            );
             pass(&mut client, &mut server);
         }
         let which = usize::from(round % 5 == 4);
