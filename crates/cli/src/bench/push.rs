@@ -48,7 +48,9 @@ pub(super) fn run(args: &Push) -> Result<(), Failure> {
     let posts = publishing.as_ref().and_then(|(to, _)| to.secured_as.as_ref());
     check_used(&args.tls, target.secured_as.is_some() || posts.is_some())?;
     let named = target.secured_as.clone();
-    let tls = named.map(|name| secured(name, ALPN_HTTP1, &args.tls)).transpose()?;
+    let tls = named
+        .map(|name| secured(name, ALPN_HTTP1, &args.tls))
+        .transpose()?;
     let allowed = cpu::allowed();
     let cpus = cpus(args.client.cpus.as_ref(), &args.server.started, &allowed)?;
     let sinks = Sinks::json(args.results.json.as_ref(), args.results.quiet)?;

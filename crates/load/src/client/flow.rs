@@ -81,7 +81,9 @@ impl Client {
     pub(super) fn start_flow(&mut self, index: u32, intended: Time, now: Time) {
         let flow = self.traffic.pick(&mut self.random) as u32;
         let (link, lanes) = self.link_with_lanes(index);
-        let lane = link.take_lane(lanes).expect("a link has lanes for what it may take");
+        let lane = link
+            .take_lane(lanes)
+            .expect("a link has lanes for what it may take");
         lanes[lane as usize].values.clear();
         self.plan_step(index, lane, Next { flow, step: 0 }, intended);
         self.go_on(index, lane, now);

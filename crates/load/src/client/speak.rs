@@ -256,9 +256,7 @@ impl Speaker {
                 let values = &mut lanes[request.lane as usize].values;
                 let told = http1.end(reading, step, values);
                 match of_the_oldest(link, told) {
-                    Heard::Answer(request, answer) => {
-                        Heard::Answer(request, Answer { last: true, ..answer })
-                    }
+                    Heard::Answer(request, answer) => Heard::Answer(request, Answer { last: true, ..answer }),
                     other => other,
                 }
             }

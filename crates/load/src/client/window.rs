@@ -10,10 +10,10 @@ use ringmain_engine::Cx;
 use ringmain_engine::backend::Time;
 use ringmain_sys::process::{thread_cpu_time, thread_waited};
 
-use super::{Answer, Message};
 use super::link::InFlight;
 use super::secure::Agreed;
 use super::share;
+use super::{Answer, Message};
 use crate::figures::Figures;
 use crate::limits;
 use crate::plan::{Extent, Grpc, Plan, Protocol};

@@ -63,7 +63,12 @@ pub(super) fn concurrency(run: &Run, round: &Round) -> Option<Seen> {
         ..
     } = run.plan;
     // A server may take fewer.
-    let pipeline = round.figures.counts.streams_allowed.unwrap_or(pipeline).min(pipeline);
+    let pipeline = round
+        .figures
+        .counts
+        .streams_allowed
+        .unwrap_or(pipeline)
+        .min(pipeline);
     if run.plan.pace != Pace::Closed || round.figures.counts.answered == 0 {
         return None;
     }

@@ -483,7 +483,13 @@ fn a_request_that_is_sent_again_says_the_same_each_time() {
     for round in 0..40 {
         // Now and then a head that goes into the table, twice so that it does.
         if round % 10 >= 8 {
-            ask_with(&mut client, "GET", &block(&[("X-Other", &format!("{}", round / 10))]), None, true);
+            ask_with(
+                &mut client,
+                "GET",
+                &block(&[("X-Other", &format!("{}", round / 10))]),
+                None,
+                true,
+            );
             pass(&mut client, &mut server);
         }
         let which = usize::from(round % 5 == 4);

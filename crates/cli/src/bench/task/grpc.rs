@@ -34,7 +34,8 @@ pub(super) fn task(target: &Target, has_scene: bool, load: &Load, args: &Request
 /// Options that make no sense for calls.
 fn check(target: &Target, has_scene: bool, load: &Load, args: &Request) -> Result<(), Failure> {
     if target.scheme != Scheme::Http {
-        let line = "--grpc is for http:// and https:// targets: write one of these, with the method as its path";
+        let line =
+            "--grpc is for http:// and https:// targets: write one of these, with the method as its path";
         return Err(Failure::Usage(line.into()));
     }
     let given = [

@@ -314,13 +314,19 @@ fn http2_is_spoken_where_it_is_asked_for() {
         let tls = task(args).unwrap().tls.expect("TLS");
         assert_eq!(tls.settings.alpn, [alpn.as_bytes()], "{args:?}");
     }
-    check_refused(&["--http2", "ws://a/"], "--http2 is for http:// and https:// targets");
+    check_refused(
+        &["--http2", "ws://a/"],
+        "--http2 is for http:// and https:// targets",
+    );
     check_refused(&["--http2", "tcp://a:1"], "--http2 is for http://");
 }
 
 #[test]
 fn calls_are_requests_with_a_message() {
-    let (target, own) = ("http://a/pkg.Service/Method", "Content-Type: application/grpc+proto");
+    let (target, own) = (
+        "http://a/pkg.Service/Method",
+        "Content-Type: application/grpc+proto",
+    );
     let file = std::env::temp_dir().join(format!("ringmain-message-{}", std::process::id()));
     std::fs::write(&file, [1, 2, 3]).unwrap();
     let file = file.to_str().unwrap();
@@ -351,13 +357,28 @@ fn calls_are_requests_with_a_message() {
 
 #[test]
 fn calls_that_make_no_sense_are_refused() {
-    for url in ["http://a/", "http://a/x", "http://a/x/", "http://a//x", "http://a/x/y/z"] {
+    for url in [
+        "http://a/",
+        "http://a/x",
+        "http://a/x/",
+        "http://a//x",
+        "http://a/x/y/z",
+    ] {
         check_refused(&["--grpc", url], "expected the path of a method");
     }
     let url = "http://a/b.C/D";
     check_refused(&["--grpc", "ws://a/b.C/D"], "--grpc is for http:// and https://");
-    check_refused(&["--grpc", "-X", "PUT", url], "--method has no meaning with --grpc");
+    check_refused(
+        &["--grpc", "-X", "PUT", url],
+        "--method has no meaning with --grpc",
+    );
     check_refused(&["--grpc", "-b", "x", url], "--body has no meaning with --grpc");
-    check_refused(&["--grpc", "--expect-status", "200", url], "--expect-status has no");
-    check_refused(&["--grpc", "--data-file", "/nonexistent/x", url], "--data-file: cannot read");
+    check_refused(
+        &["--grpc", "--expect-status", "200", url],
+        "--expect-status has no",
+    );
+    check_refused(
+        &["--grpc", "--data-file", "/nonexistent/x", url],
+        "--data-file: cannot read",
+    );
 }

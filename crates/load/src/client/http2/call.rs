@@ -71,7 +71,11 @@ impl Call {
     fn message(&mut self, now: Time, told: &mut Vec<Message>) {
         told.push(Message {
             is_first: self.messages == 0,
-            span: if now > self.since { now.since(self.since) } else { Duration::ZERO },
+            span: if now > self.since {
+                now.since(self.since)
+            } else {
+                Duration::ZERO
+            },
         });
         self.messages += 1;
         self.since = now;

@@ -18,8 +18,8 @@ use ringmain_wire::h2::{
 };
 
 use self::call::Call;
-use self::session::{Asked, Kept};
 pub(crate) use self::session::Session;
+use self::session::{Asked, Kept};
 use super::link::{InFlight, Lane};
 use super::speak::Draws;
 use super::websocket::Opened;
@@ -130,7 +130,10 @@ impl Http2 {
                 return (0, Opened::More);
             }
             let said = "the server answers in HTTP/1.1 what was asked in HTTP/2: switch HTTP/2 on there, or drop --http2";
-            return (input.len(), Opened::Refused("HTTP/2: not spoken there", said.into()));
+            return (
+                input.len(),
+                Opened::Refused("HTTP/2: not spoken there", said.into()),
+            );
         }
         let Some(connection) = &mut session.connection else {
             return (0, Opened::More);
@@ -140,7 +143,10 @@ impl Http2 {
             let received = connection.receive(&input[at..], since(now), &mut self.heads, &mut self.out);
             let step = match received {
                 Ok(step) => step,
-                Err(fault) => return (at, Opened::Refused(BROKE, fault.to_string())),
+                Err(fault) => {
+                    let said = format!("what the server says first is not HTTP/2: {fault}");
+                    return (at, Opened::Refused(BROKE, said));
+                }
             };
             at += step.consumed;
             match step.event {
@@ -193,9 +199,7 @@ impl Http2 {
             .then(|| repeated.of(request.flow, request.step))
             .flatten();
         let opened = match known {
-            Some(known) => {
-                connection.request_again(known, &head, asked.fields, length, end, &mut self.out)
-            }
+            Some(known) => connection.request_again(known, &head, asked.fields, length, end, &mut self.out),
             None => connection.request(&head, asked.fields, length, end, &mut self.out),
         };
         let stream = opened.map_err(|misuse| misuse.to_string())?;

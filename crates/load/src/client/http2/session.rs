@@ -125,7 +125,13 @@ impl Session {
     }
 
     /// A request was sent; `rest` is what of its body was not.
-    pub(super) fn begin(&mut self, stream: Stream, request: InFlight, call: Option<Call>, rest: Option<Bytes>) {
+    pub(super) fn begin(
+        &mut self,
+        stream: Stream,
+        request: InFlight,
+        call: Option<Call>,
+        rest: Option<Bytes>,
+    ) {
         if self.asked.len() <= stream.slot() {
             self.asked.resize_with(stream.slot() + 1, || None);
         }

@@ -73,7 +73,12 @@ impl Pair {
             at += step.consumed;
             match step.event {
                 Event::NeedMore => return streams,
-                Event::Request { stream, end: true, .. } | Event::Data { stream, end: true, .. } => {
+                Event::Request {
+                    stream, end: true, ..
+                }
+                | Event::Data {
+                    stream, end: true, ..
+                } => {
                     streams.push(stream);
                 }
                 _ => {}

@@ -201,7 +201,12 @@ fn streamed(out: &mut String, run: &Run, style: Style) {
             let spread = rounds::spread(run, |round| {
                 percentile(of(round.figures.streamed.as_deref()?), percent)
             });
-            table.row(with_spread(&format!("{written} {name}"), spread, run, amount::seconds));
+            table.row(with_spread(
+                &format!("{written} {name}"),
+                spread,
+                run,
+                amount::seconds,
+            ));
         }
     }
     out.push('\n');

@@ -48,7 +48,10 @@ pub(crate) fn load(plan: &Plan) -> String {
     };
     let mut load = format!("{pace}; {}", many(u64::from(plan.connections), "connection"));
     if plan.protocol.is_http2() {
-        load.push_str(&format!(", up to {} on each", many(u64::from(plan.pipeline), "stream")));
+        load.push_str(&format!(
+            ", up to {} on each",
+            many(u64::from(plan.pipeline), "stream")
+        ));
     } else if plan.pipeline > 1 {
         load.push_str(&format!(", up to {} requests in flight on each", plan.pipeline));
     }

@@ -123,7 +123,11 @@ fn calls_have_statuses_and_messages_of_their_own() {
         figures.counts.statuses = [(200, figures.counts.answered)].into();
         figures.counts.codes = [("OK", figures.counts.answered - 30), ("UNAVAILABLE", 30)].into();
         figures.counts.messages = 5 * figures.counts.answered;
-        figures.counts.broken = [("GOAWAY: ENHANCE_YOUR_CALM", 3), ("RST_STREAM: REFUSED_STREAM", 2)].into();
+        figures.counts.broken = [
+            ("GOAWAY: ENHANCE_YOUR_CALM", 3),
+            ("RST_STREAM: REFUSED_STREAM", 2),
+        ]
+        .into();
         let streamed = figures.streamed.get_or_insert_default();
         for _ in 0..1_000 {
             streamed.first.record(150_000);

@@ -67,7 +67,11 @@ fn unary_calls(engine: Choice) {
 }
 
 fn calls_that_end_otherwise(engine: Choice) {
-    for (status, name) in [("14", "UNAVAILABLE"), ("4", "DEADLINE_EXCEEDED"), ("99", "UNKNOWN")] {
+    for (status, name) in [
+        ("14", "UNAVAILABLE"),
+        ("4", "DEADLINE_EXCEEDED"),
+        ("99", "UNKNOWN"),
+    ] {
         for alone in [true, false] {
             let round = called(engine, Grpc::Unary, move |served, asked| {
                 let status = [("grpc-status", status)];
@@ -105,7 +109,9 @@ fn answers_that_are_no_calls(engine: Choice) {
         assert_eq!(counts.unexpected, 20, "{counts:?}");
         assert_eq!(counts.codes, BTreeMap::from([(code, 20)]));
     }
-    let round = called(engine, Grpc::Unary, |served, asked| served.answer(asked, 404, "what?"));
+    let round = called(engine, Grpc::Unary, |served, asked| {
+        served.answer(asked, 404, "what?")
+    });
     let counts = &round.figures.counts;
     assert_eq!(counts.codes, BTreeMap::from([("UNIMPLEMENTED", 20)]));
     assert_eq!(counts.unexpected, 20);
@@ -123,5 +129,8 @@ fn streams_of_messages(engine: Choice) {
     let none = called(engine, Grpc::ServerStreaming, |served, asked| {
         served.answer_with_trailers(asked, b"", OK);
     });
-    assert_eq!((none.figures.counts.unexpected, none.figures.counts.messages), (0, 0));
+    assert_eq!(
+        (none.figures.counts.unexpected, none.figures.counts.messages),
+        (0, 0)
+    );
 }

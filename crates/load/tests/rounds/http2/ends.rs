@@ -116,7 +116,10 @@ fn a_server_that_goes_away_at_once(engine: Choice) {
     };
     let counts = round(plan, get()).figures.counts;
     assert_eq!(counts.answered + counts.failed(), 40);
-    assert_eq!(counts.broken.keys().copied().collect::<Vec<_>>(), ["GOAWAY: NO_ERROR"]);
+    assert_eq!(
+        counts.broken.keys().copied().collect::<Vec<_>>(),
+        ["GOAWAY: NO_ERROR"]
+    );
     assert!(counts.answered >= 10, "one of four: {counts:?}");
     assert_eq!(counts.answered, counts.connects.min(10), "{counts:?}");
     server.finish();
@@ -137,10 +140,7 @@ fn a_server_that_goes_away_in_anger(engine: Choice) {
         ..on_streams(&server, engine, 4)
     };
     let counts = round(plan, get()).figures.counts;
-    assert_eq!(
-        counts.broken,
-        BTreeMap::from([("GOAWAY: ENHANCE_YOUR_CALM", 4)])
-    );
+    assert_eq!(counts.broken, BTreeMap::from([("GOAWAY: ENHANCE_YOUR_CALM", 4)]));
     assert_eq!((counts.answered, counts.connects), (36, 2));
     server.finish();
 }

@@ -196,7 +196,9 @@ fn uploads_under_flow_control(engine: Choice) {
             extent: Extent::Count(12),
             ..on_streams(&server, engine, 4)
         };
-        let counts = round(plan, Traffic::single(request).expect("a request")).figures.counts;
+        let counts = round(plan, Traffic::single(request).expect("a request"))
+            .figures
+            .counts;
         assert_eq!((counts.answered, counts.failed()), (12, 0), "{counts:?}");
         assert_eq!(counts.statuses, BTreeMap::from([(201, 12)]));
         assert!(counts.bytes_sent >= 12 * length as u64);
@@ -350,7 +352,11 @@ fn several_kinds_of_requests(engine: Choice) {
         step.request.body = body;
         step
     };
-    let mut put = with("PUT", "/put?id={{value:id}}", Body::Text("number {{value:id}}".into()));
+    let mut put = with(
+        "PUT",
+        "/put?id={{value:id}}",
+        Body::Text("number {{value:id}}".into()),
+    );
     put.pause = None;
     let mut head = with("HEAD", "/head", Body::None);
     head.captures = vec![Capture {
@@ -370,7 +376,10 @@ fn several_kinds_of_requests(engine: Choice) {
 /// What is the same each time costs a few bytes.
 fn heads_are_compressed(engine: Choice) {
     let server = serving(|served, _| served.serve());
-    let mut request = Request::get("/a/rather/long/path?with=a&query=of&some=length", "a.rather.long.name.example");
+    let mut request = Request::get(
+        "/a/rather/long/path?with=a&query=of&some=length",
+        "a.rather.long.name.example",
+    );
     request.headers = vec![
         ("User-Agent".into(), "one with a long name/1.0".into()),
         ("Accept".into(), "text/html,application/xhtml+xml".into()),
@@ -379,7 +388,9 @@ fn heads_are_compressed(engine: Choice) {
         extent: Extent::Count(1_000),
         ..on_streams(&server, engine, 1)
     };
-    let counts = round(plan, Traffic::single(request).expect("a request")).figures.counts;
+    let counts = round(plan, Traffic::single(request).expect("a request"))
+        .figures
+        .counts;
     assert_eq!((counts.answered, counts.failed()), (1_000, 0));
     let each = counts.bytes_sent / 1_000;
     assert!(each < 20, "{each} bytes a request");

@@ -91,7 +91,9 @@ impl<'p> Served<'p> {
         let mut at = 0;
         loop {
             let (input, heads) = (&self.input[at..], &mut self.heads);
-            let step = self.connection.receive(input, Duration::ZERO, heads, &mut self.out);
+            let step = self
+                .connection
+                .receive(input, Duration::ZERO, heads, &mut self.out);
             let step = step.expect("a client that keeps the rules");
             at += step.consumed;
             let ended = match step.event {
@@ -104,7 +106,9 @@ impl<'p> Served<'p> {
                         method: head.method.as_str().to_owned(),
                         target: head.target_text.to_owned(),
                         authority: head.authority.expect("a host").as_str().to_owned(),
-                        fields: fields.map(|field| (text(field.name), text(field.value))).collect(),
+                        fields: fields
+                            .map(|field| (text(field.name), text(field.value)))
+                            .collect(),
                         body: Vec::new(),
                     };
                     self.begun.insert(stream.id(), asked);

@@ -31,7 +31,10 @@ fn bytes_as_text() {
     assert_eq!(hex(""), Ok(Bytes(vec![])));
     assert_eq!(hex("0a05fF"), Ok(Bytes(vec![10, 5, 255])));
     for text in ["0", "0a0", "0x0a", "zz", "\u{e4}\u{e4}"] {
-        assert!(hex(text).unwrap_err().contains("two hexadecimal digits"), "{text}");
+        assert!(
+            hex(text).unwrap_err().contains("two hexadecimal digits"),
+            "{text}"
+        );
     }
     assert_eq!(base64("CgU="), Ok(Bytes(vec![10, 5])));
     for text in ["CgU", "Cg-_", "C"] {
