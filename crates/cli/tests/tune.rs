@@ -193,8 +193,14 @@ fn what_is_wrong_is_said_with_what_is_right() {
         (&["--root", "/nowhere"], "--root /nowhere"),
         (&["diff", "/nowhere"], "expected a file of ringmain tune snapshot"),
         (&["export"], "--as"),
-        (&["apply", "--root", "/"], "needs a journal of its own: add --state"),
-        (&["revert", "--root", "/"], "needs a journal of its own: add --state"),
+        (
+            &["apply", "--root", "/"],
+            "needs a journal of its own: add --state",
+        ),
+        (
+            &["revert", "--root", "/"],
+            "needs a journal of its own: add --state",
+        ),
     ] {
         let complaint = complaint(args, 2);
         assert!(

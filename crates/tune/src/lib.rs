@@ -4,7 +4,6 @@
 
 #![forbid(unsafe_code)]
 
-pub mod profile;
 pub mod apply;
 pub mod audit;
 pub mod catalogue;
@@ -16,6 +15,7 @@ pub mod limits;
 pub mod locality;
 pub mod measure;
 pub mod plan;
+pub mod profile;
 pub mod report;
 pub mod root;
 pub mod snapshot;

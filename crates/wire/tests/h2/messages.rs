@@ -2,7 +2,8 @@
 
 use ringmain_wire::h1::{FieldBlock, FieldTable, Framing, Known, Method};
 use ringmain_wire::h2::{
-    Event, Limits, Misuse, Repeated, Request, Role, Stream, load_request, load_response, store_request, store_response,
+    Event, Limits, Misuse, Repeated, Request, Role, Stream, load_request, load_response, store_request,
+    store_response,
 };
 
 use crate::support::*;
