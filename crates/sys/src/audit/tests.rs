@@ -1,3 +1,5 @@
+//! What the kernel says about audit, read from bytes.
+
 use super::*;
 
 fn rule(words: [u32; 3]) -> Message {

@@ -1,3 +1,5 @@
+//! What ethtool answers, read from bytes.
+
 use super::*;
 
 fn refused<T: std::fmt::Debug>(result: io::Result<T>) -> Option<i32> {

@@ -1,3 +1,5 @@
+//! Messages and attributes of netlink, written and read.
+
 use super::*;
 
 fn message(kind: u16, flags: u16, sequence: u32, payload: &[u8]) -> Vec<u8> {

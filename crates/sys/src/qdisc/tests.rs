@@ -1,3 +1,5 @@
+//! Queueing disciplines as the kernel tells them.
+
 use super::*;
 
 fn message(interface: u32, handle: u32, parent: u32, kind: &str) -> Message {

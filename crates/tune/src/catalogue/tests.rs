@@ -1,3 +1,5 @@
+//! What is known of the steps holds together.
+
 use super::*;
 
 #[test]

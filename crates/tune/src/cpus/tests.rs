@@ -1,3 +1,5 @@
+//! Sets of CPUs in the kernel's forms.
+
 use super::*;
 
 #[test]

@@ -1,3 +1,5 @@
+//! What is found on a recorded host.
+
 use super::interface::meaning;
 use super::*;
 

@@ -1,3 +1,5 @@
+//! The journal as it is written and read again, whole or cut off.
+
 use super::*;
 
 fn key() -> Key {

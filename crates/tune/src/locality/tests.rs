@@ -1,3 +1,5 @@
+//! Where queues, interrupts and workers are, and what is proposed.
+
 use super::*;
 
 fn worker(cpu: &str, accepted: u64) -> Worker {

@@ -1,3 +1,5 @@
+//! Which steps are kept by what was measured.
+
 use super::*;
 
 fn ladder() -> Ladder {

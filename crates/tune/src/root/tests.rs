@@ -1,3 +1,5 @@
+//! A root that is read and written: names cannot lead out of it.
+
 use super::live::{parsed, written};
 use super::*;
 use ringmain_sys::qdisc::{self, Qdisc};

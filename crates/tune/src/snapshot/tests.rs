@@ -1,3 +1,5 @@
+//! Snapshots and what is different between two.
+
 use super::*;
 
 fn snapshot(values: &[(&str, &str)]) -> Snapshot {

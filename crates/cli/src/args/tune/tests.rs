@@ -1,3 +1,5 @@
+//! What the flags of `ringmain tune` mean, by tables.
+
 use std::ffi::OsString;
 
 use ringmain_tune::catalogue::{Accept, Id};

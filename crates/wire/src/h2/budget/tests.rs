@@ -1,3 +1,5 @@
+//! Budgets run out and come back with time.
+
 use super::*;
 
 const RATE: Rate = Rate {

@@ -1,3 +1,5 @@
+//! Slots of streams: found by number, used again.
+
 use std::collections::BTreeMap;
 
 use super::*;

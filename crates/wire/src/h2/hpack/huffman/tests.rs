@@ -1,3 +1,5 @@
+//! Huffman codes of RFC 7541, appendix B, both ways.
+
 use super::*;
 
 fn decoded(input: &[u8]) -> Result<Vec<u8>, Malformed> {

@@ -1,3 +1,5 @@
+//! Integers of RFC 7541 §5.1, both ways.
+
 use super::*;
 
 fn decoded(mut input: &[u8], bits: u32) -> Result<(u32, usize), Malformed> {
