@@ -23,6 +23,7 @@ use ringmain_wire::h1::{BodyDecoder, BodyEvent, Field, FieldBlock};
 use super::coming::{Coming, Receiving};
 use super::early::{Asked, Early};
 use super::http2::Line;
+use super::stream::EventFraming;
 use crate::error::{Error, Result};
 use crate::limits;
 use crate::origin::Origin;
@@ -68,14 +69,6 @@ pub(crate) struct Exchange {
     early: RefCell<Option<Rc<dyn Early>>>,
     /// The stream of HTTP/2 that it is of.
     line: RefCell<Option<Line>>,
-}
-
-/// How an event stream is ended from outside.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum EventFraming {
-    Chunked,
-    /// It lasts until the connection closes, or (HEAD) there is none.
-    Unframed,
 }
 
 /// A request body on its way to a streaming handler.

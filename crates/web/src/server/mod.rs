@@ -30,8 +30,9 @@ use ringmain_wire::h2::{self, HeadBuffer};
 
 use self::connection::{Collector, Connection, Phase, Sending};
 use self::entering::Ways;
-use self::exchange::{EventFraming, Exchange};
+use self::exchange::Exchange;
 use self::http2::Heads;
+use self::stream::EventFraming;
 use crate::error::Error;
 use crate::limits;
 use crate::local::Local;

@@ -13,13 +13,21 @@ use ringmain_wire::h1::{self, BodyEncoder, FieldBlock, Framing, Method, Version}
 use ringmain_wire::sse::HEARTBEAT;
 
 use super::answer;
-use super::exchange::{EventFraming, Exchange};
+use super::exchange::Exchange;
 use super::http2::{Length, Line};
 use crate::Event;
 use crate::error::{Error, Result};
 use crate::limits;
 use crate::media_type;
 use crate::reply::Reply;
+
+/// How an event stream is ended from outside.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum EventFraming {
+    Chunked,
+    /// It lasts until the connection closes, or (HEAD) there is none.
+    Unframed,
+}
 
 /// A body on its way on a stream of HTTP/2.
 pub(super) struct Framed {
