@@ -18,6 +18,9 @@ pub(crate) struct Parts {
     says_length: bool,
 }
 
+/// A field's name, and its value in pieces.
+pub(super) type Named = (Box<str>, Box<[Piece]>);
+
 #[derive(Clone, Debug)]
 enum Head {
     /// The same each time.
@@ -26,7 +29,7 @@ enum Head {
     Template {
         authority: Box<[Piece]>,
         path: Box<[Piece]>,
-        fields: Box<[(Box<str>, Box<[Piece]>)]>,
+        fields: Box<[Named]>,
     },
 }
 
@@ -107,7 +110,7 @@ impl Parts {
     pub(super) fn new(
         authority: Box<[Piece]>,
         path: Box<[Piece]>,
-        fields: Vec<(Box<str>, Box<[Piece]>)>,
+        fields: Vec<Named>,
         body: Body,
         says_length: bool,
     ) -> Parts {
@@ -205,7 +208,7 @@ pub(super) fn literal(pieces: &[Piece]) -> Option<Vec<u8>> {
     Some(bytes)
 }
 
-fn fixed(authority: &[Piece], path: &[Piece], fields: &[(Box<str>, Box<[Piece]>)]) -> Option<Fixed> {
+fn fixed(authority: &[Piece], path: &[Piece], fields: &[Named]) -> Option<Fixed> {
     let mut block = FieldBlock::new();
     for (name, value) in fields {
         let pushed = block.push(name, &literal(value)?);

@@ -67,7 +67,7 @@ pub(crate) struct Http2 {
     /// For heads that were kept.
     table: FieldTable,
     /// Those that no answer needs at the time.
-    spare: Vec<Box<Kept>>,
+    spare: Vec<Kept>,
     /// What was found of the last fault, until it is asked for.
     said: Option<String>,
 }
@@ -374,7 +374,7 @@ impl Asked {
         fields: &Fields<'_>,
         end: bool,
         values: &mut crate::traffic::Values,
-        spare: &mut Vec<Box<Kept>>,
+        spare: &mut Vec<Kept>,
     ) {
         self.status = status;
         if end || !step.needs_body() {

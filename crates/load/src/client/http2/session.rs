@@ -41,7 +41,7 @@ pub(super) struct Asked {
     pub(super) status: u16,
     pub(super) right: bool,
     /// What the checks of its step have yet to see.
-    pub(super) kept: Option<Box<Kept>>,
+    pub(super) kept: Option<Kept>,
     /// Where it is a call of gRPC.
     pub(super) call: Option<Call>,
     /// What of its body has not left.

@@ -92,7 +92,8 @@ fn calls_that_end_otherwise(engine: Choice) {
 /// Something else than a message, or not as many as there should be; a server that speaks no gRPC.
 fn answers_that_are_no_calls(engine: Choice) {
     let two = [MESSAGE, MESSAGE].concat();
-    let cases: [(&[u8], &[(&str, &str)], &str); 6] = [
+    type Fields = &'static [(&'static str, &'static str)];
+    let cases: [(&[u8], Fields, &str); 6] = [
         (&two, OK, "OK"),
         (b"", OK, "OK"),
         (b"\0\0\0\0\x05abc", OK, "INTERNAL"),

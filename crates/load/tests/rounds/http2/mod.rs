@@ -4,7 +4,7 @@ mod calls;
 mod ends;
 mod server;
 
-use std::collections::{BTreeMap, HashMap};
+use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Duration;
@@ -266,7 +266,7 @@ fn captured_values_stay_with_their_stream(engine: Choice) {
     let logins = Arc::new(AtomicUsize::new(0));
     let count = Arc::clone(&logins);
     let server = serving(move |served, _| {
-        let mut shown: HashMap<String, usize> = HashMap::new();
+        let mut shown: BTreeMap<String, usize> = BTreeMap::new();
         while let Some(asked) = served.request() {
             if asked.target == "/login" {
                 let token = format!("t{}", count.fetch_add(1, Ordering::SeqCst));

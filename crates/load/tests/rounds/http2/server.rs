@@ -1,6 +1,6 @@
 //! The server's side of HTTP/2 on a blocking connection: requests as wholes, answers one by one. Knows no single case.
 
-use std::collections::{HashMap, VecDeque};
+use std::collections::{BTreeMap, VecDeque};
 use std::time::Duration;
 
 use ringmain_wire::h1::FieldBlock;
@@ -26,7 +26,7 @@ pub(crate) struct Served<'p> {
     out: Vec<u8>,
     input: Vec<u8>,
     /// By stream number, what has come of each.
-    begun: HashMap<u32, Asked>,
+    begun: BTreeMap<u32, Asked>,
     whole: VecDeque<Asked>,
     /// Bodies that wait for the client's windows.
     waiting: Vec<(Stream, Vec<u8>)>,
@@ -46,7 +46,7 @@ impl<'p> Served<'p> {
             heads: HeadBuffer::new(limits),
             out,
             input: Vec::new(),
-            begun: HashMap::new(),
+            begun: BTreeMap::new(),
             whole: VecDeque::new(),
             waiting: Vec::new(),
             resets: 0,
