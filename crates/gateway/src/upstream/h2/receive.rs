@@ -7,7 +7,7 @@ use std::task::Waker;
 use std::time::Duration;
 
 use ringmain_engine::stream::Receiver;
-use ringmain_wire::h1::{FieldBlock, Fields};
+use ringmain_wire::h1::{FieldBlock, Fields, ResponseHead};
 use ringmain_wire::h2::{ErrorCode, Event, FaultKind, PeerFault, Stream, store_response};
 
 use super::Lost;
@@ -162,42 +162,8 @@ impl Session {
 
     fn event(&self, state: &mut State, event: Event<'_>) {
         match event {
-            Event::Response { stream, head, end } => {
-                let Some(incoming) = state.find(stream) else {
-                    return;
-                };
-                let came = &mut *incoming.came.borrow_mut();
-                // More of them than anybody passes on.
-                if came.heads.len() > limits::INTERIM_ANSWERS as usize {
-                    came.lost.get_or_insert(Lost::Garbage);
-                    state
-                        .connection
-                        .reset(stream, ErrorCode::ENHANCE_YOUR_CALM, &mut state.out);
-                } else {
-                    let mut stored = Vec::new();
-                    store_response(&head, &mut stored);
-                    came.heads.push_back(stored);
-                    came.ended |= end;
-                    self.refuses.set(false);
-                }
-                came.reader.take().into_iter().for_each(Waker::wake);
-            }
-            Event::Data { stream, data, end } => match state.find(stream) {
-                Some(incoming) => {
-                    let came = &mut *incoming.came.borrow_mut();
-                    came.body.extend_from_slice(data);
-                    came.ended |= end;
-                    came.reader.take().into_iter().for_each(Waker::wake);
-                }
-                None => {
-                    let State { connection, out, .. } = state;
-                    connection.consume(stream, data.len(), out);
-                    if !data.is_empty() {
-                        // Nobody reads it.
-                        connection.reset(stream, ErrorCode::CANCEL, out);
-                    }
-                }
-            },
+            Event::Response { stream, head, end } => self.response(state, stream, &head, end),
+            Event::Data { stream, data, end } => data_came(state, stream, data, end),
             Event::Trailers { stream, fields } => {
                 if let Some(incoming) = state.find(stream) {
                     let came = &mut *incoming.came.borrow_mut();
@@ -239,6 +205,44 @@ impl Session {
             | Event::GoAway { .. }
             | Event::NeedMore => {}
         }
+    }
+
+    fn response(&self, state: &mut State, stream: Stream, head: &ResponseHead<'_>, end: bool) {
+        let Some(incoming) = state.find(stream) else {
+            return;
+        };
+        let came = &mut *incoming.came.borrow_mut();
+        // More of them than anybody passes on.
+        if came.heads.len() > limits::INTERIM_ANSWERS as usize {
+            came.lost.get_or_insert(Lost::Garbage);
+            state
+                .connection
+                .reset(stream, ErrorCode::ENHANCE_YOUR_CALM, &mut state.out);
+        } else {
+            let mut stored = Vec::new();
+            store_response(head, &mut stored);
+            came.heads.push_back(stored);
+            came.ended |= end;
+            self.refuses.set(false);
+        }
+        came.reader.take().into_iter().for_each(Waker::wake);
+    }
+}
+
+/// Part of a body has come.
+fn data_came(state: &mut State, stream: Stream, data: &[u8], end: bool) {
+    if let Some(incoming) = state.find(stream) {
+        let came = &mut *incoming.came.borrow_mut();
+        came.body.extend_from_slice(data);
+        came.ended |= end;
+        came.reader.take().into_iter().for_each(Waker::wake);
+        return;
+    }
+    let State { connection, out, .. } = state;
+    connection.consume(stream, data.len(), out);
+    if !data.is_empty() {
+        // Nobody reads it.
+        connection.reset(stream, ErrorCode::CANCEL, out);
     }
 }
 
