@@ -370,10 +370,9 @@ fn services_of_grpc_are_called_over_grpc_web() {
     // Goes on until the deadline.
     let answer = call("/demo.Greeter/Repeat", "grpc-timeout: 500m\r\n", name);
     let text = answer.body.escape_ascii().to_string();
-    assert!(
-        text.starts_with(r"\x00\x00\x00\x00\r\n\x0bHello, you!\x00\x00\x00\x00\r\n\x0bHello, you!"),
-        "{text}"
-    );
+    // In one chunk or in several, as the clock had it.
+    let greetings = text.matches(r"\x00\x00\x00\x00\r\n\x0bHello, you!").count();
+    assert!(greetings > 1, "{text}");
     assert!(text.contains("grpc-status: 4"), "{text}");
 
     let answer = call("/grpc.health.v1.Health/Check", "", b"\0\0\0\0\0");

@@ -99,7 +99,6 @@ fn every_shell_gets_a_script_that_knows_the_commands() {
             "symbols",
             "stack-bytes",
             "tune",
-            "irq-affinity",
         ] {
             assert!(script.contains(word), "{word} is missing for {shell}");
         }

@@ -236,12 +236,16 @@ impl Client {
                 sequence: &mut self.sequence,
                 scratch: &mut self.scratch,
             };
-            let rest = &mut bytes[at..];
             let lanes = &mut self.lanes[index as usize * each..][..each];
             let (link_with_lanes, traffic) = ((&mut *link, lanes), &self.traffic);
-            let (taken, heard) =
-                self.speaker
-                    .read(link_with_lanes, number, traffic, (asked, now), rest, &mut draws);
+            let (taken, heard) = self.speaker.read(
+                link_with_lanes,
+                number,
+                traffic,
+                (asked, now),
+                &mut bytes[at..],
+                &mut draws,
+            );
             at += taken;
             self.window.received(taken);
             self.speaker.tell_messages(&mut self.window);

@@ -258,25 +258,7 @@ fn check(plan: &Plan, traffic: &Traffic) -> Result<(), RunError> {
             found,
         })
     };
-    let connections = plan.connections;
-    if connections == 0 || connections > limits::CONNECTIONS {
-        return fault(
-            "connections",
-            format!("1 to {}", limits::CONNECTIONS),
-            connections.to_string(),
-        );
-    }
-    if plan.threads == 0 || plan.threads > connections as usize {
-        let expected = format!("1 to the number of connections ({connections})");
-        return fault("threads", expected, plan.threads.to_string());
-    }
-    if plan.pipeline == 0 || plan.pipeline > limits::PIPELINE {
-        return fault(
-            "pipeline",
-            format!("1 to {}", limits::PIPELINE),
-            plan.pipeline.to_string(),
-        );
-    }
+    check_counts(plan)?;
     if plan.protocol.is_http2()
         && let Err(found) = check_http2(traffic)
     {
@@ -323,4 +305,35 @@ fn check(plan: &Plan, traffic: &Traffic) -> Result<(), RunError> {
         ),
         _ => Ok(()),
     }
+}
+
+/// How many connections, threads and requests at once there may be.
+fn check_counts(plan: &Plan) -> Result<(), RunError> {
+    let fault = |setting, expected: String, found: String| {
+        Err(RunError::Plan {
+            setting,
+            expected,
+            found,
+        })
+    };
+    let connections = plan.connections;
+    if connections == 0 || connections > limits::CONNECTIONS {
+        return fault(
+            "connections",
+            format!("1 to {}", limits::CONNECTIONS),
+            connections.to_string(),
+        );
+    }
+    if plan.threads == 0 || plan.threads > connections as usize {
+        let expected = format!("1 to the number of connections ({connections})");
+        return fault("threads", expected, plan.threads.to_string());
+    }
+    if plan.pipeline == 0 || plan.pipeline > limits::PIPELINE {
+        return fault(
+            "pipeline",
+            format!("1 to {}", limits::PIPELINE),
+            plan.pipeline.to_string(),
+        );
+    }
+    Ok(())
 }

@@ -129,15 +129,7 @@ impl Http1 {
             if head.switches {
                 return (at, Some(Told::Broken("switched protocols")));
             }
-            let whole = match head.framing {
-                Framing::None => Some(&rest[bytes..bytes]),
-                Framing::Length(length) => usize::try_from(length)
-                    .ok()
-                    // A longer one fails its checks, however it is cut.
-                    .filter(|length| *length <= limits::CHECKED_BODY_BYTES)
-                    .and_then(|length| rest[bytes..].get(..length)),
-                Framing::Chunked | Framing::UntilClose => None,
-            };
+            let whole = whole(head.framing, &rest[bytes..]);
             if let Some(body) = whole {
                 let answer = Answer {
                     status: head.status,
@@ -228,5 +220,18 @@ impl Kept {
         let room = limits::CHECKED_BODY_BYTES - self.body.len();
         self.cut |= data.len() > room;
         self.body.extend_from_slice(&data[..data.len().min(room)]);
+    }
+}
+
+/// The body, if all of it is there already and it is not too long to be checked in place: a longer one fails its checks, however it
+/// is cut.
+fn whole(framing: Framing, behind: &[u8]) -> Option<&[u8]> {
+    match framing {
+        Framing::None => Some(&[]),
+        Framing::Length(length) => usize::try_from(length)
+            .ok()
+            .filter(|length| *length <= limits::CHECKED_BODY_BYTES)
+            .and_then(|length| behind.get(..length)),
+        Framing::Chunked | Framing::UntilClose => None,
     }
 }

@@ -272,13 +272,7 @@ impl Http2 {
                 }
                 Event::Trailers { stream, fields } => {
                     if let Some((asked, values)) = find(&mut session.asked, stream, lanes) {
-                        if let Some(call) = &mut asked.call {
-                            call.fields(&fields);
-                        }
-                        if let Some(kept) = &mut asked.kept {
-                            let step = step(traffic, asked.request);
-                            asked.right = kept.judge(step, asked.status, values, &mut self.table);
-                        }
+                        asked.trailers(&fields, traffic, values, &mut self.table);
                     }
                     Some(stream)
                 }
@@ -365,6 +359,22 @@ fn find<'a>(
 }
 
 impl Asked {
+    /// What stands behind the body has come: the answer is whole.
+    fn trailers(
+        &mut self,
+        fields: &Fields<'_>,
+        traffic: &Traffic,
+        values: &mut crate::traffic::Values,
+        table: &mut FieldTable,
+    ) {
+        if let Some(call) = &mut self.call {
+            call.fields(fields);
+        }
+        if let Some(kept) = &mut self.kept {
+            self.right = kept.judge(step(traffic, self.request), self.status, values, table);
+        }
+    }
+
     /// The head of the answer has come.
     #[inline]
     fn head(

@@ -199,38 +199,22 @@ pub(super) fn outcomes(runs: &[&Run]) -> String {
     };
     row("requests sent", false, &|counts| counts.sent);
     row("answered", false, &|counts| counts.answered);
-    let statuses: BTreeSet<u16> = counts
-        .iter()
-        .flat_map(|counts| counts.statuses.keys().copied())
-        .collect();
-    for status in statuses {
+    for status in kinds(&counts, |counts| counts.statuses.keys().copied()) {
         let of = |counts: &Counts| counts.statuses.get(&status).copied().unwrap_or(0);
         row(&format!("status {status}"), status >= 400, &of);
     }
-    let codes: BTreeSet<&str> = counts
-        .iter()
-        .flat_map(|counts| counts.codes.keys().copied())
-        .collect();
-    for code in codes {
+    for code in kinds(&counts, |counts| counts.codes.keys().copied()) {
         let of = |counts: &Counts| counts.codes.get(code).copied().unwrap_or(0);
         row(&format!("calls: {code}"), code != "OK", &of);
     }
     row(rounds::unexpected(runs), true, &|counts| counts.unexpected);
     row("timed out", true, &|counts| counts.timeouts);
-    let broken: BTreeSet<&str> = counts
-        .iter()
-        .flat_map(|counts| counts.broken.keys().copied())
-        .collect();
-    for what in broken {
+    for what in kinds(&counts, |counts| counts.broken.keys().copied()) {
         let of = |counts: &Counts| counts.broken.get(what).copied().unwrap_or(0);
         row(&format!("broken: {what}"), true, &of);
     }
     row("unfinished at the end", false, &|counts| counts.unfinished);
-    let refused: BTreeSet<&str> = counts
-        .iter()
-        .flat_map(|counts| counts.connect_errors.keys().copied())
-        .collect();
-    for what in refused {
+    for what in kinds(&counts, |counts| counts.connect_errors.keys().copied()) {
         let of = |counts: &Counts| counts.connect_errors.get(what).copied().unwrap_or(0);
         row(&format!("no connection: {what}"), true, &of);
     }
@@ -252,6 +236,14 @@ pub(super) fn outcomes(runs: &[&Run]) -> String {
         table.finish(),
         first_errors(runs, &counts)
     )
+}
+
+/// What there is of a kind in any of the runs, in order.
+fn kinds<'c, K: Ord, I: Iterator<Item = K>>(
+    counts: &'c [Counts],
+    of: impl Fn(&'c Counts) -> I,
+) -> BTreeSet<K> {
+    counts.iter().flat_map(of).collect()
 }
 
 /// What was said of failed handshakes.
