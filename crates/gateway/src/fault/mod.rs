@@ -177,7 +177,7 @@ faults! {
     /// The endpoint refused the request's stream of HTTP/2, or went away without having looked at it.
     StreamRefused "stream_refused" Upstream 503 Always "the upstream refuses the request",
     /// The endpoint speaks no HTTP/2: it does not choose it in the TLS handshake, or answers otherwise.
-    NoHttp2 "no_http2" Upstream 502 Never "the upstream does not speak HTTP/2",
+    NoHttp2 "wrong_protocol" Upstream 502 Never "the upstream does not speak HTTP/2",
     /// The answer's head is no HTTP, or breaks a rule of it.
     GarbageHead "garbage_head" Upstream 502 Never "the upstream's answer is not HTTP",
     /// The answer's head is too large.

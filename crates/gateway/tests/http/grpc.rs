@@ -235,7 +235,8 @@ fn what_is_not_translated(engine: Config) {
             upstream.protocol = UpstreamProtocol::Http2
         }),
     );
-    second.server.ask(call("application/grpc-web", &message(b"abc")));
+    let mut client = second.server.client();
+    client.send(call("application/grpc-web", &message(b"abc")));
     assert_eq!(origin.asked().field("content-type"), Some("application/grpc-web"));
     second.server.shut_down();
 }
