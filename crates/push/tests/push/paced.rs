@@ -163,8 +163,11 @@ fn clients_have_moments_of_their_own() {
     }
     let mut parts = [0; 4];
     for came in &last {
-        let [(milli, 1)] = came[..] else {
-            panic!("one in an interval: {last:?}");
+        let milli = match came[..] {
+            [(milli, 1)] => milli,
+            // At both ends of what was looked at, which is as wide as the interval: read to a millisecond, as it is.
+            [(first @ 0..=1, 1), (milli, 1)] if milli - first >= 198 => milli,
+            _ => panic!("one in an interval: {last:?}"),
         };
         parts[milli as usize / 50] += 1;
     }
