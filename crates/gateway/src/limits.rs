@@ -268,6 +268,9 @@ pub const ROOT_HELD: Duration = Duration::from_secs(1);
 /// How often kept connections are looked through for those that are too old or closed.
 pub const SWEEP: Duration = Duration::from_secs(1);
 
+/// The same in a shutdown: connections that requests share are closed so soon after the last of them is over.
+pub(crate) const SWEEP_ENDING: Duration = Duration::from_millis(10);
+
 /// How often a connection that others wait for may be handed on within its worker before it is closed for their sake.
 pub const HANDED_ON: u32 = 32;
 

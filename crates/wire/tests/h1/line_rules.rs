@@ -322,7 +322,7 @@ fn verdict_text(input: &[u8]) -> String {
 
 /// Targets are read by words: what is in one may not depend on where it stands.
 #[test]
-fn rule_13_every_byte_at_every_place_of_a_target() {
+fn targets_are_read_alike_wherever_a_byte_stands() {
     for before in 0..18 {
         for byte in (0..=255_u8).filter(|byte| *byte != b' ') {
             for behind in ["", "b?c", "bcdefghijk"] {

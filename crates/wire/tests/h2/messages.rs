@@ -405,8 +405,9 @@ fn as_many_requests_as_the_peer_takes() {
     let (mut client, mut server) = (Side::client(&Limits::INTERNET), Side::server(&few));
     // Before it has said how many.
     assert!(client.connection.openable() > 1_000_000);
-    pass(&mut server, &mut client);
     let first = ask(&mut client, "GET", true);
+    pass(&mut client, &mut server);
+    pass(&mut server, &mut client);
     assert_eq!(client.connection.openable(), 2);
     ask(&mut client, "GET", true);
     ask(&mut client, "GET", true);
