@@ -95,6 +95,8 @@ struct Answer {
     sent: usize,
     /// Bytes after which it breaks off.
     breaks: Option<usize>,
+    /// It does not wait for the rest of the body, and was decided on without it.
+    early: bool,
 }
 
 /// See the module.
@@ -295,6 +297,7 @@ impl Framed {
             body,
             sent: 0,
             breaks,
+            early: is_early,
         });
         if matches!(self.manner, Manner::GoesAway(most) if self.answers > most) && !self.going {
             self.going = true;
@@ -313,11 +316,13 @@ impl Framed {
             return;
         }
         let (connection, out) = (&mut self.connection, &mut self.out);
-        let early = !open.whole;
-        if early && !answer.begun {
+        if answer.early {
             let refused = connection.respond(stream, 403, out).expect("an open stream");
             refused.finish(true);
-            return connection.reset(stream, ErrorCode::NO_ERROR, out);
+            if !open.whole {
+                connection.reset(stream, ErrorCode::NO_ERROR, out);
+            }
+            return;
         }
         if !answer.begun {
             answer.begun = true;
