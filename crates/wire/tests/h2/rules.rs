@@ -279,7 +279,7 @@ fn pseudo_rules() -> Vec<Rule> {
     ]
 }
 
-fn length_rules() -> Vec<Rule> {
+fn length_field_rules() -> Vec<Rule> {
     use FaultKind::*;
     vec![
         rule(ContentLength, 1, with(&[("content-length", "+1")])),
@@ -367,7 +367,7 @@ fn every_rule_is_held() {
         stream_rules(),
         field_rules(),
         pseudo_rules(),
-        length_rules(),
+        length_field_rules(),
         length_rules(),
     ];
     for Rule { kind, stream, input } in rules.iter().flatten() {
