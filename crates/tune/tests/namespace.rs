@@ -4,6 +4,7 @@
 //! Needs root, `unshare` and `ip`; says so aloud where they are missing, and does nothing then.
 #![allow(
     clippy::disallowed_methods,
+    clippy::print_stderr,
     reason = "real processes in real namespaces; nothing of it is simulated"
 )]
 

@@ -273,21 +273,27 @@ impl Client {
                     return self.give_up(index, what, bytes.len(), at);
                 }
                 Heard::Closing(what) => {
-                    if let Some(out) = self.speaker.gather(link, 0) {
-                        self.scratch.clear();
-                        self.scratch.append(out);
-                    }
-                    // Behind a message that has partly left nothing can be said.
-                    if link.unsent.is_empty() && conn.write(&self.scratch).is_ok() {
-                        conn.close();
-                    } else {
-                        conn.abort();
-                    }
+                    self.say_last(conn, index);
                     return self.give_up(index, what, bytes.len(), at);
                 }
             }
         }
         at
+    }
+
+    /// Ends a connection with what the protocol has to say about it, if that can be said.
+    fn say_last(&mut self, conn: Conn<'_>, index: u32) {
+        let link = &mut self.links[index as usize];
+        if let Some(out) = self.speaker.gather(link, 0) {
+            self.scratch.clear();
+            self.scratch.append(out);
+        }
+        // Behind a message that has partly left nothing can be said.
+        if link.unsent.is_empty() && conn.write(&self.scratch).is_ok() {
+            conn.close();
+        } else {
+            conn.abort();
+        }
     }
 
     /// The link's connection is of no use any more, though `received` bytes came of which `taken` were looked at.

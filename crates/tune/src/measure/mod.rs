@@ -173,13 +173,13 @@ pub fn page(ladder: &Ladder) -> String {
         };
         let (low, high) = (scale(rung.before * rung.low), scale(rung.before * rung.high));
         let middle = top + BAR * 1.5;
-        let _ = write!(
+        let _ = writeln!(
             bars,
             "<text x='{:.0}' y='{:.0}' text-anchor='end'>{}</text>\
              <rect class='before' x='{LEFT}' y='{top:.0}' width='{:.1}' height='{BAR}'/>\
              <rect class='{class}' x='{LEFT}' y='{:.0}' width='{:.1}' height='{BAR}'/>\
              <path class='whisker' d='M{low:.1} {middle:.0}H{high:.1}M{low:.1} {:.0}v12M{high:.1} {:.0}v12'/>\
-             <text x='{:.1}' y='{:.0}'>{:.0}</text><text x='{:.1}' y='{:.0}'>{:.0} ({:+.1} %)</text>\n",
+             <text x='{:.1}' y='{:.0}'>{:.0}</text><text x='{:.1}' y='{:.0}'>{:.0} ({:+.1} %)</text>",
             LEFT - 10.0,
             top + BAR + 5.0,
             rung.step,

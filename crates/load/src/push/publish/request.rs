@@ -27,18 +27,17 @@ impl Publisher {
             ..
         } = &mut self.lines[line];
         body.clear();
-        let (opening, begin, middle, end, closing): (&[u8], &[u8], &[u8], &[u8], &[u8]) =
-            match publishing.form {
-                Form::Api => (b"", b"{\"channel\":\"", b"\",\"data\":", b"}", b""),
-                Form::Batch(_) => (
-                    b"{\"parallel\":true,\"commands\":[",
-                    b"{\"publish\":{\"channel\":\"",
-                    b"\",\"data\":",
-                    b"}},",
-                    b"]}",
-                ),
-                Form::Lines => (b"", b"", b" ", b"\n", b""),
-            };
+        let [opening, begin, middle, end, closing]: [&[u8]; 5] = match publishing.form {
+            Form::Api => [b"", b"{\"channel\":\"", b"\",\"data\":", b"}", b""],
+            Form::Batch(_) => [
+                b"{\"parallel\":true,\"commands\":[",
+                b"{\"publish\":{\"channel\":\"",
+                b"\",\"data\":",
+                b"}},",
+                b"]}",
+            ],
+            Form::Lines => [b"", b"", b" ", b"\n", b""],
+        };
         let most = match publishing.form {
             Form::Batch(most) => usize::from(most),
             Form::Api | Form::Lines => 1,
