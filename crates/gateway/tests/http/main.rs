@@ -24,13 +24,8 @@ mod files;
 mod filters;
 mod forged;
 mod forwarding;
-mod framed;
 mod gates;
-mod grpc;
 mod hedging;
-#[path = "../../../web/tests/http2/client.rs"]
-#[allow(dead_code, reason = "it is another test's too")]
-mod http2;
 mod kept;
 mod keys;
 mod listening;
@@ -43,11 +38,8 @@ mod push;
 mod recovering;
 mod room;
 mod secure;
-mod shared;
 mod shared_rates;
 mod signer;
 mod sticky;
-mod streams;
 mod tokens;
 mod trailing;
-mod unanswered;

@@ -17,11 +17,11 @@ use std::task::Poll;
 use std::time::Duration;
 
 use ringmain_engine::backend::Time;
-use ringmain_wire::h1::Framing;
+use ringmain_wire::h1::{BodyEncoder, Framing};
 
-use super::{Begun, Broken, Job, Why, addresses, is_idempotent};
+use super::{Begun, Broken, Job, Why, addresses, is_idempotent, is_stale};
 use crate::exchange::Failure;
-use crate::exchange::relay::{NotSent, Unsent, upload};
+use crate::exchange::relay::{NotSent, upload};
 use crate::fault::{Fault, Side};
 use crate::health::Meeting;
 use crate::limits;
@@ -82,9 +82,7 @@ impl Job<'_, '_> {
                 // As filters leave it: each try sends that. What the client may send they count themselves.
                 Some(chain) => Box::pin(chain.chunk(self.req)).await?,
             };
-            let Some(piece) = self.web.piece(piece)? else {
-                return Ok(true);
-            };
+            let Some(piece) = piece else { return Ok(true) };
             total += piece.len() as u64;
             let most = self.forward.body.request.filter(|_| self.chain.is_none());
             if most.is_some_and(|most| total > most) {
@@ -163,9 +161,12 @@ impl Job<'_, '_> {
     /// One try, until its answer begins.
     async fn leg(&self, (chosen, link, begun): Begun) -> Result<Begun, Lost> {
         let end = Rc::clone(&chosen.end);
-        let lost = |fault: Fault, before| Lost {
+        let lost = |fault: Fault, stale| Lost {
             end: Rc::clone(&end),
-            broken: Broken::by(Failure::Fault(fault), before),
+            broken: Broken {
+                why: Why::Failure(Failure::Fault(fault)),
+                stale,
+            },
         };
         let cx = &self.worker.cx;
         let (link, begun) = match link {
@@ -175,10 +176,10 @@ impl Job<'_, '_> {
                     .open(&chosen, false)
                     .await
                     .map_err(|fault| lost(fault, false))?;
-                let unsent = self
-                    .send_head(&chosen, &link)
+                let encoder = self
+                    .send_head(&chosen, &link.stream)
                     .map_err(|fault| lost(fault, false))?;
-                self.send_kept(&link, unsent).await.map_err(|failure| Lost {
+                self.send_kept(&link, encoder).await.map_err(|failure| Lost {
                     end: Rc::clone(&end),
                     broken: failure.into(),
                 })?;
@@ -187,12 +188,15 @@ impl Job<'_, '_> {
         };
         match self.answers(&link, begun).await {
             Ok(()) => Ok((chosen, Some(link), begun)),
-            Err(fault) => Err(lost(fault, link.requests() > 0)),
+            Err(fault) => {
+                let stale = link.requests > 0 && is_stale(&Failure::Fault(fault));
+                Err(lost(fault, stale))
+            }
         }
     }
 
     /// Sends the body that is there, if there is one.
-    async fn send_kept(&self, link: &Link, unsent: Unsent) -> Result<(), Failure> {
+    async fn send_kept(&self, link: &Link, encoder: BodyEncoder) -> Result<(), Failure> {
         if self.req.head().framing == Framing::None {
             // What the head says of a body is that there is none.
             return Ok(());
@@ -200,10 +204,11 @@ impl Job<'_, '_> {
         let upload = upload(
             self.worker,
             self.req,
-            (link, unsent),
+            &link.stream,
+            Some(encoder),
             (self.forward.body.request, self.chain),
             (&self.backend.request, self.sending.cleared.edits()),
-            (&self.kept, &self.web),
+            &self.kept,
         );
         match upload.await {
             // That it is not taken is told better by what is answered.
@@ -218,12 +223,7 @@ impl Job<'_, '_> {
         let left = self.clock.total.map(|total| total.since(self.worker.cx.now()));
         let span = left.map_or(span, |left| span.min(left));
         let greeting = self.local.greeting(|| addresses(self.req));
-        let link = self.local.link(&chosen.end, fresh, &greeting, span).await?;
-        if matches!(link, Link::Shared(_)) {
-            // It stays when this request is over, however that comes.
-            self.worker.sweep_later();
-        }
-        Ok(link)
+        self.local.link(&chosen.end, fresh, &greeting, span).await
     }
 
     /// Waits for the first byte of an answer, and consumes none.
@@ -231,15 +231,7 @@ impl Job<'_, '_> {
         let cx = &self.worker.cx;
         let mut clock = self.clock;
         clock.head = self.forward.timeouts.per_try.map(|span| begun.after(span));
-        link.set_deadline(clock.span(cx.now()));
-        let late = || clock.fault(cx.now(), Fault::HeadTimeout);
-        let link = match link {
-            Link::Sole(sole) => sole,
-            Link::Shared(channel) => {
-                let begun = poll_fn(|context| channel.poll_begun(context)).await;
-                return begun.map_err(|lost| lost.before_head(late));
-            }
-        };
+        link.stream.set_deadline(clock.span(cx.now()));
         let mut there = false;
         let received = poll_fn(|context| {
             let look = |bytes: &[u8]| {
@@ -252,7 +244,9 @@ impl Job<'_, '_> {
         match received.await {
             Ok(0) => Err(Fault::ClosedBeforeHead),
             Ok(_) => Ok(()),
-            Err(error) if error.kind() == io::ErrorKind::TimedOut => Err(late()),
+            Err(error) if error.kind() == io::ErrorKind::TimedOut => {
+                Err(clock.fault(cx.now(), Fault::HeadTimeout))
+            }
             Err(_) => Err(Fault::ResetBeforeHead),
         }
     }
