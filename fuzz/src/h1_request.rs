@@ -97,6 +97,7 @@ fn compare_with_guardian(head: &RequestHead<'_>, differences: &mut Vec<Differenc
     let version = match head.version {
         Version::Http10 => "HTTP/1.0",
         Version::Http11 => "HTTP/1.1",
+        Version::Http2 => unreachable!("this reader knows no such line"),
     };
     let mut text = format!("{} {} {version}\r\n", head.method.as_str(), head.target_text).into_bytes();
     for field in head.fields.iter() {

@@ -32,11 +32,22 @@ pub fn run(input: &[u8]) {
 
 fn check(folded: &Folded) {
     // Stacks that were never seen are nothing to draw.
-    assert_eq!(Folded::parse(&folded.write()).as_ref(), Ok(folded), "what is written is read");
+    assert_eq!(
+        Folded::parse(&folded.write()).as_ref(),
+        Ok(folded),
+        "what is written is read"
+    );
     let figures = Summary::of(folded);
-    assert_eq!(figures.user + figures.kernel + figures.other, folded.total(), "a sample has one side");
+    assert_eq!(
+        figures.user + figures.kernel + figures.other,
+        folded.total(),
+        "a sample has one side"
+    );
     for function in &figures.functions {
-        assert!(function.own <= function.all && function.own <= folded.total(), "{function:?}");
+        assert!(
+            function.own <= function.all && function.own <= folded.total(),
+            "{function:?}"
+        );
     }
     for found in &figures.suspects {
         assert!(found.innermost <= found.samples && found.samples <= folded.total());
@@ -44,7 +55,14 @@ fn check(folded: &Folded) {
     assert!(!summary::profile_text(&figures, None).is_empty());
     let svg = flame::draw(folded, "a profile", "fuzzed");
     assert_eq!(svg.matches("<g ").count(), svg.matches("</g>").count());
-    assert!(!svg.contains(|c: char| c.is_control() && c != '\n'), "XML holds no such character");
+    assert!(
+        !svg.contains(|c: char| c.is_control() && c != '\n'),
+        "XML holds no such character"
+    );
     let same = difference::compare(folded, folded);
-    assert!(same.functions.iter().all(|change| !change.beyond_chance && change.rise() == 0.0));
+    assert!(
+        same.functions
+            .iter()
+            .all(|change| !change.beyond_chance && change.rise() == 0.0)
+    );
 }

@@ -24,8 +24,16 @@ pub fn run(input: &[u8]) {
     }
     for cpus in [Cpus::list(text), Cpus::mask(text)].into_iter().flatten() {
         let (list, mask) = (cpus.to_string(), cpus.to_mask());
-        assert_eq!(Cpus::list(&list).as_ref(), Some(&cpus), "through the list `{list}`");
-        assert_eq!(Cpus::mask(&mask).as_ref(), Some(&cpus), "through the mask `{mask}`");
+        assert_eq!(
+            Cpus::list(&list).as_ref(),
+            Some(&cpus),
+            "through the list `{list}`"
+        );
+        assert_eq!(
+            Cpus::mask(&mask).as_ref(),
+            Some(&cpus),
+            "through the mask `{mask}`"
+        );
     }
 }
 
