@@ -60,7 +60,7 @@ fn messages(decoder: &Decoder, body: &[u8], cut: usize) {
     }
 }
 
-fn read<'a>(mut decoder: Decoder, pieces: &mut dyn Iterator<Item = &'a [u8]>) -> Vec<Seen> {
+fn read(mut decoder: Decoder, pieces: &mut dyn Iterator<Item = &[u8]>) -> Vec<Seen> {
     let (mut seen, mut payload, mut frame) = (Vec::new(), Vec::new(), None);
     for piece in pieces {
         let mut rest = piece;
