@@ -225,7 +225,7 @@ impl Client {
     /// Follows the clock: whatever was due by `now` has happened afterwards.
     #[inline]
     fn follow(&mut self, now: Time) {
-        if now >= self.window.next {
+        if now >= self.window.next && !self.window.is_due(now) {
             if let (Some(end), Some(schedule)) = (self.window.over_at(now), &mut self.schedule) {
                 self.window.dropped(schedule.skip(end));
             }
@@ -272,8 +272,17 @@ impl Client {
     fn begin(&mut self, at: Time) {
         let (worker, workers) = (self.cx.worker(), self.cx.workers());
         self.schedule = Schedule::new(self.plan.pace, worker, workers, self.random.u64(..), at);
-        self.window.begin(at, &self.plan, &self.cx, &self.news);
-        let now = self.cx.now();
+        self.window.begin(at);
+        self.start_if_due(self.cx.now());
+    }
+
+    /// Sends the first requests, if the time for them has come. Not while bytes of an answer are at hand: they would be
+    /// taken for one to these.
+    fn start_if_due(&mut self, now: Time) {
+        if !self.window.is_due(now) {
+            return;
+        }
+        self.window.start(&self.plan, &self.cx, &self.news);
         for index in 0..self.links.len() as u32 {
             if matches!(self.links[index as usize].state, State::Open(_)) {
                 self.use_link(index, now);
@@ -468,6 +477,7 @@ impl Handler for Client {
     fn alarm(&mut self, cx: &Cx) {
         let now = cx.now();
         self.alarm = None;
+        self.start_if_due(now);
         self.follow(now);
         self.wake(now);
         self.take_arrivals(now);

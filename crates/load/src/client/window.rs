@@ -19,8 +19,8 @@ use crate::limits;
 use crate::plan::{Extent, Grpc, Plan, Protocol};
 
 /// ```text
-/// Dialling ─ all stand ─▶ Ready ─ order ─▶ Warming ─ time ─▶ Measuring ─ time, count or order ─▶ Ended
-///                                             └──────── no warm-up ────────▶
+/// Dialling ─ all stand ─▶ Ready ─ order, time ─▶ Warming ─ time ─▶ Measuring ─ time, count or order ─▶ Ended
+///                                                   └──────── no warm-up ────────▶
 /// ```
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Phase {
@@ -119,14 +119,24 @@ impl Window {
         }
     }
 
-    /// Sending begins at `at`.
-    pub(super) fn begin(&mut self, at: Time, plan: &Plan, cx: &Cx, news: &Sender<News>) {
-        if self.phase != Phase::Ready {
-            return;
+    /// Sending is to begin at `at`, which may be a little later than what this worker takes for now.
+    pub(super) fn begin(&mut self, at: Time) {
+        if self.phase == Phase::Ready {
+            self.next = at;
         }
+    }
+
+    /// Whether sending is to begin.
+    #[inline]
+    pub(super) fn is_due(&self, now: Time) -> bool {
+        self.phase == Phase::Ready && now >= self.next
+    }
+
+    /// Sending begins: nothing was sent before, so without a warm-up nothing is on its way when counting begins.
+    pub(super) fn start(&mut self, plan: &Plan, cx: &Cx, news: &Sender<News>) {
         self.phase = Phase::Warming;
         self.set_up = std::mem::take(&mut self.figures);
-        self.next = at.after(plan.warmup);
+        self.next = self.next.after(plan.warmup);
         if let Extent::Time(span) = plan.extent {
             self.end = Some(self.next.after(span));
         }
