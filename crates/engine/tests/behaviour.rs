@@ -28,6 +28,7 @@ on_every_backend!(
     a_server_that_half_closes_still_receives,
     both_directions_ended_close_the_connection,
     a_reset_in_the_middle_of_a_write_ends_the_connection,
+    what_a_peer_said_before_its_reset_is_heard,
     unconsumed_bytes_are_offered_again_with_the_next,
     a_handler_that_consumes_nothing_meets_the_read_limit,
     one_receipt_as_large_as_the_read_mark_meets_it_too,
@@ -202,6 +203,40 @@ fn a_reset_in_the_middle_of_a_write_ends_the_connection(config: Config) {
     reset(client);
     assert!(matches!(server.closed(), Reason::Failed(_)));
     echo_one(&server);
+}
+
+/// A server that refuses an upload answers and closes, with bytes unread: its kernel resets. Whoever uploads finds that out by
+/// a send that fails, with the answer already there.
+fn what_a_peer_said_before_its_reset_is_heard(config: Config) {
+    let (arrived, at_work) = std::sync::mpsc::channel();
+    let (is_reset, wait_for_reset) = std::sync::mpsc::channel::<()>();
+    let wait_for_reset = Arc::new(std::sync::Mutex::new(wait_for_reset));
+    let server = serve(config, move |setting| {
+        let (arrived, reset) = (arrived.clone(), Arc::clone(&wait_for_reset));
+        let mut app = setting.echo();
+        app.data = Box::new(move |conn, bytes| {
+            if bytes == b"go" {
+                // Both its last words and the reset come while this worker is busy.
+                arrived.send(()).unwrap();
+                reset.lock().unwrap().recv().unwrap();
+                conn.write(b"more").unwrap();
+            } else if bytes == b"hello" {
+                conn.write(b"which nobody reads").unwrap();
+            }
+            bytes.len()
+        });
+        app
+    });
+    let mut client = server.client();
+    client.write_all(b"hello").unwrap();
+    client.peek(&mut [0]).unwrap();
+    client.write_all(b"go").unwrap();
+    at_work.recv_timeout(scripted::PATIENCE).unwrap();
+    client.write_all(b"last words").unwrap();
+    drop(client);
+    is_reset.send(()).unwrap();
+    server.expect(&Told::Data(b"last words".len()));
+    assert!(matches!(server.closed(), Reason::Failed(_)));
 }
 
 /// The worker has gone on.

@@ -77,6 +77,8 @@ pub(crate) struct Core {
     pub(crate) sated: Vec<Slot>,
     /// Streams that hear of their peer's end in the next turn.
     pub(crate) ending: Vec<Slot>,
+    /// Connections with a failed send, and how they end once what had come before is received.
+    pub(crate) breaking: Vec<(Slot, Reason)>,
     pub(crate) told: VecDeque<Told>,
     /// What a layer wants sent, before it is queued: one buffer for all.
     pub(crate) wire_out: Vec<u8>,
@@ -137,6 +139,7 @@ impl Core {
             parked: Default::default(),
             sated: Vec::new(),
             ending: Vec::new(),
+            breaking: Vec::new(),
             told: Default::default(),
             wire_out: Vec::new(),
             costly: VecDeque::new(),
@@ -249,7 +252,7 @@ impl Core {
         if connection.flags.send_in_flight || connection.flags.send_held {
             return;
         }
-        if !matches!(connection.phase, Phase::Open | Phase::Flushing) {
+        if !matches!(connection.phase, Phase::Open | Phase::Flushing) || connection.flags.broken {
             return;
         }
         if connection.output.is_empty() {
@@ -295,11 +298,27 @@ impl Core {
             Ok(0) => self.fail(slot, Reason::Failed(io::ErrorKind::WriteZero)),
             // Nothing was taken before `count_sent` took it back: it is sent again.
             Err(error) if error.raw_os_error() == Some(libc::ECANCELED) => self.sent_some(slot),
-            Err(error) => self.fail(slot, Reason::Failed(error.kind())),
+            Err(error) => self.send_failed(slot, Reason::Failed(error.kind())),
             Ok(_) if !held => self.sent_some(slot),
             Ok(_) => {}
         }
         self.close_if_quiet(slot);
+    }
+
+    /// Who resets a connection has often said why: a server that refuses an upload answers, and closes with bytes unread. That
+    /// answer is there by now, and the send's failure comes before it. So the connection ends in the next turn, behind what is
+    /// received in it.
+    fn send_failed(&mut self, slot: Slot, reason: Reason) {
+        let Some(connection) = self.connection(slot) else {
+            return;
+        };
+        let flags = &mut connection.flags;
+        if connection.phase == Phase::Open && flags.recv_armed && !flags.recv_cancelled {
+            flags.broken = true;
+            self.breaking.push((slot, reason));
+        } else {
+            self.fail(slot, reason);
+        }
     }
 
     pub(crate) fn on_released(&mut self, slot: Slot) {
@@ -451,6 +470,14 @@ impl Core {
         connection.flags.recv_armed = false;
         match end {
             RecvEnd::Cancelled => {}
+            RecvEnd::Eof if connection.flags.broken => {
+                // The failed send took the error along.
+                let found = self.breaking.iter().find(|(breaking, _)| *breaking == slot);
+                let reason = found.map_or(Reason::Failed(io::ErrorKind::ConnectionReset), |(_, reason)| {
+                    *reason
+                });
+                self.fail(slot, reason);
+            }
             // A layer may have told it before.
             RecvEnd::Eof if connection.flags.eof => {}
             RecvEnd::Eof => {

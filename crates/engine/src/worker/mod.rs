@@ -214,8 +214,12 @@ impl<H: Handler> Worker<H> {
     pub(crate) fn work(&mut self) {
         self.shared.beats[self.index].enter(self.cx.now(), self.step);
         let ending = std::mem::take(&mut self.cx.core().ending);
+        let breaking = std::mem::take(&mut self.cx.core().breaking);
         self.costly_steps();
         self.completions();
+        for (slot, reason) in breaking {
+            self.cx.core().fail(slot, reason);
+        }
         for slot in ending {
             self.cx.core().tell_eof(slot);
         }
@@ -266,7 +270,7 @@ impl<H: Handler> Worker<H> {
             || self.more_mail
             || self.cx.0.tasks.pending()
             || !(core.told.is_empty() && core.dirty.is_empty() && core.sated.is_empty())
-            || !(core.ending.is_empty() && core.costly.is_empty())
+            || !(core.ending.is_empty() && core.breaking.is_empty() && core.costly.is_empty())
             || !(self.newcomers.is_empty() && self.settled.is_empty())
             || (self.state == State::Stopping && core.holds_nothing());
         if busy {

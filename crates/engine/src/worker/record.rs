@@ -88,6 +88,8 @@ pub(crate) struct Flags {
     pub(crate) fin_sent: bool,
     /// The connect operation is in flight.
     pub(crate) connecting: bool,
+    /// A send has failed: nothing more leaves, and what had come before is still received.
+    pub(crate) broken: bool,
     /// The close operation has completed.
     pub(crate) kernel_done: bool,
     /// A [`crate::stream::Stream`] owns it, not the handler.
@@ -176,7 +178,7 @@ impl Connection {
 
     /// Whether the application may still write.
     pub(crate) fn writable(&self) -> bool {
-        matches!(self.phase, Phase::Open | Phase::Connecting) && !self.flags.fin_wanted
+        matches!(self.phase, Phase::Open | Phase::Connecting) && !self.flags.fin_wanted && !self.flags.broken
     }
 
     /// Whether bytes should be received now.
