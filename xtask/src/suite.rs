@@ -146,10 +146,19 @@ const SUITES: &[Suite] = &[
     },
     Suite {
         name: "h2",
-        about: "CPU per HTTP/2 request against h2o, nginx and hyper, by prior knowledge and over TLS; seven minutes, needs h2load",
+        about: "CPU per HTTP/2 request against h2o, nginx and hyper, by prior knowledge and over TLS, and per call of gRPC against tonic and grpc-go; ten minutes, needs h2load",
         lines: &[
             Line::new(&["bench/build.sh", "h2"]),
             RELEASE,
+            Line::new(&[
+                "cargo",
+                "build",
+                "--release",
+                "-p",
+                "ringmain-web",
+                "--example",
+                "grpc_unary",
+            ]),
             Line::new(&["python3", "bench/h2.py"]),
         ],
     },
@@ -347,6 +356,14 @@ const SUITES: &[Suite] = &[
                 "target/release/examples/grpc_conformance",
                 "target/release/examples/grpc",
             ]),
+        ],
+    },
+    Suite {
+        name: "exports",
+        about: "what `ringmain tune export` prints, read by systemd, procps, Kubernetes' types and those of container runtimes; needs Go and its module proxy",
+        lines: &[
+            RELEASE,
+            Line::new(&["tests/exports/run.sh", "target/release/ringmain"]),
         ],
     },
     Suite {

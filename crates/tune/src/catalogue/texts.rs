@@ -33,8 +33,8 @@ pub(super) const STEPS: &[Step] = &[
         number: Some(2),
         gain: "+28 %",
         source: "Extreme HTTP Performance Tuning (2021): JSON replies, c5n.xlarge, Linux 4.14, +436 % with \
-            all nine; of that Spectre v2 15-20 %, PTI 6 %, MDS and TAA 6 %. Much less on CPUs with \
-            protection in hardware",
+            all nine; of that Spectre v2 15-20 %, PTI 6 %, MDS and TAA 6 %. Said to be much less on CPUs \
+            with protection in hardware (not verified)",
         risk: Risk::Critical,
         reboot: true,
         accept: Some(Accept::MitigationsOff),
@@ -84,7 +84,8 @@ pub(super) const STEPS: &[Step] = &[
         number: Some(3),
         gain: "part of +11 %",
         source: "Extreme HTTP Performance Tuning (2021): JSON replies, c5n.xlarge, Linux 4.14, +436 % with \
-            all nine; together with audit; before Linux 5.11, which remembers what a filter allows",
+            all nine; together with audit. Said to be less since Linux 5.11, which remembers what a filter \
+            allows (not verified)",
         risk: Risk::Critical,
         reboot: false,
         accept: Some(Accept::SeccompOff),
@@ -291,7 +292,7 @@ pub(super) const STEPS: &[Step] = &[
         title: "interrupts put off while packets come",
         number: Some(6),
         gain: "up to 20 % CPU",
-        source: "Linux commit 6f8b12d661d0: 100G card with 32 queues under load",
+        source: "Linux 5.8, commit message of napi_defer_hard_irqs: 100G card with 32 queues under load",
         risk: Risk::Medium,
         reboot: false,
         accept: None,

@@ -69,10 +69,13 @@ pub fn sysctl(plan: &[Planned]) -> String {
         }
     }
     if others > 0 {
-        let _ = writeln!(
-            out,
-            "\n# {others} other settings are no sysctls: `ringmain tune export --as systemd` has them."
-        );
+        let said = match others {
+            1 => "1 other setting is no sysctl: `ringmain tune export --as systemd` has it.".to_owned(),
+            _ => format!(
+                "{others} other settings are no sysctls: `ringmain tune export --as systemd` has them."
+            ),
+        };
+        let _ = writeln!(out, "\n# {said}");
     }
     out
 }
