@@ -4,7 +4,7 @@
 #   bench/build.sh                    what echo.py and hold.py need: client floor go
 #   bench/build.sh http               what http.py needs: client floor go rust
 #   bench/build.sh https              what tls.py and ws.py need: client floor tls
-#   bench/build.sh h2                 what h2.py needs: hyper with and without TLS
+#   bench/build.sh h2                 what h2.py needs: hyper with and without TLS, tonic, grpc-go
 #   bench/build.sh proxy              what proxy.py needs: client floor proxies
 #   bench/build.sh push               what push.py needs, from ../shared/bench/push: its client, floor and Go server
 #   bench/build.sh client floor       only these
@@ -58,11 +58,12 @@ build_tls() {
 build_h2() {
   cd "$here/peers/rust"
   export CARGO_TARGET_DIR=$PEERS/rust RUSTFLAGS="-C target-cpu=native"
-  local name names=(peer-hyper peer-hyper-rustls)
+  local name names=(peer-hyper peer-hyper-rustls peer-tonic)
   cargo build --locked --release --quiet "${names[@]/#/--package=}"
   for name in "${names[@]}"; do
     cp "$PEERS/rust/release/$name" "$bin/"
   done
+  (cd "$here/peers" && go build -mod=readonly -o "$bin/gogrpc" ./gogrpc)
   for name in h2load nginx h2o; do
     PATH=$PATH:/usr/sbin command -v "$name" >/dev/null ||
       echo "build.sh: no $name here (on Debian: apt-get install nghttp2-client nginx h2o; do not let them start)" >&2

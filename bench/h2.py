@@ -1,15 +1,16 @@
 #!/usr/bin/env python3
-"""HTTP/2 compared: Ringmain on io_uring and on epoll, h2o, nginx, hyper; by prior knowledge and over TLS.
+"""HTTP/2 compared: Ringmain on io_uring and on epoll, h2o, nginx, hyper; by prior knowledge and over TLS. And unary calls of
+gRPC, with tonic and grpc-go.
 
-    bench/build.sh h2 && cargo build --release && bench/h2.py
+    bench/build.sh h2 && cargo build --release && cargo build --release -p ringmain-web --example grpc_unary && bench/h2.py
     bench/h2.py --only h2o hyper --pairs 2          peers alone
     bench/h2.py --scenario h2c --load 32x100        one cell
 
 Rounds are interleaved: the servers take turns in an order that rotates, each alone on the first CPU, the client (h2load, of
 nghttp2-client) on the last. The figure is CPU seconds per million requests, user and system of the server's process tree
 over the middle of the measuring window; ratios are taken within a round, and their 95 % interval comes from resampling
-rounds. h2load counts answers that are no 2xx as errors and reads no bodies; each server's answer is read once by curl before
-the load. See README.md.
+rounds. h2load counts answers that are no 2xx as errors and reads neither bodies nor trailers; each server's answer is read once by
+curl before the load and once after it. See README.md.
 
 Exit code: 0 measured and every bar that could be judged is met, 1 a bar is missed, a run failed or h2load counted
 errors of ours, 2 could not be run.
@@ -33,18 +34,32 @@ import tls
 from comparison import Bar, Subject
 
 SETTINGS = tls.SETTINGS
+EXAMPLE = servers.REPO / "target/release/examples/grpc_unary"
 PATH = "/json"
-BODY = '{"message":"Hello, World!"}'
+BODY = b'{"message":"Hello, World!"}'
+METHOD = "/demo.Greeter/Greet"
+
+
+def framed(text):
+    """A message with one string, field 1, as gRPC has it on the wire."""
+    message = b"\x0a" + bytes([len(text)]) + text.encode()
+    return b"\0" + len(message).to_bytes(4, "big") + message
+
+
+CALL, GREETING = framed("World"), framed("Hello, World!")
 ASK_SECONDS = 3
 
 Cell = collections.namedtuple("Cell", "scenario connections streams")
 
-SCENARIOS = {"h2c": "JSON by prior knowledge.", "h2": "JSON over TLS 1.3."}
-LOADS = {"h2c": ["32x100", "256x10"], "h2": ["32x100"]}
+SCENARIOS = {"h2c": "JSON by prior knowledge.", "h2": "JSON over TLS 1.3.", "grpc": "A unary call of gRPC, by prior knowledge."}
+LOADS = {"h2c": ["32x100", "256x10"], "h2": ["32x100"], "grpc": ["32x100"]}
+PEERS = ["h2o", "nginx", "hyper", "tonic", "grpc-go"]
+BESIDE = {"h2c": "h2o", "h2": "h2o", "grpc": "tonic"}  # whom the table divides by
 BARS = [
     Bar("h2c 32x100", "ours-uring", "h2o", 0.75),
     Bar("h2c 256x10", "ours-uring", "h2o", 0.85),
     Bar("h2 32x100", "ours-uring", "h2o", 0.85),
+    Bar("grpc 32x100", "ours-uring", "tonic", 0.6),
 ]
 UNITS_US = {"us": 1.0, "ms": 1e3, "s": 1e6}
 
@@ -62,35 +77,55 @@ def subjects(ours, made):
                                   {"settings": SETTINGS / f"{name}-{suffix}.conf", "names": names})
     plain["hyper"] = Subject("peer", [str(servers.PEERS / "bin" / "peer-hyper"), "h2c"])
     secure["hyper"] = Subject("peer", [str(servers.PEERS / "bin" / "peer-hyper-rustls"), cert, key, "h2"])
-    return {"h2c": plain, "h2": secure}
+    calls = {f"ours-{engine}": Subject("ours", [str(EXAMPLE), "127.0.0.1:$PORT", engine]) for engine in ("uring", "epoll")}
+    calls["tonic"] = Subject("peer", [str(servers.PEERS / "bin" / "peer-tonic")])
+    calls["grpc-go"] = Subject("peer", [str(servers.PEERS / "bin" / "gogrpc")])
+    return {"h2c": plain, "h2": secure, "grpc": calls}
 
 
 def url(cell, port):
-    return f"{'http' if cell.scenario == 'h2c' else 'https'}://127.0.0.1:{port}{PATH}"
+    scheme = "https" if cell.scenario == "h2" else "http"
+    return f"{scheme}://127.0.0.1:{port}{METHOD if cell.scenario == 'grpc' else PATH}"
+
+
+def headers(cell):
+    """Options of curl and of h2load."""
+    return ["-H", "content-type: application/grpc", "-H", "te: trailers"] if cell.scenario == "grpc" else []
 
 
 def ask(cell, port):
-    """What curl is answered over HTTP/2; OSError if it is nothing."""
-    how = ["--http2-prior-knowledge"] if cell.scenario == "h2c" else ["--http2", "-k"]
-    said = subprocess.run(["curl", "-s", "-m", str(ASK_SECONDS), *how, "-w", "\n%{http_version} %{http_code}", url(cell, port)],
-                          capture_output=True, text=True)
-    if said.returncode:
-        raise OSError(f"curl: exit code {said.returncode}")
-    return said.stdout
+    """The body and, behind a line break, version and status (of gRPC, its trailer) of what curl is answered over HTTP/2;
+    OSError if it is nothing."""
+    how = ["--http2", "-k"] if cell.scenario == "h2" else ["--http2-prior-knowledge"]
+    said = "%{http_version} %{http_code}"
+    body = b""
+    if cell.scenario == "grpc":
+        how += [*headers(cell), "--data-binary", "@-", "-D", "/dev/stderr"]
+        body = CALL
+    asked = subprocess.run(["curl", "-s", "-m", str(ASK_SECONDS), *how, "-w", "\n" + said, url(cell, port)],
+                           input=body, capture_output=True)
+    if asked.returncode:
+        raise OSError(f"curl: exit code {asked.returncode}")
+    trailer = re.search(rb"(?im)^grpc-status: *(\d+)", asked.stderr)
+    return asked.stdout + (b" " + trailer[1] if trailer else b"")
 
 
 def check(server, cell):
     """ServerError unless the answer is the right one."""
     said = ask(cell, server.port)
-    body, _, status = said.rpartition("\n")
-    if body.strip() != BODY or status != "2 200":
-        raise servers.ServerError(f"expected {BODY} by HTTP/2 with status 200, found {said!r}")
+    body, _, status = said.rpartition(b"\n")
+    expected = (GREETING, b"2 200 0") if cell.scenario == "grpc" else (BODY, b"2 200")
+    if (body.strip(b"\n") if cell.scenario != "grpc" else body, status) != expected:
+        raise servers.ServerError(f"expected {expected} by HTTP/2, found {said!r}")
 
 
 def h2load(server, cell, args):
     """Runs h2load; the server's CPU time is that of the middle of its window."""
     command = ["h2load", "-t1", f"-c{cell.connections}", f"-m{cell.streams}", f"-D{args.secs * 1000:.0f}ms",
-               f"--warm-up-time={args.warm * 1000:.0f}ms", url(cell, server.port)]
+               f"--warm-up-time={args.warm * 1000:.0f}ms", *headers(cell)]
+    if cell.scenario == "grpc":
+        command += ["-d", args.call]
+    command.append(url(cell, server.port))
     started, samples = time.monotonic(), []
     with runs.start(command, args) as client:
         try:
@@ -140,11 +175,15 @@ def one_run(subject, cell, args):
 
 def parse_arguments():
     ap = runs.arguments(__doc__, pairs=8)
-    ap.add_argument("--only", nargs="+", metavar="SERVER", help="of: ours-uring ours-epoll h2o nginx hyper")
+    ap.add_argument("--only", nargs="+", metavar="SERVER", help="of: ours-uring ours-epoll h2o nginx hyper, tonic grpc-go")
     ap.add_argument("--scenario", nargs="+", choices=list(SCENARIOS), default=list(SCENARIOS), help="(all)")
     ap.add_argument("--load", nargs="+", metavar="CxS", help="connections x streams of each (32x100 256x10; over TLS 32x100)")
     ap.add_argument("--peer-pairs", type=int, default=8, help="rounds in which peers run too (8)")
     args = runs.parse(ap)
+    known = ["ours-uring", "ours-epoll", *PEERS]
+    for name in args.only or []:
+        if name not in known:
+            ap.error(f"--only: expected some of {' '.join(known)}, found {name}")
     for load in args.load or []:
         if not re.fullmatch(r"[1-9]\d*x[1-9]\d*", load):
             ap.error(f"--load: expected CONNECTIONSxSTREAMS such as 32x100, found {load}")
@@ -164,14 +203,14 @@ def title(cell):
 def table(cell, results):
     """One cell: every server's medians, the least CPU first."""
     lines = [f"### {title(cell)}", "", f"{SCENARIOS[cell.scenario]} {cell.connections} connections, {cell.streams} streams on each.", "",
-             "| server | **CPU us each** | by h2o (95 %) | of it user | a second | mean us | peak MB | server CPU | client CPU | errors | runs |",
+             f"| server | **CPU us each** | by {BESIDE[cell.scenario]} (95 %) | of it user | a second | mean us | peak MB | server CPU | client CPU | errors | runs |",
              "| --- |" + " --- |" * 10]
     rows = []
     for name, by_cell in results.items():
         found = list(by_cell.get(cell, {}).values())
         if found:
             m = runs.medians(found)
-            rows.append((m["us_per_message"], f"| {name} | **{m['us_per_message']:.2f}** | {comparison.ratio_text(results, name, 'h2o', cell)} |"
+            rows.append((m["us_per_message"], f"| {name} | **{m['us_per_message']:.2f}** | {comparison.ratio_text(results, name, BESIDE[cell.scenario], cell)} |"
                          f" {m['user_share']:.0%} | {m['rps']:,.0f} | {m['mean_us']:,.0f} | {m['peak_bytes'] / 1e6:.1f} |"
                          f" {m['server_core']:.0%} | {m['load_core']:.0%} | {sum(f['errs'] for f in found):.0f} | {len(found)} |"))
     return lines + [row for _, row in sorted(rows)] + [""]
@@ -207,11 +246,18 @@ def main():
         except certificates.CertificateError as e:
             print(f"h2.py: {e}", file=sys.stderr)
             return 2
-        remedies = {"ours": "cargo build --release (or name it with --ours)", "peer": "bench/build.sh h2, and install nginx and h2o"}
+        args.call = os.path.join(folder, "call")
+        with open(args.call, "wb") as file:
+            file.write(CALL)
+        remedies = {"ours": "cargo build --release (or name it with --ours), for grpc its example grpc_unary", "peer": "bench/build.sh h2, and install nginx and h2o"}
         runs.take_places(args)
         results, planned = {}, 0
         for scenario in args.scenario:
-            chosen, _ = comparison.choose("h2.py", subjects(args.ours, made)[scenario], args.only, remedies)
+            there = subjects(args.ours, made)[scenario]
+            only = args.only and [name for name in args.only if name in there]
+            if only == []:
+                continue
+            chosen, _ = comparison.choose("h2.py", there, only, remedies)
             found, count = comparison.run_rounds(chosen, cells(args, scenario), lambda *_: True,
                                                  functools.partial(lambda subject, cell, args: one_run(subject, cell, args)), args)
             planned += count
@@ -224,7 +270,7 @@ def main():
                 lines += table(cell, results)
         judged, missed = bars(results)
         runs.publish(lines + judged, args)
-        sound = runs.all_sound(results, planned, ["h2o", "nginx", "hyper"])
+        sound = runs.all_sound(results, planned, PEERS)
     return 0 if sound and not missed else 1
 
 
