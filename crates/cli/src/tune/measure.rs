@@ -27,6 +27,12 @@ const PROOFS: usize = 2;
 
 /// Carries it out.
 pub(super) fn run(args: &Measure) -> Result<(), Failure> {
+    let pairs = compare::PAIRS;
+    if let Some(rounds) = args.load.rounds.filter(|rounds| (*rounds as usize) < pairs) {
+        return Err(Failure::Usage(format!(
+            "--rounds: expected {pairs} or more, found {rounds}: fewer cannot tell what helps from chance"
+        )));
+    }
     let html = args
         .html
         .as_ref()
@@ -97,8 +103,8 @@ fn climb(
     Ok(())
 }
 
-/// The rounds of one step. What seems to help is measured once more, and is only kept if it does so again: chance agrees
-/// one time in sixteen, and there are many steps.
+/// The rounds of one step. What seems to help is measured once more, and is only kept if it does so again: by chance all of
+/// five rounds are better one time in 32, and there are many steps.
 fn rung(
     ground: &mut Ground,
     bed: &mut Bed,

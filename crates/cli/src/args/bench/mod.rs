@@ -123,7 +123,7 @@ pub(crate) struct Load {
     #[arg(long)]
     pub(crate) poisson: bool,
 
-    /// How often it is all done; the result is the median with its spread [default: 3, of compare 5]
+    /// How often it is all done; the result is the median with its spread [default: 3, of comparisons 5]
     #[arg(long, value_name = "N", value_parser = whole(1..=limits::ROUNDS))]
     pub(crate) rounds: Option<u32>,
 
