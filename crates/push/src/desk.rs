@@ -95,21 +95,25 @@ struct Rounds {
 }
 
 impl Rounds {
+    /// The second whose clients must have answered by now: their pings were spread over it.
     fn waited(&self) -> usize {
         let count = self.pinged.len();
-        (self.second + count - limits::PONG_WITHIN.as_secs() as usize) % count
+        (self.second + count - limits::PONG_WITHIN.as_secs() as usize - 1) % count
     }
 
-    /// Those who were looked at in this second come again in their rounds. Nobody has been added there meanwhile.
-    fn put_back(&mut self, pinged: Vec<ConnId>, due: Vec<ConnId>) {
-        let (at, waited) = (self.second % self.pinged.len(), self.waited());
-        self.pinged[at] = pinged;
-        self.pinged[waited] = due;
+    /// The second of one that comes now: whole intervals are as good as parts of one, so it is the emptiest, of several the
+    /// last. However many come at once, their pings do not.
+    fn join(&mut self, id: ConnId) {
+        let count = self.pinged.len();
+        let ahead = (1..count).rev().map(|seconds| (self.second + seconds) % count);
+        if let Some(at) = ahead.min_by_key(|at| self.pinged[*at].len()) {
+            self.pinged[at].push(id);
+        }
     }
 }
 
 const _: () = assert!(
-    limits::PONG_WITHIN.as_secs() < limits::PING_EVERY.as_secs() && limits::PONG_WITHIN.as_secs() > 1,
+    limits::PONG_WITHIN.as_secs() + 1 < limits::PING_EVERY.as_secs() && limits::PONG_WITHIN.as_secs() > 1,
     "those who are pinged are not those who are looked at, nor those who come"
 );
 
@@ -201,11 +205,7 @@ impl Desk {
         seats[id.slot()] = Some(seat);
         self.0.counts.connected();
         self.0.clients.fetch_add(1, Ordering::Relaxed);
-        let mut rounds = self.0.rounds.borrow_mut();
-        let last = rounds.pinged.len() - 1;
-        // The whole interval from now: pings of a burst of connections are as far apart as its seconds.
-        let at = (rounds.second + last) % rounds.pinged.len();
-        rounds.pinged[at].push(id);
+        self.0.rounds.borrow_mut().join(id);
     }
 
     /// Connections that are known, of all workers.
@@ -508,24 +508,29 @@ impl Desk {
     }
 
     async fn tick(&self) {
+        const SECOND: Duration = Duration::from_secs(1);
+        let mut next = self.0.cx.now();
         loop {
-            self.0.cx.sleep(Duration::from_secs(1)).await;
-            self.second();
+            next = next.after(SECOND);
+            self.0.cx.sleep(next.since(self.0.cx.now())).await;
+            let (at, pinged) = self.second();
             self.end_what_is_over();
             let now = self.0.cx.now().since(Time(0));
             self.0.home.borrow_mut().sweep(now);
             self.0.places.borrow_mut().tidy();
+            self.ping(at, pinged).await;
         }
     }
 
-    fn second(&self) {
-        let (mut pinged, due, strangers) = {
+    /// Looks at those who should have answered; returns whom to ping now, and where they are put back.
+    fn second(&self) -> (usize, Vec<ConnId>) {
+        let (waited, due, strangers) = {
             let rounds = &mut *self.0.rounds.borrow_mut();
             rounds.second += 1;
-            let (at, waited) = (rounds.second % rounds.pinged.len(), rounds.waited());
+            let waited = rounds.waited();
             let strangers = rounds.second % rounds.strangers.len();
             (
-                std::mem::take(&mut rounds.pinged[at]),
+                waited,
                 std::mem::take(&mut rounds.pinged[waited]),
                 std::mem::take(&mut rounds.strangers[strangers]),
             )
@@ -535,16 +540,31 @@ impl Desk {
                 seat.must_have_answered();
             }
         }
-        for &id in &pinged {
-            if let Some(seat) = self.find(id) {
-                seat.ping();
-            }
-        }
-        pinged.retain(|id| self.find(*id).is_some());
-        self.0.rounds.borrow_mut().put_back(pinged, due);
         for stranger in strangers {
             stranger.must_be_known();
         }
+        let rounds = &mut *self.0.rounds.borrow_mut();
+        rounds.pinged[waited] = due;
+        let at = rounds.second % rounds.pinged.len();
+        (at, std::mem::take(&mut rounds.pinged[at]))
+    }
+
+    /// Pings them, spread over less than a second: what is published meanwhile does not wait for all of them.
+    async fn ping(&self, at: usize, mut pinged: Vec<ConnId>) {
+        const SLICES: usize = 500;
+        let together = limits::PINGS_TOGETHER.max(pinged.len().div_ceil(SLICES));
+        let slices = pinged.chunks(together);
+        let pause = Duration::from_secs(1) / (slices.len() as u32 + 1);
+        for slice in slices {
+            for &id in slice {
+                if let Some(seat) = self.find(id) {
+                    seat.ping();
+                }
+            }
+            self.0.cx.sleep(pause).await;
+        }
+        pinged.retain(|id| self.find(*id).is_some());
+        self.0.rounds.borrow_mut().pinged[at].append(&mut pinged);
     }
 }
 

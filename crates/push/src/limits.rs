@@ -19,7 +19,11 @@ pub const BACKLOG: usize = 16_384;
 /// How often a client is pinged.
 pub const PING_EVERY: Duration = Duration::from_secs(25);
 
-/// How long a client may take to answer a ping; then it is disconnected ([`Disconnect::NO_PONG`]).
+/// Clients of a worker that are pinged in one turn of it, the rest of a second's in turns spread over that second; more only where there
+/// are more than 500 times as many.
+pub const PINGS_TOGETHER: usize = 64;
+
+/// How long a client may take to answer a ping, at least; then it is disconnected ([`Disconnect::NO_PONG`]).
 ///
 /// [`Disconnect::NO_PONG`]: ringmain_hub::protocol::Disconnect::NO_PONG
 pub const PONG_WITHIN: Duration = Duration::from_secs(10);

@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use ringmain_hub::limits::MESSAGE_BYTES;
 use ringmain_push::Options;
-use ringmain_push::limits::{COMMANDS_UNDER_WAY, CONNECT_WITHIN, PING_EVERY, PONG_WITHIN};
+use ringmain_push::limits::{COMMANDS_UNDER_WAY, CONNECT_WITHIN, PING_EVERY, PINGS_TOGETHER, PONG_WITHIN};
 use ringmain_web::testing::{TestClient, TestEvent, TestSocket};
 
 use crate::support::{masked, options, serve};
@@ -273,6 +273,41 @@ fn who_asks_for_more_than_is_answered_is_sent_away() {
         "x".repeat(MESSAGE_BYTES)
     ));
     assert_eq!(large.closed().0, 3501);
+}
+
+/// All in one moment, however the interval is long: then a worker would do nothing else for it, and whoever is published to
+/// would wait.
+#[test]
+fn however_many_come_at_once_they_are_not_pinged_at_once() {
+    const CLIENTS: usize = 2400;
+    const STEPS: u32 = 20;
+    let mut client = serve(options());
+    let mut sockets: Vec<TestSocket> = (0..CLIENTS).map(|_| connect(&mut client)).collect();
+    let mut pings = vec![0; CLIENTS];
+    let mut together = Vec::new();
+    for _ in 0..PING_EVERY.as_secs() as u32 * STEPS {
+        client.advance(Duration::from_secs(1) / STEPS);
+        let mut count = 0;
+        for (socket, pings) in sockets.iter_mut().zip(&mut pings) {
+            while let Some(event) = socket.event_now().expect("the protocol") {
+                assert!(matches!(event, TestEvent::Message(_)), "{event:?}");
+                (count, *pings) = (count + 1, *pings + 1);
+                socket.send_text("{}");
+            }
+        }
+        together.push(count);
+    }
+    assert!(
+        pings.iter().all(|pings| *pings == 1),
+        "each once in an interval: {pings:?}"
+    );
+    let most = together.iter().max();
+    assert!(most.is_some_and(|most| *most <= PINGS_TOGETHER), "{together:?}");
+    let busy = together
+        .chunks(STEPS as usize)
+        .map(|second| second.iter().sum::<usize>());
+    let most = busy.max().unwrap_or_default();
+    assert!(most <= CLIENTS / 24 + 1, "{most} in a second");
 }
 
 #[test]

@@ -2,14 +2,14 @@
 
 use serde_json::{Value, json};
 
-/// What `ringmain run` calls, with both engines, TLS, logs, configurations that change and hand-over, and what the C
-/// library and the standard library call around it. Found by tracing and reading; a test runs under it.
+/// What `ringmain run` calls, with both engines, TLS, logs, configurations that change, push, NATS and hand-over, and what the C
+/// library and the standard library call around it. Found by tracing and reading; tests run a server and a gateway under it.
 #[rustfmt::skip]
 pub const CALLS: &[&str] = &[
     "accept", "accept4", "access", "arch_prctl", "bind", "brk", "clock_gettime", "clock_nanosleep", "clone",
     "clone3", "close", "connect", "dup", "dup3", "epoll_create1", "epoll_ctl", "epoll_pwait", "epoll_wait",
     "eventfd2", "execve", "exit", "exit_group", "fallocate", "fcntl", "fdatasync", "flock", "fstat",
-    "fsync", "ftruncate", "futex", "getcpu", "getdents64", "geteuid", "getegid", "getgid", "getpeername",
+    "fsync", "ftruncate", "futex", "getcpu", "getcwd", "getdents64", "geteuid", "getegid", "getgid", "getpeername",
     "getpid", "getppid", "getrandom", "getrusage", "getsockname", "getsockopt", "gettid", "gettimeofday",
     "getuid", "inotify_add_watch", "inotify_init1", "inotify_rm_watch", "ioctl", "io_uring_enter",
     "io_uring_register", "io_uring_setup", "kill", "listen", "lseek", "lstat", "madvise", "membarrier",
