@@ -9,6 +9,7 @@ pub(crate) mod budget;
 mod choose;
 pub(crate) mod connect;
 mod counts;
+pub(crate) mod h2;
 pub(crate) mod local;
 pub(crate) mod registry;
 pub(crate) mod room;
@@ -217,6 +218,13 @@ impl Drop for Admitted {
 /// A connection that is counted at its upstream.
 #[derive(Debug)]
 pub(crate) struct Permit(Arc<Shared>);
+
+impl Permit {
+    /// Whose connection it is.
+    pub(crate) fn shared(&self) -> Arc<Shared> {
+        Arc::clone(&self.0)
+    }
+}
 
 impl Drop for Permit {
     fn drop(&mut self) {

@@ -1,11 +1,12 @@
 //! The gateway in the simulated world: clients in front, origins behind, each with manners of its own, under one seed.
 //!
-//! Clients of HTTP and callers whose connections are passed on as bytes.
+//! Origins by HTTP/1.1 and by HTTP/2, clients of HTTP and callers whose connections are passed on as bytes.
 //!
 //! Shows that each answer is that of its request, whole or seen to be cut; that a calm run answers all; that changes of
 //! configuration are not felt; that what bounds requests holds to the request; that policies which ask others let nobody in whom
 //! these have not; and that at the end nothing is held: connections, tasks, counts, memory.
 //!
+//! `SIM_HTTP2=1` has half of the upstreams speak HTTP/2 (decision 0023).
 //! `SIM_SEEDS=10000` runs the long suite (`cargo xtask suite sim`), `SIM_SEED=n` one seed, `SIM_FIRST=n` leaves out
 //! those before it.
 #![expect(
@@ -19,6 +20,7 @@ mod bounds;
 mod bytes;
 mod clients;
 mod filters;
+mod framed;
 mod origins;
 mod proof;
 mod run;
