@@ -6,7 +6,6 @@
 //! configuration are not felt; that what bounds requests holds to the request; that policies which ask others let nobody in whom
 //! these have not; and that at the end nothing is held: connections, tasks, counts, memory.
 //!
-//! `SIM_HTTP2=1` has half of the upstreams speak HTTP/2 (decision 0023).
 //! `SIM_SEEDS=10000` runs the long suite (`cargo xtask suite sim`), `SIM_SEED=n` one seed, `SIM_FIRST=n` leaves out
 //! those before it.
 #![expect(

@@ -151,6 +151,17 @@ impl Origin {
         guests.chain(self.flap.map(|(at, _)| at)).min()
     }
 
+    /// Whose doing it is that it is busy.
+    pub(crate) fn told(&self) -> String {
+        let now = self.world.now();
+        let guests = self.guests.iter();
+        let busy = guests.filter(|guest| guest.due(now).is_some_and(|at| at <= now));
+        let told: Vec<_> = busy
+            .map(|guest| format!("{guest:?}, eof: {}", guest.peer.eof()))
+            .collect();
+        format!("{:?}: {}", self.addr, told.join("; "))
+    }
+
     /// Ends all connections.
     pub(crate) fn close_all(&mut self) {
         self.flap = None;
@@ -259,7 +270,8 @@ impl Guest {
             // What still comes of the body is nothing to it.
             self.manner = Manner::Deaf;
         }
-        if is_framed(&self.kept).is_none() && self.answers == 0 && !self.peer.eof() {
+        let is_unknown = self.answers == 0 && self.out.is_empty() && is_framed(&self.kept).is_none();
+        if is_unknown && !self.peer.eof() {
             return;
         }
         while let Some(asked) = self.request(policies) {

@@ -35,8 +35,7 @@ pub(super) fn config(world: &World, calm: bool, bounds: &Bounds, asked: &Asked) 
     upstream.pool.connections = 1 + world.below(8) as u32;
     upstream.pool.requests_per_connection = (world.below(3) == 0).then_some(1 + world.below(5) as u32);
     upstream.pool.streams_per_connection = 1 + world.below(20) as u32;
-    // Decision 0023: requests are found that wait for ever, so it is asked for by name until they are not.
-    if std::env::var_os("SIM_HTTP2").is_some() && world.below(2) == 0 {
+    if world.below(2) == 0 {
         upstream.protocol = UpstreamProtocol::Http2;
     }
     if world.below(3) == 0 {
