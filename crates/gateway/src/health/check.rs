@@ -15,9 +15,11 @@ use super::Verdict;
 use crate::limits;
 use crate::model::{ActiveHealth, HealthCheck, UpstreamProtocol};
 use crate::resolve::within;
-use crate::upstream::h2::{Asked, Beginning, Channel, Common, Heard, Session, ask as ask_stream, is_agreed};
+use crate::upstream::h2::{
+    Asked, Beginning, Channel, Common, Heard, Session, Takes, ask as ask_stream, is_agreed,
+};
 use crate::upstream::transport::{Transport, greeting};
-use crate::upstream::{Endpoint, Shared, connect};
+use crate::upstream::{Endpoint, Shared, Toward, connect};
 
 /// Who is asked, and how.
 #[derive(Clone, Debug)]
@@ -153,9 +155,11 @@ fn alone(cx: &Cx, stream: Stream, secure: bool) -> Channel {
     let beginning = Beginning {
         stream,
         permit: None,
+        toward: Toward::default(),
         secure,
         streams: 1,
         lifetime: Some(1),
+        takes: Rc::new(Takes::default()),
     };
     Session::new(cx, &Common::new(), beginning).reserve()
 }

@@ -128,7 +128,7 @@ impl Redis {
             if span.is_zero() {
                 return Err(Fault::HeadTimeout);
             }
-            let link = local.link_alone(&chosen.end, fresh, &[], span).await?;
+            let link = local.link_alone(&chosen.end, fresh, span).await?;
             let kept = link.requests > 0;
             match self.converse(worker, &link, key, rate, until).await {
                 Ok(verdict) => {

@@ -23,7 +23,7 @@ use super::breaker::{Cap, Retrying};
 use super::choose::{self, Wellness, Wish};
 use super::h2::{Channel, Common, Sessions};
 use super::waiting::{Place, Waiting};
-use super::{Active, Admitted, Current, Endpoint, Full, Permit, Prefer, Shared, connect, transport};
+use super::{Active, Admitted, Current, Endpoint, Full, Permit, Prefer, Shared, Toward, connect, transport};
 use crate::balance::Turns;
 use crate::fault::Fault;
 use crate::health::{Meeting, may_eject};
@@ -180,6 +180,16 @@ impl Local {
         seen
     }
 
+    /// An endpoint as it is configured now: its connections are there. One that is configured no more is as it was.
+    pub(super) fn present(&self, end: &Rc<End>) -> Rc<End> {
+        let seen = self.follow();
+        if !end.gone.get() {
+            return Rc::clone(end);
+        }
+        let same = |other: &&Rc<End>| is_same(&other.endpoint, &end.endpoint);
+        Rc::clone(seen.ends.iter().find(same).unwrap_or(end))
+    }
+
     /// Counts a request at the upstream.
     pub(crate) fn admit(&self) -> Result<Admitted, Fault> {
         self.try_admit().ok_or_else(|| {
@@ -313,7 +323,8 @@ impl Local {
         version.map_or_else(Vec::new, |version| transport::greeting(version, addresses()))
     }
 
-    /// A way to an endpoint, by what is spoken there: a [whole connection](Self::link_alone), or a stream, within `span`.
+    /// A way to an endpoint, by what is spoken there: a whole connection, or a stream, within `span`. With a greeting it is a new one,
+    /// for this request alone; with `fresh` none that was kept.
     pub(crate) async fn link(
         &self,
         end: &Rc<End>,
@@ -325,34 +336,49 @@ impl Local {
             // Apart, so that requests by HTTP/1.1 have no room for it.
             return Box::pin(self.link_shared(end, fresh, greeting, span)).await;
         }
-        self.link_alone(end, fresh, greeting, span).await.map(Link::Sole)
+        self.link_whole(end, fresh, greeting, span).await
     }
 
-    /// A connection to an endpoint: one that was kept, unless `fresh` is asked for, or a new one, within `span`. With a
-    /// greeting it is a new one, for this request alone.
+    /// The same where what is spoken has whole connections only.
     pub(crate) async fn link_alone(
+        &self,
+        end: &Rc<End>,
+        fresh: bool,
+        span: Duration,
+    ) -> Result<Sole, Fault> {
+        match self.link_whole(end, fresh, &[], span).await? {
+            Link::Sole(sole) => Ok(sole),
+            Link::Shared(_) => Err(Fault::NoHttp2),
+        }
+    }
+
+    /// A way to an endpoint of HTTP/1.1, unless it speaks HTTP/2 by the time that there is one.
+    pub(super) async fn link_whole(
         &self,
         end: &Rc<End>,
         fresh: bool,
         greeting: &[u8],
         span: Duration,
-    ) -> Result<Sole, Fault> {
+    ) -> Result<Link, Fault> {
         let fresh = fresh || !greeting.is_empty();
         if !fresh && let Some(link) = self.take_kept(end) {
-            return Ok(link);
+            return Ok(Link::Sole(link));
         }
         let most = self.follow().current.config.pool.connections;
         let permit = match self.shared.begin_connection(most) {
             Ok(permit) => permit,
             Err(_) => match self.wait(end, fresh, most, span).await? {
                 Waited::Permit(permit) => permit,
-                Waited::Kept(Link::Sole(link)) => return Ok(link),
-                // What is spoken has changed meanwhile.
-                Waited::Kept(Link::Shared(_)) => return Err(Fault::PendingTimeout),
+                Waited::Kept(link) => return Ok(link),
             },
         };
+        if self.protocol() != UpstreamProtocol::Http1 {
+            // It has changed while this waited.
+            return Box::pin(self.begin_session(end, permit, greeting, span)).await;
+        }
         let tls = self.tls();
-        self.dial(end, permit, greeting, tls, span).await
+        let dialled = self.dial(end, permit, greeting, tls, span).await;
+        dialled.map(Link::Sole)
     }
 
     /// Opens a connection.
@@ -430,18 +456,19 @@ impl Local {
         let pending = self.follow().current.config.pool.pending;
         let worker = self.cx.worker();
         let room = &self.shared.room;
+        let who = (worker, end.endpoint.toward());
         let mut place = None;
         let mut outer = None;
         let mut sleep = std::pin::pin!(self.cx.sleep(span));
         poll_fn(|context| {
-            if !queue(&self.shared.waiting, &mut place, worker, pending, context.waker()) {
+            if !queue(&self.shared.waiting, &mut place, who, pending, context.waker()) {
                 self.shared.breaker.tripped(Cap::Pending);
                 return Poll::Ready(Err(Fault::PendingFull));
             }
             let mut found = self.look_for(end, fresh, most);
             if matches!(found, Err(Full::Process)) {
                 let most_waiting = limits::PROCESS_PENDING;
-                if !queue(&room.waiting, &mut outer, worker, most_waiting, context.waker()) {
+                if !queue(&room.waiting, &mut outer, who, most_waiting, context.waker()) {
                     return Poll::Ready(Err(Fault::ProcessPendingFull));
                 }
                 // What became free before was told to nobody.
@@ -480,8 +507,9 @@ impl Local {
     }
 
     /// A connection without waiting, for somebody who waits.
-    fn look_for(&self, end: &End, fresh: bool, most: u32) -> Result<Waited, Full> {
+    fn look_for(&self, end: &Rc<End>, fresh: bool, most: u32) -> Result<Waited, Full> {
         if !fresh {
+            let end = &self.present(end);
             let kept = match self.shares(end) {
                 true => end.sessions.take(false).map(Link::Shared),
                 false => self.take_kept(end).map(Link::Sole),
@@ -532,13 +560,13 @@ impl Sole {
 fn queue<'w>(
     waiting: &'w Waiting,
     place: &mut Option<Place<'w>>,
-    worker: usize,
+    who: (usize, Toward),
     most: u32,
     waker: &Waker,
 ) -> bool {
     match place {
         Some(place) => place.again(waker),
-        None => *place = waiting.join(worker, most, waker),
+        None => *place = waiting.join(who, most, waker),
     }
     place.is_some()
 }
@@ -554,12 +582,15 @@ fn handle(connector: Option<&Result<Connector, String>>) -> Option<Rc<ConnectHan
     Some(Rc::new(connector.handle()))
 }
 
+/// Whether connections to one are as good as those to the other.
+fn is_same(one: &Endpoint, other: &Endpoint) -> bool {
+    one.addr == other.addr && one.peer == other.peer
+}
+
 /// The endpoints, with what there is already of those that stay, if they are connected to in the same way.
 fn ends(current: &Current, old: &[Rc<End>], alike: bool) -> Vec<Rc<End>> {
     let end = |endpoint: &Arc<Endpoint>| {
-        let same = |end: &&Rc<End>| {
-            alike && end.endpoint.addr == endpoint.addr && end.endpoint.peer == endpoint.peer
-        };
+        let same = |end: &&Rc<End>| alike && is_same(&end.endpoint, endpoint);
         match old.iter().find(same) {
             // Its share may be another one now.
             Some(end) if Arc::ptr_eq(&end.endpoint, endpoint) => Rc::clone(end),

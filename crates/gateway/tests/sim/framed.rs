@@ -196,7 +196,8 @@ impl Framed {
         };
         self.out.drain(..count);
         self.stuck = !self.out.is_empty();
-        !(peer.eof() && self.out.is_empty())
+        // It asks nothing any more, and reads nothing.
+        !peer.eof()
     }
 
     fn hear(&mut self, now: Time, random: &mut fastrand::Rng, policies: &Policies) {

@@ -32,7 +32,8 @@ pub(crate) struct Channel {
     /// The answer's head says that nothing follows.
     is_bare: Cell<bool>,
     deadline: Cell<Option<Time>>,
-    sleep: RefCell<Option<Sleep>>,
+    /// Wakes whoever waits, and when.
+    sleep: RefCell<Option<(Time, Sleep)>>,
     /// Its place among those who wait to write.
     ticket: Cell<u64>,
 }
@@ -91,10 +92,11 @@ impl Channel {
         }
         let silent = session.cx.now().since(session.heard.get());
         session.with(|state| {
+            let is_ahead = !state.connection.is_established();
             let stream = state
                 .connection
                 .request(request, fields, length, end, &mut state.out)?;
-            let incoming = Incoming::new(stream);
+            let incoming = Incoming::new(stream, is_ahead);
             state.put(&incoming);
             session.reserved.set(session.reserved.get() - 1);
             session.served.set(session.served.get() + 1);
@@ -282,8 +284,12 @@ impl Channel {
                 self.session.ping();
                 return Poll::Ready(Lost::Late);
             }
-            // One that fires too early is followed by another: deadlines are moved far more often than met.
-            let sleep = place.get_or_insert_with(|| cx.sleep(at.since(now)));
+            // One that fires too early is followed by another: deadlines are moved far more often than met. One that would fire too late
+            // is replaced.
+            if place.as_ref().is_some_and(|(fires, _)| *fires > at) {
+                *place = None;
+            }
+            let (_, sleep) = place.get_or_insert_with(|| (at, cx.sleep(at.since(now))));
             match Pin::new(sleep).poll(context) {
                 Poll::Pending => return Poll::Pending,
                 Poll::Ready(()) => *place = None,

@@ -18,9 +18,8 @@ use ringmain_engine::stream::Stream;
 use ringmain_tls::Tls;
 
 use super::channel::Channel;
-use super::session::{Beginning, Session};
+use super::session::{Beginning, Session, Takes};
 use crate::fault::Fault;
-use crate::limits;
 use crate::model::UpstreamProtocol;
 use crate::upstream::Permit;
 use crate::upstream::local::{End, Link, Local, Waited};
@@ -37,6 +36,8 @@ pub(crate) struct Sessions {
     dialled: Cell<(u64, Option<Fault>)>,
     /// The endpoint was asked what it speaks, and it is not this.
     is_plain: Cell<bool>,
+    /// How many streams at once it takes, by what it has said last.
+    takes: Rc<Takes>,
 }
 
 /// A session is being made.
@@ -99,6 +100,7 @@ impl Sessions {
         let next = Sessions::default();
         next.list.swap(&self.list);
         next.is_plain.set(self.is_plain.get());
+        next.takes.hear(self.takes.assumed());
         next
     }
 
@@ -151,10 +153,12 @@ impl Local {
         let until = self.cx.now().after(span);
         loop {
             let left = until.since(self.cx.now());
+            // The configuration may have changed while this waited.
+            let end = &self.present(end);
             let sessions = &end.sessions;
             if self.protocol() == UpstreamProtocol::Http1 {
                 // It has changed while this waited.
-                return self.link_alone(end, fresh, greeting, left).await.map(Link::Sole);
+                return self.link_whole(end, fresh, greeting, left).await;
             }
             let alone = !greeting.is_empty();
             if !self.shares(end) {
@@ -167,7 +171,7 @@ impl Local {
                 if let Some(channel) = sessions.take(fresh) {
                     return Ok(Link::Shared(channel));
                 }
-                let streams = self.streams().min(limits::UPSTREAM_STREAMS_ASSUMED);
+                let streams = self.streams().min(sessions.takes.assumed());
                 if sessions.joins(streams) {
                     self.join(sessions, left).await?;
                     continue;
@@ -205,7 +209,8 @@ impl Local {
         .await
     }
 
-    async fn begin_session(
+    /// Opens a connection, and speaks by it what is spoken there as this begins.
+    pub(in crate::upstream) async fn begin_session(
         &self,
         end: &Rc<End>,
         permit: Permit,
@@ -216,15 +221,13 @@ impl Local {
         let mut dialling = greeting.is_empty().then(|| end.sessions.dial());
         let tls = self.tls();
         let secure = tls.is_some();
+        let shared = self.protocol() == UpstreamProtocol::Http2;
         let dialled = self.dial(end, permit, greeting, tls, span).await;
-        let spoken = dialled.and_then(|sole| {
-            let shared = self.protocol() == UpstreamProtocol::Http2;
-            match secure {
-                true if is_agreed(&sole.stream) => Ok((sole, true)),
-                true if shared => Err(Fault::NoHttp2),
-                // Without TLS nothing is agreed on: it is known before.
-                secure => Ok((sole, shared && !secure)),
-            }
+        let spoken = dialled.and_then(|sole| match secure {
+            true if is_agreed(&sole.stream) => Ok((sole, true)),
+            true if shared => Err(Fault::NoHttp2),
+            // Without TLS nothing is agreed on: it is known before.
+            secure => Ok((sole, shared && !secure)),
         });
         let (sole, is_shared) = match spoken {
             Ok(spoken) => spoken,
@@ -248,8 +251,10 @@ impl Local {
                 stream,
                 permit: Some(permit),
                 secure,
+                toward: end.endpoint.toward(),
                 streams: self.streams(),
                 lifetime: if alone { Some(1) } else { self.lifetime() },
+                takes: Rc::clone(&end.sessions.takes),
             },
         );
         if session.room() == 0 {

@@ -18,6 +18,8 @@ use crate::limits;
 #[derive(Debug)]
 pub(super) struct Incoming {
     pub(super) stream: Stream,
+    /// It was opened before it was known how many the endpoint takes.
+    is_ahead: bool,
     pub(super) came: RefCell<Came>,
 }
 
@@ -40,9 +42,10 @@ pub(super) struct Came {
 }
 
 impl Incoming {
-    pub(super) fn new(stream: Stream) -> Rc<Incoming> {
+    pub(super) fn new(stream: Stream, is_ahead: bool) -> Rc<Incoming> {
         Rc::new(Incoming {
             stream,
+            is_ahead,
             came: RefCell::default(),
         })
     }
@@ -153,7 +156,10 @@ impl Session {
                     }
                 }
                 event => {
-                    heard.settings |= matches!(event, Event::Settings);
+                    if matches!(event, Event::Settings) {
+                        heard.settings = true;
+                        self.takes.hear(state.connection.peer_streams());
+                    }
                     self.event(state, event);
                 }
             }
@@ -177,7 +183,10 @@ impl Session {
                     ErrorCode::REFUSED_STREAM => Lost::Refused,
                     _ => Lost::Reset,
                 };
-                self.refuses.set(self.refuses.get() || why == Lost::Refused);
+                // One too many is not what is meant by it.
+                let is_ahead = state.find(stream).is_some_and(|incoming| incoming.is_ahead);
+                self.refuses
+                    .set(self.refuses.get() || why == Lost::Refused && !is_ahead);
                 state.lose(stream, why);
             }
             Event::Broken { stream, fault } => {

@@ -23,8 +23,8 @@ use super::Lost;
 use super::channel::Channel;
 use super::receive::{Ear, Incoming};
 use crate::limits;
-use crate::upstream::Permit;
 use crate::upstream::waiting::Handover;
+use crate::upstream::{Permit, Toward};
 
 /// What a worker's sessions with an upstream have in common.
 #[derive(Debug)]
@@ -48,6 +48,28 @@ impl Common {
     }
 }
 
+/// How many streams at once an endpoint has said that it takes. What a new connection to it begins with: those beyond are refused, and
+/// only its first connection cannot know.
+#[derive(Debug)]
+pub(crate) struct Takes(Cell<u32>);
+
+impl Default for Takes {
+    fn default() -> Takes {
+        Takes(Cell::new(limits::UPSTREAM_STREAMS_ASSUMED))
+    }
+}
+
+impl Takes {
+    pub(super) fn hear(&self, streams: u32) {
+        self.0.set(streams.clamp(1, limits::UPSTREAM_STREAMS_ASSUMED));
+    }
+
+    /// By a connection that it has not said anything by.
+    pub(super) fn assumed(&self) -> u32 {
+        self.0.get()
+    }
+}
+
 /// See the module.
 pub(crate) struct Session {
     pub(super) cx: Cx,
@@ -57,8 +79,11 @@ pub(crate) struct Session {
     pub(super) state: RefCell<State>,
     /// `None`: it is closed, or nobody counts it.
     permit: RefCell<Option<Permit>>,
+    toward: Toward,
     /// It opens no more streams.
     retired: Cell<bool>,
+    /// That is for the sake of those who wait for another connection.
+    leaves: Cell<bool>,
     /// Somebody was told that there is no room because its output is full.
     is_choked: Cell<bool>,
     /// It has refused a stream, and taken none since.
@@ -67,6 +92,7 @@ pub(crate) struct Session {
     most: u32,
     /// Streams in its life; `None`: any number.
     lifetime: Option<u32>,
+    pub(super) takes: Rc<Takes>,
     /// Channels that have no stream yet.
     pub(super) reserved: Cell<u32>,
     /// Streams that it has opened.
@@ -104,12 +130,15 @@ struct Writers {
 pub(crate) struct Beginning {
     pub(crate) stream: Stream,
     pub(crate) permit: Option<Permit>,
+    /// Which endpoint it leads to.
+    pub(crate) toward: Toward,
     /// By TLS.
     pub(crate) secure: bool,
     /// Streams at once.
     pub(crate) streams: u32,
     /// Streams in its life; `None`: any number.
     pub(crate) lifetime: Option<u32>,
+    pub(crate) takes: Rc<Takes>,
 }
 
 impl std::fmt::Debug for Session {
@@ -136,11 +165,14 @@ impl Session {
                 streams: Vec::new(),
             }),
             permit: RefCell::new(beginning.permit),
+            toward: beginning.toward,
             retired: Cell::new(false),
+            leaves: Cell::new(false),
             is_choked: Cell::new(false),
             refuses: Cell::new(false),
             most: beginning.streams,
             lifetime: beginning.lifetime,
+            takes: beginning.takes,
             reserved: Cell::new(0),
             served: Cell::new(0),
             idle_since: Cell::new(now),
@@ -190,7 +222,7 @@ impl Session {
         let connection = &self.state.borrow().connection;
         let most = match connection.is_established() {
             true => self.most,
-            false => self.most.min(limits::UPSTREAM_STREAMS_ASSUMED),
+            false => self.most.min(self.takes.assumed()),
         };
         let reserved = self.reserved.get();
         let begun = self.served.get().saturating_add(reserved);
@@ -232,6 +264,11 @@ impl Session {
         let wire = self.wire.borrow_mut().take()?;
         self.common.open.set(self.common.open.get() - 1);
         let permit = self.permit.borrow_mut().take();
+        if self.leaves.get()
+            && let Some(permit) = &permit
+        {
+            permit.shared().left();
+        }
         let streams = std::mem::take(&mut self.state.borrow_mut().streams);
         for incoming in streams.iter().flatten() {
             incoming.lose(why);
@@ -273,12 +310,22 @@ impl Session {
         let shared = self.permit.borrow().as_ref().map(Permit::shared);
         for _ in 0..count.min(self.room()) {
             let Some(shared) = &shared else { break };
-            let close = match shared.waiting.hand_over(self.cx.worker()) {
-                Handover::Close => true,
-                Handover::Handed => shared.room.wants_handed(),
-                Handover::Keep => self.is_idle() && shared.room.wants_idle(),
+            // Without a request it can be closed in no time, and so be anybody's.
+            let (worker, is_idle) = (self.cx.worker(), self.is_idle());
+            let may_close = is_idle || shared.may_leave();
+            let handed = match is_idle {
+                true => shared.waiting.hand_over(worker),
+                false => shared
+                    .waiting
+                    .hand_over_stream(worker, self.toward, may_close),
             };
-            if close {
+            let close = match handed {
+                Handover::Close => true,
+                Handover::Handed => may_close && shared.room.wants_handed(),
+                Handover::Keep => is_idle && shared.room.wants_idle(),
+            };
+            if close && (is_idle || shared.begin_leaving()) {
+                self.leaves.set(!is_idle);
                 self.retired.set(true);
                 break;
             }
