@@ -177,7 +177,8 @@ pub const UPSTREAM_STREAMS: u32 = 100;
 /// The most that an upstream may say of that.
 pub const UPSTREAM_STREAMS_MOST: u32 = 10_000;
 
-/// How many of them an endpoint is taken to allow before it has said so. More wait for that, or for another connection.
+/// How many requests at most wait for one connection that is being made, of which nobody knows yet how many it takes. For more
+/// there is another one.
 pub const UPSTREAM_STREAMS_ASSUMED: u32 = 100;
 
 /// Bytes of an answer's body that are held for a client which does not read them, where the upstream speaks HTTP/2: the window of

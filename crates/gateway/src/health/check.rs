@@ -15,9 +15,7 @@ use super::Verdict;
 use crate::limits;
 use crate::model::{ActiveHealth, HealthCheck, UpstreamProtocol};
 use crate::resolve::within;
-use crate::upstream::h2::{
-    Asked, Beginning, Channel, Common, Heard, Session, Takes, ask as ask_stream, is_agreed,
-};
+use crate::upstream::h2::{Asked, Beginning, Channel, Common, Heard, Session, ask as ask_stream, is_agreed};
 use crate::upstream::transport::{Transport, greeting};
 use crate::upstream::{Endpoint, Shared, Toward, connect};
 
@@ -159,7 +157,6 @@ fn alone(cx: &Cx, stream: Stream, secure: bool) -> Channel {
         secure,
         streams: 1,
         lifetime: Some(1),
-        takes: Rc::new(Takes::default()),
     };
     Session::new(cx, &Common::new(), beginning).reserve()
 }

@@ -340,12 +340,7 @@ impl Local {
     }
 
     /// The same where what is spoken has whole connections only.
-    pub(crate) async fn link_alone(
-        &self,
-        end: &Rc<End>,
-        fresh: bool,
-        span: Duration,
-    ) -> Result<Sole, Fault> {
+    pub(crate) async fn link_alone(&self, end: &Rc<End>, fresh: bool, span: Duration) -> Result<Sole, Fault> {
         match self.link_whole(end, fresh, &[], span).await? {
             Link::Sole(sole) => Ok(sole),
             Link::Shared(_) => Err(Fault::NoHttp2),

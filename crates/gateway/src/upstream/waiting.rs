@@ -165,7 +165,11 @@ impl Waiting {
         }
         let own = |entry: &Entry| !entry.called && can(entry);
         let Some(own) = queue.entries.iter().position(own) else {
-            return if may_close { Handover::Close } else { Handover::Keep };
+            return if may_close {
+                Handover::Close
+            } else {
+                Handover::Keep
+            };
         };
         let waker = queue.call(own);
         drop(queue);

@@ -5,9 +5,7 @@ use std::time::Duration;
 use ringmain_engine::backend::Time;
 use ringmain_engine::backend::sim::Peer;
 use ringmain_wire::h1::{FieldBlock, Method};
-use ringmain_wire::h2::{
-    Connection, ErrorCode, Event, FaultKind, HeadBuffer, Limits, PREFACE, Role, Stream,
-};
+use ringmain_wire::h2::{Connection, ErrorCode, Event, HeadBuffer, Limits, PREFACE, Role, Stream};
 
 use crate::asked::Asked as Policies;
 use crate::proof;
@@ -113,8 +111,6 @@ pub(crate) struct Framed {
     answers: u32,
     asked: u32,
     going: bool,
-    /// The gateway has read what this side takes.
-    heeded: bool,
     /// There was no room for its bytes when it was looked at last.
     stuck: bool,
     /// When it breaks off as a whole, and whether by a reset.
@@ -133,9 +129,7 @@ impl Framed {
         let manner = Manner::draw(random, bad);
         let mut out = Vec::new();
         let limits = manner.limits();
-        let mut connection = Connection::new(Role::Server, &limits, Duration::from_nanos(now.0), &mut out);
-        // Answered when the settings before it were read.
-        connection.ping(*b"settings", &mut out);
+        let connection = Connection::new(Role::Server, &limits, Duration::from_nanos(now.0), &mut out);
         Framed {
             manner,
             connection,
@@ -146,7 +140,6 @@ impl Framed {
             answers: 0,
             asked: 0,
             going: false,
-            heeded: false,
             stuck: false,
             end: None,
         }
@@ -252,9 +245,6 @@ impl Framed {
                         self.came(place, now, random);
                     }
                 }
-                Event::Pong { payload } => self.heeded |= payload == *b"settings",
-                // What it could not know of, and is refused.
-                Event::Broken { fault, .. } if fault.kind == FaultKind::TooManyStreams && !self.heeded => {}
                 Event::Broken { fault, .. } => panic!("the gateway broke a rule: {fault}"),
                 _ => {}
             }

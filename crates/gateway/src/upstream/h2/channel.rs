@@ -92,11 +92,10 @@ impl Channel {
         }
         let silent = session.cx.now().since(session.heard.get());
         session.with(|state| {
-            let is_ahead = !state.connection.is_established();
             let stream = state
                 .connection
                 .request(request, fields, length, end, &mut state.out)?;
-            let incoming = Incoming::new(stream, is_ahead);
+            let incoming = Incoming::new(stream);
             state.put(&incoming);
             session.reserved.set(session.reserved.get() - 1);
             session.served.set(session.served.get() + 1);

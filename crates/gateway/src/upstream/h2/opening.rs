@@ -5,6 +5,9 @@
 //!   none, somebody dials for more than himself ─▶ joined ─ it stands, it failed ─▶ again, or the same fault
 //!   none, nobody does ─▶ a permit, or waiting for one ─▶ dialled ─▶ Channel, and room for those who joined
 //! ```
+//!
+//! A new one has room when the endpoint has said how many streams it takes: those beyond would be refused, and what was sent of a
+//! body with them may not be there for another try.
 
 use std::cell::{Cell, RefCell};
 use std::future::{Future, poll_fn};
@@ -17,9 +20,11 @@ use ringmain_engine::backend::Time;
 use ringmain_engine::stream::Stream;
 use ringmain_tls::Tls;
 
+use super::Lost;
 use super::channel::Channel;
-use super::session::{Beginning, Session, Takes};
+use super::session::{Beginning, Session};
 use crate::fault::Fault;
+use crate::limits;
 use crate::model::UpstreamProtocol;
 use crate::upstream::Permit;
 use crate::upstream::local::{End, Link, Local, Waited};
@@ -36,8 +41,6 @@ pub(crate) struct Sessions {
     dialled: Cell<(u64, Option<Fault>)>,
     /// The endpoint was asked what it speaks, and it is not this.
     is_plain: Cell<bool>,
-    /// How many streams at once it takes, by what it has said last.
-    takes: Rc<Takes>,
 }
 
 /// A session is being made.
@@ -100,7 +103,6 @@ impl Sessions {
         let next = Sessions::default();
         next.list.swap(&self.list);
         next.is_plain.set(self.is_plain.get());
-        next.takes.hear(self.takes.assumed());
         next
     }
 
@@ -171,7 +173,7 @@ impl Local {
                 if let Some(channel) = sessions.take(fresh) {
                     return Ok(Link::Shared(channel));
                 }
-                let streams = self.streams().min(sessions.takes.assumed());
+                let streams = self.streams().min(limits::UPSTREAM_STREAMS_ASSUMED);
                 if sessions.joins(streams) {
                     self.join(sessions, left).await?;
                     continue;
@@ -180,10 +182,13 @@ impl Local {
             let most = self.most_connections();
             let permit = match self.shared.begin_connection(most) {
                 Ok(permit) => permit,
-                Err(_) => match self.wait(end, alone, most, left).await? {
-                    Waited::Permit(permit) => permit,
-                    Waited::Kept(link) => return Ok(link),
-                },
+                Err(_) => {
+                    let alone = alone || fresh && !self.shares(end);
+                    match self.wait(end, alone, most, left).await? {
+                        Waited::Permit(permit) => permit,
+                        Waited::Kept(link) => return Ok(link),
+                    }
+                }
             };
             let left = until.since(self.cx.now());
             return self.begin_session(end, permit, greeting, left).await;
@@ -219,24 +224,30 @@ impl Local {
     ) -> Result<Link, Fault> {
         // Whom it is for alone nobody joins.
         let mut dialling = greeting.is_empty().then(|| end.sessions.dial());
+        let begun = self.begin(end, permit, greeting, span).await;
+        if let (Err(fault), Some(dialling)) = (&begun, &mut dialling) {
+            dialling.outcome = Some(*fault);
+        }
+        begun
+    }
+
+    async fn begin(
+        &self,
+        end: &Rc<End>,
+        permit: Permit,
+        greeting: &[u8],
+        span: Duration,
+    ) -> Result<Link, Fault> {
+        let until = self.cx.now().after(span);
         let tls = self.tls();
         let secure = tls.is_some();
         let shared = self.protocol() == UpstreamProtocol::Http2;
-        let dialled = self.dial(end, permit, greeting, tls, span).await;
-        let spoken = dialled.and_then(|sole| match secure {
-            true if is_agreed(&sole.stream) => Ok((sole, true)),
-            true if shared => Err(Fault::NoHttp2),
+        let sole = self.dial(end, permit, greeting, tls, span).await?;
+        let is_shared = match secure {
+            true if is_agreed(&sole.stream) => true,
+            true if shared => return Err(Fault::NoHttp2),
             // Without TLS nothing is agreed on: it is known before.
-            secure => Ok((sole, shared && !secure)),
-        });
-        let (sole, is_shared) = match spoken {
-            Ok(spoken) => spoken,
-            Err(fault) => {
-                if let Some(dialling) = &mut dialling {
-                    dialling.outcome = Some(fault);
-                }
-                return Err(fault);
-            }
+            secure => shared && !secure,
         };
         end.sessions.is_plain.set(!is_shared);
         if !is_shared {
@@ -244,32 +255,42 @@ impl Local {
         }
         let (stream, permit) = sole.into_parts();
         let alone = !greeting.is_empty();
-        let session = Session::new(
-            &self.cx,
-            &self.common,
-            Beginning {
-                stream,
-                permit: Some(permit),
-                secure,
-                toward: end.endpoint.toward(),
-                streams: self.streams(),
-                lifetime: if alone { Some(1) } else { self.lifetime() },
-                takes: Rc::clone(&end.sessions.takes),
-            },
-        );
-        if session.room() == 0 {
-            // It is over already.
-            let fault = Fault::ClosedBeforeHead;
-            if let Some(dialling) = &mut dialling {
-                dialling.outcome = Some(fault);
-            }
-            return Err(fault);
-        }
+        let beginning = Beginning {
+            stream,
+            permit: Some(permit),
+            secure,
+            toward: end.endpoint.toward(),
+            streams: self.streams(),
+            lifetime: if alone { Some(1) } else { self.lifetime() },
+        };
+        let session = Session::new(&self.cx, &self.common, beginning);
+        // So that nobody takes it for one without a request meanwhile.
         let channel = session.reserve();
         if !alone && !end.is_gone() {
-            end.sessions.list.borrow_mut().push(session);
+            end.sessions.list.borrow_mut().push(Rc::clone(&session));
         }
-        Ok(Link::Shared(channel))
+        if let Err(fault) = self.heard(&session, until).await {
+            session.retire();
+            return Err(fault);
+        }
+        match session.has_room_for_reserved() {
+            true => Ok(Link::Shared(channel)),
+            // It takes none, or no more: nothing was done.
+            false => Err(Fault::StreamRefused),
+        }
+    }
+
+    /// Waits until an endpoint has said how many streams it takes.
+    async fn heard(&self, session: &Session, until: Time) -> Result<(), Fault> {
+        let left = until.since(self.cx.now());
+        let mut sleep = pin!(self.cx.sleep(left));
+        let begun = poll_fn(|context| match session.poll_begun(context) {
+            Poll::Pending => sleep.as_mut().poll(context).map(|()| Err(Lost::Late)),
+            begun => begun,
+        });
+        begun
+            .await
+            .map_err(|lost| lost.before_head(|| Fault::ConnectTimeout))
     }
 }
 

@@ -18,8 +18,6 @@ use crate::limits;
 #[derive(Debug)]
 pub(super) struct Incoming {
     pub(super) stream: Stream,
-    /// It was opened before it was known how many the endpoint takes.
-    is_ahead: bool,
     pub(super) came: RefCell<Came>,
 }
 
@@ -42,10 +40,9 @@ pub(super) struct Came {
 }
 
 impl Incoming {
-    pub(super) fn new(stream: Stream, is_ahead: bool) -> Rc<Incoming> {
+    pub(super) fn new(stream: Stream) -> Rc<Incoming> {
         Rc::new(Incoming {
             stream,
-            is_ahead,
             came: RefCell::default(),
         })
     }
@@ -113,6 +110,9 @@ impl Session {
             kept.shrink_to(limits::SESSION_PARTIAL_KEPT);
             state.partial = kept;
         });
+        if heard.settings {
+            self.has_begun();
+        }
         if let Some(why) = heard.broken {
             drop(self.end(why));
         } else if heard.retired {
@@ -156,10 +156,7 @@ impl Session {
                     }
                 }
                 event => {
-                    if matches!(event, Event::Settings) {
-                        heard.settings = true;
-                        self.takes.hear(state.connection.peer_streams());
-                    }
+                    heard.settings |= matches!(event, Event::Settings);
                     self.event(state, event);
                 }
             }
@@ -183,10 +180,7 @@ impl Session {
                     ErrorCode::REFUSED_STREAM => Lost::Refused,
                     _ => Lost::Reset,
                 };
-                // One too many is not what is meant by it.
-                let is_ahead = state.find(stream).is_some_and(|incoming| incoming.is_ahead);
-                self.refuses
-                    .set(self.refuses.get() || why == Lost::Refused && !is_ahead);
+                self.refuses.set(self.refuses.get() || why == Lost::Refused);
                 state.lose(stream, why);
             }
             Event::Broken { stream, fault } => {

@@ -48,28 +48,6 @@ impl Common {
     }
 }
 
-/// How many streams at once an endpoint has said that it takes. What a new connection to it begins with: those beyond are refused, and
-/// only its first connection cannot know.
-#[derive(Debug)]
-pub(crate) struct Takes(Cell<u32>);
-
-impl Default for Takes {
-    fn default() -> Takes {
-        Takes(Cell::new(limits::UPSTREAM_STREAMS_ASSUMED))
-    }
-}
-
-impl Takes {
-    pub(super) fn hear(&self, streams: u32) {
-        self.0.set(streams.clamp(1, limits::UPSTREAM_STREAMS_ASSUMED));
-    }
-
-    /// By a connection that it has not said anything by.
-    pub(super) fn assumed(&self) -> u32 {
-        self.0.get()
-    }
-}
-
 /// See the module.
 pub(crate) struct Session {
     pub(super) cx: Cx,
@@ -92,7 +70,6 @@ pub(crate) struct Session {
     most: u32,
     /// Streams in its life; `None`: any number.
     lifetime: Option<u32>,
-    pub(super) takes: Rc<Takes>,
     /// Channels that have no stream yet.
     pub(super) reserved: Cell<u32>,
     /// Streams that it has opened.
@@ -104,6 +81,10 @@ pub(crate) struct Session {
     /// It is asked for a sign of life.
     pub(super) is_pinged: Cell<bool>,
     writers: RefCell<Writers>,
+    /// Who waits until the endpoint has said how many streams it takes.
+    beginner: RefCell<Option<Waker>>,
+    /// Why it is over.
+    ended: Cell<Option<Lost>>,
     /// `:scheme` of what is asked by it.
     pub(super) scheme: &'static str,
 }
@@ -138,7 +119,6 @@ pub(crate) struct Beginning {
     pub(crate) streams: u32,
     /// Streams in its life; `None`: any number.
     pub(crate) lifetime: Option<u32>,
-    pub(crate) takes: Rc<Takes>,
 }
 
 impl std::fmt::Debug for Session {
@@ -172,13 +152,14 @@ impl Session {
             refuses: Cell::new(false),
             most: beginning.streams,
             lifetime: beginning.lifetime,
-            takes: beginning.takes,
             reserved: Cell::new(0),
             served: Cell::new(0),
             idle_since: Cell::new(now),
             heard: Cell::new(now),
             is_pinged: Cell::new(false),
             writers: RefCell::default(),
+            beginner: RefCell::default(),
+            ended: Cell::new(None),
             scheme: if beginning.secure { "https" } else { "http" },
         });
         common.open.set(common.open.get() + 1);
@@ -220,22 +201,45 @@ impl Session {
             return 0;
         }
         let connection = &self.state.borrow().connection;
-        let most = match connection.is_established() {
-            true => self.most,
-            false => self.most.min(self.takes.assumed()),
-        };
+        if !connection.is_established() {
+            return 0;
+        }
         let reserved = self.reserved.get();
         let begun = self.served.get().saturating_add(reserved);
         let left = self.lifetime.map_or(u32::MAX, |most| most.saturating_sub(begun));
-        let room = (most as usize).saturating_sub(connection.open_streams());
+        let room = (self.most as usize).saturating_sub(connection.open_streams());
         let room = room.min(connection.openable()).saturating_sub(reserved as usize);
         room.min(left as usize)
+    }
+
+    /// Whether each channel that has no stream yet can have one.
+    pub(super) fn has_room_for_reserved(&self) -> bool {
+        let openable = self.state.borrow().connection.openable();
+        !self.is_closed() && openable >= self.reserved.get() as usize
     }
 
     /// A stream for a request, to be opened by it; only with [`room`](Self::room) for it.
     pub(crate) fn reserve(self: &Rc<Self>) -> Channel {
         self.reserved.set(self.reserved.get() + 1);
         Channel::new(Rc::clone(self))
+    }
+
+    /// Waits until the endpoint has said how many streams it takes.
+    pub(super) fn poll_begun(&self, context: &mut Context<'_>) -> Poll<Result<(), Lost>> {
+        if let Some(why) = self.ended.get() {
+            return Poll::Ready(Err(why));
+        }
+        if self.state.borrow().connection.is_established() {
+            return Poll::Ready(Ok(()));
+        }
+        *self.beginner.borrow_mut() = Some(context.waker().clone());
+        Poll::Pending
+    }
+
+    /// It has, or never will.
+    pub(super) fn has_begun(&self) {
+        let beginner = self.beginner.borrow_mut().take();
+        beginner.into_iter().for_each(Waker::wake);
     }
 
     /// Opens no more streams; closes when there is none.
@@ -262,6 +266,8 @@ impl Session {
     pub(super) fn end(&self, why: Lost) -> Option<Permit> {
         self.retired.set(true);
         let wire = self.wire.borrow_mut().take()?;
+        self.ended.set(Some(why));
+        self.has_begun();
         self.common.open.set(self.common.open.get() - 1);
         let permit = self.permit.borrow_mut().take();
         if self.leaves.get()
@@ -315,9 +321,7 @@ impl Session {
             let may_close = is_idle || shared.may_leave();
             let handed = match is_idle {
                 true => shared.waiting.hand_over(worker),
-                false => shared
-                    .waiting
-                    .hand_over_stream(worker, self.toward, may_close),
+                false => shared.waiting.hand_over_stream(worker, self.toward, may_close),
             };
             let close = match handed {
                 Handover::Close => true,

@@ -307,12 +307,6 @@ impl Connection {
         self.peer.known
     }
 
-    /// Streams that the peer says it takes at once; any number if it has not said.
-    #[must_use]
-    pub fn peer_streams(&self) -> u32 {
-        self.peer.streams
-    }
-
     /// Whether part of a header block is there: its rest is to come in time.
     #[must_use]
     pub fn is_within_a_head(&self) -> bool {
