@@ -548,11 +548,15 @@ impl Worker {
     /// their age or a shutdown.
     async fn next_sweep(&self, calls: u64) -> bool {
         let room = &self.gateway.0.room;
+        // In a shutdown what is still kept has requests under way, which are waited for.
+        let ends = self.cx.is_draining();
+        let span = if ends { limits::SWEEP_ENDING } else { limits::SWEEP };
         let mut draining = std::pin::pin!(self.cx.draining());
-        let mut sleep = std::pin::pin!(self.cx.sleep(limits::SWEEP));
+        let mut sleep = std::pin::pin!(self.cx.sleep(span));
         std::future::poll_fn(|context| {
             room.calls.watch(self.cx.worker(), context.waker());
-            if draining.as_mut().poll(context).is_ready() || sleep.as_mut().poll(context).is_ready() {
+            let begins = !ends && draining.as_mut().poll(context).is_ready();
+            if begins || sleep.as_mut().poll(context).is_ready() {
                 return Poll::Ready(false);
             }
             if room.calls.count() != calls {
@@ -580,7 +584,7 @@ impl Worker {
         let mut kept = 0;
         for local in self.locals.borrow().iter().flatten() {
             local.sweep();
-            kept += local.kept.get();
+            kept += local.held();
         }
         kept > 0
     }

@@ -171,6 +171,46 @@ pub const UPSTREAM_RETRIES: u32 = 1024;
 /// Below the minute after which most servers close an idle connection, so that few requests meet one that is closing.
 pub const UPSTREAM_IDLE: Duration = Duration::from_secs(55);
 
+/// Requests under way by one connection of HTTP/2 to an endpoint, unless an upstream says otherwise.
+pub const UPSTREAM_STREAMS: u32 = 100;
+
+/// The most that an upstream may say of that.
+pub const UPSTREAM_STREAMS_MOST: u32 = 10_000;
+
+/// How many requests at most wait for one connection that is being made, of which nobody knows yet how many it takes. For more
+/// there is another one.
+pub const UPSTREAM_STREAMS_ASSUMED: u32 = 100;
+
+/// Bytes of an answer's body that are held for a client which does not read them, where the upstream speaks HTTP/2: the window of
+/// a stream. The endpoint sends no more then.
+pub const UPSTREAM_STREAM_WINDOW: u32 = 128 * 1024;
+
+/// Bytes of all streams of one such connection together, at most: the window of a connection.
+pub const UPSTREAM_CONNECTION_WINDOW: u64 = 1 << 30;
+
+/// How many times as much work for nothing as a client may make an endpoint may, before its connection is ended
+/// ([`Budgets`](ringmain_wire::h2::Budgets)).
+pub const UPSTREAM_TRUST: u32 = 20;
+
+/// How long nothing has come by a connection of HTTP/2 when the next request asks for a sign of life.
+pub const UPSTREAM_PING_AFTER: Duration = Duration::from_secs(15);
+
+/// How long that sign is waited for, as by a connection on which a request has timed out. Without one the connection ends, and its
+/// requests with it.
+pub const UPSTREAM_PING_WAIT: Duration = Duration::from_secs(10);
+
+/// Bytes of a line of an answer of the gateway's own that clients of gRPC are told as `grpc-message`. A longer one is not told.
+pub const GRPC_MESSAGE_BYTES: usize = 1024;
+
+/// Bytes of memory for what is to be written that a session of HTTP/2 keeps.
+pub const SESSION_OUT_KEPT: usize = 16 * 1024;
+
+/// Bytes of memory for a frame that is not whole that a session of HTTP/2 keeps.
+pub const SESSION_PARTIAL_KEPT: usize = 16 * 1024;
+
+/// Bytes of memory for what was read of a body that a stream of HTTP/2 keeps.
+pub const CHANNEL_BODY_KEPT: usize = 32 * 1024;
+
 /// Points of an endpoint of weight 1 on the ring of [`Balance::RingHash`](crate::model::Balance::RingHash).
 pub const RING_POINTS: u32 = 160;
 
@@ -228,6 +268,9 @@ pub const ROOT_HELD: Duration = Duration::from_secs(1);
 
 /// How often kept connections are looked through for those that are too old or closed.
 pub const SWEEP: Duration = Duration::from_secs(1);
+
+/// The same in a shutdown: connections that requests share are closed so soon after the last of them is over.
+pub(crate) const SWEEP_ENDING: Duration = Duration::from_millis(10);
 
 /// How often a connection that others wait for may be handed on within its worker before it is closed for their sake.
 pub const HANDED_ON: u32 = 32;

@@ -399,13 +399,15 @@ pub(super) enum To {
 #[derive(Clone, Debug)]
 pub(super) struct Url {
     pub(super) tls: bool,
+    /// By prior knowledge.
+    pub(super) http2: bool,
     pub(super) at: Where,
     pub(super) text: String,
 }
 
 impl Parse for To {
     const NAME: &'static str = "target";
-    const ABOUT: &'static str = "The name of an upstream, or a URL without a path: `http://127.0.0.1:3000`, `https://api.example`, `unix:/run/app.sock`.";
+    const ABOUT: &'static str = "The name of an upstream, or a URL without a path: `http://127.0.0.1:3000`, `https://api.example`, `h2c://127.0.0.1:50051` (HTTP/2 without TLS), `unix:/run/app.sock`.";
 
     fn parse(text: &str) -> Result<To, String> {
         if text.starts_with("unix:") || text.contains("://") {
@@ -423,24 +425,26 @@ impl Parse for To {
 
 impl Parse for Url {
     const NAME: &'static str = "URL";
-    const ABOUT: &'static str =
-        "A URL without a path: `http://127.0.0.1:3000`, `https://api.example`, `unix:/run/app.sock`.";
+    const ABOUT: &'static str = "A URL without a path: `http://127.0.0.1:3000`, `https://api.example`, `h2c://127.0.0.1:50051` (HTTP/2 without TLS), `unix:/run/app.sock`.";
 
     fn parse(text: &str) -> Result<Url, String> {
-        let url = |tls, at| Url {
+        let url = |(tls, http2), at| Url {
             tls,
+            http2,
             at,
             text: text.to_owned(),
         };
         if text.starts_with("unix:") {
-            return Where::parse(text).map(|at| url(false, at));
+            return Where::parse(text).map(|at| url((false, false), at));
         }
-        let (tls, rest) = if let Some(rest) = text.strip_prefix("http://") {
-            (false, rest)
+        let ((tls, http2), rest) = if let Some(rest) = text.strip_prefix("http://") {
+            ((false, false), rest)
         } else if let Some(rest) = text.strip_prefix("https://") {
-            (true, rest)
+            ((true, false), rest)
+        } else if let Some(rest) = text.strip_prefix("h2c://") {
+            ((false, true), rest)
         } else {
-            return wrong("a URL of http:// or https://, or unix:/path", text);
+            return wrong("a URL of http://, https:// or h2c://, or unix:/path", text);
         };
         let authority = rest.strip_suffix('/').unwrap_or(rest);
         if authority.contains('/') {
@@ -456,9 +460,46 @@ impl Parse for Url {
             format!("{authority}:{port}")
         };
         match Where::parse(&full) {
-            Ok(at) => Ok(url(tls, at)),
+            Ok(at) => Ok(url((tls, http2), at)),
             Err(_) => wrong("a URL such as http://127.0.0.1:3000 or https://api.example", text),
         }
+    }
+}
+
+/// A method of gRPC, or all of a service's.
+#[derive(Clone, Debug)]
+pub(super) struct GrpcName {
+    pub(super) service: String,
+    pub(super) method: Option<String>,
+}
+
+impl Parse for GrpcName {
+    const NAME: &'static str = "gRPC method";
+    const ABOUT: &'static str =
+        "A service of gRPC with its package, or one of its methods: `shop.v1.Cart`, `shop.v1.Cart/Add`.";
+    const SHAPE: &'static str = "^[A-Za-z_][A-Za-z0-9_.]*(/[A-Za-z_][A-Za-z0-9_]*)?$";
+
+    fn parse(text: &str) -> Result<GrpcName, String> {
+        let (service, method) = match text.split_once('/') {
+            None => (text, None),
+            Some((service, method)) => (service, Some(method)),
+        };
+        let is_name = |name: &str| {
+            name.starts_with(|first: char| first.is_ascii_alphabetic() || first == '_')
+                && name
+                    .bytes()
+                    .all(|byte| byte.is_ascii_alphanumeric() || byte == b'_')
+        };
+        if !service.split('.').all(is_name) || !method.is_none_or(is_name) {
+            return wrong(
+                "a service of gRPC such as shop.v1.Cart, or shop.v1.Cart/Add",
+                text,
+            );
+        }
+        Ok(GrpcName {
+            service: service.to_owned(),
+            method: method.map(str::to_owned),
+        })
     }
 }
 

@@ -8,7 +8,7 @@ use ringmain_wire::h1::{Framing, Known, Version};
 use ringmain_wire::proxy::Addresses;
 
 use super::request::Sending;
-use super::{Found, client, trailers};
+use super::{Found, client, grpc, trailers};
 use crate::balance::hash;
 use crate::fault::Fault;
 use crate::gateway::Worker;
@@ -35,6 +35,7 @@ pub(super) fn sending<'a>(
         trailers: req.version() != Version::Http10
             && req.head().fields.known(Known::Te).is_some()
             && trailers::wanted(&req.head().fields),
+        web: grpc::web(forward, req),
     }
 }
 

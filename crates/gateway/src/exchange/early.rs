@@ -32,7 +32,7 @@ use crate::model::{Action, Forward};
 use crate::plan::{Changes, Plan};
 use crate::policy::{self, Cleared, Refusal, Walk};
 use crate::table::Compiled;
-use crate::upstream::local::{Chosen, Link, Local};
+use crate::upstream::local::{Chosen, Link, Local, Sole};
 use crate::upstream::{Admitted, Prefer};
 
 /// Where such a request stands. Used again for others when it is over.
@@ -73,7 +73,7 @@ pub(crate) struct Started {
     pub(super) number: usize,
     chosen: Chosen,
     /// The connection that has its head. `None`: none was kept, nothing was sent.
-    link: Option<Link>,
+    link: Option<Sole>,
     /// When its head was sent.
     sent: Time,
     clock: Clock,
@@ -165,7 +165,7 @@ fn begin(worker: &Rc<Worker>, req: &Request<'_>) -> Option<Ahead> {
     if found.cross.as_ref().is_some_and(|cross| cross.is_preflight) {
         return None;
     }
-    if rule.affinity.is_some() || rule.hedge.is_some() || !plan.mirrors.is_empty() {
+    if rule.affinity.is_some() || rule.hedge.is_some() || rule.grpc_web || !plan.mirrors.is_empty() {
         return None;
     }
     let walked = match policy::walk_now(worker, &found, req) {
@@ -333,7 +333,7 @@ impl Early for Underway {
 impl Started {
     /// What a task needs of it.
     pub(super) fn into_parts(self) -> (Rc<Local>, Admitted, Clock, Option<Begun>) {
-        let begun = (self.chosen, self.link, self.sent);
+        let begun = (self.chosen, self.link.map(Link::Sole), self.sent);
         (self.local, self.admitted, self.clock, Some(begun))
     }
 }

@@ -1,19 +1,18 @@
 //! A request on its way to an upstream, and the head of its answer on the way back.
 
 mod again;
+mod head;
 mod hedge;
 
 use std::future::{Future, poll_fn};
-use std::io;
 use std::pin::{Pin, pin};
 use std::rc::Rc;
 use std::task::{Context, Poll};
 use std::time::Duration;
 
 use ringmain_engine::backend::Time;
-use ringmain_engine::stream::Stream;
 use ringmain_web::{Reply, Request};
-use ringmain_wire::h1::{BodyEncoder, Framing};
+use ringmain_wire::h1::Framing;
 
 use self::again::{Tries, is_idempotent};
 use super::affinity::Session;
@@ -21,11 +20,12 @@ use super::aim::{addresses, draw, hashed, pages, sending};
 use super::cross::Cross;
 use super::early::Started;
 use super::filtered::Chain;
+use super::grpc::{self, Unwrapping};
 use super::kept::Kept;
 use super::mirror;
-use super::relay::{Clock, Down, Download, NotSent, upload};
+use super::relay::{Clock, Down, Download, NotSent, Unsent, upload};
 use super::request::{self, Sending};
-use super::response::{Head, Reading};
+use super::response::Reading;
 use super::tunnel::Tunnel;
 use super::{Failure, Found, Rest, note, own};
 use crate::fault::{Fault, Side};
@@ -52,6 +52,7 @@ struct Job<'a, 'r> {
     session: Session,
     /// What of the body is kept for another try.
     kept: Kept,
+    web: Unwrapping,
     /// What the answer says to browsers of other origins.
     cross: Option<&'a Cross>,
     /// What is answered in place of the upstream's errors.
@@ -69,6 +70,19 @@ struct Broken {
     why: Why,
     /// It was sent on a kept connection, and nothing of an answer has come: the upstream may have closed it just then.
     stale: bool,
+    /// The endpoint has said that it has done nothing for it.
+    unseen: bool,
+}
+
+impl Broken {
+    /// By a failure; `before`: on a connection that has served others.
+    fn by(failure: Failure, before: bool) -> Broken {
+        Broken {
+            stale: before && is_stale(&failure),
+            unseen: matches!(failure, Failure::Fault(Fault::StreamRefused)),
+            why: Why::Failure(failure),
+        }
+    }
 }
 
 /// Why.
@@ -80,10 +94,7 @@ enum Why {
 
 impl<F: Into<Failure>> From<F> for Broken {
     fn from(failure: F) -> Broken {
-        Broken {
-            why: Why::Failure(failure.into()),
-            stale: false,
-        }
+        Broken::by(failure.into(), false)
     }
 }
 
@@ -139,6 +150,7 @@ pub(super) async fn forward(
         session,
         prefer,
         kept: Kept::of(forward),
+        web: Unwrapping::of(grpc::web(forward, req)),
         cross: found.cross.as_ref(),
         pages: pages(found, forward),
         chain,
@@ -213,8 +225,9 @@ impl Job<'_, '_> {
                 Why::Status(_) => None,
             };
             let can = !reply.is_streaming() && self.can_replay();
-            // RFC 9112 §9.3.1: once, without being asked, on a connection of its own.
-            if can && broken.stale && !fresh && is_idempotent(self.req.method()) {
+            // RFC 9112 §9.3.1: once, without being asked, on a connection of its own. RFC 9113 §8.7: whatever its method.
+            let stale = broken.stale && is_idempotent(self.req.method());
+            if can && !fresh && (stale || broken.unseen) {
                 fresh = true;
                 continue;
             }
@@ -293,12 +306,12 @@ impl Job<'_, '_> {
         let got = self
             .converse(&chosen, (&link, is_sent), &mut clock, &mut reading, reply)
             .await;
-        let got = got.map_err(|failure| Broken {
-            stale: link.requests > 0 && !reading.begun && is_stale(&failure),
-            why: Why::Failure(failure),
-        })?;
+        let got = got.map_err(|failure| Broken::by(failure, link.requests() > 0 && !reading.begun))?;
         let download = match got {
             Got::Switch => {
+                let Link::Sole(link) = link else {
+                    return Err(Fault::SwitchUnasked.into());
+                };
                 return Ok(Rest::Tunnel(Tunnel {
                     link,
                     _chosen: chosen,
@@ -310,6 +323,7 @@ impl Job<'_, '_> {
                 return Err(Broken {
                     why: Why::Status(status),
                     stale: false,
+                    unseen: false,
                 });
             }
             // Neither is that of one that is replaced.
@@ -355,6 +369,7 @@ impl Job<'_, '_> {
         reading.extra.append(self.sending.cleared.answer());
         reading.pages = self.pages;
         reading.filtered = self.chain.is_some();
+        reading.web = self.sending.web.map(|kind| kind.dialect);
         Ok(reading)
     }
 
@@ -365,14 +380,24 @@ impl Job<'_, '_> {
         Ok(Rest::Nothing)
     }
 
-    fn send_head(&self, chosen: &Chosen, stream: &Stream) -> Result<BodyEncoder, Fault> {
+    /// Sends the head; what is left to send.
+    fn send_head(&self, chosen: &Chosen, link: &Link) -> Result<Unsent, Fault> {
         let desk = &mut *self.worker.desk.borrow_mut();
-        desk.out.clear();
-        let encoder = request::write(desk, self.req, &chosen.end.endpoint, &self.sending)?;
-        // Refused if the connection has just ended, which reading tells better.
-        let _ = stream.write_now(&desk.out);
-        desk.out.clear();
-        Ok(encoder)
+        let endpoint = &chosen.end.endpoint;
+        match link {
+            Link::Sole(sole) => {
+                desk.out.clear();
+                let encoder = request::write(desk, self.req, endpoint, &self.sending)?;
+                // Refused if the connection has just ended, which reading tells better.
+                let _ = sole.stream.write_now(&desk.out);
+                desk.out.clear();
+                Ok(Unsent::Encoded(encoder))
+            }
+            Link::Shared(channel) => {
+                let follows = request::ask(desk, self.req, endpoint, &self.sending, channel)?;
+                Ok(if follows { Unsent::Framed } else { Unsent::Nothing })
+            }
+        }
     }
 
     /// Sends the request, unless its head is sent already, and reads the answer's head; then goes on with both bodies as long as the request's is not sent.
@@ -385,24 +410,22 @@ impl Job<'_, '_> {
         reply: &mut Reply<'_>,
     ) -> Result<Got, Failure> {
         let cx = &self.worker.cx;
-        let stream = &link.stream;
-        let encoder = match is_sent {
+        let unsent = match is_sent {
             // What is sent before there is a task has no body.
-            true => None,
-            false => Some(self.send_head(chosen, stream)?),
+            true => Unsent::Nothing,
+            false => self.send_head(chosen, link)?,
         };
         let begun = cx.now();
-        stream.set_deadline(clock.span(begun));
+        link.set_deadline(clock.span(begun));
         let most = self.forward.body.request;
         let mut sending = self.req.head().framing != Framing::None;
         let mut up = pin!(upload(
             self.worker,
             self.req,
-            stream,
-            encoder,
+            (link, unsent),
             (most, self.chain),
             (&self.backend.request, self.sending.cleared.edits()),
-            &self.kept
+            (&self.kept, &self.web)
         ));
         let mut got = None;
         loop {
@@ -411,8 +434,8 @@ impl Job<'_, '_> {
                     return Poll::Ready(Err(failure));
                 }
                 match &mut got {
-                    None => self.poll_head(stream, clock, reading, reply, context),
-                    Some(down) => Down::poll(down, stream, clock, reply, context).map_ok(|()| None),
+                    None => self.poll_head(link, clock, reading, reply, context),
+                    Some(down) => Down::poll(down, link, clock, reply, context).map_ok(|()| None),
                 }
             });
             match step.await? {
@@ -429,7 +452,7 @@ impl Job<'_, '_> {
                 None => {}
             }
             if let (Some(chain), Some(down)) = (self.chain, &mut got) {
-                self.pass((chain, down, stream), (up.as_mut(), &mut sending), reply)
+                self.pass((chain, down, link), (up.as_mut(), &mut sending), reply)
                     .await?;
             }
             match got.take() {
@@ -440,21 +463,21 @@ impl Job<'_, '_> {
                 down => got = down,
             }
             if got.is_some() {
-                stream.set_deadline(None);
+                link.set_deadline(None);
                 reply.flush().await?;
             }
-            stream.set_deadline(clock.span(cx.now()));
+            link.set_deadline(clock.span(cx.now()));
         }
     }
 
     /// Has filters see what has come of an answer, and sends the request's body beside that: it may be what one of them waits for.
     async fn pass(
         &self,
-        (chain, down, stream): (&Chain, &mut Down, &Stream),
+        (chain, down, link): (&Chain, &mut Down, &Link),
         (mut up, sending): (Pin<&mut impl Future<Output = Result<(), NotSent>>>, &mut bool),
         reply: &mut Reply<'_>,
     ) -> Result<(), Failure> {
-        stream.set_deadline(None);
+        link.set_deadline(None);
         // Apart, so that requests without them have no room for it.
         let mut passing = Box::pin(chain.answer(self.req, down, reply));
         poll_fn(|context| {
@@ -470,64 +493,6 @@ impl Job<'_, '_> {
     fn answered(&self, chosen: &Chosen, begun: Time, status: u16) {
         let span = self.worker.cx.now().since(begun);
         self.local.answered(&chosen.end, span, status);
-    }
-
-    /// Reads what there is of the answer's head, and of its body what came along.
-    fn poll_head(
-        &self,
-        stream: &Stream,
-        clock: &Clock,
-        reading: &mut Reading<'_, '_>,
-        reply: &mut Reply<'_>,
-        context: &mut Context<'_>,
-    ) -> Poll<Result<Option<Got>, Failure>> {
-        let most = self.forward.body.response;
-        let mut looked = Ok(None);
-        let received = stream.poll_received(context, |bytes| {
-            let desk = &mut *self.worker.desk.borrow_mut();
-            let changes = &self.backend.response;
-            let (mut consumed, mut head) = reading.look(bytes, desk, changes, most, reply);
-            if matches!(head, Ok(Some(Head::Again(_)))) && !self.asks_again() {
-                // It is the answer, then.
-                reading.again = &[];
-                let (more, looked) = reading.look(&bytes[consumed..], desk, changes, most, reply);
-                (consumed, head) = (consumed + more, looked);
-            }
-            let (fed, outcome) = match head {
-                Ok(Some(Head::Body {
-                    decoder,
-                    keep_alive,
-                    sieve,
-                    framing,
-                })) => {
-                    let mut down = Down::new(decoder, keep_alive, sieve);
-                    if reading.filtered {
-                        down.filter(framing);
-                    }
-                    let (fed, outcome) = down.feed(&bytes[consumed..], reply);
-                    (fed, outcome.map(|()| Some(Got::Body(down))))
-                }
-                Ok(Some(Head::Switch)) => (0, Ok(Some(Got::Switch))),
-                Ok(Some(Head::Again(status))) => (0, Ok(Some(Got::Again(status)))),
-                Ok(Some(Head::Replaced(status))) => (0, Ok(Some(Got::Replaced(status)))),
-                Ok(None) => (0, Ok(None)),
-                Err(failure) => (0, Err(failure)),
-            };
-            looked = outcome;
-            consumed + fed
-        });
-        match (received, looked) {
-            (_, Err(failure)) => Poll::Ready(Err(failure)),
-            (_, Ok(Some(got))) => Poll::Ready(Ok(Some(got))),
-            (Poll::Ready(Ok(0)), Ok(None)) => Poll::Ready(Err(Fault::ClosedBeforeHead.into())),
-            (Poll::Ready(Ok(_)), Ok(None)) => Poll::Ready(Ok(None)),
-            (Poll::Ready(Err(error)), Ok(None)) => Poll::Ready(Err(match error.kind() {
-                io::ErrorKind::TimedOut => clock.fault(self.worker.cx.now(), Fault::HeadTimeout),
-                _ => Fault::ResetBeforeHead,
-            }
-            .into())),
-            (Poll::Pending, Ok(None)) => Poll::Pending,
-        }
     }
 }
 

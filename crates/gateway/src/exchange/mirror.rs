@@ -9,10 +9,14 @@ use std::task::Poll;
 
 use ringmain_engine::backend::Time;
 use ringmain_web::{Method, Request};
-use ringmain_wire::h1::{BodyDecoder, BodyEvent, Framing, HeadScanner, Limits, Parsed, parse_response};
+use ringmain_wire::h1::{
+    BodyDecoder, BodyEvent, FieldBlock, FieldTable, Framing, HeadScanner, Limits, Parsed, RequestEncoder,
+    parse_response,
+};
 
 use super::Found;
 use super::aim::addresses;
+use super::grpc;
 use super::kept::Kept;
 use super::request::{self, Sending};
 use crate::gateway::Worker;
@@ -20,7 +24,8 @@ use crate::limits;
 use crate::model::{Forward, Mirror, Rewrite};
 use crate::plan::{Mirrored, Plan};
 use crate::policy::Cleared;
-use crate::upstream::local::{Chosen, Local};
+use crate::upstream::h2::{Asked, Channel, Heard, ask};
+use crate::upstream::local::{Chosen, Link, Local, Sole};
 use crate::upstream::{Admitted, Copied, Prefer};
 
 /// A copy on its way.
@@ -29,13 +34,28 @@ struct Copy {
     local: Rc<Local>,
     chosen: Chosen,
     greeting: Vec<u8>,
-    /// Head and body.
-    bytes: Vec<u8>,
+    message: Message,
     is_head: bool,
     until: Time,
     became: Became,
     _admitted: Admitted,
     _counted: Counted,
+}
+
+/// What is sent, head and body.
+enum Message {
+    /// By HTTP/1.1.
+    Bytes(Vec<u8>),
+    /// In whatever language the endpoint turns out to speak.
+    Parts(Box<Parts>),
+}
+
+struct Parts {
+    method: String,
+    target: String,
+    authority: String,
+    fields: FieldBlock,
+    body: Option<Vec<u8>>,
 }
 
 /// What a copy becomes, counted at its end however that comes.
@@ -131,16 +151,13 @@ fn prepare(
         prefix: found.matched.prefix(),
         upgrade: None,
         trailers: false,
+        web: grpc::web(forward, req),
     };
-    let desk = &mut *worker.desk.borrow_mut();
-    desk.out.clear();
-    let written = request::write(desk, req, &chosen.end.endpoint, &sending);
-    let mut bytes = std::mem::take(&mut desk.out);
-    let mut encoder = written.ok()?;
-    if let Some(body) = &body {
-        encoder.data(&mut bytes, body).ok()?;
-    }
-    encoder.finish(&mut bytes).ok()?;
+    let body = body.as_deref();
+    let message = match local.is_plain() {
+        true => bytes(worker, req, &chosen, &sending, body),
+        false => parts(worker, req, &chosen, &sending, body),
+    }?;
     // For a task, which it is dropped without.
     became.what.set(Copied::NoRoom);
     Some(Copy {
@@ -149,12 +166,78 @@ fn prepare(
         local,
         chosen,
         became,
-        bytes,
+        message,
         is_head: req.method() == Method::Head,
         until: worker.cx.now().after(limits::MIRROR_TIME),
         _admitted: admitted,
         _counted: counted,
     })
+}
+
+fn bytes(
+    worker: &Worker,
+    req: &Request<'_>,
+    chosen: &Chosen,
+    sending: &Sending<'_>,
+    body: Option<&[u8]>,
+) -> Option<Message> {
+    let desk = &mut *worker.desk.borrow_mut();
+    desk.out.clear();
+    let written = request::write(desk, req, &chosen.end.endpoint, sending);
+    let mut bytes = std::mem::take(&mut desk.out);
+    let mut encoder = written.ok()?;
+    if let Some(body) = body {
+        encoder.data(&mut bytes, body).ok()?;
+    }
+    encoder.finish(&mut bytes).ok()?;
+    Some(Message::Bytes(bytes))
+}
+
+fn parts(
+    worker: &Worker,
+    req: &Request<'_>,
+    chosen: &Chosen,
+    sending: &Sending<'_>,
+    body: Option<&[u8]>,
+) -> Option<Message> {
+    let desk = &mut *worker.desk.borrow_mut();
+    let (framing, authority) = request::compose(desk, req, &chosen.end.endpoint, sending).ok()?;
+    let target = if desk.host.is_empty() {
+        req.target()
+    } else {
+        &desk.host
+    };
+    let body = match framing {
+        Framing::None => None,
+        _ => Some(body.unwrap_or_default().to_vec()),
+    };
+    Some(Message::Parts(Box::new(Parts {
+        method: req.method().as_str().to_owned(),
+        target: target.to_owned(),
+        authority: authority.to_owned(),
+        fields: std::mem::take(&mut desk.fields),
+        body,
+    })))
+}
+
+impl Parts {
+    /// The same by HTTP/1.1.
+    fn encode(&self) -> Option<Vec<u8>> {
+        let mut out = Vec::new();
+        let method = Method::new(&self.method);
+        let mut head = RequestEncoder::new(&mut out, method, &self.target, &self.authority).ok()?;
+        head.block(&self.fields);
+        let framing = match &self.body {
+            None => Framing::None,
+            Some(body) => Framing::Length(body.len() as u64),
+        };
+        let mut encoder = head.finish(framing, true).ok()?;
+        if let Some(body) = &self.body {
+            encoder.data(&mut out, body).ok()?;
+        }
+        encoder.finish(&mut out).ok()?;
+        Some(out)
+    }
 }
 
 impl Copy {
@@ -180,10 +263,49 @@ impl Copy {
             .local
             .link(&self.chosen.end, false, &self.greeting, span)
             .await;
-        let Ok(link) = link else { return };
+        match (link, &self.message) {
+            (Ok(Link::Sole(sole)), Message::Bytes(bytes)) => self.by(sole, bytes).await,
+            (Ok(Link::Sole(sole)), Message::Parts(parts)) => {
+                if let Some(bytes) = parts.encode() {
+                    self.by(sole, &bytes).await;
+                }
+            }
+            (Ok(Link::Shared(channel)), Message::Parts(parts)) => {
+                self.worker.sweep_later();
+                self.by_stream(&channel, parts).await;
+            }
+            // What the upstream speaks has changed since.
+            (Ok(Link::Shared(_)), Message::Bytes(_)) | (Err(_), _) => {}
+        }
+    }
+
+    async fn by_stream(&self, channel: &Channel, parts: &Parts) {
+        channel.set_deadline(Some(self.until.since(self.worker.cx.now())));
+        let asked = Asked {
+            method: Method::new(&parts.method),
+            target: &parts.target,
+            authority: &parts.authority,
+            fields: &parts.fields,
+            body: parts.body.as_deref(),
+        };
+        let mut table = FieldTable::new(&self.worker.desk.borrow().limits);
+        let mut left = limits::MIRROR_ANSWER_BYTES;
+        let heard = ask(channel, &asked, &mut table, |heard| {
+            self.became.what.set(Copied::Sent);
+            if let Heard::Body(bytes) = heard {
+                left = left.saturating_sub(bytes.len() as u64);
+            }
+            left > 0
+        });
+        if let Err((lost, _)) = heard.await {
+            log::debug!("a copy's answer is cut: {lost:?}");
+        }
+    }
+
+    async fn by(&self, link: Sole, bytes: &[u8]) {
         let stream = &link.stream;
         stream.set_deadline(Some(self.until.since(self.worker.cx.now())));
-        if stream.write_all(&self.bytes).await.is_err() {
+        if stream.write_all(bytes).await.is_err() {
             return;
         }
         self.became.what.set(Copied::Sent);

@@ -16,6 +16,7 @@ mod fields;
 mod files;
 mod filtered;
 mod forward;
+mod grpc;
 mod kept;
 mod mirror;
 pub(crate) mod note;
@@ -89,6 +90,10 @@ enum Place<'v> {
 }
 
 /// What is left to do when the view is not needed any more.
+#[expect(
+    clippy::large_enum_variant,
+    reason = "one for each request, on its task's stack: a box would be an allocation"
+)]
 enum Rest {
     Nothing,
     Body(relay::Download),
@@ -109,7 +114,10 @@ pub(crate) async fn serve(
     let mut chain = None;
     let outcome = match begin(worker, &count, ahead, &mut chain, req, reply).await {
         // Long bodies and tunnels hold no configuration.
-        Ok(Rest::Nothing) => Ok(()),
+        Ok(Rest::Nothing) => {
+            grpc::own(req, reply);
+            Ok(())
+        }
         Ok(Rest::Body(download)) => download.run(worker, req, reply, chain.as_deref()).await,
         Ok(Rest::Tunnel(tunnel)) => tunnel.run(req, reply).await,
         Ok(Rest::Push(pushed)) => pushed.run(req, reply).await,

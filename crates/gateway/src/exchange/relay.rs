@@ -6,14 +6,16 @@ use std::rc::Rc;
 use std::task::{Context, Poll};
 use std::time::Duration;
 
+use bytes::Bytes;
 use ringmain_engine::Cx;
 use ringmain_engine::backend::Time;
 use ringmain_engine::stream::Stream;
 use ringmain_web::limits::SEND_SHARE;
 use ringmain_web::{Error, Reply, Request};
-use ringmain_wire::h1::{BodyDecoder, BodyEncoder, BodyEvent, FieldBlock, Framing};
+use ringmain_wire::h1::{BodyDecoder, BodyEncoder, BodyEvent, FieldBlock, Framing, Misuse};
 
 use super::filtered::Chain;
+use super::grpc::{Unwrapping, Wrapping};
 use super::kept::Kept;
 use super::trailers::Sieve;
 use super::{Failure, filtered, note};
@@ -23,6 +25,7 @@ use crate::gateway::Worker;
 use crate::limits;
 use crate::model::Timeouts;
 use crate::plan::Changes;
+use crate::upstream::h2::{Channel, Refused};
 use crate::upstream::local::{Chosen, Link, Local};
 
 /// What the times of an exchange still allow.
@@ -103,71 +106,136 @@ pub(super) enum NotSent {
     Refused,
 }
 
+impl From<Refused> for NotSent {
+    fn from(_: Refused) -> NotSent {
+        NotSent::Refused
+    }
+}
+
+/// What is left to send of a request behind its head.
+pub(super) enum Unsent {
+    /// There is no body.
+    Nothing,
+    /// A body in the framing of HTTP/1.1.
+    Encoded(BodyEncoder),
+    /// A body in frames.
+    Framed,
+}
+
+/// Where a request's body goes.
+enum Outlet<'l> {
+    Sole(&'l Stream, BodyEncoder),
+    Shared(&'l Channel),
+}
+
+impl Outlet<'_> {
+    /// Sends what was kept of it.
+    async fn again(&mut self, worker: &Worker, kept: &Kept) -> Result<u64, NotSent> {
+        match self {
+            Outlet::Sole(stream, encoder) => {
+                let again = kept.bytes();
+                let out = &mut worker.desk.borrow_mut().out;
+                encoder.data(out, &again).map_err(broken)?;
+                write(stream, out)?;
+                Ok(again.len() as u64)
+            }
+            Outlet::Shared(channel) => {
+                let again = kept.bytes().to_vec();
+                channel.send(&again).await?;
+                Ok(again.len() as u64)
+            }
+        }
+    }
+
+    async fn piece(&mut self, worker: &Worker, bytes: Bytes) -> Result<(), NotSent> {
+        match self {
+            Outlet::Sole(stream, encoder) => {
+                {
+                    let out = &mut worker.desk.borrow_mut().out;
+                    encoder.begin(out, bytes.len() as u64).map_err(broken)?;
+                    write(stream, out)?;
+                }
+                stream
+                    .write_frame(bytes)
+                    .await
+                    .map_err(|_closed| NotSent::Refused)?;
+                let out = &mut worker.desk.borrow_mut().out;
+                encoder.end(out);
+                write(stream, out)
+            }
+            Outlet::Shared(channel) => Ok(channel.send(&bytes).await?),
+        }
+    }
+
+    /// Ends it, with these fields behind it.
+    fn finish(&mut self, worker: &Worker, trailers: Option<&FieldBlock>) -> Result<(), NotSent> {
+        match self {
+            Outlet::Sole(stream, encoder) => {
+                let out = &mut worker.desk.borrow_mut().out;
+                match trailers.filter(|_| encoder.is_chunked()) {
+                    None => encoder.finish(out).map_err(broken)?,
+                    Some(trailers) => encoder.finish_with_trailers(out, trailers).map_err(broken)?,
+                }
+                write(stream, out)
+            }
+            Outlet::Shared(channel) => Ok(channel.finish(trailers.unwrap_or(&FieldBlock::new()))?),
+        }
+    }
+}
+
+fn broken(misuse: Misuse) -> NotSent {
+    NotSent::Failure(Error::internal(misuse).into())
+}
+
+fn write(stream: &Stream, out: &mut Vec<u8>) -> Result<(), NotSent> {
+    let written = stream.write_now(out);
+    out.clear();
+    written.map_err(|_closed| NotSent::Refused)
+}
+
 /// Sends the request's body, as far as the upstream takes it, after what a try before this has taken of it; `kept` has what
 /// may be wanted again.
 pub(super) async fn upload(
     worker: &Worker,
     req: &Request<'_>,
-    stream: &Stream,
-    encoder: Option<BodyEncoder>,
+    (link, unsent): (&Link, Unsent),
     (most, chain): (Option<u64>, Option<&Chain>),
     (changes, edits): (&Changes, Option<&Edits>),
-    kept: &Kept,
+    (kept, web): (&Kept, &Unwrapping),
 ) -> Result<(), NotSent> {
-    // A request without a body, whose head is sent.
-    let Some(mut encoder) = encoder else { return Ok(()) };
-    let write = |out: &mut Vec<u8>| {
-        let written = stream.write_now(out);
-        out.clear();
-        written.map_err(|_closed| NotSent::Refused)
+    let mut outlet = match (link, unsent) {
+        (Link::Sole(sole), Unsent::Encoded(encoder)) => Outlet::Sole(&sole.stream, encoder),
+        (Link::Shared(channel), Unsent::Framed) => Outlet::Shared(channel),
+        _ => return Ok(()),
     };
-    let broken = |misuse| NotSent::Failure(Error::internal(misuse).into());
-    let mut total = {
-        let again = kept.bytes();
-        let out = &mut worker.desk.borrow_mut().out;
-        encoder.data(out, &again).map_err(broken)?;
-        write(out)?;
-        again.len() as u64
-    };
+    let mut total = outlet.again(worker, kept).await?;
     loop {
         let chunk = match chain {
             None => req.chunk().await.map_err(Failure::from),
             // Apart, so that requests without it have no room for it. What the client may send it counts itself.
             Some(chain) => Box::pin(chain.chunk(req)).await,
         };
-        let chunk = chunk.map_err(NotSent::Failure)?;
+        let chunk = chunk
+            .and_then(|bytes| web.piece(bytes))
+            .map_err(NotSent::Failure)?;
         let Some(bytes) = chunk else { break };
         kept.take(&bytes);
         total += bytes.len() as u64;
         if chain.is_none() && most.is_some_and(|most| total > most) {
             return Err(NotSent::Failure(Fault::RequestTooLarge.into()));
         }
-        {
-            let out = &mut worker.desk.borrow_mut().out;
-            encoder.begin(out, bytes.len() as u64).map_err(broken)?;
-            write(out)?;
-        }
-        stream
-            .write_frame(bytes)
-            .await
-            .map_err(|_closed| NotSent::Refused)?;
-        let out = &mut worker.desk.borrow_mut().out;
-        encoder.end(out);
-        write(out)?;
+        outlet.piece(worker, bytes).await?;
     }
     kept.end(req.trailers());
     let trailers = kept.trailers();
-    let out = &mut worker.desk.borrow_mut().out;
-    if trailers.is_empty() || !encoder.is_chunked() {
-        encoder.finish(out).map_err(broken)?;
-    } else {
-        let mut sifted = Sieve::of(&req.head().fields, changes).sift_block(&trailers);
-        if let Some(edits) = edits {
-            edits.sift(&mut sifted);
-        }
-        encoder.finish_with_trailers(out, &sifted).map_err(broken)?;
+    if trailers.is_empty() {
+        return outlet.finish(worker, None);
     }
-    write(out)
+    let mut sifted = Sieve::of(&req.head().fields, changes).sift_block(&trailers);
+    if let Some(edits) = edits {
+        edits.sift(&mut sifted);
+    }
+    outlet.finish(worker, Some(&sifted))
 }
 
 /// An answer's body on its way to the client.
@@ -179,13 +247,50 @@ pub(super) struct Download {
     pub(super) clock: Clock,
 }
 
+/// How an answer's body is taken out of what comes.
+pub(super) enum Decoding {
+    /// Out of the framing of HTTP/1.1.
+    Encoded(BodyDecoder),
+    /// It comes in frames.
+    Framed {
+        /// Bytes of it that the rule still lets pass; `None`: any number.
+        left: Option<u64>,
+        /// Its head says that nothing follows.
+        is_bare: bool,
+    },
+}
+
+impl Decoding {
+    /// Of a body that comes in frames.
+    pub(super) fn framed(framing: Framing, most: Option<u64>) -> Result<Decoding, Fault> {
+        match (framing, most) {
+            (Framing::Length(length), Some(most)) if length > most => Err(Fault::ResponseTooLarge),
+            _ => Ok(Decoding::Framed {
+                left: most,
+                is_bare: framing == Framing::None,
+            }),
+        }
+    }
+
+    fn is_over(&self) -> bool {
+        match self {
+            Decoding::Encoded(decoder) => decoder.is_over(),
+            Decoding::Framed { is_bare, .. } => *is_bare,
+        }
+    }
+}
+
 /// What is known of the body.
 pub(super) struct Down {
-    decoder: BodyDecoder,
+    decoding: Decoding,
     /// What of the trailers goes further, if any does.
     sieve: Option<Sieve>,
+    /// The client speaks gRPC-Web.
+    web: Option<Wrapping>,
     /// Bytes of it, framing included.
     came: u64,
+    /// What has come of these.
+    trailers: Option<FieldBlock>,
     /// What is to pass filters, if there are any.
     filtered: Option<Box<Unseen>>,
     /// Whether the connection may be used again.
@@ -205,12 +310,19 @@ pub(super) struct Unseen {
 }
 
 impl Down {
-    pub(super) fn new(decoder: BodyDecoder, keep_alive: bool, sieve: Option<Sieve>) -> Down {
+    pub(super) fn new(
+        decoding: Decoding,
+        keep_alive: bool,
+        sieve: Option<Sieve>,
+        web: Option<Wrapping>,
+    ) -> Down {
         Down {
-            is_over: decoder.is_over(),
-            decoder,
+            web,
+            is_over: decoding.is_over(),
+            decoding,
             sieve,
             came: 0,
+            trailers: None,
             filtered: None,
             keep_alive,
         }
@@ -237,7 +349,10 @@ impl Down {
         let bytes = &bytes[..bytes.len().min(SEND_SHARE)];
         let mut consumed = 0;
         loop {
-            let step = match self.decoder.decode(&bytes[consumed..]) {
+            let Decoding::Encoded(decoder) = &mut self.decoding else {
+                return self.feed_framed(bytes, reply);
+            };
+            let step = match decoder.decode(&bytes[consumed..]) {
                 Ok(step) => step,
                 Err(fault) => {
                     let fault = if fault.status() == 413 {
@@ -251,35 +366,101 @@ impl Down {
             consumed += step.consumed;
             self.came += step.consumed as u64;
             match step.event {
-                BodyEvent::Data(data) => match &mut self.filtered {
-                    Some(filtered) => filtered.bytes.extend_from_slice(data),
-                    None => {
-                        if let Err(error) = reply.put(data) {
-                            return (consumed, Err(error.into()));
-                        }
-                    }
-                },
-                BodyEvent::Trailers(trailers) => {
-                    let sifted = self.sieve.as_ref().map(|sieve| sieve.sift(&trailers));
-                    match (&mut self.filtered, sifted) {
-                        (Some(filtered), sifted) => filtered.trailers = sifted,
-                        (None, Some(sifted)) => reply.put_trailers(sifted),
-                        (None, None) => {}
+                BodyEvent::Data(data) => {
+                    if let Err(failure) = put((&mut self.filtered, self.web), data, reply) {
+                        return (consumed, Err(failure));
                     }
                 }
-                BodyEvent::NeedMore if !self.decoder.is_over() => return (consumed, Ok(())),
+                BodyEvent::Trailers(trailers) => {
+                    self.trailers = self.sieve.as_ref().map(|sieve| sieve.sift(&trailers));
+                }
+                BodyEvent::NeedMore if !self.decoding.is_over() => return (consumed, Ok(())),
                 BodyEvent::NeedMore | BodyEvent::End => {
                     // What is behind a whole answer is nobody's.
                     self.keep_alive &= consumed == bytes.len();
                     self.is_over = true;
-                    return (consumed, Ok(()));
+                    return (consumed, self.behind(reply));
                 }
             }
         }
     }
 
+    /// The same of a body that comes in frames.
+    fn feed_framed(&mut self, bytes: &[u8], reply: &mut Reply<'_>) -> (usize, Result<(), Failure>) {
+        if let Decoding::Framed { left: Some(left), .. } = &mut self.decoding {
+            let Some(rest) = left.checked_sub(bytes.len() as u64) else {
+                return (0, Err(Fault::ResponseTooLarge.into()));
+            };
+            *left = rest;
+        }
+        self.came += bytes.len() as u64;
+        let put = put((&mut self.filtered, self.web), bytes, reply);
+        (bytes.len(), put)
+    }
+
     /// Reads what there is, or waits for it.
     pub(super) fn poll(
+        &mut self,
+        link: &Link,
+        clock: &Clock,
+        reply: &mut Reply<'_>,
+        context: &mut Context<'_>,
+    ) -> Poll<Result<(), Failure>> {
+        match link {
+            Link::Sole(sole) => self.poll_sole(&sole.stream, clock, reply, context),
+            Link::Shared(channel) => self.poll_shared(channel, clock, reply, context),
+        }
+    }
+
+    fn poll_shared(
+        &mut self,
+        channel: &Channel,
+        clock: &Clock,
+        reply: &mut Reply<'_>,
+        context: &mut Context<'_>,
+    ) -> Poll<Result<(), Failure>> {
+        let mut outcome = Ok(());
+        let polled = channel.poll_body(context, |bytes| {
+            let (consumed, fed) = self.feed(bytes, reply);
+            outcome = fed;
+            consumed
+        });
+        let lost = match polled {
+            Poll::Pending => return Poll::Pending,
+            Poll::Ready(Ok(Some(_))) if outcome.is_err() || !channel.is_over() => {
+                return Poll::Ready(outcome);
+            }
+            Poll::Ready(Ok(_)) => {
+                self.is_over = true;
+                let trailers = channel.take_trailers();
+                self.trailers = match (&self.sieve, trailers) {
+                    (Some(sieve), Some(trailers)) => Some(sieve.sift_block(&trailers)),
+                    _ => None,
+                };
+                return Poll::Ready(self.behind(reply));
+            }
+            Poll::Ready(Err(lost)) => lost,
+        };
+        let fault = lost.within_body(|| clock.fault(channel.cx().now(), Fault::BodyTimeout));
+        Poll::Ready(Err(fault.into()))
+    }
+
+    /// The body is over: passes on what has come behind it.
+    fn behind(&mut self, reply: &mut Reply<'_>) -> Result<(), Failure> {
+        let trailers = self.trailers.take();
+        if let Some(web) = self.web {
+            let end = web.end(trailers.as_ref());
+            return put((&mut self.filtered, None), &end, reply);
+        }
+        match (&mut self.filtered, trailers) {
+            (Some(filtered), trailers) => filtered.trailers = trailers,
+            (None, Some(trailers)) => reply.put_trailers(trailers),
+            (None, None) => {}
+        }
+        Ok(())
+    }
+
+    fn poll_sole(
         &mut self,
         stream: &Stream,
         clock: &Clock,
@@ -302,14 +483,32 @@ impl Down {
                 if stream.was_cut() {
                     return Poll::Ready(Err(Fault::BodyCut.into()));
                 }
-                let end = self.decoder.end_of_input();
-                Poll::Ready(end.map_err(|_| Fault::BodyCut.into()))
+                let end = match &mut self.decoding {
+                    Decoding::Encoded(decoder) => decoder.end_of_input().is_ok(),
+                    Decoding::Framed { .. } => false,
+                };
+                Poll::Ready(end.then_some(()).ok_or(Fault::BodyCut.into()))
             }
             (Poll::Ready(Ok(_)), _) => Poll::Ready(Ok(())),
             (Poll::Ready(Err(error)), _) => Poll::Ready(Err(body_fault(&error, clock, stream.cx()).into())),
             (Poll::Pending, _) => Poll::Pending,
         }
     }
+}
+
+/// Passes part of a body on: to filters if there are any, else to the client.
+fn put(
+    (filtered, web): (&mut Option<Box<Unseen>>, Option<Wrapping>),
+    bytes: &[u8],
+    reply: &mut Reply<'_>,
+) -> Result<(), Failure> {
+    let wrapped = web.map(|web| web.piece(bytes));
+    let bytes = wrapped.as_deref().unwrap_or(bytes);
+    match filtered {
+        Some(filtered) => filtered.bytes.extend_from_slice(bytes),
+        None => reply.put(bytes)?,
+    }
+    Ok(())
 }
 
 fn body_fault(error: &io::Error, clock: &Clock, cx: &Cx) -> Fault {
@@ -353,14 +552,14 @@ impl Download {
         let mut was_late = false;
         loop {
             // The client's own pace is the server's to judge.
-            self.link.stream.set_deadline(None);
+            self.link.set_deadline(None);
             reply.flush().await?;
             let (began, came) = (worker.cx.now(), self.down.came);
             let span = self.clock.span(began);
             let left = (rate > 0).then(|| pace.left(rate).max(Duration::from_millis(1)));
-            let (down, stream, clock) = (&mut self.down, &self.link.stream, &self.clock);
-            stream.set_deadline([span, left].into_iter().flatten().min());
-            let step = poll_fn(|context| down.poll(stream, clock, reply, context)).await;
+            let (down, link, clock) = (&mut self.down, &self.link, &self.clock);
+            link.set_deadline([span, left].into_iter().flatten().min());
+            let step = poll_fn(|context| down.poll(link, clock, reply, context)).await;
             let waited = worker.cx.now().since(began);
             pace.note(waited, self.down.came - came);
             let is_late = left.is_some_and(|left| waited >= left && span.is_none_or(|span| left < span));
@@ -372,7 +571,7 @@ impl Download {
                 Err(failure) => return Err(failure),
             }
             if let Some(chain) = chain {
-                self.link.stream.set_deadline(None);
+                self.link.set_deadline(None);
                 Box::pin(chain.answer(req, &mut self.down, reply)).await?;
             }
             if self.down.is_over {
@@ -385,8 +584,10 @@ impl Download {
 
     /// The answer is over.
     pub(super) fn keep(self, worker: &Rc<Worker>) {
-        if self.down.keep_alive {
-            self.local.keep(&self.chosen.end, self.link);
+        if let Link::Sole(sole) = self.link
+            && self.down.keep_alive
+        {
+            self.local.keep(&self.chosen.end, sole);
             worker.sweep_later();
         }
     }

@@ -4,9 +4,12 @@ use std::fmt::Write as _;
 use std::net::IpAddr;
 
 use ringmain_web::{Request, path};
-use ringmain_wire::h1::{BodyEncoder, Framing, Known, Misuse, RequestEncoder};
+use ringmain_wire::grpc::{ContentType, Dialect};
+use ringmain_wire::h1::{BodyEncoder, FieldBlock, Framing, Known, Misuse, RequestEncoder};
+use ringmain_wire::h2;
 
 use super::fields::{Claim, Named, Sort, is_folded, sort};
+use super::grpc;
 use super::trailers::Sieve;
 use crate::desk::Desk;
 use crate::fault::Fault;
@@ -15,6 +18,7 @@ use crate::model::{ClientHeader, Listener, PathRewrite, Rewrite};
 use crate::plan::Changes;
 use crate::policy::Cleared;
 use crate::upstream::Endpoint;
+use crate::upstream::h2::Channel;
 
 /// What a head is written from, besides the request.
 pub(super) struct Sending<'a> {
@@ -30,6 +34,43 @@ pub(super) struct Sending<'a> {
     pub(super) upgrade: Option<&'a [u8]>,
     /// The client reads trailers.
     pub(super) trailers: bool,
+    /// It is gRPC-Web that is sent on as gRPC.
+    pub(super) web: Option<ContentType<'a>>,
+}
+
+/// A head that is being written.
+enum Writer<'o> {
+    /// As bytes of HTTP/1.1.
+    Lines(RequestEncoder<'o>),
+    /// As fields, for HTTP/2.
+    Fields(&'o mut FieldBlock),
+}
+
+impl Writer<'_> {
+    fn field(&mut self, name: &str, value: &[u8]) -> Result<(), Misuse> {
+        match self {
+            Writer::Lines(encoder) => encoder.field(name, value),
+            Writer::Fields(block) => block.push(name, value),
+        }
+    }
+
+    fn block(&mut self, fields: &FieldBlock) {
+        match self {
+            Writer::Lines(encoder) => encoder.block(fields),
+            Writer::Fields(block) => block.append(fields),
+        }
+    }
+
+    fn accept_trailers(&mut self) -> Result<(), Misuse> {
+        match self {
+            Writer::Lines(encoder) => {
+                encoder.accept_trailers();
+                Ok(())
+            }
+            // RFC 9113 §8.2.2: the one field of a connection that it has.
+            Writer::Fields(block) => block.push("te", b"trailers"),
+        }
+    }
 }
 
 /// Writes a request's head behind what is in `desk.out`.
@@ -47,18 +88,106 @@ pub(super) fn write(
         host: target,
         ..
     } = desk;
-    let edits = sending.cleared.edits();
-    let told = edits.and_then(|edits| edits.host.as_deref());
-    let host = match sending.backend.host.as_ref().or(sending.rule.host.as_ref()) {
-        Some(host) => told.unwrap_or(host.as_str()),
-        None => told.or_else(|| req.host()).unwrap_or(&endpoint.authority),
+    aimed(req, sending, path, target);
+    let target = if target.is_empty() { req.target() } else { target };
+    let host = host(req, endpoint, sending);
+    let encoder = RequestEncoder::new(out, head.method, target, host).map_err(misuse)?;
+    let mut writer = Writer::Lines(encoder);
+    let framed = fields(&mut writer, req, sending, text)?;
+    let Writer::Lines(encoder) = writer else {
+        return Err(Fault::BrokenRule);
     };
+    let finished = match sending.upgrade {
+        Some(protocol) => encoder.finish_with_upgrade(head.framing, protocol),
+        None => encoder.finish(framed, true),
+    };
+    finished.map_err(misuse)
+}
+
+/// Writes a request's fields into `desk.fields`, and what it asks for into `desk.host` (empty: what the request asked for): how its
+/// body is framed, and whom it is for.
+pub(super) fn compose<'a>(
+    desk: &mut Desk,
+    req: &'a Request<'_>,
+    endpoint: &'a Endpoint,
+    sending: &Sending<'a>,
+) -> Result<(Framing, &'a str), Fault> {
+    aimed(req, sending, &mut desk.path, &mut desk.host);
+    desk.fields.clear();
+    let framed = fields(
+        &mut Writer::Fields(&mut desk.fields),
+        req,
+        sending,
+        &mut desk.text,
+    )?;
+    Ok((framed, host(req, endpoint, sending)))
+}
+
+/// Asks by HTTP/2: sends a request's head. Whether a body is to follow.
+pub(super) fn ask(
+    desk: &mut Desk,
+    req: &Request<'_>,
+    endpoint: &Endpoint,
+    sending: &Sending<'_>,
+    channel: &Channel,
+) -> Result<bool, Fault> {
+    let (framed, authority) = compose(desk, req, endpoint, sending)?;
+    let asked = if desk.host.is_empty() {
+        req.target()
+    } else {
+        &desk.host
+    };
+    let request = h2::Request {
+        method: req.head().method,
+        scheme: channel.scheme(),
+        authority,
+        path: asked,
+        protocol: None,
+    };
+    let length = match framed {
+        Framing::Length(length) => Some(length),
+        _ => None,
+    };
+    let end = matches!(framed, Framing::None | Framing::Length(0));
+    match channel.request(&request, &desk.fields, length, end) {
+        Ok(()) => Ok(!end),
+        // It took more when this stream was chosen.
+        Err(h2::Misuse::TooManyStreams) => Err(Fault::StreamRefused),
+        Err(misuse) => {
+            log::error!("a request's head cannot be sent by HTTP/2: {misuse}");
+            Err(Fault::BrokenRule)
+        }
+    }
+}
+
+/// What is asked for, into `target`; empty: what the request asked for.
+fn aimed(req: &Request<'_>, sending: &Sending<'_>, scratch: &mut String, target: &mut String) {
+    let edits = sending.cleared.edits();
     match edits.and_then(|edits| edits.target.as_deref()) {
         Some(edited) => edited.clone_into(target),
-        None => target_of(req, sending, path, target),
+        None => target_of(req, sending, scratch, target),
     }
-    let target = if target.is_empty() { req.target() } else { target };
-    let mut encoder = RequestEncoder::new(out, head.method, target, host).map_err(misuse)?;
+}
+
+/// Whom it is for.
+fn host<'a>(req: &'a Request<'_>, endpoint: &'a Endpoint, sending: &Sending<'a>) -> &'a str {
+    let edits = sending.cleared.edits();
+    let told = edits.and_then(|edits| edits.host.as_deref());
+    match sending.backend.host.as_ref().or(sending.rule.host.as_ref()) {
+        Some(host) => told.unwrap_or(host.as_str()),
+        None => told.or_else(|| req.host()).unwrap_or(&endpoint.authority),
+    }
+}
+
+/// Writes all fields but those that frame the message: how it is framed.
+fn fields(
+    encoder: &mut Writer<'_>,
+    req: &Request<'_>,
+    sending: &Sending<'_>,
+    text: &mut Vec<u8>,
+) -> Result<Framing, Fault> {
+    let head = req.head();
+    let edits = sending.cleared.edits();
     let trusted = trusts(sending.listener, req);
     let mut claims = Claims::default();
     let named = Named::of(&head.fields)?;
@@ -87,22 +216,28 @@ pub(super) fn write(
                 }
             }
             Sort::EndToEnd if named.has(known, field.name) || dropped(field.name) || forged(field.name) => {}
+            Sort::EndToEnd if known == Some(Known::ContentType) && sending.web.is_some() => {}
             Sort::EndToEnd => encoder.field(name, field.value).map_err(misuse)?,
         }
     }
-    claims.write(&mut encoder, req, sending, trusted, text)?;
-    added(&mut encoder, sending)?;
-    let framed = edits.and_then(|edits| edits.framing).unwrap_or(head.framing);
-    trailers(&mut encoder, req, sending, (framed, text))?;
-    let finished = match sending.upgrade {
-        Some(protocol) => encoder.finish_with_upgrade(head.framing, protocol),
-        None => encoder.finish(framing(framed, req.method().as_str()), true),
-    };
-    finished.map_err(misuse)
+    claims.write(encoder, req, sending, trusted, text)?;
+    added(encoder, sending)?;
+    let mut framed = edits.and_then(|edits| edits.framing).unwrap_or(head.framing);
+    if let Some(kind) = sending.web {
+        encoder
+            .field("Content-Type", grpc::upstream_type(kind).as_bytes())
+            .map_err(misuse)?;
+        if kind.dialect == Dialect::WebText && framed != Framing::None {
+            // What is left of base64 is shorter.
+            framed = Framing::Chunked;
+        }
+    }
+    trailers(encoder, req, sending, (framed, text))?;
+    Ok(framing(framed, req.method().as_str()))
 }
 
 /// Writes what policies and the configuration add, and filters, which have the last word.
-fn added(encoder: &mut RequestEncoder<'_>, sending: &Sending<'_>) -> Result<(), Fault> {
+fn added(encoder: &mut Writer<'_>, sending: &Sending<'_>) -> Result<(), Fault> {
     let Some(edits) = sending.cleared.edits() else {
         encoder.block(sending.cleared.upstream());
         encoder.block(sending.changes.added());
@@ -119,7 +254,7 @@ fn added(encoder: &mut RequestEncoder<'_>, sending: &Sending<'_>) -> Result<(), 
 
 /// Says which fields follow the body, and that those behind the answer's are read.
 fn trailers(
-    encoder: &mut RequestEncoder<'_>,
+    encoder: &mut Writer<'_>,
     req: &Request<'_>,
     sending: &Sending<'_>,
     (framing, text): (Framing, &mut Vec<u8>),
@@ -131,8 +266,8 @@ fn trailers(
             encoder.field("Trailer", text).map_err(misuse)?;
         }
     }
-    if sending.trailers {
-        encoder.accept_trailers();
+    if sending.trailers || sending.web.is_some() {
+        encoder.accept_trailers().map_err(misuse)?;
     }
     Ok(())
 }
@@ -225,7 +360,7 @@ impl Claims {
     /// Says who asked, how and for what. Of what the peer said there is only what it may say.
     fn write(
         &self,
-        encoder: &mut RequestEncoder<'_>,
+        encoder: &mut Writer<'_>,
         req: &Request<'_>,
         sending: &Sending<'_>,
         trusted: bool,

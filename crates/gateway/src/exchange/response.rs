@@ -1,13 +1,17 @@
 //! The head of an upstream's answer, as the client is told it.
 
 use ringmain_web::Reply;
+use ringmain_wire::grpc::Dialect;
 use ringmain_wire::h1::{
     BodyDecoder, FieldBlock, Fields, Framing, HeadScanner, Known, Limits, Method, Parsed, ResponseHead,
-    parse_response,
+    Version, parse_response,
 };
+use ringmain_wire::h2::load_response;
 
 use super::Failure;
 use super::fields::{Named, options, starts_folded};
+use super::grpc::{self, Wrapping};
+use super::relay::Decoding;
 use super::trailers::Sieve;
 use crate::desk::Desk;
 use crate::fault::Fault;
@@ -36,18 +40,22 @@ pub(super) struct Reading<'m, 'a> {
     pub(super) pages: &'a [ErrorPage],
     /// Filters are to see the head before it is put.
     pub(super) filtered: bool,
+    /// The client speaks gRPC-Web, the upstream gRPC.
+    pub(super) web: Option<Dialect>,
 }
 
 /// What a whole head says about what follows.
 pub(super) enum Head {
     /// A body, perhaps none.
     Body {
-        decoder: BodyDecoder,
+        decoding: Decoding,
         keep_alive: bool,
         /// What of its trailers goes further, if the client reads any.
         sieve: Option<Sieve>,
         /// What the client is told of it.
         framing: Framing,
+        /// It is gRPC for a client of gRPC-Web.
+        web: Option<Wrapping>,
     },
     /// Anything: protocols were switched.
     Switch,
@@ -71,6 +79,7 @@ impl<'m, 'a> Reading<'m, 'a> {
             again: &[],
             pages: &[],
             filtered: false,
+            web: None,
         }
     }
 
@@ -107,32 +116,73 @@ impl<'m, 'a> Reading<'m, 'a> {
                     return (consumed, Err(fault.into()));
                 }
             };
-            if self.again.iter().any(|range| range.contains(head.status)) {
-                return (consumed, Ok(Some(Head::Again(head.status))));
-            }
-            if self.pages.iter().any(|page| page.statuses.contains(head.status)) {
-                return (consumed, Ok(Some(Head::Replaced(head.status))));
+            if let Some(special) = self.special(head.status) {
+                return (consumed, Ok(Some(special)));
             }
             consumed += length;
-            if !head.is_interim() {
-                return (
-                    consumed,
-                    self.finish(&head, limits, text, changes, most, reply).map(Some),
-                );
-            }
-            self.interim += 1;
-            if self.interim > limits::INTERIM_ANSWERS {
-                return (consumed, Err(Fault::GarbageHead.into()));
-            }
-            // The client was told to go on when its body was asked for.
-            if head.status != 100 {
-                fields.clear();
-                let passed = copy(&head.fields, &Changes::default(), false, fields);
-                if let Err(failure) = passed.and_then(|()| Ok(reply.interim(head.status, fields)?)) {
-                    return (consumed, Err(failure));
-                }
+            match self.take(&head, (limits, text, fields), changes, most, reply) {
+                Ok(None) => {}
+                looked => return (consumed, looked),
             }
         }
+    }
+
+    /// The same for a head that came by HTTP/2.
+    pub(super) fn look_stored(
+        &mut self,
+        stored: &[u8],
+        desk: &mut Desk,
+        changes: &Changes,
+        most: Option<u64>,
+        reply: &mut Reply<'_>,
+    ) -> Result<Option<Head>, Failure> {
+        self.begun = true;
+        let Desk {
+            limits,
+            table,
+            fields,
+            text,
+            ..
+        } = desk;
+        let head = load_response(stored, table).ok_or(Fault::GarbageHead)?;
+        match self.special(head.status) {
+            Some(special) => Ok(Some(special)),
+            None => self.take(&head, (limits, text, fields), changes, most, reply),
+        }
+    }
+
+    /// What becomes of an answer with such a status, if it is not what the client gets.
+    fn special(&self, status: u16) -> Option<Head> {
+        if self.again.iter().any(|range| range.contains(status)) {
+            return Some(Head::Again(status));
+        }
+        let replaced = self.pages.iter().any(|page| page.statuses.contains(status));
+        replaced.then_some(Head::Replaced(status))
+    }
+
+    /// Has the reply have a head, unless it is an interim one, which is passed on.
+    fn take(
+        &mut self,
+        head: &ResponseHead<'_>,
+        (limits, text, fields): (&Limits, &mut Vec<u8>, &mut FieldBlock),
+        changes: &Changes,
+        most: Option<u64>,
+        reply: &mut Reply<'_>,
+    ) -> Result<Option<Head>, Failure> {
+        if !head.is_interim() {
+            return self.finish(head, limits, text, changes, most, reply).map(Some);
+        }
+        self.interim += 1;
+        if self.interim > limits::INTERIM_ANSWERS {
+            return Err(Fault::GarbageHead.into());
+        }
+        // The client was told to go on when its body was asked for.
+        if head.status != 100 {
+            fields.clear();
+            copy(&head.fields, &Changes::default(), false, fields)?;
+            reply.interim(head.status, fields)?;
+        }
+        Ok(None)
     }
 
     fn finish(
@@ -165,35 +215,63 @@ impl<'m, 'a> Reading<'m, 'a> {
             body_bytes: most,
             ..*limits
         };
-        let decoder = BodyDecoder::new(head.framing, &limits).map_err(|_| Fault::ResponseTooLarge)?;
+        let decoding = match head.version {
+            Version::Http2 => Decoding::framed(head.framing, most)?,
+            _ => Decoding::Encoded(
+                BodyDecoder::new(head.framing, &limits).map_err(|_| Fault::ResponseTooLarge)?,
+            ),
+        };
         let fields = reply.forward(head.status)?;
         copy(&head.fields, changes, self.cross, fields)?;
         fields.append(&self.extra);
-        let sieve =
-            (self.trailers && head.framing == Framing::Chunked).then(|| Sieve::of(&head.fields, changes));
-        if let Some(sieve) = &sieve {
+        let web = self.web.and_then(|dialect| wrapping(dialect, head, fields));
+        let behind = self.trailers && head.framing == Framing::Chunked;
+        let sieve = (behind || web.is_some()).then(|| Sieve::of(&head.fields, changes));
+        if let Some(sieve) = sieve.as_ref().filter(|_| web.is_none()) {
             sieve.announce(&head.fields, text);
             if !text.is_empty() {
                 fields.push("Trailer", text).map_err(|_| Fault::GarbageHead)?;
             }
         }
-        let framing = framing(head, self.method == Method::Head);
+        let framing = match web {
+            // It has its trailers behind it.
+            Some(_) => Framing::Chunked,
+            None => framing(head, self.method == Method::Head),
+        };
         if !self.filtered {
             reply.put_head(framing)?;
         }
         Ok(Head::Body {
             framing,
-            decoder,
+            decoding,
             keep_alive: head.keep_alive,
             sieve,
+            web,
         })
     }
+}
+
+/// How an answer of gRPC is to be translated for a client; its type is.
+fn wrapping(dialect: Dialect, head: &ResponseHead<'_>, fields: &mut FieldBlock) -> Option<Wrapping> {
+    let answered = head.fields.known(Known::ContentType)?;
+    let kind = grpc::client_type(dialect, answered)?;
+    fields.remove("Content-Type");
+    let pushed = fields.push("Content-Type", kind.as_bytes());
+    // One without a body has all in its head.
+    let has_body = pushed.is_ok() && head.framing != Framing::None;
+    has_body.then_some(Wrapping { dialect })
 }
 
 /// What the client is told of the body: HEAD and 304 have none and may say how long it would be.
 pub(super) fn framing(head: &ResponseHead<'_>, to_head: bool) -> Framing {
     if head.framing != Framing::None || !(to_head || head.status == 304) {
-        return head.framing;
+        // By HTTP/2 an empty body need not be told of.
+        let is_empty = head.version == Version::Http2 && head.framing == Framing::None && head.status != 204;
+        return if is_empty {
+            Framing::Length(0)
+        } else {
+            head.framing
+        };
     }
     let length = head.fields.known(Known::ContentLength);
     // It was parsed with the head.

@@ -17,11 +17,11 @@ use ringmain_engine::stream::Stream;
 use ringmain_web::limits::SEND_SHARE;
 use ringmain_web::{Error, Reply, Request};
 
-use crate::upstream::local::{Chosen, Link};
+use crate::upstream::local::{Chosen, Sole};
 
 /// See the module.
 pub(super) struct Tunnel {
-    pub(super) link: Link,
+    pub(super) link: Sole,
     /// Counted at its endpoint as long as it lives.
     pub(super) _chosen: Chosen,
     pub(super) idle: Option<Duration>,

@@ -174,7 +174,11 @@ faults! {
     ResetBeforeHead "reset_before_head" Upstream 502 IfIdempotent "the upstream broke off before it answered",
     /// The connection was closed before the answer's head.
     ClosedBeforeHead "closed_before_head" Upstream 502 IfIdempotent "the upstream closed before it answered",
-    /// The answer's head is no HTTP/1.1.
+    /// The endpoint refused the request's stream of HTTP/2, or went away without having looked at it.
+    StreamRefused "stream_refused" Upstream 503 Always "the upstream refuses the request",
+    /// The endpoint speaks no HTTP/2: it does not choose it in the TLS handshake, or answers otherwise.
+    NoHttp2 "wrong_protocol" Upstream 502 Never "the upstream does not speak HTTP/2",
+    /// The answer's head is no HTTP, or breaks a rule of it.
     GarbageHead "garbage_head" Upstream 502 Never "the upstream's answer is not HTTP",
     /// The answer's head is too large.
     HeadTooLarge "head_too_large" Upstream 502 Never "the upstream's answer has too large a head",

@@ -8,14 +8,16 @@ use ringmain_engine::stream::Stream;
 use ringmain_engine::{Addr, Cx};
 use ringmain_tls::ConnectHandle;
 use ringmain_wire::h1::{
-    FieldTable, Framing, HeadScanner, Limits, Method, Parsed, RequestEncoder, parse_response,
+    FieldBlock, FieldTable, Framing, HeadScanner, Limits, Method, Parsed, RequestEncoder, parse_response,
 };
 
 use super::Verdict;
-use crate::model::{ActiveHealth, HealthCheck};
+use crate::limits;
+use crate::model::{ActiveHealth, HealthCheck, UpstreamProtocol};
 use crate::resolve::within;
+use crate::upstream::h2::{Asked, Beginning, Channel, Common, Heard, Session, ask as ask_stream, is_agreed};
 use crate::upstream::transport::{Transport, greeting};
-use crate::upstream::{Endpoint, Shared, connect};
+use crate::upstream::{Endpoint, Shared, Toward, connect};
 
 /// Who is asked, and how.
 #[derive(Clone, Debug)]
@@ -120,6 +122,12 @@ async fn ask(cx: &Cx, target: &Target, tls: Option<&ConnectHandle>) -> bool {
     let Ok(stream) = connect::connect(cx, &way, target.health.timeout).await else {
         return false;
     };
+    let by_streams = match target.transport.protocol() {
+        UpstreamProtocol::Http1 => false,
+        UpstreamProtocol::Http2 if tls.is_none() => true,
+        UpstreamProtocol::Http2 if !is_agreed(&stream) => return false,
+        UpstreamProtocol::Http2 | UpstreamProtocol::Auto => is_agreed(&stream),
+    };
     match &target.health.check {
         HealthCheck::Connect => true,
         HealthCheck::Http {
@@ -128,12 +136,55 @@ async fn ask(cx: &Cx, target: &Target, tls: Option<&ConnectHandle>) -> bool {
             statuses,
         } => {
             let host = host.as_ref().map_or(&*endpoint.authority, |host| host.as_str());
-            stream.set_deadline(Some(target.health.timeout));
-            status(&stream, path, host)
-                .await
-                .is_some_and(|status| statuses.contains(status))
+            let status = if by_streams {
+                let channel = alone(cx, stream, tls.is_some());
+                status_by_stream(&channel, path, host).await
+            } else {
+                stream.set_deadline(Some(target.health.timeout));
+                status(&stream, path, host).await
+            };
+            status.is_some_and(|status| statuses.contains(status))
         }
     }
+}
+
+/// A stream of a connection that is for it alone.
+fn alone(cx: &Cx, stream: Stream, secure: bool) -> Channel {
+    let beginning = Beginning {
+        stream,
+        permit: None,
+        toward: Toward::default(),
+        secure,
+        streams: 1,
+        lifetime: Some(1),
+    };
+    Session::new(cx, &Common::new(), beginning).reserve()
+}
+
+/// The status of GET by HTTP/2.
+async fn status_by_stream(channel: &Channel, target: &str, host: &str) -> Option<u16> {
+    let mut fields = FieldBlock::new();
+    fields.push("user-agent", b"ringmain-health").ok()?;
+    let asked = Asked {
+        method: Method::Get,
+        target,
+        authority: host,
+        fields: &fields,
+        body: None,
+    };
+    let mut table = FieldTable::new(&Limits {
+        fields: limits::RESPONSE_FIELDS,
+        ..Limits::INTERNET
+    });
+    let mut status = None;
+    let heard = ask_stream(channel, &asked, &mut table, |heard| {
+        if let Heard::Head(head) = heard {
+            status = Some(head.status);
+        }
+        false
+    });
+    let _ = heard.await;
+    status
 }
 
 /// The status of GET.

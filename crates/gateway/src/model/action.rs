@@ -52,6 +52,8 @@ pub struct Forward {
     /// Protocols (tokens of `Upgrade`, in any case) that a connection may switch to. Default: `websocket`. A request for
     /// another one is sent on without it.
     pub upgrades: Vec<Arc<str>>,
+    /// Calls of gRPC-Web are sent on as gRPC, and their answers back, in binary and as text. Default: `false`.
+    pub grpc_web: bool,
     /// Answers of the upstream are also replaced by the rule's error pages, whose connection is not used again then: nobody
     /// reads the rest of them. Default: `false`, only the gateway's own are.
     pub replace_errors: bool,

@@ -63,8 +63,10 @@ pub enum UpstreamProtocol {
     /// HTTP/1.1.
     #[default]
     Http1,
-    /// HTTP/2: by ALPN with TLS, by prior knowledge without (RFC 9113 §3.3).
+    /// HTTP/2: by ALPN with TLS, by prior knowledge without (RFC 9113 §3.3). Requests share connections.
     Http2,
+    /// What the server chooses of both by ALPN; without TLS HTTP/1.1.
+    Auto,
 }
 
 /// One of those who answer.
@@ -170,6 +172,9 @@ pub struct Pool {
     pub idle: Duration,
     /// Requests that a connection serves; then it is closed. Default: `None`, any number.
     pub requests_per_connection: Option<u32>,
+    /// Requests under way by one connection of HTTP/2, at least 1; the endpoint may take fewer. Beyond it there is another connection.
+    /// Default [`limits::UPSTREAM_STREAMS`].
+    pub streams_per_connection: u32,
 }
 
 impl Default for Pool {
@@ -181,6 +186,7 @@ impl Default for Pool {
             retries: limits::UPSTREAM_RETRIES,
             idle: limits::UPSTREAM_IDLE,
             requests_per_connection: None,
+            streams_per_connection: limits::UPSTREAM_STREAMS,
         }
     }
 }

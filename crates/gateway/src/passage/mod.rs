@@ -29,7 +29,7 @@ use crate::gateway::{View, Worker};
 use crate::health::Meeting;
 use crate::limits;
 use crate::model::{HashKey, Listener, Protocol, StreamRoute};
-use crate::upstream::local::{Chosen, End, Link, Local};
+use crate::upstream::local::{Chosen, End, Local, Sole};
 use crate::upstream::{Admitted, Prefer, Shared};
 use note::Passing;
 pub(crate) use plan::StreamPlan;
@@ -43,7 +43,7 @@ struct Found {
 
 /// A connection to whom it is passed on to.
 struct Onward {
-    link: Link,
+    link: Sole,
     /// Counted at the endpoint and at the upstream as long as they live.
     _chosen: Chosen,
     _admitted: Admitted,

@@ -6,15 +6,16 @@ use std::sync::Arc;
 
 use ringmain_engine::backend::Time;
 use ringmain_wire::h1::{
-    BodyDecoder, BodyEvent, FieldBlock, Framing, HeadScanner, Limits, Method, Parsed, RequestEncoder,
-    parse_response,
+    BodyDecoder, BodyEvent, FieldBlock, FieldTable, Framing, HeadScanner, Limits, Method, Parsed,
+    RequestEncoder, ResponseHead, parse_response,
 };
 
 use crate::fault::Fault;
 use crate::gateway::Worker;
 use crate::upstream::Prefer;
 use crate::upstream::Shared;
-use crate::upstream::local::{End, Link, Local};
+use crate::upstream::h2::{Asked, Channel, Heard, ask};
+use crate::upstream::local::{End, Link, Local, Sole};
 
 /// What is asked.
 pub(crate) struct Call<'a> {
@@ -60,11 +61,19 @@ pub(crate) async fn call(
         let greeting = local.greeting(|| None);
         let span = local.connect_timeout().min(left);
         let link = local.link(&chosen.end, fresh, &greeting, span).await?;
-        let kept = link.requests > 0;
-        match exchange(worker, &local, &chosen.end, link, call).await {
+        let kept = link.requests() > 0;
+        let answered = match link {
+            Link::Sole(sole) => exchange(worker, &local, &chosen.end, sole, call).await,
+            Link::Shared(channel) => {
+                worker.sweep_later();
+                by_stream(worker, &chosen.end, &channel, call).await
+            }
+        };
+        match answered {
             Err(Fault::ClosedBeforeHead | Fault::ResetBeforeHead) if kept && !fresh && call.again => {
                 fresh = true
             }
+            Err(Fault::StreamRefused) if !fresh => fresh = true,
             outcome => return outcome,
         }
     }
@@ -74,7 +83,7 @@ async fn exchange(
     worker: &Rc<Worker>,
     local: &Rc<Local>,
     end: &Rc<End>,
-    link: Link,
+    link: Sole,
     call: &Call<'_>,
 ) -> Result<Answered, Fault> {
     let mut out = Vec::new();
@@ -130,6 +139,58 @@ async fn exchange(
     Ok(reading.answered)
 }
 
+/// The same by HTTP/2.
+async fn by_stream(
+    worker: &Rc<Worker>,
+    end: &Rc<End>,
+    channel: &Channel,
+    call: &Call<'_>,
+) -> Result<Answered, Fault> {
+    let left = call.until.since(worker.cx.now());
+    channel.set_deadline(Some(left.max(std::time::Duration::from_millis(1))));
+    let has_content = matches!(call.method, Method::Post | Method::Put | Method::Patch);
+    let asked = Asked {
+        method: call.method,
+        target: call.target,
+        authority: call.host.unwrap_or(&end.endpoint.authority),
+        fields: call.fields,
+        body: has_content.then_some(call.body),
+    };
+    let mut table = FieldTable::new(&worker.desk.borrow().limits);
+    let mut answered = Answered::default();
+    let mut fits = true;
+    let heard = ask(channel, &asked, &mut table, |heard| {
+        match heard {
+            Heard::Head(head) => {
+                answered.status = head.status;
+                answered.fields = fields(head);
+            }
+            Heard::Body(bytes) => {
+                fits = (answered.body.len() + bytes.len()) as u64 <= call.most;
+                answered.body.extend_from_slice(if fits { bytes } else { &[] });
+            }
+        }
+        fits
+    });
+    match heard.await {
+        Ok(()) if fits => Ok(answered),
+        Ok(()) => Err(Fault::ResponseTooLarge),
+        Err((lost, false)) => Err(lost.before_head(|| Fault::HeadTimeout)),
+        Err((lost, true)) => Err(lost.within_body(|| Fault::HeadTimeout)),
+    }
+}
+
+/// An answer's fields but for those that frame it.
+fn fields(head: &ResponseHead<'_>) -> FieldBlock {
+    let mut block = FieldBlock::new();
+    for (_, field) in head.fields.iter_known() {
+        // Those that frame the message are refused, which is what is meant.
+        let name = str::from_utf8(field.name).unwrap_or_default();
+        let _ = block.push(name, field.value);
+    }
+    block
+}
+
 fn write(call: &Call<'_>, authority: &str, out: &mut Vec<u8>) -> Result<(), Fault> {
     let host = call.host.unwrap_or(authority);
     let misuse = |misuse| {
@@ -183,11 +244,7 @@ impl Reading<'_> {
                     self.begun = true;
                     self.keep_alive = head.keep_alive;
                     self.answered.status = head.status;
-                    for (_, field) in head.fields.iter_known() {
-                        // Those that frame the message are refused, which is what is meant.
-                        let name = str::from_utf8(field.name).unwrap_or_default();
-                        let _ = self.answered.fields.push(name, field.value);
-                    }
+                    self.answered.fields = fields(&head);
                     let decoder = BodyDecoder::new(head.framing, &limits);
                     self.body = Some(decoder.map_err(|_| Fault::ResponseTooLarge)?);
                 }

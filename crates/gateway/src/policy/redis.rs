@@ -27,7 +27,7 @@ use crate::limits;
 use crate::model::{self, Name, Secret};
 use crate::rate::resp::{self, Reply};
 use crate::rate::{Rate, Verdict};
-use crate::upstream::local::Link;
+use crate::upstream::local::Sole;
 use crate::upstream::{Prefer, Shared};
 
 /// What decides, there.
@@ -128,7 +128,7 @@ impl Redis {
             if span.is_zero() {
                 return Err(Fault::HeadTimeout);
             }
-            let link = local.link(&chosen.end, fresh, &[], span).await?;
+            let link = local.link_alone(&chosen.end, fresh, span).await?;
             let kept = link.requests > 0;
             match self.converse(worker, &link, key, rate, until).await {
                 Ok(verdict) => {
@@ -146,7 +146,7 @@ impl Redis {
     async fn converse(
         &self,
         worker: &Rc<Worker>,
-        link: &Link,
+        link: &Sole,
         key: &[u8],
         rate: Rate,
         until: Time,
@@ -208,7 +208,7 @@ impl Redis {
 }
 
 /// The next answer.
-async fn read(link: &Link) -> Result<Reply, Fault> {
+async fn read(link: &Sole) -> Result<Reply, Fault> {
     let mut parsed = Ok(None);
     let received = poll_fn(|context| {
         let polled = link.stream.poll_received(context, |bytes| {

@@ -6,7 +6,7 @@ use super::facts::{RequestFacts, header_holds, holds, path_holds, query_holds};
 use super::steps;
 use super::{AddressId, ListenerId, Matched, Table};
 use crate::limits;
-use crate::model::{Hostname, Match, Name, PathMatch, Route, ValueMatch};
+use crate::model::{Action, Config, Hostname, Match, Name, PathMatch, Route, ValueMatch};
 
 /// What becomes of a request.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -147,7 +147,7 @@ impl<P> Table<P> {
             listener: Some(self.listener(listener).name.clone()),
             to_https: false,
             others,
-            taken: matched.map(taken),
+            taken: matched.map(|matched| taken(self.config(), matched)),
             rejected,
             more,
         }
@@ -216,13 +216,17 @@ impl<P> Table<P> {
     }
 }
 
-fn taken<P>(matched: Matched<'_, P>) -> Taken {
+fn taken<P>(config: &Config, matched: Matched<'_, P>) -> Taken {
     let rule = matched.rule();
+    let mut steps = steps::steps(rule);
+    if let Action::Forward(forward) = &rule.action {
+        steps::protocols(&mut steps, forward, &config.upstreams);
+    }
     Taken {
         route: matched.route().route().name.clone(),
         rule: matched.number(),
         name: rule.name.clone(),
-        steps: steps::steps(rule),
+        steps,
         by: rule
             .matches
             .get(matched.matching())

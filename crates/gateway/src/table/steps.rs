@@ -1,8 +1,10 @@
 //! What a rule does, in words and in the order in which it is done.
 
+use std::sync::Arc;
+
 use crate::model::{
     Action, AffinityBy, Forward, HeaderChanges, Inject, PathRewrite, Policy, RateKey, RateLimit, Redirect,
-    Rewrite, Rule, Share, Target, WeightedBackend,
+    Rewrite, Rule, Share, Target, Upstream, UpstreamProtocol, WeightedBackend,
 };
 use crate::policy;
 
@@ -184,6 +186,9 @@ fn forward(steps: &mut Vec<String>, forward: &Forward) {
         rewrite(steps, &backend.rewrite);
         headers(steps, "its response", &backend.response_headers);
     });
+    if forward.grpc_web {
+        steps.push("send gRPC-Web on as gRPC".to_owned());
+    }
     if let Some(affinity) = &forward.affinity {
         steps.push(match &affinity.by {
             AffinityBy::Cookie(cookie) => format!("stay with an endpoint by the cookie `{}`", cookie.name),
@@ -210,6 +215,27 @@ fn forward(steps: &mut Vec<String>, forward: &Forward) {
     if timeouts.minimum_rate > 0 {
         let rate = timeouts.minimum_rate;
         steps.push(format!("end what brings less than {rate} bytes a second"));
+    }
+}
+
+/// What is spoken to those who answer, where that is not HTTP/1.1.
+pub(super) fn protocols(steps: &mut Vec<String>, forward: &Forward, upstreams: &[Arc<Upstream>]) {
+    for upstream in upstreams {
+        let is_asked = |backend: &WeightedBackend| matches!(&backend.target, Target::Upstream(name) if *name == upstream.name);
+        if !forward.backends.iter().any(is_asked) {
+            continue;
+        }
+        let spoken = match (upstream.protocol, upstream.tls.is_some()) {
+            (UpstreamProtocol::Http1, _) => continue,
+            (UpstreamProtocol::Http2, true) => "HTTP/2 by TLS",
+            (UpstreamProtocol::Http2, false) => "HTTP/2 in the clear",
+            (UpstreamProtocol::Auto, _) => "HTTP/2 or HTTP/1.1, as it chooses,",
+        };
+        let streams = upstream.pool.streams_per_connection;
+        steps.push(format!(
+            "speak {spoken} with upstream `{}`, {streams} requests at once by a connection",
+            upstream.name
+        ));
     }
 }
 

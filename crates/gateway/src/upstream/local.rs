@@ -1,8 +1,10 @@
 //! An upstream as one worker sees it: its kept connections, and whose turn it is.
 //!
-//! Owns the way of a connection: opened under the process-wide cap, lent to a request, kept, used again or closed.
+//! Owns the way of a connection: opened under the process-wide cap, lent to a request, kept, used again or closed. Those that many
+//! requests share are in `h2`.
 
 mod bytes;
+mod keeping;
 
 use std::cell::{Cell, RefCell};
 use std::future::poll_fn;
@@ -19,22 +21,24 @@ use ringmain_wire::proxy::Addresses;
 
 use super::breaker::{Cap, Retrying};
 use super::choose::{self, Wellness, Wish};
-use super::waiting::{Handover, Place, Waiting};
-use super::{Active, Admitted, Current, Endpoint, Full, Permit, Prefer, Shared, connect, transport};
+use super::h2::{Channel, Common, Sessions};
+use super::waiting::{Place, Waiting};
+use super::{Active, Admitted, Current, Endpoint, Full, Permit, Prefer, Shared, Toward, connect, transport};
 use crate::balance::Turns;
 use crate::fault::Fault;
 use crate::health::{Meeting, may_eject};
 use crate::limits;
-use crate::model::HashKey;
+use crate::model::{HashKey, UpstreamProtocol};
 
 /// An upstream as one worker sees it.
 #[derive(Debug)]
 pub(crate) struct Local {
-    cx: Cx,
+    pub(super) cx: Cx,
     pub(crate) shared: Arc<Shared>,
     seen: RefCell<Seen>,
-    /// Kept connections of all endpoints.
-    pub(crate) kept: Cell<usize>,
+    /// Kept connections of all endpoints, but for those that are shared.
+    kept: Cell<usize>,
+    pub(super) common: Rc<Common>,
 }
 
 #[derive(Debug)]
@@ -55,6 +59,7 @@ struct Seen {
 pub(crate) struct End {
     pub(crate) endpoint: Arc<Endpoint>,
     idle: RefCell<Vec<Idle>>,
+    pub(super) sessions: Sessions,
     /// It is configured no more: its connections are closed after use.
     gone: Cell<bool>,
 }
@@ -67,9 +72,18 @@ struct Idle {
     since: Time,
 }
 
+/// What a request has of an endpoint.
+#[derive(Debug)]
+pub(crate) enum Link {
+    /// A whole connection.
+    Sole(Sole),
+    /// A stream of one that others use too.
+    Shared(Channel),
+}
+
 /// A connection that a request has for itself. Dropped, it is closed.
 #[derive(Debug)]
-pub(crate) struct Link {
+pub(crate) struct Sole {
     pub(crate) stream: Stream,
     permit: Permit,
     /// Requests before this one.
@@ -103,7 +117,37 @@ impl Local {
                 turns: Turns::default(),
             }),
             kept: Cell::new(0),
+            common: Common::new(),
         }
+    }
+
+    /// What is spoken to the upstream.
+    pub(super) fn protocol(&self) -> UpstreamProtocol {
+        self.follow().current.config.protocol
+    }
+
+    /// Requests at once by one connection that is shared.
+    pub(super) fn streams(&self) -> u32 {
+        self.follow().current.config.pool.streams_per_connection
+    }
+
+    /// Requests that one connection serves; `None`: any number.
+    pub(super) fn lifetime(&self) -> Option<u32> {
+        self.follow().current.config.pool.requests_per_connection
+    }
+
+    pub(super) fn most_connections(&self) -> u32 {
+        self.follow().current.config.pool.connections
+    }
+
+    /// What TLS sessions are begun by.
+    pub(super) fn tls(&self) -> Option<Rc<ConnectHandle>> {
+        self.follow().tls.clone()
+    }
+
+    /// Connections that are kept, or shared.
+    pub(crate) fn held(&self) -> usize {
+        self.kept.get() + self.common.open()
     }
 
     /// How long connecting may take.
@@ -129,10 +173,21 @@ impl Local {
                     old.gone.set(true);
                     let closed = std::mem::take(&mut *old.idle.borrow_mut());
                     self.kept.set(self.kept.get() - closed.len());
+                    old.sessions.retire();
                 }
             }
         }
         seen
+    }
+
+    /// An endpoint as it is configured now: its connections are there. One that is configured no more is as it was.
+    pub(super) fn present(&self, end: &Rc<End>) -> Rc<End> {
+        let seen = self.follow();
+        if !end.gone.get() {
+            return Rc::clone(end);
+        }
+        let same = |other: &&Rc<End>| is_same(&other.endpoint, &end.endpoint);
+        Rc::clone(seen.ends.iter().find(same).unwrap_or(end))
     }
 
     /// Counts a request at the upstream.
@@ -268,9 +323,32 @@ impl Local {
         version.map_or_else(Vec::new, |version| transport::greeting(version, addresses()))
     }
 
-    /// A connection to an endpoint: one that was kept, unless `fresh` is asked for, or a new one, within `span`. With a
-    /// greeting it is a new one, for this request alone.
+    /// A way to an endpoint, by what is spoken there: a whole connection, or a stream, within `span`. With a greeting it is a new one,
+    /// for this request alone; with `fresh` none that was kept.
     pub(crate) async fn link(
+        &self,
+        end: &Rc<End>,
+        fresh: bool,
+        greeting: &[u8],
+        span: Duration,
+    ) -> Result<Link, Fault> {
+        if self.protocol() != UpstreamProtocol::Http1 {
+            // Apart, so that requests by HTTP/1.1 have no room for it.
+            return Box::pin(self.link_shared(end, fresh, greeting, span)).await;
+        }
+        self.link_whole(end, fresh, greeting, span).await
+    }
+
+    /// The same where what is spoken has whole connections only.
+    pub(crate) async fn link_alone(&self, end: &Rc<End>, fresh: bool, span: Duration) -> Result<Sole, Fault> {
+        match self.link_whole(end, fresh, &[], span).await? {
+            Link::Sole(sole) => Ok(sole),
+            Link::Shared(_) => Err(Fault::NoHttp2),
+        }
+    }
+
+    /// A way to an endpoint of HTTP/1.1, unless it speaks HTTP/2 by the time that there is one.
+    pub(super) async fn link_whole(
         &self,
         end: &Rc<End>,
         fresh: bool,
@@ -279,7 +357,7 @@ impl Local {
     ) -> Result<Link, Fault> {
         let fresh = fresh || !greeting.is_empty();
         if !fresh && let Some(link) = self.take_kept(end) {
-            return Ok(link);
+            return Ok(Link::Sole(link));
         }
         let most = self.follow().current.config.pool.connections;
         let permit = match self.shared.begin_connection(most) {
@@ -289,19 +367,24 @@ impl Local {
                 Waited::Kept(link) => return Ok(link),
             },
         };
-        let tls = self.follow().tls.clone();
-        self.dial(end, permit, greeting, tls, span).await
+        if self.protocol() != UpstreamProtocol::Http1 {
+            // It has changed while this waited.
+            return Box::pin(self.begin_session(end, permit, greeting, span)).await;
+        }
+        let tls = self.tls();
+        let dialled = self.dial(end, permit, greeting, tls, span).await;
+        dialled.map(Link::Sole)
     }
 
     /// Opens a connection.
-    async fn dial(
+    pub(super) async fn dial(
         &self,
         end: &Rc<End>,
         permit: Permit,
         greeting: &[u8],
         tls: Option<Rc<ConnectHandle>>,
         span: Duration,
-    ) -> Result<Link, Fault> {
+    ) -> Result<Sole, Fault> {
         let transport = Arc::clone(&self.follow().current.transport);
         // Its TLS cannot be made, or not for bytes since no route of connections leads here any more: never in the clear.
         if transport.connector.is_some() && tls.is_none() {
@@ -314,7 +397,7 @@ impl Local {
             first: greeting,
         };
         match connect::connect(&self.cx, &way, span).await {
-            Ok(stream) => Ok(Link {
+            Ok(stream) => Ok(Sole {
                 stream,
                 permit,
                 requests: 0,
@@ -331,19 +414,22 @@ impl Local {
         }
     }
 
-    /// Whether a connection need not wait for addresses, and begins with nothing that is for one client alone.
+    /// Whether a connection need not wait for addresses, begins with nothing that is for one client alone, and is for one request
+    /// at a time.
     pub(crate) fn is_plain(&self) -> bool {
         let seen = self.follow();
-        !seen.current.is_pending && seen.current.transport.proxy_protocol().is_none()
+        !seen.current.is_pending
+            && seen.current.transport.proxy_protocol().is_none()
+            && seen.current.config.protocol == UpstreamProtocol::Http1
     }
 
     /// A kept connection, if there is one.
-    pub(crate) fn take_kept(&self, end: &End) -> Option<Link> {
+    pub(crate) fn take_kept(&self, end: &End) -> Option<Sole> {
         loop {
             let idle = end.idle.borrow_mut().pop()?;
             self.kept.set(self.kept.get() - 1);
             if idle.stream.is_quiet() {
-                return Some(Link {
+                return Some(Sole {
                     stream: idle.stream,
                     permit: idle.permit,
                     requests: idle.requests,
@@ -355,22 +441,29 @@ impl Local {
 
     /// Waits until a connection of this worker is free, or one may be opened: at the upstream, and among those who wait for
     /// any connection at all if that is what is short.
-    async fn wait(&self, end: &Rc<End>, fresh: bool, most: u32, span: Duration) -> Result<Waited, Fault> {
+    pub(super) async fn wait(
+        &self,
+        end: &Rc<End>,
+        fresh: bool,
+        most: u32,
+        span: Duration,
+    ) -> Result<Waited, Fault> {
         let pending = self.follow().current.config.pool.pending;
         let worker = self.cx.worker();
         let room = &self.shared.room;
+        let who = (worker, end.endpoint.toward());
         let mut place = None;
         let mut outer = None;
         let mut sleep = std::pin::pin!(self.cx.sleep(span));
         poll_fn(|context| {
-            if !queue(&self.shared.waiting, &mut place, worker, pending, context.waker()) {
+            if !queue(&self.shared.waiting, &mut place, who, pending, context.waker()) {
                 self.shared.breaker.tripped(Cap::Pending);
                 return Poll::Ready(Err(Fault::PendingFull));
             }
             let mut found = self.look_for(end, fresh, most);
             if matches!(found, Err(Full::Process)) {
                 let most_waiting = limits::PROCESS_PENDING;
-                if !queue(&room.waiting, &mut outer, worker, most_waiting, context.waker()) {
+                if !queue(&room.waiting, &mut outer, who, most_waiting, context.waker()) {
                     return Poll::Ready(Err(Fault::ProcessPendingFull));
                 }
                 // What became free before was told to nobody.
@@ -409,78 +502,52 @@ impl Local {
     }
 
     /// A connection without waiting, for somebody who waits.
-    fn look_for(&self, end: &End, fresh: bool, most: u32) -> Result<Waited, Full> {
-        if !fresh && let Some(link) = self.take_kept(end) {
-            return Ok(Waited::Kept(link));
+    fn look_for(&self, end: &Rc<End>, fresh: bool, most: u32) -> Result<Waited, Full> {
+        if !fresh {
+            let end = &self.present(end);
+            let kept = match self.shares(end) {
+                true => end.sessions.take(false).map(Link::Shared),
+                false => self.take_kept(end).map(Link::Sole),
+            };
+            if let Some(link) = kept {
+                return Ok(Waited::Kept(link));
+            }
         }
         match self.shared.begin_connection(most) {
             Ok(permit) => Ok(Waited::Permit(permit)),
             Err(full) => self.close_one().map(Waited::Permit).ok_or(full),
         }
     }
+}
 
-    /// Closes a kept connection for the sake of somebody who waits elsewhere, if there is one that nobody was called to.
-    pub(crate) fn give_room(&self) -> bool {
-        self.kept.get() > self.shared.waiting.called(self.cx.worker()) && self.close_one().is_some()
+impl End {
+    /// Whether it is configured no more.
+    pub(super) fn is_gone(&self) -> bool {
+        self.gone.get()
     }
+}
 
-    /// Closes a kept connection of any endpoint for the sake of a new one.
-    fn close_one(&self) -> Option<Permit> {
-        let seen = self.seen.borrow();
-        let idle = seen.ends.iter().find_map(|end| end.idle.borrow_mut().pop())?;
-        self.kept.set(self.kept.get() - 1);
-        Some(idle.permit)
-    }
-
-    /// Keeps a connection for the next request, if it may be used again.
-    pub(crate) fn keep(&self, end: &Rc<End>, link: Link) {
-        let seen = self.follow();
-        let pool = &seen.current.config.pool;
-        let requests = link.requests + 1;
-        let worn = pool.requests_per_connection.is_some_and(|most| requests >= most);
-        if worn
-            || link.is_greeted
-            || pool.idle.is_zero()
-            || end.gone.get()
-            || self.cx.is_draining()
-            || !link.stream.is_quiet()
-        {
-            return;
-        }
-        drop(seen);
-        link.stream.set_deadline(None);
-        end.idle.borrow_mut().push(Idle {
-            stream: link.stream,
-            permit: link.permit,
-            requests,
-            since: self.cx.now(),
-        });
-        self.kept.set(self.kept.get() + 1);
-        let close = match self.shared.waiting.hand_over(self.cx.worker()) {
-            Handover::Close => true,
-            Handover::Handed => self.shared.room.wants_handed(),
-            Handover::Keep => self.shared.room.wants_idle(),
-        };
-        if close {
-            let closed = end.idle.borrow_mut().pop();
-            self.kept.set(self.kept.get() - 1);
-            drop(closed);
+impl Link {
+    /// Requests before this one by the same connection.
+    pub(crate) fn requests(&self) -> u32 {
+        match self {
+            Link::Sole(sole) => sole.requests,
+            Link::Shared(channel) => channel.requests(),
         }
     }
 
-    /// Closes kept connections that were closed by the endpoint or are too old; all of them in a shutdown.
-    pub(crate) fn sweep(&self) {
-        let seen = self.follow();
-        let now = self.cx.now();
-        let most = seen.current.config.pool.idle;
-        let all = self.cx.is_draining();
-        for end in &seen.ends {
-            let good = |idle: &Idle| !all && idle.stream.is_quiet() && now.since(idle.since) < most;
-            let mut idle = end.idle.borrow_mut();
-            let before = idle.len();
-            idle.retain(good);
-            self.kept.set(self.kept.get() - (before - idle.len()));
+    /// When what is waited for must be there; `None`: at any time.
+    pub(crate) fn set_deadline(&self, span: Option<Duration>) {
+        match self {
+            Link::Sole(sole) => sole.stream.set_deadline(span),
+            Link::Shared(channel) => channel.set_deadline(span),
         }
+    }
+}
+
+impl Sole {
+    pub(super) fn into_parts(self) -> (Stream, Permit) {
+        (self.stream, self.permit)
     }
 }
 
@@ -488,19 +555,19 @@ impl Local {
 fn queue<'w>(
     waiting: &'w Waiting,
     place: &mut Option<Place<'w>>,
-    worker: usize,
+    who: (usize, Toward),
     most: u32,
     waker: &Waker,
 ) -> bool {
     match place {
         Some(place) => place.again(waker),
-        None => *place = waiting.join(worker, most, waker),
+        None => *place = waiting.join(who, most, waker),
     }
     place.is_some()
 }
 
 /// What waiting for a connection has led to.
-enum Waited {
+pub(super) enum Waited {
     Permit(Permit),
     Kept(Link),
 }
@@ -510,23 +577,28 @@ fn handle(connector: Option<&Result<Connector, String>>) -> Option<Rc<ConnectHan
     Some(Rc::new(connector.handle()))
 }
 
+/// Whether connections to one are as good as those to the other.
+fn is_same(one: &Endpoint, other: &Endpoint) -> bool {
+    one.addr == other.addr && one.peer == other.peer
+}
+
 /// The endpoints, with what there is already of those that stay, if they are connected to in the same way.
 fn ends(current: &Current, old: &[Rc<End>], alike: bool) -> Vec<Rc<End>> {
     let end = |endpoint: &Arc<Endpoint>| {
-        let same = |end: &&Rc<End>| {
-            alike && end.endpoint.addr == endpoint.addr && end.endpoint.peer == endpoint.peer
-        };
+        let same = |end: &&Rc<End>| alike && is_same(&end.endpoint, endpoint);
         match old.iter().find(same) {
             // Its share may be another one now.
             Some(end) if Arc::ptr_eq(&end.endpoint, endpoint) => Rc::clone(end),
             Some(end) => Rc::new(End {
                 endpoint: Arc::clone(endpoint),
                 idle: RefCell::new(std::mem::take(&mut *end.idle.borrow_mut())),
+                sessions: end.sessions.hand_on(),
                 gone: Cell::new(false),
             }),
             None => Rc::new(End {
                 endpoint: Arc::clone(endpoint),
                 idle: RefCell::default(),
+                sessions: Sessions::default(),
                 gone: Cell::new(false),
             }),
         }

@@ -9,13 +9,14 @@ pub(crate) mod budget;
 mod choose;
 pub(crate) mod connect;
 mod counts;
+pub(crate) mod h2;
 pub(crate) mod local;
 pub(crate) mod registry;
 pub(crate) mod room;
 pub(crate) mod transport;
 pub(crate) mod waiting;
 
-use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
@@ -50,6 +51,8 @@ pub(crate) struct Shared {
     connections: Line<AtomicU32>,
     /// Requests under way, process-wide.
     requests: Line<AtomicU32>,
+    /// A connection that requests share takes no more of them, for the sake of those who wait for another one.
+    leaving: AtomicBool,
     pub(crate) waiting: Waiting,
     /// That of all upstreams.
     pub(crate) room: Arc<Room>,
@@ -58,6 +61,10 @@ pub(crate) struct Shared {
     pub(crate) breaker: Breaker,
     pub(crate) counts: Line<Counts>,
 }
+
+/// Which endpoint somebody waits for, or a connection leads to: the same for all workers and configurations.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(crate) struct Toward(usize);
 
 /// Why there is no new connection.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -129,6 +136,7 @@ impl Shared {
             health: Line(AtomicU64::new(1)),
             connections: Line::default(),
             requests: Line::default(),
+            leaving: AtomicBool::new(false),
             waiting: Waiting::default(),
             room,
             budget: Budget::default(),
@@ -185,6 +193,21 @@ impl Shared {
         Ok(Permit(Arc::clone(self)))
     }
 
+    /// Whether no connection that requests share is being given up: one at a time, for it takes as long as the longest of them.
+    pub(crate) fn may_leave(&self) -> bool {
+        !self.leaving.load(Ordering::SeqCst)
+    }
+
+    /// One is given up; `false`: another one is.
+    pub(crate) fn begin_leaving(&self) -> bool {
+        !self.leaving.swap(true, Ordering::SeqCst)
+    }
+
+    /// It is closed.
+    pub(crate) fn left(&self) {
+        self.leaving.store(false, Ordering::SeqCst);
+    }
+
     /// Requests under way.
     pub(crate) fn requests(&self) -> u32 {
         self.requests.0.load(Ordering::Relaxed)
@@ -218,11 +241,25 @@ impl Drop for Admitted {
 #[derive(Debug)]
 pub(crate) struct Permit(Arc<Shared>);
 
+impl Permit {
+    /// Whose connection it is.
+    pub(crate) fn shared(&self) -> Arc<Shared> {
+        Arc::clone(&self.0)
+    }
+}
+
 impl Drop for Permit {
     fn drop(&mut self) {
         self.0.connections.0.fetch_sub(1, Ordering::SeqCst);
         self.0.waiting.wake_one();
         self.0.room.give_back();
+    }
+}
+
+impl Endpoint {
+    /// Which one it is.
+    pub(crate) fn toward(&self) -> Toward {
+        Toward(Arc::as_ptr(&self.state).addr())
     }
 }
 

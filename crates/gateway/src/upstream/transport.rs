@@ -10,7 +10,7 @@ use ringmain_wire::proxy::{Addresses, Header};
 
 use crate::model::{
     self, Config, ProxyProtocolVersion, Secret, StreamRoute, SubjectName, Target, TlsVersion, Upstream,
-    UpstreamTls,
+    UpstreamProtocol, UpstreamTls,
 };
 
 /// See the module.
@@ -26,6 +26,7 @@ pub(crate) struct Transport {
 /// What it was made of: the same makes the same.
 #[derive(Debug, PartialEq, Eq)]
 struct MadeOf {
+    protocol: UpstreamProtocol,
     tls: Option<UpstreamTls>,
     proxy_protocol: Option<ProxyProtocolVersion>,
     authorities: Vec<Arc<[u8]>>,
@@ -48,6 +49,7 @@ impl MadeOf {
         let mut certificates = config.certificates.iter();
         let certificate = certificates.find(|found| name == Some(&found.name));
         MadeOf {
+            protocol: upstream.protocol,
             tls: upstream.tls.clone(),
             proxy_protocol: upstream.proxy_protocol,
             authorities: authorities.map(|found| Arc::clone(&found.pem)).collect(),
@@ -71,13 +73,24 @@ impl Transport {
         }
         let tls = made_of.tls.as_ref();
         let make = |tls, alpn| connector(tls, &made_of, upstream, alpn, now);
-        let connector = tls.map(|tls| make(tls, vec![b"http/1.1".to_vec()]));
+        let offered: &[&[u8]] = match upstream.protocol {
+            UpstreamProtocol::Http1 => &[b"http/1.1"],
+            UpstreamProtocol::Http2 => &[b"h2"],
+            UpstreamProtocol::Auto => &[b"h2", b"http/1.1"],
+        };
+        let offered: Vec<_> = offered.iter().map(|name| name.to_vec()).collect();
+        let connector = tls.map(|tls| make(tls, offered.clone()));
         let for_bytes = tls.filter(|_| made_of.for_bytes).map(|tls| make(tls, Vec::new()));
         Arc::new(Transport {
             made_of,
             connector,
             for_bytes,
         })
+    }
+
+    /// What is spoken.
+    pub(crate) fn protocol(&self) -> UpstreamProtocol {
+        self.made_of.protocol
     }
 
     /// What is said before the first byte.

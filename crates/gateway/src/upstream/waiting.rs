@@ -14,7 +14,7 @@ use std::sync::atomic::{AtomicU32, Ordering};
 use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::task::Waker;
 
-use super::Line;
+use super::{Line, Toward};
 use crate::limits;
 
 /// Those who wait at one upstream.
@@ -37,6 +37,7 @@ struct Queue {
 struct Entry {
     ticket: u64,
     worker: usize,
+    toward: Toward,
     called: bool,
     waker: Waker,
 }
@@ -48,7 +49,7 @@ pub(crate) enum Handover {
     Keep,
     /// It is kept; somebody of this worker was called to take it.
     Handed,
-    /// It is closed, so that another worker may open one.
+    /// It is closed, so that another one may be opened, by another worker or to another endpoint.
     Close,
 }
 
@@ -62,7 +63,12 @@ pub(crate) struct Place<'w> {
 
 impl Waiting {
     /// Joins the queue. `None`: as many wait as may.
-    pub(crate) fn join(&self, worker: usize, most: u32, waker: &Waker) -> Option<Place<'_>> {
+    pub(crate) fn join(
+        &self,
+        (worker, toward): (usize, Toward),
+        most: u32,
+        waker: &Waker,
+    ) -> Option<Place<'_>> {
         let mut queue = self.lock();
         if queue.entries.len() >= most as usize {
             return None;
@@ -72,6 +78,7 @@ impl Waiting {
         queue.entries.push_back(Entry {
             ticket,
             worker,
+            toward,
             called: false,
             waker: waker.clone(),
         });
@@ -128,6 +135,17 @@ impl Waiting {
 
     /// A connection of a worker has become free.
     pub(crate) fn hand_over(&self, worker: usize) -> Handover {
+        self.hand(|entry| entry.worker == worker, true)
+    }
+
+    /// A stream of a worker's connection has become free, which only those can use who wait for that endpoint: the connection is
+    /// others', too. `may_close`: it may be given up.
+    pub(crate) fn hand_over_stream(&self, worker: usize, toward: Toward, may_close: bool) -> Handover {
+        let can = |entry: &Entry| entry.worker == worker && entry.toward == toward;
+        self.hand(can, may_close)
+    }
+
+    fn hand(&self, can: impl Fn(&Entry) -> bool, may_close: bool) -> Handover {
         if self.len() == 0 {
             return Handover::Keep;
         }
@@ -136,18 +154,22 @@ impl Waiting {
         let Some(first) = waiting.next() else {
             return Handover::Keep;
         };
-        if first.worker == worker {
+        if can(first) {
             queue.passed = 0;
         } else {
             queue.passed += 1;
-            if queue.passed > limits::HANDED_ON {
+            if queue.passed > limits::HANDED_ON && may_close {
                 queue.passed = 0;
                 return Handover::Close;
             }
         }
-        let own = |entry: &Entry| !entry.called && entry.worker == worker;
+        let own = |entry: &Entry| !entry.called && can(entry);
         let Some(own) = queue.entries.iter().position(own) else {
-            return Handover::Close;
+            return if may_close {
+                Handover::Close
+            } else {
+                Handover::Keep
+            };
         };
         let waker = queue.call(own);
         drop(queue);

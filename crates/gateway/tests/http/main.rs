@@ -24,8 +24,13 @@ mod files;
 mod filters;
 mod forged;
 mod forwarding;
+mod framed;
 mod gates;
+mod grpc;
 mod hedging;
+#[path = "../../../web/tests/http2/client.rs"]
+#[allow(dead_code, reason = "it is another test's too")]
+mod http2;
 mod kept;
 mod keys;
 mod listening;
@@ -38,8 +43,11 @@ mod push;
 mod recovering;
 mod room;
 mod secure;
+mod shared;
 mod shared_rates;
 mod signer;
 mod sticky;
+mod streams;
 mod tokens;
 mod trailing;
+mod unanswered;

@@ -7,7 +7,7 @@ use ringmain_engine::Config;
 use ringmain_gateway::Gateway;
 use ringmain_gateway::model::{
     ActiveHealth, Authorities, Certificate, HealthCheck, Hostname, Secret, StatusRange, SubjectName, Trust,
-    Upstream, UpstreamTls,
+    Upstream, UpstreamProtocol, UpstreamTls,
 };
 use ringmain_tls::{Acceptor, ClientCertificates, Development, Pem, ServerSettings};
 use ringmain_web::{App, Entrance};
@@ -22,6 +22,7 @@ on_every_backend! {
     what_is_no_tls,
     our_own_certificate,
     certificates_that_are_replaced,
+    protocols_by_alpn,
 }
 
 fn origin(engine: Config, settings: &ServerSettings) -> Server {
@@ -267,4 +268,53 @@ fn certificates_that_are_replaced(engine: Config) {
     edge.server.get("/b").expect(200, "https /b");
     edge.server.shut_down();
     origin.shut_down();
+}
+
+/// What the handshake agrees on is what is spoken.
+fn protocols_by_alpn(engine: Config) {
+    let own = &development().authority;
+    let both = settings();
+    let old = ServerSettings {
+        alpn: vec![b"http/1.1".to_vec()],
+        ..settings()
+    };
+    let none = ServerSettings {
+        alpn: Vec::new(),
+        ..settings()
+    };
+    let unspoken = "the upstream does not speak HTTP/2\n";
+    // Who has no protocol in common ends the handshake (RFC 7301, section 3.2); the log says why.
+    let refused = "no secure connection to the upstream\n";
+    for (settings, expected) in [
+        (&both, [(200, "Http11"), (200, "Http2"), (200, "Http2")]),
+        (&old, [(200, "Http11"), (502, refused), (200, "Http11")]),
+        (&none, [(200, "Http11"), (502, unspoken), (200, "Http11")]),
+    ] {
+        let acceptor = Acceptor::new(settings, now()).expect("settings");
+        let app = App::new()
+            .listener(0, Entrance::https(&acceptor))
+            .fallback(|req, reply| reply.text(format!("{:?}", req.version())));
+        let origin = support::serve(engine.clone(), app);
+        let protocols = [
+            UpstreamProtocol::Http1,
+            UpstreamProtocol::Http2,
+            UpstreamProtocol::Auto,
+        ];
+        for (protocol, (status, body)) in protocols.into_iter().zip(expected) {
+            let config = config(origin.addr, own, |upstream| upstream.protocol = protocol);
+            let edge = edge(engine.clone(), config);
+            // Many at once, and then one by one.
+            let mut clients: Vec<_> = (0..10).map(|_| edge.server.client()).collect();
+            for _ in 0..3 {
+                clients
+                    .iter_mut()
+                    .for_each(|client| client.send(support::get("/")));
+                for client in &mut clients {
+                    client.answer().expect(status, body);
+                }
+            }
+            edge.server.shut_down();
+        }
+        origin.shut_down();
+    }
 }

@@ -11,6 +11,7 @@ use ringmain_wire::h1::{
 };
 
 use crate::asked::Asked as Policies;
+use crate::framed::{Framed, is_framed};
 use crate::proof;
 
 /// How an origin behaves on one connection.
@@ -92,6 +93,9 @@ struct Asked {
 struct Guest {
     peer: Peer,
     manner: Manner,
+    bad: bool,
+    /// It speaks HTTP/2.
+    framed: Option<Box<Framed>>,
     kept: Vec<u8>,
     out: VecDeque<(Time, Vec<u8>, Then)>,
     answers: u32,
@@ -147,6 +151,17 @@ impl Origin {
         guests.chain(self.flap.map(|(at, _)| at)).min()
     }
 
+    /// Whose doing it is that it is busy.
+    pub(crate) fn told(&self) -> String {
+        let now = self.world.now();
+        let guests = self.guests.iter();
+        let busy = guests.filter(|guest| guest.due(now).is_some_and(|at| at <= now));
+        let told: Vec<_> = busy
+            .map(|guest| format!("{guest:?}, eof: {}", guest.peer.eof()))
+            .collect();
+        format!("{:?}: {}", self.addr, told.join("; "))
+    }
+
     /// Ends all connections.
     pub(crate) fn close_all(&mut self) {
         self.flap = None;
@@ -164,6 +179,8 @@ impl Origin {
             self.guests.push(Guest {
                 peer,
                 manner: Manner::draw(&mut self.random, self.bad),
+                bad: self.bad,
+                framed: None,
                 kept: Vec::new(),
                 out: VecDeque::new(),
                 answers: 0,
@@ -213,9 +230,12 @@ fn flap_span(random: &mut fastrand::Rng) -> Duration {
 
 impl Guest {
     fn due(&self, now: Time) -> Option<Time> {
-        let reads = self.manner != Manner::Deaf;
+        let reads = self.framed.is_some() || self.manner != Manner::Deaf;
         if reads && (self.peer.readable() > 0 || self.peer.eof()) || self.peer.failed() {
             return Some(now);
+        }
+        if let Some(framed) = &self.framed {
+            return framed.due(now);
         }
         let (at, ..) = self.out.front()?;
         (!self.stuck).then_some(*at)
@@ -227,8 +247,16 @@ impl Guest {
     }
 
     fn act(&mut self, now: Time, random: &mut fastrand::Rng, policies: &Policies) {
-        if self.manner == Manner::Leaves || self.peer.failed() {
+        if self.framed.is_none() && self.manner == Manner::Leaves || self.peer.failed() {
             return self.close();
+        }
+        if self.is_framed(now, random) == Some(true) {
+            let bytes = self.peer.read(usize::MAX);
+            let framed = self.framed.as_mut().expect("it was made before");
+            if !framed.act(&self.peer, &bytes, now, random, policies) {
+                self.close();
+            }
+            return;
         }
         if self.manner != Manner::Deaf {
             let bytes = self.peer.read(usize::MAX);
@@ -242,6 +270,10 @@ impl Guest {
             // What still comes of the body is nothing to it.
             self.manner = Manner::Deaf;
         }
+        let is_unknown = self.answers == 0 && self.out.is_empty() && is_framed(&self.kept).is_none();
+        if is_unknown && !self.peer.eof() {
+            return;
+        }
         while let Some(asked) = self.request(policies) {
             self.answer(&asked, now, random);
         }
@@ -249,6 +281,25 @@ impl Guest {
         if !self.done && self.peer.eof() && self.manner != Manner::Deaf {
             self.close();
         }
+    }
+
+    /// Whether the gateway speaks HTTP/2; `None`: nobody knows yet.
+    fn is_framed(&mut self, now: Time, random: &mut fastrand::Rng) -> Option<bool> {
+        if self.framed.is_some() {
+            return Some(true);
+        }
+        if self.answers > 0 || self.manner == Manner::Deaf {
+            return Some(false);
+        }
+        let bytes = self.peer.read(usize::MAX);
+        self.kept.extend_from_slice(&bytes);
+        let is_framed = is_framed(&self.kept)?;
+        if is_framed {
+            let mut framed = Framed::new(random, self.bad, now);
+            framed.take(std::mem::take(&mut self.kept));
+            self.framed = Some(Box::new(framed));
+        }
+        Some(is_framed)
     }
 
     /// The next request that is here as a whole. What the gateway writes must be right.

@@ -361,8 +361,9 @@ impl Run {
         }
         let clients: Vec<_> = self.clients.iter().filter(|client| !client.done).collect();
         let callers: Vec<_> = self.callers.iter().filter(|caller| !caller.done).collect();
+        let busy: Vec<_> = self.origins.iter().map(Origin::told).collect();
         panic!(
-            "seed {}: stuck while {phase}\n{clients:?}\n{callers:?}\n{:?}",
+            "seed {}: stuck while {phase}\n{clients:?}\n{callers:?}\n{:?}\nbusy: {busy:?}",
             self.named.seed,
             self.gateway.upstreams()
         );

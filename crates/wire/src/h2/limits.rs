@@ -25,7 +25,8 @@ pub struct Limits {
     /// Streams that the peer may have open at once. More: `TooManyStreams` on the stream. Announced.
     pub streams: u32,
     /// Bytes of a body that may come on a stream before the caller has [consumed](super::Connection::consume) any: what the caller
-    /// must be able to hold of each. Announced. More: `Window` on the stream.
+    /// must be able to hold of each. Announced; until the peer has read that, 65,535 may come where this is less (RFC 9113 §6.9.2).
+    /// More: `Window` on the stream.
     pub stream_window: u32,
     /// The same of all streams together, at least 65,535. More: `Window` on the connection.
     pub connection_window: u32,

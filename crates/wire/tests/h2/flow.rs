@@ -1,6 +1,6 @@
 //! Windows, both ways.
 
-use ringmain_wire::h2::{FaultKind, Limits, Stream};
+use ringmain_wire::h2::{FaultKind, Limits, Role, Stream};
 
 use crate::support::*;
 
@@ -141,6 +141,52 @@ fn what_is_consumed_may_come_again_and_nothing_before() {
     side.hear(&frame(DATA, 0, 1, &[0; 800])).expect("data");
     let heard = side.hear(&frame(DATA, 0, 1, &[0; 1])).expect("a stream's fault");
     assert_eq!(heard[0].1, "broken Window Stream(1)");
+}
+
+/// Who has not read that windows are smaller may fill the first one (RFC 9113 §6.9.2); from its word on it owes the rest.
+#[test]
+fn a_smaller_window_holds_from_when_it_was_read() {
+    let mut side = Side::new(Role::Server, &limits());
+    side.hear(&opening()).expect("an opening");
+    side.out.clear();
+    let stream = asked(&mut side, &post(1));
+    for bytes in [16_384, 16_384] {
+        side.hear(&frame(DATA, 0, 1, &vec![0; bytes])).expect("data");
+    }
+    side.connection.consume(stream, 32_768, &mut side.out);
+    assert_eq!(
+        side.frames(),
+        [
+            (WINDOW_UPDATE, 0, 1, 32_768_u32.to_be_bytes().to_vec()),
+            (WINDOW_UPDATE, 0, 0, 32_768_u32.to_be_bytes().to_vec())
+        ]
+    );
+    side.hear(&frame(DATA, 0, 1, &[0; 5000])).expect("data");
+    side.hear(&frame(SETTINGS, ACK, 0, &[])).expect("word of it");
+    // 1000 less the 5000 that are held.
+    side.connection.consume(stream, 4500, &mut side.out);
+    let heard = side.hear(&frame(DATA, 0, 1, &[0; 500])).expect("data");
+    assert_eq!(texts(&heard).len(), 1);
+    let heard = side.hear(&frame(DATA, 0, 1, &[0; 1])).expect("a stream's fault");
+    assert_eq!(heard[0].1, "broken Window Stream(1)");
+    // Streams behind it never had another one; a second word changes nothing.
+    side.hear(&frame(SETTINGS, ACK, 0, &[])).expect("the same");
+    asked(&mut side, &post(3));
+    side.hear(&frame(DATA, 0, 3, &[0; 1000])).expect("data");
+    let heard = side.hear(&frame(DATA, 0, 3, &[0; 1])).expect("a stream's fault");
+    assert_eq!(heard[0].1, "broken Window Stream(3)");
+}
+
+#[test]
+fn no_stream_has_more_than_the_first_window_before_and_less_behind() {
+    let mut side = Side::new(Role::Server, &limits());
+    side.hear(&opening()).expect("an opening");
+    asked(&mut side, &post(1));
+    for bytes in [16_384, 16_384, 16_384, 16_383] {
+        side.hear(&frame(DATA, 0, 1, &vec![0; bytes])).expect("data");
+    }
+    let heard = side.hear(&frame(DATA, 0, 1, &[0; 1]));
+    assert_eq!(heard.map_err(|fault| fault.kind), Err(FaultKind::Window));
 }
 
 #[test]

@@ -111,10 +111,11 @@ impl Side {
         }
     }
 
-    /// A server behind its client's opening; its own is dropped.
+    /// A server behind its client's opening; its own is dropped, which the client has read.
     pub(crate) fn server(limits: &Limits) -> Side {
         let mut side = Side::new(Role::Server, limits);
         side.hear(&opening()).expect("an opening");
+        side.hear(&frame(SETTINGS, ACK, 0, &[])).expect("an answer to it");
         side.out.clear();
         side
     }

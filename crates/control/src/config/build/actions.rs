@@ -100,6 +100,7 @@ impl Builder<'_> {
             ("hedge", part.hedge.as_ref().map(|at| at.position)),
             ("affinity", part.affinity.as_ref().map(|at| at.position)),
             ("upgrades", part.upgrades.as_ref().map(|at| at.position)),
+            ("grpc_web", part.grpc_web.as_ref().map(|at| at.position)),
             (
                 "replace_errors",
                 part.replace_errors.as_ref().map(|at| at.position),
@@ -152,6 +153,7 @@ impl Builder<'_> {
             let upgrades = list(part.upgrades).into_iter();
             forward.upgrades = upgrades.filter_map(|at| at.value).map(Arc::from).collect();
         }
+        put(&mut forward.grpc_web, value(part.grpc_web));
         put(&mut forward.replace_errors, value(part.replace_errors));
         forward
     }

@@ -14,7 +14,7 @@ use super::{Builder, list, text, texts, value};
 use crate::config::document::{self, Some1};
 use crate::config::error::Position;
 use crate::config::reader::Reader;
-use crate::config::texts::To;
+use crate::config::texts::{GrpcName, To};
 use crate::config::tree::Pair;
 use crate::config::values::{At, Either, Pairs, Text};
 
@@ -184,13 +184,15 @@ impl Builder<'_> {
             }
             Either::Full(part) => part,
         };
-        let path = match value(part.path) {
-            None => PathMatch::default(),
-            Some(Either::Short(Text(path)) | Either::Full(document::PathMatch::Prefix(Text(path)))) => {
-                PathMatch::Prefix(path)
+        let (path, method) = match part.grpc {
+            Some(at) => {
+                if part.path.is_some() || part.method.is_some() {
+                    let expected = "`grpc` without `path` and `method`, which it stands for";
+                    self.errors.tell(at.position, expected, "both");
+                }
+                grpc(at.value?.0)?
             }
-            Some(Either::Full(document::PathMatch::Exact(Text(path)))) => PathMatch::Exact(path),
-            Some(Either::Full(document::PathMatch::Regex(Text(pattern)))) => PathMatch::Pattern(pattern),
+            None => (path(value(part.path)), text(part.method)),
         };
         let headers = part.headers.0.into_iter().filter_map(|(key, at)| {
             let name = self.header_name(&key)?;
@@ -205,7 +207,7 @@ impl Builder<'_> {
         });
         Some(model::Match {
             path,
-            method: text(part.method),
+            method,
             headers,
             query: query.collect(),
         })
@@ -252,4 +254,26 @@ impl Builder<'_> {
             builder.built.config.streams.push(Arc::new(stream));
         });
     }
+}
+
+/// What a path must be.
+fn path(part: Option<Either<Text<model::Path>, document::PathMatch>>) -> PathMatch {
+    match part {
+        None => PathMatch::default(),
+        Some(Either::Short(Text(path)) | Either::Full(document::PathMatch::Prefix(Text(path)))) => {
+            PathMatch::Prefix(path)
+        }
+        Some(Either::Full(document::PathMatch::Exact(Text(path)))) => PathMatch::Exact(path),
+        Some(Either::Full(document::PathMatch::Regex(Text(pattern)))) => PathMatch::Pattern(pattern),
+    }
+}
+
+/// The same for calls of gRPC: `POST /service/method`.
+fn grpc(name: GrpcName) -> Option<(PathMatch, Option<model::MethodName>)> {
+    let path = |text: String| model::Path::parse(&text).ok();
+    let path = match name.method {
+        Some(method) => PathMatch::Exact(path(format!("/{}/{method}", name.service))?),
+        None => PathMatch::Prefix(path(format!("/{}", name.service))?),
+    };
+    Some((path, model::MethodName::parse("POST").ok()))
 }

@@ -69,6 +69,9 @@ impl Builder<'_> {
             }
             upstream.tls = Some(model::UpstreamTls::default());
         }
+        if url.http2 {
+            upstream.protocol = model::UpstreamProtocol::Http2;
+        }
         upstream
     }
 
@@ -92,9 +95,7 @@ impl Builder<'_> {
             self.errors
                 .tell(position, "the key `endpoints` with at least one", "none");
         }
-        if let Some(document::UpstreamProtocol::Http2) = value(part.protocol) {
-            upstream.protocol = model::UpstreamProtocol::Http2;
-        }
+        put(&mut upstream.protocol, value(part.protocol).map(protocol));
         upstream.tls = value(part.tls)
             .and_then(Switch::settings)
             .map(|part| self.upstream_tls(part));
@@ -142,6 +143,14 @@ impl Builder<'_> {
     }
 }
 
+fn protocol(part: document::UpstreamProtocol) -> model::UpstreamProtocol {
+    match part {
+        document::UpstreamProtocol::Http1 => model::UpstreamProtocol::Http1,
+        document::UpstreamProtocol::Http2 => model::UpstreamProtocol::Http2,
+        document::UpstreamProtocol::Auto => model::UpstreamProtocol::Auto,
+    }
+}
+
 fn balance(part: document::Balance) -> Balance {
     let key = |key| match key {
         document::HashKey::Cookie(name) => HashKey::Cookie(name.into()),
@@ -168,6 +177,10 @@ fn pool(pool: &mut model::Pool, part: document::Pool) {
     put(&mut pool.retries, value(part.retries));
     put(&mut pool.idle, text(part.idle).map(|time| time.0));
     pool.requests_per_connection = value(part.requests_per_connection);
+    put(
+        &mut pool.streams_per_connection,
+        value(part.streams_per_connection),
+    );
 }
 
 fn health(health: &mut model::Health, part: document::Health) {

@@ -7,7 +7,7 @@ use schemars::JsonSchema;
 use serde::Deserialize;
 
 use super::{Maybe, Policies, PushAt, Some1};
-use crate::config::texts::{Condition, Share, Size, SizeOrOff, Time, TimeOrOff, To};
+use crate::config::texts::{Condition, GrpcName, Share, Size, SizeOrOff, Time, TimeOrOff, To};
 use crate::config::values::{Either, Pairs, Switch, Text};
 
 /// Rules for the requests of some hosts: `rules`, or the keys of one rule.
@@ -74,6 +74,8 @@ pub(in crate::config) struct Rule {
     pub(in crate::config) affinity: Maybe<Affinity>,
     /// Protocols that a connection may switch to: `websocket` if it does not say, `[]` for none.
     pub(in crate::config) upgrades: Some1<String>,
+    /// Calls of gRPC-Web are sent on as gRPC, and their answers back. `false` if it does not say.
+    pub(in crate::config) grpc_web: Maybe<bool>,
     /// Error pages are also for the upstream's own errors. `false` if it does not say.
     pub(in crate::config) replace_errors: Maybe<bool>,
 }
@@ -84,6 +86,8 @@ pub(in crate::config) struct Rule {
 pub(in crate::config) struct Match {
     /// A prefix by whole segments; or exact, or an expression.
     pub(in crate::config) path: Maybe<Either<Text<Path>, PathMatch>>,
+    /// In place of path and method: a service of gRPC, or one of its methods.
+    pub(in crate::config) grpc: Maybe<Text<GrpcName>>,
     /// The method.
     pub(in crate::config) method: Maybe<Text<MethodName>>,
     /// Headers by name.

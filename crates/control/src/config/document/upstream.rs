@@ -64,8 +64,10 @@ pub(in crate::config) struct Endpoint {
 pub(in crate::config) enum UpstreamProtocol {
     /// HTTP/1.1.
     Http1,
-    /// HTTP/2.
+    /// HTTP/2: by ALPN with TLS, by prior knowledge (`h2c`) without. Requests share connections.
     Http2,
+    /// HTTP/2 or HTTP/1.1, whichever the server chooses by ALPN; it needs `tls`.
+    Auto,
 }
 
 /// TLS towards an upstream.
@@ -150,6 +152,8 @@ pub(in crate::config) struct Pool {
     pub(in crate::config) idle: Maybe<Text<Time>>,
     /// Requests that a connection serves: any number if it does not say.
     pub(in crate::config) requests_per_connection: Maybe<u32>,
+    /// Requests under way by one connection of HTTP/2; beyond it there is another one: 100 if it does not say.
+    pub(in crate::config) streams_per_connection: Maybe<u32>,
 }
 
 /// How an endpoint's share grows.

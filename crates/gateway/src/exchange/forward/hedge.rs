@@ -17,11 +17,11 @@ use std::task::Poll;
 use std::time::Duration;
 
 use ringmain_engine::backend::Time;
-use ringmain_wire::h1::{BodyEncoder, Framing};
+use ringmain_wire::h1::Framing;
 
-use super::{Begun, Broken, Job, Why, addresses, is_idempotent, is_stale};
+use super::{Begun, Broken, Job, Why, addresses, is_idempotent};
 use crate::exchange::Failure;
-use crate::exchange::relay::{NotSent, upload};
+use crate::exchange::relay::{NotSent, Unsent, upload};
 use crate::fault::{Fault, Side};
 use crate::health::Meeting;
 use crate::limits;
@@ -82,7 +82,9 @@ impl Job<'_, '_> {
                 // As filters leave it: each try sends that. What the client may send they count themselves.
                 Some(chain) => Box::pin(chain.chunk(self.req)).await?,
             };
-            let Some(piece) = piece else { return Ok(true) };
+            let Some(piece) = self.web.piece(piece)? else {
+                return Ok(true);
+            };
             total += piece.len() as u64;
             let most = self.forward.body.request.filter(|_| self.chain.is_none());
             if most.is_some_and(|most| total > most) {
@@ -161,12 +163,9 @@ impl Job<'_, '_> {
     /// One try, until its answer begins.
     async fn leg(&self, (chosen, link, begun): Begun) -> Result<Begun, Lost> {
         let end = Rc::clone(&chosen.end);
-        let lost = |fault: Fault, stale| Lost {
+        let lost = |fault: Fault, before| Lost {
             end: Rc::clone(&end),
-            broken: Broken {
-                why: Why::Failure(Failure::Fault(fault)),
-                stale,
-            },
+            broken: Broken::by(Failure::Fault(fault), before),
         };
         let cx = &self.worker.cx;
         let (link, begun) = match link {
@@ -176,10 +175,10 @@ impl Job<'_, '_> {
                     .open(&chosen, false)
                     .await
                     .map_err(|fault| lost(fault, false))?;
-                let encoder = self
-                    .send_head(&chosen, &link.stream)
+                let unsent = self
+                    .send_head(&chosen, &link)
                     .map_err(|fault| lost(fault, false))?;
-                self.send_kept(&link, encoder).await.map_err(|failure| Lost {
+                self.send_kept(&link, unsent).await.map_err(|failure| Lost {
                     end: Rc::clone(&end),
                     broken: failure.into(),
                 })?;
@@ -188,15 +187,12 @@ impl Job<'_, '_> {
         };
         match self.answers(&link, begun).await {
             Ok(()) => Ok((chosen, Some(link), begun)),
-            Err(fault) => {
-                let stale = link.requests > 0 && is_stale(&Failure::Fault(fault));
-                Err(lost(fault, stale))
-            }
+            Err(fault) => Err(lost(fault, link.requests() > 0)),
         }
     }
 
     /// Sends the body that is there, if there is one.
-    async fn send_kept(&self, link: &Link, encoder: BodyEncoder) -> Result<(), Failure> {
+    async fn send_kept(&self, link: &Link, unsent: Unsent) -> Result<(), Failure> {
         if self.req.head().framing == Framing::None {
             // What the head says of a body is that there is none.
             return Ok(());
@@ -204,11 +200,10 @@ impl Job<'_, '_> {
         let upload = upload(
             self.worker,
             self.req,
-            &link.stream,
-            Some(encoder),
+            (link, unsent),
             (self.forward.body.request, self.chain),
             (&self.backend.request, self.sending.cleared.edits()),
-            &self.kept,
+            (&self.kept, &self.web),
         );
         match upload.await {
             // That it is not taken is told better by what is answered.
@@ -223,7 +218,12 @@ impl Job<'_, '_> {
         let left = self.clock.total.map(|total| total.since(self.worker.cx.now()));
         let span = left.map_or(span, |left| span.min(left));
         let greeting = self.local.greeting(|| addresses(self.req));
-        self.local.link(&chosen.end, fresh, &greeting, span).await
+        let link = self.local.link(&chosen.end, fresh, &greeting, span).await?;
+        if matches!(link, Link::Shared(_)) {
+            // It stays when this request is over, however that comes.
+            self.worker.sweep_later();
+        }
+        Ok(link)
     }
 
     /// Waits for the first byte of an answer, and consumes none.
@@ -231,7 +231,15 @@ impl Job<'_, '_> {
         let cx = &self.worker.cx;
         let mut clock = self.clock;
         clock.head = self.forward.timeouts.per_try.map(|span| begun.after(span));
-        link.stream.set_deadline(clock.span(cx.now()));
+        link.set_deadline(clock.span(cx.now()));
+        let late = || clock.fault(cx.now(), Fault::HeadTimeout);
+        let link = match link {
+            Link::Sole(sole) => sole,
+            Link::Shared(channel) => {
+                let begun = poll_fn(|context| channel.poll_begun(context)).await;
+                return begun.map_err(|lost| lost.before_head(late));
+            }
+        };
         let mut there = false;
         let received = poll_fn(|context| {
             let look = |bytes: &[u8]| {
@@ -244,9 +252,7 @@ impl Job<'_, '_> {
         match received.await {
             Ok(0) => Err(Fault::ClosedBeforeHead),
             Ok(_) => Ok(()),
-            Err(error) if error.kind() == io::ErrorKind::TimedOut => {
-                Err(clock.fault(cx.now(), Fault::HeadTimeout))
-            }
+            Err(error) if error.kind() == io::ErrorKind::TimedOut => Err(late()),
             Err(_) => Err(Fault::ResetBeforeHead),
         }
     }

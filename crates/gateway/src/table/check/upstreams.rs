@@ -2,7 +2,7 @@
 
 use super::{Known, Problems};
 use crate::limits;
-use crate::model::{HealthCheck, SubjectName, Trust, Upstream, UpstreamTls, Where};
+use crate::model::{HealthCheck, SubjectName, Trust, Upstream, UpstreamProtocol, UpstreamTls, Where};
 use crate::table::problem::{Outcome, Place};
 
 /// Whether an upstream can be used.
@@ -39,6 +39,15 @@ pub(super) fn check(upstream: &Upstream, known: &Known<'_>, problems: &mut Probl
             "room for at least one connection and request",
             "0".to_owned(),
         );
+    }
+    let streams = upstream.pool.streams_per_connection;
+    if !(1..=limits::UPSTREAM_STREAMS_MOST).contains(&streams) {
+        let expected = format!("from 1 to {}", limits::UPSTREAM_STREAMS_MOST);
+        tell("pool.streams_per_connection", &expected, streams.to_string());
+    }
+    if upstream.protocol == UpstreamProtocol::Auto && upstream.tls.is_none() {
+        let expected = "`tls`, in whose handshake the protocol is chosen, or `http1` or `http2`";
+        tell("protocol", expected, "`auto` without it".to_owned());
     }
     if upstream.connect_timeout.is_zero() {
         tell("connect_timeout", "a time above 0", "0".to_owned());

@@ -3,7 +3,7 @@
 use std::rc::Rc;
 use std::time::Duration;
 
-use super::{End, Link, Local, Waited};
+use super::{End, Local, Sole, Waited};
 use crate::fault::Fault;
 
 impl Local {
@@ -13,7 +13,7 @@ impl Local {
         end: &Rc<End>,
         greeting: &[u8],
         span: Duration,
-    ) -> Result<Link, Fault> {
+    ) -> Result<Sole, Fault> {
         let most = self.follow().current.config.pool.connections;
         let permit = match self.shared.begin_connection(most) {
             Ok(permit) => permit,

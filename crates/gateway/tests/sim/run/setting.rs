@@ -9,7 +9,7 @@ use ringmain_engine::backend::sim::World;
 use ringmain_gateway::model::{
     Action, ActiveHealth, Balance, Config, Endpoint, Forward, HashKey, HealthCheck, Hostname, Limits,
     Listener, Mirror, OutlierDetection, Protocol, Retry, RetryOn, Route, Rule, Share, SlowStart, StatusRange,
-    StreamRoute, Upstream, WeightedBackend, Where,
+    StreamRoute, Upstream, UpstreamProtocol, WeightedBackend, Where,
 };
 
 use super::{ORIGINS, front, gate, origin};
@@ -34,6 +34,10 @@ pub(super) fn config(world: &World, calm: bool, bounds: &Bounds, asked: &Asked) 
     };
     upstream.pool.connections = 1 + world.below(8) as u32;
     upstream.pool.requests_per_connection = (world.below(3) == 0).then_some(1 + world.below(5) as u32);
+    upstream.pool.streams_per_connection = 1 + world.below(20) as u32;
+    if world.below(2) == 0 {
+        upstream.protocol = UpstreamProtocol::Http2;
+    }
     if world.below(3) == 0 {
         upstream.health.active = Some(ActiveHealth {
             every: Duration::from_millis(100 + world.below(5000) as u64),

@@ -141,7 +141,7 @@ impl Connection {
     }
 
     fn new_request(&mut self, id: u32, end: bool, heads: &HeadBuffer) -> Taken {
-        let mut record = Record::new(id, self.peer.window, self.limits.stream_window as i32);
+        let mut record = Record::new(id, self.peer.window, self.first_receive());
         record.remote = if end { Side::Ended } else { Side::Open };
         let head = match heads.request(end, &self.limits) {
             Ok(head) => head,

@@ -207,6 +207,8 @@ pub struct Connection {
     spending: Spending,
     /// Streams that were reset here, of which frames may still be on their way.
     resets: Vec<u32>,
+    /// The peer goes by the settings of this side.
+    is_heeded: bool,
 }
 
 impl Connection {
@@ -248,6 +250,7 @@ impl Connection {
                 small: budget(budgets.small),
             },
             resets: Vec::new(),
+            is_heeded: false,
         };
         connection.write_preface(out);
         connection
@@ -332,6 +335,26 @@ impl Connection {
             .map_or(0, |block| size_of::<Block>() + block.bytes.capacity());
         let resets = self.resets.capacity() * size_of::<u32>();
         self.decoder.memory() + self.encoder.memory() + self.streams.memory() + block + resets
+    }
+
+    /// Bytes of data that may come on a new stream. Who has not read the settings of this side may go by the first window, were it
+    /// larger (RFC 9113 §6.9.2).
+    fn first_receive(&self) -> i32 {
+        let window = self.limits.stream_window as i32;
+        if self.is_heeded {
+            window
+        } else {
+            window.max(FIRST_WINDOW)
+        }
+    }
+
+    /// The peer has read the settings of this side: windows are what these say, below 0 where more has come before.
+    fn heeded(&mut self) {
+        let less = self.first_receive() - self.limits.stream_window as i32;
+        self.is_heeded = true;
+        for record in self.streams.iter_mut() {
+            record.receive -= less;
+        }
     }
 
     /// Whether the peer could have opened a stream by that number.

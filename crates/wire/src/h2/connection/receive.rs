@@ -394,6 +394,7 @@ impl Connection {
         }
         self.charge_control(now)?;
         if ack {
+            self.heeded();
             return Ok(Came::Nothing);
         }
         for &[a, b, c, d, e, f] in settings {

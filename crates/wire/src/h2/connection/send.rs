@@ -168,7 +168,7 @@ impl Connection {
 
     /// Notes the stream of a request whose head was written; `bodiless`: its answer has no body.
     pub(super) fn open_stream(&mut self, end: bool, bodiless: bool) -> Stream {
-        let mut record = Record::new(self.next, self.peer.window, self.limits.stream_window as i32);
+        let mut record = Record::new(self.next, self.peer.window, self.first_receive());
         self.next += 2;
         record.local = if end { Side::Ended } else { Side::Open };
         record.bodiless = bodiless;

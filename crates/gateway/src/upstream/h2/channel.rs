@@ -1,0 +1,329 @@
+//! A request's stream: its head and body up, the answer's down. Dropped before both are over, it is given up.
+//!
+//! ```text
+//! Reserved ─ request ─▶ Open ─ finish ─▶ the answer's end ─▶ dropped
+//! ```
+
+use std::cell::{Cell, OnceCell, RefCell};
+use std::future::{Future, poll_fn};
+use std::pin::Pin;
+use std::rc::Rc;
+use std::task::{Context, Poll};
+use std::time::Duration;
+
+use ringmain_engine::backend::Time;
+use ringmain_engine::{Cx, Sleep};
+use ringmain_wire::h1::FieldBlock;
+use ringmain_wire::h2::{ErrorCode, Misuse, Request};
+
+use super::Lost;
+use super::receive::Incoming;
+use super::session::Session;
+use crate::limits;
+
+/// See the module.
+pub(crate) struct Channel {
+    session: Rc<Session>,
+    incoming: OnceCell<Rc<Incoming>>,
+    /// Requests before this one.
+    requests: u32,
+    /// All of the request was sent.
+    is_sent: Cell<bool>,
+    /// The answer's head says that nothing follows.
+    is_bare: Cell<bool>,
+    deadline: Cell<Option<Time>>,
+    /// Wakes whoever waits, and when.
+    sleep: RefCell<Option<(Time, Sleep)>>,
+    /// Its place among those who wait to write.
+    ticket: Cell<u64>,
+}
+
+/// The endpoint takes no more of a request; it may have answered all the same.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Refused;
+
+impl std::fmt::Debug for Channel {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        let id = self.incoming.get().map(|incoming| incoming.stream.id());
+        write!(f, "Channel({id:?} of {:?})", self.session)
+    }
+}
+
+impl Channel {
+    pub(super) fn new(session: Rc<Session>) -> Channel {
+        Channel {
+            requests: session.served.get(),
+            session,
+            incoming: OnceCell::new(),
+            is_sent: Cell::new(false),
+            is_bare: Cell::new(false),
+            deadline: Cell::new(None),
+            sleep: RefCell::new(None),
+            ticket: Cell::new(0),
+        }
+    }
+
+    /// The worker's handle.
+    pub(crate) fn cx(&self) -> &Cx {
+        &self.session.cx
+    }
+
+    /// Requests by this connection before this one.
+    pub(crate) fn requests(&self) -> u32 {
+        self.requests
+    }
+
+    /// What is asked is asked by this scheme.
+    pub(crate) fn scheme(&self) -> &'static str {
+        self.session.scheme
+    }
+
+    /// Sends a request's head. `end`: it has no body.
+    pub(crate) fn request(
+        &self,
+        request: &Request<'_>,
+        fields: &FieldBlock,
+        length: Option<u64>,
+        end: bool,
+    ) -> Result<(), Misuse> {
+        let session = &self.session;
+        if session.is_closed() {
+            return Err(Misuse::TooManyStreams);
+        }
+        let silent = session.cx.now().since(session.heard.get());
+        session.with(|state| {
+            let stream = state
+                .connection
+                .request(request, fields, length, end, &mut state.out)?;
+            let incoming = Incoming::new(stream);
+            state.put(&incoming);
+            session.reserved.set(session.reserved.get() - 1);
+            session.served.set(session.served.get() + 1);
+            let first = self.incoming.set(incoming);
+            debug_assert!(first.is_ok(), "one request");
+            Ok(())
+        })?;
+        self.is_sent.set(end);
+        if silent >= limits::UPSTREAM_PING_AFTER {
+            // Nobody knows whether it is still there.
+            session.ping();
+        }
+        Ok(())
+    }
+
+    /// When what is waited for must be there; `None`: at any time.
+    pub(crate) fn set_deadline(&self, span: Option<Duration>) {
+        self.deadline
+            .set(span.map(|span| self.session.cx.now().after(span)));
+    }
+
+    /// The next head, as it is stored: interim ones, then that of the answer.
+    pub(crate) fn poll_head(&self, context: &mut Context<'_>) -> Poll<Result<Vec<u8>, Lost>> {
+        let Some(incoming) = self.incoming.get() else {
+            return Poll::Ready(Err(Lost::Refused));
+        };
+        let came = &mut *incoming.came.borrow_mut();
+        if let Some(head) = came.heads.pop_front() {
+            return Poll::Ready(Ok(head));
+        }
+        if let Some(why) = came.lost {
+            return Poll::Ready(Err(why));
+        }
+        came.reader = Some(context.waker().clone());
+        self.poll_deadline(context).map(Err)
+    }
+
+    /// Whether anything of an answer is there.
+    pub(crate) fn poll_begun(&self, context: &mut Context<'_>) -> Poll<Result<(), Lost>> {
+        let Some(incoming) = self.incoming.get() else {
+            return Poll::Ready(Err(Lost::Refused));
+        };
+        let came = &mut *incoming.came.borrow_mut();
+        match came.lost {
+            _ if !came.heads.is_empty() => Poll::Ready(Ok(())),
+            Some(why) => Poll::Ready(Err(why)),
+            None => {
+                came.reader = Some(context.waker().clone());
+                self.poll_deadline(context).map(Err)
+            }
+        }
+    }
+
+    /// The answer's head says that nothing follows it.
+    pub(crate) fn ends_with_head(&self) {
+        self.is_bare.set(true);
+    }
+
+    /// Shows what has come of the body to `take`, which says how many bytes it is done with: the endpoint may send as many again.
+    /// `None`: nothing follows.
+    pub(crate) fn poll_body(
+        &self,
+        context: &mut Context<'_>,
+        take: impl FnOnce(&[u8]) -> usize,
+    ) -> Poll<Result<Option<usize>, Lost>> {
+        let Some(incoming) = self.incoming.get() else {
+            return Poll::Ready(Err(Lost::Refused));
+        };
+        let mut came = incoming.came.borrow_mut();
+        if came.read < came.body.len() {
+            // Without a borrow, for it is written elsewhere at once.
+            let (mut body, read) = (std::mem::take(&mut came.body), came.read);
+            drop(came);
+            let taken = take(&body[read..]).min(body.len() - read);
+            let came = &mut *incoming.came.borrow_mut();
+            came.read = read + taken;
+            if came.read == body.len() {
+                body.clear();
+                body.shrink_to(limits::CHANNEL_BODY_KEPT);
+                came.read = 0;
+            }
+            came.body = body;
+            self.session.with(|state| {
+                state.connection.consume(incoming.stream, taken, &mut state.out);
+            });
+            return Poll::Ready(Ok(Some(taken)));
+        }
+        if came.ended {
+            return Poll::Ready(Ok(None));
+        }
+        if let Some(why) = came.lost {
+            return Poll::Ready(Err(why));
+        }
+        came.reader = Some(context.waker().clone());
+        drop(came);
+        self.poll_deadline(context).map(Err)
+    }
+
+    /// Whether all of the answer was read.
+    pub(crate) fn is_over(&self) -> bool {
+        self.incoming.get().is_some_and(|incoming| {
+            let came = incoming.came.borrow();
+            came.ended && came.heads.is_empty() && came.read == came.body.len()
+        })
+    }
+
+    /// What has come behind the body.
+    pub(crate) fn take_trailers(&self) -> Option<FieldBlock> {
+        let incoming = self.incoming.get()?;
+        incoming.came.borrow_mut().trailers.take()
+    }
+
+    /// Sends part of the body, as the endpoint takes it.
+    pub(crate) async fn send(&self, bytes: &[u8]) -> Result<(), Refused> {
+        let mut sent = 0;
+        poll_fn(|context| {
+            while sent < bytes.len() {
+                match self.poll_send(&bytes[sent..], context) {
+                    Poll::Ready(Ok(taken)) => sent += taken,
+                    Poll::Ready(Err(refused)) => return Poll::Ready(Err(refused)),
+                    Poll::Pending => return Poll::Pending,
+                }
+            }
+            Poll::Ready(Ok(()))
+        })
+        .await
+    }
+
+    fn poll_send(&self, bytes: &[u8], context: &mut Context<'_>) -> Poll<Result<usize, Refused>> {
+        let incoming = self.incoming.get().ok_or(Refused)?;
+        let stream = incoming.stream;
+        let (is_open, window) = {
+            let connection = &self.session.state.borrow().connection;
+            (connection.is_open(stream), connection.window(stream))
+        };
+        if !is_open || incoming.came.borrow().lost.is_some() {
+            return Poll::Ready(Err(Refused));
+        }
+        if window == 0 {
+            incoming.came.borrow_mut().writer = Some(context.waker().clone());
+            // Others may have something that they may send.
+            self.session.leave(&self.ticket);
+            return self.poll_deadline(context).map(|_late| Err(Refused));
+        }
+        if self.session.poll_room(&self.ticket, context).is_pending() {
+            return self.poll_deadline(context).map(|_late| Err(Refused));
+        }
+        self.session.breathe();
+        let taken = self.session.with(|state| {
+            let taken = state
+                .connection
+                .begin_data(stream, bytes.len(), false, &mut state.out)?;
+            state.out.extend_from_slice(&bytes[..taken]);
+            Ok::<_, Misuse>(taken)
+        });
+        Poll::Ready(taken.map_err(|_over| Refused))
+    }
+
+    /// Ends the request, with fields behind its body if there are any.
+    pub(crate) fn finish(&self, trailers: &FieldBlock) -> Result<(), Refused> {
+        let incoming = self.incoming.get().ok_or(Refused)?;
+        let ended = self.session.with(|state| {
+            let (connection, out) = (&mut state.connection, &mut state.out);
+            match trailers.is_empty() {
+                true => connection.data(incoming.stream, &[], true, out).map(|_none| ()),
+                false => connection.trailers(incoming.stream, trailers, out),
+            }
+        });
+        ended.map_err(|_over| Refused)?;
+        self.is_sent.set(true);
+        Ok(())
+    }
+
+    /// Ready when the deadline has passed: then it is asked whether the connection still lives.
+    fn poll_deadline(&self, context: &mut Context<'_>) -> Poll<Lost> {
+        let Some(at) = self.deadline.get() else {
+            return Poll::Pending;
+        };
+        let cx = &self.session.cx;
+        let place = &mut *self.sleep.borrow_mut();
+        loop {
+            let now = cx.now();
+            if now >= at {
+                *place = None;
+                self.session.ping();
+                return Poll::Ready(Lost::Late);
+            }
+            // One that fires too early is followed by another: deadlines are moved far more often than met. One that would fire too late
+            // is replaced.
+            if place.as_ref().is_some_and(|(fires, _)| *fires > at) {
+                *place = None;
+            }
+            let (_, sleep) = place.get_or_insert_with(|| (at, cx.sleep(at.since(now))));
+            match Pin::new(sleep).poll(context) {
+                Poll::Pending => return Poll::Pending,
+                Poll::Ready(()) => *place = None,
+            }
+        }
+    }
+}
+
+impl Drop for Channel {
+    fn drop(&mut self) {
+        let session = &self.session;
+        session.leave(&self.ticket);
+        let Some(incoming) = self.incoming.get() else {
+            session.reserved.set(session.reserved.get() - 1);
+            return session.freed(1);
+        };
+        let stream = incoming.stream;
+        let (unread, ended) = {
+            let came = incoming.came.borrow();
+            (came.body.len() - came.read, came.ended)
+        };
+        session.with(|state| {
+            let (connection, out) = (&mut state.connection, &mut state.out);
+            connection.consume(stream, unread, out);
+            // Of an answer without a body only its end is to come: who resets it would look like an attacker.
+            let awaits = self.is_bare.get() && self.is_sent.get() && unread == 0 && !ended;
+            if !awaits {
+                let code = if ended {
+                    ErrorCode::NO_ERROR
+                } else {
+                    ErrorCode::CANCEL
+                };
+                connection.reset(stream, code, out);
+            }
+            state.forget(stream);
+        });
+    }
+}

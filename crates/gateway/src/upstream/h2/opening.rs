@@ -1,0 +1,301 @@
+//! How a request comes to a stream: of a session that has room, of one that is being dialled, or of a new one.
+//!
+//! ```text
+//! room in a session ─▶ Channel
+//!   none, somebody dials for more than himself ─▶ joined ─ it stands, it failed ─▶ again, or the same fault
+//!   none, nobody does ─▶ a permit, or waiting for one ─▶ dialled ─▶ Channel, and room for those who joined
+//! ```
+//!
+//! A new one has room when the endpoint has said how many streams it takes: those beyond would be refused, and what was sent of a
+//! body with them may not be there for another try.
+
+use std::cell::{Cell, RefCell};
+use std::future::{Future, poll_fn};
+use std::pin::pin;
+use std::rc::Rc;
+use std::task::{Poll, Waker};
+use std::time::Duration;
+
+use ringmain_engine::backend::Time;
+use ringmain_engine::stream::Stream;
+use ringmain_tls::Tls;
+
+use super::Lost;
+use super::channel::Channel;
+use super::session::{Beginning, Session};
+use crate::fault::Fault;
+use crate::limits;
+use crate::model::UpstreamProtocol;
+use crate::upstream::Permit;
+use crate::upstream::local::{End, Link, Local, Waited};
+
+/// A worker's sessions with an endpoint.
+#[derive(Debug, Default)]
+pub(crate) struct Sessions {
+    list: RefCell<Vec<Rc<Session>>>,
+    /// Those that are being made.
+    dialling: Cell<u32>,
+    /// Who waits for these.
+    joined: RefCell<Vec<Waker>>,
+    /// How many were made or failed, and how the last one did.
+    dialled: Cell<(u64, Option<Fault>)>,
+    /// The endpoint was asked what it speaks, and it is not this.
+    is_plain: Cell<bool>,
+}
+
+/// A session is being made.
+struct Dialling<'e> {
+    sessions: &'e Sessions,
+    outcome: Option<Fault>,
+}
+
+impl Drop for Dialling<'_> {
+    fn drop(&mut self) {
+        let sessions = self.sessions;
+        sessions.dialling.set(sessions.dialling.get() - 1);
+        sessions.dialled.set((sessions.dialled.get().0 + 1, self.outcome));
+        let joined = std::mem::take(&mut *sessions.joined.borrow_mut());
+        joined.into_iter().for_each(Waker::wake);
+    }
+}
+
+impl Sessions {
+    /// A stream of a session that has room: of the first, so that as few are kept as are needed. `fresh`: not of one that has
+    /// refused the last.
+    pub(in crate::upstream) fn take(&self, fresh: bool) -> Option<Channel> {
+        let list = self.list.borrow();
+        let fits = |session: &&Rc<Session>| session.room() > 0 && !(fresh && session.refuses.get());
+        list.iter().find(fits).map(Session::reserve)
+    }
+
+    /// Closes those that have been without a request for so long, or all of these; forgets those that are closed.
+    pub(in crate::upstream) fn sweep(&self, now: Time, most: Duration, all: bool) {
+        let list = self.list.borrow().clone();
+        for session in list {
+            if session.idle_for(now).is_some_and(|span| all || span >= most) {
+                drop(session.close());
+            }
+        }
+        self.list.borrow_mut().retain(|session| !session.is_closed());
+    }
+
+    /// How many have no request.
+    pub(in crate::upstream) fn idle(&self) -> usize {
+        let list = self.list.borrow();
+        list.iter()
+            .filter(|session| !session.is_closed() && session.is_idle())
+            .count()
+    }
+
+    /// Closes one that has no request, for the sake of another connection.
+    pub(in crate::upstream) fn close_one(&self) -> Option<Permit> {
+        let list = self.list.borrow();
+        let idle = list
+            .iter()
+            .find(|session| !session.is_closed() && session.is_idle())?;
+        let idle = Rc::clone(idle);
+        drop(list);
+        idle.close()
+    }
+
+    /// The same for the endpoint as it is configured now.
+    pub(in crate::upstream) fn hand_on(&self) -> Sessions {
+        let next = Sessions::default();
+        next.list.swap(&self.list);
+        next.is_plain.set(self.is_plain.get());
+        next
+    }
+
+    /// Closes them as soon as their requests are over.
+    pub(in crate::upstream) fn retire(&self) {
+        let list = std::mem::take(&mut *self.list.borrow_mut());
+        list.iter().for_each(|session| session.retire());
+    }
+
+    /// Whether somebody who dials does it for one more.
+    fn joins(&self, streams: u32) -> bool {
+        let room = self.dialling.get().saturating_mul(streams.saturating_sub(1));
+        self.joined.borrow().len() < room as usize
+    }
+
+    fn dial(&self) -> Dialling<'_> {
+        self.dialling.set(self.dialling.get() + 1);
+        Dialling {
+            sessions: self,
+            outcome: None,
+        }
+    }
+}
+
+impl Drop for Sessions {
+    fn drop(&mut self) {
+        self.retire();
+    }
+}
+
+impl Local {
+    /// Whether an endpoint's connections are shared, as far as that is known.
+    pub(in crate::upstream) fn shares(&self, end: &End) -> bool {
+        match self.protocol() {
+            UpstreamProtocol::Http1 => false,
+            UpstreamProtocol::Http2 => true,
+            UpstreamProtocol::Auto => !end.sessions.is_plain.get(),
+        }
+    }
+
+    /// A stream to an endpoint within `span`; a whole connection if that is what the endpoint speaks. With a greeting it is of a
+    /// connection for this request alone.
+    pub(in crate::upstream) async fn link_shared(
+        &self,
+        end: &Rc<End>,
+        fresh: bool,
+        greeting: &[u8],
+        span: Duration,
+    ) -> Result<Link, Fault> {
+        let until = self.cx.now().after(span);
+        loop {
+            let left = until.since(self.cx.now());
+            // The configuration may have changed while this waited.
+            let end = &self.present(end);
+            let sessions = &end.sessions;
+            if self.protocol() == UpstreamProtocol::Http1 {
+                // It has changed while this waited.
+                return self.link_whole(end, fresh, greeting, left).await;
+            }
+            let alone = !greeting.is_empty();
+            if !self.shares(end) {
+                if !(fresh || alone)
+                    && let Some(sole) = self.take_kept(end)
+                {
+                    return Ok(Link::Sole(sole));
+                }
+            } else if !alone {
+                if let Some(channel) = sessions.take(fresh) {
+                    return Ok(Link::Shared(channel));
+                }
+                let streams = self.streams().min(limits::UPSTREAM_STREAMS_ASSUMED);
+                if sessions.joins(streams) {
+                    self.join(sessions, left).await?;
+                    continue;
+                }
+            }
+            let most = self.most_connections();
+            let permit = match self.shared.begin_connection(most) {
+                Ok(permit) => permit,
+                Err(_) => {
+                    let alone = alone || fresh && !self.shares(end);
+                    match self.wait(end, alone, most, left).await? {
+                        Waited::Permit(permit) => permit,
+                        Waited::Kept(link) => return Ok(link),
+                    }
+                }
+            };
+            let left = until.since(self.cx.now());
+            return self.begin_session(end, permit, greeting, left).await;
+        }
+    }
+
+    /// Waits for what somebody else dials.
+    async fn join(&self, sessions: &Sessions, span: Duration) -> Result<(), Fault> {
+        let (before, _) = sessions.dialled.get();
+        let mut sleep = pin!(self.cx.sleep(span));
+        let mut is_in = false;
+        poll_fn(|context| {
+            let (now, outcome) = sessions.dialled.get();
+            if now != before {
+                return Poll::Ready(outcome.map_or(Ok(()), Err));
+            }
+            if !is_in {
+                is_in = true;
+                sessions.joined.borrow_mut().push(context.waker().clone());
+            }
+            sleep.as_mut().poll(context).map(|()| Err(Fault::ConnectTimeout))
+        })
+        .await
+    }
+
+    /// Opens a connection, and speaks by it what is spoken there as this begins.
+    pub(in crate::upstream) async fn begin_session(
+        &self,
+        end: &Rc<End>,
+        permit: Permit,
+        greeting: &[u8],
+        span: Duration,
+    ) -> Result<Link, Fault> {
+        // Whom it is for alone nobody joins.
+        let mut dialling = greeting.is_empty().then(|| end.sessions.dial());
+        let begun = self.begin(end, permit, greeting, span).await;
+        if let (Err(fault), Some(dialling)) = (&begun, &mut dialling) {
+            dialling.outcome = Some(*fault);
+        }
+        begun
+    }
+
+    async fn begin(
+        &self,
+        end: &Rc<End>,
+        permit: Permit,
+        greeting: &[u8],
+        span: Duration,
+    ) -> Result<Link, Fault> {
+        let until = self.cx.now().after(span);
+        let tls = self.tls();
+        let secure = tls.is_some();
+        let shared = self.protocol() == UpstreamProtocol::Http2;
+        let sole = self.dial(end, permit, greeting, tls, span).await?;
+        let is_shared = match secure {
+            true if is_agreed(&sole.stream) => true,
+            true if shared => return Err(Fault::NoHttp2),
+            // Without TLS nothing is agreed on: it is known before.
+            secure => shared && !secure,
+        };
+        end.sessions.is_plain.set(!is_shared);
+        if !is_shared {
+            return Ok(Link::Sole(sole));
+        }
+        let (stream, permit) = sole.into_parts();
+        let alone = !greeting.is_empty();
+        let beginning = Beginning {
+            stream,
+            permit: Some(permit),
+            secure,
+            toward: end.endpoint.toward(),
+            streams: self.streams(),
+            lifetime: if alone { Some(1) } else { self.lifetime() },
+        };
+        let session = Session::new(&self.cx, &self.common, beginning);
+        // So that nobody takes it for one without a request meanwhile.
+        let channel = session.reserve();
+        if !alone && !end.is_gone() {
+            end.sessions.list.borrow_mut().push(Rc::clone(&session));
+        }
+        if let Err(fault) = self.heard(&session, until).await {
+            session.retire();
+            return Err(fault);
+        }
+        match session.has_room_for_reserved() {
+            true => Ok(Link::Shared(channel)),
+            // It takes none, or no more: nothing was done.
+            false => Err(Fault::StreamRefused),
+        }
+    }
+
+    /// Waits until an endpoint has said how many streams it takes.
+    async fn heard(&self, session: &Session, until: Time) -> Result<(), Fault> {
+        let left = until.since(self.cx.now());
+        let mut sleep = pin!(self.cx.sleep(left));
+        let begun = poll_fn(|context| match session.poll_begun(context) {
+            Poll::Pending => sleep.as_mut().poll(context).map(|()| Err(Lost::Late)),
+            begun => begun,
+        });
+        begun
+            .await
+            .map_err(|lost| lost.before_head(|| Fault::ConnectTimeout))
+    }
+}
+
+/// Whether both sides have agreed on HTTP/2.
+pub(crate) fn is_agreed(stream: &Stream) -> bool {
+    let alpn = stream.layer(|tls: &mut Tls| tls.facts().and_then(|facts| facts.alpn.clone()));
+    alpn.flatten().is_some_and(|alpn| alpn == b"h2")
+}

@@ -1,0 +1,300 @@
+//! What an endpoint says by a session: taken apart as it comes, and left where each stream's reader finds it.
+
+use std::cell::RefCell;
+use std::collections::VecDeque;
+use std::rc::Rc;
+use std::task::Waker;
+use std::time::Duration;
+
+use ringmain_engine::stream::Receiver;
+use ringmain_wire::h1::{FieldBlock, Fields, ResponseHead};
+use ringmain_wire::h2::{ErrorCode, Event, FaultKind, PeerFault, Stream, store_response};
+
+use super::Lost;
+use super::session::{Gone, Session, State};
+use crate::limits;
+
+/// What has come on a stream and was not read yet.
+#[derive(Debug)]
+pub(super) struct Incoming {
+    pub(super) stream: Stream,
+    pub(super) came: RefCell<Came>,
+}
+
+#[derive(Debug, Default)]
+pub(super) struct Came {
+    /// Heads as they are stored: interim ones, then that of the answer.
+    pub(super) heads: VecDeque<Vec<u8>>,
+    /// Of the body, at most the stream's window.
+    pub(super) body: Vec<u8>,
+    /// Bytes of it that were read.
+    pub(super) read: usize,
+    pub(super) trailers: Option<FieldBlock>,
+    /// Nothing more follows.
+    pub(super) ended: bool,
+    /// Why nothing more follows if it was to. What came before is still there.
+    pub(super) lost: Option<Lost>,
+    pub(super) reader: Option<Waker>,
+    /// Waits for the stream's window.
+    pub(super) writer: Option<Waker>,
+}
+
+impl Incoming {
+    pub(super) fn new(stream: Stream) -> Rc<Incoming> {
+        Rc::new(Incoming {
+            stream,
+            came: RefCell::default(),
+        })
+    }
+
+    /// Nothing more comes, and nothing more goes.
+    pub(super) fn lose(&self, why: Lost) {
+        let came = &mut *self.came.borrow_mut();
+        came.lost.get_or_insert(why);
+        came.wake();
+    }
+}
+
+impl Came {
+    fn wake(&mut self) {
+        self.reader.take().into_iter().for_each(Waker::wake);
+        self.writer.take().into_iter().for_each(Waker::wake);
+    }
+}
+
+/// What the engine tells of a session's connection.
+pub(super) struct Ear(pub(super) Gone);
+
+impl Receiver for Ear {
+    fn data(&self, bytes: &[u8]) -> usize {
+        if let Some(session) = self.0.upgrade() {
+            session.hear(bytes);
+        }
+        bytes.len()
+    }
+
+    fn news(&self) {
+        if let Some(session) = self.0.upgrade() {
+            session.listen();
+        }
+    }
+}
+
+/// What some bytes have said of the connection as a whole.
+#[derive(Default)]
+struct Turn {
+    broken: Option<Lost>,
+    /// It takes no more streams.
+    retired: bool,
+    settings: bool,
+}
+
+impl Session {
+    /// Takes received bytes. What is no whole frame is kept.
+    pub(super) fn hear(&self, bytes: &[u8]) {
+        self.lives();
+        let mut heard = Turn::default();
+        self.with(|state| {
+            let mut kept = std::mem::take(&mut state.partial);
+            let consumed = if kept.is_empty() {
+                self.events(state, bytes, &mut heard)
+            } else {
+                kept.extend_from_slice(bytes);
+                self.events(state, &kept, &mut heard)
+            };
+            if kept.is_empty() {
+                kept.extend_from_slice(&bytes[consumed..]);
+            } else {
+                kept.drain(..consumed);
+            }
+            kept.shrink_to(limits::SESSION_PARTIAL_KEPT);
+            state.partial = kept;
+        });
+        if heard.settings {
+            self.has_begun();
+        }
+        if let Some(why) = heard.broken {
+            drop(self.end(why));
+        } else if heard.retired {
+            self.retire();
+        } else if heard.settings {
+            // It may take more streams than before.
+            self.offer(self.room());
+        } else {
+            self.breathe();
+        }
+    }
+
+    /// Looks at all events in order: how many bytes were done with.
+    fn events(&self, state: &mut State, input: &[u8], heard: &mut Turn) -> usize {
+        let heads = &mut *self.common.heads.borrow_mut();
+        let now = Duration::from_nanos(self.cx.now().0);
+        let mut consumed = 0;
+        loop {
+            let step = state
+                .connection
+                .receive(&input[consumed..], now, heads, &mut state.out);
+            let step = match step {
+                Ok(step) => step,
+                Err(fault) => {
+                    let known = state.connection.is_established();
+                    heard.broken = Some(if known { Lost::Garbage } else { Lost::NotHttp2 });
+                    log::debug!("{self:?}: {fault}");
+                    return input.len();
+                }
+            };
+            consumed += step.consumed;
+            match step.event {
+                Event::NeedMore => return consumed,
+                Event::GoAway { last, code } => {
+                    log::debug!("{self:?}: GOAWAY, {code}, streams above {last} are not answered");
+                    heard.retired = true;
+                    for incoming in state.streams.iter().flatten() {
+                        if incoming.stream.id() > last && !incoming.came.borrow().ended {
+                            incoming.lose(Lost::Refused);
+                        }
+                    }
+                }
+                event => {
+                    heard.settings |= matches!(event, Event::Settings);
+                    self.event(state, event);
+                }
+            }
+        }
+    }
+
+    fn event(&self, state: &mut State, event: Event<'_>) {
+        match event {
+            Event::Response { stream, head, end } => self.response(state, stream, &head, end),
+            Event::Data { stream, data, end } => data_came(state, stream, data, end),
+            Event::Trailers { stream, fields } => {
+                if let Some(incoming) = state.find(stream) {
+                    let came = &mut *incoming.came.borrow_mut();
+                    came.trailers = Some(block(&fields));
+                    came.ended = true;
+                    came.reader.take().into_iter().for_each(Waker::wake);
+                }
+            }
+            Event::Reset { stream, code } => {
+                let why = match code {
+                    ErrorCode::REFUSED_STREAM => Lost::Refused,
+                    _ => Lost::Reset,
+                };
+                self.refuses.set(self.refuses.get() || why == Lost::Refused);
+                state.lose(stream, why);
+            }
+            Event::Broken { stream, fault } => {
+                log::debug!("{self:?}: {fault}");
+                if let Some(stream) = stream {
+                    state.lose(stream, lost(fault));
+                }
+            }
+            Event::Window { stream: Some(stream) } => {
+                if let Some(incoming) = state.find(stream) {
+                    let writer = incoming.came.borrow_mut().writer.take();
+                    writer.into_iter().for_each(Waker::wake);
+                }
+            }
+            Event::Window { stream: None } | Event::Settings => {
+                for incoming in state.streams.iter().flatten() {
+                    let writer = incoming.came.borrow_mut().writer.take();
+                    writer.into_iter().for_each(Waker::wake);
+                }
+            }
+            // Only servers are asked; all else was seen to before.
+            Event::Request { .. }
+            | Event::TooLarge { .. }
+            | Event::Pong { .. }
+            | Event::GoAway { .. }
+            | Event::NeedMore => {}
+        }
+    }
+
+    fn response(&self, state: &mut State, stream: Stream, head: &ResponseHead<'_>, end: bool) {
+        let Some(incoming) = state.find(stream) else {
+            return;
+        };
+        let came = &mut *incoming.came.borrow_mut();
+        // More of them than anybody passes on.
+        if came.heads.len() > limits::INTERIM_ANSWERS as usize {
+            came.lost.get_or_insert(Lost::Garbage);
+            state
+                .connection
+                .reset(stream, ErrorCode::ENHANCE_YOUR_CALM, &mut state.out);
+        } else {
+            let mut stored = Vec::new();
+            store_response(head, &mut stored);
+            came.heads.push_back(stored);
+            came.ended |= end;
+            self.refuses.set(false);
+        }
+        came.reader.take().into_iter().for_each(Waker::wake);
+    }
+}
+
+/// Part of a body has come.
+fn data_came(state: &mut State, stream: Stream, data: &[u8], end: bool) {
+    if let Some(incoming) = state.find(stream) {
+        let came = &mut *incoming.came.borrow_mut();
+        came.body.extend_from_slice(data);
+        came.ended |= end;
+        came.reader.take().into_iter().for_each(Waker::wake);
+        return;
+    }
+    let State { connection, out, .. } = state;
+    connection.consume(stream, data.len(), out);
+    if !data.is_empty() {
+        // Nobody reads it.
+        connection.reset(stream, ErrorCode::CANCEL, out);
+    }
+}
+
+impl State {
+    /// Where what comes on a stream is left.
+    fn find(&self, stream: Stream) -> Option<Rc<Incoming>> {
+        let place = self.streams.get(stream.slot())?.as_ref()?;
+        (place.stream == stream).then(|| Rc::clone(place))
+    }
+
+    fn lose(&mut self, stream: Stream, why: Lost) {
+        if let Some(incoming) = self.find(stream) {
+            incoming.lose(why);
+        }
+    }
+
+    /// Leaves there what comes on a stream from now on.
+    pub(super) fn put(&mut self, incoming: &Rc<Incoming>) {
+        let slot = incoming.stream.slot();
+        if self.streams.len() <= slot {
+            self.streams.resize(slot + 1, None);
+        }
+        self.streams[slot] = Some(Rc::clone(incoming));
+    }
+
+    /// Nobody reads a stream any more.
+    pub(super) fn forget(&mut self, stream: Stream) {
+        if let Some(place) = self.streams.get_mut(stream.slot())
+            && place.as_ref().is_some_and(|incoming| incoming.stream == stream)
+        {
+            *place = None;
+        }
+    }
+}
+
+fn lost(fault: PeerFault) -> Lost {
+    match fault.kind {
+        FaultKind::HeadTooLarge | FaultKind::TooManyFields => Lost::TooLarge,
+        _ => Lost::Garbage,
+    }
+}
+
+/// Fields that stay when what they came in is gone.
+fn block(fields: &Fields<'_>) -> FieldBlock {
+    let mut block = FieldBlock::new();
+    for field in fields.iter() {
+        // Names are tokens. Those that frame a message are refused, which is what is meant.
+        let name = str::from_utf8(field.name).unwrap_or_default();
+        let _ = block.push(name, field.value);
+    }
+    block
+}

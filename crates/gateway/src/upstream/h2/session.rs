@@ -1,0 +1,462 @@
+//! One connection of HTTP/2 to an endpoint: how many streams it takes, who waits to write, when it ends.
+//!
+//! ```text
+//! Serving ─┬─ GOAWAY, worn, no more wanted ─▶ Retired ─ its last stream is over ─▶ Closed
+//!          └─ ended, broken, silent ─────────────────────────────────────────────▶ Closed
+//! ```
+//!
+//! Its connection is one of the engine's streams, whose receiver it is: nothing here waits.
+
+use std::cell::{Cell, RefCell};
+use std::collections::VecDeque;
+use std::rc::{Rc, Weak};
+use std::task::{Context, Poll, Waker};
+use std::time::Duration;
+
+use ringmain_engine::Cx;
+use ringmain_engine::backend::Time;
+use ringmain_engine::limits::WRITE_MARK;
+use ringmain_engine::stream::Stream;
+use ringmain_wire::h2::{Connection, ErrorCode, HeadBuffer, Role};
+
+use super::Lost;
+use super::channel::Channel;
+use super::receive::{Ear, Incoming};
+use crate::limits;
+use crate::upstream::waiting::Handover;
+use crate::upstream::{Permit, Toward};
+
+/// What a worker's sessions with an upstream have in common.
+#[derive(Debug)]
+pub(crate) struct Common {
+    pub(super) heads: RefCell<HeadBuffer>,
+    /// Connections that stand.
+    pub(super) open: Cell<usize>,
+}
+
+impl Common {
+    pub(crate) fn new() -> Rc<Common> {
+        Rc::new(Common {
+            heads: RefCell::new(HeadBuffer::new(&super::limits_for(1))),
+            open: Cell::new(0),
+        })
+    }
+
+    /// Connections that stand.
+    pub(crate) fn open(&self) -> usize {
+        self.open.get()
+    }
+}
+
+/// See the module.
+pub(crate) struct Session {
+    pub(super) cx: Cx,
+    pub(super) common: Rc<Common>,
+    /// `None`: it is closed.
+    wire: RefCell<Option<Stream>>,
+    pub(super) state: RefCell<State>,
+    /// `None`: it is closed, or nobody counts it.
+    permit: RefCell<Option<Permit>>,
+    toward: Toward,
+    /// It opens no more streams.
+    retired: Cell<bool>,
+    /// That is for the sake of those who wait for another connection.
+    leaves: Cell<bool>,
+    /// Somebody was told that there is no room because its output is full.
+    is_choked: Cell<bool>,
+    /// It has refused a stream, and taken none since.
+    pub(super) refuses: Cell<bool>,
+    /// Streams at once.
+    most: u32,
+    /// Streams in its life; `None`: any number.
+    lifetime: Option<u32>,
+    /// Channels that have no stream yet.
+    pub(super) reserved: Cell<u32>,
+    /// Streams that it has opened.
+    pub(super) served: Cell<u32>,
+    /// Since when there is no stream.
+    idle_since: Cell<Time>,
+    /// When something has come for the last time.
+    pub(super) heard: Cell<Time>,
+    /// It is asked for a sign of life.
+    pub(super) is_pinged: Cell<bool>,
+    writers: RefCell<Writers>,
+    /// Who waits until the endpoint has said how many streams it takes.
+    beginner: RefCell<Option<Waker>>,
+    /// Why it is over.
+    ended: Cell<Option<Lost>>,
+    /// `:scheme` of what is asked by it.
+    pub(super) scheme: &'static str,
+}
+
+/// What the codec knows, and where that goes.
+pub(super) struct State {
+    pub(super) connection: Connection,
+    /// What is to be written.
+    pub(super) out: Vec<u8>,
+    /// Bytes of a frame that is not whole.
+    pub(super) partial: Vec<u8>,
+    /// By the codec's slots; of streams that nobody reads there is none.
+    pub(super) streams: Vec<Option<Rc<Incoming>>>,
+}
+
+/// Who waits for room in the connection's output: one after the other, so that none is passed over.
+#[derive(Default)]
+struct Writers {
+    tickets: u64,
+    queue: VecDeque<(u64, Waker)>,
+}
+
+/// What a session is begun with.
+pub(crate) struct Beginning {
+    pub(crate) stream: Stream,
+    pub(crate) permit: Option<Permit>,
+    /// Which endpoint it leads to.
+    pub(crate) toward: Toward,
+    /// By TLS.
+    pub(crate) secure: bool,
+    /// Streams at once.
+    pub(crate) streams: u32,
+    /// Streams in its life; `None`: any number.
+    pub(crate) lifetime: Option<u32>,
+}
+
+impl std::fmt::Debug for Session {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        write!(f, "Session({:?}, {} served)", self.wire, self.served.get())
+    }
+}
+
+impl Session {
+    /// Begins to speak.
+    pub(crate) fn new(cx: &Cx, common: &Rc<Common>, beginning: Beginning) -> Rc<Session> {
+        let mut out = Vec::new();
+        let limits = super::limits_for(beginning.streams);
+        let now = cx.now();
+        let connection = Connection::new(Role::Client, &limits, Duration::from_nanos(now.0), &mut out);
+        let session = Rc::new(Session {
+            cx: cx.clone(),
+            common: Rc::clone(common),
+            wire: RefCell::new(Some(beginning.stream)),
+            state: RefCell::new(State {
+                connection,
+                out,
+                partial: Vec::new(),
+                streams: Vec::new(),
+            }),
+            permit: RefCell::new(beginning.permit),
+            toward: beginning.toward,
+            retired: Cell::new(false),
+            leaves: Cell::new(false),
+            is_choked: Cell::new(false),
+            refuses: Cell::new(false),
+            most: beginning.streams,
+            lifetime: beginning.lifetime,
+            reserved: Cell::new(0),
+            served: Cell::new(0),
+            idle_since: Cell::new(now),
+            heard: Cell::new(now),
+            is_pinged: Cell::new(false),
+            writers: RefCell::default(),
+            beginner: RefCell::default(),
+            ended: Cell::new(None),
+            scheme: if beginning.secure { "https" } else { "http" },
+        });
+        common.open.set(common.open.get() + 1);
+        let ear = Ear(Rc::downgrade(&session));
+        if let Some(stream) = &*session.wire.borrow() {
+            stream.set_deadline(None);
+            stream.attend(Some(Rc::new(ear)));
+        }
+        session.flush(&mut session.state.borrow_mut());
+        // What has come before this is told to nobody.
+        session.listen();
+        session
+    }
+
+    /// Whether it is over.
+    pub(crate) fn is_closed(&self) -> bool {
+        self.wire.borrow().is_none()
+    }
+
+    /// Whether no request is under way by it.
+    pub(crate) fn is_idle(&self) -> bool {
+        self.reserved.get() == 0 && self.state.borrow().connection.is_idle()
+    }
+
+    /// How long no request has been under way.
+    pub(crate) fn idle_for(&self, now: Time) -> Option<Duration> {
+        self.is_idle().then(|| now.since(self.idle_since.get()))
+    }
+
+    /// How many more requests it takes now.
+    pub(super) fn room(&self) -> usize {
+        if self.retired.get() {
+            return 0;
+        }
+        // What is not taken off it is not helped by more.
+        let is_choked = |stream: &Stream| stream.unsent() >= WRITE_MARK;
+        if self.wire.borrow().as_ref().is_none_or(is_choked) {
+            self.is_choked.set(true);
+            return 0;
+        }
+        let connection = &self.state.borrow().connection;
+        if !connection.is_established() {
+            return 0;
+        }
+        let reserved = self.reserved.get();
+        let begun = self.served.get().saturating_add(reserved);
+        let left = self.lifetime.map_or(u32::MAX, |most| most.saturating_sub(begun));
+        let room = (self.most as usize).saturating_sub(connection.open_streams());
+        let room = room.min(connection.openable()).saturating_sub(reserved as usize);
+        room.min(left as usize)
+    }
+
+    /// Whether each channel that has no stream yet can have one.
+    pub(super) fn has_room_for_reserved(&self) -> bool {
+        let openable = self.state.borrow().connection.openable();
+        !self.is_closed() && openable >= self.reserved.get() as usize
+    }
+
+    /// A stream for a request, to be opened by it; only with [`room`](Self::room) for it.
+    pub(crate) fn reserve(self: &Rc<Self>) -> Channel {
+        self.reserved.set(self.reserved.get() + 1);
+        Channel::new(Rc::clone(self))
+    }
+
+    /// Waits until the endpoint has said how many streams it takes.
+    pub(super) fn poll_begun(&self, context: &mut Context<'_>) -> Poll<Result<(), Lost>> {
+        if let Some(why) = self.ended.get() {
+            return Poll::Ready(Err(why));
+        }
+        if self.state.borrow().connection.is_established() {
+            return Poll::Ready(Ok(()));
+        }
+        *self.beginner.borrow_mut() = Some(context.waker().clone());
+        Poll::Pending
+    }
+
+    /// It has, or never will.
+    pub(super) fn has_begun(&self) {
+        let beginner = self.beginner.borrow_mut().take();
+        beginner.into_iter().for_each(Waker::wake);
+    }
+
+    /// Opens no more streams; closes when there is none.
+    pub(crate) fn retire(&self) {
+        self.retired.set(true);
+        if self.is_idle() {
+            drop(self.close());
+        }
+    }
+
+    /// Closes it, and says so. Whoever may open another one in its place gets the permit.
+    pub(crate) fn close(&self) -> Option<Permit> {
+        {
+            let state = &mut *self.state.borrow_mut();
+            if state.connection.fault().is_none() {
+                state.connection.abandon(ErrorCode::NO_ERROR, &mut state.out);
+            }
+            self.flush(state);
+        }
+        self.end(Lost::Closed)
+    }
+
+    /// Nothing more comes by it.
+    pub(super) fn end(&self, why: Lost) -> Option<Permit> {
+        self.retired.set(true);
+        let wire = self.wire.borrow_mut().take()?;
+        self.ended.set(Some(why));
+        self.has_begun();
+        self.common.open.set(self.common.open.get() - 1);
+        let permit = self.permit.borrow_mut().take();
+        if self.leaves.get()
+            && let Some(permit) = &permit
+        {
+            permit.shared().left();
+        }
+        let streams = std::mem::take(&mut self.state.borrow_mut().streams);
+        for incoming in streams.iter().flatten() {
+            incoming.lose(why);
+        }
+        let writers = std::mem::take(&mut self.writers.borrow_mut().queue);
+        writers.into_iter().for_each(|(_, waker)| waker.wake());
+        drop(wire);
+        permit
+    }
+
+    /// Changes what the codec knows, writes what there is to write, and looks what has become free by it.
+    pub(super) fn with<R>(&self, change: impl FnOnce(&mut State) -> R) -> R {
+        let mut state = self.state.borrow_mut();
+        let before = state.connection.open_streams();
+        let outcome = change(&mut state);
+        self.flush(&mut state);
+        let freed = before.saturating_sub(state.connection.open_streams());
+        drop(state);
+        if freed > 0 {
+            self.freed(freed);
+        }
+        outcome
+    }
+
+    /// So many requests less are under way.
+    pub(super) fn freed(&self, count: usize) {
+        let is_worn = self.lifetime.is_some_and(|most| self.served.get() >= most);
+        if is_worn {
+            self.retired.set(true);
+        }
+        if self.is_idle() {
+            self.idle_since.set(self.cx.now());
+        }
+        self.offer(count);
+    }
+
+    /// Tells those who wait for a connection that so many streams are free; closes it if it is wanted no more.
+    pub(super) fn offer(&self, count: usize) {
+        let shared = self.permit.borrow().as_ref().map(Permit::shared);
+        for _ in 0..count.min(self.room()) {
+            let Some(shared) = &shared else { break };
+            // Without a request it can be closed in no time, and so be anybody's.
+            let (worker, is_idle) = (self.cx.worker(), self.is_idle());
+            let may_close = is_idle || shared.may_leave();
+            let handed = match is_idle {
+                true => shared.waiting.hand_over(worker),
+                false => shared.waiting.hand_over_stream(worker, self.toward, may_close),
+            };
+            let close = match handed {
+                Handover::Close => true,
+                Handover::Handed => may_close && shared.room.wants_handed(),
+                Handover::Keep => is_idle && shared.room.wants_idle(),
+            };
+            if close && (is_idle || shared.begin_leaving()) {
+                self.leaves.set(!is_idle);
+                self.retired.set(true);
+                break;
+            }
+        }
+        if self.is_idle() && (self.retired.get() || self.cx.is_draining()) {
+            drop(self.close());
+        }
+    }
+
+    /// Tells those who wait, if it was too full for them when they looked.
+    pub(super) fn breathe(&self) {
+        if self.is_choked.replace(false) {
+            self.offer(self.room());
+        }
+    }
+
+    /// Hands the engine what is to be written.
+    pub(super) fn flush(&self, state: &mut State) {
+        if state.out.is_empty() {
+            return;
+        }
+        if let Some(stream) = &*self.wire.borrow() {
+            // Refused if the connection has just ended, which its receiver is told.
+            let _ = stream.write_now(&state.out);
+        }
+        state.out.clear();
+        state.out.shrink_to(limits::SESSION_OUT_KEPT);
+    }
+
+    /// Reads what there is until there is nothing more.
+    pub(super) fn listen(&self) {
+        let mut context = Context::from_waker(Waker::noop());
+        loop {
+            let mut bytes = Vec::new();
+            let polled = match &*self.wire.borrow() {
+                None => return,
+                Some(stream) => stream.poll_received(&mut context, |received| {
+                    bytes.extend_from_slice(received);
+                    received.len()
+                }),
+            };
+            let why = match polled {
+                Poll::Pending => return,
+                Poll::Ready(Ok(0)) => Lost::Closed,
+                Poll::Ready(Ok(_)) => {
+                    self.hear(&bytes);
+                    continue;
+                }
+                Poll::Ready(Err(_)) => Lost::Reset,
+            };
+            drop(self.end(why));
+            return;
+        }
+    }
+
+    /// Asks for a sign of life, unless that was done: without one the connection ends.
+    pub(super) fn ping(&self) {
+        if self.is_pinged.replace(true) {
+            return;
+        }
+        if let Some(stream) = &*self.wire.borrow() {
+            stream.set_deadline(Some(limits::UPSTREAM_PING_WAIT));
+        }
+        self.with(|state| state.connection.ping(*b"ringmain", &mut state.out));
+    }
+
+    /// Something has come: it lives.
+    pub(super) fn lives(&self) {
+        self.heard.set(self.cx.now());
+        if self.is_pinged.replace(false)
+            && let Some(stream) = &*self.wire.borrow()
+        {
+            stream.set_deadline(None);
+        }
+    }
+
+    /// Waits until the connection takes more, in turn. `ticket`: the place of whoever asks, 0 for none.
+    pub(super) fn poll_room(&self, ticket: &Cell<u64>, context: &mut Context<'_>) -> Poll<()> {
+        let wire = self.wire.borrow();
+        let Some(stream) = &*wire else {
+            return Poll::Ready(());
+        };
+        let writers = &mut *self.writers.borrow_mut();
+        let first = writers.queue.front().map(|(first, _)| *first);
+        if first.is_none_or(|first| first == ticket.get()) && stream.poll_room(context).is_ready() {
+            writers.leave(ticket);
+            return Poll::Ready(());
+        }
+        writers.join(ticket, context.waker());
+        Poll::Pending
+    }
+
+    /// Whoever had that place wants none any more.
+    pub(super) fn leave(&self, ticket: &Cell<u64>) {
+        if ticket.get() != 0 {
+            self.writers.borrow_mut().leave(ticket);
+        }
+    }
+}
+
+impl Writers {
+    fn join(&mut self, ticket: &Cell<u64>, waker: &Waker) {
+        if ticket.get() != 0
+            && let Some((_, own)) = self.queue.iter_mut().find(|(other, _)| *other == ticket.get())
+        {
+            return own.clone_from(waker);
+        }
+        self.tickets += 1;
+        ticket.set(self.tickets);
+        self.queue.push_back((self.tickets, waker.clone()));
+    }
+
+    /// Whoever is first then looks whether there is room for it, too.
+    fn leave(&mut self, ticket: &Cell<u64>) {
+        let own = ticket.replace(0);
+        self.queue.retain(|(other, _)| *other != own);
+        if let Some((_, first)) = self.queue.front() {
+            first.wake_by_ref();
+        }
+    }
+}
+
+impl Drop for Session {
+    fn drop(&mut self) {
+        drop(self.close());
+    }
+}
+
+/// A session that may be gone.
+pub(super) type Gone = Weak<Session>;
