@@ -130,6 +130,7 @@ fn prepare(
         backend: &Rewrite::default(),
         prefix: found.matched.prefix(),
         upgrade: None,
+        challenge: None,
         trailers: false,
     };
     let desk = &mut *worker.desk.borrow_mut();

@@ -5,6 +5,7 @@ use std::net::IpAddr;
 
 use ringmain_web::{Request, path};
 use ringmain_wire::h1::{BodyEncoder, Framing, Known, Misuse, RequestEncoder};
+use ringmain_wire::ws::Challenge;
 
 use super::fields::{Claim, Named, Sort, is_folded, sort};
 use super::trailers::Sieve;
@@ -28,6 +29,8 @@ pub(super) struct Sending<'a> {
     pub(super) prefix: usize,
     /// The protocol to offer a switch to.
     pub(super) upgrade: Option<&'a [u8]>,
+    /// The key of a WebSocket that the client asks for over HTTP/2, where it says none.
+    pub(super) challenge: Option<Challenge>,
     /// The client reads trailers.
     pub(super) trailers: bool,
 }
@@ -86,6 +89,7 @@ pub(super) fn write(
                     encoder.field(name, field.value).map_err(misuse)?;
                 }
             }
+            Sort::EndToEnd if sending.challenge.is_some() && Challenge::replaces(field.name) => {}
             Sort::EndToEnd if named.has(known, field.name) || dropped(field.name) || forged(field.name) => {}
             Sort::EndToEnd => encoder.field(name, field.value).map_err(misuse)?,
         }
@@ -94,6 +98,9 @@ pub(super) fn write(
     added(&mut encoder, sending)?;
     let framed = edits.and_then(|edits| edits.framing).unwrap_or(head.framing);
     trailers(&mut encoder, req, sending, (framed, text))?;
+    if let Some(challenge) = &sending.challenge {
+        challenge.write_field(&mut encoder).map_err(misuse)?;
+    }
     let finished = match sending.upgrade {
         Some(protocol) => encoder.finish_with_upgrade(head.framing, protocol),
         None => encoder.finish(framing(framed, req.method().as_str()), true),

@@ -5,6 +5,7 @@ use ringmain_wire::h1::{
     BodyDecoder, FieldBlock, Fields, Framing, HeadScanner, Known, Limits, Method, Parsed, ResponseHead,
     parse_response,
 };
+use ringmain_wire::ws::Challenge;
 
 use super::Failure;
 use super::fields::{Named, options, starts_folded};
@@ -21,6 +22,8 @@ pub(super) struct Reading<'m, 'a> {
     method: Method<'m>,
     /// The protocols that a switch was offered to.
     upgrade: Option<&'m [u8]>,
+    /// What a switch is to answer.
+    challenge: Option<Challenge>,
     interim: u32,
     /// Whether anything of an answer has come.
     pub(super) begun: bool,
@@ -58,11 +61,16 @@ pub(super) enum Head {
 }
 
 impl<'m, 'a> Reading<'m, 'a> {
-    pub(super) fn new(method: Method<'m>, upgrade: Option<&'m [u8]>, trailers: bool) -> Reading<'m, 'a> {
+    pub(super) fn new(
+        method: Method<'m>,
+        (upgrade, challenge): (Option<&'m [u8]>, Option<Challenge>),
+        trailers: bool,
+    ) -> Reading<'m, 'a> {
         Reading {
             scanner: HeadScanner::new(),
             method,
             upgrade,
+            challenge,
             interim: 0,
             begun: false,
             trailers,
@@ -150,6 +158,9 @@ impl<'m, 'a> Reading<'m, 'a> {
             let protocol = head.fields.known(Known::Upgrade).ok_or(Fault::GarbageHead)?;
             if !is_among(protocol, offered) {
                 return Err(Fault::SwitchUnasked.into());
+            }
+            if self.challenge.is_some_and(|challenge| !challenge.is_met(head)) {
+                return Err(Fault::GarbageHead.into());
             }
             let mut fields = FieldBlock::new();
             copy(&head.fields, changes, self.cross, &mut fields)?;

@@ -482,7 +482,6 @@ impl Exchange {
     }
 
     /// Asks no rate of the streamed body from here on.
-    #[cfg(feature = "grpc")]
     pub(crate) fn wait_patiently(&self) {
         self.incoming.borrow_mut().patient = true;
     }
@@ -490,6 +489,13 @@ impl Exchange {
     /// The fields that came behind the streamed body; once.
     pub(crate) fn trailers(&self) -> FieldBlock {
         std::mem::take(&mut self.incoming.borrow_mut().trailers)
+    }
+
+    /// What has come on a stream of HTTP/2 that is to be a socket, and whether the client has ended it.
+    pub(crate) fn take_queue(&self) -> (Vec<u8>, bool) {
+        let mut incoming = self.incoming.borrow_mut();
+        let over = incoming.coming.as_ref().is_some_and(Coming::is_over);
+        (std::mem::take(&mut incoming.queue), over)
     }
 
     /// From here on what the client sends is handed over as it comes. What it has sent already is there first.

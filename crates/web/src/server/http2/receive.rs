@@ -21,6 +21,7 @@ use crate::server::receive::choose;
 use crate::server::runner::Launched;
 use crate::server::{Desk, Machine, Scratch, Then, answer};
 use crate::site::{Action, Route, Verdict};
+use crate::text;
 
 /// A request and its way back.
 #[derive(Clone, Copy)]
@@ -108,11 +109,17 @@ impl Machine {
         match event {
             Event::Request { stream, head, end } => {
                 self.count_request(state, session, &mut desk.out);
+                let upgrade = head.as_upgrade();
+                if let Some(upgrade) = &upgrade
+                    && let Err(error) = check_upgrade(upgrade, end)
+                {
+                    return self.refuse_http2(state, session, stream, &error, &mut desk.out);
+                }
                 let asked = Asked {
                     conn,
                     session,
                     stream,
-                    head: &head,
+                    head: upgrade.as_ref().unwrap_or(&head),
                     content: &[],
                     streams: None,
                     began: self.local.cx.now(),
@@ -120,13 +127,26 @@ impl Machine {
                 self.request_http2(state, asked, end, (stored, desk));
             }
             Event::Data { stream, data, end } => {
-                if self.data_http2(session, stream, data, end, desk) {
+                if session.is_socket(stream) {
+                    session.hand_over(conn, &mut desk.out);
+                    session.feed(stream, data, end);
+                } else if self.data_http2(session, stream, data, end, desk) {
                     self.collected(conn, state, session, stream, (table, stored, desk));
                 }
+                if end {
+                    session.ended_by_client(stream);
+                }
+            }
+            Event::Trailers { stream, .. } if session.is_socket(stream) => {
+                session.hand_over(conn, &mut desk.out);
+                session.feed(stream, &[], true);
             }
             Event::Trailers { stream, fields } => match session.running(stream) {
                 Some((exchange, _)) => exchange.end_body(fields.iter()),
-                None => self.collected(conn, state, session, stream, (table, stored, desk)),
+                None => {
+                    self.collected(conn, state, session, stream, (table, stored, desk));
+                    session.ended_by_client(stream);
+                }
             },
             Event::TooLarge { stream, .. } => {
                 self.count_request(state, session, &mut desk.out);
@@ -139,23 +159,38 @@ impl Machine {
                     state.origin.remote,
                     stream.id()
                 );
+                session.hand_over(conn, &mut desk.out);
                 self.drop_stream(session, stream);
             }
             Event::Broken { stream, fault } => {
                 log::debug!("{:?}: {fault}", state.origin.remote);
                 self.local.stats.refused();
                 if let Some(stream) = stream {
+                    session.hand_over(conn, &mut desk.out);
                     self.drop_stream(session, stream);
                 }
             }
             Event::Window { stream: Some(stream) } => {
+                let full = session.is_socket(stream) && session.unsent(stream) > WRITE_MARK;
                 session.core.borrow_mut().transmit(conn, stream, &mut desk.out);
                 session.core.borrow_mut().wake(stream);
+                if session.is_socket(stream) {
+                    session.hand_over(conn, &mut desk.out);
+                }
+                if full {
+                    session.drained_sockets(vec![stream]);
+                }
             }
             Event::Window { stream: None } | Event::Settings => {
-                let mut core = session.core.borrow_mut();
-                core.pump(conn, &mut desk.out);
-                core.wake_all();
+                let full = session.full_sockets();
+                {
+                    let mut core = session.core.borrow_mut();
+                    core.pump(conn, &mut desk.out);
+                    core.wake_all();
+                }
+                // A handler that follows may send by any of the sockets.
+                session.hand_over(conn, &mut desk.out);
+                session.drained_sockets(full);
             }
             Event::Pong { .. } => session.pinged.set(None),
             Event::NeedMore | Event::GoAway { .. } | Event::Response { .. } => {}
@@ -179,6 +214,14 @@ impl Machine {
         (stored, desk): (&mut Vec<u8>, &mut Desk),
     ) {
         let head = asked.head;
+        if head.protocol.is_some() {
+            // What comes on its stream is no body; a task has it as one until it is a socket, or a tunnel.
+            let asked = Asked {
+                streams: Some(None),
+                ..asked
+            };
+            return self.serve_http2(state, asked, (stored, desk));
+        }
         if end {
             return self.serve_http2(state, asked, (stored, desk));
         }
@@ -368,6 +411,15 @@ impl Machine {
         );
         let mut reply = Reply::new(&request, &mut desk.fields, &mut desk.body);
         answer::run(&chosen.verdict, &request, &mut reply);
+        if let Some(upgrade) = reply.upgrade.take() {
+            session.hand_over(asked.conn, &mut desk.out);
+            if let Err(error) = session.switch(&mut reply, *upgrade, stream, (Vec::new(), false)) {
+                log::debug!("{request:?}: no WebSocket comes of it: {error}");
+                return;
+            }
+            self.count_since(200, asked.began);
+            return self.local.log(&request, 200, 0, asked.began);
+        }
         session
             .core
             .borrow_mut()
@@ -404,26 +456,35 @@ impl Machine {
     ) {
         log::debug!("{:?}: {fault}", state.origin.remote);
         self.local.stats.refused();
-        self.drop_all(session);
         session.over.set(true);
+        session.hand_over(conn, out);
+        self.drop_all(session);
         self.flush(conn, state, out, Then::Linger);
     }
 
     /// A stream is gone: whoever answers it ends.
     pub(super) fn drop_stream(&self, session: &Session, stream: Stream) {
         let work = session.core.borrow_mut().drop_lane(stream);
-        if let Work::Running(exchange, serial) = work {
-            self.cancel(&exchange, serial);
-        }
+        self.let_go(work);
     }
 
     /// The same for all of them.
     pub(in crate::server) fn drop_all(&self, session: &Session) {
-        let lanes = std::mem::take(&mut session.core.borrow_mut().lanes);
+        let lanes = {
+            let mut core = session.core.borrow_mut();
+            core.sockets = 0;
+            std::mem::take(&mut core.lanes)
+        };
         for lane in lanes {
-            if let Work::Running(exchange, serial) = lane.work {
-                self.cancel(&exchange, serial);
-            }
+            self.let_go(lane.work);
+        }
+    }
+
+    fn let_go(&self, work: Work) {
+        match work {
+            Work::Running(exchange, serial) => self.cancel(&exchange, serial),
+            Work::Socket(socket) => socket.lost(),
+            Work::Answered | Work::Collecting | Work::Leaving(_) => {}
         }
     }
 
@@ -455,6 +516,8 @@ impl Machine {
             session.reset(stream, ErrorCode::CANCEL);
             self.drop_stream(session, stream);
         }
+        session.end_sockets();
+        self.end_lasting(session);
         for (_, exchange, _) in session.all_running() {
             exchange.end_of_input();
             exchange.wake();
@@ -468,6 +531,23 @@ impl Machine {
             core.pump(conn, out);
             core.wake_all();
         });
+        session.drained_all_sockets();
         session.settle();
     }
+}
+
+/// Whether an extended CONNECT asks for what may be had here, by a stream that stays open (RFC 8441 §5).
+fn check_upgrade(head: &RequestHead<'_>, end: bool) -> Result<(), Error> {
+    let protocol = head.protocol.unwrap_or_default();
+    if !protocol.eq_ignore_ascii_case("websocket") {
+        let found = text::cut(protocol);
+        let what = format!("expected `websocket` as the protocol of an extended CONNECT, found `{found}`");
+        return Err(Error::new(501, what));
+    }
+    if end {
+        return Err(Error::bad_request(
+            "expected a stream for a WebSocket, found one that was ended with its request",
+        ));
+    }
+    Ok(())
 }
