@@ -4,6 +4,7 @@ mod api;
 mod application;
 mod asked;
 mod asking;
+mod calls;
 mod emulation;
 mod expiring;
 mod inlet;

@@ -4,9 +4,10 @@ mod replies;
 mod requests;
 
 pub use replies::{
-    ClientInfo, ConnectResult, DisconnectPush, Error, HistoryResult, Join, Leave, Message, PingResult,
-    PresenceResult, PresenceStatsResult, Publication, PublishResult, Push, Refresh, RefreshResult, Reply,
-    RpcResult, SubRefreshResult, Subscribe, SubscribeResult, Unsubscribe, UnsubscribeResult,
+    ClientInfo, Connect, ConnectResult, DisconnectPush, Error, HistoryResult, Join, Leave, Message,
+    PingResult, PresenceResult, PresenceStatsResult, Publication, PublishResult, Push, Refresh,
+    RefreshResult, Reply, RpcResult, SubRefreshResult, Subscribe, SubscribeResult, Unsubscribe,
+    UnsubscribeResult,
 };
 pub use requests::{
     Command, ConnectRequest, EmulationRequest, FilterNode, HistoryRequest, PingRequest, PresenceRequest,
