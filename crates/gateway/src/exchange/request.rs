@@ -72,7 +72,10 @@ pub(super) fn write(
     let dropped = |name: &[u8]| sending.changes.drops(name) || edits.is_some_and(|edits| edits.drops(name));
     // What only trusted proxies say, and they in this very form.
     let forged = |name: &[u8]| {
-        own.is_some_and(|own| is_folded(name, own) && !(trusted && name.eq_ignore_ascii_case(own.as_bytes())))
+        (sending.challenge.is_some() && Challenge::replaces(name))
+            || own.is_some_and(|own| {
+                is_folded(name, own) && !(trusted && name.eq_ignore_ascii_case(own.as_bytes()))
+            })
     };
     for (known, field) in head.fields.iter_known() {
         // Names are tokens.
@@ -89,7 +92,6 @@ pub(super) fn write(
                     encoder.field(name, field.value).map_err(misuse)?;
                 }
             }
-            Sort::EndToEnd if sending.challenge.is_some() && Challenge::replaces(field.name) => {}
             Sort::EndToEnd if named.has(known, field.name) || dropped(field.name) || forged(field.name) => {}
             Sort::EndToEnd => encoder.field(name, field.value).map_err(misuse)?,
         }
@@ -98,9 +100,6 @@ pub(super) fn write(
     added(&mut encoder, sending)?;
     let framed = edits.and_then(|edits| edits.framing).unwrap_or(head.framing);
     trailers(&mut encoder, req, sending, (framed, text))?;
-    if let Some(challenge) = &sending.challenge {
-        challenge.write_field(&mut encoder).map_err(misuse)?;
-    }
     let finished = match sending.upgrade {
         Some(protocol) => encoder.finish_with_upgrade(head.framing, protocol),
         None => encoder.finish(framing(framed, req.method().as_str()), true),
@@ -110,6 +109,9 @@ pub(super) fn write(
 
 /// Writes what policies and the configuration add, and filters, which have the last word.
 fn added(encoder: &mut RequestEncoder<'_>, sending: &Sending<'_>) -> Result<(), Fault> {
+    if let Some(challenge) = &sending.challenge {
+        challenge.write_field(encoder).map_err(misuse)?;
+    }
     let Some(edits) = sending.cleared.edits() else {
         encoder.block(sending.cleared.upstream());
         encoder.block(sending.changes.added());

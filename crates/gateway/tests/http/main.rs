@@ -41,5 +41,6 @@ mod secure;
 mod shared_rates;
 mod signer;
 mod sticky;
+mod streams;
 mod tokens;
 mod trailing;

@@ -156,11 +156,6 @@ impl Exchange {
         self.line.borrow_mut().take()
     }
 
-    /// Whether it is of a stream of HTTP/2.
-    pub(crate) fn is_http2(&self) -> bool {
-        self.line.borrow().is_some()
-    }
-
     /// A request without a body that is to be answered without the task.
     pub(crate) fn ask(&self, asked: Asked) -> u64 {
         self.asked.set(Some(asked));
@@ -493,9 +488,11 @@ impl Exchange {
 
     /// What has come on a stream of HTTP/2 that is to be a socket, and whether the client has ended it.
     pub(crate) fn take_queue(&self) -> (Vec<u8>, bool) {
-        let mut incoming = self.incoming.borrow_mut();
-        let over = incoming.coming.as_ref().is_some_and(Coming::is_over);
-        (std::mem::take(&mut incoming.queue), over)
+        let incoming = &mut *self.incoming.borrow_mut();
+        (
+            std::mem::take(&mut incoming.queue),
+            incoming.coming.as_ref().is_some_and(Coming::is_over),
+        )
     }
 
     /// From here on what the client sends is handed over as it comes. What it has sent already is there first.

@@ -296,7 +296,7 @@ async fn serve<F>(
 where
     F: AsyncFn(&Request<'_>, &mut Reply<'_>) -> Result,
 {
-    let head = read_head(&buffers.head, exchange.is_http2(), site, &mut scratch.table);
+    let head = read_head(&buffers.head, exchange.line().is_some(), site, &mut scratch.table);
     let path =
         path::normalise(head.target.path(), &mut scratch.path).expect("the connection has normalised it");
     let mut params = Params::new();
@@ -371,7 +371,7 @@ fn read_head<'a>(bytes: &'a [u8], http2: bool, site: &Site, table: &'a mut Field
 /// What becomes of a connection. Where it is not kept: while bytes of the client's may still be on their way, be it of this body or of a next
 /// request, a reset for them could cost the client the answer. By TLS it may still announce its end.
 fn ending(exchange: &Exchange, kept: bool, wanted: bool, job: Job) -> Then {
-    if exchange.is_http2() {
+    if exchange.line().is_some() {
         // Its other streams live on.
         return Then::Next;
     }

@@ -1,13 +1,14 @@
 //! The messages, by the field numbers and names of the published definition.
 
+mod connect;
 mod replies;
 mod requests;
 
+pub use connect::Connect;
 pub use replies::{
-    ClientInfo, Connect, ConnectResult, DisconnectPush, Error, HistoryResult, Join, Leave, Message,
-    PingResult, PresenceResult, PresenceStatsResult, Publication, PublishResult, Push, Refresh,
-    RefreshResult, Reply, RpcResult, SubRefreshResult, Subscribe, SubscribeResult, Unsubscribe,
-    UnsubscribeResult,
+    ClientInfo, ConnectResult, DisconnectPush, Error, HistoryResult, Join, Leave, Message, PingResult,
+    PresenceResult, PresenceStatsResult, Publication, PublishResult, Push, Refresh, RefreshResult, Reply,
+    RpcResult, SubRefreshResult, Subscribe, SubscribeResult, Unsubscribe, UnsubscribeResult,
 };
 pub use requests::{
     Command, ConnectRequest, EmulationRequest, FilterNode, HistoryRequest, PingRequest, PresenceRequest,

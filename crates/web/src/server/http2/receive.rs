@@ -22,6 +22,7 @@ use crate::server::runner::Launched;
 use crate::server::{Desk, Machine, Scratch, Then, answer};
 use crate::site::{Action, Route, Verdict};
 use crate::text;
+use crate::ws::Upgrade;
 
 /// A request and its way back.
 #[derive(Clone, Copy)]
@@ -110,9 +111,10 @@ impl Machine {
             Event::Request { stream, head, end } => {
                 self.count_request(state, session, &mut desk.out);
                 let upgrade = head.as_upgrade();
-                if let Some(upgrade) = &upgrade
-                    && let Err(error) = check_upgrade(upgrade, end)
-                {
+                let refused = upgrade
+                    .as_ref()
+                    .and_then(|upgrade| check_upgrade(upgrade, end).err());
+                if let Some(error) = refused {
                     return self.refuse_http2(state, session, stream, &error, &mut desk.out);
                 }
                 let asked = Asked {
@@ -127,73 +129,52 @@ impl Machine {
                 self.request_http2(state, asked, end, (stored, desk));
             }
             Event::Data { stream, data, end } => {
-                if session.is_socket(stream) {
-                    session.hand_over(conn, &mut desk.out);
-                    session.feed(stream, data, end);
-                } else if self.data_http2(session, stream, data, end, desk) {
+                let fed = session.feed_socket(conn, stream, (data, end), &mut desk.out);
+                if !fed && self.data_http2(session, stream, data, end, desk) {
                     self.collected(conn, state, session, stream, (table, stored, desk));
                 }
                 if end {
                     session.ended_by_client(stream);
                 }
             }
-            Event::Trailers { stream, .. } if session.is_socket(stream) => {
-                session.hand_over(conn, &mut desk.out);
-                session.feed(stream, &[], true);
-            }
-            Event::Trailers { stream, fields } => match session.running(stream) {
-                Some((exchange, _)) => exchange.end_body(fields.iter()),
-                None => {
-                    self.collected(conn, state, session, stream, (table, stored, desk));
-                    session.ended_by_client(stream);
+            Event::Trailers { stream, fields } => {
+                if session.feed_socket(conn, stream, (&[], true), &mut desk.out) {
+                    return;
                 }
-            },
+                match session.running(stream) {
+                    Some((exchange, _)) => exchange.end_body(fields.iter()),
+                    None => self.collected(conn, state, session, stream, (table, stored, desk)),
+                }
+                session.ended_by_client(stream);
+            }
             Event::TooLarge { stream, .. } => {
                 self.count_request(state, session, &mut desk.out);
                 let error = Error::new(431, "expected a head within its limits, found a larger one");
                 self.refuse_http2(state, session, stream, &error, &mut desk.out);
             }
             Event::Reset { stream, code } => {
-                log::debug!(
-                    "{:?}: stream {}: given up: {code}",
-                    state.origin.remote,
-                    stream.id()
-                );
+                let (remote, id) = (state.origin.remote, stream.id());
+                log::debug!("{remote:?}: stream {id}: given up: {code}");
                 session.hand_over(conn, &mut desk.out);
                 self.drop_stream(session, stream);
             }
             Event::Broken { stream, fault } => {
                 log::debug!("{:?}: {fault}", state.origin.remote);
-                self.local.stats.refused();
-                if let Some(stream) = stream {
-                    session.hand_over(conn, &mut desk.out);
-                    self.drop_stream(session, stream);
-                }
-            }
-            Event::Window { stream: Some(stream) } => {
-                let full = session.is_socket(stream) && session.unsent(stream) > WRITE_MARK;
-                session.core.borrow_mut().transmit(conn, stream, &mut desk.out);
-                session.core.borrow_mut().wake(stream);
-                if session.is_socket(stream) {
-                    session.hand_over(conn, &mut desk.out);
-                }
-                if full {
-                    session.drained_sockets(vec![stream]);
-                }
-            }
-            Event::Window { stream: None } | Event::Settings => {
-                let full = session.full_sockets();
-                {
-                    let mut core = session.core.borrow_mut();
-                    core.pump(conn, &mut desk.out);
-                    core.wake_all();
-                }
-                // A handler that follows may send by any of the sockets.
                 session.hand_over(conn, &mut desk.out);
-                session.drained_sockets(full);
+                self.broken(session, stream);
             }
+            Event::Window { stream } => session.has_room(conn, stream, &mut desk.out),
+            Event::Settings => session.has_room(conn, None, &mut desk.out),
             Event::Pong { .. } => session.pinged.set(None),
             Event::NeedMore | Event::GoAway { .. } | Event::Response { .. } => {}
+        }
+    }
+
+    /// The client broke a rule of a stream, which is gone if it was one.
+    fn broken(&self, session: &Session, stream: Option<Stream>) {
+        self.local.stats.refused();
+        if let Some(stream) = stream {
+            self.drop_stream(session, stream);
         }
     }
 
@@ -413,12 +394,7 @@ impl Machine {
         answer::run(&chosen.verdict, &request, &mut reply);
         if let Some(upgrade) = reply.upgrade.take() {
             session.hand_over(asked.conn, &mut desk.out);
-            if let Err(error) = session.switch(&mut reply, *upgrade, stream, (Vec::new(), false)) {
-                log::debug!("{request:?}: no WebSocket comes of it: {error}");
-                return;
-            }
-            self.count_since(200, asked.began);
-            return self.local.log(&request, 200, 0, asked.began);
+            return self.open_socket(&asked, *upgrade, &mut reply);
         }
         session
             .core
@@ -427,6 +403,18 @@ impl Machine {
         let (status, sent) = (reply.status, reply.sent);
         self.count_since(status, asked.began);
         self.local.log(&request, status, sent, asked.began);
+    }
+
+    /// Has a stream speak WebSocket from here on.
+    fn open_socket(&self, asked: &Asked<'_>, upgrade: Upgrade, reply: &mut Reply<'_>) {
+        let switched = asked
+            .session
+            .switch(reply, upgrade, asked.stream, (Vec::new(), false));
+        if let Err(error) = switched {
+            return log::debug!("{:?}: no WebSocket comes of it: {error}", reply.request);
+        }
+        self.count_since(200, asked.began);
+        self.local.log(reply.request, 200, 0, asked.began);
     }
 
     /// Answers what is not shown to any handler.

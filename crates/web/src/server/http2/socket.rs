@@ -126,11 +126,6 @@ impl Session {
         Ok(())
     }
 
-    /// Whether a stream is a socket.
-    pub(super) fn is_socket(&self, stream: Stream) -> bool {
-        self.core.borrow_mut().socket(stream).is_some()
-    }
-
     /// Has a stream's socket do something, then follows it if it is over.
     fn on_socket(&self, stream: Stream, call: impl FnOnce(&mut Live)) {
         let taken = self
@@ -181,7 +176,7 @@ impl Session {
     }
 
     /// Bytes for a stream's socket; `end`: the client has ended it.
-    pub(super) fn feed(&self, stream: Stream, data: &[u8], end: bool) {
+    fn feed(&self, stream: Stream, data: &[u8], end: bool) {
         let kept = {
             let mut core = self.core.borrow_mut();
             let Some(socket) = core.socket(stream) else { return };
@@ -222,7 +217,50 @@ impl Session {
         }
     }
 
-    /// The client has ended a stream; whether it was one that is left.
+    /// Bytes that have come, and whether they are the last, if the stream is a socket: then it has them.
+    pub(super) fn feed_socket(
+        &self,
+        conn: Conn<'_>,
+        stream: Stream,
+        (data, end): (&[u8], bool),
+        out: &mut Vec<u8>,
+    ) -> bool {
+        let is_socket = self.core.borrow_mut().socket(stream).is_some();
+        if is_socket {
+            self.hand_over(conn, out);
+            self.feed(stream, data, end);
+        }
+        is_socket
+    }
+
+    /// More may be sent on a stream, or on all of them.
+    pub(super) fn has_room(&self, conn: Conn<'_>, stream: Option<Stream>, out: &mut Vec<u8>) {
+        let mut full = match stream {
+            None => self.core.borrow().sockets_that(|_| true),
+            Some(stream) => Vec::from_iter(self.core.borrow_mut().socket(stream).map(|_| stream)),
+        };
+        full.retain(|&stream| self.unsent(stream) > WRITE_MARK);
+        {
+            let mut core = self.core.borrow_mut();
+            match stream {
+                None => {
+                    core.pump(conn, out);
+                    core.wake_all();
+                }
+                Some(stream) => {
+                    core.transmit(conn, stream, out);
+                    core.wake(stream);
+                }
+            }
+        }
+        // What handlers send that follow, by whichever socket, is behind this.
+        if self.core.borrow().sockets > 0 {
+            self.hand_over(conn, out);
+        }
+        self.drained_sockets(full);
+    }
+
+    /// The client has ended a stream: one that was left is over.
     pub(super) fn ended_by_client(&self, stream: Stream) {
         let mut core = self.core.borrow_mut();
         let is_open = core.wire.is_open(stream);
@@ -241,14 +279,6 @@ impl Session {
             let _ = conn.write(out);
             out.clear();
         }
-    }
-
-    /// Streams whose sockets wait for their client.
-    pub(super) fn full_sockets(&self) -> Vec<Stream> {
-        let full = |stream: &Stream| self.unsent(*stream) > WRITE_MARK;
-        let mut all = self.core.borrow().sockets_that(|_| true);
-        all.retain(full);
-        all
     }
 
     /// The client takes more: tells the sockets that were full and are so no longer.
