@@ -1,7 +1,8 @@
 #!/usr/bin/env bash
 # Centrifuge's own SDKs against our server, unchanged: `tests/sdk/run.sh SERVER`, SERVER being the example `sdk_server`.
 #
-# The Go SDK's own tests run from its module's source, the npm SDK by sessions.mjs on each of its transports. Needs Go, Node and the package registries;
+# The Go SDK's own tests run from its module's source, the npm SDK by sessions.mjs on each of its transports, WebSockets on streams of HTTP/2 among
+# them (streams.mjs); calls.mjs listens by gRPC-Web (npm's grpc-web) and gRPC (grpcurl). Needs Go, Node and the package registries;
 # what is fetched stays in $SDK_CACHE (a folder of the user's cache). Left out of the Go SDK's tests: deltas (Fossil), which the
 # server does not make yet.
 set -euo pipefail
@@ -12,6 +13,8 @@ cache=${SDK_CACHE:-${XDG_CACHE_HOME:-$HOME/.cache}/ringmain-sdk}
 go_sdk=v0.12.1
 npm_sdk=5.8.0
 npm_eventsource=4.1.0
+npm_grpc_web=2.1.1
+grpcurl=v1.9.4
 for program in go node npm; do
     command -v "$program" >/dev/null || { echo "needs $program; install it and run this again" >&2; exit 2; }
 done
@@ -43,8 +46,12 @@ cp -r "$cache/go-$go_sdk/." "$tests"
 sed -i "s/localhost:8000/127.0.0.1:$port/" "$tests"/*_test.go
 (cd "$tests" && go test -count=1 -skip Fossil -timeout 300s ./...)
 
-cp sessions.mjs "$cache/npm/"
+if [ ! -x "$cache/$grpcurl/grpcurl" ]; then
+    GOBIN=$cache/$grpcurl GOFLAGS=-mod=mod go install "github.com/fullstorydev/grpcurl/cmd/grpcurl@$grpcurl"
+fi
+cp ./*.mjs unistream.proto "$cache/npm/"
 (cd "$cache/npm" \
-    && { [ -d node_modules/centrifuge ] && [ -d node_modules/eventsource ] \
-        || npm install --silent --no-save "centrifuge@$npm_sdk" ws@8 "eventsource@$npm_eventsource"; } \
-    && node sessions.mjs "127.0.0.1:$port")
+    && { [ -d node_modules/centrifuge ] && [ -d node_modules/eventsource ] && [ -d node_modules/grpc-web ] \
+        || npm install --silent --no-save "centrifuge@$npm_sdk" ws@8 "eventsource@$npm_eventsource" \
+            "grpc-web@$npm_grpc_web"; } \
+    && node sessions.mjs "127.0.0.1:$port" && node calls.mjs "127.0.0.1:$port" "$cache/$grpcurl/grpcurl")

@@ -7,6 +7,7 @@ import { Centrifuge } from 'centrifuge';
 import * as binary from 'centrifuge/build/protobuf';
 import { EventSource } from 'eventsource';
 import WebSocket from 'ws';
+import { connections, StreamSocket } from './streams.mjs';
 
 const host = process.argv[2];
 const GUARD = 30_000;
@@ -50,24 +51,30 @@ const transports = {
   websocket: { endpoint: `ws://${host}/connection/websocket`, speaks: ['json', 'protobuf'] },
   http_stream: { endpoint: `http://${host}/connection/http_stream`, speaks: ['json', 'protobuf'] },
   sse: { endpoint: `http://${host}/connection/sse`, speaks: ['json'] },
+  websocket_http2: {
+    endpoint: `ws://${host}/connection/websocket`,
+    speaks: ['json', 'protobuf'],
+    by: 'websocket',
+    socket: StreamSocket,
+  },
 };
 
 async function sessions(transport, format) {
   const name = `${transport}-${format}`;
   const { Client, encode, decode } = formats[format];
   const channel = `recovery:${name}`;
-  const { endpoint } = transports[transport];
+  const { endpoint, by = transport, socket = WebSocket } = transports[transport];
   const options = {
-    websocket: WebSocket,
+    websocket: socket,
     eventsource: EventSource,
     emulationEndpoint: `http://${host}/emulation`,
   };
-  const client = () => new Client([{ transport, endpoint }], options);
+  const client = () => new Client([{ transport: by, endpoint }], options);
   const [writer, reader] = [client(), client()];
   writer.connect();
   reader.connect();
   const [me] = await Promise.all([next(writer, 'connected'), next(reader, 'connected')]);
-  assert.equal(me.transport, transport);
+  assert.equal(me.transport, by);
 
   const heard = reader.newSubscription(channel, { joinLeave: true });
   heard.subscribe();
@@ -115,9 +122,9 @@ async function tokens(transport, format) {
   const now = Math.floor(Date.now() / 1000);
   const ends = [now - 100, now + 3, now + 600];
   let shown = 0;
-  const { endpoint } = transports[transport];
-  const client = new Client([{ transport, endpoint }], {
-    websocket: WebSocket,
+  const { endpoint, by = transport, socket = WebSocket } = transports[transport];
+  const client = new Client([{ transport: by, endpoint }], {
+    websocket: socket,
     eventsource: EventSource,
     emulationEndpoint: `http://${host}/emulation`,
     getToken: async () => sign({ sub: user, exp: ends[Math.min(shown++, 2)], info: { name: user } }),
@@ -236,6 +243,7 @@ for (const [transport, { speaks }] of Object.entries(transports)) {
     await tokens(transport, format);
   }
 }
+assert.equal(connections(), 1, 'all WebSockets of HTTP/2 are streams of one connection');
 const late = setTimeout(() => assert.fail('listeners wait for what does not come'), GUARD);
 await listeners();
 clearTimeout(late);

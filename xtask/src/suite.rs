@@ -323,7 +323,7 @@ const SUITES: &[Suite] = &[
     },
     Suite {
         name: "sdk",
-        about: "Centrifuge's Go and npm SDKs against our server; a minute, needs Go, Node and the package registries",
+        about: "Centrifuge's Go and npm SDKs, npm's grpc-web and grpcurl against our server; a minute, needs Go, Node and the package registries",
         lines: &[
             Line::new(&[
                 "cargo",

@@ -44,7 +44,7 @@ pub(crate) fn serve(app: App) -> App {
 }
 
 /// For pages that may connect alone, and readable for those of them that are another host's (Fetch §3.2).
-fn guarded(group: Group) -> Group {
+pub(crate) fn guarded(group: Group) -> Group {
     group
         .before(|request, _| allowed(request).map(|_| Flow::Continue))
         .after(|request, reply| {
@@ -147,10 +147,10 @@ async fn listen(
 }
 
 /// A session that is over when its answer's task is.
-struct Open(Session);
+pub(crate) struct Open(pub(crate) Session);
 
 impl Open {
-    fn new(request: &Request<'_>, desk: &Desk, stream: &Rc<Stream>, bare: bool) -> Open {
+    pub(crate) fn new(request: &Request<'_>, desk: &Desk, stream: &Rc<Stream>, bare: bool) -> Open {
         let outlet = Outlet::Stream(Rc::clone(stream));
         let asker = Asker::of(request);
         Open(Session::new(desk, stream.format(), bare, outlet, asker))
@@ -212,7 +212,7 @@ fn emulation(request: &Request<'_>, reply: &mut Reply<'_>) -> Result {
 }
 
 /// The desk, unless it is about to close.
-fn ready<'r>(request: &Request<'r>) -> Result<&'r Desk> {
+pub(crate) fn ready<'r>(request: &Request<'r>) -> Result<&'r Desk> {
     if request.cx().is_draining() {
         return Err(Error::new(503, "the server is shutting down").with_header("Retry-After", "1"));
     }

@@ -3,11 +3,11 @@
 //! ```text
 //! client ─ WebSocket ───────────────▶ session ─▶ desk of its worker ─ queues ─▶ home of the channel, on any worker
 //!        ─ /emulation ─ any worker's desk ─▶─┘
-//!        ◀─ WebSocket, SSE, HTTP stream ── session ◀─ desk ◀──────── queues ───────┘
+//!        ◀─ WebSocket, SSE, HTTP stream, gRPC ── session ◀─ desk ◀──────── queues ───────┘
 //! ```
 //!
 //! A session is the same on all transports (`session.rs`, `seat.rs`, `pending.rs`); they are where its messages come from (`socket.rs`,
-//! `http.rs`) and go to (`outlet.rs`, `stream.rs`).
+//! `http.rs`, `calls.rs`) and go to (`outlet.rs`, `stream.rs`).
 //!
 //! What other threads publish comes in by `inlet.rs`.
 //!
@@ -19,6 +19,7 @@
 mod admission;
 mod api;
 mod asking;
+mod calls;
 mod claims;
 mod desk;
 mod due;
@@ -141,7 +142,7 @@ impl Push {
             .per_worker(move |cx| Place::new(cx, &settings, &start))
             .ws_with("/connection/websocket", &talkers, Talking::open)
             .ws_with("/connection/uni_websocket", &listeners, Listening::open);
-        api::serve(http::serve(app))
+        api::serve(calls::serve(http::serve(app)))
     }
 }
 
@@ -154,7 +155,8 @@ impl std::fmt::Debug for Push {
 /// Adds to an application what clients connect to and, with a key in `options`, what its owner's programs call (`/api/…`).
 ///
 /// Clients that talk: `/connection/websocket`, `/connection/http_stream` and `/connection/sse`, the latter two with `/emulation`.
-/// Clients that only listen: `/connection/uni_websocket`, `/connection/uni_http_stream` and `/connection/uni_sse`.
+/// Clients that only listen: `/connection/uni_websocket`, `/connection/uni_http_stream`, `/connection/uni_sse`, and the method `Consume`
+/// of the gRPC service `centrifugal.centrifugo.unistream.CentrifugoUniStream`.
 ///
 /// Options that cannot be ([`OptionsError`]) are an error when the application is built.
 #[must_use]

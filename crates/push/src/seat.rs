@@ -367,7 +367,7 @@ impl Seat {
         match self.bare {
             true => {
                 reply.push = Some(Push {
-                    connect: Some(joining.connect),
+                    connect: Some(joining.connect.into()),
                     ..Push::default()
                 });
             }

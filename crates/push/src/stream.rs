@@ -15,6 +15,7 @@ use ringmain_engine::limits::WRITE_MARK;
 use ringmain_engine::{ConnId, Cx};
 use ringmain_hub::protocol::{Disconnect, Format};
 use ringmain_web::{Reply, Request, Result};
+use ringmain_wire::grpc::Slot;
 
 use crate::limits;
 use crate::session::Session;
@@ -41,13 +42,15 @@ pub(crate) enum Framing {
     Events,
     /// Protobuf, each with its length before it.
     Lengths,
+    /// Protobuf, each with gRPC's prefix before it.
+    Calls,
 }
 
 impl Framing {
     pub(crate) fn format(self) -> Format {
         match self {
             Framing::Lines | Framing::Events => Format::Json,
-            Framing::Lengths => Format::Protobuf,
+            Framing::Lengths | Framing::Calls => Format::Protobuf,
         }
     }
 
@@ -56,6 +59,8 @@ impl Framing {
             Framing::Lines => "application/x-ndjson",
             Framing::Events => "text/event-stream",
             Framing::Lengths => "application/octet-stream",
+            // As the call says.
+            Framing::Calls => "application/grpc",
         }
     }
 
@@ -67,6 +72,14 @@ impl Framing {
                 out.extend_from_slice(message);
                 out.push(b'\n');
             }
+            Framing::Calls => {
+                for part in parts(message) {
+                    let slot = Slot::open(out);
+                    out.extend_from_slice(part);
+                    // Far shorter than what a prefix can say.
+                    let _ = slot.close(out, false);
+                }
+            }
             // What stands together on a WebSocket comes apart: a page reads one JSON value from an event.
             Framing::Events => {
                 for line in message.split(|&byte| byte == b'\n') {
@@ -77,6 +90,23 @@ impl Framing {
             }
         }
     }
+}
+
+/// The parts of a message in Protobuf, without their lengths.
+fn parts(message: &[u8]) -> impl Iterator<Item = &[u8]> {
+    let mut left = message;
+    std::iter::from_fn(move || {
+        // A varint, seven bits a byte.
+        let bytes = left.iter().take_while(|&&byte| byte >= 0x80).count() + 1;
+        let (varint, rest) = left.split_at_checked(bytes)?;
+        let length = varint
+            .iter()
+            .rev()
+            .fold(0, |length, &byte| length << 7 | usize::from(byte & 0x7F));
+        let (part, rest) = rest.split_at_checked(length)?;
+        left = rest;
+        Some(part)
+    })
 }
 
 impl Stream {
@@ -97,8 +127,15 @@ impl Stream {
         self.framing.format()
     }
 
-    pub(crate) fn is_of_events(&self) -> bool {
-        self.framing == Framing::Events
+    /// What the application calls it; `bare`: it only brings.
+    pub(crate) fn transport(&self, bare: bool) -> &'static str {
+        match (self.framing, bare) {
+            (Framing::Events, false) => "sse",
+            (Framing::Events, true) => "uni_sse",
+            (Framing::Lines | Framing::Lengths, false) => "http_stream",
+            (Framing::Lines | Framing::Lengths, true) => "uni_http_stream",
+            (Framing::Calls, _) => "uni_grpc",
+        }
     }
 
     /// As a WebSocket: more waits than a mark, wherever it waits.
@@ -180,7 +217,7 @@ impl Stream {
     }
 
     /// All that waits; `None`: nothing more comes.
-    async fn next(&self) -> Option<Vec<u8>> {
+    pub(crate) async fn next(&self) -> Option<Vec<u8>> {
         self.news().await;
         let pending = std::mem::take(&mut *self.pending.borrow_mut());
         (!pending.is_empty()).then_some(pending)

@@ -5,6 +5,8 @@
 
 use std::cell::Cell;
 
+use ringmain_wire::h1::Version;
+
 use crate::error::{Error, Result};
 use crate::reply::Reply;
 use crate::request::Request;
@@ -67,7 +69,8 @@ impl Reply<'_> {
             _ => (true, Some(0)),
         };
         let mut body = Vec::new();
-        if !streamed {
+        // What comes on the stream of an extended CONNECT is no body.
+        if !streamed && request.head.protocol.is_none() {
             let left = Cell::new(most);
             while let Some(piece) = request.chunk_within(&left).await? {
                 body.extend_from_slice(&piece);
@@ -81,7 +84,11 @@ impl Reply<'_> {
         };
         request.notes.add(&inside.notes);
         if outcome.is_ok() && self.upgrade.is_some() {
-            self.status = 101;
+            self.status = if request.version() == Version::Http2 {
+                200
+            } else {
+                101
+            };
         }
         outcome
     }
@@ -97,7 +104,9 @@ async fn run(verdict: &Verdict<'_>, request: &Request<'_>, reply: &mut Reply<'_>
             action: Action::Socket(gate),
             ..
         }) => match request.exchange {
-            Some(exchange) if exchange.body_is_over() => gate.open(request, reply),
+            Some(exchange) if exchange.body_is_over() || request.head.protocol.is_some() => {
+                gate.open(request, reply)
+            }
             _ => Err(Error::bad_request(
                 "expected a request without a body, which becomes a WebSocket",
             )),

@@ -1,9 +1,11 @@
 //! HTTP/2's deadlines and limits in virtual time: what happens just below each, and beyond.
 
+use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use ringmain_web::testing::{Ending, RawConnection, TestClient};
-use ringmain_web::{App, Bytes, Limits};
+use ringmain_web::ws::{Cause, CloseCode, Closed, Message};
+use ringmain_web::{App, Bytes, Limits, Result, Socket, Ws};
 use ringmain_wire::h1::{FieldBlock, Method};
 use ringmain_wire::h2::{self, Connection, ErrorCode, Event, HeadBuffer, Request, Role, Stream};
 
@@ -278,4 +280,150 @@ fn running_requests_beyond_their_limit_are_told_to_come_again() {
     assert_eq!(http2.heard()[0], "3 503");
     http2.turn_after(seconds(6));
     assert_eq!(http2.heard(), ["1 200", "1 6 bytes true"]);
+}
+
+/// Sends every message back; `close` is an order.
+struct Echo(Ends);
+
+#[derive(Clone, Default)]
+struct Ends(Arc<Mutex<Vec<(u16, Cause)>>>);
+
+impl Ends {
+    fn all(&self) -> Vec<(u16, Cause)> {
+        self.0.lock().expect("no panic holds it").clone()
+    }
+}
+
+impl Socket for Echo {
+    fn message(&mut self, ws: &Ws, message: Message<'_>) -> Result {
+        match message {
+            Message::Text("close") => ws.close(CloseCode::NORMAL, ""),
+            other => ws.send(other),
+        };
+        Ok(())
+    }
+
+    fn closed(&mut self, closed: &Closed<'_>) {
+        self.0
+            .0
+            .lock()
+            .expect("no panic")
+            .push((closed.code, closed.cause));
+    }
+}
+
+/// A client with so many sockets open.
+fn sockets(count: usize) -> (TestClient, Http2, Vec<Stream>, Ends) {
+    let ends = Ends::default();
+    let theirs = ends.clone();
+    let app = app().ws("/echo", move |_| Ok(Echo(theirs.clone())));
+    let mut client = TestClient::new(app).unwrap();
+    let mut http2 = Http2::new(&mut client, &h2::Limits::INTERNET);
+    let streams = (0..count).map(|_| http2.socket()).collect();
+    http2.turn();
+    http2.heard.clear();
+    (client, http2, streams, ends)
+}
+
+impl Http2 {
+    fn socket(&mut self) -> Stream {
+        let request = Request {
+            method: Method::Connect,
+            scheme: "http",
+            authority: "localhost",
+            path: "/echo",
+            protocol: Some("websocket"),
+        };
+        let mut fields = FieldBlock::new();
+        fields.push("sec-websocket-version", b"13").expect("a field");
+        self.wire
+            .request(&request, &fields, None, false, &mut self.out)
+            .expect("a stream")
+    }
+
+    fn frame(&mut self, stream: Stream, first: u8, payload: &[u8]) {
+        let mut frame = vec![first, 0x80 | payload.len() as u8, 0, 0, 0, 0];
+        frame.extend_from_slice(payload);
+        let sent = self.wire.data(stream, &frame, false, &mut self.out);
+        assert_eq!(sent, Ok(frame.len()));
+    }
+}
+
+#[test]
+fn a_silent_socket_is_pinged_and_given_up_alone() {
+    let (_client, mut http2, streams, ends) = sockets(2);
+    http2.turn_after(seconds(29));
+    assert_eq!(http2.heard(), Vec::<String>::new());
+    // Whatever arrives on it puts it off.
+    http2.frame(streams[1], 0x81, b"here");
+    assert_eq!(http2.heard(), ["3 6 bytes false"]);
+    http2.turn_after(seconds(2));
+    assert_eq!(http2.heard(), ["1 2 bytes false"]);
+    http2.turn_after(seconds(10));
+    // A pong is a sign of life: the other has none.
+    http2.turn_after(seconds(18));
+    http2.frame(streams[1], 0x8A, b"");
+    assert_eq!(http2.heard(), ["1 CANCEL", "3 2 bytes false"]);
+    assert_eq!(ends.all(), [(1006, Cause::Silent)]);
+    http2.frame(streams[1], 0x81, b"here");
+    assert_eq!(http2.heard(), ["3 6 bytes false"]);
+}
+
+#[test]
+fn a_close_on_a_stream_is_answered_in_time_or_given_up() {
+    let (_client, mut http2, streams, ends) = sockets(2);
+    for &stream in &streams {
+        http2.frame(stream, 0x81, b"close");
+    }
+    assert_eq!(http2.heard(), ["1 4 bytes false", "3 4 bytes false"]);
+    http2.turn_after(seconds(3));
+    http2.frame(streams[1], 0x88, b"\x03\xe8");
+    assert_eq!(http2.heard(), ["3 0 bytes true"]);
+    http2.turn_after(seconds(3));
+    // One never answered, the other did not end its stream.
+    let mut heard = http2.heard();
+    heard.sort();
+    assert_eq!(heard, ["1 CANCEL", "3 NO_ERROR"]);
+    assert_eq!(
+        ends.all(),
+        [(1000, Cause::Application), (1006, Cause::Application)]
+    );
+    // Nothing is left that would keep the connection.
+    http2.turn_after(Limits::default().idle_timeout + seconds(1));
+    assert_eq!(http2.heard(), ["away NO_ERROR"]);
+}
+
+#[test]
+fn a_message_on_a_stream_becomes_whole_in_time() {
+    let (_client, mut http2, streams, ends) = sockets(1);
+    http2.frame(streams[0], 0x01, b"slow");
+    for _ in 0..5 {
+        http2.turn_after(seconds(11));
+        http2.frame(streams[0], 0x89, b"");
+    }
+    http2.turn();
+    assert_eq!(ends.all(), []);
+    http2.turn_after(seconds(6));
+    assert_eq!(ends.all(), [(1008, Cause::SlowMessage)]);
+    let heard = http2.heard();
+    assert_eq!(heard[heard.len() - 2..], ["1 4 bytes false", "1 0 bytes true"]);
+}
+
+#[test]
+fn sockets_and_other_streams_keep_their_own_time() {
+    let (_client, mut http2, streams, ends) = sockets(1);
+    // The connection is looked at each second while a request is answered, and rests afterwards.
+    http2.begin("GET", "/wait/10", true);
+    http2.turn_after(seconds(11));
+    assert_eq!(http2.heard(), ["3 200", "3 6 bytes true"]);
+    for _ in 0..20 {
+        http2.turn_after(seconds(31));
+        assert_eq!(http2.heard(), ["1 2 bytes false"], "a ping");
+        http2.frame(streams[0], 0x8A, b"");
+    }
+    let body = http2.begin("POST", "/length", false);
+    http2.turn_after(seconds(15));
+    assert_eq!(http2.heard()[0], "5 408");
+    assert!(!http2.wire.is_open(body));
+    assert_eq!(ends.all(), []);
 }

@@ -6,6 +6,7 @@ use ringmain_engine::Addr;
 use ringmain_web::Request;
 use ringmain_wire::h1::{Framing, Known, Version};
 use ringmain_wire::proxy::Addresses;
+use ringmain_wire::ws::Challenge;
 
 use super::request::Sending;
 use super::{Found, client, grpc, trailers};
@@ -24,6 +25,7 @@ pub(super) fn sending<'a>(
     number: usize,
     (req, cleared): (&Request<'a>, &'a Cleared),
 ) -> Sending<'a> {
+    let upgrade = upgrade(req, forward);
     Sending {
         listener: found.listener,
         changes: &backend.request,
@@ -31,7 +33,10 @@ pub(super) fn sending<'a>(
         rule: &forward.rewrite,
         backend: &forward.backends[number].rewrite,
         prefix: found.matched.prefix(),
-        upgrade: upgrade(req, forward),
+        upgrade,
+        challenge: upgrade
+            .filter(|_| req.version() == Version::Http2)
+            .map(|_| challenge(req)),
         trailers: req.version() != Version::Http10
             && req.head().fields.known(Known::Te).is_some()
             && trailers::wanted(&req.head().fields),
@@ -80,6 +85,12 @@ pub(super) fn draw<'p>(worker: &Worker, plan: &'p Plan) -> Result<(usize, &'p Ba
         weight => worker.cx.random() % weight,
     };
     plan.backend(number).ok_or(Fault::NoBackend)
+}
+
+/// A key for an upstream, whose answer to it says that it speaks WebSocket.
+fn challenge(req: &Request<'_>) -> Challenge {
+    let random = || u128::from(req.cx().random());
+    Challenge::new(((random() << 64) | random()).to_ne_bytes())
 }
 
 /// The protocol to be offered: one that is allowed, the only one that is asked for, and only for a request without a body.

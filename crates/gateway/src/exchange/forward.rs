@@ -345,7 +345,11 @@ impl Job<'_, '_> {
 
     /// What is looked for in the answer's head, and added to it.
     fn reading(&self, chosen: &Chosen) -> Result<Reading<'_, '_>, Fault> {
-        let mut reading = Reading::new(self.req.method(), self.sending.upgrade, self.sending.trailers);
+        let mut reading = Reading::new(
+            self.req.method(),
+            (self.sending.upgrade, self.sending.challenge),
+            self.sending.trailers,
+        );
         if let Some(affinity) = &self.forward.affinity {
             let secure = self.req.scheme() == "https";
             let token = chosen.end.endpoint.token;

@@ -150,6 +150,7 @@ fn prepare(
         backend: &Rewrite::default(),
         prefix: found.matched.prefix(),
         upgrade: None,
+        challenge: None,
         trailers: false,
         web: grpc::web(forward, req),
     };

@@ -7,6 +7,7 @@ use ringmain_web::{Request, path};
 use ringmain_wire::grpc::{ContentType, Dialect};
 use ringmain_wire::h1::{BodyEncoder, FieldBlock, Framing, Known, Misuse, RequestEncoder};
 use ringmain_wire::h2;
+use ringmain_wire::ws::Challenge;
 
 use super::fields::{Claim, Named, Sort, is_folded, sort};
 use super::grpc;
@@ -32,6 +33,8 @@ pub(super) struct Sending<'a> {
     pub(super) prefix: usize,
     /// The protocol to offer a switch to.
     pub(super) upgrade: Option<&'a [u8]>,
+    /// The key of a WebSocket that the client asks for over HTTP/2, where it says none.
+    pub(super) challenge: Option<Challenge>,
     /// The client reads trailers.
     pub(super) trailers: bool,
     /// It is gRPC-Web that is sent on as gRPC.
@@ -198,7 +201,10 @@ fn fields(
     let dropped = |name: &[u8]| sending.changes.drops(name) || edits.is_some_and(|edits| edits.drops(name));
     // What only trusted proxies say, and they in this very form.
     let forged = |name: &[u8]| {
-        own.is_some_and(|own| is_folded(name, own) && !(trusted && name.eq_ignore_ascii_case(own.as_bytes())))
+        (sending.challenge.is_some() && Challenge::replaces(name))
+            || own.is_some_and(|own| {
+                is_folded(name, own) && !(trusted && name.eq_ignore_ascii_case(own.as_bytes()))
+            })
     };
     for (known, field) in head.fields.iter_known() {
         // Names are tokens.
@@ -238,6 +244,10 @@ fn fields(
 
 /// Writes what policies and the configuration add, and filters, which have the last word.
 fn added(encoder: &mut Writer<'_>, sending: &Sending<'_>) -> Result<(), Fault> {
+    // An upstream that speaks HTTP/2 is asked for no WebSocket: its answer is one to a GET.
+    if let (Some(challenge), Writer::Lines(lines)) = (&sending.challenge, &mut *encoder) {
+        challenge.write_field(lines).map_err(misuse)?;
+    }
     let Some(edits) = sending.cleared.edits() else {
         encoder.block(sending.cleared.upstream());
         encoder.block(sending.changes.added());

@@ -7,6 +7,7 @@ use ringmain_wire::h1::{
     Version, parse_response,
 };
 use ringmain_wire::h2::load_response;
+use ringmain_wire::ws::Challenge;
 
 use super::Failure;
 use super::fields::{Named, options, starts_folded};
@@ -25,6 +26,8 @@ pub(super) struct Reading<'m, 'a> {
     method: Method<'m>,
     /// The protocols that a switch was offered to.
     upgrade: Option<&'m [u8]>,
+    /// What a switch is to answer.
+    challenge: Option<Challenge>,
     interim: u32,
     /// Whether anything of an answer has come.
     pub(super) begun: bool,
@@ -66,11 +69,16 @@ pub(super) enum Head {
 }
 
 impl<'m, 'a> Reading<'m, 'a> {
-    pub(super) fn new(method: Method<'m>, upgrade: Option<&'m [u8]>, trailers: bool) -> Reading<'m, 'a> {
+    pub(super) fn new(
+        method: Method<'m>,
+        (upgrade, challenge): (Option<&'m [u8]>, Option<Challenge>),
+        trailers: bool,
+    ) -> Reading<'m, 'a> {
         Reading {
             scanner: HeadScanner::new(),
             method,
             upgrade,
+            challenge,
             interim: 0,
             begun: false,
             trailers,
@@ -200,6 +208,9 @@ impl<'m, 'a> Reading<'m, 'a> {
             let protocol = head.fields.known(Known::Upgrade).ok_or(Fault::GarbageHead)?;
             if !is_among(protocol, offered) {
                 return Err(Fault::SwitchUnasked.into());
+            }
+            if self.challenge.is_some_and(|challenge| !challenge.is_met(head)) {
+                return Err(Fault::GarbageHead.into());
             }
             let mut fields = FieldBlock::new();
             copy(&head.fields, changes, self.cross, &mut fields)?;

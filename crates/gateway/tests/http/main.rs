@@ -18,6 +18,7 @@ mod claims;
 mod copies;
 mod cross;
 mod ending;
+mod extended;
 mod failing;
 mod features;
 mod files;

@@ -17,12 +17,12 @@ mod raw;
 pub use codes::{Disconnect, Fault, Unsubscribed};
 pub use format::{Broken, Commands, Format, Parts, Replies};
 pub use messages::{
-    ClientInfo, Command, ConnectRequest, ConnectResult, DisconnectPush, EmulationRequest, Error, FilterNode,
-    HistoryRequest, HistoryResult, Join, Leave, Message, PingRequest, PingResult, PresenceRequest,
-    PresenceResult, PresenceStatsRequest, PresenceStatsResult, Publication, PublishRequest, PublishResult,
-    Push, Refresh, RefreshRequest, RefreshResult, Reply, RpcRequest, RpcResult, SendRequest, StreamPosition,
-    SubRefreshRequest, SubRefreshResult, Subscribe, SubscribeRequest, SubscribeResult, Unsubscribe,
-    UnsubscribeRequest, UnsubscribeResult,
+    ClientInfo, Command, Connect, ConnectRequest, ConnectResult, DisconnectPush, EmulationRequest, Error,
+    FilterNode, HistoryRequest, HistoryResult, Join, Leave, Message, PingRequest, PingResult,
+    PresenceRequest, PresenceResult, PresenceStatsRequest, PresenceStatsResult, Publication, PublishRequest,
+    PublishResult, Push, Refresh, RefreshRequest, RefreshResult, Reply, RpcRequest, RpcResult, SendRequest,
+    StreamPosition, SubRefreshRequest, SubRefreshResult, Subscribe, SubscribeRequest, SubscribeResult,
+    Unsubscribe, UnsubscribeRequest, UnsubscribeResult,
 };
 pub use publishing::{Published, Variant};
 pub use raw::{NotJson, compact, compacted};

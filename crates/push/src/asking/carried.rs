@@ -227,12 +227,7 @@ impl Session {
         match (&*self.seat.outlet.borrow(), self.seat.bare) {
             (Outlet::Ws(_), false) => "websocket",
             (Outlet::Ws(_), true) => "uni_websocket",
-            (Outlet::Stream(stream), bare) => match (stream.is_of_events(), bare) {
-                (true, false) => "sse",
-                (true, true) => "uni_sse",
-                (false, false) => "http_stream",
-                (false, true) => "uni_http_stream",
-            },
+            (Outlet::Stream(stream), bare) => stream.transport(bare),
             (Outlet::None, _) => "none",
         }
     }

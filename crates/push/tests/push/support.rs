@@ -1,11 +1,14 @@
 //! An application with channels, and clients of its streams.
 
+use std::collections::BTreeMap;
 use std::time::Duration;
 
 use ringmain_hub::history::Keep;
 use ringmain_push::{Namespace, Options};
 use ringmain_web::App;
 use ringmain_web::testing::{RawConnection, Setup, StreamedReply, TestClient, TestRequest};
+use ringmain_wire::h1::{FieldBlock, Method};
+use ringmain_wire::h2::{Connection, ErrorCode, Event, HeadBuffer, Limits, Request, Role};
 use serde_json::{Value, json};
 
 /// Channels that keep nothing, and in the namespace `kept` those that know everything.
@@ -180,4 +183,139 @@ pub(crate) fn with_query(path: &str, connect: &str) -> String {
         target.push_str(&format!("%{byte:02X}"));
     }
     target
+}
+
+/// A client of HTTP/2 in virtual time.
+pub(crate) struct Http2 {
+    pub(crate) raw: RawConnection,
+    wire: Connection,
+    heads: HeadBuffer,
+    out: Vec<u8>,
+    input: Vec<u8>,
+    answers: BTreeMap<u32, Answer>,
+    /// Bodies are taken; else they stay within their windows.
+    pub(crate) hungry: bool,
+}
+
+/// What a stream has said so far: fields of its head and its trailers, and of its body what was not looked at.
+#[derive(Debug, Default)]
+pub(crate) struct Answer {
+    pub(crate) status: u16,
+    pub(crate) fields: Vec<(String, String)>,
+    pub(crate) body: Vec<u8>,
+    pub(crate) end: bool,
+    pub(crate) reset: Option<ErrorCode>,
+}
+
+impl Answer {
+    /// Its body so far, as text.
+    pub(crate) fn take_text(&mut self) -> String {
+        String::from_utf8(std::mem::take(&mut self.body)).expect("text")
+    }
+}
+
+impl Http2 {
+    pub(crate) fn new(client: &mut TestClient) -> Http2 {
+        let (mut out, limits) = (Vec::new(), Limits::INTERNET);
+        Http2 {
+            raw: client.raw(),
+            wire: Connection::new(Role::Client, &limits, Duration::ZERO, &mut out),
+            heads: HeadBuffer::new(&limits),
+            out,
+            input: Vec::new(),
+            answers: BTreeMap::new(),
+            hungry: true,
+        }
+    }
+
+    pub(crate) fn ask(
+        &mut self,
+        method: &str,
+        path: &str,
+        fields: &[(&str, &str)],
+        body: &[u8],
+    ) -> ringmain_wire::h2::Stream {
+        let mut block = FieldBlock::new();
+        for (name, value) in fields {
+            block.push(name, value.as_bytes()).expect("a field");
+        }
+        let request = Request {
+            method: Method::new(method),
+            scheme: "http",
+            authority: "localhost",
+            path,
+            protocol: None,
+        };
+        let end = body.is_empty();
+        let asked = self.wire.request(&request, &block, None, end, &mut self.out);
+        let stream = asked.expect("a stream");
+        if !end {
+            let sent = self.wire.data(stream, body, true, &mut self.out);
+            assert_eq!(sent, Ok(body.len()), "it fits into the windows");
+        }
+        self.answers.insert(stream.id(), Answer::default());
+        stream
+    }
+
+    pub(crate) fn give_up(&mut self, stream: ringmain_wire::h2::Stream) {
+        self.wire.reset(stream, ErrorCode::CANCEL, &mut self.out);
+    }
+
+    /// Takes so much of a body that was left in its window.
+    pub(crate) fn take(&mut self, stream: ringmain_wire::h2::Stream, bytes: usize) {
+        self.wire.consume(stream, bytes, &mut self.out);
+    }
+
+    pub(crate) fn answer(&mut self, stream: ringmain_wire::h2::Stream) -> &mut Answer {
+        self.answers.get_mut(&stream.id()).expect("asked")
+    }
+
+    /// Sends what there is, lets a moment pass, and takes what has come.
+    pub(crate) fn turn(&mut self) {
+        let out = std::mem::take(&mut self.out);
+        self.raw.send(out);
+        self.raw.advance(Duration::from_millis(1));
+        self.input.extend(self.raw.received());
+        let mut at = 0;
+        loop {
+            let input = &self.input[at..];
+            let step = self
+                .wire
+                .receive(input, Duration::ZERO, &mut self.heads, &mut self.out)
+                .expect("frames");
+            at += step.consumed;
+            let text = |bytes: &[u8]| String::from_utf8_lossy(bytes).into_owned();
+            match step.event {
+                Event::NeedMore => break,
+                Event::Response { stream, head, end } => {
+                    let answer = self.answers.get_mut(&stream.id()).expect("asked");
+                    (answer.status, answer.end) = (head.status, end);
+                    let fields = head.fields.iter();
+                    answer
+                        .fields
+                        .extend(fields.map(|field| (text(field.name), text(field.value))));
+                }
+                Event::Data { stream, data, end } => {
+                    let answer = self.answers.get_mut(&stream.id()).expect("asked");
+                    answer.body.extend_from_slice(data);
+                    answer.end = end;
+                    if self.hungry {
+                        self.wire.consume(stream, data.len(), &mut self.out);
+                    }
+                }
+                Event::Trailers { stream, fields } => {
+                    let answer = self.answers.get_mut(&stream.id()).expect("asked");
+                    answer.end = true;
+                    answer
+                        .fields
+                        .extend(fields.iter().map(|field| (text(field.name), text(field.value))));
+                }
+                Event::Reset { stream, code } => {
+                    self.answers.get_mut(&stream.id()).expect("asked").reset = Some(code);
+                }
+                _ => {}
+            }
+        }
+        self.input.drain(..at);
+    }
 }

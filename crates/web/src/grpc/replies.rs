@@ -2,6 +2,7 @@
 
 use std::marker::PhantomData;
 
+use bytes::Bytes;
 use prost::Message;
 use ringmain_wire::grpc::{Dialect, encode_text};
 
@@ -59,6 +60,37 @@ impl<'a, 'r, T: Message> Replies<'a, 'r, T> {
         self.begin()?;
         if !self.reply.is_streaming() {
             self.reply.send_head(crate::Framing::Chunked).await?;
+        }
+        Ok(())
+    }
+
+    /// Begins replies that last: the head is sent now. When the client has sent its end, on a connection that can tell (HTTP/1.1), the
+    /// handler is dropped where it waits. It has to end by itself when the process shuts down
+    /// ([`Cx::draining`](ringmain_engine::Cx::draining)), so that its client hears a status.
+    ///
+    /// # Errors
+    /// As [`Replies::send`].
+    pub async fn live(&mut self) -> Result {
+        self.open().await?;
+        self.reply.lasts();
+        Ok(())
+    }
+
+    /// Sends replies that are written already, each behind its prefix ([`Slot`](ringmain_wire::grpc::Slot)) and not compressed: for what
+    /// many clients get.
+    ///
+    /// # Errors
+    /// As [`Replies::send`].
+    pub async fn send_written(&mut self, frames: Bytes) -> Result {
+        self.begin()?;
+        if self.call.content.dialect == Dialect::WebText {
+            self.text.clear();
+            encode_text(&mut self.text, &frames);
+            self.reply.write(&self.text).await?;
+            self.text.clear();
+            self.text.shrink_to(0);
+        } else {
+            self.reply.write_bytes(frames).await?;
         }
         Ok(())
     }

@@ -156,11 +156,6 @@ impl Exchange {
         self.line.borrow_mut().take()
     }
 
-    /// Whether it is of a stream of HTTP/2.
-    pub(crate) fn is_http2(&self) -> bool {
-        self.line.borrow().is_some()
-    }
-
     /// A request without a body that is to be answered without the task.
     pub(crate) fn ask(&self, asked: Asked) -> u64 {
         self.asked.set(Some(asked));
@@ -482,7 +477,6 @@ impl Exchange {
     }
 
     /// Asks no rate of the streamed body from here on.
-    #[cfg(feature = "grpc")]
     pub(crate) fn wait_patiently(&self) {
         self.incoming.borrow_mut().patient = true;
     }
@@ -490,6 +484,15 @@ impl Exchange {
     /// The fields that came behind the streamed body; once.
     pub(crate) fn trailers(&self) -> FieldBlock {
         std::mem::take(&mut self.incoming.borrow_mut().trailers)
+    }
+
+    /// What has come on a stream of HTTP/2 that is to be a socket, and whether the client has ended it.
+    pub(crate) fn take_queue(&self) -> (Vec<u8>, bool) {
+        let incoming = &mut *self.incoming.borrow_mut();
+        (
+            std::mem::take(&mut incoming.queue),
+            incoming.coming.as_ref().is_some_and(Coming::is_over),
+        )
     }
 
     /// From here on what the client sends is handed over as it comes. What it has sent already is there first.

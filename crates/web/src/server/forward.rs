@@ -4,7 +4,8 @@
 
 use ringmain_wire::h1::{FieldBlock, Framing, ResponseEncoder, Version};
 
-use super::stream::{self, Outgoing};
+use super::http2::Line;
+use super::stream::{self, Framed, Outgoing};
 use crate::error::{Error, Result};
 use crate::limits;
 use crate::reply::Reply;
@@ -156,7 +157,7 @@ impl Reply<'_> {
         self.flush_put()
     }
 
-    /// Answers 101: what is written from here on goes out as it is, and [`Request::chunk`](crate::Request::chunk) gives what the
+    /// Answers 101 (200 over HTTP/2, to an extended CONNECT): what is written from here on goes out as it is, and [`Request::chunk`](crate::Request::chunk) gives what the
     /// client sends as it comes, until its end. The connection closes when the handler returns. `protocol` is the value of `Upgrade`.
     ///
     /// # Errors
@@ -171,11 +172,18 @@ impl Reply<'_> {
     /// As there.
     pub fn begin_tunnel(&mut self, protocol: &[u8]) -> Result {
         let exchange = self.request.head.exchange();
-        let begun = self.is_streaming() || exchange.version == Version::Http2;
-        let Some(outgoing) = self.outgoing.as_mut().filter(|_| !begun) else {
+        let framed = exchange.version == Version::Http2;
+        let can = !self.is_streaming() && (!framed || self.request.head.protocol.is_some());
+        let Some(outgoing) = self.outgoing.as_ref().filter(|_| can) else {
             return Err(Error::internal(
-                "a switch of protocols needs an asynchronous handler, before its reply, and HTTP/1.1",
+                "a switch of protocols needs an asynchronous handler, before its reply, and HTTP/1.1 or an extended CONNECT",
             ));
+        };
+        if let Some(line) = outgoing.exchange.line() {
+            return self.begin_framed_tunnel(line);
+        }
+        let Some(outgoing) = &mut self.outgoing else {
+            return Ok(());
         };
         let out = &mut *outgoing.out;
         let mut head = ResponseEncoder::new(out, 101, exchange).map_err(Error::internal)?;
@@ -190,6 +198,19 @@ impl Reply<'_> {
         Ok(())
     }
 
+    /// The same on a stream of HTTP/2, which has no other status for it.
+    fn begin_framed_tunnel(&mut self, line: Line) -> Result {
+        line.session.begin_tunnel(self, line.stream)?;
+        self.status = 200;
+        if let Some(outgoing) = &mut self.outgoing {
+            outgoing.exchange.answers();
+            outgoing.exchange.wait_patiently();
+            outgoing.tunnel = true;
+            outgoing.framed = Some(Framed::tunnel(line));
+        }
+        Ok(())
+    }
+
     /// Ends this side of a tunnel: FIN behind what was put or written. What the client still sends is read as before, by
     /// [`Request::chunk`](crate::Request::chunk), until its end or until the handler returns; nothing can be written any more.
     ///
@@ -199,7 +220,10 @@ impl Reply<'_> {
         self.flush_put()?;
         match &self.outgoing {
             Some(outgoing) if outgoing.tunnel => {
-                outgoing.exchange.end_half();
+                match &outgoing.framed {
+                    Some(framed) => framed.line.session.end(framed.line.stream, None),
+                    None => outgoing.exchange.end_half(),
+                }
                 Ok(())
             }
             _ => Err(Error::internal("only a tunnel can be ended on one side")),

@@ -142,6 +142,8 @@ fn http2_limits(limits: &limits::Limits) -> h2::Limits {
         streams: limits.streams,
         stream_window: limits::STREAM_WINDOW as u32,
         connection_window: limits::CONNECTION_WINDOW as u32,
+        // Whoever does not answer one as such refuses it.
+        extended_connect: true,
         ..h2::Limits::INTERNET
     }
 }
@@ -167,7 +169,7 @@ fn end_events(conn: Conn<'_>, exchange: &Exchange) {
             conn.close();
         }
         Some(EventFraming::Unframed) => conn.close(),
-        None => {}
+        Some(EventFraming::Never) | None => {}
     }
 }
 
@@ -317,6 +319,9 @@ impl Handler for Server {
                 exchange.end_of_input();
                 exchange.wake();
                 end_events(conn, exchange);
+                if exchange.events.get() == Some(EventFraming::Never) {
+                    conn.close();
+                }
             }
         }
     }

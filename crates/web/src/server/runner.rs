@@ -29,7 +29,7 @@ use crate::reply::Reply;
 use crate::request::Request;
 use crate::router::Params;
 use crate::site::{Flow, Site};
-use crate::ws::Upgrade;
+use crate::ws::{Carrier, Upgrade};
 
 /// A request that a connection hands over.
 pub(crate) struct Launched<'a> {
@@ -296,7 +296,7 @@ async fn serve<F>(
 where
     F: AsyncFn(&Request<'_>, &mut Reply<'_>) -> Result,
 {
-    let head = read_head(&buffers.head, exchange.is_http2(), site, &mut scratch.table);
+    let head = read_head(&buffers.head, exchange.line().is_some(), site, &mut scratch.table);
     let path =
         path::normalise(head.target.path(), &mut scratch.path).expect("the connection has normalised it");
     let mut params = Params::new();
@@ -329,8 +329,7 @@ where
         && let Some(upgrade) = reply.upgrade.take()
     {
         unfinished.request = None;
-        switch(exchange, *upgrade, &mut reply, job);
-        return Then::Wait;
+        return switch(exchange, *upgrade, &mut reply, job);
     }
     let kept = conclude(exchange, &mut reply, outcome, job.began).await;
     unfinished.request = None;
@@ -372,7 +371,7 @@ fn read_head<'a>(bytes: &'a [u8], http2: bool, site: &Site, table: &'a mut Field
 /// What becomes of a connection. Where it is not kept: while bytes of the client's may still be on their way, be it of this body or of a next
 /// request, a reset for them could cost the client the answer. By TLS it may still announce its end.
 fn ending(exchange: &Exchange, kept: bool, wanted: bool, job: Job) -> Then {
-    if exchange.is_http2() {
+    if exchange.line().is_some() {
         // Its other streams live on.
         return Then::Next;
     }
@@ -384,9 +383,13 @@ fn ending(exchange: &Exchange, kept: bool, wanted: bool, job: Job) -> Then {
     }
 }
 
-/// Answers with 101: from here on the connection speaks WebSocket.
-fn switch(exchange: &Exchange, upgrade: Upgrade, reply: &mut Reply<'_>, job: Job) {
+/// Answers with 101: from here on the connection speaks WebSocket. On a stream of HTTP/2 it is that stream, and the task goes on.
+fn switch(exchange: &Exchange, upgrade: Upgrade, reply: &mut Reply<'_>, job: Job) -> Then {
     answer::run_after(reply);
+    if let Some(line) = exchange.line() {
+        switch_stream(&line, exchange, upgrade, reply, job);
+        return Then::Next;
+    }
     let Outgoing { out, .. } = reply.outgoing.take().expect("given to each reply of a runner");
     let request = reply.request;
     let local = request.local;
@@ -399,7 +402,7 @@ fn switch(exchange: &Exchange, upgrade: Upgrade, reply: &mut Reply<'_>, job: Job
     local.stats.answered(101);
     local.stats.took(local.cx.clock().since(job.began));
     local.log(request, 101, 0, job.began);
-    let mut live = upgrade.into_live(&local.sockets, conn.id());
+    let mut live = upgrade.into_live(&local.sockets, Carrier::Connection(conn.id()));
     live.open();
     // Both may have come while the handler waited.
     if exchange.has_ended() {
@@ -410,6 +413,27 @@ fn switch(exchange: &Exchange, upgrade: Upgrade, reply: &mut Reply<'_>, job: Job
     }
     exchange.finish_as(live);
     conn.resume();
+    Then::Wait
+}
+
+fn switch_stream(line: &Line, exchange: &Exchange, upgrade: Upgrade, reply: &mut Reply<'_>, job: Job) {
+    let local = reply.request.local;
+    local.follow_the_clock();
+    let early = exchange.take_queue();
+    let switched = line.session.switch(reply, upgrade, line.stream, early);
+    let status = match switched {
+        Ok(()) => 200,
+        Err(error) => {
+            log::debug!("{:?}: no WebSocket comes of it: {error}", reply.request);
+            499
+        }
+    };
+    local.stats.answered(status);
+    local.stats.took(local.cx.clock().since(job.began));
+    local.log(reply.request, status, 0, job.began);
+    if local.cx.is_draining() {
+        line.session.drain_sockets();
+    }
 }
 
 /// Runs a handler; a panic is an error like another.

@@ -6,7 +6,7 @@ use ringmain_engine::Conn;
 use super::connection::{Connection, Phase};
 use super::{Machine, Then, answer};
 use crate::reply::Reply;
-use crate::ws::{Live, Upgrade};
+use crate::ws::{Carrier, Live, Upgrade};
 
 impl Machine {
     /// Answers with 101: from here on the connection speaks WebSocket.
@@ -23,7 +23,7 @@ impl Machine {
         self.local.log(reply.request, 101, 0, state.began);
         // Before the first message.
         self.flush(conn, state, out, Then::Wait);
-        let mut live = upgrade.into_live(&self.local.sockets, conn.id());
+        let mut live = upgrade.into_live(&self.local.sockets, Carrier::Connection(conn.id()));
         live.open();
         state.phase = Phase::Socket(live);
         Then::Wait

@@ -14,7 +14,7 @@ use ringmain_wire::sse::HEARTBEAT;
 
 use super::answer;
 use super::exchange::Exchange;
-use super::http2::{Length, Line};
+use super::http2::{self, Length, Line};
 use crate::Event;
 use crate::error::{Error, Result};
 use crate::limits;
@@ -27,11 +27,13 @@ pub(crate) enum EventFraming {
     Chunked,
     /// It lasts until the connection closes, or (HEAD) there is none.
     Unframed,
+    /// Only by its handler, who has more to say. With the client's end it is given up.
+    Never,
 }
 
 /// A body on its way on a stream of HTTP/2.
 pub(super) struct Framed {
-    line: Line,
+    pub(super) line: Line,
     /// Bytes that were said and are still to come.
     left: Option<u64>,
     /// No body is sent.
@@ -45,6 +47,15 @@ enum Share<'s> {
 }
 
 impl Framed {
+    /// Of a tunnel.
+    pub(super) fn tunnel(line: Line) -> Framed {
+        Framed {
+            line,
+            left: None,
+            silent: false,
+        }
+    }
+
     /// Counts bytes that are to be sent.
     fn count(&mut self, bytes: u64) -> std::result::Result<(), h1::Misuse> {
         if let Some(left) = &mut self.left {
@@ -284,6 +295,14 @@ impl<'r> Reply<'r> {
         Ok(())
     }
 
+    /// Marks an answer that has begun as one that lasts until its handler ends it, or the client sends its end.
+    #[cfg(feature = "grpc")]
+    pub(crate) fn lasts(&mut self) {
+        if let Some(outgoing) = &mut self.outgoing {
+            outgoing.exchange.events.set(Some(EventFraming::Never));
+        }
+    }
+
     /// Sends part of the body, framed.
     async fn piece(&mut self, share: Share<'_>) -> Result {
         self.begin_stream()?;
@@ -381,6 +400,10 @@ impl<'r> Reply<'r> {
     /// Sends the head on a stream of HTTP/2.
     fn begin_framed(&mut self, line: Line) -> Result {
         let request = self.request;
+        if request.head.protocol.is_some() && (200..300).contains(&self.status) {
+            // Success would say that what follows are the protocol's bytes.
+            return Err(http2::not_spoken());
+        }
         let Some(outgoing) = &mut self.outgoing else {
             return Ok(());
         };

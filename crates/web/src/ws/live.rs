@@ -205,10 +205,10 @@ impl Live {
         self.ws.sockets().put_busy(busy);
     }
 
-    /// Whether the rest is to be looked at later: the engine offers it again when the client has taken what it was sent,
+    /// Whether the rest is to be looked at later: the connection offers it again when the client has taken what it was sent,
     /// or the application reads on.
-    fn must_wait(&self) -> bool {
-        self.ws.is_paused() || self.ws.conn().unsent() > WRITE_MARK
+    pub(crate) fn must_wait(&self) -> bool {
+        self.ws.is_paused() || self.ws.carrier().unsent() > WRITE_MARK
     }
 
     fn look_at_the_clock(&mut self, decoder: &mut Decoder) {
@@ -396,7 +396,7 @@ impl Live {
                     reason: "",
                     cause: Cause::Silent,
                 });
-                return self.ws.conn().abort_because(Reason::Deadline);
+                return self.ws.carrier().abort_because(Reason::Deadline);
             }
             (None, Some(interval)) if now >= self.heard.after(interval) => {
                 self.ws.ping();
@@ -412,22 +412,22 @@ impl Live {
     }
 
     fn wait_for_the_end(&mut self, now: Time, takes: bool, span: Duration) {
-        let conn = self.ws.conn();
+        let carrier = self.ws.carrier();
         if takes {
             self.ws.close_later(span);
         }
         let by = self.ws.close_by();
         if now < by {
-            return conn.set_deadline(Some(by.since(now)));
+            return carrier.set_deadline(Some(by.since(now)));
         }
-        conn.abort_because(Reason::Deadline);
+        carrier.abort_because(Reason::Deadline);
         self.lost();
     }
 
     /// Whether the client has taken what it was sent fast enough since the last look.
     fn takes(&mut self, now: Time) -> bool {
-        let conn = self.ws.conn();
-        let (sent, unsent) = (conn.sent(), conn.unsent());
+        let carrier = self.ws.carrier();
+        let (sent, unsent) = (carrier.sent(), carrier.unsent());
         let (span, taken) = (now.since(self.looked), sent - self.taken);
         self.looked = now;
         self.taken = sent;
@@ -435,7 +435,7 @@ impl Live {
             return false;
         }
         // For the next look.
-        conn.count_sent();
+        carrier.count_sent();
         let due = span.as_secs_f64() * f64::from(self.ws.sockets().rate_bytes);
         taken > 0 && taken as f64 >= due
     }
@@ -454,7 +454,7 @@ impl Live {
         };
         let next = message.into_iter().chain(sign).min();
         let now = self.ws.sockets().cx.now();
-        self.ws.conn().set_deadline(next.map(|next| next.since(now)));
+        self.ws.carrier().set_deadline(next.map(|next| next.since(now)));
     }
 }
 

@@ -1,8 +1,10 @@
 //! WebSockets of an application: what an author writes ([`Socket`]), what a socket is sent by ([`Ws`]), who may open one.
 //!
-//! Owns both halves of an open socket. Knows nothing of HTTP but the request that opens one; phases of the connection
-//! are the server's (`server/socket.rs`), frames the codec's.
+//! Owns both halves of an open socket, whatever carries it: a connection that was switched (RFC 6455), or a stream of HTTP/2
+//! (RFC 8441). Knows nothing of HTTP but the request that opens one; phases of the connection are the server's
+//! (`server/socket.rs`, `server/http2/socket.rs`), frames the codec's.
 
+mod carrier;
 mod frame;
 mod live;
 mod options;
@@ -13,6 +15,7 @@ mod worker;
 
 pub use ringmain_wire::ws::{CloseCode, Deflater, FaultKind, Message, Window};
 
+pub(crate) use self::carrier::Carrier;
 pub use self::frame::WsFrame;
 pub(crate) use self::live::Live;
 pub use self::options::WsOptions;

@@ -2,9 +2,11 @@
 
 use std::rc::Rc;
 
-use ringmain_engine::ConnId;
-use ringmain_wire::ws::{self, Acceptance, Deflation, HandshakeFault, ServerWish, Window};
+use ringmain_wire::ws::{
+    self, Acceptance, Deflation, HandshakeFault, HandshakeFaultKind, ServerWish, Window,
+};
 
+use super::carrier::Carrier;
 use super::origin::Origins;
 use super::{Live, Socket, Sockets, Ws};
 use crate::error::{Error, Result};
@@ -131,7 +133,12 @@ impl Gate {
         };
         let acceptance = ws::accept(request.head, &wish).map_err(|fault| {
             reply.handshake = Some(fault);
-            refused(&fault)
+            match fault.kind {
+                HandshakeFaultKind::VersionOther => {
+                    refused(&fault).with_header("Sec-WebSocket-Version", "13")
+                }
+                _ => refused(&fault),
+            }
         })?;
         self.origins.check(request)?;
         if request.cx().is_draining() {
@@ -145,10 +152,10 @@ impl Gate {
 }
 
 impl Upgrade {
-    /// Both halves of the socket, once the 101 is on its way.
-    pub(crate) fn into_live(self, sockets: &Rc<Sockets>, conn: ConnId) -> Box<Live> {
+    /// Both halves of the socket, once the 101 is on its way (the 200 over HTTP/2).
+    pub(crate) fn into_live(self, sockets: &Rc<Sockets>, carrier: Carrier) -> Box<Live> {
         let deflation = self.acceptance.deflation();
-        let ws = Ws::new(sockets, conn, self.acceptance.protocol, deflation);
+        let ws = Ws::new(sockets, carrier, self.acceptance.protocol, deflation);
         Box::new(Live::new(ws, self.socket))
     }
 }

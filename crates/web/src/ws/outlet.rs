@@ -1,8 +1,8 @@
 //! What goes out of a socket: messages are encoded, queued and handed to the engine as the client takes them.
 //!
 //! ```text
-//! send ─▶ Encoder ─┬─ small, and nothing waits ─▶ conn.write
-//!                  └─ else ─▶ backlog ─ as the client takes ─▶ conn.write_frame
+//! send ─▶ Encoder ─┬─ small, and nothing waits ─▶ carrier.write
+//!                  └─ else ─▶ backlog ─ as the client takes ─▶ carrier.write_frame
 //! ```
 //!
 //! Knows nothing of what arrives, but for the client's Close that it answers.
@@ -14,11 +14,12 @@ use std::rc::Rc;
 use std::time::Duration;
 
 use bytes::Bytes;
+use ringmain_engine::Reason;
 use ringmain_engine::backend::Time;
 use ringmain_engine::limits::WRITE_MARK;
-use ringmain_engine::{Conn, ConnId, Reason};
 use ringmain_wire::ws::{Close, CloseCode, Closing, Deflater, Deflation, Encoder, Mask, Message, Role};
 
+use super::carrier::{Carried, Carrier};
 use super::worker::Sockets;
 use super::{Cause, WsFrame};
 use crate::limits;
@@ -30,7 +31,7 @@ pub struct Ws(Rc<Outlet>);
 
 struct Outlet {
     sockets: Rc<Sockets>,
-    conn: ConnId,
+    carrier: Carrier,
     protocol: Option<&'static str>,
     deflation: Option<Deflation>,
     phase: Cell<Phase>,
@@ -69,7 +70,7 @@ struct Backlog {
 impl Ws {
     pub(super) fn new(
         sockets: &Rc<Sockets>,
-        conn: ConnId,
+        carrier: Carrier,
         protocol: Option<&'static str>,
         deflation: Option<Deflation>,
     ) -> Ws {
@@ -79,7 +80,7 @@ impl Ws {
         }
         Ws(Rc::new(Outlet {
             sockets: Rc::clone(sockets),
-            conn,
+            carrier,
             protocol,
             deflation,
             phase: Cell::new(Phase::Open),
@@ -126,9 +127,9 @@ impl Ws {
         let sending = &mut *self.0.sending.borrow_mut();
         self.0.sockets.stats.message_out();
         let bytes = frame.variant(self.0.deflation.as_ref()).clone();
-        let conn = self.conn();
-        if sending.backlog.is_none() && conn.unsent() + bytes.len() <= limits::SEND_SHARE {
-            return conn.write_frame(bytes).is_ok();
+        let carrier = self.carrier();
+        if sending.backlog.is_none() && carrier.unsent() + bytes.len() <= limits::SEND_SHARE {
+            return carrier.write_frame(bytes);
         }
         self.0.put_back(sending, bytes)
     }
@@ -156,7 +157,7 @@ impl Ws {
             .backlog
             .as_ref()
             .map_or(0, |backlog| backlog.bytes);
-        self.conn().unsent() + backlog
+        self.carrier().unsent() + backlog
     }
 
     /// Whether the client is slow ([`WRITE_MARK`]): who can wait should, until [`Socket::drained`](super::Socket::drained).
@@ -193,8 +194,8 @@ impl Ws {
         self.0.deflation.is_some_and(|deflation| deflation.peer_context)
     }
 
-    pub(super) fn conn(&self) -> Conn<'_> {
-        self.0.sockets.cx.conn(self.0.conn)
+    pub(super) fn carrier(&self) -> Carried<'_> {
+        self.0.carrier.on(&self.0.sockets.cx)
     }
 
     pub(super) fn close_because(&self, code: CloseCode, reason: &str, cause: Cause) -> bool {
@@ -232,12 +233,12 @@ impl Ws {
     /// Receives nothing until [`Ws::resume`].
     pub(super) fn pause(&self) {
         self.0.paused.set(true);
-        self.conn().pause();
+        self.carrier().pause();
     }
 
     pub(super) fn resume(&self) {
         if self.0.paused.replace(false) {
-            self.conn().resume();
+            self.carrier().resume();
         }
     }
 
@@ -332,31 +333,31 @@ impl Outlet {
             self.phase.set(Phase::Closing);
         }
         self.close_by.set(self.sockets.cx.now().after(span));
-        self.sockets.cx.conn(self.conn).set_deadline(Some(span));
+        self.carrier.on(&self.sockets.cx).set_deadline(Some(span));
     }
 
     /// Queues encoded bytes behind what waits.
     fn queue(&self, sending: &mut Sending, out: &mut Vec<u8>) -> bool {
-        let conn = self.sockets.cx.conn(self.conn);
-        if sending.backlog.is_some() || conn.unsent() + out.len() > limits::SEND_SHARE {
+        let carrier = self.carrier.on(&self.sockets.cx);
+        if sending.backlog.is_some() || carrier.unsent() + out.len() > limits::SEND_SHARE {
             return self.put_back(sending, Bytes::from(std::mem::take(out)));
         }
         if out.len() <= limits::COPIED_BODY {
-            conn.write(out).is_ok()
+            carrier.write(out)
         } else {
-            conn.write_frame(Bytes::from(std::mem::take(out))).is_ok()
+            carrier.write_frame(Bytes::from(std::mem::take(out)))
         }
     }
 
     /// Queues bytes that the engine is not handed now, or gives the client up.
     fn put_back(&self, sending: &mut Sending, bytes: Bytes) -> bool {
-        let conn = self.sockets.cx.conn(self.conn);
+        let carrier = self.carrier.on(&self.sockets.cx);
         let backlog = sending.backlog.get_or_insert_default();
-        if conn.unsent() + backlog.bytes + bytes.len() > self.sockets.limits.unsent_bytes {
+        if carrier.unsent() + backlog.bytes + bytes.len() > self.sockets.limits.unsent_bytes {
             self.cause.set(Some(Cause::SlowReader));
             self.phase.set(Phase::Closing);
             sending.backlog = None;
-            conn.abort_because(Reason::WriteLimit);
+            carrier.abort_because(Reason::WriteLimit);
             return false;
         }
         backlog.bytes += bytes.len();
@@ -369,8 +370,8 @@ impl Outlet {
         let Some(backlog) = &mut sending.backlog else {
             return;
         };
-        let conn = self.sockets.cx.conn(self.conn);
-        while conn.unsent() <= WRITE_MARK
+        let carrier = self.carrier.on(&self.sockets.cx);
+        while carrier.unsent() <= WRITE_MARK
             && let Some(frame) = backlog.frames.front_mut()
         {
             let share = frame.split_to(frame.len().min(limits::SEND_SHARE));
@@ -378,7 +379,7 @@ impl Outlet {
             if frame.is_empty() {
                 backlog.frames.pop_front();
             }
-            if conn.write_frame(share).is_err() {
+            if !carrier.write_frame(share) {
                 // It is over, which `closed` tells.
                 backlog.frames.clear();
             }
@@ -401,6 +402,6 @@ pub(super) fn cut(reason: &str) -> &str {
 
 impl fmt::Debug for Ws {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "Ws {:?}, {:?}", self.0.conn, self.0.phase.get())
+        write!(f, "Ws {:?}, {:?}", self.0.carrier, self.0.phase.get())
     }
 }

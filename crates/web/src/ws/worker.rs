@@ -79,11 +79,11 @@ impl Sockets {
         }
     }
 
-    pub(super) fn take_buffer(&self) -> Vec<u8> {
+    pub(crate) fn take_buffer(&self) -> Vec<u8> {
         self.buffers.borrow_mut().pop().unwrap_or_default()
     }
 
-    pub(super) fn put_buffer(&self, mut buffer: Vec<u8>) {
+    pub(crate) fn put_buffer(&self, mut buffer: Vec<u8>) {
         let mut idle = self.buffers.borrow_mut();
         if idle.len() < limits::IDLE_COLLECTORS {
             buffer.clear();

@@ -110,12 +110,28 @@ impl Http2 {
 
     /// Begins a request.
     pub(crate) fn head(&mut self, method: &str, path: &str, block: &FieldBlock, end: bool) -> Stream {
+        self.head_for(None, method, path, block, end)
+    }
+
+    /// Asks for another protocol on a stream.
+    pub(crate) fn extended(&mut self, protocol: &str, path: &str, block: &FieldBlock, end: bool) -> Stream {
+        self.head_for(Some(protocol), "CONNECT", path, block, end)
+    }
+
+    fn head_for(
+        &mut self,
+        protocol: Option<&str>,
+        method: &str,
+        path: &str,
+        block: &FieldBlock,
+        end: bool,
+    ) -> Stream {
         let request = Request {
             method: Method::new(method),
             scheme: "http",
             authority: "localhost",
             path,
-            protocol: None,
+            protocol,
         };
         let stream = self
             .wire
@@ -167,6 +183,17 @@ impl Http2 {
     /// What a stream has said so far.
     pub(crate) fn so_far(&self, stream: Stream) -> Got {
         self.got[&stream.id()].clone()
+    }
+
+    /// What has come of a stream's body since the last call.
+    pub(crate) fn take_body(&mut self, stream: Stream) -> Vec<u8> {
+        std::mem::take(&mut self.got.get_mut(&stream.id()).expect("asked").body)
+    }
+
+    /// Gives a stream up.
+    pub(crate) fn reset(&mut self, stream: Stream) {
+        self.wire.reset(stream, ErrorCode::CANCEL, &mut self.out);
+        self.flush();
     }
 
     /// Waits for the end of a stream.

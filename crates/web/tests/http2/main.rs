@@ -15,3 +15,4 @@ mod client;
 mod ending;
 mod grpc;
 mod requests;
+mod sockets;

@@ -37,6 +37,25 @@ pub struct RequestHead<'a> {
     pub protocol: Option<&'a str>,
 }
 
+impl<'a> RequestHead<'a> {
+    /// An extended CONNECT (RFC 8441) as the request that asks for the same by HTTP/1.1: a GET with `upgrade` and without content.
+    /// What its stream brings is what would follow the switch. `None` for any other request.
+    #[must_use]
+    pub fn as_upgrade(&self) -> Option<RequestHead<'a>> {
+        let protocol = self.protocol.filter(|_| self.method == Method::Connect)?;
+        let framing = match self.framing {
+            Framing::Length(length) => Framing::Length(length),
+            _ => Framing::None,
+        };
+        Some(RequestHead {
+            method: Method::Get,
+            framing,
+            upgrade: Some(protocol.as_bytes()),
+            ..*self
+        })
+    }
+}
+
 /// Parses one request head at the start of `input`.
 ///
 /// `input` is all that is buffered of this request and what follows it; on [`Parsed::Partial`] call again

@@ -140,7 +140,8 @@ pub fn load_request<'a>(stored: &'a [u8], table: &'a mut FieldTable) -> Option<R
         framing: load_framing(&fixed[16..])?,
         keep_alive: true,
         expect_continue: fixed[25] == 1,
-        upgrade: None,
+        // Of an extended CONNECT that was stored as an upgrade.
+        upgrade: protocol.filter(|_| method != Method::Connect).map(str::as_bytes),
         protocol,
     })
 }

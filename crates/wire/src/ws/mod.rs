@@ -42,7 +42,9 @@ pub use deflate::{Deflater, Inflater};
 pub use encoder::{Encoder, Mask, Message, encode_shared};
 pub use extension::{Deflation, Window};
 pub use fault::{FaultKind, Found, PeerFault};
-pub use handshake::{Acceptance, HandshakeFault, HandshakeFaultKind, Opened, Opening, ServerWish, accept};
+pub use handshake::{
+    Acceptance, Challenge, HandshakeFault, HandshakeFaultKind, Opened, Opening, ServerWish, accept,
+};
 pub use limits::Limits;
 pub use misuse::Misuse;
 pub use role::{Kind, Role};

@@ -1,12 +1,12 @@
 //! Rules 14 to 16: the opening handshake of both sides, and what they agree on.
 
 use ringmain_wire::h1::{
-    Exchange, FieldTable, Framing, HeadScanner, Limits, Method, Parsed, RequestEncoder, ResponseEncoder,
-    parse_request, parse_response,
+    Exchange, FieldBlock, FieldTable, Framing, HeadScanner, Limits, Method, Parsed, RequestEncoder,
+    RequestHead, ResponseEncoder, Version, parse_request, parse_response,
 };
 use ringmain_wire::ws::{
-    Acceptance, Deflation, HandshakeFault, HandshakeFaultKind as Fault, Misuse, Opened, Opening, ServerWish,
-    Window, accept,
+    Acceptance, Challenge, Deflation, HandshakeFault, HandshakeFaultKind as Fault, Misuse, Opened, Opening,
+    ServerWish, Window, accept,
 };
 
 const SAMPLE: &str = "GET /chat HTTP/1.1\r\nHost: a\r\nUpgrade: websocket\r\nConnection: Upgrade\r\n\
@@ -124,6 +124,116 @@ fn rule_14_a_request_asks_for_a_websocket_and_nothing_else() {
     ] {
         check("dGhlIHNhbXBsZSBub25jZQ==", other, Some(Fault::Key));
     }
+}
+
+/// What the server makes of the same lines in an extended CONNECT.
+fn accepted_on_a_stream<'w>(
+    lines: &str,
+    protocol: &str,
+    wish: &ServerWish<'w>,
+) -> Result<Acceptance<'w>, Fault> {
+    let (limits, mut scanner) = (Limits::default(), HeadScanner::new());
+    let mut table = FieldTable::new(&limits);
+    let head = format!("{lines}\r\n");
+    let Ok(Parsed::Complete { head, .. }) = parse_request(head.as_bytes(), &limits, &mut scanner, &mut table)
+    else {
+        panic!("`{head}` is a request");
+    };
+    let head = RequestHead {
+        version: Version::Http2,
+        method: Method::Connect,
+        protocol: Some(protocol),
+        ..head
+    };
+    let upgrade = head.as_upgrade().expect("an extended CONNECT");
+    assert_eq!(
+        (upgrade.method, upgrade.upgrade),
+        (Method::Get, Some(protocol.as_bytes()))
+    );
+    let accepted = accept(&upgrade, wish).map_err(|fault| fault.kind);
+    if head.framing == Framing::None {
+        assert_eq!(accept(&head, wish).map_err(|fault| fault.kind), accepted);
+    }
+    accepted
+}
+
+#[test]
+fn rule_14_a_stream_is_asked_for_without_a_key() {
+    let plain = "GET /chat HTTP/1.1\r\nHost: a\r\nSec-WebSocket-Version: 13\r\n";
+    let wish = ServerWish {
+        protocols: &["chat"],
+        deflation: Some(Deflation::SHARED),
+    };
+    let check = |lines: &str, protocol: &str, expected: Option<Fault>| {
+        assert_eq!(
+            accepted_on_a_stream(lines, protocol, &wish).err(),
+            expected,
+            "{lines}"
+        );
+    };
+    check(plain, "websocket", None);
+    check(plain, "WebSocket", None);
+    check(plain, "connect-udp", Some(Fault::Upgrade));
+    check(
+        &format!("{plain}Content-Length: 1\r\n"),
+        "websocket",
+        Some(Fault::Content),
+    );
+    check(&plain.replace("13", "8"), "websocket", Some(Fault::VersionOther));
+    check(
+        "GET / HTTP/1.1\r\nHost: a\r\n",
+        "websocket",
+        Some(Fault::VersionOther),
+    );
+    check(
+        &format!("{plain}Sec-WebSocket-Version: 13\r\n"),
+        "websocket",
+        Some(Fault::VersionRepeated),
+    );
+    check(
+        &format!("{plain}Sec-WebSocket-Protocol: a, a\r\n"),
+        "websocket",
+        Some(Fault::Protocols),
+    );
+    let offers = "Sec-WebSocket-Protocol: chat\r\nSec-WebSocket-Extensions: permessage-deflate\r\n";
+    let acceptance =
+        accepted_on_a_stream(&format!("{plain}{offers}"), "websocket", &wish).expect("an opening");
+    let mut fields = FieldBlock::new();
+    acceptance.add_fields(&mut fields).expect("fields");
+    let names: Vec<&str> = fields.iter().map(|(name, _)| name).collect();
+    assert_eq!(names, ["Sec-WebSocket-Protocol", "Sec-WebSocket-Extensions"]);
+}
+
+#[test]
+fn rule_15_an_intermediary_has_a_key_of_its_own() {
+    let challenge = Challenge::new(*b"the sample nonce");
+    let mut out = Vec::new();
+    let mut head = RequestEncoder::new(&mut out, Method::Get, "/", "a").expect("a request");
+    challenge.write_field(&mut head).expect("a field");
+    let mut body = head
+        .finish_with_upgrade(Framing::None, b"websocket")
+        .expect("a head");
+    body.finish(&mut out).expect("no body");
+    let text = String::from_utf8(out).expect("ASCII");
+    assert!(
+        text.contains("\r\nSec-WebSocket-Key: dGhlIHNhbXBsZSBub25jZQ==\r\n"),
+        "{text}"
+    );
+    for (accept, met) in [
+        ("s3pPLMBiTxaQ9kYGzzhZRbK+xOo=", true),
+        ("s3pPLMBiTxaQ9kYGzzhZRbK+xOp=", false),
+    ] {
+        let head = format!(
+            "HTTP/1.1 101 Switching Protocols\r\nConnection: upgrade\r\nUpgrade: websocket\r\nSec-WebSocket-Accept: {accept}\r\n\r\n"
+        );
+        let (limits, mut scanner) = (Limits::default(), HeadScanner::new());
+        let mut table = FieldTable::new(&limits);
+        match parse_response(head.as_bytes(), Method::Get, &limits, &mut scanner, &mut table) {
+            Ok(Parsed::Complete { head, .. }) => assert_eq!(challenge.is_met(&head), met, "{accept}"),
+            other => panic!("{other:?}"),
+        }
+    }
+    assert!(Challenge::replaces(b"sec-websocket-key") && !Challenge::replaces(b"sec-websocket-accept"));
 }
 
 #[test]

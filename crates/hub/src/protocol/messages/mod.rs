@@ -1,8 +1,10 @@
 //! The messages, by the field numbers and names of the published definition.
 
+mod connect;
 mod replies;
 mod requests;
 
+pub use connect::Connect;
 pub use replies::{
     ClientInfo, ConnectResult, DisconnectPush, Error, HistoryResult, Join, Leave, Message, PingResult,
     PresenceResult, PresenceStatsResult, Publication, PublishResult, Push, Refresh, RefreshResult, Reply,

@@ -5,6 +5,7 @@ use std::collections::BTreeMap;
 use bytes::Bytes;
 use serde::{Deserialize, Serialize};
 
+use super::connect::Connect;
 use crate::protocol::raw;
 
 /// What a server answers, or says unasked. One of nothing is a ping.
@@ -124,10 +125,10 @@ pub struct Push {
     #[prost(message, optional, tag = "9")]
     #[serde(skip_serializing_if = "Option::is_none")]
     pub subscribe: Option<Subscribe>,
-    /// The first on a transport that only brings: the result of a command that was not sent, without `flag`.
+    /// The first on a transport that only brings: the result of a command that was not sent.
     #[prost(message, optional, tag = "10")]
     #[serde(skip_serializing_if = "Option::is_none")]
-    pub connect: Option<ConnectResult>,
+    pub connect: Option<Connect>,
     /// The last on a transport that cannot close with a code.
     #[prost(message, optional, tag = "11")]
     #[serde(skip_serializing_if = "Option::is_none")]

@@ -55,6 +55,10 @@ impl Core {
 
     /// Writes a whole answer, or as much as may be sent; the rest waits in the stream's lane.
     pub(super) fn reply(&mut self, conn: Conn<'_>, reply: &mut Reply<'_>, stream: Stream, out: &mut Vec<u8>) {
+        if reply.request.head.protocol.is_some() && (200..300).contains(&reply.status) {
+            // Success would say that what follows are the protocol's bytes.
+            reply.fail(&not_spoken());
+        }
         let parts = Parts {
             status: reply.status,
             kind: reply.kind,
@@ -96,7 +100,7 @@ impl Core {
         };
         let now = local.cx.now();
         let lane = self.lane_or_new(stream, now);
-        lane.pending.push_back(body);
+        lane.push(body);
         lane.end = true;
         self.transmit(conn, stream, out);
     }
@@ -134,6 +138,14 @@ impl Core {
         self.wire.reset(stream, ErrorCode::NO_ERROR, out);
         self.drop_lane(stream);
     }
+}
+
+/// An extended CONNECT to what answers any request, but does not speak another protocol.
+pub(crate) fn not_spoken() -> Error {
+    Error::new(
+        501,
+        "expected a request of HTTP here, found one that opens a WebSocket",
+    )
 }
 
 impl Session {

@@ -3,6 +3,7 @@
 use std::rc::Rc;
 
 use ringmain_engine::Conn;
+use ringmain_engine::backend::Time;
 use ringmain_wire::h2::{ErrorCode, FRAME_BYTES, Stream};
 
 use super::{Session, Work};
@@ -10,6 +11,7 @@ use crate::error::Error;
 use crate::limits;
 use crate::server::Machine;
 use crate::server::connection::Connection;
+use crate::server::stream::EventFraming;
 
 /// What our pings say.
 const PING: [u8; 8] = *b"are you?";
@@ -36,12 +38,21 @@ impl Session {
             return conn.set_deadline(Some(self.local.site.limits.linger));
         }
         let ticks = self.ticking.get();
+        if self.is_quiet() {
+            if !self.quiet.replace(true) {
+                self.ticking.set(false);
+                self.begun.set(false);
+                self.rest_until_due();
+            }
+            return;
+        }
+        self.quiet.set(false);
         match (idle, self.partial.get() > 0) {
             (false, _) if ticks => {}
             (false, _) => {
                 self.ticking.set(true);
                 self.begun.set(false);
-                conn.set_deadline(Some(limits::RATE_TICK));
+                self.tick();
             }
             // Each byte would put it off, if it were set anew.
             (true, true) if self.begun.get() => {}
@@ -69,6 +80,12 @@ impl Machine {
         state: &mut Connection,
         session: &Rc<Session>,
     ) {
+        session.armed.set(Time::NEVER);
+        session.look_at_sockets();
+        if session.is_quiet() {
+            session.quiet.set(false);
+            return session.settle();
+        }
         let idle = session.core.borrow().wire.is_idle();
         if idle && conn.unsent() == 0 {
             // Silent, or the rest of a frame does not come.
@@ -80,8 +97,8 @@ impl Machine {
             self.check_sending(conn, state);
         } else {
             state.slow = false;
-            conn.set_deadline(Some(limits::RATE_TICK));
         }
+        session.tick();
         if self.local.cx.is_draining() {
             // The client has had its time to confirm.
             session.write(|core, _, out| core.wire.go_away(out));
@@ -109,7 +126,10 @@ impl Machine {
                 && lane.coming.is_too_slow(limits, now, lane.received + partial)
             {
                 slow.push(stream);
-            } else if !lane.pending.is_empty() && lane.going.is_too_slow(limits, now, lane.sent) {
+            } else if !matches!(lane.work, Work::Socket(_))
+                && !lane.pending.is_empty()
+                && lane.going.is_too_slow(limits, now, lane.sent)
+            {
                 stuck.push(stream);
             }
         }
@@ -167,15 +187,35 @@ impl Machine {
             return session.settle();
         }
         session.write(|core, _, out| core.wire.announce_end(out));
-        // Streams of messages have no end of their own.
+        session.drain_sockets();
+        self.end_events(session);
+        session.settle();
+    }
+
+    /// Streams of messages have no end of their own, but for those whose handlers have more to say.
+    fn end_events(&self, session: &Rc<Session>) {
         for (stream, exchange, _) in session.all_running() {
-            if exchange.events.get().is_some() {
+            if exchange
+                .events
+                .get()
+                .is_some_and(|framing| framing != EventFraming::Never)
+            {
                 session.end(stream, None);
                 self.drop_stream(session, stream);
                 session.write(|core, _, out| core.ended(stream, out));
             }
         }
-        session.settle();
+    }
+
+    /// The client sends nothing more: what would last for ever is over.
+    pub(super) fn end_lasting(&self, session: &Rc<Session>) {
+        self.end_events(session);
+        for (stream, exchange, _) in session.all_running() {
+            if exchange.events.get() == Some(EventFraming::Never) {
+                session.reset(stream, ErrorCode::CANCEL);
+                self.drop_stream(session, stream);
+            }
+        }
     }
 }
 

@@ -8,6 +8,8 @@
 //!                                            send.rs: pump ◀── window, drained ◀── its lane
 //! ```
 //!
+//! An extended CONNECT (RFC 8441) is a request like another until it is answered: see `socket.rs` for what follows.
+//!
 //! Tasks and the connection share a [`Session`]. A stream has a [`Lane`] only if it is not answered at once; an idle connection
 //! has none. Knows no route; what differs from HTTP/1 for handlers is here and in `Line`.
 
@@ -15,8 +17,9 @@ mod answer;
 mod deadline;
 mod receive;
 mod send;
+mod socket;
 
-pub(crate) use answer::Length;
+pub(crate) use answer::{Length, not_spoken};
 
 use std::cell::{Cell, RefCell};
 use std::collections::VecDeque;
@@ -29,6 +32,7 @@ use ringmain_engine::{Conn, ConnId};
 use ringmain_wire::h1::{FieldBlock, FieldTable};
 use ringmain_wire::h2::{self, HeadBuffer, PREFACE, Role, Stream};
 
+use self::socket::OpenSocket;
 use super::connection::Connection;
 use super::deadline::Pace;
 use super::exchange::Exchange;
@@ -56,6 +60,10 @@ pub(crate) struct Session {
     begun: Cell<bool>,
     /// The deadline is that of the streams.
     ticking: Cell<bool>,
+    /// The deadline is that of the sockets, which are all there is.
+    quiet: Cell<bool>,
+    /// When the deadline is, if it is one of those two.
+    armed: Cell<Time>,
     /// The client has sent its end.
     half: Cell<bool>,
     /// When something was heard last.
@@ -92,6 +100,8 @@ struct Core {
     lanes: Vec<Lane>,
     /// The lane whose turn it is.
     turn: usize,
+    /// Lanes of sockets.
+    sockets: usize,
 }
 
 /// A stream that is not answered yet, or whose answer is not all sent.
@@ -106,6 +116,8 @@ struct Lane {
     most: u64,
     /// Bytes of the answer's body that the windows did not let through.
     pending: VecDeque<Bytes>,
+    /// How many those are.
+    waiting: usize,
     /// The answer ends behind them.
     end: bool,
     trailers: Option<FieldBlock>,
@@ -127,6 +139,10 @@ enum Work {
     /// Its body is collected.
     Collecting,
     Running(Rc<Exchange>, u64),
+    /// It speaks WebSocket.
+    Socket(Box<OpenSocket>),
+    /// It did: the client is to end the stream by then.
+    Leaving(Time),
 }
 
 /// A task's way to its stream.
@@ -151,11 +167,14 @@ impl Session {
                 wire: h2::Connection::new(Role::Server, limits, elapsed(now), out),
                 lanes: Vec::new(),
                 turn: 0,
+                sockets: 0,
             }),
             over: Cell::new(false),
             partial: Cell::new(0),
             begun: Cell::new(false),
             ticking: Cell::new(false),
+            quiet: Cell::new(false),
+            armed: Cell::new(Time::NEVER),
             half: Cell::new(false),
             heard: Cell::new(now),
             pinged: Cell::new(None),
@@ -231,6 +250,9 @@ impl Core {
         };
         let work = std::mem::take(&mut lane.work);
         lane.clear();
+        if matches!(work, Work::Socket(_)) {
+            self.sockets -= 1;
+        }
         if self.wire.is_idle() && self.lanes.len() > limits::IDLE_LANES {
             self.lanes = Vec::new();
         }
@@ -239,6 +261,17 @@ impl Core {
 }
 
 impl Lane {
+    /// Has bytes wait for their turn.
+    fn push(&mut self, bytes: Bytes) {
+        self.waiting += bytes.len();
+        self.pending.push_back(bytes);
+    }
+
+    fn forget_pending(&mut self) {
+        self.pending.clear();
+        self.waiting = 0;
+    }
+
     fn clear(&mut self) {
         self.stream = None;
         self.work = Work::Answered;
@@ -246,7 +279,7 @@ impl Lane {
             buffer.clear();
             buffer.shrink_to(limits::LANE_BYTES);
         }
-        self.pending.clear();
+        self.forget_pending();
         self.end = false;
         self.trailers = None;
         self.received = 0;

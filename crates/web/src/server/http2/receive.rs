@@ -21,6 +21,8 @@ use crate::server::receive::choose;
 use crate::server::runner::Launched;
 use crate::server::{Desk, Machine, Scratch, Then, answer};
 use crate::site::{Action, Route, Verdict};
+use crate::text;
+use crate::ws::Upgrade;
 
 /// A request and its way back.
 #[derive(Clone, Copy)]
@@ -108,11 +110,18 @@ impl Machine {
         match event {
             Event::Request { stream, head, end } => {
                 self.count_request(state, session, &mut desk.out);
+                let upgrade = head.as_upgrade();
+                let refused = upgrade
+                    .as_ref()
+                    .and_then(|upgrade| check_upgrade(upgrade, end).err());
+                if let Some(error) = refused {
+                    return self.refuse_http2(state, session, stream, &error, &mut desk.out);
+                }
                 let asked = Asked {
                     conn,
                     session,
                     stream,
-                    head: &head,
+                    head: upgrade.as_ref().unwrap_or(&head),
                     content: &[],
                     streams: None,
                     began: self.local.cx.now(),
@@ -120,45 +129,52 @@ impl Machine {
                 self.request_http2(state, asked, end, (stored, desk));
             }
             Event::Data { stream, data, end } => {
-                if self.data_http2(session, stream, data, end, desk) {
+                let fed = session.feed_socket(conn, stream, (data, end), &mut desk.out);
+                if !fed && self.data_http2(session, stream, data, end, desk) {
                     self.collected(conn, state, session, stream, (table, stored, desk));
                 }
+                if end {
+                    session.ended_by_client(stream);
+                }
             }
-            Event::Trailers { stream, fields } => match session.running(stream) {
-                Some((exchange, _)) => exchange.end_body(fields.iter()),
-                None => self.collected(conn, state, session, stream, (table, stored, desk)),
-            },
+            Event::Trailers { stream, fields } => {
+                if session.feed_socket(conn, stream, (&[], true), &mut desk.out) {
+                    return;
+                }
+                match session.running(stream) {
+                    Some((exchange, _)) => exchange.end_body(fields.iter()),
+                    None => self.collected(conn, state, session, stream, (table, stored, desk)),
+                }
+                session.ended_by_client(stream);
+            }
             Event::TooLarge { stream, .. } => {
                 self.count_request(state, session, &mut desk.out);
                 let error = Error::new(431, "expected a head within its limits, found a larger one");
                 self.refuse_http2(state, session, stream, &error, &mut desk.out);
             }
             Event::Reset { stream, code } => {
-                log::debug!(
-                    "{:?}: stream {}: given up: {code}",
-                    state.origin.remote,
-                    stream.id()
-                );
+                let (remote, id) = (state.origin.remote, stream.id());
+                log::debug!("{remote:?}: stream {id}: given up: {code}");
+                session.hand_over(conn, &mut desk.out);
                 self.drop_stream(session, stream);
             }
             Event::Broken { stream, fault } => {
                 log::debug!("{:?}: {fault}", state.origin.remote);
-                self.local.stats.refused();
-                if let Some(stream) = stream {
-                    self.drop_stream(session, stream);
-                }
+                session.hand_over(conn, &mut desk.out);
+                self.broken(session, stream);
             }
-            Event::Window { stream: Some(stream) } => {
-                session.core.borrow_mut().transmit(conn, stream, &mut desk.out);
-                session.core.borrow_mut().wake(stream);
-            }
-            Event::Window { stream: None } | Event::Settings => {
-                let mut core = session.core.borrow_mut();
-                core.pump(conn, &mut desk.out);
-                core.wake_all();
-            }
+            Event::Window { stream } => session.has_room(conn, stream, &mut desk.out),
+            Event::Settings => session.has_room(conn, None, &mut desk.out),
             Event::Pong { .. } => session.pinged.set(None),
             Event::NeedMore | Event::GoAway { .. } | Event::Response { .. } => {}
+        }
+    }
+
+    /// The client broke a rule of a stream, which is gone if it was one.
+    fn broken(&self, session: &Session, stream: Option<Stream>) {
+        self.local.stats.refused();
+        if let Some(stream) = stream {
+            self.drop_stream(session, stream);
         }
     }
 
@@ -179,6 +195,14 @@ impl Machine {
         (stored, desk): (&mut Vec<u8>, &mut Desk),
     ) {
         let head = asked.head;
+        if head.protocol.is_some() {
+            // What comes on its stream is no body; a task has it as one until it is a socket, or a tunnel.
+            let asked = Asked {
+                streams: Some(None),
+                ..asked
+            };
+            return self.serve_http2(state, asked, (stored, desk));
+        }
         if end {
             return self.serve_http2(state, asked, (stored, desk));
         }
@@ -368,6 +392,10 @@ impl Machine {
         );
         let mut reply = Reply::new(&request, &mut desk.fields, &mut desk.body);
         answer::run(&chosen.verdict, &request, &mut reply);
+        if let Some(upgrade) = reply.upgrade.take() {
+            session.hand_over(asked.conn, &mut desk.out);
+            return self.open_socket(&asked, *upgrade, &mut reply);
+        }
         session
             .core
             .borrow_mut()
@@ -375,6 +403,18 @@ impl Machine {
         let (status, sent) = (reply.status, reply.sent);
         self.count_since(status, asked.began);
         self.local.log(&request, status, sent, asked.began);
+    }
+
+    /// Has a stream speak WebSocket from here on.
+    fn open_socket(&self, asked: &Asked<'_>, upgrade: Upgrade, reply: &mut Reply<'_>) {
+        let switched = asked
+            .session
+            .switch(reply, upgrade, asked.stream, (Vec::new(), false));
+        if let Err(error) = switched {
+            return log::debug!("{:?}: no WebSocket comes of it: {error}", reply.request);
+        }
+        self.count_since(200, asked.began);
+        self.local.log(reply.request, 200, 0, asked.began);
     }
 
     /// Answers what is not shown to any handler.
@@ -404,26 +444,35 @@ impl Machine {
     ) {
         log::debug!("{:?}: {fault}", state.origin.remote);
         self.local.stats.refused();
-        self.drop_all(session);
         session.over.set(true);
+        session.hand_over(conn, out);
+        self.drop_all(session);
         self.flush(conn, state, out, Then::Linger);
     }
 
     /// A stream is gone: whoever answers it ends.
     pub(super) fn drop_stream(&self, session: &Session, stream: Stream) {
         let work = session.core.borrow_mut().drop_lane(stream);
-        if let Work::Running(exchange, serial) = work {
-            self.cancel(&exchange, serial);
-        }
+        self.let_go(work);
     }
 
     /// The same for all of them.
     pub(in crate::server) fn drop_all(&self, session: &Session) {
-        let lanes = std::mem::take(&mut session.core.borrow_mut().lanes);
+        let lanes = {
+            let mut core = session.core.borrow_mut();
+            core.sockets = 0;
+            std::mem::take(&mut core.lanes)
+        };
         for lane in lanes {
-            if let Work::Running(exchange, serial) = lane.work {
-                self.cancel(&exchange, serial);
-            }
+            self.let_go(lane.work);
+        }
+    }
+
+    fn let_go(&self, work: Work) {
+        match work {
+            Work::Running(exchange, serial) => self.cancel(&exchange, serial),
+            Work::Socket(socket) => socket.lost(),
+            Work::Answered | Work::Collecting | Work::Leaving(_) => {}
         }
     }
 
@@ -455,6 +504,8 @@ impl Machine {
             session.reset(stream, ErrorCode::CANCEL);
             self.drop_stream(session, stream);
         }
+        session.end_sockets();
+        self.end_lasting(session);
         for (_, exchange, _) in session.all_running() {
             exchange.end_of_input();
             exchange.wake();
@@ -468,6 +519,23 @@ impl Machine {
             core.pump(conn, out);
             core.wake_all();
         });
+        session.drained_all_sockets();
         session.settle();
     }
+}
+
+/// Whether an extended CONNECT asks for what may be had here, by a stream that stays open (RFC 8441 §5).
+fn check_upgrade(head: &RequestHead<'_>, end: bool) -> Result<(), Error> {
+    let protocol = head.protocol.unwrap_or_default();
+    if !protocol.eq_ignore_ascii_case("websocket") {
+        let found = text::cut(protocol);
+        let what = format!("expected `websocket` as the protocol of an extended CONNECT, found `{found}`");
+        return Err(Error::new(501, what));
+    }
+    if end {
+        return Err(Error::bad_request(
+            "expected a stream for a WebSocket, found one that was ended with its request",
+        ));
+    }
+    Ok(())
 }

@@ -53,6 +53,7 @@ impl Core {
                 return;
             };
             let piece = front.split_to(taken);
+            lane.waiting -= taken;
             if whole {
                 lane.pending.pop_front();
             }
@@ -72,11 +73,15 @@ impl Core {
 
     /// All of an answer was sent. Its task may still run, and then has the lane.
     fn finish(&mut self, stream: Stream, out: &mut Vec<u8>) {
+        let is_open = self.wire.is_open(stream);
         let Some(lane) = self.lane(stream) else { return };
-        lane.pending.clear();
+        lane.forget_pending();
         lane.end = false;
-        if matches!(lane.work, Work::Answered) {
-            self.ended(stream, out);
+        match lane.work {
+            Work::Answered => self.ended(stream, out),
+            // The client had ended it before.
+            Work::Leaving(_) if !is_open => drop(self.drop_lane(stream)),
+            _ => {}
         }
     }
 
@@ -142,7 +147,7 @@ impl Session {
 
     /// Whether a stream is open still.
     pub(crate) fn is_open(&self, stream: Stream) -> bool {
-        self.conn().is_open() && self.core.borrow().wire.is_open(stream)
+        !self.over.get() && self.conn().is_open() && self.core.borrow().wire.is_open(stream)
     }
 
     /// Writes the head of a streamed answer.
@@ -184,7 +189,7 @@ impl Session {
             if lane.pending.is_empty() {
                 lane.going.begin(now, lane.sent);
             }
-            lane.pending.push_back(bytes);
+            lane.push(bytes);
             core.transmit(conn, stream, out);
         });
         Ok(())
@@ -242,6 +247,10 @@ impl Session {
     pub(crate) fn finished(&self, stream: Stream) {
         self.write(|core, _, out| {
             let Some(lane) = core.lane(stream) else { return };
+            if matches!(lane.work, Work::Socket(_) | Work::Leaving(_)) {
+                // It goes on without a task.
+                return;
+            }
             lane.work = Work::Answered;
             if lane.pending.is_empty() && !lane.end {
                 core.ended(stream, out);

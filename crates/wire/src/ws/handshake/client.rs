@@ -23,6 +23,41 @@ pub struct Opened<'w> {
     pub deflation: Option<Deflation>,
 }
 
+/// A key and what answers it: for an intermediary that asks by HTTP/1.1 for what it was asked for over HTTP/2, where there are
+/// none (RFC 8441 §5). All other fields of the handshake are its client's.
+#[derive(Clone, Copy, Debug)]
+pub struct Challenge {
+    key: [u8; key::KEY_BYTES],
+}
+
+impl Challenge {
+    /// With 16 random bytes.
+    #[must_use]
+    pub fn new(nonce: [u8; 16]) -> Challenge {
+        Challenge { key: key::key(nonce) }
+    }
+
+    /// Adds the key to the head of a request.
+    ///
+    /// # Errors
+    /// None that this field could have.
+    pub fn write_field(&self, head: &mut RequestEncoder<'_>) -> Result<(), h1::Misuse> {
+        head.field(KEY, &self.key)
+    }
+
+    /// Whether a field is of the handshake's that this stands for.
+    #[must_use]
+    pub fn replaces(name: &[u8]) -> bool {
+        name.eq_ignore_ascii_case(KEY.as_bytes())
+    }
+
+    /// Whether the head of a 101 answers the key.
+    #[must_use]
+    pub fn is_met(&self, head: &ResponseHead<'_>) -> bool {
+        only(&head.fields, ACCEPT) == Some(&key::accept(&self.key))
+    }
+}
+
 impl<'w> Opening<'w> {
     /// With 16 random bytes, the subprotocols in order of preference, and permessage-deflate as it is wished.
     ///

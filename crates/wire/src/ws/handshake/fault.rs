@@ -33,6 +33,8 @@ faults! {
     Connection 400 "`Connection: upgrade`" "RFC 6455 §4.2.1",
     /// No `Sec-WebSocket-Version`, or not 13.
     Version 426 "`Sec-WebSocket-Version: 13`" "RFC 6455 §4.4",
+    /// The same over HTTP/2, where no status says which protocol would do.
+    VersionOther 400 "`sec-websocket-version: 13`" "RFC 6455 §4.4, RFC 8441 §5",
     /// Two of it.
     VersionRepeated 400 "one Sec-WebSocket-Version" "RFC 6455 §11.3.5",
     /// Not exactly one `Sec-WebSocket-Key`, or not of 16 bytes in base64.

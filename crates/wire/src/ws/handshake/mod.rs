@@ -6,7 +6,7 @@ mod fault;
 mod key;
 mod server;
 
-pub use client::{Opened, Opening};
+pub use client::{Challenge, Opened, Opening};
 pub use fault::{HandshakeFault, HandshakeFaultKind};
 pub use server::{Acceptance, ServerWish, accept};
 

@@ -1,9 +1,9 @@
-//! The server's side: a request's head in, the fields of the 101 out (RFC 6455 §4.2).
+//! The server's side: a request's head in, the fields of the 101 out (RFC 6455 §4.2), or of the 200 over HTTP/2 (RFC 8441 §5).
 
 use super::fault::{HandshakeFault, HandshakeFaultKind as Kind};
 use super::{ACCEPT, EXTENSIONS, KEY, PROTOCOL, PROTOCOLS, VERSION, VERSIONS, holds, is_token, key, only};
 use crate::h1::grammar;
-use crate::h1::{Fields, Framing, Known, Method, Misuse, RequestHead, ResponseEncoder, Version};
+use crate::h1::{FieldBlock, Fields, Framing, Known, Method, Misuse, RequestHead, ResponseEncoder, Version};
 use crate::ws::extension::{self, Agreement, Deflation};
 
 /// What a server is willing to speak.
@@ -20,20 +20,29 @@ pub struct ServerWish<'w> {
 pub struct Acceptance<'w> {
     /// The subprotocol; `None` if the client named none that the server knows. The server may refuse that (400).
     pub protocol: Option<&'w str>,
-    accept: [u8; key::ACCEPT_BYTES],
+    /// Over HTTP/2 there is no key, and no answer to one.
+    accept: Option<[u8; key::ACCEPT_BYTES]>,
     agreement: Option<Agreement>,
 }
 
-/// Checks a request's head, and chooses from what the client offers.
+/// Checks a request's head, and chooses from what the client offers. Over HTTP/2 it is that of an extended CONNECT, or the
+/// [same as a GET](RequestHead::as_upgrade).
 ///
 /// # Errors
 /// The first rule of the opening handshake that the client broke.
 pub fn accept<'w>(head: &RequestHead<'_>, wish: &ServerWish<'w>) -> Result<Acceptance<'w>, HandshakeFault> {
     let fields = &head.fields;
-    check_request(head)?;
-    let key = only(fields, KEY)
-        .filter(|key| key::is_key(key))
-        .ok_or(Kind::Key)?;
+    let accept = match head.version {
+        Version::Http2 => {
+            check_stream(head)?;
+            None
+        }
+        Version::Http10 | Version::Http11 => {
+            check_request(head)?;
+            let key = only(fields, KEY).filter(|key| key::is_key(key));
+            Some(key::accept(key.ok_or(Kind::Key)?))
+        }
+    };
     let protocol = protocol(fields, wish.protocols)?;
     let offers = fields.all(EXTENSIONS);
     let agreement = match &wish.deflation {
@@ -42,7 +51,7 @@ pub fn accept<'w>(head: &RequestHead<'_>, wish: &ServerWish<'w>) -> Result<Accep
     };
     Ok(Acceptance {
         protocol,
-        accept: key::accept(key),
+        accept,
         agreement: agreement.map_err(|_| Kind::Extensions)?,
     })
 }
@@ -69,6 +78,23 @@ fn check_request(head: &RequestHead<'_>) -> Result<(), Kind> {
         (Some(VERSION), None) => Ok(()),
         (_, Some(_)) => Err(Kind::VersionRepeated),
         _ => Err(Kind::Version),
+    }
+}
+
+/// RFC 8441 §5: what says in HTTP/1.1 that a connection is to be switched is not said; the rest is the same.
+fn check_stream(head: &RequestHead<'_>) -> Result<(), Kind> {
+    let asked = head.protocol.map(str::as_bytes);
+    if !asked.is_some_and(|protocol| protocol.eq_ignore_ascii_case(PROTOCOL)) {
+        return Err(Kind::Upgrade);
+    }
+    if matches!(head.framing, Framing::Length(_)) {
+        return Err(Kind::Content);
+    }
+    let mut versions = head.fields.all(VERSIONS);
+    match (versions.next(), versions.next()) {
+        (Some(VERSION), None) => Ok(()),
+        (_, Some(_)) => Err(Kind::VersionRepeated),
+        _ => Err(Kind::VersionOther),
     }
 }
 
@@ -100,12 +126,28 @@ impl Acceptance<'_> {
     /// # Errors
     /// `FieldValue` if the server's own subprotocol is no field value.
     pub fn write_fields(&self, head: &mut ResponseEncoder<'_>) -> Result<(), Misuse> {
-        head.field(ACCEPT, &self.accept)?;
+        if let Some(accept) = &self.accept {
+            head.field(ACCEPT, accept)?;
+        }
         if let Some(protocol) = self.protocol {
             head.field(PROTOCOLS, protocol.as_bytes())?;
         }
         if let Some(agreement) = &self.agreement {
             head.field(EXTENSIONS, agreement.value().as_bytes())?;
+        }
+        Ok(())
+    }
+
+    /// Adds the handshake's fields to those of a 200 over HTTP/2.
+    ///
+    /// # Errors
+    /// `FieldValue` if the server's own subprotocol is no field value.
+    pub fn add_fields(&self, fields: &mut FieldBlock) -> Result<(), Misuse> {
+        if let Some(protocol) = self.protocol {
+            fields.push(PROTOCOLS, protocol.as_bytes())?;
+        }
+        if let Some(agreement) = &self.agreement {
+            fields.push(EXTENSIONS, agreement.value().as_bytes())?;
         }
         Ok(())
     }

@@ -1,0 +1,172 @@
+//! Clients that ask on streams of HTTP/2 for what upstreams speak by HTTP/1.1.
+
+use std::time::Duration;
+
+use ringmain_engine::Config;
+use ringmain_wire::h1::{self, Exchange, FieldBlock, FieldTable, HeadScanner, Parsed, ResponseEncoder};
+use ringmain_wire::h2::{self, Event, HeadBuffer};
+use ringmain_wire::ws::{self, ServerWish};
+
+use crate::origin::{Origin, edge, to};
+use crate::support::Client;
+
+on_every_backend! {
+    a_websocket_over_http2,
+}
+
+/// A client asks on a stream of HTTP/2 for what its upstream speaks by HTTP/1.1.
+fn a_websocket_over_http2(engine: Config) {
+    let origin = Origin::new(|mut peer| {
+        let Some(seen) = peer.request() else { return };
+        let key = seen.field("sec-websocket-key").expect("the gateway's own key");
+        assert_ne!(key, "x", "what a client says of it is not passed on");
+        let accept = match seen.line().contains("/wrong") {
+            true => "s3pPLMBiTxaQ9kYGzzhZRbK+xOo=".to_owned(),
+            false => accept_of(&key),
+        };
+        peer.send(format!(
+            "HTTP/1.1 101 Switching Protocols\r\nConnection: upgrade\r\nUpgrade: websocket\r\nSec-WebSocket-Accept: {accept}\r\n\
+             Sec-WebSocket-Protocol: chat\r\n\r\nfirst"
+        ));
+        while let Some(bytes) = peer.some() {
+            peer.send(bytes);
+        }
+    });
+    let edge = edge(engine, to(&[origin.addr], |_, _| {}));
+    let mut client = Streams::new(edge.server.client());
+    let stream = client.websocket("/chat");
+    client.wait(|heard| heard.contains("first"));
+    assert_eq!(client.heard, "200 chat none\nfirst");
+    let seen = origin.seen();
+    assert_eq!(seen.line(), "GET /chat HTTP/1.1");
+    assert_eq!(
+        (
+            seen.field("upgrade").as_deref(),
+            seen.field("connection").as_deref(),
+            seen.field("sec-websocket-version").as_deref(),
+        ),
+        (Some("websocket"), Some("upgrade"), Some("13"))
+    );
+    client.send(stream, b"second", false);
+    client.wait(|heard| heard.contains("second"));
+    // The end goes through in both directions.
+    client.send(stream, b"third", true);
+    client.wait(|heard| heard.ends_with("end"));
+    assert_eq!(client.heard, "200 chat none\nfirstsecondthirdend");
+    // An upstream that does not know the protocol has not switched to it.
+    client.heard.clear();
+    client.websocket("/wrong");
+    client.wait(|heard| heard.ends_with("end"));
+    assert!(client.heard.starts_with("502 "), "{}", client.heard);
+    drop(client);
+    edge.server.shut_down();
+}
+
+/// What a server answers to a key.
+fn accept_of(key: &str) -> String {
+    let head = format!(
+        "GET / HTTP/1.1\r\nHost: a\r\nConnection: upgrade\r\nUpgrade: websocket\r\nSec-WebSocket-Version: 13\r\nSec-WebSocket-Key: {key}\r\n\r\n"
+    );
+    let limits = h1::Limits::INTERNET;
+    let mut table = FieldTable::new(&limits);
+    let parsed = h1::parse_request(head.as_bytes(), &limits, &mut HeadScanner::new(), &mut table);
+    let Ok(Parsed::Complete { head, .. }) = parsed else {
+        panic!("`{key}` is no key");
+    };
+    let acceptance = ws::accept(&head, &ServerWish::default()).expect("a key");
+    let mut out = Vec::new();
+    let mut head = ResponseEncoder::new(&mut out, 101, Exchange::REFUSED).expect("a status");
+    acceptance.write_fields(&mut head).expect("fields");
+    head.switch(b"websocket").expect("a switch");
+    let text = String::from_utf8(out).expect("ASCII");
+    let (_, rest) = text.split_once("Sec-WebSocket-Accept: ").expect("an answer");
+    rest.split("\r\n").next().expect("a line").to_owned()
+}
+
+/// A client of HTTP/2 that notes what it hears.
+struct Streams {
+    client: Client,
+    wire: h2::Connection,
+    heads: HeadBuffer,
+    out: Vec<u8>,
+    heard: String,
+}
+
+impl Streams {
+    fn new(client: Client) -> Streams {
+        let mut out = Vec::new();
+        let limits = h2::Limits::INTERNET;
+        Streams {
+            client,
+            wire: h2::Connection::new(h2::Role::Client, &limits, Duration::ZERO, &mut out),
+            heads: HeadBuffer::new(&limits),
+            out,
+            heard: String::new(),
+        }
+    }
+
+    fn websocket(&mut self, path: &str) -> h2::Stream {
+        let mut fields = FieldBlock::new();
+        for (name, value) in [
+            ("sec-websocket-version", "13"),
+            ("sec-websocket-protocol", "chat"),
+            ("sec-websocket-key", "x"),
+        ] {
+            fields.push(name, value.as_bytes()).expect("a field");
+        }
+        let request = h2::Request {
+            method: h1::Method::Connect,
+            scheme: "http",
+            authority: "a",
+            path,
+            protocol: Some("websocket"),
+        };
+        let asked = self.wire.request(&request, &fields, None, false, &mut self.out);
+        asked.expect("a stream")
+    }
+
+    fn send(&mut self, stream: h2::Stream, bytes: &[u8], end: bool) {
+        assert_eq!(self.wire.data(stream, bytes, end, &mut self.out), Ok(bytes.len()));
+    }
+
+    /// Goes on until what was heard is as it should be.
+    fn wait(&mut self, done: impl Fn(&str) -> bool) {
+        while !done(&self.heard) {
+            let out = std::mem::take(&mut self.out);
+            self.client.send(out);
+            assert!(
+                self.client.receive().expect("bytes") > 0,
+                "the end, after {}",
+                self.heard
+            );
+            let input = std::mem::take(self.client.kept());
+            let mut at = 0;
+            loop {
+                let step = self
+                    .wire
+                    .receive(&input[at..], Duration::ZERO, &mut self.heads, &mut self.out)
+                    .expect("frames");
+                at += step.consumed;
+                match step.event {
+                    Event::NeedMore => break,
+                    Event::Response { head, .. } => {
+                        let field = |name| {
+                            head.fields
+                                .get(name)
+                                .map_or("none".into(), String::from_utf8_lossy)
+                        };
+                        let (protocol, accept) =
+                            (field("sec-websocket-protocol"), field("sec-websocket-accept"));
+                        self.heard += &format!("{} {protocol} {accept}\n", head.status);
+                    }
+                    Event::Data { data, end, .. } => {
+                        self.heard += &String::from_utf8_lossy(data);
+                        self.heard += if end { "end" } else { "" };
+                    }
+                    _ => {}
+                }
+            }
+            *self.client.kept() = input[at..].to_vec();
+        }
+    }
+}
