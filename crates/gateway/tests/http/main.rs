@@ -50,4 +50,5 @@ mod sticky;
 mod streams;
 mod tokens;
 mod trailing;
+mod turns;
 mod unanswered;
