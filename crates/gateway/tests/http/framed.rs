@@ -1,7 +1,7 @@
 //! An origin that speaks HTTP/2: a thread for each connection, which answers as a test says.
 
 use std::collections::VecDeque;
-use std::io::{Read, Write};
+use std::io::{ErrorKind, Read, Write};
 use std::net::{Shutdown, SocketAddr, TcpListener, TcpStream};
 use std::sync::{Arc, Mutex, mpsc};
 use std::time::{Duration, Instant};
@@ -65,6 +65,21 @@ pub(crate) struct Framed {
     asked: Mutex<mpsc::Receiver<Asked>>,
 }
 
+/// Paths of requests that an origin may answer.
+#[derive(Clone, Default)]
+pub(crate) struct Gate(Arc<Mutex<Vec<String>>>);
+
+impl Gate {
+    pub(crate) fn open(&self, path: &str) {
+        self.0.lock().expect("no panic").push(path.to_owned());
+    }
+
+    fn lets(&self, line: &str) -> bool {
+        let open = self.0.lock().expect("no panic");
+        open.iter().any(|path| line.ends_with(path.as_str()))
+    }
+}
+
 fn owned(fields: &Fields<'_>) -> Vec<(String, String)> {
     let text = |bytes: &[u8]| String::from_utf8_lossy(bytes).into_owned();
     let fields = fields.iter();
@@ -115,6 +130,29 @@ impl Framed {
                 peer.answer(stream, 200, &[("x-origin", "yes")], &asked.body);
             }
         })
+    }
+
+    /// Answers each request with its line, once its path is among those that were let go.
+    pub(crate) fn gated(limits: Limits) -> (Framed, Gate) {
+        let gate = Gate::default();
+        let open = gate.clone();
+        let framed = Framed::with(limits, move |mut peer| {
+            let mut held: Vec<(Stream, String)> = Vec::new();
+            loop {
+                match peer.next_within(Duration::from_millis(2)) {
+                    Some(Happened::Head(stream, asked, _)) => {
+                        held.push((stream, asked.line.clone()));
+                        let _ = peer.asked.send(asked);
+                    }
+                    Some(Happened::Closed) => return,
+                    _ => {}
+                }
+                for (stream, line) in held.extract_if(.., |(_, line)| open.lets(line)) {
+                    peer.answer(stream, 200, &[], line.as_bytes());
+                }
+            }
+        });
+        (framed, gate)
     }
 
     /// The next request that came in whole.
@@ -171,6 +209,29 @@ impl Peer {
                 _ => self.closed = true,
             }
             self.look();
+        }
+    }
+
+    /// The same, if anything happens within `span`.
+    pub(crate) fn next_within(&mut self, span: Duration) -> Option<Happened> {
+        self.flush();
+        if self.events.is_empty() && !self.closed {
+            let mut buffer = vec![0; 16 * 1024];
+            self.socket.set_read_timeout(Some(span)).expect("a socket");
+            let read = self.socket.read(&mut buffer);
+            self.socket.set_read_timeout(Some(PATIENCE)).expect("a socket");
+            match read {
+                Ok(count) if count > 0 => self.input.extend_from_slice(&buffer[..count]),
+                Err(error) if matches!(error.kind(), ErrorKind::WouldBlock | ErrorKind::TimedOut) => {
+                    return None;
+                }
+                _ => self.closed = true,
+            }
+            self.look();
+        }
+        match self.events.pop_front() {
+            None if self.closed => Some(Happened::Closed),
+            event => event,
         }
     }
 

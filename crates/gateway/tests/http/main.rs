@@ -51,4 +51,5 @@ mod sticky;
 mod streams;
 mod tokens;
 mod trailing;
+mod turns;
 mod unanswered;
