@@ -101,11 +101,13 @@ impl Rounds {
         (self.second + count - limits::PONG_WITHIN.as_secs() as usize - 1) % count
     }
 
-    /// The second of one that comes now: whole intervals are as good as parts of one, so it is the emptiest, of several the
-    /// last. However many come at once, their pings do not.
+    /// The second of one that comes now: the emptiest of the interval's later half, of several the last. However many come at
+    /// once, their pings do not; and whoever leaves soon needs none.
     fn join(&mut self, id: ConnId) {
         let count = self.pinged.len();
-        let ahead = (1..count).rev().map(|seconds| (self.second + seconds) % count);
+        let ahead = (count / 2..count)
+            .rev()
+            .map(|seconds| (self.second + seconds) % count);
         if let Some(at) = ahead.min_by_key(|at| self.pinged[*at].len()) {
             self.pinged[at].push(id);
         }
