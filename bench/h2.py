@@ -83,8 +83,13 @@ def subjects(ours, made):
     return {"h2c": plain, "h2": secure, "grpc": calls}
 
 
+def is_secure(cell):
+    """Over TLS; all others are by prior knowledge."""
+    return cell.scenario == "h2"
+
+
 def url(cell, port):
-    scheme = "https" if cell.scenario == "h2" else "http"
+    scheme = "https" if is_secure(cell) else "http"
     return f"{scheme}://127.0.0.1:{port}{METHOD if cell.scenario == 'grpc' else PATH}"
 
 
@@ -96,7 +101,7 @@ def headers(cell):
 def ask(cell, port):
     """The body and, behind a line break, version and status (of gRPC, its trailer) of what curl is answered over HTTP/2;
     OSError if it is nothing."""
-    how = ["--http2", "-k"] if cell.scenario == "h2" else ["--http2-prior-knowledge"]
+    how = ["--http2", "-k"] if is_secure(cell) else ["--http2-prior-knowledge"]
     said = "%{http_version} %{http_code}"
     body = b""
     if cell.scenario == "grpc":
@@ -200,27 +205,28 @@ def title(cell):
     return f"{cell.scenario} {cell.connections}x{cell.streams}"
 
 
-def table(cell, results):
-    """One cell: every server's medians, the least CPU first."""
-    lines = [f"### {title(cell)}", "", f"{SCENARIOS[cell.scenario]} {cell.connections} connections, {cell.streams} streams on each.", "",
-             f"| server | **CPU us each** | by {BESIDE[cell.scenario]} (95 %) | of it user | a second | mean us | peak MB | server CPU | client CPU | errors | runs |",
+def table(cell, results, about=SCENARIOS, base=None):
+    """One cell: every server's medians, the least CPU first, each beside `base`."""
+    beside = base or BESIDE[cell.scenario]
+    lines = [f"### {title(cell)}", "", f"{about[cell.scenario]} {cell.connections} connections, {cell.streams} streams on each.", "",
+             f"| server | **CPU us each** | by {beside} (95 %) | of it user | a second | mean us | peak MB | server CPU | client CPU | errors | runs |",
              "| --- |" + " --- |" * 10]
     rows = []
     for name, by_cell in results.items():
         found = list(by_cell.get(cell, {}).values())
         if found:
             m = runs.medians(found)
-            rows.append((m["us_per_message"], f"| {name} | **{m['us_per_message']:.2f}** | {comparison.ratio_text(results, name, BESIDE[cell.scenario], cell)} |"
+            rows.append((m["us_per_message"], f"| {name} | **{m['us_per_message']:.2f}** | {comparison.ratio_text(results, name, beside, cell)} |"
                          f" {m['user_share']:.0%} | {m['rps']:,.0f} | {m['mean_us']:,.0f} | {m['peak_bytes'] / 1e6:.1f} |"
                          f" {m['server_core']:.0%} | {m['load_core']:.0%} | {sum(f['errs'] for f in found):.0f} | {len(found)} |"))
     return lines + [row for _, row in sorted(rows)] + [""]
 
 
-def bars(results):
+def bars(results, wanted=tuple(BARS)):
     """What is judged: lines, and whether a bar is missed."""
     lines = ["### Bars", "", "| CPU each | cell | ratio | 95 % interval | pairs | bar | |", "| --- |" + " --- |" * 6]
     missed = False
-    for bar in BARS:
+    for bar in wanted:
         pick = lambda name: {c: r for c, r in results.get(name, {}).items() if title(c) == bar.scenario}
         ours, other = pick(bar.ours), pick(bar.other)
         found = runs.compare(ours, other) if ours and other else None

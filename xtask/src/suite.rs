@@ -257,6 +257,16 @@ const SUITES: &[Suite] = &[
         ],
     },
     Suite {
+        name: "h2proxy",
+        about: "CPU per request that comes by HTTP/2 through proxies, before HTTP/1.1 and HTTP/2, against HAProxy and others; fifteen minutes, needs h2load",
+        lines: &[
+            Line::new(&["bench/install.sh", "proxy"]),
+            Line::new(&["bench/build.sh", "floor"]),
+            RELEASE,
+            Line::new(&["python3", "bench/h2proxy.py"]),
+        ],
+    },
+    Suite {
         name: "policies",
         about: "what each policy of the gateway costs a request, in instructions, allocations and CPU; fifteen minutes",
         lines: &[

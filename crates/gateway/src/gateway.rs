@@ -49,7 +49,7 @@ use crate::resolve::{Found, NotFound, Settings};
 use crate::status::{CounterStatus, UpstreamStatus};
 use crate::table::{Problem, Table};
 use crate::upstream::Shared;
-use crate::upstream::local::Local;
+use crate::upstream::local::{End, Link, Local};
 use crate::upstream::registry::Registry;
 use crate::upstream::room::Room;
 pub(crate) use view::View;
@@ -520,6 +520,26 @@ impl Worker {
         Ok(root)
     }
 
+    /// A [way](Local::link) to an endpoint. What is opened for it and shared stays when the request is over, however and whenever that
+    /// comes: it is looked after.
+    pub(crate) async fn link(
+        self: &Rc<Self>,
+        local: &Local,
+        end: &Rc<End>,
+        (fresh, greeting): (bool, &[u8]),
+        span: Duration,
+    ) -> Result<Link, Fault> {
+        if local.may_share() {
+            self.sweep_later();
+        }
+        let link = local.link(end, fresh, greeting, span).await?;
+        if matches!(link, Link::Shared(_)) {
+            // What is spoken has changed meanwhile, perhaps.
+            self.sweep_later();
+        }
+        Ok(link)
+    }
+
     /// Has kept connections looked through, as long as there are any.
     pub(crate) fn sweep_later(self: &Rc<Self>) {
         if self.sweeping.replace(true) {
@@ -581,11 +601,11 @@ impl Worker {
 
     /// Whether any connection is still kept.
     fn sweep(&self) -> bool {
-        let mut kept = 0;
+        let mut is_any = false;
         for local in self.locals.borrow().iter().flatten() {
             local.sweep();
-            kept += local.held();
+            is_any |= local.holds_any();
         }
-        kept > 0
+        is_any
     }
 }

@@ -261,8 +261,8 @@ impl Copy {
         self.became.what.set(Copied::Failed);
         let span = self.local.connect_timeout().min(limits::MIRROR_TIME);
         let link = self
-            .local
-            .link(&self.chosen.end, false, &self.greeting, span)
+            .worker
+            .link(&self.local, &self.chosen.end, (false, &self.greeting), span)
             .await;
         match (link, &self.message) {
             (Ok(Link::Sole(sole)), Message::Bytes(bytes)) => self.by(sole, bytes).await,
@@ -271,10 +271,7 @@ impl Copy {
                     self.by(sole, &bytes).await;
                 }
             }
-            (Ok(Link::Shared(channel)), Message::Parts(parts)) => {
-                self.worker.sweep_later();
-                self.by_stream(&channel, parts).await;
-            }
+            (Ok(Link::Shared(channel)), Message::Parts(parts)) => self.by_stream(&channel, parts).await,
             // What the upstream speaks has changed since.
             (Ok(Link::Shared(_)), Message::Bytes(_)) | (Err(_), _) => {}
         }

@@ -60,14 +60,11 @@ pub(crate) async fn call(
         let left = call.until.since(worker.cx.now());
         let greeting = local.greeting(|| None);
         let span = local.connect_timeout().min(left);
-        let link = local.link(&chosen.end, fresh, &greeting, span).await?;
+        let link = worker.link(&local, &chosen.end, (fresh, &greeting), span).await?;
         let kept = link.requests() > 0;
         let answered = match link {
             Link::Sole(sole) => exchange(worker, &local, &chosen.end, sole, call).await,
-            Link::Shared(channel) => {
-                worker.sweep_later();
-                by_stream(worker, &chosen.end, &channel, call).await
-            }
+            Link::Shared(channel) => by_stream(worker, &chosen.end, &channel, call).await,
         };
         match answered {
             Err(Fault::ClosedBeforeHead | Fault::ResetBeforeHead) if kept && !fresh && call.again => {

@@ -145,9 +145,14 @@ impl Local {
         self.follow().tls.clone()
     }
 
-    /// Connections that are kept, or shared.
-    pub(crate) fn held(&self) -> usize {
-        self.kept.get() + self.common.open()
+    /// Whether there are connections that are kept, or shared, or may be soon.
+    pub(crate) fn holds_any(&self) -> bool {
+        self.kept.get() > 0 || self.common.is_any()
+    }
+
+    /// Whether its connections are shared, as far as that is known.
+    pub(crate) fn may_share(&self) -> bool {
+        self.protocol() != UpstreamProtocol::Http1
     }
 
     /// How long connecting may take.
@@ -332,7 +337,7 @@ impl Local {
         greeting: &[u8],
         span: Duration,
     ) -> Result<Link, Fault> {
-        if self.protocol() != UpstreamProtocol::Http1 {
+        if self.may_share() {
             // Apart, so that requests by HTTP/1.1 have no room for it.
             return Box::pin(self.link_shared(end, fresh, greeting, span)).await;
         }

@@ -1,5 +1,6 @@
 //! Whose turn it is where requests share connections: who waits is called for what he can use, and everybody's turn comes.
 
+use std::net::TcpListener;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -18,6 +19,7 @@ on_every_backend! {
     a_stream_is_for_who_can_use_it,
     a_change_keeps_nobody_from_a_stream,
     a_new_connection_is_not_asked_for_more_than_it_takes,
+    an_endpoint_that_never_says_what_it_takes,
     a_deadline_that_comes_closer_is_met,
 }
 
@@ -153,6 +155,32 @@ fn a_new_connection_is_not_asked_for_more_than_it_takes(engine: Config) {
     for (number, client) in clients.iter_mut().enumerate() {
         client.answer().expect(200, &number.to_string());
     }
+    edge.server.shut_down();
+}
+
+/// It takes connections, and that is all.
+fn an_endpoint_that_never_says_what_it_takes(engine: Config) {
+    let mute = TcpListener::bind("127.0.0.1:0").expect("a free port");
+    let addr = mute.local_addr().expect("it is bound");
+    let patience = |connect: Duration| {
+        to(&[addr], |_, upstream| {
+            upstream.protocol = UpstreamProtocol::Http2;
+            upstream.connect_timeout = connect;
+        })
+    };
+    let edge = edge(engine, patience(Duration::from_millis(100)));
+    let mut clients = [client(&edge, "/"), client(&edge, "/")];
+    for client in &mut clients {
+        assert_eq!(client.answer().status, 504);
+    }
+    until(|| edge.gateway.upstreams()[0].connections == 0);
+    // Whoever has it opened leaves, and nobody else wants it.
+    let next = Arc::new(patience(PATIENCE));
+    assert_eq!(edge.gateway.replace(next, Duration::ZERO), []);
+    let leaver = client(&edge, "/");
+    until(|| edge.gateway.upstreams()[0].connections == 1);
+    drop(leaver);
+    until(|| edge.gateway.upstreams()[0].connections == 0);
     edge.server.shut_down();
 }
 

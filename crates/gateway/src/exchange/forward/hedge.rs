@@ -218,12 +218,9 @@ impl Job<'_, '_> {
         let left = self.clock.total.map(|total| total.since(self.worker.cx.now()));
         let span = left.map_or(span, |left| span.min(left));
         let greeting = self.local.greeting(|| addresses(self.req));
-        let link = self.local.link(&chosen.end, fresh, &greeting, span).await?;
-        if matches!(link, Link::Shared(_)) {
-            // It stays when this request is over, however that comes.
-            self.worker.sweep_later();
-        }
-        Ok(link)
+        self.worker
+            .link(&self.local, &chosen.end, (fresh, &greeting), span)
+            .await
     }
 
     /// Waits for the first byte of an answer, and consumes none.

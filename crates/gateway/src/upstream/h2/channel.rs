@@ -303,6 +303,10 @@ impl Drop for Channel {
         session.leave(&self.ticket);
         let Some(incoming) = self.incoming.get() else {
             session.reserved.set(session.reserved.get() - 1);
+            if !session.is_begun() {
+                // Whoever has opened it waits for that no more.
+                return session.retire();
+            }
             return session.freed(1);
         };
         let stream = incoming.stream;

@@ -153,6 +153,7 @@ impl Local {
         span: Duration,
     ) -> Result<Link, Fault> {
         let until = self.cx.now().after(span);
+        let _linking = self.common.linking();
         loop {
             let left = until.since(self.cx.now());
             // The configuration may have changed while this waited.
@@ -269,15 +270,13 @@ impl Local {
         if !alone && !end.is_gone() {
             end.sessions.list.borrow_mut().push(Rc::clone(&session));
         }
-        if let Err(fault) = self.heard(&session, until).await {
-            session.retire();
-            return Err(fault);
-        }
-        match session.has_room_for_reserved() {
-            true => Ok(Link::Shared(channel)),
+        self.heard(&session, until).await?;
+        if !session.has_room_for_reserved() {
             // It takes none, or no more: nothing was done.
-            false => Err(Fault::StreamRefused),
+            session.retire();
+            return Err(Fault::StreamRefused);
         }
+        Ok(Link::Shared(channel))
     }
 
     /// Waits until an endpoint has said how many streams it takes.

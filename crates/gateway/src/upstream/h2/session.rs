@@ -32,6 +32,17 @@ pub(crate) struct Common {
     pub(super) heads: RefCell<HeadBuffer>,
     /// Connections that stand.
     pub(super) open: Cell<usize>,
+    /// Requests that may be about to open one.
+    linking: Cell<usize>,
+}
+
+/// A request that may be about to open a connection: it may leave behind one that it does not come to use.
+pub(super) struct Linking<'c>(&'c Common);
+
+impl Drop for Linking<'_> {
+    fn drop(&mut self) {
+        self.0.linking.set(self.0.linking.get() - 1);
+    }
 }
 
 impl Common {
@@ -39,12 +50,23 @@ impl Common {
         Rc::new(Common {
             heads: RefCell::new(HeadBuffer::new(&super::limits_for(1))),
             open: Cell::new(0),
+            linking: Cell::new(0),
         })
     }
 
     /// Connections that stand.
     pub(crate) fn open(&self) -> usize {
         self.open.get()
+    }
+
+    /// Whether there is one, or may be soon.
+    pub(crate) fn is_any(&self) -> bool {
+        self.open.get() + self.linking.get() > 0
+    }
+
+    pub(super) fn linking(&self) -> Linking<'_> {
+        self.linking.set(self.linking.get() + 1);
+        Linking(self)
     }
 }
 
@@ -210,6 +232,11 @@ impl Session {
         let room = (self.most as usize).saturating_sub(connection.open_streams());
         let room = room.min(connection.openable()).saturating_sub(reserved as usize);
         room.min(left as usize)
+    }
+
+    /// Whether the endpoint has said how many streams it takes.
+    pub(super) fn is_begun(&self) -> bool {
+        self.state.borrow().connection.is_established()
     }
 
     /// Whether each channel that has no stream yet can have one.
