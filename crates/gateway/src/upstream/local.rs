@@ -410,13 +410,18 @@ impl Local {
             }),
             Err(fault) => {
                 if fault != Fault::NoResources {
-                    let health = end.endpoint.state.health();
-                    health.shun(self.cx.now(), self.cx.wall());
-                    self.shared.health_changed();
+                    self.shun(end);
                 }
                 Err(fault)
             }
         }
+    }
+
+    /// No connection to an endpoint came about: others are asked for a while.
+    pub(super) fn shun(&self, end: &End) {
+        let health = end.endpoint.state.health();
+        health.shun(self.cx.now(), self.cx.wall());
+        self.shared.health_changed();
     }
 
     /// Whether a connection need not wait for addresses, begins with nothing that is for one client alone, and is for one request

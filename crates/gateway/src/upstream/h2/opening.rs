@@ -270,7 +270,12 @@ impl Local {
         if !alone && !end.is_gone() {
             end.sessions.list.borrow_mut().push(Rc::clone(&session));
         }
-        self.heard(&session, until).await?;
+        if let Err(fault) = self.heard(&session, until).await {
+            if fault == Fault::ConnectTimeout {
+                self.shun(end);
+            }
+            return Err(fault);
+        }
         if !session.has_room_for_reserved() {
             // It takes none, or no more: nothing was done.
             session.retire();
