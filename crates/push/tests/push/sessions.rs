@@ -275,6 +275,20 @@ fn who_asks_for_more_than_is_answered_is_sent_away() {
     assert_eq!(large.closed().0, 3501);
 }
 
+/// Answers what pings have come, and says how many. WebSocket's own are answered by the client.
+fn answer_pings(socket: &mut TestSocket) -> usize {
+    let mut count = 0;
+    while let Some(event) = socket.event_now().expect("the protocol") {
+        if matches!(event, TestEvent::Ping(_)) {
+            continue;
+        }
+        assert!(matches!(event, TestEvent::Message(_)), "{event:?}");
+        count += 1;
+        socket.send_text("{}");
+    }
+    count
+}
+
 /// All in one moment, however the interval is long: then a worker would do nothing else for it, and whoever is published to
 /// would wait.
 #[test]
@@ -282,22 +296,22 @@ fn however_many_come_at_once_they_are_not_pinged_at_once() {
     const CLIENTS: usize = 2400;
     const STEPS: u32 = 20;
     let mut client = serve(options());
-    let mut sockets: Vec<TestSocket> = (0..CLIENTS).map(|_| connect(&mut client)).collect();
+    let mut sockets: Vec<TestSocket> = Vec::new();
+    // Handshakes are let in at a rate: the first are pinged before the last have come.
+    while sockets.len() < CLIENTS {
+        sockets.extend((0..100).map(|_| connect(&mut client)));
+        for socket in &mut sockets {
+            answer_pings(socket);
+        }
+    }
     let mut pings = vec![0; CLIENTS];
     let mut together = Vec::new();
     for _ in 0..PING_EVERY.as_secs() as u32 * STEPS {
         client.advance(Duration::from_secs(1) / STEPS);
         let mut count = 0;
         for (socket, pings) in sockets.iter_mut().zip(&mut pings) {
-            while let Some(event) = socket.event_now().expect("the protocol") {
-                // WebSocket's own are answered by the client.
-                if matches!(event, TestEvent::Ping(_)) {
-                    continue;
-                }
-                assert!(matches!(event, TestEvent::Message(_)), "{event:?}");
-                (count, *pings) = (count + 1, *pings + 1);
-                socket.send_text("{}");
-            }
+            let came = answer_pings(socket);
+            (count, *pings) = (count + came, *pings + came);
         }
         together.push(count);
     }
