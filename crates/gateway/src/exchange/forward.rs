@@ -149,7 +149,7 @@ pub(super) async fn forward(
         key: local.key(|key| hashed(key, found.listener, req)).flatten(),
         session,
         prefer,
-        kept: Kept::of(forward),
+        kept: Kept::of(forward, local.may_share()),
         web: Unwrapping::of(grpc::web(forward, req)),
         cross: found.cross.as_ref(),
         pages: pages(found, forward),

@@ -27,10 +27,11 @@ pub(super) struct Kept {
 }
 
 impl Kept {
-    /// For what a rule has done with a request.
-    pub(super) fn of(forward: &Forward) -> Kept {
+    /// For what a rule has done with a request. `refusable`: whoever it is for may say that nothing was done for it, when some of its
+    /// body was taken already (RFC 9113 §8.7).
+    pub(super) fn of(forward: &Forward, refusable: bool) -> Kept {
         let again = forward.retry.as_ref().is_some_and(|retry| retry.attempts > 0);
-        let replayed = match again || forward.hedge.is_some() {
+        let replayed = match again || refusable || forward.hedge.is_some() {
             true => limits::REPLAY_BYTES,
             false => 0,
         };
@@ -111,7 +112,7 @@ mod tests {
             })
             .into_iter()
             .collect();
-        Kept::of(&forward)
+        Kept::of(&forward, false)
     }
 
     #[test]
@@ -122,6 +123,14 @@ mod tests {
         assert!(!none.can_replay() && none.bytes().is_empty());
         none.end(FieldBlock::new());
         assert!(none.whole(10).is_none());
+    }
+
+    #[test]
+    fn what_may_be_refused_is_kept() {
+        let kept = Kept::of(&Forward::to("x"), true);
+        kept.take(b"x");
+        assert!(kept.can_replay());
+        assert_eq!(*kept.bytes(), *b"x");
     }
 
     #[test]
@@ -140,7 +149,7 @@ mod tests {
             hedge: Some(std::time::Duration::from_millis(1)),
             ..Forward::to("x")
         };
-        let kept = Kept::of(&forward);
+        let kept = Kept::of(&forward, false);
         assert!(kept.take_ahead(&vec![1; limits::REPLAY_BYTES]) && kept.can_replay());
         assert!(!kept.take_ahead(b"xy"));
         assert!(!kept.can_replay(), "longer than what is sent again");

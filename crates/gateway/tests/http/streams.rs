@@ -15,6 +15,7 @@ on_every_backend! {
     bodies_to_both,
     many_at_once,
     trailers_both_ways,
+    an_end_by_the_head_stays_one,
     calls_that_cannot_be_sent_on,
     what_is_smuggled_nowhere,
 }
@@ -137,6 +138,35 @@ fn trailers_both_ways(engine: Config) {
     assert_eq!(got.trailers, [("grpc-status".to_owned(), "0".to_owned())]);
     let asked = origin.asked();
     assert_eq!(asked.trailers, [("x-sum".to_owned(), "1".to_owned())]);
+    edge.server.shut_down();
+}
+
+/// "Trailers-Only" of gRPC, whose clients take an empty frame behind it for a broken call.
+fn an_end_by_the_head_stays_one(engine: Config) {
+    let origin = Framed::new(|mut peer| {
+        while let Some((stream, _)) = peer.request() {
+            let told = [("content-type", "application/grpc"), ("grpc-status", "5")];
+            peer.respond(stream, 200, &told, true);
+        }
+    });
+    let edge = edge(
+        engine.clone(),
+        to(&[origin.addr], |_, upstream| {
+            upstream.protocol = UpstreamProtocol::Http2
+        }),
+    );
+    let mut client = client(&engine, &edge);
+    for _ in 0..2 {
+        let block = fields(&[("te", "trailers"), ("content-type", "application/grpc")]);
+        let stream = client.head("POST", "/shop.Cart/Add", &block, false);
+        client.send_piece(stream, b"abc", true);
+        let got = client.wait(stream);
+        assert!(got.bare, "{got:?}");
+        assert_eq!(
+            (got.status, got.field("grpc-status"), got.text()),
+            (200, Some("5"), "")
+        );
+    }
     edge.server.shut_down();
 }
 

@@ -38,6 +38,8 @@ pub(super) struct Framed {
     left: Option<u64>,
     /// No body is sent.
     silent: bool,
+    /// The head was its end.
+    over: bool,
 }
 
 /// Part of a body.
@@ -91,7 +93,7 @@ impl Framed {
 
     /// Ends it.
     fn finish(&mut self, trailers: Option<FieldBlock>) -> std::result::Result<(), h1::Misuse> {
-        if self.silent {
+        if self.over {
             return Ok(());
         }
         if let Some(left @ 1..) = self.left {
@@ -422,12 +424,15 @@ impl<'r> Reply<'r> {
             forwarded: self.forwarded,
             handshake: None,
         };
+        // By its head alone: to clients of gRPC that is not the same as an end behind it.
+        let over = silent || self.forwarded && outgoing.length == Some(0);
         line.session
-            .head(request.local, &parts, line.stream, length, silent)?;
+            .head(request.local, &parts, line.stream, length, over)?;
         let mut framed = Framed {
             line,
             left: outgoing.length.filter(|_| !silent),
             silent,
+            over,
         };
         let said = self.frame.as_deref().unwrap_or(self.body);
         if !said.is_empty() {

@@ -19,6 +19,8 @@ pub(crate) struct Got {
     pub(crate) body: Vec<u8>,
     pub(crate) trailers: Vec<(String, String)>,
     pub(crate) end: bool,
+    /// Its head was its end.
+    pub(crate) bare: bool,
     pub(crate) reset: Option<ErrorCode>,
 }
 
@@ -242,7 +244,7 @@ impl Http2 {
                         continue;
                     }
                     assert_eq!(got.status, 0, "one head");
-                    (got.status, got.end) = (head.status, end);
+                    (got.status, got.end, got.bare) = (head.status, end, end);
                     got.fields = told(head.fields.iter());
                 }
                 Event::Data { stream, data, end } => {
