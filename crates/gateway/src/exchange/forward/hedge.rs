@@ -219,7 +219,7 @@ impl Job<'_, '_> {
         let span = left.map_or(span, |left| span.min(left));
         let greeting = self.local.greeting(|| addresses(self.req));
         self.worker
-            .link(&self.local, &chosen.end, (fresh, &greeting), span)
+            .link(self.local, &chosen.end, (fresh, &greeting), span)
             .await
     }
 
