@@ -55,6 +55,7 @@ impl Framed {
             line,
             left: None,
             silent: false,
+            over: false,
         }
     }
 
