@@ -338,7 +338,7 @@ impl Framed {
             let mut head = connection.respond(stream, 200, out).expect("an open stream");
             head.field("X-Proof", open.id.to_string().as_bytes())
                 .expect("a field");
-            if open.id % 2 == 0 {
+            if open.id.is_multiple_of(2) {
                 head.length(answer.body.len() as u64);
             }
             head.finish(open.is_head);
