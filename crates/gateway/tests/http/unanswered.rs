@@ -4,7 +4,7 @@ use std::sync::mpsc;
 use std::time::Duration;
 
 use ringmain_engine::Config;
-use ringmain_gateway::model::{Retry, Timeouts, UpstreamProtocol};
+use ringmain_gateway::model::{Timeouts, UpstreamProtocol};
 use ringmain_wire::h2::ErrorCode;
 
 use crate::framed::{Framed, Happened};
