@@ -179,7 +179,7 @@ fn an_endpoint_that_never_says_what_it_takes(engine: Config) {
     assert_eq!(edge.gateway.replace(next, Duration::ZERO), []);
     let leaver = client(&edge, "/");
     until(|| edge.gateway.upstreams()[0].connections == 1);
-    drop(leaver);
+    leaver.reset();
     until(|| edge.gateway.upstreams()[0].connections == 0);
     edge.server.shut_down();
 }
