@@ -99,6 +99,21 @@ fn the_server_serves_with_the_exported_profile() {
     }
 }
 
+/// What a program is answered that publishes.
+fn publish(addr: &str) -> String {
+    let mut stream = TcpStream::connect(addr).unwrap();
+    let said = r#"{"channel":"kept:news","data":1}"#;
+    let length = said.len();
+    write!(
+        stream,
+        "POST /live/api/publish HTTP/1.1\r\nHost: x\r\nX-API-Key: K\r\nConnection: close\r\nContent-Length: {length}\r\n\r\n{said}"
+    )
+    .unwrap();
+    let mut answer = String::new();
+    stream.read_to_string(&mut answer).unwrap();
+    answer
+}
+
 /// TLS, upstreams by name, files, push, a log, the administration, and a file that changes meanwhile.
 #[test]
 fn a_gateway_serves_with_the_exported_profile() {
@@ -147,16 +162,7 @@ routes:
             "a page",
             "{engine}"
         );
-        let mut program = TcpStream::connect(plain).unwrap();
-        let said = r#"{"channel":"kept:news","data":1}"#;
-        let length = said.len();
-        write!(
-            program,
-            "POST /live/api/publish HTTP/1.1\r\nHost: x\r\nX-API-Key: K\r\nConnection: close\r\nContent-Length: {length}\r\n\r\n{said}"
-        )
-        .unwrap();
-        let mut published = String::new();
-        program.read_to_string(&mut published).unwrap();
+        let published = publish(plain);
         assert!(published.contains(r#""offset":1"#), "{engine}: {published}");
         let mut stream = TcpStream::connect(secure).unwrap();
         stream.set_read_timeout(Some(PATIENCE)).unwrap();

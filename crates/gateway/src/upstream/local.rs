@@ -4,6 +4,7 @@
 //! requests share are in `h2`.
 
 mod bytes;
+mod endpoints;
 mod keeping;
 
 use std::cell::{Cell, RefCell};
@@ -19,6 +20,7 @@ use ringmain_engine::stream::Stream;
 use ringmain_tls::{ConnectHandle, Connector};
 use ringmain_wire::proxy::Addresses;
 
+use self::endpoints::{ends, is_same};
 use super::breaker::{Cap, Retrying};
 use super::choose::{self, Wellness, Wish};
 use super::h2::{Channel, Common, Sessions};
@@ -585,33 +587,4 @@ pub(super) enum Waited {
 fn handle(connector: Option<&Result<Connector, String>>) -> Option<Rc<ConnectHandle>> {
     let connector = connector?.as_ref().ok()?;
     Some(Rc::new(connector.handle()))
-}
-
-/// Whether connections to one are as good as those to the other.
-fn is_same(one: &Endpoint, other: &Endpoint) -> bool {
-    one.addr == other.addr && one.peer == other.peer
-}
-
-/// The endpoints, with what there is already of those that stay, if they are connected to in the same way.
-fn ends(current: &Current, old: &[Rc<End>], alike: bool) -> Vec<Rc<End>> {
-    let end = |endpoint: &Arc<Endpoint>| {
-        let same = |end: &&Rc<End>| alike && is_same(&end.endpoint, endpoint);
-        match old.iter().find(same) {
-            // Its share may be another one now.
-            Some(end) if Arc::ptr_eq(&end.endpoint, endpoint) => Rc::clone(end),
-            Some(end) => Rc::new(End {
-                endpoint: Arc::clone(endpoint),
-                idle: RefCell::new(std::mem::take(&mut *end.idle.borrow_mut())),
-                sessions: end.sessions.hand_on(),
-                gone: Cell::new(false),
-            }),
-            None => Rc::new(End {
-                endpoint: Arc::clone(endpoint),
-                idle: RefCell::default(),
-                sessions: Sessions::default(),
-                gone: Cell::new(false),
-            }),
-        }
-    };
-    current.endpoints.iter().map(end).collect()
 }
