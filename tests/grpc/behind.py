@@ -7,6 +7,7 @@ the runner is told the gateway's port in place of the server's. Calls of gRPC-We
 
 import contextlib
 import pathlib
+import signal
 import socket
 import struct
 import subprocess
@@ -18,8 +19,9 @@ GATEWAY = """
 listen: 127.0.0.1:{port}
 routes:
   calls:
-    to: h2c://127.0.0.1:{upstream}
-    grpc_web: true
+    rules:
+      - to: h2c://127.0.0.1:{upstream}
+        grpc_web: true
 """
 SECONDS = 20
 
@@ -106,8 +108,8 @@ def main():
         wait_for(port, gateway)
         sys.stdout.buffer.write(answer(port))
         sys.stdout.buffer.flush()
-        # The runner ends this by closing it, or by a signal.
-        sys.stdin.buffer.read()
+        # The runner ends this by a signal.
+        signal.pause()
 
 
 def end(running):
@@ -120,7 +122,5 @@ def end(running):
 
 
 if __name__ == "__main__":
-    import signal
-
     signal.signal(signal.SIGTERM, lambda *_: sys.exit(0))
     main()

@@ -1,20 +1,23 @@
 #!/usr/bin/env bash
-# Clients of gRPC that are not ours: `tests/grpc/run.sh SERVER EXAMPLE`, SERVER being the example `grpc_conformance` of ringmain-web,
-# EXAMPLE the example `grpc` of ringmain.
+# Clients of gRPC that are not ours: `tests/grpc/run.sh SERVER EXAMPLE RINGMAIN`, SERVER being the example `grpc_conformance` of
+# ringmain-web, EXAMPLE the example `grpc` of ringmain, RINGMAIN the binary.
 #
 # First the runner of connectrpc.com/conformance: all its cases for gRPC over HTTP/2 and for gRPC-Web over HTTP/1.1 and HTTP/2, in the
-# clear, by TLS and with certificates of clients, as config.yaml asks for. Then the npm package grpc-web by client.mjs. Needs Go, Node
+# clear, by TLS and with certificates of clients, as config.yaml asks for; those in the clear again with the gateway in front (behind.py),
+# which translates gRPC-Web. Then the npm package grpc-web by client.mjs. Needs Go, Node
 # and the package registries; what is fetched stays in $GRPC_CACHE (a folder of the user's cache).
 set -euo pipefail
 
-server=$(realpath "${1:?usage: tests/grpc/run.sh SERVER EXAMPLE}")
-example=$(realpath "${2:?usage: tests/grpc/run.sh SERVER EXAMPLE}")
+usage="usage: tests/grpc/run.sh SERVER EXAMPLE RINGMAIN"
+server=$(realpath "${1:?$usage}")
+example=$(realpath "${2:?$usage}")
+ringmain=$(realpath "${3:?$usage}")
 cd "$(dirname "$0")"
 cache=${GRPC_CACHE:-${XDG_CACHE_HOME:-$HOME/.cache}/ringmain-grpc}
 version=v1.0.7
 npm_client=2.1.1
 npm_xhr=0.2.1
-for program in go node npm; do
+for program in go node npm python3; do
     command -v "$program" >/dev/null || { echo "needs $program; install it and run this again" >&2; exit 2; }
 done
 
@@ -24,6 +27,7 @@ if [ ! -x "$runner" ]; then
     GOBIN=$cache/$version GOFLAGS=-mod=mod go install "connectrpc.com/conformance/cmd/connectconformance@$version"
 fi
 "$runner" --mode server --conf config.yaml -- "$server"
+"$runner" --mode server --conf config-behind.yaml -- ./behind.py "$ringmain" "$server"
 
 said=$(mktemp)
 "$example" 127.0.0.1:0 2>"$said" &

@@ -349,8 +349,9 @@ const SUITES: &[Suite] = &[
     },
     Suite {
         name: "grpc",
-        about: "connectrpc.com/conformance, all cases of gRPC and gRPC-Web, and npm's grpc-web against our services; a minute, needs Go, Node and the package registries",
+        about: "connectrpc.com/conformance, all cases of gRPC and gRPC-Web, and npm's grpc-web against our services, also behind the gateway; two minutes, needs Go, Node and the package registries",
         lines: &[
+            RELEASE,
             Line::new(&[
                 "cargo",
                 "build",
@@ -365,6 +366,7 @@ const SUITES: &[Suite] = &[
                 "tests/grpc/run.sh",
                 "target/release/examples/grpc_conformance",
                 "target/release/examples/grpc",
+                "target/release/ringmain",
             ]),
         ],
     },
