@@ -3,6 +3,7 @@
 mod bounds;
 mod examples;
 mod filters;
+mod grpc;
 mod nats;
 mod policies;
 mod push;
