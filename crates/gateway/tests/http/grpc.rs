@@ -8,6 +8,7 @@ use ringmain_wire::grpc::{TextDecoder, encode_text};
 
 use crate::framed::Framed;
 use crate::origin::{Origin, edge, nobody, to};
+use crate::shared::by_streams;
 use crate::support::{Answer, chunked};
 
 on_every_backend! {
@@ -97,12 +98,7 @@ fn faults_are_statuses(engine: Config) {
 
 fn calls_go_through(engine: Config) {
     let origin = server();
-    let edge = edge(
-        engine,
-        to(&[origin.addr], |_, upstream| {
-            upstream.protocol = UpstreamProtocol::Http2
-        }),
-    );
+    let edge = by_streams(engine, &origin, |_, _| {});
     let mut client = edge.server.client();
     client.send(call("application/grpc", &message(b"abc")));
     let head = client.head();
@@ -125,13 +121,7 @@ fn calls_go_through(engine: Config) {
 
 fn the_web_in_binary(engine: Config) {
     let origin = server();
-    let edge = edge(
-        engine,
-        to(&[origin.addr], |forward, upstream| {
-            forward.grpc_web = true;
-            upstream.protocol = UpstreamProtocol::Http2;
-        }),
-    );
+    let edge = by_streams(engine, &origin, |forward, _| forward.grpc_web = true);
     let answer = edge
         .server
         .ask(call("application/grpc-web+proto", &message(b"abc")));
@@ -156,13 +146,7 @@ fn the_web_in_binary(engine: Config) {
 
 fn the_web_as_text(engine: Config) {
     let origin = server();
-    let edge = edge(
-        engine,
-        to(&[origin.addr], |forward, upstream| {
-            forward.grpc_web = true;
-            upstream.protocol = UpstreamProtocol::Http2;
-        }),
-    );
+    let edge = by_streams(engine, &origin, |forward, _| forward.grpc_web = true);
     let sent = [message(b"abc"), message(&[7; 100_000])].concat();
     let mut text = Vec::new();
     for piece in sent.chunks(7777) {
@@ -216,25 +200,14 @@ fn what_is_not_translated(engine: Config) {
         }
     });
     // An answer that is no gRPC.
-    let first = edge(
-        engine.clone(),
-        to(&[origin.addr], |forward, upstream| {
-            forward.grpc_web = true;
-            upstream.protocol = UpstreamProtocol::Http2;
-        }),
-    );
+    let first = by_streams(engine.clone(), &origin, |forward, _| forward.grpc_web = true);
     let answer = first.server.ask(call("application/grpc-web", &message(b"abc")));
     answer.expect(404, "<p>");
     assert_eq!(answer.field("content-type"), Some("text/html"));
     first.server.shut_down();
     // A rule that does not say so.
     let origin = server();
-    let second = edge(
-        engine,
-        to(&[origin.addr], |_, upstream| {
-            upstream.protocol = UpstreamProtocol::Http2
-        }),
-    );
+    let second = by_streams(engine, &origin, |_, _| {});
     let mut client = second.server.client();
     client.send(call("application/grpc-web", &message(b"abc")));
     assert_eq!(origin.asked().field("content-type"), Some("application/grpc-web"));
@@ -243,13 +216,7 @@ fn what_is_not_translated(engine: Config) {
 
 fn text_that_is_none(engine: Config) {
     let origin = server();
-    let edge = edge(
-        engine,
-        to(&[origin.addr], |forward, upstream| {
-            forward.grpc_web = true;
-            upstream.protocol = UpstreamProtocol::Http2;
-        }),
-    );
+    let edge = by_streams(engine, &origin, |forward, _| forward.grpc_web = true);
     for body in ["!!!!", "AAAA=AAA", "AAAAA"] {
         let answer = edge
             .server

@@ -7,6 +7,7 @@ use ringmain_wire::h1::FieldBlock;
 use crate::framed::Framed;
 use crate::http2::{Http2, fields};
 use crate::origin::{Edge, Origin, edge, nobody, to};
+use crate::shared::by_streams;
 use crate::support::{Setting, pattern};
 
 on_every_backend! {
@@ -43,12 +44,7 @@ fn to_http1(engine: Config) {
 
 fn to_http2(engine: Config) {
     let origin = Framed::echo();
-    let edge = edge(
-        engine.clone(),
-        to(&[origin.addr], |_, upstream| {
-            upstream.protocol = UpstreamProtocol::Http2
-        }),
-    );
+    let edge = by_streams(engine.clone(), &origin, |_, _| {});
     let mut client = client(&engine, &edge);
     for _ in 0..5 {
         let stream = client.post("/a", b"hello");
@@ -91,12 +87,7 @@ fn bodies_to_both(engine: Config) {
 
 fn many_at_once(engine: Config) {
     let origin = Framed::echo();
-    let edge = edge(
-        engine.clone(),
-        to(&[origin.addr], |_, upstream| {
-            upstream.protocol = UpstreamProtocol::Http2
-        }),
-    );
+    let edge = by_streams(engine.clone(), &origin, |_, _| {});
     let mut client = client(&engine, &edge);
     let streams: Vec<_> = (0..60)
         .map(|number| (number, client.post("/", &pattern(number * 500))))
@@ -116,12 +107,7 @@ fn trailers_both_ways(engine: Config) {
             peer.trailers(stream, &[("grpc-status", "0")]);
         }
     });
-    let edge = edge(
-        engine.clone(),
-        to(&[origin.addr], |_, upstream| {
-            upstream.protocol = UpstreamProtocol::Http2
-        }),
-    );
+    let edge = by_streams(engine.clone(), &origin, |_, _| {});
     let mut client = client(&engine, &edge);
     let block = fields(&[("te", "trailers"), ("content-type", "application/grpc")]);
     let stream = client.head("POST", "/shop.Cart/Add", &block, false);
@@ -149,12 +135,7 @@ fn an_end_by_the_head_stays_one(engine: Config) {
             peer.respond(stream, 200, &told, true);
         }
     });
-    let edge = edge(
-        engine.clone(),
-        to(&[origin.addr], |_, upstream| {
-            upstream.protocol = UpstreamProtocol::Http2
-        }),
-    );
+    let edge = by_streams(engine.clone(), &origin, |_, _| {});
     let mut client = client(&engine, &edge);
     for _ in 0..2 {
         let block = fields(&[("te", "trailers"), ("content-type", "application/grpc")]);
