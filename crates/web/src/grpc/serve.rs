@@ -30,7 +30,8 @@ pub(super) async fn serve(
     let mut call = Call::new(request, settings, content);
     let outcome = match call.open() {
         Ok(()) => {
-            let work = caught(handler(&call, reply), || Status::internal("the handler panicked"));
+            let work = pin!(handler(&call, reply));
+            let work = caught(work, || Status::internal("the handler panicked"));
             match call.time_left() {
                 None => work.await,
                 Some(span) => within(request.cx(), span, work).await,

@@ -318,13 +318,15 @@ where
     };
     let mut reply = Reply::new(&request, &mut scratch.fields, &mut scratch.body);
     reply.outgoing = Some(Outgoing::new(exchange, job.began, &mut scratch.out));
-    let work = async {
-        match answer::run_before(&request, &mut reply)? {
-            Flow::Continue => handler(&request, &mut reply).await,
-            Flow::Stop => Ok(()),
-        }
+    let outcome = {
+        let work = pin!(async {
+            match answer::run_before(&request, &mut reply)? {
+                Flow::Continue => handler(&request, &mut reply).await,
+                Flow::Stop => Ok(()),
+            }
+        });
+        caught(work, answer::panicked).await
     };
-    let outcome = caught(work, answer::panicked).await;
     if outcome.is_ok()
         && let Some(upgrade) = reply.upgrade.take()
     {
@@ -436,17 +438,15 @@ fn switch_stream(line: &Line, exchange: &Exchange, upgrade: Upgrade, reply: &mut
     }
 }
 
-/// Runs a handler; a panic is an error like another.
-pub(crate) async fn caught<E>(
-    handler: impl Future<Output = std::result::Result<(), E>>,
+/// Runs a handler; a panic is an error like another. Takes it pinned: what a handler keeps is large, and is not to be moved.
+pub(crate) fn caught<E>(
+    mut handler: Pin<&mut impl Future<Output = std::result::Result<(), E>>>,
     panicked: impl Fn() -> E,
-) -> std::result::Result<(), E> {
-    let mut handler = pin!(handler);
-    poll_fn(|context| {
+) -> impl Future<Output = std::result::Result<(), E>> {
+    poll_fn(move |context| {
         let polled = catch_unwind(AssertUnwindSafe(|| handler.as_mut().poll(context)));
         polled.unwrap_or_else(|_| Poll::Ready(Err(panicked())))
     })
-    .await
 }
 
 /// Ends an answer that has begun. An error can only cut it: the client sees that it is not whole.
