@@ -349,7 +349,7 @@ const SUITES: &[Suite] = &[
     },
     Suite {
         name: "grpc",
-        about: "connectrpc.com/conformance, all cases of gRPC and gRPC-Web, and npm's grpc-web against our services, also behind the gateway; two minutes, needs Go, Node and the package registries",
+        about: "grpc-go's interoperability client, connectrpc.com/conformance, all cases of gRPC and gRPC-Web, and npm's grpc-web against our services, also behind the gateway; three minutes, needs Go, Node and the package registries",
         lines: &[
             RELEASE,
             Line::new(&[
@@ -361,7 +361,21 @@ const SUITES: &[Suite] = &[
                 "--example",
                 "grpc_conformance",
             ]),
+            Line::new(&[
+                "cargo",
+                "build",
+                "--release",
+                "-p",
+                "ringmain-web",
+                "--example",
+                "grpc_interop",
+            ]),
             Line::new(&["cargo", "build", "--release", "--example", "grpc"]),
+            Line::new(&[
+                "tests/grpc/interop.sh",
+                "target/release/examples/grpc_interop",
+                "target/release/ringmain",
+            ]),
             Line::new(&[
                 "tests/grpc/run.sh",
                 "target/release/examples/grpc_conformance",
