@@ -332,6 +332,11 @@ const SUITES: &[Suite] = &[
         ],
     },
     Suite {
+        name: "hpack",
+        about: "header compression of HTTP/2 against Go's, both ways; a minute, needs Go and its module proxy",
+        lines: &[Line::new(&["tests/hpack/run.sh"])],
+    },
+    Suite {
         name: "sdk",
         about: "Centrifuge's Go and npm SDKs, npm's grpc-web and grpcurl against our server; a minute, needs Go, Node and the package registries",
         lines: &[

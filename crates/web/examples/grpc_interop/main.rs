@@ -42,7 +42,11 @@ async fn empty(_: &Call<'_>, _: Empty) -> grpc::Result<Empty> {
 async fn unary(call: &Call<'_>, request: SimpleRequest) -> grpc::Result<Response> {
     echo(call)?;
     check(request.response_status)?;
-    of_size(request.response_size)
+    let mut response = of_size(request.response_size)?;
+    if request.fill_server_id {
+        response.server_id = format!("ringmain-{}", std::process::id());
+    }
+    Ok(response)
 }
 
 async fn output(
@@ -110,13 +114,18 @@ async fn answer(
 }
 
 fn of_size(bytes: i32) -> grpc::Result<Response> {
-    let bytes = usize::try_from(bytes)
-        .map_err(|_| Status::new(Code::InvalidArgument, "expected a size of 0 or more, found a negative one"))?;
+    let bytes = usize::try_from(bytes).map_err(|_| {
+        Status::new(
+            Code::InvalidArgument,
+            "expected a size of 0 or more, found a negative one",
+        )
+    })?;
     Ok(Response {
         payload: Some(Payload {
             kind: 0,
             body: vec![0; bytes],
         }),
+        server_id: String::new(),
     })
 }
 

@@ -29,6 +29,8 @@ pub(crate) struct SimpleRequest {
     pub(crate) payload: Option<Payload>,
     #[prost(message, optional, tag = "7")]
     pub(crate) response_status: Option<EchoStatus>,
+    #[prost(bool, tag = "9")]
+    pub(crate) fill_server_id: bool,
 }
 
 /// `SimpleResponse` and `StreamingOutputCallResponse`, as far as they are alike.
@@ -36,6 +38,9 @@ pub(crate) struct SimpleRequest {
 pub(crate) struct Response {
     #[prost(message, optional, tag = "1")]
     pub(crate) payload: Option<Payload>,
+    /// Of the first alone.
+    #[prost(string, tag = "4")]
+    pub(crate) server_id: String,
 }
 
 #[derive(Clone, PartialEq, Message)]

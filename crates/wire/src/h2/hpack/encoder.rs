@@ -92,9 +92,11 @@ impl Encoder {
     /// The peer's `SETTINGS_HEADER_TABLE_SIZE`; not more is used than [`TABLE_BYTES`].
     pub(crate) fn set_most(&mut self, bytes: u32) {
         let most = (bytes as usize).min(TABLE_BYTES);
-        let (least, last) = self.update.unwrap_or((self.table.most(), self.table.most()));
+        let last = self.update.map_or(self.table.most(), |(_, last)| last);
         if most != last {
-            self.update = Some((least.min(most), most));
+            // Only what was set since the last block: Go takes two changes in one block for an error where one would do.
+            let least = self.update.map_or(most, |(least, _)| least.min(most));
+            self.update = Some((least, most));
         }
     }
 

@@ -1,5 +1,7 @@
 //! The examples of RFC 7541, another's coder, and a naive twin of the table.
 
+mod go;
+
 use super::*;
 use crate::h2::fault::FaultKind;
 use crate::h2::limits::TABLE_BYTES;
@@ -142,6 +144,26 @@ fn what_we_write_we_read_whatever_came_before() {
             "seed {seed}: {}",
             decoder.memory()
         );
+    }
+}
+
+#[test]
+fn a_table_that_changes_is_told_once_or_twice() {
+    // RFC 7541 §4.2: the smallest size since the last block and the last one, if they differ.
+    let rows: [(&[u32], &str); 4] = [
+        (&[300], "3f8d02"),
+        (&[4096], "3fe11f"),
+        (&[64, 300], "3f21 3f8d02"),
+        (&[], ""),
+    ];
+    let mut encoder = Encoder::new();
+    for (sizes, told) in rows {
+        for &size in sizes {
+            encoder.set_most(size);
+        }
+        let mut out = Vec::new();
+        encoder.begin(&mut out);
+        assert_eq!(out, bytes(told), "{sizes:?}");
     }
 }
 
