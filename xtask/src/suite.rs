@@ -390,6 +390,19 @@ const SUITES: &[Suite] = &[
         ],
     },
     Suite {
+        name: "browsers",
+        about: "HTTP/2, WebSockets on its streams, server-sent events and gRPC-Web through the gateway as Chromium and Firefox see them; a minute, needs both, Node and the package registry",
+        lines: &[
+            RELEASE,
+            Line::new(&["cargo", "build", "--release", "--example", "grpc"]),
+            Line::new(&[
+                "tests/browsers/run.sh",
+                "target/release/ringmain",
+                "target/release/examples/grpc",
+            ]),
+        ],
+    },
+    Suite {
         name: "exports",
         about: "what `ringmain tune export` prints, read by systemd, procps, Kubernetes' types and those of container runtimes; needs Go and its module proxy",
         lines: &[

@@ -148,6 +148,10 @@ pub const CONNECT_TIMEOUT: Duration = Duration::from_secs(5);
 /// How long an exchange may be without a byte in either direction, unless a rule says otherwise.
 pub const IDLE_TIMEOUT: Duration = Duration::from_secs(60);
 
+/// How long a client may leave the stream of HTTP/2 open on which it speaks WebSocket, once the upstream has ended its side. Then the stream is
+/// ended for both.
+pub const TUNNEL_REST: Duration = Duration::from_secs(1);
+
 /// Bytes of a request's body, unless a rule says otherwise.
 pub const REQUEST_BODY_BYTES: u64 = 16 << 20;
 

@@ -12,7 +12,7 @@ use std::time::Duration;
 
 use ringmain_engine::backend::Time;
 use ringmain_web::{Reply, Request};
-use ringmain_wire::h1::Framing;
+use ringmain_wire::h1::{Framing, Version};
 
 use self::again::{Tries, is_idempotent};
 use super::affinity::Session;
@@ -31,6 +31,7 @@ use super::{Failure, Found, Rest, note, own};
 use crate::fault::{Fault, Side};
 use crate::gateway::Worker;
 use crate::health::Meeting;
+use crate::limits::TUNNEL_REST;
 use crate::model::{AffinityBy, ErrorPage, Forward, HashKey};
 use crate::plan::{Backend, Plan};
 use crate::policy::Cleared;
@@ -312,10 +313,16 @@ impl Job<'_, '_> {
                 let Link::Sole(link) = link else {
                     return Err(Fault::SwitchUnasked.into());
                 };
+                let on_stream = self.req.version() == Version::Http2;
                 return Ok(Rest::Tunnel(Tunnel {
                     link,
                     _chosen: chosen,
                     idle: clock.idle,
+                    rest: if on_stream {
+                        Some(clock.idle.map_or(TUNNEL_REST, |idle| idle.min(TUNNEL_REST)))
+                    } else {
+                        clock.idle
+                    },
                 }));
             }
             // What is left of its answer is not read: the connection goes.

@@ -6,8 +6,12 @@
 //!       └─ the upstream's end, FIN to the client ─▶ Up ─── the client's end ───┘
 //! ```
 //!
-//! Who ends its side is still told the rest of the other.
+//! Who ends its side is still told the rest of the other. A client on a stream of HTTP/2 has [`TUNNEL_REST`] for its own: what it speaks is
+//! WebSocket, in which nothing follows the server's end, and there are browsers that never end such a stream.
+//!
+//! [`TUNNEL_REST`]: crate::limits::TUNNEL_REST
 
+use std::cell::Cell;
 use std::future::poll_fn;
 use std::pin::{Pin, pin};
 use std::task::{Context, Poll};
@@ -25,6 +29,8 @@ pub(super) struct Tunnel {
     /// Counted at its endpoint as long as it lives.
     pub(super) _chosen: Chosen,
     pub(super) idle: Option<Duration>,
+    /// The same behind the upstream's end.
+    pub(super) rest: Option<Duration>,
 }
 
 /// What has come of the upstream.
@@ -38,7 +44,8 @@ impl Tunnel {
     /// Moves bytes until the end.
     pub(super) async fn run(self, req: &Request<'_>, reply: &mut Reply<'_>) -> Result<(), Error> {
         let stream = &self.link.stream;
-        let mut up = pin!(self.up(req));
+        let is_over = Cell::new(false);
+        let mut up = pin!(self.up(req, &is_over));
         let mut sending = true;
         loop {
             stream.set_deadline(self.idle);
@@ -56,7 +63,8 @@ impl Tunnel {
             }
         }
         reply.end_tunnel()?;
-        stream.set_deadline(self.idle);
+        is_over.set(true);
+        stream.set_deadline(self.rest);
         poll_fn(|context| {
             if let Err(error) = poll_up(up.as_mut(), &mut sending, context) {
                 return Poll::Ready(Err(error));
@@ -69,11 +77,11 @@ impl Tunnel {
         .await
     }
 
-    /// What the client sends, until its end or until the upstream takes no more.
-    async fn up(&self, req: &Request<'_>) -> Result<(), Error> {
+    /// What the client sends, until its end or until the upstream takes no more. `is_over`: the upstream has ended its side.
+    async fn up(&self, req: &Request<'_>, is_over: &Cell<bool>) -> Result<(), Error> {
         let stream = &self.link.stream;
         while let Some(bytes) = req.chunk().await? {
-            stream.set_deadline(self.idle);
+            stream.set_deadline(if is_over.get() { self.rest } else { self.idle });
             if stream.write_frame(bytes).await.is_err() {
                 return Ok(());
             }

@@ -12,6 +12,7 @@ use crate::support::Client;
 
 on_every_backend! {
     a_websocket_over_http2,
+    an_end_that_the_client_does_not_answer,
 }
 
 /// A client asks on a stream of HTTP/2 for what its upstream speaks by HTTP/1.1.
@@ -62,6 +63,27 @@ fn a_websocket_over_http2(engine: Config) {
     edge.server.shut_down();
 }
 
+/// Behind its server's end nothing follows in a WebSocket: a client that holds its stream open all the same (Firefox does) loses it long before
+/// the idle timeout.
+fn an_end_that_the_client_does_not_answer(engine: Config) {
+    let origin = Origin::new(|mut peer| {
+        let Some(seen) = peer.request() else { return };
+        let accept = accept_of(&seen.field("sec-websocket-key").expect("a key"));
+        peer.send(format!(
+            "HTTP/1.1 101 Switching Protocols\r\nConnection: upgrade\r\nUpgrade: websocket\r\nSec-WebSocket-Accept: {accept}\r\n\r\nlast"
+        ));
+    });
+    let edge = edge(engine, to(&[origin.addr], |_, _| {}));
+    let mut client = Streams::new(edge.server.client());
+    client.websocket("/chat");
+    while client.resets == 0 {
+        client.step();
+    }
+    assert_eq!(client.heard, "200 none none\nlastend");
+    drop(client);
+    edge.server.shut_down();
+}
+
 /// What a server answers to a key.
 fn accept_of(key: &str) -> String {
     let head = format!(
@@ -90,6 +112,7 @@ struct Streams {
     heads: HeadBuffer,
     out: Vec<u8>,
     heard: String,
+    resets: u32,
 }
 
 impl Streams {
@@ -102,6 +125,7 @@ impl Streams {
             heads: HeadBuffer::new(&limits),
             out,
             heard: String::new(),
+            resets: 0,
         }
     }
 
@@ -132,41 +156,46 @@ impl Streams {
     /// Goes on until what was heard is as it should be.
     fn wait(&mut self, done: impl Fn(&str) -> bool) {
         while !done(&self.heard) {
-            let out = std::mem::take(&mut self.out);
-            self.client.send(out);
-            assert!(
-                self.client.receive().expect("bytes") > 0,
-                "the end, after {}",
-                self.heard
-            );
-            let input = std::mem::take(self.client.kept());
-            let mut at = 0;
-            loop {
-                let step = self
-                    .wire
-                    .receive(&input[at..], Duration::ZERO, &mut self.heads, &mut self.out)
-                    .expect("frames");
-                at += step.consumed;
-                match step.event {
-                    Event::NeedMore => break,
-                    Event::Response { head, .. } => {
-                        let field = |name| {
-                            head.fields
-                                .get(name)
-                                .map_or("none".into(), String::from_utf8_lossy)
-                        };
-                        let (protocol, accept) =
-                            (field("sec-websocket-protocol"), field("sec-websocket-accept"));
-                        self.heard += &format!("{} {protocol} {accept}\n", head.status);
-                    }
-                    Event::Data { data, end, .. } => {
-                        self.heard += &String::from_utf8_lossy(data);
-                        self.heard += if end { "end" } else { "" };
-                    }
-                    _ => {}
-                }
-            }
-            *self.client.kept() = input[at..].to_vec();
+            self.step();
         }
+    }
+
+    /// Sends what there is to send, and hears what comes.
+    fn step(&mut self) {
+        let out = std::mem::take(&mut self.out);
+        self.client.send(out);
+        assert!(
+            self.client.receive().expect("bytes") > 0,
+            "the end, after {}",
+            self.heard
+        );
+        let input = std::mem::take(self.client.kept());
+        let mut at = 0;
+        loop {
+            let step = self
+                .wire
+                .receive(&input[at..], Duration::ZERO, &mut self.heads, &mut self.out)
+                .expect("frames");
+            at += step.consumed;
+            match step.event {
+                Event::NeedMore => break,
+                Event::Response { head, .. } => {
+                    let field = |name| {
+                        head.fields
+                            .get(name)
+                            .map_or("none".into(), String::from_utf8_lossy)
+                    };
+                    let (protocol, accept) = (field("sec-websocket-protocol"), field("sec-websocket-accept"));
+                    self.heard += &format!("{} {protocol} {accept}\n", head.status);
+                }
+                Event::Data { data, end, .. } => {
+                    self.heard += &String::from_utf8_lossy(data);
+                    self.heard += if end { "end" } else { "" };
+                }
+                Event::Reset { .. } => self.resets += 1,
+                _ => {}
+            }
+        }
+        *self.client.kept() = input[at..].to_vec();
     }
 }
