@@ -6,6 +6,10 @@ use ringmain_engine::{Choice, Config};
 use ringmain_web::grpc::{self, Call, Service};
 use ringmain_web::{App, Exit};
 
+/// As in `ringmain` itself, and in the peers.
+#[global_allocator]
+static ALLOCATOR: mimalloc::MiMalloc = mimalloc::MiMalloc;
+
 #[derive(Clone, PartialEq, grpc::prost::Message)]
 #[prost(prost_path = "grpc::prost")]
 struct Name {
