@@ -13,6 +13,7 @@ use std::time::Duration;
 use ringmain_engine::backend::Time;
 use ringmain_web::{Reply, Request};
 use ringmain_wire::h1::{Framing, Version};
+use ringmain_wire::ws::Challenge;
 
 use self::again::{Tries, is_idempotent};
 use super::affinity::Session;
@@ -304,15 +305,16 @@ impl Job<'_, '_> {
         let mut clock = self.clock;
         clock.head = self.forward.timeouts.per_try.map(|span| begun.after(span));
         let mut reading = self.reading(&chosen)?;
+        if let Link::Shared(channel) = &link {
+            reading.connects = request::connects(self.req, &self.sending, channel);
+            reading.key = Challenge::of(self.req.head());
+        }
         let got = self
             .converse(&chosen, (&link, is_sent), &mut clock, &mut reading, reply)
             .await;
         let got = got.map_err(|failure| Broken::by(failure, link.requests() > 0 && !reading.begun))?;
         let download = match got {
             Got::Switch => {
-                let Link::Sole(link) = link else {
-                    return Err(Fault::SwitchUnasked.into());
-                };
                 let on_stream = self.req.version() == Version::Http2;
                 return Ok(Rest::Tunnel(Tunnel {
                     link,

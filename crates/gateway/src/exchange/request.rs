@@ -5,7 +5,7 @@ use std::net::IpAddr;
 
 use ringmain_web::{Request, path};
 use ringmain_wire::grpc::{ContentType, Dialect};
-use ringmain_wire::h1::{BodyEncoder, FieldBlock, Framing, Known, Misuse, RequestEncoder};
+use ringmain_wire::h1::{BodyEncoder, FieldBlock, Framing, Known, Method, Misuse, RequestEncoder, Version};
 use ringmain_wire::h2;
 use ringmain_wire::ws::Challenge;
 
@@ -20,6 +20,9 @@ use crate::plan::Changes;
 use crate::policy::Cleared;
 use crate::upstream::Endpoint;
 use crate::upstream::h2::Channel;
+
+/// The protocol that streams of HTTP/2 can be switched to.
+pub(super) const WEBSOCKET: &str = "websocket";
 
 /// What a head is written from, besides the request.
 pub(super) struct Sending<'a> {
@@ -126,6 +129,17 @@ pub(super) fn compose<'a>(
     Ok((framed, host(req, endpoint, sending)))
 }
 
+/// Whether a request is asked for by an extended CONNECT on this stream: it opens a WebSocket, and the endpoint takes such requests (RFC 8441).
+/// If not it goes as it is, without the switch of protocols, which HTTP/2 has not.
+pub(super) fn connects(req: &Request<'_>, sending: &Sending<'_>, channel: &Channel) -> bool {
+    let is_websocket = sending
+        .upgrade
+        .is_some_and(|protocol| protocol.eq_ignore_ascii_case(WEBSOCKET.as_bytes()));
+    is_websocket
+        && channel.takes_extended_connect()
+        && (req.version() == Version::Http2 || Challenge::of(req.head()).is_some())
+}
+
 /// Asks by HTTP/2: sends a request's head. Whether a body is to follow.
 pub(super) fn ask(
     desk: &mut Desk,
@@ -140,20 +154,30 @@ pub(super) fn ask(
     } else {
         &desk.host
     };
+    let connects = connects(req, sending, channel);
+    if connects {
+        // There is none on a stream (RFC 8441 §5).
+        desk.fields.remove(Challenge::FIELD);
+    }
     let request = h2::Request {
-        method: req.head().method,
+        method: if connects {
+            Method::Connect
+        } else {
+            req.head().method
+        },
         scheme: channel.scheme(),
         authority,
         path: asked,
-        protocol: None,
+        protocol: connects.then_some(WEBSOCKET),
     };
     let length = match framed {
         Framing::Length(length) => Some(length),
         _ => None,
     };
-    let end = matches!(framed, Framing::None | Framing::Length(0));
+    let bodiless = matches!(framed, Framing::None | Framing::Length(0));
+    let end = bodiless && !connects;
     match channel.request(&request, &desk.fields, length, end) {
-        Ok(()) => Ok(!end),
+        Ok(()) => Ok(!bodiless),
         // It took more when this stream was chosen.
         Err(h2::Misuse::TooManyStreams) => Err(Fault::StreamRefused),
         Err(misuse) => {

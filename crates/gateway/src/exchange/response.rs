@@ -13,6 +13,7 @@ use super::Failure;
 use super::fields::{Named, options, starts_folded};
 use super::grpc::{self, Wrapping};
 use super::relay::Decoding;
+use super::request::WEBSOCKET;
 use super::trailers::Sieve;
 use crate::desk::Desk;
 use crate::fault::Fault;
@@ -28,6 +29,10 @@ pub(super) struct Reading<'m, 'a> {
     upgrade: Option<&'m [u8]>,
     /// What a switch is to answer.
     challenge: Option<Challenge>,
+    /// The request was an extended CONNECT: any answer of 200 to 299 is a switch.
+    pub(super) connects: bool,
+    /// The client's key, if it has asked by HTTP/1.1: the switch answers it.
+    pub(super) key: Option<Challenge>,
     interim: u32,
     /// Whether anything of an answer has come.
     pub(super) begun: bool,
@@ -79,6 +84,8 @@ impl<'m, 'a> Reading<'m, 'a> {
             method,
             upgrade,
             challenge,
+            connects: false,
+            key: None,
             interim: 0,
             begun: false,
             trailers,
@@ -212,15 +219,10 @@ impl<'m, 'a> Reading<'m, 'a> {
             if self.challenge.is_some_and(|challenge| !challenge.is_met(head)) {
                 return Err(Fault::GarbageHead.into());
             }
-            let mut fields = FieldBlock::new();
-            copy(&head.fields, changes, self.cross, &mut fields)?;
-            // The reply has them already, for whatever else it could have become.
-            for (name, _) in self.extra.iter() {
-                reply.remove_header(name);
-            }
-            fields.append(&self.extra);
-            reply.add_headers(&fields).begin_tunnel(protocol)?;
-            return Ok(Head::Switch);
+            return self.switch(head, protocol, changes, reply);
+        }
+        if self.connects && (200..300).contains(&head.status) {
+            return self.switch(head, WEBSOCKET.as_bytes(), changes, reply);
         }
         let limits = Limits {
             body_bytes: most,
@@ -259,6 +261,28 @@ impl<'m, 'a> Reading<'m, 'a> {
             sieve,
             web,
         })
+    }
+
+    /// Tells the client that its protocol is spoken from here on.
+    fn switch(
+        &self,
+        head: &ResponseHead<'_>,
+        protocol: &[u8],
+        changes: &Changes,
+        reply: &mut Reply<'_>,
+    ) -> Result<Head, Failure> {
+        let mut fields = FieldBlock::new();
+        copy(&head.fields, changes, self.cross, &mut fields)?;
+        if let Some(key) = self.key.filter(|_| self.connects) {
+            key.answer(&mut fields).map_err(|_| Fault::BrokenRule)?;
+        }
+        // The reply has them already, for whatever else it could have become.
+        for (name, _) in self.extra.iter() {
+            reply.remove_header(name);
+        }
+        fields.append(&self.extra);
+        reply.add_headers(&fields).begin_tunnel(protocol)?;
+        Ok(Head::Switch)
     }
 }
 

@@ -17,15 +17,15 @@ use std::pin::{Pin, pin};
 use std::task::{Context, Poll};
 use std::time::Duration;
 
-use ringmain_engine::stream::Stream;
 use ringmain_web::limits::SEND_SHARE;
 use ringmain_web::{Error, Reply, Request};
+use ringmain_wire::h1::FieldBlock;
 
-use crate::upstream::local::{Chosen, Sole};
+use crate::upstream::local::{Chosen, Link};
 
 /// See the module.
 pub(super) struct Tunnel {
-    pub(super) link: Sole,
+    pub(super) link: Link,
     /// Counted at its endpoint as long as it lives.
     pub(super) _chosen: Chosen,
     pub(super) idle: Option<Duration>,
@@ -43,33 +43,33 @@ enum Came {
 impl Tunnel {
     /// Moves bytes until the end.
     pub(super) async fn run(self, req: &Request<'_>, reply: &mut Reply<'_>) -> Result<(), Error> {
-        let stream = &self.link.stream;
+        let link = &self.link;
         let is_over = Cell::new(false);
         let mut up = pin!(self.up(req, &is_over));
         let mut sending = true;
         loop {
-            stream.set_deadline(self.idle);
+            link.set_deadline(self.idle);
             let came = poll_fn(|context| {
                 if let Err(error) = poll_up(up.as_mut(), &mut sending, context) {
                     return Poll::Ready(Err(error));
                 }
-                poll_down(stream, reply, context)
+                poll_down(link, reply, context)
             });
             match came.await? {
                 Came::Bytes => reply.flush().await?,
                 // An end that its TLS has not announced may be an attacker's: it is not passed on as one.
-                Came::End if sending && !stream.was_cut() => break,
+                Came::End if sending && !was_cut(link) => break,
                 Came::End | Came::Broken => return Ok(()),
             }
         }
         reply.end_tunnel()?;
         is_over.set(true);
-        stream.set_deadline(self.rest);
+        link.set_deadline(self.rest);
         poll_fn(|context| {
             if let Err(error) = poll_up(up.as_mut(), &mut sending, context) {
                 return Poll::Ready(Err(error));
             }
-            match stream.poll_over(context) {
+            match poll_over(link, context) {
                 Poll::Pending if sending => Poll::Pending,
                 _ => Poll::Ready(Ok(())),
             }
@@ -79,14 +79,21 @@ impl Tunnel {
 
     /// What the client sends, until its end or until the upstream takes no more. `is_over`: the upstream has ended its side.
     async fn up(&self, req: &Request<'_>, is_over: &Cell<bool>) -> Result<(), Error> {
-        let stream = &self.link.stream;
         while let Some(bytes) = req.chunk().await? {
-            stream.set_deadline(if is_over.get() { self.rest } else { self.idle });
-            if stream.write_frame(bytes).await.is_err() {
+            self.link
+                .set_deadline(if is_over.get() { self.rest } else { self.idle });
+            let taken = match &self.link {
+                Link::Sole(sole) => sole.stream.write_frame(bytes).await.is_ok(),
+                Link::Shared(channel) => channel.send(&bytes).await.is_ok(),
+            };
+            if !taken {
                 return Ok(());
             }
         }
-        let _ = stream.shutdown().await;
+        match &self.link {
+            Link::Sole(sole) => drop(sole.stream.shutdown().await),
+            Link::Shared(channel) => drop(channel.finish(&FieldBlock::new())),
+        }
         Ok(())
     }
 }
@@ -104,19 +111,43 @@ fn poll_up(
 }
 
 /// Hands the client what the upstream has sent.
-fn poll_down(stream: &Stream, reply: &mut Reply<'_>, context: &mut Context<'_>) -> Poll<Result<Came, Error>> {
+fn poll_down(link: &Link, reply: &mut Reply<'_>, context: &mut Context<'_>) -> Poll<Result<Came, Error>> {
     let mut outcome = Ok(());
-    let received = stream.poll_received(context, |bytes| {
+    let mut take = |bytes: &[u8]| {
         let bytes = &bytes[..bytes.len().min(SEND_SHARE)];
         outcome = reply.put(bytes);
         bytes.len()
-    });
-    received.map(|received| {
-        outcome?;
-        Ok(match received {
-            Ok(0) => Came::End,
-            Ok(_) => Came::Bytes,
+    };
+    let came = match link {
+        Link::Sole(sole) => sole
+            .stream
+            .poll_received(context, |bytes| take(bytes))
+            .map(|received| match received {
+                Ok(0) => Came::End,
+                Ok(_) => Came::Bytes,
+                Err(_) => Came::Broken,
+            }),
+        Link::Shared(channel) => channel.poll_body(context, take).map(|received| match received {
+            Ok(None) => Came::End,
+            Ok(Some(_)) => Came::Bytes,
             Err(_) => Came::Broken,
-        })
-    })
+        }),
+    };
+    came.map(|came| outcome.map(|()| came))
+}
+
+/// Whether its end may be an attacker's. A stream of HTTP/2 says its own.
+fn was_cut(link: &Link) -> bool {
+    match link {
+        Link::Sole(sole) => sole.stream.was_cut(),
+        Link::Shared(_) => false,
+    }
+}
+
+/// Waits until nothing more can be sent to the upstream.
+fn poll_over(link: &Link, context: &mut Context<'_>) -> Poll<()> {
+    match link {
+        Link::Sole(sole) => sole.stream.poll_over(context).map(drop),
+        Link::Shared(channel) => channel.poll_gone(context),
+    }
 }

@@ -7,12 +7,16 @@ use ringmain_wire::h1::{self, Exchange, FieldBlock, FieldTable, HeadScanner, Par
 use ringmain_wire::h2::{self, Event, HeadBuffer};
 use ringmain_wire::ws::{self, ServerWish};
 
+use crate::framed::{Framed, Happened};
 use crate::origin::{Origin, edge, to};
+use crate::shared::by_streams;
 use crate::support::Client;
 
 on_every_backend! {
     a_websocket_over_http2,
     an_end_that_the_client_does_not_answer,
+    a_websocket_by_http2_to_the_upstream,
+    an_upstream_that_refuses_or_does_not_know,
 }
 
 /// A client asks on a stream of HTTP/2 for what its upstream speaks by HTTP/1.1.
@@ -81,6 +85,110 @@ fn an_end_that_the_client_does_not_answer(engine: Config) {
     }
     assert_eq!(client.heard, "200 none none\nlastend");
     drop(client);
+    edge.server.shut_down();
+}
+
+/// An origin that takes WebSockets on streams: says `first`, then what it is sent, and ends when its client does.
+fn speaking() -> Framed {
+    let limits = h2::Limits {
+        extended_connect: true,
+        ..h2::Limits::INTERNET
+    };
+    Framed::with(limits, |mut peer| {
+        while let Some((stream, asked, end)) = peer.head() {
+            assert!(!end, "a stream that stays open");
+            let field = |name: &str| asked.field(name).unwrap_or("none").to_owned();
+            let told = [
+                field("sec-websocket-version"),
+                field("sec-websocket-key"),
+                field("upgrade"),
+                field("connection"),
+            ];
+            let told = format!("{} {}", asked.line, told.join(" "));
+            if asked.line.ends_with("/refused") {
+                peer.answer(stream, 403, &[], told.as_bytes());
+                continue;
+            }
+            peer.respond(
+                stream,
+                200,
+                &[("sec-websocket-protocol", "chat"), ("x-told", &told)],
+                false,
+            );
+            peer.data(stream, b"first", false);
+            loop {
+                match peer.next() {
+                    Happened::Data(_, data, end) => {
+                        peer.data(stream, &data, end);
+                        if end {
+                            break;
+                        }
+                    }
+                    Happened::Closed => return,
+                    other => panic!("expected bytes and an end, found {other:?}"),
+                }
+            }
+        }
+    })
+}
+
+const HANDSHAKE: &str = "Host: a\r\nConnection: upgrade\r\nUpgrade: websocket\r\nSec-WebSocket-Version: 13\r\n\
+                         Sec-WebSocket-Protocol: chat\r\nSec-WebSocket-Key: dGhlIHNhbXBsZSBub25jZQ==\r\n\r\n";
+const TOLD: &str = "CONNECT a /chat 13 none none none";
+
+/// Whatever the client speaks, the upstream is asked by an extended CONNECT (RFC 8441).
+fn a_websocket_by_http2_to_the_upstream(engine: Config) {
+    let origin = speaking();
+    let edge = by_streams(engine, &origin, |_, _| {});
+    let mut client = edge.server.client();
+    client.send(format!("GET /chat HTTP/1.1\r\n{HANDSHAKE}"));
+    let heard = |client: &mut Client, end: &str| {
+        while !client.kept().ends_with(end.as_bytes()) {
+            assert!(client.receive().expect("bytes") > 0, "the end before {end}");
+        }
+        String::from_utf8(std::mem::take(client.kept())).expect("text")
+    };
+    let head = heard(&mut client, "first");
+    assert!(head.starts_with("HTTP/1.1 101 "), "{head}");
+    // The example of RFC 6455 §1.3.
+    for line in [
+        "Sec-WebSocket-Accept: s3pPLMBiTxaQ9kYGzzhZRbK+xOo=",
+        "sec-websocket-protocol: chat",
+        &format!("x-told: {TOLD}"),
+    ] {
+        assert!(head.contains(line), "{line} in {head}");
+    }
+    client.send("second");
+    heard(&mut client, "second");
+    client.finish();
+    while client.receive().expect("an end") > 0 {}
+
+    let mut client = Streams::new(edge.server.client());
+    let stream = client.websocket("/chat");
+    client.wait(|heard| heard.contains("first"));
+    client.send(stream, b"second", true);
+    client.wait(|heard| heard.ends_with("end"));
+    assert_eq!(client.heard, "200 chat none\nfirstsecondend");
+    drop(client);
+    edge.server.shut_down();
+}
+
+/// What is no success is an answer as any other; where streams are for HTTP alone, a request goes as it is, without the switch.
+fn an_upstream_that_refuses_or_does_not_know(engine: Config) {
+    let origin = speaking();
+    let edge_of = by_streams(engine.clone(), &origin, |_, _| {});
+    let answer = edge_of
+        .server
+        .ask(format!("GET /refused HTTP/1.1\r\n{HANDSHAKE}"));
+    answer.expect(403, "CONNECT a /refused 13 none none none");
+    edge_of.server.shut_down();
+
+    let plain = Framed::echo();
+    let edge = by_streams(engine, &plain, |_, _| {});
+    let answer = edge.server.ask(format!("GET /chat HTTP/1.1\r\n{HANDSHAKE}"));
+    answer.expect(200, "");
+    let asked = plain.asked();
+    assert_eq!((&*asked.line, asked.field("upgrade")), ("GET a /chat", None));
     edge.server.shut_down();
 }
 

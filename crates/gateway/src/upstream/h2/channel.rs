@@ -78,6 +78,11 @@ impl Channel {
         self.session.scheme
     }
 
+    /// Whether the endpoint speaks other protocols on streams (RFC 8441 §3).
+    pub(crate) fn takes_extended_connect(&self) -> bool {
+        self.session.state.borrow().connection.takes_extended_connect()
+    }
+
     /// Sends a request's head. `end`: it has no body.
     pub(crate) fn request(
         &self,
@@ -192,6 +197,21 @@ impl Channel {
         came.reader = Some(context.waker().clone());
         drop(came);
         self.poll_deadline(context).map(Err)
+    }
+
+    /// Waits until the stream is gone: the endpoint has given it up, or the deadline has passed.
+    pub(crate) fn poll_gone(&self, context: &mut Context<'_>) -> Poll<()> {
+        let Some(incoming) = self.incoming.get() else {
+            return Poll::Ready(());
+        };
+        let is_open = self.session.state.borrow().connection.is_open(incoming.stream);
+        let mut came = incoming.came.borrow_mut();
+        if !is_open || came.lost.is_some() {
+            return Poll::Ready(());
+        }
+        came.reader = Some(context.waker().clone());
+        drop(came);
+        self.poll_deadline(context).map(|_late| ())
     }
 
     /// Whether all of the answer was read.

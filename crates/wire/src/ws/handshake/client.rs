@@ -2,7 +2,7 @@
 
 use super::fault::{HandshakeFault, HandshakeFaultKind as Kind};
 use super::{ACCEPT, EXTENSIONS, KEY, PROTOCOL, PROTOCOLS, VERSION, VERSIONS, holds, is_token, key, only};
-use crate::h1::{self, Known, RequestEncoder, ResponseHead};
+use crate::h1::{self, FieldBlock, Known, RequestEncoder, RequestHead, ResponseHead};
 use crate::ws::extension::{self, Deflation};
 use crate::ws::misuse::Misuse;
 
@@ -24,17 +24,37 @@ pub struct Opened<'w> {
 }
 
 /// A key and what answers it: for an intermediary that asks by HTTP/1.1 for what it was asked for over HTTP/2, where there are
-/// none (RFC 8441 §5). All other fields of the handshake are its client's.
+/// none (RFC 8441 §5), or the other way about. All other fields of the handshake are its client's.
 #[derive(Clone, Copy, Debug)]
 pub struct Challenge {
     key: [u8; key::KEY_BYTES],
 }
 
 impl Challenge {
+    /// The field that has the key.
+    pub const FIELD: &str = KEY;
+
     /// With 16 random bytes.
     #[must_use]
     pub fn new(nonce: [u8; 16]) -> Challenge {
         Challenge { key: key::key(nonce) }
+    }
+
+    /// The key of a client that asks by HTTP/1.1; `None` if it has none, or more than one, or what is none.
+    #[must_use]
+    pub fn of(head: &RequestHead<'_>) -> Option<Challenge> {
+        let found = only(&head.fields, KEY).filter(|key| key::is_key(key))?;
+        Some(Challenge {
+            key: found.try_into().ok()?,
+        })
+    }
+
+    /// Adds what answers the key to the fields of a 101.
+    ///
+    /// # Errors
+    /// None that this field could have.
+    pub fn answer(&self, fields: &mut FieldBlock) -> Result<(), h1::Misuse> {
+        fields.push(ACCEPT, &key::accept(&self.key))
     }
 
     /// Adds the key to the head of a request.
