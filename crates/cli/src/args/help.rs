@@ -278,7 +278,7 @@ pub(super) const TUNE_MEASURE: &str = "\
 Example, from another host's view the best; on one host keep client and server apart:
   ringmain tune measure http://10.0.0.2/json -c 256 --interface eth0 --html ladder.html
 
-Each step is measured with those kept before it, rounds without and with it in turn (AB BA AB …).
+Each step is measured with those kept before it, in pairs of rounds without and with it; which is first a coin says.
 What helps beyond noise twice in a row is kept; the rest is taken back at once. By chance alone that is
 at most one step in a thousand. ringmain tune revert takes back what is kept.";
 
