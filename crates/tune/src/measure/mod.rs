@@ -94,7 +94,7 @@ pub fn text(ladder: &Ladder, style: Style) -> String {
     let mut out = String::new();
     let _ = writeln!(
         out,
-        "{} of {}, {} rounds without and with each step, in turn\n",
+        "{} of {}, {} pairs of rounds without and with each step\n",
         ladder.goal, ladder.target, ladder.rounds
     );
     let head = format!(

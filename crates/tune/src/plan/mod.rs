@@ -2,6 +2,9 @@
 //!
 //! Pure: from findings to writes and text.
 
+#[cfg(test)]
+mod tests;
+
 use std::fmt::Write;
 
 use serde::Serialize;
@@ -48,19 +51,12 @@ pub fn plan(findings: &[Finding]) -> Vec<Planned> {
 #[must_use]
 pub fn with_applied(mut plan: Vec<Planned>, entries: &[Entry]) -> Vec<Planned> {
     let mut applied: Vec<Planned> = Vec::new();
-    for intent in entries
-        .iter()
-        .filter(|entry| !entry.undone)
-        .map(|entry| &entry.intent)
-    {
+    let open = entries.iter().filter(|entry| !entry.undone);
+    for intent in open.map(|entry| &entry.intent) {
         let mut planned = plan.iter().flat_map(|planned| &planned.changes);
-        // Of another version, or planned anew.
-        let Some(step) = intent
-            .step
-            .parse()
-            .ok()
-            .filter(|_| !planned.any(|change| change.key == intent.key))
-        else {
+        let is_planned = planned.any(|change| change.key == intent.key);
+        // A step that is not known is of another version.
+        let Some(step) = intent.step.parse().ok().filter(|_| !is_planned) else {
             continue;
         };
         let mut known = applied.iter_mut().flat_map(|planned| &mut planned.changes);
