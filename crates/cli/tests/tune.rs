@@ -8,9 +8,11 @@ mod common;
 
 use std::collections::BTreeSet;
 use std::fs;
-use std::path::Path;
+use std::io::{BufRead, BufReader, Write};
+use std::net::{TcpListener, TcpStream};
+use std::path::{Path, PathBuf};
 use std::process::{Command, Output};
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
 use common::{Directory, PATIENCE, Server, connect, program};
 use ringmain_tune::profile::suspects::SUSPECTS;
@@ -364,6 +366,66 @@ fn locality_shows_what_each_worker_has_accepted() {
     );
     assert!(complaint.contains("is it the `admin` address"), "{complaint}");
     server.terminate();
+}
+
+/// A server that is quick or slow by what a setting of the recorded host says.
+fn server_by(setting: PathBuf, slow: &'static str) -> String {
+    const SLOW: Duration = Duration::from_millis(8);
+    let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+    let addr = listener.local_addr().unwrap().to_string();
+    let serve = move |stream: TcpStream, setting: &Path| -> std::io::Result<()> {
+        let mut reader = BufReader::new(stream.try_clone()?);
+        let (mut stream, mut line) = (stream, String::new());
+        while reader.read_line(&mut line)? > 0 {
+            if line == "\r\n" {
+                if fs::read_to_string(setting)?.trim() == slow {
+                    std::thread::sleep(SLOW);
+                }
+                stream.write_all(b"HTTP/1.1 200 OK\r\nContent-Length: 2\r\n\r\nok")?;
+            }
+            line.clear();
+        }
+        Ok(())
+    };
+    // It ends with its connections, at the latest with the test.
+    std::thread::spawn(move || {
+        for stream in listener.incoming().map_while(Result::ok) {
+            let (serve, setting) = (serve.clone(), setting.clone());
+            std::thread::spawn(move || drop(serve(stream, &setting)));
+        }
+    });
+    format!("http://{addr}/")
+}
+
+#[test]
+fn a_step_that_helps_is_kept_and_one_that_harms_is_taken_back() {
+    const FILE: &str = "sys/class/net/eth0/queues/tx-1/xps_cpus";
+    for (slow, verdict, pairs, after) in [("0", "kept", 10, "2"), ("2", "worse", 5, "0")] {
+        let directory = Directory::new();
+        let root = host(&directory);
+        let state = directory.join("state").display().to_string();
+        let page = directory.join("ladder.html").display().to_string();
+        let url = server_by(Path::new(&root).join(FILE), slow);
+        let args = [
+            "measure", &url, "--step", "xps", "--root", &root, "--state", &state,
+        ];
+        let load = [
+            "-c", "1", "-d", "100ms", "-w", "10ms", "--rounds", "5", "--json", "--html", &page,
+        ];
+        let ladder: Value = serde_json::from_str(&said(&[&args[..], &load].concat())).unwrap();
+        let rung = &ladder["rungs"][0];
+        assert_eq!(
+            (&rung["step"], &rung["verdict"]),
+            (&"xps".into(), &verdict.into()),
+            "{ladder}"
+        );
+        assert_eq!(rung["pairs"], pairs, "{ladder}");
+        assert_eq!(value(&root, FILE), after);
+        let page = fs::read_to_string(&page).unwrap();
+        assert!(page.contains(&format!("<rect class='{verdict}'")), "{page}");
+        said(&["revert", "--root", &root, "--state", &state]);
+        assert_eq!(value(&root, FILE), "0");
+    }
 }
 
 #[test]
