@@ -9,4 +9,4 @@ export PYTHONDONTWRITEBYTECODE=1
 "$here/build.sh" client floor
 (cd "$here/.." && cargo build --quiet)
 cd "$here"
-exec python3 -m unittest --quiet test_bench test_h2 test_h2proxy test_http test_client test_ws test_tls test_shop test_proxy test_policies
+exec python3 -m unittest --quiet test_bench test_h2 test_h2proxy test_http test_client test_ws test_tls test_shop test_proxy test_policies test_tune_noise

@@ -264,6 +264,20 @@ fn a_queueing_discipline_comes_back_after_the_default_that_it_is_made_of() {
     assert_eq!(image(&root), before);
 }
 
+/// A run that ends at that event, or is whole if it has no so many.
+fn ended(root: &Root, wish: &Wish, state: &Directory, end: usize) -> bool {
+    let mut journal = Journal::open(state.path()).unwrap();
+    let mut seen = 0;
+    // A panic leaves files as a kill does: nothing is cleaned up.
+    let ended = std::panic::catch_unwind(std::panic::AssertUnwindSafe(|| {
+        apply(root, &Asked::default(), wish, &mut journal, &mut |_| {
+            seen += 1;
+            assert!(seen <= end, "the end");
+        })
+    }));
+    ended.is_err()
+}
+
 /// Every point at which the process can end: before, between and after the journal's lines and the writes.
 #[test]
 fn whatever_was_done_when_it_ended_is_taken_back_to_the_byte() {
@@ -272,31 +286,10 @@ fn whatever_was_done_when_it_ended_is_taken_back_to_the_byte() {
         &[Id::Xps, Id::DeferredIrqs, Id::Backlogs, Id::BusyPoll],
         &[],
     );
-    let events = {
-        let ((_directory, root), state) = (host("ena16"), Directory::new());
-        let mut journal = Journal::open(state.path()).unwrap();
-        let mut events = 0;
-        apply(&root, &Asked::default(), &wish, &mut journal, &mut |_| {
-            events += 1
-        })
-        .unwrap();
-        events
-    };
-    assert!(events > 50, "{events}");
-    for end in 0..=events {
+    for end in 0.. {
         let ((_directory, root), state) = (host("ena16"), Directory::new());
         let before = image(&root);
-        let mut journal = Journal::open(state.path()).unwrap();
-        let mut seen = 0;
-        // A panic leaves files as a kill does: nothing is cleaned up.
-        let ended = std::panic::catch_unwind(std::panic::AssertUnwindSafe(|| {
-            apply(&root, &Asked::default(), &wish, &mut journal, &mut |_| {
-                seen += 1;
-                assert!(seen <= end, "the end");
-            })
-        }));
-        assert_eq!(ended.is_ok(), end == events);
-        drop(journal);
+        let whole = !ended(&root, &wish, &state, end);
         // And the last line may have been cut anywhere.
         if end % 3 == 0 {
             cut(&state.path().join("journal"));
@@ -304,7 +297,49 @@ fn whatever_was_done_when_it_ended_is_taken_back_to_the_byte() {
         let reverted = revert(&root, &state, How::Careful);
         assert_eq!(reverted.left, [], "ended at event {end}");
         assert_eq!(image(&root), before, "ended at event {end}");
+        if whole {
+            assert!(end > 50, "{end}");
+            break;
+        }
     }
+}
+
+/// As after a node's tuner was killed and started anew, with the same wish or another.
+#[test]
+fn a_run_after_one_that_was_killed_takes_over_and_the_first_values_come_back() {
+    let steps = [Id::DeferredIrqs, Id::Backlogs, Id::BusyPoll];
+    let first = wish(Profile::Latency, &steps, &[]);
+    for second in [first.clone(), wish(Profile::Throughput, &steps, &[])] {
+        let wanted = {
+            let ((_directory, root), state) = (host("ena16"), Directory::new());
+            run(&root, &second, &state);
+            settings(&root)
+        };
+        for end in 0.. {
+            let ((_directory, root), state) = (host("ena16"), Directory::new());
+            let before = image(&root);
+            let whole = !ended(&root, &first, &state, end);
+            run(&root, &second, &state);
+            if second.profile == first.profile {
+                assert_eq!(settings(&root), wanted, "ended at event {end}");
+            }
+            let reverted = revert(&root, &state, How::Careful);
+            assert_eq!(reverted.left, [], "ended at event {end}");
+            assert_eq!(image(&root), before, "ended at event {end}");
+            if whole {
+                break;
+            }
+        }
+    }
+}
+
+/// The files of a host by their names in it.
+fn settings(root: &Root) -> BTreeMap<PathBuf, Vec<u8>> {
+    let place = root.place("/");
+    let files = image(root).into_iter();
+    files
+        .map(|(path, text)| (path.strip_prefix(&place).unwrap().to_owned(), text))
+        .collect()
 }
 
 /// Adds half a line, as a crash during a write leaves it.

@@ -1,7 +1,7 @@
 //! Real round trips in network namespaces of their own: a pair of veth with four queues, plan, apply, verify, revert,
 //! killed at every point.
 //!
-//! Needs root, `unshare` and `ip`; says so aloud where they are missing, and does nothing then.
+//! Needs the rights, `unshare`, `mount` and `ip`; says so aloud where they are missing, and does nothing then.
 #![allow(
     clippy::disallowed_methods,
     clippy::print_stderr,
@@ -10,15 +10,15 @@
 
 mod support;
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::path::Path;
-use std::process::{Command, Stdio};
+use std::process::Command;
 
-use ringmain_tune::apply::{Applied, ApplyError, Event, How, apply, status, undo};
+use ringmain_tune::apply::{Applied, ApplyError, Event, How, Reverted, State, apply, status, undo};
 use ringmain_tune::audit::{Finding, Status, Wish, audit};
 use ringmain_tune::catalogue::{Accept, Id, Profile};
 use ringmain_tune::host::{Asked, Host};
-use ringmain_tune::journal::Journal;
+use ringmain_tune::journal::{Journal, Record, Value};
 use ringmain_tune::root::{Ethtool, Key, Root};
 use rustix::net::{AddressFamily, Protocol, SocketFlags, SocketType, socket_with};
 use rustix::process::{Signal, getpid, kill_process};
@@ -36,26 +36,25 @@ fn inside(test: &str) -> bool {
         return true;
     }
     let script = format!(
-        "set -e; mount -t sysfs none /sys; \
+        "set -e; mount -t sysfs none /sys; mount -t tmpfs none /mnt; umount /mnt; \
          ip link add {CARD} numtxqueues 4 numrxqueues 4 type veth peer name v1 numtxqueues 4 numrxqueues 4; \
-         ip link set {CARD} up; ip link set v1 up; exec \"$0\" --exact {test} --nocapture --test-threads=1"
+         ip link set {CARD} up; ip link set v1 up; exec \"$@\""
     );
-    let possible = rustix::process::geteuid().is_root()
-        && ["unshare", "ip"].iter().all(|name| {
-            let version = Command::new(name)
-                .arg("-V")
-                .stdout(Stdio::null())
-                .stderr(Stdio::null())
-                .status();
-            version.is_ok()
-        });
-    if !possible {
-        eprintln!("SKIPPED: {test} needs root, unshare (util-linux) and ip (iproute2)");
+    let mut command = Command::new("unshare");
+    command.args(["-n", "-m", "--", "sh", "-c", &script, "sh"]);
+    let possible = match command.arg("true").output() {
+        Err(error) => Err(format!("unshare (of util-linux): {error}")),
+        Ok(output) if output.status.success() => Ok(()),
+        Ok(output) => Err(String::from_utf8_lossy(&output.stderr).trim().to_owned()),
+    };
+    if let Err(why) = possible {
+        eprintln!("SKIPPED: {test} needs the right to make namespaces, mounts and veth: {why}");
         return false;
     }
     let output = Command::new("unshare")
-        .args(["-n", "-m", "--", "sh", "-c", &script])
+        .args(["-n", "-m", "--", "sh", "-c", &script, "sh"])
         .arg(std::env::current_exe().unwrap())
+        .args(["--exact", test, "--nocapture", "--test-threads=1"])
         .env(INSIDE, "1")
         .output()
         .unwrap();
@@ -219,7 +218,7 @@ fn settings_are_applied_verified_and_taken_back() {
         let mut journal = Journal::open(state.path()).unwrap();
         for entry in journal.entries() {
             let now = status(&root, entry);
-            assert_eq!(now, ringmain_tune::apply::State::Holds, "{}", entry.intent.key);
+            assert_eq!(now, State::Holds, "{}", entry.intent.key);
         }
         let reverted = undo(&root, &look(&root), &mut journal, How::Careful, &mut |_| {}).unwrap();
         assert_eq!(reverted.left, []);
@@ -278,34 +277,201 @@ fn killed_at_every_point_all_is_taken_back() {
     }
 }
 
+/// A disk of its own for the journal: a tmpfs with these options, until it is dropped.
+struct Disk(Directory);
+
+impl Disk {
+    fn new(options: &str) -> Disk {
+        let disk = Disk(Directory::new());
+        disk.mount(&["-t", "tmpfs", "-o", options, "none"]);
+        disk
+    }
+
+    fn remount(&self, option: &str) {
+        self.mount(&["-o", &format!("remount,{option}")]);
+    }
+
+    fn mount(&self, args: &[&str]) {
+        let mount = Command::new("mount").args(args).arg(self.0.path()).status();
+        assert!(mount.unwrap().success(), "mount {args:?}");
+    }
+
+    fn revert(&self, root: &Root) -> Result<Reverted, ApplyError> {
+        let mut journal = Journal::open(self.0.path())?;
+        undo(root, &look(root), &mut journal, How::Careful, &mut |_| {})
+    }
+}
+
+impl Drop for Disk {
+    fn drop(&mut self) {
+        let _ = Command::new("umount").arg(self.0.path()).status();
+    }
+}
+
+/// The room that a disk of one page has for the journal's lines grows by less than a line from one time to the next.
 #[test]
-fn a_full_or_read_only_disk_leaves_the_host_as_it_was() {
-    if !inside("a_full_or_read_only_disk_leaves_the_host_as_it_was") {
+fn a_disk_that_is_full_wherever_the_journal_is_leaves_the_host_as_it_was() {
+    const ROOM: usize = 89;
+    if !inside("a_disk_that_is_full_wherever_the_journal_is_leaves_the_host_as_it_was") {
+        return;
+    }
+    let root = Root::live();
+    let (mut full, mut whole) = (BTreeSet::new(), 0);
+    for wish in wishes() {
+        for used in (0..3500).rev().step_by(ROOM) {
+            unusual(&root);
+            let before = image(&root);
+            let disk = Disk::new("size=4k");
+            filled(&look(&root), disk.0.path(), used);
+            let mut written = 0;
+            let applied = run(&root, &wish, disk.0.path(), &mut |event| {
+                written += usize::from(matches!(event, Event::Written(_)));
+            });
+            let Err(error) = applied else {
+                assert!(written > 4 && image(&root) != before);
+                disk.remount("size=1m");
+                assert_eq!(disk.revert(&root).unwrap().left, []);
+                assert_eq!(image(&root), before);
+                whole += 1;
+                break;
+            };
+            let error = error.to_string();
+            assert!(
+                error.contains("No space left") && error.contains("make room"),
+                "{error}"
+            );
+            assert_eq!(
+                image(&root),
+                before,
+                "{used} bytes used, {written} written: {error}"
+            );
+            full.insert(written);
+            // With room again the journal is closed, and nothing is left to do.
+            disk.remount("size=1m");
+            let reverted = disk.revert(&root).unwrap();
+            assert_eq!((reverted.restored, reverted.left.len()), (0, 0), "{reverted:?}");
+            assert!(!disk.0.path().join("journal").exists());
+            assert_eq!(image(&root), before);
+        }
+    }
+    assert_eq!(whole, 2, "with room enough it is no trouble");
+    assert!(full.len() > 6, "full after so many writes: {full:?}");
+    eprintln!("full after {full:?} writes");
+}
+
+/// A second look at the host finds more to write, since somebody has meddled, and for that there is no room: what the first look
+/// had written is taken back, too.
+#[test]
+fn a_disk_that_is_full_at_the_second_look_has_the_first_taken_back() {
+    if !inside("a_disk_that_is_full_at_the_second_look_has_the_first_taken_back") {
+        return;
+    }
+    const MEDDLED: &str = "/proc/sys/net/core/somaxconn";
+    let root = Root::live();
+    let wish = wish(Profile::Throughput, &[Id::Backlogs]);
+    let mut seen = 0;
+    for used in (2500..3500).rev().step_by(89) {
+        unusual(&root);
+        let before = image(&root);
+        let disk = Disk::new("size=4k");
+        filled(&look(&root), disk.0.path(), used);
+        let mut verified = 0;
+        let applied = run(&root, &wish, disk.0.path(), &mut |event| {
+            verified += usize::from(matches!(event, Event::Verified { .. }));
+            if verified == 2 {
+                set(&root, MEDDLED, "130");
+            }
+        });
+        seen += usize::from(applied.is_err() && verified == 2);
+        if applied.is_err() {
+            assert_eq!(image(&root), before, "{used} bytes used, {verified} verified");
+        }
+    }
+    assert!(
+        seen > 0,
+        "the disk was never full between the first look and the second"
+    );
+}
+
+/// A journal that is begun and has so many bytes of no meaning.
+fn filled(host: &Host, directory: &Path, used: usize) {
+    let mut journal = Journal::open(directory).unwrap();
+    journal.begin(host.boot.clone(), host.network.clone()).unwrap();
+    let values = Value {
+        key: Key::sysctl("net.core.somaxconn"),
+        value: "1".repeat(used),
+    };
+    journal.append(Record::Snapshot(vec![values])).unwrap();
+}
+
+#[test]
+fn settings_are_taken_back_on_a_full_disk_too() {
+    if !inside("settings_are_taken_back_on_a_full_disk_too") {
+        return;
+    }
+    let root = Root::live();
+    unusual(&root);
+    let before = image(&root);
+    // The root, the lock and the journal: no room for the history that a closed journal goes to.
+    let disk = Disk::new("nr_inodes=3");
+    run(
+        &root,
+        &wish(Profile::Latency, LATENCY),
+        disk.0.path(),
+        &mut |_| {},
+    )
+    .unwrap();
+    assert_ne!(image(&root), before);
+    let error = disk.revert(&root).unwrap_err();
+    assert!(matches!(error, ApplyError::Unnoted { .. }), "{error}");
+    let error = error.to_string();
+    assert!(
+        error.contains("No space left") && error.contains("as before all the same"),
+        "{error}"
+    );
+    assert_eq!(image(&root), before);
+    assert!(disk.0.path().join("journal").exists());
+    disk.remount("nr_inodes=0");
+    assert_eq!(disk.revert(&root).unwrap(), Reverted::default());
+    assert!(!disk.0.path().join("journal").exists());
+}
+
+#[test]
+fn a_read_only_disk_is_written_nothing_about_and_so_nothing_is_written() {
+    if !inside("a_read_only_disk_is_written_nothing_about_and_so_nothing_is_written") {
         return;
     }
     let root = Root::live();
     let wish = wish(Profile::Latency, LATENCY);
-    // Full from the start (what is torn in the middle is cut in `apply.rs`); not to be written at all.
-    for (options, full, expected) in [("size=4k", true, "No space left"), ("ro", false, "Read-only")] {
-        unusual(&root);
-        let before = image(&root);
-        let state = Directory::new();
-        let mount = Command::new("mount")
-            .args(["-t", "tmpfs", "-o", options, "none"])
-            .arg(state.path())
-            .status();
-        assert!(mount.unwrap().success());
-        if full {
-            std::fs::write(state.path().join("filler"), [0; 4096]).unwrap();
-        }
-        let error = run(&root, &wish, state.path(), &mut |_| {})
-            .unwrap_err()
-            .to_string();
-        assert!(error.contains(expected), "{options}: {error}");
-        assert_eq!(image(&root), before, "{options}: {error}");
-        let umount = Command::new("umount").arg(state.path()).status();
-        assert!(umount.unwrap().success());
-    }
+    unusual(&root);
+    let before = image(&root);
+    let disk = Disk::new("ro");
+    let refused = |error: ApplyError| {
+        let error = error.to_string();
+        assert!(
+            error.contains("Read-only") && error.contains("mount it writable"),
+            "{error}"
+        );
+    };
+    refused(run(&root, &wish, disk.0.path(), &mut |_| {}).unwrap_err());
+    assert_eq!(image(&root), before);
+    // It becomes so when something is applied: that stays known, and is taken back once it can be noted.
+    disk.remount("rw");
+    run(&root, &wish, disk.0.path(), &mut |_| {}).unwrap();
+    let applied = image(&root);
+    disk.remount("ro");
+    refused(run(&root, &wish, disk.0.path(), &mut |_| {}).unwrap_err());
+    refused(disk.revert(&root).unwrap_err());
+    assert_eq!(image(&root), applied);
+    let kept = Journal::peek(disk.0.path()).unwrap().unwrap();
+    assert!(
+        kept.entries
+            .iter()
+            .all(|entry| status(&root, entry) == State::Holds)
+    );
+    disk.remount("rw");
+    assert_eq!(disk.revert(&root).unwrap().left, []);
+    assert_eq!(image(&root), before);
 }
 
 #[test]

@@ -254,16 +254,19 @@ pub(crate) fn bench_sections() -> &'static [Section] {
 
 /// What follows the help of `tune apply`.
 pub(super) const TUNE_APPLY: &str = "\
-Each setting is written to the journal before it is changed and read again after it. What can go wrong has one outcome:
+Each setting is written to the journal before it is changed, and read again after it.
+What can go wrong has one outcome:
   a write is refused, or does not take    its step is taken back, the others stand; exit code 1
-  the journal's disk is full or read-only nothing is written any more, this run is taken back; exit code 1
-  it is killed at any point               ringmain tune revert takes back all that was begun
+  the journal's disk is full or read-only this run is taken back; exit code 1
+  it is killed at any point               ringmain tune revert takes back all that was begun;
+                                          the next apply takes it over
   the host restarts                       nothing is left of it: ringmain tune export keeps settings";
 
 /// What follows the help of `tune revert`.
 pub(super) const TUNE_REVERT: &str = "\
-What somebody else has changed since is left alone, said, and kept in the journal (exit code 1), unless --force or --forget.
-After a restart nothing is written: what was applied is gone, and the journal is closed.";
+What somebody else has changed since is left alone, said, and kept in the journal (exit code 1),
+unless --force or --forget. After a restart nothing is written: what was applied is gone, and the
+journal is closed.";
 
 /// What follows the help of `tune export`.
 pub(super) const TUNE_EXPORT: &str = "\
@@ -271,16 +274,18 @@ Where it belongs:
   ringmain tune export --as sysctl > /etc/sysctl.d/90-ringmain.conf
   ringmain tune export --as systemd > /etc/systemd/system/ringmain-tune.service
   ringmain tune export --as kubernetes --image registry.example/ringmain:1 | kubectl apply -f -
-  ringmain tune export --as seccomp > ringmain.json     docker run --security-opt seccomp=ringmain.json …";
+  ringmain tune export --as seccomp > ringmain.json
+  docker run --security-opt seccomp=ringmain.json …";
 
 /// What follows the help of `tune measure`.
 pub(super) const TUNE_MEASURE: &str = "\
 Example, from another host's view the best; on one host keep client and server apart:
   ringmain tune measure http://10.0.0.2/json -c 256 --interface eth0 --html ladder.html
 
-Each step is measured with those kept before it, rounds without and with it in turn (AB BA AB …).
-What helps beyond noise twice in a row is kept; the rest is taken back at once. By chance alone that is
-at most one step in a thousand. ringmain tune revert takes back what is kept.";
+Each step is measured with those kept before it, in pairs of rounds without and with it; which of
+them is first a coin says. What helps beyond noise twice in a row is kept, the rest is taken back at
+once. By chance alone at most one step in a thousand is kept.
+ringmain tune revert takes back what is kept.";
 
 /// What stands after the options of `tune`.
 pub(crate) fn tune_sections() -> &'static [Section] {

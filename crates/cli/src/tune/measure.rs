@@ -1,11 +1,12 @@
 //! `ringmain tune measure`: a step at a time under load, without and with it in turn, kept only if it helps.
 //!
-//! Each step is measured with those before it in place. Its own rounds are taken AB BA AB …, so that what drifts falls on
-//! both sides.
+//! Each step is measured with those before it in place. Its own rounds are taken in pairs, and a coin says which side of each is
+//! first.
 
 use std::collections::BTreeSet;
 
-use ringmain_load::compare::{self, Metric, Ratio, compare, order};
+use fastrand::Rng;
+use ringmain_load::compare::{self, Metric, Ratio, compare};
 use ringmain_load::report::Run;
 use ringmain_load::stats;
 use ringmain_tune::apply::{self, How};
@@ -13,7 +14,7 @@ use ringmain_tune::audit::{Status, Wish, audit};
 use ringmain_tune::catalogue::{Id, Profile};
 use ringmain_tune::host::{Asked, Host};
 use ringmain_tune::journal::Journal;
-use ringmain_tune::measure::{Ladder, Rung, Verdict, page, text};
+use ringmain_tune::measure::{Ladder, Rung, Verdict, order, page, text};
 use ringmain_tune::report::json;
 use ringmain_tune::root::Root;
 
@@ -43,6 +44,8 @@ pub(super) fn run(args: &Measure) -> Result<(), Failure> {
         asked: asked(&args.of),
         wish: read_wish(&args.wish),
         journal: journal(&args.kept, &args.of.host)?,
+        // Until the seed of the load is known.
+        coin: Rng::with_seed(0),
     };
     if ground.journal.is_begun() {
         return Err(Failure::Other(
@@ -58,6 +61,7 @@ pub(super) fn run(args: &Measure) -> Result<(), Failure> {
         ));
     }
     let mut bed = Bed::open(args)?;
+    ground.coin.seed(bed.seed());
     let metric = goal(ground.wish.profile, &bed);
     let mut ladder = Ladder {
         target: args.target.clone(),
@@ -116,7 +120,10 @@ fn rung(
     with.insert(step);
     let mut all = [bed.empty("without"), bed.empty("with")];
     let mut verdict = Verdict::Kept;
-    for _ in 0..PROOFS {
+    for proof in 0..PROOFS {
+        if proof > 0 {
+            bed.say(&format!("{step}: it seems to help; once more"));
+        }
         let runs = match rounds(ground, bed, kept, &with)? {
             Ok(runs) => runs,
             Err(why) => return Ok(failed(step, why)),
@@ -139,6 +146,7 @@ fn rung(
     let p99 = Metric::ServiceP99;
     Ok(Rung {
         step,
+        pairs: ratio.pairs,
         before: ratio.first,
         after: ratio.other,
         ratio: ratio.ratio.median,
@@ -157,7 +165,8 @@ fn rounds(
     with: &BTreeSet<Id>,
 ) -> Result<Result<[Run; 2], String>, Failure> {
     let mut runs = [bed.empty("without"), bed.empty("with")];
-    for side in order(2, bed.rounds()) {
+    let mut coin = ground.coin.fork();
+    for side in order(bed.rounds(), || coin.bool()) {
         if let Some(why) = ground.only(if side == 0 { without } else { with })? {
             return Ok(Err(why));
         }
@@ -184,6 +193,7 @@ fn of(ratio: &Ratio) -> Verdict {
 fn failed(step: Id, why: String) -> Rung {
     Rung {
         step,
+        pairs: 0,
         before: 0.0,
         after: 0.0,
         ratio: 1.0,
@@ -219,6 +229,8 @@ struct Ground {
     asked: Asked,
     wish: Wish,
     journal: Journal,
+    /// Says which side of a pair of rounds is first.
+    coin: Rng,
 }
 
 impl Ground {

@@ -10,7 +10,8 @@ use std::path::Path;
 use std::time::Duration;
 
 use ringmain_tune::apply::{self, Event, How, State};
-use ringmain_tune::audit::{Finding, Wish, audit};
+use ringmain_tune::audit::{Finding, Status, Wish, audit};
+use ringmain_tune::catalogue::Id;
 use ringmain_tune::export;
 use ringmain_tune::host::{Asked, Host};
 use ringmain_tune::journal::Journal;
@@ -58,7 +59,8 @@ pub(crate) fn run(args: Tune) -> Result<(), Failure> {
             image,
             of,
             wish,
-        } => exported(form, &image, &of, &wish),
+            kept,
+        } => exported(form, &image, &of, &wish, &kept),
         TuneCommand::Locality { of, admin, form } => {
             let looked = Looked::new(&of, None)?;
             let accepted = admin.map_or(Ok(Vec::new()), admin::accepted)?;
@@ -71,9 +73,13 @@ pub(crate) fn run(args: Tune) -> Result<(), Failure> {
                 return output(&json::text(&all));
             }
             if all.is_empty() {
-                return Err(Failure::Other(
-                    "no interface brings the service's packets: name one by --interface".into(),
-                ));
+                let why = match looked.host.service.is_local() {
+                    true => "the service listens on loopback alone",
+                    false => "there is no interface but loopback that is up",
+                };
+                return Err(Failure::Other(format!(
+                    "no interface brings the service's packets: {why}; --interface NAME draws one all the same"
+                )));
             }
             let texts: Vec<String> = all.iter().map(|one| locality::text(one, style())).collect();
             output(&texts.join("\n"))
@@ -186,11 +192,25 @@ fn apply(args: &Apply) -> Result<(), Failure> {
     for (step, why) in &applied.failed {
         say(&format!("{step}: taken back: {why}"));
     }
+    let without = without(&root, &asked, &wish, &applied)?;
+    for (step, why) in &without {
+        say(&format!("{step}: not applied: {why}"));
+    }
+    let open = journal.entries().iter().filter(|entry| !entry.undone).count();
+    let earlier = open.saturating_sub(applied.changed);
     match applied.changed {
+        0 if !without.is_empty() => say("nothing is changed"),
         0 if applied.failed.is_empty() => say("nothing to change: the host is as wished"),
         1 => say("1 setting is changed; ringmain tune revert takes it back"),
         changed => say(&format!(
             "{changed} settings are changed; ringmain tune revert takes them back"
+        )),
+    }
+    match earlier {
+        0 => {}
+        1 => say("1 change of an earlier run is taken over: it is taken back with the rest"),
+        earlier => say(&format!(
+            "{earlier} changes of an earlier run are taken over: they are taken back with the rest"
         )),
     }
     if let Some(interrupt) = interrupt {
@@ -209,6 +229,27 @@ fn apply(args: &Apply) -> Result<(), Failure> {
     }
 }
 
+/// The steps that were named and that the host is without all the same, and why. Those that failed have been told.
+fn without(
+    root: &Root,
+    asked: &Asked,
+    wish: &Wish,
+    applied: &apply::Applied,
+) -> Result<Vec<(Id, String)>, Failure> {
+    if wish.steps.is_empty() {
+        return Ok(Vec::new());
+    }
+    let host = Host::look(root, asked).map_err(Failure::other)?;
+    let findings = audit(root, &host, wish);
+    let named = findings.iter().filter(|finding| {
+        let failed = applied.failed.iter().any(|(id, _)| *id == finding.id);
+        wish.steps.contains(&finding.id) && finding.status != Status::Good && !failed
+    });
+    Ok(named
+        .map(|finding| (finding.id, plan::why_not(finding)))
+        .collect())
+}
+
 fn journal(kept: &Kept, at: &HostAt) -> Result<Journal, Failure> {
     if let Some(what) = kept.contradiction(at) {
         return Err(Failure::Usage(what));
@@ -218,14 +259,18 @@ fn journal(kept: &Kept, at: &HostAt) -> Result<Journal, Failure> {
 
 fn revert(kept: &Kept, at: &HostAt, how: How) -> Result<(), Failure> {
     let (root, host) = simple(at)?;
-    let mut journal = journal(kept, at)?;
-    if !journal.is_begun() {
+    if let Some(what) = kept.contradiction(at) {
+        return Err(Failure::Usage(what));
+    }
+    // Without a journal nothing is asked of the disk, nor of the user's rights.
+    if Journal::peek(&kept.state).map_err(Failure::other)?.is_none() {
         say(&format!(
             "nothing is applied that {} knows of",
             kept.state.display()
         ));
         return Ok(());
     }
+    let mut journal = journal(kept, at)?;
     take_back(&root, &host, &mut journal, how)
 }
 
@@ -315,15 +360,21 @@ fn diff(first: &Path, second: Option<&Path>, form: Form) -> Result<(), Failure> 
     })
 }
 
-fn exported(form: Exported, image: &str, of: &Of, wish: &args::Wish) -> Result<(), Failure> {
+fn exported(form: Exported, image: &str, of: &Of, wish: &args::Wish, kept: &Kept) -> Result<(), Failure> {
     if form == Exported::Seccomp {
         return output(&json::text(&export::seccomp()));
     }
     let looked = Looked::new(of, Some(wish))?;
-    let plan = plan::plan(&looked.findings);
+    let mut plan = plan::plan(&looked.findings);
+    // A recorded host without a journal of its own has none.
+    if kept.contradiction(&of.host).is_none() {
+        let found = Journal::peek(&kept.state).map_err(Failure::other)?;
+        let found = found.filter(|found| found.boot == looked.host.boot);
+        plan = plan::with_applied(plan, &found.map_or_else(Vec::new, |found| found.entries));
+    }
     if plan.is_empty() {
         return Err(Failure::Other(
-            "there is nothing to export: ringmain tune plan says why".into(),
+            "there is nothing to export: nothing is planned (ringmain tune plan says why), and nothing is applied".into(),
         ));
     }
     let command = export::Command {

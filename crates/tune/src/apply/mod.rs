@@ -11,6 +11,7 @@
 //! | somebody else has changed a value since | `revert` leaves it alone and says so, unless forced |
 //! | the host was restarted since | nothing is left of it; `revert` writes nothing and closes the journal |
 //! | a setting is gone (an interface, a queue) | there is nothing to take back |
+//! | the journal of a killed run is there | it is gone on with; `revert` has all as it was before the first |
 
 mod revert;
 
@@ -74,6 +75,15 @@ pub enum ApplyError {
         /// What could not be taken back.
         left: Vec<String>,
     },
+    /// Settings are taken back, and the journal cannot be told.
+    #[error(
+        "{source}; what is listed above is as before all the same: once the journal can be written, ringmain tune revert \
+         closes it"
+    )]
+    Unnoted {
+        /// Why.
+        source: JournalError,
+    },
     /// The journal is of another network namespace.
     #[error(
         "the journal was written in the network namespace {of}, and this is {here}: run it there, or name another --state"
@@ -107,6 +117,7 @@ pub fn apply(
     tell: Tell<'_>,
 ) -> Result<Applied, ApplyError> {
     let mut all = Applied::default();
+    let mut first = None;
     for _ in 0..limits::ROUNDS {
         let host = Host::look(root, asked)?;
         let mut plan = plan(&audit(root, &host, wish));
@@ -114,7 +125,9 @@ pub fn apply(
         if plan.is_empty() {
             break;
         }
-        let applied = carry_out(root, &host, &plan, journal, tell)?;
+        prepare(&host, journal)?;
+        let first = *first.get_or_insert(journal.entries().len());
+        let applied = written(root, &plan, journal, first, tell)?;
         all.failed.extend(applied.failed);
         all.changed += applied.changed;
         if applied.changed == 0 {
@@ -137,6 +150,17 @@ pub fn carry_out(
 ) -> Result<Applied, ApplyError> {
     prepare(host, journal)?;
     let first = journal.entries().len();
+    written(root, plan, journal, first, tell)
+}
+
+/// Writes a plan; if the journal cannot be, takes back what this run has written, whose entries begin at `first`.
+fn written(
+    root: &Root,
+    plan: &[Planned],
+    journal: &mut Journal,
+    first: usize,
+    tell: Tell<'_>,
+) -> Result<Applied, ApplyError> {
     let done = steps(root, plan, journal, tell);
     done.map_err(|source| ApplyError::Journal {
         // Taking back needs no journal: it only compares with what is there.

@@ -2,7 +2,7 @@
 
 use super::{ApplyError, Event, Tell, check_network};
 use crate::host::Host;
-use crate::journal::{Entry, Intent, Journal, Record};
+use crate::journal::{Entry, Intent, Journal, JournalError, Record};
 use crate::limits;
 use crate::root::{Reading, Root};
 
@@ -128,13 +128,19 @@ pub fn undo(
             break;
         }
     }
+    note(journal, &serials, reverted.left.is_empty()).map_err(|source| ApplyError::Unnoted { source })?;
+    Ok(reverted)
+}
+
+/// Has it in the journal what is done with; closes it, if that is all.
+fn note(journal: &mut Journal, serials: &[usize], all: bool) -> Result<(), JournalError> {
     for serial in serials {
-        journal.append(Record::Undone { serial })?;
+        journal.append(Record::Undone { serial: *serial })?;
     }
-    if reverted.left.is_empty() {
+    if all {
         journal.close()?;
     }
-    Ok(reverted)
+    Ok(())
 }
 
 /// One setting: done with, or why not.

@@ -146,7 +146,8 @@ impl Look<'_> {
             );
         }
         let used: Cpus = receiving.iter().flat_map(|cpus| cpus.iter()).collect();
-        let now = format!("{} on CPUs {used}", count(receiving.len(), "queue"));
+        let cpus = if used.only().is_some() { "CPU" } else { "CPUs" };
+        let now = format!("{} on {cpus} {used}", count(receiving.len(), "queue"));
         let places = self.places(card, card.rx_queues);
         let fair = places.len().min(self.host.usable.len()).max(1);
         let single: Cpus = receiving.iter().filter_map(|cpus| cpus.only()).collect();

@@ -5,6 +5,7 @@
 
 mod seccomp;
 
+use std::collections::BTreeSet;
 use std::fmt::Write;
 
 use crate::audit::Wish;
@@ -42,7 +43,17 @@ impl Command<'_> {
         for step in steps {
             option("step", step.to_owned());
         }
-        for accept in &self.wish.accept {
+        // What is applied was accepted then.
+        let applied = self.plan.iter().filter(|planned| planned.applied);
+        let accepted = applied.filter_map(|planned| planned.step.step().accept);
+        for accept in self
+            .wish
+            .accept
+            .iter()
+            .copied()
+            .chain(accepted)
+            .collect::<BTreeSet<_>>()
+        {
             option("accept", accept.to_string());
         }
         words
@@ -96,8 +107,8 @@ Wants=network-online.target
 
 [Service]
 ExecStart={program} {words} --state /var/lib/ringmain-tune
-# What a crash left is taken back before anything is applied anew.
-ExecStartPre={program} tune revert --state /var/lib/ringmain-tune
+# What a crash left is taken back before anything is applied anew; where that cannot be, it is taken over.
+ExecStartPre=-{program} tune revert --state /var/lib/ringmain-tune
 StateDirectory=ringmain-tune
 KillSignal=SIGTERM
 Restart=on-failure

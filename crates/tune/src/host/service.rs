@@ -1,5 +1,7 @@
 //! The service at hand: which process it is, which CPUs and threads it has, where it listens.
 
+use std::collections::BTreeMap;
+
 use serde::Serialize;
 
 use super::processes::{Process, Processes};
@@ -91,18 +93,25 @@ impl Service {
         !self.addresses.is_empty() && self.addresses.iter().all(local)
     }
 
-    /// The threads that serve: of Ringmain its workers, of others all.
+    /// The threads that serve: of Ringmain its workers by their numbers, of others all. What has the number of a worker but is not
+    /// pinned as that is, or began before it, belongs to the administration, which has an engine of its own.
     #[must_use]
     pub fn workers(&self) -> Vec<&Thread> {
-        let is_worker = |thread: &&Thread| {
+        let mut workers: BTreeMap<usize, &Thread> = BTreeMap::new();
+        for thread in &self.threads {
             let number = thread.name.strip_prefix("ringmain-");
-            number.is_some_and(|number| number.parse::<usize>().is_ok())
-        };
-        let workers: Vec<&Thread> = self.threads.iter().filter(is_worker).collect();
+            let Some(number) = number.and_then(|number| number.parse().ok()) else {
+                continue;
+            };
+            let known = workers.entry(number).or_insert(thread);
+            if thread.cpus.len() <= known.cpus.len() {
+                *known = thread;
+            }
+        }
         if workers.is_empty() {
             return self.threads.iter().collect();
         }
-        workers
+        workers.into_values().collect()
     }
 }
 

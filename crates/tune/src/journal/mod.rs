@@ -135,11 +135,10 @@ pub enum JournalError {
 fn hint(error: &io::Error) -> &'static str {
     match error.kind() {
         io::ErrorKind::StorageFull | io::ErrorKind::QuotaExceeded => {
-            "; make room: nothing is changed that cannot be written down"
+            "; make room there: nothing is changed that cannot be written down"
         }
-        io::ErrorKind::ReadOnlyFilesystem | io::ErrorKind::PermissionDenied => {
-            "; name a directory that can be written by --state"
-        }
+        io::ErrorKind::ReadOnlyFilesystem => "; mount it writable, or name another directory by --state",
+        io::ErrorKind::PermissionDenied => "; run it as root, or name a directory of yours by --state",
         _ => "",
     }
 }

@@ -188,23 +188,24 @@ fn obstacles(card: &Interface, found: &Locality) -> Vec<String> {
     }
     if !found.workers.is_empty() && rows.len() != found.workers.len() {
         out.push(format!(
-            "{} queues for {} workers: connections cannot be steered by CPU (step rss, or --workers)",
-            rows.len(),
-            found.workers.len()
+            "{} for {}: connections cannot be steered by CPU (step rss, or --workers)",
+            counted(rows.len(), "queue"),
+            counted(found.workers.len(), "worker")
         ));
     }
     let several = rows.iter().filter(|row| row.cpus.len() > 1).count();
     if several > 0 {
         out.push(format!(
-            "{several} interrupts may go to several CPUs (step irq-affinity)"
+            "{} may go to several CPUs (step irq-affinity)",
+            counted(several, "interrupt")
         ));
     }
     let used: Cpus = rows.iter().filter_map(|row| row.cpus.only()).collect();
     if several == 0 && !used.is_empty() && used.len() < rows.len().min(found.workers.len().max(1)) {
         out.push(format!(
-            "{} queues share {} CPUs (step irq-affinity)",
-            rows.len(),
-            used.len()
+            "{} share {} (step irq-affinity)",
+            counted(rows.len(), "queue"),
+            counted(used.len(), "CPU")
         ));
     }
     if rows.iter().any(|row| !row.moved_to.is_empty()) {
@@ -227,6 +228,11 @@ fn obstacles(card: &Interface, found: &Locality) -> Vec<String> {
         ));
     }
     out
+}
+
+fn counted(count: usize, what: &str) -> String {
+    let plural = if count == 1 { "" } else { "s" };
+    format!("{count} {what}{plural}")
 }
 
 /// Drawn for people.

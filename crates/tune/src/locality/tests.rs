@@ -67,17 +67,17 @@ fn every_obstacle_is_named_with_its_step() {
     check(
         vec![row(0, "0-3"), row(1, "1")],
         vec![],
-        &["1 interrupts may go to several CPUs (step irq-affinity)"],
+        &["1 interrupt may go to several CPUs (step irq-affinity)"],
     );
     check(
         vec![row(0, "0"), row(1, "0")],
         vec![worker("0", 1), worker("1", 1)],
-        &["2 queues share 1 CPUs"],
+        &["2 queues share 1 CPU (step"],
     );
     check(
         vec![row(0, "0")],
         vec![worker("0", 1), worker("1", 1)],
-        &["1 queues for 2 workers"],
+        &["1 queue for 2 workers"],
     );
     check(
         vec![row(0, "0"), row(1, "1")],

@@ -49,7 +49,9 @@ impl Verdict {
 pub struct Rung {
     /// Which step.
     pub step: Id,
-    /// Requests a second without it, the median of its rounds.
+    /// Pairs of rounds that were compared: what seems to help is measured twice.
+    pub pairs: usize,
+    /// What is climbed for without it, the median of its rounds.
     pub before: f64,
     /// With it.
     pub after: f64,
@@ -73,10 +75,17 @@ pub struct Ladder {
     pub target: String,
     /// What the ladder climbs: `requests/s` or `p99`.
     pub goal: String,
-    /// Rounds of each side of each rung.
+    /// Rounds of each side of each look at a step.
     pub rounds: u32,
     /// The rungs, from the first.
     pub rungs: Vec<Rung>,
+}
+
+/// The order of a look's rounds, 0 without the step and 1 with it: pairs, and in each a coin says which side is first. With any
+/// fixed order something that comes and goes by a clock of its own can fall on one side again and again; a coin has it agree
+/// with the step no oftener than chance, whatever it is.
+pub fn order(rounds: u32, mut coin: impl FnMut() -> bool) -> impl Iterator<Item = usize> {
+    (0..rounds).flat_map(move |_| if coin() { [0, 1] } else { [1, 0] })
 }
 
 /// The table.
@@ -85,12 +94,12 @@ pub fn text(ladder: &Ladder, style: Style) -> String {
     let mut out = String::new();
     let _ = writeln!(
         out,
-        "{} of {}, {} rounds without and with each step, in turn\n",
+        "{} of {}, {} pairs of rounds without and with each step\n",
         ladder.goal, ladder.target, ladder.rounds
     );
     let head = format!(
         "{:<20} {:>11} {:>11} {:>9} {:>17}  {:>9}  {}",
-        "STEP", "WITHOUT", "WITH", "RATIO", "95 % INTERVAL", "P99", "VERDICT"
+        "STEP", "WITHOUT", "WITH", "RATIO", "95 % INTERVAL", "P99 WITH", "VERDICT"
     );
     let _ = writeln!(out, "{}", style.bold(&head));
     for rung in &ladder.rungs {
@@ -107,13 +116,13 @@ pub fn text(ladder: &Ladder, style: Style) -> String {
         }
         let _ = writeln!(
             out,
-            "{:<20} {:>11.0} {:>11.0} {:>9.3} {:>17}  {:>6.0} us  {}",
+            "{:<20} {:>11} {:>11} {:>9.3} {:>17}  {:>6} us  {}",
             cut(rung.step.name(), 20),
-            rung.before,
-            rung.after,
+            figure(rung.before),
+            figure(rung.after),
             rung.ratio,
             format!("{:.3} - {:.3}", rung.low, rung.high),
-            rung.p99_us.1,
+            figure(rung.p99_us.1),
             rung.verdict.word()
         );
     }
@@ -166,12 +175,14 @@ pub fn page(ladder: &Ladder) -> String {
     let mut bars = String::new();
     for (place, rung) in rungs.iter().enumerate() {
         let top = place as f64 * (BAR * 2.0 + 14.0) + 10.0;
-        let class = match rung.verdict {
-            Verdict::Kept => "kept",
-            Verdict::Worse => "worse",
-            _ => "noise",
+        // In numbers only what is no noise: of noise the medians and the ratio may even point different ways.
+        let change = format!("{:+.1} %", (rung.ratio - 1.0) * 100.0);
+        let (class, said) = match rung.verdict {
+            Verdict::Kept => ("kept", change),
+            Verdict::Worse => ("worse", change),
+            _ => ("noise", "noise".into()),
         };
-        let (low, high) = (scale(rung.before * rung.low), scale(rung.before * rung.high));
+        let [low, dot, high] = [rung.low, rung.ratio, rung.high].map(|ratio| scale(rung.before * ratio));
         let middle = top + BAR * 1.5;
         let _ = writeln!(
             bars,
@@ -179,7 +190,8 @@ pub fn page(ladder: &Ladder) -> String {
              <rect class='before' x='{LEFT}' y='{top:.0}' width='{:.1}' height='{BAR}'/>\
              <rect class='{class}' x='{LEFT}' y='{:.0}' width='{:.1}' height='{BAR}'/>\
              <path class='whisker' d='M{low:.1} {middle:.0}H{high:.1}M{low:.1} {:.0}v12M{high:.1} {:.0}v12'/>\
-             <text x='{:.1}' y='{:.0}'>{:.0}</text><text x='{:.1}' y='{:.0}'>{:.0} ({:+.1} %)</text>",
+             <circle cx='{dot:.1}' cy='{middle:.0}' r='4'/>\
+             <text x='{:.1}' y='{:.0}'>{}</text><text x='{:.1}' y='{:.0}'>{}, {said}</text>",
             LEFT - 10.0,
             top + BAR + 5.0,
             rung.step,
@@ -190,11 +202,10 @@ pub fn page(ladder: &Ladder) -> String {
             middle - 6.0,
             scale(rung.before) + 6.0,
             top + BAR * 0.65,
-            rung.before,
+            figure(rung.before),
             scale(rung.after).max(high) + 6.0,
             top + BAR * 1.65,
-            rung.after,
-            (rung.ratio - 1.0) * 100.0
+            figure(rung.after),
         );
     }
     let height = rungs.len() as f64 * (BAR * 2.0 + 14.0) + 20.0;
@@ -202,20 +213,37 @@ pub fn page(ladder: &Ladder) -> String {
     format!(
         "<!doctype html>\n<html lang='en'><head><meta charset='utf-8'><title>ringmain tune measure</title>\n\
          <style>\n\
-         :root{{color-scheme:light dark;--fg:#1c2430;--bg:#fff;--mute:#8a94a3;--kept:#2f9e6e;--worse:#d0495a;--noise:#b9c0ca}}\n\
-         @media(prefers-color-scheme:dark){{:root{{--fg:#e6eaf0;--bg:#12161c;--mute:#77818f;--noise:#4b5563}}}}\n\
+         :root{{color-scheme:light dark;--fg:#1c2430;--bg:#fff;--mute:#8a94a3;--kept:#2f9e6e;--worse:#d0495a;--noise:#dfe3e8}}\n\
+         @media(prefers-color-scheme:dark){{:root{{--fg:#e6eaf0;--bg:#12161c;--mute:#77818f;--noise:#333b47}}}}\n\
          body{{font:15px/1.45 system-ui,sans-serif;color:var(--fg);background:var(--bg);max-width:60rem;margin:2rem auto;padding:0 1rem}}\n\
          svg{{width:100%;height:auto}}svg text{{font-size:13px;fill:var(--fg)}}\n\
-         .before{{fill:var(--mute);opacity:.55}}.kept{{fill:var(--kept)}}.worse{{fill:var(--worse)}}.noise{{fill:var(--noise)}}\n\
+         .before{{fill:var(--mute)}}circle{{fill:var(--fg)}}.kept{{fill:var(--kept)}}.worse{{fill:var(--worse)}}.noise{{fill:var(--noise)}}\n\
          .whisker{{stroke:var(--fg);stroke-width:1.5;fill:none}}pre{{overflow-x:auto}}\n\
          </style></head>\n<body><h1>What each step is worth here</h1>\n\
-         <p>{} of {}: grey without the step, coloured with it (green kept, red worse, pale noise); the line is the 95 % interval.</p>\n\
+         <p>{} of {}: above without the step, below with it (green kept, red worse, pale noise), the medians of all rounds. \
+         The dot is the median ratio of neighbouring rounds, the line its 95 % interval.</p>\n\
          <svg viewBox='0 0 {WIDTH:.0} {height:.0}' role='img' aria-label='{} without and with each step'>\n{bars}</svg>\n\
          <pre>{summary}</pre></body></html>\n",
         escaped(&ladder.goal),
         escaped(&ladder.target),
         escaped(&ladder.goal)
     )
+}
+
+/// A whole number, its digits in threes; with decimals if it is small, such as microseconds of CPU time.
+fn figure(value: f64) -> String {
+    if value < 100.0 {
+        return format!("{value:.2}");
+    }
+    let digits = format!("{value:.0}");
+    let mut out = String::new();
+    for (at, digit) in digits.chars().enumerate() {
+        if at > 0 && (digits.len() - at).is_multiple_of(3) {
+            out.push(',');
+        }
+        out.push(digit);
+    }
+    out
 }
 
 fn escaped(text: &str) -> String {

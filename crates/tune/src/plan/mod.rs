@@ -2,6 +2,9 @@
 //!
 //! Pure: from findings to writes and text.
 
+#[cfg(test)]
+mod tests;
+
 use std::fmt::Write;
 
 use serde::Serialize;
@@ -10,6 +13,7 @@ use serde_json::{Value, json};
 use crate::audit::{Change, Finding, Status, Wish};
 use crate::catalogue::Id;
 use crate::host::Host;
+use crate::journal::Entry;
 use crate::limits;
 use crate::report::lines::{cut, wrapped};
 use crate::report::{Style, head, json as documents};
@@ -23,6 +27,9 @@ pub struct Planned {
     pub interface: Option<String>,
     /// The writes, in this order.
     pub changes: Vec<Change>,
+    /// Whether they are done already.
+    #[serde(skip)]
+    pub applied: bool,
 }
 
 /// What `apply` would write.
@@ -35,8 +42,46 @@ pub fn plan(findings: &[Finding]) -> Vec<Planned> {
         step: finding.id,
         interface: finding.interface.clone(),
         changes: finding.changes.clone(),
+        applied: false,
     })
     .collect()
+}
+
+/// A plan with what a journal says is applied, so that all of it can be kept: a host that has it plans it no more.
+#[must_use]
+pub fn with_applied(mut plan: Vec<Planned>, entries: &[Entry]) -> Vec<Planned> {
+    let mut applied: Vec<Planned> = Vec::new();
+    let open = entries.iter().filter(|entry| !entry.undone);
+    for intent in open.map(|entry| &entry.intent) {
+        let mut planned = plan.iter().flat_map(|planned| &planned.changes);
+        let is_planned = planned.any(|change| change.key == intent.key);
+        // A step that is not known is of another version.
+        let Some(step) = intent.step.parse().ok().filter(|_| !is_planned) else {
+            continue;
+        };
+        let mut known = applied.iter_mut().flat_map(|planned| &mut planned.changes);
+        if let Some(change) = known.find(|change| change.key == intent.key) {
+            change.wanted.clone_from(&intent.wanted);
+            continue;
+        }
+        let change = Change {
+            key: intent.key.clone(),
+            now: intent.before.clone(),
+            wanted: intent.wanted.clone(),
+        };
+        match applied.iter_mut().find(|planned| planned.step == step) {
+            Some(planned) => planned.changes.push(change),
+            None => applied.push(Planned {
+                step,
+                interface: None,
+                changes: vec![change],
+                applied: true,
+            }),
+        }
+    }
+    plan.extend(applied);
+    plan.sort_by_key(|planned| planned.step);
+    plan
 }
 
 /// The plan for people.
@@ -87,16 +132,27 @@ fn others(out: &mut String, findings: &[Finding], style: Style) {
         if let Some(title) = title.take() {
             let _ = writeln!(out, "{}", style.bold(title));
         }
-        let why = match (finding.status, finding.id.step().accept, &finding.obstacle) {
-            (Status::Held, Some(accept), _) => format!("--accept {accept}: {}", accept.meaning()),
-            (Status::OutOfReach, _, Some(obstacle)) => obstacle.clone(),
-            (Status::Optional, _, _) => format!("--step {} if you want it: {}", finding.id, finding.why),
-            _ => format!("by hand: {}", finding.by_hand.first().unwrap_or(&finding.why)),
-        };
-        for (at, line) in wrapped(&why, limits::COLUMNS - 24).iter().enumerate() {
+        for (at, line) in wrapped(&why_not(finding), limits::COLUMNS - 24)
+            .iter()
+            .enumerate()
+        {
             let name = if at == 0 { finding.id.name() } else { "" };
             let _ = writeln!(out, "  {name:<20}  {line}");
         }
+    }
+}
+
+/// Why a step is in no plan.
+#[must_use]
+pub fn why_not(finding: &Finding) -> String {
+    match (finding.status, finding.id.step().accept, &finding.obstacle) {
+        (Status::Held, Some(accept), _) => format!("--accept {accept}: {}", accept.meaning()),
+        (Status::OutOfReach, _, Some(obstacle)) => obstacle.clone(),
+        (Status::Optional, _, _) => format!("--step {} if you want it: {}", finding.id, finding.why),
+        (Status::Held | Status::ByHand, _, _) => {
+            format!("by hand: {}", finding.by_hand.first().unwrap_or(&finding.why))
+        }
+        (status, _, _) => format!("{}: {}", status.word(), finding.why),
     }
 }
 

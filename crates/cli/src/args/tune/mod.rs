@@ -89,7 +89,7 @@ pub(crate) enum TuneCommand {
         #[command(flatten)]
         form: Form,
     },
-    /// Print the plan as a file that keeps it over restarts
+    /// Print the plan, and what is applied already, as a file that keeps it over restarts
     #[command(after_help = help::TUNE_EXPORT)]
     Export {
         /// The form
@@ -102,6 +102,8 @@ pub(crate) enum TuneCommand {
         of: Of,
         #[command(flatten)]
         wish: Wish,
+        #[command(flatten)]
+        kept: Kept,
     },
     /// Draw the way of packets: queue, interrupt, CPU, worker; and the assignment that makes it straight
     Locality {

@@ -7,6 +7,7 @@ use ringmain_sys::perf::Clock;
 use serde::Serialize;
 
 use super::Summary;
+use crate::catalogue::Id;
 use crate::profile::difference::{Change, Difference};
 use crate::profile::folded::Side;
 use crate::profile::{Facts, KernelView, StackKind};
@@ -70,6 +71,7 @@ struct SuspectPart {
     share: f64,
     own_samples: u64,
     step: &'static str,
+    tune_steps: &'static [Id],
 }
 
 #[derive(Serialize)]
@@ -122,7 +124,8 @@ pub fn profile(summary: &Summary, facts: &Facts) -> String {
         samples: found.samples,
         share: share(found.samples, total),
         own_samples: found.innermost,
-        step: found.suspect.step,
+        step: found.suspect.remedy,
+        tune_steps: found.suspect.steps,
     });
     let functions = summary.functions.iter().take(FUNCTIONS);
     document(

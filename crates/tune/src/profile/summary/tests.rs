@@ -111,3 +111,14 @@ fn a_difference_is_told() {
         &super::difference_json(&found, names),
     );
 }
+
+#[test]
+fn no_difference_is_told() {
+    let one = Folded::parse(STACKS).unwrap();
+    let text = super::difference_text(&compare(&one, &one), ["a", "b"]);
+    assert!(
+        text.contains("\nUsual suspects\n  none of 1 has changed by more than"),
+        "{text}"
+    );
+    assert!(!text.contains("before   after"), "{text}");
+}

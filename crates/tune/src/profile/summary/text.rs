@@ -128,7 +128,15 @@ fn suspects(out: &mut String, summary: &Summary, kernel: KernelView) {
             percent(found.samples, summary.total),
             found.suspect.title
         );
-        wrapped(out, "           ", found.suspect.step);
+        wrapped(out, "           ", found.suspect.remedy);
+        if let Some((first, more)) = found.suspect.steps.split_first() {
+            let more: String = more.iter().map(|id| format!(", also {id}")).collect();
+            wrapped(
+                out,
+                "           ",
+                &format!("ringmain tune --explain {first}{more}"),
+            );
+        }
     }
 }
 
@@ -167,6 +175,14 @@ pub fn difference(difference: &Difference, names: [&str; 2]) -> String {
         ("Usual suspects", &difference.suspects),
     ] {
         let real: Vec<&Change> = changes.iter().filter(|change| change.beyond_chance).collect();
+        if real.is_empty() {
+            let all = count(changes.len() as u64);
+            let _ = writeln!(
+                out,
+                "\n{title}\n  none of {all} has changed by more than chance explains"
+            );
+            continue;
+        }
         let _ = writeln!(out, "\n{title}\n  before   after  change");
         for change in real.iter().take(2 * LISTED) {
             let _ = writeln!(

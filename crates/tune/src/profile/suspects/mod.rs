@@ -9,6 +9,7 @@ mod tests;
 
 pub use self::table::SUSPECTS;
 use super::folded::{Folded, Side, frames, shown};
+use crate::catalogue::Id;
 
 /// Something that costs, and what to do about it.
 #[derive(Debug)]
@@ -18,7 +19,9 @@ pub struct Suspect {
     /// What it is, in a few words.
     pub title: &'static str,
     /// What takes it away, or makes it less, and what speaks against that.
-    pub step: &'static str,
+    pub remedy: &'static str,
+    /// The steps of `ringmain tune` that say more and do it, the nearest first; none where it is not the host that has to change.
+    pub steps: &'static [Id],
     /// Whose functions are meant.
     side: Side,
     /// Functions that are it; a `*` at the end stands for anything.

@@ -3,6 +3,7 @@
 //! Names of functions are those of kernels from 5.10 on; a name that no kernel has any more costs nothing.
 
 use super::Suspect;
+use crate::catalogue::Id;
 use crate::profile::folded::Side::{Kernel, User};
 
 /// Where packets leave by a queue's lock.
@@ -28,8 +29,9 @@ pub const SUSPECTS: &[Suspect] = &[
     Suspect {
         key: "netfilter",
         title: "netfilter hooks and connection tracking",
-        step: "where no rule is needed for the service, exempt its port from tracking (NOTRACK in the raw table, `notrack` in nft), or \
+        remedy: "where no rule is needed for the service, exempt its port from tracking (NOTRACK in the raw table, `notrack` in nft), or \
                unload the modules on a host without firewall and NAT: this is a security decision",
+        steps: &[Id::Netfilter],
         side: Kernel,
         functions: &[
             "nf_hook_slow*",
@@ -49,8 +51,9 @@ pub const SUSPECTS: &[Suspect] = &[
     Suspect {
         key: "audit",
         title: "audit and tracing of system calls",
-        step: "no audit rules (`auditctl -D`, or `-a never,task`; off from the start by audit=0), no strace or perf trace on the process: \
+        remedy: "no audit rules (`auditctl -D`, or `-a never,task`; off from the start by audit=0), no strace or perf trace on the process: \
                auditing may be required where you are",
+        steps: &[Id::Audit],
         side: Kernel,
         functions: &[
             "syscall_trace_enter",
@@ -68,7 +71,8 @@ pub const SUSPECTS: &[Suspect] = &[
     Suspect {
         key: "seccomp",
         title: "seccomp filters",
-        step: "a narrower profile whose filter is short (the kernel remembers what is always allowed since 5.11), rather than none",
+        remedy: "a narrower profile whose filter is short (the kernel remembers what is always allowed since 5.11), rather than none",
+        steps: &[Id::Seccomp],
         side: Kernel,
         functions: &["__seccomp_filter", "seccomp_run_filters", "__secure_computing"],
         within: &[],
@@ -78,7 +82,8 @@ pub const SUSPECTS: &[Suspect] = &[
     Suspect {
         key: "packet-sockets",
         title: "packet sockets that get a copy of each packet",
-        step: "end what listens to all packets (/proc/net/packet lists it: a DHCP client, LLDP, tcpdump, an agent), or give it a filter",
+        remedy: "end what listens to all packets (/proc/net/packet lists it: a DHCP client, LLDP, tcpdump, an agent), or give it a filter",
+        steps: &[Id::PacketSockets],
         side: Kernel,
         functions: &["packet_rcv*", "tpacket_rcv"],
         within: &[],
@@ -88,8 +93,9 @@ pub const SUSPECTS: &[Suspect] = &[
     Suspect {
         key: "qdisc-lock",
         title: "lock of the transmit queue (qdisc)",
-        step: "a queue for each CPU (ethtool -L, XPS) under `mq`; `noqueue` beneath it takes the lock away and drops packets when the ring \
+        remedy: "a queue for each CPU (ethtool -L, XPS) under `mq`; `noqueue` beneath it takes the lock away and drops packets when the ring \
                is full",
+        steps: &[Id::Qdisc, Id::Xps, Id::Rss],
         side: Kernel,
         functions: SPINNING,
         within: QUEUE,
@@ -99,7 +105,8 @@ pub const SUSPECTS: &[Suspect] = &[
     Suspect {
         key: "locks",
         title: "waiting for locks of the kernel",
-        step: "the function outside of it in the graph says which: fewer threads on one socket, epoll or ring; a listener for each worker",
+        remedy: "the function outside of it in the graph says which: fewer threads on one socket, epoll or ring; a listener for each worker",
+        steps: &[Id::Application],
         side: Kernel,
         functions: &[
             "native_queued_spin_lock_slowpath",
@@ -119,8 +126,9 @@ pub const SUSPECTS: &[Suspect] = &[
     Suspect {
         key: "mitigations",
         title: "mitigations of CPU faults (retpolines, return thunks, barriers)",
-        step: "a CPU or kernel that needs fewer (/sys/devices/system/cpu/vulnerabilities says which are at work); turning them off \
+        remedy: "a CPU or kernel that needs fewer (/sys/devices/system/cpu/vulnerabilities says which are at work); turning them off \
                (mitigations=off) is for hosts that run nothing of others'",
+        steps: &[Id::Mitigations],
         side: Kernel,
         functions: &[
             "__x86_indirect_thunk*",
@@ -142,7 +150,8 @@ pub const SUSPECTS: &[Suspect] = &[
     Suspect {
         key: "probes",
         title: "tracing and BPF programs",
-        step: "end the tracers and agents that put them there (`bpftool prog`, /sys/kernel/tracing), or narrow what they look at",
+        remedy: "end the tracers and agents that put them there (`bpftool prog`, /sys/kernel/tracing), or narrow what they look at",
+        steps: &[],
         side: Kernel,
         functions: &[
             "bpf_prog_*",
@@ -162,8 +171,9 @@ pub const SUSPECTS: &[Suspect] = &[
     Suspect {
         key: "copies",
         title: "copies between the program and the kernel",
-        step: "for large bodies sending without copying (`--zero-copy`) on real devices, sendfile for files, splice for proxies; for small \
+        remedy: "for large bodies sending without copying (`--zero-copy`) on real devices, sendfile for files, splice for proxies; for small \
                ones it is the work itself",
+        steps: &[],
         side: Kernel,
         functions: &[
             "copy_user_*",
@@ -187,7 +197,8 @@ pub const SUSPECTS: &[Suspect] = &[
     Suspect {
         key: "wake-ups",
         title: "waking and switching threads (scheduler, futex)",
-        step: "a worker for each CPU, pinned, that hands nothing over to others; busy polling while the load is high",
+        remedy: "a worker for each CPU, pinned, that hands nothing over to others; busy polling while the load is high",
+        steps: &[Id::Application, Id::BusyPoll],
         side: Kernel,
         functions: &[
             "do_futex",
@@ -207,7 +218,8 @@ pub const SUSPECTS: &[Suspect] = &[
     Suspect {
         key: "page-faults",
         title: "page faults",
-        step: "memory that is kept and used again rather than given back, huge pages for large heaps; at the start alone it is no trouble",
+        remedy: "memory that is kept and used again rather than given back, huge pages for large heaps; at the start alone it is no trouble",
+        steps: &[],
         side: Kernel,
         functions: &[
             "exc_page_fault",
@@ -224,8 +236,9 @@ pub const SUSPECTS: &[Suspect] = &[
     Suspect {
         key: "softirq",
         title: "packets received and sent in interrupts (softirq)",
-        step: "locality: each queue's interrupt on the CPU of the worker that serves its connections, and moderated interrupts; over \
+        remedy: "locality: each queue's interrupt on the CPU of the worker that serves its connections, and moderated interrupts; over \
                loopback it is the other end's work",
+        steps: &[Id::IrqAffinity, Id::Moderation],
         side: Kernel,
         functions: &[
             "__do_softirq",
@@ -242,8 +255,9 @@ pub const SUSPECTS: &[Suspect] = &[
     Suspect {
         key: "clock",
         title: "asking the time by system calls",
-        step: "a clock source that programs can read themselves: `cat /sys/devices/system/clocksource/clocksource0/current_clocksource` should \
+        remedy: "a clock source that programs can read themselves: `cat /sys/devices/system/clocksource/clocksource0/current_clocksource` should \
                say tsc (or kvm-clock, arch_sys_counter)",
+        steps: &[],
         side: Kernel,
         functions: &[
             "__x64_sys_clock_gettime",
@@ -257,7 +271,8 @@ pub const SUSPECTS: &[Suspect] = &[
     Suspect {
         key: "allocation",
         title: "allocating and freeing memory in the program",
-        step: "buffers that are used again, or another allocator; the functions outside of it in the graph say who allocates",
+        remedy: "buffers that are used again, or another allocator; the functions outside of it in the graph say who allocates",
+        steps: &[],
         side: User,
         functions: &[
             "malloc",

@@ -3,6 +3,7 @@
 use std::collections::BTreeSet;
 
 use super::{SUSPECTS, find};
+use crate::catalogue::Id;
 use crate::profile::folded::Folded;
 
 /// Which suspects are in a stack, in the table's order.
@@ -108,7 +109,7 @@ fn the_table_is_in_order() {
     let keys: BTreeSet<_> = SUSPECTS.iter().map(|suspect| suspect.key).collect();
     assert_eq!(keys.len(), SUSPECTS.len());
     for suspect in SUSPECTS {
-        assert!(!suspect.functions.is_empty() && !suspect.step.is_empty() && !suspect.title.is_empty());
+        assert!(!suspect.functions.is_empty() && !suspect.remedy.is_empty() && !suspect.title.is_empty());
         for pattern in suspect
             .functions
             .iter()
@@ -120,5 +121,31 @@ fn the_table_is_in_order() {
                 "{pattern}: a star stands at the end"
             );
         }
+    }
+}
+
+/// What the tuner looks after, it is named for; and users read the same in the manual.
+#[test]
+fn the_manual_has_each_with_its_steps() {
+    let manual = include_str!("../../../../../docs/profile.md");
+    for suspect in SUSPECTS {
+        let row = manual
+            .lines()
+            .find(|line| line.starts_with(&format!("| `{}` |", suspect.key)));
+        let row = row.unwrap_or_else(|| panic!("docs/profile.md: expected a row of {}", suspect.key));
+        let steps: Vec<String> = suspect.steps.iter().map(|id| format!("`{id}`")).collect();
+        let last = row.trim_end_matches(" |").rsplit(" |").next().unwrap_or_default();
+        assert_eq!(last.trim(), steps.join(", "), "docs/profile.md: {}", suspect.key);
+    }
+    for (key, step) in [
+        ("netfilter", Id::Netfilter),
+        ("audit", Id::Audit),
+        ("seccomp", Id::Seccomp),
+        ("packet-sockets", Id::PacketSockets),
+        ("qdisc-lock", Id::Qdisc),
+        ("mitigations", Id::Mitigations),
+    ] {
+        let suspect = SUSPECTS.iter().find(|suspect| suspect.key == key);
+        assert_eq!(suspect.unwrap().steps.first(), Some(&step), "{key}");
     }
 }
