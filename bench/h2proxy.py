@@ -58,7 +58,7 @@ def subjects(ours, upstream, scenario, nginx=()):
     known = {}
     for engine in ("uring", "epoll"):
         command = [ours, "run", "$SETTINGS", "--workers", "1", "--engine", engine]
-        known[f"ours-{engine}"] = peer(command, "h2proxy-ringmain.yaml", SCHEME="h2c" if is_h2 else "http")._replace(kind="ours")
+        known[f"ours-{engine}"] = peer(command, "h2proxy-ringmain.yaml", PROTOCOL="http2" if is_h2 else "http1")._replace(kind="ours")
     known["haproxy"] = peer([program("haproxy"), "-db", "-f", "$SETTINGS"], "h2proxy-haproxy.cfg", PROTO="proto h2" if is_h2 else "")
     if not is_h2 or nginx >= NGINX:
         known["nginx"] = peer([program("nginx"), "-c", "$SETTINGS", "-e", "stderr"], "h2proxy-nginx.conf", VERSION="2" if is_h2 else "1.1")

@@ -193,7 +193,8 @@ pub const PONG_WITHIN: Duration = Duration::from_secs(20);
 /// Bytes of memory that a scratch buffer keeps for the next request. More is given back.
 pub const SCRATCH_BYTES: usize = 64 * 1024;
 
-/// Idle runners of one asynchronous route that a worker keeps. More end with their request.
+/// Idle runners of one asynchronous route that a worker keeps, or as many as are running if that is more: requests come in bursts. Those beyond
+/// end with their request, and one that is idle with each, so that a burst's memory is given back.
 pub const IDLE_RUNNERS: usize = 256;
 
 /// Collected bodies' buffers that a worker keeps. More are freed.

@@ -153,15 +153,20 @@ impl Runners {
         self.idle.borrow_mut().get_mut(route)?.pop()
     }
 
-    /// Keeps an idle runner, unless there are enough.
+    /// Keeps an idle runner, unless there are enough; if there are too many, one more ends.
     pub(super) fn park(&self, route: usize, exchange: &Rc<Exchange>) -> bool {
         let mut idle = self.idle.borrow_mut();
         if idle.len() <= route {
             idle.resize_with(route + 1, Vec::new);
         }
-        let fits = idle[route].len() < limits::IDLE_RUNNERS;
+        let idle = &mut idle[route];
+        let most = limits::IDLE_RUNNERS.max(self.running.get());
+        let fits = idle.len() < most;
         if fits {
-            idle[route].push(Rc::clone(exchange));
+            idle.push(Rc::clone(exchange));
+        } else if idle.len() > most {
+            // The one that has been idle for longest, or nearly.
+            idle.swap_remove(0).retire();
         }
         fits
     }
@@ -224,7 +229,9 @@ where
         out: Vec::new(),
     };
     loop {
-        let job = exchange.next().await;
+        let Some(job) = exchange.next().await else {
+            return;
+        };
         // Whoever had the ticket has told the handler by now what there is to know.
         drop(exchange.take_early());
         let mut buffers = std::mem::take(&mut *exchange.buffers.borrow_mut());

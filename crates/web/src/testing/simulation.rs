@@ -81,6 +81,10 @@ impl Simulation {
         self.inside.iter().map(Inside::running).sum()
     }
 
+    pub(super) fn idle_runners(&self) -> usize {
+        self.inside.iter().map(Inside::idle_runners).sum()
+    }
+
     pub(super) fn shut_down(&self) {
         self.cluster.shut_down();
     }

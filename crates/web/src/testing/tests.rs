@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use super::{Setup, TestClient};
-use crate::{App, Error, Event};
+use crate::{App, Error, Event, limits};
 
 #[derive(serde::Serialize, serde::Deserialize, PartialEq, Debug)]
 struct Sum {
@@ -35,6 +35,37 @@ fn app() -> App {
             }
             Ok(())
         })
+}
+
+#[test]
+fn a_burst_finds_the_tasks_of_the_last_one_and_they_end_when_it_is_over() {
+    const BURST: usize = 600;
+    let app = App::new().get_async("/for/{seconds}", async |req, reply| {
+        let seconds = req.param("seconds")?.parse().map_err(Error::internal)?;
+        req.cx().sleep(Duration::from_secs(seconds)).await;
+        reply.text("done")
+    });
+    let mut client = TestClient::new(app).unwrap();
+    let mut connections: Vec<_> = (0..BURST).map(|_| client.raw()).collect();
+    for (number, connection) in connections.iter_mut().enumerate() {
+        let seconds = if number < BURST / 2 { 5 } else { 20 };
+        connection.send(format!("GET /for/{seconds} HTTP/1.1\r\nHost: a\r\n\r\n"));
+    }
+    client.advance(Duration::from_secs(1));
+    assert_eq!(client.running(), BURST);
+    let idle = |client: &TestClient| client.simulation.borrow().idle_runners();
+    client.advance(Duration::from_secs(9));
+    // As many as are running, more than are kept otherwise.
+    assert_eq!((client.running(), idle(&client)), (BURST / 2, BURST / 2));
+    client.advance(Duration::from_secs(20));
+    assert_eq!(client.running(), 0);
+    let kept = idle(&client);
+    assert!(
+        kept <= limits::IDLE_RUNNERS && kept > limits::IDLE_RUNNERS / 2,
+        "{kept}"
+    );
+    drop(connections);
+    client.finish().unwrap();
 }
 
 #[test]
