@@ -390,7 +390,7 @@ fn server_by(setting: PathBuf, slow: &'static str) -> String {
     // It ends with its connections, at the latest with the test.
     std::thread::spawn(move || {
         for stream in listener.incoming().map_while(Result::ok) {
-            let (serve, setting) = (serve.clone(), setting.clone());
+            let (serve, setting) = (serve, setting.clone());
             std::thread::spawn(move || drop(serve(stream, &setting)));
         }
     });

@@ -81,6 +81,7 @@ impl Simulation {
         self.inside.iter().map(Inside::running).sum()
     }
 
+    #[cfg(test)]
     pub(super) fn idle_runners(&self) -> usize {
         self.inside.iter().map(Inside::idle_runners).sum()
     }
