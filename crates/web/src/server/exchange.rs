@@ -54,11 +54,9 @@ pub(crate) struct Exchange {
     task: Cell<Option<TaskId>>,
     /// The task, while it waits for a job or for the client.
     waiting: RefCell<Option<Waker>>,
-    /// The answer closes the connection: shutdown has begun, or the client has sent its end.
+    /// The answer closes the connection: shutdown has begun, or the client has sent its end. `closing`: it does; of an idle task: it ends.
     pub(crate) last: Cell<bool>,
     pub(crate) closing: Cell<bool>,
-    /// An idle task is to end.
-    retired: Cell<bool>,
     /// An event stream has begun, in chunks or not: the connection may end it.
     pub(crate) events: Cell<Option<EventFraming>>,
     pub(crate) buffers: RefCell<Buffers>,
@@ -114,7 +112,6 @@ impl Exchange {
             waiting: RefCell::new(None),
             last: Cell::new(false),
             closing: Cell::new(false),
-            retired: Cell::new(false),
             events: Cell::new(None),
             buffers: RefCell::default(),
             incoming: RefCell::default(),
@@ -248,12 +245,6 @@ impl Exchange {
     /// Whether the task has not even looked at the request.
     pub(crate) fn was_not_begun(&self) -> bool {
         self.job.get().is_some()
-    }
-
-    /// Has an idle task end.
-    pub(crate) fn retire(&self) {
-        self.retired.set(true);
-        self.wake();
     }
 
     /// Something that the task may wait for has happened.
@@ -419,7 +410,7 @@ impl Exchange {
     pub(crate) async fn next(&self) -> Option<Job> {
         poll_fn(|context| match self.job.take() {
             Some(job) => Poll::Ready(Some(job)),
-            None if self.retired.get() => Poll::Ready(None),
+            None if self.closing.get() => Poll::Ready(None),
             None => self.wait(context),
         })
         .await

@@ -166,7 +166,9 @@ impl Runners {
             idle.push(Rc::clone(exchange));
         } else if idle.len() > most {
             // The one that has been idle for longest, or nearly.
-            idle.swap_remove(0).retire();
+            let one = idle.swap_remove(0);
+            one.closing.set(true);
+            one.wake();
         }
         fits
     }
