@@ -39,10 +39,10 @@ SCENARIOS = {
 }
 LOADS = ["32x100", "256x10"]
 BASE = "haproxy"
-# Below each of them.
-BARS = [Bar(f"{scenario} {load}", "ours-uring", other, 1.00)
+# Below each of them; further below the one that costs the least.
+BARS = [Bar(f"{scenario} {load}", "ours-uring", other, at_most)
         for scenario in SCENARIOS for load in LOADS
-        for other in (BASE, "envoy", "nginx") if (other, scenario) != ("nginx", "h2-h2")]
+        for other, at_most in ((BASE, 0.80), ("envoy", 1.00), ("nginx", 1.00)) if (other, scenario) != ("nginx", "h2-h2")]
 # From this one on it speaks HTTP/2 to upstreams.
 NGINX = (1, 29, 4)
 

@@ -390,7 +390,7 @@ const SUITES: &[Suite] = &[
         ],
     },
     Suite {
-        name: "browsers",
+        name: "http2-browsers",
         about: "HTTP/2, WebSockets on its streams, server-sent events and gRPC-Web through the gateway as Chromium and Firefox see them; a minute, needs both, Node and the package registry",
         lines: &[
             RELEASE,

@@ -265,22 +265,13 @@ fn who_holds_after_one_that_was_killed_takes_over_and_has_the_first_values_come_
     // One of them was lost meanwhile, so that there is something to do.
     fs::write(Path::new(&root).join(FILES[1]), "0\n").unwrap();
     let holder = holder(&root, &state);
-    assert!(
-        holder
-            .said
-            .iter()
-            .any(|line| line.starts_with("1 setting is changed")),
-        "{:?}",
-        holder.said
-    );
-    assert!(
-        holder
-            .said
-            .iter()
-            .any(|line| line.starts_with("2 changes of an earlier run are taken over")),
-        "{:?}",
-        holder.said
-    );
+    for told in [
+        "1 setting is changed",
+        "2 changes of an earlier run are taken over",
+    ] {
+        let said = &holder.said;
+        assert!(said.iter().any(|line| line.starts_with(told)), "{told}: {said:?}");
+    }
     assert_eq!(FILES.map(|file| value(&root, file)), ["1", "2"]);
     let complaint = complaint(&["revert", "--root", &root, "--state", &state], 1);
     assert!(complaint.contains("another ringmain tune"), "{complaint}");

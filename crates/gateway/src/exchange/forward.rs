@@ -12,7 +12,7 @@ use std::time::Duration;
 
 use ringmain_engine::backend::Time;
 use ringmain_web::{Reply, Request};
-use ringmain_wire::h1::{Framing, Version};
+use ringmain_wire::h1::Framing;
 use ringmain_wire::ws::Challenge;
 
 use self::again::{Tries, is_idempotent};
@@ -32,7 +32,6 @@ use super::{Failure, Found, Rest, note, own};
 use crate::fault::{Fault, Side};
 use crate::gateway::Worker;
 use crate::health::Meeting;
-use crate::limits::TUNNEL_REST;
 use crate::model::{AffinityBy, ErrorPage, Forward, HashKey};
 use crate::plan::{Backend, Plan};
 use crate::policy::Cleared;
@@ -307,7 +306,8 @@ impl Job<'_, '_> {
         let mut reading = self.reading(&chosen)?;
         if let Link::Shared(channel) = &link {
             reading.connects = request::connects(self.req, &self.sending, channel);
-            reading.key = Challenge::of(self.req.head());
+            // On a stream a client has none.
+            reading.key = reading.connects.then(|| Challenge::of(self.req.head())).flatten();
         }
         let got = self
             .converse(&chosen, (&link, is_sent), &mut clock, &mut reading, reply)
@@ -315,16 +315,10 @@ impl Job<'_, '_> {
         let got = got.map_err(|failure| Broken::by(failure, link.requests() > 0 && !reading.begun))?;
         let download = match got {
             Got::Switch => {
-                let on_stream = self.req.version() == Version::Http2;
                 return Ok(Rest::Tunnel(Tunnel {
                     link,
                     _chosen: chosen,
                     idle: clock.idle,
-                    rest: if on_stream {
-                        Some(clock.idle.map_or(TUNNEL_REST, |idle| idle.min(TUNNEL_REST)))
-                    } else {
-                        clock.idle
-                    },
                 }));
             }
             // What is left of its answer is not read: the connection goes.

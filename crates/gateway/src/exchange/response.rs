@@ -273,7 +273,7 @@ impl<'m, 'a> Reading<'m, 'a> {
     ) -> Result<Head, Failure> {
         let mut fields = FieldBlock::new();
         copy(&head.fields, changes, self.cross, &mut fields)?;
-        if let Some(key) = self.key.filter(|_| self.connects) {
+        if let Some(key) = self.key {
             key.answer(&mut fields).map_err(|_| Fault::BrokenRule)?;
         }
         // The reply has them already, for whatever else it could have become.

@@ -19,8 +19,9 @@ use std::time::Duration;
 
 use ringmain_web::limits::SEND_SHARE;
 use ringmain_web::{Error, Reply, Request};
-use ringmain_wire::h1::FieldBlock;
+use ringmain_wire::h1::{FieldBlock, Version};
 
+use crate::limits::TUNNEL_REST;
 use crate::upstream::local::{Chosen, Link};
 
 /// See the module.
@@ -29,8 +30,6 @@ pub(super) struct Tunnel {
     /// Counted at its endpoint as long as it lives.
     pub(super) _chosen: Chosen,
     pub(super) idle: Option<Duration>,
-    /// The same behind the upstream's end.
-    pub(super) rest: Option<Duration>,
 }
 
 /// What has come of the upstream.
@@ -64,7 +63,7 @@ impl Tunnel {
         }
         reply.end_tunnel()?;
         is_over.set(true);
-        link.set_deadline(self.rest);
+        link.set_deadline(self.rest(req));
         poll_fn(|context| {
             if let Err(error) = poll_up(up.as_mut(), &mut sending, context) {
                 return Poll::Ready(Err(error));
@@ -77,11 +76,19 @@ impl Tunnel {
         .await
     }
 
+    /// How long the client may leave its side open behind the upstream's end.
+    fn rest(&self, req: &Request<'_>) -> Option<Duration> {
+        match req.version() {
+            Version::Http2 => Some(self.idle.map_or(TUNNEL_REST, |idle| idle.min(TUNNEL_REST))),
+            Version::Http10 | Version::Http11 => self.idle,
+        }
+    }
+
     /// What the client sends, until its end or until the upstream takes no more. `is_over`: the upstream has ended its side.
     async fn up(&self, req: &Request<'_>, is_over: &Cell<bool>) -> Result<(), Error> {
         while let Some(bytes) = req.chunk().await? {
             self.link
-                .set_deadline(if is_over.get() { self.rest } else { self.idle });
+                .set_deadline(if is_over.get() { self.rest(req) } else { self.idle });
             let taken = match &self.link {
                 Link::Sole(sole) => sole.stream.write_frame(bytes).await.is_ok(),
                 Link::Shared(channel) => channel.send(&bytes).await.is_ok(),
