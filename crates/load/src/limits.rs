@@ -31,6 +31,10 @@ pub const REDIAL: Duration = Duration::from_millis(10);
 /// no request is lost.
 pub const CLOSE_WAIT: Duration = Duration::from_secs(1);
 
+/// How long one step of a push client's worker may take before a warning says so. Closing very many connections at the end takes
+/// some hundred milliseconds, and the client's lateness while it counts is in the report.
+pub const STALL: Duration = Duration::from_secs(10);
+
 /// Bytes that inflating hands on at a time.
 pub const INFLATED_PIECE: usize = 16 << 10;
 

@@ -1,6 +1,6 @@
 //! A server for HTTP/2's conformance suite: bodies are read to their end before they are answered, as h2spec takes for granted.
 //!
-//! `h2_server ADDR [tls]`: in the clear, or by a development certificate.
+//! `h2_server ADDR [tls|h2c]`: in the clear beside HTTP/1.1, by a development certificate, or in the clear alone.
 
 use std::time::UNIX_EPOCH;
 
@@ -25,11 +25,14 @@ fn main() -> Exit {
     let mut args = std::env::args().skip(1);
     let addr = args.next().unwrap_or_else(|| "127.0.0.1:8080".into());
     let mut app = App::new().get("/", answer).post("/", answer);
-    if args.next().as_deref() == Some("tls") {
-        app = match acceptor() {
+    app = match args.next().as_deref() {
+        None => app,
+        Some("h2c") => app.listener(0, Entrance::h2c()),
+        Some("tls") => match acceptor() {
             Ok(acceptor) => app.listener(0, Entrance::https(&acceptor)),
             Err(error) => return Exit::Failure(error.to_string()),
-        };
-    }
+        },
+        Some(other) => return Exit::Failure(format!("expected `tls`, `h2c` or nothing, found `{other}`")),
+    };
     app.run(&addr)
 }

@@ -1,4 +1,4 @@
-//! What becomes of the connections of one listener: HTTP, HTTP by TLS, or a stream of bytes for the application; and what
+//! What becomes of the connections of one listener: HTTP, HTTP/2 alone, HTTP by TLS, or a stream of bytes for the application; and what
 //! they begin with.
 //!
 //! Owns the choice. Knows no connection.
@@ -41,6 +41,8 @@ type IsHttp = dyn Fn(Option<&str>) -> bool + Send + Sync;
 #[derive(Clone)]
 pub(crate) enum Kind {
     Http,
+    /// HTTP/2 alone, in the clear.
+    H2c,
     Https(Acceptor),
     Stream(Arc<StreamHandler>),
     /// By TLS, and the name that the client asks for says which of both.
@@ -59,6 +61,13 @@ impl Entrance {
     #[must_use]
     pub fn http() -> Entrance {
         Entrance::of(Kind::Http)
+    }
+
+    /// HTTP/2 in the clear and nothing else, by prior knowledge (RFC 9113 §3.3): what does not begin with its preface is closed,
+    /// where [`Entrance::http`] takes it for HTTP/1.1 and answers.
+    #[must_use]
+    pub fn h2c() -> Entrance {
+        Entrance::of(Kind::H2c)
     }
 
     /// HTTP by TLS. What the acceptor reloads holds for connections that come from then on. Of application protocols (ALPN)
@@ -138,6 +147,7 @@ impl fmt::Debug for Entrance {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(match self.kind {
             Kind::Http => "Http",
+            Kind::H2c => "H2c",
             Kind::Https(_) => "Https",
             Kind::Stream(_) => "Stream",
             Kind::Either(_) => "Either",

@@ -47,7 +47,7 @@ use crate::filter;
 use crate::front::wants_certificate;
 use crate::gateway::{View, Worker};
 use crate::metrics::Count;
-use crate::model::{Action, HttpsRedirect, Listener, Protocol};
+use crate::model::{Action, HttpsRedirect, Listener};
 use crate::plan::Plan;
 use crate::policy::{self, Cleared, Walk};
 use crate::table::{Headers, Matched, RequestFacts, host};
@@ -241,8 +241,7 @@ fn find<'v>(worker: &Worker, view: &'v View, req: &Request<'_>) -> Result<Place<
         return Err(Fault::Misdirected.into());
     }
     // What the address speaks may have changed since the connection came.
-    let protocol = if secure { Protocol::Https } else { Protocol::Http };
-    if listener.protocol != protocol {
+    if !listener.protocol.is_http() || listener.protocol.has_sni() != secure {
         return Err(stranger.into());
     }
     if secure

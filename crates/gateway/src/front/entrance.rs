@@ -23,6 +23,7 @@ pub(super) struct Shape {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Kind {
     Http,
+    H2c,
     Https,
     Bytes,
     /// By TLS; the host says which.
@@ -37,6 +38,7 @@ impl Shape {
         let kind = match first.protocol {
             Protocol::Udp => return None,
             Protocol::Http => Kind::Http,
+            Protocol::H2c => Kind::H2c,
             Protocol::Tcp => Kind::Bytes,
             _ if !has(Protocol::Https) => Kind::Bytes,
             _ if has(Protocol::Tls) || has(Protocol::TlsPassthrough) => Kind::Either,
@@ -66,6 +68,7 @@ pub(super) fn entrance(front: &Front) -> Entrance {
             )
         }
         (Kind::Http, _) => Entrance::http(),
+        (Kind::H2c, _) => Entrance::h2c(),
         // Nobody is let in without the TLS that was asked for.
         (Kind::Bytes | Kind::Https | Kind::Either, _) => Entrance::stream(pass),
     };

@@ -38,8 +38,10 @@ pub struct Listener {
 /// What is spoken at a listener.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Protocol {
-    /// HTTP without TLS.
+    /// HTTP without TLS: HTTP/1.1, and HTTP/2 from a client that begins with its preface (RFC 9113 §3.3).
     Http,
+    /// HTTP/2 alone, without TLS: who begins with something else is closed.
+    H2c,
     /// HTTP over TLS.
     Https,
     /// Bytes, sent on as they come.
@@ -57,7 +59,7 @@ impl Protocol {
     /// [`StreamRoute`](super::StreamRoute)s do.
     #[must_use]
     pub fn is_http(self) -> bool {
-        matches!(self, Protocol::Http | Protocol::Https)
+        matches!(self, Protocol::Http | Protocol::H2c | Protocol::Https)
     }
 
     /// Whether connections begin with a TLS handshake, so that SNI tells listeners of one address apart.

@@ -116,7 +116,7 @@ fn find(
     let fits = match listener.protocol {
         Protocol::Tcp => hello.is_none(),
         Protocol::Tls | Protocol::TlsPassthrough => hello.is_some(),
-        Protocol::Http | Protocol::Https | Protocol::Udp => false,
+        Protocol::Http | Protocol::H2c | Protocol::Https | Protocol::Udp => false,
     };
     if !fits {
         return Err(Fault::NoListener);

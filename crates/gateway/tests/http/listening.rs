@@ -9,7 +9,10 @@ use ringmain_gateway::model::{
     self, Certificate, Listener, ListenerTls, Network, Protocol, ProxyProtocol, Secret,
 };
 
+use ringmain_wire::h2::Limits;
+
 use crate::gates::{Gates, config, echo, gate, reserved, stream};
+use crate::http2::Http2;
 use crate::origin::{Origin, to, upstream};
 use crate::support::tls::Authority;
 use crate::support::{Client, get};
@@ -143,6 +146,12 @@ fn what_is_spoken_changes(engine: Config) {
     // It may be closed before all of this is sent.
     let _ = stranger.stream.write_all(get("/").as_bytes());
     assert_eq!(stranger.rest().0, b"");
+    assert_eq!(gates.change(with(at("one", Protocol::H2c, addr))), [""; 0]);
+    let mut framed = Http2::over(gates.client(0), &Limits::INTERNET);
+    framed.ask("/").expect(200, "ok");
+    let mut old = gates.client(0);
+    old.send(get("/"));
+    assert!(!old.rest().0.starts_with(b"HTTP/"));
     assert_eq!(gates.change(with(at("one", Protocol::Tcp, addr))), [""; 0]);
     assert_eq!(gates.client(0).take(5), b"bytes");
     ask(&mut proxied, 404);

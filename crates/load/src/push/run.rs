@@ -326,7 +326,7 @@ impl Conduct<'_> {
         show(Progress::Settling);
         let layout = self.common.layout;
         let totals = Totals::new(&layout, &calendar, &accepted);
-        self.settle(&totals)?;
+        self.settle(&totals, published.unanswered == 0)?;
         self.order(Order::End { is_last });
         let (mut heard, spreads) = self.hear()?;
         self.outages.tell(&mut heard.outages);
@@ -499,14 +499,15 @@ impl Conduct<'_> {
         Ok(())
     }
 
-    /// Waits for what is on its way: until all has come, and clients that were cut off are back, or for [`Plan::settle`].
-    fn settle(&mut self, totals: &Totals) -> Result<(), PushError> {
+    /// Waits for what is on its way: until all has come, and clients that were cut off are back, or for [`Plan::settle`]. Unless
+    /// all answers `are_known`: what was published without one comes, too, and would stand for what does not.
+    fn settle(&mut self, totals: &Totals, are_known: bool) -> Result<(), PushError> {
         let plan = &self.session.plan;
         let began = clock::monotonic();
         let all = totals.expected + totals.expected_slow;
         while clock::monotonic().saturating_sub(began) < plan.settle {
             let are_back = plan.kill.is_none() || self.standing() == plan.clients;
-            if plan.conflated.is_none() && self.delivered() >= all && are_back {
+            if are_known && plan.conflated.is_none() && self.delivered() >= all && are_back {
                 return Ok(());
             }
             if let Some(news) = self.next()? {
@@ -556,6 +557,7 @@ fn config(plan: &Plan) -> Config {
         workers: Some(plan.threads + 1),
         clients_only: true,
         grace: limits::CLOSE_WAIT,
+        stall: limits::STALL,
         cpus: plan.cpus.clone(),
         pin: false,
         ..Config::default()

@@ -3,6 +3,7 @@
 //! ```text
 //! open ─┬─ PROXY protocol ─▶ Proxied ─ header ─┐
 //!       └──────────────────────────────────────┴▶ admitted? ─┬─ HTTP ──▶ Head
+//!                                                            ├─ h2c ───▶ Http2
 //!                                                            ├─ HTTPS ─▶ TLS, Head
 //!                                                            ├─ bytes ─▶ Taken by a handler
 //!                                                            └─ either ▶ Choosing ─ the name asked for ─▶ one of the two
@@ -43,7 +44,7 @@ impl Way {
         let acceptor = match &entrance.kind {
             Kind::Https(acceptor) => Some(acceptor.handle()),
             Kind::Either(either) => Some(either.https.handle()),
-            Kind::Http | Kind::Stream(_) => None,
+            Kind::Http | Kind::H2c | Kind::Stream(_) => None,
         };
         let for_bytes = entrance.tls.as_ref().map(|acceptor| acceptor.handle());
         Rc::new(Way {
@@ -203,6 +204,7 @@ impl Machine {
         }
         match kind {
             Kind::Http => conn.set_deadline(Some(self.site.limits.header_timeout)),
+            Kind::H2c => self.begin_http2(conn, state, out),
             Kind::Https(_) => self.secure(conn, state, way),
             Kind::Stream(handler) => self.take(conn, state, way, handler),
             Kind::Either(_) => {

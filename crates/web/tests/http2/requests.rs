@@ -2,12 +2,13 @@
 
 use std::time::Duration;
 
-use ringmain_web::{App, Error};
+use ringmain_engine::Config;
+use ringmain_web::{App, Entrance, Error};
 use ringmain_wire::h1::FieldBlock;
-use ringmain_wire::h2::{ErrorCode, PREFACE};
+use ringmain_wire::h2::{ErrorCode, Limits, PREFACE};
 
 use crate::client::{Http2, fields};
-use crate::support::{Setting, get, serve};
+use crate::support::{End, Setting, get, serve, serve_at};
 
 in_every_way!(
     requests_are_answered_in_place_and_by_tasks,
@@ -22,6 +23,12 @@ in_every_way!(
     both_protocols_share_a_port,
     a_preface_comes_byte_by_byte,
 );
+
+mod alone {
+    on_every_backend!(by_prior_knowledge_nothing_else_is_spoken);
+
+    use super::by_prior_knowledge_nothing_else_is_spoken;
+}
 
 fn app() -> App {
     App::new()
@@ -209,4 +216,30 @@ fn a_preface_comes_byte_by_byte(setting: Setting) {
         client.client.send([byte]);
     }
     client.wait(stream).expect(200, "root");
+}
+
+fn by_prior_knowledge_nothing_else_is_spoken(engine: Config) {
+    let server = serve_at(engine, app().listener(0, Entrance::h2c()), None);
+    Http2::over(server.client(), &Limits::INTERNET)
+        .ask("/")
+        .expect(200, "root");
+    let old = get("/");
+    for other in [
+        &b"INVALID CONNECTION PREFACE\r\n\r\n"[..],
+        old.as_bytes(),
+        b"PRI * HTTP/1.1\r\n\r\n",
+    ] {
+        let mut client = server.client();
+        client.send(other);
+        let (said, end) = client.rest();
+        assert_eq!(end, End::Orderly);
+        // Its settings (RFC 9113 §3.4) and window come first, then why it goes; never an answer of HTTP/1.1.
+        let mut rest = &said[..];
+        let mut kinds = Vec::new();
+        while let [a, b, c, kind, ..] = *rest {
+            kinds.push(kind);
+            rest = &rest[9 + u32::from_be_bytes([0, a, b, c]) as usize..];
+        }
+        assert_eq!(kinds, [4, 8, 7], "{said:?}");
+    }
 }

@@ -53,6 +53,7 @@ impl Builder<'_> {
             }
             let protocol = match value(part.protocol) {
                 Some(document::Protocol::Http) => Protocol::Http,
+                Some(document::Protocol::H2c) => Protocol::H2c,
                 Some(document::Protocol::Https) => Protocol::Https,
                 Some(document::Protocol::Tcp) => Protocol::Tcp,
                 Some(document::Protocol::Tls) => Protocol::Tls,

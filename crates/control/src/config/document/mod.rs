@@ -89,8 +89,10 @@ pub(super) struct Listener {
 #[derive(Clone, Copy, Debug, Deserialize, JsonSchema)]
 #[serde(rename_all = "snake_case")]
 pub(super) enum Protocol {
-    /// HTTP without TLS.
+    /// HTTP without TLS: HTTP/1.1, and HTTP/2 from a client that begins with its preface.
     Http,
+    /// HTTP/2 alone, without TLS (by prior knowledge): who begins with something else is closed.
+    H2c,
     /// HTTP over TLS.
     Https,
     /// Bytes, sent on as they come.

@@ -370,7 +370,7 @@ fn datagrams_are_not_served_yet() {
     wrong(
         "listeners: {dns: {address: ':53', protocol: udp}}\nstreams: {dns: {to: http://127.0.0.1:1}}\n",
         &[
-            "1:45: expected one of `http`, `https`, `tcp`, `tls`, `tls_passthrough`, found `udp`; datagrams are not served yet: \
+            "1:45: expected one of `http`, `h2c`, `https`, `tcp`, `tls`, `tls_passthrough`, found `udp`; datagrams are not served yet: \
              no listener takes UDP, and nothing of it is passed on",
         ],
     );
