@@ -423,7 +423,7 @@ pub(crate) struct Worker {
     pub(crate) delaying: Cell<u32>,
     /// Whether those who count for several gateways are to be asked.
     pub(crate) standings: Standings,
-    pub(crate) beginnings: exchange::early::Beginnings,
+    pub(crate) beginnings: exchange::beginnings::Beginnings,
     pub(crate) filters: filters::Instances,
 }
 
@@ -443,7 +443,7 @@ impl Worker {
             mirroring: Cell::new(0),
             delaying: Cell::new(0),
             standings: Standings::default(),
-            beginnings: exchange::early::Beginnings::default(),
+            beginnings: exchange::beginnings::Beginnings::default(),
             filters: filters::Instances::default(),
         });
         if cx.spawn(care::follow(Rc::clone(&worker), gateway)).is_err() {

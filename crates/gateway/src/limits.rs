@@ -345,6 +345,10 @@ const _: () = {
 /// Places of requests that were answered without a task that a worker keeps to use again; more of them are freed.
 pub const IDLE_BEGINNINGS: usize = 1024;
 
+/// A request that was begun without a task and waits for a stream is looked at so often, and has a task when it has waited for as long.
+/// One whose time is less than twice that has a task from the beginning.
+pub const EARLY_TICK: Duration = Duration::from_millis(100);
+
 /// Memory for what policies find out of a request that a worker keeps to use again; more of it is freed.
 pub const FINDINGS_IDLE: usize = 1024;
 

@@ -66,7 +66,7 @@ pub use ringmain_tls as tls;
 pub use ringmain_wire::h1::{FieldBlock, Framing, Method, Version};
 pub use ringmain_wire::sse::Event;
 pub use server::Server;
-pub use server::early::{Early, Ticket};
+pub use server::early::{Early, Ticket, TicketId};
 pub use server::stream::EventStream;
 pub use site::{Flow, Site};
 pub use ws::{Origins, Socket, Ws, WsFrame, WsOptions, WsStream};

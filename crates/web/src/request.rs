@@ -25,6 +25,7 @@ use crate::origin::Origin;
 use crate::query::Query;
 use crate::request_id::RequestId;
 use crate::router::{Names, Params};
+use crate::server::early::TicketId;
 use crate::server::exchange::Exchange;
 use crate::site::{Hooks, Site, Verdict};
 use crate::text;
@@ -404,6 +405,13 @@ impl<'r> Request<'r> {
     #[must_use]
     pub fn connection(&self) -> ringmain_engine::ConnId {
         self.origin.conn
+    }
+
+    /// What tells it from the worker's other requests until it is answered, as its [`Ticket`](crate::Ticket) did if somebody had that;
+    /// `None` in a handler that is not asynchronous.
+    #[must_use]
+    pub fn ticket(&self) -> Option<TicketId> {
+        self.exchange.map(TicketId::of)
     }
 
     /// The client's address; `None` on a Unix socket. Behind a proxy it is the proxy's.

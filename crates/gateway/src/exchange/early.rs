@@ -1,8 +1,9 @@
-//! Requests that need no task: a kept connection takes them at once, and an answer that comes in one piece ends them.
+//! Requests that need no task: a kept connection, or a stream of a shared one, takes them at once, and an answer that comes in one
+//! piece ends them.
 //!
 //! ```text
 //! look ─┬─ something has to be waited for ──────────────────────────────────▶ task
-//!       └─ head written to a kept connection ─┬─ all of the answer in one piece ─▶ Ticket::forward, kept again
+//!       └─ head written to a connection ──────┬─ all of the answer in one piece ─▶ Ticket::forward, kept again
 //!                                             ├─ anything else ─▶ handed to a task, which goes on from here
 //!                                             └─ the client leaves ─▶ abandoned
 //! ```
@@ -10,20 +11,22 @@
 //! Nothing of an answer is consumed before all of it is there: so a task that takes over finds what it would have found.
 //! Decides nothing that the way by tasks decides otherwise; what it cannot do as that one does, it leaves to it.
 
-use std::cell::RefCell;
+use std::cell::{Cell, RefCell};
 use std::net::IpAddr;
 use std::rc::{Rc, Weak};
 use std::sync::Arc;
+use std::time::Duration;
 
-use ringmain_engine::ConnId;
 use ringmain_engine::backend::Time;
 use ringmain_engine::stream::Receiver;
-use ringmain_web::{Early, Method, Request, Ticket};
-use ringmain_wire::h1::{FieldBlock, Framing, HeadScanner, Parsed, parse_response};
+use ringmain_web::{Early, Method, Request, Ticket, TicketId};
+use ringmain_wire::h1::{FieldBlock, Framing, HeadScanner, Parsed, ResponseHead, parse_response};
+use ringmain_wire::h2::load_response;
 
 use super::aim::{self, hashed};
 use super::forward::Begun;
 use super::relay::Clock;
+use super::request::Sending;
 use super::{Found, Place, client, find, note, request, response, unfit};
 use crate::desk::Desk;
 use crate::gateway::{View, Worker};
@@ -32,7 +35,8 @@ use crate::model::{Action, Forward};
 use crate::plan::{Changes, Plan};
 use crate::policy::{self, Cleared, Refusal, Walk};
 use crate::table::Compiled;
-use crate::upstream::local::{Chosen, Link, Local, Sole};
+use crate::upstream::h2::{Channel, Reader};
+use crate::upstream::local::{Chosen, Link, Local};
 use crate::upstream::{Admitted, Prefer};
 
 /// Where such a request stands. Used again for others when it is over.
@@ -40,6 +44,8 @@ pub(crate) struct Underway {
     worker: Weak<Worker>,
     me: Weak<Underway>,
     ahead: RefCell<Option<Ahead>>,
+    /// Among those who wait for a stream.
+    pub(super) place: Cell<Option<usize>>,
 }
 
 /// What there is of a request that was begun without a task.
@@ -52,8 +58,8 @@ pub(crate) struct Ahead {
     pub(super) started: Option<Started>,
     /// When it came.
     pub(super) began: Time,
-    conn: ConnId,
     ticket: Option<Ticket>,
+    id: TicketId,
     /// The number of its route.
     counted: u32,
     to_head: bool,
@@ -73,68 +79,36 @@ pub(crate) struct Started {
     pub(super) number: usize,
     chosen: Chosen,
     /// The connection that has its head. `None`: none was kept, nothing was sent.
-    link: Option<Sole>,
+    link: Option<Link>,
     /// When its head was sent.
     sent: Time,
     clock: Clock,
 }
 
-/// Requests of a worker that were begun without a task.
-#[derive(Default)]
-pub(crate) struct Beginnings {
-    /// Left to tasks that have not begun.
-    handed: RefCell<Vec<(ConnId, Rc<Underway>)>>,
-    /// To be used again.
-    idle: RefCell<Vec<Rc<Underway>>>,
-}
-
-impl std::fmt::Debug for Beginnings {
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.write_str("Beginnings")
-    }
-}
-
-impl Beginnings {
-    /// What a task goes on from: there if its request was begun before it.
-    pub(super) fn take(&self, conn: ConnId) -> Option<Ahead> {
-        let underway = self.unhand(conn)?;
-        let ahead = underway.ahead.take();
-        self.put(underway);
-        ahead
-    }
-
-    fn unhand(&self, conn: ConnId) -> Option<Rc<Underway>> {
-        let mut handed = self.handed.borrow_mut();
-        let found = handed.iter().position(|(whose, _)| *whose == conn)?;
-        Some(handed.swap_remove(found).1)
-    }
-
-    fn put(&self, underway: Rc<Underway>) {
-        let mut idle = self.idle.borrow_mut();
-        if idle.len() < limits::IDLE_BEGINNINGS {
-            idle.push(underway);
-        }
-    }
-}
-
 /// Looks at a request without a body: begins it, unless it has to wait or is not to be sent on.
 pub(crate) fn look(worker: &Rc<Worker>, req: &Request<'_>, ticket: Ticket) -> Result<Rc<dyn Early>, Ticket> {
-    let Some(mut ahead) = begin(worker, req) else {
+    let Some(mut ahead) = begin(worker, req, ticket.id()) else {
         return Err(ticket);
     };
-    let idle = worker.beginnings.idle.borrow_mut().pop();
-    let underway = idle.unwrap_or_else(|| {
+    let underway = worker.beginnings.idle().unwrap_or_else(|| {
         Rc::new_cyclic(|me| Underway {
             worker: Rc::downgrade(worker),
             me: Weak::clone(me),
             ahead: RefCell::new(None),
+            place: Cell::new(None),
         })
     });
     ahead.ticket = Some(ticket);
-    let receiver: Rc<dyn Receiver> = underway.clone();
-    match ahead.started.as_ref().and_then(|started| started.link.as_ref()) {
-        Some(link) => {
-            link.stream.attend(Some(receiver));
+    match ahead.link() {
+        Some(Link::Sole(sole)) => {
+            let receiver: Rc<dyn Receiver> = underway.clone();
+            sole.stream.attend(Some(receiver));
+            underway.ahead.replace(Some(ahead));
+        }
+        Some(Link::Shared(channel)) => {
+            let reader: Rc<dyn Reader> = underway.clone();
+            channel.attend(Some(reader));
+            worker.beginnings.wait(worker.cx.now(), &underway);
             underway.ahead.replace(Some(ahead));
         }
         None => {
@@ -146,7 +120,7 @@ pub(crate) fn look(worker: &Rc<Worker>, req: &Request<'_>, ticket: Ticket) -> Re
 }
 
 /// Has the policies asked and a request's head sent on, if nothing has to be waited for. `None`: all is as it was.
-fn begin(worker: &Rc<Worker>, req: &Request<'_>) -> Option<Ahead> {
+fn begin(worker: &Rc<Worker>, req: &Request<'_>, id: TicketId) -> Option<Ahead> {
     if req.head().upgrade.is_some() {
         return None;
     }
@@ -188,8 +162,8 @@ fn begin(worker: &Rc<Worker>, req: &Request<'_>) -> Option<Ahead> {
     Some(Ahead {
         walked,
         began: worker.cx.now(),
-        conn: req.connection(),
         ticket: None,
+        id,
         counted: counted.unwrap_or_else(|| worker.route_number(&route.route().name)),
         to_head: req.method() == Method::Head,
         rule: needed.then(|| (Arc::clone(route), found.matched.number())),
@@ -210,27 +184,30 @@ fn start(
 ) -> Option<Started> {
     let (number, backend) = aim::draw(worker, plan).ok()?;
     let local = worker.local(backend.upstream.as_ref()?);
-    if !local.is_plain() {
+    if !local.is_ready() {
         return None;
     }
     let admitted = local.try_admit()?;
     let key = local.key(|key| hashed(key, found.listener, req)).flatten();
     let chosen = local.choose(&[], key, Prefer::Any).ok()?;
     let sending = aim::sending(found, rule, backend, number, (req, cleared));
-    let desk = &mut *worker.desk.borrow_mut();
-    desk.out.clear();
-    // What it says of the body is that there is none.
-    let written = request::write(desk, req, &chosen.end.endpoint, &sending);
-    let link = written.is_ok().then(|| local.take_kept(&chosen.end)).flatten();
     let now = worker.cx.now();
     let mut clock = Clock::of(&rule.timeouts, now);
-    if let Some(link) = &link {
-        clock.head = rule.timeouts.per_try.map(|span| now.after(span));
-        // Refused if the connection has just ended, which its receiver is told.
-        let _ = link.stream.write_now(&desk.out);
-        link.stream.set_deadline(clock.span(now));
+    let tried = Clock {
+        head: rule.timeouts.per_try.map(|span| now.after(span)),
+        ..clock
+    };
+    let desk = &mut *worker.desk.borrow_mut();
+    let link = match local.shares(&chosen.end) {
+        true if is_patient(worker, tried.span(now)) => {
+            ask(&local, &chosen, desk, (req, &sending)).map(Link::Shared)
+        }
+        true => None,
+        false => write(&local, &chosen, desk, (req, &sending), tried.span(now)),
+    };
+    if link.is_some() {
+        clock = tried;
     }
-    desk.out.clear();
     if rule.retry.as_ref().is_some_and(|retry| retry.attempts > 0) {
         local.bring_budget();
     }
@@ -243,6 +220,45 @@ fn start(
         sent: now,
         clock,
     })
+}
+
+/// Writes a request's head to a kept connection.
+fn write(
+    local: &Local,
+    chosen: &Chosen,
+    desk: &mut Desk,
+    (req, sending): (&Request<'_>, &Sending<'_>),
+    span: Option<Duration>,
+) -> Option<Link> {
+    desk.out.clear();
+    // What it says of the body is that there is none.
+    let written = request::write(desk, req, &chosen.end.endpoint, sending);
+    let sole = written.is_ok().then(|| local.take_kept(&chosen.end)).flatten();
+    if let Some(sole) = &sole {
+        // Refused if the connection has just ended, which its receiver is told.
+        let _ = sole.stream.write_now(&desk.out);
+        sole.stream.set_deadline(span);
+    }
+    desk.out.clear();
+    sole.map(Link::Sole)
+}
+
+/// Sends a request's head on a stream of a connection that has room for it.
+fn ask(
+    local: &Local,
+    chosen: &Chosen,
+    desk: &mut Desk,
+    (req, sending): (&Request<'_>, &Sending<'_>),
+) -> Option<Channel> {
+    let channel = local.take_shared(&chosen.end)?;
+    // A task would be told what is wrong.
+    let asked = request::ask(desk, req, &chosen.end.endpoint, sending, &channel);
+    asked.is_ok().then_some(channel)
+}
+
+/// Whether the time for an answer on a stream is long enough to be looked at now and then.
+fn is_patient(worker: &Rc<Worker>, span: Option<Duration>) -> bool {
+    span.is_none_or(|span| span > 2 * limits::EARLY_TICK) && worker.look_at_waiting()
 }
 
 /// Whether the answer depends on the rule. Where it does not, nothing that workers share is counted for it.
@@ -262,7 +278,7 @@ impl Receiver for Underway {
         let Some(mut ahead) = self.ahead.take() else {
             return 0;
         };
-        if !ahead.answer(&worker, bytes) {
+        if !ahead.answer(&worker, |ahead, ticket| ahead.read(&worker, bytes, ticket)) {
             // It is told as news then.
             self.ahead.replace(Some(ahead));
             return 0;
@@ -283,20 +299,43 @@ impl Receiver for Underway {
     }
 }
 
-impl Underway {
-    /// Leaves the rest to a task.
-    fn hand_over(&self) {
+impl Reader for Underway {
+    fn came(&self) {
         let (Some(worker), Some(me)) = (self.worker.upgrade(), self.me.upgrade()) else {
             return;
         };
-        let (ticket, conn) = match &mut *self.ahead.borrow_mut() {
+        worker.beginnings.leave(self);
+        let Some(mut ahead) = self.ahead.take() else {
+            return;
+        };
+        if ahead.answer(&worker, |ahead, ticket| ahead.read_stream(&worker, ticket)) {
+            return worker.beginnings.put(me);
+        }
+        self.ahead.replace(Some(ahead));
+        self.hand_over();
+    }
+}
+
+impl Underway {
+    /// What there is of it, for its task.
+    pub(super) fn take(&self) -> Option<Ahead> {
+        self.ahead.take()
+    }
+
+    /// Leaves the rest to a task.
+    pub(super) fn hand_over(&self) {
+        let (Some(worker), Some(me)) = (self.worker.upgrade(), self.me.upgrade()) else {
+            return;
+        };
+        worker.beginnings.leave(self);
+        let (ticket, id) = match &mut *self.ahead.borrow_mut() {
             Some(ahead) => {
                 ahead.attend_no_more();
-                (ahead.ticket.take(), ahead.conn)
+                (ahead.ticket.take(), ahead.id)
             }
             None => return,
         };
-        worker.beginnings.handed.borrow_mut().push((conn, me));
+        worker.beginnings.hand(id, me);
         // With as many tasks as may be there is none for it: its client was told.
         if !ticket.is_some_and(Ticket::run) {
             self.give_up(503);
@@ -314,13 +353,20 @@ impl Underway {
         if let Err(refusal) = &ahead.walked {
             worker.counting.fault(refusal.fault);
         }
-        let handed = worker.beginnings.unhand(ahead.conn);
+        let handed = worker.beginnings.unhand(ahead.id);
+        worker.beginnings.leave(self);
         ahead.attend_no_more();
         // With the connection: what it would still answer is nobody's.
         drop(ahead);
         if let Some(underway) = handed.or_else(|| self.me.upgrade()) {
             worker.beginnings.put(underway);
         }
+    }
+}
+
+impl std::fmt::Debug for Underway {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.write_str("Underway")
     }
 }
 
@@ -333,25 +379,36 @@ impl Early for Underway {
 impl Started {
     /// What a task needs of it.
     pub(super) fn into_parts(self) -> (Rc<Local>, Admitted, Clock, Option<Begun>) {
-        let begun = (self.chosen, self.link.map(Link::Sole), self.sent);
+        let begun = (self.chosen, self.link, self.sent);
         (self.local, self.admitted, self.clock, Some(begun))
     }
 }
 
 impl Ahead {
+    /// What has its request's head.
+    fn link(&self) -> Option<&Link> {
+        self.started.as_ref()?.link.as_ref()
+    }
+
     /// What happens on its connection is somebody else's.
     fn attend_no_more(&self) {
-        if let Some(link) = self.started.as_ref().and_then(|started| started.link.as_ref()) {
-            link.stream.attend(None);
+        match self.link() {
+            Some(Link::Sole(sole)) => sole.stream.attend(None),
+            Some(Link::Shared(channel)) => channel.attend(None),
+            None => {}
         }
     }
 
-    /// Answers the client, if these bytes are all of an answer that needs nothing but to be passed on. Whether that was done.
-    fn answer(&mut self, worker: &Rc<Worker>, bytes: &[u8]) -> bool {
+    /// Answers the client, if what has come is all of an answer that needs nothing but to be passed on. Whether that was done.
+    fn answer(
+        &mut self,
+        worker: &Rc<Worker>,
+        read: impl FnOnce(&Ahead, Ticket) -> Result<(u16, bool), Ticket>,
+    ) -> bool {
         let Some(ticket) = self.ticket.take() else {
             return false;
         };
-        match self.pass_on(worker, bytes, ticket) {
+        match read(self, ticket) {
             Ok((status, keep_alive)) => {
                 self.over(worker, status, keep_alive);
                 true
@@ -363,7 +420,8 @@ impl Ahead {
         }
     }
 
-    fn pass_on(&self, worker: &Rc<Worker>, bytes: &[u8], ticket: Ticket) -> Result<(u16, bool), Ticket> {
+    /// What an answer by HTTP/1 says, if these bytes are all of it.
+    fn read(&self, worker: &Rc<Worker>, bytes: &[u8], ticket: Ticket) -> Result<(u16, bool), Ticket> {
         let Desk {
             limits,
             table,
@@ -381,11 +439,43 @@ impl Ahead {
             Framing::Length(length) => body.len() as u64 == length,
             Framing::Chunked | Framing::UntilClose => false,
         };
+        match is_whole && !head.switches {
+            true => self.pass_on(worker, (&head, body), fields, ticket),
+            false => Err(ticket),
+        }
+    }
+
+    /// The same for one on a stream, if it has ended.
+    fn read_stream(&self, worker: &Rc<Worker>, ticket: Ticket) -> Result<(u16, bool), Ticket> {
+        let Some(Link::Shared(channel)) = self.link() else {
+            return Err(ticket);
+        };
+        let Desk { table, fields, .. } = &mut *worker.desk.borrow_mut();
+        let mut ticket = Some(ticket);
+        let passed = channel.whole(|stored, body| {
+            let head = load_response(stored, table)?;
+            let passed = self.pass_on(worker, (&head, body), fields, ticket.take()?);
+            passed.map_err(|back| ticket = Some(back)).ok()
+        });
+        match (passed.flatten(), ticket) {
+            (Some(passed), _) => Ok(passed),
+            (None, Some(ticket)) => Err(ticket),
+            (None, None) => unreachable!("who does not use a ticket gives it back"),
+        }
+    }
+
+    fn pass_on(
+        &self,
+        worker: &Rc<Worker>,
+        (head, body): (&ResponseHead<'_>, &[u8]),
+        fields: &mut FieldBlock,
+        ticket: Ticket,
+    ) -> Result<(u16, bool), Ticket> {
         let (Ok(cleared), Some(started)) = (&self.walked, &self.started) else {
             return Err(ticket);
         };
         let changes = match self.judge(started.number, head.status, body) {
-            Some(changes) if is_whole && !head.is_interim() && !head.switches => changes,
+            Some(changes) if !head.is_interim() => changes,
             _ => return Err(ticket),
         };
         fields.clear();
@@ -401,7 +491,7 @@ impl Ahead {
             fields.append(cross);
         }
         fields.append(cleared.answer());
-        let framing = response::framing(&head, self.to_head);
+        let framing = response::framing(head, self.to_head);
         ticket.forward(head.status, fields, framing, body, |req| {
             self.note(worker, started, req)
         })?;
@@ -462,9 +552,12 @@ impl Ahead {
         }) = self.started.take()
         {
             local.answered(&chosen.end, now.since(sent), status);
-            if let Some(link) = link.filter(|_| keep_alive) {
-                local.keep(&chosen.end, link);
-                worker.sweep_later();
+            match link {
+                Some(Link::Sole(sole)) if keep_alive => {
+                    local.keep(&chosen.end, sole);
+                    worker.sweep_later();
+                }
+                _ => {}
             }
         }
         worker

@@ -155,7 +155,7 @@ fn prepare(
         web: grpc::web(forward, req),
     };
     let body = body.as_deref();
-    let message = match local.is_plain() {
+    let message = match local.is_ready() && !local.may_share() {
         true => bytes(worker, req, &chosen, &sending, body),
         false => parts(worker, req, &chosen, &sending, body),
     }?;

@@ -9,6 +9,7 @@
 
 mod affinity;
 mod aim;
+pub(crate) mod beginnings;
 mod client;
 mod cross;
 pub(crate) mod early;
@@ -107,7 +108,7 @@ pub(crate) async fn serve(
     req: &Request<'_>,
     reply: &mut Reply<'_>,
 ) -> Result<(), Error> {
-    let ahead = worker.beginnings.take(req.connection());
+    let ahead = worker.beginnings.take(req.ticket());
     let began = ahead.as_ref().map_or(worker.cx.now(), |ahead| ahead.began);
     let count = Count::begin(&worker.counting, &worker.cx, began);
     // There if its rule has filters.

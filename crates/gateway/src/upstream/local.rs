@@ -426,13 +426,15 @@ impl Local {
         self.shared.health_changed();
     }
 
-    /// Whether a connection need not wait for addresses, begins with nothing that is for one client alone, and is for one request
-    /// at a time.
-    pub(crate) fn is_plain(&self) -> bool {
+    /// Whether a connection need not wait for addresses, and begins with nothing that is for one client alone.
+    pub(crate) fn is_ready(&self) -> bool {
         let seen = self.follow();
-        !seen.current.is_pending
-            && seen.current.transport.proxy_protocol().is_none()
-            && seen.current.config.protocol == UpstreamProtocol::Http1
+        !seen.current.is_pending && seen.current.transport.proxy_protocol().is_none()
+    }
+
+    /// A stream of a connection that is there, if one has room.
+    pub(crate) fn take_shared(&self, end: &End) -> Option<Channel> {
+        end.sessions.take(false)
     }
 
     /// A kept connection, if there is one.

@@ -1,8 +1,13 @@
-//! How far a streamed body is that comes, in either protocol. Knows nobody who reads it.
+//! A body that comes in pieces, in either protocol: how far it is, and what of it waits. Knows nobody who reads it.
 
 use std::time::Duration;
 
-use ringmain_wire::h1::BodyDecoder;
+use ringmain_engine::Conn;
+use ringmain_engine::backend::Time;
+use ringmain_wire::h1::{BodyDecoder, FieldBlock};
+
+use crate::error::Error;
+use crate::limits;
 
 /// How far a body is that comes.
 #[derive(Clone, Copy, Debug)]
@@ -41,4 +46,48 @@ pub(crate) struct Receiving {
     pub(crate) anew: bool,
     /// Time since the last look in which the handler did not wait.
     pub(crate) away: Duration,
+}
+
+/// A request body on its way to a streaming handler.
+#[derive(Default)]
+pub(super) struct Incoming {
+    pub(super) coming: Option<Coming>,
+    pub(super) queue: Vec<u8>,
+    /// Fields behind the body.
+    pub(super) trailers: FieldBlock,
+    /// Why there will be no more of it.
+    pub(super) fault: Option<Error>,
+    /// The client waits for `100 Continue`.
+    pub(super) expects: bool,
+    pub(super) paused: bool,
+    /// The handler has held it up since the rate was last looked at.
+    pub(super) held: bool,
+    /// The handler waits, and the rate is looked at each tick.
+    pub(super) ticking: bool,
+    /// When the handler took the last piece, or its request began; `None` while it waits for one.
+    pub(super) taken: Option<Time>,
+    /// How long it did not wait, since the rate was last looked at.
+    pub(super) away: Duration,
+    /// After 101: what comes is not a body.
+    pub(super) tunnel: bool,
+    /// No rate is asked of it: who sends has nothing to say at times.
+    pub(super) patient: bool,
+    /// The client has sent its last byte of a tunnel.
+    pub(super) ended: bool,
+    /// Nothing more is written to a tunnel's client, which may still send.
+    pub(super) half: bool,
+}
+
+impl Incoming {
+    /// Takes bytes of a tunnel, as many as may wait.
+    pub(super) fn feed_tunnel(&mut self, conn: Conn<'_>, input: &[u8]) -> usize {
+        let room = limits::BODY_QUEUE.saturating_sub(self.queue.len());
+        let taken = input.len().min(room);
+        self.queue.extend_from_slice(&input[..taken]);
+        if taken < input.len() {
+            self.paused = true;
+            conn.pause();
+        }
+        taken
+    }
 }

@@ -7,15 +7,17 @@
 //!                                    └─ the client leaves ───▶ Early::abandon
 //! ```
 //!
-//! Owns what such a request needs of its connection. Knows no handler and no route.
+//! Owns what such a request needs of its connection, or of its stream of HTTP/2. Knows no handler and no route.
 
 use std::rc::Rc;
 
 use ringmain_engine::ConnId;
-use ringmain_wire::h1::{self, FieldBlock, Framing, HeadScanner, Misuse, Parsed, parse_request};
+use ringmain_wire::h1::{self, FieldBlock, Framing, Misuse, RequestHead};
+use ringmain_wire::h2::ErrorCode;
 
 use super::connection::{Connection, Phase};
 use super::exchange::{Exchange, Job};
+use super::http2::Line;
 use super::receive::{Arrived, Chosen};
 use super::{Machine, Then, answer, runner};
 use crate::error::Error;
@@ -35,12 +37,32 @@ pub trait Early {
 /// Looks at a request before its task is begun: keeps the ticket, or gives it back.
 pub(crate) type Look = dyn Fn(&Request<'_>, Ticket) -> Result<Rc<dyn Early>, Ticket> + Send + Sync;
 
-/// The right to answer one request, from whatever the worker does. Dropped unused it cuts the client's connection:
-/// whoever cannot answer has the task [run](Ticket::run).
+/// The right to answer one request, from whatever the worker does. Dropped unused it cuts the client's connection, or its stream of
+/// HTTP/2: whoever cannot answer has the task [run](Ticket::run).
 #[must_use = "a request whose ticket is dropped is not answered"]
 pub struct Ticket {
     exchange: Rc<Exchange>,
     local: Rc<Local>,
+}
+
+/// Tells a request whose ticket somebody has, or had, from all others of its worker until it is answered.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct TicketId(usize);
+
+impl TicketId {
+    pub(crate) fn of(exchange: &Exchange) -> TicketId {
+        TicketId(std::ptr::from_ref(exchange).addr())
+    }
+}
+
+/// A request without a body, as who may answer it is shown it.
+pub(super) struct Shown<'a> {
+    pub(super) job: Job,
+    pub(super) head: &'a RequestHead<'a>,
+    /// The head as a task would read it.
+    pub(super) bytes: &'a [u8],
+    /// The stream of HTTP/2 that it is of.
+    pub(super) line: Option<Line>,
 }
 
 /// What of a request's head its answer depends on.
@@ -66,12 +88,18 @@ impl Ticket {
         self.asked().job.origin.conn
     }
 
+    /// What tells it from others; the request's task is told the same ([`Request::ticket`]).
+    #[must_use]
+    pub fn id(&self) -> TicketId {
+        TicketId::of(&self.exchange)
+    }
+
     fn asked(&self) -> Asked {
         self.exchange.asked().expect("a ticket is for a request")
     }
 
-    /// Answers with another server's head and body: nothing of our own is added. `framing` is what the client is told of the body;
-    /// `body` is all of it, or empty where the request or the status forbids one. For the access log `note` is shown the request
+    /// Answers with another server's head and body: nothing of our own is added. `framing` is what the client is told of the body, of a
+    /// known length for clients of HTTP/1; `body` is all of it, or empty where the request or the status forbids one. For the access log `note` is shown the request
     /// again, if there is a log.
     ///
     /// # Errors
@@ -87,16 +115,7 @@ impl Ticket {
         let asked = self.asked();
         let mut wire = asked.wire;
         wire.keep_alive &= !self.exchange.is_last();
-        let encoded = {
-            let out = &mut *self.local.early.borrow_mut();
-            out.clear();
-            let encoded = encode(&self.local, status, fields, wire, (framing, body), out);
-            // Refused only when the connection is over, which is told.
-            encoded.map(|()| {
-                let _ = self.exchange.conn().write(out);
-            })
-        };
-        if encoded.is_err() {
+        if self.send(status, fields, (framing, body), wire).is_none() {
             return Err(self);
         }
         let local = &self.local;
@@ -106,12 +125,38 @@ impl Ticket {
             self.log(asked, status, body.len() as u64, note);
         }
         let then = match (wire.keep_alive, asked.wire.keep_alive || asked.job.origin.secure) {
+            _ if asked.wire.version == h1::Version::Http2 => Then::Next,
             (true, _) => Then::Next,
             (false, true) => Then::Linger,
             (false, false) => Then::Close,
         };
         self.finish(asked, then);
         Ok(())
+    }
+
+    /// Writes an answer. `None`: there is none of that kind.
+    fn send(
+        &self,
+        status: u16,
+        fields: &FieldBlock,
+        (framing, body): (Framing, &[u8]),
+        wire: h1::Exchange,
+    ) -> Option<()> {
+        let Some(line) = self.exchange.line() else {
+            if matches!(framing, Framing::Chunked | Framing::UntilClose) {
+                return None;
+            }
+            let out = &mut *self.local.early.borrow_mut();
+            out.clear();
+            encode(&self.local, status, fields, wire, (framing, body), out).ok()?;
+            // Refused only when the connection is over, which is told.
+            let _ = self.exchange.conn().write(out);
+            return Some(());
+        };
+        let sent = line
+            .session
+            .forward((status, fields), (framing, body), line.stream);
+        sent.ok()
     }
 
     /// Has the handler's task answer after all, as if nobody had looked. `false`: the worker runs as many tasks as it may, and the
@@ -141,15 +186,21 @@ impl Ticket {
         self.exchange.take_back(asked);
         let busy =
             Error::new(503, "the server runs as many requests as it may").with_header("Retry-After", "1");
-        let mut out = Vec::new();
-        answer::refuse(&self.local, &busy, asked.wire, &mut out);
-        // Refused only when the connection is over.
-        let _ = self.exchange.conn().write(&out);
+        match self.exchange.line() {
+            Some(line) => line.session.refuse(&busy, line.stream),
+            None => {
+                let mut out = Vec::new();
+                answer::refuse(&self.local, &busy, asked.wire, &mut out);
+                // Refused only when the connection is over.
+                let _ = self.exchange.conn().write(&out);
+            }
+        }
         self.local.stats.answered(503);
         if self.local.access.is_some() {
             self.log(asked, 503, 0, |_| {});
         }
-        self.finish(asked, Then::Linger);
+        let framed = asked.wire.version == h1::Version::Http2;
+        self.finish(asked, if framed { Then::Next } else { Then::Linger });
         false
     }
 
@@ -163,9 +214,14 @@ impl Ticket {
             return runner::close(exchange, &local.site, then);
         }
         exchange.finish();
-        let conn = exchange.conn();
-        conn.set_deadline(Some(local.site.limits.idle_timeout));
-        conn.resume();
+        match exchange.take_line() {
+            Some(line) => line.session.settle(),
+            None => {
+                let conn = exchange.conn();
+                conn.set_deadline(Some(local.site.limits.idle_timeout));
+                conn.resume();
+            }
+        }
         local.runners.park(asked.route, exchange);
     }
 
@@ -187,7 +243,7 @@ impl Ticket {
 }
 
 impl Machine {
-    /// Shows a request without a body to who may answer it without its task. `None`: the task is to answer.
+    /// Shows a request by HTTP/1 to who may answer it without its task. `None`: the task is to answer.
     pub(super) fn look(
         &self,
         state: &Connection,
@@ -195,7 +251,28 @@ impl Machine {
         chosen: &Chosen<'_>,
         route: usize,
     ) -> Option<Phase> {
-        let head = arrived.head;
+        let shown = Shown {
+            job: Job {
+                origin: state.origin,
+                began: state.began,
+                last: state.last,
+            },
+            head: arrived.head,
+            bytes: arrived.bytes,
+            line: None,
+        };
+        let (exchange, serial) = self.show(shown, chosen, route)?;
+        Some(Phase::Running { exchange, serial })
+    }
+
+    /// Shows a request without a body to who may answer it without its task. `None`: the task is to answer.
+    pub(super) fn show(
+        &self,
+        shown: Shown<'_>,
+        chosen: &Chosen<'_>,
+        route: usize,
+    ) -> Option<(Rc<Exchange>, u64)> {
+        let Shown { job, head, .. } = shown;
         let Verdict::Route(whose) = chosen.verdict else {
             return None;
         };
@@ -211,20 +288,13 @@ impl Machine {
         }
         let idle = runners.idle(route);
         let exchange = idle.unwrap_or_else(|| Exchange::new(&self.local.cx));
-        exchange
-            .buffers
-            .borrow_mut()
-            .head
-            .extend_from_slice(arrived.bytes);
-        let serial = exchange.ask(Asked {
-            job: Job {
-                origin: state.origin,
-                began: state.began,
-                last: state.last,
-            },
+        exchange.buffers.borrow_mut().head.extend_from_slice(shown.bytes);
+        let asked = Asked {
+            job,
             wire: head.exchange(),
             route,
-        });
+        };
+        let serial = exchange.ask(asked, shown.line);
         let request = Request::new(
             head,
             chosen.path,
@@ -233,17 +303,21 @@ impl Machine {
             &self.site,
             &self.local,
             &chosen.verdict,
-            state.origin,
+            job.origin,
             None,
         );
         match look(&request, Ticket::new(&exchange, &self.local)) {
             Ok(early) => {
-                exchange.set_early(early);
-                Some(Phase::Running { exchange, serial })
+                // Unless it is over: no task could be begun for it, and its client was told.
+                if exchange.runs(serial) {
+                    exchange.set_early(early);
+                }
+                Some((exchange, serial))
             }
             Err(ticket) => {
                 exchange.forget();
                 drop(ticket);
+                drop(exchange.take_line());
                 runners.leave();
                 runners.park(route, &exchange);
                 None
@@ -264,7 +338,13 @@ impl Drop for Ticket {
             self.local.runners.leave();
             self.local.stats.answered(500);
             self.exchange.closing.set(true);
-            self.exchange.conn().abort();
+            match self.exchange.take_line() {
+                Some(line) => {
+                    line.session.reset(line.stream, ErrorCode::INTERNAL_ERROR);
+                    line.session.finished(line.stream);
+                }
+                None => self.exchange.conn().abort(),
+            }
         }
     }
 }
@@ -275,8 +355,25 @@ impl std::fmt::Debug for Ticket {
     }
 }
 
+/// The client of a request that is not answered has left: whoever answers it ends.
+pub(super) fn cancel(exchange: &Rc<Exchange>, local: &Rc<Local>) {
+    if exchange.asked().is_some() {
+        return left(exchange, local);
+    }
+    if let Some(task) = exchange.task() {
+        local.cx.cancel(task);
+    }
+    if exchange.was_not_begun() {
+        if let Some(early) = exchange.take_early() {
+            early.abandon();
+        }
+        // Its task would have done so.
+        local.runners.leave();
+    }
+}
+
 /// The client of a request that somebody has the ticket of has left.
-pub(super) fn left(exchange: &Rc<Exchange>, local: &Rc<Local>) {
+fn left(exchange: &Rc<Exchange>, local: &Rc<Local>) {
     let Some(asked) = exchange.take_asked() else {
         return;
     };
@@ -293,6 +390,7 @@ pub(super) fn left(exchange: &Rc<Exchange>, local: &Rc<Local>) {
     exchange.forget();
     local.runners.leave();
     exchange.finish();
+    drop(exchange.take_line());
     local.runners.park(asked.route, exchange);
 }
 
@@ -301,11 +399,8 @@ fn look_again(exchange: &Exchange, local: &Rc<Local>, asked: Asked, look: impl F
     let site = &local.site;
     let buffers = exchange.buffers.borrow();
     let mut table = local.again.borrow_mut();
-    let mut scanner = HeadScanner::new();
-    let parsed = parse_request(&buffers.head, &site.limits.http1, &mut scanner, &mut table);
-    let Ok(Parsed::Complete { head, .. }) = parsed else {
-        unreachable!("the connection has parsed these bytes");
-    };
+    let framed = asked.wire.version == h1::Version::Http2;
+    let head = runner::read_head(&buffers.head, framed, site, &mut table);
     let mut text = String::new();
     let path = path::normalise(head.target.path(), &mut text).expect("the connection has normalised it");
     let mut params = Params::new();

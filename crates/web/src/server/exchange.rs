@@ -20,7 +20,7 @@ use ringmain_engine::backend::Time;
 use ringmain_engine::{Conn, ConnId, Cx, TaskId};
 use ringmain_wire::h1::{BodyDecoder, BodyEvent, Field, FieldBlock};
 
-use super::coming::{Coming, Receiving};
+use super::coming::{Coming, Incoming, Receiving};
 use super::early::{Asked, Early};
 use super::http2::Line;
 use super::stream::EventFraming;
@@ -54,9 +54,12 @@ pub(crate) struct Exchange {
     task: Cell<Option<TaskId>>,
     /// The task, while it waits for a job or for the client.
     waiting: RefCell<Option<Waker>>,
-    /// The answer closes the connection: shutdown has begun, or the client has sent its end. `closing`: it does; of an idle task: it ends.
+    /// The answer closes the connection: shutdown has begun, or the client has sent its end.
     pub(crate) last: Cell<bool>,
+    /// It has closed it.
     pub(crate) closing: Cell<bool>,
+    /// The task is not kept: idle, it ends.
+    pub(super) surplus: Cell<bool>,
     /// An event stream has begun, in chunks or not: the connection may end it.
     pub(crate) events: Cell<Option<EventFraming>>,
     pub(crate) buffers: RefCell<Buffers>,
@@ -71,36 +74,6 @@ pub(crate) struct Exchange {
     line: RefCell<Option<Line>>,
 }
 
-/// A request body on its way to a streaming handler.
-#[derive(Default)]
-struct Incoming {
-    coming: Option<Coming>,
-    queue: Vec<u8>,
-    /// Fields behind the body.
-    trailers: FieldBlock,
-    /// Why there will be no more of it.
-    fault: Option<Error>,
-    /// The client waits for `100 Continue`.
-    expects: bool,
-    paused: bool,
-    /// The handler has held it up since the rate was last looked at.
-    held: bool,
-    /// The handler waits, and the rate is looked at each tick.
-    ticking: bool,
-    /// When the handler took the last piece, or its request began; `None` while it waits for one.
-    taken: Option<Time>,
-    /// How long it did not wait, since the rate was last looked at.
-    away: Duration,
-    /// After 101: what comes is not a body.
-    tunnel: bool,
-    /// No rate is asked of it: who sends has nothing to say at times.
-    patient: bool,
-    /// The client has sent its last byte of a tunnel.
-    ended: bool,
-    /// Nothing more is written to a tunnel's client, which may still send.
-    half: bool,
-}
-
 impl Exchange {
     pub(crate) fn new(cx: &Cx) -> Rc<Exchange> {
         Rc::new(Exchange {
@@ -112,6 +85,7 @@ impl Exchange {
             waiting: RefCell::new(None),
             last: Cell::new(false),
             closing: Cell::new(false),
+            surplus: Cell::new(false),
             events: Cell::new(None),
             buffers: RefCell::default(),
             incoming: RefCell::default(),
@@ -156,10 +130,11 @@ impl Exchange {
         self.line.borrow_mut().take()
     }
 
-    /// A request without a body that is to be answered without the task.
-    pub(crate) fn ask(&self, asked: Asked) -> u64 {
+    /// A request without a body that is to be answered without the task; `line`: it is of that stream of HTTP/2.
+    pub(crate) fn ask(&self, asked: Asked, line: Option<Line>) -> u64 {
         self.asked.set(Some(asked));
         self.reset(asked.job, None, false);
+        *self.line.borrow_mut() = line;
         self.serial.get()
     }
 
@@ -410,7 +385,7 @@ impl Exchange {
     pub(crate) async fn next(&self) -> Option<Job> {
         poll_fn(|context| match self.job.take() {
             Some(job) => Poll::Ready(Some(job)),
-            None if self.closing.get() => Poll::Ready(None),
+            None if self.surplus.get() => Poll::Ready(None),
             None => self.wait(context),
         })
         .await
@@ -579,20 +554,6 @@ impl Exchange {
     /// The request is answered and the connection lives on.
     pub(crate) fn finish(&self) {
         self.serial.set(self.serial.get() + 1);
-    }
-}
-
-impl Incoming {
-    /// Takes bytes of a tunnel, as many as may wait.
-    fn feed_tunnel(&mut self, conn: Conn<'_>, input: &[u8]) -> usize {
-        let room = limits::BODY_QUEUE.saturating_sub(self.queue.len());
-        let taken = input.len().min(room);
-        self.queue.extend_from_slice(&input[..taken]);
-        if taken < input.len() {
-            self.paused = true;
-            conn.pause();
-        }
-        taken
     }
 }
 

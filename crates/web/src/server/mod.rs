@@ -371,25 +371,13 @@ impl Handler for Server {
         }
     }
 
-    fn closed(&mut self, cx: &Cx, state: Connection, reason: Reason) {
+    fn closed(&mut self, _cx: &Cx, state: Connection, reason: Reason) {
         self.machine.leave(&state);
         match state.phase {
             Phase::Running { exchange, .. } if reason == Reason::Closed && exchange.outlives_connection() => {
             }
             Phase::Running { exchange, serial } if exchange.runs(serial) => {
-                if exchange.asked().is_some() {
-                    return early::left(&exchange, &self.machine.local);
-                }
-                if let Some(task) = exchange.task() {
-                    cx.cancel(task);
-                }
-                if exchange.was_not_begun() {
-                    if let Some(early) = exchange.take_early() {
-                        early.abandon();
-                    }
-                    // Its task would have done so.
-                    self.machine.local.runners.leave();
-                }
+                early::cancel(&exchange, &self.machine.local);
             }
             Phase::Running { exchange, serial } => {
                 if let Some(mut live) = exchange.take_socket(serial) {

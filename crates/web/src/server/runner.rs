@@ -167,7 +167,7 @@ impl Runners {
         } else if idle.len() > most {
             // The one that has been idle for longest, or nearly.
             let one = idle.swap_remove(0);
-            one.closing.set(true);
+            one.surplus.set(true);
             one.wake();
         }
         fits
@@ -365,7 +365,12 @@ async fn conclude(exchange: &Exchange, reply: &mut Reply<'_>, outcome: Result, b
 }
 
 /// The head of a request that a connection has handed over.
-fn read_head<'a>(bytes: &'a [u8], http2: bool, site: &Site, table: &'a mut FieldTable) -> RequestHead<'a> {
+pub(super) fn read_head<'a>(
+    bytes: &'a [u8],
+    http2: bool,
+    site: &Site,
+    table: &'a mut FieldTable,
+) -> RequestHead<'a> {
     if http2 {
         let Some(head) = load_request(bytes, table) else {
             unreachable!("the connection has stored these bytes");

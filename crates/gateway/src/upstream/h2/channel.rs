@@ -17,7 +17,7 @@ use ringmain_wire::h1::FieldBlock;
 use ringmain_wire::h2::{ErrorCode, Misuse, Request};
 
 use super::Lost;
-use super::receive::Incoming;
+use super::receive::{Incoming, Reader};
 use super::session::Session;
 use crate::limits;
 
@@ -151,6 +151,23 @@ impl Channel {
                 came.reader = Some(context.waker().clone());
                 self.poll_deadline(context).map(Err)
             }
+        }
+    }
+
+    /// Has somebody read the answer without a task, or nobody any more.
+    pub(crate) fn attend(&self, reader: Option<Rc<dyn Reader>>) {
+        if let Some(incoming) = self.incoming.get() {
+            *incoming.attendant.borrow_mut() = reader;
+        }
+    }
+
+    /// Shows an answer's head as it is stored, and its body, if all of it is there and nothing else is.
+    pub(crate) fn whole<T>(&self, look: impl FnOnce(&[u8], &[u8]) -> T) -> Option<T> {
+        let came = &*self.incoming.get()?.came.borrow();
+        let is_whole = came.ended && came.lost.is_none() && came.trailers.is_none() && came.read == 0;
+        match (is_whole, came.heads.as_slices()) {
+            (true, ([head], [])) => Some(look(head, &came.body)),
+            _ => None,
         }
     }
 

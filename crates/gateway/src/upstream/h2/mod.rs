@@ -19,6 +19,7 @@ pub(crate) use self::ask::{Asked, Heard, ask};
 pub(crate) use self::channel::{Channel, Refused};
 pub(super) use self::opening::Sessions;
 pub(crate) use self::opening::is_agreed;
+pub(crate) use self::receive::Reader;
 pub(crate) use self::session::{Beginning, Common, Session};
 
 use ringmain_wire::h2::{Budgets, Limits, Rate};

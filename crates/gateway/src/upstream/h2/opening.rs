@@ -135,7 +135,7 @@ impl Drop for Sessions {
 
 impl Local {
     /// Whether an endpoint's connections are shared, as far as that is known.
-    pub(in crate::upstream) fn shares(&self, end: &End) -> bool {
+    pub(crate) fn shares(&self, end: &End) -> bool {
         match self.protocol() {
             UpstreamProtocol::Http1 => false,
             UpstreamProtocol::Http2 => true,

@@ -14,11 +14,19 @@ use super::Lost;
 use super::session::{Gone, Session, State};
 use crate::limits;
 
+/// Who reads an answer without a task.
+pub(crate) trait Reader: std::fmt::Debug {
+    /// Something has come of it, or nothing more will: told once.
+    fn came(&self);
+}
+
 /// What has come on a stream and was not read yet.
 #[derive(Debug)]
 pub(super) struct Incoming {
     pub(super) stream: Stream,
     pub(super) came: RefCell<Came>,
+    /// Who reads it without a task, if anybody does.
+    pub(super) attendant: RefCell<Option<Rc<dyn Reader>>>,
 }
 
 #[derive(Debug, Default)]
@@ -44,6 +52,7 @@ impl Incoming {
         Rc::new(Incoming {
             stream,
             came: RefCell::default(),
+            attendant: RefCell::default(),
         })
     }
 
@@ -87,13 +96,25 @@ struct Turn {
     /// It takes no more streams.
     retired: bool,
     settings: bool,
+    /// Whom something has come for.
+    readers: Vec<Rc<dyn Reader>>,
+}
+
+impl Turn {
+    /// Something has come on a stream.
+    fn note(&mut self, incoming: &Incoming) {
+        self.readers.extend(incoming.attendant.take());
+    }
 }
 
 impl Session {
     /// Takes received bytes. What is no whole frame is kept.
     pub(super) fn hear(&self, bytes: &[u8]) {
         self.lives();
-        let mut heard = Turn::default();
+        let mut heard = Turn {
+            readers: std::mem::take(&mut *self.common.readers.borrow_mut()),
+            ..Turn::default()
+        };
         self.with(|state| {
             let mut kept = std::mem::take(&mut state.partial);
             let consumed = if kept.is_empty() {
@@ -110,6 +131,8 @@ impl Session {
             kept.shrink_to(limits::SESSION_PARTIAL_KEPT);
             state.partial = kept;
         });
+        heard.readers.drain(..).for_each(|reader| reader.came());
+        *self.common.readers.borrow_mut() = heard.readers;
         if heard.settings {
             self.has_begun();
         }
@@ -152,23 +175,25 @@ impl Session {
                     for incoming in state.streams.iter().flatten() {
                         if incoming.stream.id() > last && !incoming.came.borrow().ended {
                             incoming.lose(Lost::Refused);
+                            heard.note(incoming);
                         }
                     }
                 }
                 event => {
                     heard.settings |= matches!(event, Event::Settings);
-                    self.event(state, event);
+                    self.event(state, event, heard);
                 }
             }
         }
     }
 
-    fn event(&self, state: &mut State, event: Event<'_>) {
+    fn event(&self, state: &mut State, event: Event<'_>, heard: &mut Turn) {
         match event {
-            Event::Response { stream, head, end } => self.response(state, stream, &head, end),
-            Event::Data { stream, data, end } => data_came(state, stream, data, end),
+            Event::Response { stream, head, end } => self.response(state, stream, (&head, end), heard),
+            Event::Data { stream, data, end } => data_came(state, stream, (data, end), heard),
             Event::Trailers { stream, fields } => {
                 if let Some(incoming) = state.find(stream) {
+                    heard.note(&incoming);
                     let came = &mut *incoming.came.borrow_mut();
                     came.trailers = Some(block(&fields));
                     came.ended = true;
@@ -181,12 +206,12 @@ impl Session {
                     _ => Lost::Reset,
                 };
                 self.refuses.set(self.refuses.get() || why == Lost::Refused);
-                state.lose(stream, why);
+                state.lose(stream, why, heard);
             }
             Event::Broken { stream, fault } => {
                 log::debug!("{self:?}: {fault}");
                 if let Some(stream) = stream {
-                    state.lose(stream, lost(fault));
+                    state.lose(stream, lost(fault), heard);
                 }
             }
             Event::Window { stream: Some(stream) } => {
@@ -210,10 +235,17 @@ impl Session {
         }
     }
 
-    fn response(&self, state: &mut State, stream: Stream, head: &ResponseHead<'_>, end: bool) {
+    fn response(
+        &self,
+        state: &mut State,
+        stream: Stream,
+        (head, end): (&ResponseHead<'_>, bool),
+        heard: &mut Turn,
+    ) {
         let Some(incoming) = state.find(stream) else {
             return;
         };
+        heard.note(&incoming);
         let came = &mut *incoming.came.borrow_mut();
         // More of them than anybody passes on.
         if came.heads.len() > limits::INTERIM_ANSWERS as usize {
@@ -233,8 +265,9 @@ impl Session {
 }
 
 /// Part of a body has come.
-fn data_came(state: &mut State, stream: Stream, data: &[u8], end: bool) {
+fn data_came(state: &mut State, stream: Stream, (data, end): (&[u8], bool), heard: &mut Turn) {
     if let Some(incoming) = state.find(stream) {
+        heard.note(&incoming);
         let came = &mut *incoming.came.borrow_mut();
         came.body.extend_from_slice(data);
         came.ended |= end;
@@ -256,9 +289,10 @@ impl State {
         (place.stream == stream).then(|| Rc::clone(place))
     }
 
-    fn lose(&mut self, stream: Stream, why: Lost) {
+    fn lose(&mut self, stream: Stream, why: Lost, heard: &mut Turn) {
         if let Some(incoming) = self.find(stream) {
             incoming.lose(why);
+            heard.note(&incoming);
         }
     }
 

@@ -21,7 +21,7 @@ use ringmain_wire::h2::{Connection, ErrorCode, HeadBuffer, Role};
 
 use super::Lost;
 use super::channel::Channel;
-use super::receive::{Ear, Incoming};
+use super::receive::{Ear, Incoming, Reader};
 use crate::limits;
 use crate::upstream::waiting::Handover;
 use crate::upstream::{Permit, Toward};
@@ -30,6 +30,8 @@ use crate::upstream::{Permit, Toward};
 #[derive(Debug)]
 pub(crate) struct Common {
     pub(super) heads: RefCell<HeadBuffer>,
+    /// Memory for those who are to be told of what has come.
+    pub(super) readers: RefCell<Vec<Rc<dyn Reader>>>,
     /// Connections that stand.
     pub(super) open: Cell<usize>,
     /// Requests that may be about to open one.
@@ -49,6 +51,7 @@ impl Common {
     pub(crate) fn new() -> Rc<Common> {
         Rc::new(Common {
             heads: RefCell::new(HeadBuffer::new(&super::limits_for(1))),
+            readers: RefCell::default(),
             open: Cell::new(0),
             linking: Cell::new(0),
         })
@@ -303,12 +306,15 @@ impl Session {
             permit.shared().left();
         }
         let streams = std::mem::take(&mut self.state.borrow_mut().streams);
+        let mut readers = Vec::new();
         for incoming in streams.iter().flatten() {
             incoming.lose(why);
+            readers.extend(incoming.attendant.take());
         }
         let writers = std::mem::take(&mut self.writers.borrow_mut().queue);
         writers.into_iter().for_each(|(_, waker)| waker.wake());
         drop(wire);
+        readers.into_iter().for_each(|reader| reader.came());
         permit
     }
 

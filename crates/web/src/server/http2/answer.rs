@@ -3,10 +3,10 @@
 use bytes::Bytes;
 use ringmain_engine::Conn;
 use ringmain_engine::backend::Time;
-use ringmain_wire::h1::{FieldBlock, Method};
+use ringmain_wire::h1::{FieldBlock, Framing, Method};
 use ringmain_wire::h2::{ErrorCode, Misuse, Stream};
 
-use super::{Core, Session};
+use super::{Core, Session, Work};
 use crate::error::Error;
 use crate::limits;
 use crate::local::Local;
@@ -22,6 +22,16 @@ pub(crate) enum Length {
     Known(u64),
     /// Until its end.
     Unknown,
+}
+
+impl From<Framing> for Length {
+    fn from(framing: Framing) -> Length {
+        match framing {
+            Framing::None => Length::None,
+            Framing::Length(bytes) => Length::Known(bytes),
+            Framing::Chunked | Framing::UntilClose => Length::Unknown,
+        }
+    }
 }
 
 impl Core {
@@ -98,11 +108,45 @@ impl Core {
             }
             None => Bytes::from(std::mem::take(reply.body)),
         };
-        let now = local.cx.now();
+        self.send_last(conn, (stream, local.cx.now()), body, out);
+    }
+
+    /// Sends what is left of a body as far as it may be sent, and has the rest wait.
+    fn send_last(&mut self, conn: Conn<'_>, (stream, now): (Stream, Time), body: Bytes, out: &mut Vec<u8>) {
         let lane = self.lane_or_new(stream, now);
         lane.push(body);
         lane.end = true;
         self.transmit(conn, stream, out);
+    }
+
+    /// Writes another server's answer, which is whole, in place of a task.
+    fn forward(
+        &mut self,
+        local: &Local,
+        parts: &Parts<'_>,
+        (framing, body): (Framing, &[u8]),
+        (conn, stream): (Conn<'_>, Stream),
+        out: &mut Vec<u8>,
+    ) -> Result<(), Misuse> {
+        self.head(local, parts, stream, (framing.into(), body.is_empty()), out)?;
+        if let Some(lane) = self.lane(stream) {
+            lane.work = Work::Answered;
+        }
+        if body.is_empty() {
+            self.ended(stream, out);
+            return Ok(());
+        }
+        let mut sent = 0;
+        if body.len() <= limits::COPIED_BODY {
+            sent = self.wire.data(stream, body, true, out)?;
+        }
+        if sent == body.len() {
+            self.ended(stream, out);
+        } else {
+            let rest = Bytes::copy_from_slice(&body[sent..]);
+            self.send_last(conn, (stream, local.cx.now()), rest, out);
+        }
+        Ok(())
     }
 
     /// A whole error as an answer, for what is no request to be shown to a handler.
@@ -154,10 +198,33 @@ impl Session {
         self.write(|core, conn, out| {
             // What it still does is not for its client.
             if let Some(lane) = core.lane(stream) {
-                lane.work = super::Work::Answered;
+                lane.work = Work::Answered;
             }
             core.reply(conn, reply, stream, out);
         });
+    }
+
+    /// Writes another server's answer, which is whole, in place of a task: `framing` is what is told of the body.
+    pub(crate) fn forward(
+        &self,
+        (status, fields): (u16, &FieldBlock),
+        (framing, body): (Framing, &[u8]),
+        stream: Stream,
+    ) -> Result<(), Misuse> {
+        let parts = Parts {
+            status,
+            kind: Kind::None,
+            fields,
+            id: None,
+            forwarded: true,
+            handshake: None,
+        };
+        self.write(|core, conn, out| core.forward(&self.local, &parts, (framing, body), (conn, stream), out))
+    }
+
+    /// Answers with an error, in place of a task.
+    pub(crate) fn refuse(&self, error: &Error, stream: Stream) {
+        self.write(|core, _, out| core.refuse(&self.local, error, stream, out));
     }
 
     /// The pace of a new transfer.

@@ -16,6 +16,7 @@ use crate::limits;
 use crate::reply::Reply;
 use crate::request::Request;
 use crate::server::connection::{Connection, Phase};
+use crate::server::early::{self, Shown};
 use crate::server::exchange::{Exchange, Job};
 use crate::server::receive::choose;
 use crate::server::runner::Launched;
@@ -353,27 +354,46 @@ impl Machine {
         {
             stored.clear();
             store_request(head, stored);
-            let launched = Launched {
-                job: Job {
-                    origin: state.origin,
-                    began: asked.began,
-                    last: false,
-                },
-                head: stored,
-                body: asked.content,
-                decoder: None,
-                expects: head.expect_continue,
-                http2: Some((
-                    Line {
-                        session: Rc::clone(session),
-                        stream,
-                    },
-                    asked.streams,
-                )),
+            let job = Job {
+                origin: state.origin,
+                began: asked.began,
+                last: false,
             };
-            if let Some((exchange, serial)) = launch.launch(*index, &self.site, &self.local, launched) {
-                let mut core = session.core.borrow_mut();
-                core.lane_or_new(stream, asked.began).work = Work::Running(exchange, serial);
+            let line = Line {
+                session: Rc::clone(session),
+                stream,
+            };
+            let early = match (asked.streams, asked.content) {
+                (None, []) => {
+                    // An answer that overtook what is encoded would break the table of fields.
+                    session.hand_over(asked.conn, &mut desk.out);
+                    let line = Some(line.clone());
+                    let shown = Shown {
+                        job,
+                        head,
+                        bytes: stored,
+                        line,
+                    };
+                    self.show(shown, &chosen, *index)
+                }
+                _ => None,
+            };
+            let launched = early.or_else(|| {
+                let launched = Launched {
+                    job,
+                    head: stored,
+                    body: asked.content,
+                    decoder: None,
+                    expects: head.expect_continue,
+                    http2: Some((line, asked.streams)),
+                };
+                launch.launch(*index, &self.site, &self.local, launched)
+            });
+            if let Some((exchange, serial)) = launched {
+                if exchange.runs(serial) {
+                    let mut core = session.core.borrow_mut();
+                    core.lane_or_new(stream, asked.began).work = Work::Running(exchange, serial);
+                }
                 return;
             }
             let busy = Error::new(503, "the server runs as many requests as it may");
@@ -477,15 +497,8 @@ impl Machine {
     }
 
     fn cancel(&self, exchange: &Rc<Exchange>, serial: u64) {
-        if !exchange.runs(serial) {
-            return;
-        }
-        if let Some(task) = exchange.task() {
-            self.local.cx.cancel(task);
-        }
-        if exchange.was_not_begun() {
-            // Its task would have done so.
-            self.local.runners.leave();
+        if exchange.runs(serial) {
+            early::cancel(exchange, &self.local);
         }
     }
 
