@@ -8,6 +8,7 @@ use ringmain_web::testing::{ReplyReader, TestReply};
 
 use crate::asked::Asked;
 use crate::bounds::Bounds;
+use crate::framed_clients::FramedClient;
 use crate::proof;
 
 /// How a client behaves.
@@ -36,13 +37,13 @@ pub(crate) struct Weather {
 }
 
 /// One request.
-struct Ask {
-    id: u64,
-    method: &'static str,
+pub(crate) struct Ask {
+    pub(crate) id: u64,
+    pub(crate) method: &'static str,
     bytes: Vec<u8>,
-    body: Vec<u8>,
+    pub(crate) body: Vec<u8>,
     /// Bytes that its answer is to have behind the account.
-    length: usize,
+    pub(crate) length: usize,
 }
 
 impl Ask {
@@ -82,7 +83,7 @@ impl Ask {
     }
 
     /// Whether an answer is the right one; `false`: a failure that was told.
-    fn check(
+    pub(crate) fn check(
         &self,
         reply: &TestReply,
         weather: Weather,
@@ -125,7 +126,80 @@ impl Ask {
     }
 }
 
-pub(crate) struct Client {
+/// A client of either protocol.
+#[derive(Debug)]
+pub(crate) enum Client {
+    Lines(LineClient),
+    Framed(Box<FramedClient>),
+}
+
+impl Client {
+    /// A client with requests of these ids, with bodies of at most so many bytes; `calm`: it stays to the end.
+    pub(crate) fn new(
+        world: &World,
+        peer: Peer,
+        ids: std::ops::Range<u64>,
+        most: usize,
+        calm: bool,
+        asked: &Asked,
+    ) -> Client {
+        let asks = ids.map(|id| Ask::new(world, id, most, asked));
+        if world.below(3) == 0 {
+            let asks = asks.collect();
+            return Client::Framed(Box::new(FramedClient::new(world, peer, asks, calm, asked)));
+        }
+        let asks = asks.collect();
+        Client::Lines(LineClient::new(world, peer, asks, calm, asked))
+    }
+
+    /// The request that is waited for, and for how long.
+    pub(crate) fn waits(&self, now: Time) -> Option<(u64, Duration)> {
+        match self {
+            Client::Lines(client) => client.waits(now),
+            Client::Framed(client) => client.waits(now),
+        }
+    }
+
+    pub(crate) fn right(&self) -> usize {
+        match self {
+            Client::Lines(client) => client.right,
+            Client::Framed(client) => client.right,
+        }
+    }
+
+    pub(crate) fn failed(&self) -> usize {
+        match self {
+            Client::Lines(client) => client.answered - client.right,
+            Client::Framed(client) => client.failed(),
+        }
+    }
+
+    pub(crate) fn is_done(&self) -> bool {
+        match self {
+            Client::Lines(client) => client.done,
+            Client::Framed(client) => client.done,
+        }
+    }
+
+    /// Whether time must not leap: it would act in no time.
+    pub(crate) fn is_busy(&self) -> bool {
+        match self {
+            Client::Lines(client) => client.is_busy(),
+            Client::Framed(client) => client.is_busy(),
+        }
+    }
+
+    /// One step.
+    pub(crate) fn act(&mut self, world: &World, weather: Weather) -> Result<(), String> {
+        match self {
+            Client::Lines(client) => client.act(world, weather),
+            Client::Framed(client) => client.act(world, weather),
+        }
+    }
+}
+
+/// A client of HTTP/1.1.
+pub(crate) struct LineClient {
     peer: Peer,
     manner: Manner,
     asks: Vec<Ask>,
@@ -137,27 +211,19 @@ pub(crate) struct Client {
     total: usize,
     limit: usize,
     answered: usize,
-    pub(crate) right: usize,
+    right: usize,
     closed: bool,
     ended: bool,
     stall: usize,
     stuck: bool,
     /// When the last answer was here, and the last request was written as a whole.
     moved: Time,
-    pub(crate) done: bool,
+    done: bool,
     asked: Asked,
 }
 
-impl Client {
-    pub(crate) fn new(
-        world: &World,
-        peer: Peer,
-        ids: std::ops::Range<u64>,
-        most: usize,
-        calm: bool,
-        asked: &Asked,
-    ) -> Client {
-        let asks: Vec<Ask> = ids.map(|id| Ask::new(world, id, most, asked)).collect();
+impl LineClient {
+    fn new(world: &World, peer: Peer, asks: Vec<Ask>, calm: bool, asked: &Asked) -> LineClient {
         let bytes: usize = asks.iter().map(|ask| ask.bytes.len()).sum();
         let manner = match world.below(12) {
             0 if !calm => Manner::Resets,
@@ -168,7 +234,7 @@ impl Client {
             6 => Manner::EndsFirst,
             _ => Manner::Steady,
         };
-        Client {
+        LineClient {
             peer,
             manner,
             asks,
@@ -193,19 +259,13 @@ impl Client {
         }
     }
 
-    /// The request that is waited for, and for how long.
-    pub(crate) fn waits(&self, now: Time) -> Option<(u64, Duration)> {
+    fn waits(&self, now: Time) -> Option<(u64, Duration)> {
         let ask = self.asks.get(self.answered)?;
         let waits = !self.done && self.writing > self.answered && self.peer.readable() == 0;
         waits.then(|| (ask.id, now.since(self.moved)))
     }
 
-    pub(crate) fn failed(&self) -> usize {
-        self.answered - self.right
-    }
-
-    /// Whether time must not leap: it would act in no time.
-    pub(crate) fn is_busy(&self) -> bool {
+    fn is_busy(&self) -> bool {
         !self.done && (self.stall > 0 || self.peer.readable() > 0 || self.may_write() > 0 && !self.stuck)
     }
 
@@ -218,8 +278,7 @@ impl Client {
         }
     }
 
-    /// One step.
-    pub(crate) fn act(&mut self, world: &World, weather: Weather) -> Result<(), String> {
+    fn act(&mut self, world: &World, weather: Weather) -> Result<(), String> {
         if self.done {
             return Ok(());
         }
@@ -322,7 +381,7 @@ impl Client {
     }
 }
 
-impl std::fmt::Debug for Client {
+impl std::fmt::Debug for LineClient {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         write!(
             f,

@@ -1,6 +1,6 @@
 //! The gateway in the simulated world: clients in front, origins behind, each with manners of its own, under one seed.
 //!
-//! Origins by HTTP/1.1 and by HTTP/2, clients of HTTP and callers whose connections are passed on as bytes.
+//! Origins and clients by HTTP/1.1 and by HTTP/2, and callers whose connections are passed on as bytes.
 //!
 //! Shows that each answer is that of its request, whole or seen to be cut; that a calm run answers all; that changes of
 //! configuration are not felt; that what bounds requests holds to the request; that policies which ask others let nobody in whom
@@ -20,6 +20,7 @@ mod bytes;
 mod clients;
 mod filters;
 mod framed;
+mod framed_clients;
 mod origins;
 mod proof;
 mod run;

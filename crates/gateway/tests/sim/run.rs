@@ -222,13 +222,13 @@ impl Run {
         self.end();
         let whole = self.callers.iter().filter(|caller| caller.whole).count();
         assert!(!self.calm || whole == self.calls, "{:?}", self.callers);
-        let right = self.clients.iter().map(|client| client.right).sum();
+        let right = self.clients.iter().map(Client::right).sum();
         (right, self.clients.iter().map(Client::failed).sum(), whole)
     }
 
     fn serve(&mut self, phase: &str) {
         self.drive(phase, |run| {
-            run.clients.iter().filter(|client| client.done).count() == run.wanted
+            run.clients.iter().filter(|client| client.is_done()).count() == run.wanted
                 && run.callers.iter().filter(|caller| caller.done).count() == run.calls
         });
     }
@@ -241,10 +241,10 @@ impl Run {
                 .iter()
                 .all(|upstream| upstream.requests == 0)
         });
-        let before: usize = self.clients.iter().map(|client| client.right).sum();
+        let before: usize = self.clients.iter().map(Client::right).sum();
         self.send_one(Asked::favour);
         self.serve("serving one alone");
-        let after: usize = self.clients.iter().map(|client| client.right).sum();
+        let after: usize = self.clients.iter().map(Client::right).sum();
         let reset = self.world.count(Fault::Reset) > 0;
         assert!(after == before + 1 || reset, "whoever comes alone is let in");
     }
@@ -359,7 +359,7 @@ impl Run {
                 self.world.jump(Duration::from_millis(100));
             }
         }
-        let clients: Vec<_> = self.clients.iter().filter(|client| !client.done).collect();
+        let clients: Vec<_> = self.clients.iter().filter(|client| !client.is_done()).collect();
         let callers: Vec<_> = self.callers.iter().filter(|caller| !caller.done).collect();
         let busy: Vec<_> = self.origins.iter().map(Origin::told).collect();
         panic!(
