@@ -7,6 +7,7 @@ set -euo pipefail
 here=$(cd "$(dirname "$0")" && pwd)
 export PYTHONDONTWRITEBYTECODE=1
 "$here/build.sh" client floor
-(cd "$here/.." && cargo build --quiet)
+# With the features of the tests: nothing is built twice.
+(cd "$here/.." && cargo test --workspace --all-features --no-run --quiet)
 cd "$here"
 exec python3 -m unittest --quiet test_bench test_h2 test_h2proxy test_http test_client test_ws test_tls test_shop test_proxy test_policies test_tune_noise
