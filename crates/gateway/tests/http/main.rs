@@ -53,3 +53,4 @@ mod tokens;
 mod trailing;
 mod turns;
 mod unanswered;
+mod untasked;
