@@ -215,6 +215,15 @@ pub const SESSION_PARTIAL_KEPT: usize = 16 * 1024;
 /// Bytes of memory for what was read of a body that a stream of HTTP/2 keeps.
 pub const CHANNEL_BODY_KEPT: usize = 32 * 1024;
 
+/// Places for what comes on streams of HTTP/2 that a worker keeps for each upstream, to use again; more of them are freed.
+pub const INCOMING_KEPT: usize = 1024;
+
+/// Bytes of memory for an answer's head that each of those keeps.
+pub const INCOMING_HEAD_KEPT: usize = 2 * 1024;
+
+/// The same for what came of its body.
+pub const INCOMING_BODY_KEPT: usize = 4 * 1024;
+
 /// Points of an endpoint of weight 1 on the ring of [`Balance::RingHash`](crate::model::Balance::RingHash).
 pub const RING_POINTS: u32 = 160;
 

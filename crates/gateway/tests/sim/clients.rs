@@ -129,7 +129,7 @@ impl Ask {
 /// A client of either protocol.
 #[derive(Debug)]
 pub(crate) enum Client {
-    Lines(LineClient),
+    Lines(Box<LineClient>),
     Framed(Box<FramedClient>),
 }
 
@@ -149,7 +149,7 @@ impl Client {
             return Client::Framed(Box::new(FramedClient::new(world, peer, asks, calm, asked)));
         }
         let asks = asks.collect();
-        Client::Lines(LineClient::new(world, peer, asks, calm, asked))
+        Client::Lines(Box::new(LineClient::new(world, peer, asks, calm, asked)))
     }
 
     /// The request that is waited for, and for how long.

@@ -100,7 +100,7 @@ impl Channel {
             let stream = state
                 .connection
                 .request(request, fields, length, end, &mut state.out)?;
-            let incoming = Incoming::new(stream);
+            let incoming = session.common.incoming(stream);
             state.put(&incoming);
             session.reserved.set(session.reserved.get() - 1);
             session.served.set(session.served.get() + 1);
@@ -338,7 +338,7 @@ impl Drop for Channel {
     fn drop(&mut self) {
         let session = &self.session;
         session.leave(&self.ticket);
-        let Some(incoming) = self.incoming.get() else {
+        let Some(incoming) = self.incoming.take() else {
             session.reserved.set(session.reserved.get() - 1);
             if !session.is_begun() {
                 // Whoever has opened it waits for that no more.
@@ -366,5 +366,6 @@ impl Drop for Channel {
             }
             state.forget(stream);
         });
+        session.common.put(incoming);
     }
 }

@@ -11,7 +11,7 @@ use ringmain_wire::h1::{FieldBlock, Fields, ResponseHead};
 use ringmain_wire::h2::{ErrorCode, Event, FaultKind, PeerFault, Stream, store_response};
 
 use super::Lost;
-use super::session::{Gone, Session, State};
+use super::session::{Common, Gone, Session, State};
 use crate::limits;
 
 /// Who reads an answer without a task.
@@ -45,6 +45,8 @@ pub(super) struct Came {
     pub(super) reader: Option<Waker>,
     /// Waits for the stream's window.
     pub(super) writer: Option<Waker>,
+    /// Memory for the next head.
+    spare: Vec<u8>,
 }
 
 impl Incoming {
@@ -54,6 +56,26 @@ impl Incoming {
             came: RefCell::default(),
             attendant: RefCell::default(),
         })
+    }
+
+    /// Forgets all that came, for another stream.
+    fn clear(&mut self) {
+        let came = self.came.get_mut();
+        if let Some(head) = came.heads.pop_back() {
+            came.spare = head;
+        }
+        came.spare.clear();
+        came.spare.shrink_to(limits::INCOMING_HEAD_KEPT);
+        came.heads.clear();
+        came.body.clear();
+        came.body.shrink_to(limits::INCOMING_BODY_KEPT);
+        *came = Came {
+            heads: std::mem::take(&mut came.heads),
+            body: std::mem::take(&mut came.body),
+            spare: std::mem::take(&mut came.spare),
+            ..Came::default()
+        };
+        *self.attendant.get_mut() = None;
     }
 
     /// Nothing more comes, and nothing more goes.
@@ -85,6 +107,31 @@ impl Receiver for Ear {
     fn news(&self) {
         if let Some(session) = self.0.upgrade() {
             session.listen();
+        }
+    }
+}
+
+impl Common {
+    /// Where what comes on a stream is left; of memory that was used before, if there is any.
+    pub(super) fn incoming(&self, stream: Stream) -> Rc<Incoming> {
+        let Some(mut spare) = self.spare.borrow_mut().pop() else {
+            return Incoming::new(stream);
+        };
+        match Rc::get_mut(&mut spare) {
+            Some(own) => own.stream = stream,
+            None => return Incoming::new(stream),
+        }
+        spare
+    }
+
+    /// Nobody reads it any more.
+    pub(super) fn put(&self, mut incoming: Rc<Incoming>) {
+        let mut spare = self.spare.borrow_mut();
+        if spare.len() < limits::INCOMING_KEPT
+            && let Some(own) = Rc::get_mut(&mut incoming)
+        {
+            own.clear();
+            spare.push(incoming);
         }
     }
 }
@@ -254,7 +301,7 @@ impl Session {
                 .connection
                 .reset(stream, ErrorCode::ENHANCE_YOUR_CALM, &mut state.out);
         } else {
-            let mut stored = Vec::new();
+            let mut stored = std::mem::take(&mut came.spare);
             store_response(head, &mut stored);
             came.heads.push_back(stored);
             came.ended |= end;

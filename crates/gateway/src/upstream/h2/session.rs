@@ -32,6 +32,8 @@ pub(crate) struct Common {
     pub(super) heads: RefCell<HeadBuffer>,
     /// Memory for those who are to be told of what has come.
     pub(super) readers: RefCell<Vec<Rc<dyn Reader>>>,
+    /// Memory for what comes on streams.
+    pub(super) spare: RefCell<Vec<Rc<Incoming>>>,
     /// Connections that stand.
     pub(super) open: Cell<usize>,
     /// Requests that may be about to open one.
@@ -52,6 +54,7 @@ impl Common {
         Rc::new(Common {
             heads: RefCell::new(HeadBuffer::new(&super::limits_for(1))),
             readers: RefCell::default(),
+            spare: RefCell::default(),
             open: Cell::new(0),
             linking: Cell::new(0),
         })
@@ -298,7 +301,11 @@ impl Session {
         let wire = self.wire.borrow_mut().take()?;
         self.ended.set(Some(why));
         self.has_begun();
-        self.common.open.set(self.common.open.get() - 1);
+        let open = self.common.open.get() - 1;
+        self.common.open.set(open);
+        if open == 0 {
+            self.common.spare.borrow_mut().clear();
+        }
         let permit = self.permit.borrow_mut().take();
         if self.leaves.get()
             && let Some(permit) = &permit

@@ -18,8 +18,8 @@ use crate::request::Request;
 use crate::server::connection::{Connection, Phase};
 use crate::server::early::{self, Shown};
 use crate::server::exchange::{Exchange, Job};
-use crate::server::receive::choose;
-use crate::server::runner::Launched;
+use crate::server::receive::{Chosen, choose};
+use crate::server::runner::{Launch, Launched};
 use crate::server::{Desk, Machine, Scratch, Then, answer};
 use crate::site::{Action, Route, Verdict};
 use crate::text;
@@ -352,48 +352,8 @@ impl Machine {
             ..
         }) = &chosen.verdict
         {
-            stored.clear();
-            store_request(head, stored);
-            let job = Job {
-                origin: state.origin,
-                began: asked.began,
-                last: false,
-            };
-            let line = Line {
-                session: Rc::clone(session),
-                stream,
-            };
-            let early = match (asked.streams, asked.content) {
-                (None, []) => {
-                    // An answer that overtook what is encoded would break the table of fields.
-                    session.hand_over(asked.conn, &mut desk.out);
-                    let line = Some(line.clone());
-                    let shown = Shown {
-                        job,
-                        head,
-                        bytes: stored,
-                        line,
-                    };
-                    self.show(shown, &chosen, *index)
-                }
-                _ => None,
-            };
-            let launched = early.or_else(|| {
-                let launched = Launched {
-                    job,
-                    head: stored,
-                    body: asked.content,
-                    decoder: None,
-                    expects: head.expect_continue,
-                    http2: Some((line, asked.streams)),
-                };
-                launch.launch(*index, &self.site, &self.local, launched)
-            });
-            if let Some((exchange, serial)) = launched {
-                if exchange.runs(serial) {
-                    let mut core = session.core.borrow_mut();
-                    core.lane_or_new(stream, asked.began).work = Work::Running(exchange, serial);
-                }
+            let task = (&**launch, *index);
+            if self.launch_http2(state, &asked, &chosen, task, (stored, &mut desk.out)) {
                 return;
             }
             let busy = Error::new(503, "the server runs as many requests as it may");
@@ -423,6 +383,65 @@ impl Machine {
         let (status, sent) = (reply.status, reply.sent);
         self.count_since(status, asked.began);
         self.local.log(&request, status, sent, asked.began);
+    }
+
+    /// Has a request answered without a task by who wants to, else by a task. `false`: there are as many as there may be.
+    fn launch_http2(
+        &self,
+        state: &Connection,
+        asked: &Asked<'_>,
+        chosen: &Chosen<'_>,
+        (launch, route): (&dyn Launch, usize),
+        (stored, out): (&mut Vec<u8>, &mut Vec<u8>),
+    ) -> bool {
+        let Asked {
+            session,
+            stream,
+            head,
+            ..
+        } = *asked;
+        stored.clear();
+        store_request(head, stored);
+        let job = Job {
+            origin: state.origin,
+            began: asked.began,
+            last: false,
+        };
+        let line = Line {
+            session: Rc::clone(session),
+            stream,
+        };
+        let mut taken = None;
+        if asked.streams.is_none() && asked.content.is_empty() {
+            // An answer that overtook what is encoded would break the table of fields.
+            session.hand_over(asked.conn, out);
+            let shown = Shown {
+                job,
+                head,
+                bytes: stored,
+                line: Some(line.clone()),
+            };
+            taken = self.show(shown, chosen, route);
+        }
+        if taken.is_none() {
+            let launched = Launched {
+                job,
+                head: stored,
+                body: asked.content,
+                decoder: None,
+                expects: head.expect_continue,
+                http2: Some((line, asked.streams)),
+            };
+            taken = launch.launch(route, &self.site, &self.local, launched);
+        }
+        let Some((exchange, serial)) = taken else {
+            return false;
+        };
+        if exchange.runs(serial) {
+            let mut core = session.core.borrow_mut();
+            core.lane_or_new(stream, asked.began).work = Work::Running(exchange, serial);
+        }
+        true
     }
 
     /// Has a stream speak WebSocket from here on.

@@ -12,8 +12,12 @@ use crate::h1::Known;
 use crate::h2::limits::TABLE_BYTES;
 use crate::h2::tag::{Kind, Tag};
 
-/// Hashes of fields that were sent; a power of two.
+/// Places for hashes of fields that were sent; a power of two. Each has the last two, so that two fields of one place, of which one may be
+/// different each time, do not push each other out for ever.
 const SEEN: usize = 32;
+
+/// Bytes of a name that is brought into lower case without allocating.
+const NAME: usize = 64;
 
 /// Bytes of a field that may go into the table: more would push out too much.
 const ENTRY_MOST: usize = 512;
@@ -36,7 +40,7 @@ pub(crate) struct Encoder {
     table: Table,
     /// Least and last size since the last block, to be told at the beginning of the next (RFC 7541 §4.2).
     update: Option<(usize, usize)>,
-    seen: [u16; SEEN],
+    seen: [[u16; 2]; SEEN],
     /// Literals so far.
     literals: u64,
     memo: Memo,
@@ -47,7 +51,7 @@ impl Encoder {
         Encoder {
             table: Table::new(TABLE_BYTES),
             update: None,
-            seen: [0; SEEN],
+            seen: [[0; 2]; SEEN],
             literals: 0,
             memo: Memo {
                 id: 0,
@@ -151,7 +155,10 @@ impl Encoder {
         }
         let seen = &mut self.seen[hash as usize % SEEN];
         let mark = (hash >> 16) as u16 | 1;
-        let again = std::mem::replace(seen, mark) == mark;
+        let again = seen.contains(&mark);
+        if !again {
+            *seen = [mark, seen[0]];
+        }
         if !again || name.len() + value.len() > ENTRY_MOST {
             return self.literal(0, 4, index, (name, value), out);
         }
@@ -209,11 +216,14 @@ impl Encoder {
         });
         integer::encode(index.unwrap_or(0), bits, pattern, out);
         if index.is_none() {
-            let start = out.len();
-            out.extend_from_slice(name);
-            out[start..].make_ascii_lowercase();
-            let lower = out.split_off(start);
-            string(&lower, out);
+            match [0; NAME].get_mut(..name.len()) {
+                Some(lower) => {
+                    lower.copy_from_slice(name);
+                    lower.make_ascii_lowercase();
+                    string(lower, out);
+                }
+                None => string(&name.to_ascii_lowercase(), out),
+            }
         }
         string(value, out);
     }
