@@ -11,6 +11,7 @@ usage="usage: tests/browsers/run.sh RINGMAIN GRPC_EXAMPLE"
 ringmain=$(realpath "${1:?$usage}")
 example=$(realpath "${2:?$usage}")
 cd "$(dirname "$0")"
+source ../support/listening.sh
 for program in node npm openssl chromium firefox; do
     command -v "$program" >/dev/null || {
         echo "needs $program (on Debian: nodejs, npm, openssl, chromium, firefox-esr); install it and run this again" >&2
@@ -37,16 +38,7 @@ start() {
     "$@" >>"$work/access.log" 2>"$log" &
     local pid=$!
     pids+=("$pid")
-    for _ in $(seq 300); do
-        port=$(sed -n 's/.*listening on 127\.0\.0\.1:\([0-9]*\).*/\1/p' "$log")
-        if [ -n "$port" ]; then
-            return
-        fi
-        kill -0 "$pid" 2>/dev/null || break
-        sleep 0.1
-    done
-    { echo "did not say where it listens:"; cat "$log"; } >&2
-    exit 2
+    port=$(port_of "$log" "$pid")
 }
 
 openssl req -x509 -newkey ec -pkeyopt ec_paramgen_curve:P-256 -nodes -days 2 -subj /CN=localhost \

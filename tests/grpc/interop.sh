@@ -7,6 +7,7 @@ set -euo pipefail
 usage="usage: tests/grpc/interop.sh SERVER RINGMAIN"
 server=$(realpath "${1:?$usage}")
 ringmain=$(realpath "${2:?$usage}")
+source "$(dirname "$0")/../support/listening.sh"
 version=v1.85.0
 cache=${GRPC_CACHE:-${XDG_CACHE_HOME:-$HOME/.cache}/ringmain-grpc}/interop-$version
 cases=(empty_unary large_unary client_streaming server_streaming ping_pong empty_stream timeout_on_sleeping_server
@@ -29,22 +30,6 @@ finish() {
     rm -rf "$work"
 }
 trap finish EXIT
-
-# port_of FILE PID: the port that is said in FILE.
-port_of() {
-    local port
-    for _ in $(seq 300); do
-        port=$(sed -n 's/.*listening on 127\.0\.0\.1:\([0-9]*\).*/\1/p' "$1")
-        if [ -n "$port" ]; then
-            echo "$port"
-            return
-        fi
-        kill -0 "$2" 2>/dev/null || break
-        sleep 0.1
-    done
-    { echo "did not say where it listens:"; cat "$1"; } >&2
-    return 1
-}
 
 # passes PORT WHOM: all cases.
 passes() {

@@ -13,6 +13,7 @@ server=$(realpath "${1:?$usage}")
 example=$(realpath "${2:?$usage}")
 ringmain=$(realpath "${3:?$usage}")
 cd "$(dirname "$0")"
+source ../support/listening.sh
 cache=${GRPC_CACHE:-${XDG_CACHE_HOME:-$HOME/.cache}/ringmain-grpc}
 version=v1.0.7
 npm_client=2.1.1
@@ -33,13 +34,7 @@ said=$(mktemp)
 "$example" 127.0.0.1:0 2>"$said" &
 running=$!
 trap 'kill "$running" 2>/dev/null; wait "$running" 2>/dev/null; rm -f "$said"' EXIT
-for _ in $(seq 300); do
-    port=$(sed -n 's/.*listening on 127\.0\.0\.1:\([0-9]*\).*/\1/p' "$said")
-    [ -n "$port" ] && break
-    kill -0 "$running" || { cat "$said" >&2; exit 1; }
-    sleep 0.1
-done
-[ -n "$port" ] || { echo "the example did not say where it listens:" >&2; cat "$said" >&2; exit 1; }
+port=$(port_of "$said" "$running")
 
 mkdir -p "$cache/npm"
 cp client.mjs "$cache/npm/"

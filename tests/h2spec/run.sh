@@ -7,6 +7,7 @@
 set -euo pipefail
 
 server=$(realpath "${1:?usage: tests/h2spec/run.sh SERVER}")
+source "$(dirname "$0")/../support/listening.sh"
 cache=${H2SPEC_CACHE:-${XDG_CACHE_HOME:-$HOME/.cache}/ringmain-h2spec}
 version=v2.2.1+incompatible
 command -v go >/dev/null || { echo "needs go; install it and run this again" >&2; exit 2; }
@@ -27,13 +28,7 @@ trap '[ -z "$running" ] || kill "$running" 2>/dev/null; wait; rm -f "$said" "$fo
 spec() {
     "$server" 127.0.0.1:0 ${1:+"$1"} 2>"$said" &
     running=$!
-    for _ in $(seq 300); do
-        port=$(sed -n 's/.*listening on 127\.0\.0\.1:\([0-9]*\).*/\1/p' "$said")
-        [ -n "$port" ] && break
-        kill -0 "$running" || { cat "$said" >&2; exit 1; }
-        sleep 0.1
-    done
-    [ -n "$port" ] || { echo "the server did not say where it listens:" >&2; cat "$said" >&2; exit 1; }
+    port=$(port_of "$said" "$running")
     shift
     "$cache/h2spec-$version" -h 127.0.0.1 -p "$port" -o 5 "$@" >"$found" 2>&1 || true
     kill "$running" && wait "$running" || true

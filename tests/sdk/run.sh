@@ -9,6 +9,7 @@ set -euo pipefail
 
 server=$(realpath "${1:?usage: tests/sdk/run.sh SERVER}")
 cd "$(dirname "$0")"
+source ../support/listening.sh
 cache=${SDK_CACHE:-${XDG_CACHE_HOME:-$HOME/.cache}/ringmain-sdk}
 go_sdk=v0.12.1
 npm_sdk=5.8.0
@@ -24,13 +25,7 @@ said=$(mktemp)
 "$server" 127.0.0.1:0 2>"$said" &
 running=$!
 trap 'kill "$running" 2>/dev/null; wait "$running" 2>/dev/null; rm -f "$said"' EXIT
-for _ in $(seq 300); do
-    port=$(sed -n 's/.*listening on 127\.0\.0\.1:\([0-9]*\).*/\1/p' "$said")
-    [ -n "$port" ] && break
-    kill -0 "$running" || { cat "$said" >&2; exit 1; }
-    sleep 0.1
-done
-[ -n "$port" ] || { echo "the server did not say where it listens:" >&2; cat "$said" >&2; exit 1; }
+port=$(port_of "$said" "$running")
 
 if [ ! -d "$cache/go-$go_sdk" ]; then
     folder=$(cd "$cache" && GOFLAGS=-mod=mod go mod download -json "github.com/centrifugal/centrifuge-go@$go_sdk" \
