@@ -298,7 +298,7 @@ impl Job<'_, '_> {
             (Some(link), begun) => (link, begun),
             (None, _) => {
                 let link = self.open(&chosen, fresh).await?;
-                (link, cx.now())
+                (self.switchable(link, &chosen).await?, cx.now())
             }
         };
         let mut clock = self.clock;

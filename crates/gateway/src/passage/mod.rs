@@ -29,6 +29,7 @@ use crate::gateway::{View, Worker};
 use crate::health::Meeting;
 use crate::limits;
 use crate::model::{HashKey, Listener, Protocol, StreamRoute};
+use crate::upstream::local::bytes::Purpose;
 use crate::upstream::local::{Chosen, End, Local, Sole};
 use crate::upstream::{Admitted, Prefer, Shared};
 use note::Passing;
@@ -180,7 +181,7 @@ async fn connect(
         let end = Rc::clone(&chosen.end);
         let begun = worker.cx.now();
         let opened = local
-            .open_for_bytes(&end, &greeting, local.connect_timeout())
+            .open_alone(&end, Purpose::Bytes, &greeting, local.connect_timeout())
             .await;
         let span = worker.cx.now().since(begun);
         passing.attempt(&local.shared.name, &end, span);

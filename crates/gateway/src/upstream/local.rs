@@ -3,7 +3,7 @@
 //! Owns the way of a connection: opened under the process-wide cap, lent to a request, kept, used again or closed. Those that many
 //! requests share are in `h2`.
 
-mod bytes;
+pub(crate) mod bytes;
 mod endpoints;
 mod keeping;
 
@@ -17,13 +17,14 @@ use std::time::Duration;
 use ringmain_engine::Cx;
 use ringmain_engine::backend::Time;
 use ringmain_engine::stream::Stream;
-use ringmain_tls::{ConnectHandle, Connector};
+use ringmain_tls::ConnectHandle;
 use ringmain_wire::proxy::Addresses;
 
 use self::endpoints::{ends, is_same};
 use super::breaker::{Cap, Retrying};
 use super::choose::{self, Wellness, Wish};
 use super::h2::{Channel, Common, Sessions};
+use super::transport::Handles;
 use super::waiting::{Place, Waiting};
 use super::{Active, Admitted, Current, Endpoint, Full, Permit, Prefer, Shared, Toward, connect, transport};
 use crate::balance::Turns;
@@ -48,9 +49,7 @@ struct Seen {
     generation: u64,
     current: Arc<Current>,
     /// What TLS sessions are begun by.
-    tls: Option<Rc<ConnectHandle>>,
-    /// The same for what is no HTTP.
-    tls_for_bytes: Option<Rc<ConnectHandle>>,
+    tls: Handles,
     ends: Vec<Rc<End>>,
     wellness: Wellness,
     turns: Turns,
@@ -111,8 +110,7 @@ impl Local {
             shared,
             seen: RefCell::new(Seen {
                 generation,
-                tls: handle(current.transport.connector.as_ref()),
-                tls_for_bytes: handle(current.transport.for_bytes.as_ref()),
+                tls: Handles::of(&current.transport),
                 current,
                 ends,
                 wellness: Wellness::default(),
@@ -144,7 +142,7 @@ impl Local {
 
     /// What TLS sessions are begun by.
     pub(super) fn tls(&self) -> Option<Rc<ConnectHandle>> {
-        self.follow().tls.clone()
+        self.follow().tls.http.clone()
     }
 
     /// Whether there are connections that are kept, or shared, or may be soon.
@@ -169,8 +167,7 @@ impl Local {
             let last = std::mem::replace(&mut seen.current, self.shared.current());
             let same = Arc::ptr_eq(&last.transport, &seen.current.transport);
             if !same {
-                seen.tls = handle(seen.current.transport.connector.as_ref());
-                seen.tls_for_bytes = handle(seen.current.transport.for_bytes.as_ref());
+                seen.tls = Handles::of(&seen.current.transport);
             }
             seen.wellness.reset();
             seen.turns.reset();
@@ -584,9 +581,4 @@ fn queue<'w>(
 pub(super) enum Waited {
     Permit(Permit),
     Kept(Link),
-}
-
-fn handle(connector: Option<&Result<Connector, String>>) -> Option<Rc<ConnectHandle>> {
-    let connector = connector?.as_ref().ok()?;
-    Some(Rc::new(connector.handle()))
 }

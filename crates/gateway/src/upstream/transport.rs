@@ -1,10 +1,11 @@
 //! How bytes get to an upstream: TLS or not, whose certificates pass, what is said first.
 
+use std::rc::Rc;
 use std::sync::Arc;
 use std::time::Duration;
 
 use ringmain_tls::{
-    ClientSettings, Connector, Identity, KeyPair, PeerName, Pem, Trust, Version, system_roots,
+    ClientSettings, ConnectHandle, Connector, Identity, KeyPair, PeerName, Pem, Trust, Version, system_roots,
 };
 use ringmain_wire::proxy::{Addresses, Header};
 
@@ -21,6 +22,30 @@ pub(crate) struct Transport {
     pub(crate) connector: Option<Result<Connector, String>>,
     /// The same for what is no HTTP, which offers no protocol; only if a route of connections leads here.
     pub(crate) for_bytes: Option<Result<Connector, String>>,
+    /// The same for what HTTP/2 has not, which offers HTTP/1.1 alone; only where the endpoint may choose.
+    pub(crate) for_switches: Option<Result<Connector, String>>,
+}
+
+/// What a worker begins TLS sessions by; `None`: there is no TLS, or it cannot be made.
+#[derive(Debug)]
+pub(super) struct Handles {
+    pub(super) http: Option<Rc<ConnectHandle>>,
+    pub(super) bytes: Option<Rc<ConnectHandle>>,
+    pub(super) switches: Option<Rc<ConnectHandle>>,
+}
+
+impl Handles {
+    pub(super) fn of(transport: &Transport) -> Handles {
+        let handle = |connector: &Option<Result<Connector, String>>| {
+            let connector = connector.as_ref()?.as_ref().ok()?;
+            Some(Rc::new(connector.handle()))
+        };
+        Handles {
+            http: handle(&transport.connector),
+            bytes: handle(&transport.for_bytes),
+            switches: handle(&transport.for_switches),
+        }
+    }
 }
 
 /// What it was made of: the same makes the same.
@@ -81,10 +106,15 @@ impl Transport {
         let offered: Vec<_> = offered.iter().map(|name| name.to_vec()).collect();
         let connector = tls.map(|tls| make(tls, offered.clone()));
         let for_bytes = tls.filter(|_| made_of.for_bytes).map(|tls| make(tls, Vec::new()));
+        let chooses = upstream.protocol == UpstreamProtocol::Auto;
+        let for_switches = tls
+            .filter(|_| chooses)
+            .map(|tls| make(tls, vec![b"http/1.1".to_vec()]));
         Arc::new(Transport {
             made_of,
             connector,
             for_bytes,
+            for_switches,
         })
     }
 

@@ -193,7 +193,7 @@ fn an_upstream_that_refuses_or_does_not_know(engine: Config) {
 }
 
 /// What a server answers to a key.
-fn accept_of(key: &str) -> String {
+pub(crate) fn accept_of(key: &str) -> String {
     let head = format!(
         "GET / HTTP/1.1\r\nHost: a\r\nConnection: upgrade\r\nUpgrade: websocket\r\nSec-WebSocket-Version: 13\r\nSec-WebSocket-Key: {key}\r\n\r\n"
     );

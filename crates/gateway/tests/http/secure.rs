@@ -9,9 +9,11 @@ use ringmain_gateway::model::{
     ActiveHealth, Authorities, Certificate, HealthCheck, Hostname, Secret, StatusRange, SubjectName, Trust,
     Upstream, UpstreamProtocol, UpstreamTls,
 };
-use ringmain_tls::{Acceptor, ClientCertificates, Development, Pem, ServerSettings};
-use ringmain_web::{App, Entrance};
+use ringmain_tls::{Acceptor, ClientCertificates, Development, Pem, ServerSettings, Tls};
+use ringmain_web::{App, Entrance, Incoming};
+use ringmain_wire::h2::{Connection, Event, HeadBuffer, Limits, Role};
 
+use crate::extended::accept_of;
 use crate::origin::{Edge, to};
 use crate::support::tls::{Authority, development, now, settings};
 use crate::support::{self, Server};
@@ -23,6 +25,7 @@ on_every_backend! {
     our_own_certificate,
     certificates_that_are_replaced,
     protocols_by_alpn,
+    websockets_of_an_upstream_that_chooses,
 }
 
 fn origin(engine: Config, settings: &ServerSettings) -> Server {
@@ -317,4 +320,107 @@ fn protocols_by_alpn(engine: Config) {
         }
         origin.shut_down();
     }
+}
+
+/// Requests are answered by HTTP/2, which knows no WebSockets there; by HTTP/1.1 one is opened, and what comes is sent back.
+async fn choosy(incoming: Incoming) {
+    if incoming.secure().await.is_err() {
+        return;
+    }
+    let stream = &incoming.stream;
+    let alpn = stream.layer(|tls: &mut Tls| tls.facts().and_then(|facts| facts.alpn.clone()));
+    if alpn.flatten().as_deref() == Some(b"h2") {
+        return by_streams(stream).await;
+    }
+    let mut buffer = vec![0; 4096];
+    let mut length = 0;
+    while !buffer[..length].ends_with(b"\r\n\r\n") {
+        match stream.read(&mut buffer[length..]).await {
+            Ok(count @ 1..) => length += count,
+            _ => return,
+        }
+    }
+    let head = String::from_utf8_lossy(&buffer[..length]).into_owned();
+    let field = |name: &str| {
+        let mut lines = head.lines().filter_map(|line| line.split_once(": "));
+        let found = lines.find(|(found, _)| found.eq_ignore_ascii_case(name));
+        found.map(|(_, value)| value.to_owned())
+    };
+    let answer = match (field("upgrade").as_deref(), field("sec-websocket-key")) {
+        (Some("websocket"), Some(key)) => format!(
+            "HTTP/1.1 101 x\r\nConnection: upgrade\r\nUpgrade: websocket\r\nSec-WebSocket-Accept: {}\r\n\r\n",
+            accept_of(&key)
+        ),
+        _ => "HTTP/1.1 200 x\r\nContent-Length: 5\r\nConnection: close\r\n\r\nlines".to_owned(),
+    };
+    let mut said = answer.into_bytes();
+    while stream.write_all(&said).await.is_ok() {
+        let Ok(count @ 1..) = stream.read(&mut buffer).await else {
+            return;
+        };
+        said = buffer[..count].to_vec();
+    }
+}
+
+async fn by_streams(stream: &ringmain_engine::stream::Stream) {
+    let limits = Limits {
+        extended_connect: false,
+        ..Limits::INTERNET
+    };
+    let mut out = Vec::new();
+    let mut wire = Connection::new(Role::Server, &limits, Duration::ZERO, &mut out);
+    let mut heads = HeadBuffer::new(&limits);
+    let (mut buffer, mut input) = (vec![0; 4096], Vec::new());
+    loop {
+        if stream.write_all(&out).await.is_err() {
+            return;
+        }
+        out.clear();
+        let Ok(count @ 1..) = stream.read(&mut buffer).await else {
+            return;
+        };
+        input.extend_from_slice(&buffer[..count]);
+        let mut at = 0;
+        loop {
+            let step = wire.receive(&input[at..], Duration::ZERO, &mut heads, &mut out);
+            let step = step.expect("the gateway keeps the rules");
+            at += step.consumed;
+            match step.event {
+                Event::Request { stream, .. } => {
+                    wire.respond(stream, 200, &mut out).expect("open").finish(false);
+                    wire.data(stream, b"streams", true, &mut out).expect("open");
+                }
+                Event::NeedMore => break,
+                _ => {}
+            }
+        }
+        input.drain(..at);
+    }
+}
+
+fn websockets_of_an_upstream_that_chooses(engine: Config) {
+    let acceptor = Acceptor::new(&settings(), now()).expect("settings");
+    let app = App::new().listener(0, Entrance::stream(choosy).ending_tls(&acceptor));
+    let origin = support::serve(engine.clone(), app);
+    let own = &development().authority;
+    let config = config(origin.addr, own, |upstream| {
+        upstream.protocol = UpstreamProtocol::Auto;
+    });
+    let edge = edge(engine, config);
+    for _ in 0..3 {
+        edge.server.get("/").expect(200, "streams");
+        let mut client = edge.server.client();
+        client.send(
+            "GET /chat HTTP/1.1\r\nHost: a\r\nConnection: Upgrade\r\nUpgrade: websocket\r\nSec-WebSocket-Version: 13\r\n\
+             Sec-WebSocket-Key: dGhlIHNhbXBsZSBub25jZQ==\r\n\r\n",
+        );
+        let answer = client.answer();
+        assert_eq!(answer.status, 101);
+        let accepted = accept_of("dGhlIHNhbXBsZSBub25jZQ==");
+        assert_eq!(answer.field("sec-websocket-accept"), Some(&*accepted));
+        client.send("echo");
+        assert_eq!(client.take(4), b"echo");
+    }
+    edge.server.shut_down();
+    origin.shut_down();
 }

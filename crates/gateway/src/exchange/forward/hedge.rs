@@ -22,11 +22,13 @@ use ringmain_wire::h1::Framing;
 use super::{Begun, Broken, Job, Why, addresses, is_idempotent};
 use crate::exchange::Failure;
 use crate::exchange::relay::{NotSent, Unsent, upload};
+use crate::exchange::request;
 use crate::fault::{Fault, Side};
 use crate::health::Meeting;
 use crate::limits;
 use crate::resolve::within;
 use crate::upstream::Prefer;
+use crate::upstream::local::bytes::Purpose;
 use crate::upstream::local::{Chosen, End, Link};
 
 /// A try that came to nothing before its answer began.
@@ -212,15 +214,42 @@ impl Job<'_, '_> {
         }
     }
 
-    /// A connection to an endpoint.
-    pub(super) async fn open(&self, chosen: &Chosen, fresh: bool) -> Result<Link, Fault> {
+    /// How long connecting may take.
+    fn time_to_open(&self) -> Duration {
         let span = self.local.connect_timeout();
         let left = self.clock.total.map(|total| total.since(self.worker.cx.now()));
-        let span = left.map_or(span, |left| span.min(left));
+        left.map_or(span, |left| span.min(left))
+    }
+
+    /// A connection to an endpoint.
+    pub(super) async fn open(&self, chosen: &Chosen, fresh: bool) -> Result<Link, Fault> {
+        let span = self.time_to_open();
         let greeting = self.local.greeting(|| addresses(self.req));
         self.worker
             .link(self.local, &chosen.end, (fresh, &greeting), span)
             .await
+    }
+
+    /// In place of a stream that has no other protocol for a request that asks for one: a connection of HTTP/1.1, if the endpoint
+    /// speaks that, too.
+    pub(super) async fn switchable(&self, link: Link, chosen: &Chosen) -> Result<Link, Fault> {
+        match &link {
+            Link::Shared(channel) if self.sending.upgrade.is_some() && self.local.lets_choose() => {
+                if request::connects(self.req, &self.sending, channel) {
+                    return Ok(link);
+                }
+            }
+            _ => return Ok(link),
+        }
+        drop(link);
+        let span = self.time_to_open();
+        let greeting = self.local.greeting(|| addresses(self.req));
+        // Apart, so that other requests have no room for it.
+        let opened = Box::pin(
+            self.local
+                .open_alone(&chosen.end, Purpose::Switch, &greeting, span),
+        );
+        opened.await.map(Link::Sole)
     }
 
     /// Waits for the first byte of an answer, and consumes none.
