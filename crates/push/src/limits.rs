@@ -23,10 +23,15 @@ pub const PING_EVERY: Duration = Duration::from_secs(25);
 /// are more than 500 times as many.
 pub const PINGS_TOGETHER: usize = 64;
 
-/// How long a client may take to answer a ping, at least; then it is disconnected ([`Disconnect::NO_PONG`]).
+/// How long a client may take to answer a ping, at least; then it is disconnected ([`Disconnect::NO_PONG`]), unless pushes wait for it: the
+/// ping may be among them.
 ///
 /// [`Disconnect::NO_PONG`]: ringmain_hub::protocol::Disconnect::NO_PONG
 pub const PONG_WITHIN: Duration = Duration::from_secs(10);
+
+/// Bytes that the kernel takes for a client beyond what is on its way (`TCP_NOTSENT_LOWAT`). It would take megabytes for one that does not
+/// read: values that are old by then, and cannot be replaced by newer ones.
+pub const KERNEL_UNSENT: u32 = 16 * 1024;
 
 /// How long a client may take to say who it is; then it is disconnected ([`Disconnect::STALE`]).
 ///

@@ -27,6 +27,15 @@ impl Outlet {
         }
     }
 
+    /// Bytes that the kernel has not taken yet.
+    pub(crate) fn unsent(&self) -> usize {
+        match self {
+            Outlet::None => 0,
+            Outlet::Ws(ws) => ws.unsent(),
+            Outlet::Stream(stream) => stream.unsent(),
+        }
+    }
+
     /// Whether nobody has ended it.
     pub(crate) fn is_open(&self) -> bool {
         match self {

@@ -19,6 +19,7 @@ use ringmain_wire::grpc::Slot;
 
 use crate::limits;
 use crate::session::Session;
+use crate::socket::keep_little_unsent;
 
 /// See the module.
 pub(crate) struct Stream {
@@ -112,6 +113,7 @@ fn parts(message: &[u8]) -> impl Iterator<Item = &[u8]> {
 impl Stream {
     /// For the answer to this request.
     pub(crate) fn new(request: &Request<'_>, framing: Framing) -> Stream {
+        keep_little_unsent(request);
         Stream {
             framing,
             cx: request.cx().clone(),
@@ -140,8 +142,12 @@ impl Stream {
 
     /// As a WebSocket: more waits than a mark, wherever it waits.
     pub(crate) fn is_full(&self) -> bool {
-        let unsent = self.cx.conn(self.conn).unsent();
-        self.ended.get().is_some() || self.pending.borrow().len() + unsent > WRITE_MARK
+        self.ended.get().is_some() || self.unsent() > WRITE_MARK
+    }
+
+    /// Bytes that the kernel has not taken yet.
+    pub(crate) fn unsent(&self) -> usize {
+        self.pending.borrow().len() + self.cx.conn(self.conn).unsent()
     }
 
     /// Why it is about to end.

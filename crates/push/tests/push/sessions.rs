@@ -336,6 +336,40 @@ fn who_does_not_answer_a_ping_is_sent_away() {
     check(&mut lively, r#"{"id":2,"ping":{}}"#, r#"{"id":2,"ping":{}}"#);
 }
 
+/// Behind what it has not taken: nobody can answer what has not come.
+#[test]
+fn who_is_slow_may_have_no_ping_to_answer() {
+    let mut client = serve(options());
+    let mut socket = connect(&mut client);
+    check(
+        &mut socket,
+        r#"{"id":2,"subscribe":{"channel":"news"}}"#,
+        r#"{"id":2,"subscribe":{}}"#,
+    );
+    let data = "x".repeat(10_000);
+    for _ in 0..80 {
+        let body = format!(r#"{{"channel":"news","data":"{data}"}}"#);
+        let publish = client.post("/api/publish").header("x-api-key", "key").body(body);
+        assert_eq!(publish.send().status(), 200);
+    }
+    let mut taken = Vec::new();
+    for _ in 0..(2 * PING_EVERY + PONG_WITHIN).as_secs() {
+        client.advance(Duration::from_secs(1));
+        taken.extend(socket.connection().take(4_000));
+    }
+    assert!(taken.len() > 200_000, "{} bytes", taken.len());
+    socket.send_text(r#"{"id":3,"ping":{}}"#);
+    while !taken.ends_with(br#"{"id":3,"ping":{}}"#) {
+        let more = socket.connection().take(100_000);
+        assert!(
+            !more.is_empty() || socket.connection().ending().is_none(),
+            "it was sent away"
+        );
+        taken.extend(more);
+        client.advance(Duration::from_millis(10));
+    }
+}
+
 #[test]
 fn who_does_not_say_who_it_is_is_sent_away() {
     let mut client = serve(options());
