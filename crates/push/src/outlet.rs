@@ -36,6 +36,15 @@ impl Outlet {
         }
     }
 
+    /// Has the kernel take so many bytes beyond what is on its way.
+    pub(crate) fn limit_kernel(&self, bytes: u32) {
+        match self {
+            Outlet::None => {}
+            Outlet::Ws(ws) => ws.limit_kernel(bytes),
+            Outlet::Stream(stream) => stream.limit_kernel(bytes),
+        }
+    }
+
     /// Whether nobody has ended it.
     pub(crate) fn is_open(&self) -> bool {
         match self {

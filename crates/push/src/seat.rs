@@ -42,6 +42,8 @@ pub(crate) struct Seat {
     pub(crate) under_way: Cell<u32>,
     /// A ping was not answered yet.
     pub(crate) pinged: Cell<bool>,
+    /// The kernel takes [little](limits::KERNEL_UNSENT) for it: from the first push on.
+    is_limited: Cell<bool>,
     counts: Arc<Counts>,
     /// By which the application is asked; `None`: there is none.
     pub(crate) asker: Option<Box<Asker>>,
@@ -133,6 +135,7 @@ impl Seat {
             pending: Pending::default(),
             under_way: Cell::default(),
             pinged: Cell::new(false),
+            is_limited: Cell::new(false),
             counts: Arc::clone(counts),
             asker,
         }
@@ -189,6 +192,10 @@ impl Seat {
 
     /// Sends a push as the hub has written it.
     pub(crate) fn push(&self, written: Bytes) {
+        if !self.is_limited.replace(true) {
+            // What waits for one that is slow is to wait where newer values take its place, and a ping is not to wait behind it.
+            self.outlet.borrow().limit_kernel(limits::KERNEL_UNSENT);
+        }
         if !self.outlet.borrow().push(written) {
             self.disconnect(Disconnect::SLOW);
         }

@@ -3,14 +3,12 @@
 use std::rc::Rc;
 
 use bytes::Bytes;
-use ringmain_engine::backend::SocketOption;
 use ringmain_hub::limits::MESSAGE_BYTES;
 use ringmain_hub::protocol::{ConnectRequest, Disconnect, Format};
 use ringmain_web::ws::{Closed, Message};
-use ringmain_web::{Request, Result, Socket, Version, Ws};
+use ringmain_web::{Request, Result, Socket, Ws};
 
 use crate::asking::Asker;
-use crate::limits;
 use crate::outlet::Outlet;
 use crate::place::allowed;
 use crate::session::Session;
@@ -27,7 +25,6 @@ pub(crate) struct Listening {
 impl Talking {
     pub(crate) fn open(request: &Request<'_>) -> Result<Talking> {
         let desk = allowed(request)?;
-        keep_little_unsent(request);
         let asked = request.header("sec-websocket-protocol").unwrap_or_default();
         let binary = Format::Protobuf.subprotocol();
         let query = request.target().split_once('?').map_or("", |(_, query)| query);
@@ -45,7 +42,6 @@ impl Talking {
 impl Listening {
     pub(crate) fn open(request: &Request<'_>) -> Result<Listening> {
         let desk = allowed(request)?;
-        keep_little_unsent(request);
         let handshake = desk.enter()?;
         let session = Session::new(desk, Format::Json, true, Outlet::None, Asker::of(request));
         session.seat.pending.begin(handshake);
@@ -100,19 +96,6 @@ impl Socket for Listening {
 
     fn closed(&mut self, _: &Closed<'_>) {
         self.session.over();
-    }
-}
-
-/// Has the kernel take little for a client beyond what is on its way: what waits for one that is slow is to wait where newer values take
-/// its place, and a ping is not to wait behind it. On a connection of HTTP/2, which others share, windows see to that.
-pub(crate) fn keep_little_unsent(request: &Request<'_>) {
-    if request.version() == Version::Http2 {
-        return;
-    }
-    let conn = request.cx().conn(request.connection());
-    // A Unix socket has no such option.
-    if let Err(error) = conn.set_option(SocketOption::NotSentLowWater(limits::KERNEL_UNSENT)) {
-        log::debug!("{:?}: TCP_NOTSENT_LOWAT: {error}", request.remote());
     }
 }
 

@@ -11,21 +11,23 @@ use std::future::poll_fn;
 use std::task::{Poll, Waker};
 
 use bytes::Bytes;
+use ringmain_engine::backend::SocketOption;
 use ringmain_engine::limits::WRITE_MARK;
 use ringmain_engine::{ConnId, Cx};
 use ringmain_hub::protocol::{Disconnect, Format};
-use ringmain_web::{Reply, Request, Result};
+use ringmain_web::{Reply, Request, Result, Version};
 use ringmain_wire::grpc::Slot;
 
 use crate::limits;
 use crate::session::Session;
-use crate::socket::keep_little_unsent;
 
 /// See the module.
 pub(crate) struct Stream {
     framing: Framing,
     cx: Cx,
     conn: ConnId,
+    /// It is a stream of HTTP/2.
+    is_framed: bool,
     /// By which requests of their own bring what the client says.
     pub(crate) session: Cell<Option<u128>>,
     pending: RefCell<Vec<u8>>,
@@ -113,11 +115,11 @@ fn parts(message: &[u8]) -> impl Iterator<Item = &[u8]> {
 impl Stream {
     /// For the answer to this request.
     pub(crate) fn new(request: &Request<'_>, framing: Framing) -> Stream {
-        keep_little_unsent(request);
         Stream {
             framing,
             cx: request.cx().clone(),
             conn: request.connection(),
+            is_framed: request.version() == Version::Http2,
             session: Cell::default(),
             pending: RefCell::default(),
             ended: Cell::default(),
@@ -143,6 +145,18 @@ impl Stream {
     /// As a WebSocket: more waits than a mark, wherever it waits.
     pub(crate) fn is_full(&self) -> bool {
         self.ended.get().is_some() || self.unsent() > WRITE_MARK
+    }
+
+    /// Has the kernel take so many bytes beyond what is on its way. On a connection of HTTP/2, which others share, windows see to that.
+    pub(crate) fn limit_kernel(&self, bytes: u32) {
+        if self.is_framed {
+            return;
+        }
+        let conn = self.cx.conn(self.conn);
+        // A Unix socket has no such option, and one that is over needs none.
+        if let Err(error) = conn.set_option(SocketOption::NotSentLowWater(bytes)) {
+            log::debug!("TCP_NOTSENT_LOWAT: {error}");
+        }
     }
 
     /// Bytes that the kernel has not taken yet.

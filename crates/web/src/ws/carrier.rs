@@ -6,6 +6,7 @@ use std::fmt;
 use std::time::Duration;
 
 use bytes::Bytes;
+use ringmain_engine::backend::SocketOption;
 use ringmain_engine::{ConnId, Cx, Reason};
 
 use crate::server::http2::Line;
@@ -35,6 +36,15 @@ impl Carried<'_> {
         match self.carrier {
             Carrier::Connection(id) => self.cx.conn(*id).unsent(),
             Carrier::Stream(line) => line.session.unsent(line.stream),
+        }
+    }
+
+    /// Has the kernel take so many bytes beyond what is on its way.
+    pub(super) fn limit_kernel(self, bytes: u32) {
+        if let Carrier::Connection(id) = self.carrier
+            && let Err(error) = self.cx.conn(*id).set_option(SocketOption::NotSentLowWater(bytes))
+        {
+            log::debug!("TCP_NOTSENT_LOWAT: {error}");
         }
     }
 

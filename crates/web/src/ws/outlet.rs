@@ -160,6 +160,12 @@ impl Ws {
         self.carrier().unsent() + backlog
     }
 
+    /// Has the kernel take at most about so many bytes beyond what is on its way (`TCP_NOTSENT_LOWAT`), where it would take megabytes for a
+    /// client that does not read: what is sent later is newer. On a stream of HTTP/2 windows see to that, on a Unix socket nothing does.
+    pub fn limit_kernel(&self, bytes: u32) {
+        self.carrier().limit_kernel(bytes);
+    }
+
     /// Whether the client is slow ([`WRITE_MARK`]): who can wait should, until [`Socket::drained`](super::Socket::drained).
     #[must_use]
     pub fn is_full(&self) -> bool {
