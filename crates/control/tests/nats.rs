@@ -13,6 +13,7 @@ use std::net::{TcpListener, TcpStream};
 use std::path::PathBuf;
 use std::process::{Child, Command, Stdio};
 use std::sync::Arc;
+use std::sync::atomic::{AtomicU16, Ordering};
 use std::time::{Duration, Instant, SystemTime};
 
 use ringmain_control::file::{self, Reading};
@@ -97,10 +98,13 @@ impl Drop for Nats {
     }
 }
 
-/// One that was free a moment ago.
+/// One that is free, and that the kernel gives to nobody who asks for any: it has those from 32,768 on for that.
 fn free_port() -> u16 {
-    let listener = TcpListener::bind("127.0.0.1:0").expect("a port");
-    listener.local_addr().expect("an address").port()
+    static NEXT: AtomicU16 = AtomicU16::new(0);
+    let first = 10_000 + (std::process::id() % 100) as u16 * 200;
+    let mut ports = std::iter::repeat_with(|| first + NEXT.fetch_add(1, Ordering::Relaxed) % 200);
+    let free = |port: &u16| TcpListener::bind(("127.0.0.1", *port)).is_ok();
+    ports.find(free).expect("some are free")
 }
 
 /// A client of push on a WebSocket.

@@ -227,7 +227,9 @@ fn a_full_unix_listener(config: Config) {
 }
 
 fn nobody_listens_is_refused(config: Config) {
-    let (listener, addr) = tcp();
+    // Of a host that no other test has: the port is given to none of them meanwhile.
+    let listener = TcpListener::bind((Ipv4Addr::new(127, 0, 66, 3), 0)).unwrap();
+    let addr = listener.local_addr().unwrap().into();
     drop(listener);
     clients(config).fails(&addr, ErrorKind::ConnectionRefused);
 }
