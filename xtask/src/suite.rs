@@ -332,6 +332,11 @@ const SUITES: &[Suite] = &[
         ],
     },
     Suite {
+        name: "field",
+        about: "every entry of docs/field-faults.md replayed against the release binary by its own reproduction; five minutes",
+        lines: &[RELEASE, Line::new(&["python3", "tests/field/run.py"])],
+    },
+    Suite {
         name: "hpack",
         about: "header compression of HTTP/2 against Go's, both ways; a minute, needs Go and its module proxy",
         lines: &[Line::new(&["tests/hpack/run.sh"])],
