@@ -110,5 +110,8 @@ pub(crate) const ADMIN_BYTES: u64 = 4 << 20;
 /// The time between two points of the live view of `ringmain tune measure`.
 pub(crate) const MEASURE_INTERVAL: Duration = Duration::from_secs(1);
 
+/// The longest secret that is read from a file, bytes.
+pub(crate) const SECRET_BYTES: u64 = 4096;
+
 // A step is the shortest rest and a look the longest.
 const _: () = assert!(FEED_STEP.as_nanos() < FEED_LOOK.as_nanos());

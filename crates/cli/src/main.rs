@@ -16,6 +16,7 @@ mod market;
 mod profile;
 mod reference;
 mod run;
+mod secret;
 mod stats;
 mod ticker;
 mod tune;

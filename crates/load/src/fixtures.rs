@@ -18,6 +18,7 @@ pub(crate) const ANSWERS: u64 = 20_000;
 pub(crate) fn plan() -> Plan {
     Plan {
         target: Addr::Inet(([127, 0, 0, 1], 8080).into()),
+        others: Vec::new(),
         sources: Vec::new(),
         protocol: Protocol::Http1,
         tls: None,

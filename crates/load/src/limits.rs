@@ -45,6 +45,13 @@ pub const ARRIVALS_WAITING: usize = 1 << 20;
 /// counted keeps nobody from reading answers.
 pub const ARRIVALS_PER_TURN: usize = 1 << 16;
 
+/// Arrivals that were never sent count with waiting times spread evenly over their time, in at most this many steps: there may be
+/// billions of them.
+pub const DROPPED_STEPS: u64 = 1000;
+
+/// A request that a server declares unprocessed is sent again at most this often; then it counts as broken.
+pub const RESENDS: u8 = 8;
+
 /// A request that leaves later than this after its scheduled time has missed the schedule.
 pub const LATE: Duration = Duration::from_millis(1);
 

@@ -10,6 +10,10 @@ use std::time::Duration;
 use rustix::fs::{FileType, Mode, OFlags, ResolveFlags, fstat, open, openat2};
 use rustix::io::{Errno, ReadWriteFlags, pread, preadv2, retry_on_intr};
 
+/// Flags of `open(2)` for a file in a directory that another user may have prepared: a symbolic link as the last part of the path is
+/// refused with `ELOOP`, and a FIFO is not waited for.
+pub const OPEN_SAFELY: i32 = OFlags::NOFOLLOW.union(OFlags::NONBLOCK).bits() as i32;
+
 /// How often an open is repeated that a concurrent rename has disturbed.
 const RENAME_RETRIES: usize = 16;
 

@@ -80,9 +80,14 @@ pub(crate) struct Receiver {
     #[arg(long, value_name = "TEXT", default_value = "market:{symbol}")]
     pub(crate) channel: String,
 
-    /// A push server: what programs that publish say in X-API-Key
-    #[arg(long, value_name = "KEY")]
+    /// A push server: the key that programs send in X-API-Key; other users of the host see arguments, so name it by the variable or a
+    /// file
+    #[arg(long, value_name = "KEY", env = "RINGMAIN_API_KEY", hide_env_values = true)]
     pub(crate) api_key: Option<String>,
+
+    /// A push server: a file whose first line is the key; it precedes --api-key
+    #[arg(long, value_name = "FILE")]
+    pub(crate) api_key_file: Option<PathBuf>,
 
     /// Say nothing but what is wrong
     #[arg(long, short)]

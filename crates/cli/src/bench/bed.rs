@@ -44,9 +44,9 @@ impl Bed {
             (None, Some(pid)) => Watched::Process(pid),
             (None, None) => Watched::Nothing,
         };
-        let (server, addr) = open(&addresses(&task.place)?, watched, started, &interrupt)?;
+        let (server, reached) = open(&addresses(&task.place)?, watched, started, &interrupt)?;
         let interval = Time(MEASURE_INTERVAL).0;
-        let plan = plan(&task, addr, &threads, (&args.load, &args.client), interval)?;
+        let plan = plan(&task, reached, &threads, (&args.load, &args.client), interval)?;
         let plan = Plan {
             seed: args.client.seed.unwrap_or_else(ringmain_sys::clock::random),
             rounds: args.load.rounds.unwrap_or(COMPARED_ROUNDS),

@@ -155,8 +155,20 @@ fn told(doubt: &Doubt) -> Remark {
     }
 }
 
-/// Whether all runs keep all thresholds.
-pub(super) fn check_thresholds(verdicts: &[Verdict]) -> Result<(), Failure> {
+/// Returns an error if a run has no response at all, or misses a threshold.
+pub(super) fn check_results(verdicts: &[Verdict]) -> Result<(), Failure> {
+    for verdict in verdicts {
+        let counts = verdict.run.rounds.iter().map(|round| &round.figures.counts);
+        let (answered, sent) = counts.fold((0, 0), |(answered, sent), counts| {
+            (answered + counts.answered, sent + counts.sent)
+        });
+        if answered == 0 {
+            let name = &verdict.run.name;
+            return Err(Failure::Other(format!(
+                "{name}: no response to any of {sent} requests; check the address, and try one request by hand"
+            )));
+        }
+    }
     let mut missed = Vec::new();
     for verdict in verdicts {
         for judgement in verdict.thresholds.iter().filter(|judgement| !judgement.held()) {

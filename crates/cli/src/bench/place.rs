@@ -3,7 +3,7 @@
 use std::net::ToSocketAddrs;
 
 use ringmain_engine::Addr;
-use ringmain_load::server::{Server, Start, reach};
+use ringmain_load::server::{Server, Start, reach_all};
 use ringmain_load::target::Place;
 
 use super::interrupt::Interrupt;
@@ -36,13 +36,13 @@ pub(super) enum Watched<'a> {
     Command(&'a str),
 }
 
-/// The first of the addresses that takes connections, and the server there, which is started if it is to be.
+/// Returns the addresses that accept connections, at least one, and the server there, which is started if the command line has one.
 pub(super) fn open(
     addrs: &[Addr],
     watched: Watched<'_>,
     started: &Started,
     interrupt: &Interrupt,
-) -> Result<(Option<Server>, Addr), Failure> {
+) -> Result<(Option<Server>, Vec<Addr>), Failure> {
     if let Watched::Command(command) = watched {
         let start = Start {
             command,
@@ -52,12 +52,12 @@ pub(super) fn open(
         };
         let (server, addr) =
             Server::start(&start, &mut |time| interrupt.pause(time)).map_err(Failure::other)?;
-        return Ok((Some(server), addr));
+        return Ok((Some(server), vec![addr]));
     }
     let server = match watched {
         Watched::Process(pid) => Some(Server::watch(pid).map_err(Failure::other)?),
         _ => None,
     };
-    let addr = reach(addrs).map_err(Failure::other)?;
-    Ok((server, addr))
+    let addrs = reach_all(addrs).map_err(Failure::other)?;
+    Ok((server, addrs))
 }

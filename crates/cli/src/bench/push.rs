@@ -23,6 +23,7 @@ use crate::args::EngineName;
 use crate::args::bench::push::{PublishAs, Push};
 use crate::failure::Failure;
 use crate::limits::LIVE_LINE;
+use crate::secret::secret;
 
 /// Where servers of the protocol have it, unless the URL says otherwise.
 const WEBSOCKET: &str = "/connection/websocket";
@@ -61,7 +62,9 @@ pub(super) fn run(args: &Push) -> Result<(), Failure> {
         (None, Some(pid)) => Watched::Process(pid),
         (None, None) => Watched::Nothing,
     };
-    let (mut server, addr) = open(&addresses(&target.place)?, watched, started, &interrupt)?;
+    let (mut server, mut reached) = open(&addresses(&target.place)?, watched, started, &interrupt)?;
+    // Clients of push go to one address: what they receive is accounted for as one server's.
+    let addr = reached.remove(0);
     let publishing = match publishing {
         Some((to, form)) => Some(Publishing {
             target: match to.place == target.place {
@@ -71,7 +74,10 @@ pub(super) fn run(args: &Push) -> Result<(), Failure> {
             tls: publishing_tls(args, &target, &to)?,
             host: to.host,
             path: to.path,
-            api_key: args.publications.api_key.clone(),
+            api_key: secret(
+                args.publications.api_key.as_deref(),
+                args.publications.api_key_file.as_deref(),
+            )?,
             form,
             connections: args.publications.publishers,
         }),
@@ -164,15 +170,11 @@ fn publishing(args: &Push, clients: &Target) -> Result<Option<(Target, Form)>, F
     let (form, path) = match (args.publications.publish_as, args.publications.batch) {
         (PublishAs::Api, 1) => (Form::Api, PUBLISH),
         (PublishAs::Api, most) => (Form::Batch(most), BATCH),
-        (PublishAs::Lines, 1) => (Form::Lines, PUBLISH),
-        (PublishAs::Lines, _) => {
-            let what = "--batch goes with --publish-as api: lines are posted one by one";
-            return Err(Failure::Usage(what.into()));
-        }
+        (PublishAs::Lines, most) => (Form::Lines(most), PUBLISH),
     };
     let Some(text) = &args.publications.publish else {
         let own = Target {
-            path: path.into(),
+            path: format!("{}{path}", api_prefix(&clients.path)),
             scheme: Scheme::Http,
             ..clients.clone()
         };
@@ -185,6 +187,13 @@ fn publishing(args: &Push, clients: &Target) -> Result<Option<(Target, Form)>, F
         )));
     }
     Ok(Some((to, form)))
+}
+
+/// Returns the part of the path that precedes the server's own endpoints, such as `/live` of `/live/connection/websocket`: the HTTP API
+/// of a server behind such a prefix has it, too.
+fn api_prefix(path: &str) -> &str {
+    let path = path.split('?').next().unwrap_or_default();
+    path.find("/connection/").map_or("", |at| &path[..at])
 }
 
 /// How publishing is secured. The name of `--sni` is that of the host that clients connect to.

@@ -12,7 +12,7 @@ use ringmain_load::server::Server;
 
 use super::interrupt::Interrupt;
 use super::live::Live;
-use super::measure::{Around, Measured, Verdict, check_thresholds, rounds};
+use super::measure::{Around, Measured, Verdict, check_results, rounds};
 use super::output;
 use super::output::{Histograms, Sinks};
 use super::place::{Watched, addresses, open};
@@ -90,10 +90,10 @@ fn carry_out(args: &Bench, name: &str, task: &Task) -> Result<(), Failure> {
         (None, Some(pid)) => Watched::Process(pid),
         (None, None) => Watched::Nothing,
     };
-    let (mut server, addr) = open(&addrs, watched, started, &interrupt)?;
+    let (mut server, reached) = open(&addrs, watched, started, &interrupt)?;
     let plan = plan(
         task,
-        addr,
+        reached,
         &threads,
         (&args.load, &args.client),
         args.results.interval.0,
@@ -122,7 +122,7 @@ fn carry_out(args: &Bench, name: &str, task: &Task) -> Result<(), Failure> {
                 "interrupted in round {rounds} of {asked}"
             )));
         }
-        check_thresholds(&[verdict])
+        check_results(&[verdict])
     }
 }
 

@@ -15,6 +15,7 @@ use super::http::Http;
 use crate::args::feed::{Feed, Receiver as Receiving};
 use crate::bench::place::addresses;
 use crate::failure::Failure;
+use crate::secret::secret;
 
 /// What the command line says of it.
 pub(super) enum Target {
@@ -82,7 +83,7 @@ pub(super) fn target(args: &Feed) -> Result<Target, Failure> {
     Ok(Target::Push {
         url,
         channel: receiver.channel.clone(),
-        api_key: receiver.api_key.clone(),
+        api_key: secret(receiver.api_key.as_deref(), receiver.api_key_file.as_deref())?,
     })
 }
 

@@ -22,7 +22,7 @@ impl Client {
             let number = self.first + u64::from(index);
             let sources = &self.plan.sources;
             let source = (!sources.is_empty()).then(|| &sources[(number % sources.len() as u64) as usize]);
-            match self.cx.connect(&self.plan.target, source) {
+            match self.cx.connect(self.plan.address(number), source) {
                 Ok(id) => {
                     self.cx.conn(id).set_deadline(Some(self.plan.timeout));
                     // Read anew: on loopback it stands before the turn is over.

@@ -36,11 +36,21 @@ impl Client {
             return;
         }
         if self.links[index as usize].busy > 0 {
-            for lane in 0..self.plan.pipeline {
-                self.go_on(index, lane, now);
-            }
+            self.resume(index, now);
         }
         self.fill(index, now);
+    }
+
+    /// Sends the due steps of all lanes; those that the server declared unprocessed first, the oldest ahead, so that none is left behind
+    /// by a server that processes only the first few of each connection.
+    fn resume(&mut self, index: u32, now: Time) {
+        let lanes = self.lanes(index);
+        let is_unprocessed = |lane: &u32| lanes[*lane as usize].unprocessed.is_some();
+        let mut unprocessed: Vec<u32> = (0..lanes.len() as u32).filter(is_unprocessed).collect();
+        unprocessed.sort_by_key(|lane| lanes[*lane as usize].due);
+        for lane in unprocessed.into_iter().chain(0..self.plan.pipeline) {
+            self.go_on(index, lane, now);
+        }
     }
 
     /// Begins as many flows on a link as it may have.
@@ -126,6 +136,7 @@ impl Client {
             lane,
             flow: next.flow,
             step: next.step,
+            attempt: place.unprocessed.take().map_or(0, |last| last.attempt + 1),
         };
         let conn = self.cx.conn(id);
         let mut draws = Draws {
@@ -256,6 +267,10 @@ impl Client {
                     self.answered(conn, index, request, answer, now);
                 }
                 Heard::Lost(request, what) => self.request_lost(conn, index, request, what, now),
+                Heard::Unprocessed(request, what) => {
+                    self.unprocessed(index, request, what);
+                    self.after_an_end(conn, index, now);
+                }
                 Heard::Retreat(what) => self.retreat(conn, index, what, now),
                 Heard::Settings => {
                     self.allow(index);
@@ -338,7 +353,7 @@ impl Client {
     }
 
     fn count_lost(&mut self, index: u32, request: InFlight, what: &'static str) {
-        self.window.broken(what, 1, &self.cx, &self.news);
+        self.window.broken(what, &[request], &self.cx, &self.news);
         if let Some(said) = self.speaker.take_said() {
             self.window.explain(what, || said);
         }
@@ -346,10 +361,28 @@ impl Client {
         link.leave_lane(request.lane, lanes);
     }
 
-    /// The other end takes no more requests, and answers none of those that were sent last.
+    /// The server declared a request unprocessed: its lane sends it again, on this connection or the next one (RFC 9113 §8.7). At
+    /// [`limits::RESENDS`] it counts as broken.
+    fn unprocessed(&mut self, index: u32, request: InFlight, what: &'static str) {
+        if request.attempt >= limits::RESENDS {
+            return self.count_lost(index, request, what);
+        }
+        self.window.unprocessed();
+        let lane = &mut self.lanes(index)[request.lane as usize];
+        lane.next = Some(Next {
+            flow: request.flow,
+            step: request.step,
+        });
+        lane.due = request.intended;
+        lane.unprocessed = Some(request);
+        self.links[index as usize].stalled = true;
+    }
+
+    /// The server accepts no more requests on the connection, and has processed none above the last stream that it named
+    /// (RFC 9113 §6.8).
     fn retreat(&mut self, conn: Conn<'_>, index: u32, what: &'static str, now: Time) {
         while let Some(request) = self.take_lost(index) {
-            self.count_lost(index, request, what);
+            self.unprocessed(index, request, what);
         }
         let link = &mut self.links[index as usize];
         link.most = 0;
@@ -389,9 +422,7 @@ impl Client {
             return self.part(conn, index);
         }
         if std::mem::take(&mut link.stalled) {
-            for lane in 0..self.plan.pipeline {
-                self.go_on(index, lane, now);
-            }
+            self.resume(index, now);
         }
         self.fill(index, now);
     }
@@ -459,11 +490,10 @@ impl Client {
             return self.give_up_late(conn, index, now);
         }
         // Answers come in order, or nothing has come since: the connection is of no use.
-        link.in_flight.pop_front();
         if let Reading::Http2(_) = link.reading {
             self.count_late(index, oldest, now);
-        } else {
-            self.window.timed_out(&self.cx, &self.news, now);
+        } else if let Some(request) = link.in_flight.pop_front() {
+            self.window.timed_out(request, &self.cx, &self.news, now);
         }
         conn.abort();
         self.lose(index, "behind one that timed out");
@@ -473,7 +503,7 @@ impl Client {
     fn count_late(&mut self, index: u32, sent_until: Time, now: Time) {
         self.speaker.give_up(&mut self.links[index as usize], sent_until);
         while let Some(request) = self.take_lost(index) {
-            self.window.timed_out(&self.cx, &self.news, now);
+            self.window.timed_out(request, &self.cx, &self.news, now);
             let (link, lanes) = self.link_with_lanes(index);
             link.leave_lane(request.lane, lanes);
         }
@@ -546,7 +576,7 @@ impl Client {
     /// The link's connection is over: what was in flight is lost, and it is to be dialled again.
     pub(super) fn lose(&mut self, index: u32, what: &'static str) {
         let link = &mut self.links[index as usize];
-        let lost = link.under_way();
+        let lost: Vec<InFlight> = link.requests().collect();
         let what = match &link.reading {
             Reading::Http2(session) => session.farewell().unwrap_or(what),
             _ => what,
@@ -554,8 +584,8 @@ impl Client {
         self.end_life(index);
         self.open -= 1;
         self.waiting.push_back(index);
-        self.window.broken(what, lost, &self.cx, &self.news);
-        if let Some(said) = self.speaker.take_said().filter(|_| lost > 0) {
+        self.window.broken(what, &lost, &self.cx, &self.news);
+        if let Some(said) = self.speaker.take_said().filter(|_| !lost.is_empty()) {
             self.window.explain(what, || said);
         }
     }

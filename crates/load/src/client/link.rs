@@ -23,6 +23,8 @@ pub(crate) struct InFlight {
     pub(crate) lane: u32,
     pub(crate) flow: u32,
     pub(crate) step: u32,
+    /// How often it was sent before without being processed.
+    pub(crate) attempt: u8,
 }
 
 /// ```text
@@ -79,6 +81,8 @@ pub(crate) struct Lane {
     /// When the step to come is meant to leave; it may wait for a connection still.
     pub(crate) due: Time,
     pub(crate) values: Values,
+    /// The request that the step to come sends again, if the server declared it unprocessed.
+    pub(crate) unprocessed: Option<InFlight>,
     /// The idle lane behind this one, if it is idle.
     behind: u32,
 }
@@ -153,6 +157,16 @@ impl Link {
             Reading::Http2(session) => session.under_way(),
             _ => self.in_flight.len(),
         }
+    }
+
+    /// Returns the requests without a response.
+    pub(crate) fn requests(&self) -> impl Iterator<Item = InFlight> {
+        let session = match &self.reading {
+            Reading::Http2(session) => Some(session.requests()),
+            _ => None,
+        };
+        let in_order = self.in_flight.iter().copied();
+        session.into_iter().flatten().chain(in_order)
     }
 
     /// Whether this life has sent so many requests.

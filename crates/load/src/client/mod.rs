@@ -69,6 +69,8 @@ pub(crate) enum Heard {
     Answer(InFlight, Answer),
     /// This request gets no answer; the connection goes on.
     Lost(InFlight, &'static str),
+    /// The server declared this request unprocessed; the connection stays open.
+    Unprocessed(InFlight, &'static str),
     /// Requests that were sent last get none, and no more are taken.
     Retreat(&'static str),
     /// How many requests may be under way has changed.
@@ -227,7 +229,11 @@ impl Client {
     fn follow(&mut self, now: Time) {
         if now >= self.window.next && !self.window.is_due(now) {
             if let (Some(end), Some(schedule)) = (self.window.over_at(now), &mut self.schedule) {
-                self.window.dropped(schedule.skip(end));
+                let first = schedule.next();
+                self.window.dropped(schedule.skip(end), first, end);
+                self.record_waits(end);
+            } else if self.window.over_at(now).is_some() {
+                self.record_waits(now);
             }
             self.window.pass(now, &self.cx, &self.news);
             self.clear_arrivals();
@@ -238,8 +244,10 @@ impl Client {
     fn finish(&mut self, now: Time) {
         self.follow(now);
         if let Some(schedule) = self.schedule.as_mut().filter(|_| self.window.may_begin()) {
-            self.window.dropped(schedule.skip(now));
+            let first = schedule.next();
+            self.window.dropped(schedule.skip(now), first, now);
         }
+        self.record_waits(now);
         self.window.end(now, &self.cx, &self.news);
         self.clear_arrivals();
     }
@@ -312,9 +320,17 @@ impl Client {
                     self.window.waiting += 1;
                     self.arrivals.push_back(at);
                 }
-                None => self.window.dropped(1),
+                None => self.window.dropped(1, at, now),
             }
         }
+    }
+
+    /// Counts how long requests in flight have waited when the measured time ends, and arrivals that were never sent.
+    fn record_waits(&mut self, now: Time) {
+        let unprocessed = self.lanes.iter().filter_map(|lane| lane.unprocessed);
+        let in_flight = self.links.iter().flat_map(Link::requests);
+        self.window.record_unfinished(in_flight.chain(unprocessed), now);
+        self.window.record_unsent(self.arrivals.iter().copied(), now);
     }
 
     /// Arrivals that still wait when all is over were never sent.

@@ -14,9 +14,9 @@ use super::link::InFlight;
 use super::secure::Agreed;
 use super::share;
 use super::{Answer, Message};
-use crate::figures::Figures;
+use crate::figures::{Figures, Waits};
 use crate::limits;
-use crate::plan::{Extent, Grpc, Plan, Protocol};
+use crate::plan::{Grpc, Plan, Protocol};
 
 /// ```text
 /// Dialling ─ all stand ─▶ Ready ─ order, time ─▶ Warming ─ time ─▶ Measuring ─ time, count or order ─▶ Ended
@@ -105,10 +105,7 @@ impl Window {
             index: 0,
             began: Time(0),
             end: None,
-            quota: match plan.extent {
-                Extent::Count(total) => Some(share(total, worker, workers).1),
-                Extent::Time(_) => None,
-            },
+            quota: plan.extent.count().map(|total| share(total, worker, workers).1),
             begun: 0,
             over: 0,
             in_flight: 0,
@@ -137,7 +134,7 @@ impl Window {
         self.phase = Phase::Warming;
         self.set_up = std::mem::take(&mut self.figures);
         self.next = self.next.after(plan.warmup);
-        if let Extent::Time(span) = plan.extent {
+        if let Some(span) = plan.extent.time() {
             self.end = Some(self.next.after(span));
         }
         if cx.now() >= self.next {
@@ -277,18 +274,70 @@ impl Window {
         self.begun += 1;
     }
 
-    /// Arrivals that found every link busy and no room to wait, or the end come.
-    pub(super) fn dropped(&mut self, arrivals: u64) {
-        self.figures.counts.dropped += arrivals;
+    /// Counts arrivals between `first` and `last` that were never sent, since every connection was busy and the queue full, or the
+    /// measured time ended. Each waited from its own time to `now`; they count as spread evenly.
+    pub(super) fn dropped(&mut self, arrivals: u64, first: Time, now: Time) {
+        if arrivals == 0 {
+            return;
+        }
+        let figures = &mut *self.figures;
+        figures.counts.dropped += arrivals;
+        let waited = now.since(first).as_nanos() as u64;
+        let response = &mut figures.failed.get_or_insert_default().response;
+        let steps = arrivals.min(limits::DROPPED_STEPS);
+        for step in 0..steps {
+            let count = arrivals / steps + u64::from(step < arrivals % steps);
+            response.record_n(waited - waited / steps * step, count);
+        }
+    }
+
+    /// Counts how long a request without a response had waited.
+    fn record_wait(&mut self, request: InFlight, now: Time) {
+        let waits = self.figures.failed.get_or_insert_default();
+        record_wait(waits, request, now, self.open_loop);
+    }
+
+    /// Counts how long requests had waited that are in flight when the measured time ends.
+    pub(super) fn record_unfinished(&mut self, requests: impl Iterator<Item = InFlight>, now: Time) {
+        if self.phase != Phase::Measuring {
+            return;
+        }
+        let until = self.end.map_or(now, |end| end.min(now));
+        for request in requests {
+            let waits = self.figures.unfinished.get_or_insert_default();
+            record_wait(waits, request, until, self.open_loop);
+        }
+    }
+
+    /// Counts how long arrivals had waited for a connection that were never sent; [`Window::end`] counts their number.
+    pub(super) fn record_unsent(&mut self, intended: impl Iterator<Item = Time>, now: Time) {
+        if self.phase != Phase::Measuring {
+            return;
+        }
+        for at in intended {
+            let waits = self.figures.failed.get_or_insert_default();
+            waits.response.record(now.since(at).as_nanos() as u64);
+        }
+    }
+
+    /// Counts a request that the server declared unprocessed; it stays in flight and is sent again.
+    pub(super) fn unprocessed(&mut self) {
+        if self.phase != Phase::Ended {
+            self.figures.counts.unprocessed += 1;
+        }
     }
 
     /// A request has left, with `bytes`.
     #[inline]
     pub(super) fn sent(&mut self, request: InFlight, bytes: usize) {
-        self.in_flight += 1;
         let counts = &mut self.figures.counts;
-        counts.sent += 1;
         counts.bytes_sent += bytes as u64;
+        // One that is sent again has been in flight all the time.
+        if request.attempt > 0 {
+            return;
+        }
+        self.in_flight += 1;
+        counts.sent += 1;
         if self.open_loop && request.sent.since(request.intended) > limits::LATE {
             counts.late += 1;
         }
@@ -358,19 +407,23 @@ impl Window {
         }
     }
 
-    /// A request had no answer in time.
-    pub(super) fn timed_out(&mut self, cx: &Cx, news: &Sender<News>, now: Time) {
+    /// A request had no response in time.
+    pub(super) fn timed_out(&mut self, request: InFlight, cx: &Cx, news: &Sender<News>, now: Time) {
         if self.phase != Phase::Ended {
             self.figures.counts.timeouts += 1;
+            self.record_wait(request, now);
             self.finish(1, now, cx, news);
         }
     }
 
-    /// `lost` requests went with their connection.
-    pub(super) fn broken(&mut self, what: &'static str, lost: usize, cx: &Cx, news: &Sender<News>) {
-        if lost > 0 && self.phase != Phase::Ended {
-            *self.figures.counts.broken.entry(what).or_default() += lost as u64;
-            self.finish(lost as u64, cx.now(), cx, news);
+    /// Requests were lost with their connection, or with their stream.
+    pub(super) fn broken(&mut self, what: &'static str, lost: &[InFlight], cx: &Cx, news: &Sender<News>) {
+        if !lost.is_empty() && self.phase != Phase::Ended {
+            *self.figures.counts.broken.entry(what).or_default() += lost.len() as u64;
+            for &request in lost {
+                self.record_wait(request, cx.now());
+            }
+            self.finish(lost.len() as u64, cx.now(), cx, news);
         }
     }
 
@@ -427,5 +480,14 @@ impl Window {
         if self.phase == Phase::Measuring && self.quota.is_some_and(|quota| self.over >= quota) {
             self.end(now, cx, news);
         }
+    }
+}
+
+fn record_wait(waits: &mut Waits, request: InFlight, now: Time, open_loop: bool) {
+    waits.service.record(now.since(request.sent).as_nanos() as u64);
+    if open_loop {
+        waits
+            .response
+            .record(now.since(request.intended).as_nanos() as u64);
     }
 }

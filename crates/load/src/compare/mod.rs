@@ -8,6 +8,7 @@ mod tests;
 
 use serde::Serialize;
 
+use crate::figures::{Figures, Population};
 use crate::limits;
 use crate::report::{Round, Run};
 use crate::stats::{self, Estimate};
@@ -135,13 +136,24 @@ impl Metric {
         let value = match self {
             Metric::Throughput => round.throughput(),
             Metric::ServerCpu => round.cpu_per_answer_us(round.server?.cpu)?,
-            Metric::ServiceP50 => figures.service.percentile(50.0).as_secs_f64() * 1e6,
-            Metric::ServiceP99 => figures.service.percentile(99.0).as_secs_f64() * 1e6,
-            Metric::ResponseP50 => figures.response.percentile(50.0).as_secs_f64() * 1e6,
-            Metric::ResponseP99 => figures.response.percentile(99.0).as_secs_f64() * 1e6,
+            Metric::ServiceP50 => percentile_us(figures, false, 50.0)?,
+            Metric::ServiceP99 => percentile_us(figures, false, 99.0)?,
+            Metric::ResponseP50 => percentile_us(figures, true, 50.0)?,
+            Metric::ResponseP99 => percentile_us(figures, true, 99.0)?,
         };
         (value > 0.0).then_some(value)
     }
+}
+
+/// Returns a percentile of all requests of a round in microseconds; a request without a response took as long as the client waited for
+/// it. `None` in a round without a response, or without a schedule where times count from it.
+fn percentile_us(figures: &Figures, from_schedule: bool, percent: f64) -> Option<f64> {
+    let answered = if from_schedule {
+        &figures.response
+    } else {
+        &figures.service
+    };
+    (answered.count() > 0).then(|| Population::of(figures, from_schedule).percentile(percent).low / 1e3)
 }
 
 fn ratio(metric: Metric, first: &Run, other: &Run, seed: u64) -> Option<Ratio> {

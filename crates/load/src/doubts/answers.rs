@@ -81,14 +81,15 @@ pub(super) fn timeouts(run: &Run, round: &Round) -> Option<Seen> {
         "requests without an answer within {}",
         amount::span(run.plan.timeout)
     );
-    let advice = "they are missing in the latencies, whose tail looks better than it is; lower the load or raise the timeout";
+    let advice = "they are missing in the latencies shown, whose tail looks better than it is (thresholds and comparisons count them with the time they \
+                  waited); lower the load or raise the timeout";
     wrong(Kind::Timeouts, &what, counts.timeouts, counts.sent, "", advice)
 }
 
 pub(super) fn broken(_: &Run, round: &Round) -> Option<Seen> {
     let counts = &round.figures.counts;
     let what = "requests that lost their connection or got what is no answer";
-    let advice = "they are missing in the latencies; look at the server's log and limits";
+    let advice = "they are missing in the latencies shown (thresholds and comparisons count them as without end); look at the server's log and limits";
     wrong(
         Kind::Broken,
         what,

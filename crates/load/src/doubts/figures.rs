@@ -126,6 +126,7 @@ pub(super) fn round_deviates(run: &Run, round: &Round) -> Option<Seen> {
 }
 
 pub(super) fn elapsed(run: &Run, round: &Round) -> Option<Seen> {
+    // With a number of requests besides, the round may end before.
     let Extent::Time(asked) = run.plan.extent else {
         return None;
     };

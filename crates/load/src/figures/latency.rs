@@ -37,6 +37,11 @@ impl Latency {
         self.0.saturating_record(nanoseconds);
     }
 
+    /// Counts `count` latencies of the same length.
+    pub fn record_n(&mut self, nanoseconds: u64, count: u64) {
+        self.0.saturating_record_n(nanoseconds, count);
+    }
+
     /// Adds another one's counts.
     pub fn merge(&mut self, other: &Latency) {
         if !other.0.is_empty() {

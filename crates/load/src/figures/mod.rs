@@ -1,12 +1,15 @@
 //! What was counted and timed: of one worker in one interval, and merged of all.
 //!
-//! Knows nothing of schedules or sockets; whoever records here has decided what counts.
+//! Knows nothing of schedules or sockets; the caller that records here has decided what counts.
 
 mod latency;
+mod unanswered;
 
 use std::collections::BTreeMap;
 
 pub use latency::{Latency, Percentiles};
+pub(crate) use unanswered::Population;
+pub use unanswered::{Bounds, Waits};
 
 /// Counts and latencies. Merging those of intervals or workers gives those of the whole, without loss.
 #[derive(Clone, Debug, Default, PartialEq)]
@@ -30,6 +33,11 @@ pub struct Figures {
     pub lag: Latency,
     /// Of answers that are streams of messages; `None` without a message of such.
     pub streamed: Option<Box<Streamed>>,
+    /// How long requests that failed without a response had waited: timeouts, broken connections, and arrivals that were never
+    /// sent. `None` if there are none.
+    pub failed: Option<Box<Waits>>,
+    /// How long requests had waited that were still in flight when the measured time ended. `None` if there are none.
+    pub unfinished: Option<Box<Waits>>,
 }
 
 /// When messages of streams came.
@@ -83,6 +91,9 @@ pub struct Counts {
     pub late: u64,
     /// Arrivals for which no connection became free in time; never sent.
     pub dropped: u64,
+    /// Times that a server declared a request unprocessed (HTTP/2: a stream above the last one of GOAWAY, or REFUSED_STREAM) and
+    /// it was sent again (RFC 9113 §8.7). The request itself counts once in `sent`.
+    pub unprocessed: u64,
     /// Bytes sent and received, heads and bodies.
     pub bytes_sent: u64,
     /// As received.
@@ -104,6 +115,18 @@ impl Figures {
             streamed.first.merge(&other.first);
             streamed.between.merge(&other.between);
         }
+        merge_waits(&mut self.failed, other.failed.as_deref());
+        merge_waits(&mut self.unfinished, other.unfinished.as_deref());
+    }
+
+    /// Returns how many of the requests in flight at the end had waited longer than every response took: no normal end of a run
+    /// explains these.
+    #[must_use]
+    pub fn overdue(&self) -> u64 {
+        let longest = self.service.max();
+        self.unfinished
+            .as_deref()
+            .map_or(0, |waits| waits.service.count_above(longest))
     }
 
     /// As new, but for the memory.
@@ -116,6 +139,8 @@ impl Figures {
         self.opening.clear();
         self.lag.clear();
         self.streamed = None;
+        self.failed = None;
+        self.unfinished = None;
     }
 }
 
@@ -144,6 +169,7 @@ impl Counts {
         self.tls_resumed += other.tls_resumed;
         self.late += other.late;
         self.dropped += other.dropped;
+        self.unprocessed += other.unprocessed;
         self.bytes_sent += other.bytes_sent;
         self.bytes_received += other.bytes_received;
     }
@@ -164,6 +190,12 @@ impl Counts {
     #[must_use]
     pub fn failed(&self) -> u64 {
         self.timeouts + self.broken.values().sum::<u64>()
+    }
+}
+
+fn merge_waits(into: &mut Option<Box<Waits>>, from: Option<&Waits>) {
+    if let Some(from) = from {
+        into.get_or_insert_default().merge(from);
     }
 }
 

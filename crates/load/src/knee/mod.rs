@@ -129,7 +129,8 @@ impl Outcome {
             .filter(|judged| !judged.held())
             .map(Break::Objective)
             .collect();
-        broke.extend(errors.ok().filter(|share| *share > ERRORS).map(Break::Errors));
+        let share = errors.ok().map(|bounds| bounds.high);
+        broke.extend(share.filter(|share| *share > ERRORS).map(Break::Errors));
         let span = run.rounds.iter().map(|round| round.elapsed).sum();
         if run
             .plan

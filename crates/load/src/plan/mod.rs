@@ -14,6 +14,8 @@ use ringmain_tls::{ClientSettings, Version};
 pub struct Plan {
     /// Where to connect to.
     pub target: Addr,
+    /// Further addresses of the same target; connections take all of them in turn.
+    pub others: Vec<Addr>,
     /// The addresses of this host to connect from, taken in turn; empty lets the kernel choose.
     pub sources: Vec<Addr>,
     /// What is spoken.
@@ -151,6 +153,44 @@ pub enum Extent {
     Time(Duration),
     /// Until so many requests are answered or have failed.
     Count(u64),
+    /// Until so many requests are answered or have failed, or for so long: whichever is first.
+    Either {
+        /// Requests.
+        count: u64,
+        /// The longest time.
+        time: Duration,
+    },
+}
+
+impl Plan {
+    /// Returns the address that connection `number` goes to.
+    pub(crate) fn address(&self, number: u64) -> &Addr {
+        let turn = number % (self.others.len() as u64 + 1);
+        match turn.checked_sub(1) {
+            None => &self.target,
+            Some(other) => &self.others[other as usize],
+        }
+    }
+}
+
+impl Extent {
+    /// Returns the time after which measuring ends at the latest; `None` without one.
+    #[must_use]
+    pub fn time(self) -> Option<Duration> {
+        match self {
+            Extent::Time(time) | Extent::Either { time, .. } => Some(time),
+            Extent::Count(_) => None,
+        }
+    }
+
+    /// Returns the number of requests with which measuring ends; `None` without one.
+    #[must_use]
+    pub fn count(self) -> Option<u64> {
+        match self {
+            Extent::Count(count) | Extent::Either { count, .. } => Some(count),
+            Extent::Time(_) => None,
+        }
+    }
 }
 
 impl Pace {

@@ -126,8 +126,9 @@ pub enum Form {
     /// So many of these at most in one request, from 1 to [`limits::PUBLISHES_IN_REQUEST`], as
     /// `{"parallel": true, "commands": [{"publish": …}, …]}`; 200 with a reply without an `error` for each.
     Batch(u16),
-    /// The channel's name, a space and the data, on a line; any 2xx.
-    Lines,
+    /// The channel's name, a space and the data, on a line; so many lines at most in one request, from 1 to
+    /// [`limits::PUBLISHES_IN_REQUEST`]; any 2xx.
+    Lines(u16),
 }
 
 impl Kill {

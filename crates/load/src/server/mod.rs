@@ -16,7 +16,7 @@ use ringmain_engine::Addr;
 use ringmain_sys::process::{self, Ending, Stat};
 
 use self::child::Child;
-pub use self::reach::{Unreachable, reach};
+pub use self::reach::{Unreachable, reach, reach_all};
 use self::tree::Tree;
 use crate::limits;
 use crate::report::ServerUse;

@@ -56,6 +56,20 @@ pub fn reach(addrs: &[Addr]) -> Result<Addr, Unreachable> {
     Err(Unreachable(errors))
 }
 
+/// Returns the addresses that accept a connection, of the family of the first one that does: a name with several addresses is loaded at
+/// all of them, and `localhost` at one.
+///
+/// # Errors
+/// None accepts one: each with its reason.
+pub fn reach_all(addrs: &[Addr]) -> Result<Vec<Addr>, Unreachable> {
+    let first = reach(addrs)?;
+    let is_v6 = |addr: &Addr| matches!(addr, Addr::Inet(addr) if addr.is_ipv6());
+    let others = addrs
+        .iter()
+        .filter(|addr| **addr != first && is_v6(addr) == is_v6(&first) && connect(addr).is_ok());
+    Ok(std::iter::once(first.clone()).chain(others.cloned()).collect())
+}
+
 fn connect(addr: &Addr) -> io::Result<()> {
     match addr {
         Addr::Inet(addr) => {

@@ -11,7 +11,7 @@ use std::time::Duration;
 
 pub use parse::ThresholdError;
 
-use crate::figures::Latency;
+use crate::figures::{Bounds, Figures, Latency, Population};
 use crate::report::{Round, Run};
 use crate::stats;
 
@@ -72,13 +72,13 @@ pub enum Relation {
     AtLeast,
 }
 
-/// Whether a run has met a threshold. [`fmt::Display`] says it in one line.
+/// Whether a run has met a threshold. [`fmt::Display`] shows it in one line.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Judgement {
     /// The threshold.
     pub threshold: Threshold,
-    /// What was compared with it, in [`Measure`]'s unit; the reason if the run does not have it.
-    pub measured: Result<f64, &'static str>,
+    /// The figure compared with it, in [`Measure`]'s unit; the reason if the run does not have it.
+    pub measured: Result<Bounds, &'static str>,
 }
 
 impl Threshold {
@@ -88,8 +88,8 @@ impl Threshold {
         self.judge_as(self.measure.of(run))
     }
 
-    /// Compares what was measured of something else with it.
-    pub(crate) fn judge_as(&self, measured: Result<f64, &'static str>) -> Judgement {
+    /// Compares a figure that was measured elsewhere with it.
+    pub(crate) fn judge_as(&self, measured: Result<Bounds, &'static str>) -> Judgement {
         Judgement {
             threshold: self.clone(),
             measured,
@@ -98,39 +98,60 @@ impl Threshold {
 }
 
 impl Judgement {
-    /// Whether the threshold is met. What was not measured is not met.
+    /// Returns whether the threshold is met whatever requests without a response would have taken. A threshold that cannot be
+    /// judged is missed.
     #[must_use]
     pub fn held(&self) -> bool {
-        self.measured
-            .is_ok_and(|measured| self.threshold.relation.holds(measured, self.threshold.limit))
+        self.verdict() == Verdict::Held
+    }
+
+    fn verdict(&self) -> Verdict {
+        let Ok(measured) = self.measured else {
+            return Verdict::Unknown;
+        };
+        let holds = |value| self.threshold.relation.holds(value, self.threshold.limit);
+        match (holds(measured.low), holds(measured.high)) {
+            (true, true) => Verdict::Held,
+            (false, false) => Verdict::Missed,
+            _ => Verdict::Unknown,
+        }
     }
 }
 
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Verdict {
+    Held,
+    Missed,
+    Unknown,
+}
+
 impl Measure {
-    /// What a run has of it; else the reason, as a sentence's end.
+    /// Returns the figure of a run; else the reason, as a sentence's end.
     ///
-    /// Requests without an answer (timeouts, broken connections, arrivals that were never sent) are errors, and so are
-    /// answers that failed a check; without one of its own a request expects a status from 200 to 399.
+    /// Errors are requests without a response (timeouts, broken connections, arrivals that were never sent, and requests in flight
+    /// at the end that had waited longer than every response of their round took) and responses that failed a check; without one
+    /// of its own a request expects a status from 200 to 399. In latencies a request without a response took at least as long as
+    /// the client waited for it.
     ///
     /// # Errors
     ///
-    /// If the run has none: no rounds, a round without an answer, a server that was not watched.
-    pub fn of(self, run: &Run) -> Result<f64, &'static str> {
+    /// If the run has none: no rounds, a round without a response, a server that was not watched.
+    pub fn of(self, run: &Run) -> Result<Bounds, &'static str> {
         if run.rounds.is_empty() {
             return Err("no round was run");
         }
         let open = run.plan.pace.rate().is_some();
         match self {
-            Measure::Errors => errors(run),
-            Measure::Throughput => over_rounds(run, |round| Ok(round.throughput())),
-            Measure::ServerCpu => over_rounds(run, server_cpu),
+            Measure::Errors => errors(run).map(Bounds::exact),
+            Measure::Throughput => over_rounds(run, |round| Ok(Bounds::exact(round.throughput()))),
+            Measure::ServerCpu => over_rounds(run, |round| server_cpu(round).map(Bounds::exact)),
             Measure::Latency(Clock::Response, _) if !open => {
                 Err("a closed loop has no response times; give a rate")
             }
             Measure::Latency(clock, point) => over_rounds(run, |round| match clock {
-                Clock::Felt if open => point.of(&round.figures.response),
-                Clock::Response => point.of(&round.figures.response),
-                Clock::Felt | Clock::Service => point.of(&round.figures.service),
+                Clock::Felt if open => point.of_requests(&round.figures, Clock::Response),
+                Clock::Response => point.of_requests(&round.figures, Clock::Response),
+                Clock::Felt | Clock::Service => point.of_requests(&round.figures, Clock::Service),
             }),
         }
     }
@@ -147,6 +168,19 @@ impl Measure {
 }
 
 impl Point {
+    /// Returns the bounds of the point over all requests of a round, with and without a response.
+    fn of_requests(self, figures: &Figures, clock: Clock) -> Result<Bounds, &'static str> {
+        if figures.counts.answered == 0 {
+            return Err("a round had no answer");
+        }
+        let requests = Population::of(figures, clock == Clock::Response);
+        Ok(match self {
+            Point::Percent(percent) => requests.percentile(percent),
+            Point::Mean => requests.mean(),
+            Point::Max => requests.max(),
+        })
+    }
+
     pub(crate) fn of(self, latency: &Latency) -> Result<f64, &'static str> {
         if latency.count() == 0 {
             return Err("a round had no answer");
@@ -171,9 +205,21 @@ impl Relation {
     }
 }
 
-fn over_rounds(run: &Run, of: impl Fn(&Round) -> Result<f64, &'static str>) -> Result<f64, &'static str> {
-    let values: Vec<f64> = run.rounds.iter().map(of).collect::<Result<_, _>>()?;
-    stats::median(&values).ok_or("a round lasted no time")
+fn over_rounds(
+    run: &Run,
+    of: impl Fn(&Round) -> Result<Bounds, &'static str>,
+) -> Result<Bounds, &'static str> {
+    let values: Vec<Bounds> = run.rounds.iter().map(of).collect::<Result<_, _>>()?;
+    let low: Vec<f64> = values.iter().map(|value| value.low).collect();
+    let mut high: Vec<f64> = values.iter().map(|value| value.high).collect();
+    high.sort_by(f64::total_cmp);
+    let low = stats::median(&low).ok_or("a round lasted no time")?;
+    // Infinite bounds have a median, too, which `stats` refuses.
+    let middle = [high[(high.len() - 1) / 2], high[high.len() / 2]];
+    Ok(Bounds {
+        low,
+        high: middle.iter().sum::<f64>() / 2.0,
+    })
 }
 
 fn server_cpu(round: &Round) -> Result<f64, &'static str> {
@@ -186,8 +232,9 @@ fn server_cpu(round: &Round) -> Result<f64, &'static str> {
 
 fn errors(run: &Run) -> Result<f64, &'static str> {
     let (mut wrong, mut all) = (0, 0);
-    for counts in run.rounds.iter().map(|round| &round.figures.counts) {
-        wrong += counts.failed() + counts.dropped + counts.unexpected;
+    for figures in run.rounds.iter().map(|round| &round.figures) {
+        let counts = &figures.counts;
+        wrong += counts.failed() + counts.dropped + counts.unexpected + figures.overdue();
         all += counts.sent + counts.dropped;
     }
     if all == 0 {
@@ -206,11 +253,20 @@ impl fmt::Display for Threshold {
 impl fmt::Display for Judgement {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let threshold = &self.threshold;
-        match self.measured {
-            Err(reason) => write!(f, "{threshold} cannot be judged: {reason}"),
-            Ok(measured) => {
+        let measured = match self.measured {
+            Err(reason) => return write!(f, "{threshold} cannot be judged: {reason}"),
+            Ok(measured) => measured,
+        };
+        let low = threshold.measure.show(measured.low);
+        match self.verdict() {
+            Verdict::Unknown => write!(
+                f,
+                "{threshold} cannot be judged: at least {low}, but requests without a response could make it any longer"
+            ),
+            Verdict::Held | Verdict::Missed => {
                 let verdict = if self.held() { "holds" } else { "does not hold" };
-                write!(f, "{threshold} {verdict}: {}", threshold.measure.show(measured))
+                let at_least = if measured.is_exact() { "" } else { "at least " };
+                write!(f, "{threshold} {verdict}: {at_least}{low}")
             }
         }
     }

@@ -229,3 +229,82 @@ fn what_was_not_measured_does_not_hold() {
     run.rounds.clear();
     check("rps<1", &run, false, "rps<1 cannot be judged: no round was run");
 }
+
+/// A round of 1,000 requests of 4 to 6 ms, of which `failed` have no response: each was given up after a second.
+fn with_failures(failed: u64, unfinished: &[u64]) -> Run {
+    let mut run = fixtures::run();
+    run.rounds.truncate(1);
+    let figures = &mut run.rounds[0].figures;
+    figures.service = fixtures::latency(1000, Duration::from_millis(5));
+    figures.counts.sent = 1000 + failed + unfinished.len() as u64;
+    figures.counts.answered = 1000;
+    figures.counts.timeouts = failed;
+    figures.counts.unfinished = unfinished.len() as u64;
+    let mut waits = crate::figures::Waits::default();
+    waits.service.record_n(1_000_000_000, failed);
+    figures.failed = Some(Box::new(waits));
+    let mut waits = crate::figures::Waits::default();
+    for nanoseconds in unfinished {
+        waits.service.record(*nanoseconds);
+    }
+    figures.unfinished = Some(Box::new(waits));
+    run
+}
+
+#[test]
+fn requests_without_a_response_count_with_the_time_they_waited() {
+    // 50 of 1,050: the p99 is one of them.
+    let run = with_failures(50, &[]);
+    check(
+        "p99<500ms",
+        &run,
+        false,
+        "p99<500ms does not hold: at least 1.00s",
+    );
+    check(
+        "mean<10ms",
+        &run,
+        false,
+        "mean<10ms does not hold: at least 52.38ms",
+    );
+    check(
+        "max<500ms",
+        &run,
+        false,
+        "max<500ms does not hold: at least 1.00s",
+    );
+    // The p90 is a response whatever the others would have taken.
+    assert!(threshold("p90<10ms").judge(&run).held());
+    // 1 of 1,001 is above the p99 and decides the p99.99.
+    let run = with_failures(1, &[]);
+    assert!(threshold("p99<10ms").judge(&run).held());
+    assert!(!threshold("p99.99<10ms").judge(&run).held());
+}
+
+#[test]
+fn a_limit_above_the_waits_cannot_be_judged_and_is_missed() {
+    let run = with_failures(50, &[]);
+    check(
+        "p99<5s",
+        &run,
+        false,
+        "p99<5s cannot be judged: at least 1.00s, but requests without a response could make it any longer",
+    );
+    assert!(
+        !threshold("max<1h".replace('h', "000000s").as_str())
+            .judge(&run)
+            .held()
+    );
+    // The other way round, at least a second is more than half of one.
+    assert!(threshold("p99>500ms").judge(&run).held());
+}
+
+#[test]
+fn requests_in_flight_at_the_end_are_errors_only_where_they_waited_longer_than_any_response() {
+    let run = with_failures(0, &[2_000_000, 5_000_000]);
+    assert!(threshold("errors<0.1%").judge(&run).held());
+    assert!(threshold("p99<10ms").judge(&run).held());
+    let run = with_failures(0, &[2_000_000, 3_000_000_000, 3_500_000_000]);
+    assert!(!threshold("errors<0.1%").judge(&run).held());
+    assert!(!threshold("max<1s").judge(&run).held());
+}

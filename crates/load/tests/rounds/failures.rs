@@ -204,7 +204,7 @@ fn a_server_that_is_gone_while_time_runs(engine: Choice) {
     let server = five_each();
     let plan = Plan {
         connections: 3,
-        extent: Extent::Time(Duration::from_millis(200)),
+        extent: Extent::Time(Duration::from_secs(1)),
         ..plan(&server, engine)
     };
     let counts = round(plan, get()).figures.counts;

@@ -365,6 +365,7 @@ pub(crate) fn plan(server: &Server, engine: Choice) -> Plan {
 pub(crate) fn plan_to(target: Addr, engine: Choice) -> Plan {
     Plan {
         target,
+        others: Vec::new(),
         sources: Vec::new(),
         protocol: Protocol::Http1,
         tls: None,

@@ -10,6 +10,7 @@
 //!
 //! A line that a crash has cut announces nothing that was done: it is dropped. Knows no setting's meaning.
 
+mod folder;
 #[cfg(test)]
 mod tests;
 
@@ -119,6 +120,26 @@ pub enum JournalError {
     /// Another program changes settings.
     #[error("another ringmain tune is changing this host (it holds {}): wait for it", .0.display())]
     Locked(PathBuf),
+    /// Another user could have written the directory or a file in it.
+    #[error("{} is not trusted: {why}; a revert would write what it says. Look at it, then move it away or name another directory by \
+             --state", path.display())]
+    Untrusted {
+        /// The directory or the file.
+        path: PathBuf,
+        /// What makes it so.
+        why: String,
+    },
+    /// A record names a setting that no step changes.
+    #[error("{}: record {record} names {key}, which no step changes: somebody else has written it. Nothing was changed; look at it, \
+             then move it away", path.display())]
+    ForeignKey {
+        /// The journal.
+        path: PathBuf,
+        /// The record, from 1.
+        record: usize,
+        /// The setting.
+        key: Key,
+    },
     /// A line in the middle is no record.
     #[error("{}, line {line}: expected a record of version {VERSION}, found {found}: what was changed is not known for sure; \
              compare by hand, then move the file away", path.display())]
@@ -165,14 +186,13 @@ impl Journal {
             let path = path.to_owned();
             move |source| JournalError::File { what, path, source }
         };
-        fs::create_dir_all(directory).map_err(failed("make the directory", directory))?;
+        folder::ensure_directory(directory)?;
         let path = directory.join("lock");
-        let lock = File::options()
-            .create(true)
-            .truncate(false)
-            .write(true)
-            .open(&path);
-        let lock = lock.map_err(failed("open", &path))?;
+        let lock = folder::open(
+            &path,
+            File::options().create(true).truncate(false).write(true),
+            "open",
+        )?;
         match lock.try_lock() {
             Ok(()) => {}
             Err(TryLockError::WouldBlock) => return Err(JournalError::Locked(path)),
@@ -228,16 +248,14 @@ impl Journal {
             return Ok(());
         };
         let (records, whole) = records(&path, &bytes)?;
+        check_keys(&path, &records)?;
         for record in records {
             if let Record::Begin { boot, network, .. } = &record {
                 (self.boot, self.network) = (boot.clone(), network.clone());
             }
             replay(&mut self.entries, record);
         }
-        let file = File::options()
-            .append(true)
-            .open(&path)
-            .map_err(self.failed("open"))?;
+        let file = folder::open(&path, File::options().append(true), "open")?;
         if whole < bytes.len() as u64 {
             file.set_len(whole).map_err(self.failed("shorten"))?;
         }
@@ -283,13 +301,12 @@ impl Journal {
             network: network.clone(),
         };
         let aside = self.directory.join("journal.new");
-        let mut file = File::create(&aside).map_err(self.failed("create"))?;
+        let mut file = folder::create(&aside)?;
         let done = file.write_all(&line(&record)).and_then(|()| file.sync_all());
         done.and_then(|()| fs::rename(&aside, self.path()))
             .and_then(|()| sync(&self.directory))
             .map_err(self.failed("begin"))?;
-        let file = File::options().append(true).open(self.path());
-        self.file = Some(file.map_err(self.failed("open"))?);
+        self.file = Some(folder::open(&self.path(), File::options().append(true), "open")?);
         (self.boot, self.network) = (boot, network);
         Ok(())
     }
@@ -299,6 +316,8 @@ impl Journal {
     /// # Errors
     /// Where it cannot be written; then the journal is as before.
     pub fn append(&mut self, record: Record) -> Result<(), JournalError> {
+        // Else a later run would refuse what this one has written.
+        debug_assert!(!matches!(&record, Record::Intend(intent) if !intent.key.is_changed_by_steps()));
         let failed = self.failed("write");
         let Some(file) = &mut self.file else {
             return Err(failed(io::Error::other("it was not begun")));
@@ -325,7 +344,7 @@ impl Journal {
             return Ok(());
         }
         let history = self.directory.join("history");
-        fs::create_dir_all(&history).map_err(self.failed("make the history of"))?;
+        folder::ensure_directory(&history)?;
         let mut past: Vec<u64> = numbers(&history);
         past.sort_unstable();
         let next = past.last().map_or(1, |last| last + 1);
@@ -341,6 +360,27 @@ impl Journal {
         (self.boot, self.network) = (None, None);
         Ok(())
     }
+}
+
+/// Returns an error if a record names a setting that no step writes: whatever it says would be written with the rights of the caller.
+fn check_keys(path: &Path, records: &[Record]) -> Result<(), JournalError> {
+    for (at, record) in records.iter().enumerate() {
+        let Record::Intend(intent) = record else {
+            continue;
+        };
+        let also = intent.also.iter().map(|value| &value.key);
+        if let Some(key) = std::iter::once(&intent.key)
+            .chain(also)
+            .find(|key| !key.is_changed_by_steps())
+        {
+            return Err(JournalError::ForeignKey {
+                path: path.to_owned(),
+                record: at + 1,
+                key: key.clone(),
+            });
+        }
+    }
+    Ok(())
 }
 
 fn numbers(history: &Path) -> Vec<u64> {
@@ -363,9 +403,11 @@ fn read(path: &Path) -> Result<Option<Vec<u8>>, JournalError> {
         source,
     };
     let mut bytes = Vec::new();
-    match File::open(path) {
-        Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(None),
-        Err(error) => return Err(failed(error)),
+    match folder::open(path, File::options().read(true), "read") {
+        Err(JournalError::File { source, .. }) if source.kind() == io::ErrorKind::NotFound => {
+            return Ok(None);
+        }
+        Err(error) => return Err(error),
         Ok(file) => file
             .take(limits::JOURNAL_BYTES)
             .read_to_end(&mut bytes)

@@ -98,6 +98,32 @@ impl Key {
         }
     }
 
+    /// Returns whether a step of the catalogue writes this setting. Only such keys are believed in a journal: a path of `/proc` may lead
+    /// anywhere (`/proc/self/root/…`).
+    #[must_use]
+    pub fn is_changed_by_steps(&self) -> bool {
+        let is_interface = |name: &str| {
+            !name.is_empty() && name != "." && name != ".." && !name.contains(['/', '\0']) && name.len() < 16
+        };
+        match self {
+            Key::File(path) => CHANGED_FILES.iter().any(|pattern| matches_path(pattern, path)),
+            Key::Ethtool { interface, what } => {
+                is_interface(interface)
+                    && matches!(
+                        what,
+                        Ethtool::Channels
+                            | Ethtool::Rings
+                            | Ethtool::Coalesce
+                            | Ethtool::Gro
+                            | Ethtool::Indirection
+                    )
+            }
+            Key::Qdisc { interface } => is_interface(interface),
+            Key::AuditNeverTask => true,
+            Key::Audit | Key::Nftables => false,
+        }
+    }
+
     /// Whether two texts of this setting say the same: masks of CPUs with or without leading zeros, lists in any form.
     #[must_use]
     pub fn same(&self, one: &str, other: &str) -> bool {
@@ -115,6 +141,43 @@ impl Key {
             Key::File(_) => one.split_ascii_whitespace().eq(other.split_ascii_whitespace()),
             Key::Ethtool { .. } => Fields::parse(one) == Fields::parse(other) && one.contains('='),
             _ => false,
+        }
+    }
+}
+
+/// The files that steps write; `*` is the name of one directory or file, `#` a number.
+const CHANGED_FILES: [&str; 19] = [
+    "/proc/sys/net/core/busy_poll",
+    "/proc/sys/net/core/busy_read",
+    "/proc/sys/net/core/default_qdisc",
+    "/proc/sys/net/core/netdev_budget",
+    "/proc/sys/net/core/netdev_max_backlog",
+    "/proc/sys/net/core/rps_sock_flow_entries",
+    "/proc/sys/net/core/somaxconn",
+    "/proc/sys/net/ipv4/ip_local_port_range",
+    "/proc/sys/net/ipv4/tcp_congestion_control",
+    "/proc/sys/net/ipv4/tcp_max_syn_backlog",
+    "/proc/irq/#/smp_affinity_list",
+    "/sys/class/net/*/napi_defer_hard_irqs",
+    "/sys/class/net/*/gro_flush_timeout",
+    "/sys/class/net/*/queues/*/rps_cpus",
+    "/sys/class/net/*/queues/*/rps_flow_cnt",
+    "/sys/class/net/*/queues/*/xps_cpus",
+    "/sys/class/net/*/queues/*/xps_rxqs",
+    "/sys/devices/system/cpu/*/cpufreq/scaling_governor",
+    "/sys/devices/system/cpu/*/cpuidle/*/disable",
+];
+
+fn matches_path(pattern: &str, path: &str) -> bool {
+    let (mut wanted, mut found) = (pattern.split('/'), path.split('/'));
+    loop {
+        match (wanted.next(), found.next()) {
+            (None, None) => return true,
+            (Some("*"), Some(name)) if !matches!(name, "" | "." | "..") => {}
+            (Some("#"), Some(name)) if !name.is_empty() && name.bytes().all(|byte| byte.is_ascii_digit()) => {
+            }
+            (Some(wanted), Some(name)) if wanted == name && !matches!(wanted, "*" | "#") => {}
+            _ => return false,
         }
     }
 }

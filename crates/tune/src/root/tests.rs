@@ -131,3 +131,35 @@ fn the_innermost_mount_says_whether_a_path_is_read_only() {
     assert_eq!(of("/proc/irq/1/smp_affinity"), None);
     assert_eq!(of("/sys/class/net").as_deref(), Some("/sys"));
 }
+
+#[test]
+fn only_settings_that_steps_change_may_be_in_a_journal() {
+    let is_changed = |text: &str| text.parse::<Key>().unwrap().is_changed_by_steps();
+    for text in [
+        "/proc/sys/net/core/somaxconn",
+        "/proc/irq/31/smp_affinity_list",
+        "/sys/class/net/eth0/queues/rx-0/rps_cpus",
+        "/sys/devices/system/cpu/cpu3/cpuidle/state2/disable",
+        "ethtool:eth0/rings",
+        "qdisc:eth0",
+        "audit:never-task",
+    ] {
+        assert!(is_changed(text), "{text}");
+    }
+    for text in [
+        "/proc/self/root/etc/shadow",
+        "/proc/1/root/etc/passwd",
+        "/proc/sys/kernel/core_pattern",
+        "/proc/sys/kernel/modprobe",
+        "/proc/irq/x/smp_affinity_list",
+        "/proc/irq/31/31/smp_affinity_list",
+        "/sys/class/net/eth0/device/rps_cpus",
+        "/sys/class/net/*/gro_flush_timeout/x",
+        "/sys/kernel/uevent_helper",
+        "ethtool:eth0/driver",
+        "ethtool:../x/rings",
+        "audit:status",
+    ] {
+        assert!(!is_changed(text), "{text}");
+    }
+}

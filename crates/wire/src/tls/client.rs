@@ -16,6 +16,7 @@ use super::handshake::Handshake;
 use super::identity::{AnyOf, Identity};
 use super::key_log::KeyLog;
 use super::pem::{KeyPair, Pem};
+use super::pinned::Pinned;
 use super::server::{check_alpn, roots, unknown_suites, unusable_suites};
 use super::session::Session;
 use super::suites;
@@ -27,7 +28,7 @@ pub const RESUMABLE_SERVERS: usize = 256;
 /// Whose certificates a client takes.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Trust {
-    /// Those issued by these authorities.
+    /// Those issued by these authorities, and these certificates themselves.
     Authorities(Pem),
     /// Those issued by these authorities, in DER: the host's own. One that cannot be read is left out.
     Roots(Vec<Vec<u8>>),
@@ -148,21 +149,26 @@ impl ClientSettings {
                 roots
             }
         };
-        if !self.identities.is_empty() {
-            return Some(Arc::new(AnyOf {
+        let next: Arc<dyn ServerCertVerifier> = if self.identities.is_empty() {
+            let built =
+                WebPkiServerVerifier::builder_with_provider(Arc::new(roots), provider.clone()).build();
+            let failed = |error| findings.push(Finding::error("trust", format!("{error}")));
+            built.map_err(failed).ok()?
+        } else {
+            Arc::new(AnyOf {
                 names: self.identities.clone(),
                 roots,
                 provider: provider.clone(),
-            }));
-        }
-        let verifier = WebPkiServerVerifier::builder_with_provider(Arc::new(roots), provider.clone()).build();
-        match verifier {
-            Ok(verifier) => Some(verifier),
-            Err(error) => {
-                findings.push(Finding::error("trust", format!("{error}")));
-                None
-            }
-        }
+            })
+        };
+        let Trust::Authorities(pem) = &self.trust else {
+            return Some(next);
+        };
+        Some(Arc::new(Pinned {
+            certificates: pem.certificates().unwrap_or_default(),
+            names: self.identities.clone(),
+            next,
+        }))
     }
 }
 

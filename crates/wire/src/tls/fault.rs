@@ -271,6 +271,12 @@ impl Fault {
             E::Other(other) if other.0.is::<NoneOfThem>() => {
                 Self::new(FaultKind::CertificateName, format!("{}", other.0))
             }
+            // The TLS library has these reasons as values of another crate, with no words for people.
+            E::Other(other) if format!("{:?}", other.0).contains("CaUsedAsEndEntity") => {
+                let found = "one that says it is an authority's (basicConstraints CA:TRUE), as `openssl req -x509` makes them; trust \
+                             that very certificate, or make one with -addext basicConstraints=critical,CA:FALSE";
+                Self::new(FaultKind::Certificate, found)
+            }
             error => Self::new(FaultKind::Certificate, format!("{error}")),
         }
     }

@@ -69,26 +69,29 @@ impl fmt::Display for NoneOfThem {
 
 impl std::error::Error for NoneOfThem {}
 
-impl AnyOf {
-    fn check_names(&self, der: &CertificateDer<'_>, parsed: &ParsedCertificate<'_>) -> Result<(), Error> {
-        let uris = uris(der);
-        let is_for = |name: &Identity| match name {
-            Identity::Host(name) => verify_server_name(parsed, name.name()).is_ok(),
-            Identity::Uri(uri) => uris.iter().any(|found| found == uri),
-        };
-        if self.names.iter().any(is_for) {
-            return Ok(());
-        }
-        let hosts = Certificate::read("", der).map_or_else(|_| Vec::new(), |about| about.names);
-        let presented = hosts.iter().chain(&uris).map(|name| cut(name)).collect();
-        let none = NoneOfThem {
-            wanted: self.names.iter().map(Identity::text).collect(),
-            presented,
-        };
-        Err(Error::InvalidCertificate(CertificateError::Other(OtherError(
-            Arc::new(none),
-        ))))
+/// Returns an error unless a certificate is for at least one of the names.
+pub(super) fn check_names(
+    names: &[Identity],
+    der: &CertificateDer<'_>,
+    parsed: &ParsedCertificate<'_>,
+) -> Result<(), Error> {
+    let uris = uris(der);
+    let is_for = |name: &Identity| match name {
+        Identity::Host(name) => verify_server_name(parsed, name.name()).is_ok(),
+        Identity::Uri(uri) => uris.iter().any(|found| found == uri),
+    };
+    if names.iter().any(is_for) {
+        return Ok(());
     }
+    let hosts = Certificate::read("", der).map_or_else(|_| Vec::new(), |about| about.names);
+    let presented = hosts.iter().chain(&uris).map(|name| cut(name)).collect();
+    let none = NoneOfThem {
+        wanted: names.iter().map(Identity::text).collect(),
+        presented,
+    };
+    Err(Error::InvalidCertificate(CertificateError::Other(OtherError(
+        Arc::new(none),
+    ))))
 }
 
 /// The URIs that a certificate is for.
@@ -119,7 +122,7 @@ impl ServerCertVerifier for AnyOf {
         let parsed = ParsedCertificate::try_from(end_entity)?;
         let algorithms = self.provider.signature_verification_algorithms.all;
         verify_server_cert_signed_by_trust_anchor(&parsed, &self.roots, intermediates, now, algorithms)?;
-        self.check_names(end_entity, &parsed)?;
+        check_names(&self.names, end_entity, &parsed)?;
         Ok(ServerCertVerified::assertion())
     }
 

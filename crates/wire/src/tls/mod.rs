@@ -34,6 +34,7 @@ pub mod limits;
 mod names;
 mod peek;
 mod pem;
+mod pinned;
 mod protection;
 mod server;
 mod session;

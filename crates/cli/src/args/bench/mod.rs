@@ -104,8 +104,8 @@ pub(crate) struct Load {
     #[arg(long, short, value_name = "TIME", value_parser = time(MILLISECOND * 10..=TIME_MAX))]
     pub(crate) duration: Option<Time>,
 
-    /// Measure until so many requests are answered or have failed, instead of for a time
-    #[arg(long, short = 'n', value_name = "N", conflicts_with = "duration", value_parser = whole(1..=u64::MAX))]
+    /// Measure until so many requests are answered or have failed; with --duration, until whichever is first
+    #[arg(long, short = 'n', value_name = "N", value_parser = whole(1..=u64::MAX))]
     pub(crate) requests: Option<u64>,
 
     /// Load before each round that is not counted [default: 2s]

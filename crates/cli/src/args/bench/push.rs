@@ -121,14 +121,18 @@ pub(crate) struct Publications {
     pub(crate) conflated: Option<Time>,
 
     /// Publish nothing: what clients cost that only stand there
-    #[arg(long, conflicts_with_all = ["rate", "common", "conflated", "api_key", "publish", "publish_as", "publishers", "batch"])]
+    #[arg(long, conflicts_with_all = ["rate", "common", "conflated", "publish", "publish_as", "publishers", "batch"])]
     pub(crate) idle: bool,
 
-    /// What programs that publish say in X-API-Key
-    #[arg(long, value_name = "KEY")]
+    /// The key that programs send in X-API-Key; other users of the host see arguments, so name it by the variable or a file
+    #[arg(long, value_name = "KEY", env = "RINGMAIN_API_KEY", hide_env_values = true)]
     pub(crate) api_key: Option<String>,
 
-    /// Where publications are posted to [default: /api/publish where clients connect]
+    /// A file whose first line is the key; it precedes --api-key
+    #[arg(long, value_name = "FILE")]
+    pub(crate) api_key_file: Option<std::path::PathBuf>,
+
+    /// Where publications are posted to [default: /api/publish where clients connect, behind the path that precedes /connection/ there]
     #[arg(long, value_name = "URL")]
     pub(crate) publish: Option<String>,
 
@@ -136,7 +140,8 @@ pub(crate) struct Publications {
     #[arg(long, value_enum, default_value_t = PublishAs::Api, hide_short_help = true)]
     pub(crate) publish_as: PublishAs,
 
-    /// Publications of one request at most: those that are due in the same millisecond leave as one batch, to /api/batch
+    /// Publications of one request at most: those that are due in the same millisecond leave together, as a batch to /api/batch or as
+    /// several lines
     #[arg(long, value_name = "N", default_value_t = 1, hide_short_help = true,
           value_parser = whole(1..=limits::PUBLISHES_IN_REQUEST as u16))]
     pub(crate) batch: u16,

@@ -10,7 +10,7 @@ use ringmain_load::stats;
 
 use super::interrupt::Interrupt;
 use super::live::Live;
-use super::measure::{Around, Verdict, check_thresholds, empty, one};
+use super::measure::{Around, Verdict, check_results, empty, one};
 use super::output::{Histograms, Sinks, style};
 use super::place::{Watched, addresses, open};
 use super::scene::Scene;
@@ -67,10 +67,10 @@ fn carry_out(args: &Compare, tasks: &[Task]) -> Result<(), Failure> {
     let mut sides = Vec::new();
     for ((Named(name, _), task), watched) in args.targets.iter().zip(tasks).zip(watched) {
         let addrs = addresses(&task.place)?;
-        let (server, addr) = open(&addrs, watched, &args.server.started, &interrupt)?;
+        let (server, reached) = open(&addrs, watched, &args.server.started, &interrupt)?;
         let plan = plan(
             task,
-            addr,
+            reached,
             &threads,
             (&args.load, &args.client),
             args.results.interval.0,
@@ -183,7 +183,7 @@ fn finish(
             runs[0].plan.rounds
         )));
     }
-    check_thresholds(&verdicts)
+    check_results(&verdicts)
 }
 
 /// The judgement as the rows of a report.

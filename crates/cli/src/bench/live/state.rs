@@ -128,16 +128,16 @@ impl State {
     /// How much of the round is done, 0 to 1, warm-up and measured time together.
     pub(super) fn done(&self, now: Duration) -> f64 {
         let passed = now.saturating_sub(self.since);
-        let measured = match self.extent {
-            Extent::Time(time) => time,
-            // Answers come when they come: the warm-up counts as nothing of them.
-            Extent::Count(count) => {
-                let ended = (self.counts.answered + self.counts.failed()) as f64;
-                return match self.phase {
-                    Phase::Measuring if count > 0 => (ended / count as f64).min(1.0),
-                    _ => 0.0,
-                };
+        let by_count = self.extent.count().map_or(0.0, |count| {
+            let ended = (self.counts.answered + self.counts.failed()) as f64;
+            match self.phase {
+                Phase::Measuring if count > 0 => (ended / count as f64).min(1.0),
+                _ => 0.0,
             }
+        });
+        // The time of a number of requests is not known before: the warm-up counts as nothing of it.
+        let Some(measured) = self.extent.time() else {
+            return by_count;
         };
         let whole = (self.warmup + measured).as_secs_f64();
         let passed = match self.phase {
@@ -145,19 +145,17 @@ impl State {
             Phase::Warming => passed.min(self.warmup),
             Phase::Measuring => self.warmup + passed.min(measured),
         };
-        if whole > 0.0 {
+        let by_time = if whole > 0.0 {
             passed.as_secs_f64() / whole
         } else {
             0.0
-        }
+        };
+        by_time.max(by_count)
     }
 
     /// How long it will still take: this round and those after it, if that can be told.
     pub(super) fn left(&self, now: Duration) -> Option<Duration> {
-        let Extent::Time(time) = self.extent else {
-            return None;
-        };
-        let round = self.warmup + time;
+        let round = self.warmup + self.extent.time()?;
         let left = round.mul_f64(1.0 - self.done(now).clamp(0.0, 1.0));
         let after = self.rounds.saturating_sub(self.number + 1);
         // With several targets their rounds alternate, and only who runs them knows how many.

@@ -3,8 +3,7 @@
 use std::collections::VecDeque;
 use std::time::Duration;
 
-use ringmain_load::figures::Counts;
-use ringmain_load::plan::Extent;
+use ringmain_load::figures::{Counts, Percentiles};
 use ringmain_load::report::{Round, amount};
 
 use super::state::{Last, Phase, State};
@@ -53,13 +52,20 @@ pub(super) fn line(state: &State) -> String {
         problems if problems.is_empty() => String::new(),
         problems => format!(", {}", problems.join(", ")),
     };
+    let latency = match last.latency {
+        // A time without a single response would be a made-up one.
+        latency if latency == Percentiles::default() => "no response".to_owned(),
+        latency => format!(
+            "p50 {}, p99 {}, longest {}",
+            amount::time(latency.p50),
+            amount::time(latency.p99),
+            amount::time(latency.max),
+        ),
+    };
     format!(
-        "{}: {} requests/s, p50 {}, p99 {}, longest {}{errors}",
+        "{}: {} requests/s, {latency}{errors}",
         label(state),
         amount::number(last.rate),
-        amount::time(last.latency.p50),
-        amount::time(last.latency.p99),
-        amount::time(last.latency.max),
     )
 }
 
@@ -74,12 +80,18 @@ pub(super) fn over(state: &State, round: &Round) -> String {
         problems if problems.is_empty() => String::new(),
         problems => format!(", {}", problems.join(", ")),
     };
+    let times = match latency.count() {
+        0 => "no response".to_owned(),
+        _ => format!(
+            "{kind} time p50 {}, p99 {}",
+            amount::time(latency.percentile(50.0)),
+            amount::time(latency.percentile(99.0)),
+        ),
+    };
     format!(
-        "{}: {} requests/s, {kind} time p50 {}, p99 {}{errors}",
+        "{}: {} requests/s, {times}{errors}",
         label(state),
         amount::number(round.throughput()),
-        amount::time(latency.percentile(50.0)),
-        amount::time(latency.percentile(99.0)),
     )
 }
 
@@ -133,20 +145,16 @@ fn progress(state: &State, now: Duration, width: usize) -> Line {
 }
 
 fn measured(state: &State, passed: Duration) -> String {
-    match state.extent {
-        Extent::Time(time) => {
-            let passed = passed.min(time).as_secs();
-            format!("measuring, {passed} s of {}", amount::span(time))
-        }
-        Extent::Count(count) => {
-            let ended = state.counts.answered + state.counts.failed();
-            format!(
-                "measuring, {} of {}",
-                amount::count(ended.min(count)),
-                amount::count(count)
-            )
-        }
-    }
+    let time = state.extent.time().map(|time| {
+        let passed = passed.min(time).as_secs();
+        format!("{passed} s of {}", amount::span(time))
+    });
+    let count = state.extent.count().map(|count| {
+        let ended = state.counts.answered + state.counts.failed();
+        format!("{} of {}", amount::count(ended.min(count)), amount::count(count))
+    });
+    let parts: Vec<String> = count.into_iter().chain(time).collect();
+    format!("measuring, {}", parts.join(" or "))
 }
 
 fn rate(state: &State, last: &Last, width: usize) -> Line {
@@ -177,8 +185,11 @@ fn latency(state: &State, last: &Last) -> Line {
         ("longest", latency.max),
     ] {
         line.0.push((Look::Quiet, format!("{name} ")));
-        line.0
-            .push((Look::Plain, format!("{:<FIGURE$}", amount::time(time))));
+        let shown = match *latency == Percentiles::default() {
+            true => amount::NONE.to_owned(),
+            false => amount::time(time),
+        };
+        line.0.push((Look::Plain, format!("{shown:<FIGURE$}")));
     }
     line.0.push((
         Look::Quiet,

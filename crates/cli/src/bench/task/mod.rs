@@ -300,18 +300,20 @@ pub(super) fn listed(cpus: &[usize]) -> String {
     written.collect::<Vec<_>>().join(",")
 }
 
-/// The plan of a target at this address.
+/// The plan of a target at these addresses, of which there is at least one.
 pub(super) fn plan(
     task: &Task,
-    target: Addr,
+    mut targets: Vec<Addr>,
     threads: &Threads,
     (load, client): (&Load, &Client),
     interval: Duration,
 ) -> Result<Plan, Failure> {
     let sources: Vec<Addr> = client.source.iter().flatten().cloned().collect();
+    let target = targets.remove(0);
     check_sources(&sources, &target)?;
     Ok(Plan {
         target,
+        others: targets,
         sources,
         protocol: task.protocol,
         tls: task.tls.clone(),
@@ -326,9 +328,10 @@ pub(super) fn plan(
             (Some(rate), false) => Pace::Constant(rate),
             (Some(rate), true) => Pace::Poisson(rate),
         },
-        extent: match load.requests {
-            Some(count) => Extent::Count(count),
-            None => Extent::Time(load.duration.map_or(DURATION, |duration| duration.0)),
+        extent: match (load.requests, load.duration) {
+            (Some(count), Some(time)) => Extent::Either { count, time: time.0 },
+            (Some(count), None) => Extent::Count(count),
+            (None, time) => Extent::Time(time.map_or(DURATION, |time| time.0)),
         },
         warmup: load.warmup.map_or(WARMUP, |warmup| warmup.0),
         rounds: load.rounds.unwrap_or(ROUNDS),

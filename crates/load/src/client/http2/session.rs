@@ -103,6 +103,11 @@ impl Session {
         self.under_way as usize
     }
 
+    /// Returns the requests without a response.
+    pub(crate) fn requests(&self) -> impl Iterator<Item = InFlight> {
+        self.asked.iter().flatten().map(|asked| asked.request)
+    }
+
     /// Whether the server takes another request now.
     #[inline]
     pub(crate) fn may_ask(&self) -> bool {
@@ -164,8 +169,13 @@ impl Session {
     pub(super) fn told(&mut self, event: Event<'_>, said: &mut Option<String>) -> Option<Heard> {
         match event {
             Event::Reset { stream, code } => {
-                let asked = self.end(stream)?;
-                Some(Heard::Lost(asked.request, ends::reset(code)))
+                let request = self.end(stream)?.request;
+                let what = ends::reset(code);
+                // RFC 9113 §8.7: nothing of it was processed.
+                Some(match code {
+                    ErrorCode::REFUSED_STREAM => Heard::Unprocessed(request, what),
+                    _ => Heard::Lost(request, what),
+                })
             }
             Event::Broken {
                 stream: Some(stream),

@@ -108,6 +108,9 @@ impl Pair {
                         request.lane, answer.status, answer.right, answer.last
                     )),
                     Heard::Lost(request, what) => heard.push(format!("lane {} lost: {what}", request.lane)),
+                    Heard::Unprocessed(request, what) => {
+                        heard.push(format!("lane {} unprocessed: {what}", request.lane));
+                    }
                     other => heard.push(format!("{other:?}")),
                 }
                 if kept.is_empty() {
@@ -191,7 +194,7 @@ fn a_conversation_is_heard_the_same_however_it_is_cut() {
         whole,
         [
             "lane 1: 200 right=true last=false",
-            "lane 5 lost: RST_STREAM: REFUSED_STREAM",
+            "lane 5 unprocessed: RST_STREAM: REFUSED_STREAM",
             "lane 0: 404 right=false last=false",
             "lane 2: 200 right=true last=false",
             "lane 4: 200 right=false last=false",

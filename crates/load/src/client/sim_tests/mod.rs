@@ -189,6 +189,7 @@ fn plan(random: &mut fastrand::Rng, traffic: &Traffic, workers: usize) -> Plan {
     };
     Plan {
         target: addr(),
+        others: Vec::new(),
         sources: Vec::new(),
         protocol,
         tls: None,
@@ -440,7 +441,10 @@ impl Run {
                 "seed {seed}"
             );
             if self.plan.warmup.is_zero() && !self.cut {
-                assert!(seen.requests <= counts.sent, "seed {seed}: {counts:?}, {seen:?}");
+                assert!(
+                    seen.requests <= counts.sent + counts.unprocessed,
+                    "seed {seed}: {counts:?}, {seen:?}"
+                );
             }
         }
         assert!(counts.bytes_received <= self.server.seen.bytes, "seed {seed}");

@@ -6,6 +6,7 @@ use std::fmt;
 use std::time::Duration;
 
 use super::report::Run;
+use crate::figures::Bounds;
 use crate::knee::{Found, Knee, Outcome, Phase, Step};
 use crate::limits;
 use crate::report::per_second;
@@ -65,7 +66,7 @@ pub fn outcome(run: &Run, objectives: &[Threshold]) -> Outcome<Break> {
     }
     let judged = objectives
         .iter()
-        .map(|objective| objective.judge_as(measured(run, objective.measure)));
+        .map(|objective| objective.judge_as(measured(run, objective.measure).map(Bounds::exact)));
     let mut broke: Vec<Break> = judged
         .filter(|judged| !judged.held())
         .map(Break::Objective)

@@ -88,7 +88,7 @@ pub fn write_head(out: &mut Vec<u8>, publishing: &Publishing, body: u64) -> Resu
 #[must_use]
 pub fn fault(form: Form, status: u16, body: &[u8]) -> Option<String> {
     match (form, status) {
-        (Form::Lines, 200..=299) => None,
+        (Form::Lines(_), 200..=299) => None,
         (Form::Api | Form::Batch(_), 200) => match serde_json::from_slice(body) {
             Ok(said) => error_of(&said),
             Err(_) => Some("an answer that is no JSON".into()),
@@ -163,11 +163,13 @@ fn shown(text: &str) -> String {
 /// What to do about a refusal.
 pub(super) fn hint(status: u16) -> &'static str {
     match status {
-        401 | 403 => "; give its key by --api-key",
+        401 | 403 => "; give its key by --api-key (--publish URL names another endpoint)",
         404 | 405 => {
-            "; no such endpoint: say by --publish where publications are posted to, and whether the server has its interface for programs"
+            "; no such endpoint: name the server's publish endpoint by --publish URL, and check that its HTTP API is enabled"
         }
-        200 => "; is the namespace of --prefix there?",
-        _ => "",
+        200 => {
+            "; check that the namespace of --prefix exists, and that this is the publish endpoint (--publish URL names another)"
+        }
+        _ => "; --publish URL names another endpoint",
     }
 }

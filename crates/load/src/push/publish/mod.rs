@@ -307,7 +307,7 @@ impl Publisher {
     /// When what is due at a moment leaves: at once, or with what else is due in the same millisecond.
     fn together(&self, due: Time) -> Time {
         let form = self.plan.publishing.as_ref().map(|publishing| publishing.form);
-        let Some(Form::Batch(_)) = form else {
+        let Some(Form::Batch(2..) | Form::Lines(2..)) = form else {
             return due;
         };
         let tick = limits::BATCH_TICK.as_nanos() as u64;

@@ -36,11 +36,11 @@ impl Publisher {
                 b"}},",
                 b"]}",
             ],
-            Form::Lines => [b"", b"", b" ", b"\n", b""],
+            Form::Lines(_) => [b"", b"", b" ", b"\n", b""],
         };
         let most = match publishing.form {
-            Form::Batch(most) => usize::from(most),
-            Form::Api | Form::Lines => 1,
+            Form::Batch(most) | Form::Lines(most) => usize::from(most),
+            Form::Api => 1,
         };
         body.extend_from_slice(opening);
         let mut count = 0;

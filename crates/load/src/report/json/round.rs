@@ -97,6 +97,8 @@ struct Counts<'a> {
     broken: &'a BTreeMap<&'static str, u64>,
     /// Requests without an answer at the end.
     unfinished: u64,
+    /// Times that the server declared a request unprocessed (GOAWAY, REFUSED_STREAM) and it was sent again.
+    unprocessed: u64,
     /// Attempts to connect that failed, handshakes included, by what happened.
     connect_errors: &'a BTreeMap<&'static str, u64>,
     /// Of failed handshakes the first of each kind, in the words of who found the fault.
@@ -281,6 +283,7 @@ impl<'a> Counts<'a> {
             timeouts: counts.timeouts,
             broken: &counts.broken,
             unfinished: counts.unfinished,
+            unprocessed: counts.unprocessed,
             connect_errors: &counts.connect_errors,
             first_errors: &counts.first_errors,
             connects: counts.connects,

@@ -4,13 +4,15 @@ use ringmain_engine::Choice;
 use ringmain_tls::Trust;
 use serde::Serialize;
 
-use crate::plan::{self, Extent, Pace, Plan, Protocol};
+use crate::plan::{self, Pace, Plan, Protocol};
 
 /// The plan of a run.
 #[derive(Serialize)]
 pub(super) struct Setup {
     /// Where to: an IP address with a port, or `unix:` with a path.
     target: String,
+    /// Further addresses of the target's name; connections take all of them in turn.
+    other_targets: Vec<String>,
     /// The addresses of this host to connect from; empty if the kernel chose.
     sources: Vec<String>,
     /// `http1`, `http2`, `grpc`, `echo` or `websocket`.
@@ -91,10 +93,7 @@ impl Tls {
 
 impl Setup {
     pub(super) fn of(plan: &Plan) -> Setup {
-        let (duration, requests) = match plan.extent {
-            Extent::Time(duration) => (Some(duration), None),
-            Extent::Count(requests) => (None, Some(requests)),
-        };
+        let (duration, requests) = (plan.extent.time(), plan.extent.count());
         let (protocol, message_bytes) = match plan.protocol {
             Protocol::Http1 => ("http1", None),
             Protocol::Http2 => ("http2", None),
@@ -108,6 +107,7 @@ impl Setup {
         };
         Setup {
             target: plan.target.to_string(),
+            other_targets: plan.others.iter().map(ToString::to_string).collect(),
             sources: plan.sources.iter().map(ToString::to_string).collect(),
             protocol,
             message_bytes,

@@ -221,6 +221,9 @@ fn errors(out: &mut String, counts: &Counts, style: Style) {
     for (what, count) in &counts.broken {
         share_row(&mut table, &format!("  {}", printable(what)), *count, counts.sent);
     }
+    if counts.unprocessed > 0 {
+        share_row(&mut table, "sent again", counts.unprocessed, counts.sent);
+    }
     let share = amount::percent(counts.unfinished, counts.sent);
     table.row(vec!["unfinished".into(), amount::count(counts.unfinished), share]);
     share_row(
@@ -237,6 +240,13 @@ fn errors(out: &mut String, counts: &Counts, style: Style) {
     for (what, said) in &counts.first_errors {
         let first = format!("the first \u{201c}{what}\u{201d}: {}.", printable(said));
         sentence(out, &first, style);
+    }
+    if counts.unprocessed > 0 {
+        sentence(
+            out,
+            "sent again: the server declared the request unprocessed (GOAWAY, REFUSED_STREAM); no error.",
+            style,
+        );
     }
     if counts.unfinished > 0 {
         sentence(

@@ -15,7 +15,13 @@ use crate::report::{Run, amount, rounds};
 pub(super) fn write(out: &mut String, run: &Run, style: Style) {
     let name = printable(&run.name);
     out.push_str(&style.bold(&name));
-    let address = run.plan.target.to_string();
+    let mut address = run.plan.target.to_string();
+    if !run.plan.others.is_empty() {
+        address.push_str(&format!(
+            " and {}",
+            many(run.plan.others.len() as u64, "other address")
+        ));
+    }
     if !name.contains(&address) {
         out.push_str(&format!("  {}", style.quiet(&address)));
     }
@@ -132,6 +138,9 @@ pub(crate) fn measured(run: &Run) -> String {
     let mut measured = match plan.extent {
         Extent::Time(time) => format!("{rounds} of {}", amount::span(time)),
         Extent::Count(count) => format!("{rounds} of {}", many(count, "request")),
+        Extent::Either { count, time } => {
+            format!("{rounds} of {} or {}", many(count, "request"), amount::span(time))
+        }
     };
     if plan.warmup > Duration::ZERO {
         measured.push_str(&format!(", {} of warm-up before each", amount::span(plan.warmup)));
