@@ -45,6 +45,19 @@ def unfinished(r):
     rig.check(done.returncode != 0, f"expected a failure, found exit code 0:\n{done.stdout}{done.stderr}")
 
 
+@case("A19", "the API key of `bench push` and `feed` can be read from a file and from the environment")
+def api_key(r):
+    port, key = push_server(r), r.file("key", "right\n")
+    done = bench_push(r, port, "--api-key-file", key)
+    rig.check(done.returncode == 0, f"from a file: {done.returncode}: {done.stderr}")
+    done = r.run("bench", "push", f"ws://127.0.0.1:{port}/live/connection/websocket", "-c", "2", "-d", "300ms", "-w", "0s", "--timeout", "2s",
+                 env={"RINGMAIN_API_KEY": "right"})
+    rig.check(done.returncode == 0, f"from the environment: {done.returncode}: {done.stderr}")
+    done = r.run("feed", f"http://127.0.0.1:{port}/live/api/publish", "--api-key-file", key, "--rate", "50", "--duration", "300ms", "--channel",
+                 "{symbol}")
+    rig.check(done.returncode == 0, f"feed: {done.returncode}: {done.stderr}")
+
+
 @case("B1", "a run without a single response exits with an error")
 def silence(r):
     port = r.origin(lambda s: threading.Event().wait(20))
@@ -102,40 +115,41 @@ def own_certificate(r):
     rig.check("OtherError" not in other.stderr, f"Rust debug text in the error: {other.stderr}")
 
 
-def publish_paths(r, *args, path="/connection/websocket", status=404):
-    """Runs `bench push` against an origin that notes the paths of publications; returns (the paths, the result)."""
-    paths = []
+def push_server(r):
+    """Starts a push server behind /live; returns its port."""
+    port = rig.free_port()
+    r.gateway(f"""
+listen: 127.0.0.1:{port}
+push: {{anonymous: true, api_key: right}}
+routes:
+  live:
+    rules:
+      - {{match: /live, push: {{below: /live}}}}
+""", port=port)
+    return port
 
-    def answer(head, body):
-        paths.append(head.split(b" ")[1].decode())
-        return rig.response(status)
 
-    def handle(s):
-        with contextlib.suppress(OSError):
-            head, rest = rig.read_head(s)
-            if head is not None:
-                body, _ = rig.read_body(s, head, rest)
-                s.sendall(answer(head, body))
-
-    port = r.origin(handle)
-    done = bench(r, "push", f"ws://127.0.0.1:{port}{path}", "-c", "1", "-d", "200ms", "-w", "0s", "--timeout", "2s", "--connect-timeout", "3s",
-                 *args)
-    return paths, done
+def bench_push(r, port, *args):
+    return bench(r, "push", f"ws://127.0.0.1:{port}/live/connection/websocket", "-c", "2", "-d", "300ms", "-w", "0s", "--timeout", "2s",
+                 "--connect-timeout", "5s", *args)
 
 
 @case("B3", "bench push publishes behind the same path prefix as its clients connect, and its error names --publish")
 def push_prefix(r):
-    paths, done = publish_paths(r, path="/live/connection/websocket")
-    rig.check("/live/api/publish" in paths, f"published to {paths}")
-    rig.check("--publish" in done.stderr, f"--publish is not named: {done.stderr}")
+    port = push_server(r)
+    done = bench_push(r, port, "--api-key", "right")
+    rig.check(done.returncode == 0, f"expected exit code 0, found {done.returncode}: {done.stderr}")
+    done = bench_push(r, port, "--api-key", "wrong")
+    rig.check(done.returncode != 0 and "--publish" in done.stderr, f"--publish is not named: {done.stderr}")
 
 
 @case("B3", "--batch goes with --publish-as lines, --api-key with --idle, -n with -d")
 def options(r):
-    _, done = publish_paths(r, "--publish-as", "lines", "--batch", "10")
+    push = push_server(r)
+    done = bench_push(r, push, "--publish-as", "lines", "--batch", "10", "--api-key", "right")
     rig.check("--batch goes with" not in done.stderr, done.stderr)
-    _, done = publish_paths(r, "--idle", "--api-key", "k")
-    rig.check("cannot be used with" not in done.stderr, done.stderr)
+    done = bench_push(r, push, "--idle", "--api-key", "right")
+    rig.check(done.returncode == 0, done.stderr)
     port = r.http_origin()
     done = bench(r, "-n", "20", "-d", "20s", "-c", "2", "-w", "0s", "--rounds", "1", "--quiet", f"http://127.0.0.1:{port}/")
     rig.check(done.returncode == 0, done.stderr)

@@ -53,6 +53,8 @@ def links(r):
     state = r.dir / "state"
     state.mkdir(mode=0o755)
     (state / "lock").symlink_to(victim)
+    r.file("state/journal", journal("/proc/sys/net/core/somaxconn"))
+    os.chmod(state / "journal", 0o600)
     done = r.run("tune", "revert", "--state", state)
     rig.check(done.returncode != 0 and "symbolic link" in done.stderr, f"{done.returncode}: {done.stdout}{done.stderr}")
     rig.expect("mode of the directory", 0o700, state.stat().st_mode & 0o7777)

@@ -36,10 +36,6 @@ const WRONG: &[(&[&str], &str)] = &[
     (&["-c", "0", URL], "expected a whole number from 1 to 1000000"),
     (&["-t", "x", URL], "expected a whole number from 1 to 1024"),
     (&["-d", "10", URL], "write 10s for seconds"),
-    (
-        &["-d", "1s", "-n", "5", URL],
-        "'--duration <TIME>' cannot be used with '--requests <N>'",
-    ),
     (&["-r", "fast", URL], "expected requests a second"),
     (&["-r", "0", URL], "expected requests a second"),
     (&["--poisson", URL], "--poisson needs a rate"),

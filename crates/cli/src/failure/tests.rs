@@ -89,8 +89,8 @@ fn bench_has_commands_and_help_of_its_own() {
          see `ringmain bench --help`",
     );
     check(
-        &["bench", "-d", "1s", "-n", "5", "http://a/"],
-        "the argument '--duration <TIME>' cannot be used with '--requests <N>'; see `ringmain bench --help`",
+        &["bench", "-b", "a", "--body-file", "b", "http://a/"],
+        "the argument '--body <TEXT>' cannot be used with '--body-file <FILE>'; see `ringmain bench --help`",
     );
     check(
         &["bench", "--rat", "5", "http://a/"],

@@ -26,7 +26,7 @@ pub(super) struct Document {
     pub(super) poisson: Option<bool>,
     /// How long is measured.
     pub(super) duration: Option<At<Time>>,
-    /// How many requests are measured, instead of `duration`.
+    /// How many requests are measured; with `duration`, until whichever is first.
     pub(super) requests: Option<At<u64>>,
     /// How long load is made before measuring begins.
     pub(super) warmup: Option<At<Time>>,

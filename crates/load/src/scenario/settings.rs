@@ -54,15 +54,6 @@ pub struct Located<T> {
 
 /// The settings of a file.
 pub(super) fn of(file: &str, document: &Document) -> Result<Settings, ScenarioError> {
-    let one_of_two = "either `duration` or `requests`";
-    if let (Some(duration), Some(requests)) = (&document.duration, &document.requests) {
-        let (what, position) = if duration.position.line > requests.position.line {
-            ("duration", duration.position)
-        } else {
-            ("requests", requests.position)
-        };
-        return Err(ScenarioError::new(file, position, what, one_of_two, "both"));
-    }
     Ok(Settings {
         target: document.target.as_ref().map(located),
         connections: whole(file, "connections", &document.connections, limits::CONNECTIONS)?,

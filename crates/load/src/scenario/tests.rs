@@ -339,10 +339,6 @@ fn settings_are_within_their_limits() {
     let time = "expected a time with its unit (us, ms, s, m, h), such as 500ms, 10s or 2m, found";
     check("timeout: 10", &format!("1:10: timeout: {time} `10`"));
     check("warmup: 9999999h", &format!("1:9: warmup: {time} `9999999h`"));
-    check(
-        "requests: 5\nduration: 5s",
-        "2:11: duration: expected either `duration` or `requests`, found both",
-    );
     let long = "#".repeat(limits::SCENARIO_BYTES + 1);
     refused(
         &long,

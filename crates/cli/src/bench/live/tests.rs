@@ -21,6 +21,7 @@ fn seconds(seconds: f64) -> Duration {
 fn plan(pace: Pace) -> Plan {
     Plan {
         target: "127.0.0.1:8080".parse().unwrap(),
+        others: Vec::new(),
         sources: vec![],
         protocol: Protocol::Http1,
         tls: None,

@@ -211,7 +211,7 @@ fn plan_of(args: &[&str]) -> Result<Plan, Failure> {
     )
     .unwrap();
     let threads = threads(&bench.load, &bench.client, &bench.server.started, &[0]).unwrap();
-    let addr = "127.0.0.1:80".parse().unwrap();
+    let addr = vec!["127.0.0.1:80".parse().unwrap()];
     plan(
         &task,
         addr,
