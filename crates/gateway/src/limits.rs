@@ -155,6 +155,11 @@ pub const TUNNEL_REST: Duration = Duration::from_secs(1);
 /// Bytes of a request's body, unless a rule says otherwise.
 pub const REQUEST_BODY_BYTES: u64 = 16 << 20;
 
+/// Bytes of a request's body that are received and dropped behind an answer that was given before it was whole, within
+/// [`linger`](ringmain_web::Limits::linger): so that a client which sends all of its body before it reads gets the answer. More: its
+/// connection is closed, which may cost it the answer.
+pub const LINGER_BYTES: u64 = 64 << 20;
+
 /// Connections to one upstream, process-wide, unless it says otherwise.
 pub const UPSTREAM_CONNECTIONS: u32 = 1024;
 

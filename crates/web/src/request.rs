@@ -286,11 +286,19 @@ impl<'r> Request<'r> {
         Ok(piece)
     }
 
-    /// Asks no rate of a streamed body: its client has nothing to send at times.
-    #[cfg(feature = "grpc")]
-    pub(crate) fn wait_patiently(&self) {
+    /// Exempts a streamed body from the minimum rate ([`Limits::rate_bytes`](crate::Limits::rate_bytes)): its client has nothing to send at
+    /// times. The handler must bound the wait itself.
+    pub fn wait_patiently(&self) {
         if let Some(exchange) = self.exchange {
             exchange.wait_patiently();
+        }
+    }
+
+    /// Sets the bytes a second that this request's streamed body must bring and its response must be taken at, in place of
+    /// [`Limits::rate_bytes`](crate::Limits::rate_bytes). 0: any number.
+    pub fn set_minimum_rate(&self, bytes: u32) {
+        if let Some(exchange) = self.exchange {
+            exchange.set_minimum_rate(bytes);
         }
     }
 

@@ -4,6 +4,7 @@
 
 use std::cell::{Cell, Ref, RefCell};
 
+use bytes::Bytes;
 use ringmain_wire::h1::FieldBlock;
 
 use crate::limits;
@@ -72,6 +73,11 @@ impl Kept {
         if !trailers.is_empty() {
             *self.trailers.borrow_mut() = trailers;
         }
+    }
+
+    /// A copy of what was taken so far and is to be sent again.
+    pub(super) fn to_bytes(&self) -> Bytes {
+        Bytes::copy_from_slice(&self.bytes.borrow())
     }
 
     /// What was taken so far and is to be sent again.

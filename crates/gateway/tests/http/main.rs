@@ -54,3 +54,4 @@ mod trailing;
 mod turns;
 mod unanswered;
 mod untasked;
+mod uploads;
