@@ -271,6 +271,12 @@ impl<'r> Request<'r> {
         self.chunk_within(&self.left).await
     }
 
+    /// Whether all of the body was received: its pieces are taken without waiting. False once it broke a rule.
+    #[must_use]
+    pub fn is_body_received(&self) -> bool {
+        self.exchange.is_none_or(Exchange::body_is_over)
+    }
+
     /// The same, as long as all of it is no longer than what is `left` (`None`: as the connection has it).
     pub(crate) async fn chunk_within(&self, left: &Cell<Option<u64>>) -> Result<Option<Bytes>> {
         let Some(exchange) = self.exchange else {

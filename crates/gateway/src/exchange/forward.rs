@@ -5,6 +5,7 @@ mod converse;
 mod head;
 mod hedge;
 mod watch;
+mod worth;
 
 use std::rc::Rc;
 use std::time::Duration;
@@ -16,6 +17,7 @@ use ringmain_wire::ws::Challenge;
 
 use self::again::{Tries, is_idempotent};
 use self::converse::Got;
+use self::worth::Worth;
 use super::affinity::Session;
 use super::aim::{addresses, draw, hashed, pages, sending};
 use super::cross::Cross;
@@ -54,6 +56,7 @@ struct Job<'a, 'r> {
     session: Session,
     /// What of the body is kept for another try.
     kept: Kept,
+    worth: Worth,
     web: Unwrapping,
     /// What the answer says to browsers of other origins.
     cross: Option<&'a Cross>,
@@ -126,16 +129,13 @@ pub(super) async fn forward(
     }
     let is_new = started.is_none();
     let (local, admitted, clock, first) = match started {
-        Some(started) => started.into_parts(),
+        Some(started) => {
+            let (local, admitted, clock, first) = started.into_parts();
+            (local, Some(admitted), clock, first)
+        }
         None => {
-            let local = worker.local(shared);
-            let admitted = local.admit()?;
-            (
-                local,
-                admitted,
-                Clock::of(&forward.timeouts, worker.cx.now()),
-                None,
-            )
+            let clock = Clock::of(&forward.timeouts, worker.cx.now());
+            (worker.local(shared), None, clock, None)
         }
     };
     let session = match &forward.affinity {
@@ -154,12 +154,21 @@ pub(super) async fn forward(
         key: local.key(|key| hashed(key, found.listener, req)).flatten(),
         session,
         prefer,
+        worth: Worth::default(),
         kept: Kept::of(forward, local.may_share()),
         web: Unwrapping::of(grpc::web(forward, req)),
         cross: found.cross.as_ref(),
         pages: pages(found, forward),
         chain,
         tries: Tries::default(),
+    };
+    if is_new {
+        job.become_worthy().await?;
+    }
+    // Who is not worth a place yet is not counted.
+    let admitted = match admitted {
+        Some(admitted) => admitted,
+        None => local.admit()?,
     };
     let again = forward.retry.as_ref().is_some_and(|retry| retry.attempts > 0);
     if is_new && (again || forward.hedge.is_some()) {
@@ -330,6 +339,7 @@ impl Job<'_, '_> {
             Got::Switch => {
                 return Ok(Rest::Tunnel(Tunnel {
                     link,
+                    _held: self.worth.held.take(),
                     _chosen: chosen,
                     idle: clock.idle,
                 }));

@@ -1,6 +1,6 @@
 //! A request's body on its way to the upstream, held back by it: how it is framed there, and whose time passes meanwhile.
 
-use std::cell::Cell;
+use std::cell::{Cell, RefCell};
 use std::time::Duration;
 
 use bytes::Bytes;
@@ -17,9 +17,11 @@ use super::trailers::Sieve;
 use crate::fault::Fault;
 use crate::filter::Edits;
 use crate::gateway::Worker;
+use crate::limits;
 use crate::plan::Changes;
 use crate::upstream::h2::{Channel, Refused};
 use crate::upstream::local::Link;
+use crate::upstream::share::Held;
 
 /// Why a body did not get to the upstream.
 #[derive(Debug)]
@@ -59,6 +61,8 @@ pub(super) struct Progress {
     waited: Cell<Duration>,
     /// When a byte was received from the client, or taken by the upstream.
     moved: Cell<Time>,
+    /// Bytes received from the client.
+    received: Cell<u64>,
 }
 
 impl Progress {
@@ -67,6 +71,7 @@ impl Progress {
             waiting: Cell::new(None),
             waited: Cell::new(Duration::ZERO),
             moved: Cell::new(now),
+            received: Cell::new(0),
         }
     }
 
@@ -76,7 +81,8 @@ impl Progress {
     }
 
     /// Bytes of the client were received, or its end.
-    fn receive(&self, now: Time) {
+    fn receive(&self, now: Time, bytes: usize) {
+        self.received.set(self.received.get() + bytes as u64);
         self.waited.set(self.client_time(now));
         self.waiting.set(None);
         self.advance(now);
@@ -96,6 +102,11 @@ impl Progress {
     pub(super) fn client_time(&self, now: Time) -> Duration {
         let waits = self.waiting.get().map(|since| now.since(since));
         self.waited.get() + waits.unwrap_or_default()
+    }
+
+    /// Returns how many bytes were received from the client.
+    pub(super) fn received(&self) -> u64 {
+        self.received.get()
     }
 
     /// Returns when a byte moved last.
@@ -175,6 +186,8 @@ pub(super) struct Upload<'a, 'r> {
     pub(super) kept: &'a Kept,
     pub(super) web: &'a Unwrapping,
     pub(super) progress: &'a Progress,
+    /// On whose account its place is held.
+    pub(super) held: &'a RefCell<Option<Held>>,
 }
 
 impl Upload<'_, '_> {
@@ -192,6 +205,9 @@ impl Upload<'_, '_> {
         while let Some(bytes) = self.next().await? {
             self.kept.take(&bytes);
             total += bytes.len() as u64;
+            if total >= limits::WORTH_BYTES as u64 {
+                self.held.take();
+            }
             // With filters it is what the client has sent that is limited, which they count.
             if self.chain.is_none() && self.most.is_some_and(|most| total > most) {
                 return Err(NotSent::Failure(Fault::RequestTooLarge.into()));
@@ -199,6 +215,7 @@ impl Upload<'_, '_> {
             outlet.piece(self.worker, bytes).await?;
             self.progress.advance(cx.now());
         }
+        self.held.take();
         self.kept.end(self.req.trailers());
         let trailers = self.kept.trailers();
         if trailers.is_empty() {
@@ -216,7 +233,8 @@ impl Upload<'_, '_> {
         let cx = &self.worker.cx;
         self.progress.wait(cx.now());
         let chunk = next_piece(self.req, self.chain, self.web).await;
-        self.progress.receive(cx.now());
+        let bytes = chunk.as_ref().ok().and_then(Option::as_ref);
+        self.progress.receive(cx.now(), bytes.map_or(0, Bytes::len));
         chunk.map_err(NotSent::Failure)
     }
 }

@@ -100,6 +100,8 @@ faults! {
     RequestTooSlow "request_too_slow" Client 408 Never "the request's body arrives too slowly",
     /// Nothing more of the client's body arrived for too long.
     RequestIdle "request_idle" Client 408 Never "the request's body did not arrive in time",
+    /// The client has as many requests with unfinished bodies, and tunnels, at the upstream as one client may.
+    ClientShareFull "client_share_full" Client 503 Never "too many unfinished requests of this client",
     /// The method is none that files are served for.
     MethodNotAllowed "method_not_allowed" Client 405 Never "only GET and HEAD are answered here",
     /// The method is TRACE, which goes further only by a rule that names it.

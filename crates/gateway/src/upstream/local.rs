@@ -133,6 +133,22 @@ impl Local {
         self.follow().current.config.pool.connections
     }
 
+    /// How many requests may be under way by the upstream's connections, and how many percent of that one client may hold.
+    pub(crate) fn places(&self) -> (u32, u8) {
+        let seen = self.follow();
+        let pool = &seen.current.config.pool;
+        let each = match seen.current.config.protocol {
+            UpstreamProtocol::Http1 | UpstreamProtocol::Auto => 1,
+            UpstreamProtocol::Http2 => pool.streams_per_connection,
+        };
+        (pool.connections.saturating_mul(each), pool.client_share)
+    }
+
+    /// How many requests may wait for a connection.
+    pub(crate) fn pending(&self) -> u32 {
+        self.follow().current.config.pool.pending
+    }
+
     /// What TLS sessions are begun by.
     pub(super) fn tls(&self) -> Option<Rc<ConnectHandle>> {
         self.follow().tls.http.clone()

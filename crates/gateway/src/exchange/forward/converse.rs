@@ -118,22 +118,6 @@ impl Job<'_, '_> {
         }
     }
 
-    /// The request's body as one attempt sends it.
-    pub(super) fn upload<'u>(&'u self, link: &'u Link, progress: &'u Progress) -> Upload<'u, 'u> {
-        Upload {
-            worker: self.worker,
-            req: self.req,
-            link,
-            most: self.forward.body.request,
-            chain: self.chain,
-            changes: &self.backend.request,
-            edits: self.sending.cleared.edits(),
-            kept: &self.kept,
-            web: &self.web,
-            progress,
-        }
-    }
-
     /// When an attempt would have begun if its client had been waited for never.
     fn upstream_time(&self, begun: Time, progress: &Progress) -> Time {
         begun.after(progress.client_time(self.worker.cx.now()))
@@ -156,6 +140,25 @@ impl Job<'_, '_> {
             passing.as_mut().poll(context)
         })
         .await
+    }
+}
+
+impl<'r> Job<'_, 'r> {
+    /// The request's body as one attempt sends it.
+    pub(super) fn upload<'u>(&'u self, link: &'u Link, progress: &'u Progress) -> Upload<'u, 'r> {
+        Upload {
+            worker: self.worker,
+            req: self.req,
+            link,
+            most: self.forward.body.request,
+            chain: self.chain,
+            changes: &self.backend.request,
+            edits: self.sending.cleared.edits(),
+            kept: &self.kept,
+            web: &self.web,
+            progress,
+            held: &self.worth.held,
+        }
     }
 }
 

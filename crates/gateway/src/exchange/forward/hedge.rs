@@ -219,7 +219,7 @@ impl Job<'_, '_> {
     }
 
     /// How long connecting may take.
-    fn time_to_open(&self) -> Duration {
+    pub(super) fn time_to_open(&self) -> Duration {
         let span = self.local.connect_timeout();
         let left = self.clock.total.map(|total| total.since(self.worker.cx.now()));
         left.map_or(span, |left| span.min(left))
@@ -227,6 +227,7 @@ impl Job<'_, '_> {
 
     /// A connection to an endpoint.
     pub(super) async fn open(&self, chosen: &Chosen, fresh: bool) -> Result<Link, Fault> {
+        let _turn = self.take_turn()?;
         let span = self.time_to_open();
         let greeting = self.local.greeting(|| addresses(self.req));
         self.worker
