@@ -155,6 +155,17 @@ impl Stream {
         self.conn().unsent()
     }
 
+    /// Bytes handed to the kernel since it was opened; see [`Conn::sent`].
+    #[must_use]
+    pub fn sent(&self) -> u64 {
+        self.conn().sent()
+    }
+
+    /// Brings [`Stream::sent`] up to date within the next turns; see [`Conn::count_sent`].
+    pub fn count_sent(&self) {
+        self.conn().count_sent();
+    }
+
     /// Copies received bytes into `buffer`; `Ok(0)` is the end of the stream (or an empty `buffer`).
     pub fn poll_read(&self, context: &mut Context<'_>, buffer: &mut [u8]) -> Poll<io::Result<usize>> {
         if buffer.is_empty() {
@@ -416,6 +427,12 @@ impl Stream {
     /// `NotConnected` when the connection is over.
     pub fn local_addr(&self) -> io::Result<Option<Addr>> {
         self.conn().local_addr()
+    }
+
+    /// Closes it at once: unsent bytes are dropped, and the peer receives what the kernel holds, then FIN (a reset if bytes of the peer were
+    /// not read).
+    pub fn discard(self) {
+        self.cx.core().fail(self.slot, Reason::Closed);
     }
 
     /// Ends it at once: unsent bytes are dropped and the peer sees a reset.

@@ -311,6 +311,37 @@ fn what_is_queued_when_it_is_dropped_is_delivered() {
 }
 
 #[test]
+fn a_stream_receives_while_its_peer_reads_nothing() {
+    for_each_engine(|choice| {
+        let (filled, is_full) = mpsc::channel();
+        let (rig, ended) = served(choice, move |stream| {
+            let filled = filled.clone();
+            async move {
+                let written = fill(&stream).await;
+                filled.send(()).expect("the test waits");
+                let mut early = vec![0; 100_000];
+                stream.read_exact(&mut early).await.expect("it is sent");
+                let unsent = stream.unsent();
+                // Not delivered: only what the kernel has taken.
+                let sent = stream.sent();
+                stream.discard();
+                (written, early == pattern(100_000), unsent > 0, sent)
+            }
+        });
+        let mut client = dial(&rig);
+        is_full.recv_timeout(PATIENCE).expect("the kernel is full");
+        client.write_all(&pattern(100_000)).expect("it is read");
+        let (written, is_right, is_unsent, sent) = outcome(&rig, &ended);
+        assert!(is_right && is_unsent);
+        let read = read_all(&client).expect("FIN and no reset").len();
+        assert!(
+            read as u64 >= sent && read < written,
+            "{sent} <= {read} < {written}"
+        );
+    });
+}
+
+#[test]
 fn abort_resets() {
     for_each_engine(|choice| {
         let (rig, ended) = served(choice, |stream| async move {

@@ -419,6 +419,8 @@ pub(crate) struct Worker {
     sweeping: Cell<bool>,
     /// Copies of requests under way.
     pub(crate) mirroring: Cell<u32>,
+    /// Bytes of bodies that were collected for requests which are not worth a place of their upstream yet.
+    pub(crate) collected: Cell<usize>,
     /// Requests that are held by delays which rules put in.
     pub(crate) delaying: Cell<u32>,
     /// Whether those who count for several gateways are to be asked.
@@ -441,6 +443,7 @@ impl Worker {
             roots: RefCell::default(),
             sweeping: Cell::new(false),
             mirroring: Cell::new(0),
+            collected: Cell::new(0),
             delaying: Cell::new(0),
             standings: Standings::default(),
             beginnings: exchange::beginnings::Beginnings::default(),

@@ -155,6 +155,40 @@ pub const TUNNEL_REST: Duration = Duration::from_secs(1);
 /// Bytes of a request's body, unless a rule says otherwise.
 pub const REQUEST_BODY_BYTES: u64 = 16 << 20;
 
+/// Bytes of a request's body that are received and dropped behind an answer that was given before it was whole, within
+/// [`linger`](ringmain_web::Limits::linger): so that a client which sends all of its body before it reads gets the answer. More: its
+/// connection is closed, which may cost it the answer.
+pub const LINGER_BYTES: u64 = 64 << 20;
+
+/// Bytes of a request's body that make it worth a place of its upstream, whatever its client sends behind them. Until then its place is
+/// held on its client's account, of which each client has a [share](UPSTREAM_CLIENT_SHARE).
+pub const WORTH_BYTES: usize = REPLAY_BYTES;
+
+/// Bytes of bodies that a worker collects for requests which are not worth a place yet. With more they wait for a place on their
+/// client's account without that, and are answered 503 (`client_share_full`) after the upstream's connect timeout.
+pub const COLLECTED_BYTES: usize = 64 << 20;
+
+/// How many percent of an upstream's places one client address may hold by bodies that have not arrived and by tunnels, unless the
+/// upstream says otherwise. More: uploads are collected first, streams and tunnels wait and are answered 503 (`client_share_full`).
+pub const UPSTREAM_CLIENT_SHARE: u8 = 50;
+
+/// Requests that wait for a connection to one upstream before any of them counts on its client's account: from half of the upstream's
+/// `pool.pending` on, one client has at most a quarter of that number. More: 503 (`client_share_full`).
+pub const TURNS_FREE: u32 = 32;
+
+/// Wakers of requests that wait for a place on their client's account, for each upstream. Beyond it all are woken, and those that still
+/// wait register again.
+pub const SHARE_WAKERS: usize = 1024;
+
+/// How often it is checked whether others wait for the place of a body that is sent slowly.
+pub const CONTENDED_LOOK: Duration = Duration::from_secs(1);
+
+/// Checks after which such a body must bring its rate: twice its listener's minimum rate, twice as much after each further check.
+pub const CONTENDED_GRACE: u32 = 2;
+
+/// Bytes a second to which that rate rises at most.
+pub const CONTENDED_RATE: u64 = 64 * 1024;
+
 /// Connections to one upstream, process-wide, unless it says otherwise.
 pub const UPSTREAM_CONNECTIONS: u32 = 1024;
 

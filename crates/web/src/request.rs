@@ -271,6 +271,12 @@ impl<'r> Request<'r> {
         self.chunk_within(&self.left).await
     }
 
+    /// Whether all of the body was received: its pieces are taken without waiting. False once it broke a rule.
+    #[must_use]
+    pub fn is_body_received(&self) -> bool {
+        self.exchange.is_none_or(Exchange::body_is_over)
+    }
+
     /// The same, as long as all of it is no longer than what is `left` (`None`: as the connection has it).
     pub(crate) async fn chunk_within(&self, left: &Cell<Option<u64>>) -> Result<Option<Bytes>> {
         let Some(exchange) = self.exchange else {
@@ -286,11 +292,19 @@ impl<'r> Request<'r> {
         Ok(piece)
     }
 
-    /// Asks no rate of a streamed body: its client has nothing to send at times.
-    #[cfg(feature = "grpc")]
-    pub(crate) fn wait_patiently(&self) {
+    /// Exempts a streamed body from the minimum rate ([`Limits::rate_bytes`](crate::Limits::rate_bytes)): its client has nothing to send at
+    /// times. The handler must bound the wait itself.
+    pub fn wait_patiently(&self) {
         if let Some(exchange) = self.exchange {
             exchange.wait_patiently();
+        }
+    }
+
+    /// Sets the bytes a second that this request's streamed body must bring and its response must be taken at, in place of
+    /// [`Limits::rate_bytes`](crate::Limits::rate_bytes). 0: any number.
+    pub fn set_minimum_rate(&self, bytes: u32) {
+        if let Some(exchange) = self.exchange {
+            exchange.set_minimum_rate(bytes);
         }
     }
 

@@ -181,11 +181,14 @@ impl Connection {
         matches!(self.phase, Phase::Open | Phase::Connecting) && !self.flags.fin_wanted && !self.flags.broken
     }
 
-    /// Whether bytes should be received now.
+    /// Whether bytes should be received now. A handler's connection receives nothing while its peer does not take what was written: its
+    /// next request would only be answered behind that. The two directions of a stream are independent: a server may answer, and
+    /// must be heard, while it reads nothing (RFC 9112 §9.5).
     pub(crate) fn wants_data(&self) -> bool {
         let f = &self.flags;
+        let blocked = f.blocked && !f.streamed;
         self.phase == Phase::Open
-            && !(f.paused || f.blocked || f.sated || f.eof || f.parked)
+            && !(f.paused || blocked || f.sated || f.eof || f.parked)
             && self.unread.len() < crate::limits::READ_MARK
             && self
                 .layer

@@ -1,13 +1,13 @@
-//! A request on its way to an upstream, and the head of its answer on the way back.
+//! A request on its way to an upstream: its attempts, one after the other.
 
 mod again;
+mod converse;
 mod head;
 mod hedge;
+mod watch;
+mod worth;
 
-use std::future::{Future, poll_fn};
-use std::pin::{Pin, pin};
 use std::rc::Rc;
-use std::task::{Context, Poll};
 use std::time::Duration;
 
 use ringmain_engine::backend::Time;
@@ -16,6 +16,8 @@ use ringmain_wire::h1::Framing;
 use ringmain_wire::ws::Challenge;
 
 use self::again::{Tries, is_idempotent};
+use self::converse::Got;
+use self::worth::Worth;
 use super::affinity::Session;
 use super::aim::{addresses, draw, hashed, pages, sending};
 use super::cross::Cross;
@@ -24,10 +26,11 @@ use super::filtered::Chain;
 use super::grpc::{self, Unwrapping};
 use super::kept::Kept;
 use super::mirror;
-use super::relay::{Clock, Down, Download, NotSent, Unsent, upload};
+use super::relay::{Clock, Download};
 use super::request::{self, Sending};
 use super::response::Reading;
 use super::tunnel::Tunnel;
+use super::upload::Unsent;
 use super::{Failure, Found, Rest, note, own};
 use crate::fault::{Fault, Side};
 use crate::gateway::Worker;
@@ -53,6 +56,7 @@ struct Job<'a, 'r> {
     session: Session,
     /// What of the body is kept for another try.
     kept: Kept,
+    worth: Worth,
     web: Unwrapping,
     /// What the answer says to browsers of other origins.
     cross: Option<&'a Cross>,
@@ -120,18 +124,18 @@ pub(super) async fn forward(
     if is_too_large(forward, req) {
         return Err(Fault::RequestTooLarge.into());
     }
+    if is_live(req) {
+        req.wait_patiently();
+    }
     let is_new = started.is_none();
     let (local, admitted, clock, first) = match started {
-        Some(started) => started.into_parts(),
+        Some(started) => {
+            let (local, admitted, clock, first) = started.into_parts();
+            (local, Some(admitted), clock, first)
+        }
         None => {
-            let local = worker.local(shared);
-            let admitted = local.admit()?;
-            (
-                local,
-                admitted,
-                Clock::of(&forward.timeouts, worker.cx.now()),
-                None,
-            )
+            let clock = Clock::of(&forward.timeouts, worker.cx.now());
+            (worker.local(shared), None, clock, None)
         }
     };
     let session = match &forward.affinity {
@@ -150,12 +154,21 @@ pub(super) async fn forward(
         key: local.key(|key| hashed(key, found.listener, req)).flatten(),
         session,
         prefer,
+        worth: Worth::default(),
         kept: Kept::of(forward, local.may_share()),
         web: Unwrapping::of(grpc::web(forward, req)),
         cross: found.cross.as_ref(),
         pages: pages(found, forward),
         chain,
         tries: Tries::default(),
+    };
+    if is_new {
+        job.become_worthy().await?;
+    }
+    // Who is not worth a place yet is not counted.
+    let admitted = match admitted {
+        Some(admitted) => admitted,
+        None => local.admit()?,
     };
     let again = forward.retry.as_ref().is_some_and(|retry| retry.attempts > 0);
     if is_new && (again || forward.hedge.is_some()) {
@@ -175,6 +188,15 @@ fn is_too_large(forward: &Forward, req: &Request<'_>) -> bool {
         (Framing::Length(length), Some(most)) => length > most,
         _ => false,
     }
+}
+
+/// Whether a request's body is a live stream, and no upload: its end is not announced (RFC 9112 §6.3, RFC 9113 §8.1.1).
+///
+/// A client that announces a length has all of the body: only the network, or ill will, makes it slow, and its listener's minimum rate
+/// holds. One that does not makes the body as it goes (calls of gRPC, streams of messages, logs) and may have nothing to send for a
+/// while: only silence in both directions ends it, after `timeouts.idle`.
+fn is_live(req: &Request<'_>) -> bool {
+    req.head().framing == Framing::Chunked
 }
 
 /// Who is to answer because of who asks.
@@ -317,12 +339,14 @@ impl Job<'_, '_> {
             Got::Switch => {
                 return Ok(Rest::Tunnel(Tunnel {
                     link,
+                    _held: self.worth.held.take(),
                     _chosen: chosen,
                     idle: clock.idle,
                 }));
             }
             // What is left of its answer is not read: the connection goes.
             Got::Again(status) => {
+                link.discard();
                 return Err(Broken {
                     why: Why::Status(status),
                     stale: false,
@@ -330,7 +354,10 @@ impl Job<'_, '_> {
                 });
             }
             // Neither is that of one that is replaced.
-            Got::Replaced(status) => return Ok(self.replace(status, reply)?),
+            Got::Replaced(status) => {
+                link.discard();
+                return Ok(self.replace(status, reply)?);
+            }
             Got::Body(down) => Download {
                 local: Rc::clone(self.local),
                 chosen,
@@ -407,126 +434,11 @@ impl Job<'_, '_> {
         }
     }
 
-    /// Sends the request, unless its head is sent already, and reads the answer's head; then goes on with both bodies as long as the request's is not sent.
-    async fn converse(
-        &self,
-        chosen: &Chosen,
-        (link, is_sent): (&Link, bool),
-        clock: &mut Clock,
-        reading: &mut Reading<'_, '_>,
-        reply: &mut Reply<'_>,
-    ) -> Result<Got, Failure> {
-        let cx = &self.worker.cx;
-        let unsent = match is_sent {
-            // What is sent before there is a task has no body.
-            true => Unsent::Nothing,
-            false => self.send_head(chosen, link)?,
-        };
-        let begun = cx.now();
-        link.set_deadline(clock.span(begun));
-        let most = self.forward.body.request;
-        let mut sending = self.req.head().framing != Framing::None;
-        let mut up = pin!(upload(
-            self.worker,
-            self.req,
-            (link, unsent),
-            (most, self.chain),
-            (&self.backend.request, self.sending.cleared.edits()),
-            (&self.kept, &self.web)
-        ));
-        let mut got = None;
-        loop {
-            let step = poll_fn(|context| {
-                if let Err(failure) = poll_up(up.as_mut(), &mut sending, context) {
-                    return Poll::Ready(Err(failure));
-                }
-                match &mut got {
-                    None => self.poll_head(link, clock, reading, reply, context),
-                    Some(down) => Down::poll(down, link, clock, reply, context).map_ok(|()| None),
-                }
-            });
-            match step.await? {
-                Some(got @ (Got::Switch | Got::Again(_))) => return Ok(got),
-                Some(Got::Replaced(status)) => {
-                    self.answered(chosen, begun, status);
-                    return Ok(Got::Replaced(status));
-                }
-                Some(Got::Body(down)) => {
-                    self.answered(chosen, begun, reply.status_now());
-                    clock.head = None;
-                    got = Some(down);
-                }
-                None => {}
-            }
-            if let (Some(chain), Some(down)) = (self.chain, &mut got) {
-                self.pass((chain, down, link), (up.as_mut(), &mut sending), reply)
-                    .await?;
-            }
-            match got.take() {
-                Some(mut down) if down.is_over || !sending => {
-                    down.keep_alive &= !sending;
-                    return Ok(Got::Body(down));
-                }
-                down => got = down,
-            }
-            if got.is_some() {
-                link.set_deadline(None);
-                reply.flush().await?;
-            }
-            link.set_deadline(clock.span(cx.now()));
-        }
-    }
-
-    /// Has filters see what has come of an answer, and sends the request's body beside that: it may be what one of them waits for.
-    async fn pass(
-        &self,
-        (chain, down, link): (&Chain, &mut Down, &Link),
-        (mut up, sending): (Pin<&mut impl Future<Output = Result<(), NotSent>>>, &mut bool),
-        reply: &mut Reply<'_>,
-    ) -> Result<(), Failure> {
-        link.set_deadline(None);
-        // Apart, so that requests without them have no room for it.
-        let mut passing = Box::pin(chain.answer(self.req, down, reply));
-        poll_fn(|context| {
-            if let Err(failure) = poll_up(up.as_mut(), sending, context) {
-                return Poll::Ready(Err(failure));
-            }
-            passing.as_mut().poll(context)
-        })
-        .await
-    }
-
     /// Notes how an endpoint has answered.
     fn answered(&self, chosen: &Chosen, begun: Time, status: u16) {
         let span = self.worker.cx.now().since(begun);
         self.local.answered(&chosen.end, span, status);
     }
-}
-
-/// What a whole head has led to.
-enum Got {
-    /// A body, of which what had come was passed on.
-    Body(Down),
-    Switch,
-    /// A status after which the request is tried again.
-    Again(u16),
-    /// A status that the rule has a page for.
-    Replaced(u16),
-}
-
-/// Goes on sending a body, unless that is over. What an upstream does not take it may have answered all the same.
-fn poll_up(
-    up: Pin<&mut impl Future<Output = Result<(), NotSent>>>,
-    sending: &mut bool,
-    context: &mut Context<'_>,
-) -> Result<(), Failure> {
-    if *sending && let Poll::Ready(sent) = up.poll(context) {
-        *sending = false;
-        if let Err(NotSent::Failure(failure)) = sent {
-            return Err(failure);
-        }
-    }
-    Ok(())
 }
 
 /// Whether it is what a kept connection looks like that was closed meanwhile.

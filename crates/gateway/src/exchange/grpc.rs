@@ -17,6 +17,7 @@ use ringmain_wire::grpc::{
 use ringmain_wire::h1::{FieldBlock, Known};
 
 use super::Failure;
+use crate::fault::Fault;
 use crate::limits;
 use crate::model::Forward;
 
@@ -34,7 +35,7 @@ pub(super) fn own(req: &Request<'_>, reply: &mut Reply<'_>) {
     if line.len() <= limits::GRPC_MESSAGE_BYTES {
         encode_message(&mut message, line);
     }
-    let code = Code::of_http(status).number().to_string();
+    let code = code(status).number().to_string();
     reply.remove_header("Content-Type");
     reply.status(200);
     let told = [
@@ -47,6 +48,40 @@ pub(super) fn own(req: &Request<'_>, reply: &mut Reply<'_>) {
         if !value.is_empty() && reply.header(name, value).is_err() {
             log::error!("`{name}` cannot be told");
         }
+    }
+}
+
+/// Ends an answer of gRPC that has begun with how the call ended: `false` if it is none, or cannot be ended so.
+pub(super) fn ends(req: &Request<'_>, reply: &mut Reply<'_>, fault: Fault) -> bool {
+    let Some(kind) = asked(req).filter(|_| reply.is_forwarded()) else {
+        return false;
+    };
+    let mut block = FieldBlock::new();
+    let mut message = String::new();
+    encode_message(&mut message, fault.text());
+    let code = code(fault.status()).number().to_string();
+    let pushed = [("grpc-status", &*code), ("grpc-message", &*message)]
+        .into_iter()
+        .all(|(name, value)| block.push(name, value.as_bytes()).is_ok());
+    match kind.dialect {
+        _ if !pushed => false,
+        Dialect::Grpc => {
+            reply.put_trailers(block);
+            true
+        }
+        dialect => {
+            let end = Wrapping { dialect }.end(Some(&block));
+            reply.put(&end).is_ok()
+        }
+    }
+}
+
+/// How a call ended that the gateway answers with a status.
+fn code(status: u16) -> Code {
+    match status {
+        // The client's own body was late; gRPC has no other word for it.
+        408 => Code::DeadlineExceeded,
+        status => Code::of_http(status),
     }
 }
 

@@ -4,6 +4,7 @@
 
 use std::cell::{Cell, Ref, RefCell};
 
+use bytes::Bytes;
 use ringmain_wire::h1::FieldBlock;
 
 use crate::limits;
@@ -22,6 +23,8 @@ pub(super) struct Kept {
     taken: Cell<bool>,
     /// It was longer than `most`.
     lost: Cell<bool>,
+    /// Bytes that were collected before any was sent: as long as none follow, all of them are there.
+    collected: Cell<usize>,
     /// All of it was taken.
     whole: Cell<bool>,
 }
@@ -65,6 +68,12 @@ impl Kept {
         bytes.len() <= self.replayed
     }
 
+    /// The same for a request that is not worth a place of its upstream yet: another attempt may send what was collected.
+    pub(super) fn collect(&self, piece: &[u8]) {
+        self.take_ahead(piece);
+        self.collected.set(self.bytes.borrow().len());
+    }
+
     /// The last piece was taken, and these fields came behind it.
     pub(super) fn end(&self, trailers: FieldBlock) {
         self.whole.set(true);
@@ -72,6 +81,11 @@ impl Kept {
         if !trailers.is_empty() {
             *self.trailers.borrow_mut() = trailers;
         }
+    }
+
+    /// A copy of what was taken so far and is to be sent again.
+    pub(super) fn to_bytes(&self) -> Bytes {
+        Bytes::copy_from_slice(&self.bytes.borrow())
     }
 
     /// What was taken so far and is to be sent again.
@@ -86,7 +100,8 @@ impl Kept {
 
     /// Whether another try can send all that this one has taken.
     pub(super) fn can_replay(&self) -> bool {
-        !self.taken.get() || (!self.lost.get() && self.bytes.borrow().len() <= self.replayed)
+        let most = self.replayed.max(self.collected.get());
+        !self.taken.get() || (!self.lost.get() && self.bytes.borrow().len() <= most)
     }
 
     /// The whole body for a copy, if it is there and no longer than that.

@@ -29,6 +29,7 @@ mod request;
 mod response;
 mod trailers;
 mod tunnel;
+mod upload;
 
 pub(crate) use self::cross::Cross;
 pub(crate) use self::fields::is_folded;
@@ -43,7 +44,7 @@ use ringmain_wire::h1::Known;
 use self::early::{Ahead, Started};
 use self::fields::Named;
 use self::filtered::Chain;
-use crate::fault::Fault;
+use crate::fault::{Fault, Side};
 use crate::filter;
 use crate::front::wants_certificate;
 use crate::gateway::{View, Worker};
@@ -61,6 +62,21 @@ pub(crate) enum Failure {
     Web(Error),
     /// A filter answers in place of what was to come.
     Instead(Box<filter::Answer>),
+}
+
+impl Failure {
+    /// An error of the client's body: each cut is counted and logged as a fault. A client that is gone is not answered.
+    fn of_body(error: Error) -> Failure {
+        let fault = match error.status() {
+            _ if error.is_disconnected() => return Failure::Web(error),
+            400 => Fault::RequestCut,
+            408 => Fault::RequestTooSlow,
+            413 => Fault::RequestTooLarge,
+            _ => return Failure::Web(error),
+        };
+        log::debug!("{fault}: {error}");
+        Failure::Fault(fault)
+    }
 }
 
 impl From<Fault> for Failure {
@@ -160,6 +176,7 @@ async fn begin(
         Err(Failure::Instead(_)) => return Err(filtered::too_late()),
     };
     note::route(worker, count, &found, req);
+    req.set_minimum_rate(found.listener.limits.rate_bytes);
     if let Err(fault) = unfit(&found, req) {
         note::fault(worker, req, fault);
         return own::fault(reply, &found.matched, fault).map(|()| Rest::Nothing);
@@ -217,10 +234,21 @@ fn answered(
         Err(Failure::Fault(fault)) if !reply.is_streaming() => {
             own::fault(reply, &found.matched, fault).map(|()| Rest::Nothing)
         }
-        Err(Failure::Fault(fault)) => Err(Error::internal(fault)),
+        Err(Failure::Fault(fault)) => cut(req, reply, fault).map(|()| Rest::Nothing),
         Err(Failure::Web(error)) => Err(error),
         Err(Failure::Instead(_)) => Err(filtered::too_late()),
     }
+}
+
+/// Ends an answer that has begun. Clients of gRPC receive how the call ended; others see that it is cut.
+fn cut(req: &Request<'_>, reply: &mut Reply<'_>, fault: Fault) -> Result<(), Error> {
+    if grpc::ends(req, reply, fault) {
+        return Ok(());
+    }
+    Err(match fault.side() {
+        Side::Client => Error::new(fault.status(), fault.text()),
+        Side::Gateway | Side::Upstream => Error::internal(fault),
+    })
 }
 
 /// The rule that takes a request.

@@ -1,4 +1,4 @@
-//! Bodies on their way, up and down, each side held back by the other.
+//! An answer's body on its way to the client, held back by it, and the times of an exchange.
 
 use std::future::poll_fn;
 use std::io;
@@ -6,26 +6,22 @@ use std::rc::Rc;
 use std::task::{Context, Poll};
 use std::time::Duration;
 
-use bytes::Bytes;
 use ringmain_engine::Cx;
 use ringmain_engine::backend::Time;
 use ringmain_engine::stream::Stream;
 use ringmain_web::limits::SEND_SHARE;
 use ringmain_web::{Error, Reply, Request};
-use ringmain_wire::h1::{BodyDecoder, BodyEncoder, BodyEvent, FieldBlock, Framing, Misuse};
+use ringmain_wire::h1::{BodyDecoder, BodyEvent, FieldBlock, Framing};
 
 use super::filtered::Chain;
-use super::grpc::{Unwrapping, Wrapping};
-use super::kept::Kept;
+use super::grpc::Wrapping;
 use super::trailers::Sieve;
-use super::{Failure, filtered, note};
+use super::{Failure, cut, filtered, note};
 use crate::fault::Fault;
-use crate::filter::Edits;
 use crate::gateway::Worker;
 use crate::limits;
 use crate::model::Timeouts;
-use crate::plan::Changes;
-use crate::upstream::h2::{Channel, Refused};
+use crate::upstream::h2::Channel;
 use crate::upstream::local::{Chosen, Link, Local};
 
 /// What the times of an exchange still allow.
@@ -87,6 +83,11 @@ impl Clock {
             .min()
     }
 
+    /// Has so much of the time of an attempt not count: the client was waited for.
+    pub(super) fn exclude(&mut self, span: Duration) {
+        self.head = self.head.map(|at| at.after(span));
+    }
+
     /// What it means that it was waited for in vain.
     pub(super) fn fault(&self, now: Time, otherwise: Fault) -> Fault {
         if self.total.is_some_and(|at| now >= at) {
@@ -95,147 +96,6 @@ impl Clock {
             otherwise
         }
     }
-}
-
-/// Why a body did not get to the upstream.
-#[derive(Debug)]
-pub(super) enum NotSent {
-    /// The client's doing, or the rule's limit.
-    Failure(Failure),
-    /// The upstream takes no more; it may have answered all the same.
-    Refused,
-}
-
-impl From<Refused> for NotSent {
-    fn from(_: Refused) -> NotSent {
-        NotSent::Refused
-    }
-}
-
-/// What is left to send of a request behind its head.
-pub(super) enum Unsent {
-    /// There is no body.
-    Nothing,
-    /// A body in the framing of HTTP/1.1.
-    Encoded(BodyEncoder),
-    /// A body in frames.
-    Framed,
-}
-
-/// Where a request's body goes.
-enum Outlet<'l> {
-    Sole(&'l Stream, BodyEncoder),
-    Shared(&'l Channel),
-}
-
-impl Outlet<'_> {
-    /// Sends what was kept of it.
-    async fn again(&mut self, worker: &Worker, kept: &Kept) -> Result<u64, NotSent> {
-        match self {
-            Outlet::Sole(stream, encoder) => {
-                let again = kept.bytes();
-                let out = &mut worker.desk.borrow_mut().out;
-                encoder.data(out, &again).map_err(broken)?;
-                write(stream, out)?;
-                Ok(again.len() as u64)
-            }
-            Outlet::Shared(channel) => {
-                let again = kept.bytes().to_vec();
-                channel.send(&again).await?;
-                Ok(again.len() as u64)
-            }
-        }
-    }
-
-    async fn piece(&mut self, worker: &Worker, bytes: Bytes) -> Result<(), NotSent> {
-        match self {
-            Outlet::Sole(stream, encoder) => {
-                {
-                    let out = &mut worker.desk.borrow_mut().out;
-                    encoder.begin(out, bytes.len() as u64).map_err(broken)?;
-                    write(stream, out)?;
-                }
-                stream
-                    .write_frame(bytes)
-                    .await
-                    .map_err(|_closed| NotSent::Refused)?;
-                let out = &mut worker.desk.borrow_mut().out;
-                encoder.end(out);
-                write(stream, out)
-            }
-            Outlet::Shared(channel) => Ok(channel.send(&bytes).await?),
-        }
-    }
-
-    /// Ends it, with these fields behind it.
-    fn finish(&mut self, worker: &Worker, trailers: Option<&FieldBlock>) -> Result<(), NotSent> {
-        match self {
-            Outlet::Sole(stream, encoder) => {
-                let out = &mut worker.desk.borrow_mut().out;
-                match trailers.filter(|_| encoder.is_chunked()) {
-                    None => encoder.finish(out).map_err(broken)?,
-                    Some(trailers) => encoder.finish_with_trailers(out, trailers).map_err(broken)?,
-                }
-                write(stream, out)
-            }
-            Outlet::Shared(channel) => Ok(channel.finish(trailers.unwrap_or(&FieldBlock::new()))?),
-        }
-    }
-}
-
-fn broken(misuse: Misuse) -> NotSent {
-    NotSent::Failure(Error::internal(misuse).into())
-}
-
-fn write(stream: &Stream, out: &mut Vec<u8>) -> Result<(), NotSent> {
-    let written = stream.write_now(out);
-    out.clear();
-    written.map_err(|_closed| NotSent::Refused)
-}
-
-/// Sends the request's body, as far as the upstream takes it, after what a try before this has taken of it; `kept` has what
-/// may be wanted again.
-pub(super) async fn upload(
-    worker: &Worker,
-    req: &Request<'_>,
-    (link, unsent): (&Link, Unsent),
-    (most, chain): (Option<u64>, Option<&Chain>),
-    (changes, edits): (&Changes, Option<&Edits>),
-    (kept, web): (&Kept, &Unwrapping),
-) -> Result<(), NotSent> {
-    let mut outlet = match (link, unsent) {
-        (Link::Sole(sole), Unsent::Encoded(encoder)) => Outlet::Sole(&sole.stream, encoder),
-        (Link::Shared(channel), Unsent::Framed) => Outlet::Shared(channel),
-        _ => return Ok(()),
-    };
-    let mut total = outlet.again(worker, kept).await?;
-    loop {
-        let chunk = match chain {
-            None => req.chunk().await.map_err(Failure::from),
-            // Apart, so that requests without it have no room for it. What the client may send it counts itself.
-            Some(chain) => Box::pin(chain.chunk(req)).await,
-        };
-        let chunk = chunk
-            .and_then(|bytes| web.piece(bytes))
-            .map_err(NotSent::Failure)?;
-        let Some(bytes) = chunk else { break };
-        kept.take(&bytes);
-        total += bytes.len() as u64;
-        if chain.is_none() && most.is_some_and(|most| total > most) {
-            return Err(NotSent::Failure(Fault::RequestTooLarge.into()));
-        }
-        outlet.piece(worker, bytes).await?;
-    }
-    kept.end(req.trailers());
-    let trailers = kept.trailers();
-    if trailers.is_empty() {
-        return outlet.finish(worker, None);
-    }
-    let mut sifted = Sieve::of(&req.head().fields, changes).sift_block(&trailers);
-    if let Some(edits) = edits {
-        edits.sift(&mut sifted);
-    }
-    outlet.finish(worker, Some(&sifted))
 }
 
 /// An answer's body on its way to the client.
@@ -296,6 +156,8 @@ pub(super) struct Down {
     /// Whether the connection may be used again.
     pub(super) keep_alive: bool,
     pub(super) is_over: bool,
+    /// The rest of the request's body is not sent: its connection is closed without it.
+    pub(super) is_request_cut: bool,
 }
 
 /// What filters have not seen yet of an answer.
@@ -325,6 +187,7 @@ impl Down {
             trailers: None,
             filtered: None,
             keep_alive,
+            is_request_cut: false,
         }
     }
 
@@ -531,7 +394,7 @@ impl Download {
             Ok(()) => Ok(()),
             Err(Failure::Fault(fault)) => {
                 note::fault(worker, req, fault);
-                Err(Error::internal(fault))
+                cut(req, reply, fault)
             }
             Err(Failure::Web(error)) => Err(error),
             Err(Failure::Instead(_)) => Err(filtered::too_late()),
@@ -582,13 +445,15 @@ impl Download {
         }
     }
 
-    /// The answer is over.
+    /// The answer is over. A connection is used again if all of the request has left it.
     pub(super) fn keep(self, worker: &Rc<Worker>) {
-        if let Link::Sole(sole) = self.link
-            && self.down.keep_alive
-        {
-            self.local.keep(&self.chosen.end, sole);
-            worker.sweep_later();
+        match self.link {
+            Link::Sole(sole) if self.down.keep_alive && sole.stream.unsent() == 0 => {
+                self.local.keep(&self.chosen.end, sole);
+                worker.sweep_later();
+            }
+            link if self.down.is_request_cut => link.discard(),
+            _ => {}
         }
     }
 }

@@ -23,10 +23,13 @@ use ringmain_wire::h1::{FieldBlock, Version};
 
 use crate::limits::TUNNEL_REST;
 use crate::upstream::local::{Chosen, Link};
+use crate::upstream::share::Held;
 
 /// See the module.
 pub(super) struct Tunnel {
     pub(super) link: Link,
+    /// On its client's account as long as it lives.
+    pub(super) _held: Option<Held>,
     /// Counted at its endpoint as long as it lives.
     pub(super) _chosen: Chosen,
     pub(super) idle: Option<Duration>,
@@ -96,6 +99,9 @@ impl Tunnel {
             if !taken {
                 return Ok(());
             }
+            // What was waited for has moved, too.
+            self.link
+                .set_deadline(if is_over.get() { self.rest(req) } else { self.idle });
         }
         match &self.link {
             Link::Sole(sole) => drop(sole.stream.shutdown().await),

@@ -96,6 +96,12 @@ faults! {
     RequestTooLarge "request_too_large" Client 413 Never "the request's body is too large",
     /// The client ended or broke its body before it was whole.
     RequestCut "request_cut" Client 400 Never "the request's body is not whole",
+    /// The client sent its body slower than its listener's minimum rate.
+    RequestTooSlow "request_too_slow" Client 408 Never "the request's body arrives too slowly",
+    /// Nothing more of the client's body arrived for too long.
+    RequestIdle "request_idle" Client 408 Never "the request's body did not arrive in time",
+    /// The client has as many requests with unfinished bodies, and tunnels, at the upstream as one client may.
+    ClientShareFull "client_share_full" Client 503 Never "too many unfinished requests of this client",
     /// The method is none that files are served for.
     MethodNotAllowed "method_not_allowed" Client 405 Never "only GET and HEAD are answered here",
     /// The method is TRACE, which goes further only by a rule that names it.

@@ -260,6 +260,8 @@ pub(crate) fn limits(listeners: &[Arc<Listener>]) -> Limits {
     let mut limits = Limits {
         // How long a body may be is the rule's to say.
         streamed_body_bytes: None,
+        // An upstream may answer before it has read a body that its client sends as a whole before it reads.
+        linger_bytes: crate::limits::LINGER_BYTES,
         ..Limits::default()
     };
     // Behind proxies all clients have a few addresses.

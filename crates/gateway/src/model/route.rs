@@ -63,10 +63,11 @@ pub struct Timeouts {
     /// cut. Ends with the answer's head if the connection switches protocols. Default `None`: a time that is fixed ends
     /// long uploads and downloads too, which `idle` does not.
     pub request: Option<Duration>,
-    /// One try, from its first byte to its answer's head; then 504, or the next try. At most
-    /// [`request`](Self::request). Default `None`.
+    /// One attempt, from its first byte to its response's head, without the time in which the client is waited for; then 504, or the next
+    /// attempt. At most [`request`](Self::request). Default `None`.
     pub per_try: Option<Duration>,
-    /// Without a byte in either direction, also after protocols were switched; then 504, or the exchange is cut. Default
+    /// Without a byte in either direction, also after protocols were switched; then 408 if the client was waited for, else 504, or the
+    /// exchange is cut. Default
     /// [`limits::IDLE_TIMEOUT`].
     pub idle: Option<Duration>,
     /// Bytes a second that an answer's body must bring, framing counted, behind [`limits::ANSWER_RATE_GRACE`] and on average

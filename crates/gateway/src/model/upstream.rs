@@ -175,6 +175,9 @@ pub struct Pool {
     /// Requests under way by one connection of HTTP/2, at least 1; the endpoint may take fewer. Beyond it there is another connection.
     /// Default [`limits::UPSTREAM_STREAMS`].
     pub streams_per_connection: u32,
+    /// How many percent of the places (connections, times streams by HTTP/2) one client address may hold by request bodies that have
+    /// not arrived and by tunnels, from 1 to 100. Default [`limits::UPSTREAM_CLIENT_SHARE`].
+    pub client_share: u8,
 }
 
 impl Default for Pool {
@@ -187,6 +190,7 @@ impl Default for Pool {
             idle: limits::UPSTREAM_IDLE,
             requests_per_connection: None,
             streams_per_connection: limits::UPSTREAM_STREAMS,
+            client_share: limits::UPSTREAM_CLIENT_SHARE,
         }
     }
 }

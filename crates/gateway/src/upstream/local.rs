@@ -6,6 +6,7 @@
 pub(crate) mod bytes;
 mod endpoints;
 mod keeping;
+mod link;
 
 use std::cell::{Cell, RefCell};
 use std::future::poll_fn;
@@ -21,6 +22,7 @@ use ringmain_tls::ConnectHandle;
 use ringmain_wire::proxy::Addresses;
 
 use self::endpoints::{ends, is_same};
+pub(crate) use self::link::Link;
 use super::breaker::{Cap, Retrying};
 use super::choose::{self, Wellness, Wish};
 use super::h2::{Channel, Common, Sessions};
@@ -71,15 +73,6 @@ struct Idle {
     permit: Permit,
     requests: u32,
     since: Time,
-}
-
-/// What a request has of an endpoint.
-#[derive(Debug)]
-pub(crate) enum Link {
-    /// A whole connection.
-    Sole(Sole),
-    /// A stream of one that others use too.
-    Shared(Channel),
 }
 
 /// A connection that a request has for itself. Dropped, it is closed.
@@ -138,6 +131,22 @@ impl Local {
 
     pub(super) fn most_connections(&self) -> u32 {
         self.follow().current.config.pool.connections
+    }
+
+    /// How many requests may be under way by the upstream's connections, and how many percent of that one client may hold.
+    pub(crate) fn places(&self) -> (u32, u8) {
+        let seen = self.follow();
+        let pool = &seen.current.config.pool;
+        let each = match seen.current.config.protocol {
+            UpstreamProtocol::Http1 | UpstreamProtocol::Auto => 1,
+            UpstreamProtocol::Http2 => pool.streams_per_connection,
+        };
+        (pool.connections.saturating_mul(each), pool.client_share)
+    }
+
+    /// How many requests may wait for a connection.
+    pub(crate) fn pending(&self) -> u32 {
+        self.follow().current.config.pool.pending
     }
 
     /// What TLS sessions are begun by.
@@ -535,24 +544,6 @@ impl End {
     /// Whether it is configured no more.
     pub(super) fn is_gone(&self) -> bool {
         self.gone.get()
-    }
-}
-
-impl Link {
-    /// Requests before this one by the same connection.
-    pub(crate) fn requests(&self) -> u32 {
-        match self {
-            Link::Sole(sole) => sole.requests,
-            Link::Shared(channel) => channel.requests(),
-        }
-    }
-
-    /// When what is waited for must be there; `None`: at any time.
-    pub(crate) fn set_deadline(&self, span: Option<Duration>) {
-        match self {
-            Link::Sole(sole) => sole.stream.set_deadline(span),
-            Link::Shared(channel) => channel.set_deadline(span),
-        }
     }
 }
 

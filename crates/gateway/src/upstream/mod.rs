@@ -13,6 +13,7 @@ pub(crate) mod h2;
 pub(crate) mod local;
 pub(crate) mod registry;
 pub(crate) mod room;
+pub(crate) mod share;
 pub(crate) mod transport;
 pub(crate) mod waiting;
 
@@ -29,6 +30,7 @@ pub(crate) use self::choose::{Picker, Prefer};
 pub use self::counts::Copied;
 use self::counts::Counts;
 use self::room::Room;
+use self::share::Shares;
 use self::transport::Transport;
 use self::waiting::Waiting;
 use crate::balance::Ewma;
@@ -54,6 +56,10 @@ pub(crate) struct Shared {
     /// A connection that requests share takes no more of them, for the sake of those who wait for another one.
     leaving: AtomicBool,
     pub(crate) waiting: Waiting,
+    /// Places that are held on account of clients.
+    shares: Shares,
+    /// Turns in `waiting` that are.
+    turns: Shares,
     /// That of all upstreams.
     pub(crate) room: Arc<Room>,
     /// For requests that are tried again.
@@ -138,6 +144,8 @@ impl Shared {
             requests: Line::default(),
             leaving: AtomicBool::new(false),
             waiting: Waiting::default(),
+            shares: Shares::default(),
+            turns: Shares::default(),
             room,
             budget: Budget::default(),
             breaker: Breaker::default(),

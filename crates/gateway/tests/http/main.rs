@@ -29,6 +29,7 @@ mod framed;
 mod gates;
 mod grpc;
 mod hedging;
+mod holding;
 #[path = "../../../web/tests/http2/client.rs"]
 #[allow(dead_code, reason = "it is another test's too")]
 mod http2;
@@ -54,3 +55,4 @@ mod trailing;
 mod turns;
 mod unanswered;
 mod untasked;
+mod uploads;

@@ -249,8 +249,19 @@ pub(crate) struct Edge {
 }
 
 pub(crate) fn edge(engine: EngineConfig, config: Config) -> Edge {
+    edge_within(engine, config, |_| {})
+}
+
+/// The same with limits of its server changed.
+pub(crate) fn edge_within(
+    engine: EngineConfig,
+    config: Config,
+    change: impl FnOnce(&mut ringmain_web::Limits),
+) -> Edge {
     let gateway = Gateway::new(Arc::new(config), Duration::ZERO);
     assert_eq!(gateway.problems(), [], "a configuration without problems");
-    let server = support::serve(engine, gateway.app());
+    let mut limits = gateway.limits();
+    change(&mut limits);
+    let server = support::serve(engine, gateway.app().limits(limits));
     Edge { server, gateway }
 }

@@ -11,6 +11,10 @@ use crate::bounds::Bounds;
 use crate::framed_clients::FramedClient;
 use crate::proof;
 
+/// How often a client pauses within a request, and for how long at most: all in all longer than attempts may take.
+const PAUSES: u32 = 3;
+const PAUSE: Duration = Duration::from_millis(800);
+
 /// How a client behaves.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Manner {
@@ -19,6 +23,8 @@ enum Manner {
     Slow,
     /// Does nothing for some steps, now and then.
     Stalls,
+    /// Sends nothing for some time, a few times within each request.
+    Trickles,
     /// Sends all it has to say and its end, and then reads the answers.
     EndsFirst,
     /// Resets in the middle.
@@ -96,6 +102,11 @@ impl Ask {
         if weather.bounds.explains(reply) {
             return Ok(false);
         }
+        if reply.status() == 413 && reply.header("X-Proof") == Some(&*self.id.to_string()) {
+            // The origin's own answer, which may come before the request is sent.
+            let is_right = !self.body.is_empty() && reply.body() == proof::REFUSAL.as_bytes();
+            return is_right.then_some(true).ok_or("another refusal".to_owned());
+        }
         if reply.status() != 200 {
             let told = matches!(reply.status(), 400 | 403 | 408 | 502..=504);
             if weather.broken && told && reply.header("X-Proof").is_none() {
@@ -150,6 +161,14 @@ impl Client {
         }
         let asks = asks.collect();
         Client::Lines(Box::new(LineClient::new(world, peer, asks, calm, asked)))
+    }
+
+    /// When it does something unasked.
+    pub(crate) fn due(&self) -> Option<Time> {
+        match self {
+            Client::Lines(client) if !client.done => client.paused,
+            _ => None,
+        }
     }
 
     /// The request that is waited for, and for how long.
@@ -215,6 +234,9 @@ pub(crate) struct LineClient {
     closed: bool,
     ended: bool,
     stall: usize,
+    /// Until when it sends nothing, and how often it will still pause within this request.
+    paused: Option<Time>,
+    pauses: u32,
     stuck: bool,
     /// When the last answer was here, and the last request was written as a whole.
     moved: Time,
@@ -225,13 +247,14 @@ pub(crate) struct LineClient {
 impl LineClient {
     fn new(world: &World, peer: Peer, asks: Vec<Ask>, calm: bool, asked: &Asked) -> LineClient {
         let bytes: usize = asks.iter().map(|ask| ask.bytes.len()).sum();
-        let manner = match world.below(12) {
+        let manner = match world.below(14) {
             0 if !calm => Manner::Resets,
             1 if !calm => Manner::Leaves,
             2 | 3 => Manner::Slow,
             // Of many there is always one that does: then no time would pass.
             4 | 5 if !asked.is_crowd() => Manner::Stalls,
             6 => Manner::EndsFirst,
+            7 | 8 if !asked.is_crowd() => Manner::Trickles,
             _ => Manner::Steady,
         };
         LineClient {
@@ -252,6 +275,8 @@ impl LineClient {
             closed: false,
             ended: false,
             stall: 0,
+            paused: None,
+            pauses: PAUSES,
             stuck: false,
             moved: world.now(),
             done: false,
@@ -271,6 +296,7 @@ impl LineClient {
 
     fn may_write(&self) -> usize {
         match self.asks.get(self.writing) {
+            Some(_) if self.paused.is_some() => 0,
             Some(ask) if !self.ended && !self.closed && self.writing < self.answered + self.depth => {
                 ask.bytes.len() - self.written
             }
@@ -288,6 +314,9 @@ impl LineClient {
         self.stall = self.stall.saturating_sub(1);
         if self.stall > 0 {
             return Ok(());
+        }
+        if self.paused.is_some_and(|until| world.now() >= until) {
+            self.paused = None;
         }
         self.write(world);
         if world.below(3) > 0 {
@@ -308,7 +337,7 @@ impl LineClient {
         if left == 0 || world.below(2) == 0 {
             return;
         }
-        let count = if world.below(3) == 0 {
+        let count = if world.below(3) == 0 || self.manner == Manner::Trickles && self.pauses > 0 {
             1 + world.below(left)
         } else {
             left
@@ -324,7 +353,15 @@ impl LineClient {
         if self.written == self.asks[self.writing].bytes.len() {
             self.writing += 1;
             self.written = 0;
+            self.pauses = PAUSES;
             self.moved = world.now();
+        } else if self.manner == Manner::Trickles && self.pauses > 0 && count > 0 {
+            self.pauses -= 1;
+            self.paused = Some(
+                world
+                    .now()
+                    .after(PAUSE.mul_f64(0.1 + 0.9 * world.below(100) as f64 / 100.0)),
+            );
         }
     }
 

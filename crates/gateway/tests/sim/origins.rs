@@ -7,7 +7,7 @@ use ringmain_engine::Addr;
 use ringmain_engine::backend::Time;
 use ringmain_engine::backend::sim::{Peer, PeerListener, World};
 use ringmain_wire::h1::{
-    BodyDecoder, BodyEvent, FieldTable, HeadScanner, Limits, Method, Parsed, parse_request,
+    BodyDecoder, BodyEvent, FieldTable, Framing, HeadScanner, Limits, Method, Parsed, parse_request,
 };
 
 use crate::asked::Asked as Policies;
@@ -31,6 +31,8 @@ enum Manner {
     EndsIdle(Duration),
     /// Its answers end with the connection.
     UntilClose,
+    /// Refuses a request with a body when it has the head, reads nothing more, and closes long after.
+    Refuses,
     /// From here on, nothing that a good origin does.
     ClosesAfter(u32),
     ResetsAfter(u32),
@@ -60,7 +62,7 @@ impl Manner {
                 _ => Manner::Leaves,
             };
         }
-        match random.u32(0..10) {
+        match random.u32(0..11) {
             0 => Manner::Pieces,
             1 => Manner::Slow,
             2 => Manner::Chunked,
@@ -68,6 +70,7 @@ impl Manner {
             4 => Manner::Last(after),
             5 if bad => Manner::EndsIdle(Duration::from_micros(random.u64(0..3_000))),
             6 => Manner::UntilClose,
+            7 => Manner::Refuses,
             _ => Manner::Steady,
         }
     }
@@ -270,6 +273,9 @@ impl Guest {
             // What still comes of the body is nothing to it.
             self.manner = Manner::Deaf;
         }
+        if self.manner == Manner::Refuses {
+            self.refuse(now, random, policies);
+        }
         let is_unknown = self.answers == 0 && self.out.is_empty() && is_framed(&self.kept).is_none();
         if is_unknown && !self.peer.eof() {
             return;
@@ -300,6 +306,35 @@ impl Guest {
             self.framed = Some(Box::new(framed));
         }
         Some(is_framed)
+    }
+
+    /// Answers a request with a body as soon as its head is here, and is deaf from then on.
+    fn refuse(&mut self, now: Time, random: &mut fastrand::Rng, policies: &Policies) {
+        let mut table = FieldTable::new(&Limits::INTERNET);
+        let parsed = parse_request(&self.kept, &Limits::INTERNET, &mut HeadScanner::new(), &mut table);
+        let Ok(Parsed::Complete { head, .. }) = parsed else {
+            return;
+        };
+        if matches!(head.framing, Framing::None | Framing::Length(0)) {
+            return;
+        }
+        let id = head.fields.get("X-Id").expect("each has one");
+        let id = String::from_utf8_lossy(id).into_owned();
+        policies.arrive(id.parse().expect("a number"), |name| {
+            let value = head.fields.get(name)?;
+            Some(String::from_utf8_lossy(value).into_owned())
+        });
+        let body = proof::REFUSAL;
+        let length = body.len();
+        let answer = format!(
+            "HTTP/1.1 413 Content Too Large\r\nX-Proof: {id}\r\nConnection: close\r\nContent-Length: {length}\r\n\r\n{body}"
+        );
+        let at = now.after(Duration::from_micros(random.u64(10..40)));
+        self.out.push_back((at, answer.into_bytes(), Then::Go));
+        self.out
+            .push_back((at.after(Duration::from_secs(1)), Vec::new(), Then::Close));
+        self.kept.clear();
+        self.manner = Manner::Deaf;
     }
 
     /// The next request that is here as a whole. What the gateway writes must be right.

@@ -22,3 +22,6 @@ pub(crate) fn answer(id: u64, body: &[u8], length: usize) -> Vec<u8> {
     answer.extend_from_slice(&pattern(id, length));
     answer
 }
+
+/// The body of an answer that is given before the request's body was read.
+pub(crate) const REFUSAL: &str = "too large for me";

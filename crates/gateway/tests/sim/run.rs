@@ -334,7 +334,12 @@ impl Run {
     }
 
     fn clients_busy(&self) -> bool {
-        self.clients.iter().any(Client::is_busy) || self.callers.iter().any(Caller::is_busy)
+        let now = self.world.now();
+        let resumes = |client: &Client| client.due().is_some_and(|at| at <= now);
+        self.clients
+            .iter()
+            .any(|client| client.is_busy() || resumes(client))
+            || self.callers.iter().any(Caller::is_busy)
     }
 
     fn origins_busy(&self) -> bool {
@@ -373,7 +378,13 @@ impl Run {
     fn leap_to_origins(&mut self) {
         let now = self.world.now();
         let origins = self.origins.iter().filter_map(Origin::due);
-        let others = self.parrots.iter().filter_map(Parrot::due).chain(self.asks.due());
+        let clients = self.clients.iter().filter_map(Client::due);
+        let others = self
+            .parrots
+            .iter()
+            .filter_map(Parrot::due)
+            .chain(self.asks.due())
+            .chain(clients);
         let Some(due) = origins.chain(others).min() else {
             return;
         };

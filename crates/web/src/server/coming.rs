@@ -46,6 +46,8 @@ pub(crate) struct Receiving {
     pub(crate) anew: bool,
     /// Time since the last look in which the handler did not wait.
     pub(crate) away: Duration,
+    /// Bytes a second that the body must bring; `None`: as the application has it.
+    pub(crate) rate: Option<u32>,
 }
 
 /// A request body on its way to a streaming handler.
@@ -72,6 +74,8 @@ pub(super) struct Incoming {
     pub(super) tunnel: bool,
     /// No rate is asked of it: who sends has nothing to say at times.
     pub(super) patient: bool,
+    /// Bytes a second that the body must bring in, and the response be taken at, if the handler has set them.
+    pub(super) rate: Option<u32>,
     /// The client has sent its last byte of a tunnel.
     pub(super) ended: bool,
     /// Nothing more is written to a tunnel's client, which may still send.

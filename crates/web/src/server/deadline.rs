@@ -39,10 +39,11 @@ impl Pace {
     }
 
     /// Whether of `count` bytes too few have passed since the window began. A window that was met is followed by the
-    /// next, or a fast beginning would pay for any pause behind it.
-    pub(super) fn is_too_slow(&mut self, limits: &Limits, now: Time, count: u64) -> bool {
+    /// next, or a fast beginning would pay for any pause behind it. `rate`: in place of that of `limits`.
+    pub(super) fn is_too_slow(&mut self, limits: &Limits, rate: Option<u32>, now: Time, count: u64) -> bool {
         let counted = now.since(self.began).saturating_sub(limits.rate_grace);
-        let due = (counted.as_secs_f64() * f64::from(limits.rate_bytes)) as u64;
+        let rate = rate.unwrap_or(limits.rate_bytes);
+        let due = (counted.as_secs_f64() * f64::from(rate)) as u64;
         if count.saturating_sub(self.base) < due {
             return true;
         }
@@ -121,8 +122,8 @@ impl Machine {
                     // The handler's own time is not its client's.
                     state.began = state.began.after(receiving.away);
                 }
-                if self.is_too_slow(state, receiving.bytes) {
-                    return exchange.fail(self.too_slow(receiving.bytes));
+                if self.is_too_slow(state, receiving.rate, receiving.bytes) {
+                    return exchange.fail(self.too_slow(receiving.rate, receiving.bytes));
                 }
                 conn.set_deadline(Some(limits::RATE_TICK));
             }
@@ -140,7 +141,7 @@ impl Machine {
         received: u64,
         out: Option<&mut Vec<u8>>,
     ) {
-        if !self.is_too_slow(state, received) {
+        if !self.is_too_slow(state, None, received) {
             return conn.set_deadline(Some(limits::RATE_TICK));
         }
         let Some(out) = out else {
@@ -151,23 +152,23 @@ impl Machine {
             Phase::Collecting(collector) => collector.exchange,
             _ => h1::Exchange::REFUSED,
         };
-        let then = self.refuse(state, &self.too_slow(received), exchange, out);
+        let then = self.refuse(state, &self.too_slow(None, received), exchange, out);
         self.flush(conn, state, out, then);
     }
 
-    fn too_slow(&self, received: u64) -> Error {
-        let least = self.site.limits.rate_bytes;
+    fn too_slow(&self, rate: Option<u32>, received: u64) -> Error {
+        let least = rate.unwrap_or(self.site.limits.rate_bytes);
         let what = format!("expected {least} bytes of body a second, found {received} in all");
         Error::new(408, what)
     }
 
     /// As [`Pace::is_too_slow`], of the connection's one transfer.
-    fn is_too_slow(&self, state: &mut Connection, count: u64) -> bool {
+    fn is_too_slow(&self, state: &mut Connection, rate: Option<u32>, count: u64) -> bool {
         let mut pace = Pace {
             began: state.began,
             base: state.base,
         };
-        let slow = pace.is_too_slow(&self.site.limits, self.local.cx.now(), count);
+        let slow = pace.is_too_slow(&self.site.limits, rate, self.local.cx.now(), count);
         (state.began, state.base) = (pace.began, pace.base);
         slow
     }
@@ -175,11 +176,15 @@ impl Machine {
     /// Whether an answer is taken fast enough: looked at each tick, as long as it is not all handed over.
     pub(super) fn check_sending(&self, conn: Conn<'_>, state: &mut Connection) {
         let sent = conn.sent();
+        let rate = match &state.phase {
+            Phase::Running { exchange, .. } => exchange.rate(),
+            _ => None,
+        };
         if !std::mem::replace(&mut state.slow, true) {
             // From here the rate counts.
             state.began = self.local.cx.now();
             state.base = sent;
-        } else if self.is_too_slow(state, sent) {
+        } else if self.is_too_slow(state, rate, sent) {
             return conn.abort();
         }
         // For the next look.

@@ -154,6 +154,7 @@ impl Exchange {
         incoming.ticking = false;
         incoming.tunnel = false;
         incoming.patient = false;
+        incoming.rate = None;
         incoming.ended = false;
         incoming.half = false;
         incoming.queue.clear();
@@ -362,7 +363,13 @@ impl Exchange {
             bytes: coming.consumed(),
             anew: std::mem::take(&mut incoming.held),
             away: std::mem::take(&mut incoming.away),
+            rate: incoming.rate,
         })
+    }
+
+    /// Bytes a second that this request's body and response must move; `None`: as the application has it.
+    pub(crate) fn rate(&self) -> Option<u32> {
+        self.incoming.borrow().rate
     }
 
     /// Whether the deadline is that of the body.
@@ -455,6 +462,11 @@ impl Exchange {
     /// Asks no rate of the streamed body from here on.
     pub(crate) fn wait_patiently(&self) {
         self.incoming.borrow_mut().patient = true;
+    }
+
+    /// Sets the rate of this request, in place of the application's.
+    pub(crate) fn set_minimum_rate(&self, bytes: u32) {
+        self.incoming.borrow_mut().rate = Some(bytes);
     }
 
     /// The fields that came behind the streamed body; once.

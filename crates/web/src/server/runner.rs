@@ -336,6 +336,13 @@ where
         });
         caught(work, answer::panicked).await
     };
+    if outcome.as_ref().is_err_and(Error::is_disconnected) {
+        // Counted and logged as unfinished: a client that can send no more of its request is not answered.
+        if let Some(line) = exchange.line() {
+            line.session.reset(line.stream, ErrorCode::CANCEL);
+        }
+        return ending(exchange, false, head.keep_alive, job);
+    }
     if outcome.is_ok()
         && let Some(upgrade) = reply.upgrade.take()
     {
@@ -475,14 +482,19 @@ fn end_stream(outcome: Result, reply: &mut Reply<'_>) -> bool {
         Err(error) => {
             // A connection that refuses a piece is closing: what it had taken before is still sent.
             if !error.is_disconnected() {
-                log::error!("{:?}: cut while it was answered: {error}", reply.request);
+                let (level, code) = match error.status() {
+                    // The client's own doing.
+                    ..500 => (log::Level::Debug, ErrorCode::CANCEL),
+                    _ => (log::Level::Error, ErrorCode::INTERNAL_ERROR),
+                };
+                log::log!(level, "{:?}: cut while it was answered: {error}", reply.request);
                 // Put and not flushed yet.
                 if let Some(line) = reply
                     .outgoing
                     .as_ref()
                     .and_then(|outgoing| outgoing.exchange.line())
                 {
-                    line.session.reset(line.stream, ErrorCode::INTERNAL_ERROR);
+                    line.session.reset(line.stream, code);
                     return false;
                 }
                 if let Some(outgoing) = &mut reply.outgoing {

@@ -192,6 +192,12 @@ impl Http2 {
         std::mem::take(&mut self.got.get_mut(&stream.id()).expect("asked").body)
     }
 
+    /// Ends this side of the connection.
+    pub(crate) fn finish(&mut self) {
+        self.flush();
+        self.client.finish();
+    }
+
     /// Gives a stream up.
     pub(crate) fn reset(&mut self, stream: Stream) {
         self.wire.reset(stream, ErrorCode::CANCEL, &mut self.out);

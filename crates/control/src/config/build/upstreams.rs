@@ -171,6 +171,7 @@ fn balance(part: document::Balance) -> Balance {
 }
 
 fn pool(pool: &mut model::Pool, part: document::Pool) {
+    put(&mut pool.client_share, value(part.client_share));
     put(&mut pool.connections, value(part.connections));
     put(&mut pool.pending, value(part.pending));
     put(&mut pool.requests, value(part.requests));

@@ -184,7 +184,8 @@ pub(super) struct HttpLimits {
     pub(super) keep_alive: Maybe<Text<Time>>,
     /// How many requests a connection may make: any number if it does not say.
     pub(super) requests_per_connection: Maybe<u32>,
-    /// What a client must send or take a second: `240B` if it does not say.
+    /// What a client must send or take a second, behind 5 s of grace. Default: `240B`. Request bodies without an announced length are live
+    /// streams and exempt: those end by silence (`timeouts.idle`).
     pub(super) minimum_rate: Maybe<Text<Size>>,
 }
 

@@ -250,9 +250,9 @@ pub(in crate::config) struct Mirror {
 pub(in crate::config) struct Timeouts {
     /// The whole of it, all tries together: `off` if it does not say.
     pub(in crate::config) request: Maybe<Text<TimeOrOff>>,
-    /// One try, until its answer begins: `off` if it does not say.
+    /// One attempt, until its response begins; time in which the client is waited for does not count. Default: `off`.
     pub(in crate::config) per_try: Maybe<Text<TimeOrOff>>,
-    /// Without a byte in either direction: `60s` if it does not say.
+    /// Without a byte in either direction, whoever is silent. Default: `60s`.
     pub(in crate::config) idle: Maybe<Text<TimeOrOff>>,
     /// What an answer's body must bring a second, on average over 5 s and behind as long a grace: any number if it does not
     /// say. Not for event streams, which may have little to say.

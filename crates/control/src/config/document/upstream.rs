@@ -154,6 +154,10 @@ pub(in crate::config) struct Pool {
     pub(in crate::config) requests_per_connection: Maybe<u32>,
     /// Requests under way by one connection of HTTP/2; beyond it there is another one: 100 if it does not say.
     pub(in crate::config) streams_per_connection: Maybe<u32>,
+    /// How many percent of the connections (times streams over HTTP/2) one client address may hold by request bodies that have not
+    /// arrived and by tunnels, from 1 to 100. Default: 50. Behind a proxy that
+    /// is not in `client_address.trusted` all clients have one address: 100 there.
+    pub(in crate::config) client_share: Maybe<u8>,
 }
 
 /// How an endpoint's share grows.

@@ -125,7 +125,7 @@ impl Chain {
         mut head: Option<(&Sent<'_>, &mut Edits)>,
         req: &Request<'_>,
     ) -> Result<Vec<u8>, Failure> {
-        let chunk = req.chunk().await?;
+        let chunk = req.chunk().await.map_err(Failure::of_body)?;
         self.up.midway.set(true);
         let is_end = chunk.is_none();
         let mut bytes = chunk.map(Vec::from).unwrap_or_default();

@@ -21,8 +21,8 @@ use ringmain_wire::h1::Framing;
 
 use super::{Begun, Broken, Job, Why, addresses, is_idempotent};
 use crate::exchange::Failure;
-use crate::exchange::relay::{NotSent, Unsent, upload};
 use crate::exchange::request;
+use crate::exchange::upload::{NotSent, Progress, Unsent, next_piece};
 use crate::fault::{Fault, Side};
 use crate::health::Meeting;
 use crate::limits;
@@ -79,12 +79,15 @@ impl Job<'_, '_> {
     async fn gather(&self) -> Result<bool, Failure> {
         let mut total = 0;
         loop {
-            let piece = match self.chain {
-                None => self.req.chunk().await?,
-                // As filters leave it: each try sends that. What the client may send they count themselves.
-                Some(chain) => Box::pin(chain.chunk(self.req)).await?,
+            // As filters leave it: each try sends that. What the client may send they count themselves.
+            let next = next_piece(self.req, self.chain, &self.web);
+            let piece = match self.clock.idle {
+                None => next.await?,
+                Some(idle) => within(&self.worker.cx, idle, Box::pin(next))
+                    .await
+                    .unwrap_or(Err(Fault::RequestIdle.into()))?,
             };
-            let Some(piece) = self.web.piece(piece)? else {
+            let Some(piece) = piece else {
                 return Ok(true);
             };
             total += piece.len() as u64;
@@ -180,11 +183,14 @@ impl Job<'_, '_> {
                 let unsent = self
                     .send_head(&chosen, &link)
                     .map_err(|fault| lost(fault, false))?;
-                self.send_kept(&link, unsent).await.map_err(|failure| Lost {
-                    end: Rc::clone(&end),
-                    broken: failure.into(),
-                })?;
-                (link, cx.now())
+                let begun = cx.now();
+                self.send_kept(&link, unsent, begun)
+                    .await
+                    .map_err(|failure| Lost {
+                        end: Rc::clone(&end),
+                        broken: failure.into(),
+                    })?;
+                (link, begun)
             }
         };
         match self.answers(&link, begun).await {
@@ -193,29 +199,27 @@ impl Job<'_, '_> {
         }
     }
 
-    /// Sends the body that is there, if there is one.
-    async fn send_kept(&self, link: &Link, unsent: Unsent) -> Result<(), Failure> {
+    /// Sends the body that is there, if there is one, until an answer begins: an endpoint may answer without having taken it.
+    async fn send_kept(&self, link: &Link, unsent: Unsent, begun: Time) -> Result<(), Failure> {
         if self.req.head().framing == Framing::None {
             // What the head says of a body is that there is none.
             return Ok(());
         }
-        let upload = upload(
-            self.worker,
-            self.req,
-            (link, unsent),
-            (self.forward.body.request, self.chain),
-            (&self.backend.request, self.sending.cleared.edits()),
-            (&self.kept, &self.web),
-        );
-        match upload.await {
+        let progress = Progress::new(begun);
+        let upload = self.upload(link, &progress);
+        let mut up = pin!(upload.run(unsent));
+        let mut answers = pin!(self.answers(link, begun));
+        poll_fn(|context| match up.as_mut().poll(context) {
             // That it is not taken is told better by what is answered.
-            Ok(()) | Err(NotSent::Refused) => Ok(()),
-            Err(NotSent::Failure(failure)) => Err(failure),
-        }
+            Poll::Ready(Ok(()) | Err(NotSent::Refused)) => Poll::Ready(Ok(())),
+            Poll::Ready(Err(NotSent::Failure(failure))) => Poll::Ready(Err(failure)),
+            Poll::Pending => answers.as_mut().poll(context).map_err(Failure::from),
+        })
+        .await
     }
 
     /// How long connecting may take.
-    fn time_to_open(&self) -> Duration {
+    pub(super) fn time_to_open(&self) -> Duration {
         let span = self.local.connect_timeout();
         let left = self.clock.total.map(|total| total.since(self.worker.cx.now()));
         left.map_or(span, |left| span.min(left))
@@ -223,6 +227,7 @@ impl Job<'_, '_> {
 
     /// A connection to an endpoint.
     pub(super) async fn open(&self, chosen: &Chosen, fresh: bool) -> Result<Link, Fault> {
+        let _turn = self.take_turn()?;
         let span = self.time_to_open();
         let greeting = self.local.greeting(|| addresses(self.req));
         self.worker

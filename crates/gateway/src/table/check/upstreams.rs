@@ -45,6 +45,14 @@ pub(super) fn check(upstream: &Upstream, known: &Known<'_>, problems: &mut Probl
         let expected = format!("from 1 to {}", limits::UPSTREAM_STREAMS_MOST);
         tell("pool.streams_per_connection", &expected, streams.to_string());
     }
+    let share = upstream.pool.client_share;
+    if !(1..=100).contains(&share) {
+        tell(
+            "pool.client_share",
+            "a percentage from 1 to 100",
+            share.to_string(),
+        );
+    }
     if upstream.protocol == UpstreamProtocol::Auto && upstream.tls.is_none() {
         let expected = "`tls`, in whose handshake the protocol is chosen, or `http1` or `http2`";
         tell("protocol", expected, "`auto` without it".to_owned());

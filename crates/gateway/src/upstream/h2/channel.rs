@@ -36,6 +36,8 @@ pub(crate) struct Channel {
     sleep: RefCell<Option<(Time, Sleep)>>,
     /// Its place among those who wait to write.
     ticket: Cell<u64>,
+    /// Bytes of the body that were sent.
+    sent: Cell<u64>,
 }
 
 /// The endpoint takes no more of a request; it may have answered all the same.
@@ -60,6 +62,7 @@ impl Channel {
             deadline: Cell::new(None),
             sleep: RefCell::new(None),
             ticket: Cell::new(0),
+            sent: Cell::new(0),
         }
     }
 
@@ -76,6 +79,16 @@ impl Channel {
     /// What is asked is asked by this scheme.
     pub(crate) fn scheme(&self) -> &'static str {
         self.session.scheme
+    }
+
+    /// Bytes of the body that were sent.
+    pub(crate) fn sent(&self) -> u64 {
+        self.sent.get()
+    }
+
+    /// Asks whether the connection still lives.
+    pub(crate) fn suspect(&self) {
+        self.session.ping();
     }
 
     /// Whether the endpoint speaks other protocols on streams (RFC 8441 §3).
@@ -288,7 +301,9 @@ impl Channel {
             state.out.extend_from_slice(&bytes[..taken]);
             Ok::<_, Misuse>(taken)
         });
-        Poll::Ready(taken.map_err(|_over| Refused))
+        let taken = taken.map_err(|_over| Refused)?;
+        self.sent.set(self.sent.get() + taken as u64);
+        Poll::Ready(Ok(taken))
     }
 
     /// Ends the request, with fields behind its body if there are any.

@@ -171,7 +171,13 @@ pub(super) fn sizes(world: &World, calm: bool, asked: &Asked) -> (usize, usize) 
 fn forward(world: &World, calm: bool) -> Forward {
     let mut forward = Forward::to("origin");
     forward.backends.push(WeightedBackend::new("origin"));
-    forward.timeouts.idle = Some(Duration::from_secs(if calm { 600 } else { 2 }));
+    // Some clients take longer than that to send a body, with pauses that are shorter.
+    let short = Duration::from_secs(2);
+    forward.timeouts.idle = Some(match calm && world.below(2) == 0 {
+        true => Duration::from_mins(10),
+        false => short,
+    });
+    forward.timeouts.per_try = (world.below(2) == 0).then_some(short);
     if !calm && world.below(3) == 0 {
         forward.timeouts.minimum_rate = 1 + world.below(5000) as u32;
     }

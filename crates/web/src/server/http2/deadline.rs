@@ -123,19 +123,22 @@ impl Machine {
                 lane.coming.begin(now, lane.received + partial);
             }
             if matches!(lane.work, Work::Collecting)
-                && lane.coming.is_too_slow(limits, now, lane.received + partial)
+                && lane
+                    .coming
+                    .is_too_slow(limits, None, now, lane.received + partial)
             {
                 slow.push(stream);
             } else if !matches!(lane.work, Work::Socket(_))
                 && !lane.pending.is_empty()
-                && lane.going.is_too_slow(limits, now, lane.sent)
+                && lane.going.is_too_slow(limits, lane.work.rate(), now, lane.sent)
             {
                 stuck.push(stream);
             }
         }
         for stream in slow {
             self.local.stats.answered(408);
-            session.write(|core, _, out| core.refuse(&self.local, &too_slow(limits), stream, out));
+            let error = too_slow(limits.rate_bytes);
+            session.write(|core, _, out| core.refuse(&self.local, &error, stream, out));
             self.drop_stream(session, stream);
         }
         for stream in stuck {
@@ -154,10 +157,12 @@ impl Machine {
                 // The handler's own time is not its client's.
                 lane.coming.skip(receiving.away);
             }
-            let slow = lane.coming.is_too_slow(limits, now, receiving.bytes + partial);
+            let slow = lane
+                .coming
+                .is_too_slow(limits, receiving.rate, now, receiving.bytes + partial);
             drop(core);
             if slow {
-                exchange.fail(too_slow(limits));
+                exchange.fail(too_slow(receiving.rate.unwrap_or(limits.rate_bytes)));
             }
         }
         session.settle();
@@ -219,8 +224,7 @@ impl Machine {
     }
 }
 
-fn too_slow(limits: &crate::limits::Limits) -> Error {
-    let least = limits.rate_bytes;
+fn too_slow(least: u32) -> Error {
     Error::new(
         408,
         format!("expected {least} bytes of body a second, found less"),

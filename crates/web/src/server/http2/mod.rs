@@ -145,6 +145,16 @@ enum Work {
     Leaving(Time),
 }
 
+impl Work {
+    /// Bytes a second that the response must be taken at; `None`: as the application has it.
+    fn rate(&self) -> Option<u32> {
+        match self {
+            Work::Running(exchange, serial) if exchange.runs(*serial) => exchange.rate(),
+            _ => None,
+        }
+    }
+}
+
 /// A task's way to its stream.
 #[derive(Clone)]
 pub(crate) struct Line {
