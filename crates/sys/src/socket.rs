@@ -188,6 +188,14 @@ pub fn set_notsent_lowat(fd: impl AsFd, bytes: u32) -> io::Result<()> {
     set_int(fd, libc::IPPROTO_TCP, libc::TCP_NOTSENT_LOWAT, clamp(bytes))
 }
 
+/// Sets `TCP_USER_TIMEOUT` in milliseconds: how long sent bytes may stay unacknowledged before the kernel closes the connection.
+///
+/// # Errors
+/// As `setsockopt(2)`.
+pub fn set_user_timeout(fd: impl AsFd, millis: u32) -> io::Result<()> {
+    set_int(fd, libc::IPPROTO_TCP, libc::TCP_USER_TIMEOUT, clamp(millis))
+}
+
 /// Sets `SO_SNDBUF` in bytes. The kernel doubles it, clamps it by `net.core.wmem_max` and stops tuning it itself.
 ///
 /// # Errors

@@ -12,7 +12,7 @@ use std::time::Duration;
 
 use common::Directory;
 use ringmain_sys::addr::Addr;
-use ringmain_sys::inherit::{Successor, ready, spawn_with, take};
+use ringmain_sys::inherit::{Successor, ready, spawn_with, state, take};
 use ringmain_sys::listen::{ListenOptions, listen};
 use ringmain_sys::signal::{Signal, Signals};
 use ringmain_sys::socket;
@@ -101,6 +101,39 @@ fn serve_one_each() {
             .write_all(listener.name.as_bytes())
             .unwrap();
     }
+}
+
+/// More than a pipe holds.
+const STATE: usize = 3 << 20;
+
+#[test]
+fn a_successor_receives_state() {
+    if is_successor() {
+        take().unwrap();
+        let pipe = state().unwrap();
+        assert!(state().is_none(), "a second time");
+        assert!(ready());
+        let received = pipe.receive(STATE, Duration::from_secs(30)).unwrap();
+        assert_eq!(received.len(), STATE);
+        assert!((0u8..=255).cycle().zip(&received).all(|(a, b)| a == *b));
+        return;
+    }
+    let bytes: Vec<u8> = (0..=255).cycle().take(STATE).collect();
+    let mut successor = spawn_test(&[any_port()], "a_successor_receives_state");
+    successor.wait_ready(Some(Duration::from_secs(30))).unwrap();
+    let pipe = successor.take_state().unwrap();
+    pipe.send(bytes.chunks(1 << 20), Duration::from_secs(30)).unwrap();
+    assert!(successor.process.wait().unwrap().success());
+}
+
+#[test]
+fn state_that_is_not_taken_does_not_wait_for_longer_than_it_may() {
+    let mut successor = spawn_shell(&[any_port()], "exec sleep 1000");
+    let pipe = successor.take_state().unwrap();
+    let sent = pipe.send([&[0; STATE][..]], Duration::from_millis(20));
+    assert_eq!(sent.unwrap_err().kind(), ErrorKind::TimedOut);
+    successor.process.kill().unwrap();
+    successor.process.wait().unwrap();
 }
 
 #[test]

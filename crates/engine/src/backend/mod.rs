@@ -264,6 +264,9 @@ pub enum SocketOption {
     ReceiveBuffer(u32),
     /// `SO_KEEPALIVE`
     KeepAlive(bool),
+    /// `TCP_USER_TIMEOUT`, milliseconds: how long sent bytes may stay unacknowledged before the connection is closed; 0 is the kernel's
+    /// own time, some 15 minutes.
+    UserTimeout(u32),
     /// `SO_LINGER` with zero seconds: close sends RST and drops unsent bytes.
     ResetOnClose,
 }

@@ -4,12 +4,12 @@ use std::io;
 use std::os::fd::AsFd;
 use std::path::Path;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
-use std::sync::{Arc, mpsc};
+use std::sync::{Arc, Mutex, PoisonError, mpsc};
 use std::thread::JoinHandle;
 use std::time::Duration;
 
 use ringmain_sys::addr::Addr;
-use ringmain_sys::inherit;
+use ringmain_sys::inherit::{self, StatePipe};
 
 use super::watch::{Watchdog, watch};
 use super::{Engine, EngineError, Fabric, Listeners};
@@ -34,7 +34,11 @@ pub struct Running<M> {
     pub(super) reopens: AtomicU64,
     /// A new process has its listeners.
     handed_over: AtomicBool,
+    before_drain: Mutex<Option<Box<BeforeDrain>>>,
 }
+
+/// Called once before a graceful shutdown begins; see [`Running::before_drain`].
+type BeforeDrain = dyn FnOnce(Option<StatePipe>) + Send;
 
 /// Counts of one worker since the start; see [`Counters`].
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -95,6 +99,7 @@ impl<M: Send + 'static> Running<M> {
             hangups: AtomicU64::new(0),
             reopens: AtomicU64::new(0),
             handed_over: AtomicBool::new(false),
+            before_drain: Mutex::new(None),
         }
     }
 
@@ -194,11 +199,31 @@ impl<M: Send + 'static> Running<M> {
         }
     }
 
+    /// Has this called once, on the thread that begins a graceful shutdown, while all workers still run: for state that must outlive the
+    /// process. With a successor it has the pipe to it ([`inherit::state`]). The shutdown waits for it.
+    pub fn before_drain(&self, hook: impl FnOnce(Option<StatePipe>) + Send + 'static) {
+        *self.before_drain.lock().unwrap_or_else(PoisonError::into_inner) = Some(Box::new(hook));
+    }
+
+    fn call_before_drain(&self, pipe: Option<StatePipe>) {
+        let hook = self
+            .before_drain
+            .lock()
+            .unwrap_or_else(PoisonError::into_inner)
+            .take();
+        if let Some(hook) = hook {
+            hook(pipe);
+        }
+    }
+
     /// Begins a graceful shutdown: no new connections but those in the listen queues, which are accepted; open ones get
     /// the grace time and end with [`Reason::Shutdown`](crate::Reason::Shutdown) then. Tasks and datagram sockets end with
     /// the last connection of their worker; blocking work is not waited for by the workers, but by whoever drops or joins this, for
     /// up to five seconds.
     pub fn shut_down(&self) {
+        if self.shared.state() == State::Running {
+            self.call_before_drain(None);
+        }
         self.shared.kept().clear();
         self.shared.advance(State::Draining);
     }
@@ -232,13 +257,14 @@ impl<M: Send + 'static> Running<M> {
         // Out of reach of a shutdown meanwhile, which would remove what the successor needs.
         let mut kept = std::mem::take(&mut *self.shared.kept());
         match succeed(&kept, program, arguments, patience) {
-            Ok(pid) => {
+            Ok(mut successor) => {
+                self.call_before_drain(successor.take_state());
                 for file in kept.iter_mut().filter_map(|kept| kept.file.as_mut()) {
                     file.disarm();
                 }
                 self.handed_over.store(true, Ordering::Relaxed);
                 self.shared.advance(State::Draining);
-                Ok(pid)
+                Ok(successor.process.id())
             }
             Err(error) => {
                 if self.shared.state() == State::Running {
@@ -299,7 +325,7 @@ fn succeed(
     program: &Path,
     arguments: &[std::ffi::OsString],
     patience: Duration,
-) -> io::Result<u32> {
+) -> io::Result<inherit::Successor> {
     let listeners: Vec<_> = kept
         .iter()
         .map(|kept| (kept.fd.as_fd(), kept.name.as_str()))
@@ -311,5 +337,5 @@ fn succeed(
         let _ = successor.process.wait();
         return Err(error);
     }
-    Ok(successor.process.id())
+    Ok(successor)
 }

@@ -14,6 +14,11 @@ use crate::worker::handler::Handler;
 /// How often the main thread looks whether a worker has ended by itself.
 const LOOK: Duration = Duration::from_millis(250);
 
+/// How long a process that is started by another one puts off to be ready, and how often it checks meanwhile
+/// ([`Engine::run_observed_until_ready`]).
+const READY_WITHIN: Duration = Duration::from_secs(2);
+const READY_CHECK: Duration = Duration::from_millis(5);
+
 /// How long a successor may take until it serves.
 const PATIENCE: Duration = Duration::from_secs(30);
 
@@ -70,12 +75,30 @@ impl Engine {
         H: Handler,
         F: Fn(Start<H::Mail>) -> H + Send + Sync + 'static,
     {
+        self.run_observed_until_ready(signals, make, observe, || true)
+    }
+
+    /// As [`Engine::run_observed`], for a program that has more to set up once its workers serve: the process that started it may stop
+    /// when `is_ready` says so, or after two seconds.
+    ///
+    /// # Errors
+    /// As [`Engine::run`].
+    pub fn run_observed_until_ready<H, F>(
+        self,
+        signals: &Signals,
+        make: F,
+        observe: impl FnMut(&Running<H::Mail>),
+        is_ready: impl FnMut() -> bool,
+    ) -> Result<Summary, EngineError>
+    where
+        H: Handler,
+        F: Fn(Start<H::Mail>) -> H + Send + Sync + 'static,
+    {
         // Now, while the name still means this file: an upgrade puts another one in its place, and that is the one to
         // start then.
         let program = std::env::current_exe().map_err(system("the program's own path"))?;
         let running = self.start(make)?;
-        inherit::ready();
-        running.follow(signals, &program, observe)
+        running.follow(signals, &program, observe, is_ready)
     }
 }
 
@@ -85,11 +108,24 @@ impl<M: Send + 'static> Running<M> {
         signals: &Signals,
         program: &Path,
         mut observe: impl FnMut(&Running<M>),
+        mut is_ready: impl FnMut() -> bool,
     ) -> Result<Summary, EngineError> {
         let mut asked = false;
+        let mut checks = READY_WITHIN.div_duration_f32(READY_CHECK) as u32;
         while !self.is_over() {
             observe(&self);
-            let signal = signals.wait(Some(LOOK)).map_err(system("signalfd"))?;
+            checks = checks.saturating_sub(1);
+            if checks > 0 && is_ready() {
+                checks = 0;
+            }
+            let wait = match checks {
+                0 => {
+                    inherit::ready();
+                    LOOK
+                }
+                _ => READY_CHECK,
+            };
+            let signal = signals.wait(Some(wait)).map_err(system("signalfd"))?;
             match signal {
                 Some(Signal::Terminate | Signal::Interrupt) if !asked => {
                     asked = true;

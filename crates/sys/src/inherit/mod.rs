@@ -2,10 +2,11 @@
 //!
 //! The environment names how many descriptors begin at number 3 (`LISTEN_FDS`), what they are called
 //! (`LISTEN_FDNAMES`) and for whom they are (`LISTEN_PID`), so that a process further down, which inherits the
-//! environment but not the descriptors, leaves them alone. To this a successor started by [`spawn_with`]
-//! adds a pipe, in which it says that it is ready.
+//! environment but not the descriptors, leaves them alone. To this [`spawn_with`] adds two pipes: by one the
+//! successor reports that it is ready, by the other it receives state.
 
 mod spawn;
+mod state;
 
 use std::env;
 use std::os::fd::{AsRawFd, BorrowedFd, FromRawFd, OwnedFd, RawFd};
@@ -21,11 +22,14 @@ use crate::socket;
 
 pub(crate) use spawn::unblock_signals;
 pub use spawn::{Successor, spawn_with};
+pub use state::{StatePipe, state};
 
 /// The number of the first descriptor that is handed over.
 const FIRST: RawFd = 3;
 /// Names the descriptor of the readiness pipe.
 const READY: &str = "RINGMAIN_READY_FD";
+/// Names the descriptor of the pipe by which state arrives.
+const STATE: &str = "RINGMAIN_STATE_FD";
 /// What a name is when none was given.
 const UNKNOWN: &str = "unknown";
 
@@ -90,13 +94,8 @@ pub fn take() -> Result<Vec<Inherited>, InheritError> {
     }
     let count = number("LISTEN_FDS")?.unwrap_or(0) as usize;
     let names = names(count)?;
-    if let Some(fd) = number(READY)? {
-        // A pipe that is not there any more is nobody's who waits.
-        let pipe = own(fd as RawFd).filter(|pipe| {
-            fstat(pipe).is_ok_and(|stat| FileType::from_raw_mode(stat.st_mode) == FileType::Fifo)
-        });
-        *WAITING.lock().unwrap_or_else(|poisoned| poisoned.into_inner()) = pipe;
-    }
+    *WAITING.lock().unwrap_or_else(|poisoned| poisoned.into_inner()) = pipe(READY)?;
+    state::keep(pipe(STATE)?);
     (FIRST..)
         .zip(names)
         .map(|(fd, name)| listener(fd, name))
@@ -111,6 +110,15 @@ pub fn ready() -> bool {
         .unwrap_or_else(|poisoned| poisoned.into_inner())
         .take();
     pipe.is_some_and(|pipe| rustix::io::retry_on_intr(|| rustix::io::write(&pipe, b"R")).is_ok())
+}
+
+/// The pipe of this variable, if it is open.
+fn pipe(variable: &'static str) -> Result<Option<OwnedFd>, InheritError> {
+    let pipe = number(variable)?.and_then(|fd| own(fd as RawFd));
+    let is_pipe = |pipe: &OwnedFd| {
+        fstat(pipe).is_ok_and(|stat| FileType::from_raw_mode(stat.st_mode) == FileType::Fifo)
+    };
+    Ok(pipe.filter(is_pipe))
 }
 
 fn number(variable: &'static str) -> Result<Option<u32>, InheritError> {

@@ -19,7 +19,7 @@ use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::io::{Errno, fcntl_dupfd_cloexec, retry_on_intr};
 use rustix::pipe::{PipeFlags, pipe_with};
 
-use super::{FIRST, READY};
+use super::{FIRST, READY, STATE, StatePipe};
 use crate::clock;
 
 const PID_KEY: &[u8] = b"LISTEN_PID=";
@@ -32,6 +32,7 @@ pub struct Successor {
     /// The process. Dropping it does not end it.
     pub process: Child,
     pipe: OwnedFd,
+    state: Option<StatePipe>,
 }
 
 /// Starts `program`, a path that is not looked up, and hands it `listeners` with their names. It inherits the rest of
@@ -46,16 +47,20 @@ pub fn spawn_with(
     args: &[OsString],
 ) -> io::Result<Successor> {
     check_names(listeners)?;
-    // The descriptors' places in the child: the listeners, then the pipe.
-    let end = FIRST + listeners.len() as RawFd + 1;
+    // The descriptors' places in the child: the listeners, then the pipe of readiness, then that of the state.
+    let end = FIRST + listeners.len() as RawFd + 2;
     let (pipe, child_pipe) = pipe_with(PipeFlags::CLOEXEC)?;
+    let (child_state, state) = pipe_with(PipeFlags::CLOEXEC)?;
     // Duplicates above all places, so that no place is taken before its own duplicate is made.
-    let fds = listeners.iter().map(|(fd, _)| *fd).chain([child_pipe.as_fd()]);
+    let fds = listeners
+        .iter()
+        .map(|(fd, _)| *fd)
+        .chain([child_pipe.as_fd(), child_state.as_fd()]);
     let fds: Vec<OwnedFd> = fds
         .map(|fd| fcntl_dupfd_cloexec(fd, end))
         .collect::<Result<_, _>>()?;
-    drop(child_pipe);
-    let mut image = Image::new(program, args, environment(listeners, end - 1))?;
+    drop((child_pipe, child_state));
+    let mut image = Image::new(program, args, environment(listeners, end - 2))?;
     let sources: Vec<RawFd> = fds.iter().map(AsRawFd::as_raw_fd).collect();
     // `Command` reports a failed exec through a pipe of its own, which must not lie in a place.
     let fillers = fill(end)?;
@@ -74,10 +79,16 @@ pub fn spawn_with(
     // SAFETY: the closure only calls dup2, pthread_sigmask, getpid and execve, and writes to memory that is there already.
     let process = unsafe { command.pre_exec(exec) }.spawn()?;
     drop((fds, fillers));
-    Ok(Successor { process, pipe })
+    let state = Some(StatePipe::new(state));
+    Ok(Successor { process, pipe, state })
 }
 
 impl Successor {
+    /// Takes the pipe by which the process receives state, once. Dropping it, or this, closes it: the process has no state then.
+    pub fn take_state(&mut self) -> Option<StatePipe> {
+        self.state.take()
+    }
+
     /// Waits until the process has called [`super::ready`], at most `timeout`; `None` waits for ever.
     ///
     /// # Errors
@@ -137,6 +148,7 @@ fn environment(listeners: &[(BorrowedFd<'_>, &str)], pipe: RawFd) -> Vec<(OsStri
         "LISTEN_FDS",
         "LISTEN_FDNAMES",
         READY,
+        STATE,
     ];
     let mut all: Vec<_> = env::vars_os()
         .filter(|(key, _)| !ours.iter().any(|name| key == OsStr::new(name)))
@@ -145,6 +157,7 @@ fn environment(listeners: &[(BorrowedFd<'_>, &str)], pipe: RawFd) -> Vec<(OsStri
     all.push(("LISTEN_FDS".into(), listeners.len().to_string().into()));
     all.push(("LISTEN_FDNAMES".into(), names.join(":").into()));
     all.push((READY.into(), pipe.to_string().into()));
+    all.push((STATE.into(), (pipe + 1).to_string().into()));
     all
 }
 

@@ -370,6 +370,7 @@ impl Backend for Epoll {
             SocketOption::SendBuffer(bytes) => socket::set_send_buffer(fd, bytes),
             SocketOption::ReceiveBuffer(bytes) => socket::set_receive_buffer(fd, bytes),
             SocketOption::KeepAlive(on) => socket::set_keepalive(fd, on),
+            SocketOption::UserTimeout(millis) => socket::set_user_timeout(fd, millis),
             SocketOption::ResetOnClose => socket::set_reset_on_close(fd),
         }
     }

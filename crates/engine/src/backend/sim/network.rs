@@ -79,7 +79,10 @@ impl End {
             SocketOption::SendBuffer(bytes) => self.send_limit = doubled(bytes),
             SocketOption::ReceiveBuffer(bytes) => self.receive_limit = doubled(bytes),
             SocketOption::ResetOnClose => self.reset_on_close = true,
-            SocketOption::NoDelay(_) | SocketOption::NotSentLowWater(_) | SocketOption::KeepAlive(_) => {}
+            SocketOption::NoDelay(_)
+            | SocketOption::NotSentLowWater(_)
+            | SocketOption::KeepAlive(_)
+            | SocketOption::UserTimeout(_) => {}
         }
     }
 }

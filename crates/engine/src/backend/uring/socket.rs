@@ -118,6 +118,7 @@ impl Uring {
             SocketOption::SendBuffer(bytes) => (libc::SOL_SOCKET, libc::SO_SNDBUF, bytes as i32),
             SocketOption::ReceiveBuffer(bytes) => (libc::SOL_SOCKET, libc::SO_RCVBUF, bytes as i32),
             SocketOption::KeepAlive(on) => (libc::SOL_SOCKET, libc::SO_KEEPALIVE, i32::from(on)),
+            SocketOption::UserTimeout(millis) => (libc::IPPROTO_TCP, libc::TCP_USER_TIMEOUT, millis as i32),
             SocketOption::ResetOnClose => unreachable!("handled above: its value has two words"),
         };
         self.set_raw(socket, level, name, [value])

@@ -189,6 +189,7 @@ pub fn options_are_taken<H: Harness>(harness: H) {
         SocketOption::SendBuffer(32 * 1024),
         SocketOption::ReceiveBuffer(32 * 1024),
         SocketOption::KeepAlive(true),
+        SocketOption::UserTimeout(40_000),
     ];
     for option in options {
         let result = pair.driver.harness.worker(0).set_option(pair.socket, option);
