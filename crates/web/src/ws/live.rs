@@ -364,7 +364,16 @@ impl Live {
 
     /// The process is shutting down.
     pub(crate) fn drain(&mut self) {
-        self.ws.close_because(CloseCode::GOING_AWAY, "", Cause::Shutdown);
+        let mut closes_itself = false;
+        if !self.told {
+            self.call(|socket, ws| {
+                closes_itself = socket.shuts_down(ws);
+                Ok(())
+            });
+        }
+        if !closes_itself {
+            self.ws.close_because(CloseCode::GOING_AWAY, "", Cause::Shutdown);
+        }
     }
 
     /// Looks at what has become of the client: a ping, more patience, or the end.

@@ -59,6 +59,13 @@ pub trait Socket: 'static {
         Ok(())
     }
 
+    /// The process begins to shut down. `false`, the default: the socket is closed at once, with 1001. `true`: the application closes
+    /// it within the grace time; else it is reset then.
+    fn shuts_down(&mut self, ws: &Ws) -> bool {
+        let _ = ws;
+        false
+    }
+
     /// It is over, told once and last: nothing arrives any more and nothing can be sent.
     fn closed(&mut self, closed: &Closed<'_>) {
         let _ = closed;

@@ -286,8 +286,15 @@ fn rule_14_subprotocols_are_chosen_in_the_client_s_order() {
             Ok(Some("b")),
         ),
         ("Sec-WebSocket-Protocol: c, A\r\n", Ok(None)),
-        ("Sec-WebSocket-Protocol:\r\n", Err(Fault::Protocols)),
-        ("Sec-WebSocket-Protocol: a,\r\n", Err(Fault::Protocols)),
+        // An empty list is none, and empty elements do not count (RFC 9110 §5.6.1.2).
+        ("Sec-WebSocket-Protocol:\r\n", Ok(None)),
+        ("Sec-WebSocket-Protocol: , ,\r\n", Ok(None)),
+        ("Sec-WebSocket-Protocol: a,\r\n", Ok(Some("a"))),
+        (
+            "Sec-WebSocket-Protocol:\r\nSec-WebSocket-Protocol: ,b\r\n",
+            Ok(Some("b")),
+        ),
+        ("Sec-WebSocket-Protocol: a,, a\r\n", Err(Fault::Protocols)),
         ("Sec-WebSocket-Protocol: a b\r\n", Err(Fault::Protocols)),
         ("Sec-WebSocket-Protocol: a, b, a\r\n", Err(Fault::Protocols)),
     ] {

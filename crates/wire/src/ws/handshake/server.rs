@@ -100,7 +100,11 @@ fn check_stream(head: &RequestHead<'_>) -> Result<(), Kind> {
 
 /// The first of the client's subprotocols that the server knows.
 fn protocol<'w>(fields: &Fields<'_>, known: &[&'w str]) -> Result<Option<&'w str>, Kind> {
-    let offered = || fields.all(PROTOCOLS).flat_map(grammar::list);
+    // Empty elements count for nothing, and a list of them is none (RFC 9110 §5.6.1.2): some clients send one.
+    let offered = || {
+        let names = fields.all(PROTOCOLS).flat_map(grammar::list);
+        names.filter(|name| !name.is_empty())
+    };
     let mut chosen = None;
     for (index, name) in offered().enumerate() {
         // Quadratic in a number that the head's limits bound.
