@@ -22,6 +22,12 @@ impl Epoch {
         Epoch(random)
     }
 
+    /// The number that it was made of.
+    #[must_use]
+    pub const fn number(self) -> u64 {
+        self.0
+    }
+
     /// As a client says it. `None`: it is none of ours.
     #[must_use]
     pub fn parse(text: &str) -> Option<Epoch> {
@@ -63,6 +69,8 @@ pub struct Keep {
 pub struct History<T> {
     epoch: Epoch,
     top: u64,
+    /// The position at which this epoch began: what a client missed before it cannot be known.
+    floor: u64,
     keep: Keep,
     bytes: usize,
     kept: VecDeque<Kept<T>>,
@@ -102,10 +110,38 @@ impl<T> History<T> {
         History {
             epoch,
             top: 0,
+            floor: 0,
             keep,
             bytes: 0,
             kept: VecDeque::new(),
         }
+    }
+
+    /// As a predecessor left it at this place. What it kept is [added](History::add_kept) in order.
+    #[must_use]
+    pub fn restored(place: Place, floor: u64, keep: Keep) -> History<T> {
+        History {
+            top: place.offset,
+            floor,
+            ..History::new(place.epoch, keep)
+        }
+    }
+
+    /// Adds a publication that is numbered already: the last that is added has the offset of the place.
+    pub fn add_kept(&mut self, item: T, bytes: usize, at: Duration) {
+        self.bytes += bytes;
+        self.kept.push_back(Kept { item, bytes, at });
+    }
+
+    /// Returns the retained publications, the oldest first, each with the time at which it was published.
+    pub fn all_kept(&self) -> impl Iterator<Item = (&T, Duration)> {
+        self.kept.iter().map(|kept| (&kept.item, kept.at))
+    }
+
+    /// The position at which the epoch began.
+    #[must_use]
+    pub fn floor(&self) -> u64 {
+        self.floor
     }
 
     /// Behind the last publication.
@@ -151,6 +187,13 @@ impl<T> History<T> {
         self.bytes = 0;
     }
 
+    /// Starts a new epoch at the current position, because publications may be missing there. What is kept stays and can be
+    /// queried, and offsets continue; nothing recovers across this position.
+    pub fn renew(&mut self, epoch: Epoch) {
+        self.epoch = epoch;
+        self.floor = self.top;
+    }
+
     /// What was published behind an offset of an epoch, if that is at most `limit` and all of it is there. `epoch` is `None` for
     /// a client that has none: it takes this one's for its own.
     pub fn recover(
@@ -164,8 +207,9 @@ impl<T> History<T> {
         if epoch.is_some_and(|epoch| epoch != self.epoch) {
             return Recovered::Gap;
         }
-        // More than there ever were: it is another life's, whatever its epoch says.
-        let Some(missed) = self.top.checked_sub(offset) else {
+        // More than there ever were, or fewer than this epoch began with: another epoch's, whatever the client says.
+        let missed = self.top.checked_sub(offset).filter(|_| offset >= self.floor);
+        let Some(missed) = missed else {
             return Recovered::Gap;
         };
         match usize::try_from(missed) {

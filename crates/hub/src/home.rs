@@ -5,7 +5,9 @@
 //! the first number that did not go, and sends it again from its history.
 
 mod channel;
+mod interruption;
 mod keys;
+mod state;
 mod writer;
 
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
@@ -19,6 +21,7 @@ use crate::mail::{Course, Manner, Rules, Subscribed, Subscribing, ToHome, ToWork
 use crate::protocol::{Published, Push, Variant};
 use channel::{Channel, Goes};
 use keys::{Keys, Name};
+pub use state::{Record, Saved, Unreadable};
 use writer::Writer;
 
 /// The channels that are at home at one worker.
@@ -39,6 +42,8 @@ pub struct Home {
     keys: Keys,
     writer: Writer,
     counts: Counts,
+    /// No publication is numbered any more ([`Home::freeze`]).
+    is_frozen: bool,
 }
 
 /// What has been done since the worker began, and what is there.
@@ -83,6 +88,7 @@ impl Home {
             keys: Keys::default(),
             writer: Writer::default(),
             counts: Counts::default(),
+            is_frozen: false,
         }
     }
 
@@ -100,6 +106,14 @@ impl Home {
                 variant,
                 client,
             } => self.unsubscribe(from, &channel, variant, client.as_deref(), now),
+            ToHome::Publish {
+                rules, manner, ask, ..
+            } if self.is_frozen && (rules.keep.is_some() || manner.is_some()) => {
+                if let Some(ask) = ask {
+                    let told = Box::new(Told::Draining);
+                    self.answer(from, ToWorker::Told { ask, told });
+                }
+            }
             ToHome::Publish {
                 channel,
                 rules,
@@ -245,8 +259,12 @@ impl Home {
         if self.names.len() >= self.most {
             return None;
         }
-        self.drawn += 1;
-        let channel = Channel::new(Arc::clone(name), rules, epoch(self.seed, self.drawn), now);
+        let epoch = self.draw_epoch();
+        let channel = Channel::new(Arc::clone(name), rules, epoch, now);
+        Some(self.add(Arc::clone(name), channel))
+    }
+
+    fn add(&mut self, name: Arc<str>, channel: Channel) -> u32 {
         let index = match self.free.pop() {
             Some(index) => {
                 self.channels[index as usize] = Some(channel);
@@ -257,8 +275,8 @@ impl Home {
                 (self.channels.len() - 1) as u32
             }
         };
-        self.names.insert(Arc::clone(name), index);
-        Some(index)
+        self.names.insert(name, index);
+        index
     }
 
     fn subscribe(&mut self, from: WorkerId, subscribing: Subscribing, now: Duration) {

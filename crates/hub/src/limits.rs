@@ -101,3 +101,6 @@ pub const MOMENTS_TOGETHER: usize = 128;
 /// Pushes that are looked at, of those that wait for a connection, before it is given the states that it is behind with: with one
 /// of these among them it is too slow, and gets the newest at a later moment.
 pub(crate) const LOOKED_AT: usize = 256;
+
+/// Bytes of the state that one home writes for the process after it. Channels beyond it are left out and start a new epoch there.
+pub const STATE_BYTES: usize = 512 << 20;

@@ -193,6 +193,8 @@ pub enum Told {
     NotAvailable,
     /// It is not published: as many channels are there as may be.
     Full,
+    /// It is not published: a successor numbers publications from now on.
+    Draining,
 }
 
 /// Somebody who wants to listen.

@@ -89,10 +89,33 @@ impl Channel {
         self.rules = rules;
     }
 
+    /// Its history, which a predecessor had.
+    pub(super) fn set_history(&mut self, history: History<Arc<Published>>) {
+        self.history = Some(history);
+    }
+
+    pub(super) fn history_mut(&mut self) -> Option<&mut History<Arc<Published>>> {
+        self.history.as_mut()
+    }
+
+    /// The time of the last publication, or of the last unsubscription.
+    pub(super) fn touched(&self) -> Duration {
+        self.touched
+    }
+
     /// Where it stands. `None`: it has no numbers.
     pub(super) fn place(&self) -> Option<Place> {
         self.rules.keep?;
         self.history.as_ref().map(History::place)
+    }
+
+    /// Starts a new epoch at the current position. Returns whether subscribers rely on positions, and so have to be notified.
+    pub(super) fn renew(&mut self, epoch: Epoch) -> bool {
+        self.epoch = epoch;
+        if let Some(history) = &mut self.history {
+            history.renew(epoch);
+        }
+        self.rules.keep.is_some() && self.rules.every.is_none()
     }
 
     /// Where it stands, and what somebody has missed.

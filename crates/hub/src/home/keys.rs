@@ -74,6 +74,20 @@ impl Keys {
         }
     }
 
+    /// One that a predecessor remembered since then. Those before it are not younger.
+    pub(super) fn restore(&mut self, name: Name, place: Option<Place>, window: Duration, at: Duration) {
+        self.window = window;
+        if !self.places.contains_key(&name) {
+            self.remember(name, place, at);
+        }
+    }
+
+    /// All of them, the oldest first: since when, and where the channel stood.
+    pub(super) fn all(&self) -> impl Iterator<Item = (Duration, &Name, Option<Place>)> {
+        let all = self.order.iter();
+        all.filter_map(|(at, name)| Some((*at, &**name, *self.places.get(name)?)))
+    }
+
     /// Lets go of those whose time is over.
     pub(super) fn expire(&mut self, now: Duration) {
         while self.order.front().is_some_and(|(at, _)| *at + self.window <= now) {

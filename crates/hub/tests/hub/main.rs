@@ -1,6 +1,7 @@
 //! Homes and subscribers of several workers, put together: by hand, and by chance with queues that fill up.
 
 mod chance;
+mod interruptions;
 mod moments;
 mod paced;
 mod programs;

@@ -182,6 +182,7 @@ fn said_of(told: &Told) -> String {
         Told::Forgotten => "forgotten".to_owned(),
         Told::NotAvailable => "not available".to_owned(),
         Told::Full => "full".to_owned(),
+        Told::Draining => "draining".to_owned(),
     }
 }
 

@@ -1,0 +1,312 @@
+//! The state of channels for the process that comes after this one: epochs, offsets, what is kept, keys of publications. Pure.
+//!
+//! ```text
+//! record   kind (1 byte) ─ length (4 bytes, little endian) ─ Protobuf          a section is any number of them
+//! ```
+//!
+//! Subscribers and presence are not part of it: clients connect again. Times are ages, since clocks of two processes differ.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use prost::Message;
+
+use super::channel::Channel;
+use super::keys::Name;
+use super::{Home, epoch};
+use crate::history::{Epoch, History, Place};
+use crate::limits;
+use crate::mail::Rules;
+use crate::protocol::{ClientInfo, Published};
+
+/// Of a record's head: its kind and its length.
+const HEAD_BYTES: usize = 5;
+/// Offsets beyond are none that were counted: the next ones would overflow.
+const OFFSET_MOST: u64 = u64::MAX >> 1;
+const CHANNEL: u8 = 1;
+const KEY: u8 = 2;
+
+/// A channel or a key, as a predecessor had it.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Record(Kind);
+
+#[derive(Clone, Debug, PartialEq)]
+enum Kind {
+    Channel(ChannelRecord),
+    Key(KeyRecord),
+}
+
+#[derive(Clone, PartialEq, Message)]
+struct ChannelRecord {
+    #[prost(string, tag = "1")]
+    name: String,
+    #[prost(fixed64, tag = "2")]
+    epoch: u64,
+    #[prost(uint64, tag = "3")]
+    top: u64,
+    #[prost(uint64, tag = "4")]
+    floor: u64,
+    #[prost(message, repeated, tag = "5")]
+    kept: Vec<PublicationRecord>,
+    /// Milliseconds since it was last needed.
+    #[prost(uint64, tag = "6")]
+    age: u64,
+}
+
+#[derive(Clone, PartialEq, Message)]
+struct PublicationRecord {
+    #[prost(bytes = "bytes", tag = "1")]
+    data: bytes::Bytes,
+    #[prost(message, optional, tag = "2")]
+    info: Option<ClientInfo>,
+    #[prost(btree_map = "string, string", tag = "3")]
+    tags: std::collections::BTreeMap<String, String>,
+    #[prost(int64, tag = "4")]
+    time: i64,
+    /// Milliseconds since it was published.
+    #[prost(uint64, tag = "5")]
+    age: u64,
+}
+
+#[derive(Clone, PartialEq, Message)]
+struct KeyRecord {
+    #[prost(string, tag = "1")]
+    channel: String,
+    #[prost(string, tag = "2")]
+    key: String,
+    #[prost(bool, tag = "3")]
+    is_numbered: bool,
+    #[prost(uint64, tag = "4")]
+    offset: u64,
+    #[prost(fixed64, tag = "5")]
+    epoch: u64,
+    /// Milliseconds since it was published.
+    #[prost(uint64, tag = "6")]
+    age: u64,
+}
+
+/// A section that cannot be read.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("expected records of channels and keys, found {0}")]
+pub struct Unreadable(String);
+
+/// The section that a home has written for its successor.
+#[derive(Debug, Default)]
+pub struct Saved {
+    /// The section.
+    pub section: Vec<u8>,
+    /// Channels that did not fit ([`limits::STATE_BYTES`]): they start a new epoch.
+    pub omitted: usize,
+}
+
+impl Record {
+    /// The channel that it belongs to.
+    #[must_use]
+    pub fn channel(&self) -> &str {
+        match &self.0 {
+            Kind::Channel(channel) => &channel.name,
+            Kind::Key(key) => &key.channel,
+        }
+    }
+
+    /// Reads a section. Nothing is allocated that the section does not hold.
+    ///
+    /// # Errors
+    /// [`Unreadable`]: a record is cut off, of another kind, or no Protobuf.
+    pub fn read_all(mut section: &[u8]) -> Result<Vec<Record>, Unreadable> {
+        let mut records = Vec::new();
+        while !section.is_empty() {
+            let cut_off = || Unreadable("the end within a record".to_owned());
+            let (head, rest) = section.split_first_chunk::<HEAD_BYTES>().ok_or_else(cut_off)?;
+            let [kind, length @ ..] = *head;
+            let length = u32::from_le_bytes(length) as usize;
+            let (body, rest) = rest.split_at_checked(length).ok_or_else(cut_off)?;
+            let broken = |error: prost::DecodeError| Unreadable(error.to_string());
+            records.push(Record(match kind {
+                CHANNEL => Kind::Channel(ChannelRecord::decode(body).map_err(broken)?),
+                KEY => Kind::Key(KeyRecord::decode(body).map_err(broken)?),
+                other => return Err(Unreadable(format!("a record of kind {other}"))),
+            }));
+            section = rest;
+        }
+        Ok(records)
+    }
+}
+
+impl Home {
+    /// Ends the numbering of publications: from now on those that would be numbered, or that have a key, are refused
+    /// ([`Told::Draining`](crate::mail::Told::Draining)), so that a successor continues where this stopped.
+    pub fn freeze(&mut self) {
+        self.is_frozen = true;
+    }
+
+    /// Writes the channels that have numbers, and keys of publications.
+    #[must_use]
+    pub fn save(&mut self, now: Duration) -> Saved {
+        let mut saved = Saved::default();
+        for channel in self.channels.iter_mut().flatten() {
+            let Some(history) = channel.history_now(now) else {
+                continue;
+            };
+            let record = ChannelRecord {
+                name: channel.name.to_string(),
+                ..history
+            };
+            if !saved.push(CHANNEL, &record) {
+                saved.omitted += 1;
+            }
+        }
+        for (at, name, place) in self.keys.all() {
+            let record = KeyRecord {
+                channel: name.channel.to_string(),
+                key: name.key.to_string(),
+                is_numbered: place.is_some(),
+                offset: place.map_or(0, |place| place.offset),
+                epoch: place.map_or(0, |place| place.epoch.number()),
+                age: millis(now.saturating_sub(at)),
+            };
+            saved.push(KEY, &record);
+        }
+        saved
+    }
+
+    /// Takes over channels and keys of a predecessor, `elapsed` after it has written them. `rules` are the channel's; a channel that
+    /// `None` is returned for, or that has no numbers any more, is left out. Returns how many channels there are of it.
+    pub fn restore(
+        &mut self,
+        records: Vec<Record>,
+        (now, elapsed): (Duration, Duration),
+        window: Duration,
+        rules: impl Fn(&str) -> Option<Rules>,
+    ) -> usize {
+        let mut keys = Vec::new();
+        let mut restored = 0;
+        for record in records {
+            match record.0 {
+                Kind::Channel(record) => {
+                    let rules = rules(&record.name);
+                    restored +=
+                        usize::from(rules.is_some_and(|rules| {
+                            self.restore_channel(record, rules, now, elapsed).is_some()
+                        }));
+                }
+                Kind::Key(record) => keys.push(record),
+            }
+        }
+        // They are remembered in the order of their times, also those of several workers.
+        keys.sort_by_key(|key| std::cmp::Reverse(key.age));
+        for record in keys {
+            let age = Duration::from_millis(record.age).saturating_add(elapsed);
+            if age >= window || record.key.len() > limits::KEY_BYTES {
+                continue;
+            }
+            let place = record.is_numbered.then(|| Place {
+                offset: record.offset,
+                epoch: Epoch::new(record.epoch),
+            });
+            let name = Name {
+                channel: record.channel.into(),
+                key: record.key.into(),
+            };
+            self.keys.restore(name, place, window, now.saturating_sub(age));
+        }
+        restored
+    }
+
+    fn restore_channel(
+        &mut self,
+        record: ChannelRecord,
+        rules: Rules,
+        now: Duration,
+        elapsed: Duration,
+    ) -> Option<u32> {
+        let keep = rules.keep?;
+        let kept_before = u64::try_from(record.kept.len()).ok()?;
+        let is_whole = kept_before <= record.top && record.floor <= record.top && record.top <= OFFSET_MOST;
+        if !is_whole || self.names.contains_key(&*record.name) || self.names.len() >= self.most {
+            return None;
+        }
+        let at = |age: u64| now.saturating_sub(Duration::from_millis(age).saturating_add(elapsed));
+        let is_kept =
+            |kept: &PublicationRecord| Duration::from_millis(kept.age).saturating_add(elapsed) < keep.time;
+        // The oldest come first. A time before this clock's beginning counts as its beginning.
+        let kept = record.kept.into_iter().skip_while(|kept| !is_kept(kept));
+        let kept = kept.map(|kept| {
+            let (bytes, at) = (kept.data.len(), at(kept.age));
+            let published = Arc::new(Published {
+                data: kept.data,
+                info: kept.info,
+                tags: kept.tags,
+                time: kept.time,
+            });
+            (published, bytes, at)
+        });
+        let place = Place {
+            offset: record.top,
+            epoch: Epoch::new(record.epoch),
+        };
+        let mut history = History::restored(place, record.floor, keep);
+        kept.for_each(|(item, bytes, at)| history.add_kept(item, bytes, at));
+        history.expire(now);
+        let name: Arc<str> = record.name.into();
+        let mut channel = Channel::new(Arc::clone(&name), rules, place.epoch, at(record.age));
+        channel.set_history(history);
+        Some(self.add(name, channel))
+    }
+
+    /// The next epoch of this home.
+    pub(super) fn draw_epoch(&mut self) -> Epoch {
+        self.drawn += 1;
+        epoch(self.seed, self.drawn)
+    }
+}
+
+impl Saved {
+    /// Adds a record. `false`: there is no room for it.
+    fn push(&mut self, kind: u8, record: &impl Message) -> bool {
+        let length = record.encoded_len();
+        if self.section.len() + HEAD_BYTES + length > limits::STATE_BYTES {
+            return false;
+        }
+        self.section.push(kind);
+        // Below the limit, which is far below 4 GiB.
+        self.section.extend_from_slice(&(length as u32).to_le_bytes());
+        self.section.extend_from_slice(&record.encode_to_vec());
+        true
+    }
+}
+
+impl Channel {
+    /// Returns the record for a successor, without the name. `None`: the channel has no numbers.
+    fn history_now(&mut self, now: Duration) -> Option<ChannelRecord> {
+        let touched = self.touched();
+        let place = self.place()?;
+        let history = self.history_mut()?;
+        history.expire(now);
+        let kept = history.all_kept().map(|(item, at)| PublicationRecord {
+            data: item.data.clone(),
+            info: item.info.clone(),
+            tags: item.tags.clone(),
+            time: item.time,
+            age: millis(now.saturating_sub(at)),
+        });
+        let kept = kept.collect();
+        Some(ChannelRecord {
+            name: String::new(),
+            epoch: place.epoch.number(),
+            top: place.offset,
+            floor: history.floor(),
+            kept,
+            age: millis(now.saturating_sub(touched)),
+        })
+    }
+}
+
+fn millis(time: Duration) -> u64 {
+    u64::try_from(time.as_millis()).unwrap_or(u64::MAX)
+}
+
+const _: () = assert!(
+    limits::STATE_BYTES < u32::MAX as usize,
+    "a record's length has four bytes"
+);
