@@ -23,6 +23,7 @@ mod hyper_server;
 mod memory;
 pub mod nats;
 pub mod profile;
+pub mod push_state;
 pub mod record;
 pub mod redis_reply;
 pub mod router;
@@ -97,6 +98,10 @@ pub const TARGETS: &[Target] = &[
     Target {
         name: "profile",
         run: profile::run,
+    },
+    Target {
+        name: "push_state",
+        run: push_state::run,
     },
     Target {
         name: "record",

@@ -14,7 +14,7 @@ use ringmain_web::grpc::{Call, Code, Replies, Result, Service, Status};
 use ringmain_web::{App, Reply, Request};
 
 use crate::http::{Open, guarded, ready};
-use crate::stream::{Framing, Stream};
+use crate::stream::{Framing, Stream, limit_silence};
 
 /// As clients are generated that know Centrifugo's.
 const SERVICE: &str = "centrifugal.centrifugo.unistream.CentrifugoUniStream";
@@ -54,6 +54,7 @@ async fn consume(call: &Call<'_>, connect: ConnectRequest, replies: &mut Replies
     let request = call.request();
     let desk = ready(request)?;
     let handshake = desk.enter()?;
+    limit_silence(request, desk);
     let stream = Rc::new(Stream::new(request, Framing::Calls));
     let open = Open::new(request, desk, &stream, true);
     let session = &open.0;

@@ -25,6 +25,7 @@ use crate::asking::Crowd;
 use crate::due::Due;
 use crate::gathering::Asking;
 use crate::handshakes::Doorway;
+use crate::interruptions::Applying;
 use crate::limits;
 use crate::mesh::Ends;
 use crate::metrics::{Counts, Report};
@@ -33,6 +34,7 @@ use crate::options::Checked;
 use crate::orders::Order;
 use crate::outlet::Outlet;
 use crate::publisher::Places;
+use crate::rounds::Rounds;
 use crate::seat::Seat;
 use crate::session::Session;
 use crate::settings::Settings;
@@ -44,12 +46,17 @@ pub(crate) struct Desk(Rc<Inner>);
 
 pub(crate) struct Inner {
     pub(crate) cx: Cx,
-    settings: Arc<Settings>,
+    pub(crate) settings: Arc<Settings>,
+    /// A predecessor's state is waited for.
+    pub(crate) holds: Cell<bool>,
+    /// The channels here were written for a successor.
+    pub(crate) is_saved: Cell<bool>,
     since: Time,
     pub(crate) counts: Arc<Counts>,
     pub(crate) doorway: Doorway,
     pub(crate) asking: RefCell<Asking>,
     pub(crate) surveys: RefCell<Surveys>,
+    pub(crate) applying: RefCell<Applying>,
     /// Of the settings that were looked at last.
     seen: Cell<u64>,
     options: RefCell<Rc<Checked>>,
@@ -88,60 +95,27 @@ pub(crate) struct Emulated {
     pub(crate) data: Bytes,
 }
 
-struct Rounds {
-    pinged: Vec<Vec<ConnId>>,
-    strangers: Vec<Vec<Rc<Seat>>>,
-    second: usize,
-}
-
-impl Rounds {
-    /// The second whose clients must have answered by now: their pings were spread over it.
-    fn waited(&self) -> usize {
-        let count = self.pinged.len();
-        (self.second + count - limits::PONG_WITHIN.as_secs() as usize - 1) % count
-    }
-
-    /// The second of one that comes now: the emptiest of the interval's later half, of several the last. However many come at
-    /// once, their pings do not; and whoever leaves soon needs none.
-    fn join(&mut self, id: ConnId) {
-        let count = self.pinged.len();
-        let ahead = (count / 2..count)
-            .rev()
-            .map(|seconds| (self.second + seconds) % count);
-        if let Some(at) = ahead.min_by_key(|at| self.pinged[*at].len()) {
-            self.pinged[at].push(id);
-        }
-    }
-}
-
-const _: () = assert!(
-    limits::PONG_WITHIN.as_secs() + 1 < limits::PING_EVERY.as_secs() && limits::PONG_WITHIN.as_secs() > 1,
-    "those who are pinged are not those who are looked at, nor those who come"
-);
-
 impl Desk {
     /// Begins with its worker; `None`: there is one of this worker's number already.
     pub(crate) fn start(cx: &Cx, settings: &Arc<Settings>, (seen, options): (u64, Checked)) -> Option<Desk> {
         let (worker, workers) = (cx.worker(), cx.workers());
         let ends = settings.mesh.take(cx)?;
         let count = u16::try_from(workers).unwrap_or(u16::MAX);
-        let seconds = limits::PING_EVERY.as_secs().max(limits::CONNECT_WITHIN.as_secs()) as usize;
-        let rounds = Rounds {
-            pinged: vec![Vec::new(); limits::PING_EVERY.as_secs() as usize],
-            strangers: (0..=seconds).map(|_| Vec::new()).collect(),
-            second: 0,
-        };
+        let rounds = Rounds::new(&options);
         let desk = Desk(Rc::new(Inner {
             cx: cx.clone(),
             local: RefCell::new(Local::new(count, options.limits)),
             home: RefCell::new(Home::new(count, options.channels, cx.random())),
             places: RefCell::default(),
             settings: Arc::clone(settings),
+            holds: Cell::new(settings.hand_over.has_incoming()),
+            is_saved: Cell::new(false),
             since: ends.since,
             counts: settings.metrics.worker(),
             doorway: Doorway::default(),
             asking: RefCell::default(),
             surveys: RefCell::default(),
+            applying: RefCell::default(),
             seen: Cell::new(seen),
             options: RefCell::new(Rc::new(options)),
             node: Arc::clone(&ends.node),
@@ -159,8 +133,9 @@ impl Desk {
             users: RefCell::default(),
             rounds: RefCell::new(rounds),
         }));
-        let (carrier, clock, pacer) = (desk.clone(), desk.clone(), desk.clone());
+        let (carrier, clock, pacer, farewell) = (desk.clone(), desk.clone(), desk.clone(), desk.clone());
         for spawned in [
+            cx.spawn(async move { farewell.send_away().await }),
             cx.spawn(async move { carrier.carry().await }),
             cx.spawn(async move { clock.tick().await }),
             cx.spawn(async move { pacer.pace().await }),
@@ -178,6 +153,7 @@ impl Desk {
             self.0.seen.set(seen);
             self.0.local.borrow_mut().set_limits(options.limits);
             self.0.home.borrow_mut().set_most(options.channels);
+            self.0.rounds.borrow_mut().follow(&options);
             *self.0.options.borrow_mut() = Rc::new(options);
         }
         Rc::clone(&self.0.options.borrow())
@@ -279,6 +255,14 @@ impl Desk {
             .iter()
             .filter_map(|slot| seats.get(*slot)?.clone())
             .collect()
+    }
+
+    /// Returns all connections of this worker: the connected ones, and those that have not sent `connect` yet.
+    pub(crate) fn all_seats(&self) -> Vec<Rc<Seat>> {
+        let strangers = &self.0.rounds.borrow().strangers;
+        let seats = self.0.seats.borrow();
+        let strangers = strangers.iter().flatten().filter(|seat| seat.id().is_none());
+        strangers.chain(seats.iter().flatten()).map(Rc::clone).collect()
     }
 
     /// Tells the other workers. `false`: one of them has no room for it, and nobody was told.
@@ -394,6 +378,7 @@ impl Desk {
         let ends = &mut *self.0.ends.borrow_mut();
         let mut rings = std::mem::take(&mut ends.rings);
         rings.fill(false);
+        self.follow_hand_over(&ends.slots);
         let mut more = self.take_arrived(&ends.slots);
         for queue in &mut ends.as_sessions {
             // Whoever adds to it meanwhile rings again.
@@ -411,6 +396,8 @@ impl Desk {
         for (other, rings) in rings.iter_mut().enumerate() {
             more |= self.take_in(other, ends, rings);
         }
+        let slot = &ends.slots[self.0.cx.worker()];
+        more |= self.apply_interruptions(&slot.interruptions, slot.is_empty());
         for (other, rings) in rings.iter_mut().enumerate() {
             more |= self.give_out(other, ends, rings);
         }
@@ -420,7 +407,8 @@ impl Desk {
         let (own, local) = (self.0.cx.worker(), self.0.local.borrow());
         for (other, &rings) in rings.iter().enumerate() {
             let has_room = other == own || !ends.to_homes[other].is_full();
-            more |= has_room && local.has_mail(WorkerId(other as u16));
+            let is_held = other == own && self.is_holding();
+            more |= has_room && !is_held && local.has_mail(WorkerId(other as u16));
             if rings && let Some(bell) = ends.bells[other].get() {
                 bell.wake_by_ref();
             }
@@ -433,8 +421,9 @@ impl Desk {
     fn take_in(&self, other: usize, ends: &mut Ends, rings: &mut bool) -> bool {
         let (id, now) = (WorkerId(other as u16), self.0.cx.now().since(Time(0)));
         let (local, home) = (&mut *self.0.local.borrow_mut(), &mut *self.0.home.borrow_mut());
+        let holds = self.is_holding();
         if other == self.0.cx.worker() {
-            while let Some(message) = local.poll_home(id) {
+            while !holds && let Some(message) = local.poll_home(id) {
                 home.handle(id, message, now);
             }
             return false;
@@ -447,7 +436,7 @@ impl Desk {
         let (as_home, as_worker) = (&mut ends.as_home[other], &mut ends.as_worker[other]);
         // Whoever found no room is told that there is some.
         *rings |= as_home.slots() >= limits::QUEUE || as_worker.slots() >= limits::QUEUE;
-        for _ in 0..limits::TAKEN_A_TURN {
+        for _ in 0..if holds { 0 } else { limits::TAKEN_A_TURN } {
             let Ok(message) = as_home.pop() else { break };
             home.handle(id, message, now);
         }
@@ -455,7 +444,7 @@ impl Desk {
             let Ok(message) = as_worker.pop() else { break };
             local.handle(message);
         }
-        !as_home.is_empty() || !as_worker.is_empty()
+        (!holds && !as_home.is_empty()) || !as_worker.is_empty()
     }
 
     /// What the channels here have for a worker.

@@ -18,6 +18,7 @@ use ringmain_jwt::Wrong;
 
 use crate::asking::answers::Refused;
 use crate::claims::{Cap, Connecting, Lasts, Terms};
+use crate::event_id::RESUMED;
 use crate::identity::{ClientId, Identity};
 use crate::limits;
 use crate::outlet::Outlet;
@@ -37,6 +38,9 @@ impl Session {
     ) -> Result<(), Disconnect> {
         if self.seat.id.get().is_some() || number == 0 {
             return Err(Disconnect::BAD_REQUEST);
+        }
+        if self.desk.cx.is_draining() {
+            return Err(Disconnect::SHUTDOWN);
         }
         match self.begin(number, connect) {
             Ok(()) => {}
@@ -114,7 +118,7 @@ impl Session {
         let named = request
             .subs
             .iter()
-            .filter(|(channel, _)| !channels.contains_key(*channel));
+            .filter(|(channel, subscribe)| !channels.contains_key(*channel) && subscribe.flag != RESUMED);
         let named: Vec<_> = named.filter(|_| self.seat.bare).collect();
         self.seat.pending.join(Joining {
             number,
@@ -192,7 +196,7 @@ impl Session {
         let mut result = ConnectResult {
             client,
             version: VERSION.to_owned(),
-            ping: limits::PING_EVERY.as_secs() as u32,
+            ping: self.desk.options().ping_interval.as_secs() as u32,
             pong: !self.seat.bare,
             ..ConnectResult::default()
         };

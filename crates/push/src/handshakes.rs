@@ -5,6 +5,7 @@ use std::cell::Cell;
 use std::rc::Rc;
 use std::time::Duration;
 
+use ringmain_engine::Cx;
 use ringmain_engine::backend::Time;
 use ringmain_web::{Error, Result};
 
@@ -51,6 +52,11 @@ impl Doorway {
     }
 }
 
+/// Returns the seconds after which a client should reconnect: random, so that clients that connected at once do not do so again.
+pub(crate) fn come_back_after(cx: &Cx) -> u64 {
+    1 + cx.random() % limits::COME_BACK_WITHIN.as_secs()
+}
+
 impl Desk {
     /// Lets somebody in who wants to connect.
     ///
@@ -64,7 +70,7 @@ impl Desk {
             .enter(options.handshakes, options.connects_per_second, now);
         entered.map_err(|why| {
             self.counts.refused(why);
-            let after = 1 + self.cx.random() % limits::COME_BACK_WITHIN.as_secs();
+            let after = come_back_after(&self.cx);
             let what = "more clients connect than are let in at once; come back a little later";
             Error::new(503, what).with_header("Retry-After", after.to_string())
         })

@@ -4,26 +4,29 @@
 
 use std::borrow::Cow;
 use std::rc::Rc;
+use std::time::Duration;
 
 use bytes::Bytes;
-use ringmain_hub::limits::MESSAGE_BYTES;
 use ringmain_hub::protocol::{Command, Commands, ConnectRequest, Disconnect, EmulationRequest, Format};
 use ringmain_web::limits::ERROR_TEXT_BYTES;
 use ringmain_web::{App, Error, Flow, Group, Method, Reply, Request, Result};
+use ringmain_wire::sse::Event;
 
 use crate::asking::Asker;
 use crate::desk::{Desk, Emulated};
+use crate::event_id;
+use crate::handshakes::{Handshake, come_back_after};
 use crate::limits;
 use crate::names::SessionName;
 use crate::outlet::Outlet;
 use crate::place::{allowed, desk_of};
 use crate::session::Session;
-use crate::stream::{Framing, Stream};
+use crate::stream::{Framing, Stream, limit_silence};
 
 pub(crate) fn serve(app: App) -> App {
     app.group("/connection", |group| {
         guarded(group)
-            .body_limit(MESSAGE_BYTES as u64)
+            .body_limit(limits::MESSAGE_BYTES_MOST as u64)
             .post_streamed("/http_stream", http_stream)
             .get_async("/sse", sse)
             .post_streamed("/sse", sse)
@@ -38,7 +41,7 @@ pub(crate) fn serve(app: App) -> App {
     .group("/emulation", |group| {
         guarded(group)
             .body_limit(limits::EMULATION_BYTES)
-            .post("", emulation)
+            .post_streamed("", emulation)
             .on("OPTIONS", "", preflight)
     })
 }
@@ -90,7 +93,7 @@ async fn uni_http_stream(request: &Request<'_>, reply: &mut Reply<'_>) -> Result
 }
 
 async fn uni_sse(request: &Request<'_>, reply: &mut Reply<'_>) -> Result {
-    let connect = match request.method() {
+    let mut connect = match request.method() {
         Method::Post => connect_request(&whole(request).await?)?,
         // A plain `EventSource` need not say anything.
         _ => match asked(request)? {
@@ -98,16 +101,29 @@ async fn uni_sse(request: &Request<'_>, reply: &mut Reply<'_>) -> Result {
             None => ConnectRequest::default(),
         },
     };
+    if let Some(id) = request.header("last-event-id") {
+        event_id::resume(id, &mut connect);
+    }
     listen(request, reply, Framing::Events, &connect).await
 }
 
 /// A session whose client answers by [`emulation`].
 async fn talk(request: &Request<'_>, reply: &mut Reply<'_>, framing: Framing, message: Bytes) -> Result {
-    let commands = commands(framing.format(), message)?;
-    let desk = ready(request)?;
-    let handshake = desk.enter()?;
+    let mut commands = commands(framing.format(), message)?;
+    if let (Framing::Events, Some(id)) = (framing, request.header("last-event-id")) {
+        event_id::resume_all(id, &mut commands);
+    }
+    let desk = desk_of(request)?;
+    let handshake = match enter(request, desk) {
+        Err(busy) => return send_back(request, reply, framing, busy),
+        Ok(handshake) => handshake,
+    };
     let stream = Rc::new(Stream::new(request, framing));
+    limit_silence(request, desk);
     stream.begin(reply).await?;
+    if let Some(positions) = &mut *stream.positions.borrow_mut() {
+        positions.expect(&commands);
+    }
     let open = Open::new(request, desk, &stream, false);
     open.0.seat.pending.begin(handshake);
     open.0.carry_out(commands.into_iter().map(Ok));
@@ -126,12 +142,16 @@ async fn listen(
     framing: Framing,
     connect: &ConnectRequest,
 ) -> Result {
-    let desk = ready(request)?;
+    let desk = desk_of(request)?;
     let stream = Rc::new(Stream::new(request, framing));
     if request.method() == Method::Head {
         return stream.begin(reply).await;
     }
-    let handshake = desk.enter()?;
+    let handshake = match enter(request, desk) {
+        Err(busy) => return send_back(request, reply, framing, busy),
+        Ok(handshake) => handshake,
+    };
+    limit_silence(request, desk);
     let open = Open::new(request, desk, &stream, true);
     open.0.seat.pending.begin(handshake);
     open.0.join(connect);
@@ -164,10 +184,13 @@ impl Drop for Open {
 }
 
 /// The other half of [`talk`]: hands commands to the worker that has the session.
-fn emulation(request: &Request<'_>, reply: &mut Reply<'_>) -> Result {
+async fn emulation(request: &Request<'_>, reply: &mut Reply<'_>) -> Result {
     let desk = desk_of(request)?;
     let format = format_of(request);
-    let read = format.read(request.body());
+    let most = desk.options().message_bytes;
+    // Each byte of a text may be escaped, and names are beside it.
+    let body = whole_within(request, 2 * most + 1024).await?;
+    let read = format.read(&body);
     let EmulationRequest { node, session, data } =
         read.map_err(|broken| malformed("`session`, `node` and `data`", &broken))?;
     if node != *desk.node {
@@ -191,12 +214,8 @@ fn emulation(request: &Request<'_>, reply: &mut Reply<'_>) -> Result {
             })?
             .into(),
     };
-    if data.len() > MESSAGE_BYTES {
-        let what = format!(
-            "expected at most {MESSAGE_BYTES} bytes of commands, found {}",
-            data.len()
-        );
-        return Err(Error::new(413, what));
+    if data.len() > most {
+        return Err(too_large(most));
     }
     let emulated = Emulated {
         secret: name.secret,
@@ -209,6 +228,24 @@ fn emulation(request: &Request<'_>, reply: &mut Reply<'_>) -> Result {
     }
     // Whoever names a session that is gone is told so by the end of its stream.
     reply.no_content()
+}
+
+fn enter(request: &Request<'_>, desk: &Desk) -> Result<Handshake> {
+    ready(request)?;
+    desk.enter()
+}
+
+/// Makes a client reconnect later. `EventSource` gives up permanently at any status but 200, so it gets an empty stream.
+fn send_back(request: &Request<'_>, reply: &mut Reply<'_>, framing: Framing, busy: Error) -> Result {
+    if framing != Framing::Events || request.method() != Method::Get || busy.status() != 503 {
+        return Err(busy);
+    }
+    let mut body = Vec::new();
+    let after = come_back_after(request.cx());
+    // Nothing of it can be wrong: it has no text.
+    let _ = Event::new().retry(Duration::from_secs(after)).write(&mut body);
+    reply.header("Cache-Control", "no-store")?;
+    reply.bytes("text/event-stream", body)
 }
 
 /// The desk, unless it is about to close.
@@ -229,13 +266,25 @@ fn format_of(request: &Request<'_>) -> Format {
     }
 }
 
+/// A client's message.
 async fn whole(request: &Request<'_>) -> Result<Bytes> {
+    whole_within(request, desk_of(request)?.options().message_bytes).await
+}
+
+/// All of a body.
+pub(crate) async fn whole_within(request: &Request<'_>, most: usize) -> Result<Bytes> {
     let mut body = Vec::new();
-    // How long it may be, the route says.
     while let Some(piece) = request.chunk().await? {
+        if body.len() + piece.len() > most {
+            return Err(too_large(most));
+        }
         body.extend_from_slice(&piece);
     }
     Ok(body.into())
+}
+
+fn too_large(most: usize) -> Error {
+    Error::new(413, format!("expected at most {most} bytes, found more"))
 }
 
 /// What the query says.

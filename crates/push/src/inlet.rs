@@ -19,6 +19,7 @@ use ringmain_hub::mail::Rules;
 use ringmain_hub::protocol::{Fault, compact};
 
 use crate::desk::Desk;
+use crate::interruptions::{Interruptions, Scope};
 use crate::limits;
 use crate::options::Checked;
 use crate::settings::Settings;
@@ -68,6 +69,7 @@ pub(crate) struct Slot {
     bell: OnceLock<Waker>,
     /// Of those who wait for room.
     waiting: ArrayQueue<Waker>,
+    pub(crate) interruptions: Interruptions,
 }
 
 impl Inlet {
@@ -85,12 +87,23 @@ impl Inlet {
         self.settings.mesh.slots().is_some() && self.settings.is_there()
     }
 
+    /// Whether the state of a predecessor is still to arrive: it has not stopped yet, so what arrives here from now on follows what it
+    /// had without a gap. Such publications may be doubled.
+    #[must_use]
+    pub fn continues(&self) -> bool {
+        self.settings.hand_over.is_awaited()
+    }
+
     /// Hands a publication of JSON to the worker where the channel is at home, which publishes it soon. Publications of a
     /// channel by one `Inlet` come out in their order.
     ///
     /// # Errors
     /// [`NotTaken`]: nobody gets it.
     pub fn publish(&mut self, channel: &Arc<str>, json: &[u8]) -> Result<(), NotTaken> {
+        if self.settings.hand_over.is_frozen() {
+            // The successor has it from its own source.
+            return Ok(());
+        }
         if let Some((seen, options)) = self.settings.newer(self.seen) {
             self.seen = seen;
             self.options = Some(Arc::new(options));
@@ -130,6 +143,23 @@ impl Inlet {
         }
     }
 
+    /// Reports that a publication of this channel was dropped behind those that were taken: the channel starts a new epoch there, so
+    /// that no client recovers across the gap. Positioned clients are notified within a second.
+    pub fn dropped(&self, channel: &Arc<str>) {
+        if let Some(slots) = self.settings.mesh.slots() {
+            slot_of(slots, channel).interrupt(Scope::Channel(Arc::clone(channel)));
+        }
+    }
+
+    /// Reports that publications may be missing in all channels whose names begin with `prefix`, behind those that were taken: a
+    /// source has reconnected. Each starts a new epoch, as with [`Inlet::dropped`].
+    pub fn interrupted(&self, prefix: &str) {
+        let prefix: Arc<str> = Arc::from(prefix);
+        for slot in self.settings.mesh.slots().unwrap_or_default() {
+            slot.interrupt(Scope::Prefix(Arc::clone(&prefix)));
+        }
+    }
+
     /// Publications that wait for workers, whoever published them.
     #[must_use]
     pub fn waiting(&self) -> usize {
@@ -157,6 +187,7 @@ impl Slot {
             rung: AtomicBool::new(false),
             bell: OnceLock::new(),
             waiting: ArrayQueue::new(limits::INLET_WAITING),
+            interruptions: Interruptions::default(),
         }
     }
 
@@ -175,16 +206,37 @@ impl Slot {
         let bytes = arriving.data.len();
         // Before it can be taken, else they would be less than nothing.
         self.bytes.fetch_add(bytes, Ordering::Relaxed);
+        self.interruptions.before_put();
         if self.queue.push(arriving).is_err() {
             self.bytes.fetch_sub(bytes, Ordering::Relaxed);
+            self.interruptions.not_put();
             return Err(NotTaken::Full);
         }
+        self.wake();
+        Ok(())
+    }
+
+    fn interrupt(&self, scope: Scope) {
+        self.interruptions.add(scope);
+        self.wake();
+    }
+
+    /// Whether its worker takes.
+    pub(crate) fn has_begun(&self) -> bool {
+        self.bell.get().is_some()
+    }
+
+    /// Has its worker look.
+    pub(crate) fn wake(&self) {
         if !self.rung.swap(true, Ordering::AcqRel)
             && let Some(bell) = self.bell.get()
         {
             bell.wake_by_ref();
         }
-        Ok(())
+    }
+
+    pub(crate) fn is_empty(&self) -> bool {
+        self.queue.is_empty()
     }
 
     fn take(&self) -> Option<Arriving> {
@@ -210,6 +262,7 @@ impl Desk {
             local.publish_for(&channel, rules, &published, None, None);
             taken += 1;
         }
+        slot.interruptions.count_taken(taken);
         while taken > 0
             && let Some(waker) = slot.waiting.pop()
         {

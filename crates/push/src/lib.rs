@@ -24,14 +24,17 @@ mod claims;
 mod desk;
 mod due;
 mod entering;
+mod event_id;
 #[cfg(feature = "fuzzing")]
 #[doc(hidden)]
 pub mod fuzzing;
 mod gathering;
+mod hand_over;
 mod handshakes;
 mod http;
 mod identity;
 mod inlet;
+mod interruptions;
 pub mod limits;
 mod listening;
 mod mesh;
@@ -45,11 +48,13 @@ mod pending;
 mod place;
 mod publisher;
 mod rights;
+mod rounds;
 mod seat;
 mod sending;
 mod session;
 mod settings;
 mod socket;
+mod state;
 mod stream;
 mod survey;
 mod tokens;
@@ -62,10 +67,14 @@ use ringmain_web::{App, WsOptions};
 pub use asking::{Answering, Application, Backend, Event, Proxy, Question, Unanswered};
 pub use options::{Listen, Namespace, Options, OptionsError};
 pub use ringmain_hub::history::Keep;
+pub use ringmain_hub::home::Record;
 pub use ringmain_hub::local::Limits;
 pub use ringmain_hub::mail::{Rules, Slow};
 
+pub use hand_over::Freezing;
 pub use inlet::{Inlet, NotTaken};
+pub use state::{State, StateError};
+
 pub use publisher::{Busy, NotPublished, Publisher};
 pub use ringmain_jwt::{Algorithm, KeySet};
 pub use tokens::{KeySource, Keys, Look, Tokens};

@@ -16,14 +16,37 @@ pub const COMMANDS_UNDER_WAY: u32 = 128;
 /// Messages of one worker that wait for room in a queue; while there are more, programs that publish are answered 503.
 pub const BACKLOG: usize = 16_384;
 
-/// How often a client is pinged.
+/// Bytes of a client's message that [`Options`](crate::Options) may allow, at most. A WebSocket's frames count up to this before push
+/// sees them.
+pub const MESSAGE_BYTES_MOST: usize = 1 << 20;
+
+/// Bytes of the body of a program's request unless [`Options`](crate::Options) say otherwise, and at most. More: 413.
+pub const API_BODY_BYTES: usize = 1 << 20;
+/// See [`API_BODY_BYTES`].
+pub const API_BODY_BYTES_MOST: usize = 64 << 20;
+
+/// The least that either may be set to.
+pub const LEAST_BYTES: usize = 1 << 10;
+
+/// The longest interval of pings that may be set.
+pub const PING_EVERY_MOST: Duration = Duration::from_secs(3600);
+
+/// How much longer than a ping and its answer bytes to a client may stay unacknowledged (`TCP_USER_TIMEOUT`); then the kernel closes the
+/// connection: clients that only listen answer no pings.
+pub const UNACKNOWLEDGED_BEYOND: Duration = Duration::from_secs(5);
+
+/// Bytes of the positions that an event carries as its `id`. With more channels events have none, and a browser that comes back begins
+/// where its URL says.
+pub const EVENT_ID_BYTES: usize = 2048;
+
+/// How often a client is pinged unless [`Options`](crate::Options) say otherwise.
 pub const PING_EVERY: Duration = Duration::from_secs(25);
 
 /// Clients of a worker that are pinged in one turn of it, the rest of a second's in turns spread over that second; more only where there
 /// are more than 500 times as many.
 pub const PINGS_TOGETHER: usize = 64;
 
-/// How long a client may take to answer a ping, at least; then it is disconnected ([`Disconnect::NO_PONG`]), unless pushes wait for it: the
+/// How long a client may take to answer a ping unless [`Options`](crate::Options) say otherwise, at least; then it is disconnected ([`Disconnect::NO_PONG`]), unless pushes wait for it: the
 /// ping may be among them.
 ///
 /// [`Disconnect::NO_PONG`]: ringmain_hub::protocol::Disconnect::NO_PONG
@@ -60,7 +83,7 @@ pub const NO_RELEASE: Duration = Duration::from_hours(1);
 pub const EMULATED: usize = 256;
 
 /// Bytes of such a request: a message, each byte of it escaped, and the names beside it. More: 413.
-pub const EMULATION_BYTES: u64 = 2 * ringmain_hub::limits::MESSAGE_BYTES as u64 + 1024;
+pub const EMULATION_BYTES: u64 = 2 * MESSAGE_BYTES_MOST as u64 + 1024;
 
 /// Bytes of replies and pushes that wait for the client of an HTTP stream. With more it is disconnected ([`Disconnect::SLOW`]), as
 /// web's limit `unsent_bytes` does with WebSockets; pushes wait under their own budget before
@@ -160,3 +183,28 @@ pub const INLET_BYTES: usize = 16 << 20;
 
 /// Threads and tasks that wait for room with one worker. One more is not woken, and finds that there is none.
 pub const INLET_WAITING: usize = 64;
+
+/// Interruptions of sources that one worker has not applied yet, by channel or by prefix. One more, and all of them become an
+/// interruption of all channels.
+pub const INTERRUPTIONS: usize = 1024;
+
+/// How often a worker applies them, at most: clients of a channel that loses publications all the time subscribe no more often than
+/// this. Below the second within which they are notified.
+pub const INTERRUPTED_EVERY: Duration = Duration::from_millis(500);
+
+/// Channels that start a new epoch for an interruption before a worker looks after its connections.
+pub const INTERRUPTED_A_TURN: usize = 1024;
+
+/// Bytes of the state that a process leaves to the one after it, of all workers together; more is not read, and all channels start
+/// new epochs.
+pub const STATE_BYTES: usize = 4 << 30;
+
+/// Within how long clients are sent away when the process drains, at most; in half of its drain time if that is less. Those that have not
+/// been sent away yet have nothing of what the successor publishes.
+pub const SENT_AWAY_WITHIN: Duration = Duration::from_secs(10);
+
+/// When the first of them are, after the drain has begun.
+pub const SENT_AWAY_AFTER: Duration = Duration::from_millis(100);
+
+/// How often some of them are.
+pub const SENT_AWAY_EVERY: Duration = Duration::from_millis(20);

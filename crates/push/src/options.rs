@@ -3,14 +3,16 @@
 use std::collections::BTreeMap;
 use std::time::Duration;
 
-use ringmain_hub::limits::{CHANNEL_BYTES, CHANNELS_A_WORKER, WAITING_BYTES};
+use ringmain_hub::limits::{CHANNEL_BYTES, CHANNELS_A_WORKER, MESSAGE_BYTES, WAITING_BYTES};
 use ringmain_hub::local::Limits;
 use ringmain_hub::mail::{Rules, Slow};
 use ringmain_hub::protocol::Fault;
 use ringmain_web::Origins;
 
 use crate::asking::{Event, Proxy};
-use crate::limits::{CONNECTIONS_PER_USER, HANDSHAKES, KEYS_REMEMBERED};
+use crate::limits::{
+    self, API_BODY_BYTES, CONNECTIONS_PER_USER, HANDSHAKES, KEYS_REMEMBERED, PING_EVERY, PONG_WITHIN,
+};
 use crate::tokens::Tokens;
 
 /// Settings of push.
@@ -49,6 +51,18 @@ pub struct Options {
     pub connections_per_user: u32,
     /// Channels that are at home at one worker.
     pub channels: usize,
+    /// Bytes of a client's message, up to [`MESSAGE_BYTES_MOST`](limits::MESSAGE_BYTES_MOST). A WebSocket with a longer one is closed with
+    /// 1009, a request is answered 413.
+    pub message_bytes: usize,
+    /// Bytes of the body of a program's request, up to [`API_BODY_BYTES_MOST`](limits::API_BODY_BYTES_MOST). More: 413.
+    pub api_body_bytes: usize,
+    /// How often a client is pinged, in whole seconds.
+    pub ping_interval: Duration,
+    /// How long a client may take to answer a ping, in whole seconds: at least 2, and at least 2 less than the interval.
+    pub pong_timeout: Duration,
+    /// How long the process drains before it ends. Clients are sent away within half of it, at most
+    /// [`SENT_AWAY_WITHIN`](crate::limits::SENT_AWAY_WITHIN).
+    pub drain: Duration,
 }
 
 /// What channels of a namespace do.
@@ -160,6 +174,11 @@ impl Default for Options {
             },
             connections_per_user: CONNECTIONS_PER_USER,
             channels: CHANNELS_A_WORKER,
+            message_bytes: MESSAGE_BYTES,
+            api_body_bytes: API_BODY_BYTES,
+            ping_interval: PING_EVERY,
+            pong_timeout: PONG_WITHIN,
+            drain: Duration::from_secs(30),
         }
     }
 }
@@ -243,6 +262,28 @@ impl Options {
         }
     }
 
+    /// How long bytes that were sent to a client may stay unacknowledged: as long as one takes to be found out by a ping.
+    pub(crate) fn unacknowledged_within(&self) -> Duration {
+        self.ping_interval + self.pong_timeout + limits::UNACKNOWLEDGED_BEYOND
+    }
+
+    fn pings(&self) -> Result<(), String> {
+        let (ping, pong) = (self.ping_interval, self.pong_timeout);
+        let is_whole = |time: Duration| time.subsec_nanos() == 0;
+        if !is_whole(ping) || !is_whole(pong) || ping > limits::PING_EVERY_MOST {
+            let most = limits::PING_EVERY_MOST.as_secs();
+            return Err(format!(
+                "pings: expected whole seconds, at most {most}, found {ping:?} and {pong:?}"
+            ));
+        }
+        match pong.as_secs() >= 2 && pong.as_secs() + 2 <= ping.as_secs() {
+            true => Ok(()),
+            false => Err(format!(
+                "pings: expected an answer within at least 2 s, and at least 2 s less than the interval of {ping:?}, found {pong:?}"
+            )),
+        }
+    }
+
     /// What is wrong with them, but for origins.
     fn fault(&self) -> Result<(), String> {
         if let Some(tokens) = &self.tokens {
@@ -255,6 +296,24 @@ impl Options {
         if let Some((what, _)) = most.iter().find(|(_, most)| *most == Some(0)) {
             return Err(format!("{what}: expected at least 1, found 0"));
         }
+        for (name, found, most) in [
+            (
+                "bytes of a message",
+                self.message_bytes,
+                limits::MESSAGE_BYTES_MOST,
+            ),
+            (
+                "bytes of a body of the API",
+                self.api_body_bytes,
+                limits::API_BODY_BYTES_MOST,
+            ),
+        ] {
+            if !(limits::LEAST_BYTES..=most).contains(&found) {
+                let least = limits::LEAST_BYTES;
+                return Err(format!("{name}: expected {least} to {most}, found {found}"));
+            }
+        }
+        self.pings()?;
         self.proxy.fault()?;
         let plain = [("channels without a namespace", &self.plain)];
         let named = self.namespaces.iter().map(|(name, it)| (&**name, it));

@@ -1,10 +1,15 @@
 //! What the owner wants done to a user's connections, on whichever workers these are.
 
+use std::future::{Future, poll_fn};
+use std::pin::pin;
 use std::rc::Rc;
-use std::sync::Arc;
+use std::sync::atomic::{AtomicU32, AtomicUsize, Ordering};
+use std::sync::{Arc, Mutex, PoisonError};
+use std::task::{Context, Poll, Waker};
 use std::time::Duration;
 
 use bytes::Bytes;
+use ringmain_engine::backend::Time;
 use ringmain_hub::local::ConnId;
 use ringmain_hub::protocol::{Disconnect, Push, Refresh, Reply, Unsubscribed};
 
@@ -23,6 +28,44 @@ pub(crate) struct Order {
     /// One of them. `None`: all.
     pub(crate) client: Option<Arc<str>>,
     pub(crate) what: What,
+    /// Counts the connections that it reached, for a program that waits.
+    pub(crate) reached: Option<Arc<Reached>>,
+}
+
+/// The connections that an order has reached, of all workers.
+#[derive(Debug)]
+pub(crate) struct Reached {
+    connections: AtomicU32,
+    /// Workers that have not carried it out yet.
+    left: AtomicUsize,
+    waker: Mutex<Option<Waker>>,
+}
+
+impl Reached {
+    fn new(workers: usize) -> Arc<Reached> {
+        Arc::new(Reached {
+            connections: AtomicU32::new(0),
+            left: AtomicUsize::new(workers),
+            waker: Mutex::new(None),
+        })
+    }
+
+    fn add(&self, connections: u32) {
+        self.connections.fetch_add(connections, Ordering::AcqRel);
+        if self.left.fetch_sub(1, Ordering::AcqRel) == 1 {
+            let waker = self.waker.lock().unwrap_or_else(PoisonError::into_inner).take();
+            waker.iter().for_each(Waker::wake_by_ref);
+        }
+    }
+
+    fn poll(&self, context: &Context<'_>) -> Poll<u32> {
+        *self.waker.lock().unwrap_or_else(PoisonError::into_inner) = Some(context.waker().clone());
+        // Behind the waker: the last worker wakes it, or is seen here.
+        match self.left.load(Ordering::Acquire) {
+            0 => Poll::Ready(self.connections.load(Ordering::Acquire)),
+            _ => Poll::Pending,
+        }
+    }
 }
 
 #[derive(Clone, Debug)]
@@ -51,6 +94,7 @@ impl Publisher {
             user: user.into(),
             client: None,
             what: What::Disconnect(Arc::default()),
+            reached: None,
         })
     }
 
@@ -64,6 +108,7 @@ impl Publisher {
             user: user.into(),
             client: None,
             what: What::Subscribe(channel.into(), Terms::default()),
+            reached: None,
         })
     }
 
@@ -77,6 +122,7 @@ impl Publisher {
             user: user.into(),
             client: None,
             what: What::Unsubscribe(channel.into()),
+            reached: None,
         })
     }
 }
@@ -92,25 +138,55 @@ impl Desk {
         Ok(())
     }
 
+    /// Has it done by all workers, and returns how many connections it reached once all have; `None`: not in time.
+    ///
+    /// # Errors
+    /// [`Busy`]: nothing was done.
+    pub(crate) async fn order_counted(&self, mut order: Order, until: Duration) -> Result<Option<u32>, Busy> {
+        let reached = Reached::new(self.cx.workers());
+        order.reached = Some(Arc::clone(&reached));
+        self.order(order)?;
+        let now = self.cx.now().since(Time(0));
+        let mut sleep = pin!(self.cx.sleep(until.saturating_sub(now)));
+        let counted = poll_fn(|context| match reached.poll(context) {
+            Poll::Ready(count) => Poll::Ready(Some(count)),
+            Poll::Pending => sleep.as_mut().poll(context).map(|()| None),
+        });
+        Ok(counted.await)
+    }
+
     /// Does it to the connections here.
     pub(crate) fn follow(&self, order: &Order) {
+        let connections = self.carry_out_order(order);
+        if let Some(reached) = &order.reached {
+            reached.add(connections);
+        }
+    }
+
+    fn carry_out_order(&self, order: &Order) -> u32 {
+        let mut connections = 0;
         let is_meant = |seat: &Rc<Seat>| {
             let client = seat.identity().client;
             order.client.as_ref().is_none_or(|name| client.is(name))
         };
-        for seat in self.of_user(&order.user).into_iter().filter(is_meant) {
+        let is_open = |seat: &Rc<Seat>| seat.outlet.borrow().is_open();
+        let seats = self.of_user(&order.user).into_iter();
+        for seat in seats.filter(is_meant).filter(is_open) {
             match (&order.what, seat.id()) {
                 (What::Disconnect(keeps), _) => {
                     let client = seat.identity().client;
-                    if !keeps.iter().any(|kept| client.is(kept)) {
-                        seat.disconnect(Disconnect::FORCED);
+                    if keeps.iter().any(|kept| client.is(kept)) {
+                        continue;
                     }
+                    seat.disconnect(Disconnect::FORCED);
                 }
                 (What::Expire, _) => seat.disconnect(Disconnect::EXPIRED),
                 (What::Refresh { until, info }, Some(id)) => self.refresh(&seat, id, *until, info),
                 (What::Unsubscribe(channel), Some(id)) => {
                     let mut local = self.local.borrow_mut();
-                    local.unsubscribe(id, channel, Unsubscribed::SERVER);
+                    if !local.unsubscribe(id, channel, Unsubscribed::SERVER) {
+                        continue;
+                    }
                 }
                 (What::Subscribe(channel, terms), Some(id)) => {
                     let desk = self.clone();
@@ -120,11 +196,14 @@ impl Desk {
                             "push: a client is not subscribed by the server: {}",
                             fault.message
                         );
+                        continue;
                     }
                 }
-                (What::Subscribe(..) | What::Unsubscribe(_) | What::Refresh { .. }, None) => {}
+                (What::Subscribe(..) | What::Unsubscribe(_) | What::Refresh { .. }, None) => continue,
             }
+            connections += 1;
         }
+        connections
     }
 
     /// A connection goes on for another time than by its token.

@@ -43,7 +43,7 @@ impl Publisher {
     /// [`NotPublished`].
     pub fn publish(&self, channel: &Arc<str>, json: &[u8]) -> Result<(), NotPublished> {
         let desk = &self.0;
-        if desk.local.borrow().backlog() > limits::BACKLOG {
+        if desk.is_frozen() || desk.local.borrow().backlog() > limits::BACKLOG {
             return Err(NotPublished::Busy);
         }
         let options = desk.options();
@@ -133,6 +133,8 @@ impl Desk {
             for (index, answer) in indices.into_iter().zip(answers) {
                 outcomes[index] = match answer {
                     Answer::Published(place) => Ok(place),
+                    // In other channels it may be published.
+                    Answer::Told(told) if matches!(*told, Told::Draining) => return Err(Unanswered::Late),
                     Answer::Told(told) if matches!(*told, Told::Full) => Err(Fault::LIMIT_EXCEEDED),
                     Answer::Told(_) => Err(Fault::INTERNAL),
                 };

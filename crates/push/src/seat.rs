@@ -281,6 +281,10 @@ impl Seat {
                 publish: Some(PublishResult {}),
                 ..Reply::default()
             }),
+            // It publishes again where it connects next.
+            Event::Told { told, .. } if matches!(*told, Told::Draining) => {
+                self.disconnect(Disconnect::SHUTDOWN);
+            }
             Event::Told { number, told, .. } => self.say(answer(number, *told)),
             Event::Disconnected { why, .. } => {
                 self.disconnect(why);
@@ -484,7 +488,9 @@ fn answer(number: u32, told: Told) -> Reply {
             });
         }
         Told::Unrecoverable => reply.error = Some(Error::from(Fault::UNRECOVERABLE_POSITION)),
-        Told::NotAvailable | Told::Forgotten => reply.error = Some(Error::from(Fault::NOT_AVAILABLE)),
+        Told::NotAvailable | Told::Forgotten | Told::Draining => {
+            reply.error = Some(Error::from(Fault::NOT_AVAILABLE))
+        }
         Told::Full => reply.error = Some(Error::from(Fault::LIMIT_EXCEEDED)),
     }
     reply

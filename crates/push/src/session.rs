@@ -6,7 +6,6 @@ use std::sync::Arc;
 
 use bytes::Bytes;
 use ringmain_hub::history::Query;
-use ringmain_hub::limits::MESSAGE_BYTES;
 use ringmain_hub::local::ConnId;
 use ringmain_hub::mail::{Life, Question};
 use ringmain_hub::protocol::{
@@ -46,7 +45,7 @@ impl Session {
         if !self.seat.outlet.borrow().is_open() {
             return;
         }
-        if message.len() > MESSAGE_BYTES {
+        if message.len() > self.desk.options().message_bytes {
             return self.seat.disconnect(Disconnect::BAD_REQUEST);
         }
         let commands = Commands::new(self.seat.format, message);
@@ -205,6 +204,11 @@ impl Session {
         channel: &str,
         (data, tags): (Bytes, BTreeMap<String, String>),
     ) -> std::result::Result<(), Fault> {
+        if self.desk.is_frozen() {
+            // It publishes again where it connects next.
+            self.seat.disconnect(Disconnect::SHUTDOWN);
+            return Ok(());
+        }
         let options = self.desk.options();
         let rules = options.namespace(channel)?.rules;
         let chan_info = self.seat.rights.borrow().info(channel);

@@ -8,6 +8,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::task::{Context, Poll, Waker};
 
+use crate::hand_over::HandOver;
 use crate::mesh::Mesh;
 use crate::metrics::{Metrics, Report};
 use crate::options::Checked;
@@ -17,6 +18,7 @@ use crate::options::Checked;
 pub(crate) struct Settings {
     pub(crate) mesh: Mesh,
     pub(crate) metrics: Metrics,
+    pub(crate) hand_over: HandOver,
     /// Of `held`, which it is looked at before.
     generation: AtomicU64,
     held: Mutex<Held>,

@@ -3,15 +3,15 @@
 use std::rc::Rc;
 
 use bytes::Bytes;
-use ringmain_hub::limits::MESSAGE_BYTES;
 use ringmain_hub::protocol::{ConnectRequest, Disconnect, Format};
-use ringmain_web::ws::{Closed, Message};
+use ringmain_web::ws::{CloseCode, Closed, Message};
 use ringmain_web::{Request, Result, Socket, Ws};
 
 use crate::asking::Asker;
 use crate::outlet::Outlet;
 use crate::place::allowed;
 use crate::session::Session;
+use crate::stream::limit_silence;
 
 /// Both ways.
 pub(crate) struct Talking(Session);
@@ -33,6 +33,7 @@ impl Talking {
             || parts.any(|part| matches!(part, "cf_protocol=protobuf" | "format=protobuf"));
         let format = if is_binary { Format::Protobuf } else { Format::Json };
         let handshake = desk.enter()?;
+        limit_silence(request, desk);
         let session = Session::new(desk, format, false, Outlet::None, Asker::of(request));
         session.seat.pending.begin(handshake);
         Ok(Talking(session))
@@ -43,6 +44,7 @@ impl Listening {
     pub(crate) fn open(request: &Request<'_>) -> Result<Listening> {
         let desk = allowed(request)?;
         let handshake = desk.enter()?;
+        limit_silence(request, desk);
         let session = Session::new(desk, Format::Json, true, Outlet::None, Asker::of(request));
         session.seat.pending.begin(handshake);
         Ok(Listening {
@@ -57,14 +59,22 @@ impl Socket for Talking {
         opened(&self.0, ws)
     }
 
-    fn message(&mut self, _: &Ws, message: Message<'_>) -> Result {
-        self.0.receive(Bytes::copy_from_slice(message.data()));
+    fn message(&mut self, ws: &Ws, message: Message<'_>) -> Result {
+        match is_too_long(&self.0, message) {
+            true => close_too_long(ws),
+            false => self.0.receive(Bytes::copy_from_slice(message.data())),
+        }
         Ok(())
     }
 
     fn drained(&mut self, _: &Ws) -> Result {
         self.0.drained();
         Ok(())
+    }
+
+    /// The desk sends clients away one after the other.
+    fn shuts_down(&mut self, _: &Ws) -> bool {
+        true
     }
 
     fn closed(&mut self, _: &Closed<'_>) {
@@ -78,12 +88,15 @@ impl Socket for Listening {
     }
 
     /// The first says who it is. What follows is nothing to us.
-    fn message(&mut self, _: &Ws, message: Message<'_>) -> Result {
+    fn message(&mut self, ws: &Ws, message: Message<'_>) -> Result {
         if !std::mem::replace(&mut self.has_begun, true) {
-            let said = Some(message.data()).filter(|said| said.len() <= MESSAGE_BYTES);
-            match said.map(|said| Format::Json.read::<ConnectRequest>(said)) {
-                Some(Ok(connect)) => self.session.join(&connect),
-                _ => self.session.seat.disconnect(Disconnect::BAD_REQUEST),
+            if is_too_long(&self.session, message) {
+                close_too_long(ws);
+                return Ok(());
+            }
+            match Format::Json.read::<ConnectRequest>(message.data()) {
+                Ok(connect) => self.session.join(&connect),
+                Err(_) => self.session.seat.disconnect(Disconnect::BAD_REQUEST),
             }
         }
         Ok(())
@@ -94,9 +107,23 @@ impl Socket for Listening {
         Ok(())
     }
 
+    /// The desk sends clients away one after the other.
+    fn shuts_down(&mut self, _: &Ws) -> bool {
+        true
+    }
+
     fn closed(&mut self, _: &Closed<'_>) {
         self.session.over();
     }
+}
+
+fn is_too_long(session: &Session, message: Message<'_>) -> bool {
+    message.data().len() > session.desk.options().message_bytes
+}
+
+/// As Centrifugo does (RFC 6455 §7.4.1).
+fn close_too_long(ws: &Ws) {
+    ws.close(CloseCode::TOO_BIG, "message too big");
 }
 
 /// Whoever is there has to say who it is.

@@ -18,6 +18,8 @@ use ringmain_hub::protocol::{Disconnect, Format};
 use ringmain_web::{Reply, Request, Result, Version};
 use ringmain_wire::grpc::Slot;
 
+use crate::desk::Desk;
+use crate::event_id::Positions;
 use crate::limits;
 use crate::session::Session;
 
@@ -31,9 +33,23 @@ pub(crate) struct Stream {
     /// By which requests of their own bring what the client says.
     pub(crate) session: Cell<Option<u128>>,
     pending: RefCell<Vec<u8>>,
+    /// Of events, what their `id` is made of.
+    pub(crate) positions: RefCell<Option<Box<Positions>>>,
     /// Nothing is sent behind what is pending.
     ended: Cell<Option<Disconnect>>,
     waiting: RefCell<Option<Waker>>,
+}
+
+/// Has the kernel close the connection of a request once what was sent stays unacknowledged for as long as a client has to answer a ping.
+/// Others on a connection of HTTP/2 share that.
+pub(crate) fn limit_silence(request: &Request<'_>, desk: &Desk) {
+    let silence = desk.options().unacknowledged_within();
+    let millis = u32::try_from(silence.as_millis()).unwrap_or(u32::MAX);
+    let conn = request.cx().conn(request.connection());
+    // A Unix socket has no such option.
+    if let Err(error) = conn.set_option(SocketOption::UserTimeout(millis)) {
+        log::debug!("TCP_USER_TIMEOUT: {error}");
+    }
 }
 
 /// How messages are told apart.
@@ -67,7 +83,7 @@ impl Framing {
         }
     }
 
-    fn write(self, message: &[u8], out: &mut Vec<u8>) {
+    fn write(self, message: &[u8], positions: Option<&mut Positions>, out: &mut Vec<u8>) {
         match self {
             // The lengths are there.
             Framing::Lengths => out.extend_from_slice(message),
@@ -85,7 +101,11 @@ impl Framing {
             }
             // What stands together on a WebSocket comes apart: a page reads one JSON value from an event.
             Framing::Events => {
+                let mut positions = positions;
                 for line in message.split(|&byte| byte == b'\n') {
+                    if let Some(positions) = positions.as_deref_mut() {
+                        positions.write(line, out);
+                    }
                     out.extend_from_slice(b"data: ");
                     out.extend_from_slice(line);
                     out.extend_from_slice(b"\n\n");
@@ -122,6 +142,7 @@ impl Stream {
             is_framed: request.version() == Version::Http2,
             session: Cell::default(),
             pending: RefCell::default(),
+            positions: RefCell::new((framing == Framing::Events).then(Box::default)),
             ended: Cell::default(),
             waiting: RefCell::default(),
         }
@@ -178,7 +199,7 @@ impl Stream {
         if pending.len() + message.len() > limits::STREAM_BYTES {
             return false;
         }
-        self.framing.write(message, &mut pending);
+        self.write(message, &mut pending);
         drop(pending);
         self.wake();
         true
@@ -188,11 +209,16 @@ impl Stream {
     pub(crate) fn end(&self, why: Disconnect, last: &[u8]) {
         if self.ended.get().is_none() {
             if !last.is_empty() {
-                self.framing.write(last, &mut self.pending.borrow_mut());
+                self.write(last, &mut self.pending.borrow_mut());
             }
             self.ended.set(Some(why));
             self.wake();
         }
+    }
+
+    fn write(&self, message: &[u8], pending: &mut Vec<u8>) {
+        let positions = &mut *self.positions.borrow_mut();
+        self.framing.write(message, positions.as_deref_mut(), pending);
     }
 
     fn wake(&self) {

@@ -325,12 +325,12 @@ fn what_is_done_to_a_user_is_done_on_every_worker(server: &Server) {
     let (mut other, _) = server.talking("http_stream");
     let mut program = server.client();
     program.post("/api/unsubscribe", r#"{"user":"7","channel":"open:a"}"#);
-    program.until(r#"{"result":{}}"#);
+    program.until(r#"{"result":{"num_clients":16}}"#);
     for client in &mut theirs {
         client.until(r#""unsubscribe":{"code":2000"#);
     }
     program.post("/api/disconnect", r#"{"user":"7"}"#);
-    program.until(r#"{"result":{}}"#);
+    program.until(r#"{"result":{"num_clients":16}}"#);
     for client in &mut theirs {
         client.until(r#""disconnect":{"code":3503"#);
         client.until("\r\n0\r\n\r\n");

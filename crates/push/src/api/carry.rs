@@ -66,10 +66,10 @@ pub(super) async fn finish(desk: &Desk, begun: Begun, until: Duration) -> Result
 async fn carry_out_other(desk: &Desk, command: Command, until: Duration) -> Result<Done, Unanswered> {
     match command {
         Command::Publish(_) | Command::Broadcast(_) => unreachable!("these are begun and finished"),
-        Command::Subscribe(said) => order(desk, said.read(&desk.options())),
-        Command::Unsubscribe(said) => order(desk, said.read(&desk.options())),
-        Command::Disconnect(said) => order(desk, said.read()),
-        Command::Refresh(said) => order(desk, said.read()),
+        Command::Subscribe(said) => order(desk, said.read(&desk.options()), until).await,
+        Command::Unsubscribe(said) => order(desk, said.read(&desk.options()), until).await,
+        Command::Disconnect(said) => order(desk, said.read(), until).await,
+        Command::Refresh(said) => order(desk, said.read(), until).await,
         Command::Presence(said) => ask(desk, said.channel, Question::Presence, until).await,
         Command::PresenceStats(said) => ask(desk, said.channel, Question::PresenceStats, until).await,
         Command::History(said) => {
@@ -94,9 +94,11 @@ async fn ask(desk: &Desk, channel: String, question: Question, until: Duration) 
     Ok(Done::told(told)?)
 }
 
-fn order(desk: &Desk, order: Result<Order, Fault>) -> Result<Done, Unanswered> {
-    desk.order(order?).map_err(|_| Unanswered::Busy)?;
-    Ok(Done::Nothing {})
+/// Reaches the connections of this process alone, and reports how many.
+async fn order(desk: &Desk, order: Result<Order, Fault>, until: Duration) -> Result<Done, Unanswered> {
+    let counted = desk.order_counted(order?, until).await;
+    let num_clients = counted.map_err(|_| Unanswered::Busy)?.ok_or(Unanswered::Late)?;
+    Ok(Done::Reached { num_clients })
 }
 
 /// There is one node: this process.

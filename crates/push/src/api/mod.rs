@@ -1,17 +1,21 @@
 //! What programs of the owner's call: `POST /api/METHOD` with JSON, as Centrifugo's HTTP API is called.
 
 mod carry;
+mod commands;
 mod pattern;
 mod said;
 mod told;
 
+use bytes::Bytes;
 use ringmain_hub::protocol::Fault;
 use ringmain_web::limits::ERROR_TEXT_BYTES;
 use ringmain_web::{App, Error, Flow, Group, Reply, Request, Result};
 use serde::Deserialize;
 use serde::de::DeserializeOwned;
 
+use crate::desk::Desk;
 use crate::gathering::Unanswered;
+use crate::http::whole_within;
 use crate::limits;
 use crate::place::desk_of;
 use carry::Begun;
@@ -24,37 +28,49 @@ use told::{Answer, Done, Replies, Why};
 
 pub(crate) fn serve(app: App) -> App {
     app.group("/api", |group| {
-        methods(group.before(|request, _| {
-            let options = desk_of(request)?.options();
-            let Some(key) = &options.api_key else {
-                let what = "nothing is served here: push has no API key";
-                return Err(Error::not_found(what));
-            };
-            match said_key(request) {
-                Some(said) if is_same(said.as_bytes(), key.as_bytes()) => Ok(Flow::Continue),
-                _ => Err(Error::unauthorized(
-                    "expected the API key in X-API-Key, or as `Authorization: apikey KEY`",
-                )),
-            }
-        }))
+        methods(
+            group
+                .body_limit(limits::API_BODY_BYTES_MOST as u64)
+                .before(|request, _| {
+                    let desk = desk_of(request)?;
+                    let options = desk.options();
+                    let Some(key) = &options.api_key else {
+                        let what = "nothing is served here: push has no API key";
+                        return Err(Error::not_found(what));
+                    };
+                    match said_key(request) {
+                        Some(said) if is_same(said.as_bytes(), key.as_bytes()) => match desk.is_frozen() {
+                            true => Err(later(
+                                "another process serves the channels now; nothing was done, connect again",
+                            )),
+                            false => Ok(Flow::Continue),
+                        },
+                        _ => Err(Error::unauthorized(
+                            "expected the API key in X-API-Key, or as `Authorization: apikey KEY`",
+                        )),
+                    }
+                }),
+        )
     })
 }
 
 fn methods(group: Group) -> Group {
     group
-        .post_async("/publish", method::<Publish>)
-        .post_async("/broadcast", method::<Broadcast>)
-        .post_async("/subscribe", method::<Subscribe>)
-        .post_async("/unsubscribe", method::<Unsubscribe>)
-        .post_async("/disconnect", method::<Disconnect>)
-        .post_async("/refresh", method::<Refresh>)
-        .post_async("/presence", method::<Presence>)
-        .post_async("/presence_stats", method::<PresenceStats>)
-        .post_async("/history", method::<History>)
-        .post_async("/history_remove", method::<HistoryRemove>)
-        .post_async("/channels", method::<Channels>)
-        .post_async("/info", method::<Info>)
-        .post_async("/batch", batch)
+        .post_streamed("/publish", method::<Publish>)
+        .post_streamed("/broadcast", method::<Broadcast>)
+        .post_streamed("/subscribe", method::<Subscribe>)
+        .post_streamed("/unsubscribe", method::<Unsubscribe>)
+        .post_streamed("/disconnect", method::<Disconnect>)
+        .post_streamed("/refresh", method::<Refresh>)
+        .post_streamed("/presence", method::<Presence>)
+        .post_streamed("/presence_stats", method::<PresenceStats>)
+        .post_streamed("/history", method::<History>)
+        .post_streamed("/history_remove", method::<HistoryRemove>)
+        .post_streamed("/channels", method::<Channels>)
+        .post_streamed("/info", method::<Info>)
+        .post_streamed("/batch", batch)
+        .post_streamed("", commands::commands)
+        .post_streamed("/", commands::commands)
 }
 
 /// In the one header or the other.
@@ -67,8 +83,8 @@ fn said_key<'r>(request: &Request<'r>) -> Option<&'r str> {
 }
 
 async fn method<C: DeserializeOwned + Into<Command>>(request: &Request<'_>, reply: &mut Reply<'_>) -> Result {
-    let command = read::<C>(request)?.into();
     let desk = desk_of(request)?;
+    let command = read::<C>(&body(request, desk).await?)?.into();
     match carry::carry_out(desk, command, desk.patience()).await {
         Ok(done) => reply.json(&Answer::Result(done)),
         Err(Unanswered::Fault(fault)) if wants_status(request) => {
@@ -88,21 +104,26 @@ async fn method<C: DeserializeOwned + Into<Command>>(request: &Request<'_>, repl
 /// One after the other; one that fails does not stop the others, one that is not answered in time does. With `parallel` what is
 /// published is on its way before the first answer is waited for, in the same order.
 async fn batch(request: &Request<'_>, reply: &mut Reply<'_>) -> Result {
-    let batch = read::<Batch>(request)?;
+    let desk = desk_of(request)?;
+    let batch = read::<Batch>(&body(request, desk).await?)?;
     let most = limits::BATCH_COMMANDS;
     if batch.commands.len() > most {
         let what = format!("expected at most {most} commands, found {}", batch.commands.len());
         return Err(Error::new(413, what));
     }
-    let desk = desk_of(request)?;
     let until = desk.patience();
     let mut is_late = false;
     let mut begun = Vec::with_capacity(batch.commands.len());
     for command in batch.commands {
-        let name = command.name();
-        let mut one = match is_late {
-            true => Begun::Over(Err(Unanswered::Busy)),
-            false => carry::begin(desk, command, until).await,
+        // One that cannot be read fails alone.
+        let (name, command) = match Command::parse(&command) {
+            Ok(command) => (command.name(), Ok(command)),
+            Err(fault) => ("", Err(fault)),
+        };
+        let mut one = match command {
+            Err(fault) => Begun::Over(Err(fault.into())),
+            Ok(_) if is_late => Begun::Over(Err(Unanswered::Busy)),
+            Ok(command) => carry::begin(desk, command, until).await,
         };
         if !batch.parallel.unwrap_or(false) {
             one = Begun::Over(carry::finish(desk, one, until).await);
@@ -113,25 +134,34 @@ async fn batch(request: &Request<'_>, reply: &mut Reply<'_>) -> Result {
     let mut replies = Vec::with_capacity(begun.len());
     for (name, one) in begun {
         let done = carry::finish(desk, one, until).await;
-        replies.push(told::Reply(
-            name,
-            done.map_err(|why| match why {
-                Unanswered::Fault(fault) => fault,
-                Unanswered::Busy => Fault::TOO_MANY_REQUESTS,
-                Unanswered::Late => Fault::INTERNAL,
-            }),
-        ));
+        replies.push(told::Reply(name, done.map_err(fault_of)));
     }
     reply.json(&Replies { replies })
 }
 
-/// Whatever it says that it is: programs leave it to their libraries.
-fn read<'r, T: Deserialize<'r>>(request: &'r Request<'_>) -> Result<T> {
-    serde_json::from_slice(request.body()).map_err(|why| {
+/// Reads the body whatever its `Content-Type`: programs leave that to their libraries.
+async fn body(request: &Request<'_>, desk: &Desk) -> Result<Bytes> {
+    whole_within(request, desk.options().api_body_bytes).await
+}
+
+fn read<'b, T: Deserialize<'b>>(body: &'b [u8]) -> Result<T> {
+    serde_json::from_slice(body).map_err(|why| {
         let why = why.to_string();
-        let shown = &why[..why.floor_char_boundary(ERROR_TEXT_BYTES)];
-        Error::bad_request(format!("expected what the method takes, in JSON: {shown}"))
+        Error::bad_request(format!("expected what the method takes, in JSON: {}", cut(&why)))
     })
+}
+
+fn cut(text: &str) -> &str {
+    &text[..text.floor_char_boundary(ERROR_TEXT_BYTES)]
+}
+
+/// An answer among others, which have no status of their own.
+fn fault_of(why: Unanswered) -> Fault {
+    match why {
+        Unanswered::Fault(fault) => fault,
+        Unanswered::Busy => Fault::TOO_MANY_REQUESTS,
+        Unanswered::Late => Fault::INTERNAL,
+    }
 }
 
 fn later(what: &'static str) -> Error {

@@ -4,6 +4,7 @@
 //! there are libraries that say it so. A name that is none is refused, and what is asked for and cannot be done is, too: nothing is
 //! done by half.
 
+use std::borrow::Cow;
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
@@ -14,6 +15,7 @@ use ringmain_hub::history::Query;
 use ringmain_hub::limits::KEY_BYTES;
 use ringmain_hub::mail::{Life, Manner, Once, Question};
 use ringmain_hub::protocol::{Fault, Published, compact};
+use serde::de::DeserializeOwned;
 use serde::{Deserialize, Deserializer};
 use serde_json::value::RawValue;
 
@@ -25,8 +27,6 @@ use crate::orders::{Order, What};
 use crate::publisher::Publishing;
 
 /// What a program wants done, by the name that a batch has for it.
-#[derive(Deserialize)]
-#[serde(rename_all = "snake_case")]
 pub(super) enum Command {
     Publish(Box<Publish>),
     Broadcast(Box<Broadcast>),
@@ -45,7 +45,7 @@ pub(super) enum Command {
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields)]
 pub(super) struct Batch {
-    pub(super) commands: Vec<Command>,
+    pub(super) commands: Vec<Box<RawValue>>,
     /// They may be carried out beside each other.
     pub(super) parallel: Option<bool>,
 }
@@ -205,7 +205,60 @@ macro_rules! commands {
 commands!(Publish Broadcast Subscribe Disconnect Refresh;
     Unsubscribe Presence PresenceStats History HistoryRemove Channels Info);
 
+/// A command by its method, as libraries for versions before 6 say it.
+#[derive(Deserialize)]
+pub(super) struct Called<'c> {
+    #[serde(borrow)]
+    pub(super) method: Cow<'c, str>,
+    #[serde(borrow)]
+    pub(super) params: Option<&'c RawValue>,
+}
+
 impl Command {
+    /// Reads one of a batch: an object with one name, which is the method's.
+    ///
+    /// # Errors
+    /// [`Fault::METHOD_NOT_FOUND`] for a method that is none, [`Fault::BAD_REQUEST`] for what it does not take.
+    pub(super) fn parse(command: &RawValue) -> Result<Command, Fault> {
+        let named: BTreeMap<Cow<'_, str>, &RawValue> =
+            serde_json::from_str(command.get()).map_err(|_| Fault::BAD_REQUEST)?;
+        let mut named = named.into_iter();
+        match (named.next(), named.next()) {
+            (Some((method, params)), None) => Command::of_method(&method, Some(params)),
+            (None, _) => Err(Fault::METHOD_NOT_FOUND),
+            _ => Err(Fault::BAD_REQUEST),
+        }
+    }
+
+    /// Reads one by its method.
+    ///
+    /// # Errors
+    /// As [`Command::parse`].
+    pub(super) fn of_method(method: &str, params: Option<&RawValue>) -> Result<Command, Fault> {
+        fn read<C: DeserializeOwned + Into<Command>>(params: Option<&RawValue>) -> Result<Command, Fault> {
+            let params = params.map_or("{}", RawValue::get);
+            let params = if params == "null" { "{}" } else { params };
+            serde_json::from_str::<C>(params)
+                .map(Into::into)
+                .map_err(|_| Fault::BAD_REQUEST)
+        }
+        match method {
+            "publish" => read::<Publish>(params),
+            "broadcast" => read::<Broadcast>(params),
+            "subscribe" => read::<Subscribe>(params),
+            "unsubscribe" => read::<Unsubscribe>(params),
+            "disconnect" => read::<Disconnect>(params),
+            "refresh" => read::<Refresh>(params),
+            "presence" => read::<Presence>(params),
+            "presence_stats" => read::<PresenceStats>(params),
+            "history" => read::<History>(params),
+            "history_remove" => read::<HistoryRemove>(params),
+            "channels" => read::<Channels>(params),
+            "info" => read::<Info>(params),
+            _ => Err(Fault::METHOD_NOT_FOUND),
+        }
+    }
+
     /// What it is called.
     pub(super) fn name(&self) -> &'static str {
         match self {
@@ -322,6 +375,7 @@ fn order(user: String, client: Option<String>, session: Option<&str>, what: What
         user: user.into(),
         client: client.filter(|client| !client.is_empty()).map(Into::into),
         what,
+        reached: None,
     })
 }
 

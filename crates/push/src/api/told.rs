@@ -21,6 +21,7 @@ pub(super) enum Done {
     Published(Position),
     Broadcast { responses: Vec<Answer<Position>> },
     Nothing {},
+    Reached { num_clients: u32 },
     Presence { presence: BTreeMap<String, Client> },
     PresenceStats { num_clients: u32, num_users: u32 },
     History(History),
@@ -188,7 +189,7 @@ impl Done {
             },
             Told::Forgotten => Done::Nothing {},
             Told::Unrecoverable => return Err(Fault::UNRECOVERABLE_POSITION),
-            Told::NotAvailable => return Err(Fault::NOT_AVAILABLE),
+            Told::NotAvailable | Told::Draining => return Err(Fault::NOT_AVAILABLE),
             Told::Full => return Err(Fault::LIMIT_EXCEEDED),
         })
     }

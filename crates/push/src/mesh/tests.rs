@@ -42,6 +42,7 @@ fn an_order_reaches_all_others_or_nobody() {
         user: user.into(),
         client: None,
         what: What::Disconnect(Arc::default()),
+        reached: None,
     };
     for number in 0..limits::ORDERS {
         assert!(ends[0].order(0, &order("7")), "{number}");

@@ -93,11 +93,10 @@ fn what_cannot_be_understood_is_refused() {
         ("history", r#"{"channel":"kept:a","since":{"offset":-1}}"#),
         ("presence", r#"{"channel":"kept:a","user":"7"}"#),
         ("info", ""),
-        (
-            "batch",
-            r#"{"commands":[{"publish":{"channel":"news","data":1}},{"what":{}}]}"#,
-        ),
-        ("batch", r#"{"commands":[{}]}"#),
+        ("", "nonsense"),
+        ("", ""),
+        ("", r#"{"params":{}}"#),
+        ("batch", r#"{"commands":{}}"#),
     ] {
         let request = client.post(&format!("/api/{method}")).header("x-api-key", "key");
         let reply = request.body(body).send();
@@ -425,17 +424,101 @@ fn commands_of_a_batch_are_carried_out_in_order() {
             { "broadcast": { "responses": [{ "result": {} }] } },
             { "presence_stats": { "num_clients": 0, "num_users": 0 } },
             { "error": { "code": 108, "message": "not available" } },
-            { "disconnect": {} },
+            { "disconnect": { "num_clients": 0 } },
             { "channels": { "channels": {} } },
         ]);
         assert_eq!(json!(replies), expected);
     }
     let many = |count| json!({ "commands": vec![json!({ "info": {} }); count] });
+    // One that is unknown, or takes something else, fails alone.
+    let body = json!({ "commands": [
+        { "publish": { "channel": "news", "data": 1 } }, { "unheard": {} }, {}, { "publish": { "channel": 7 } },
+        { "publish": {}, "info": {} }, { "presence_stats": { "channel": "kept:a" } },
+    ] });
+    let told = call(&mut client, "batch", &body);
+    let replies = told["replies"].as_array().expect("replies");
+    let codes: Vec<_> = replies
+        .iter()
+        .map(|reply| reply["error"]["code"].as_u64())
+        .collect();
+    assert_eq!(codes, [None, Some(104), Some(104), Some(107), Some(107), None]);
+    assert!(replies[5]["presence_stats"].is_object());
     let told = call(&mut client, "batch", &many(BATCH_COMMANDS));
     assert_eq!(told["replies"].as_array().map(Vec::len), Some(BATCH_COMMANDS));
     assert_eq!(call(&mut client, "batch", &many(0)), json!({ "replies": [] }));
     let request = client.post("/api/batch").header("x-api-key", "key");
     let reply = request.body(many(BATCH_COMMANDS + 1).to_string()).send();
     assert_eq!(reply.status(), 413);
+    client.finish().expect("it ends");
+}
+
+/// Calls by `method` and `params`, a command a line; returns the answers.
+fn call_by_method(client: &mut TestClient, body: &str) -> Vec<Value> {
+    let reply = client.post("/api").header("x-api-key", "key").body(body).send();
+    assert_eq!(reply.status(), 200, "{}", reply.text());
+    let lines = reply.text().lines();
+    lines
+        .map(|line| serde_json::from_str(line).expect("JSON"))
+        .collect()
+}
+
+#[test]
+fn commands_by_method_and_params_are_answered_a_line_each() {
+    let mut client = serve_by(2, options());
+    let one = call_by_method(
+        &mut client,
+        r#"{"method":"publish","params":{"channel":"kept:a","data":{"x":1}}}"#,
+    );
+    assert_eq!((one.len(), &one[0]["result"]["offset"]), (1, &json!(1)));
+    let many = [
+        r#"{"method":"publish","params":{"channel":"kept:a","data":2}}"#,
+        r#"{"method":"unheard","params":{}}"#,
+        r#"{"method":"history","params":{"channel":"kept:a","limit":-1}} {"method":"info"}"#,
+        r#"{"id":7,"method":"publish","params":{"channel":7}}"#,
+    ];
+    let answers = call_by_method(&mut client, &many.join("\n"));
+    assert_eq!(answers.len(), 5);
+    assert_eq!(answers[0]["result"]["offset"], 2);
+    assert_eq!(answers[1]["error"]["code"], 104);
+    assert_eq!(
+        answers[2]["result"]["publications"].as_array().map(Vec::len),
+        Some(2)
+    );
+    assert!(answers[3]["result"]["nodes"].is_array());
+    assert_eq!(answers[4]["error"]["code"], 107);
+    let wrong = client
+        .post("/api")
+        .header("x-api-key", "other")
+        .body(many[0])
+        .send();
+    assert_eq!(wrong.status(), 401);
+    client.finish().expect("it ends");
+}
+
+#[test]
+fn bodies_of_programs_end_at_their_limit() {
+    let mut client = serve(Options {
+        api_body_bytes: 2000,
+        ..options()
+    });
+    for (length, status) in [(1900, 200), (2000, 413), (100_000, 413)] {
+        let body = json!({ "channel": "news", "data": "x".repeat(length) }).to_string();
+        for (path, body) in [
+            ("/api/publish", body.clone()),
+            ("/api", format!(r#"{{"method":"publish","params":{body}}}"#)),
+        ] {
+            let expected = if path == "/api" && length == 1900 {
+                200
+            } else {
+                status
+            };
+            let reply = client
+                .post(path)
+                .header("x-api-key", "key")
+                .body(&body[..])
+                .send();
+            assert_eq!(reply.status(), expected, "{path} {length}");
+        }
+    }
     client.finish().expect("it ends");
 }

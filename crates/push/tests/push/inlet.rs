@@ -172,3 +172,68 @@ fn settings_that_change_hold_for_the_next_publication() {
         Err(NotTaken::NoChannel(Fault::UNKNOWN_CHANNEL))
     );
 }
+
+/// A client of a channel that keeps something; returns it with the channel's epoch.
+fn position(client: &mut TestClient, channel: &str) -> (Stream, String) {
+    let mut stream = Stream::lines(client);
+    let subscribe = format!(r#"{{"id":2,"subscribe":{{"channel":"{channel}"}}}}"#);
+    assert_eq!(stream.say(client, &subscribe), 204);
+    let answer: serde_json::Value = serde_json::from_str(&stream.line()).expect("JSON");
+    assert_eq!(answer["subscribe"]["positioned"], true, "{answer}");
+    let epoch = answer["subscribe"]["epoch"].as_str().expect("an epoch");
+    (stream, epoch.to_owned())
+}
+
+fn is_recovered(client: &mut TestClient, stream: &mut Stream, offset: u64, epoch: &str) -> bool {
+    let subscribe = format!(
+        r#"{{"id":3,"subscribe":{{"channel":"kept:a","recover":true,"offset":{offset},"epoch":"{epoch}"}}}}"#
+    );
+    assert_eq!(stream.say(client, &subscribe), 204);
+    let answer: serde_json::Value = serde_json::from_str(&stream.line()).expect("JSON");
+    answer["subscribe"]["recovered"] == true
+}
+
+#[test]
+fn a_dropped_publication_is_reported_behind_those_before_it() {
+    let (mut client, mut inlet) = serve(2);
+    let (mut stream, epoch) = position(&mut client, "kept:a");
+    let (mut other, _) = position(&mut client, "kept:b");
+    let kept: Arc<str> = Arc::from("kept:a");
+    inlet.publish(&kept, b"1").expect("room");
+    inlet.publish(&kept, b"2").expect("room");
+    for number in 1..=2 {
+        assert!(stream.line().contains(&format!(r#""data":{number}"#)));
+    }
+    inlet.dropped(&kept);
+    let notified = stream.line();
+    assert!(notified.contains(r#""unsubscribe":{"code":2500"#), "{notified}");
+    assert!(!is_recovered(&mut client, &mut stream, 2, &epoch));
+    inlet.publish(&Arc::from("kept:b"), b"3").expect("room");
+    assert!(
+        other.line().contains(r#""data":3"#),
+        "another channel is not concerned"
+    );
+}
+
+#[test]
+fn a_source_that_was_interrupted_has_all_of_its_channels_renewed() {
+    let (mut client, inlet) = serve(3);
+    let (mut first, epoch) = position(&mut client, "kept:a");
+    let (mut second, _) = position(&mut client, "kept:b");
+    let mut plain = listen(&mut client, &["news"]);
+    inlet.interrupted("kept:");
+    for stream in [&mut first, &mut second] {
+        let notified = stream.line();
+        assert!(notified.contains(r#""unsubscribe":{"code":2500"#), "{notified}");
+    }
+    assert!(!is_recovered(&mut client, &mut first, 0, &epoch));
+    // It has a position again, and is notified again, but not more often than the limit.
+    inlet.interrupted("kept:");
+    inlet.interrupted("kept:");
+    let notified = first.line();
+    assert!(notified.contains(r#""unsubscribe":{"code":2500"#), "{notified}");
+    let news: Arc<str> = Arc::from("news");
+    let mut inlet = inlet;
+    inlet.publish(&news, b"1").expect("room");
+    assert!(plain.line().contains(r#""data":1"#));
+}

@@ -231,3 +231,44 @@ fn listeners_are_pinged_and_need_not_answer() {
     drop(events);
     client.finish().expect("it ends");
 }
+
+#[test]
+fn a_browser_that_comes_back_recovers_from_its_last_event() {
+    let mut client = serve_by(3, options());
+    let both = r#"{"subs":{"kept:a":{},"kept:b":{},"news":{}}}"#;
+    let path = with_query("/connection/uni_sse", both);
+    let mut stream = Stream::open(client.get(&path));
+    assert!(stream.identified_event().0.is_some(), "it begins somewhere");
+    publish(&mut client, "kept:a", "1");
+    publish(&mut client, "kept:b", "2");
+    publish(&mut client, "news", "[1]");
+    let mut last = None;
+    for _ in 0..3 {
+        let (id, data) = stream.identified_event();
+        assert_eq!(id.is_none(), data.contains("news"), "{data}");
+        last = id.or(last);
+    }
+    drop(stream);
+    publish(&mut client, "kept:b", "3");
+    let last = last.expect("an id");
+    for _ in 0..2 {
+        let mut again = Stream::open(client.get(&path).header("last-event-id", &last));
+        let told: serde_json::Value = serde_json::from_str(&again.event()).expect("JSON");
+        let subs = &told["connect"]["subs"];
+        assert_eq!(subs["kept:a"]["recovered"], true, "{told}");
+        assert!(
+            subs["kept:a"]["publications"]
+                .as_array()
+                .is_none_or(Vec::is_empty)
+        );
+        assert_eq!(subs["kept:b"]["publications"][0]["data"], 3, "{told}");
+        assert_eq!(subs["kept:b"]["publications"].as_array().map(Vec::len), Some(1));
+    }
+    let mut odd = Stream::open(
+        client
+            .get(&path)
+            .header("last-event-id", "of another server=1.x&%%%"),
+    );
+    assert!(odd.event().contains("connect"));
+    client.finish().expect("it ends");
+}

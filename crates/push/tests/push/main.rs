@@ -7,6 +7,7 @@ mod asking;
 mod calls;
 mod emulation;
 mod expiring;
+mod hand_over;
 mod http2;
 mod inlet;
 mod listening;

@@ -8,7 +8,9 @@ use crate::api::{call, fault};
 use crate::signing::{FORMATS, LEEWAY, Talker, guarded, now, serve_guarded, token};
 use crate::support::{Stream, with_query};
 
-const DONE: fn() -> Value = || json!({ "result": {} });
+fn reached(connections: usize) -> Value {
+    json!({ "result": { "num_clients": connections } })
+}
 
 /// A client of a user, whose token ends after so many seconds.
 fn client_of(client: &mut TestClient, user: &str, format: Format, seconds: u64) -> (Talker, String) {
@@ -25,7 +27,7 @@ fn a_connection_goes_on_until_then() {
         let (mut other, _) = client_of(&mut client, "8", format, 20);
         let until = now(&mut client) + 100;
         let body = json!({ "user": "7", "expire_at": until });
-        assert_eq!(call(&mut client, "refresh", &body), DONE());
+        assert_eq!(call(&mut client, "refresh", &body), reached(1));
         let told = theirs.push().refresh.expect("it is told");
         assert!(told.expires && (99..=100).contains(&told.ttl), "{told:?}");
         for _ in 0..20 + LEEWAY + 25 - 2 {
@@ -35,7 +37,7 @@ fn a_connection_goes_on_until_then() {
         theirs.wait(&mut client, 4);
         assert_eq!(other.socket.closed().0, 3005);
         theirs.wait(&mut client, 40);
-        assert_eq!(call(&mut client, "refresh", &json!({ "user": "7" })), DONE());
+        assert_eq!(call(&mut client, "refresh", &json!({ "user": "7" })), reached(1));
         let told = theirs.push().refresh.expect("it is told");
         assert!(!told.expires, "{told:?}");
         theirs.wait(&mut client, 100);
@@ -57,12 +59,12 @@ fn a_connection_ends_where_its_time_is_over() {
         let (mut other, _) = client_of(&mut client, "8", Format::Json, 1000);
         let mut one = body.clone();
         one["client"] = json!(name);
-        assert_eq!(call(&mut client, "refresh", &one), DONE());
+        assert_eq!(call(&mut client, "refresh", &one), reached(1));
         assert_eq!(theirs.socket.closed().0, 3005, "{body}");
         second.look();
         let mut all = body.clone();
         all["client"] = json!("");
-        assert_eq!(call(&mut client, "refresh", &all), DONE());
+        assert_eq!(call(&mut client, "refresh", &all), reached(1));
         assert_eq!(second.socket.closed().0, 3005, "{body}");
         other.look();
         assert!(other.is_quiet());
@@ -162,17 +164,17 @@ fn what_cannot_be_done_to_a_user_is_not_done() {
         assert_eq!(fault(&mut client, method, &body), expected, "{method} {body}");
     }
     let other_client = json!({ "user": "7", "client": "another", "session": "", "whitelist": [] });
-    assert_eq!(call(&mut client, "disconnect", &other_client), DONE());
+    assert_eq!(call(&mut client, "disconnect", &other_client), reached(0));
     client.advance(std::time::Duration::from_secs(1));
     theirs.look();
     second.look();
     assert!(theirs.is_quiet() && second.is_quiet());
     let but_one = json!({ "user": "7", "client": "", "whitelist": [name], "disconnect": { "code": 3503 } });
-    assert_eq!(call(&mut client, "disconnect", &but_one), DONE());
+    assert_eq!(call(&mut client, "disconnect", &but_one), reached(1));
     assert_eq!(second.socket.closed().0, 3503);
     theirs.look();
     let body = json!({ "user": "7", "channel": "news", "client": "", "b64info": "", "b64data": "e30=" });
-    assert_eq!(call(&mut client, "subscribe", &body), DONE());
+    assert_eq!(call(&mut client, "subscribe", &body), reached(1));
     let told = theirs.push().subscribe.expect("it is subscribed");
     assert_eq!(&*told.data, b"{}");
     drop(theirs);

@@ -272,7 +272,7 @@ fn who_asks_for_more_than_is_answered_is_sent_away() {
         r#"{{"id":2,"rpc":{{"data":"{}"}}}}"#,
         "x".repeat(MESSAGE_BYTES)
     ));
-    assert_eq!(large.closed().0, 3501);
+    assert_eq!(large.closed().0, 1009);
 }
 
 /// Answers what pings have come, and says how many. WebSocket's own are answered by the client.

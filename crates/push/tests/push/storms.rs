@@ -14,6 +14,22 @@ use crate::api::call;
 use crate::signing::{Talker, code, connect, subscribe};
 use crate::support::{CONNECT, Stream, options, serve, with_query};
 
+/// As `EventSource` needs it: any other status has it give up for good.
+#[track_caller]
+fn is_told_to_retry(client: &mut TestClient, path: &str) {
+    let reply = client.get(path).send();
+    assert_eq!(reply.status(), 200, "{}", reply.text());
+    assert_eq!(reply.header("content-type"), Some("text/event-stream"));
+    let retry = reply
+        .text()
+        .strip_prefix("retry: ")
+        .and_then(|rest| rest.strip_suffix("000\n\n"));
+    let after: u64 = retry
+        .and_then(|after| after.parse().ok())
+        .expect("when to come back");
+    assert!((1..=5).contains(&after), "{after}");
+}
+
 #[track_caller]
 fn is_sent_back(reply: &TestReply) {
     assert_eq!(reply.status(), 503, "{}", reply.text());
@@ -40,7 +56,9 @@ fn so_many_may_be_about_to_say_who_they_are() {
     is_sent_back(&client.ws("/connection/uni_websocket").refused());
     let stream = client.post("/connection/http_stream").body(CONNECT).send();
     is_sent_back(&stream);
-    is_sent_back(&client.get("/connection/uni_sse").send());
+    is_told_to_retry(&mut client, "/connection/uni_sse");
+    is_told_to_retry(&mut client, &with_query("/connection/sse", CONNECT));
+    is_sent_back(&client.post("/connection/uni_sse").body("{}").send());
     // One has said who it is.
     first.send_text(CONNECT);
     first.text();
@@ -79,7 +97,7 @@ fn so_many_come_within_a_second() {
         }
         let stream = Stream::open(client.get(&with_query("/connection/sse", CONNECT)));
         is_sent_back(&try_open(&mut client).expect_err("they are five"));
-        is_sent_back(&client.get("/connection/uni_sse").send());
+        is_told_to_retry(&mut client, "/connection/uni_sse");
         drop(stream);
     }
     // Who is there goes on.

@@ -151,8 +151,18 @@ impl Stream {
     /// The data of the next event.
     #[track_caller]
     pub(crate) fn event(&mut self) -> String {
+        self.identified_event().1
+    }
+
+    /// The next event's `id`, if it has one, and its data.
+    #[track_caller]
+    pub(crate) fn identified_event(&mut self) -> (Option<String>, String) {
         let event = self.reply.event().expect("an event").expect("no end");
-        event.strip_prefix("data: ").expect("data alone").to_owned()
+        let (id, data) = match event.strip_prefix("id: ").and_then(|rest| rest.split_once('\n')) {
+            Some((id, data)) => (Some(id.to_owned()), data),
+            None => (None, &*event),
+        };
+        (id, data.strip_prefix("data: ").expect("data alone").to_owned())
     }
 
     /// Sends commands beside it. Returns the status.

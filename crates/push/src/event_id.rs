@@ -1,0 +1,237 @@
+//! The positions that a client of an event stream has, as the `id` of its events: a browser that comes back sends the last one as
+//! `Last-Event-ID`, and recovers from there whatever its URL says (WHATWG HTML §9.2).
+//!
+//! ```text
+//! id: prices:a=12.4c2f3195501ee0cf&news=3.77ab…       channel, offset, epoch; of all channels that have positions
+//! ```
+
+use std::borrow::Cow;
+use std::collections::BTreeMap;
+
+use ringmain_hub::protocol::{Command, ConnectRequest, SubscribeRequest};
+use serde::Deserialize;
+use serde::de::IgnoredAny;
+
+use crate::limits;
+
+/// The flag of a subscription that the client has not named itself: it counts only if the server subscribes the client.
+pub(crate) const RESUMED: i64 = i64::MIN;
+
+/// See the module.
+#[derive(Debug, Default)]
+pub(crate) struct Positions {
+    channels: BTreeMap<String, Position>,
+    /// Channels of commands that are not answered yet, by number.
+    commands: BTreeMap<u32, String>,
+    /// The last event had one.
+    has_id: bool,
+}
+
+#[derive(Clone, Debug, PartialEq, Eq)]
+struct Position {
+    offset: u64,
+    epoch: String,
+}
+
+/// The fields of a message that carry a position.
+#[derive(Deserialize, Default)]
+#[serde(default)]
+struct Message<'m> {
+    id: u32,
+    #[serde(borrow)]
+    push: Option<Box<Message<'m>>>,
+    #[serde(borrow)]
+    channel: Cow<'m, str>,
+    #[serde(rename = "pub")]
+    publication: Option<Numbered>,
+    #[serde(borrow)]
+    connect: Option<Connected<'m>>,
+    #[serde(borrow)]
+    subscribe: Option<Subscribed<'m>>,
+    unsubscribe: Option<IgnoredAny>,
+}
+
+#[derive(Deserialize, Default)]
+#[serde(default)]
+struct Connected<'m> {
+    #[serde(borrow)]
+    subs: BTreeMap<Cow<'m, str>, Subscribed<'m>>,
+}
+
+#[derive(Deserialize, Default)]
+#[serde(default)]
+struct Subscribed<'m> {
+    offset: u64,
+    #[serde(borrow)]
+    epoch: Cow<'m, str>,
+    publications: Vec<Numbered>,
+}
+
+#[derive(Deserialize, Default)]
+#[serde(default)]
+struct Numbered {
+    offset: u64,
+}
+
+impl Positions {
+    /// Of a client that sends these commands with its request.
+    pub(crate) fn expect(&mut self, commands: &[Command]) {
+        let subscribes = commands.iter().filter_map(|command| {
+            let subscribe = command.subscribe.as_ref()?;
+            Some((command.id, subscribe.channel.clone()))
+        });
+        self.commands.extend(subscribes);
+    }
+
+    /// Appends the line of an event's `id` if the message changes a position.
+    pub(crate) fn write(&mut self, message: &[u8], out: &mut Vec<u8>) {
+        let Ok(message) = serde_json::from_slice::<Message<'_>>(message) else {
+            return;
+        };
+        if !self.follow(message) {
+            return;
+        }
+        let before = out.len();
+        out.extend_from_slice(b"id: ");
+        for (at, (channel, position)) in self.channels.iter().enumerate() {
+            if at > 0 {
+                out.push(b'&');
+            }
+            escape(channel, out);
+            out.extend_from_slice(format!("={}.{}", position.offset, position.epoch).as_bytes());
+        }
+        if out.len() - before > limits::EVENT_ID_BYTES {
+            out.truncate(before);
+            // The one before would have what follows it repeated.
+            if std::mem::take(&mut self.has_id) {
+                out.extend_from_slice(b"id\n");
+            }
+            return;
+        }
+        self.has_id = true;
+        out.push(b'\n');
+    }
+
+    /// Returns whether a position has changed.
+    fn follow(&mut self, message: Message<'_>) -> bool {
+        let message = match message.push {
+            Some(push) => *push,
+            None => message,
+        };
+        let mut has_changed = false;
+        if let Some(connected) = message.connect {
+            for (channel, subscribed) in connected.subs {
+                has_changed |= self.subscribed(&channel, &subscribed);
+            }
+        }
+        if let Some(subscribed) = message.subscribe {
+            let command = self.commands.remove(&message.id);
+            let channel = command.map_or(message.channel.clone(), Cow::Owned);
+            has_changed |= self.subscribed(&channel, &subscribed);
+        }
+        if let Some(publication) = message.publication
+            && publication.offset > 0
+            && let Some(position) = self.channels.get_mut(&*message.channel)
+        {
+            position.offset = publication.offset;
+            has_changed = true;
+        }
+        if message.unsubscribe.is_some() {
+            has_changed |= self.channels.remove(&*message.channel).is_some();
+        }
+        has_changed
+    }
+
+    fn subscribed(&mut self, channel: &str, subscribed: &Subscribed<'_>) -> bool {
+        // Without an epoch there is nothing to recover from.
+        if channel.is_empty() || subscribed.epoch.is_empty() {
+            return false;
+        }
+        let last = subscribed
+            .publications
+            .iter()
+            .map(|publication| publication.offset);
+        let position = Position {
+            offset: last.max().unwrap_or(0).max(subscribed.offset),
+            epoch: subscribed.epoch.clone().into_owned(),
+        };
+        self.channels.insert(channel.to_owned(), position);
+        true
+    }
+}
+
+/// The positions of a `Last-Event-ID`. What is none of ours says nothing.
+fn parse(id: &str) -> BTreeMap<String, Position> {
+    let entries = id.split('&').filter_map(|entry| {
+        let (channel, position) = entry.split_once('=')?;
+        let (offset, epoch) = position.split_once('.')?;
+        let position = Position {
+            offset: offset.parse().ok()?,
+            epoch: epoch.to_owned(),
+        };
+        Some((unescape(channel)?, position))
+    });
+    match id.len() <= limits::EVENT_ID_BYTES {
+        true => entries.collect(),
+        false => BTreeMap::new(),
+    }
+}
+
+/// Sets the positions of a connect request's channels to those that the client has.
+pub(crate) fn resume(id: &str, connect: &mut ConnectRequest) {
+    for (channel, position) in parse(id) {
+        let subscribe = connect
+            .subs
+            .entry(channel.clone())
+            .or_insert_with(|| SubscribeRequest {
+                channel,
+                flag: RESUMED,
+                ..SubscribeRequest::default()
+            });
+        recover(subscribe, &position);
+    }
+}
+
+/// The same for commands.
+pub(crate) fn resume_all(id: &str, commands: &mut [Command]) {
+    let positions = parse(id);
+    for command in commands {
+        if let Some(connect) = &mut command.connect {
+            resume(id, connect);
+        }
+        if let Some(subscribe) = &mut command.subscribe
+            && let Some(position) = positions.get(&subscribe.channel)
+        {
+            recover(subscribe, position);
+        }
+    }
+}
+
+fn recover(subscribe: &mut SubscribeRequest, position: &Position) {
+    subscribe.recover = true;
+    subscribe.offset = position.offset;
+    subscribe.epoch.clone_from(&position.epoch);
+}
+
+fn escape(channel: &str, out: &mut Vec<u8>) {
+    for byte in channel.bytes() {
+        match byte {
+            b'%' | b'&' | b'=' | b' ' => out.extend_from_slice(format!("%{byte:02X}").as_bytes()),
+            _ => out.push(byte),
+        }
+    }
+}
+
+fn unescape(text: &str) -> Option<String> {
+    let mut parts = text.split('%');
+    let mut channel = parts.next()?.to_owned();
+    for part in parts {
+        let (digits, rest) = part.split_at_checked(2)?;
+        channel.push(char::from(u8::from_str_radix(digits, 16).ok()?));
+        channel.push_str(rest);
+    }
+    Some(channel)
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,67 @@
+//! Positions of messages, there and back.
+
+use ringmain_hub::protocol::ConnectRequest;
+
+use super::{Positions, RESUMED, parse, resume};
+use crate::limits;
+
+fn ids(messages: &[&str]) -> Vec<String> {
+    let mut positions = Positions::default();
+    let id = |message: &&str| {
+        let mut out = Vec::new();
+        positions.write(message.as_bytes(), &mut out);
+        String::from_utf8(out).expect("UTF-8")
+    };
+    messages.iter().map(id).collect()
+}
+
+#[test]
+fn an_event_that_changes_a_position_has_all_of_them() {
+    let found = ids(&[
+        r#"{"connect":{"client":"x","subs":{"a b":{"epoch":"e1","offset":2,"publications":[{"offset":3},{"offset":4}]},"n":{}}}}"#,
+        r#"{"channel":"a b","pub":{"data":{"offset":99},"offset":5}}"#,
+        r#"{"channel":"n","pub":{"data":1}}"#,
+        "{}",
+        r#"{"push":{"channel":"c","subscribe":{"epoch":"e2"}}}"#,
+        r#"{"push":{"channel":"a b","unsubscribe":{"code":2500}}}"#,
+        "no JSON",
+    ]);
+    let expected = [
+        "id: a%20b=4.e1\n",
+        "id: a%20b=5.e1\n",
+        "",
+        "",
+        "id: a%20b=5.e1&c=0.e2\n",
+        "id: c=0.e2\n",
+        "",
+    ];
+    assert_eq!(found, expected);
+}
+
+#[test]
+fn positions_that_are_too_long_take_the_id_away() {
+    let long = "x".repeat(limits::EVENT_ID_BYTES);
+    let subscribed = format!(r#"{{"push":{{"channel":"{long}","subscribe":{{"epoch":"e"}}}}}}"#);
+    let first = r#"{"push":{"channel":"a","subscribe":{"epoch":"e"}}}"#;
+    assert_eq!(
+        ids(&[first, &subscribed, &subscribed]),
+        ["id: a=0.e\n", "id\n", ""]
+    );
+}
+
+#[test]
+fn a_request_recovers_from_what_the_client_has() {
+    let mut connect = ConnectRequest::default();
+    connect.subs.insert("a".to_owned(), Default::default());
+    resume("a=7.e1&b%26=3.e2&broken&c=x.e", &mut connect);
+    let subs: Vec<_> = connect
+        .subs
+        .iter()
+        .map(|(channel, it)| (&**channel, it.recover, it.offset, &*it.epoch, it.flag))
+        .collect();
+    assert_eq!(subs, [("a", true, 7, "e1", 0), ("b&", true, 3, "e2", RESUMED)]);
+    for text in ["", "%", "%zz=1.e", "a", "=", "a=.", "a=99999999999999999999.e"] {
+        assert!(parse(text).is_empty(), "{text}");
+    }
+    assert!(parse(&format!("a=1.{}", "e".repeat(limits::EVENT_ID_BYTES))).is_empty());
+}

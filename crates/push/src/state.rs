@@ -1,0 +1,132 @@
+//! The state that a process leaves to the one after it, as bytes: checked as a whole before any of it is used.
+//!
+//! ```text
+//! magic (8) ─ version (4) ─ wall time in ms (8) ─ { length (8) ─ CRC-32 (4) ─ section } … ─ 0 (8) ─ number of sections (4)
+//! ```
+//!
+//! All numbers are little endian. Sections are the hub's.
+
+use std::time::Duration;
+
+use ringmain_hub::home::Record;
+
+use crate::limits;
+
+const MAGIC: &[u8; 8] = b"RMPUSHST";
+/// Of this layout and that of records. One of another version is not read.
+const VERSION: u32 = 1;
+const HEAD_BYTES: usize = 20;
+
+/// The sections that workers have written ([`Push::freeze`](crate::Push::freeze)).
+#[derive(Debug)]
+pub struct State {
+    head: [u8; HEAD_BYTES],
+    /// Each with its head before it.
+    sections: Vec<([u8; 12], Vec<u8>)>,
+    tail: [u8; 12],
+}
+
+/// State that cannot be used.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum StateError {
+    /// It is not of this kind.
+    #[error("expected the state of channels, found something else")]
+    Foreign,
+    /// Another version has written it.
+    #[error("expected version {VERSION} of the state of channels, found {0}")]
+    Version(u32),
+    /// It is cut off, or was changed.
+    #[error("the state of channels is damaged: expected {0}")]
+    Damaged(&'static str),
+    /// A section is not what it should be.
+    #[error(transparent)]
+    Unreadable(#[from] ringmain_hub::home::Unreadable),
+}
+
+impl State {
+    pub(crate) fn new(now: Duration) -> State {
+        let mut head = [0; HEAD_BYTES];
+        head[..8].copy_from_slice(MAGIC);
+        head[8..12].copy_from_slice(&VERSION.to_le_bytes());
+        let millis = u64::try_from(now.as_millis()).unwrap_or(u64::MAX);
+        head[12..].copy_from_slice(&millis.to_le_bytes());
+        State {
+            head,
+            sections: Vec::new(),
+            tail: [0; 12],
+        }
+    }
+
+    pub(crate) fn add(&mut self, section: Vec<u8>) {
+        let mut head = [0; 12];
+        if section.is_empty() {
+            return;
+        }
+        head[..8].copy_from_slice(&(section.len() as u64).to_le_bytes());
+        head[8..].copy_from_slice(&crc32fast::hash(&section).to_le_bytes());
+        self.sections.push((head, section));
+        let count = self.sections.len() as u32;
+        self.tail[8..].copy_from_slice(&count.to_le_bytes());
+    }
+
+    /// The bytes, in order.
+    pub fn pieces(&self) -> impl Iterator<Item = &[u8]> {
+        let sections = self.sections.iter();
+        let sections = sections.flat_map(|(head, section)| [&head[..], section]);
+        [&self.head[..]]
+            .into_iter()
+            .chain(sections)
+            .chain([&self.tail[..]])
+    }
+
+    /// Reads state, and when it was written, since 1970.
+    ///
+    /// # Errors
+    /// [`StateError`]: none of it can be used.
+    pub fn read(bytes: &[u8]) -> Result<(Vec<Record>, Duration), StateError> {
+        let (head, mut rest) = bytes
+            .split_first_chunk::<HEAD_BYTES>()
+            .ok_or(StateError::Foreign)?;
+        if head[..8] != *MAGIC {
+            return Err(StateError::Foreign);
+        }
+        let version = number(&head[8..12]) as u32;
+        if version != VERSION {
+            return Err(StateError::Version(version));
+        }
+        let mut records = Vec::new();
+        let mut count = 0;
+        loop {
+            let cut_off = || StateError::Damaged("more behind a section");
+            let (head, behind) = rest.split_first_chunk::<12>().ok_or_else(cut_off)?;
+            let (length, check) = (number(&head[..8]), number(&head[8..]));
+            if length == 0 {
+                return match behind.is_empty() && check == count {
+                    true => Ok((records, Duration::from_millis(number(&bytes[12..HEAD_BYTES])))),
+                    false => Err(StateError::Damaged("its end, and as many sections as it says")),
+                };
+            }
+            let length = usize::try_from(length).map_err(|_| cut_off())?;
+            let (section, behind) = behind.split_at_checked(length).ok_or_else(cut_off)?;
+            if u64::from(crc32fast::hash(section)) != check {
+                return Err(StateError::Damaged("the checksum of a section"));
+            }
+            records.append(&mut Record::read_all(section)?);
+            count += 1;
+            rest = behind;
+        }
+    }
+}
+
+/// Little endian, up to eight bytes.
+fn number(bytes: &[u8]) -> u64 {
+    bytes
+        .iter()
+        .rev()
+        .fold(0, |number, byte| number << 8 | u64::from(*byte))
+}
+
+const _: () = assert!(limits::STATE_BYTES > ringmain_hub::limits::STATE_BYTES);
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,86 @@
+//! Damaged state is never used, and never more than an error.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use ringmain_hub::history::Keep;
+use ringmain_hub::home::Home;
+use ringmain_hub::mail::{Manner, Once, Rules, ToHome, WorkerId};
+use ringmain_hub::protocol::Published;
+
+use super::{State, StateError};
+use crate::Namespace;
+
+const NOW: Duration = Duration::from_secs(1000);
+
+fn rules() -> Rules {
+    Rules {
+        keep: Some(Keep {
+            publications: 10,
+            bytes: 1 << 20,
+            time: Duration::from_secs(60),
+        }),
+        ..Namespace::default().rules
+    }
+}
+
+fn written() -> Vec<u8> {
+    let mut home = Home::new(1, 100, 7);
+    for (number, channel) in ["a", "b", "a"].iter().enumerate() {
+        let once = Once {
+            key: number.to_string().into(),
+            window: Duration::from_secs(60),
+        };
+        let publish = ToHome::Publish {
+            channel: Arc::from(*channel),
+            rules: rules(),
+            published: Arc::new(Published {
+                data: number.to_string().into(),
+                ..Published::default()
+            }),
+            manner: Some(Box::new(Manner {
+                unkept: false,
+                once: Some(once),
+            })),
+            ask: None,
+        };
+        home.handle(WorkerId(0), publish, NOW);
+    }
+    let mut state = State::new(NOW);
+    state.add(home.save(NOW).section);
+    state.add(Vec::new());
+    state.pieces().flatten().copied().collect()
+}
+
+#[test]
+fn what_was_written_is_read() {
+    let (records, at) = State::read(&written()).expect("state");
+    assert_eq!(at, NOW);
+    let mut channels: Vec<&str> = records.iter().map(|record| record.channel()).collect();
+    channels.sort_unstable();
+    assert_eq!(channels, ["a", "a", "a", "b", "b"], "two channels, three keys");
+    let mut empty = State::new(NOW);
+    empty.add(Vec::new());
+    let bytes: Vec<u8> = empty.pieces().flatten().copied().collect();
+    assert_eq!(State::read(&bytes).map(|(records, _)| records.len()), Ok(0));
+}
+
+#[test]
+fn nothing_of_damaged_state_is_used() {
+    let written = written();
+    for length in 0..written.len() {
+        assert!(State::read(&written[..length]).is_err(), "cut off at {length}");
+    }
+    for at in (0..written.len()).filter(|at| !(12..20).contains(at)) {
+        let mut damaged = written.clone();
+        damaged[at] ^= 0x10;
+        assert!(State::read(&damaged).is_err(), "changed at {at}");
+    }
+    let mut longer = written.clone();
+    longer.push(0);
+    assert!(State::read(&longer).is_err());
+    let mut newer = written;
+    newer[8] = 9;
+    assert_eq!(State::read(&newer), Err(StateError::Version(9)));
+    assert_eq!(State::read(b""), Err(StateError::Foreign));
+}
