@@ -98,3 +98,12 @@ pub const NATS_TELL_EVERY: Duration = Duration::from_secs(10);
 
 /// Consumers of NATS in a configuration; a file with more is refused.
 pub const NATS_CONSUMERS: usize = 64;
+
+/// How long each worker may take to write its channels for the next process. Longer: those start new epochs.
+pub const STATE_FREEZE_WITHIN: Duration = Duration::from_secs(5);
+
+/// How long sending them to a successor may take. Longer: all start new epochs.
+pub const STATE_SEND_WITHIN: Duration = Duration::from_secs(10);
+
+/// How long a successor waits for them, from its start on; what is asked of channels waits meanwhile.
+pub const STATE_RECEIVE_WITHIN: Duration = Duration::from_secs(20);

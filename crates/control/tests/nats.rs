@@ -309,6 +309,48 @@ fn what_is_published_reaches_browsers_also_after_a_restart() {
     assert_eq!(listener.publication(), ("prices:b".to_owned(), 3.into()));
 }
 
+#[test]
+fn positioned_clients_are_notified_of_what_a_restart_has_lost() {
+    let port = free_port();
+    let Some(nats) = Nats::start(port, &[]) else {
+        return;
+    };
+    let consumer = format!(
+        "feed: {{servers: 'nats://127.0.0.1:{port}', subjects: prices.>, channel: 'prices:{{2..}}'}}"
+    );
+    let text = configuration(&consumer).replace(
+        "{prices: {}}",
+        "{prices: {keep: {publications: 10}, recovery: true}, other: {keep: {}, recovery: true}}",
+    );
+    let edge = Edge::start("gap", &text);
+    edge.until(|it| it.delivers);
+    assert!(edge.control.consumers().undelivered().is_empty());
+    // One channel had publications, one had none yet, one is not the consumer's.
+    let mut listener = Listener::to(&edge.addr, &["prices:a", "prices:quiet", "other:x"]);
+    nats.publish(&[("prices.a", "1")]);
+    assert_eq!(listener.publication(), ("prices:a".to_owned(), 1.into()));
+    drop(nats);
+    edge.until(|it| !it.connected);
+    assert_eq!(edge.control.consumers().undelivered().len(), 1);
+    let _nats = Nats::start(port, &[]).expect("it was there before");
+    let mut notified = Vec::new();
+    for _ in 0..2 {
+        let push = listener.hear();
+        assert_eq!(push["push"]["unsubscribe"]["code"], 2500, "{push}");
+        notified.push(push["push"]["channel"].as_str().expect("a channel").to_owned());
+    }
+    notified.sort();
+    assert_eq!(notified, ["prices:a", "prices:quiet"]);
+    edge.until(|it| it.delivers);
+    // Nothing more, and what is kept is there still.
+    listener.say(
+        r#"{"id":9,"subscribe":{"channel":"prices:a","recover":true,"offset":1,"epoch":"0123456789abcdef"}}"#,
+    );
+    let answer = listener.hear();
+    assert_eq!(answer["subscribe"]["offset"], 1, "{answer}");
+    assert_ne!(answer["subscribe"]["recovered"], true, "{answer}");
+}
+
 /// Publishes until a message is heard: the server may not have the subscription yet.
 fn heard(edge: &Edge, nats: &Nats, subject: &str) {
     let before = edge.until(|_| true).messages;

@@ -24,7 +24,7 @@ use std::time::Duration;
 use ringmain_engine::backend::Time;
 use ringmain_engine::file::Root;
 use ringmain_engine::{Addr, Cx, ListenOptions, Listeners};
-use ringmain_push::{Inlet, KeySource, Push};
+use ringmain_push::{Inlet, KeySource, Options, Push};
 use ringmain_tls::Counts;
 use ringmain_web::{self as web, App};
 
@@ -164,6 +164,12 @@ impl Gateway {
     /// is to be replaced again.
     pub fn listen_by(&self, listeners: Listeners, options: ListenOptions) -> bool {
         self.doors().follow_by(listeners, options)
+    }
+
+    /// Returns the push server, for state that outlives the process.
+    #[must_use]
+    pub fn pushing(&self) -> Push {
+        self.0.push.clone()
     }
 
     /// For publishing to those who are pushed to, from other threads than the workers'.
@@ -394,8 +400,10 @@ fn follow_push(push: &Push, last: Option<Followable<'_>>, (config, provider): Fo
         return;
     }
     let keys = provider.map(|provider| Arc::clone(provider) as Arc<dyn KeySource>);
+    let drain = config.limits.drain;
     let replaced = settings
         .options(keys)
+        .map(|options| Options { drain, ..options })
         .and_then(|options| push.replace(options).map_err(|error| error.to_string()));
     if let Err(error) = replaced {
         log::error!("push goes on as it was: {error}");

@@ -156,7 +156,7 @@ const PATHS: &str = "\
 /upstreams  upstreams and their endpoints: health, who is passed over, requests, connections, tries
 /metrics    counts, in Prometheus' text format
 /healthz    200 as long as the process answers
-/readyz     200 while it takes requests, 503 while it drains
+/readyz     200 while it takes requests and its sources deliver; 503 while it drains, or a source does not
 /drain      POST: take no more connections, finish what is open, and end
 /log        GET and PUT: how much is logged (error, warn, info, debug, trace)
 ";
@@ -195,6 +195,14 @@ fn show_ready(inner: &Inner, _: &Request<'_>, reply: &mut Reply<'_>) -> Result {
     }
     if inner.board.report().is_none() {
         return Err(Error::new(503, "not started yet"));
+    }
+    let undelivered = inner.control.consumers().undelivered();
+    if !undelivered.is_empty() {
+        let names = undelivered.join(", ");
+        return Err(Error::new(
+            503,
+            format!("no publications arrive from these sources of push: {names}"),
+        ));
     }
     reply.text("ok\n")
 }

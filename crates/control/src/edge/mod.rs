@@ -14,6 +14,7 @@
 mod addresses;
 mod administration;
 pub mod logs;
+mod state;
 
 use std::fmt::Display;
 use std::path::{Path, PathBuf};
@@ -192,6 +193,8 @@ impl Edge {
         let settings = &self.settings;
         let (gateway, begun) = self.load()?;
         let config = Arc::clone(&begun.config);
+        let folder = config.push.as_ref().and_then(|push| push.state_dir.clone());
+        state::begin(&gateway.pushing(), folder.as_deref()).map_err(other)?;
         let mut engine = settings.engine.clone();
         engine.max_connections = config.limits.connections;
         engine.grace = config.limits.drain;
@@ -237,12 +240,21 @@ impl Edge {
             hangups: 0,
             rotated: Rotated::default(),
         };
-        let served = Arc::clone(&site);
+        let (served, consumers) = (Arc::clone(&site), Arc::clone(&serving.control));
+        // Sources have to deliver here before they end in the process before this one.
+        let is_ready = || {
+            consumers
+                .consumers()
+                .reports()
+                .iter()
+                .all(|report| report.delivers)
+        };
         let observe = |running: &Running<_>| {
             let report = serving.look(running);
             watch.look(&report, &addrs, site.stats().totals().requests());
         };
-        let summary = engine.run_observed(signals, move |start| served.server(start), observe);
+        let summary =
+            engine.run_observed_until_ready(signals, move |start| served.server(start), observe, is_ready);
         let summary = summary.map_err(other)?;
         logs::finish(&site);
         Ok(Served {
@@ -326,6 +338,8 @@ struct Serving<'e> {
 impl Serving<'_> {
     fn look<M: Send + 'static>(&mut self, running: &Running<M>) -> Report {
         if let Some(gateway) = self.listening.take() {
+            let (push, control) = (gateway.pushing(), Arc::clone(&self.control));
+            running.before_drain(move |successor| state::save(&push, &control, successor));
             self.follow(&gateway, running.listeners());
         }
         if std::mem::replace(&mut self.hangups, running.hangups()) != running.hangups() {

@@ -42,6 +42,10 @@ struct Listening<'c> {
     received: Duration,
     /// Until then it does not wait for a worker without room: it has done so in vain.
     impatient_until: Duration,
+    /// The server has answered what followed the subscriptions.
+    is_confirmed: bool,
+    /// It has refused one of them.
+    is_refused: bool,
 }
 
 /// What was said lately, so that a fault that lasts is not said again and again.
@@ -118,6 +122,8 @@ impl Consumer {
                 return failure;
             }
         }
+        // Its answer says that the server has all subscriptions: what is published from then on arrives.
+        connection.ping();
         let status = Arc::clone(&self.status);
         status.connected();
         let _connected = Connected(&status);
@@ -134,6 +140,8 @@ impl Consumer {
             told,
             received: clock::monotonic(),
             impatient_until: Duration::ZERO,
+            is_confirmed: false,
+            is_refused: false,
         };
         match listening.listen(&mut connection).await {
             Ok(never) => match never {},
@@ -193,16 +201,35 @@ impl Listening<'_> {
                     self.leave_out(Dropped::TooLarge, subject);
                 }
                 Event::Ping => pongs += 1,
-                // Of one subscription: the others go on.
+                Event::Pong => self.subscribed(),
+                // Of one subscription: the others continue.
                 Event::Error(why) if why.starts_with("Permissions Violation") => {
+                    self.is_refused = true;
+                    self.consumer.status.delivers(false);
                     log::warn!("NATS {}: {}", self.consumer.name, refused(why));
                 }
                 Event::Error(why) => return Err(refused(why)),
-                Event::Info(_) | Event::Pong | Event::Ok => {}
+                Event::Info(_) | Event::Ok => {}
             }
         }
         (0..pongs).for_each(|_| connection.pong());
         Ok(())
+    }
+
+    /// The server has confirmed the subscriptions. What was published since the last connection is missing: the channels start a new
+    /// epoch behind it, so that positioned clients are notified.
+    fn subscribed(&mut self) {
+        if !std::mem::replace(&mut self.is_confirmed, true) {
+            let Consumer {
+                nats, inlet, status, ..
+            } = &*self.consumer;
+            // A process before this one had all until now, and its channels are still to arrive: nothing is missing.
+            if !(inlet.continues() && status.is_first()) {
+                let prefixes = nats.channel.prefixes(&nats.subjects);
+                prefixes.iter().for_each(|prefix| inlet.interrupted(prefix));
+            }
+            status.delivers(!self.is_refused);
+        }
     }
 
     /// One that was published.
@@ -231,7 +258,10 @@ impl Listening<'_> {
             Ok(()) => status.handed_over(clock::monotonic().saturating_sub(self.received)),
             Err(NotTaken::NoChannel(_)) => self.leave_out(Dropped::NoChannel, subject),
             Err(NotTaken::NotJson) => self.leave_out(Dropped::NotJson, subject),
-            Err(NotTaken::Full | NotTaken::NotYet) => self.leave_out(Dropped::Full, subject),
+            Err(NotTaken::Full | NotTaken::NotYet) => {
+                inlet.dropped(&channel);
+                self.leave_out(Dropped::Full, subject);
+            }
         }
     }
 

@@ -103,6 +103,17 @@ impl Consumers {
         reports.map(|(name, (_, status))| status.report(name)).collect()
     }
 
+    /// The consumers that readiness depends on and whose servers do not deliver at the moment, by name.
+    #[must_use]
+    pub fn undelivered(&self) -> Vec<Arc<str>> {
+        let running = self.running.lock().unwrap_or_else(PoisonError::into_inner);
+        let wanted = running.wanted.iter();
+        wanted
+            .filter(|(name, (nats, status))| nats.readiness && !status.report(name).delivers)
+            .map(|(name, _)| Arc::clone(name))
+            .collect()
+    }
+
     /// Publications that wait for workers.
     #[must_use]
     pub fn waiting(&self) -> usize {

@@ -55,6 +55,8 @@ pub struct Report {
     pub name: Arc<str>,
     /// Whether it is connected.
     pub connected: bool,
+    /// Whether the server has confirmed all of its subscriptions on this connection.
+    pub delivers: bool,
     /// Connections that were made.
     pub connects: u64,
     /// Connections that were lost, and tries that led to none.
@@ -74,6 +76,7 @@ pub struct Report {
 #[derive(Debug, Default)]
 pub(super) struct Status {
     connected: AtomicBool,
+    delivers: AtomicBool,
     connects: AtomicU64,
     failures: AtomicU64,
     messages: AtomicU64,
@@ -104,7 +107,17 @@ impl Status {
 
     pub(super) fn disconnected(&self) {
         self.connected.store(false, Ordering::Relaxed);
+        self.delivers(false);
         self.waits_since_micros.store(0, Ordering::Relaxed);
+    }
+
+    pub(super) fn delivers(&self, delivers: bool) {
+        self.delivers.store(delivers, Ordering::Relaxed);
+    }
+
+    /// Whether there was no connection before this one.
+    pub(super) fn is_first(&self) -> bool {
+        self.connects.load(Ordering::Relaxed) == 1
     }
 
     pub(super) fn failed(&self) {
@@ -142,6 +155,7 @@ impl Status {
         Report {
             name: Arc::clone(name),
             connected: self.connected.load(Ordering::Relaxed),
+            delivers: self.delivers.load(Ordering::Relaxed),
             connects: of(&self.connects),
             failures: of(&self.failures),
             messages: of(&self.messages),

@@ -13,6 +13,8 @@ pub struct Nats {
     pub subjects: Vec<Arc<str>>,
     /// The channel that a message is published in, by its subject.
     pub channel: NatsChannel,
+    /// Whether the process counts as ready only while this delivers.
+    pub readiness: bool,
 }
 
 /// A NATS and how it is signed in there.
@@ -122,6 +124,24 @@ impl NatsChannel {
         Ok(NatsChannel(parts))
     }
 
+    /// The texts that the channels of these subjects begin with: as much as is known without a message.
+    #[must_use]
+    pub fn prefixes(&self, subjects: &[Arc<str>]) -> Vec<String> {
+        let of_subjects = |from: usize, words: usize| {
+            let subjects = subjects.iter();
+            subjects
+                .map(|subject| known_words(subject, from, words))
+                .collect()
+        };
+        match self.0.first() {
+            Some(Part::Text(text)) => vec![text.to_string()],
+            Some(Part::Subject) => of_subjects(0, usize::MAX),
+            Some(Part::From(index)) => of_subjects(*index, usize::MAX),
+            Some(Part::Word(index)) => of_subjects(*index, 1),
+            None => Vec::new(),
+        }
+    }
+
     /// The channel of a subject. `None`: the subject has too few words.
     #[must_use]
     pub fn of(&self, subject: &str) -> Option<String> {
@@ -140,6 +160,21 @@ impl NatsChannel {
         }
         Some(channel)
     }
+}
+
+/// The words of a subject from this one on, up to the first that may be any; with a dot behind them if more may follow.
+fn known_words(subject: &str, from: usize, words: usize) -> String {
+    let mut known = String::new();
+    for (at, word) in subject.split('.').skip(from).take(words).enumerate() {
+        if at > 0 {
+            known.push('.');
+        }
+        if matches!(word, "*" | ">") {
+            break;
+        }
+        known += word;
+    }
+    known
 }
 
 impl Part {

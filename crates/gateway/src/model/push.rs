@@ -1,6 +1,7 @@
 //! What is pushed to clients, and where they connect.
 
 use std::collections::BTreeMap;
+use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -53,6 +54,16 @@ pub struct Push {
     pub plain: PushNamespace,
     /// Of others, by what is before it.
     pub namespaces: BTreeMap<Arc<str>, PushNamespace>,
+    /// Bytes of a client's message.
+    pub message_bytes: usize,
+    /// Bytes of the body of a program's request.
+    pub api_body_bytes: usize,
+    /// How often clients are pinged.
+    pub ping_interval: Duration,
+    /// How long they may take to answer.
+    pub pong_timeout: Duration,
+    /// The folder in which what is kept of channels outlives the process. `None`: it does for a process that takes over alone.
+    pub state_dir: Option<PathBuf>,
     /// What publishes in channels besides clients and the owner's programs, by name. Whoever follows the configuration has them at
     /// work: workers know nothing of them.
     pub nats: BTreeMap<Arc<str>, Arc<Nats>>,
@@ -218,6 +229,10 @@ impl Default for Push {
             handshakes,
             connects_per_second,
             keys_remembered,
+            message_bytes,
+            api_body_bytes,
+            ping_interval,
+            pong_timeout,
             ..
         } = Options::default();
         Push {
@@ -235,6 +250,11 @@ impl Default for Push {
             channels,
             plain,
             namespaces: BTreeMap::new(),
+            message_bytes,
+            api_body_bytes,
+            ping_interval,
+            pong_timeout,
+            state_dir: None,
             nats: BTreeMap::new(),
         }
     }
@@ -257,6 +277,10 @@ impl Push {
             api_key: key.and_then(|key| String::from_utf8(key.to_vec()).ok()),
             proxy: self.proxy.proxy(),
             limits: self.limits,
+            message_bytes: self.message_bytes,
+            api_body_bytes: self.api_body_bytes,
+            ping_interval: self.ping_interval,
+            pong_timeout: self.pong_timeout,
             channels: self.channels,
             tokens: self
                 .tokens
@@ -268,6 +292,8 @@ impl Push {
             handshakes: self.handshakes,
             connects_per_second: self.connects_per_second,
             keys_remembered: self.keys_remembered,
+            // The process's, which knows it.
+            drain: Options::default().drain,
         };
         options.check().map_err(|error| error.to_string())?;
         Ok(options)

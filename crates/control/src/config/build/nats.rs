@@ -5,7 +5,7 @@ use std::sync::Arc;
 use ringmain_gateway::limits::NAME_BYTES;
 use ringmain_gateway::model::{self, NatsAccess, NatsChannel, NatsLogin, NatsTls, Secret};
 
-use super::{Builder, text, texts};
+use super::{Builder, text, texts, value};
 use crate::config::document::{self, Maybe};
 use crate::config::error::{Position, quoted};
 use crate::config::values::Pairs;
@@ -56,6 +56,7 @@ impl Builder<'_> {
             },
             subjects: subjects.into_iter().map(|filter| filter.0.into()).collect(),
             channel: text(part.channel).unwrap_or_else(NatsChannel::subject),
+            readiness: value(part.readiness).unwrap_or(true),
         })
     }
 

@@ -10,7 +10,8 @@ use ringmain_push::{Keep, Options, Slow};
 
 use super::{Builder, list, put, text, texts, value};
 use crate::config::document::{self, Maybe};
-use crate::config::values::{At, Switch};
+use crate::config::texts::Size;
+use crate::config::values::{At, Switch, Text};
 
 /// Of a namespace that keeps something and does not say how much, or how long.
 const KEPT: Keep = Keep {
@@ -18,6 +19,9 @@ const KEPT: Keep = Keep {
     bytes: 1 << 20,
     time: Duration::from_secs(300),
 };
+
+/// Bytes that each of the publications may have where the size is not said: the default of a client's message.
+const KEPT_EACH: usize = 64 << 10;
 
 /// What was expected and found: the message says the word itself.
 pub(super) fn after_expected(text: &str) -> &str {
@@ -36,6 +40,10 @@ fn push_limits(push: &mut model::Push, part: document::PushLimits) {
     );
     let waiting = text(part.waiting).and_then(|size| usize::try_from(size.0).ok());
     put(&mut push.limits.waiting_bytes, waiting);
+    let bytes =
+        |size: Maybe<Text<Size>>| text(size).map(|size| usize::try_from(size.0).unwrap_or(usize::MAX));
+    put(&mut push.message_bytes, bytes(part.message));
+    put(&mut push.api_body_bytes, bytes(part.api_body));
     put(&mut push.channels, value(part.channels).map(of));
 }
 
@@ -64,12 +72,25 @@ impl Builder<'_> {
                 }
             }
         }
+        push.state_dir = part.state_dir.and_then(|at| {
+            let (position, text) = (at.position, at.value?);
+            if text.is_empty() {
+                self.errors.tell(position, "the path of a folder", "nothing");
+                return None;
+            }
+            Some(self.path(&text))
+        });
         push.user_channel = value(part.user_channel).map(Arc::from);
         push.tokens = part.tokens.and_then(|at| self.push_tokens(at));
         push.api_key = part.api_key.and_then(|at| self.api_key(at));
         if let Some(at) = part.proxy {
             push.proxy = self.push_proxy(at);
         }
+        put(
+            &mut push.ping_interval,
+            text(part.ping_interval).map(|time| time.0),
+        );
+        put(&mut push.pong_timeout, text(part.pong_timeout).map(|time| time.0));
         if let Some(limits) = value(part.limits) {
             push_limits(&mut push, limits);
         }
@@ -235,6 +256,8 @@ impl Builder<'_> {
         let mut keep = KEPT;
         let publications = value(part.publications).and_then(|number| usize::try_from(number).ok());
         put(&mut keep.publications, publications);
+        // As many as are wanted are not to be fewer for their size, unless that is said.
+        keep.bytes = keep.bytes.max(keep.publications.saturating_mul(KEPT_EACH));
         put(
             &mut keep.bytes,
             text(part.size).and_then(|size| usize::try_from(size.0).ok()),

@@ -9,8 +9,8 @@ use crate::config::error::quoted;
 use crate::config::values::{Parse, Text};
 use crate::nats::protocol;
 
-/// A NATS whose messages (JSON) are published in channels. Core NATS: what is published there while the connection is down is not
-/// heard.
+/// A NATS whose messages (JSON) are published in channels. Core NATS: what is published there while the connection is down does not
+/// arrive; when it is back, the channels start a new epoch and positioned clients are notified.
 #[derive(Debug, Default, Deserialize, JsonSchema)]
 #[serde(default, deny_unknown_fields)]
 pub(in crate::config) struct Nats {
@@ -21,6 +21,9 @@ pub(in crate::config) struct Nats {
     /// The channel that a message is published in. `{subject}` stands for its subject, `{2}` for the second word of that, `{2..}` for
     /// all from the second on. `{subject}` if it does not say.
     pub(in crate::config) channel: Maybe<Text<NatsChannel>>,
+    /// `/readyz` of the administration returns 503 while this NATS does not deliver: without a connection, and until the server has
+    /// confirmed all subscriptions. Default: `true`.
+    pub(in crate::config) readiness: Maybe<bool>,
     /// Who signs in, with `password`.
     pub(in crate::config) user: Maybe<String>,
     /// The user's password; best as `${env:…}` or `${file:…}`.

@@ -30,8 +30,17 @@ pub(in crate::config) struct Push {
     pub(in crate::config) channels: Maybe<PushNamespace>,
     /// What others do, by what is before the `:`.
     pub(in crate::config) namespaces: Pairs<PushNamespace>,
+    /// How often a client is pinged, in whole seconds. Default: `25s`.
+    pub(in crate::config) ping_interval: Maybe<Text<Time>>,
+    /// How long a client may take to answer a ping, in whole seconds: at least `2s`, and at least `2s` less than `ping_interval`.
+    /// Default: `10s`. A connection whose sent bytes stay unacknowledged for the sum of both and five seconds more is closed.
+    pub(in crate::config) pong_timeout: Maybe<Text<Time>>,
     /// How much there may be.
     pub(in crate::config) limits: Maybe<PushLimits>,
+    /// A folder for what outlives the process at a restart: epochs and offsets of channels, what is kept of them, keys of publications.
+    /// It is created if it does not exist. It is written when the process begins to drain, used once at the next start, and never after
+    /// a crash. Without it a restart starts new epochs; a process that takes over (`SIGUSR2`) continues in either case.
+    pub(in crate::config) state_dir: Maybe<String>,
     /// Brokers (NATS) whose messages are published in channels, by a name that metrics and logs have. Without the key none is
     /// listened to any more.
     pub(in crate::config) nats: Pairs<Nats>,
@@ -158,7 +167,7 @@ pub(in crate::config) struct PushNamespace {
 pub(in crate::config) struct PushKeep {
     /// So many: 1 if it does not say.
     pub(in crate::config) publications: Maybe<u32>,
-    /// So much of them: `1MiB` if it does not say.
+    /// At most so much of them, beside `publications`. Default: `1MiB`, or 64 KiB for each of `publications` if that is more.
     pub(in crate::config) size: Maybe<Text<Size>>,
     /// For so long: `5m` if it does not say.
     pub(in crate::config) time: Maybe<Text<Time>>,
@@ -196,6 +205,11 @@ pub(in crate::config) struct PushLimits {
     pub(in crate::config) idempotency: Maybe<Text<Time>>,
     /// What waits for a client: `1MiB` if it does not say.
     pub(in crate::config) waiting: Maybe<Text<Size>>,
+    /// Bytes of a client's message: a WebSocket with a longer one is closed with 1009, a request is answered 413. From `1KiB` to
+    /// `1MiB`. Default: `64KiB`.
+    pub(in crate::config) message: Maybe<Text<Size>>,
+    /// Bytes of the body of a program's request (`/api/`); more is answered 413. From `1KiB` to `64MiB`. Default: `1MiB`.
+    pub(in crate::config) api_body: Maybe<Text<Size>>,
     /// Channels that a worker keeps: 1048576 if it does not say.
     pub(in crate::config) channels: Maybe<u32>,
 }

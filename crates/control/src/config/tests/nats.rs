@@ -1,6 +1,8 @@
 //! The keys of consumers of NATS.
 
-use ringmain_gateway::model::{NatsLogin, NatsServer, Secret};
+use std::sync::Arc;
+
+use ringmain_gateway::model::{NatsChannel, NatsLogin, NatsServer, Secret};
 
 use super::{all_wrong, right};
 
@@ -190,4 +192,23 @@ fn the_example_is_right() {
         nats["market"].channel.of("market.ARDN").as_deref(),
         Some("market:ARDN")
     );
+}
+
+#[test]
+fn channels_of_a_consumer_begin_with_what_is_known_of_its_subjects() {
+    for (channel, subjects, expected) in [
+        ("prices:{2..}", &["a.>"][..], &["prices:"][..]),
+        (
+            "{subject}",
+            &["prices.>", "a.b", "*.c", ">"],
+            &["prices.", "a.b", "", ""],
+        ),
+        ("{1..}:x", &["prices.*.eu"], &["prices."]),
+        ("{2..}", &["a.prices.*", "a.*", "a"], &["prices.", "", ""]),
+        ("{2}:{3}", &["a.prices.>", "a.*.b"], &["prices", ""]),
+    ] {
+        let subjects: Vec<Arc<str>> = subjects.iter().map(|subject| Arc::from(*subject)).collect();
+        let channel = NatsChannel::parse(channel).expect("a channel");
+        assert_eq!(channel.prefixes(&subjects), expected, "{channel:?}");
+    }
 }

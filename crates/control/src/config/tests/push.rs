@@ -97,6 +97,65 @@ push:
 }
 
 #[test]
+fn sizes_pings_and_the_folder_of_state_are_read() {
+    let config = right(
+        "\
+listen: :80
+to: http://127.0.0.1:1
+push:
+  state_dir: state
+  ping_interval: 4s
+  pong_timeout: 2s
+  limits: {message: 100KiB, api_body: 2MiB}
+  namespaces:
+    many: {keep: {publications: 100}}
+    few: {keep: {publications: 2}}
+  nats:
+    feed: {servers: 'nats://127.0.0.1', subjects: a.>, channel: 'many:{2}', readiness: false}
+",
+    );
+    let push = config.push.as_deref().expect("what is pushed");
+    assert!(
+        push.state_dir
+            .as_ref()
+            .is_some_and(|path| path.ends_with("state"))
+    );
+    assert_eq!((push.message_bytes, push.api_body_bytes), (100 << 10, 2 << 20));
+    let pings = (push.ping_interval, push.pong_timeout);
+    assert_eq!(pings, (Duration::from_secs(4), Duration::from_secs(2)));
+    let kept = |name: &str| push.namespaces[name].rules.keep.expect("it keeps").bytes;
+    // As many as are wanted are not fewer for a size that is not written.
+    assert_eq!((kept("many"), kept("few")), (100 * (64 << 10), 1 << 20));
+    let feed = &push.nats["feed"];
+    assert!(!feed.readiness);
+    assert_eq!(feed.channel.prefixes(&feed.subjects), ["many:"]);
+}
+
+/// The guide names keys that there are.
+#[test]
+fn keys_of_the_guide_exist() {
+    const GUIDE: &str = include_str!("../../../../../docs/push.md");
+    let schema = super::super::schema().to_string();
+    let mut named = 0;
+    for code in GUIDE.split('`').skip(1).step_by(2) {
+        let Some((part, key)) = code.split_once('.') else {
+            continue;
+        };
+        let is_word =
+            |text: &str| !text.is_empty() && text.bytes().all(|b| b.is_ascii_lowercase() || b == b'_');
+        if ["limits", "keep", "rules", "proxy", "namespaces", "nats"].contains(&part) && is_word(key) {
+            assert_ne!(part, "rules", "`{code}` is no key of push");
+            assert!(
+                schema.contains(&format!("\"{key}\":{{")),
+                "`{code}` does not exist"
+            );
+            named += 1;
+        }
+    }
+    assert!(named > 5, "{named}");
+}
+
+#[test]
 fn tokens_are_read_with_what_they_are_checked_by() {
     let secret = "0123456789abcdef0123456789abcdef";
     let config = right(&format!(
