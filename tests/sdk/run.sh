@@ -2,7 +2,8 @@
 # Centrifuge's own SDKs against our server, unchanged: `tests/sdk/run.sh SERVER`, SERVER being the example `sdk_server`.
 #
 # The Go SDK's own tests run from its module's source, the npm SDK by sessions.mjs on each of its transports, WebSockets on streams of HTTP/2 among
-# them (streams.mjs); calls.mjs listens by gRPC-Web (npm's grpc-web) and gRPC (grpcurl). Needs Go, Node and the package registries;
+# them (streams.mjs); calls.mjs listens by gRPC-Web (npm's grpc-web) and gRPC (grpcurl); gocent calls the API (gocent/). The packages of npm
+# (centrifuge) carry no tests, so its own suite cannot be had from the registry; sessions.mjs is ours. Needs Go, Node and the package registries;
 # what is fetched stays in $SDK_CACHE (a folder of the user's cache). Left out of the Go SDK's tests: deltas (Fossil), which the
 # server does not make yet.
 set -euo pipefail
@@ -39,7 +40,23 @@ trap 'kill "$running" 2>/dev/null; wait "$running" 2>/dev/null; rm -rf "$said" "
 cp -r "$cache/go-$go_sdk/." "$tests"
 # Its tests name the place where they expect a server.
 sed -i "s/localhost:8000/127.0.0.1:$port/" "$tests"/*_test.go
-(cd "$tests" && go test -count=1 -skip Fossil -timeout 300s ./...)
+# The tests of a Go package in the current folder, and how many there were: `go_tests NAME ARGUMENT…`.
+go_tests() {
+    local name=$1 out
+    shift
+    out=$(mktemp)
+    if ! GOFLAGS=-mod=mod go test -count=1 -v "$@" ./... >"$out" 2>&1; then
+        grep -v "^=== " "$out" | tail -60
+        echo "$name: $(grep -c "^--- PASS" "$out") passed, $(grep -c "^--- FAIL" "$out") failed"
+        rm -f "$out"
+        return 1
+    fi
+    echo "$name: $(grep -c "^--- PASS" "$out") passed, 0 failed, $(grep -c "^--- SKIP" "$out") skipped"
+    rm -f "$out"
+}
+(cd "$tests" && go_tests "centrifuge-go $go_sdk, its own tests but for deltas (Fossil)" -skip Fossil -timeout 300s)
+# Its own suite has one test, which needs no server: ours calls each method.
+(cd gocent && SERVER=127.0.0.1:$port go_tests "gocent v3.3.0, tests/sdk/gocent")
 
 if [ ! -x "$cache/$grpcurl/grpcurl" ]; then
     GOBIN=$cache/$grpcurl GOFLAGS=-mod=mod go install "github.com/fullstorydev/grpcurl/cmd/grpcurl@$grpcurl"

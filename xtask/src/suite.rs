@@ -342,6 +342,11 @@ const SUITES: &[Suite] = &[
         lines: &[Line::new(&["tests/hpack/run.sh"])],
     },
     Suite {
+        name: "centrifugo",
+        about: "the same frames and calls sent to Centrifugo 6.9.1 and to the release binary, every difference explained; two minutes, needs Go and its module proxy",
+        lines: &[RELEASE, Line::new(&["tests/centrifugo/run.sh"])],
+    },
+    Suite {
         name: "sdk",
         about: "Centrifuge's Go and npm SDKs, npm's grpc-web and grpcurl against our server; a minute, needs Go, Node and the package registries",
         lines: &[
