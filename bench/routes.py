@@ -32,7 +32,7 @@ MODEL_SECONDS = 0.010
 RESIDENT_BYTES = 40e6
 # A file of 50,000 routes is 8 MB of YAML.
 LOAD_SECONDS = 120.0
-LIVE = re.compile(r"read anew, and live ([\d.]+)(\S*s) after")
+LIVE = re.compile(r"configuration reloaded in ([\d.]+)(\S*s)\b")
 UNITS = {"ns": 1e-9, "µs": 1e-6, "ms": 1e-3, "s": 1.0}
 # More routes than that are only to work.
 BARS_UP_TO = 5000

@@ -67,7 +67,7 @@ fn a_listener_comes_is_noted_and_goes() {
         fs::write(&proxy.file, file(&[WEB, bytes], &origin)).expect("written");
         let line = proxy.server.wait_for("listening on");
         let addr = line.rsplit(' ').next().expect("an address").trim().to_owned();
-        proxy.server.wait_for("read anew, and live");
+        proxy.server.wait_for("configuration reloaded in");
         let answer = ask(&addr);
         assert!(answer.ends_with("\r\n\r\norigin /bytes"), "{answer}");
         // One line for it, when it is over.
@@ -98,7 +98,7 @@ fn a_listener_comes_is_noted_and_goes() {
         let mut first = [0; 12];
         there.read_exact(&mut first).expect("an answer");
         fs::write(&proxy.file, file(&[WEB], &origin)).expect("written");
-        proxy.server.wait_for("read anew, and live");
+        proxy.server.wait_for("configuration reloaded in");
         assert!(TcpStream::connect(&addr).is_err(), "nobody listens there");
         there.write_all(b"GET /2 HTTP/1.1\r\n\r\n").expect("it is read");
         there.shutdown(Shutdown::Write).expect("it is open");

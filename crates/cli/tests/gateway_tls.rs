@@ -127,10 +127,13 @@ to: http://{}
         assert!(Instant::now() < end, "never shown");
     };
     drop(again);
-    // A key that is none changes nothing.
+    // A key that is none changes nothing, and neither does one of another certificate.
     let mut server = proxy.server;
-    fs::write(proxy.folder.join("other.key"), "no key").expect("written");
-    server.wait_for("certificate `other`: it goes on as it was");
+    for wrong in [&b"no key"[..], &authority.sign("other.test").key.bytes] {
+        fs::write(proxy.folder.join("other.key"), wrong).expect("written");
+        server.wait_for("configuration rejected: keeping the previous configuration");
+        Client::open(secure, "other.test", &settings).expect("a handshake");
+    }
     Client::open(secure, "other.test", &settings).expect("a handshake");
     assert_eq!(shop.get("shop.test", "/z").expect("an answer").status, 200);
     assert_eq!(other.get("other.test", "/z").expect("an answer").status, 200);

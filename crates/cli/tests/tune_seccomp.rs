@@ -177,7 +177,7 @@ routes:
         }
 
         fs::write(&file, text.replace("match: /, to:", "match: /new, to:")).unwrap();
-        server.wait_for("read anew, and live");
+        server.wait_for("configuration reloaded in");
         until(plain, "shop.test", "/x", |answer| answer.status == 404);
         server.terminate();
         let log = fs::read_to_string(folder.join("access.log")).unwrap();

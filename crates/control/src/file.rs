@@ -4,11 +4,16 @@
 
 use std::cell::RefCell;
 use std::collections::BTreeMap;
-use std::fs::File;
 use std::hash::{DefaultHasher, Hasher};
 use std::io::{self, Read};
+use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
+use std::time::{Duration, SystemTime};
+
+use ringmain_sys::clock;
+use ringmain_sys::event::Event;
+use ringmain_sys::file::open_regular;
 
 use crate::config::{self, Loaded, Sources};
 use crate::limits;
@@ -24,18 +29,27 @@ pub struct Reading {
     pub print: Print,
 }
 
-/// What was read, by short: readings with equal prints say the same.
+/// What was read, in short: files as they were, by their paths.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Print {
-    /// The file itself first, then what it names: hashes of contents, or what kept them from being read.
-    files: BTreeMap<PathBuf, Result<u64, io::ErrorKind>>,
+    /// The file itself and what it names; or what kept them from being read.
+    files: BTreeMap<PathBuf, Result<Stamp, io::ErrorKind>>,
+}
+
+/// One file as it was at an instant.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+struct Stamp {
+    contents: u64,
+    length: u64,
+    modified: Option<SystemTime>,
+    inode: u64,
 }
 
 impl Print {
     /// Of a file that could not be read: what it named before may make it readable again.
     pub(crate) fn with(mut self, last: &Print) -> Print {
-        for (path, contents) in &last.files {
-            self.files.entry(path.clone()).or_insert(*contents);
+        for (path, stamp) in &last.files {
+            self.files.entry(path.clone()).or_insert(*stamp);
         }
         self
     }
@@ -43,6 +57,39 @@ impl Print {
     /// The files that were read.
     pub fn paths(&self) -> impl Iterator<Item = &Path> {
         self.files.keys().map(PathBuf::as_path)
+    }
+
+    /// Whether the files had the same contents, whenever they were written.
+    pub(crate) fn has_contents_of(&self, other: &Print) -> bool {
+        let contents = |stamp: &Result<Stamp, _>| stamp.map(|stamp| stamp.contents);
+        self.files.len() == other.files.len()
+            && self
+                .files
+                .iter()
+                .zip(&other.files)
+                .all(|((path, stamp), (name, last))| path == name && contents(stamp) == contents(last))
+    }
+
+    /// Whether all files are as they were: contents, size, time of modification, and which file it is.
+    pub(crate) fn is_unchanged(&self, path: &Path) -> bool {
+        self.files
+            .iter()
+            .all(|(named, before)| stamp(named, limit(path, named)) == *before)
+    }
+
+    /// Whether all files were modified at least so long ago, so that no one is probably at it.
+    fn is_older_than(&self, span: Duration) -> bool {
+        let now = clock::realtime();
+        let age = |modified: SystemTime| {
+            let since = modified
+                .duration_since(SystemTime::UNIX_EPOCH)
+                .unwrap_or_default();
+            // One of the future says nothing.
+            now.checked_sub(since)
+        };
+        let stamps = self.files.values().filter_map(|stamp| stamp.as_ref().ok());
+        let mut ages = stamps.map(|stamp| stamp.modified.and_then(age));
+        ages.all(|age| age.is_some_and(|age| age >= span))
     }
 }
 
@@ -58,25 +105,55 @@ pub struct Unreadable {
     pub print: Print,
 }
 
+/// Reads a configuration file as [`read`] does, once no file of it is being written: each was modified some time ago, or stays the
+/// same for [`limits::SETTLED_AFTER`].
+///
+/// # Errors
+/// Those of [`read`]; the files keep changing for [`limits::SETTLED_AT_LATEST`].
+pub fn read_settled(path: &Path) -> Result<Reading, Box<Unreadable>> {
+    let end = clock::monotonic() + limits::SETTLED_AT_LATEST;
+    loop {
+        let read = read(path);
+        let print = match &read {
+            Ok(reading) => &reading.print,
+            Err(unreadable) => &unreadable.print,
+        };
+        if print.is_older_than(limits::SETTLED_AFTER) {
+            return read;
+        }
+        let pause = Event::new().and_then(|never| never.wait_for(limits::SETTLED_AFTER));
+        if pause.is_err() || print.is_unchanged(path) {
+            return read;
+        }
+        if clock::monotonic() >= end {
+            return Err(Box::new(Unreadable {
+                path: path.to_owned(),
+                why: "it, or a file that it names, keeps changing; start again when it is written".to_owned(),
+                print: print.clone(),
+            }));
+        }
+    }
+}
+
 /// Reads a configuration file and what it names. Paths in it are relative to its folder as it is named, not to the one that a
 /// symbolic link leads to: so what lies beside it is found where files are links into a folder that is replaced as a whole.
 ///
 /// # Errors
-/// The file itself cannot be read, or is no text. All else is in [`Loaded::errors`].
+/// The file itself cannot be read, or is not text. All else is in [`Loaded::errors`].
 pub fn read(path: &Path) -> Result<Reading, Box<Unreadable>> {
     let print = RefCell::new(Print::default());
-    let note = |path: &Path, bytes: &io::Result<Vec<u8>>| {
-        let of = bytes.as_deref().map(hash).map_err(io::Error::kind);
-        print.borrow_mut().files.insert(path.to_owned(), of);
+    let read_noted = |path: &Path, limit| {
+        let read = read_file(path, limit);
+        let stamp = read.as_ref().map(|(_, stamp)| *stamp).map_err(io::Error::kind);
+        print.borrow_mut().files.insert(path.to_owned(), stamp);
+        read.map(|(bytes, _)| bytes)
     };
-    let bytes = bounded(path, limits::CONFIG_BYTES);
-    note(path, &bytes);
-    let text = match bytes.map(String::from_utf8) {
+    let text = match read_noted(path, limits::CONFIG_BYTES).map(String::from_utf8) {
         Ok(Ok(text)) => text,
         wrong => {
             return Err(Box::new(Unreadable {
                 path: path.to_owned(),
-                why: wrong.map_or_else(|error| error.to_string(), |_| "it is no text (UTF-8)".to_owned()),
+                why: wrong.map_or_else(|error| error.to_string(), |_| "it is not text (UTF-8)".to_owned()),
                 print: print.into_inner(),
             }));
         }
@@ -84,11 +161,10 @@ pub fn read(path: &Path) -> Result<Reading, Box<Unreadable>> {
     let folder = folder(path);
     let sources = Sources {
         variable: &|name| std::env::var(name).ok(),
-        file: &|named| {
-            let path = folder.join(named);
-            let bytes = bounded(&path, limits::NAMED_FILE_BYTES);
-            note(&path, &bytes);
-            bytes
+        file: &|named| read_noted(&folder.join(named), limits::NAMED_FILE_BYTES),
+        is_public: &|named| {
+            let status = std::fs::metadata(folder.join(named));
+            status.is_ok_and(|status| status.mode() & 0o004 != 0)
         },
         folder: &folder,
     };
@@ -100,21 +176,15 @@ pub fn read(path: &Path) -> Result<Reading, Box<Unreadable>> {
     })
 }
 
-/// Whether a file and what it named say what they said in a reading: cheaper than reading them again, since only bytes are
+/// Whether a file and what it named have the contents of a reading: cheaper than reading them again, since only bytes are
 /// compared.
 pub(crate) fn is_as_before(path: &Path, before: &Print) -> bool {
+    let contents = |named: &Path| stamp(named, limit(path, named)).map(|stamp| stamp.contents);
     !before.files.is_empty()
-        && before.files.iter().all(|(named, contents)| {
-            let limit = if named == path {
-                limits::CONFIG_BYTES
-            } else {
-                limits::NAMED_FILE_BYTES
-            };
-            bounded(named, limit)
-                .map(|bytes| hash(&bytes))
-                .map_err(|error| error.kind())
-                == *contents
-        })
+        && before
+            .files
+            .iter()
+            .all(|(named, stamp)| contents(named) == stamp.map(|stamp| stamp.contents))
 }
 
 /// The folder of a file, absolute.
@@ -123,16 +193,39 @@ fn folder(path: &Path) -> PathBuf {
     path.parent().unwrap_or(Path::new("/")).to_owned()
 }
 
+/// How many bytes a file may have that a configuration at `path` names, or is.
+fn limit(path: &Path, named: &Path) -> usize {
+    if named == path {
+        limits::CONFIG_BYTES
+    } else {
+        limits::NAMED_FILE_BYTES
+    }
+}
+
 fn hash(bytes: &[u8]) -> u64 {
     let mut hasher = DefaultHasher::new();
     hasher.write(bytes);
     hasher.finish()
 }
 
-/// As much of a file as tells whether it is too long.
-fn bounded(path: &Path, limit: usize) -> io::Result<Vec<u8>> {
+fn stamp(path: &Path, limit: usize) -> Result<Stamp, io::ErrorKind> {
+    read_file(path, limit)
+        .map(|(_, stamp)| stamp)
+        .map_err(|error| error.kind())
+}
+
+/// A file's contents, as much of them as shows that it is too long, and its stamp.
+fn read_file(path: &Path, limit: usize) -> io::Result<(Vec<u8>, Stamp)> {
+    let file = open_regular(path)?;
+    let status = file.metadata()?;
     let mut bytes = Vec::new();
     let most = u64::try_from(limit).unwrap_or(u64::MAX).saturating_add(1);
-    File::open(path)?.take(most).read_to_end(&mut bytes)?;
-    Ok(bytes)
+    file.take(most).read_to_end(&mut bytes)?;
+    let stamp = Stamp {
+        contents: hash(&bytes),
+        length: status.len(),
+        modified: status.modified().ok(),
+        inode: status.ino(),
+    };
+    Ok((bytes, stamp))
 }

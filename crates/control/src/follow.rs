@@ -1,14 +1,14 @@
-//! The control thread: it sees that the configuration has changed, and has the gateway follow.
+//! The control thread: it notices that the configuration has changed, and has the gateway follow.
 //!
 //! ```text
-//! change of a file ─▶ settled ─▶ read ─▶ the same? ─▶ nothing
-//! SIGHUP ───────────────────────▶ read ─▶ no YAML? ─▶ told, and what served goes on
-//!                                  └────▶ wrong parts go on as they were ─▶ Gateway::replace ─▶ told
+//! change of a file ─┬▶ read ─▶ the same for the settling time? ─▶ something new? ─▶ verify ─┬▶ Gateway::replace_whole
+//! SIGHUP ───────────┘   ▲────── no, or a file is being written ◀┘                          └▶ wrong: nothing changes
 //! ```
 //!
-//! One thread that waits for two descriptors needs no asynchronous runtime; what is asked over the network (brokers) has a thread
-//! of its own with tokio. Workers never wait for this thread, and it never for them.
+//! One thread that waits for two descriptors needs no asynchronous runtime; what is requested over the network (brokers) has a
+//! thread of its own with tokio. Workers never wait for this thread, and it never for them.
 
+use std::collections::BTreeSet;
 use std::io;
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
@@ -24,9 +24,10 @@ use ringmain_sys::memory;
 use ringmain_sys::watch::{Watcher, Woken};
 
 use crate::config::{ConfigError, Loaded};
-use crate::file::{self, Print, Reading};
+use crate::file::{self, Print, Reading, Unreadable};
 use crate::limits;
 use crate::nats::Consumers;
+use crate::verify::{self, Rejected};
 
 /// The control thread's handle. Dropping it ends the thread.
 #[derive(Debug)]
@@ -46,47 +47,47 @@ struct Shared {
     consumers: Consumers,
 }
 
-/// What holds, and what was last read.
+/// The configuration that is served, and what was last read.
 #[derive(Clone, Debug)]
 pub struct State {
     /// The file.
     pub path: PathBuf,
-    /// What is served, as it is written.
+    /// The text that is served.
     pub text: Arc<str>,
-    /// What is served.
+    /// The configuration that is served.
     pub config: Arc<Config>,
     /// When that was read, since 1970.
     pub since: Duration,
-    /// What is wrong with the file as it was last read.
+    /// What is wrong with the file as it was last read: then it is not served.
     pub wrong: Vec<ConfigError>,
-    /// Whether the file as it was last read is served, but for the parts that are wrong.
+    /// Whether the file as it was last read is served.
     pub is_current: bool,
-    /// What of the file holds from the next start on only.
+    /// When the file was last read to be served, since 1970.
+    pub tried: Duration,
+    /// Keys whose values hold from the next start on only.
     pub at_restart: Vec<String>,
 }
 
-/// How often the configuration was read anew.
+/// How often the configuration was reloaded.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Reloads {
-    /// What was read is served now, if perhaps not all of it.
+    /// The file is served since.
     pub good: u64,
-    /// Nothing of what was read could be served.
+    /// The file was rejected, and nothing has changed.
     pub bad: u64,
 }
 
-/// What serving began with.
+/// The configuration at the start.
 #[derive(Debug)]
 pub struct Begun {
     /// The file.
     pub path: PathBuf,
     /// By what it is told from other readings.
     pub print: Print,
-    /// The file, as it is written.
+    /// The file's text.
     pub text: Arc<str>,
-    /// What it said.
+    /// What it means.
     pub config: Arc<Config>,
-    /// What was wrong with it.
-    pub wrong: Vec<ConfigError>,
 }
 
 impl Control {
@@ -107,8 +108,9 @@ impl Control {
                 text: begun.text,
                 config: Arc::clone(&begun.config),
                 since: clock::realtime(),
-                wrong: begun.wrong,
+                wrong: Vec::new(),
                 is_current: true,
+                tried: clock::realtime(),
                 at_restart: Vec::new(),
             }),
         });
@@ -133,13 +135,13 @@ impl Control {
         })
     }
 
-    /// Has the file read anew, whether it has changed or not.
-    pub fn read_anew(&self) {
+    /// Has the file reloaded, whether it has changed or not.
+    pub fn reload(&self) {
         self.shared.asked.store(true, Ordering::Release);
         self.shared.bell.signal();
     }
 
-    /// How often it was read anew.
+    /// How often it was reloaded.
     #[must_use]
     pub fn reloads(&self) -> Reloads {
         Reloads {
@@ -148,13 +150,13 @@ impl Control {
         }
     }
 
-    /// Those that publish what brokers have.
+    /// The consumers of brokers.
     #[must_use]
     pub fn consumers(&self) -> &Consumers {
         &self.shared.consumers
     }
 
-    /// What holds.
+    /// The configuration that is served, and what was last read.
     #[must_use]
     pub fn state(&self) -> State {
         self.shared.state().clone()
@@ -197,36 +199,39 @@ struct Follower {
     limits: ringmain_web::Limits,
 }
 
+/// How a wait ends.
+enum Waited {
+    /// The time is over.
+    Quiet,
+    /// A watched file has changed.
+    Changed,
+    /// A reload was requested.
+    Requested,
+    /// The thread is to end.
+    Over,
+}
+
 impl Follower {
     fn run(mut self) {
         let mut watcher = match Watcher::new() {
             Ok(watcher) => watcher,
             Err(error) => {
                 log::warn!(
-                    "changes of {} are not seen by themselves: {error}; raise the sysctl fs.inotify.max_user_instances, or \
-                     send SIGHUP after a change",
+                    "changes of {} are not noticed: {error}; raise the sysctl fs.inotify.max_user_instances, or send SIGHUP \
+                     after a change",
                     self.path.display()
                 );
                 return self.run_blind();
             }
         };
-        // Since the file was first read nobody has looked; and what that took is not needed any more.
+        // Nobody has watched since the file was first read; and the memory that took is not needed any more.
         self.follow(&mut watcher, false);
         memory::give_back();
         loop {
-            match watcher.wait(&self.shared.bell, None) {
-                Ok(Woken::Bell) => {
-                    if self.shared.over.load(Ordering::Acquire) {
-                        return;
-                    }
-                    let asked = self.shared.asked.swap(false, Ordering::AcqRel);
-                    self.follow(&mut watcher, asked);
-                }
-                Ok(Woken::Files) if has_changed(&mut watcher) => {
-                    self.settle(&mut watcher);
-                    self.follow(&mut watcher, false);
-                }
-                Ok(Woken::Files | Woken::Time) => {}
+            match self.wait(&mut watcher, None) {
+                Ok(Waited::Over) => return,
+                Ok(Waited::Quiet) => {}
+                Ok(waited) => self.follow(&mut watcher, matches!(waited, Waited::Requested)),
                 Err(error) => {
                     log::error!("the control thread ends, and nothing is followed any more: {error}");
                     return;
@@ -235,119 +240,149 @@ impl Follower {
         }
     }
 
-    /// Without files being watched: only what is asked for.
+    /// Without files being watched: at a request only.
     fn run_blind(mut self) {
-        let bell = &self.shared;
-        let bell = Arc::clone(bell);
-        while bell.bell.wait().is_ok() {
-            if bell.over.load(Ordering::Acquire) {
-                return;
-            }
-            bell.asked.store(false, Ordering::Release);
-            self.read(true);
-        }
-    }
-
-    /// Waits until whoever writes is done, but not for long: files are often replaced in several steps.
-    fn settle(&self, watcher: &mut Watcher) {
-        let end = clock::monotonic() + limits::SETTLED_AT_LATEST;
-        while clock::monotonic() < end {
-            // Somebody who asks does not wait.
-            match watcher.wait(&self.shared.bell, Some(limits::SETTLED_AFTER)) {
-                Ok(Woken::Files) => drop(has_changed(watcher)),
-                Ok(Woken::Bell) => {
-                    self.shared.bell.signal();
+        let shared = Arc::clone(&self.shared);
+        while shared.bell.wait().is_ok() {
+            loop {
+                if shared.over.load(Ordering::Acquire) {
                     return;
                 }
-                Ok(Woken::Time) | Err(_) => return,
-            }
-        }
-    }
-
-    /// Reads, and watches what was read; again if that became more.
-    fn follow(&mut self, watcher: &mut Watcher, mut asked: bool) {
-        for _ in 0..limits::READ_AGAIN {
-            for (folder, error) in watcher.watch(self.print.paths()) {
-                log::warn!(
-                    "changes in {} are not seen by themselves: {error}",
-                    folder.display()
-                );
-            }
-            let watched: Vec<PathBuf> = self.print.paths().map(Path::to_owned).collect();
-            self.read(asked);
-            if self.print.paths().eq(watched.iter().map(PathBuf::as_path)) {
-                return;
-            }
-            // What is named now was not watched while it was read.
-            asked = false;
-        }
-    }
-
-    /// Reads, and has the gateway follow if it is something else than before or was `asked` for.
-    fn read(&mut self, asked: bool) {
-        if !asked && file::is_as_before(&self.path, &self.print) {
-            return;
-        }
-        let Reading { loaded, text, print } = match file::read(&self.path) {
-            Ok(reading) => reading,
-            Err(unreadable) => {
-                if asked || unreadable.print != self.print {
-                    self.print = unreadable.print.clone().with(&self.print);
-                    self.refuse(Vec::new(), &unreadable.to_string());
+                shared.asked.store(false, Ordering::Release);
+                let read = file::read(&self.path);
+                let settled = shared.bell.wait_for(limits::SETTLED_AFTER);
+                if settled.is_ok_and(|again| !again) && print(&read).is_unchanged(&self.path) {
+                    self.take(read, true);
+                    break;
                 }
-                return;
             }
-        };
-        if print == self.print && !asked {
-            return;
         }
-        let same = print == self.print;
-        self.print = print;
-        self.apply(loaded, text, same);
-        // Reading takes several times of what is served of it.
-        memory::give_back();
     }
 
-    fn refuse(&self, wrong: Vec<ConfigError>, why: &str) {
+    /// Waits for a change of a watched file, a request, or the time.
+    fn wait(&self, watcher: &mut Watcher, time: Option<Duration>) -> io::Result<Waited> {
+        let end = time.map(|time| clock::monotonic() + time);
+        loop {
+            let left = end.map(|end| end.saturating_sub(clock::monotonic()));
+            match watcher.wait(&self.shared.bell, left)? {
+                Woken::Bell if self.shared.over.load(Ordering::Acquire) => return Ok(Waited::Over),
+                Woken::Bell if self.shared.asked.swap(false, Ordering::AcqRel) => {
+                    return Ok(Waited::Requested);
+                }
+                // Without an answer it may have been anything.
+                Woken::Files if watcher.has_changed().unwrap_or(true) => return Ok(Waited::Changed),
+                Woken::Time => return Ok(Waited::Quiet),
+                Woken::Bell | Woken::Files => {}
+            }
+        }
+    }
+
+    /// Reads until the files have been the same for the settling time and none of them is being written, then applies them: if
+    /// they have other contents than before, or a reload was `requested`. A text of which half is written is never applied.
+    fn follow(&mut self, watcher: &mut Watcher, mut requested: bool) {
+        loop {
+            // What was not taken yet may say that a file is being written.
+            let _ = watcher.has_changed();
+            let waited = if let Some(file) = watcher.being_written() {
+                let writes = watcher.writes();
+                let waited = self.wait(watcher, Some(limits::WRITER_SILENCE));
+                if matches!(waited, Ok(Waited::Quiet)) && watcher.writes() == writes {
+                    log::warn!(
+                        "{} is kept open by a program that has written to it",
+                        file.display()
+                    );
+                    watcher.forget_writers();
+                }
+                waited
+            } else {
+                self.watch(watcher, &self.print);
+                if !requested && file::is_as_before(&self.path, &self.print) {
+                    return;
+                }
+                let read = file::read(&self.path);
+                self.watch(watcher, print(&read));
+                let waited = self.wait(watcher, Some(limits::SETTLED_AFTER));
+                let is_quiet = matches!(waited, Ok(Waited::Quiet)) && watcher.being_written().is_none();
+                if is_quiet && print(&read).is_unchanged(&self.path) {
+                    self.take(read, requested);
+                    return;
+                }
+                waited
+            };
+            match waited {
+                Ok(Waited::Requested) => requested = true,
+                Ok(Waited::Changed | Waited::Quiet) => {}
+                // The caller finds the error again.
+                Ok(Waited::Over) => return self.shared.bell.signal(),
+                Err(_) => return,
+            }
+        }
+    }
+
+    fn watch(&self, watcher: &mut Watcher, print: &Print) {
+        let paths: BTreeSet<&Path> = self.print.paths().chain(print.paths()).collect();
+        for (folder, error) in watcher.watch(paths.into_iter()) {
+            log::warn!("changes in {} are not noticed: {error}", folder.display());
+        }
+    }
+
+    /// Applies a reading whose files have settled, if it is something else than before or was `requested`.
+    fn take(&mut self, read: Result<Reading, Box<Unreadable>>, requested: bool) {
+        match read {
+            Ok(Reading { loaded, text, print }) => {
+                let is_same = print.has_contents_of(&self.print);
+                self.print = print;
+                if requested || !is_same {
+                    self.apply(loaded, text);
+                    // Reading takes several times the memory of what is served.
+                    memory::give_back();
+                }
+            }
+            Err(unreadable) => {
+                let print = unreadable.print.clone().with(&self.print);
+                let is_same = print.has_contents_of(&self.print);
+                self.print = print;
+                if requested || !is_same {
+                    log::error!("{unreadable}");
+                    self.reject(Vec::new());
+                }
+            }
+        }
+    }
+
+    fn reject(&self, wrong: Vec<ConfigError>) {
         self.shared.bad.fetch_add(1, Ordering::Relaxed);
-        log::error!("{why}; what served goes on serving");
+        let name = self.path.display();
+        log::error!(
+            "{name}: configuration rejected: keeping the previous configuration, nothing has changed"
+        );
         let mut state = self.shared.state();
         state.wrong = wrong;
         state.is_current = false;
+        state.tried = clock::realtime();
     }
 
-    fn apply(&self, mut loaded: Loaded, text: Arc<str>, same: bool) {
+    fn apply(&self, mut loaded: Loaded, text: Arc<str>) {
         let name = self.path.display();
         let last = Arc::clone(&self.shared.state().config);
-        let Some((config, kept)) = loaded.take(Some(&last)) else {
-            for error in &loaded.errors {
-                log::error!("{error}");
-            }
-            let wrong = std::mem::take(&mut loaded.errors);
-            return self.refuse(wrong, &format!("{name}: nothing of it can be served"));
-        };
-        let config = Arc::new(config);
         let begun = clock::monotonic();
-        // What could not be listened at may be free now.
-        let all_heard = self.gateway.unheard().is_empty();
-        let problems = if *config == *last && same && all_heard {
-            self.gateway.problems()
-        } else {
-            self.gateway.replace(Arc::clone(&config), clock::realtime())
+        let config = match verify::reload(&self.gateway, &mut loaded, &last) {
+            Ok(config) => config,
+            Err(Rejected { errors, more }) => {
+                for error in &errors {
+                    log::error!("{error}");
+                }
+                if more > 0 {
+                    log::error!("{name}: {more} more errors");
+                }
+                return self.reject(errors);
+            }
         };
         let took = clock::monotonic() - begun;
+        for warning in &loaded.warnings {
+            log::warn!("{warning}");
+        }
         self.shared.consume(&config);
-        let wrong = loaded.wrong(&problems);
-        for error in &wrong {
-            log::error!("{error}");
-        }
-        for (place, outcome) in &loaded.outcomes {
-            if kept.contains(place) {
-                log::warn!("{name}: {place}: it goes on as it was");
-            } else {
-                log::warn!("{name}: {place}: {outcome}");
-            }
-        }
         let at_restart = self.at_restart(&config);
         if !at_restart.is_empty() {
             log::warn!(
@@ -356,16 +391,17 @@ impl Follower {
             );
         }
         if *config == *last {
-            log::info!("{name}: read anew, and the same as before");
+            log::info!("{name}: configuration reloaded: unchanged");
         } else {
-            log::info!("{name}: read anew, and live {took:?} after it was");
+            log::info!("{name}: configuration reloaded in {took:?}");
         }
         let mut state = self.shared.state();
         // The table's own, which has the parts of the last one that are alike: none is held twice.
         state.config = Arc::clone(self.gateway.table().config());
         state.text = text;
         state.since = clock::realtime();
-        state.wrong = wrong;
+        state.tried = state.since;
+        state.wrong = Vec::new();
         state.is_current = true;
         state.at_restart = at_restart;
         self.shared.good.fetch_add(1, Ordering::Relaxed);
@@ -389,7 +425,10 @@ impl Follower {
     }
 }
 
-fn has_changed(watcher: &mut Watcher) -> bool {
-    // Who cannot tell has to look.
-    watcher.has_changed().unwrap_or(true)
+/// The files of a reading.
+fn print(read: &Result<Reading, Box<Unreadable>>) -> &Print {
+    match read {
+        Ok(reading) => &reading.print,
+        Err(unreadable) => &unreadable.print,
+    }
 }

@@ -12,6 +12,7 @@ pub mod file;
 pub mod follow;
 pub mod limits;
 pub mod nats;
+pub mod verify;
 
 pub use ringmain_gateway::filter;
 pub use ringmain_web::Exit;

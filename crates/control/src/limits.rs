@@ -49,14 +49,15 @@ pub const DASHBOARD_RETRY: Duration = Duration::from_secs(1);
 /// Counts of policies (rate limits, requests at once) that metrics name; more are left out.
 pub const METRIC_COUNTERS: usize = 1000;
 
-/// How long files must have been left alone before they are read anew.
-pub const SETTLED_AFTER: Duration = Duration::from_millis(10);
+/// How long a configuration and the files that it names must have been the same before they are applied: contents, size and time of
+/// modification.
+pub const SETTLED_AFTER: Duration = Duration::from_millis(100);
 
-/// How long that is waited for; then they are read all the same.
-pub const SETTLED_AT_LATEST: Duration = Duration::from_millis(100);
+/// How long a start waits for that. Longer: it fails.
+pub const SETTLED_AT_LATEST: Duration = Duration::from_secs(10);
 
-/// How often a configuration is read again because it names other files than before. Then the next change is waited for.
-pub const READ_AGAIN: usize = 4;
+/// How long a file may be open for writing without a write before it counts as closed. Then what it has is applied.
+pub const WRITER_SILENCE: Duration = Duration::from_secs(10);
 
 /// How long the program waits at its end for the access log to be written. Longer: the rest is lost, which is said.
 pub const ACCESS_LOG_FLUSH: Duration = Duration::from_secs(5);

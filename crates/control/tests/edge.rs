@@ -98,7 +98,7 @@ fn requests_are_signed_and_answers_tell_no_secrets() {
             .replace("[password, card_number]", "[name]"),
     );
     program.signal(Signal::HUP);
-    program.wait_for("read anew, and live");
+    program.wait_for("configuration reloaded in");
     let body = json(&ask(&addr, "GET", "/api/me", ""));
     assert_eq!(
         (&body["user"]["name"], &body["user"]["password"]),
@@ -115,29 +115,33 @@ fn wrong_names_and_options_are_told() {
     let text = file(&origin)
         .replace("name: redact", "name: redcat")
         .replace("key: ${env:SIGNING_KEY}", "kye: x");
+    let right = text
+        .replace("kye: x", "key: ${env:SIGNING_KEY}")
+        .replace("redcat", "redact");
+    // At the start nothing is served.
     let mut program = Program::start(&directory.file(&text), KEY);
-    let line = program.wait_for("filter");
-    assert!(line.contains("`kye`") && line.contains("`key`"), "{line}");
+    program.wait_for("`kye`");
+    program.wait_for("`redcat`");
+    program.wait_for("error: ");
+    assert_ne!(program.wait().code(), Some(0));
+    // While it serves nothing changes.
+    let mut program = Program::start(&directory.file(&right), KEY);
     let addr = program.address();
-    // Nothing of the route is served without its filters.
-    assert_eq!(
-        ask(&addr, "GET", "/api/me", "").first,
-        "HTTP/1.1 500 Internal Server Error"
-    );
-    assert_eq!(ask(&addr, "GET", "/pictures/1", "").first, "HTTP/1.1 200 OK");
-    let right = text.replace("kye: x", "key: ${env:SIGNING_KEY}");
-    directory.file(&right);
-    program.signal(Signal::HUP);
+    assert_eq!(ask(&addr, "GET", "/api/me", "").first, "HTTP/1.1 200 OK");
+    directory.file(&text);
+    let line = program.wait_for("`kye`");
+    assert!(line.contains("`key`"), "{line}");
     let line = program.wait_for("`redcat`");
     assert!(
         line.contains("the filters of this program are `redact`, `sign`"),
         "{line}"
     );
-    // What was said of it so far is not of what comes now.
-    program.wait_for("read anew, and live");
-    directory.file(&right.replace("redcat", "redact"));
-    program.signal(Signal::HUP);
-    program.wait_for("read anew, and live");
+    program.wait_for("configuration rejected: keeping the previous configuration");
+    for path in ["/api/me", "/pictures/1"] {
+        assert_eq!(ask(&addr, "GET", path, "").first, "HTTP/1.1 200 OK");
+    }
+    directory.file(&right.replace("header: X-Signature", "header: X-Proof"));
+    program.wait_for("configuration reloaded in");
     assert_eq!(ask(&addr, "GET", "/api/me", "").first, "HTTP/1.1 200 OK");
     program.terminate();
 }

@@ -25,7 +25,9 @@ pub mod watchdog;
 mod worker;
 
 pub use config::{Choice, Config};
-pub use engine::{Engine, EngineError, Listeners, Report, Running, Summary, WorkerReport, block_signals};
+pub use engine::{
+    BoundListener, Engine, EngineError, Listeners, Report, Running, Summary, WorkerReport, block_signals,
+};
 pub use layer::{Layer, LayerEvent, LayerFault, LayerStep};
 pub use ringmain_sys::addr::Addr;
 pub use ringmain_sys::inherit;

@@ -1,63 +1,121 @@
-//! From a configuration to what the data plane has of it: upstreams by name, plans of rules, what is wrong.
+//! From a configuration to its compiled form: upstreams by name, plans of rules, problems.
+//!
+//! ```text
+//! stage ─▶ Staged { table, problems } ─┬─▶ commit: upstreams, limits and numbers follow
+//!                                      └─▶ discard: all is as it was
+//! ```
+//!
+//! Start, reload and check all pass here, so that none of them finds what another one does not.
 
 use std::collections::BTreeSet;
 use std::sync::Arc;
 use std::time::Duration;
 
 use crate::metrics::Metrics;
-use crate::model::{Config, Route};
+use crate::model::{Config, Name, Route};
 use crate::plan::Plan;
 use crate::policy::{self, Guards, leads_to};
 use crate::table::{Compiled, Outcome, Place, Problem, Table};
 use crate::upstream::registry::Registry;
 
-/// Compiles a configuration. What is the same as in `last` is shared with it. `now` is wall time since 1970.
-pub(crate) fn compile(
-    config: Arc<Config>,
-    last: Option<&Table<Plan>>,
-    registry: &mut Registry,
-    known: &mut policy::Registry,
-    metrics: &Metrics,
-    now: Duration,
-) -> Arc<Table<Plan>> {
-    let mut names = BTreeSet::new();
-    for upstream in &config.upstreams {
-        // Of two with one name the first counts.
-        if names.insert(upstream.name.clone()) {
-            registry.put(upstream, &config, now);
-        }
+/// A configuration that was compiled and that nothing serves yet.
+#[derive(Debug)]
+pub(crate) struct Staged {
+    pub(crate) table: Arc<Table<Plan>>,
+    /// All but those of listeners' TLS.
+    pub(crate) problems: Vec<Problem>,
+    names: BTreeSet<Name>,
+    before: policy::Before,
+}
+
+impl Staged {
+    /// The provider whose tokens clients of push showed before.
+    pub(crate) fn provider_before(&self) -> Option<&Arc<policy::jwt::Provider>> {
+        self.before.push()
     }
-    registry.retain(|name| names.contains(name));
-    registry.room().resize(config.limits.upstream_connections);
-    // Without the key push goes on as it was.
-    if let Some(push) = &config.push
-        && let Err(why) = known.follow_push(push, registry)
-    {
-        log::error!("push: {why}");
-    }
-    let before = known.guard(Guards::of(&config));
-    let changed = known.guards().changed(&before);
-    // What another rule's policies write is part of this one's plan.
-    let stale = |route: &Route| leads_to(route, &changed);
-    let mut plan = |rule: &_, missing: &[_]| Plan::of(rule, missing, registry, known);
-    let table = Table::compile_but(config, last, &stale, &mut plan);
-    for route in table.routes() {
-        // One that is shared with the last table has its number already.
-        let mut unnumbered = plans(route).filter(|plan| plan.number.get().is_none()).peekable();
-        if unnumbered.peek().is_some() {
-            let number = metrics.number(&route.route().name);
-            for plan in unnumbered {
-                plan.number.get_or_init(|| number);
+}
+
+/// What survives a change of configuration, and takes part in compiling.
+#[derive(Debug)]
+pub(crate) struct Registries {
+    pub(crate) upstreams: Registry,
+    /// What policies know.
+    pub(crate) policies: policy::Registry,
+}
+
+impl Registries {
+    /// Compiles a configuration. What is the same as in `last` is shared with it. `now` is wall time since 1970. Nothing changes
+    /// before [`Registries::commit`]; [`Registries::discard`] takes back what was prepared.
+    pub(crate) fn stage(&mut self, config: Arc<Config>, last: Option<&Table<Plan>>, now: Duration) -> Staged {
+        let Registries { upstreams, policies } = self;
+        let before = policies.before();
+        let mut names = BTreeSet::new();
+        for upstream in &config.upstreams {
+            // Of two with one name the first counts.
+            if names.insert(upstream.name.clone()) {
+                upstreams.stage(upstream, &config, now);
             }
         }
+        let mut push_problems = Vec::new();
+        // Without the key push stays as it was.
+        if let Some(push) = &config.push {
+            let followed = policies.follow_push(push, upstreams);
+            let keys = policies.push().map(|provider| Arc::clone(provider) as _);
+            let checked = followed.and_then(|()| push.options(keys).map(drop));
+            push_problems.extend(checked.err().map(wrong_push));
+        }
+        policies.guard(Guards::of(&config));
+        let changed = policies.guards().changed(before.guards());
+        // What another rule's policies write is part of this one's plan.
+        let stale = |route: &Route| leads_to(route, &changed);
+        let mut plan = |rule: &_, missing: &[_]| Plan::of(rule, missing, upstreams, policies);
+        let table = Table::compile_but(config, last, &stale, &mut plan);
+        let mut problems = table.problems().to_vec();
+        problems.extend(upstreams.unconnectable().map(wrong_upstream));
+        problems.extend(push_problems);
+        Staged {
+            table: Arc::new(table),
+            problems,
+            names,
+            before,
+        }
     }
-    known.retain(
-        table
-            .routes()
-            .flat_map(|route| plans(route))
-            .map(|plan| &plan.policies),
-    );
-    Arc::new(table)
+
+    /// Follows what was staged. Returns its table and what is wrong with it.
+    pub(crate) fn commit(&mut self, staged: Staged, metrics: &Metrics) -> (Arc<Table<Plan>>, Vec<Problem>) {
+        let Staged {
+            table,
+            problems,
+            names,
+            before,
+        } = staged;
+        drop(before);
+        self.upstreams.commit(|name| names.contains(name));
+        let room = table.config().limits.upstream_connections;
+        self.upstreams.room().resize(room);
+        for route in table.routes() {
+            // One that is shared with the last table has its number already.
+            let mut unnumbered = plans(route).filter(|plan| plan.number.get().is_none()).peekable();
+            if unnumbered.peek().is_some() {
+                let number = metrics.number(&route.route().name);
+                for plan in unnumbered {
+                    plan.number.get_or_init(|| number);
+                }
+            }
+        }
+        let routes = table.routes();
+        let plans = routes.flat_map(|route| plans(route));
+        self.policies.retain(plans.map(|plan| &plan.policies));
+        (table, problems)
+    }
+
+    /// Forgets what was staged.
+    pub(crate) fn discard(&mut self, staged: Staged) {
+        // Plans hold counters, which are forgotten with the last holder.
+        drop(staged.table);
+        self.policies.restore(staged.before);
+        self.upstreams.discard();
+    }
 }
 
 /// The plans of a route's rules that have one.
@@ -66,20 +124,27 @@ fn plans(route: &Compiled<Plan>) -> impl Iterator<Item = &Plan> {
     rules.filter_map(|rule| route.plan(rule).ok())
 }
 
-/// What a registry has found wrong: upstreams that no connection can be made to.
-pub(crate) fn problems(registry: &Registry) -> Vec<Problem> {
-    let mut all = Vec::new();
-    for shared in registry.iter() {
-        let current = shared.current();
-        if let Some(Err(why)) = &current.transport.connector {
-            all.push(Problem {
-                place: Place::Upstream(shared.name.clone()),
-                part: "tls",
-                expected: "what a connection can be made with".to_owned(),
-                found: why.clone(),
-                outcome: Outcome::LeftOut,
-            });
-        }
+/// An upstream that no connection can be made to.
+fn wrong_upstream((name, why): (&Name, String)) -> Problem {
+    Problem {
+        place: Place::Upstream(name.clone()),
+        part: "tls",
+        expected: "settings that a TLS connection can be made with".to_owned(),
+        found: why,
+        outcome: Outcome::LeftOut,
     }
-    all
+}
+
+fn wrong_push(why: String) -> Problem {
+    let why = why.strip_prefix("expected ").unwrap_or(&why);
+    let (expected, found) = why
+        .rsplit_once(", found ")
+        .unwrap_or(("settings that push can follow", why));
+    Problem {
+        place: Place::Push,
+        part: "push",
+        expected: expected.to_owned(),
+        found: found.to_owned(),
+        outcome: Outcome::AsBefore,
+    }
 }

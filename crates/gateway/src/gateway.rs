@@ -1,7 +1,7 @@
 //! The gateway as a whole: the configuration that holds, what outlives it, and each worker's view of both.
 //!
 //! ```text
-//! replace(config) ─▶ upstreams by name, table ─▶ current, generation + 1
+//! replace(config) ─▶ staged: upstreams by name, table ─▶ committed: current, generation + 1
 //!                                                  │ looked at once a request
 //!                       worker: view ◀─────────────┘ requests under way keep the old one
 //! ```
@@ -9,6 +9,7 @@
 //! A replaced table is dropped by whoever replaces it, never by a worker.
 
 mod filters;
+mod replace;
 mod sweeping;
 mod view;
 
@@ -24,19 +25,19 @@ use std::time::Duration;
 use ringmain_engine::backend::Time;
 use ringmain_engine::file::Root;
 use ringmain_engine::{Addr, Cx, ListenOptions, Listeners};
-use ringmain_push::{Inlet, KeySource, Options, Push};
+use ringmain_push::{Inlet, Push};
 use ringmain_tls::Counts;
 use ringmain_web::{self as web, App};
 
 use crate::care::{self, Lookup};
 use crate::changes::Changes;
-use crate::compiling;
+use crate::compiling::Registries;
 use crate::desk::Desk;
 use crate::exchange;
 use crate::exchange::push::Asks;
 use crate::fault::Fault;
 use crate::filter::Filters;
-use crate::front::{self, Doors, Followed, Fronts, Ids};
+use crate::front::{self, Doors, Ids};
 use crate::health::Target;
 use crate::limits;
 use crate::metrics::{Counting, Metrics, RouteReport, StreamReport};
@@ -87,11 +88,9 @@ struct Published {
 #[derive(Debug)]
 struct State {
     table: Arc<Table<Plan>>,
-    registry: Registry,
-    /// What policies know.
-    known: policy::Registry,
-    /// What is wrong with certificates and what they are for.
-    entrance_problems: Vec<Problem>,
+    registries: Registries,
+    /// What is wrong with the configuration: empty unless it was taken in parts.
+    problems: Vec<Problem>,
     lookup: Lookup,
     /// Tables that requests may still hold.
     replaced: Vec<Arc<Table<Plan>>>,
@@ -108,31 +107,36 @@ impl Gateway {
     /// The same with filters that the configuration, and what replaces it, may name.
     #[must_use]
     pub fn with_filters(config: Arc<Config>, filters: Filters, now: Duration) -> Gateway {
-        let mut registry = Registry::default();
-        let mut known = policy::Registry::new(filters);
+        let mut registries = Registries {
+            upstreams: Registry::default(),
+            policies: policy::Registry::new(filters),
+        };
         let metrics = Metrics::default();
-        let table = compiling::compile(config, None, &mut registry, &mut known, &metrics, now);
+        let staged = registries.stage(config, None, now);
+        let (table, mut problems) = registries.commit(staged, &metrics);
         let mut doors = Doors::default();
-        let followed = doors.fronts.follow(&table, now);
+        let next = doors.fronts.prepare(&table, now);
+        let mut followed = doors.fronts.apply(next);
+        problems.append(&mut followed.problems);
         // They are the engine's to open at its start.
-        doors.turn(&followed);
-        let room = Arc::clone(registry.room());
+        doors.turn(&followed, Vec::new());
+        let Registries { upstreams, policies } = &registries;
+        let room = Arc::clone(upstreams.room());
         let push = Push::new();
-        follow_push(&push, None, (table.config(), known.push()));
+        replace::follow_push(&push, None, (table.config(), policies.push()));
         Gateway(Arc::new(Inner {
             doors: Mutex::new(doors),
             published: Mutex::new(Published {
                 table: Arc::clone(&table),
-                streams: Arc::new(StreamPlan::all(table.config(), &registry, &metrics)),
-                asks: Asks::of(table.config(), &registry, known.guards(), None),
+                streams: Arc::new(StreamPlan::all(table.config(), upstreams, &metrics)),
+                asks: Asks::of(table.config(), upstreams, policies.guards(), None),
                 ids: followed.ids,
             }),
             metrics,
             current: Mutex::new(State {
                 table,
-                registry,
-                known,
-                entrance_problems: followed.problems,
+                registries,
+                problems,
                 lookup: None,
                 replaced: Vec::new(),
             }),
@@ -141,22 +145,6 @@ impl Gateway {
             room,
             push,
         }))
-    }
-
-    /// Replaces the configuration. Each worker follows at its next request; those under way end as they began. Returns
-    /// what is wrong with it. `now` is wall time since 1970.
-    ///
-    /// Once the engine runs ([`Gateway::listen_by`]) its listeners follow before this returns: those that are new are opened, those
-    /// that are gone closed, and what an address speaks changes for connections that come from then on. An address that cannot be
-    /// listened at is a problem; it is tried again at each replacement. What still comes by a listener that is gone, or that speaks
-    /// something else now, is answered 404. Not to be called by a worker: workers are waited for.
-    pub fn replace(&self, config: Arc<Config>, now: Duration) -> Vec<Problem> {
-        let mut doors = self.doors();
-        let followed = self.publish(config, &mut doors.fronts, now);
-        let unopened = doors.turn(&followed);
-        self.state().entrance_problems.extend(unopened);
-        drop(doors);
-        self.problems()
     }
 
     /// Has the listeners of an engine that runs follow the configuration. It must have been started with those of
@@ -178,42 +166,6 @@ impl Gateway {
         self.0.push.inlet()
     }
 
-    fn publish(&self, config: Arc<Config>, fronts: &mut Fronts, now: Duration) -> Followed {
-        let mut state = self.state();
-        let state = &mut *state;
-        let provider = state.known.push().cloned();
-        let table = compiling::compile(
-            config,
-            Some(&state.table),
-            &mut state.registry,
-            &mut state.known,
-            &self.0.metrics,
-            now,
-        );
-        let mut followed = fronts.follow(&table, now);
-        state.entrance_problems = std::mem::take(&mut followed.problems);
-        let streams = StreamPlan::all(table.config(), &state.registry, &self.0.metrics);
-        let last = Arc::clone(&self.published().asks);
-        let asks = Asks::of(table.config(), &state.registry, state.known.guards(), Some(&last));
-        let next = Published {
-            table: Arc::clone(&table),
-            streams: Arc::new(streams),
-            asks,
-            ids: Arc::clone(&followed.ids),
-        };
-        let last = std::mem::replace(&mut *self.published(), next);
-        // Workers need not wait for the end of what was.
-        drop(last);
-        let last = (&**state.table.config(), provider.as_ref());
-        follow_push(&self.0.push, Some(last), (table.config(), state.known.push()));
-        let old = std::mem::replace(&mut state.table, table);
-        self.0.generation.fetch_add(1, Ordering::Release);
-        state.replaced.push(old);
-        state.replaced.retain(|table| Arc::strong_count(table) > 1);
-        self.0.changes.tell();
-        followed
-    }
-
     /// Has names looked up by these texts in place of the host's `/etc/resolv.conf` and `/etc/hosts`. A `nameserver` may
     /// have a port.
     pub fn look_up_by(&self, resolv: &str, hosts: &str) {
@@ -224,11 +176,7 @@ impl Gateway {
     /// What could not be served as it was told.
     #[must_use]
     pub fn problems(&self) -> Vec<Problem> {
-        let state = self.state();
-        let mut all = state.table.problems().to_vec();
-        all.extend_from_slice(&state.entrance_problems);
-        all.extend(compiling::problems(&state.registry));
-        all
+        self.state().problems.clone()
     }
 
     /// The table that holds.
@@ -242,7 +190,8 @@ impl Gateway {
     pub fn upstreams(&self) -> Vec<UpstreamStatus> {
         let state = self.state();
         state
-            .registry
+            .registries
+            .upstreams
             .iter()
             .map(|shared| UpstreamStatus::of(shared))
             .collect()
@@ -251,7 +200,7 @@ impl Gateway {
     /// What policies count by name: keys of rate limits, requests at once.
     #[must_use]
     pub fn counters(&self) -> Vec<CounterStatus> {
-        self.state().registry.counters().status()
+        self.state().registries.upstreams.counters().status()
     }
 
     /// The addresses to listen at: the engine must be given one listener for each, in this order, before it starts. Those of the
@@ -305,7 +254,7 @@ impl Gateway {
     /// there is one set of them. [`Gateway::app`] has those of its making.
     #[must_use]
     pub fn limits(&self) -> web::Limits {
-        front::limits(&self.table().config().listeners)
+        front::limits(self.table().config())
     }
 
     /// The application that serves it at [`Gateway::addrs`].
@@ -336,26 +285,26 @@ impl Gateway {
 
     /// All names that are to be looked up.
     pub(crate) fn names(&self) -> BTreeSet<Hostname> {
-        self.state().registry.names()
+        self.state().registries.upstreams.names()
     }
 
     /// What looking a name up has shown.
     pub(crate) fn found(&self, name: &Hostname, found: Result<Found, NotFound>) {
-        if self.state().registry.found(name, found) {
+        if self.state().registries.upstreams.found(name, found) {
             self.0.changes.tell();
         }
     }
 
     /// Providers whose keys are to be kept up to date.
     pub(crate) fn providers(&self) -> Vec<Arc<policy::jwt::Provider>> {
-        self.state().known.providers().to_vec()
+        self.state().registries.policies.providers().to_vec()
     }
 
     /// Who is to be asked whether it is well.
     pub(crate) fn targets(&self) -> BTreeMap<(Name, String), Target> {
         let state = self.state();
         let mut targets = BTreeMap::new();
-        for shared in state.registry.iter() {
+        for shared in state.registries.upstreams.iter() {
             let current = shared.current();
             let Some(health) = &current.config.health.active else {
                 continue;
@@ -384,29 +333,6 @@ impl Gateway {
 
     fn state(&self) -> MutexGuard<'_, State> {
         self.0.current.lock().unwrap_or_else(PoisonError::into_inner)
-    }
-}
-
-/// What push follows: a configuration, and the provider whose tokens clients show.
-type Followable<'a> = (&'a Config, Option<&'a Arc<policy::jwt::Provider>>);
-
-/// Has push follow a configuration. One without it leaves push as it is: no rule leads there any more, and who is connected stays.
-fn follow_push(push: &Push, last: Option<Followable<'_>>, (config, provider): Followable<'_>) {
-    let Some(settings) = &config.push else { return };
-    let is_same = |(last, before): Followable<'_>| {
-        last.push.as_ref() == Some(settings) && before.map(Arc::as_ptr) == provider.map(Arc::as_ptr)
-    };
-    if last.is_some_and(is_same) {
-        return;
-    }
-    let keys = provider.map(|provider| Arc::clone(provider) as Arc<dyn KeySource>);
-    let drain = config.limits.drain;
-    let replaced = settings
-        .options(keys)
-        .map(|options| Options { drain, ..options })
-        .and_then(|options| push.replace(options).map_err(|error| error.to_string()));
-    if let Err(error) = replaced {
-        log::error!("push goes on as it was: {error}");
     }
 }
 

@@ -31,10 +31,10 @@ pub const PATTERN_CACHE_BYTES: usize = 64 * 1024;
 /// Bytes of a query's value, decoded, that an expression is tried on; a longer one matches none.
 pub const PATTERN_VALUE_BYTES: usize = 1024;
 
-/// Rules of a route; a route with more is left out.
+/// Rules of a route; all requests of a route with more are answered 500.
 pub const RULES: usize = 1024;
 
-/// Matches of a rule; a route with more is left out.
+/// Matches of a rule; all requests of a route with more are answered 500.
 pub const MATCHES: usize = 1024;
 
 /// Rules that an explanation tells why they do not take a request; of more only the number is told.

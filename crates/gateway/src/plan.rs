@@ -54,6 +54,8 @@ pub(crate) struct Backend {
 pub(crate) struct Changes {
     drop: Box<[HeaderName]>,
     add: FieldBlock,
+    /// `Host` of requests, which frames where a request goes: what [`Rewrite::host`](crate::model::Rewrite) says in another place.
+    host: Option<Box<str>>,
 }
 
 impl Plan {
@@ -207,8 +209,12 @@ impl Changes {
             let added = changes.set.iter().chain(&changes.add);
             add.extend(added.map(|(name, value)| (name, value.as_str())));
         }
+        let is_host = |name: &HeaderName| name.as_str().eq_ignore_ascii_case("host");
+        let host = add.iter().rfind(|(name, _)| is_host(name));
+        let host = host.map(|(_, value)| Box::from(*value));
+        drop.retain(|name| !is_host(name));
         let mut block = FieldBlock::new();
-        for (name, value) in add {
+        for (name, value) in add.into_iter().filter(|(name, _)| !is_host(name)) {
             block
                 .push(name.as_str(), value.as_bytes())
                 .map_err(|misuse| format!("header `{}`: {misuse}", name.as_str()))?;
@@ -216,7 +222,13 @@ impl Changes {
         Ok(Changes {
             drop: drop.into(),
             add: block,
+            host,
         })
+    }
+
+    /// `Host` in place of the client's.
+    pub(crate) fn host(&self) -> Option<&str> {
+        self.host.as_deref()
     }
 
     /// Whether a field goes. Also one with `_` for `-`: to programs that read both alike (CGI) it is the same field, and a client

@@ -4,8 +4,9 @@ use std::io;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::sync::Arc;
 use std::task::Wake;
+use std::time::Duration;
 
-use rustix::event::{EventfdFlags, PollFd, PollFlags, eventfd, poll};
+use rustix::event::{EventfdFlags, PollFd, PollFlags, Timespec, eventfd, poll};
 use rustix::io::retry_on_intr;
 
 /// A descriptor that is readable from [`Event::signal`] until [`Event::drain`].
@@ -42,6 +43,17 @@ impl Event {
         retry_on_intr(|| poll(&mut [PollFd::new(&self.fd, PollFlags::IN)], None))?;
         self.drain();
         Ok(())
+    }
+
+    /// Waits until it is signalled, and drains it, or until the time is over. Whether it was signalled.
+    ///
+    /// # Errors
+    /// As `poll(2)`: `ENOMEM`.
+    pub fn wait_for(&self, time: Duration) -> io::Result<bool> {
+        let time = Timespec::try_from(time).map_err(|_| io::ErrorKind::InvalidInput)?;
+        let waited = retry_on_intr(|| poll(&mut [PollFd::new(&self.fd, PollFlags::IN)], Some(&time)))?;
+        self.drain();
+        Ok(waited > 0)
     }
 
     /// Makes it unreadable until the next signal.

@@ -59,6 +59,24 @@ impl Root {
     }
 }
 
+/// Opens a regular file for reading, and nothing else: a FIFO without a writer would block for good, a device might.
+///
+/// # Errors
+/// As `open(2)`; [`io::ErrorKind::InvalidInput`] for what is not a regular file.
+pub fn open_regular(path: &Path) -> io::Result<std::fs::File> {
+    let flags = OFlags::RDONLY | OFlags::CLOEXEC | OFlags::NONBLOCK | OFlags::NOCTTY;
+    let file = retry_on_intr(|| open(path, flags, Mode::empty()))?;
+    let kind = match FileType::from_raw_mode(fstat(&file)?.st_mode) {
+        FileType::RegularFile => return Ok(file.into()),
+        FileType::Directory => "a directory",
+        FileType::Fifo => "a pipe (FIFO)",
+        FileType::Socket => "a socket",
+        _ => "a device",
+    };
+    let message = format!("it is {kind}, not a regular file");
+    Err(io::Error::new(io::ErrorKind::InvalidInput, message))
+}
+
 /// Reads at `offset`; 0 bytes mean the end of the file.
 ///
 /// # Errors

@@ -31,6 +31,9 @@ pub struct Watcher {
     fd: OwnedFd,
     folders: BTreeMap<i32, PathBuf>,
     entries: BTreeSet<(PathBuf, OsString)>,
+    /// Those that were written to and not closed since.
+    written: BTreeSet<(PathBuf, OsString)>,
+    writes: u64,
 }
 
 /// Why a wait is over.
@@ -54,6 +57,8 @@ impl Watcher {
             fd: inotify::init(CreateFlags::CLOEXEC | CreateFlags::NONBLOCK)?,
             folders: BTreeMap::new(),
             entries: BTreeSet::new(),
+            written: BTreeSet::new(),
+            writes: 0,
         })
     }
 
@@ -67,7 +72,8 @@ impl Watcher {
         let mut failures = Vec::new();
         let mut folders = BTreeMap::new();
         let wanted: BTreeSet<&PathBuf> = entries.iter().map(|(folder, _)| folder).collect();
-        let events = WatchFlags::CLOSE_WRITE
+        let events = WatchFlags::MODIFY
+            | WatchFlags::CLOSE_WRITE
             | WatchFlags::CREATE
             | WatchFlags::DELETE
             | WatchFlags::MOVE
@@ -87,6 +93,7 @@ impl Watcher {
         }
         self.folders = folders;
         self.entries = entries;
+        self.written.retain(|entry| self.entries.contains(entry));
         failures
     }
 
@@ -114,7 +121,26 @@ impl Watcher {
         }
     }
 
-    /// Takes all that happened: whether any of it was about a watched file. That it says the same afterwards is well possible.
+    /// A watched file that a program has written to and has not closed yet.
+    #[must_use]
+    pub fn being_written(&self) -> Option<PathBuf> {
+        let (folder, name) = self.written.first()?;
+        Some(folder.join(name))
+    }
+
+    /// How often watched files were written to so far, as far as that was taken by [`Watcher::has_changed`].
+    #[must_use]
+    pub fn writes(&self) -> u64 {
+        self.writes
+    }
+
+    /// Files that were written to count as closed, up to the next write: their writers keep them open.
+    pub fn forget_writers(&mut self) {
+        self.written.clear();
+    }
+
+    /// Takes all that happened: whether any of it was about a watched file. Its contents may be the same afterwards. That a file is
+    /// being written to counts when it is closed: see [`Watcher::being_written`].
     ///
     /// # Errors
     /// As `read(2)`.
@@ -129,16 +155,34 @@ impl Watcher {
                 Err(Errno::INTR) => continue,
                 Err(error) => return Err(error.into()),
             };
+            let flags = event.events();
             changed |= match (self.folders.get(&event.wd()), event.file_name()) {
                 // Too much at once: it may have been anything.
-                _ if event.events().contains(ReadFlags::QUEUE_OVERFLOW) => true,
+                _ if flags.contains(ReadFlags::QUEUE_OVERFLOW) => {
+                    self.written.clear();
+                    true
+                }
                 // Of a folder that is watched no longer.
                 (None, _) => false,
                 // The folder itself is another one now.
                 (Some(_), None) => true,
                 (Some(folder), Some(name)) => {
-                    let name = OsStr::from_bytes(name.to_bytes());
-                    self.entries.contains(&(folder.clone(), name.to_owned()))
+                    let entry = (folder.clone(), OsStr::from_bytes(name.to_bytes()).to_owned());
+                    match self.entries.contains(&entry) {
+                        true if flags.contains(ReadFlags::MODIFY) => {
+                            self.written.insert(entry);
+                            self.writes += 1;
+                            false
+                        }
+                        true => {
+                            // A change of attributes says nothing of the writer.
+                            if !flags.contains(ReadFlags::ATTRIB) {
+                                self.written.remove(&entry);
+                            }
+                            true
+                        }
+                        false => false,
+                    }
                 }
             };
         }

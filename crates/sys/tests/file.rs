@@ -131,3 +131,28 @@ fn what_a_file_is() {
     assert_eq!(other.kind, Kind::Directory);
     assert_ne!(found.inode, other.inode);
 }
+
+#[test]
+fn only_regular_files_are_opened_as_such() {
+    let (directory, _) = root();
+    let path = directory.path();
+    std::fs::write(path.join("file"), "text").unwrap();
+    assert!(ringmain_sys::file::open_regular(&path.join("file")).is_ok());
+    rustix::fs::mknodat(
+        rustix::fs::CWD,
+        path.join("a-pipe"),
+        rustix::fs::FileType::Fifo,
+        rustix::fs::Mode::RUSR | rustix::fs::Mode::WUSR,
+        0,
+    )
+    .unwrap();
+    for (name, told) in [
+        ("a-pipe", "a pipe (FIFO)"),
+        (".", "a directory"),
+        ("/dev/null", "a device"),
+    ] {
+        let error = ringmain_sys::file::open_regular(&path.join(name)).unwrap_err();
+        assert_eq!(error.kind(), std::io::ErrorKind::InvalidInput);
+        assert!(error.to_string().contains(told), "{error}");
+    }
+}

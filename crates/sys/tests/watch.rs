@@ -146,3 +146,38 @@ fn a_wait_ends_by_the_bell_by_files_and_by_time() {
     assert!(begun.elapsed() < Duration::from_secs(60));
     assert!(watcher.has_changed().expect("events"));
 }
+
+/// Between a write and the close, half of a text is there.
+#[test]
+fn a_file_that_is_written_to_is_known_until_it_is_closed() {
+    use std::io::Write;
+    let folder = Folder::new();
+    let file = folder.file("a.yaml", "1");
+    let mut watcher = Watcher::new().expect("inotify");
+    assert!(watcher.watch([&*file].into_iter()).is_empty());
+    let mut writer = fs::File::create(&file).expect("a file");
+    writer.write_all(b"half").expect("written");
+    assert!(!watcher.has_changed().expect("events"), "not before it is closed");
+    assert_eq!(watcher.being_written(), Some(file.clone()));
+    // Changes of attributes and of other files say nothing of the writer.
+    let permissions = fs::metadata(&file).expect("a file").permissions();
+    fs::set_permissions(&file, permissions).expect("changed");
+    folder.file("b.yaml", "2");
+    assert!(watcher.has_changed().expect("events"));
+    assert!(watcher.being_written().is_some());
+    drop(writer);
+    assert!(watcher.has_changed().expect("events"));
+    assert_eq!(watcher.being_written(), None);
+    // One that is replaced has no writer any more; one that keeps it open can be forgotten.
+    let mut writer = fs::OpenOptions::new().append(true).open(&file).expect("a file");
+    writer.write_all(b"more").expect("written");
+    watcher.has_changed().expect("events");
+    fs::rename(folder.file("new", "3"), &file).expect("renamed");
+    watcher.has_changed().expect("events");
+    assert_eq!(watcher.being_written(), None);
+    let mut writer = fs::OpenOptions::new().append(true).open(&file).expect("a file");
+    writer.write_all(b"more").expect("written");
+    watcher.has_changed().expect("events");
+    watcher.forget_writers();
+    assert_eq!(watcher.being_written(), None);
+}

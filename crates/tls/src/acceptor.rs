@@ -8,7 +8,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
-use ringmain_wire::tls::{Certificate, Clock, Finding, Server, ServerSettings, Tickets};
+use ringmain_wire::tls::{Certificate, ClientCertificates, Clock, Finding, Server, ServerSettings, Tickets};
 
 use crate::counters::{All, Counters, Counts};
 use crate::layer::Tls;
@@ -21,10 +21,17 @@ pub struct Acceptor(Arc<Shared>);
 #[derive(Debug)]
 struct Shared {
     clock: Clock,
-    tickets: Tickets,
     generation: AtomicU64,
-    server: Mutex<Arc<Server>>,
+    server: Mutex<Serving>,
     counters: All,
+}
+
+/// What sessions are begun from.
+#[derive(Clone, Debug)]
+struct Serving {
+    server: Arc<Server>,
+    clients: ClientCertificates,
+    tickets: Tickets,
 }
 
 /// A worker's share of an [`Acceptor`].
@@ -34,6 +41,24 @@ pub struct AcceptHandle {
     generation: u64,
     server: Arc<Server>,
     counters: Arc<Counters>,
+}
+
+/// Settings that were built and checked for an [`Acceptor`], and that no session is begun from yet.
+#[derive(Debug)]
+pub struct Prepared {
+    serving: Serving,
+    now: Duration,
+}
+
+/// New keys of tickets.
+fn tickets(clock: &Clock) -> Result<Tickets, Refused> {
+    Tickets::new(clock).map_err(|error| {
+        Refused(vec![Finding {
+            severity: ringmain_wire::tls::Severity::Error,
+            source: "tickets".to_owned(),
+            text: error.to_string(),
+        }])
+    })
 }
 
 /// What changed at a reload.
@@ -57,19 +82,17 @@ impl Acceptor {
     /// [`Refused`] with all that is wrong. A certificate that has expired, or is not valid yet, is.
     pub fn new(settings: &ServerSettings, now: Duration) -> Result<Self, Refused> {
         let clock = Clock::new(now);
-        let tickets = Tickets::new(&clock).map_err(|error| {
-            Refused(vec![Finding {
-                severity: ringmain_wire::tls::Severity::Error,
-                source: "tickets".to_owned(),
-                text: error.to_string(),
-            }])
-        })?;
+        let tickets = tickets(&clock)?;
         let server = settings.build(&tickets, &[]).map_err(Refused)?;
+        let serving = Serving {
+            server: Arc::new(server),
+            clients: settings.client_certificates.clone(),
+            tickets,
+        };
         Ok(Self(Arc::new(Shared {
             clock,
-            tickets,
             generation: AtomicU64::new(0),
-            server: Mutex::new(Arc::new(server)),
+            server: Mutex::new(serving),
             counters: All::default(),
         })))
     }
@@ -77,43 +100,71 @@ impl Acceptor {
     /// A handle for one worker.
     #[must_use]
     pub fn handle(&self) -> AcceptHandle {
-        let server = self.0.server();
+        let serving = self.0.server();
         AcceptHandle {
             generation: self.0.generation.load(Ordering::Relaxed),
-            server: server.clone(),
+            server: Arc::clone(&serving.server),
             counters: self.0.counters.one_more(),
             shared: self.0.clone(),
         }
     }
 
-    /// Begins new sessions from `settings`; those under way go on as they are, and their tickets stay good. A certificate that
-    /// has expired is taken only if it is served already: then it is a warning.
+    /// Begins new sessions from `settings`; those under way stay as they are, and their tickets stay good unless other certificates
+    /// of clients are asked for now. A certificate that has expired is taken only if it is served already: then it is a warning.
     ///
     /// # Errors
     /// [`Refused`]: everything stays as it was.
     pub fn reload(&self, settings: &ServerSettings, now: Duration) -> Result<Reload, Refused> {
+        Ok(self.apply(self.prepare(settings, now)?))
+    }
+
+    /// Builds what [`Acceptor::apply`] serves, by the rules of [`Acceptor::reload`]. Nothing changes yet.
+    ///
+    /// # Errors
+    /// [`Refused`] with all that is wrong.
+    pub fn prepare(&self, settings: &ServerSettings, now: Duration) -> Result<Prepared, Refused> {
         self.0.clock.set(now);
         let before = self.0.server().clone();
-        let serving: Vec<[u8; 32]> = before.certificates().iter().map(|one| one.fingerprint).collect();
-        let server = Arc::new(settings.build(&self.0.tickets, &serving).map_err(Refused)?);
-        let reload = Reload::of(before.certificates(), &server, now.as_secs());
+        let served = before.server.certificates().iter();
+        let served: Vec<[u8; 32]> = served.map(|one| one.fingerprint).collect();
+        // A ticket resumes a session without a certificate being shown: those of sessions to which other clients were admitted are
+        // not resumed.
+        let tickets = match before.clients == settings.client_certificates {
+            true => before.tickets,
+            false => tickets(&self.0.clock)?,
+        };
+        let server = settings.build(&tickets, &served).map_err(Refused)?;
+        Ok(Prepared {
+            serving: Serving {
+                server: Arc::new(server),
+                clients: settings.client_certificates.clone(),
+                tickets,
+            },
+            now,
+        })
+    }
+
+    /// Begins new sessions from prepared settings; returns the difference to those before. Cannot fail.
+    pub fn apply(&self, prepared: Prepared) -> Reload {
+        let Prepared { serving, now } = prepared;
         let mut current = self.0.server();
-        *current = server;
+        let reload = Reload::of(current.server.certificates(), &serving.server, now.as_secs());
+        *current = serving;
         // Within the lock: who sees the number finds what it stands for.
         self.0.generation.fetch_add(1, Ordering::Relaxed);
-        Ok(reload)
+        reload
     }
 
     /// The certificates that are served, the default one first.
     #[must_use]
     pub fn certificates(&self) -> Vec<Certificate> {
-        self.0.server().certificates().to_vec()
+        self.0.server().server.certificates().to_vec()
     }
 
     /// What is likely not meant, in the settings that are used.
     #[must_use]
     pub fn warnings(&self) -> Vec<Finding> {
-        self.0.server().warnings().to_vec()
+        self.0.server().server.warnings().to_vec()
     }
 
     /// Handshakes of all workers since the start.
@@ -124,7 +175,7 @@ impl Acceptor {
 }
 
 impl Shared {
-    fn server(&self) -> MutexGuard<'_, Arc<Server>> {
+    fn server(&self) -> MutexGuard<'_, Serving> {
         self.server.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
@@ -135,9 +186,9 @@ impl AcceptHandle {
     pub fn accept(&mut self, now: Duration) -> Tls {
         self.shared.clock.set(now);
         if self.generation != self.shared.generation.load(Ordering::Relaxed) {
-            let server = self.shared.server();
+            let serving = self.shared.server();
             self.generation = self.shared.generation.load(Ordering::Relaxed);
-            self.server = server.clone();
+            self.server = Arc::clone(&serving.server);
         }
         Tls::new(self.server.session(), &self.counters)
     }

@@ -19,7 +19,7 @@ mod layer;
 pub mod limits;
 mod refused;
 
-pub use acceptor::{AcceptHandle, Acceptor, Reload};
+pub use acceptor::{AcceptHandle, Acceptor, Prepared, Reload};
 pub use connector::{ConnectHandle, Connector};
 pub use counters::Counts;
 pub use development::{Development, NoCertificate};

@@ -205,6 +205,47 @@ fn a_reload_is_for_new_sessions_and_leaves_the_others_alone() {
 }
 
 #[test]
+fn what_is_prepared_is_not_served_before_it_is_applied() {
+    let (made, again) = (development(&[]), development(&["b.example"]));
+    let acceptor = Acceptor::new(&serving(&[&made.pair]), at(NOW)).expect("settings in order");
+    let mut handle = acceptor.handle();
+    let prepared = acceptor
+        .prepare(&serving(&[&again.pair]), at(NOW))
+        .expect("settings in order");
+    assert!(
+        pair(&trusting(&made).handle(), &mut handle)[0]
+            .tls
+            .facts()
+            .is_some()
+    );
+    assert_eq!(acceptor.apply(prepared).added.len(), 1);
+    assert!(
+        pair(&trusting(&again).handle(), &mut handle)[0]
+            .tls
+            .facts()
+            .is_some()
+    );
+}
+
+/// A ticket resumes a session in which no certificate was shown: it must not pass where one is demanded now.
+#[test]
+fn sessions_are_not_resumed_when_other_certificates_of_clients_are_asked_for() {
+    let made = development(&[]);
+    let acceptor = Acceptor::new(&serving(&[&made.pair]), at(NOW)).expect("settings in order");
+    let connector = trusting(&made);
+    let mut handle = acceptor.handle();
+    assert!(!resumed(&pair(&connector.handle(), &mut handle)[1]));
+    assert!(resumed(&pair(&connector.handle(), &mut handle)[1]));
+    let asking = ServerSettings {
+        client_certificates: ringmain_tls::ClientCertificates::Optional(made.authority.clone()),
+        ..serving(&[&made.pair])
+    };
+    acceptor.reload(&asking, at(NOW)).expect("settings in order");
+    assert!(!resumed(&pair(&connector.handle(), &mut handle)[1]));
+    assert!(resumed(&pair(&connector.handle(), &mut handle)[1]));
+}
+
+#[test]
 fn a_wrong_reload_changes_nothing() {
     let made = development(&[]);
     let acceptor = Acceptor::new(&serving(&[&made.pair]), at(NOW)).expect("settings in order");

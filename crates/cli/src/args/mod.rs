@@ -127,8 +127,8 @@ impl Cli {
 pub(crate) struct Serve {
     /// What to serve: a configuration file, such as examples/proxy.yaml; all keys are in docs/config.md
     ///
-    /// It is read anew when it changes, or something that it names, and on SIGHUP: no connection is cut, and what is
-    /// wrong is said and changes nothing
+    /// It is reloaded when it changes, or a file that it names, and on SIGHUP: no connection is cut, and a file with an error is
+    /// rejected as a whole and changes nothing
     #[arg(value_name = "FILE")]
     pub(crate) file: Option<PathBuf>,
 

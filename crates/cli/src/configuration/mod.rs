@@ -8,10 +8,11 @@ use std::io::{self, Write};
 use std::path::Path;
 use std::sync::Arc;
 
-use ringmain_control::config::{self, ConfigError};
+use ringmain_control::config::{self, ConfigError, Warning};
+use ringmain_control::edge::{Checked, Edge};
 use ringmain_control::file::{self, Reading};
-use ringmain_gateway::filter::Filters;
-use ringmain_gateway::model::Rule;
+use ringmain_control::verify::Rejected;
+use ringmain_gateway::model::{Config, Rule};
 use ringmain_gateway::table::Table;
 use serde_json::json;
 
@@ -20,42 +21,37 @@ use crate::args::configuration::Check;
 use crate::failure::Failure;
 use crate::print;
 
-/// A file, read and compiled.
-struct Checked {
+/// A file, read and compiled for an explanation.
+struct Read {
     /// `None`: the file is wrong as a whole.
     table: Option<Table<()>>,
     wrong: Vec<ConfigError>,
     more: usize,
-    left_out: Vec<String>,
 }
 
-/// Says whether a file is right.
+/// Validates a file as a start and a reload do.
 pub(crate) fn check(args: &Check) -> Result<(), Failure> {
     // This program has no filters of its own; those that embed the gateway have.
-    let filters = Filters::new();
-    let checked = read(&args.file, &|rule| filters.check(rule))?;
-    let count = checked.wrong.len() + checked.more;
+    let Checked { outcome, warnings } = Edge::of(&args.file).check()?;
     let name = args.file.display();
     print(|out| {
         if args.json {
-            return writeln!(out, "{:#}", as_json(&checked));
+            return writeln!(out, "{:#}", as_json(&outcome, &warnings));
         }
-        for error in &checked.wrong {
-            writeln!(out, "{error}")?;
+        for warning in &warnings {
+            writeln!(out, "{warning}")?;
         }
-        for part in &checked.left_out {
-            writeln!(out, "{name}: {part}")?;
-        }
-        match &checked.table {
-            Some(table) if count == 0 => writeln!(out, "{name}: right: {}", amounts(table)),
-            _ => Ok(()),
+        match &outcome {
+            Ok(config) => writeln!(out, "{name}: right: {}", amounts(config)),
+            Err(rejected) => rejected
+                .errors
+                .iter()
+                .try_for_each(|error| writeln!(out, "{error}")),
         }
     })?;
-    match count {
-        0 => Ok(()),
-        1 => Err(Failure::Other(format!("{name}: 1 thing is wrong"))),
-        _ => Err(Failure::Other(format!("{name}: {count} things are wrong"))),
-    }
+    outcome
+        .map(drop)
+        .map_err(|rejected| Failure::Other(format!("{name}: {}", rejected.summary())))
 }
 
 /// The JSON Schema of configuration files.
@@ -63,8 +59,7 @@ pub(crate) fn schema(out: &mut dyn Write) -> io::Result<()> {
     writeln!(out, "{:#}", config::schema())
 }
 
-fn amounts(table: &Table<()>) -> String {
-    let config = table.config();
+fn amounts(config: &Config) -> String {
     let of = |count: usize, what: &str| format!("{count} {what}{}", if count == 1 { "" } else { "s" });
     [
         of(config.listeners.len(), "listener"),
@@ -74,8 +69,10 @@ fn amounts(table: &Table<()>) -> String {
     .join(", ")
 }
 
-fn as_json(checked: &Checked) -> serde_json::Value {
-    let errors = checked.wrong.iter().map(|error| {
+fn as_json(outcome: &Result<Arc<Config>, Rejected>, warnings: &[Warning]) -> serde_json::Value {
+    let none = Rejected::default();
+    let rejected = outcome.as_ref().err().unwrap_or(&none);
+    let errors = rejected.errors.iter().map(|error| {
         json!({
             "file": error.file,
             "line": error.position.line,
@@ -86,24 +83,31 @@ fn as_json(checked: &Checked) -> serde_json::Value {
             "advice": error.advice,
         })
     });
+    let warnings = warnings.iter().map(|warning| {
+        json!({
+            "file": warning.file,
+            "line": warning.position.line,
+            "column": warning.position.column,
+            "text": warning.text,
+        })
+    });
     json!({
-        "right": checked.wrong.is_empty(),
+        "right": outcome.is_ok(),
         "errors": errors.collect::<Vec<_>>(),
-        "more": checked.more,
-        "outcomes": checked.left_out,
+        "more": rejected.more,
+        "warnings": warnings.collect::<Vec<_>>(),
     })
 }
 
 /// Reads a file. `fits`: whether this program has what a rule wants of it.
-fn read(path: &Path, fits: &dyn Fn(&Rule) -> Result<(), String>) -> Result<Checked, Failure> {
+fn read(path: &Path, fits: &dyn Fn(&Rule) -> Result<(), String>) -> Result<Read, Failure> {
     let Reading { mut loaded, .. } = file::read(path).map_err(|error| Failure::Usage(error.to_string()))?;
     let table = loaded.config.take();
     let table = table.map(|config| Table::compile(Arc::new(config), None, &mut |rule, _| fits(rule)));
     let wrong = loaded.wrong(table.as_ref().map_or(&[], Table::problems));
-    Ok(Checked {
+    Ok(Read {
         table,
         wrong,
         more: loaded.more,
-        left_out: loaded.outcomes().collect(),
     })
 }

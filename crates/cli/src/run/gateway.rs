@@ -16,6 +16,8 @@ impl From<EdgeError> for Failure {
     fn from(error: EdgeError) -> Failure {
         match error {
             EdgeError::Unreadable(why) => Failure::Usage(why.to_string()),
+            // The same code as for a command line that cannot be carried out: starting it again changes nothing.
+            EdgeError::Rejected(why) => Failure::Usage(why),
             EdgeError::Other(why) => Failure::Other(why),
         }
     }

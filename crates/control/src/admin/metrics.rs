@@ -421,25 +421,47 @@ fn configuration(page: &mut Page, inner: &Inner) {
     let reloads = inner.control.reloads();
     let state = inner.control.state();
     let name = "ringmain_config_reloads_total";
-    page.metric(name, "counter", "Times that the configuration was read anew.");
+    page.metric(
+        name,
+        "counter",
+        "Reloads of the configuration: good, served since; bad, rejected.",
+    );
     page.sample(name, &[("outcome", "good")], reloads.good);
     page.sample(name, &[("outcome", "bad")], reloads.bad);
     page.one(
+        "ringmain_config_last_reload_successful",
+        "gauge",
+        "1 if the configuration as it was last read is served, 0 if it was rejected and the one before is served.",
+        u8::from(state.is_current),
+    );
+    page.one(
+        "ringmain_config_last_reload_timestamp_seconds",
+        "gauge",
+        "When the configuration was last read to be served, rejected or not.",
+        state.tried.as_secs_f64(),
+    );
+    page.one(
+        "ringmain_config_last_reload_success_timestamp_seconds",
+        "gauge",
+        "When the configuration that is served was read.",
+        state.since.as_secs_f64(),
+    );
+    page.one(
         "ringmain_config_current",
         "gauge",
-        "1 if what was last read is what is served, 0 if it was refused.",
+        "The same as ringmain_config_last_reload_successful.",
         u8::from(state.is_current),
     );
     page.one(
         "ringmain_config_errors",
         "gauge",
-        "What is wrong with the configuration as it was last read.",
+        "Errors of the configuration as it was last read.",
         state.wrong.len(),
     );
     page.one(
         "ringmain_config_read_timestamp_seconds",
         "gauge",
-        "When that was read which is served.",
+        "The same as ringmain_config_last_reload_success_timestamp_seconds, in whole seconds.",
         state.since.as_secs(),
     );
     if let Some(log) = inner.site.access_log() {

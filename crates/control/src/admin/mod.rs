@@ -1,7 +1,8 @@
 //! The administration: an application on a listener of its own that shows what the gateway does, and has it drain.
 //!
 //! It is for an engine of its own with one worker, so that it answers whatever the gateway's workers are busy with, does not
-//! take part in their limits, and goes on while they drain. Whoever reaches its listener may do all of it.
+//! take part in their limits, and continues while they drain. Whoever reaches its listener may read all of it, and change something
+//! with the token, or without one where none is configured. Metrics and probes have an application of their own beside it.
 
 mod dashboard;
 mod metrics;
@@ -11,12 +12,15 @@ mod show;
 #[cfg(test)]
 mod tests;
 
+use std::net::IpAddr;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
+use aws_lc_rs::constant_time::verify_slices_are_equal;
 use ringmain_engine::Report;
 use ringmain_gateway::Gateway;
+use ringmain_gateway::model::{Hostname, Secret};
 use ringmain_sys::clock;
 use ringmain_web::{App, Error, Flow, Limits, Reply, Request, Result, Site};
 use serde_json::json;
@@ -101,6 +105,8 @@ impl Admin {
     /// The application.
     #[must_use]
     pub fn app(&self) -> App {
+        let admin = self.0.control.state().config.admin.clone();
+        let (hosts, token) = admin.map(|admin| (admin.hosts, admin.token)).unwrap_or_default();
         let limits = Limits {
             body_bytes: limits::ADMIN_BODY_BYTES,
             // Who asks for metrics has time.
@@ -113,7 +119,9 @@ impl Admin {
         };
         App::new()
             .limits(limits)
+            .before(move |req, _| host_is_ours(&hosts, req))
             .before(no_browser)
+            .before(move |req, reply| may_change(token.as_ref(), req, reply))
             .get("/", |req, reply| dashboard::front(PATHS, req, reply))
             .get_async("/live", self.live())
             .get("/config", with(show_config))
@@ -131,6 +139,24 @@ impl Admin {
             .post("/drain", with(drain))
             .get("/log", show_level)
             .put("/log", set_level)
+    }
+
+    /// The application for who may read metrics and probes, and nothing else.
+    #[must_use]
+    pub fn metrics(&self) -> App {
+        let with = |show: fn(&Inner, &Request<'_>, &mut Reply<'_>) -> Result| {
+            let inner = Arc::clone(&self.0);
+            move |req: &Request<'_>, reply: &mut Reply<'_>| show(&inner, req, reply)
+        };
+        App::new()
+            .limits(Limits {
+                body_bytes: limits::ADMIN_BODY_BYTES,
+                patience: None,
+                ..Limits::default()
+            })
+            .get("/metrics", with(show_metrics))
+            .get("/healthz", |_, reply| reply.text("ok\n"))
+            .get("/readyz", with(show_ready))
     }
 
     fn live(&self) -> impl AsyncFn(&Request<'_>, &mut Reply<'_>) -> Result + Send + Sync + 'static + use<> {
@@ -159,7 +185,47 @@ const PATHS: &str = "\
 /readyz     200 while it takes requests and its sources deliver; 503 while it drains, or a source does not
 /drain      POST: take no more connections, finish what is open, and end
 /log        GET and PUT: how much is logged (error, warn, info, debug, trace)
+
+POST and PUT need `Authorization: Bearer TOKEN` where the configuration has `admin.token`.
 ";
+
+/// A page whose own name leads here (DNS rebinding) could read everything as its own: only names that lead nowhere else are answered.
+/// Unix sockets are not reached by pages.
+fn host_is_ours(hosts: &[Hostname], req: &Request<'_>) -> Result<Flow> {
+    let Some(host) = req.host().filter(|_| req.remote().is_some()) else {
+        return Ok(Flow::Continue);
+    };
+    let mut scratch = String::new();
+    let name = ringmain_gateway::table::host(host, &mut scratch);
+    let is_address = name.trim_matches(['[', ']']).parse::<IpAddr>().is_ok();
+    if is_address || name == "localhost" || hosts.iter().any(|ours| ours.matches(name)) {
+        return Ok(Flow::Continue);
+    }
+    Err(Error::new(
+        421,
+        "expected an IP address, `localhost` or a name of `admin.hosts` in `Host`",
+    ))
+}
+
+/// Whether a request that changes something shows the token, if there is one.
+fn may_change(token: Option<&Secret>, req: &Request<'_>, reply: &mut Reply<'_>) -> Result<Flow> {
+    let (Some(token), false) = (token, matches!(req.method().as_str(), "GET" | "HEAD")) else {
+        return Ok(Flow::Continue);
+    };
+    let shown = req.header("authorization").unwrap_or_default();
+    let shown = shown
+        .split_once(' ')
+        .filter(|(scheme, _)| scheme.eq_ignore_ascii_case("bearer"));
+    let shown = shown.map_or("", |(_, token)| token.trim());
+    if verify_slices_are_equal(shown.as_bytes(), token.expose()).is_ok() {
+        return Ok(Flow::Continue);
+    }
+    reply.header("WWW-Authenticate", "Bearer")?;
+    Err(Error::new(
+        401,
+        "expected the token of `admin.token` in `Authorization: Bearer`",
+    ))
+}
 
 /// Pages in a browser on the same host can reach a loopback address, too: what they ask to be changed is refused.
 fn no_browser(req: &Request<'_>, _: &mut Reply<'_>) -> Result<Flow> {
@@ -176,6 +242,7 @@ fn show_config(inner: &Inner, _: &Request<'_>, reply: &mut Reply<'_>) -> Result 
         "file": state.path.display().to_string(),
         "read_at": state.since.as_secs(),
         "is_current": state.is_current,
+        "last_reload": {"successful": state.is_current, "at": state.tried.as_secs()},
         "wrong": wrong,
         "at_restart": state.at_restart,
         "config": config::shown(&state.text),

@@ -1,7 +1,7 @@
 //! What is wrong with a configuration file, and where: one form for what YAML, structure and meaning can be wrong in.
 
 use std::cell::{Cell, RefCell};
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 use crate::limits;
 
@@ -37,6 +37,24 @@ pub struct ConfigError {
     pub advice: String,
 }
 
+/// Something that is right as it is written, and probably not meant.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Warning {
+    /// The file, as it was named.
+    pub file: String,
+    /// Where.
+    pub position: Position,
+    /// What, and what to do.
+    pub text: String,
+}
+
+impl std::fmt::Display for Warning {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        let Position { line, column } = self.position;
+        write!(f, "{}:{line}:{column}: warning: {}", self.file, self.text)
+    }
+}
+
 fn before(what: &str) -> String {
     if what.is_empty() {
         String::new()
@@ -60,6 +78,9 @@ pub(super) struct Errors<'f> {
     more: Cell<usize>,
     /// Texts that secrets were put into, as they were written: what errors say was found.
     written: BTreeMap<Position, String>,
+    /// Where secrets are.
+    secrets: RefCell<BTreeSet<Position>>,
+    warnings: RefCell<Vec<Warning>>,
 }
 
 impl<'f> Errors<'f> {
@@ -69,12 +90,41 @@ impl<'f> Errors<'f> {
             all: RefCell::default(),
             more: Cell::new(0),
             written: BTreeMap::new(),
+            secrets: RefCell::default(),
+            warnings: RefCell::default(),
         }
     }
 
     /// From now on what stands at a place is only shown as it was written.
     pub(super) fn hide(&mut self, position: Position, written: &str) {
         self.written.insert(position, written.to_owned());
+    }
+
+    /// Something is right and probably not meant.
+    pub(super) fn warn(&self, position: Position, text: String) {
+        let mut warnings = self.warnings.borrow_mut();
+        if warnings.len() < limits::CONFIG_ERRORS {
+            warnings.push(Warning {
+                file: self.file.to_owned(),
+                position,
+                text,
+            });
+        }
+    }
+
+    /// Whether a secret was put in at this position from the environment or a file.
+    pub(super) fn is_put_in(&self, position: Position) -> bool {
+        self.written.contains_key(&position)
+    }
+
+    /// The value at this position is a secret: what is found there is not repeated.
+    pub(super) fn mark_secret(&self, position: Position) {
+        self.secrets.borrow_mut().insert(position);
+    }
+
+    /// The positions of values that were marked as secrets.
+    pub(super) fn into_secrets(self) -> BTreeSet<Position> {
+        self.secrets.into_inner()
     }
 
     /// How many there are.
@@ -94,6 +144,10 @@ impl<'f> Errors<'f> {
         }
         let found = match self.written.get(&position) {
             Some(written) => format!("what {} stands for", quoted(written)),
+            // What is quoted is the value itself.
+            None if found.contains(['`', '"']) && self.secrets.borrow().contains(&position) => {
+                "another value, which is not shown".to_owned()
+            }
             None => found,
         };
         all.push(ConfigError {
@@ -115,11 +169,11 @@ impl<'f> Errors<'f> {
         self.tell(position, expected, found);
     }
 
-    /// All of them in the order of the file, and how many more there are.
-    pub(super) fn finish(self) -> (Vec<ConfigError>, usize) {
+    /// All of them in the order of the file, how many more there are, and warnings.
+    pub(super) fn finish(self) -> (Vec<ConfigError>, usize, Vec<Warning>) {
         let mut all = self.all.into_inner();
         all.sort_by_key(|error| error.position);
-        (all, self.more.get())
+        (all, self.more.get(), self.warnings.into_inner())
     }
 }
 

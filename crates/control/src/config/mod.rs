@@ -7,24 +7,22 @@
 //!
 //! Reads no file and no environment itself: both are handed in. All that is wrong is told at once, with line and column.
 //!
-//! # What becomes of parts that are wrong
-//!
-//! All others are served. A listener, upstream, certificate, stream or route that is wrong is left out; so is a rule whose
-//! match is wrong, since nobody knows which requests it was for. A rule that is wrong elsewhere keeps its requests and
-//! answers them 500: they must not fall to a wider rule that asks for less. Only what is no YAML leaves nothing to serve.
+//! A file is taken whole or not at all: see [`Loaded::take`]. The parts of a file that is wrong are translated all the same, so that
+//! everything that is wrong with it is reported at once and `ringmain explain` works on it; nothing of it is served.
 
 mod build;
 mod document;
 mod error;
-mod kept;
 mod reader;
 mod reference;
 mod secrets;
+mod shared;
 mod shown;
 #[cfg(test)]
 mod tests;
 mod texts;
 mod tree;
+mod unreachable;
 mod values;
 
 use std::collections::{BTreeMap, BTreeSet};
@@ -32,12 +30,13 @@ use std::io;
 use std::path::Path;
 
 use ringmain_gateway::model::Config;
-use ringmain_gateway::table::{Outcome, Place, Problem};
+use ringmain_gateway::table::{Place, Problem};
 use serde::Deserialize;
 
+use crate::limits;
 use document::Document;
 use error::Errors;
-pub use error::{ConfigError, Position};
+pub use error::{ConfigError, Position, Warning};
 use reader::Reader;
 pub use reference::reference;
 pub use shown::shown;
@@ -49,6 +48,8 @@ pub struct Sources<'s> {
     /// The contents of a file, by its path as it is written; it need not read more than
     /// [`NAMED_FILE_BYTES`](crate::limits::NAMED_FILE_BYTES) and one byte.
     pub file: &'s dyn Fn(&str) -> io::Result<Vec<u8>>,
+    /// Whether every user of the host may read a file, by its path as it is written.
+    pub is_public: &'s dyn Fn(&str) -> bool,
     /// The folder that paths are relative to, absolute.
     pub folder: &'s Path,
 }
@@ -56,15 +57,17 @@ pub struct Sources<'s> {
 /// A configuration file, read.
 #[derive(Debug)]
 pub struct Loaded {
-    /// What can be served. `None`: the file is no YAML at all, or is wrong as a whole.
+    /// The configuration. With `errors` it is not what the file means, and only good to be explained. `None`: the file is not YAML,
+    /// or wrong as a whole.
     pub config: Option<Config>,
     /// What is wrong, in the order of the file: at most [`CONFIG_ERRORS`](crate::limits::CONFIG_ERRORS).
     pub errors: Vec<ConfigError>,
     /// How many more errors there are.
     pub more: usize,
-    /// What becomes of the parts that are wrong.
-    pub outcomes: Vec<(Place, Outcome)>,
+    /// What is right and probably not meant.
+    pub warnings: Vec<Warning>,
     file: String,
+    log: Position,
     places: BTreeMap<Place, Position>,
     policies: BTreeMap<(Place, &'static str), Position>,
     left_out: BTreeSet<String>,
@@ -95,7 +98,7 @@ impl Loaded {
                     what: format!("{place}: {}", problem.part),
                     expected: problem.expected.clone(),
                     found: problem.found.clone(),
-                    advice: problem.outcome.to_string(),
+                    advice: String::new(),
                 };
                 (!again).then(error)
             });
@@ -126,10 +129,32 @@ impl Loaded {
         wrong
     }
 
-    /// What becomes of the parts that are wrong, a line each.
-    pub fn outcomes(&self) -> impl Iterator<Item = String> {
-        let outcomes = self.outcomes.iter();
-        outcomes.map(|(place, outcome)| format!("{place}: {outcome}"))
+    /// A destination of the access log that cannot be opened, with its place.
+    pub(crate) fn wrong_log(&self, why: String) -> ConfigError {
+        ConfigError {
+            file: self.file.clone(),
+            position: self.log,
+            what: "access_log".to_owned(),
+            expected: "a file that this user may write, in a directory that exists".to_owned(),
+            found: why,
+            advice: String::new(),
+        }
+    }
+
+    /// Adds warnings of what no request reaches.
+    fn warn_of_unreachable(&mut self) {
+        let Some(config) = self.config.as_ref().filter(|_| self.errors.is_empty()) else {
+            return;
+        };
+        let found = unreachable::unreachable(config).into_iter();
+        let warnings = found.map(|(place, text)| Warning {
+            file: self.file.clone(),
+            position: self.position(&place),
+            text: format!("{place}: {text}"),
+        });
+        let warnings: Vec<_> = warnings.take(limits::CONFIG_ERRORS).collect();
+        self.warnings.extend(warnings);
+        self.warnings.sort_by_key(|warning| warning.position);
     }
 
     fn position(&self, place: &Place) -> Position {
@@ -152,8 +177,9 @@ pub fn load(file: &str, text: &str, sources: &Sources<'_>) -> Loaded {
         config: None,
         errors: Vec::new(),
         more: 0,
-        outcomes: Vec::new(),
+        warnings: Vec::new(),
         file: file.to_owned(),
+        log: Position::START,
         places: BTreeMap::new(),
         policies: BTreeMap::new(),
         left_out: BTreeSet::new(),
@@ -170,13 +196,14 @@ pub fn load(file: &str, text: &str, sources: &Sources<'_>) -> Loaded {
         if let Ok(document) = Document::deserialize(reader) {
             let built = build::build(document, &routes, sources, &errors);
             loaded.config = Some(built.config);
-            loaded.outcomes = built.outcomes;
+            loaded.log = built.log;
             loaded.places = built.places;
             loaded.policies = built.policies;
             loaded.left_out = built.left_out;
         }
     }
-    (loaded.errors, loaded.more) = errors.finish();
+    (loaded.errors, loaded.more, loaded.warnings) = errors.finish();
+    loaded.warn_of_unreachable();
     loaded
 }
 

@@ -29,6 +29,9 @@ pub(super) const SWITCH: &str = "\0switch";
 /// An enum of `Nothing`, `Bool`, `Number`, `Text`, `List` and `Map`: whatever stands there.
 pub(super) const FREE: &str = "\0free";
 
+/// A newtype whose values are secrets: no error repeats them, and the administration does not show them.
+pub(super) const SECRET: &str = "\0secret";
+
 /// There is no value.
 #[derive(Debug)]
 pub(super) enum NoValue {
@@ -79,6 +82,20 @@ impl<'n> Reader<'n> {
             }
             NoValue::Told
         })
+    }
+
+    /// Marks a secret, and tells of one that is written as a shell puts variables in, which is a text here.
+    fn secret(self) {
+        let position = self.node.position;
+        if let Value::Text(text) = &self.node.value
+            && let Some(name) = shell_variable(text).filter(|_| !self.errors.is_put_in(position))
+        {
+            let expected = format!(
+                "`${{env:{name}}}`, which stands for a variable of the environment (`${{file:PATH}}` for a secret that begins with `$`)"
+            );
+            self.errors.tell(position, expected, quoted(&format!("${name}")));
+        }
+        self.errors.mark_secret(position);
     }
 
     fn wrong(self, expected: &str) -> NoValue {
@@ -258,9 +275,12 @@ impl<'de> Deserializer<'de> for Reader<'de> {
 
     fn deserialize_newtype_struct<V: Visitor<'de>>(
         self,
-        _: &'static str,
+        name: &'static str,
         visitor: V,
     ) -> Result<V::Value, NoValue> {
+        if name == SECRET {
+            self.node.scalars(&mut |node| self.at(node).secret());
+        }
         visitor.visit_newtype_struct(self)
     }
 
@@ -314,6 +334,15 @@ const NOT_YET: [(&str, &str, &str); 1] = [(
     "tls_passthrough",
     "datagrams are not served yet: no listener takes UDP, and nothing of it is passed on",
 )];
+
+/// The name in `$NAME` at the end of a text, as a shell has variables.
+fn shell_variable(text: &str) -> Option<&str> {
+    let word = text.rsplit(char::is_whitespace).next()?;
+    let name = word.strip_prefix('$')?;
+    let is_name = |byte: u8| byte.is_ascii_uppercase() || byte.is_ascii_digit() || byte == b'_';
+    let begins = name.starts_with(|first: char| first.is_ascii_uppercase() || first == '_');
+    (name.len() > 1 && begins && name.bytes().all(is_name)).then_some(name)
+}
 
 fn listed(names: &[&str]) -> String {
     let names: Vec<_> = names.iter().map(|name| format!("`{name}`")).collect();

@@ -52,6 +52,7 @@ fn sources() -> Sources<'static> {
             _ => Err(io::Error::from(io::ErrorKind::NotFound)),
         }
         },
+        is_public: &|_| false,
         folder: Path::new("/etc/ringmain"),
     }
 }

@@ -85,6 +85,15 @@ impl<'t> Node<'t> {
         }
     }
 
+    /// Calls `each` with every value below this that is not a list or a map, keys left out.
+    pub(super) fn scalars<'s>(&'s self, each: &mut impl FnMut(&'s Node<'t>)) {
+        match &self.value {
+            Value::List(list) => list.iter().for_each(|node| node.scalars(each)),
+            Value::Map(pairs) => pairs.iter().for_each(|(_, node)| node.scalars(each)),
+            Value::Nothing | Value::Bool(_) | Value::Text(_) => each(self),
+        }
+    }
+
     /// Whether it is written as a number, and not as a text that looks like one.
     pub(super) fn is_number(&self) -> bool {
         self.is_number && matches!(self.value, Value::Text(_))

@@ -9,8 +9,8 @@ use schemars::{JsonSchema, Schema, SchemaGenerator, json_schema};
 use serde::Deserialize;
 use serde::de::{Deserializer, Error, MapAccess, SeqAccess, Visitor};
 
-use super::error::Position;
-use super::reader::AT;
+use super::error::{Position, quoted};
+use super::reader::{AT, SECRET};
 
 /// A value and where it stands.
 #[derive(Debug)]
@@ -64,6 +64,26 @@ impl<T: JsonSchema> JsonSchema for At<T> {
     fn json_schema(generator: &mut SchemaGenerator) -> Schema {
         T::json_schema(generator)
     }
+}
+
+/// Reads a field whose value is a secret (`#[serde(deserialize_with = "secret")]`): no error repeats it, and the administration
+/// does not show it. In the schema such a field is `writeOnly`.
+pub(super) fn secret<'de, D: Deserializer<'de>, T: Deserialize<'de>>(deserializer: D) -> Result<T, D::Error> {
+    struct Inner<T>(PhantomData<T>);
+
+    impl<'de, T: Deserialize<'de>> Visitor<'de> for Inner<T> {
+        type Value = T;
+
+        fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+            f.write_str("a secret")
+        }
+
+        fn visit_newtype_struct<D: Deserializer<'de>>(self, deserializer: D) -> Result<T, D::Error> {
+            T::deserialize(deserializer)
+        }
+    }
+
+    deserializer.deserialize_newtype_struct(SECRET, Inner(PhantomData))
 }
 
 /// Names and what belongs to them, in the order of the file.
@@ -288,5 +308,29 @@ impl<T: Parse> JsonSchema for Text<T> {
             schema.insert("pattern".to_owned(), T::SHAPE.into());
         }
         schema
+    }
+}
+
+/// A number, or `off`.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct NumberOrOff(pub(super) Option<u32>);
+
+impl Parse for NumberOrOff {
+    const NAME: &'static str = "number or off";
+    const ABOUT: &'static str = "A whole number from 1 to 4294967295; or `off` for any number.";
+    const SHAPE: &'static str = "^([1-9][0-9]*|off)$";
+    const NUMBER: bool = true;
+
+    fn parse(text: &str) -> Result<NumberOrOff, String> {
+        let digits = text.bytes().all(|byte| byte.is_ascii_digit());
+        match text.parse() {
+            _ if text == "off" => Ok(NumberOrOff(None)),
+            Ok(number @ 1..) if digits => Ok(NumberOrOff(Some(number))),
+            _ => Err(format!(
+                "expected `off`, or a whole number from 1 to {}, found {}",
+                u32::MAX,
+                quoted(text)
+            )),
+        }
     }
 }

@@ -7,15 +7,16 @@ use std::sync::Arc;
 
 use ringmain_engine::{Addr, Config, Engine, Running};
 use ringmain_sys::inherit::Inherited;
-use ringmain_web::Site;
+use ringmain_web::{App, Site};
 
 use super::{EdgeError, Settings, other};
-use crate::admin::Admin;
 use crate::limits::{ADMIN_CONNECTIONS, ADMIN_GRACE, ADMIN_RECEIVE_BUFFERS};
 
 /// The administration, if there is one.
 pub(super) struct Administration {
     addrs: Vec<Addr>,
+    /// What it is called in the log.
+    name: &'static str,
     site: Arc<Site>,
     running: Option<Running<Infallible>>,
     /// Its addresses were not free at the start.
@@ -23,18 +24,18 @@ pub(super) struct Administration {
 }
 
 impl Administration {
-    /// Starts it. `may_wait`: there is a process before this one, which may still be at its addresses.
+    /// Starts an application of it. `may_wait`: there is a process before this one, which may still be at its addresses.
     pub(super) fn start(
         settings: &Settings,
-        addrs: &[Addr],
+        (name, addrs): (&'static str, &[Addr]),
         inherited: Vec<Inherited>,
-        admin: &Admin,
+        app: App,
         may_wait: bool,
     ) -> Result<Administration, EdgeError> {
-        let site = admin.app().build().map_err(other)?;
         let mut administration = Administration {
             addrs: addrs.to_vec(),
-            site,
+            name,
+            site: app.build().map_err(other)?,
             running: None,
             late: false,
         };
@@ -82,7 +83,7 @@ impl Administration {
         let site = Arc::clone(&self.site);
         let running = engine.start(move |start| site.server(start)).map_err(other)?;
         for addr in opened {
-            log::info!("administration at {addr}");
+            log::info!("{} at {addr}", self.name);
         }
         self.running = Some(running);
         Ok(())

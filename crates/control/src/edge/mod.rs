@@ -26,7 +26,7 @@ use ringmain_engine::{
 };
 use ringmain_gateway::Gateway;
 use ringmain_gateway::filter::{self, Filter, Filters, Options};
-use ringmain_sys::clock;
+use ringmain_gateway::model;
 use ringmain_sys::inherit::Inherited;
 use ringmain_sys::signal::Signals;
 use ringmain_web::{Exit, Limits, Site};
@@ -34,9 +34,10 @@ use ringmain_web::{Exit, Limits, Site};
 use self::administration::Administration;
 use self::logs::Rotated;
 use crate::admin::{Admin, Board};
-use crate::config::ConfigError;
+use crate::config::Warning;
 use crate::file::{self, Reading, Unreadable};
 use crate::follow::{Begun, Control};
+use crate::verify::{self, Rejected};
 
 /// What a configuration file has no word for.
 #[derive(Clone, Debug)]
@@ -65,12 +66,18 @@ impl Default for Settings {
     }
 }
 
+/// The part of the administration that shows metrics and probes alone.
+const METRICS: &str = "metrics";
+
 /// Why there is nothing that serves.
 #[derive(Debug, thiserror::Error)]
 pub enum EdgeError {
     /// The file cannot be read.
     #[error(transparent)]
     Unreadable(Box<Unreadable>),
+    /// Something in the file is wrong, which was logged: nothing of it is served.
+    #[error("{0}")]
+    Rejected(String),
     /// Anything else, in a line.
     #[error("{0}")]
     Other(String),
@@ -78,6 +85,15 @@ pub enum EdgeError {
 
 fn other(error: impl Display) -> EdgeError {
     EdgeError::Other(error.to_string())
+}
+
+/// A file that was checked.
+#[derive(Debug)]
+pub struct Checked {
+    /// The configuration, or everything that is wrong with it.
+    pub outcome: Result<Arc<model::Config>, Rejected>,
+    /// What is right as it is written, and probably not meant.
+    pub warnings: Vec<Warning>,
 }
 
 /// Who watches a gateway that serves.
@@ -170,14 +186,18 @@ impl Edge {
         Ok(())
     }
 
-    /// What is wrong with the file, in its order. What is not can be served all the same.
+    /// Checks the file as a start and a reload do, without opening an address. Returns the configuration, and what is probably not
+    /// meant.
     ///
     /// # Errors
     /// It cannot be read.
-    pub fn check(&self) -> Result<Vec<ConfigError>, EdgeError> {
+    pub fn check(&self) -> Result<Checked, EdgeError> {
         let Reading { mut loaded, .. } = file::read(&self.path).map_err(EdgeError::Unreadable)?;
-        let gateway = loaded.config.take().map(|config| self.gateway(Arc::new(config)));
-        Ok(loaded.wrong(&gateway.map(|gateway| gateway.problems()).unwrap_or_default()))
+        let outcome = verify::start(&mut loaded, &self.filters);
+        Ok(Checked {
+            outcome: outcome.map(|gateway| Arc::clone(gateway.table().config())),
+            warnings: loaded.warnings,
+        })
     }
 
     /// Serves until a signal, with listeners that were handed over, and signals that were blocked before the first thread.
@@ -202,10 +222,15 @@ impl Edge {
         watch.begin(&engine);
         let may_wait = !inherited.is_empty();
         let addrs = addresses::open(settings, &mut engine, &mut inherited, &gateway.addrs())?;
-        let for_admin = config.admin.as_ref().map(|admin| {
-            let wanted = |addr: &Addr| admin.addresses.contains(addr);
-            (&admin.addresses, addresses::take(&mut inherited, wanted))
+        let for_admin = config.admin.iter().flat_map(|admin| {
+            let all = [("administration", &admin.addresses), (METRICS, &admin.metrics)];
+            all.into_iter().filter(|(_, addrs)| !addrs.is_empty())
         });
+        let for_admin = for_admin.map(|(name, addrs)| {
+            let taken = addresses::take(&mut inherited, |addr: &Addr| addrs.contains(addr));
+            (name, addrs, taken)
+        });
+        let for_admin: Vec<_> = for_admin.collect();
         addresses::say_unused(&inherited);
         let mut app = gateway.app().limits(self.limits(gateway.limits()));
         if let Some(wanted) = &config.access_log {
@@ -216,20 +241,21 @@ impl Edge {
             .map_err(|error| EdgeError::Other(format!("cannot start the control thread: {error}")))?;
         let control = Arc::new(control);
         let board = Board::default();
-        let mut administration = None;
-        if let Some((addrs, inherited)) = for_admin {
-            let (gateway, control) = (gateway.clone(), Arc::clone(&control));
-            let admin = Admin::new(
-                gateway,
-                control,
-                Arc::clone(&site),
-                board.clone(),
-                settings.version,
-            );
-            administration = Some(Administration::start(
-                settings, addrs, inherited, &admin, may_wait,
-            )?);
-        }
+        let admin = Admin::new(
+            gateway.clone(),
+            Arc::clone(&control),
+            Arc::clone(&site),
+            board.clone(),
+            settings.version,
+        );
+        let administration = for_admin.into_iter().map(|(name, addrs, inherited)| {
+            let app = match name {
+                METRICS => admin.metrics(),
+                _ => admin.app(),
+            };
+            Administration::start(settings, (name, addrs), inherited, app, may_wait)
+        });
+        let administration = administration.collect::<Result<Vec<_>, _>>()?;
         let mut serving = Serving {
             settings,
             listening: Some(gateway),
@@ -263,43 +289,29 @@ impl Edge {
         })
     }
 
-    fn gateway(&self, config: Arc<ringmain_gateway::model::Config>) -> Gateway {
-        Gateway::with_filters(config, self.filters.clone(), clock::realtime())
-    }
-
-    /// Reads the file, and says what is wrong with it; what is not can be served.
+    /// Reads the file, and logs what is wrong with it: then nothing of it is served.
     fn load(&self) -> Result<(Gateway, Begun), EdgeError> {
         let Reading {
             mut loaded,
             text,
             print,
-        } = file::read(&self.path).map_err(EdgeError::Unreadable)?;
+        } = file::read_settled(&self.path).map_err(EdgeError::Unreadable)?;
         let name = self.path.display();
-        let Some((config, _)) = loaded.take(None) else {
-            loaded.errors.iter().for_each(|error| log::error!("{error}"));
-            return Err(EdgeError::Other(format!("{name}: nothing of it can be served")));
-        };
-        let config = Arc::new(config);
-        let gateway = self.gateway(Arc::clone(&config));
-        let wrong = loaded.wrong(&gateway.problems());
-        for error in &wrong {
-            log::error!("{error}");
+        let gateway = verify::start(&mut loaded, &self.filters).map_err(|rejected| {
+            for error in &rejected.errors {
+                log::error!("{error}");
+            }
+            EdgeError::Rejected(format!("{name}: invalid configuration: {}", rejected.summary()))
+        })?;
+        for warning in &loaded.warnings {
+            log::warn!("{warning}");
         }
-        for outcome in loaded.outcomes() {
-            log::warn!("{name}: {outcome}");
-        }
-        if gateway.addrs().is_empty() {
-            return Err(EdgeError::Other(format!("{name}: nothing to listen at is left")));
-        }
-        for addr in gateway.unheard() {
-            log::warn!("{name}: nothing is listened for at {addr}");
-        }
+        let config = Arc::clone(gateway.table().config());
         let begun = Begun {
             path: self.path.clone(),
             print,
             text,
             config,
-            wrong,
         };
         Ok((gateway, begun))
     }
@@ -330,7 +342,7 @@ struct Serving<'e> {
     control: Arc<Control>,
     site: Arc<Site>,
     board: Board,
-    administration: Option<Administration>,
+    administration: Vec<Administration>,
     hangups: u64,
     rotated: Rotated,
 }
@@ -343,7 +355,7 @@ impl Serving<'_> {
             self.follow(&gateway, running.listeners());
         }
         if std::mem::replace(&mut self.hangups, running.hangups()) != running.hangups() {
-            self.control.read_anew();
+            self.control.reload();
         }
         self.rotated.follow(running, &self.site);
         let report = running.report();
@@ -351,7 +363,7 @@ impl Serving<'_> {
         if self.board.take_drain() {
             running.shut_down();
         }
-        if let Some(administration) = &mut self.administration {
+        for administration in &mut self.administration {
             administration.look(self.settings, running);
         }
         report
@@ -361,7 +373,7 @@ impl Serving<'_> {
     fn follow(&self, gateway: &Gateway, listeners: Listeners) {
         let missed = gateway.listen_by(listeners, self.settings.listen.clone());
         if missed {
-            self.control.read_anew();
+            self.control.reload();
         }
     }
 }

@@ -98,6 +98,11 @@ impl Program {
         kill_process(Pid::from_child(&self.child), signal).expect("it runs");
     }
 
+    /// Waits for its end.
+    pub(crate) fn wait(&mut self) -> std::process::ExitStatus {
+        self.child.wait().expect("it ends")
+    }
+
     /// Ends it in order.
     pub(crate) fn terminate(mut self) {
         self.signal(Signal::TERM);

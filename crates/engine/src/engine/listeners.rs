@@ -28,6 +28,7 @@ pub(super) const OWN_NAME: &str = "ringmain/";
 const NAME_BYTES: usize = 255;
 
 /// One address, opened for all workers.
+#[derive(Debug)]
 pub(super) struct Bound {
     pub(super) addr: Addr,
     pub(super) name: String,
@@ -163,6 +164,18 @@ fn own_name(addr: &Addr) -> String {
 #[derive(Clone, Debug)]
 pub struct Listeners(Arc<Inner>);
 
+/// An address that is bound and that no worker accepts from yet.
+#[derive(Debug)]
+pub struct BoundListener(Bound);
+
+impl BoundListener {
+    /// The address, with the port that the kernel chose.
+    #[must_use]
+    pub fn addr(&self) -> &Addr {
+        &self.0.addr
+    }
+}
+
 #[derive(Debug)]
 struct Inner {
     shared: Arc<Shared>,
@@ -181,22 +194,44 @@ impl Listeners {
         }))
     }
 
-    /// Opens an address on every worker; its connections come with this number ([`Via::Listener`](crate::Via::Listener)), which
-    /// must be no open listener's. When this returns, all workers accept. With port 0 the kernel chooses, see the result.
+    /// Opens an address on every worker: [`Listeners::bind`], then [`Listeners::start`].
     ///
     /// # Errors
-    /// What is wrong with the address, or the number; nothing is open then. Also when the process is shutting down, or a worker
-    /// does not take it within [`limits::LISTENER_PATIENCE`].
+    /// Those of both; nothing is open then.
     pub fn open(&self, number: u32, addr: &Addr, options: &ListenOptions) -> Result<Addr, EngineError> {
+        self.start(number, self.bind(addr, options)?)
+    }
+
+    /// Binds an address. The kernel queues its connections from now on; they are accepted after [`Listeners::start`]. Dropping the
+    /// result closes it. With port 0 the kernel chooses, see [`BoundListener::addr`].
+    ///
+    /// # Errors
+    /// The address is in use, invalid or not permitted; the process is shutting down.
+    pub fn bind(&self, addr: &Addr, options: &ListenOptions) -> Result<BoundListener, EngineError> {
         let Inner { shared, opening, .. } = &*self.0;
         let _turn = shared.doors();
         if shared.state() != State::Running {
             return Err(refused(addr, "the process is shutting down"));
         }
-        if self.backlogs().contains_key(&number) {
-            return Err(refused(addr, "another listener has its number"));
+        Ok(BoundListener(opening.bind(addr, options)?))
+    }
+
+    /// Has every worker accept connections of a bound address; they carry this number
+    /// ([`Via::Listener`](crate::Via::Listener)), which must be no open listener's. When this returns, all workers accept.
+    ///
+    /// # Errors
+    /// Another listener has the number, the process is shutting down, or a worker does not respond within
+    /// [`limits::LISTENER_PATIENCE`]; nothing is open then.
+    pub fn start(&self, number: u32, bound: BoundListener) -> Result<Addr, EngineError> {
+        let BoundListener(mut bound) = bound;
+        let Inner { shared, opening, .. } = &*self.0;
+        let _turn = shared.doors();
+        if shared.state() != State::Running {
+            return Err(refused(&bound.addr, "the process is shutting down"));
         }
-        let mut bound = opening.bind(addr, options)?;
+        if self.backlogs().contains_key(&number) {
+            return Err(refused(&bound.addr, "another listener has its number"));
+        }
         let mut shares: Vec<Vec<(u32, OwnedFd)>> = (0..opening.workers).map(|_| Vec::new()).collect();
         bound.spread(number, &mut shares).map_err(system("dup"))?;
         let kept = bound.keep(number, opening.workers).map_err(system("dup"))?;

@@ -17,8 +17,8 @@ use ringmain_sys::cpu;
 use ringmain_sys::inherit::Inherited;
 use ringmain_sys::listen::{ListenError, ListenOptions};
 
-pub use self::listeners::Listeners;
 use self::listeners::{Bound, Opening};
+pub use self::listeners::{BoundListener, Listeners};
 pub use self::running::{Report, Running, Summary, WorkerReport};
 pub use self::signals::block_signals;
 use self::size::Size;

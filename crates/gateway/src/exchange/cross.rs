@@ -142,9 +142,8 @@ impl<'o> Parsed<'o> {
             _ => (rest, None),
         };
         let scheme_byte = |byte: u8| byte.is_ascii_alphanumeric() || b"+-.".contains(&byte);
-        let host_byte = |byte: u8| byte.is_ascii_alphanumeric() || b"-._:[]".contains(&byte);
-        let well = scheme.bytes().all(scheme_byte) && host.bytes().all(host_byte);
-        (well && !scheme.is_empty() && !host.is_empty()).then(|| Parsed {
+        let well = scheme.bytes().all(scheme_byte) && is_host(host);
+        (well && !scheme.is_empty()).then(|| Parsed {
             https: match scheme {
                 "https" => Some(true),
                 "http" => Some(false),
@@ -158,6 +157,18 @@ impl<'o> Parsed<'o> {
             port,
         })
     }
+}
+
+/// A host as browsers serialise it: labels of letters, digits, `-` and `_`, or an IPv6 address in brackets.
+fn is_host(text: &str) -> bool {
+    if let Some(address) = text.strip_prefix('[') {
+        let address = address.strip_suffix(']').unwrap_or_default();
+        return address.parse::<std::net::Ipv6Addr>().is_ok();
+    }
+    let byte = |byte: u8| byte.is_ascii_alphanumeric() || b"-_".contains(&byte);
+    let name = text.strip_suffix('.').unwrap_or(text);
+    name.split('.')
+        .all(|label| !label.is_empty() && label.bytes().all(byte))
 }
 
 fn is_token(text: &str) -> bool {

@@ -273,12 +273,15 @@ fn find<'v>(worker: &Worker, view: &'v View, req: &Request<'_>) -> Result<Place<
     if !listener.protocol.is_http() || listener.protocol.has_sni() != secure {
         return Err(stranger.into());
     }
-    if secure
-        && several
-        && wants_certificate(listener)
-        && req.tls().is_none_or(|tls| tls.peer_certificates.is_empty())
-    {
-        return Err(Fault::NoCertificate.into());
+    if secure && wants_certificate(listener) && req.tls().is_none_or(|tls| tls.peer_certificates.is_empty()) {
+        // Of a listener alone at its address the handshake demands it: this connection is older than the demand, and another one
+        // can show it.
+        return Err(if several {
+            Fault::NoCertificate
+        } else {
+            Fault::Misdirected
+        }
+        .into());
     }
     if let Some(how) = listener.redirect_to_https {
         return Ok(Place::ToHttps(how));

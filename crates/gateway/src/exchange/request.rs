@@ -15,7 +15,7 @@ use super::trailers::Sieve;
 use crate::desk::Desk;
 use crate::fault::Fault;
 use crate::limits;
-use crate::model::{ClientHeader, Listener, PathRewrite, Rewrite};
+use crate::model::{ClientHeader, Hostname, Listener, PathRewrite, Rewrite};
 use crate::plan::Changes;
 use crate::policy::Cleared;
 use crate::upstream::Endpoint;
@@ -200,10 +200,14 @@ fn aimed(req: &Request<'_>, sending: &Sending<'_>, scratch: &mut String, target:
 fn host<'a>(req: &'a Request<'_>, endpoint: &'a Endpoint, sending: &Sending<'a>) -> &'a str {
     let edits = sending.cleared.edits();
     let told = edits.and_then(|edits| edits.host.as_deref());
-    match sending.backend.host.as_ref().or(sending.rule.host.as_ref()) {
-        Some(host) => told.unwrap_or(host.as_str()),
-        None => told.or_else(|| req.host()).unwrap_or(&endpoint.authority),
-    }
+    let (backend, rule) = (sending.backend.host.as_ref(), sending.rule.host.as_ref());
+    let rewritten = backend
+        .map(Hostname::as_str)
+        .or(sending.changes.host())
+        .or(rule.map(Hostname::as_str));
+    told.or(rewritten)
+        .or_else(|| req.host())
+        .unwrap_or(&endpoint.authority)
 }
 
 /// Writes all fields but those that frame the message: how it is framed.

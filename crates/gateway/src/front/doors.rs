@@ -1,9 +1,13 @@
 //! Listeners as the configuration has them: opened and closed by the engine when it changes.
 
-use ringmain_engine::{Addr, ListenOptions, Listeners};
+use ringmain_engine::{Addr, BoundListener, EngineError, ListenOptions, Listeners};
 
-use super::{Followed, Fronts};
+use super::{Followed, Fronts, NextFronts};
+use crate::model::Name;
 use crate::table::{Outcome, Place, Problem};
+
+/// Addresses that were bound for a change, in its order.
+pub(crate) type Bindings = Vec<BoundListener>;
 
 /// All listeners, and what opens and closes them.
 #[derive(Debug, Default)]
@@ -27,8 +31,56 @@ impl Doors {
         std::mem::take(&mut self.has_missed)
     }
 
-    /// Closes what is gone, has connections become what they are to be, and opens what is new. Returns what could not be opened.
-    pub(crate) fn turn(&mut self, followed: &Followed) -> Vec<Problem> {
+    /// Binds the addresses that are new, in their order, before anything of what was prepared holds. The kernel queues connections
+    /// there from now on.
+    ///
+    /// # Errors
+    /// Those that cannot be bound: then no address is bound or closed.
+    pub(crate) fn bind(&self, next: &NextFronts) -> Result<Bindings, Vec<Problem>> {
+        let Some((engine, options)) = &self.engine else {
+            return Ok(Vec::new());
+        };
+        let mut bound = Vec::new();
+        let mut closed = Vec::new();
+        let mut problems = Vec::new();
+        for (addr, listener) in next.opened() {
+            let mut binding = engine.bind(addr, options);
+            if binding.is_err() {
+                // Listeners that are gone may be in its way: `0.0.0.0:80` where `127.0.0.1:80` is new.
+                let in_the_way = self.fronts.closing(next).into_iter();
+                let in_the_way =
+                    in_the_way.filter(|(_, gone)| overlaps(gone, addr) && !closed.contains(gone));
+                let in_the_way: Vec<_> = in_the_way.collect();
+                if !in_the_way.is_empty() {
+                    in_the_way.iter().for_each(|(number, _)| engine.close(*number));
+                    binding = engine.bind(addr, options);
+                    closed.extend(in_the_way.into_iter().map(|(_, addr)| addr));
+                }
+            }
+            match binding {
+                Ok(binding) => bound.push(binding),
+                Err(error) => problems.push(unopened(listener, &error)),
+            }
+        }
+        if problems.is_empty() {
+            return Ok(bound);
+        }
+        drop(bound);
+        for (number, addr) in self.fronts.closing(next) {
+            if closed.contains(&addr)
+                && let Err(error) = engine.open(number, &addr, options)
+            {
+                log::error!(
+                    "{addr} was closed for a change that was refused, and cannot be opened again: {error}"
+                );
+            }
+        }
+        Err(problems)
+    }
+
+    /// Closes what is gone, has connections become what they are to be, and opens what is new, or starts what was bound for it.
+    /// Returns what could not be opened.
+    pub(crate) fn turn(&mut self, followed: &Followed, bound: Bindings) -> Vec<Problem> {
         let Some((engine, options)) = &self.engine else {
             followed
                 .changed
@@ -53,18 +105,17 @@ impl Doors {
             .iter()
             .for_each(|number| self.fronts.enter(*number));
         let mut problems = Vec::new();
+        let mut bound = bound.into_iter();
         for (number, addr, listener) in &followed.opened {
-            match engine.open(*number, addr, options) {
+            let opened = match bound.next() {
+                Some(bound) => engine.start(*number, bound),
+                None => engine.open(*number, addr, options),
+            };
+            match opened {
                 Ok(opened) => log::info!("listening on {opened}"),
                 Err(error) => {
                     self.fronts.failed(*number);
-                    problems.push(Problem {
-                        place: Place::Listener(listener.clone()),
-                        part: "addresses",
-                        expected: "an address that can be listened at".to_owned(),
-                        found: error.to_string(),
-                        outcome: Outcome::LeftOut,
-                    });
+                    problems.push(unopened(listener, &error));
                 }
             }
         }
@@ -74,5 +125,26 @@ impl Doors {
     /// The addresses to listen at when the engine starts, in the order of their numbers.
     pub(crate) fn addrs(&self) -> Vec<Addr> {
         self.fronts.addrs()
+    }
+}
+
+fn unopened(listener: &Name, error: &EngineError) -> Problem {
+    Problem {
+        place: Place::Listener(listener.clone()),
+        part: "addresses",
+        expected: "an address that can be listened at".to_owned(),
+        found: error.to_string(),
+        outcome: Outcome::LeftOut,
+    }
+}
+
+/// Whether a listener at one address may keep another from being bound.
+fn overlaps(one: &Addr, other: &Addr) -> bool {
+    match (one, other) {
+        (Addr::Inet(one), Addr::Inet(other)) => {
+            let any = one.ip().is_unspecified() || other.ip().is_unspecified();
+            one.port() == other.port() && (any || one.ip() == other.ip())
+        }
+        _ => one == other,
     }
 }

@@ -15,10 +15,10 @@ use ringmain_engine::Addr;
 use ringmain_tls::Counts;
 use ringmain_web::{Entrances, Limits};
 
-pub(crate) use self::doors::Doors;
+pub(crate) use self::doors::{Bindings, Doors};
 use self::entrance::{Kind, Shape, entrance};
-use self::tls::FrontTls;
-use crate::model::{ClientCertificateMode, Config, Listener, Name, Protocol};
+use self::tls::{FrontTls, NextTls};
+use crate::model::{ClientCertificateMode, Config, Listener, Name, PerAddress, Protocol};
 use crate::table::{AddressId, Problem, Table};
 
 #[cfg(test)]
@@ -71,56 +71,138 @@ struct Place<'t> {
     wanted: Shape,
 }
 
+/// What a table makes of the listeners: built and checked, and followed by none of them yet.
+#[derive(Debug)]
+pub(crate) struct NextFronts {
+    kept: Vec<Kept>,
+    opened: Vec<Opened>,
+    pub(crate) problems: Vec<Problem>,
+}
+
+/// A listener that the table still has.
+#[derive(Debug)]
+struct Kept {
+    number: usize,
+    id: AddressId,
+    shape: Shape,
+    https: TlsChange,
+    tls: TlsChange,
+}
+
+/// A listener that is new.
+#[derive(Debug)]
+struct Opened {
+    front: Front,
+    id: AddressId,
+    listener: Name,
+}
+
+/// What becomes of the TLS of a listener.
+#[derive(Debug)]
+enum TlsChange {
+    None,
+    Open(FrontTls),
+    Reload(NextTls),
+}
+
+impl NextFronts {
+    /// The addresses that are new, each with one of its listeners.
+    pub(crate) fn opened(&self) -> impl Iterator<Item = (&Addr, &Name)> {
+        self.opened.iter().map(|it| (&it.front.addr, &it.listener))
+    }
+}
+
 impl Fronts {
-    /// Follows a table. What cannot be followed stays as it was, and is told. Nothing is opened or closed by it, and connections
-    /// become nothing else before [`Fronts::enter`]. `now` is wall time since 1970.
+    /// [`Fronts::prepare`], then [`Fronts::apply`].
+    #[cfg(test)]
     pub(crate) fn follow<P>(&mut self, table: &Table<P>, now: Duration) -> Followed {
+        let next = self.prepare(table, now);
+        self.apply(next)
+    }
+
+    /// Builds what a table asks for; what cannot be built is among the problems and stays as it was. Changes nothing. `now` is
+    /// wall time since 1970.
+    pub(crate) fn prepare<P>(&self, table: &Table<P>, now: Duration) -> NextFronts {
         let mut places = places(table);
-        let mut ids: Vec<Option<AddressId>> = vec![None; self.all.len()];
-        let mut followed = Followed {
-            ids: Arc::default(),
-            problems: Vec::new(),
-            changed: Vec::new(),
+        let mut taken = vec![false; self.all.len()];
+        let mut next = NextFronts {
+            kept: Vec::new(),
             opened: Vec::new(),
-            closed: Vec::new(),
+            problems: Vec::new(),
         };
-        // Port 0 may stand there several times: each is another one, in their order, and those that are still of their kind
+        // Port 0 may be there several times: each is another one, in their order, and those that are still of their kind
         // first.
         for same_kind in [true, false] {
-            for (number, front) in self.all.iter_mut().enumerate() {
-                let Some(front) = front.as_mut().filter(|_| ids[number].is_none()) else {
+            for (number, front) in self.all.iter().enumerate() {
+                let Some(front) = front.as_ref().filter(|_| !taken[number]) else {
                     continue;
                 };
                 let found = places.iter().position(|place| {
                     *place.addr == front.addr && (!same_kind || place.wanted.kind == front.shape.kind)
                 });
                 if let Some(place) = found.map(|found| places.remove(found)) {
-                    ids[number] = Some(place.id);
-                    if front.follow(table.config(), &place, now, &mut followed.problems) {
-                        followed.changed.push(number as u32);
-                    }
+                    taken[number] = true;
+                    let kept = front.prepare(number, table.config(), &place, now, &mut next.problems);
+                    next.kept.push(kept);
                 }
             }
         }
+        for place in places {
+            if let Some(front) = Front::open(table.config(), &place, now, &mut next.problems) {
+                next.opened.push(Opened {
+                    front,
+                    id: place.id,
+                    listener: Arc::clone(&place.listeners[0].name),
+                });
+            }
+        }
+        next
+    }
+
+    /// Follows what was prepared. Nothing is opened or closed by it, and connections become nothing else before
+    /// [`Fronts::enter`].
+    pub(crate) fn apply(&mut self, next: NextFronts) -> Followed {
+        let mut ids: Vec<Option<AddressId>> = vec![None; self.all.len()];
+        let mut followed = Followed {
+            ids: Arc::default(),
+            problems: next.problems,
+            changed: Vec::new(),
+            opened: Vec::new(),
+            closed: Vec::new(),
+        };
+        for kept in next.kept {
+            let number = kept.number;
+            ids[number] = Some(kept.id);
+            if self.all[number].as_mut().is_some_and(|front| front.apply(kept)) {
+                followed.changed.push(number as u32);
+            }
+        }
+        followed.changed.sort_unstable();
         for number in (0..ids.len()).filter(|number| ids[*number].is_none()) {
             if let Some(front) = self.all[number].take() {
                 front.count(&mut self.gone);
                 followed.closed.push(number as u32);
             }
         }
-        for place in places {
-            let Some(front) = Front::open(table.config(), &place, now, &mut followed.problems) else {
-                continue;
-            };
+        for Opened { front, id, listener } in next.opened {
+            let addr = front.addr.clone();
+            front.warn();
             let number = self.put(front);
             ids.resize(self.all.len(), None);
-            ids[number as usize] = Some(place.id);
+            ids[number as usize] = Some(id);
             followed.changed.push(number);
-            let name = Arc::clone(&place.listeners[0].name);
-            followed.opened.push((number, place.addr.clone(), name));
+            followed.opened.push((number, addr, listener));
         }
         followed.ids = ids.into();
         followed
+    }
+
+    /// The listeners that what was prepared closes.
+    pub(crate) fn closing(&self, next: &NextFronts) -> Vec<(u32, Addr)> {
+        let all = self.all.iter().enumerate();
+        let gone = all.filter(|(number, _)| next.kept.iter().all(|kept| kept.number != *number));
+        gone.filter_map(|(number, front)| Some((number as u32, front.as_ref()?.addr.clone())))
+            .collect()
     }
 
     fn put(&mut self, front: Front) -> u32 {
@@ -184,42 +266,68 @@ impl Fronts {
 impl Front {
     /// As far as its TLS can be spoken.
     fn open(config: &Config, place: &Place<'_>, now: Duration, problems: &mut Vec<Problem>) -> Option<Front> {
-        let mut front = Front {
+        let mut open = |protocol| FrontTls::open(config, &of(place, protocol), now, problems);
+        let front = Front {
             addr: place.addr.clone(),
             shape: place.wanted.clone(),
-            https: None,
-            tls: None,
+            https: open(Protocol::Https),
+            tls: open(Protocol::Tls),
         };
-        front.follow(config, place, now, problems);
         (front.shape.kind != Kind::Https || front.https.is_some()).then_some(front)
     }
 
-    /// Whether connections become something else.
-    fn follow(
-        &mut self,
+    fn prepare(
+        &self,
+        number: usize,
         config: &Config,
         place: &Place<'_>,
         now: Duration,
         problems: &mut Vec<Problem>,
-    ) -> bool {
-        let mut changed = self.shape != place.wanted;
-        for (protocol, tls) in [(Protocol::Https, &mut self.https), (Protocol::Tls, &mut self.tls)] {
-            let listeners = place.listeners.iter().filter(|it| it.protocol == protocol);
-            let listeners: Vec<&Arc<Listener>> = listeners.copied().collect();
-            match tls {
-                Some(tls) if !listeners.is_empty() => {
-                    tls.follow(&self.addr, config, &listeners, now, problems)
+    ) -> Kept {
+        let mut change = |protocol, tls: &Option<FrontTls>| {
+            let listeners = of(place, protocol);
+            let (opened, reload) = match tls {
+                // It stays for what it was, which may be asked for again.
+                Some(_) if listeners.is_empty() => (None, None),
+                Some(tls) => (None, tls.prepare(config, &listeners, now, problems)),
+                None => (FrontTls::open(config, &listeners, now, problems), None),
+            };
+            let opened = opened.map(TlsChange::Open);
+            opened
+                .or(reload.map(TlsChange::Reload))
+                .unwrap_or(TlsChange::None)
+        };
+        Kept {
+            number,
+            id: place.id,
+            shape: place.wanted.clone(),
+            https: change(Protocol::Https, &self.https),
+            tls: change(Protocol::Tls, &self.tls),
+        }
+    }
+
+    /// Whether connections become something else.
+    fn apply(&mut self, kept: Kept) -> bool {
+        let mut changed = self.shape != kept.shape;
+        for (change, tls) in [(kept.https, &mut self.https), (kept.tls, &mut self.tls)] {
+            match (change, tls) {
+                (TlsChange::Open(opened), tls) => {
+                    opened.warn();
+                    *tls = Some(opened);
+                    changed = true;
                 }
-                // It stays for what it was, which may come again.
-                Some(_) => {}
-                None => {
-                    *tls = FrontTls::open(config, &listeners, now, problems);
-                    changed |= tls.is_some();
-                }
+                (TlsChange::Reload(next), Some(tls)) => tls.apply(&self.addr, next),
+                (TlsChange::Reload(_) | TlsChange::None, _) => {}
             }
         }
-        self.shape = place.wanted.clone();
+        self.shape = kept.shape;
         changed
+    }
+
+    fn warn(&self) {
+        for tls in [&self.https, &self.tls].into_iter().flatten() {
+            tls.warn();
+        }
     }
 
     fn count(&self, sum: &mut Counts) {
@@ -231,6 +339,12 @@ impl Front {
             sum.failed += counts.failed;
         }
     }
+}
+
+/// The listeners of an address with this protocol.
+fn of<'t>(place: &Place<'t>, protocol: Protocol) -> Vec<&'t Arc<Listener>> {
+    let listeners = place.listeners.iter().filter(|it| it.protocol == protocol);
+    listeners.copied().collect()
 }
 
 /// Addresses with connections.
@@ -256,7 +370,8 @@ pub(crate) fn wants_certificate(listener: &Listener) -> bool {
 }
 
 /// What connections may take: of each limit the widest of all listeners, since the process has one set of them.
-pub(crate) fn limits(listeners: &[Arc<Listener>]) -> Limits {
+pub(crate) fn limits(config: &Config) -> Limits {
+    let listeners = &config.listeners;
     let mut limits = Limits {
         // How long a body may be is the rule's to say.
         streamed_body_bytes: None,
@@ -266,8 +381,11 @@ pub(crate) fn limits(listeners: &[Arc<Listener>]) -> Limits {
     };
     // Behind proxies all clients have a few addresses.
     let proxied = |it: &Arc<Listener>| !it.client_address.trusted.is_empty() || it.proxy_protocol.is_some();
-    if listeners.iter().any(proxied) {
-        limits.connections_per_address = None;
+    match config.limits.per_address {
+        PerAddress::Automatic if listeners.iter().any(proxied) => limits.connections_per_address = None,
+        PerAddress::Automatic => {}
+        PerAddress::Off => limits.connections_per_address = None,
+        PerAddress::AtMost(most) => limits.connections_per_address = Some(most),
     }
     let http: Vec<_> = listeners.iter().filter(|it| it.protocol.is_http()).collect();
     let Some(first) = http.first() else {

@@ -160,12 +160,26 @@ fn of_several_limits_the_widest_holds() {
     narrow.limits.head_bytes = 2048;
     narrow.limits.requests_per_connection = Some(10);
     let wide = listener("wide", "127.0.0.1:1006", Protocol::Http);
-    let one = limits(&[Arc::new(narrow.clone())]);
+    let of = |listeners: &[&Listener], per_address| {
+        let listeners = listeners.iter().map(|it| Arc::new(Listener::clone(it)));
+        let mut config = Config {
+            listeners: listeners.collect(),
+            ..Config::default()
+        };
+        config.limits.per_address = per_address;
+        limits(&config)
+    };
+    let one = of(&[&narrow], PerAddress::Automatic);
     assert_eq!((one.http1.head_bytes, one.http1.start_line_bytes), (2048, 2048));
     assert_eq!(one.requests_per_connection, Some(10));
     assert_eq!(one.connections_per_address, Some(1024));
     narrow.client_address.trusted = vec![Network::parse("10.0.0.0/8").expect("a network")];
-    let both = limits(&[Arc::new(narrow), Arc::new(wide)]);
+    assert_eq!(of(&[&wide], PerAddress::Off).connections_per_address, None);
+    assert_eq!(
+        of(&[&narrow], PerAddress::AtMost(7)).connections_per_address,
+        Some(7)
+    );
+    let both = of(&[&narrow, &wide], PerAddress::Automatic);
     assert_eq!(both.http1.head_bytes, HttpLimits::default().head_bytes);
     assert_eq!(both.requests_per_connection, None);
     assert_eq!(both.connections_per_address, None);

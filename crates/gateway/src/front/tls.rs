@@ -4,7 +4,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
 use ringmain_engine::Addr;
-use ringmain_tls::{Acceptor, ClientCertificates, KeyPair, Pem, Refused, ServerSettings, Version};
+use ringmain_tls::{Acceptor, ClientCertificates, KeyPair, Pem, Prepared, Refused, ServerSettings, Version};
 
 use crate::model::{Authorities, Certificate, ClientCertificateMode, Config, Listener, Name, TlsVersion};
 use crate::table::{Outcome, Place, Problem};
@@ -62,15 +62,10 @@ impl FrontTls {
             }
         }
         match made {
-            Ok(acceptor) => {
-                for warning in acceptor.warnings() {
-                    log::warn!("{warning}");
-                }
-                Some(FrontTls {
-                    acceptor,
-                    made_of: Mutex::new(made_of),
-                })
-            }
+            Ok(acceptor) => Some(FrontTls {
+                acceptor,
+                made_of: Mutex::new(made_of),
+            }),
             Err(refused) => {
                 problems.push(wrong_tls(&first.name, &refused, Outcome::LeftOut));
                 None
@@ -78,40 +73,59 @@ impl FrontTls {
         }
     }
 
-    /// Follows another configuration; connections from now on do.
-    pub(super) fn follow(
+    /// Builds what another configuration asks for. `None`: it is the same, or what is wrong with it is among the problems.
+    pub(super) fn prepare(
         &self,
-        addr: &Addr,
         config: &Config,
         listeners: &[&Arc<Listener>],
         now: Duration,
         problems: &mut Vec<Problem>,
-    ) {
-        let next = match MadeOf::of(config, listeners) {
-            Ok(next) => next,
-            Err(problem) => {
-                return problems.push(Problem {
-                    outcome: Outcome::AsBefore,
-                    ..problem
-                });
-            }
-        };
-        let mut made_of = self.made_of.lock().unwrap_or_else(PoisonError::into_inner);
-        if *made_of == next {
-            return;
+    ) -> Option<NextTls> {
+        let made_of = MadeOf::of(config, listeners).map_err(|problem| {
+            problems.push(Problem {
+                outcome: Outcome::AsBefore,
+                ..problem
+            });
+        });
+        let made_of = made_of.ok()?;
+        if *self.made_of() == made_of {
+            return None;
         }
-        match self.acceptor.reload(&next.settings(), now) {
-            Ok(reload) => {
-                for line in reload.to_string().lines() {
-                    log::info!("certificates of {addr}: {line}");
-                }
-                *made_of = next;
-            }
-            Err(refused) => {
-                problems.push(wrong_tls(&listeners[0].name, &refused, Outcome::AsBefore));
-            }
+        let prepared = self.acceptor.prepare(&made_of.settings(), now);
+        let prepared = prepared
+            .map_err(|refused| problems.push(wrong_tls(&listeners[0].name, &refused, Outcome::AsBefore)));
+        Some(NextTls {
+            made_of,
+            prepared: prepared.ok()?,
+        })
+    }
+
+    /// Begins sessions from what was prepared.
+    pub(super) fn apply(&self, addr: &Addr, next: NextTls) {
+        let reload = self.acceptor.apply(next.prepared);
+        for line in reload.to_string().lines() {
+            log::info!("certificates of {addr}: {line}");
+        }
+        *self.made_of() = next.made_of;
+    }
+
+    /// Logs what is probably not meant.
+    pub(super) fn warn(&self) {
+        for warning in self.acceptor.warnings() {
+            log::warn!("{warning}");
         }
     }
+
+    fn made_of(&self) -> std::sync::MutexGuard<'_, MadeOf> {
+        self.made_of.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+/// Settings of TLS that were built and checked, and that no session is begun from yet.
+#[derive(Debug)]
+pub(super) struct NextTls {
+    made_of: MadeOf,
+    prepared: Prepared,
 }
 
 fn wrong_certificate(certificate: &Certificate, refused: &Refused) -> Problem {

@@ -88,7 +88,7 @@ pub use policy::{
     Addresses, ApiKey, ApiKeys, Ask, BasicAuth, ClientCertificate, Cors, ExternalAuth, KeyPlace, Origin,
     Policy, User,
 };
-pub use process::{AccessLog, AccessLogFormat, Admin, Limits, LogDestination};
+pub use process::{AccessLog, AccessLogFormat, Admin, Limits, LogDestination, PerAddress};
 pub use push::{
     Push, PushAsk, PushAt, PushEvent, PushKeys, PushListen, PushNamespace, PushProxy, PushTokens,
 };

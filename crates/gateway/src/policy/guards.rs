@@ -16,7 +16,7 @@ use super::keys::Keys;
 use crate::model::{Action, Config, HeaderName, Name, Policy, Route, Rule, Target};
 
 /// See the module.
-#[derive(Debug, Default, PartialEq, Eq)]
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Guards(BTreeMap<Name, Vec<HeaderName>>);
 
 impl Guards {

@@ -176,7 +176,43 @@ pub(crate) struct Registry {
     guards: Guards,
 }
 
+/// What a [`Registry`] knew before a configuration was compiled.
+#[derive(Debug)]
+pub(crate) struct Before {
+    providers: Vec<Arc<Provider>>,
+    push: Option<Arc<Provider>>,
+    guards: Guards,
+}
+
+impl Before {
+    /// What no client might send to upstreams.
+    pub(crate) fn guards(&self) -> &Guards {
+        &self.guards
+    }
+
+    /// The provider whose tokens clients of push showed.
+    pub(crate) fn push(&self) -> Option<&Arc<Provider>> {
+        self.push.as_ref()
+    }
+}
+
 impl Registry {
+    /// What is known now, to be restored if the configuration that is compiled next is not taken.
+    pub(crate) fn before(&self) -> Before {
+        Before {
+            providers: self.providers.clone(),
+            push: self.push.clone(),
+            guards: self.guards.clone(),
+        }
+    }
+
+    /// Restores what was known.
+    pub(crate) fn restore(&mut self, before: Before) {
+        self.providers = before.providers;
+        self.push = before.push;
+        self.guards = before.guards;
+    }
+
     /// With what filters the program has.
     pub(crate) fn new(filters: Filters) -> Registry {
         Registry {
@@ -185,9 +221,9 @@ impl Registry {
         }
     }
 
-    /// What no client may say to upstreams, as the configuration that is compiled next has it; what it was before.
-    pub(crate) fn guard(&mut self, guards: Guards) -> Guards {
-        std::mem::replace(&mut self.guards, guards)
+    /// What no client may say to upstreams, as the configuration that is compiled next has it.
+    pub(crate) fn guard(&mut self, guards: Guards) {
+        self.guards = guards;
     }
 
     /// What no client may say to upstreams.

@@ -25,9 +25,11 @@
 //!
 //! # What becomes of parts with problems
 //!
-//! A route, listener or upstream that cannot be understood is left out. A rule whose matches are understood and whose
-//! action is not answers 500: were it left out, its requests would fall to a wider rule that may let in more. An upstream
-//! that is not there answers 500 for its share alone.
+//! They matter for configurations of many owners alone: one of a file is taken whole or not at all.
+//!
+//! A listener or upstream that cannot be served is left out, and so is a route whose listeners are. A rule that cannot be
+//! compiled, or whose route has too many of them, answers 500: were it left out, its requests would fall to a wider rule that may
+//! let in more. An upstream that is not there answers 500 for its share alone.
 
 mod address;
 mod check;
@@ -107,7 +109,7 @@ impl<P> Table<P> {
             let last = last.and_then(|last| last.routes.find(&route.name));
             let last = last.filter(|_| !stale(route));
             let shared = compile_route(route, last, &mut checked, plan);
-            if !Arc::ptr_eq(shared.route(), route) {
+            if !Arc::ptr_eq(shared.route(), route) && !checked.is_oversized(route) {
                 alike.insert(Arc::as_ptr(route), Arc::clone(shared.route()));
             }
             compiled.push(shared);
@@ -231,6 +233,8 @@ fn compile_route<P>(
     checked: &mut Checked<'_>,
     plan: Planner<'_, P>,
 ) -> Arc<Compiled<P>> {
+    let substitute = checked.substitute(route);
+    let route = substitute.as_ref().unwrap_or(route);
     let missing = checked.missing(route);
     if let Some(last) = last.filter(|last| last.is_current(route, &missing)) {
         return Arc::clone(last);

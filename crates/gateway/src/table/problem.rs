@@ -34,6 +34,8 @@ pub enum Place {
     Certificate(Name),
     /// A set of authorities.
     Authorities(Name),
+    /// What is pushed to clients.
+    Push,
 }
 
 /// What becomes of a part that has a problem.
@@ -59,6 +61,7 @@ impl fmt::Display for Place {
             Place::Upstream(name) => write!(f, "upstream `{name}`"),
             Place::Certificate(name) => write!(f, "certificate `{name}`"),
             Place::Authorities(name) => write!(f, "authorities `{name}`"),
+            Place::Push => f.write_str("push"),
         }
     }
 }

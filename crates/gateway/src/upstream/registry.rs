@@ -27,6 +27,10 @@ pub(crate) struct Registry {
     names: BTreeMap<Hostname, Known>,
     room: Arc<Room>,
     counters: Counters,
+    /// Of a configuration that is compiled: what upstreams become when it is committed.
+    staged: Vec<(Arc<Shared>, Arc<Current>)>,
+    /// Those that only this configuration has.
+    added: Vec<Name>,
 }
 
 /// What is known of a name.
@@ -84,16 +88,17 @@ fn names_of(config: &Upstream) -> impl Iterator<Item = &Hostname> {
 }
 
 impl Registry {
-    /// The upstream of that name, as it is now or becomes.
-    pub(crate) fn put(&mut self, config: &Arc<Upstream>, whole: &Config, now: Duration) -> Arc<Shared> {
+    /// Stages an upstream: it becomes this at [`Registry::commit`], or stays as it is at [`Registry::discard`].
+    pub(crate) fn stage(&mut self, config: &Arc<Upstream>, whole: &Config, now: Duration) {
         if let Some(shared) = self.upstreams.get(&config.name) {
             let shared = Arc::clone(shared);
             let last = shared.current();
             let transport = Transport::of(config, whole, Some(&last.transport), now);
             if *last.config != **config || !Arc::ptr_eq(&last.transport, &transport) {
-                shared.publish(Arc::new(self.current(config, transport)));
+                let current = Arc::new(self.current(config, transport));
+                self.staged.push((shared, current));
             }
-            return shared;
+            return;
         }
         let transport = Transport::of(config, whole, None, now);
         let current = Arc::new(self.current(config, transport));
@@ -109,8 +114,37 @@ impl Registry {
             Some(id) => self.numbers[id] = Arc::downgrade(&shared),
             None => self.numbers.push(Arc::downgrade(&shared)),
         }
-        self.upstreams.insert(config.name.clone(), Arc::clone(&shared));
-        shared
+        self.upstreams.insert(config.name.clone(), shared);
+        self.added.push(config.name.clone());
+    }
+
+    /// Upstreams become what was staged; those that `keep` does not want are forgotten.
+    pub(crate) fn commit(&mut self, keep: impl Fn(&str) -> bool) {
+        for (shared, current) in self.staged.drain(..) {
+            shared.publish(current);
+        }
+        self.added.clear();
+        self.retain(keep);
+    }
+
+    /// Drops what was staged: all upstreams are as they were.
+    pub(crate) fn discard(&mut self) {
+        self.staged.clear();
+        for name in std::mem::take(&mut self.added) {
+            self.upstreams.remove(&name);
+        }
+        let names: BTreeSet<Name> = self.upstreams.keys().cloned().collect();
+        self.retain(|name| names.contains(name));
+    }
+
+    /// Why connections to an upstream as it is staged, or is, cannot be made, by name.
+    pub(crate) fn unconnectable(&self) -> impl Iterator<Item = (&Name, String)> {
+        self.upstreams.values().filter_map(|shared| {
+            let staged = self.staged.iter().find(|(staged, _)| Arc::ptr_eq(staged, shared));
+            let current = staged.map_or_else(|| shared.current(), |(_, current)| Arc::clone(current));
+            let why = current.transport.connector.as_ref()?.as_ref().err()?;
+            Some((&shared.name, why.clone()))
+        })
     }
 
     /// The upstream of that name.
@@ -134,7 +168,7 @@ impl Registry {
     }
 
     /// Forgets those that `keep` does not want.
-    pub(crate) fn retain(&mut self, keep: impl Fn(&str) -> bool) {
+    fn retain(&mut self, keep: impl Fn(&str) -> bool) {
         self.upstreams.retain(|name, _| keep(name));
         self.counters.sweep();
         let names = self.names();
@@ -187,6 +221,14 @@ impl Registry {
                 shared.publish(Arc::new(
                     self.current(&current.config, Arc::clone(&current.transport)),
                 ));
+            }
+        }
+        // What is staged meanwhile must not bring back former addresses.
+        for at in 0..self.staged.len() {
+            let current = Arc::clone(&self.staged[at].1);
+            if names_of(&current.config).any(|own| own == name) {
+                let current = self.current(&current.config, Arc::clone(&current.transport));
+                self.staged[at].1 = Arc::new(current);
             }
         }
         true

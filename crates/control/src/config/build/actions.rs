@@ -132,6 +132,8 @@ impl Builder<'_> {
                 forward.mirrors.push(mirror);
             }
         }
+        put(&mut forward.body.request, self.body);
+        put(&mut forward.timeouts.request, self.request_timeout);
         if let Some(part) = value(part.timeouts) {
             let timeouts = &mut forward.timeouts;
             put(&mut timeouts.request, text(part.request).map(|time| time.0));

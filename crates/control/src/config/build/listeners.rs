@@ -97,7 +97,6 @@ impl Builder<'_> {
                 mode: match value(part.mode) {
                     None | Some(document::ClientCertificateMode::Required) => ClientCertificateMode::Required,
                     Some(document::ClientCertificateMode::Optional) => ClientCertificateMode::Optional,
-                    Some(document::ClientCertificateMode::Unchecked) => ClientCertificateMode::Unchecked,
                 },
             }),
             minimum: text(part.minimum).unwrap_or(TlsVersion::Tls12),

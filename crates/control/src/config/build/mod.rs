@@ -18,7 +18,7 @@ use std::sync::Arc;
 
 use ringmain_gateway::LOG_FIELDS;
 use ringmain_gateway::model::{self, Config, Name};
-use ringmain_gateway::table::{Outcome, Place};
+use ringmain_gateway::table::Place;
 use ringmain_web::access_log::Template;
 
 use super::Sources;
@@ -31,8 +31,9 @@ use super::values::{At, Either, OneOrMany, Pairs, Text};
 /// What a document means.
 pub(super) struct Built {
     pub(super) config: Config,
-    pub(super) outcomes: Vec<(Place, Outcome)>,
     pub(super) places: BTreeMap<Place, Position>,
+    /// Where `access_log` is.
+    pub(super) log: Position,
     /// Where policies stand, by whose they are and by their kind.
     pub(super) policies: BTreeMap<(Place, &'static str), Position>,
     /// Names of parts that are there in the file and not in the configuration.
@@ -54,6 +55,9 @@ struct Builder<'b> {
     pushes: bool,
     /// Upstreams that were made of a URL.
     inline: BTreeSet<String>,
+    /// What `limits` has for rules that have no `body.request` and no `timeouts.request`.
+    body: Option<Option<u64>>,
+    request_timeout: Option<Option<std::time::Duration>>,
 }
 
 /// Translates a document. `routes` are its routes, which were not read with the rest of it.
@@ -68,8 +72,8 @@ pub(super) fn build(
         errors,
         built: Built {
             config: Config::default(),
-            outcomes: Vec::new(),
             places: BTreeMap::new(),
+            log: Position::START,
             policies: BTreeMap::new(),
             left_out: BTreeSet::new(),
         },
@@ -80,10 +84,14 @@ pub(super) fn build(
         providers: BTreeMap::new(),
         pushes: document.push.is_some(),
         inline: BTreeSet::new(),
+        body: None,
+        request_timeout: None,
     };
     if document.listen.is_some() {
         builder.listeners.insert("default".to_owned());
     }
+    // Routes have some of them for defaults.
+    builder.limits(document.limits);
     builder.certificates(document.certificates);
     builder.authorities(document.authorities);
     builder.upstreams(document.upstreams);
@@ -94,30 +102,12 @@ pub(super) fn build(
     builder.routes(routes);
     builder.short_route(document.to);
     builder.streams(document.streams);
-    builder.process(document.admin, document.access_log, document.limits);
+    builder.process(document.admin, document.access_log);
     if builder.listeners.is_empty() {
         let expected = "somewhere to listen: the key `listen` or `listeners`";
         errors.tell(Position::START, expected, "neither");
     }
-    leave_out(&mut builder.built);
     builder.built
-}
-
-/// What is wrong in a part of it is not used at all.
-fn leave_out(built: &mut Built) {
-    let config = &mut built.config;
-    for (place, outcome) in &built.outcomes {
-        if *outcome != Outcome::LeftOut {
-            continue;
-        }
-        match place {
-            Place::Listener(wrong) => config.listeners.retain(|it| it.name != *wrong),
-            Place::Upstream(wrong) => config.upstreams.retain(|it| it.name != *wrong),
-            Place::Certificate(wrong) => config.certificates.retain(|it| it.name != *wrong),
-            Place::Authorities(wrong) => config.authorities.retain(|it| it.name != *wrong),
-            Place::Route(..) | Place::Stream(_) => {}
-        }
-    }
 }
 
 fn names<V>(pairs: &Pairs<V>) -> BTreeSet<String> {
@@ -157,17 +147,29 @@ fn put<T>(target: &mut T, value: Option<T>) {
 }
 
 impl Builder<'_> {
-    /// What becomes of a part that is wrong.
-    fn outcome(&mut self, place: Place, outcome: Outcome) {
-        if outcome == Outcome::LeftOut
-            && let Place::Listener(name)
-            | Place::Upstream(name)
-            | Place::Certificate(name)
-            | Place::Authorities(name) = &place
-        {
-            self.built.left_out.insert(name.to_string());
-        }
-        self.built.outcomes.push((place, outcome));
+    /// A part is wrong, and nothing of it is used.
+    fn leave_out(&mut self, place: &Place) {
+        let config = &mut self.built.config;
+        let name = match place {
+            Place::Listener(name) => {
+                config.listeners.retain(|it| it.name != *name);
+                name
+            }
+            Place::Upstream(name) => {
+                config.upstreams.retain(|it| it.name != *name);
+                name
+            }
+            Place::Certificate(name) => {
+                config.certificates.retain(|it| it.name != *name);
+                name
+            }
+            Place::Authorities(name) => {
+                config.authorities.retain(|it| it.name != *name);
+                name
+            }
+            Place::Route(..) | Place::Stream(_) | Place::Push => return,
+        };
+        self.built.left_out.insert(name.to_string());
     }
 
     /// Parts by name, each kept if it is right: `build` says what it is, or has told why it is nothing.
@@ -193,10 +195,10 @@ impl Builder<'_> {
                 Some(part) if at.clean && !name.is_empty() && name.len() <= most => {
                     build(self, name, part, position);
                     if self.errors.count() > before {
-                        self.outcome(place, Outcome::LeftOut);
+                        self.leave_out(&place);
                     }
                 }
-                _ => self.outcome(place, Outcome::LeftOut),
+                _ => self.leave_out(&place),
             }
         }
     }
@@ -247,6 +249,7 @@ impl Builder<'_> {
                         .tell(position, "the keys `chain` and `key`", "not both");
                 }
                 let (chain, key) = (builder.file(&part.chain), builder.file(&part.key));
+                builder.is_private(&part.key);
                 for (at, file) in [(&part.chain, &chain), (&part.key, &key)] {
                     builder.is_pem(at, file.as_deref());
                 }
@@ -285,6 +288,20 @@ impl Builder<'_> {
         );
     }
 
+    /// Warns of a file with a secret that every user of the host may read.
+    pub(super) fn is_private(&self, at: &Maybe<String>) {
+        if let Some(at) = at
+            && let Some(path) = &at.value
+            && (self.sources.is_public)(path)
+        {
+            let text = format!(
+                "every user of this host may read {}, which holds a secret: chmod o-r {path}",
+                quoted(path)
+            );
+            self.errors.warn(at.position, text);
+        }
+    }
+
     /// The first look: what it holds is for who uses it.
     fn is_pem(&self, at: &Maybe<String>, file: Option<&[u8]>) {
         const BEGIN: &[u8] = b"-----BEGIN ";
@@ -304,16 +321,23 @@ impl Builder<'_> {
         &mut self,
         admin: Maybe<super::document::Admin>,
         log: Maybe<Either<Text<model::LogDestination>, super::document::AccessLog>>,
-        limits: Maybe<super::document::Limits>,
     ) {
         if let Some(admin) = admin.filter(|admin| admin.clean) {
             let position = admin.position;
-            let addresses = admin.value.map(|admin| texts(admin.address)).unwrap_or_default();
+            let part = admin.value.unwrap_or_default();
+            let addresses = texts(part.address);
             if addresses.is_empty() {
                 self.errors.tell(position, "the key `address`", "none");
-            } else {
-                self.built.config.admin = Some(model::Admin { addresses });
             }
+            self.built.config.admin = Some(model::Admin {
+                addresses,
+                hosts: texts(part.hosts),
+                token: part.token.and_then(|at| self.api_key(at)),
+                metrics: texts(part.metrics),
+            });
+        }
+        if let Some(log) = &log {
+            self.built.log = log.position;
         }
         self.built.config.access_log =
             log.filter(|log| log.clean)
@@ -328,12 +352,21 @@ impl Builder<'_> {
                         format: self.log_format(log.format),
                     },
                 });
-        if let Some(limits) = value(limits) {
-            let target = &mut self.built.config.limits;
-            target.connections = value(limits.connections);
-            target.upstream_connections = value(limits.upstream_connections);
-            put(&mut target.drain, text(limits.drain).map(|time| time.0));
-        }
+    }
+
+    fn limits(&mut self, limits: Maybe<super::document::Limits>) {
+        let Some(limits) = value(limits) else { return };
+        let target = &mut self.built.config.limits;
+        target.connections = value(limits.connections);
+        target.upstream_connections = value(limits.upstream_connections);
+        let per_address = text(limits.connections_per_address).map(|number| match number.0 {
+            Some(most) => model::PerAddress::AtMost(most),
+            None => model::PerAddress::Off,
+        });
+        put(&mut target.per_address, per_address);
+        put(&mut target.drain, text(limits.drain).map(|time| time.0));
+        self.body = text(limits.body).map(|size| size.0);
+        self.request_timeout = text(limits.request_timeout).map(|time| time.0);
     }
 
     fn log_format(&self, format: Maybe<String>) -> model::AccessLogFormat {

@@ -78,6 +78,7 @@ impl Builder<'_> {
             (None, None, Some(token), None) => Some(NatsLogin::Token(secret(token.value?))),
             (None, None, None, credentials @ Some(_)) => {
                 let file = self.file(&credentials)?;
+                self.is_private(&credentials);
                 if let Err(expected) = nats::check_credentials(&file) {
                     let position = credentials.map(|at| at.position)?;
                     self.errors

@@ -6,6 +6,7 @@ use std::time::Duration;
 use ringmain_gateway::model::{
     self, Action, KeySet, PushKeys, PushListen, PushNamespace, PushProxy, PushTokens, Secret,
 };
+use ringmain_gateway::table::Place;
 use ringmain_push::{Keep, Options, Slow};
 
 use super::{Builder, list, put, text, texts, value};
@@ -55,6 +56,7 @@ impl Builder<'_> {
         else {
             return;
         };
+        self.built.places.insert(Place::Push, position);
         let before = self.errors.count();
         let mut push = model::Push::default();
         put(&mut push.anonymous, value(part.anonymous));
@@ -188,7 +190,7 @@ impl Builder<'_> {
         self.provider(name.position, &text)
     }
 
-    fn api_key(&self, at: At<String>) -> Option<Secret> {
+    pub(super) fn api_key(&self, at: At<String>) -> Option<Secret> {
         let key = at.value?;
         let is_said = |byte: u8| byte.is_ascii_graphic();
         if key.is_empty() || !key.bytes().all(is_said) {

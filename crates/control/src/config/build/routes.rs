@@ -7,12 +7,12 @@ use ringmain_gateway::model::{
     self, Action, Forward, HeaderMatch, HeaderName, Name, PathMatch, Policy, QueryMatch, StreamRoute,
     ValueMatch,
 };
-use ringmain_gateway::table::{Outcome, Place};
+use ringmain_gateway::table::Place;
 use serde::Deserialize;
 
 use super::{Builder, list, text, texts, value};
 use crate::config::document::{self, Some1};
-use crate::config::error::Position;
+use crate::config::error::{Position, quoted};
 use crate::config::reader::Reader;
 use crate::config::texts::{GrpcName, To};
 use crate::config::tree::Pair;
@@ -64,7 +64,7 @@ impl Builder<'_> {
         let place = Place::Route(name.clone(), None);
         self.built.places.insert(place.clone(), position);
         let Some(part) = at.value else {
-            return self.outcome(place, Outcome::LeftOut);
+            return;
         };
         // Whom it is for must be known; and that no key of its own was passed over, which may have been a condition.
         let whom = |clean: Option<bool>| clean.unwrap_or(true);
@@ -73,7 +73,7 @@ impl Builder<'_> {
         let rules_clean = part.rules.iter().flatten().all(|rule| rule.clean);
         let to_clean = whom(part.to.as_ref().map(|at| at.clean));
         if !listeners_clean || !hosts_clean {
-            return self.outcome(place, Outcome::LeftOut);
+            return;
         }
         let before = self.errors.count();
         let policies_clean = part.policies.as_ref().is_none_or(|at| at.clean);
@@ -84,7 +84,7 @@ impl Builder<'_> {
         let named = part.listeners.is_some();
         let listeners = self.known(part.listeners, &self.listeners, "a listener");
         if named && listeners.is_empty() {
-            return self.outcome(place, Outcome::LeftOut);
+            return;
         }
         let rules = match (part.rules, part.to) {
             (Some(rules), None) => rules,
@@ -103,7 +103,7 @@ impl Builder<'_> {
             (both, _) => {
                 let found = if both.is_some() { "both" } else { "neither" };
                 self.errors.tell(position, "either `rules` or `to`", found);
-                return self.outcome(place, Outcome::LeftOut);
+                return;
             }
         };
         let mut route = model::Route {
@@ -112,18 +112,23 @@ impl Builder<'_> {
             hostnames: texts(part.hosts),
             rules: Vec::new(),
         };
+        let mut unreadable = None;
         for rule in rules {
             let number = route.rules.len();
             let rule_place = Place::Route(name.clone(), Some(number));
             self.built.places.insert(rule_place.clone(), rule.position);
-            match self.rule(rule, &policies, &rule_place, strange) {
-                Some((rule, true)) => route.rules.push(rule),
-                Some((rule, false)) => {
-                    self.outcome(rule_place, Outcome::Answers500);
-                    route.rules.push(rule);
-                }
-                None => self.outcome(place.clone(), Outcome::LeftOut),
+            let line = rule.position.line;
+            let built = self.rule(rule, &policies, &rule_place, strange);
+            if built.is_none() {
+                unreadable.get_or_insert(line);
             }
+            route
+                .rules
+                .push(built.unwrap_or_else(|| model::Rule::new(broken(line))));
+        }
+        if let Some(line) = unreadable {
+            // Which requests that rule is for is not known: they must not fall to another one.
+            route.rules.iter_mut().for_each(|rule| rule.action = broken(line));
         }
         // There may be many, and they stay.
         route.hostnames.shrink_to_fit();
@@ -131,14 +136,14 @@ impl Builder<'_> {
         self.built.config.routes.push(Arc::new(route));
     }
 
-    /// A rule, and whether it is right. `None`: it is not known which requests it is for.
+    /// A rule; one that is wrong keeps its requests. `None`: it is not known which requests it is for.
     fn rule(
         &mut self,
         at: At<document::Rule>,
         policies: &[Policy],
         place: &Place,
         strange: bool,
-    ) -> Option<(model::Rule, bool)> {
+    ) -> Option<model::Rule> {
         let before = self.errors.count();
         let position = at.position;
         let mut part = at.value?;
@@ -165,18 +170,15 @@ impl Builder<'_> {
         }
         let right = at.clean && !strange && self.errors.count() == before;
         if !right {
-            let Position { line, .. } = position;
-            rule.action = Action::Broken {
-                reason: format!("its configuration is wrong (line {line}); `ringmain check` says what")
-                    .into(),
-            };
+            rule.action = broken(position.line);
         }
-        Some((rule, right))
+        Some(rule)
     }
 
     fn matching(&self, at: At<Either<Text<model::Path>, document::Match>>) -> Option<model::Match> {
         let part = match at.value? {
             Either::Short(Text(path)) => {
+                self.is_literal(&path, at.position)?;
                 return Some(model::Match {
                     path: PathMatch::Prefix(path),
                     ..model::Match::default()
@@ -192,7 +194,14 @@ impl Builder<'_> {
                 }
                 grpc(at.value?.0)?
             }
-            None => (path(value(part.path)), text(part.method)),
+            None => {
+                let position = part.path.as_ref().map_or(at.position, |at| at.position);
+                let path = path(value(part.path));
+                if let PathMatch::Exact(path) | PathMatch::Prefix(path) = &path {
+                    self.is_literal(path, position)?;
+                }
+                (path, text(part.method))
+            }
         };
         let headers = part.headers.0.into_iter().filter_map(|(key, at)| {
             let name = self.header_name(&key)?;
@@ -211,6 +220,17 @@ impl Builder<'_> {
             headers,
             query: query.collect(),
         })
+    }
+
+    /// Refuses a path that is written as other programs write patterns: taken literally it would match no request.
+    fn is_literal(&self, path: &model::Path, position: Position) -> Option<()> {
+        let text = path.as_str();
+        let Some(meant) = meant_by(text) else {
+            return Some(());
+        };
+        let expected = format!("a path without `*`, `{{…}}` and `:name`; {meant}");
+        self.errors.tell(position, expected, quoted(text));
+        None
     }
 
     pub(super) fn header_name(&self, key: &At<String>) -> Option<HeaderName> {
@@ -253,6 +273,57 @@ impl Builder<'_> {
             };
             builder.built.config.streams.push(Arc::new(stream));
         });
+    }
+}
+
+/// What a path with patterns of other programs is probably meant to be. `None`: it has none.
+fn meant_by(path: &str) -> Option<String> {
+    let is_pattern = |segment: &str| {
+        let named = segment
+            .strip_prefix(':')
+            .is_some_and(|name| name.starts_with(|first: char| first.is_ascii_alphabetic()));
+        named || segment.contains('*') || (segment.contains('{') && segment.contains('}'))
+    };
+    if !path.split('/').any(is_pattern) {
+        return None;
+    }
+    let prefix = path.trim_end_matches('*').trim_end_matches('/');
+    if path.ends_with("/*") || path.ends_with("/**") {
+        let prefix = if prefix.is_empty() { "/" } else { prefix };
+        if !prefix.split('/').any(is_pattern) {
+            return Some(format!("a prefix matches everything below it: write `{prefix}`"));
+        }
+    }
+    let segments = path.split('/').map(|segment| match segment {
+        "**" => ".*".to_owned(),
+        _ if segment.contains('*') => regex_of(segment),
+        _ if is_pattern(segment) => "[^/]+".to_owned(),
+        _ => regex_of(segment),
+    });
+    let pattern = segments.collect::<Vec<_>>().join("/");
+    Some(format!("write `{{path: {{regex: '{pattern}'}}}}`"))
+}
+
+/// A regular expression for a segment, in which `*` stands for anything.
+fn regex_of(segment: &str) -> String {
+    let mut out = String::new();
+    for c in segment.chars() {
+        match c {
+            '*' => out.push_str("[^/]*"),
+            '.' | '+' | '?' | '(' | ')' | '|' | '[' | ']' | '{' | '}' | '^' | '$' | '\\' => {
+                out.push('\\');
+                out.push(c);
+            }
+            c => out.push(c),
+        }
+    }
+    out
+}
+
+/// The action of a rule that is wrong: 500.
+fn broken(line: u64) -> Action {
+    Action::Broken {
+        reason: format!("its configuration is wrong (line {line}); `ringmain check` says what").into(),
     }
 }
 

@@ -6,7 +6,7 @@ use serde::Deserialize;
 
 use super::{Maybe, Some1};
 use crate::config::texts::{Share, Time, To};
-use crate::config::values::{Either, Text};
+use crate::config::values::{Either, Text, secret};
 
 /// So many requests in a time, of each key; then 429. Counted exactly, all workers together.
 #[derive(Debug, Default, Deserialize, JsonSchema)]
@@ -49,6 +49,8 @@ pub(in crate::config) struct Redis {
     /// Who signs in: its default user if it does not say.
     pub(in crate::config) user: Maybe<String>,
     /// The password. Nobody signs in if it does not say.
+    #[serde(deserialize_with = "secret")]
+    #[schemars(extend("writeOnly" = true))]
     pub(in crate::config) password: Maybe<String>,
     /// How long it may take, connecting included: `50ms` if it does not say.
     pub(in crate::config) timeout: Maybe<Text<Time>>,

@@ -20,8 +20,8 @@ pub(super) use self::policy::*;
 pub(super) use self::push::*;
 pub(super) use self::route::*;
 pub(super) use self::upstream::*;
-use super::texts::{Size, Time, TimeOrOff};
-use super::values::{At, Either, OneOrMany, Pairs, Switch, Text};
+use super::texts::{Size, SizeOrOff, Time, TimeOrOff};
+use super::values::{At, Either, NumberOrOff, OneOrMany, Pairs, Switch, Text, secret};
 
 /// A value that may be left out.
 pub(super) type Maybe<T> = Option<At<T>>;
@@ -131,10 +131,8 @@ pub(super) struct ClientCertificates {
 pub(super) enum ClientCertificateMode {
     /// The handshake fails.
     Required,
-    /// A client without one comes in as nobody; one with a wrong one does not.
+    /// A client without one is admitted without an identity; one whose certificate does not pass is not.
     Optional,
-    /// Everybody comes in.
-    Unchecked,
 }
 
 /// A PROXY protocol header, version 1 or 2.
@@ -213,12 +211,23 @@ pub(super) struct Stream {
     pub(super) idle: Maybe<Text<TimeOrOff>>,
 }
 
-/// The administration's own listener. Whoever reaches it may do all of it.
+/// The administration's own listener. Whoever reaches it may read all of it, and without `token` change something, too.
 #[derive(Debug, Default, Deserialize, JsonSchema)]
 #[serde(default, deny_unknown_fields)]
 pub(super) struct Admin {
     /// Where: on the loopback interface or a Unix socket, unless somebody else guards it.
     pub(super) address: Some1<Text<Addr>>,
+    /// Names that requests may carry in `Host`, besides IP addresses and `localhost`: other ones are refused with 421, since a page
+    /// in a browser can point a name of its own to this address. None by default.
+    pub(super) hosts: Some1<Text<Hostname>>,
+    /// What requests that change something (`/drain`, `/log`) must show in `Authorization: Bearer`; best as `${env:…}` or
+    /// `${file:…}`. Nothing by default.
+    #[serde(deserialize_with = "secret")]
+    #[schemars(extend("writeOnly" = true))]
+    pub(super) token: Maybe<String>,
+    /// Addresses of a listener that has `/metrics`, `/healthz` and `/readyz` alone, for any `Host`: for who may read those and nothing
+    /// else. None by default.
+    pub(super) metrics: Some1<Text<Addr>>,
 }
 
 /// One line a request.
@@ -239,6 +248,13 @@ pub(super) struct Limits {
     pub(super) connections: Maybe<u32>,
     /// Connections to all upstreams together: their own caps alone if it does not say.
     pub(super) upstream_connections: Maybe<u32>,
+    /// Connections of clients with one address; more are closed: 1024 by default, and `off` where a listener trusts proxies
+    /// (`client_address`, `proxy_protocol`). The flag `--per-address` has precedence.
+    pub(super) connections_per_address: Maybe<Text<NumberOrOff>>,
+    /// Of the bodies of requests that are sent to upstreams, where a rule has no `body.request`: `16MiB` by default.
+    pub(super) body: Maybe<Text<SizeOrOff>>,
+    /// How long an exchange may take in all, where a rule has no `timeouts.request`: `off` by default.
+    pub(super) request_timeout: Maybe<Text<TimeOrOff>>,
     /// How long requests may go on once the process was told to end: `30s` if it does not say.
     pub(super) drain: Maybe<Text<Time>>,
 }

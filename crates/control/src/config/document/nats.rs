@@ -6,7 +6,7 @@ use serde::Deserialize;
 
 use super::{Maybe, Some1};
 use crate::config::error::quoted;
-use crate::config::values::{Parse, Text};
+use crate::config::values::{Parse, Text, secret};
 use crate::nats::protocol;
 
 /// A NATS whose messages (JSON) are published in channels. Core NATS: what is published there while the connection is down does not
@@ -27,8 +27,12 @@ pub(in crate::config) struct Nats {
     /// Who signs in, with `password`.
     pub(in crate::config) user: Maybe<String>,
     /// The user's password; best as `${env:…}` or `${file:…}`.
+    #[serde(deserialize_with = "secret")]
+    #[schemars(extend("writeOnly" = true))]
     pub(in crate::config) password: Maybe<String>,
     /// A token to sign in by, in place of a user; best as `${env:…}` or `${file:…}`.
+    #[serde(deserialize_with = "secret")]
+    #[schemars(extend("writeOnly" = true))]
     pub(in crate::config) token: Maybe<String>,
     /// A file to sign in by, in place of these: credentials as `nsc` writes them (JWT and NKey seed), or the seed of an NKey alone.
     pub(in crate::config) credentials: Maybe<String>,

@@ -6,7 +6,7 @@ use serde::Deserialize;
 
 use super::{Concurrency, Inject, Maybe, OnFailure, RateLimit, Shed, Some1};
 use crate::config::texts::{KeyDigest, PageUrl, Time, To};
-use crate::config::values::{Either, Free, OneOrMany, Pairs, Switch, Text};
+use crate::config::values::{Either, Free, OneOrMany, Pairs, Switch, Text, secret};
 
 /// What a request must pass, in the order that docs/policies.md gives. Of a route: for all of its rules; a rule has its own in
 /// place of one of the same kind, and `false` for none.
@@ -48,6 +48,8 @@ pub(in crate::config) struct Filter {
     /// What the program calls it.
     pub(in crate::config) name: Maybe<String>,
     /// What it is told: its own keys, which the program says what is wrong with.
+    #[serde(deserialize_with = "secret")]
+    #[schemars(extend("writeOnly" = true))]
     pub(in crate::config) options: Maybe<Pairs<Free>>,
 }
 
@@ -90,6 +92,8 @@ pub(in crate::config) struct BasicAuth {
     /// What users are told that the password is for: `ringmain` if it does not say.
     pub(in crate::config) realm: Maybe<String>,
     /// Hashes of passwords by the users' names.
+    #[serde(deserialize_with = "secret")]
+    #[schemars(extend("writeOnly" = true))]
     pub(in crate::config) users: Pairs<Text<PasswordHash>>,
     /// A file of lines `NAME:HASH`, as `htpasswd -B` writes it.
     pub(in crate::config) file: Maybe<String>,
@@ -110,6 +114,8 @@ pub(in crate::config) struct ApiKeys {
     /// Cookies that may have it.
     pub(in crate::config) cookie: Some1<String>,
     /// SHA-256 of keys by the consumers' names.
+    #[serde(deserialize_with = "secret")]
+    #[schemars(extend("writeOnly" = true))]
     pub(in crate::config) keys: Pairs<OneOrMany<Text<KeyDigest>>>,
     /// A file of lines `NAME sha256:HEX`.
     pub(in crate::config) file: Maybe<String>,

@@ -5,7 +5,7 @@ use serde::Deserialize;
 
 use super::{Maybe, Nats, Some1};
 use crate::config::texts::{PageUrl, Size, Time, To};
-use crate::config::values::{Either, Pairs, Text};
+use crate::config::values::{Either, Pairs, Text, secret};
 use ringmain_gateway::model::{HeaderName, HeaderValue, Hostname, JwtAlgorithm, Path};
 
 /// What is pushed to clients, who connect by rules with `push: true`: WebSocket, SSE and HTTP streams, by the protocol of
@@ -23,6 +23,8 @@ pub(in crate::config) struct Push {
     pub(in crate::config) origins: Some1<String>,
     /// What the owner's programs say in `X-API-Key` to publish by `/api/publish`, and what else there is in `/api/`; best as
     /// `${env:…}` or `${file:…}`. Without it there is none of it.
+    #[serde(deserialize_with = "secret")]
+    #[schemars(extend("writeOnly" = true))]
     pub(in crate::config) api_key: Maybe<String>,
     /// What the application is asked about clients. Nothing if it does not say.
     pub(in crate::config) proxy: Maybe<PushProxy>,
@@ -72,6 +74,8 @@ pub(in crate::config) struct PushProxy {
     pub(in crate::config) emulated_headers: Some1<Text<HeaderName>>,
     /// More headers that the application sees, with their values: a secret by which it knows who asks, best as `${env:…}` or
     /// `${file:…}`.
+    #[serde(deserialize_with = "secret")]
+    #[schemars(extend("writeOnly" = true))]
     pub(in crate::config) own_headers: Pairs<Text<HeaderValue>>,
     /// Data are told in base64, as `b64data`. `false` if it does not say: they are JSON.
     pub(in crate::config) binary: Maybe<bool>,
@@ -99,6 +103,8 @@ pub(in crate::config) struct PushAsk {
 pub(in crate::config) struct PushTokens {
     /// The secret that they are signed by (HS256, HS384, HS512), at least 32 bytes; best as `${env:…}` or `${file:…}`. This, `keys` or
     /// `provider`.
+    #[serde(deserialize_with = "secret")]
+    #[schemars(extend("writeOnly" = true))]
     pub(in crate::config) secret: Maybe<String>,
     /// A file with the set of keys that they are signed by (JWKS).
     pub(in crate::config) keys: Maybe<String>,

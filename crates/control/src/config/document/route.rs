@@ -8,7 +8,7 @@ use serde::Deserialize;
 
 use super::{Maybe, Policies, PushAt, Some1};
 use crate::config::texts::{Condition, GrpcName, Share, Size, SizeOrOff, Time, TimeOrOff, To};
-use crate::config::values::{Either, Pairs, Switch, Text};
+use crate::config::values::{Either, Pairs, Switch, Text, secret};
 
 /// Rules for the requests of some hosts: `rules`, or the keys of one rule.
 #[derive(Debug, Default, Deserialize, JsonSchema)]
@@ -91,8 +91,12 @@ pub(in crate::config) struct Match {
     /// The method.
     pub(in crate::config) method: Maybe<Text<MethodName>>,
     /// Headers by name.
+    #[serde(deserialize_with = "secret")]
+    #[schemars(extend("writeOnly" = true))]
     pub(in crate::config) headers: Pairs<Either<String, ValueMatch>>,
     /// Parameters of the query by name.
+    #[serde(deserialize_with = "secret")]
+    #[schemars(extend("writeOnly" = true))]
     pub(in crate::config) query: Pairs<Either<String, ValueMatch>>,
 }
 
@@ -143,8 +147,12 @@ pub(in crate::config) struct HeaderChanges {
     /// Gone.
     pub(in crate::config) remove: Some1<Text<HeaderName>>,
     /// There once, with this value.
+    #[serde(deserialize_with = "secret")]
+    #[schemars(extend("writeOnly" = true))]
     pub(in crate::config) set: Pairs<Text<HeaderValue>>,
     /// There once more, with this value.
+    #[serde(deserialize_with = "secret")]
+    #[schemars(extend("writeOnly" = true))]
     pub(in crate::config) add: Pairs<Text<HeaderValue>>,
 }
 

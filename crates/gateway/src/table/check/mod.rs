@@ -10,7 +10,9 @@ use std::sync::Arc;
 
 use super::names::{Slots, hash};
 use super::problem::{Outcome, Place, Problem};
-use crate::model::{Authorities, Certificate, Config, Listener, Name, Route, StreamRoute, Upstream};
+use crate::model::{
+    Action, Authorities, Certificate, Config, Listener, Name, Route, Rule, StreamRoute, Upstream,
+};
 
 /// The parts of a configuration that are as they should be, and what is wrong with the others.
 pub(super) struct Checked<'c> {
@@ -19,6 +21,8 @@ pub(super) struct Checked<'c> {
     pub(super) routes: Vec<&'c Arc<Route>>,
     pub(super) streams: Vec<&'c Arc<StreamRoute>>,
     upstreams: BTreeSet<&'c str>,
+    /// Routes that have more rules or matches than they may: all of their requests are answered 500.
+    oversized: BTreeSet<&'c str>,
     pub(super) problems: Problems,
 }
 
@@ -109,9 +113,11 @@ impl<'c> Checked<'c> {
             |part: &Route| &part.name,
             |name| Place::Route(name, None),
         );
-        routes.retain(|route| {
-            rules::attached(route, &listeners, &mut problems) && rules::counted(route, &mut problems)
-        });
+        routes.retain(|route| rules::attached(route, &listeners, &mut problems));
+        let oversized = routes
+            .iter()
+            .filter(|route| !rules::counted(route, &mut problems));
+        let oversized = oversized.map(|route| &*route.name).collect();
         let mut streams = problems.unique(&config.streams, |part: &StreamRoute| &part.name, Place::Stream);
         streams.retain(|stream| rules::stream(stream, &listeners, &upstreams, &mut problems));
         Checked {
@@ -119,6 +125,7 @@ impl<'c> Checked<'c> {
             routes,
             streams,
             upstreams,
+            oversized,
             problems,
         }
     }
@@ -126,6 +133,22 @@ impl<'c> Checked<'c> {
     /// Upstreams that a route names and that are not there.
     pub(super) fn missing(&mut self, route: &Route) -> Vec<Name> {
         rules::missing(route, &self.upstreams, &mut self.problems)
+    }
+
+    /// Whether a route has more rules or matches than it may.
+    pub(super) fn is_oversized(&self, route: &Route) -> bool {
+        self.oversized.contains(&*route.name)
+    }
+
+    /// What stands in for a route that has more rules or matches than it may: one rule that keeps its requests from wider routes.
+    pub(super) fn substitute(&self, route: &Route) -> Option<Arc<Route>> {
+        self.is_oversized(route).then(|| {
+            let reason = "its route has more rules or matches than it may".into();
+            Arc::new(Route {
+                rules: vec![Rule::new(Action::Broken { reason })],
+                ..Route::clone(route)
+            })
+        })
     }
 
     /// Why a rule of a route cannot be as it says.

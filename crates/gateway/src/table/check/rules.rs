@@ -7,8 +7,8 @@ use super::Problems;
 use super::listeners::is_redirect;
 use crate::limits;
 use crate::model::{
-    Action, AffinityBy, Answer, Forward, HeaderChanges, JwtKeys, Listener, Name, PathMatch, PathRewrite,
-    Policy, RateKey, Rewrite, Route, Rule, Share, StreamRoute, Target,
+    Action, AffinityBy, Answer, Forward, HeaderChanges, HeaderName, Hostname, JwtKeys, Listener, Name,
+    PathMatch, PathRewrite, Policy, RateKey, Rewrite, Route, Rule, Share, StreamRoute, Target,
 };
 use crate::table::problem::{Outcome, Place};
 
@@ -82,7 +82,7 @@ pub(super) fn counted(route: &Route, problems: &mut Problems) -> bool {
                 part,
                 format!("at most {most}"),
                 found.to_string(),
-                Outcome::LeftOut,
+                Outcome::Answers500,
             );
             fits = false;
         }
@@ -176,7 +176,11 @@ pub(super) fn check(route: &Route, number: usize, problems: &mut Problems) -> Op
         let place = Place::Route(route.name.clone(), Some(number));
         problems.tell(place, part, expected, found, Outcome::Answers500);
     };
-    headers(&rule.request_headers, &mut tell);
+    let rewrite = match &rule.action {
+        Action::Forward(forward) => Some(&forward.rewrite),
+        _ => None,
+    };
+    request_headers(&rule.request_headers, rewrite, &mut tell);
     headers(&rule.response_headers, &mut tell);
     for page in &rule.error_pages {
         let range = page.statuses;
@@ -284,7 +288,7 @@ fn forward(rule: &Rule, forward: &Forward, tell: &mut impl FnMut(&'static str, &
     rewrite(rule, &forward.rewrite, tell);
     for backend in &forward.backends {
         rewrite(rule, &backend.rewrite, tell);
-        headers(&backend.request_headers, tell);
+        request_headers(&backend.request_headers, Some(&backend.rewrite), tell);
         headers(&backend.response_headers, tell);
         if backend.weight > limits::WEIGHT {
             let expected = format!("a weight of at most {}", limits::WEIGHT);
@@ -398,4 +402,46 @@ fn headers(changes: &HeaderChanges, tell: &mut impl FnMut(&'static str, &str, St
             tell("headers", expected, format!("`{}`", name.as_str()));
         }
     }
+}
+
+fn is_host(name: &HeaderName) -> bool {
+    name.as_str().eq_ignore_ascii_case("host")
+}
+
+/// `Host` may be set, which is what `rewrite.host` does; a request has exactly one (RFC 9112 §3.2).
+fn request_headers(
+    changes: &HeaderChanges,
+    rewrite: Option<&Rewrite>,
+    tell: &mut impl FnMut(&'static str, &str, String),
+) {
+    headers(changes, tell);
+    let added = changes.add.iter().map(|(name, _)| name);
+    if changes.remove.iter().chain(added).any(is_host) {
+        let expected = "`Host` only in `set`: a request has exactly one";
+        tell("request_headers", expected, "it in `remove` or `add`".to_owned());
+    }
+    for (_, value) in changes.set.iter().filter(|(name, _)| is_host(name)) {
+        if !is_authority(value.as_str()) {
+            let expected = "a host, perhaps with a port, as the value of `Host`";
+            tell("request_headers", expected, "another value".to_owned());
+        }
+        if rewrite.is_some_and(|rewrite| rewrite.host.is_some()) {
+            let expected = "the host either in `rewrite.host` or in `request_headers.set`";
+            tell("request_headers", expected, "both".to_owned());
+        }
+    }
+}
+
+/// `host [ ":" port ]` (RFC 3986 §3.2.2): a name, an IPv4 address, or an IPv6 address in brackets.
+fn is_authority(text: &str) -> bool {
+    let (host, port) = match text.rsplit_once(':') {
+        Some((host, port)) if !port.contains(']') => (host, Some(port)),
+        _ => (text, None),
+    };
+    let is_port = |port: &str| !port.is_empty() && port.parse::<u16>().is_ok_and(|_| !port.starts_with('+'));
+    let is_host = match host.strip_prefix('[').and_then(|rest| rest.strip_suffix(']')) {
+        Some(address) => address.parse::<std::net::Ipv6Addr>().is_ok(),
+        None => Hostname::parse(host).is_ok_and(|name| name.wildcard_suffix().is_none()),
+    };
+    is_host && port.is_none_or(is_port)
 }

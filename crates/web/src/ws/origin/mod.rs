@@ -96,8 +96,7 @@ impl<'a> Origin<'a> {
     fn parse(text: &'a str) -> Option<Origin<'a>> {
         let (scheme, authority) = text.split_once("://")?;
         let (host, port) = split_port(authority)?;
-        let well_formed = !host.is_empty() && !host.contains(['/', '@', '?', '#']);
-        well_formed.then_some(Origin { scheme, host, port })
+        (is_scheme(scheme) && is_host(host)).then_some(Origin { scheme, host, port })
     }
 
     /// The port that is meant; a browser leaves the scheme's own out.
@@ -130,10 +129,9 @@ impl Listed {
             None => (host, false),
         };
         let name = host.strip_prefix('.').filter(|_| below).unwrap_or(host);
-        let well_formed = !name.is_empty()
-            && !name.contains(['*', '/', '@', '?', '#', ' '])
+        let well_formed = is_host(name)
             && below == host.starts_with('.')
-            && scheme.as_ref().is_none_or(|scheme| !scheme.is_empty());
+            && scheme.as_ref().is_none_or(|scheme| is_scheme(scheme));
         well_formed.then(|| Listed {
             scheme,
             host: host.to_ascii_lowercase(),
@@ -156,6 +154,27 @@ impl Listed {
         };
         fits && origin.port() == port
     }
+}
+
+/// A scheme (RFC 3986 §3.1).
+fn is_scheme(text: &str) -> bool {
+    let byte = |byte: u8| byte.is_ascii_alphanumeric() || b"+-.".contains(&byte);
+    text.starts_with(|first: char| first.is_ascii_alphabetic()) && text.bytes().all(byte)
+}
+
+/// A host as browsers serialise it (RFC 6454 §6.2): labels of letters, digits, `-` and `_`, an IPv4 address, or an IPv6 address in
+/// brackets. Nothing else: a list entry `*.pages.example` must not take `evil.example\.pages.example`, where clients differ on which
+/// host that is.
+fn is_host(text: &str) -> bool {
+    if let Some(address) = text.strip_prefix('[') {
+        let address = address.strip_suffix(']').unwrap_or_default();
+        return address.parse::<std::net::Ipv6Addr>().is_ok();
+    }
+    let byte = |byte: u8| byte.is_ascii_alphanumeric() || b"-_".contains(&byte);
+    // A host may be written with the dot of the root.
+    let name = text.strip_suffix('.').unwrap_or(text);
+    name.split('.')
+        .all(|label| !label.is_empty() && label.bytes().all(byte))
 }
 
 /// Host, and the port if it is said.

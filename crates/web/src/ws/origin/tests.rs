@@ -71,6 +71,53 @@ fn who_is_listed_may() {
     check(&["*.example.com"], "http://a", "a", true);
 }
 
+/// Characters that no host has, on which clients and servers may differ about where the host ends.
+#[test]
+fn a_page_whose_host_is_none_may_not() {
+    let entries = ["https://*.pages.example", "*.pages.example:8443"];
+    for host in [
+        "evil.example\\.pages.example",
+        "evil.example/.pages.example",
+        "evil.example%2f.pages.example",
+        "evil.example%5c.pages.example",
+        "evil.example .pages.example",
+        "evil.example\t.pages.example",
+        "evil.example;.pages.example",
+        "evil.example,.pages.example",
+        "evil.example'.pages.example",
+        "evil.example#.pages.example",
+        "evil@x.pages.example",
+        "[evil.example].pages.example",
+        "[::1].pages.example",
+        "..pages.example",
+        "a..pages.example",
+        "\u{e9}.pages.example",
+    ] {
+        check(&entries, &format!("https://{host}"), "a", false);
+        check(&entries, &format!("https://{host}:8443"), "a", false);
+    }
+    check(&entries, "https://x_1.pages.example", "a", true);
+    check(&entries, "https://x.y-z.pages.example:8443", "a", true);
+    for scheme in ["", "1a", "a b", "ht\\tp"] {
+        check(
+            &entries[1..],
+            &format!("{scheme}://x.pages.example:8443"),
+            "a",
+            false,
+        );
+    }
+    let mut origins = Origins::default();
+    for entry in [
+        "https://*.pages.example\\x",
+        "*.a b.example",
+        "https://*..example",
+        "https://*.%2fx",
+        "*",
+    ] {
+        assert!(origins.allow(entry).is_err(), "{entry}");
+    }
+}
+
 #[test]
 fn any_is_any() {
     let mut origins = Origins::default();

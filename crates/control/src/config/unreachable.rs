@@ -1,0 +1,152 @@
+//! Rules that no request reaches: right as they are written, and probably not what is meant.
+//!
+//! Pure: from the model to texts. Says nothing of rules that only a few requests reach.
+
+use std::collections::BTreeSet;
+use std::sync::Arc;
+
+use ringmain_gateway::model::{Config, Hostname, Listener, Match, PathMatch, Route};
+use ringmain_gateway::table::Place;
+
+/// Where authorities fetch what proves that a host is one's own (RFC 8555 §8.3), over HTTP without TLS.
+const ACME: &str = "/.well-known/acme-challenge";
+
+/// The parts that no request reaches, each with the reason.
+pub(super) fn unreachable(config: &Config) -> Vec<(Place, String)> {
+    let mut all = Vec::new();
+    let no_streams = config.streams.is_empty() && config.push.is_none();
+    for route in &config.routes {
+        let listeners = listeners(config, route);
+        redirected(route, &listeners, &mut all);
+        hosts(route, &listeners, &mut all);
+        repeated(route, &mut all);
+    }
+    if config.routes.is_empty() && no_streams {
+        let first = config
+            .listeners
+            .first()
+            .map(|listener| Arc::clone(&listener.name));
+        let redirects = |listener: &Arc<Listener>| listener.redirect_to_https.is_some();
+        if let Some(name) = first.filter(|_| !config.listeners.iter().all(redirects)) {
+            let text =
+                "there are no routes: every request is answered 404; the keys `routes` and `to` add some";
+            all.push((Place::Listener(name), text.to_owned()));
+        }
+    }
+    all
+}
+
+/// Where requests of a route arrive.
+fn listeners<'c>(config: &'c Config, route: &Route) -> Vec<&'c Listener> {
+    let named =
+        |listener: &&Arc<Listener>| route.listeners.is_empty() || route.listeners.contains(&listener.name);
+    let http = config
+        .listeners
+        .iter()
+        .filter(|listener| listener.protocol.is_http());
+    http.filter(named).map(|listener| &**listener).collect()
+}
+
+/// A listener that sends every request to https leaves none for routes.
+fn redirected(route: &Route, listeners: &[&Listener], all: &mut Vec<(Place, String)>) {
+    let redirecting: Vec<&&Listener> = listeners
+        .iter()
+        .filter(|listener| listener.redirect_to_https.is_some())
+        .collect();
+    let Some(first) = redirecting.first() else { return };
+    let name = &first.name;
+    if redirecting.len() == listeners.len() {
+        let text = format!(
+            "no request reaches it: listener `{name}` sends every request to https (`redirect_to_https`); a route with \
+             `redirect: {{scheme: https}}` in place of that key leaves paths to others"
+        );
+        return all.push((Place::Route(Arc::clone(&route.name), None), text));
+    }
+    let is_acme = |found: &Match| match &found.path {
+        PathMatch::Exact(path) | PathMatch::Prefix(path) => path.as_str().starts_with(ACME),
+        PathMatch::Pattern(_) => false,
+    };
+    let acme = route
+        .rules
+        .iter()
+        .position(|rule| rule.matches.iter().any(is_acme));
+    if let Some(number) = acme {
+        let text = format!(
+            "no request for `{ACME}` over HTTP reaches it, which authorities ask by: listener `{name}` sends every request to \
+             https (`redirect_to_https`)"
+        );
+        all.push((Place::Route(Arc::clone(&route.name), Some(number)), text));
+    }
+}
+
+/// Hosts of a route that none of its listeners is for.
+fn hosts(route: &Route, listeners: &[&Listener], all: &mut Vec<(Place, String)>) {
+    let is_served = |host: &Hostname| {
+        let serves = |listener: &&Listener| {
+            let hosts = &listener.hostnames;
+            hosts.is_empty() || hosts.iter().any(|own| overlap(own, host))
+        };
+        listeners.iter().any(serves)
+    };
+    let lost: Vec<String> = route
+        .hostnames
+        .iter()
+        .filter(|host| !is_served(host))
+        .map(|host| format!("`{host}`"))
+        .collect();
+    if lost.is_empty() || listeners.is_empty() {
+        return;
+    }
+    let names: Vec<String> = listeners.iter().map(|it| format!("`{}`", it.name)).collect();
+    let text = format!(
+        "no request for {} reaches it: {} not among the hosts of its listeners ({})",
+        lost.join(", "),
+        if lost.len() == 1 { "it is" } else { "they are" },
+        names.join(", ")
+    );
+    all.push((Place::Route(Arc::clone(&route.name), None), text));
+}
+
+/// Whether any host is meant by both.
+fn overlap(one: &Hostname, other: &Hostname) -> bool {
+    match (one.wildcard_suffix(), other.wildcard_suffix()) {
+        (Some(one), Some(other)) => one.ends_with(other) || other.ends_with(one),
+        (Some(_), None) => one.matches(other.as_str()),
+        _ => other.matches(one.as_str()),
+    }
+}
+
+/// Rules of a route each match of which an earlier rule has already.
+fn repeated(route: &Route, all: &mut Vec<(Place, String)>) {
+    let mut seen: BTreeSet<(u8, String, String)> = BTreeSet::new();
+    for (number, rule) in route.rules.iter().enumerate() {
+        let any = [Match::default()];
+        let matches = match rule.matches.is_empty() {
+            true => &any[..],
+            false => &rule.matches[..],
+        };
+        let keys: Vec<_> = matches.iter().map(key).collect();
+        if keys
+            .iter()
+            .all(|key| key.as_ref().is_some_and(|key| seen.contains(key)))
+        {
+            let text = "no request reaches it: an earlier rule of the route has the same match".to_owned();
+            all.push((Place::Route(Arc::clone(&route.name), Some(number)), text));
+        }
+        seen.extend(keys.into_iter().flatten());
+    }
+}
+
+/// What a match takes; `None`: also headers or the query decide.
+fn key(found: &Match) -> Option<(u8, String, String)> {
+    if !found.headers.is_empty() || !found.query.is_empty() {
+        return None;
+    }
+    let (kind, path) = match &found.path {
+        PathMatch::Exact(path) => (0, path.as_str().to_owned()),
+        PathMatch::Prefix(path) => (1, path.as_str().to_owned()),
+        PathMatch::Pattern(pattern) => (2, pattern.as_str().to_owned()),
+    };
+    let method = found.method.as_ref().map(|method| method.as_str().to_owned());
+    Some((kind, path, method.unwrap_or_default()))
+}

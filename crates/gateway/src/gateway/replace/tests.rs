@@ -1,0 +1,205 @@
+//! A configuration that is taken whole or not at all.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use crate::Gateway;
+use crate::model::{
+    Action, Config, Endpoint, Forward, HeaderChanges, HeaderName, HeaderValue, Hostname, HttpLimits,
+    Listener, ListenerTls, Match, Path, PathMatch, Protocol, Route, Rule, Upstream, Where,
+};
+
+fn listener(name: &str, address: &str) -> Arc<Listener> {
+    Arc::new(Listener {
+        name: name.into(),
+        addresses: vec![address.parse().expect("an address")],
+        protocol: Protocol::Http,
+        hostnames: Vec::new(),
+        tls: None,
+        proxy_protocol: None,
+        redirect_to_https: None,
+        client_address: crate::model::ClientAddress::default(),
+        limits: HttpLimits::default(),
+        policies: Vec::new(),
+    })
+}
+
+fn rule(prefix: &str, upstream: &str) -> Rule {
+    let mut rule = Rule::new(Action::Forward(Box::new(Forward::to(upstream))));
+    rule.matches = vec![Match {
+        path: PathMatch::Prefix(Path::parse(prefix).expect("a path")),
+        ..Match::default()
+    }];
+    rule
+}
+
+fn upstream(name: &str, port: u16) -> Arc<Upstream> {
+    Arc::new(Upstream::new(
+        name,
+        vec![Endpoint::new(Where::Address(([127, 0, 0, 1], port).into()))],
+    ))
+}
+
+fn config() -> Config {
+    Config {
+        listeners: vec![listener("web", "127.0.0.1:1001")],
+        routes: vec![Arc::new(Route {
+            name: "site".into(),
+            listeners: Vec::new(),
+            hostnames: Vec::new(),
+            rules: vec![rule("/admin", "app"), rule("/", "app")],
+        })],
+        upstreams: vec![upstream("app", 1)],
+        ..Config::default()
+    }
+}
+
+/// What can be seen of a gateway from outside.
+fn seen(gateway: &Gateway) -> (Vec<String>, String, Vec<String>, Vec<Hostname>) {
+    let addrs = gateway.addrs().iter().map(ToString::to_string).collect();
+    let upstreams = format!("{:?}", gateway.upstreams());
+    let problems = gateway.problems().iter().map(ToString::to_string).collect();
+    (addrs, upstreams, problems, gateway.names().into_iter().collect())
+}
+
+/// Changes that cannot be served, each beside others that could.
+fn wrong() -> Vec<(&'static str, Config)> {
+    let mut all: Vec<(&'static str, Config)> = Vec::new();
+    let mut case = |name, change: &dyn Fn(&mut Config)| {
+        let mut config = config();
+        // What could be served of it is other than before, too.
+        config.upstreams = vec![upstream("app", 2), upstream("new", 3)];
+        config.listeners.push(listener("more", "127.0.0.1:1002"));
+        change(&mut config);
+        all.push((name, config));
+    };
+    let edit = |config: &mut Config, edit: &dyn Fn(&mut Route)| edit(Arc::make_mut(&mut config.routes[0]));
+    case("an upstream that does not exist", &|config| {
+        edit(config, &|route| route.rules[0] = rule("/admin", "ap"));
+    });
+    case("a rule that is broken", &|config| {
+        edit(config, &|route| {
+            route.rules[0].action = Action::Broken {
+                reason: "a test".into(),
+            };
+        });
+    });
+    case("a header that frames", &|config| {
+        edit(config, &|route| {
+            route.rules[0].request_headers = HeaderChanges {
+                set: vec![(
+                    HeaderName::parse("Content-Length").expect("a name"),
+                    HeaderValue::parse("1").expect("a value"),
+                )],
+                ..HeaderChanges::default()
+            };
+        });
+    });
+    case("a host that is none", &|config| {
+        edit(config, &|route| {
+            route.rules[0].request_headers = HeaderChanges {
+                set: vec![(
+                    HeaderName::parse("Host").expect("a name"),
+                    HeaderValue::parse("a b").expect("a value"),
+                )],
+                ..HeaderChanges::default()
+            };
+        });
+    });
+    case("a listener twice at an address", &|config| {
+        config.listeners.push(listener("again", "127.0.0.1:1001"));
+    });
+    case("a listener without certificates", &|config| {
+        let mut secure = Listener::clone(&config.listeners[1]);
+        secure.protocol = Protocol::Https;
+        secure.tls = Some(ListenerTls {
+            certificates: vec!["none".into()],
+            ..ListenerTls::default()
+        });
+        config.listeners[1] = Arc::new(secure);
+    });
+    case("a route whose listener does not exist", &|config| {
+        edit(config, &|route| route.listeners = vec!["wab".into()]);
+    });
+    case("too many rules", &|config| {
+        edit(config, &|route| {
+            route.rules = vec![rule("/", "app"); crate::limits::RULES + 1];
+        });
+    });
+    all
+}
+
+#[test]
+fn a_configuration_with_a_problem_changes_nothing() {
+    let gateway = Gateway::new(Arc::new(config()), Duration::ZERO);
+    assert_eq!(gateway.problems(), []);
+    let (before, table) = (seen(&gateway), gateway.table());
+    for (name, wrong) in wrong() {
+        let wrong = Arc::new(wrong);
+        let checked = gateway.check(Arc::clone(&wrong), Duration::ZERO);
+        assert!(!checked.is_empty(), "{name}");
+        let rejected = gateway.replace_whole(Arc::clone(&wrong), Duration::ZERO);
+        assert_eq!(rejected, Err(checked), "{name}");
+        assert_eq!(seen(&gateway), before, "{name}");
+        assert!(Arc::ptr_eq(&gateway.table(), &table), "{name}");
+        // As at a start.
+        assert!(
+            !Gateway::new(wrong, Duration::ZERO).problems().is_empty(),
+            "{name}"
+        );
+    }
+    let mut right = config();
+    right.upstreams = vec![upstream("app", 2), upstream("new", 3)];
+    let right = Arc::new(right);
+    assert_eq!(gateway.check(Arc::clone(&right), Duration::ZERO), []);
+    assert_eq!(seen(&gateway), before, "checking changes nothing");
+    assert_eq!(gateway.replace_whole(right, Duration::ZERO), Ok(()));
+    assert_eq!(gateway.upstreams().len(), 2);
+    assert_eq!(
+        gateway.upstreams()[0].endpoints[0].addr.to_string(),
+        "127.0.0.1:2"
+    );
+}
+
+/// Of many owners: a rule that cannot be compiled keeps its requests, also one of too many.
+#[test]
+fn in_parts_no_rule_falls_through_to_a_wider_one() {
+    use crate::table::{Headers, RequestFacts};
+    let facts = RequestFacts {
+        host: "a",
+        path: "/admin/x",
+        method: "GET",
+        query: "",
+        headers: Headers::List(&[]),
+    };
+    for (name, mut wrong) in wrong() {
+        let wide = Route {
+            name: "wide".into(),
+            rules: vec![rule("/", "app")],
+            ..Route::clone(&wrong.routes[0])
+        };
+        let narrow = Arc::make_mut(&mut wrong.routes[0]);
+        narrow.hostnames = vec![Hostname::parse("a").expect("a host")];
+        wrong.routes.push(Arc::new(Route {
+            listeners: Vec::new(),
+            ..wide
+        }));
+        let listed = narrow_exists(&wrong);
+        let gateway = Gateway::new(Arc::new(wrong), Duration::ZERO);
+        let table = gateway.table();
+        let (listener, _) = table.listeners().next().expect("a listener");
+        let found = table.find(listener, &facts).expect("a rule");
+        if listed {
+            assert_eq!(&*found.route().route().name, "site", "{name}");
+        }
+    }
+}
+
+/// Whether the narrow route is at a listener that exists.
+fn narrow_exists(config: &Config) -> bool {
+    let named = &config.routes[0].listeners;
+    named.is_empty()
+        || named
+            .iter()
+            .any(|name| config.listeners.iter().any(|it| it.name == *name))
+}
