@@ -13,7 +13,7 @@ use std::time::Duration;
 use ringmain_sys::{clock, process};
 use ringmain_web::{Event, Reply, Request, Result};
 
-use self::figures::{Config, Figures, Moment};
+use self::figures::{Broker, Config, Figures, Moment};
 use super::Inner;
 use crate::limits::{DASHBOARD_EVERY, DASHBOARD_RETRY};
 
@@ -116,6 +116,16 @@ pub(super) async fn live(inner: &Inner, request: &Request<'_>, reply: &mut Reply
     }
 }
 
+fn brokers(inner: &Inner) -> Vec<Broker> {
+    let reports = inner.control.consumers().reports();
+    let broker = |report: &crate::nats::Report| Broker {
+        name: report.name.to_string(),
+        is_connected: report.connected,
+        failures: report.failures,
+    };
+    reports.iter().map(broker).collect()
+}
+
 /// What is counted now.
 fn moment(inner: &Inner, at: Duration) -> Moment {
     let state = inner.control.state();
@@ -146,5 +156,6 @@ fn moment(inner: &Inner, at: Duration) -> Moment {
         streams: inner.gateway.streams(),
         upstreams: inner.gateway.upstreams(),
         faults: inner.gateway.faults(),
+        brokers: brokers(inner),
     }
 }
