@@ -34,6 +34,7 @@ pub mod limits;
 mod names;
 mod peek;
 mod pem;
+pub mod plain;
 mod protection;
 mod server;
 mod session;
