@@ -27,7 +27,7 @@ use ringmain_engine::file::Root;
 use ringmain_engine::{Addr, Cx, ListenOptions, Listeners};
 use ringmain_push::{Inlet, Push};
 use ringmain_tls::Counts;
-use ringmain_web::{self as web, App};
+use ringmain_web::{self as web, App, LogLimit, RedactedParams};
 
 use crate::care::{self, Lookup};
 use crate::changes::Changes;
@@ -41,7 +41,7 @@ use crate::front::{self, Doors, Ids};
 use crate::health::Target;
 use crate::limits;
 use crate::metrics::{Counting, Metrics, RouteReport, SeriesReport, StreamReport};
-use crate::model::{Config, Hostname, Name};
+use crate::model::{Config, Hostname, Name, secret_params};
 use crate::passage::StreamPlan;
 use crate::plan::Plan;
 use crate::policy;
@@ -74,6 +74,8 @@ struct Inner {
     /// For connections to all upstreams.
     room: Arc<Room>,
     push: Push,
+    /// Parameters of queries that the configuration, or one before it, has declared to hold secrets.
+    redacted: RedactedParams,
 }
 
 /// What workers see of a configuration.
@@ -122,6 +124,8 @@ impl Gateway {
         doors.turn(&followed, Vec::new());
         let Registries { upstreams, policies } = &registries;
         let room = Arc::clone(upstreams.room());
+        let redacted = RedactedParams::new();
+        redacted.add(secret_params(table.config()));
         let push = Push::new();
         replace::follow_push(&push, None, (table.config(), policies.push()));
         Gateway(Arc::new(Inner {
@@ -133,6 +137,7 @@ impl Gateway {
                 ids: followed.ids,
             }),
             metrics,
+            redacted,
             current: Mutex::new(State {
                 table,
                 registries,
@@ -285,6 +290,7 @@ impl Gateway {
         let gateway = self.clone();
         let app = App::new().limits(self.limits());
         app.entrances(self.doors().fronts.entrances())
+            .redacted_params(&self.0.redacted)
             .per_worker(move |cx| Worker::new(cx, gateway.clone()))
             .inner(self.0.push.serve(App::new()))
             .early(|req, ticket| match req.local::<Rc<Worker>>() {
@@ -383,6 +389,8 @@ pub(crate) struct Worker {
     pub(crate) standings: Standings,
     pub(crate) beginnings: exchange::beginnings::Beginnings,
     pub(crate) filters: filters::Instances,
+    /// Lines about requests in the clear on listeners of TLS.
+    pub(crate) plain_http: LogLimit,
 }
 
 impl Worker {
@@ -404,6 +412,7 @@ impl Worker {
             standings: Standings::default(),
             beginnings: exchange::beginnings::Beginnings::default(),
             filters: filters::Instances::default(),
+            plain_http: LogLimit::new(),
         });
         if cx.spawn(care::follow(Rc::clone(&worker), gateway)).is_err() {
             log::error!("a worker without room for a task does not look names up");

@@ -20,7 +20,7 @@ use super::{Gateway, Published, State};
 use crate::compiling::Staged;
 use crate::exchange::push::Asks;
 use crate::front::{Bindings, Doors, NextFronts};
-use crate::model::Config;
+use crate::model::{Config, secret_params};
 use crate::passage::StreamPlan;
 use crate::policy;
 use crate::table::Problem;
@@ -92,6 +92,8 @@ impl Gateway {
         let state = &mut *guard;
         let provider = staged.provider_before().cloned();
         let (table, problems) = state.registries.commit(staged, &self.0.metrics);
+        // Before a worker asks for them.
+        self.0.redacted.add(secret_params(table.config()));
         let mut followed = doors.fronts.apply(next);
         state.problems = problems;
         state.problems.append(&mut followed.problems);
