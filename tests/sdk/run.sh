@@ -3,7 +3,8 @@
 #
 # The Go SDK's own tests run from its module's source, the npm SDK by sessions.mjs on each of its transports, WebSockets on streams of HTTP/2 among
 # them (streams.mjs); calls.mjs listens by gRPC-Web (npm's grpc-web) and gRPC (grpcurl); gocent calls the API (gocent/). The packages of npm
-# (centrifuge) carry no tests, so its own suite cannot be had from the registry; sessions.mjs is ours. Needs Go, Node and the package registries;
+# (centrifuge) carry no tests, so its own suite cannot be had from the registry; sessions.mjs is ours. The source package of centrifuge-python does,
+# but they wait without a deadline for what a server does not have (deltas, other namespaces), so they are not run here. Needs Go, Node and the package registries;
 # what is fetched stays in $SDK_CACHE (a folder of the user's cache). Left out of the Go SDK's tests: deltas (Fossil), which the
 # server does not make yet.
 set -euo pipefail
