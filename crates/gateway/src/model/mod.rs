@@ -90,7 +90,8 @@ pub use policy::{
 };
 pub use process::{AccessLog, AccessLogFormat, Admin, Limits, LogDestination};
 pub use push::{
-    Push, PushAsk, PushAt, PushEvent, PushKeys, PushListen, PushNamespace, PushProxy, PushTokens,
+    Push, PushAsk, PushAt, PushDataFormat, PushEvent, PushKeys, PushListen, PushNamespace, PushProxy,
+    PushTokens,
 };
 pub use ringmain_sys::addr::{Addr, AddrError};
 pub use route::{
