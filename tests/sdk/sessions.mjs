@@ -89,7 +89,10 @@ async function sessions(transport, format) {
   const publication = next(heard, 'publication');
   await said.publish(encode({ price: 1 }));
   const { data, offset, info } = await publication;
-  assert.deepEqual([decode(data), Number(offset), info.client], [{ price: 1 }, 1, me.client]);
+  assert.deepEqual([decode(data), Number(offset), info.client, info.user], [{ price: 1 }, 1, me.client, '']);
+  const { numClients, numUsers } = await writer.presenceStats(`recovery:empty-${name}`);
+  assert.deepEqual([numClients, numUsers], [0, 0]);
+  if (by === 'websocket') await strictMode(writer, name);
   const { publications } = await said.history({ limit: 10 });
   assert.equal(publications.length, 1);
   assert.equal(Object.keys((await said.presence()).clients).length, 2);
@@ -113,6 +116,21 @@ async function sessions(transport, format) {
   writer.disconnect();
   reader.disconnect();
   console.log(`${name}: all as expected`);
+}
+
+/** As React's StrictMode does with an effect: it is subscribed, and stays so. */
+async function strictMode(client, name) {
+  for (let round = 0; round < 20; round++) {
+    const strict = client.newSubscription(`recovery:strict-${name}-${round}`);
+    strict.subscribe();
+    strict.unsubscribe();
+    strict.subscribe();
+    await strict.ready(GUARD);
+    assert.equal((await strict.presenceStats()).numClients, 1);
+    assert.equal(strict.state, 'subscribed', `round ${round}`);
+    strict.unsubscribe();
+    client.removeSubscription(strict);
+  }
 }
 
 /** By tokens: one that has expired, one that is about to, private channels, one that the server subscribes to. */

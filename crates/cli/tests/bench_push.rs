@@ -126,7 +126,10 @@ impl Server {
         let mut paced = Namespace::default();
         paced.rules.every = Some(Duration::from_millis(50));
         let keeps = |publications| {
-            let mut keeps = Namespace::default();
+            let mut keeps = Namespace {
+                recovery: true,
+                ..Namespace::default()
+            };
             keeps.rules.keep = Some(Keep {
                 publications,
                 bytes: 1 << 20,

@@ -181,6 +181,12 @@ impl<T> History<T> {
         None
     }
 
+    /// When the last publication that is kept expires; `None`: nothing is kept.
+    #[must_use]
+    pub fn kept_until(&self) -> Option<Duration> {
+        self.kept.back().map(|last| last.at + self.keep.time)
+    }
+
     /// Forgets all; offsets go on.
     pub fn clear(&mut self) {
         self.kept.clear();

@@ -8,6 +8,7 @@ mod channel;
 mod interruption;
 mod keys;
 mod state;
+mod unused;
 mod writer;
 
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
@@ -22,6 +23,7 @@ use crate::protocol::{Published, Push, Variant};
 use channel::{Channel, Goes};
 use keys::{Keys, Name};
 pub use state::{Record, Saved, Unreadable};
+use unused::Unused;
 use writer::Writer;
 
 /// The channels that are at home at one worker.
@@ -39,6 +41,8 @@ pub struct Home {
     drawn: u64,
     /// Where the next sweep begins.
     swept: usize,
+    /// Channels without subscribers, by when they may be removed for others.
+    unused: Unused,
     keys: Keys,
     writer: Writer,
     counts: Counts,
@@ -59,6 +63,8 @@ pub struct Counts {
     pub written: u64,
     /// Channels that somebody listens to now.
     pub heard: usize,
+    /// Channels that were removed before their time, to make room for others ([`limits::CHANNELS_A_WORKER`]).
+    pub evicted: u64,
 }
 
 /// What waits for one worker.
@@ -85,6 +91,7 @@ impl Home {
             seed,
             drawn: 0,
             swept: 0,
+            unused: Unused::default(),
             keys: Keys::default(),
             writer: Writer::default(),
             counts: Counts::default(),
@@ -194,12 +201,15 @@ impl Home {
         self.writer.tidy();
         for _ in 0..limits::CHANNELS_A_SWEEP.min(self.channels.len()) {
             self.swept = (self.swept + 1) % self.channels.len();
-            let place = &mut self.channels[self.swept];
-            if place.as_mut().is_some_and(|channel| channel.is_over(now))
-                && let Some(over) = place.take()
-            {
-                self.names.remove(&over.name);
-                self.free.push(self.swept as u32);
+            let index = self.swept as u32;
+            let Some(channel) = &mut self.channels[self.swept] else {
+                continue;
+            };
+            if channel.is_expired(now) {
+                self.remove(index);
+            } else if channel.unused.is_some() {
+                // Its entry may be older than its last use.
+                self.unused.put(index, channel);
             }
         }
     }
@@ -256,7 +266,7 @@ impl Home {
             }
             return Some(index);
         }
-        if self.names.len() >= self.most {
+        if self.names.len() >= self.most && !self.evict(now) {
             return None;
         }
         let epoch = self.draw_epoch();
@@ -275,6 +285,9 @@ impl Home {
                 (self.channels.len() - 1) as u32
             }
         };
+        if let Some(channel) = &mut self.channels[index as usize] {
+            self.unused.put(index, channel);
+        }
         self.names.insert(name, index);
         index
     }
@@ -291,6 +304,7 @@ impl Home {
         };
         let (place, missed) = channel.stand(subscribing.since, now);
         self.counts.heard += usize::from(!channel.is_heard());
+        self.unused.take(index, channel);
         channel.enter(from, subscribing.key, subscribing.variant);
         self.answer(
             from,
@@ -321,6 +335,9 @@ impl Home {
         let was_heard = channel.is_heard();
         channel.leave(from, variant, now);
         self.counts.heard -= usize::from(was_heard && !channel.is_heard());
+        if !channel.is_heard() {
+            self.unused.put(index, channel);
+        }
         if let Some((info, leave)) = client.and_then(|client| channel.gone(client)) {
             self.tell(index, channel::leaving(info), leave);
         }

@@ -22,7 +22,8 @@ pub const CLIENT_VERSION_BYTES: usize = 64;
 /// Publications that one recovery brings; a client that has missed more is told that it is not recovered.
 pub const RECOVERED_PUBLICATIONS: usize = 1000;
 
-/// Channels that are at home at one worker. Subscriptions to more are refused ([`Fault::LIMIT_EXCEEDED`]), publications in more
+/// Channels that are at home at one worker. For one more the longest unused is removed, of those without subscribers and without
+/// retained publications. Without such a one subscriptions to more are refused ([`Fault::LIMIT_EXCEEDED`]), and publications in more
 /// reach nobody.
 ///
 /// [`Fault::LIMIT_EXCEEDED`]: crate::protocol::Fault::LIMIT_EXCEEDED
@@ -37,6 +38,10 @@ pub const PUSHES_AGAIN: usize = 256;
 
 /// Channels that one sweep looks at.
 pub const CHANNELS_A_SWEEP: usize = 1024;
+
+/// Unused channels that are checked to make room for one more, at most: those that were used since the last check are put back. If
+/// none of them can be removed the new one is refused, and the next attempt checks the following ones.
+pub const CHANNELS_AN_EVICTION: usize = 1024;
 
 /// Bytes that wait for one client, its budget: what becomes of more says [`Slow`].
 ///

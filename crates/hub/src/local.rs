@@ -269,6 +269,13 @@ impl Local {
         }
     }
 
+    /// Whether a connection is subscribed to a channel, or is about to be.
+    #[must_use]
+    pub fn is_subscribed(&self, id: ConnId, channel: &str) -> bool {
+        let topic = self.names.get(channel);
+        topic.is_some_and(|topic| self.slot(id).is_some_and(|conn| conn.has(*topic)))
+    }
+
     /// Takes what a home says.
     pub fn handle(&mut self, message: ToWorker) {
         match message {

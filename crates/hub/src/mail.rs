@@ -31,7 +31,9 @@ pub struct Ask(pub u64);
 pub struct Rules {
     /// What it keeps. `None`: publications have no numbers.
     pub keep: Option<Keep>,
-    /// How long its offsets are remembered when nobody is there and nothing is kept.
+    /// How long its offsets and its epoch are retained after the last publication, or after the last subscriber has left, if it has
+    /// published. A channel that never published is retained as long as publications are ([`Keep::time`]), and no longer than this.
+    /// At the limit of channels the longest unused is removed before ([`CHANNELS_A_WORKER`](crate::limits::CHANNELS_A_WORKER)).
     pub remember: Duration,
     /// Whether it knows who is there.
     pub presence: bool,

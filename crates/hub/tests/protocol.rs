@@ -266,13 +266,22 @@ fn a_publication_by_hand_is_its_message_in_json() {
 }
 
 #[test]
-fn what_others_say_of_a_publisher_is_json_or_the_publication_is_none() {
+fn an_info_of_a_publisher_that_is_not_json_is_left_out_of_json() {
     let mut publication = published("1").numbered(1);
     let info = publication.info.as_mut().expect("a publisher");
     info.conn_info = Bytes::from_static(b"{");
-    let mut out = b"before".to_vec();
-    let written = Variant::ALL[0].publication("a", publication, &mut out);
-    assert_eq!((written, &out[..]), (Err(NotJson), &b"before"[..]));
+    info.chan_info = Bytes::from_static(b"[1]");
+    for variant in Variant::ALL.into_iter().filter(|variant| !variant.framed) {
+        let mut out = Vec::new();
+        let written = variant.publication("a", publication.clone(), &mut out);
+        assert_eq!(written, Ok(()));
+        let text = String::from_utf8_lossy(&out);
+        let expected = r#""client":"c","chan_info":[1]}"#;
+        match variant.format {
+            Format::Json => assert!(text.contains(expected), "{text}"),
+            Format::Protobuf => assert!(text.contains('{'), "{text}"),
+        }
+    }
 }
 
 #[test]

@@ -22,6 +22,7 @@ use crate::event_id::RESUMED;
 use crate::identity::{ClientId, Identity};
 use crate::limits;
 use crate::outlet::Outlet;
+use crate::rights::Source;
 use crate::seat::{Joining, disconnect_for, failed};
 use crate::session::Session;
 use crate::tokens::Unproved;
@@ -102,9 +103,13 @@ impl Session {
         gives: Connecting,
         client: ClientId,
     ) -> Result<(), Refused> {
-        let channels = self.servers(gives.channels, &gives.user)?;
+        let source = match request.token.is_empty() {
+            true => Source::Server,
+            false => Source::Token,
+        };
+        let channels = self.servers(gives.channels, source, &gives.user)?;
         let is_said = |data: &Bytes| data.is_empty() || compact(data).is_ok();
-        let are_said = channels.values().all(|terms| is_said(&terms.data)) && is_said(&gives.data);
+        let are_said = channels.values().all(|(terms, _)| is_said(&terms.data)) && is_said(&gives.data);
         if self.seat.format == Format::Json && !are_said {
             return Err(Refused::Disconnect(Disconnect::INAPPROPRIATE_PROTOCOL));
         }
@@ -123,6 +128,7 @@ impl Session {
         self.seat.pending.join(Joining {
             number,
             left: channels.len() + named.len(),
+            room: limits::RECOVERED_WITH_REPLY_BYTES,
             connect,
         });
         let asked = self.subscribe_to(id, channels, request).and_then(|()| {
@@ -168,14 +174,18 @@ impl Session {
     /// What the server subscribes it to: all of it can be, as far as can be known.
     fn servers(
         &self,
-        mut channels: BTreeMap<String, Terms>,
+        channels: BTreeMap<String, Terms>,
+        source: Source,
         user: &str,
-    ) -> Result<BTreeMap<String, Terms>, Fault> {
+    ) -> Result<BTreeMap<String, (Terms, Source)>, Fault> {
         let options = self.desk.options();
+        let named = channels.into_iter();
+        let mut channels: BTreeMap<_, _> = named.map(|(name, terms)| (name, (terms, source))).collect();
         if let Some(own) = options.channel_of(user)? {
-            channels.entry(own).or_default();
+            let own = channels.entry(own);
+            own.or_insert_with(|| (Terms::default(), Source::Server));
         }
-        for (channel, terms) in &channels {
+        for (channel, (terms, _)) in &channels {
             let namespace = options.namespace(channel)?;
             terms.overrides.over(namespace)?;
         }
@@ -228,6 +238,15 @@ impl Session {
         }
     }
 
+    /// Whether a token names a channel that the client is not subscribed to, or does not name one that it was subscribed to by the
+    /// token before.
+    fn has_other_channels(&self, id: ConnId, named: &BTreeMap<String, Terms>) -> bool {
+        let local = self.desk.local.borrow();
+        let rights = self.seat.rights.borrow();
+        let is_new = |channel: &String| !local.is_subscribed(id, channel);
+        named.keys().any(is_new) || rights.by_token().any(|channel| !named.contains_key(channel))
+    }
+
     /// Carries out the command: the connection goes on by another token of the same user.
     pub(crate) fn refresh(
         &self,
@@ -261,6 +280,10 @@ impl Session {
         }
         if gives.lasts.is_over(now) {
             return Err(Disconnect::EXPIRED);
+        }
+        if self.has_other_channels(id, &gives.channels) {
+            // It connects again, and is subscribed to what the token names now.
+            return Err(Disconnect::INSUFFICIENT);
         }
         if gives.info != identity.info() {
             // For what it publishes, and for channels that it subscribes to from now on.

@@ -39,7 +39,7 @@ pub enum NotTaken {
     /// The channel cannot be: its name, or its namespace.
     #[error("{}", .0.message)]
     NoChannel(Fault),
-    /// What is published is not one JSON value.
+    /// What is published is not one JSON value, or is not of the namespace's [`DataFormat`](crate::DataFormat).
     #[error("no JSON")]
     NotJson,
     /// [`INLET`](limits::INLET) publications, or [`INLET_BYTES`](limits::INLET_BYTES), wait for the channel's worker already.
@@ -111,12 +111,17 @@ impl Inlet {
         let (Some(options), Some(slots)) = (&self.options, self.settings.mesh.slots()) else {
             return Err(NotTaken::NotYet);
         };
-        let rules = options.namespace(channel).map_err(NotTaken::NoChannel)?.rules;
+        let namespace = options.namespace(channel).map_err(NotTaken::NoChannel)?;
+        let rules = namespace.rules;
         let slot = slot_of(slots, channel);
         if slot.is_full() {
             return Err(NotTaken::Full);
         }
         let data = compact(&Bytes::copy_from_slice(json)).map_err(|_| NotTaken::NotJson)?;
+        namespace
+            .data_format
+            .check_json(&data)
+            .map_err(|_| NotTaken::NotJson)?;
         slot.put(Arriving {
             channel: Arc::clone(channel),
             rules,

@@ -6,7 +6,7 @@
 //!        ◀─ WebSocket, SSE, HTTP stream, gRPC ── session ◀─ desk ◀──────── queues ───────┘
 //! ```
 //!
-//! A session is the same on all transports (`session.rs`, `seat.rs`, `pending.rs`); they are where its messages come from (`socket.rs`,
+//! A session is the same on all transports (`session.rs`, `seat.rs`, `pending.rs`, `replies.rs`); they are where its messages come from (`socket.rs`,
 //! `http.rs`, `calls.rs`) and go to (`outlet.rs`, `stream.rs`).
 //!
 //! What other threads publish comes in by `inlet.rs`.
@@ -47,6 +47,7 @@ mod pacing;
 mod pending;
 mod place;
 mod publisher;
+mod replies;
 mod rights;
 mod rounds;
 mod seat;
@@ -65,7 +66,7 @@ use ringmain_engine::Cx;
 use ringmain_web::{App, WsOptions};
 
 pub use asking::{Answering, Application, Backend, Event, Proxy, Question, Unanswered};
-pub use options::{Listen, Namespace, Options, OptionsError};
+pub use options::{DataFormat, Listen, Namespace, Options, OptionsError};
 pub use ringmain_hub::history::Keep;
 pub use ringmain_hub::home::Record;
 pub use ringmain_hub::local::Limits;

@@ -8,10 +8,42 @@ pub const QUEUE: usize = 1024;
 /// Messages that a worker takes from each queue before it looks after its connections.
 pub const TAKEN_A_TURN: usize = 256;
 
-/// Commands of one client that wait for their answer, or until it is told that it is connected; with more it is disconnected ([`Disconnect::TOO_MANY_REQUESTS`]).
+/// Commands of one client that wait for their answer. Those behind them are held ([`COMMANDS_HELD`]).
+pub const COMMANDS_UNDER_WAY: u32 = 128;
+
+/// Commands of one client that are held: until it is connected, until it has taken the replies to those before, or, where one would
+/// overtake another about the same channel, until that is answered. With more it is disconnected ([`Disconnect::TOO_MANY_REQUESTS`]).
 ///
 /// [`Disconnect::TOO_MANY_REQUESTS`]: ringmain_hub::protocol::Disconnect::TOO_MANY_REQUESTS
-pub const COMMANDS_UNDER_WAY: u32 = 128;
+pub const COMMANDS_HELD: usize = 1024;
+
+/// Bytes of these; one alone may have more. With more, the same.
+pub const HELD_BYTES: usize = 1024 * 1024;
+
+/// Bytes of a publication with its tags, as they are in JSON at most; a larger one is refused with error 106. As much as a body of 1 MiB
+/// brings, and what a client's connection takes in one message: else it would be cut off by it, and again when it recovers it.
+pub const PUBLICATION_BYTES: usize = 1024 * 1024 + 64 * 1024;
+
+/// Bytes of recovered publications in one reply to `subscribe` or `connect`, of all its channels. Those beyond follow as pushes, one
+/// after the other, as fast as the client takes them.
+pub const RECOVERED_WITH_REPLY_BYTES: usize = 256 * 1024;
+
+/// Bytes of replies and recovered publications that wait for one client, up to which a recovery is complete. With more it gets none of
+/// the publications, and its reply says so (`recovered: false`, error 112).
+pub const RECOVERED_BYTES: usize = 8 * 1024 * 1024;
+
+/// Bytes of replies and recovered publications that wait for one client. With more a question is answered with error 106, and for
+/// anything else the client is disconnected ([`Disconnect::SLOW`]). Publications are shared with what their channel retains.
+///
+/// [`Disconnect::SLOW`]: ringmain_hub::protocol::Disconnect::SLOW
+pub const QUEUED_BYTES: usize = 12 * 1024 * 1024;
+
+/// Bytes of an answer to a client's `history` or `presence`. A larger one is error 106: the client asks for fewer publications, or for
+/// `presence_stats`. Below web's `unsent_bytes` and [`STREAM_BYTES`], and as much as WebSocket libraries take in one message.
+pub const ANSWER_TO_CLIENT_BYTES: usize = 1024 * 1024;
+
+/// Bytes that each reply and each publication is counted with besides its data.
+pub const REPLY_OVERHEAD_BYTES: usize = 128;
 
 /// Messages of one worker that wait for room in a queue; while there are more, programs that publish are answered 503.
 pub const BACKLOG: usize = 16_384;
@@ -85,7 +117,7 @@ pub const EMULATED: usize = 256;
 /// Bytes of such a request: a message, each byte of it escaped, and the names beside it. More: 413.
 pub const EMULATION_BYTES: u64 = 2 * MESSAGE_BYTES_MOST as u64 + 1024;
 
-/// Bytes of replies and pushes that wait for the client of an HTTP stream. With more it is disconnected ([`Disconnect::SLOW`]), as
+/// Bytes of replies and pushes that were handed to an HTTP stream and wait for its client. With more it is disconnected ([`Disconnect::SLOW`]), as
 /// web's limit `unsent_bytes` does with WebSockets; pushes wait under their own budget before
 /// ([`Limits::waiting_bytes`](ringmain_hub::local::Limits)).
 ///

@@ -14,7 +14,7 @@ use ringmain_jwt::Wrong;
 use crate::claims::{Lasts, Subscribing, Terms};
 use crate::limits;
 use crate::options::{Namespace, Options};
-use crate::rights::{Grant, is_among};
+use crate::rights::{Grant, Source, is_among};
 use crate::seat::{Asked, Kind};
 use crate::session::Session;
 use crate::tokens::Unproved;
@@ -28,7 +28,20 @@ struct Asking {
     kind: Kind,
     /// By a token, by the application or by the server.
     granted: Option<(Terms, Lasts)>,
-    is_servers: bool,
+    source: Source,
+}
+
+/// The position that a client recovers from. Without an epoch it has none: 0 is all that is retained, for one that may read it, and
+/// another offset may be of another life of the channel.
+fn since(request: &SubscribeRequest, may_read: bool) -> Since {
+    let life = match Life::parse(&request.epoch) {
+        Life::Any if request.offset > 0 || !may_read => Life::Foreign,
+        life => life,
+    };
+    Since {
+        offset: request.offset,
+        life,
+    }
 }
 
 impl Session {
@@ -68,7 +81,7 @@ impl Session {
             number,
             kind,
             granted,
-            is_servers: false,
+            source: Source::Client,
         };
         self.ask(id, &namespace, request, asking)
     }
@@ -96,7 +109,7 @@ impl Session {
             number,
             kind: Kind::Own,
             granted: Some(granted),
-            is_servers: false,
+            source: Source::Client,
         };
         self.ask(id, options.namespace(&request.channel)?, request, asking)
     }
@@ -105,11 +118,11 @@ impl Session {
     pub(crate) fn subscribe_to(
         &self,
         id: ConnId,
-        channels: BTreeMap<String, Terms>,
+        channels: BTreeMap<String, (Terms, Source)>,
         connect: &ConnectRequest,
     ) -> Result<(), Fault> {
         let options = self.desk.options();
-        for (channel, terms) in channels {
+        for (channel, (terms, source)) in channels {
             let namespace = options.namespace(&channel)?;
             let stood = connect.subs.get(&channel);
             let request = SubscribeRequest {
@@ -123,7 +136,7 @@ impl Session {
                 number: 0,
                 kind: Kind::Connecting,
                 granted: Some((terms, Lasts::default())),
-                is_servers: true,
+                source,
             };
             self.ask(id, namespace, &request, asking)?;
         }
@@ -143,7 +156,7 @@ impl Session {
             number: 0,
             kind: Kind::Pushed,
             granted: Some((terms, Lasts::default())),
-            is_servers: true,
+            source: Source::Server,
         };
         self.ask(id, namespace, &request, asking)
     }
@@ -191,11 +204,14 @@ impl Session {
         let is_granted = asking.granted.is_some();
         let (terms, lasts) = asking.granted.unwrap_or_default();
         let shape = terms.overrides.over(namespace)?;
+        let may_read = self.may_read(namespace, &request.channel, is_granted);
+        let is_kept = namespace.rules.keep.is_some();
+        let recovery = shape
+            .recovery
+            .unwrap_or(namespace.recovery || (request.recoverable && may_read));
         let recovers = request.recover && terms.overrides.recovery != Some(false);
-        let said = recovers.then(|| Since {
-            offset: request.offset,
-            life: Life::parse(&request.epoch),
-        });
+        let may_recover = (is_kept && recovery) || namespace.shows_last();
+        let said = (recovers && may_recover).then(|| since(request, may_read));
         let since = said.or_else(|| namespace.shows_last().then_some(Since::NOWHERE));
         let is_told = namespace.rules.presence || namespace.rules.join_leave;
         let info = (shape.is_shown && is_told).then(|| self.info_of(&terms));
@@ -215,29 +231,38 @@ impl Session {
                 channel: Arc::clone(&channel),
                 info: terms.info,
                 ends: lasts.ends(grace),
-                is_servers: asking.is_servers,
+                source: asking.source,
             };
             self.desk.due(id, Some(&channel), None, grant.ends);
             self.seat.rights.borrow_mut().add(grant);
         }
-        let is_kept = namespace.rules.keep.is_some();
-        let recovery = shape
-            .recovery
-            .unwrap_or(namespace.recovery || request.recoverable);
         self.seat.pending.ask(Asked {
             channel,
             number: asking.number,
             kind: asking.kind,
             recovers,
+            may_recover: recovers && may_recover,
+            from: request.offset,
             is_recoverable: is_kept && recovery,
             is_positioned: namespace.tells_gaps()
-                && shape.positioning.unwrap_or(recovery || request.positioned),
+                && shape
+                    .positioning
+                    .unwrap_or(recovery || request.positioned || request.recoverable),
             wants_all: request.flag & REJECT_UNRECOVERED != 0,
             data: terms.data,
             lasts: if is_refreshed { Lasts::default() } else { lasts },
         });
         self.seat.begins();
         Ok(())
+    }
+
+    /// Whether the client may read what a channel retains: by its namespace where it may subscribe, or by a capability.
+    fn may_read(&self, namespace: &Namespace, channel: &str, is_granted: bool) -> bool {
+        let rights = self.seat.rights.borrow();
+        let is_open = is_granted
+            || rights.grant(channel).is_some()
+            || namespace.listen.lets_in(self.seat.identity().user());
+        (is_open && namespace.history) || rights.cap(channel).is_some_and(|cap| cap.history)
     }
 
     /// Who it is to the others in a channel.
@@ -261,7 +286,9 @@ impl Session {
         let gives = self.shown_for(channel, &request.token)?;
         let rights = &mut *self.seat.rights.borrow_mut();
         // One that it has no token for does not end, and another one is not to make it.
-        let grant = rights.grant_mut(channel).filter(|grant| !grant.is_servers);
+        let grant = rights
+            .grant_mut(channel)
+            .filter(|grant| grant.source == Source::Client);
         let grant = grant.ok_or(Fault::PERMISSION_DENIED)?;
         let ends = gives.lasts.ends(limits::REFRESH_WITHIN);
         let before = std::mem::replace(&mut grant.ends, ends);

@@ -35,6 +35,8 @@ pub struct Report {
     pub repeated: u64,
     /// Keys of publications that were forgotten before their time was over.
     pub forgotten_keys: u64,
+    /// Channels that were removed before their time, to make room for others at the limit of channels.
+    pub evicted_channels: u64,
     /// What was put among what waits for a client, each client counted.
     pub deliveries: u64,
     /// What clients were too slow for, by what became of it.
@@ -113,6 +115,7 @@ pub(crate) struct Counts {
     publications: AtomicU64,
     repeated: AtomicU64,
     forgotten_keys: AtomicU64,
+    evicted_channels: AtomicU64,
     subscriptions: AtomicU64,
     deliveries: AtomicU64,
     slow: [AtomicU64; Slow::ALL.len()],
@@ -212,6 +215,7 @@ impl Counts {
             (&self.publications, home.publications),
             (&self.repeated, home.repeated),
             (&self.forgotten_keys, home.forgotten_keys),
+            (&self.evicted_channels, home.evicted),
             (&self.subscriptions, local.subscriptions as u64),
             (&self.deliveries, local.deliveries),
             (&self.lost, local.lost),
@@ -234,6 +238,7 @@ impl Counts {
             (&mut report.publications, &self.publications),
             (&mut report.repeated, &self.repeated),
             (&mut report.forgotten_keys, &self.forgotten_keys),
+            (&mut report.evicted_channels, &self.evicted_channels),
             (&mut report.subscriptions, &self.subscriptions),
             (&mut report.deliveries, &self.deliveries),
             (&mut report.lost, &self.lost),

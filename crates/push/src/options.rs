@@ -6,7 +6,7 @@ use std::time::Duration;
 use ringmain_hub::limits::{CHANNEL_BYTES, CHANNELS_A_WORKER, MESSAGE_BYTES, WAITING_BYTES};
 use ringmain_hub::local::Limits;
 use ringmain_hub::mail::{Rules, Slow};
-use ringmain_hub::protocol::Fault;
+use ringmain_hub::protocol::{Fault, compacted};
 use ringmain_web::Origins;
 
 use crate::asking::{Event, Proxy};
@@ -65,6 +65,49 @@ pub struct Options {
     pub drain: Duration,
 }
 
+/// What the data of publications must be. Anything else is refused with [`Fault::BAD_REQUEST`], whoever publishes it.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum DataFormat {
+    /// One JSON value, so that clients of both formats can be sent it.
+    #[default]
+    Json,
+    /// One JSON object.
+    JsonObject,
+    /// Any bytes, at least one. Clients of the JSON format cannot be sent what is not JSON: they are disconnected
+    /// ([`Disconnect::INAPPROPRIATE_PROTOCOL`]), and their subscription is refused ([`Fault::NOT_AVAILABLE`]) while such bytes would
+    /// be in its reply.
+    ///
+    /// [`Disconnect::INAPPROPRIATE_PROTOCOL`]: ringmain_hub::protocol::Disconnect::INAPPROPRIATE_PROTOCOL
+    Binary,
+}
+
+impl DataFormat {
+    /// Whether data is of this format.
+    ///
+    /// # Errors
+    /// [`Fault::BAD_REQUEST`].
+    pub(crate) fn check(self, data: &[u8]) -> Result<(), Fault> {
+        let is_json = || compacted(data).is_ok();
+        let is_valid = match self {
+            DataFormat::Json => is_json(),
+            DataFormat::JsonObject => data.trim_ascii_start().starts_with(b"{") && is_json(),
+            DataFormat::Binary => !data.is_empty(),
+        };
+        is_valid.then_some(()).ok_or(Fault::BAD_REQUEST)
+    }
+
+    /// The same of data that is JSON.
+    ///
+    /// # Errors
+    /// [`Fault::BAD_REQUEST`].
+    pub(crate) fn check_json(self, json: &[u8]) -> Result<(), Fault> {
+        match self {
+            DataFormat::JsonObject if !json.trim_ascii_start().starts_with(b"{") => Err(Fault::BAD_REQUEST),
+            _ => Ok(()),
+        }
+    }
+}
+
 /// What channels of a namespace do.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Namespace {
@@ -73,13 +116,16 @@ pub struct Namespace {
     /// Who may subscribe without a token for the channel. Whoever may not, may not do anything else there, either, unless it was
     /// subscribed by a token, or by the server.
     pub listen: Listen,
+    /// What the data of publications must be.
+    pub data_format: DataFormat,
     /// Clients may publish.
     pub publish: bool,
-    /// Clients may ask what was published.
+    /// Clients may ask what was published, and recover it from the beginning (offset 0) without an epoch.
     pub history: bool,
     /// Clients may ask who is there.
     pub presence: bool,
-    /// Clients recover what they have missed, whether or not they ask for that beforehand.
+    /// Clients recover what they have missed since a position (offset and epoch), whether or not they ask for that beforehand. Without
+    /// it those recover that may read the history and ask for a recoverable subscription.
     pub recovery: bool,
     /// The application says who may subscribe without a token for the channel ([`Event::Subscribe`]), whatever `listen` says; but
     /// for channels of named users (`#`) and private ones (`$`), and for who may by a capability.
@@ -142,6 +188,7 @@ impl Default for Namespace {
                 every: None,
             },
             listen: Listen::Anybody,
+            data_format: DataFormat::Json,
             publish: false,
             history: false,
             presence: false,
@@ -255,8 +302,8 @@ impl Options {
         };
         let channel = format!("{namespace}:#{user}");
         self.namespace(&channel)?;
-        // A comma would part it into two users.
-        match user.contains(',') {
+        // A comma would part it into two users, and the last `#` is the one that counts.
+        match user.contains([',', '#']) {
             true => Err(Fault::BAD_REQUEST),
             false => Ok(Some(channel)),
         }

@@ -1,10 +1,12 @@
-//! What waits on a session's behalf: most of the time nothing, which then takes no memory.
+//! What waits on a session's behalf (commands, replies, subscriptions): most of the time nothing, which then takes no memory.
 
 use std::cell::RefCell;
 
-use ringmain_hub::protocol::{Command, SubscribeResult};
+use ringmain_hub::protocol::{Command, SubscribeResult, encoded_bytes};
 
 use crate::handshakes::Handshake;
+use crate::limits;
+use crate::replies::{Queued, ReplyQueue};
 use crate::seat::{Asked, Joining};
 
 /// See the module.
@@ -17,8 +19,15 @@ struct Inner {
     handshake: Option<Handshake>,
     /// What it is told first, once the last of the channels has answered that it has from the beginning.
     joining: Option<Joining>,
-    /// Commands that came before that.
+    /// Commands that are carried out later, in their order: once the client is connected, has taken its replies, or once the
+    /// commands before them are answered.
     held: Vec<Command>,
+    /// Of `held`, encoded.
+    held_bytes: usize,
+    /// Replies and recovered publications that the client has not been sent yet.
+    replies: ReplyQueue,
+    /// Recovered publications that follow the reply to `connect`.
+    after_welcome: ReplyQueue,
     /// Subscriptions that wait for their answer, with their commands' numbers and whether they recover.
     asked: Vec<Asked>,
 }
@@ -29,9 +38,17 @@ impl Inner {
             handshake,
             joining,
             held,
+            held_bytes: _,
+            replies,
+            after_welcome,
             asked,
         } = self;
-        handshake.is_none() && joining.is_none() && held.is_empty() && asked.is_empty()
+        handshake.is_none()
+            && joining.is_none()
+            && held.is_empty()
+            && replies.is_empty()
+            && after_welcome.is_empty()
+            && asked.is_empty()
     }
 }
 
@@ -71,15 +88,75 @@ impl Pending {
         self.change(|inner| inner.joining.as_mut().map(change))?
     }
 
-    /// Adds what came of a channel to what it is told first; gives it back to whoever was told that already.
-    pub(crate) fn joins(&self, channel: &str, result: SubscribeResult) -> Option<SubscribeResult> {
+    /// Adds a subscription to the reply to `connect`, and behind that reply the publications that had no room in it. Returns the
+    /// result if that reply was sent already.
+    pub(crate) fn joins(
+        &self,
+        channel: &str,
+        result: SubscribeResult,
+        rest: &mut ReplyQueue,
+    ) -> Option<SubscribeResult> {
         let mut result = Some(result);
-        self.joining(|joining| {
-            if let Some(result) = result.take() {
+        self.change(|inner| {
+            if let Some(joining) = &mut inner.joining
+                && let Some(result) = result.take()
+            {
                 joining.connect.subs.insert(channel.to_owned(), result);
+                inner.after_welcome.append(rest);
             }
         });
         result
+    }
+
+    /// Removes a subscription from the reply to `connect`. Returns whether that reply was not sent yet.
+    pub(crate) fn unjoins(&self, channel: &str) -> bool {
+        let unjoined = self.change(|inner| {
+            let joining = inner.joining.as_mut()?;
+            joining.connect.subs.remove(channel);
+            inner.after_welcome.remove(channel);
+            Some(())
+        });
+        unjoined.flatten().is_some()
+    }
+
+    /// The reply to `connect` was sent: the publications behind it are next.
+    pub(crate) fn follow_welcome(&self) {
+        self.change(|inner| {
+            let mut rest = std::mem::take(&mut inner.after_welcome);
+            inner.replies.append(&mut rest);
+        });
+    }
+
+    /// Queues a reply behind the others.
+    pub(crate) fn queue(&self, queued: Queued) {
+        self.add(|inner| inner.replies.push(queued));
+    }
+
+    /// Queues several.
+    pub(crate) fn queue_all(&self, rest: &mut ReplyQueue) {
+        if !rest.is_empty() {
+            self.add(|inner| inner.replies.append(rest));
+        }
+    }
+
+    /// Takes the next reply.
+    pub(crate) fn next_queued(&self) -> Option<Queued> {
+        self.change(|inner| inner.replies.pop())?
+    }
+
+    pub(crate) fn has_queued(&self) -> bool {
+        self.0
+            .borrow()
+            .as_ref()
+            .is_some_and(|inner| !inner.replies.is_empty())
+    }
+
+    /// Bytes of all that waits to be sent, as [`Queued::weight`] counts.
+    pub(crate) fn queued_bytes(&self) -> usize {
+        let place = self.0.borrow();
+        place
+            .as_ref()
+            .map_or(0, |inner| inner.replies.bytes() + inner.after_welcome.bytes())
     }
 
     /// What it is told first, once nothing is waited for.
@@ -87,20 +164,48 @@ impl Pending {
         self.change(|inner| inner.joining.take_if(|joining| joining.left == 0))?
     }
 
-    /// Keeps a command. `false`: it keeps `most` already.
-    pub(crate) fn hold(&self, command: Command, most: usize) -> bool {
+    /// Holds a command. `false`: there is no room for it ([`limits::COMMANDS_HELD`], [`limits::HELD_BYTES`]). One alone has room.
+    pub(crate) fn hold(&self, command: Command) -> bool {
         self.add(|inner| {
-            let has_room = inner.held.len() < most;
+            let bytes = inner.held_bytes + encoded_bytes(&command);
+            let has_room = inner.held.is_empty()
+                || (inner.held.len() < limits::COMMANDS_HELD && bytes <= limits::HELD_BYTES);
             if has_room {
                 inner.held.push(command);
+                inner.held_bytes = bytes;
             }
             has_room
         })
     }
 
+    pub(crate) fn has_held(&self) -> bool {
+        self.0
+            .borrow()
+            .as_ref()
+            .is_some_and(|inner| !inner.held.is_empty())
+    }
+
+    /// Whether a command is held for which this is true.
+    pub(crate) fn holds(&self, is_one: impl FnMut(&Command) -> bool) -> bool {
+        self.0
+            .borrow()
+            .as_ref()
+            .is_some_and(|inner| inner.held.iter().any(is_one))
+    }
+
     pub(crate) fn take_held(&self) -> Vec<Command> {
-        let held = self.change(|inner| std::mem::take(&mut inner.held));
+        let held = self.change(|inner| {
+            inner.held_bytes = 0;
+            std::mem::take(&mut inner.held)
+        });
         held.unwrap_or_default()
+    }
+
+    /// Whether a subscription to a channel waits for its answer.
+    pub(crate) fn is_asked(&self, channel: &str) -> bool {
+        let place = self.0.borrow();
+        let mut asked = place.iter().flat_map(|inner| &inner.asked);
+        asked.any(|asked| &*asked.channel == channel)
     }
 
     pub(crate) fn ask(&self, asked: Asked) {
@@ -113,5 +218,41 @@ impl Pending {
             let at = inner.asked.iter().position(|asked| &*asked.channel == channel)?;
             Some(inner.asked.remove(at))
         })?
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use ringmain_hub::protocol::{Command, RpcRequest};
+
+    use super::Pending;
+    use crate::limits::{COMMANDS_HELD, HELD_BYTES};
+
+    fn rpc(bytes: usize) -> Command {
+        Command {
+            id: 7,
+            rpc: Some(RpcRequest {
+                data: vec![b'1'; bytes].into(),
+                ..RpcRequest::default()
+            }),
+            ..Command::default()
+        }
+    }
+
+    #[test]
+    fn held_commands_are_bounded_by_number_and_by_bytes() {
+        for (bytes, held) in [(1, COMMANDS_HELD), (HELD_BYTES / 4, 3), (2 * HELD_BYTES, 1)] {
+            let pending = Pending::default();
+            // Again, when those before are carried out.
+            for _ in 0..2 {
+                let mut count = 0;
+                while pending.hold(rpc(bytes)) {
+                    count += 1;
+                }
+                assert_eq!(count, held, "{bytes} bytes each");
+                assert_eq!(pending.take_held().len(), held);
+                assert!(!pending.has_held());
+            }
+        }
     }
 }

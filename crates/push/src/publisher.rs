@@ -15,6 +15,7 @@ use ringmain_hub::protocol::{Fault, Published, compacted};
 use crate::desk::Desk;
 use crate::gathering::{Gathering, Unanswered};
 use crate::limits;
+use crate::options::DataFormat;
 
 /// Publishes from one worker. What serves clients hands it out: see [`serve_with`](crate::serve_with).
 #[derive(Clone)]
@@ -47,8 +48,16 @@ impl Publisher {
             return Err(NotPublished::Busy);
         }
         let options = desk.options();
-        let rules = options.namespace(channel).map_err(NotPublished::Fault)?.rules;
+        let namespace = options.namespace(channel).map_err(NotPublished::Fault)?;
+        let rules = namespace.rules;
         let data = compacted(json).map_err(|_| NotPublished::Fault(Fault::BAD_REQUEST))?;
+        namespace
+            .data_format
+            .check_json(&data)
+            .map_err(NotPublished::Fault)?;
+        if data.len() > limits::PUBLICATION_BYTES {
+            return Err(NotPublished::Fault(Fault::LIMIT_EXCEEDED));
+        }
         let published = desk.places.borrow_mut().published(&rules, &data);
         let mut local = desk.local.borrow_mut();
         local.publish_for(channel, rules, &published, None, None);
@@ -118,7 +127,20 @@ fn is_kept(rules: &Rules) -> bool {
 /// What a program publishes, in one channel or in many.
 pub(crate) struct Publishing {
     pub(crate) published: Arc<Published>,
+    /// Whether its data is JSON.
+    pub(crate) is_json: bool,
     pub(crate) manner: Option<Box<Manner>>,
+}
+
+impl Publishing {
+    /// Whether a channel of this format takes it.
+    fn check(&self, format: DataFormat) -> Result<(), Fault> {
+        match self.is_json {
+            true => format.check_json(&self.published.data),
+            false if format == DataFormat::Binary => Ok(()),
+            false => Err(Fault::BAD_REQUEST),
+        }
+    }
 }
 
 /// What comes of it in a channel: where that stands then, if it has numbers.
@@ -158,7 +180,7 @@ impl Desk {
                 .and_then(|namespace| match namespace.rules {
                     // It would come before what waits, and be forgotten by what comes then.
                     rules if is_unkept && rules.every.is_some() => Err(Fault::NOT_AVAILABLE),
-                    rules => Ok(rules),
+                    rules => what.check(namespace.data_format).map(|()| rules),
                 });
             if found.is_ok_and(|rules| is_once || (rules.keep.is_some() && !is_unkept)) {
                 indices.push(index);

@@ -29,8 +29,18 @@ pub(crate) struct Grant {
     pub(crate) info: Bytes,
     /// When it ends, in seconds since 1970.
     pub(crate) ends: Option<u64>,
-    /// The client did not ask for it, and does not know how to.
-    pub(crate) is_servers: bool,
+    pub(crate) source: Source,
+}
+
+/// Where a subscription is from. One that is not the client's own the client cannot renew.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Source {
+    /// The client's `subscribe`.
+    Client,
+    /// The token of its connection.
+    Token,
+    /// The server: the user's own channel, the application's answer to `connect`, an API call.
+    Server,
 }
 
 /// A channel that a client has something to do with.
@@ -138,6 +148,13 @@ impl Rights {
         self.0.get_or_insert_default().grants.push(grant);
     }
 
+    /// The subscriptions that are by the token of the connection.
+    pub(crate) fn by_token(&self) -> impl Iterator<Item = &str> {
+        let grants = self.grants().iter();
+        let by_token = grants.filter(|grant| grant.source == Source::Token);
+        by_token.map(|grant| &*grant.channel)
+    }
+
     /// The subscription is over.
     pub(crate) fn remove(&mut self, channel: &str) -> Option<Grant> {
         let at = self
@@ -167,8 +184,32 @@ impl Reach<'_> {
     }
 }
 
-/// Whether a user is among those whom a channel is for: a name that ends in `#1,2` is for these alone.
+/// Whether a user is among those whom a channel is for: a name that ends in `#1,2` is for these alone. Users are behind the last `#`,
+/// as in Centrifugo.
 pub(crate) fn is_among(channel: &str, user: &str) -> bool {
-    let users = channel.split_once('#').map(|(_, users)| users);
+    let users = channel.rsplit_once('#').map(|(_, users)| users);
     users.is_none_or(|users| !user.is_empty() && users.split(',').any(|one| one == user))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::is_among;
+
+    #[test]
+    fn users_of_a_channel_are_behind_its_last_number_sign() {
+        for (channel, users) in [
+            ("a", &["7", "8", "", "7,8", "7#8"][..]),
+            ("a#7", &["7"]),
+            ("a#7,8", &["7", "8"]),
+            ("a#7#8", &["8"]),
+            ("a#8,7#7", &["7"]),
+            ("personal:#7,8#", &[]),
+            ("a#", &[]),
+            ("a#,", &[]),
+        ] {
+            for user in ["7", "8", "", "7,8", "7#8"] {
+                assert_eq!(is_among(channel, user), users.contains(&user), "{channel} {user}");
+            }
+        }
+    }
 }

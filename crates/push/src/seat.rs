@@ -10,8 +10,8 @@ use ringmain_hub::local::{ConnId, Event};
 use ringmain_hub::mail::Told;
 use ringmain_hub::protocol::{
     ClientInfo, Command, ConnectResult, Disconnect, DisconnectPush, Error, Fault, Format, HistoryResult,
-    PresenceResult, PresenceStatsResult, PublishResult, Published, Push, Reply, Subscribe, SubscribeResult,
-    Unsubscribe, Unsubscribed,
+    NotJson, PresenceResult, PresenceStatsResult, PublishResult, Push, Reply, SubscribeResult, Unsubscribe,
+    Unsubscribed,
 };
 
 use crate::asking::Asker;
@@ -22,7 +22,8 @@ use crate::limits;
 use crate::metrics::{Counts, Refusal};
 use crate::outlet::Outlet;
 use crate::pending::Pending;
-use crate::rights::{Grant, Rights};
+use crate::replies::Missed;
+use crate::rights::{Grant, Rights, Source};
 
 /// See the module.
 pub(crate) struct Seat {
@@ -44,7 +45,7 @@ pub(crate) struct Seat {
     pub(crate) pinged: Cell<bool>,
     /// The kernel takes [little](limits::KERNEL_UNSENT) for it: from the first push on.
     is_limited: Cell<bool>,
-    counts: Arc<Counts>,
+    pub(crate) counts: Arc<Counts>,
     /// By which the application is asked; `None`: there is none.
     pub(crate) asker: Option<Box<Asker>>,
 }
@@ -59,6 +60,10 @@ pub(crate) struct Asked {
     pub(crate) number: u32,
     pub(crate) kind: Kind,
     pub(crate) recovers: bool,
+    /// Whether it asks for that where it may.
+    pub(crate) may_recover: bool,
+    /// The offset that it recovers from.
+    pub(crate) from: u64,
     pub(crate) is_recoverable: bool,
     pub(crate) is_positioned: bool,
     /// It would rather not be subscribed than with a gap.
@@ -84,29 +89,40 @@ pub(crate) struct Joining {
     pub(crate) number: u32,
     /// Channels that have not answered yet.
     pub(crate) left: usize,
+    /// Bytes of recovered publications that have room in the reply yet ([`limits::RECOVERED_WITH_REPLY_BYTES`]).
+    pub(crate) room: usize,
     pub(crate) connect: ConnectResult,
 }
 
 impl Asked {
-    fn result(
-        self,
+    /// The result of a subscription; `first` is the offset of the first publication that it recovers.
+    pub(crate) fn result(
+        &self,
         now: Duration,
         place: Option<Place>,
-        missed: Option<Vec<(u64, Arc<Published>)>>,
+        first: Option<u64>,
+        missed: Option<Missed>,
     ) -> SubscribeResult {
         let (expires, ttl) = self.lasts.told(now);
         let mut result = SubscribeResult {
             expires,
             ttl,
-            data: self.data,
+            data: self.data.clone(),
             recoverable: self.is_recoverable,
             positioned: self.is_positioned,
             was_recovering: self.recovers,
             recovered: self.recovers && missed.is_some(),
             ..SubscribeResult::default()
         };
-        if let (Some(place), true) = (place, self.is_recoverable || self.is_positioned || self.recovers) {
+        if let (Some(place), true) = (
+            place,
+            self.is_recoverable || self.is_positioned || self.may_recover,
+        ) {
             (result.offset, result.epoch) = (place.offset, place.epoch.to_string());
+        }
+        if let (true, Some(first)) = (result.recovered, first) {
+            // The client is where it was until it has processed the publications, of which some may follow the reply.
+            result.offset = self.from.min(first - 1);
         }
         let missed = missed.unwrap_or_default().into_iter();
         result.publications = missed
@@ -158,7 +174,7 @@ impl Seat {
 
     /// Whether pushes have to wait: the client is slow, or has not been told yet that it is connected.
     pub(crate) fn is_full(&self) -> bool {
-        self.is_joining() || self.outlet.borrow().is_full()
+        self.is_joining() || self.pending.has_queued() || self.outlet.borrow().is_full()
     }
 
     /// Whether it is about to be let in and was not told so yet.
@@ -167,17 +183,17 @@ impl Seat {
         is_asked_for || self.pending.is_joining()
     }
 
-    /// Keeps a command until the client has been told that it is connected: it would be answered before that.
+    /// Holds a command until those before it are answered.
     pub(crate) fn hold(&self, command: Command) -> Result<(), Disconnect> {
-        match self.pending.hold(command, limits::COMMANDS_UNDER_WAY as usize) {
+        match self.pending.hold(command) {
             true => Ok(()),
             false => Err(Disconnect::TOO_MANY_REQUESTS),
         }
     }
 
-    /// What was kept so, if that has come.
+    /// The commands that were held, once they can be carried out.
     pub(crate) fn held(&self) -> Vec<Command> {
-        match self.is_joining() {
+        match self.is_joining() || self.under_way.get() > 0 || self.pending.has_queued() {
             true => Vec::new(),
             false => self.pending.take_held(),
         }
@@ -201,27 +217,35 @@ impl Seat {
         }
     }
 
-    pub(crate) fn flush(&self, out: &mut Vec<u8>) {
-        self.send(out);
-        out.clear();
-    }
-
+    /// Appends a reply, or the error that is written in its place: for what the client's format cannot carry, and for an answer that
+    /// is larger than may be.
     pub(crate) fn write(&self, reply: Reply, out: &mut Vec<u8>) {
-        let written = match &reply.push {
-            Some(push) if self.bare => self.format.write(push, out),
-            _ => self.format.write(&reply, out),
+        let before = out.len();
+        let is_answer = reply.history.is_some() || reply.presence.is_some();
+        let fault = match self.encode(&reply, out) {
+            Ok(()) if is_answer && out.len() - before > limits::ANSWER_TO_CLIENT_BYTES => {
+                Fault::LIMIT_EXCEEDED
+            }
+            Ok(()) => return,
+            Err(NotJson) if is_answer => Fault::NOT_AVAILABLE,
+            Err(NotJson) => Fault::INTERNAL,
         };
-        // What the client's format cannot carry was not let in for it.
-        if written.is_err() {
-            let fault = failed(reply.id, Fault::INTERNAL);
-            let _ = self.format.write(&fault, out);
+        out.truncate(before);
+        if reply.connect.is_some() || reply.push.is_some() {
+            return self.disconnect(Disconnect::INAPPROPRIATE_PROTOCOL);
         }
+        let _ = self.encode(&failed(reply.id, fault), out);
     }
 
-    pub(crate) fn say(&self, reply: Reply) {
-        let mut out = Vec::new();
-        self.write(reply, &mut out);
-        self.send(&out);
+    /// Appends a reply.
+    ///
+    /// # Errors
+    /// The client's format cannot carry it. Nothing is appended.
+    pub(crate) fn encode(&self, reply: &Reply, out: &mut Vec<u8>) -> Result<(), NotJson> {
+        match &reply.push {
+            Some(push) if self.bare => self.format.write(push, out),
+            _ => self.format.write(reply, out),
+        }
     }
 
     /// A command waits for its answer.
@@ -240,30 +264,7 @@ impl Seat {
                 channel,
                 place,
                 missed,
-            } => {
-                let Some(asked) = self.pending.answered(&channel) else {
-                    return;
-                };
-                if asked.recovers {
-                    self.counts.recovered(missed.is_some());
-                }
-                if asked.recovers && asked.wants_all && missed.is_none() {
-                    desk.local.borrow_mut().leave(conn, &channel);
-                    self.ungrant(desk, conn, &channel);
-                    return self.say(failed(asked.number, Fault::UNRECOVERABLE_POSITION));
-                }
-                let (number, kind) = (asked.number, asked.kind);
-                let result = asked.result(desk.cx.wall(), place, missed);
-                match kind {
-                    Kind::Connecting => self.joined(desk, conn, &channel, result),
-                    Kind::Pushed => self.subscribed(&channel, result),
-                    Kind::Own => self.say(Reply {
-                        id: number,
-                        subscribe: Some(result),
-                        ..Reply::default()
-                    }),
-                }
-            }
+            } => self.subscribed(desk, conn, &channel, (place, missed)),
             Event::Refused { conn, channel, fault } => {
                 let Some(asked) = self.pending.answered(&channel) else {
                     return;
@@ -285,7 +286,7 @@ impl Seat {
             Event::Told { told, .. } if matches!(*told, Told::Draining) => {
                 self.disconnect(Disconnect::SHUTDOWN);
             }
-            Event::Told { number, told, .. } => self.say(answer(number, *told)),
+            Event::Told { number, told, .. } => self.say_answer(number, *told),
             Event::Disconnected { why, .. } => {
                 self.disconnect(why);
                 if let Some(id) = self.id.take() {
@@ -295,38 +296,9 @@ impl Seat {
         }
     }
 
-    /// The server has subscribed it: it is told by a push, and by others of what it would have had with an answer.
-    fn subscribed(&self, channel: &str, result: SubscribeResult) {
-        let Some(result) = self.pending.joins(channel, result) else {
-            return;
-        };
-        let subscribe = Push {
-            channel: channel.to_owned(),
-            subscribe: Some(Subscribe {
-                recoverable: result.recoverable,
-                epoch: result.epoch,
-                offset: result.offset,
-                positioned: result.positioned,
-                data: result.data,
-            }),
-            ..Push::default()
-        };
-        let publications = result.publications.into_iter().map(|publication| Push {
-            channel: channel.to_owned(),
-            pub_: Some(publication),
-            ..Push::default()
-        });
-        for push in [subscribe].into_iter().chain(publications) {
-            self.say(Reply {
-                push: Some(push),
-                ..Reply::default()
-            });
-        }
-    }
-
     fn unsubscribed(&self, desk: &Desk, id: ConnId, channel: &str, why: Unsubscribed) {
         let grant = self.ungrant(desk, id, channel);
-        let is_servers = self.bare || grant.is_some_and(|grant| grant.is_servers);
+        let is_servers = self.bare || grant.is_some_and(|grant| grant.source != Source::Client);
         if is_servers && why.code >= Unsubscribed::INSUFFICIENT.code {
             // Who cannot subscribe again connects again.
             return self.disconnect(match why {
@@ -334,8 +306,7 @@ impl Seat {
                 _ => Disconnect::INSUFFICIENT,
             });
         }
-        let never_told = |joining: &mut Joining| drop(joining.connect.subs.remove(channel));
-        if self.pending.joining(never_told).is_some() {
+        if self.pending.unjoins(channel) {
             return;
         }
         let push = Push {
@@ -357,12 +328,12 @@ impl Seat {
     }
 
     /// One more of the channels has answered that it has from the beginning.
-    fn joined(&self, desk: &Desk, id: ConnId, channel: &str, result: SubscribeResult) {
-        if self.pending.joins(channel, result).is_none() {
-            self.pending.joining(|joining| joining.left -= 1);
-        }
+    pub(crate) fn joined(&self, desk: &Desk, id: ConnId) {
+        self.pending.joining(|joining| joining.left -= 1);
         if let Some(welcome) = self.welcome() {
             self.say(welcome);
+            self.pending.follow_welcome();
+            self.send_queued();
             desk.send(id, self);
         }
     }
@@ -426,7 +397,10 @@ impl Seat {
         if !self.is_joining() {
             // Who only listens has no way to answer.
             self.pinged.set(!self.bare);
-            self.say(Reply::default());
+            let mut out = Vec::new();
+            self.write(Reply::default(), &mut out);
+            // It does not wait behind replies, which may take longer than the client may.
+            self.send(&out);
         }
     }
 
@@ -457,7 +431,7 @@ pub(crate) fn disconnect_for(fault: Fault) -> Disconnect {
     }
 }
 
-fn answer(number: u32, told: Told) -> Reply {
+pub(crate) fn answer(number: u32, told: Told) -> Reply {
     let mut reply = Reply {
         id: number,
         ..Reply::default()

@@ -13,10 +13,11 @@ use ringmain_hub::protocol::{
     Reply, UnsubscribeResult,
 };
 
-use crate::asking::Asker;
+use crate::asking::{Asker, channel_of};
 use crate::desk::Desk;
 use crate::limits;
 use crate::outlet::Outlet;
+use crate::replies::publication_weight;
 use crate::seat::{Seat, failed};
 
 /// A client that has a transport.
@@ -66,8 +67,15 @@ impl Session {
         self.desk.ring();
     }
 
-    /// Sends what has waited for the client to take what was sent before.
+    /// The client has taken what was sent before: sends the replies that waited for that, carries out the commands that were held
+    /// behind these, and sends the pushes that wait.
     pub(crate) fn drained(&self) {
+        if self.seat.send_queued() {
+            let held = self.seat.held();
+            if !held.is_empty() {
+                self.carry_out(held.into_iter().map(Ok));
+            }
+        }
         if let Some(id) = self.seat.id.get() {
             self.desk.send(id, &self.seat);
         }
@@ -92,11 +100,11 @@ impl Session {
             self.seat.pinged.set(false);
             return Ok(());
         }
-        if self.seat.is_joining() {
-            return self.seat.hold(command);
-        }
-        if let Some(connect) = command.connect {
-            return self.connect(number, &connect, out);
+        let Some(command) = self.ordered(command, out)? else {
+            return Ok(());
+        };
+        if let Some(connect) = &command.connect {
+            return self.connect(number, connect, out);
         }
         let Some(id) = self.seat.id.get() else {
             return Err(Disconnect::BAD_REQUEST);
@@ -108,22 +116,85 @@ impl Session {
         if number == 0 {
             return Err(Disconnect::BAD_REQUEST);
         }
-        if self.seat.under_way.get() >= limits::COMMANDS_UNDER_WAY {
-            return Err(Disconnect::TOO_MANY_REQUESTS);
-        }
-        let Some(command) = self.hold_behind(command, out) else {
-            return Ok(());
-        };
         if let Some(refresh) = &command.refresh {
             return self.refresh(id, number, &refresh.token, out);
         }
-        let done = if let Some(subscribe) = &command.subscribe {
+        match self.dispatch(id, number, &command, out) {
+            Ok(()) => {}
+            // The error would overtake the answers to commands about the channel.
+            Err(_) if self.seat.under_way.get() > 0 && channel_of(&command).is_some() => {
+                return self.seat.hold(command);
+            }
+            Err(fault) => self.seat.write(failed(number, fault), out),
+        }
+        Ok(())
+    }
+
+    /// Returns the command if it can be carried out now; else it is held. Commands of a client about one channel are carried out and
+    /// answered in their order:
+    ///
+    /// ```text
+    /// answered by the channel (subscribe, publish, history, presence) ─▶ one queue to the channel's worker, and one back: in order
+    /// answered here, or asked of the application                      ─▶ once none is in flight; those behind it wait as well
+    /// ```
+    fn ordered(
+        &self,
+        command: Command,
+        out: &mut Vec<u8>,
+    ) -> std::result::Result<Option<Command>, Disconnect> {
+        let pending = &self.seat.pending;
+        let channel = channel_of(&command);
+        if channel.is_some() && pending.holds(|held| channel_of(held) == channel) {
+            return self.seat.hold(command).map(|()| None);
+        }
+        let Some(command) = self.hold_behind(command, out) else {
+            return Ok(None);
+        };
+        match self.must_wait(&command) {
+            true => self.seat.hold(command).map(|()| None),
+            false => Ok(Some(command)),
+        }
+    }
+
+    /// Whether a command would overtake one before it, or be answered before the client has taken the answers to these.
+    fn must_wait(&self, command: &Command) -> bool {
+        let (seat, in_flight) = (&self.seat, self.seat.under_way.get());
+        if seat.is_joining() || seat.pending.has_queued() || in_flight >= limits::COMMANDS_UNDER_WAY {
+            return true;
+        }
+        let Some(channel) = channel_of(command) else {
+            return false;
+        };
+        if seat.pending.has_held() {
+            return true;
+        }
+        if in_flight == 0 {
+            return false;
+        }
+        let options = self.desk.options();
+        let is_proxied = options.namespace(channel).is_ok_and(|namespace| {
+            (namespace.subscribe_proxy && command.subscribe.is_some())
+                || (namespace.publish_proxy && command.publish.is_some())
+        });
+        let is_answered_here = command.unsubscribe.is_some() || command.sub_refresh.is_some();
+        is_proxied || is_answered_here || seat.pending.is_asked(channel)
+    }
+
+    /// Carries out a command that is answered by a reply.
+    fn dispatch(
+        &self,
+        id: ConnId,
+        number: u32,
+        command: &Command,
+        out: &mut Vec<u8>,
+    ) -> std::result::Result<(), Fault> {
+        if let Some(subscribe) = &command.subscribe {
             self.subscribe(id, number, subscribe)
         } else if let Some(refresh) = &command.sub_refresh {
             self.sub_refresh(id, number, refresh, out)
         } else if let Some(unsubscribe) = &command.unsubscribe {
             self.unsubscribe(id, number, &unsubscribe.channel, out)
-        } else if let Some(publish) = command.publish {
+        } else if let Some(publish) = &command.publish {
             self.publish(id, number, publish)
         } else if let Some(presence) = &command.presence {
             self.question(id, number, &presence.channel, Question::Presence)
@@ -142,15 +213,11 @@ impl Session {
                 out,
             );
             Ok(())
-        } else if let Some(rpc) = command.rpc {
-            self.ask_rpc(id, number, rpc)
+        } else if let Some(rpc) = &command.rpc {
+            self.ask_rpc(id, number, rpc.clone())
         } else {
             Err(Fault::METHOD_NOT_FOUND)
-        };
-        if let Err(fault) = done {
-            self.seat.write(failed(number, fault), out);
         }
-        Ok(())
     }
 
     fn unsubscribe(
@@ -176,10 +243,11 @@ impl Session {
         Ok(())
     }
 
-    fn publish(&self, id: ConnId, number: u32, publish: PublishRequest) -> std::result::Result<(), Fault> {
+    fn publish(&self, id: ConnId, number: u32, publish: &PublishRequest) -> std::result::Result<(), Fault> {
         let identity = self.seat.identity();
         let (options, rights) = (self.desk.options(), self.seat.rights.borrow());
-        let is_asked = options.namespace(&publish.channel)?.publish_proxy;
+        let namespace = options.namespace(&publish.channel)?;
+        let is_asked = namespace.publish_proxy;
         if is_asked {
             rights.may_be_asked(&publish.channel, identity.user())?;
         } else {
@@ -189,14 +257,21 @@ impl Session {
         if publish.data.is_empty() {
             return Err(Fault::BAD_REQUEST);
         }
+        match self.seat.format {
+            Format::Json => namespace.data_format.check_json(&publish.data)?,
+            Format::Protobuf => namespace.data_format.check(&publish.data)?,
+        }
         drop(rights);
         match is_asked {
-            true => self.ask_publish(id, number, publish),
-            false => self.publish_as(id, number, &publish.channel, (publish.data, BTreeMap::new())),
+            true => self.ask_publish(id, number, publish.clone()),
+            false => {
+                let published = (publish.data.clone(), BTreeMap::new());
+                self.publish_as(id, number, &publish.channel, published)
+            }
         }
     }
 
-    /// Publishes for a client that may, with these tags.
+    /// Publishes for a client that may, with these tags. The data is of the channel's format.
     pub(crate) fn publish_as(
         &self,
         id: ConnId,
@@ -218,6 +293,9 @@ impl Session {
             tags,
             ..Published::default()
         };
+        if publication_weight(&published) > limits::PUBLICATION_BYTES {
+            return Err(Fault::LIMIT_EXCEEDED);
+        }
         let mut local = self.desk.local.borrow_mut();
         local.publish(&Arc::from(channel), rules, published, Some((id, number)));
         self.seat.begins();

@@ -163,9 +163,11 @@ impl Stream {
         }
     }
 
-    /// As a WebSocket: more waits than a mark, wherever it waits.
+    /// As a WebSocket: more waits than a mark, wherever it waits. Not while nothing of its own does: other streams of a connection of
+    /// HTTP/2 may be what waits there, and nothing would wake this one.
     pub(crate) fn is_full(&self) -> bool {
-        self.ended.get().is_some() || self.unsent() > WRITE_MARK
+        let has_pending = !self.pending.borrow().is_empty();
+        self.ended.get().is_some() || (has_pending && self.unsent() > WRITE_MARK)
     }
 
     /// Has the kernel take so many bytes beyond what is on its way. On a connection of HTTP/2, which others share, windows see to that.

@@ -7,7 +7,7 @@ use super::metrics::Page;
 /// Name, kind, help and the number.
 type Column = (&'static str, &'static str, &'static str, fn(&Report) -> u64);
 
-const COLUMNS: [Column; 11] = [
+const COLUMNS: [Column; 12] = [
     (
         "ringmain_push_clients",
         "gauge",
@@ -61,6 +61,12 @@ const COLUMNS: [Column; 11] = [
         "counter",
         "Idempotency keys that were forgotten before their time for want of room.",
         |it| it.forgotten_keys,
+    ),
+    (
+        "ringmain_push_evicted_channels_total",
+        "counter",
+        "Unused channels that were removed before their time, to make room for others at the limit of channels.",
+        |it| it.evicted_channels,
     ),
     (
         "ringmain_push_deliveries_total",

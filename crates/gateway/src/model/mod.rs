@@ -91,7 +91,8 @@ pub use policy::{
 };
 pub use process::{AccessLog, AccessLogFormat, Admin, Limits, LogDestination, PerAddress};
 pub use push::{
-    Push, PushAsk, PushAt, PushEvent, PushKeys, PushListen, PushNamespace, PushProxy, PushTokens,
+    Push, PushAsk, PushAt, PushDataFormat, PushEvent, PushKeys, PushListen, PushNamespace, PushProxy,
+    PushTokens,
 };
 pub use ringmain_sys::addr::{Addr, AddrError};
 pub use route::{

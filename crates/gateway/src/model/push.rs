@@ -13,7 +13,9 @@ use super::{
 };
 
 /// What channels of a namespace do, and who may listen there.
-pub use ringmain_push::{Event as PushEvent, Listen as PushListen, Namespace as PushNamespace};
+pub use ringmain_push::{
+    DataFormat as PushDataFormat, Event as PushEvent, Listen as PushListen, Namespace as PushNamespace,
+};
 
 /// Where a rule has clients of push connect: [`Action::Push`](super::Action::Push).
 #[derive(Clone, Debug, Default, PartialEq, Eq)]

@@ -26,6 +26,8 @@ pub(super) struct Channel {
     present: BTreeMap<Arc<str>, Arc<ClientInfo>>,
     /// When somebody last went, or published.
     touched: Duration,
+    /// Its key among the unused channels: what [`Channel::free_from`] was when it was put there. `None`: it is not there.
+    pub(super) unused: Option<Duration>,
     pace: Pace,
 }
 
@@ -67,6 +69,7 @@ impl Channel {
             heard: [0; Variant::ALL.len()],
             present: BTreeMap::new(),
             touched: now,
+            unused: None,
             pace: Pace::default(),
         }
     }
@@ -198,6 +201,7 @@ impl Channel {
         }
     }
 
+    /// A worker's subscriber has left.
     pub(super) fn leave(&mut self, worker: WorkerId, variant: Variant, now: Duration) {
         let Some(index) = self
             .interests
@@ -343,13 +347,30 @@ impl Channel {
         Some((interest.key, missed))
     }
 
-    /// Whether nobody needs it any more: nobody is there, and all that it could say is forgotten.
-    pub(super) fn is_over(&mut self, now: Duration) -> bool {
+    /// From when on it may be removed for another one, if it has no subscribers: nothing is retained then.
+    pub(super) fn free_from(&self) -> Duration {
+        let kept = self.history.as_ref().and_then(History::kept_until);
+        let held = self.pace.due();
+        self.touched
+            .max(kept.unwrap_or_default())
+            .max(held.unwrap_or_default())
+    }
+
+    /// Whether it can be removed: it has no subscribers, retains no publication, and its offsets are not needed any longer.
+    pub(super) fn is_expired(&mut self, now: Duration) -> bool {
         let kept = self
             .history
             .as_mut()
             .is_some_and(|history| history.expire(now).is_some());
-        let remembered = self.history.is_some() && now < self.touched + self.rules.remember;
+        let remembered = self.history.as_ref().is_some_and(|history| {
+            let has_published = history.place().offset > 0;
+            let retained = match self.rules.keep {
+                // Whoever subscribed before the first publication recovers it as long as it could be retained.
+                Some(keep) if !has_published => keep.time.min(self.rules.remember),
+                _ => self.rules.remember,
+            };
+            now < self.touched + retained
+        });
         self.interests.is_empty() && !kept && !remembered && !self.pace.is_holding()
     }
 }

@@ -123,6 +123,12 @@ impl<T: DeserializeOwned> Parts<T> {
     }
 }
 
+/// Bytes of a message in Protobuf, without a length before it: how much memory it takes, about.
+#[must_use]
+pub fn encoded_bytes(part: &impl Message) -> usize {
+    part.encoded_len()
+}
+
 impl Format {
     /// Appends a message's part. What is in `out` is other parts of the same message of the transport, or nothing.
     ///

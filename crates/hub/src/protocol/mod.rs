@@ -5,7 +5,9 @@
 //! of the published definition, by the same field numbers and names; what this server does not do (map subscriptions,
 //! shared polls, compression by dictionary) has no fields here, and unknown fields are passed over as the definition asks.
 //!
-//! A field of bytes is raw JSON in the JSON format: embedded, not encoded.
+//! A field of bytes is raw JSON in the JSON format: embedded, not encoded. A field with its first value (0, an empty text) is left
+//! out of JSON, except those that Centrifugo always writes and SDKs read without a check: `user` and `client` of a client's info, all
+//! fields of the results of `presence`, `presence_stats` and `history`.
 
 mod codes;
 mod format;
@@ -15,7 +17,7 @@ mod publishing;
 mod raw;
 
 pub use codes::{Disconnect, Fault, Unsubscribed};
-pub use format::{Broken, Commands, Format, Parts, Replies};
+pub use format::{Broken, Commands, Format, Parts, Replies, encoded_bytes};
 pub use messages::{
     ClientInfo, Command, Connect, ConnectRequest, ConnectResult, DisconnectPush, EmulationRequest, Error,
     FilterNode, HistoryRequest, HistoryResult, Join, Leave, Message, PingRequest, PingResult,

@@ -63,6 +63,11 @@ pub(super) fn deserialize<'de, D: Deserializer<'de>>(deserializer: D) -> Result<
     }
 }
 
+/// Whether bytes are nothing that JSON can carry: they are left out.
+pub(super) fn is_no_json(bytes: &Bytes) -> bool {
+    json::value(bytes).is_none()
+}
+
 /// Whether a field has its first value, and is left out.
 pub(super) fn is_unset<T: Default + PartialEq>(value: &T) -> bool {
     *value == T::default()

@@ -5,6 +5,7 @@ mod interruptions;
 mod moments;
 mod paced;
 mod programs;
+mod unused;
 mod workers;
 
 use bytes::Bytes;
@@ -212,7 +213,7 @@ fn who_comes_and_goes_is_told() {
         .subscribe(watcher, &name("a"), rules, None)
         .expect("it may");
     workers.settle();
-    let own = r#"{"push":{"channel":"a","join":{"info":{"client":"w"}}}}"#;
+    let own = r#"{"push":{"channel":"a","join":{"info":{"user":"","client":"w"}}}}"#;
     assert_eq!(workers.pushes(0, watcher), [own]);
     let guest = workers.locals[1].open(JSON, info("g"));
     workers.locals[1]
@@ -222,8 +223,8 @@ fn who_comes_and_goes_is_told() {
     workers.locals[1].close(guest);
     workers.settle();
     let expected = [
-        r#"{"push":{"channel":"a","join":{"info":{"client":"g"}}}}"#,
-        r#"{"push":{"channel":"a","leave":{"info":{"client":"g"}}}}"#,
+        r#"{"push":{"channel":"a","join":{"info":{"user":"","client":"g"}}}}"#,
+        r#"{"push":{"channel":"a","leave":{"info":{"user":"","client":"g"}}}}"#,
     ];
     assert_eq!(workers.pushes(0, watcher), expected);
 }

@@ -14,7 +14,7 @@ use bytes::Bytes;
 use ringmain_hub::history::Query;
 use ringmain_hub::limits::KEY_BYTES;
 use ringmain_hub::mail::{Life, Manner, Once, Question};
-use ringmain_hub::protocol::{Fault, Published, compact};
+use ringmain_hub::protocol::{Fault, Published, compact, compacted};
 use serde::de::DeserializeOwned;
 use serde::{Deserialize, Deserializer};
 use serde_json::value::RawValue;
@@ -25,6 +25,7 @@ use crate::limits;
 use crate::options::Options;
 use crate::orders::{Order, What};
 use crate::publisher::Publishing;
+use crate::replies::publication_weight;
 
 /// What a program wants done, by the name that a batch has for it.
 pub(super) enum Command {
@@ -331,16 +332,26 @@ fn publishing(
         // It might be an older one, which nobody is to get.
         return Err(Fault::NOT_AVAILABLE);
     }
+    let is_encoded = base64.as_ref().is_some_and(|text| !text.is_empty());
     let data = bytes(json, base64)?;
     if data.is_empty() {
         return Err(Fault::BAD_REQUEST);
     }
+    // Once for all channels of a broadcast.
+    let is_json = !is_encoded || compacted(&data).is_ok();
     let published = Arc::new(Published {
         data,
         tags: tags.unwrap_or_default(),
         ..Published::default()
     });
-    Ok(Publishing { published, manner })
+    if publication_weight(&published) > limits::PUBLICATION_BYTES {
+        return Err(Fault::LIMIT_EXCEEDED);
+    }
+    Ok(Publishing {
+        published,
+        is_json,
+        manner,
+    })
 }
 
 /// `null` is something to publish.

@@ -130,7 +130,7 @@ impl Asker {
 }
 
 /// The channel that a command is about.
-pub(super) fn channel_of(command: &Command) -> Option<&str> {
+pub(crate) fn channel_of(command: &Command) -> Option<&str> {
     let of = [
         command.subscribe.as_ref().map(|one| &one.channel),
         command.unsubscribe.as_ref().map(|one| &one.channel),

@@ -269,7 +269,12 @@ impl Session {
                 let done = read.and_then(|gives| {
                     let data = match gives.data.is_empty() {
                         true => request.data,
-                        false => gives.data,
+                        false => {
+                            let options = self.desk.options();
+                            let namespace = options.namespace(&request.channel)?;
+                            namespace.data_format.check(&gives.data)?;
+                            gives.data
+                        }
                     };
                     Ok(self.publish_as(id, number, &request.channel, (data, gives.tags))?)
                 });

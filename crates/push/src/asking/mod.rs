@@ -19,7 +19,7 @@ use std::pin::Pin;
 use std::rc::Rc;
 use std::time::Duration;
 
-pub(crate) use asker::{Asker, Crowd};
+pub(crate) use asker::{Asker, Crowd, channel_of};
 
 use crate::limits;
 

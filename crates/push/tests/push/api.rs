@@ -6,7 +6,7 @@ use ringmain_hub::limits::KEY_BYTES;
 use ringmain_hub::local::home_of;
 use ringmain_hub::protocol::Format;
 use ringmain_push::limits::{BATCH_COMMANDS, BROADCAST_CHANNELS};
-use ringmain_push::{Options, Push};
+use ringmain_push::{DataFormat, Options, Push};
 use ringmain_web::App;
 use ringmain_web::testing::{RawConnection, Setup, TestClient};
 use serde_json::{Value, json};
@@ -164,7 +164,13 @@ fn faults_are_told_by_the_status_where_that_is_wanted() {
 
 #[test]
 fn publications_are_as_they_are_wanted() {
-    let mut client = serve_by(3, options());
+    let mut options = options();
+    options
+        .namespaces
+        .get_mut("kept")
+        .expect("it is there")
+        .data_format = DataFormat::Binary;
+    let mut client = serve_by(3, options);
     let mut talker = Talker::open(&mut client, Format::Protobuf);
     assert!(talker.ask(crate::signing::connect("")).connect.is_some());
     assert_eq!(code(&talker.ask(subscribe("kept:a", ""))), 0);

@@ -84,7 +84,7 @@ fn a_stream_may_end_while_its_commands_are_under_way() {
             assert_eq!(watcher.say(&mut client, &ask), 204);
             assert_eq!(
                 watcher.line(),
-                r#"{"id":9,"presence_stats":{}}"#,
+                r#"{"id":9,"presence_stats":{"num_clients":0,"num_users":0}}"#,
                 "ended after {at}0 us"
             );
         }

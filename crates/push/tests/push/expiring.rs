@@ -124,6 +124,46 @@ fn another_token_takes_away_what_the_first_one_gave() {
     client.finish().expect("it ends");
 }
 
+/// The client connects again, and is subscribed to what its new token names.
+#[test]
+fn a_token_with_other_channels_ends_the_connection() {
+    for format in FORMATS {
+        let mut options = guarded();
+        options.user_channel = Some("users".to_owned());
+        let mut client = serve_guarded(2, options);
+        let with = |channels: &[&str]| {
+            let subs: std::collections::BTreeMap<&str, Value> =
+                channels.iter().map(|name| (*name, json!({}))).collect();
+            // `channels` and `subs` are the same.
+            [
+                token(json!({ "sub": "7", "channels": channels })),
+                token(json!({ "sub": "7", "subs": subs })),
+            ]
+        };
+        for (first, second, goes_on) in [
+            (&["closed:a"][..], &["closed:a"][..], true),
+            (&[], &[], true),
+            (&["closed:a"], &[], false),
+            (&["closed:a", "closed:b"], &["closed:b"], false),
+            (&["closed:a"], &["closed:a", "closed:b"], false),
+            // The user's own channel is not the token's, and a channel that the client has subscribed to is not a new one.
+            (&[], &["users:#7"], true),
+            (&["closed:a"], &["closed:a", "kept:own"], true),
+        ] {
+            for (first, second) in with(first).iter().zip(with(second).iter().rev()) {
+                let (mut talker, _) = Talker::connected(&mut client, format, first);
+                assert_eq!(code(&talker.ask(subscribe("kept:own", ""))), 0);
+                talker.send([refresh(second)]);
+                match goes_on {
+                    true => assert!(talker.reply(3).refresh.is_some()),
+                    false => assert_eq!(talker.socket.closed().0, 3010, "{first} {second}"),
+                }
+            }
+        }
+        client.finish().expect("it ends");
+    }
+}
+
 #[test]
 fn a_subscription_ends_unless_another_token_comes() {
     for format in FORMATS {

@@ -76,8 +76,20 @@ fn what_was_missed_comes_with_the_connection() {
     for data in ["1", "2", "3"] {
         publish(&mut client, "kept:a", data);
     }
-    let recover =
-        |offset: u64| format!(r#"{{"subs":{{"kept:a":{{"recover":true,"offset":{offset},"flag":2}}}}}}"#);
+    let mut first = Stream::open(
+        client
+            .post("/connection/uni_http_stream")
+            .body(r#"{"subs":{"kept:a":{}}}"#),
+    );
+    let told: Value = serde_json::from_str(&first.line()).expect("JSON");
+    let epoch = told["connect"]["subs"]["kept:a"]["epoch"]
+        .as_str()
+        .expect("an epoch")
+        .to_owned();
+    drop(first);
+    let recover = |offset: u64| {
+        format!(r#"{{"subs":{{"kept:a":{{"recover":true,"offset":{offset},"epoch":"{epoch}","flag":2}}}}}}"#)
+    };
     let mut stream = Stream::open(client.post("/connection/uni_http_stream").body(recover(1)));
     let told = masked(&stream.line());
     let publications = r#""publications":[{"data":2,"offset":2},{"data":3,"offset":3}],"recovered":true"#;

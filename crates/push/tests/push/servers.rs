@@ -3,7 +3,6 @@
 use ringmain_hub::mail::Slow;
 use ringmain_hub::protocol::{Command, ConnectRequest, Format, PingRequest, SubscribeRequest};
 use ringmain_push::Options;
-use ringmain_push::limits::COMMANDS_UNDER_WAY;
 use ringmain_web::App;
 use ringmain_web::testing::{Setup, TestClient};
 use serde_json::{Value, json};
@@ -93,12 +92,7 @@ fn commands_behind_it_are_answered_behind_it() {
         assert_eq!(code(&talker.reply(2)), 0, "seed {seed}");
         assert_eq!(code(&talker.reply(3)), 0, "seed {seed}");
         assert_eq!(code(&talker.reply(4)), 105, "seed {seed}");
-        // More than may wait end it.
-        let mut greedy = Talker::open(&mut client, Format::Json);
-        let pings = (0..=COMMANDS_UNDER_WAY).map(|_| ping());
-        greedy.send([connect(&all)].into_iter().chain(pings));
-        assert_eq!(greedy.socket.closed().0, 3013, "seed {seed}");
-        drop((talker, greedy));
+        drop(talker);
         client
             .finish()
             .unwrap_or_else(|error| panic!("seed {seed}: {error}"));

@@ -4,7 +4,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use ringmain_gateway::model::{
-    self, Action, KeySet, PushKeys, PushListen, PushNamespace, PushProxy, PushTokens, Secret,
+    self, Action, KeySet, PushDataFormat, PushKeys, PushListen, PushNamespace, PushProxy, PushTokens, Secret,
 };
 use ringmain_gateway::table::Place;
 use ringmain_push::{Keep, Options, Slow};
@@ -208,7 +208,16 @@ impl Builder<'_> {
         let Some(part) = at.value else {
             return namespace;
         };
-        namespace.rules.keep = part.keep.and_then(|at| self.push_keep(at));
+        if let Some((keep, meta_time)) = part.keep.and_then(|at| self.push_keep(at)) {
+            namespace.rules.keep = Some(keep);
+            put(&mut namespace.rules.remember, meta_time);
+        }
+        let data_format = value(part.data_format).map(|format| match format {
+            document::PushDataFormat::Json => PushDataFormat::Json,
+            document::PushDataFormat::JsonObject => PushDataFormat::JsonObject,
+            document::PushDataFormat::Binary => PushDataFormat::Binary,
+        });
+        put(&mut namespace.data_format, data_format);
         let listen = value(part.listen).map(|listen| match listen {
             document::PushListen::Anybody => PushListen::Anybody,
             document::PushListen::Users => PushListen::Users,
@@ -253,7 +262,8 @@ impl Builder<'_> {
         namespace
     }
 
-    fn push_keep(&self, at: At<document::PushKeep>) -> Option<Keep> {
+    /// How much is retained, and for how long offsets are (`None`: the default).
+    fn push_keep(&self, at: At<document::PushKeep>) -> Option<(Keep, Option<Duration>)> {
         let part = at.value?;
         let mut keep = KEPT;
         let publications = value(part.publications).and_then(|number| usize::try_from(number).ok());
@@ -270,7 +280,13 @@ impl Builder<'_> {
             self.errors.tell(at.position, expected, "0");
             return None;
         }
-        Some(keep)
+        let meta_time = text(part.meta_time).map(|time| time.0);
+        if let Some(meta_time) = meta_time.filter(|meta_time| *meta_time < keep.time) {
+            let expected = format!("`meta_time` of at least `time`, which is {:?}", keep.time);
+            self.errors.tell(at.position, expected, format!("{meta_time:?}"));
+            return None;
+        }
+        Some((keep, meta_time))
     }
 
     /// A rule by which clients connect.

@@ -139,6 +139,8 @@ pub(in crate::config) enum PushListen {
 pub(in crate::config) struct PushNamespace {
     /// Who may listen without a token for the channel: `anybody`, `users` or `nobody`. `anybody` if it does not say.
     pub(in crate::config) listen: Maybe<PushListen>,
+    /// What the data of publications must be: `json`, `json_object` or `binary`. Anything else is refused with error 107. Default: `json`.
+    pub(in crate::config) data_format: Maybe<PushDataFormat>,
     /// Clients may publish. `false` if it does not say: the owner's programs alone do.
     pub(in crate::config) publish: Maybe<bool>,
     /// The application says who may listen without a token for the channel (`proxy.subscribe`), whatever `listen` says; but for
@@ -150,9 +152,10 @@ pub(in crate::config) struct PushNamespace {
     pub(in crate::config) sub_refresh_proxy: Maybe<bool>,
     /// What of the publications is kept, for those who come back. Nothing if it does not say.
     pub(in crate::config) keep: Maybe<PushKeep>,
-    /// Clients recover what they have missed without asking for that when they subscribe. `false` if it does not say.
+    /// Clients recover what they have missed since a position (offset and epoch), without asking for that when they subscribe. Where it
+    /// is `false` those recover that may read the history and ask for a recoverable subscription. Default: `false`.
     pub(in crate::config) recovery: Maybe<bool>,
-    /// Clients may ask for what is kept. `false` if it does not say.
+    /// Clients may ask for what is kept, and recover all of it by the offset 0 without an epoch. Default: `false`.
     pub(in crate::config) history: Maybe<bool>,
     /// It is known who is there, and clients may ask. `false` if it does not say.
     pub(in crate::config) presence: Maybe<bool>,
@@ -177,6 +180,22 @@ pub(in crate::config) struct PushKeep {
     pub(in crate::config) size: Maybe<Text<Size>>,
     /// For so long: `5m` if it does not say.
     pub(in crate::config) time: Maybe<Text<Time>>,
+    /// How long the offset and the epoch of a channel are retained after its last publication, or after its last subscriber has left
+    /// (Centrifugo's `history_meta_ttl`); those of a channel that has not published for `time`. At the limit of channels
+    /// (`limits.channels`) the longest unused is removed before. Default: `30d`.
+    pub(in crate::config) meta_time: Maybe<Text<Time>>,
+}
+
+/// What the data of publications must be.
+#[derive(Clone, Copy, Debug, Deserialize, JsonSchema)]
+#[serde(rename_all = "snake_case")]
+pub(in crate::config) enum PushDataFormat {
+    /// One JSON value.
+    Json,
+    /// One JSON object.
+    JsonObject,
+    /// Any bytes: clients of the JSON format are disconnected (3506) by data that is not JSON.
+    Binary,
 }
 
 /// What becomes of publications for a client that is too slow.
@@ -216,7 +235,8 @@ pub(in crate::config) struct PushLimits {
     pub(in crate::config) message: Maybe<Text<Size>>,
     /// Bytes of the body of a program's request (`/api/`); more is answered 413. From `1KiB` to `64MiB`. Default: `1MiB`.
     pub(in crate::config) api_body: Maybe<Text<Size>>,
-    /// Channels that a worker keeps: 1048576 if it does not say.
+    /// Channels of a worker: for one more the longest unused is removed, of those without subscribers and without publications that
+    /// are kept. Default: 1048576.
     pub(in crate::config) channels: Maybe<u32>,
 }
 

@@ -3,7 +3,9 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use ringmain_gateway::model::{Action, Path, Push, PushEvent, PushKeys, PushListen, Secret, Target};
+use ringmain_gateway::model::{
+    Action, Path, Push, PushDataFormat, PushEvent, PushKeys, PushListen, Secret, Target,
+};
 use ringmain_push::{Keep, Slow};
 
 use super::{all_wrong, right};
@@ -64,7 +66,8 @@ push:
       slow: conflate
     rooms:
       listen: users
-      keep: {publications: 100, size: 64KiB, time: 1h}
+      keep: {publications: 100, size: 64KiB, time: 1h, meta_time: 2h}
+      data_format: json_object
       recovery: true
       history: true
       presence: true
@@ -82,6 +85,8 @@ push:
         time: Duration::from_mins(5),
     };
     assert_eq!(rules.keep, Some(kept));
+    assert_eq!(rules.remember, Duration::from_hours(30 * 24));
+    assert_eq!(prices.data_format, PushDataFormat::Json);
     assert!(!prices.publish && !prices.presence && prices.listen == PushListen::Anybody);
     let rooms = push.namespaces["rooms"];
     assert!(
@@ -94,6 +99,8 @@ push:
         time: Duration::from_hours(1),
     };
     assert_eq!(rooms.rules.keep, Some(kept));
+    assert_eq!(rooms.rules.remember, Duration::from_hours(2));
+    assert_eq!(rooms.data_format, PushDataFormat::JsonObject);
 }
 
 #[test]
@@ -232,6 +239,7 @@ push:
     'a:b': {}
     prices: {every: 1s, keep: {publications: 0}}
     fast: {keep: {}, every: 0s}
+    short: {keep: {time: 1h, meta_time: 30m}}
 routes:
   live:
     rules:
@@ -254,9 +262,10 @@ routes:
             "8:13: expected the key `keep` beside `every`: it is of what is kept, found none",
             "8:31: expected `publications`, `size` and `time` of more than nothing, or no `keep`, found 0",
             "9:11: expected a time of more than nothing at `every`, found 0",
-            "13:27: expected `true`, or the path that clients connect below, found `false`",
-            "14:9: expected one of the keys `to`, `redirect`, `respond`, `files` and `push`, found several",
-            "15:40: expected the key `retry` only beside `to`, found it beside another action",
+            "10:18: expected `meta_time` of at least `time`, which is 3600s, found 1800s",
+            "14:27: expected `true`, or the path that clients connect below, found `false`",
+            "15:9: expected one of the keys `to`, `redirect`, `respond`, `files` and `push`, found several",
+            "16:40: expected the key `retry` only beside `to`, found it beside another action",
         ]
     );
 }

@@ -162,25 +162,26 @@ impl Push {
     }
 }
 
-/// Who a connection is.
+/// Who a connection is. JSON has no `conn_info` and no `chan_info` that are not JSON: bytes of one client must not end the
+/// connections of others.
 #[derive(Clone, PartialEq, prost::Message, Serialize, Deserialize)]
 #[serde(default)]
 pub struct ClientInfo {
     /// Its user; empty for one that nobody knows.
     #[prost(string, tag = "1")]
-    #[serde(skip_serializing_if = "raw::is_unset", deserialize_with = "raw::or_null")]
+    #[serde(deserialize_with = "raw::or_null")]
     pub user: String,
     /// The connection's own number.
     #[prost(string, tag = "2")]
-    #[serde(skip_serializing_if = "raw::is_unset", deserialize_with = "raw::or_null")]
+    #[serde(deserialize_with = "raw::or_null")]
     pub client: String,
     /// What the application says of the connection.
     #[prost(bytes = "bytes", tag = "3")]
-    #[serde(with = "raw", skip_serializing_if = "raw::is_unset")]
+    #[serde(with = "raw", skip_serializing_if = "raw::is_no_json")]
     pub conn_info: Bytes,
     /// What it says of its subscription.
     #[prost(bytes = "bytes", tag = "4")]
-    #[serde(with = "raw", skip_serializing_if = "raw::is_unset")]
+    #[serde(with = "raw", skip_serializing_if = "raw::is_no_json")]
     pub chan_info: Bytes,
 }
 
@@ -476,7 +477,7 @@ pub struct PublishResult {}
 pub struct PresenceResult {
     /// By the connection's own number.
     #[prost(btree_map = "string, message", tag = "1")]
-    #[serde(skip_serializing_if = "raw::is_unset", deserialize_with = "raw::or_null")]
+    #[serde(deserialize_with = "raw::or_null")]
     pub presence: BTreeMap<String, ClientInfo>,
 }
 
@@ -486,11 +487,11 @@ pub struct PresenceResult {
 pub struct PresenceStatsResult {
     /// Connections.
     #[prost(uint32, tag = "1")]
-    #[serde(skip_serializing_if = "raw::is_unset", deserialize_with = "raw::or_null")]
+    #[serde(deserialize_with = "raw::or_null")]
     pub num_clients: u32,
     /// Users, each once.
     #[prost(uint32, tag = "2")]
-    #[serde(skip_serializing_if = "raw::is_unset", deserialize_with = "raw::or_null")]
+    #[serde(deserialize_with = "raw::or_null")]
     pub num_users: u32,
 }
 
@@ -500,15 +501,15 @@ pub struct PresenceStatsResult {
 pub struct HistoryResult {
     /// In order.
     #[prost(message, repeated, tag = "1")]
-    #[serde(skip_serializing_if = "raw::is_unset", deserialize_with = "raw::or_null")]
+    #[serde(deserialize_with = "raw::or_null")]
     pub publications: Vec<Publication>,
     /// Of the channel's offsets.
     #[prost(string, tag = "2")]
-    #[serde(skip_serializing_if = "raw::is_unset", deserialize_with = "raw::or_null")]
+    #[serde(deserialize_with = "raw::or_null")]
     pub epoch: String,
     /// The last one's.
     #[prost(uint64, tag = "3")]
-    #[serde(skip_serializing_if = "raw::is_unset", deserialize_with = "raw::or_null")]
+    #[serde(deserialize_with = "raw::or_null")]
     pub offset: u64,
 }
 

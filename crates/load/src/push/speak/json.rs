@@ -64,6 +64,13 @@ struct Subscribe {
     recovered: bool,
     offset: u64,
     epoch: String,
+    publications: Vec<Publication>,
+}
+
+#[derive(Default, Deserialize)]
+#[serde(default)]
+struct Publication {
+    offset: u64,
 }
 
 impl From<Subscribe> for Standing {
@@ -73,11 +80,14 @@ impl From<Subscribe> for Standing {
             recovered,
             offset,
             epoch,
+            publications,
         } = said;
+        let last = publications.last().map_or(0, |last| last.offset);
         Standing {
             recoverable,
             recovered,
-            offset,
+            // The reply to a recovery has the offset that was asked from, and its publications lead on from there.
+            offset: offset.max(last),
             epoch,
         }
     }

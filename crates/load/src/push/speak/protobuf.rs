@@ -72,7 +72,9 @@ fn standing(part: &[u8]) -> Option<Standing> {
             (3, Value::Number(number)) => at.recoverable = number != 0,
             (6, Value::Bytes(bytes)) => at.epoch = text(bytes),
             (8, Value::Number(number)) => at.recovered = number != 0,
-            (9, Value::Number(number)) => at.offset = number,
+            // The reply to a recovery has the offset that was asked from, and its publications lead on from there.
+            (7, Value::Bytes(bytes)) => at.offset = at.offset.max(publication_offset(bytes)),
+            (9, Value::Number(number)) => at.offset = at.offset.max(number),
             _ => {}
         }
     }
@@ -82,10 +84,16 @@ fn standing(part: &[u8]) -> Option<Standing> {
 /// The offset of a `Reply` with a `Push` with a `Publication`.
 pub(super) fn offset(part: &[u8]) -> Option<u64> {
     let publication = inner(inner(part, 4)?, 4)?;
-    Fields(publication).flatten().find_map(|field| match field {
+    Some(publication_offset(publication))
+}
+
+/// The offset of a `Publication`; 0 without one.
+fn publication_offset(part: &[u8]) -> u64 {
+    let offset = Fields(part).flatten().find_map(|field| match field {
         (6, Value::Number(offset)) => Some(offset),
         _ => None,
-    })
+    });
+    offset.unwrap_or(0)
 }
 
 /// The message in a field.

@@ -57,6 +57,10 @@ fn replies_in_json() {
         subscribed(2, standing(true)),
     );
     json(
+        r#"{"id":2,"subscribe":{"recoverable":true,"epoch":"e","publications":[{"data":{},"offset":6},{"data":{},"offset":7}],"recovered":true,"offset":5}}"#,
+        subscribed(2, standing(true)),
+    );
+    json(
         r#"{"id":2,"subscribe":{"recoverable":true,"epoch":"e","offset":7,"was_recovering":true}}"#,
         subscribed(2, standing(false)),
     );
