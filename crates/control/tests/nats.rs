@@ -201,7 +201,7 @@ impl Edge {
             print,
         } = file::read(&path).expect("a file");
         assert!(loaded.errors.is_empty(), "{:?}", loaded.errors);
-        let (config, _) = loaded.take(None).expect("a configuration");
+        let config = loaded.config.take().expect("a configuration");
         let config = Arc::new(config);
         let gateway = Gateway::new(Arc::clone(&config), now());
         let settings = Config {
@@ -220,7 +220,6 @@ impl Edge {
             print,
             text,
             config,
-            wrong: Vec::new(),
         };
         let control = Control::start(gateway, begun).expect("a thread");
         Edge {
