@@ -26,7 +26,6 @@ struct Read {
     /// `None`: the file is wrong as a whole.
     table: Option<Table<()>>,
     wrong: Vec<ConfigError>,
-    more: usize,
 }
 
 /// Validates a file as a start and a reload do.
@@ -105,9 +104,5 @@ fn read(path: &Path, fits: &dyn Fn(&Rule) -> Result<(), String>) -> Result<Read,
     let table = loaded.config.take();
     let table = table.map(|config| Table::compile(Arc::new(config), None, &mut |rule, _| fits(rule)));
     let wrong = loaded.wrong(table.as_ref().map_or(&[], Table::problems));
-    Ok(Read {
-        table,
-        wrong,
-        more: loaded.more,
-    })
+    Ok(Read { table, wrong })
 }
