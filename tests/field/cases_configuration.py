@@ -181,7 +181,7 @@ routes:
 """
     site = Site(r, text)
     half = site.text[: site.text.index("        policies:")].encode()
-    rest = site.text.encode()[len(half):] + b"# again\n"
+    whole = site.text.encode()
 
     def guarded(what):
         for _ in range(6):
@@ -196,7 +196,7 @@ routes:
             out.write(half)
             meanwhile()
             guarded(what)
-            out.write(rest)
+            out.write(whole[len(half):] + f"# {what}\n".encode())
         until(f"{what}: the whole file is read", lambda: site.reloads() > before)
         expect(f"{what}: /admin/x", 401, get(site.port, "/admin/x").status)
         expect(f"{what}: successful", 1.0, site.metric("ringmain_config_last_reload_successful"))
@@ -222,6 +222,21 @@ def certificate(r, name, common="localhost"):
     subprocess.run([openssl, "req", "-x509", "-newkey", "ec", "-pkeyopt", "ec_paramgen_curve:prime256v1", "-nodes", "-days", "2",
                     "-subj", f"/CN={common}", "-addext", f"subjectAltName=DNS:{common},IP:127.0.0.1",
                     "-keyout", r.dir / f"{name}.key", "-out", r.dir / f"{name}.crt"], check=True, capture_output=True)
+
+
+def client_certificate(r):
+    """Makes `client.crt` with its key, issued by the authority in `ca.crt`."""
+    import subprocess
+    certificate(r, "ca", "authority.example")
+    openssl = rig.need("openssl")
+    r.file("client.ext", "subjectAltName=DNS:clerk.example\nextendedKeyUsage=clientAuth\n")
+    for arguments in (
+        ["req", "-newkey", "ec", "-pkeyopt", "ec_paramgen_curve:prime256v1", "-nodes", "-subj", "/CN=clerk.example",
+         "-keyout", r.dir / "client.key", "-out", r.dir / "client.csr"],
+        ["x509", "-req", "-in", r.dir / "client.csr", "-CA", r.dir / "ca.crt", "-CAkey", r.dir / "ca.key", "-days", "2",
+         "-CAcreateserial", "-extfile", r.dir / "client.ext", "-out", r.dir / "client.crt"],
+    ):
+        subprocess.run([openssl, *arguments], check=True, capture_output=True)
 
 
 @case("G6", "`Host` in request_headers.set does what rewrite.host does")
@@ -454,10 +469,10 @@ def silent_check(r):
 def certificate_demanded(r):
     import ssl
     certificate(r, "one")
-    certificate(r, "client", "clerk.example")
+    client_certificate(r)
     port = free_port()
     text = "listeners: {{s: {{address: 127.0.0.1:%d, tls: {{certificates: c{clients}}}}}}}\n" \
-           "certificates: {{c: {{chain: one.crt, key: one.key}}}}\nauthorities: {{ca: client.crt}}\n" \
+           "certificates: {{c: {{chain: one.crt, key: one.key}}}}\nauthorities: {{ca: ca.crt}}\n" \
            "routes: {{r: {{rules: [{{respond: {{body: come in}}}}]}}}}\n" % port
     process = r.gateway(text.format(clients=""), port=port)
     context = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
