@@ -59,6 +59,10 @@ pub enum LayerEvent {
     End,
     /// The peer broke a rule, or cannot be trusted: the connection ends with [`crate::Reason::Layer`] when `wire` is sent.
     Failed,
+    /// The peer does not speak the layer's protocol, and `wire` has a response in its own: the connection ends behind it, and bytes
+    /// that still arrive are dropped until the peer has ended too or the flush timeout has passed, so that no reset costs the
+    /// peer the response.
+    Refused,
 }
 
 /// The layer can encrypt nothing more: its keys are used up, or it had failed before.

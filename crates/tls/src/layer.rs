@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use ringmain_engine::{Layer, LayerEvent, LayerFault, LayerStep};
-use ringmain_wire::tls::{Event, Facts, Fault, Session};
+use ringmain_wire::tls::{Event, Facts, Fault, FaultKind, Session};
 
 use crate::counters::Counters;
 
@@ -62,7 +62,10 @@ impl Layer for Tls {
                 if handshaking {
                     self.counters.failed.add();
                 }
-                LayerEvent::Failed
+                match self.session.fault() {
+                    Some(fault) if fault.kind == FaultKind::PlainHttp => LayerEvent::Refused,
+                    _ => LayerEvent::Failed,
+                }
             }
         };
         LayerStep {

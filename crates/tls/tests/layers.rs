@@ -68,7 +68,7 @@ impl End {
             match step.event {
                 LayerEvent::NeedMore => break,
                 LayerEvent::Nothing | LayerEvent::Plain(_) => {}
-                LayerEvent::Failed => {
+                LayerEvent::Failed | LayerEvent::Refused => {
                     self.events.push(LayerEvent::Failed);
                     break;
                 }

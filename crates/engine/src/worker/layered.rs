@@ -142,6 +142,22 @@ impl Core {
         self.close(slot, Reason::Layer);
     }
 
+    /// Lets the last bytes go, announces the end, and drops the bytes that still arrive. A stream is read by its owner, and ends.
+    fn refuse_layer(&mut self, slot: Slot) {
+        self.put_on_wire(slot);
+        let Some(connection) = self.connection(slot) else {
+            return;
+        };
+        if connection.stream.is_some() {
+            return self.fail_layer(slot);
+        }
+        if let Some(layered) = &mut connection.layer {
+            layered.failed = true;
+        }
+        self.shutdown(slot);
+        self.set_deadline(slot, Some(self.flush));
+    }
+
     /// What was written before may go now.
     fn establish(&mut self, slot: Slot) {
         let Some(Record::Connection(connection)) = self.records.get_mut(slot) else {
@@ -337,6 +353,10 @@ impl<H: Handler> Worker<H> {
                 LayerEvent::Failed => {
                     self.with_state(slot, |handler, conn, state| handler.insecure(conn, state));
                     self.cx.core().fail_layer(slot);
+                }
+                LayerEvent::Refused => {
+                    self.with_state(slot, |handler, conn, state| handler.insecure(conn, state));
+                    self.cx.core().refuse_layer(slot);
                 }
                 LayerEvent::Nothing if consumed > 0 => {}
                 LayerEvent::Nothing | LayerEvent::NeedMore => return at + consumed,

@@ -1,6 +1,6 @@
 //! `host [ ":" port ]` (RFC 9110 §4.2, RFC 3986 §3.2), as it stands in `Host` and in targets.
 //!
-//! Says only whether it is one: never looks a name up, never normalises.
+//! Checks and compares: never resolves a name, and never rewrites one.
 
 use std::fmt;
 use std::net::Ipv6Addr;
@@ -29,10 +29,48 @@ impl<'a> Authority<'a> {
         self.0
     }
 
+    /// Whether both name the same host and port: case does not count, and neither does a port that is empty or that of
+    /// the scheme (RFC 3986 §6.2.3).
+    #[must_use]
+    pub fn is_equivalent(self, other: Authority<'_>, scheme: &[u8]) -> bool {
+        if self.0.eq_ignore_ascii_case(other.0) {
+            return true;
+        }
+        let default = default_port(scheme);
+        let (host, port) = self.split();
+        let (other_host, other_port) = other.split();
+        host.eq_ignore_ascii_case(other_host) && port.or(default) == other_port.or(default)
+    }
+
+    /// The host, and the port if there is one with digits.
+    fn split(self) -> (&'a [u8], Option<u32>) {
+        // Colons of an IPv6 literal stand before its bracket.
+        let colon = self.0.iter().rposition(|&byte| byte == b':');
+        match colon {
+            Some(colon) if !self.0[colon..].contains(&b']') => {
+                let digits = &self.0[colon + 1..];
+                let port = digits
+                    .iter()
+                    .fold(0, |port, &digit| port * 10 + u32::from(digit - b'0'));
+                (&self.0[..colon], (!digits.is_empty()).then_some(port))
+            }
+            _ => (self.0, None),
+        }
+    }
+
     /// The same as text.
     #[must_use]
     pub fn as_str(self) -> &'a str {
         str::from_utf8(self.0).expect("every character of an authority is ASCII")
+    }
+}
+
+/// The port of a scheme (RFC 9110 §4.2.1, §4.2.2).
+fn default_port(scheme: &[u8]) -> Option<u32> {
+    match scheme {
+        scheme if scheme.eq_ignore_ascii_case(b"http") => Some(80),
+        scheme if scheme.eq_ignore_ascii_case(b"https") => Some(443),
+        _ => None,
     }
 }
 

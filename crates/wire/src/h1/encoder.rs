@@ -200,7 +200,8 @@ impl<'o> ResponseEncoder<'o> {
 
     /// Ends the head; the body is written by what this returns.
     ///
-    /// `Framing::None` declares a length of 0 where a body could be. `Framing::UntilClose` closes after the body,
+    /// `Framing::None` declares a length of 0 where a body could be, and so does any framing of a 205, whose body is dropped
+    /// (RFC 9110 §15.3.6). `Framing::UntilClose` closes after the body,
     /// whatever the exchange says.
     ///
     /// # Errors
@@ -212,6 +213,10 @@ impl<'o> ResponseEncoder<'o> {
             (_, 101) => return Err(Misuse::Status),
             (Framing::None, _) if bodiless => {}
             (_, _) if bodiless => return Err(Misuse::BodyForbidden),
+            (_, 205) => {
+                self.exchange.keep_alive &= framing != Framing::UntilClose;
+                self.write(b"Content-Length: 0\r\n");
+            }
             (Framing::None, 304) => {}
             (Framing::None, _) if self.exchange.method == AnswerTo::Head => {}
             (Framing::None, _) => self.write(b"Content-Length: 0\r\n"),
@@ -254,6 +259,7 @@ impl<'o> ResponseEncoder<'o> {
             digits_at,
             body_at: self.draft.out.len(),
             silent: self.is_silent(),
+            empty: self.status == 205,
         })
     }
 
@@ -280,10 +286,10 @@ impl<'o> ResponseEncoder<'o> {
         matches!(self.status, 100..=199 | 204) || tunnel
     }
 
-    /// No body although the head may announce one.
+    /// No body, whatever is written of one.
     #[inline]
     fn is_silent(&self) -> bool {
-        self.exchange.method == AnswerTo::Head || self.status == 304
+        self.exchange.method == AnswerTo::Head || matches!(self.status, 205 | 304)
     }
 
     /// RFC 9112 §9.3, §9.6. An interim response says nothing about the connection, a tunnel has none.
@@ -318,13 +324,14 @@ pub struct LengthSlot {
     digits_at: usize,
     body_at: usize,
     silent: bool,
+    empty: bool,
 }
 
 impl LengthSlot {
     /// Declares all that `out` holds after the head as the body. Where no body may be (HEAD, 304) it is taken
-    /// back after it was counted.
+    /// back after it was counted; a 205 declares none.
     pub fn fill(self, out: &mut Vec<u8>) {
-        let mut length = out.len() - self.body_at;
+        let mut length = if self.empty { 0 } else { out.len() - self.body_at };
         let slot = &mut out[self.digits_at..self.digits_at + LENGTH_DIGITS];
         for digit in slot.iter_mut().rev() {
             *digit = b'0' + (length % 10) as u8;

@@ -242,26 +242,12 @@ impl FieldTable {
         self.records.push(record);
     }
 
-    /// One record in place of all of a known name: that of a value from `at` to `end`.
-    pub(crate) fn unite(&mut self, known: Known, at: u32, end: u32) {
+    /// Replaces the value of the first field of a known name by the bytes from `at` to `end`.
+    pub(crate) fn set_value(&mut self, known: Known, at: u32, end: u32) {
         let first = usize::from(self.first[known as usize]);
-        let Some(record) = self.records.get_mut(first) else {
-            return;
-        };
-        record.value_at = at;
-        record.value_end = end;
-        let mut index = 0;
-        self.records.retain(|record| {
-            index += 1;
-            index <= first + 1 || record.known != Some(known)
-        });
-        self.repeated &= !(1 << known as u32);
-        // Those behind have moved.
-        self.first = [NOWHERE; KNOWN];
-        for (place, record) in self.records.iter().enumerate().rev() {
-            if let Some(known) = record.known {
-                self.first[known as usize] = place as u16;
-            }
+        if let Some(record) = self.records.get_mut(first) {
+            record.value_at = at;
+            record.value_end = end;
         }
     }
 
@@ -296,7 +282,7 @@ impl<'a> Fields<'a> {
     }
 
     /// The values of all fields with a known name.
-    pub fn all_known(&self, known: Known) -> impl Iterator<Item = &'a [u8]> + use<'a> {
+    pub fn all_known(&self, known: Known) -> impl Iterator<Item = &'a [u8]> + Clone + use<'a> {
         let input = self.input;
         let records = self
             .table

@@ -47,6 +47,6 @@ pub use method::Method;
 pub use misuse::Misuse;
 pub use request::{RequestHead, parse_request};
 pub use response::{ResponseHead, parse_response};
-pub use status::reason;
+pub use status::{allows_content, reason};
 pub use target::Target;
 pub use trailers::Trailers;

@@ -18,6 +18,13 @@ macro_rules! statuses {
     };
 }
 
+/// Whether a response with that status may have content (RFC 9110 §15.2, §15.3.5, §15.3.6, §15.4.5). A 205 says so by a length
+/// of 0, the others by having no length.
+#[must_use]
+pub const fn allows_content(status: u16) -> bool {
+    !matches!(status, 100..=199 | 204 | 205 | 304)
+}
+
 statuses! {
     200 "OK",
     100 "Continue",

@@ -22,6 +22,9 @@ const MEMO_BYTES: usize = 512;
 /// What an entry of a header list counts beside its bytes (RFC 9113 §6.5.2).
 const FIELD_OVERHEAD: usize = 32;
 
+/// Between the values of several `cookie` fields (RFC 9113 §8.2.3).
+const COOKIE_SEPARATOR: &[u8] = b"; ";
+
 /// Bytes of the arena that are kept from head to head.
 const ARENA_BYTES: usize = 64 * 1024;
 
@@ -34,6 +37,8 @@ pub struct HeadBuffer {
     arena: Vec<u8>,
     table: FieldTable,
     found: Found,
+    /// Values of `cookie` put together, if there is more than one.
+    cookies: Vec<u8>,
     /// Numbers that connections are known by here.
     owners: u64,
     memo: Memo,
@@ -95,6 +100,7 @@ impl HeadBuffer {
             arena: Vec::new(),
             table: FieldTable::new(&h1),
             found: Found::default(),
+            cookies: Vec::new(),
             owners: 0,
             memo: Memo {
                 owner: NOBODY,
@@ -119,12 +125,17 @@ impl HeadBuffer {
         self.arena.clear();
         self.arena.shrink_to(ARENA_BYTES);
         self.table.clear();
+        self.cookies.clear();
+        self.cookies.shrink_to(ARENA_BYTES);
         self.found = Found::default();
-        let (table, found) = (&mut self.table, &mut self.found);
+        let (table, found, cookies) = (&mut self.table, &mut self.found, &mut self.cookies);
         owner
             .decoder
             .decode(block, &mut self.arena, &mut |arena, field| {
-                take(arena, field, limits, table, found)
+                if field.tag.kind == Kind::Cookie && found.cookies > 0 && found.fault.is_none() {
+                    return take_crumb(arena, field, limits, (&*table, &mut *cookies), found);
+                }
+                take(arena, field, limits, table, found);
             })?;
         if self.found.cookies > 1 {
             self.join_cookies();
@@ -144,21 +155,11 @@ impl HeadBuffer {
     }
 
     /// RFC 9113 §8.2.3: one field where there were several.
-    #[cold]
     fn join_cookies(&mut self) {
         let at = self.arena.len();
-        let records = std::mem::take(&mut self.found.cookies);
-        let mut joined = Vec::new();
-        for value in self.table.fields(&self.arena).all_known(Known::Cookie) {
-            if !joined.is_empty() {
-                joined.extend_from_slice(b"; ");
-            }
-            joined.extend_from_slice(value);
-        }
-        self.arena.extend_from_slice(&joined);
-        let (at, end) = (at as u32, self.arena.len() as u32);
-        debug_assert!(records > 1);
-        self.table.unite(Known::Cookie, at, end);
+        self.arena.extend_from_slice(&self.cookies);
+        self.table
+            .set_value(Known::Cookie, at as u32, self.arena.len() as u32);
     }
 
     fn bytes(&self, span: Span) -> &[u8] {
@@ -211,20 +212,23 @@ impl HeadBuffer {
         })
     }
 
-    /// RFC 9113 §8.3.1: `:authority`, or `host`, or both alike.
+    /// RFC 9113 §8.3.1: `:authority`, or `host`, or both of the same origin, normalised by the scheme.
     fn authority(&self) -> Result<Authority<'_>, FaultKind> {
         let found = &self.found;
-        let said = match (found.authority, found.host) {
+        let read = |span| Authority::new(self.bytes(span)).map_err(|_| FaultKind::Authority);
+        match (found.authority, found.host) {
             (Some(authority), Some(host)) => {
-                if !self.bytes(authority).eq_ignore_ascii_case(self.bytes(host)) {
-                    return Err(FaultKind::AuthorityHost);
+                let authority = read(authority)?;
+                let scheme = found.scheme.map_or(&b""[..], |scheme| self.bytes(scheme));
+                if authority.is_equivalent(read(host)?, scheme) {
+                    Ok(authority)
+                } else {
+                    Err(FaultKind::AuthorityHost)
                 }
-                authority
             }
-            (Some(one), None) | (None, Some(one)) => one,
-            (None, None) => return Err(FaultKind::Authority),
-        };
-        Authority::new(self.bytes(said)).map_err(|_| FaultKind::Authority)
+            (Some(one), None) | (None, Some(one)) => read(one),
+            (None, None) => Err(FaultKind::Authority),
+        }
     }
 
     fn target(&self, method: Method<'_>) -> Result<(Target<'_>, &str), FaultKind> {
@@ -325,6 +329,37 @@ fn take(arena: &mut Vec<u8>, field: Decoded, limits: &Limits, table: &mut FieldT
         found.fault = Some(fault);
         arena.truncate(field.at);
     }
+}
+
+/// Takes a `cookie` beside the first one: they are one field, whose bytes count as those of one (RFC 9113 §8.2.3).
+fn take_crumb(
+    arena: &mut Vec<u8>,
+    field: Decoded,
+    limits: &Limits,
+    (table, cookies): (&FieldTable, &mut Vec<u8>),
+    found: &mut Found,
+) {
+    let Decoded { at, name, value, tag } = field;
+    found.size += value + COOKIE_SEPARATOR.len();
+    found.fault = match tag.fault {
+        _ if found.size > limits.head_bytes as usize => Some(FaultKind::HeadTooLarge),
+        fault => fault,
+    };
+    if found.fault.is_none() {
+        if found.cookies == 1
+            && let Some(first) = table.fields(arena).known(Known::Cookie)
+        {
+            cookies.extend_from_slice(first);
+        }
+        found.cookies += 1;
+        if value > 0 {
+            if !cookies.is_empty() {
+                cookies.extend_from_slice(COOKIE_SEPARATOR);
+            }
+            cookies.extend_from_slice(&arena[at + name..at + name + value]);
+        }
+    }
+    arena.truncate(at);
 }
 
 #[inline]

@@ -9,6 +9,7 @@ use x509_parser::time::ASN1Time;
 use super::handshake::Handshake;
 use super::identity::NoneOfThem;
 use super::limits::{NAME_SHOWN, NAMES_SHOWN};
+use super::plain;
 use crate::faults::faults;
 
 /// Whose fault it is.
@@ -38,6 +39,8 @@ faults! {
 
     /// What came is not TLS: plain HTTP, as a rule.
     NotTls 0 "a record of TLS" "RFC 8446 §5.1",
+    /// A client begins with a request of HTTP in the clear.
+    PlainHttp 0 "TLS on this port" "RFC 8446 §5.1",
     /// A record beyond its limit.
     Record 22 "records of at most 2^14 bytes of content" "RFC 8446 §5.1",
     /// A message that is not in its form.
@@ -56,6 +59,9 @@ faults! {
     Alpn 120 "an application protocol in common" "RFC 7301 §3.2",
     /// A client asks for a name that this server does not serve.
     Name 112 "the name of a certificate that is served here" "RFC 6066 §3",
+    /// A client asks for a name that no host has: with other characters than letters, digits, hyphens and underscores, a
+    /// label that begins or ends with a hyphen, a wildcard.
+    ServerName 47 "one server name that is a DNS name" "RFC 6066 §3",
     /// A peer that shows no certificate, where it has to.
     CertificateMissing 116 "a certificate of the peer" "RFC 8446 §4.4.2.4",
     /// A certificate for other names.
@@ -121,19 +127,18 @@ impl Fault {
 
     /// Something else than TLS, from its first bytes.
     pub(super) fn not_tls(bytes: &[u8]) -> Self {
-        let shown = shown(&bytes[..bytes.len().min(5)]);
-        let plain = bytes.starts_with(b"GET ")
-            || bytes.starts_with(b"POST")
-            || bytes.starts_with(b"HEAD")
-            || bytes.starts_with(b"PUT ")
-            || bytes.starts_with(b"PRI ")
-            || bytes.starts_with(b"HTTP");
-        let hint = if plain {
+        let hint = if plain::is_http(bytes) == Some(true) || bytes.starts_with(b"HTTP") {
             ": plain HTTP, where HTTPS is spoken"
         } else {
             ""
         };
-        Self::new(FaultKind::NotTls, format!("\"{shown}\"{hint}"))
+        Self::new(FaultKind::NotTls, format!("\"{}\"{hint}", first(bytes)))
+    }
+
+    /// A request in the clear, from its first bytes.
+    pub(super) fn plain_http(bytes: &[u8]) -> Self {
+        let text = format!("plain HTTP (\"{}\")", first(bytes));
+        Self::new(FaultKind::PlainHttp, text)
     }
 
     /// The peer's alert.
@@ -222,6 +227,11 @@ impl Fault {
     }
 
     fn of_misbehaved(why: &PeerMisbehaved) -> Self {
+        if let PeerMisbehaved::ServerNameMustContainOneHostName = why {
+            let found =
+                "a server name (SNI) that is no DNS name: rustls refuses it before a certificate is chosen";
+            return Self::new(FaultKind::ServerName, found);
+        }
         let kind = match why {
             PeerMisbehaved::TooManyEmptyFragments
             | PeerMisbehaved::TooManyKeyUpdateRequests
@@ -326,6 +336,7 @@ pub(super) fn cut(name: &str) -> String {
     text
 }
 
-fn shown(bytes: &[u8]) -> String {
-    bytes.escape_ascii().to_string()
+/// The first bytes of what a peer sent, escaped.
+fn first(bytes: &[u8]) -> String {
+    bytes[..bytes.len().min(5)].escape_ascii().to_string()
 }

@@ -35,6 +35,7 @@ mod names;
 mod peek;
 mod pem;
 mod pinned;
+pub mod plain;
 mod protection;
 mod server;
 mod session;

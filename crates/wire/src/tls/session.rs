@@ -15,6 +15,7 @@ use super::facts::Facts;
 use super::fault::{Fault, FaultKind};
 use super::handshake::{Handshake, Outcome, Progress};
 use super::limits::{HANDSHAKE, HEADER, RECORD};
+use super::plain;
 use super::traffic::{Content, Traffic};
 
 /// What became of received bytes.
@@ -197,7 +198,17 @@ impl Session {
                 };
             }
             Err(fault) => {
-                self.refuse(fault, wire);
+                match &self.phase {
+                    Phase::Handshake(handshake)
+                        if handshake.is_server()
+                            && !handshake.is_begun()
+                            && plain::is_http(bytes) == Some(true) =>
+                    {
+                        plain::respond(bytes, wire);
+                        self.fail(Fault::plain_http(bytes));
+                    }
+                    _ => self.refuse(fault, wire),
+                }
                 return Step {
                     consumed: bytes.len(),
                     event: Event::Failed,

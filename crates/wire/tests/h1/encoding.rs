@@ -70,7 +70,7 @@ fn responses_say_how_they_end() {
 
 #[test]
 fn responses_without_body() {
-    use Framing::{Chunked, Length, None};
+    use Framing::{Chunked, Length, None, UntilClose};
     check_responses(&[
         (200, HEAD, Length(2), "hi", "Content-Length: 2\r\n\r\n"),
         (200, HEAD, Length(2), "", "Content-Length: 2\r\n\r\n"),
@@ -78,6 +78,25 @@ fn responses_without_body() {
         (200, HEAD, None, "hi", "\r\n"),
         (304, PLAIN, None, "", "\r\n"),
         (304, PLAIN, Length(9), "", "Content-Length: 9\r\n\r\n"),
+        // RFC 9110 §15.3.6: whatever is written of a body.
+        (205, PLAIN, None, "", "Content-Length: 0\r\n\r\n"),
+        (205, PLAIN, Length(2), "hi", "Content-Length: 0\r\n\r\n"),
+        (205, PLAIN, Chunked, "hi", "Content-Length: 0\r\n\r\n"),
+        (
+            205,
+            OLD,
+            Chunked,
+            "hi",
+            "Content-Length: 0\r\nConnection: keep-alive\r\n\r\n",
+        ),
+        (
+            205,
+            PLAIN,
+            UntilClose,
+            "hi",
+            "Content-Length: 0\r\nConnection: close\r\n\r\n",
+        ),
+        (205, HEAD, Length(2), "hi", "Content-Length: 0\r\n\r\n"),
         (204, PLAIN, None, "", "\r\n"),
         (100, PLAIN, None, "", "\r\n"),
     ]);

@@ -5,6 +5,7 @@ mod cuts;
 mod ending;
 mod floods;
 mod flow;
+mod heads;
 mod messages;
 mod rules;
 #[path = "../shared/rng.rs"]

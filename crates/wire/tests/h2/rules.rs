@@ -253,6 +253,7 @@ fn pseudo_rules() -> Vec<Rule> {
         ),
         rule(Authority, 1, with(&[("host", "a b")])),
         rule(AuthorityHost, 1, with(&[("host", "otherhost")])),
+        rule(AuthorityHost, 1, with(&[("host", "localhost:81")])),
         rule(
             AuthorityHost,
             1,

@@ -25,11 +25,7 @@ fn rule_1_what_is_not_tls_is_told() {
     let world = World::new();
     let server = world.build_server();
     for (bytes, texts) in [
-        (&b"GET / HTTP/1.1\r\n\r\n"[..], ["\"GET /\"", "plain HTTP"]),
-        (
-            &b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n"[..],
-            ["\"PRI *\"", "plain HTTP"],
-        ),
+        (&b"SSH-2.0-OpenSSH_9.9\r\n"[..], ["\"SSH-2\"", "a record of TLS"]),
         (
             &b"\x80\x2e\x01\x03\x01\x00\x15\x00"[..],
             ["\\x80.\\x01\\x03\\x01", "a record of TLS"],
@@ -49,6 +45,46 @@ fn rule_1_what_is_not_tls_is_told() {
     let fault = end.session.fault().expect("refused");
     assert_eq!(fault.kind, FaultKind::NotTls);
     assert!(fault.to_string().contains("plain HTTP"), "{fault}");
+}
+
+/// They are answered in their own protocol, so that people see what is wrong.
+#[test]
+fn rule_1_requests_in_the_clear_are_answered_in_the_clear() {
+    let world = World::new();
+    let server = world.build_server();
+    for request in [
+        "GET / HTTP/1.1\r\n\r\n",
+        "POST /a HTTP/1.1\r\nContent-Length: 5\r\n\r\nhello",
+        "OPTIONS * HTTP/1.1\r\n\r\n",
+        "M-SEARCH * HTTP/1.1\r\n\r\n",
+        "HEAD / HTTP/1.1\r\n\r\n",
+        "PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n",
+    ] {
+        for cut in 1..request.len() {
+            let mut end = End::new(server.session());
+            let (first, rest) = request.as_bytes().split_at(cut);
+            end.feed(first);
+            end.feed(rest);
+            let fault = end.session.fault().expect("refused");
+            assert_eq!(fault.kind, FaultKind::PlainHttp, "{request:?} at {cut}");
+            assert!(fault.to_string().contains("plain HTTP"), "{fault}");
+            let answer = str::from_utf8(&end.wire).expect("text");
+            let (head, body) = answer.split_once("\r\n\r\n").expect("a head");
+            assert!(head.starts_with("HTTP/1.1 400 Bad Request\r\n"), "{answer}");
+            assert!(head.ends_with("\r\nConnection: close"), "{answer}");
+            assert_eq!(
+                body.contains("this port speaks TLS"),
+                !request.starts_with("HEAD"),
+                "{answer}"
+            );
+        }
+    }
+    for other in ["get / HTTP/1.1\r\n\r\n", "GE T/ HTTP", "\r\nGET / H", "G\0T / "] {
+        let mut end = End::new(server.session());
+        end.feed(other.as_bytes());
+        assert_eq!(end.session.fault().expect("refused").kind, FaultKind::NotTls);
+        assert!(end.wire.is_empty(), "{other:?}");
+    }
 }
 
 #[test]
@@ -227,6 +263,27 @@ fn rule_5_an_unknown_name_is_told() {
     world.server.certificates = vec![world.authority.issue(&["b.example"])];
     let refused = (FaultKind::Refused, &["UnrecognisedName (112)"][..]);
     check_faults(&world, refused, (FaultKind::Name, &["\"a.example\""]));
+}
+
+/// There is no way past rustls to the default certificate: the hello is part of the transcript, so it cannot be changed.
+#[test]
+fn rule_5_a_name_that_is_no_dns_name_is_told() {
+    let world = World::new();
+    let server = world.build_server();
+    for other in ["*.example", "-x.exampl", "[foo.com]"] {
+        let mut hello = Vec::new();
+        let mut client = world.build_client().session(&name("a.example"));
+        client.begin(&mut hello);
+        let at = hello.windows(9).position(|part| part == b"a.example");
+        let at = at.expect("the name is in the hello");
+        hello[at..at + 9].copy_from_slice(other.as_bytes());
+        let mut end = End::new(server.session());
+        end.feed(&hello);
+        let fault = end.session.fault().expect("refused");
+        assert_eq!(fault.kind, FaultKind::ServerName, "{other}: {fault}");
+        assert!(fault.to_string().contains("no DNS name"), "{fault}");
+        assert_eq!(end.wire, [21, 3, 3, 0, 2, 2, 47], "{other}");
+    }
 }
 
 #[test]
