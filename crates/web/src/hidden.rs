@@ -1,12 +1,62 @@
 //! Values in queries that no log shows: a page without headers of its own has no other place for a token.
 
 use std::borrow::Cow;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, Mutex, PoisonError};
 
-use crate::query;
+use crate::{limits, query};
 
 /// Parameters whose values are hidden unless somebody says otherwise: tokens (RFC 6750 §2.3), and what clients of push say when
 /// they connect, which has one in it.
 pub const HIDDEN: [&str; 3] = ["cf_connect", "token", "access_token"];
+
+/// Names of query parameters whose values no log shows, beside [`HIDDEN`] or what the access log was given in its place: those that a
+/// configuration declares to hold secrets. Shared, and changed while the application serves.
+#[derive(Clone, Debug, Default)]
+pub struct RedactedParams(Arc<ParamNames>);
+
+#[derive(Debug, Default)]
+struct ParamNames {
+    /// Of `names`: workers look at this first.
+    generation: AtomicU64,
+    names: Mutex<Arc<[Box<str>]>>,
+}
+
+impl RedactedParams {
+    /// Returns an empty set.
+    #[must_use]
+    pub fn new() -> RedactedParams {
+        RedactedParams::default()
+    }
+
+    /// Adds names, decoded. None is removed, since clients go on sending what an earlier configuration asked for; beyond
+    /// [`limits::REDACTED_PARAMS`] names the oldest are.
+    pub fn add<N: AsRef<str>>(&self, names: impl IntoIterator<Item = N>) {
+        let mut held = self.0.names.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut all = held.to_vec();
+        for name in names {
+            if all.iter().all(|known| **known != *name.as_ref()) {
+                all.push(name.as_ref().into());
+            }
+        }
+        if all.len() == held.len() {
+            return;
+        }
+        all.drain(..all.len().saturating_sub(limits::REDACTED_PARAMS));
+        *held = all.into();
+        self.0.generation.fetch_add(1, Ordering::Release);
+    }
+
+    /// The names now.
+    pub(crate) fn names(&self) -> Arc<[Box<str>]> {
+        let names = self.0.names.lock().unwrap_or_else(PoisonError::into_inner);
+        Arc::clone(&names)
+    }
+
+    pub(crate) fn generation(&self) -> u64 {
+        self.0.generation.load(Ordering::Acquire)
+    }
+}
 
 /// A target, or another URL, with `***` for what stands behind these names in its query. Some servers part pairs by `;`, too, so
 /// a name counts behind either; a value goes on to the next `&`.
@@ -53,7 +103,21 @@ pub(crate) fn scrubbed<'t, N: AsRef<str>>(target: &'t [u8], names: &[N]) -> Cow<
 
 #[cfg(test)]
 mod tests {
-    use super::{HIDDEN, scrubbed};
+    use super::{HIDDEN, RedactedParams, scrubbed};
+    use crate::limits;
+
+    #[test]
+    fn declared_names_are_added_and_bounded() {
+        let params = RedactedParams::new();
+        assert_eq!((params.names().len(), params.generation()), (0, 0));
+        params.add(["key", "sig"]);
+        params.add(["sig", "key"]);
+        assert_eq!(params.generation(), 1);
+        assert_eq!(&*scrubbed(b"/?sig=x&a=b", &params.names()), b"/?sig=***&a=b");
+        params.add((0..limits::REDACTED_PARAMS).map(|number| number.to_string()));
+        let names = params.names();
+        assert_eq!((names.len(), &*names[0]), (limits::REDACTED_PARAMS, "0"));
+    }
 
     #[test]
     fn values_of_these_names_are_not_shown() {

@@ -4,13 +4,16 @@
 //! handler touches. Knows no system call and no byte of framing: those are the engine's and the codec's.
 #![forbid(unsafe_code)]
 
+mod accept;
 pub mod access_log;
 mod app;
+mod conditional;
 mod cookie;
 mod date;
 mod entrance;
 mod error;
 mod exit;
+mod expected;
 #[cfg(feature = "fuzzing")]
 #[doc(hidden)]
 pub mod fuzzing;
@@ -23,6 +26,7 @@ mod json;
 pub mod limits;
 mod local;
 mod location;
+mod log_limit;
 pub mod media_type;
 mod note;
 mod origin;
@@ -47,14 +51,16 @@ pub mod ws;
 pub use access_log::AccessLog;
 pub use app::{App, AppError, Group};
 pub use bytes::Bytes;
+pub use conditional::{Precondition, Validators};
 pub use cookie::{CookieFault, Cookies, SameSite, SetCookie};
 pub use date::http_date;
 pub use entrance::{Entrance, Entrances};
 pub use error::{Error, Result};
 pub use exit::Exit;
-pub use hidden::HIDDEN;
+pub use hidden::{HIDDEN, RedactedParams};
 pub use incoming::{Incoming, Logging, Passed};
 pub use limits::Limits;
+pub use log_limit::{LeftOut, LogLimit};
 pub use note::Note;
 pub use plain_log::start as log_plainly;
 pub use process::serve;

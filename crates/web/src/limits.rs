@@ -138,6 +138,14 @@ pub const HEAD_BYTES_MOST: u32 = 48 * 1024;
 /// Bytes of an answer handed to the engine at once; the rest follows as the client takes them.
 pub const SEND_SHARE: usize = 256 * 1024;
 
+/// Interval in which a worker logs at most one line of each kind that clients can cause at will (plain HTTP on a TLS port); the
+/// next line has the number of those that were left out.
+pub const CLIENT_LOG_INTERVAL: Duration = Duration::from_secs(10);
+
+/// Names of query parameters that a configuration declares to hold secrets ([`RedactedParams`](crate::RedactedParams)); with more
+/// the oldest are forgotten.
+pub const REDACTED_PARAMS: usize = 1024;
+
 /// Bytes of a reply's body up to which it is copied behind its head; a longer one is handed over as it is.
 pub const COPIED_BODY: usize = 16 * 1024;
 

@@ -9,12 +9,14 @@ use std::time::Duration;
 
 use ringmain_engine::Cx;
 use ringmain_engine::backend::Time;
-use ringmain_wire::h1::{FieldTable, Known, Version};
+use ringmain_wire::h1::{FieldTable, Fields, Known};
 
 use crate::access_log::{AccessWriter, Record};
+use crate::log_limit::LogLimit;
 use crate::preamble::Preamble;
 use crate::request::Request;
 use crate::request_id::RequestId;
+use crate::server::refused::Refused;
 use crate::server::runner::Runners;
 use crate::site::Site;
 use crate::stats::WorkerStats;
@@ -35,6 +37,9 @@ pub(crate) struct Local {
     pub(crate) stats: Arc<WorkerStats>,
     pub(crate) sockets: Rc<Sockets>,
     pub(crate) access: Option<RefCell<AccessWriter>>,
+    /// Lines about requests in the clear on TLS listeners, and about server names that are no DNS names.
+    pub(crate) plain_http: LogLimit,
+    pub(crate) server_names: LogLimit,
     #[cfg(feature = "grpc")]
     pub(crate) grpc: RefCell<crate::grpc::Coder>,
     /// Ids so far, and where they began.
@@ -64,7 +69,12 @@ impl Local {
             runners: Runners::new(site.limits.running_requests),
             stats,
             sockets: Rc::new(sockets),
-            access: site.access_log.as_ref().map(|log| RefCell::new(log.writer())),
+            plain_http: LogLimit::new(),
+            server_names: LogLimit::new(),
+            access: site
+                .access_log
+                .as_ref()
+                .map(|log| RefCell::new(log.writer_with(&site.redacted))),
             #[cfg(feature = "grpc")]
             grpc: RefCell::new(crate::grpc::Coder::new()),
             ids: Cell::new((cx.random(), cx.random())),
@@ -110,23 +120,37 @@ impl Local {
         });
     }
 
-    /// Notes what could not be read as a request.
-    pub(crate) fn log_refused(&self, remote: Option<SocketAddr>, status: u16, began: Time) {
+    /// The id of a request with these fields, if the application gives ids.
+    pub(crate) fn id_of(&self, fields: &Fields<'_>) -> Option<RequestId> {
+        self.site.request_ids.then(|| {
+            let sent = fields.known(Known::XRequestId).and_then(RequestId::accept);
+            sent.unwrap_or_else(|| self.request_id())
+        })
+    }
+
+    /// Notes a request that no handler has seen.
+    pub(crate) fn log_refused(
+        &self,
+        remote: Option<SocketAddr>,
+        status: u16,
+        refused: &Refused<'_>,
+        began: Time,
+    ) {
         let Some(access) = &self.access else {
             return;
         };
         access.borrow_mut().record(&Record {
             remote: remote.map(|remote| remote.ip()),
             time: self.cx.wall(),
-            method: "-",
-            target: "-",
-            version: Some(Version::Http11),
+            method: refused.method,
+            target: refused.target,
+            version: Some(refused.version),
             status,
             body_bytes: 0,
             duration_us: micros(self.cx.clock().since(began)),
-            referer: None,
-            user_agent: None,
-            request_id: None,
+            referer: refused.referer,
+            user_agent: refused.user_agent,
+            request_id: refused.id.as_ref().map(RequestId::as_str),
             notes: &[],
         });
     }

@@ -26,6 +26,8 @@ pub struct Reply<'r> {
     pub(crate) hooks: &'r Hooks,
     pub(crate) status: u16,
     pub(crate) kind: Kind,
+    /// The `Content-Type` among the fields was set with the body ([`Reply::bytes`]) and is replaced with it.
+    typed_by_body: bool,
     /// The head is another server's.
     pub(crate) forwarded: bool,
     pub(crate) fields: &'r mut FieldBlock,
@@ -86,6 +88,7 @@ impl<'r> Reply<'r> {
             hooks: request.hooks(),
             status: 200,
             kind: Kind::None,
+            typed_by_body: false,
             forwarded: false,
             fields,
             body,
@@ -134,6 +137,7 @@ impl<'r> Reply<'r> {
     pub fn add_header(&mut self, name: &str, value: impl AsRef<[u8]>) -> Result<&mut Self> {
         if name.eq_ignore_ascii_case("content-type") {
             self.kind = Kind::Own;
+            self.typed_by_body = false;
         }
         self.fields
             .push(name, value.as_ref())
@@ -152,8 +156,21 @@ impl<'r> Reply<'r> {
         self.fields.remove(name);
         if name.eq_ignore_ascii_case("content-type") {
             self.kind = Kind::None;
+            self.typed_by_body = false;
         }
         self
+    }
+
+    /// Returns the value of the first field of that name as it is set now, in any case; `Content-Type` also where the body
+    /// method chose it. Fields that are added when the head is encoded (`Date`, `Server`, `Content-Length`) are not among them.
+    #[must_use]
+    pub fn header_value(&self, name: &str) -> Option<&[u8]> {
+        if name.eq_ignore_ascii_case("content-type") && self.kind != Kind::Own {
+            return Kind::CONTENT_TYPES[self.kind.index()].map(str::as_bytes);
+        }
+        let mut fields = self.fields.iter();
+        let found = fields.find(|(found, _)| found.eq_ignore_ascii_case(name));
+        found.map(|(_, value)| value)
     }
 
     /// A value as JSON. `Content-Type` is `application/json` unless it was set.
@@ -185,13 +202,15 @@ impl<'r> Reply<'r> {
         Ok(())
     }
 
-    /// Shared bytes, sent without a copy if they are many.
+    /// Shared bytes, sent without a copy if they are many. `content_type` is theirs: a body method called after this sets
+    /// its own.
     ///
     /// # Errors
     /// 500 if `content_type` is no field value.
     pub fn bytes(&mut self, content_type: &str, bytes: impl Into<Bytes>) -> Result {
         self.header("Content-Type", content_type)?;
         self.begin(Kind::Own);
+        self.typed_by_body = true;
         self.frame = Some(bytes.into());
         Ok(())
     }
@@ -204,6 +223,13 @@ impl<'r> Reply<'r> {
         self.begin(Kind::None);
         self.status = 204;
         Ok(())
+    }
+
+    /// Sets a status and discards the body with its type; other fields stay.
+    pub(crate) fn drop_content(&mut self, status: u16) {
+        self.begin(Kind::None);
+        self.remove_header("Content-Type");
+        self.status = status;
     }
 
     /// Sends the client elsewhere: 301, 302, 303, 307 or 308 (RFC 9110 §15.4).
@@ -228,9 +254,41 @@ impl<'r> Reply<'r> {
         self.add_header("Set-Cookie", value)
     }
 
-    /// The body so far, to be appended to. Says nothing of its type.
+    /// Returns the body as it is now, to be changed or appended to, by the handler and by `after` hooks; its `Content-Type`
+    /// stays. Shared bytes ([`Reply::bytes`]) are copied into it first, once; code that only reads calls
+    /// [`Reply::body_bytes`], and code that replaces all of it [`Reply::set_body`], which copy nothing.
+    ///
+    /// In a hook of a streamed reply ([`Reply::is_whole`] is `false`) it is the part that precedes the first piece.
     pub fn body(&mut self) -> &mut Vec<u8> {
+        if let Some(frame) = self.frame.take() {
+            if frame.len() <= limits::COPIED_BODY {
+                self.body.clear();
+                self.body.extend_from_slice(&frame);
+            } else {
+                *self.body = Vec::from(frame);
+            }
+        }
         self.body
+    }
+
+    /// Returns the body as it is now, whatever method wrote it. For hooks that hash or sign it.
+    #[must_use]
+    pub fn body_bytes(&self) -> &[u8] {
+        self.frame.as_deref().unwrap_or(self.body)
+    }
+
+    /// Replaces the body; its `Content-Type` stays. For hooks that compress or rewrite it.
+    pub fn set_body(&mut self, bytes: impl Into<Bytes>) -> &mut Self {
+        self.body.clear();
+        self.frame = Some(bytes.into());
+        self
+    }
+
+    /// Whether the body at hand is all of it: `false` once the reply is streamed, and in its hooks, which run before its head
+    /// is sent.
+    #[must_use]
+    pub fn is_whole(&self) -> bool {
+        self.outgoing.as_ref().is_none_or(Outgoing::is_whole)
     }
 
     /// The fields as they stand, but for those that are not the handler's. For intermediaries.
@@ -270,10 +328,13 @@ impl<'r> Reply<'r> {
         self.outgoing.as_ref().is_some_and(Outgoing::has_begun)
     }
 
-    /// Forgets what was said so far.
-    fn begin(&mut self, kind: Kind) {
+    /// Discards the body written so far, and the type that was set with it.
+    pub(crate) fn begin(&mut self, kind: Kind) {
         self.body.clear();
         self.frame = None;
+        if self.typed_by_body {
+            self.remove_header("Content-Type");
+        }
         if self.kind != Kind::Own {
             self.kind = kind;
         }

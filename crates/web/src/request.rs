@@ -29,6 +29,7 @@ use crate::server::early::TicketId;
 use crate::server::exchange::Exchange;
 use crate::site::{Hooks, Site, Verdict};
 use crate::text;
+use crate::{accept, expected};
 
 /// One request. For a plain handler its whole body is there; a streaming handler reads it piece by piece.
 pub struct Request<'r> {
@@ -67,10 +68,7 @@ impl<'r> Request<'r> {
         origin: Origin,
         exchange: Option<&'r Exchange>,
     ) -> Request<'r> {
-        let id = site.request_ids.then(|| {
-            let said = head.fields.known(Known::XRequestId).and_then(RequestId::accept);
-            said.unwrap_or_else(|| local.request_id())
-        });
+        let id = local.id_of(&head.fields);
         Request {
             id,
             head,
@@ -176,9 +174,10 @@ impl<'r> Request<'r> {
     pub fn param_as<T: std::str::FromStr>(&self, name: &str) -> Result<T> {
         let text = self.param(name)?;
         text.parse().map_err(|_| {
-            let kind = std::any::type_name::<T>().rsplit("::").next().unwrap_or_default();
+            let expected = expected::of_type::<T>().unwrap_or("another value");
+            let found = text::cut(&text);
             Error::bad_request(format!(
-                "expected a value of type {kind} at {{{name}}} in the path, found `{text}`"
+                "`{name}` in the path: expected {expected}, found `{found}`"
             ))
         })
     }
@@ -196,6 +195,13 @@ impl<'r> Request<'r> {
             None => self.head.fields.get(name),
         };
         value.and_then(|value| str::from_utf8(value).ok())
+    }
+
+    /// Returns the media type among `offers` that the client prefers (`Accept`, RFC 9110 §12.5.1): the highest quality, among
+    /// equals the one that it named most closely, then the first. `None` if it takes none of them (`q=0`, or not named).
+    #[must_use]
+    pub fn preferred_type<'o>(&self, offers: &[&'o str]) -> Option<&'o str> {
+        accept::preferred(self.head.fields.all_known(Known::Accept), offers)
     }
 
     /// All fields, as bytes.
@@ -458,7 +464,12 @@ fn missing<T>(how: &str) -> Error {
 /// As logs show it: without tokens.
 impl std::fmt::Debug for Request<'_> {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        let target = scrubbed(self.head.target_text.as_bytes(), &HIDDEN);
+        let declared = self.site.redacted.names();
+        let names: Vec<&str> = HIDDEN
+            .into_iter()
+            .chain(declared.iter().map(|name| &**name))
+            .collect();
+        let target = scrubbed(self.head.target_text.as_bytes(), &names);
         let target = String::from_utf8_lossy(&target);
         write!(f, "{} {target}", self.head.method.as_str())?;
         match &self.id {

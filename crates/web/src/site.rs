@@ -11,6 +11,7 @@ use ringmain_wire::h1::Method;
 use crate::access_log::AccessLog;
 use crate::entrance::Entrances;
 use crate::error::{Error, Result};
+use crate::hidden::RedactedParams;
 use crate::inner::Inner;
 use crate::limits::Limits;
 use crate::reply::Reply;
@@ -82,6 +83,8 @@ pub struct Site {
     pub(crate) server_name: Option<String>,
     pub(crate) access_log: Option<AccessLog>,
     pub(crate) request_ids: bool,
+    /// What logs hide of queries beside [`HIDDEN`](crate::HIDDEN).
+    pub(crate) redacted: RedactedParams,
     pub(crate) stats: Stats,
     pub(crate) admission: Admission,
 }

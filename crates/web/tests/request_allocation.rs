@@ -351,7 +351,7 @@ impl Link {
                 LayerEvent::Established => {}
                 LayerEvent::Nothing if step.consumed > 0 => {}
                 LayerEvent::Nothing | LayerEvent::NeedMore => return,
-                LayerEvent::End | LayerEvent::Failed => panic!("{:?}", tls.fault()),
+                LayerEvent::End | LayerEvent::Failed | LayerEvent::Refused => panic!("{:?}", tls.fault()),
             }
             self.wire.drain(..step.consumed);
         }

@@ -83,8 +83,7 @@ fn front(request: &Request<'_>, reply: &mut Reply<'_>) -> Result {
     reply
         .header("Vary", "Accept")?
         .header("Cache-Control", "no-cache")?;
-    let accepts = request.header("Accept").unwrap_or_default();
-    if !accepts.to_ascii_lowercase().contains("text/html") {
+    if request.preferred_type(&["text/plain", "text/html"]) != Some("text/html") {
         return reply.text(&request.state::<Text>()?.0);
     }
     reply

@@ -51,7 +51,7 @@ impl Secured {
                 LayerEvent::Nothing | LayerEvent::Plain(_) => {}
                 LayerEvent::Established => self.established = true,
                 LayerEvent::End => self.ended = true,
-                LayerEvent::Failed => return Err(ErrorKind::ConnectionReset.into()),
+                LayerEvent::Failed | LayerEvent::Refused => return Err(ErrorKind::ConnectionReset.into()),
             }
         }
     }

@@ -27,7 +27,7 @@ use std::time::Duration;
 use crossbeam_queue::ArrayQueue;
 use ringmain_engine::blocking::Pool;
 
-use crate::hidden::HIDDEN;
+use crate::hidden::{HIDDEN, RedactedParams};
 use crate::limits;
 use output::Output;
 pub use record::{Format, Record};
@@ -117,13 +117,24 @@ impl AccessLog {
     /// A worker's own way in.
     #[must_use]
     pub fn writer(&self) -> AccessWriter {
-        AccessWriter {
+        self.writer_with(&RedactedParams::new())
+    }
+
+    /// The same, which also hides values behind the names in `redacted`, as they are when a line is written.
+    #[must_use]
+    pub fn writer_with(&self, redacted: &RedactedParams) -> AccessWriter {
+        let mut writer = AccessWriter {
             shared: Arc::clone(&self.shared),
             thread: self.thread.clone(),
             format: self.format.clone(),
+            own: Arc::clone(&self.hidden),
+            redacted: redacted.clone(),
+            generation: redacted.generation(),
             hidden: Arc::clone(&self.hidden),
             block: Block::default(),
-        }
+        };
+        writer.follow_names();
+        writer
     }
 
     /// Opens the file by its name again, after it was moved away. Lines that are handed over from now on go to the new
@@ -193,6 +204,12 @@ pub struct AccessWriter {
     shared: Arc<Shared>,
     thread: Thread,
     format: Format,
+    /// What the log was told to hide.
+    own: Arc<[Box<str>]>,
+    redacted: RedactedParams,
+    /// Of `redacted`, as `hidden` has it.
+    generation: u64,
+    /// Both together.
     hidden: Arc<[Box<str>]>,
     block: Block,
 }
@@ -203,11 +220,21 @@ impl AccessWriter {
         if self.block.text.capacity() == 0 {
             self.block = self.shared.empty_block();
         }
+        let generation = self.redacted.generation();
+        if generation != self.generation {
+            self.generation = generation;
+            self.follow_names();
+        }
         record.write(&self.format, &self.hidden, &mut self.block.text);
         self.block.lines += 1;
         if self.block.text.len() >= limits::ACCESS_LOG_BLOCK_BYTES {
             self.flush();
         }
+    }
+
+    fn follow_names(&mut self) {
+        let declared = self.redacted.names();
+        self.hidden = self.own.iter().chain(declared.iter()).cloned().collect();
     }
 
     /// Hands over what there is, without waiting; to be called at the end of a loop turn, or by a timer where a line

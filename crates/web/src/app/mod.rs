@@ -19,6 +19,7 @@ use crate::access_log::AccessLog;
 use crate::entrance::{Entrance, Entrances};
 use crate::error::{Error, Result};
 use crate::exit::Exit;
+use crate::hidden::RedactedParams;
 use crate::inner::Inner;
 use crate::limits::{self, Limits};
 use crate::preamble::Preamble;
@@ -66,6 +67,7 @@ pub struct App {
     server_name: Option<String>,
     access_log: Option<AccessLog>,
     request_ids: bool,
+    redacted: RedactedParams,
 }
 
 /// Why an application cannot be built.
@@ -102,6 +104,7 @@ impl App {
             server_name: Some("ringmain".into()),
             access_log: None,
             request_ids: false,
+            redacted: RedactedParams::new(),
         }
     }
 
@@ -222,6 +225,13 @@ impl App {
         self
     }
 
+    /// Has no log show values of query parameters with these names either, as they are from time to time.
+    #[must_use]
+    pub fn redacted_params(mut self, params: &RedactedParams) -> App {
+        self.redacted = params.clone();
+        self
+    }
+
     /// Gives each request an id: the one that the client's `X-Request-Id` says, if it is a safe one, else a new one. The
     /// answer says it too, and the access log.
     #[must_use]
@@ -296,6 +306,7 @@ impl App {
             limits: self.limits,
             server_name: self.server_name,
             access_log: self.access_log,
+            redacted: self.redacted,
             request_ids: self.request_ids,
             stats: Stats::default(),
         }))

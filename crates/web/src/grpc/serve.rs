@@ -15,6 +15,7 @@ use super::status::{Result, Status};
 use crate::error::Error;
 use crate::reply::Reply;
 use crate::request::Request;
+use crate::server::answer::panic_text;
 use crate::server::runner::caught;
 use crate::text;
 
@@ -31,7 +32,7 @@ pub(super) async fn serve(
     let outcome = match call.open() {
         Ok(()) => {
             let work = pin!(handler(&call, reply));
-            let work = caught(work, || Status::internal("the handler panicked"));
+            let work = caught(work, |panic| Status::internal(panic_text(panic)));
             match call.time_left() {
                 None => work.await,
                 Some(span) => within(request.cx(), span, work).await,

@@ -7,7 +7,7 @@ use std::borrow::Cow;
 use serde::de::IgnoredAny;
 
 use crate::error::Error;
-use crate::text;
+use crate::{expected, text};
 
 /// 400 for `error`, which was met at `path` of the document.
 pub(super) fn fault(body: &[u8], error: &serde_json::Error, path: &str) -> Error {
@@ -46,44 +46,58 @@ fn wrong_value(sentence: &str, path: &str, place: &str) -> String {
         "" | "." => String::new(),
         _ => format!(" at `{path}`"),
     };
+    match expected_and_found(sentence) {
+        Some((expected, found)) => format!("expected {expected}{location}, found {found} ({place})"),
+        None => format!("{}{location} ({place})", plainly(sentence)),
+    }
+}
+
+/// A sentence of serde's as a client is told it, without names of Rust's types and of the application's own.
+pub(crate) fn plainly(sentence: &str) -> String {
+    if let Some((expected, found)) = expected_and_found(sentence) {
+        return format!("expected {expected}, found {found}");
+    }
+    if sentence.starts_with("data did not match any variant of untagged enum") {
+        return "expected a value in one of the forms that are taken here".to_owned();
+    }
+    sentence.to_owned()
+}
+
+/// The two parts of `invalid type: string "a", expected u8` and the like.
+fn expected_and_found(sentence: &str) -> Option<(Cow<'_, str>, Cow<'_, str>)> {
     let invalid = ["invalid type: ", "invalid value: ", "invalid length "];
-    let Some(rest) = invalid.iter().find_map(|start| sentence.strip_prefix(start)) else {
-        return format!("{sentence}{location} ({place})");
-    };
+    let rest = invalid.iter().find_map(|start| sentence.strip_prefix(start))?;
     // The found value may be a string with any text in it, so the last comma counts.
-    let Some((found, expected)) = rest.rsplit_once(", expected ") else {
-        return format!("{sentence}{location} ({place})");
-    };
+    let (found, expected) = rest.rsplit_once(", expected ")?;
     let found = if sentence.starts_with("invalid length") {
         elements(found)
     } else {
         found_in_json(found)
     };
-    format!(
-        "expected {}{location}, found {found} ({place})",
-        expected_in_json(expected)
-    )
+    Some((expected_in_json(expected), found))
 }
 
 /// Names of Rust's types and of the application's own mean nothing to a client.
 fn expected_in_json(expected: &str) -> Cow<'_, str> {
+    let integer = match expected.strip_prefix("a nonzero ") {
+        Some(name) => expected::nonzero(name),
+        None => expected::integer(expected),
+    };
+    if let Some(integer) = integer {
+        return Cow::Borrowed(integer);
+    }
     Cow::Borrowed(match expected {
-        "u8" => "an integer from 0 to 255",
-        "u16" => "an integer from 0 to 65535",
-        "u32" => "an integer from 0 to 4294967295",
-        "u64" | "u128" | "usize" => "an integer that is not negative",
-        "i8" => "an integer from -128 to 127",
-        "i16" => "an integer from -32768 to 32767",
-        "i32" => "an integer from -2147483648 to 2147483647",
-        "i64" | "i128" | "isize" => "an integer",
         "f32" | "f64" => "a number",
         "a borrowed string" => "a string without escapes",
         "unit" => "null",
         "a map" => "an object",
         "a sequence" => "an array",
         "option" => "a value or null",
+        "variant identifier" | "field identifier" => "a string",
         _ if expected.starts_with("struct ") || expected.starts_with("map ") => "an object",
-        _ if expected.starts_with("unit struct ") => "null",
+        _ if expected.contains(" tagged enum ") => "an object",
+        _ if expected.starts_with("unit struct ") || expected.starts_with("unit variant ") => "null",
+        _ if expected.starts_with("newtype ") => "another value",
         _ if expected.starts_with("enum ") => "a string or an object with one member",
         _ if expected.starts_with("tuple ") || expected.starts_with("an array of length ") => {
             return array_of(expected);

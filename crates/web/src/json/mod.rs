@@ -11,6 +11,7 @@ use serde::{Deserialize, Serialize};
 
 use crate::error::{Error, Result};
 use crate::{limits, media_type};
+pub(crate) use explain::plainly;
 
 /// A value from a whole JSON document, which may nest arrays and objects `max_depth` deep, at most
 /// [`limits::JSON_DEPTH_MOST`].

@@ -4,6 +4,7 @@
 //! protects read the same. Knows no request: where the bytes come from is said by who makes a [`Query`].
 
 mod decode;
+mod explain;
 
 #[cfg(test)]
 mod tests;
@@ -15,7 +16,7 @@ use std::str::FromStr;
 use serde::Deserialize;
 
 use crate::error::{Error, Result};
-use crate::{limits, media_type, text};
+use crate::{expected, limits, media_type, text};
 pub use decode::{bytes, halves};
 
 /// The pairs of a query string or a form, checked once and decoded as they are asked for.
@@ -134,11 +135,14 @@ impl<'a> Query<'a> {
         let value = decode::text(value);
         match value.parse() {
             Ok(value) => Ok(Some(value)),
-            Err(error) => Err(Error::bad_request(format!(
-                "{} `{name}`: {error}, found `{}`",
-                self.kind.pair(),
-                text::cut(&value)
-            ))),
+            Err(error) => {
+                let (pair, found) = (self.kind.pair(), text::cut(&value));
+                Err(Error::bad_request(match expected::of_type::<T>() {
+                    Some(expected) => format!("{pair} `{name}`: expected {expected}, found `{found}`"),
+                    // An application's own type says itself what it takes.
+                    None => format!("{pair} `{name}`: {error}, found `{found}`"),
+                }))
+            }
         }
     }
 
@@ -152,16 +156,19 @@ impl<'a> Query<'a> {
             return Ok(value);
         }
         // Only what is wrong is read again, to find out where.
-        let parser = serde_html_form::Deserializer::from_bytes(self.raw);
-        serde_path_to_error::deserialize(parser).map_err(|error| {
-            let path = error.path().to_string();
-            let what = match path.as_str() {
+        let told = |path: &str, what: &str| {
+            let path = match path {
                 "." => String::new(),
-                _ => format!(" `{}`", text::cut(&path)),
+                _ => format!(" `{}`", text::cut(path)),
             };
-            let message = error.inner().to_string();
-            Error::bad_request(format!("{}{what}: {}", self.kind.pair(), text::cut(&message)))
-        })
+            Error::bad_request(format!("{}{path}: {}", self.kind.pair(), text::cut(what)))
+        };
+        if let Some((path, what)) = explain::fault::<T>(self.raw) {
+            return Err(told(&path, &what));
+        }
+        let parser = serde_html_form::Deserializer::from_bytes(self.raw);
+        serde_path_to_error::deserialize(parser)
+            .map_err(|error| told(&error.path().to_string(), &error.inner().to_string()))
     }
 
     fn pairs(&self) -> impl Iterator<Item = (&'a [u8], &'a [u8])> + use<'a> {

@@ -130,7 +130,7 @@ fn one_value_as_a_type() {
     let message = |name| query.parse::<u32>(name).unwrap_err().detail().to_owned();
     assert_eq!(
         message("size"),
-        "query parameter `size`: invalid digit found in string, found `x\"y`"
+        "query parameter `size`: expected an integer from 0 to 4294967295, found `x\"y`"
     );
     assert_eq!(
         message("twice"),
@@ -138,7 +138,7 @@ fn one_value_as_a_type() {
     );
     assert_eq!(
         message("none"),
-        "query parameter `none`: cannot parse integer from empty string, found ``"
+        "query parameter `none`: expected an integer from 0 to 4294967295, found ``"
     );
 }
 
@@ -171,22 +171,80 @@ fn all_pairs_as_a_type() {
         ("", "query parameter: missing field `text`"),
         (
             "text=a&page=-1",
-            "query parameter `page`: invalid digit found in string",
+            "query parameter `page`: expected an integer from 0 to 4294967295, found `-1`",
+        ),
+        (
+            "text=a&page=1&page=2",
+            "query parameter `page`: expected it once, found it 2 times",
+        ),
+        (
+            "text=a&exact=yes",
+            "query parameter `exact`: expected `true`, `on` or `false`, found `yes`",
+        ),
+        // An option that is empty is none: the next one is wrong.
+        (
+            "page=&exact=1&text=a",
+            "query parameter `exact`: expected `true`, `on` or `false`, found `1`",
         ),
     ];
     for (raw, expected) in table {
         let error = Query::new(raw).unwrap().read::<Search<'_>>().unwrap_err();
         assert_eq!((error.status(), error.detail()), (400, expected), "{raw}");
     }
-    let error = Query::new("text=a&page=1&page=2")
-        .unwrap()
-        .read::<Search<'_>>()
-        .unwrap_err();
-    assert!(
-        error.detail().starts_with("query parameter `page`: "),
-        "{}",
-        error.detail()
-    );
+}
+
+/// None of Rust's words reach a client, whatever the type.
+#[test]
+fn what_was_expected_is_told_in_plain_words() {
+    #[derive(Debug, Deserialize)]
+    #[serde(rename_all = "lowercase")]
+    enum Order {
+        Up,
+        Down,
+    }
+    #[derive(Debug, Default, Deserialize)]
+    #[serde(default)]
+    #[expect(dead_code, reason = "read to fail")]
+    struct All {
+        byte: u8,
+        signed: i64,
+        ratio: f32,
+        nonzero: Option<std::num::NonZeroU16>,
+        letter: Option<char>,
+        many: Vec<u32>,
+        order: Option<Order>,
+    }
+    for (raw, expected) in [
+        (
+            "byte=256",
+            "`byte`: expected an integer from 0 to 255, found `256`",
+        ),
+        (
+            "signed=1.5",
+            "`signed`: expected an integer from -9223372036854775808 to 9223372036854775807, found `1.5`",
+        ),
+        ("ratio=x", "`ratio`: expected a number, found `x`"),
+        (
+            "nonzero=0",
+            "`nonzero`: expected an integer from 1 to 65535, found the number 0",
+        ),
+        ("letter=ab", "`letter`: expected a character, found a string"),
+        (
+            "many=1&many=x",
+            "`many[1]`: expected an integer from 0 to 4294967295, found `x`",
+        ),
+        (
+            "order=left",
+            "`order`: unknown variant `left`, expected `up` or `down`",
+        ),
+    ] {
+        let error = Query::new(raw).unwrap().read::<All>().unwrap_err();
+        assert_eq!(error.detail(), format!("query parameter {expected}"), "{raw}");
+    }
+    assert!(matches!(
+        Query::new("order=up").unwrap().read::<All>().unwrap().order,
+        Some(Order::Up | Order::Down)
+    ));
 }
 
 #[test]

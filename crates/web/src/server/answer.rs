@@ -2,10 +2,11 @@
 //!
 //! Knows no connection: bytes go to a buffer.
 
+use std::any::Any;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 
 use bytes::Bytes;
-use ringmain_wire::h1::{BodyEncoder, Exchange, FieldBlock, Framing, Misuse, ResponseEncoder};
+use ringmain_wire::h1::{self, BodyEncoder, Exchange, FieldBlock, Framing, Misuse, ResponseEncoder};
 use ringmain_wire::ws::{Acceptance, HandshakeFault};
 
 use crate::error::{Error, Result};
@@ -34,7 +35,7 @@ pub(crate) fn run(verdict: &Verdict<'_>, request: &Request<'_>, reply: &mut Repl
         Flow::Stop => Ok(()),
         Flow::Continue => verdict.answer(request, reply),
     }));
-    settle(outcome.unwrap_or_else(|_| Err(panicked())), reply);
+    settle(outcome.unwrap_or_else(|panic| Err(panicked(&*panic))), reply);
 }
 
 /// The hooks in front of the handler, in the order in which they were added.
@@ -61,16 +62,42 @@ pub(crate) fn run_after(reply: &mut Reply<'_>) {
     let hooks: &Hooks = reply.hooks;
     for hook in &hooks.after {
         let outcome = catch_unwind(AssertUnwindSafe(|| hook(request, reply)));
-        if let Err(error) = outcome.unwrap_or_else(|_| Err(panicked())) {
+        if let Err(error) = outcome.unwrap_or_else(|panic| Err(panicked(&*panic))) {
             log::error!("{request:?}: a hook after the handler failed: {error}");
         }
     }
 }
 
-/// What a panic in a handler is to the client.
+/// What a panic in a handler is to the client: 500. The log is told its message, and for the commonest mistake what to do.
 #[cold]
-pub(crate) fn panicked() -> Error {
-    Error::internal("the handler panicked")
+pub(crate) fn panicked(panic: &(dyn Any + Send)) -> Error {
+    Error::internal(panic_text(panic))
+}
+
+/// The same as text.
+#[cold]
+pub(crate) fn panic_text(panic: &(dyn Any + Send)) -> String {
+    let message = panic
+        .downcast_ref::<&str>()
+        .copied()
+        .or_else(|| panic.downcast_ref::<String>().map(String::as_str));
+    match message {
+        Some(message) if needs_tokio(message) => format!("the handler panicked: {message}: {NO_TOKIO}"),
+        Some(message) => format!("the handler panicked: {message}"),
+        None => "the handler panicked".to_owned(),
+    }
+}
+
+/// What a program that calls a library of tokio's from a worker reads in its log.
+const NO_TOKIO: &str = "workers run no tokio runtime; call libraries that need one (reqwest, sqlx, tokio's timers and sockets) \
+    on a runtime of their own and await the result: see \"Libraries of tokio\" in docs/framework.md";
+
+/// Whether tokio says that it misses its runtime. These are its sentences since 1.0; a new one costs the hint and nothing else.
+fn needs_tokio(message: &str) -> bool {
+    message.contains("there is no reactor running")
+        || message.contains("must be called from the context of a Tokio")
+        || message.contains("no Tokio runtime")
+        || message.contains("A Tokio 1.x context was found, but")
 }
 
 /// Encodes a whole answer into `out`. What it returns follows those bytes and was not copied.
@@ -119,10 +146,10 @@ fn try_encode(
             .filter(|fault| fault.kind.status() == reply.status),
     };
     let length = reply.frame.as_ref().map_or(reply.body.len(), Bytes::len);
-    let framing = match reply.status {
-        // RFC 9110 §15.3.5, §15.4.5: no content.
-        204 | 304 => Framing::None,
-        _ => Framing::Length(length as u64),
+    let framing = if h1::allows_content(reply.status) {
+        Framing::Length(length as u64)
+    } else {
+        Framing::None
     };
     let mut body = head(reply.request.local, &parts, exchange, framing, out)?;
     if framing == Framing::None || !body.begin(out, length as u64)? {
@@ -186,7 +213,12 @@ pub(crate) fn switch(reply: &Reply<'_>, acceptance: &Acceptance<'_>, out: &mut V
 
 /// Encodes the answer to what could not be read as a request; the connection closes after it. `exchange` is
 /// [`h1::Exchange::REFUSED`] if not even the head was read.
-pub(crate) fn refuse(local: &Local, error: &Error, exchange: Exchange, out: &mut Vec<u8>) {
+pub(crate) fn refuse(
+    local: &Local,
+    error: &Error,
+    (exchange, id): (Exchange, Option<&RequestId>),
+    out: &mut Vec<u8>,
+) {
     local.follow_the_clock();
     let mut problem = Vec::new();
     error.write_problem(&mut problem);
@@ -199,7 +231,7 @@ pub(crate) fn refuse(local: &Local, error: &Error, exchange: Exchange, out: &mut
         status: error.status(),
         kind: Kind::Problem,
         fields: &fields,
-        id: None,
+        id,
         forwarded: false,
         handshake: None,
     };

@@ -24,6 +24,7 @@ use super::Then;
 use super::entering::{Choosing, Way};
 use super::exchange::Exchange;
 use super::http2::Speaking;
+use super::refused::Client;
 use crate::origin::Origin;
 use crate::ws::Live;
 
@@ -50,6 +51,13 @@ pub struct Connection {
     /// An answer is not all taken: its rate counts since `began`.
     pub(crate) slow: bool,
     pub(crate) origin: Origin,
+}
+
+impl Connection {
+    /// The client, and when the present request began.
+    pub(super) fn client(&self) -> Client {
+        (self.origin.remote, self.began)
+    }
 }
 
 /// See the module.

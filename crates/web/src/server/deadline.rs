@@ -9,6 +9,7 @@ use ringmain_wire::h1;
 
 use super::Machine;
 use super::connection::{Connection, Phase};
+use super::refused::Refused;
 use crate::error::Error;
 use crate::limits::{self, Limits};
 use crate::ws::Live;
@@ -97,7 +98,9 @@ impl Machine {
             _ if conn.unsent() > 0 => self.check_sending(conn, state),
             Phase::Head if state.begun => {
                 let what = "expected the rest of the request's head in time, found none";
-                let then = self.refuse(state, &Error::new(408, what), h1::Exchange::REFUSED, out);
+                let refused = Refused::unknown(&self.local, h1::Version::Http11);
+                let about = (h1::Exchange::REFUSED, &refused);
+                let then = self.refuse(state.client(), &Error::new(408, what), about, out);
                 self.flush(conn, state, out, then);
             }
             Phase::Proxied(_) | Phase::Choosing(_) | Phase::Head | Phase::Lingering { .. } => conn.close(),
@@ -148,11 +151,24 @@ impl Machine {
             // Its answer was given.
             return conn.abort();
         };
-        let exchange = match &state.phase {
-            Phase::Collecting(collector) => collector.exchange,
-            _ => h1::Exchange::REFUSED,
+        let mut table = self.local.again.borrow_mut();
+        let (exchange, refused) = match &state.phase {
+            Phase::Collecting(collector) => {
+                let head = self.reread(&collector.head, &mut table);
+                (collector.exchange, Refused::of_head(&self.local, &head))
+            }
+            _ => (
+                h1::Exchange::REFUSED,
+                Refused::unknown(&self.local, h1::Version::Http11),
+            ),
         };
-        let then = self.refuse(state, &self.too_slow(None, received), exchange, out);
+        let then = self.refuse(
+            state.client(),
+            &self.too_slow(None, received),
+            (exchange, &refused),
+            out,
+        );
+        drop(table);
         self.flush(conn, state, out, then);
     }
 

@@ -113,6 +113,11 @@ impl Ticket {
         note: impl FnOnce(&Request<'_>),
     ) -> Result<(), Ticket> {
         let asked = self.asked();
+        // A server that sends content with it breaks a rule that its clients may rely on (RFC 9110 §15.3.6).
+        let (framing, body) = match status {
+            205 => (Framing::Length(0), &[][..]),
+            _ => (framing, body),
+        };
         let mut wire = asked.wire;
         wire.keep_alive &= !self.exchange.is_last();
         if self.send(status, fields, (framing, body), wire).is_none() {
@@ -190,7 +195,7 @@ impl Ticket {
             Some(line) => line.session.refuse(&busy, line.stream),
             None => {
                 let mut out = Vec::new();
-                answer::refuse(&self.local, &busy, asked.wire, &mut out);
+                answer::refuse(&self.local, &busy, (asked.wire, None), &mut out);
                 // Refused only when the connection is over.
                 let _ = self.exchange.conn().write(&out);
             }

@@ -10,6 +10,7 @@
 //! ```
 
 use std::cell::{Cell, RefCell};
+use std::fmt::{self, Display};
 use std::net::IpAddr;
 use std::rc::Rc;
 use std::sync::Arc;
@@ -19,9 +20,10 @@ use ringmain_engine::{Addr, Conn, Via};
 use ringmain_tls::{AcceptHandle, Tls};
 use ringmain_wire::h1;
 use ringmain_wire::proxy;
-use ringmain_wire::tls::{HelloScanner, Looked};
+use ringmain_wire::tls::{FaultKind, HelloScanner, Looked};
 
 use super::connection::{Connection, Phase};
+use super::refused::Refused;
 use super::{Machine, Then, answer};
 use crate::entrance::{Entrance, Entrances, Kind, StreamHandler};
 use crate::error::Error;
@@ -196,7 +198,7 @@ impl Machine {
             }
             let error = Error::new(503, "this address has as many connections as it may")
                 .with_header("Retry-After", "1");
-            answer::refuse(&self.local, &error, h1::Exchange::REFUSED, out);
+            answer::refuse(&self.local, &error, (h1::Exchange::REFUSED, None), out);
             self.local.stats.answered(503);
             // Its request is on its way already: read and dropped, or the reset for it would cost it the answer.
             self.flush(conn, state, out, Then::Linger);
@@ -290,6 +292,35 @@ impl Machine {
         conn.secure(Box::new(session));
         state.origin.secure = true;
         conn.set_deadline(Some(self.site.limits.handshake_timeout));
+    }
+
+    /// TLS has failed, or could not begin: its alert or its answer is written.
+    pub(super) fn refused_by_tls(&self, conn: Conn<'_>, state: &mut Connection) {
+        let Some(fault) = conn.layer(|tls: &mut Tls| tls.fault().cloned()).flatten() else {
+            return;
+        };
+        let local = &self.local;
+        let remote = fmt::from_fn(|f| match state.origin.remote {
+            Some(address) => address.fmt(f),
+            None => f.write_str("unix"),
+        });
+        match fault.kind {
+            FaultKind::PlainHttp => {
+                if let Some(left_out) = local.plain_http.admit(local.cx.now()) {
+                    log::info!("{remote}: {fault}; answered 400: this port speaks TLS{left_out}");
+                }
+                let refused = Refused::unknown(local, h1::Version::Http11);
+                self.note_refused(state.client(), 400, &refused);
+                // What still arrives is dropped by the engine.
+                state.phase = Phase::Lingering { left: 0 };
+            }
+            FaultKind::ServerName => {
+                if let Some(left_out) = local.server_names.admit(local.cx.now()) {
+                    log::info!("{remote}: TLS: {fault}{left_out}");
+                }
+            }
+            _ => log::debug!("{remote}: TLS: {fault}"),
+        }
     }
 
     /// Hands a connection to a handler of bytes.

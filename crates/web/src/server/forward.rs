@@ -8,7 +8,7 @@ use super::http2::Line;
 use super::stream::{self, Framed, Outgoing};
 use crate::error::{Error, Result};
 use crate::limits;
-use crate::reply::Reply;
+use crate::reply::{Kind, Reply};
 
 impl Reply<'_> {
     /// Makes the reply another server's: its status, no field of our own (`Date`, `Server`, `Content-Type`) but for the
@@ -26,7 +26,7 @@ impl Reply<'_> {
         self.status = status;
         self.forwarded = true;
         self.fields.clear();
-        self.body.clear();
+        self.begin(Kind::None);
         Ok(self.fields)
     }
 
@@ -48,7 +48,7 @@ impl Reply<'_> {
     /// behind it, at [`Reply::flush`] or when the handler returns.
     ///
     /// # Errors
-    /// 500 in a handler that is not asynchronous, and for a body that the status cannot have.
+    /// 500 in a handler that is not asynchronous.
     pub fn put_head(&mut self, framing: Framing) -> Result {
         let Some(outgoing) = &mut self.outgoing else {
             return Err(Error::internal("a reply in pieces needs an asynchronous handler"));
@@ -62,7 +62,8 @@ impl Reply<'_> {
     }
 
     /// Appends a piece of the body behind a head that was [put](Reply::put_head), framed, or bytes of a tunnel. Waits for nothing: whoever puts
-    /// more than a receipt at a time calls [`Reply::flush`] in between. Where no body is sent (HEAD) it is dropped.
+    /// more than a receipt at a time calls [`Reply::flush`] in between. Where no body is sent (HEAD, and
+    /// statuses without content) it is dropped.
     ///
     /// # Errors
     /// The client is gone. The piece exceeds the declared length (500, and the connection closes).
@@ -76,6 +77,9 @@ impl Reply<'_> {
         }
         let out = &mut *outgoing.out;
         let tunnel = outgoing.tunnel;
+        if outgoing.forbidden {
+            return Ok(());
+        }
         if let Some(body) = outgoing.body.as_mut().filter(|_| !tunnel)
             && !body.begin(out, bytes.len() as u64).map_err(Error::internal)?
         {

@@ -13,6 +13,7 @@ pub(crate) mod exchange;
 mod forward;
 pub(crate) mod http2;
 mod receive;
+pub(crate) mod refused;
 pub(crate) mod runner;
 mod socket;
 pub(crate) mod stream;
@@ -33,7 +34,6 @@ use self::entering::Ways;
 use self::exchange::Exchange;
 use self::http2::Heads;
 use self::stream::EventFraming;
-use crate::error::Error;
 use crate::limits;
 use crate::local::Local;
 use crate::site::Site;
@@ -229,15 +229,6 @@ impl Machine {
             _ => self.arm(conn, state),
         }
     }
-
-    fn refuse(&self, state: &Connection, error: &Error, exchange: h1::Exchange, out: &mut Vec<u8>) -> Then {
-        self.local
-            .log_refused(state.origin.remote, error.status(), state.began);
-        self.local.stats.answered(error.status());
-        self.local.stats.refused();
-        answer::refuse(&self.local, error, exchange, out);
-        Then::Linger
-    }
 }
 
 impl Handler for Server {
@@ -260,12 +251,7 @@ impl Handler for Server {
     }
 
     fn insecure(&mut self, conn: Conn<'_>, state: &mut Connection) {
-        let fault = conn.layer(|tls: &mut Tls| tls.fault().map(ToString::to_string));
-        let remote = state
-            .origin
-            .remote
-            .map_or_else(|| "unix".to_owned(), |address| address.to_string());
-        log::debug!("{remote}: TLS: {}", fault.flatten().unwrap_or_default());
+        self.machine.refused_by_tls(conn, state);
     }
 
     fn data(&mut self, conn: Conn<'_>, state: &mut Connection, bytes: &mut [u8]) -> usize {

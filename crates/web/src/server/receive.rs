@@ -9,11 +9,13 @@ use ringmain_engine::Conn;
 use ringmain_engine::backend::Time;
 use ringmain_engine::limits::WRITE_MARK;
 use ringmain_wire::h1::{
-    self, BodyDecoder, BodyEvent, Framing, HeadScanner, Parsed, PeerFault, RequestHead, Target, parse_request,
+    self, BodyDecoder, BodyEvent, FieldTable, Framing, HeadScanner, Parsed, PeerFault, RequestHead, Target,
+    parse_request,
 };
 
 use super::connection::{Collector, Connection, Phase, Sending};
 use super::exchange::{CONTINUE, Exchange, Job};
+use super::refused::Refused;
 use super::runner::{Launch, Launched};
 use super::{Desk, Machine, Scratch, Then, answer, http2};
 use crate::error::Error;
@@ -186,7 +188,12 @@ impl Machine {
                 self.request(conn, state, &head, input.split_at(bytes), desk)
             }
             Ok(Parsed::Partial) => self.partial_head(conn, state),
-            Err(fault) => self.faulty(state, &fault, h1::Exchange::REFUSED, input, &mut desk.out),
+            Err(fault) => {
+                let refused = Refused::of_bytes(&self.local, input);
+                let about = (h1::Exchange::REFUSED, &refused);
+                let then = self.refuse_fault(state.client(), &fault, about, &mut desk.out);
+                step(input.len(), then)
+            }
         }
     }
 
@@ -200,19 +207,6 @@ impl Machine {
             }
         }
         step(0, Then::Wait)
-    }
-
-    /// The client broke a rule: nothing that follows can be understood.
-    fn faulty(
-        &self,
-        state: &Connection,
-        fault: &PeerFault,
-        exchange: h1::Exchange,
-        input: &[u8],
-        out: &mut Vec<u8>,
-    ) -> Step {
-        let then = self.refuse(state, &Error::from_fault(fault), exchange, out);
-        step(input.len(), then)
     }
 
     /// A head is there: who answers, and what of the body is there?
@@ -242,9 +236,10 @@ impl Machine {
         let body = match self.wanted(&chosen.verdict, head, behind) {
             Ok(body) => body,
             Err(fault) => {
-                return self
-                    .faulty(state, &fault, head.exchange(), behind, &mut desk.out)
-                    .of(bytes.len() + behind.len());
+                let refused = Refused::of_head(&self.local, head);
+                let about = (head.exchange(), &refused);
+                let then = self.refuse_fault(state.client(), &fault, about, &mut desk.out);
+                return step(bytes.len() + behind.len(), then);
             }
         };
         match body {
@@ -461,6 +456,7 @@ impl Machine {
 
     /// More of a body that is collected; whole, its request is answered as if it had come at once.
     fn collect(&self, conn: Conn<'_>, state: &mut Connection, input: &[u8], scratch: &mut Scratch) -> Step {
+        let client = state.client();
         let Phase::Collecting(collector) = &mut state.phase else {
             return step(0, Then::Wait);
         };
@@ -469,23 +465,17 @@ impl Machine {
             // What is left is part of a line: more of it has to come.
             Ok((consumed, false)) => return step(consumed, Then::Wait),
             Err(fault) => {
-                let exchange = collector.exchange;
-                return self.faulty(state, &fault, exchange, input, &mut scratch.desk.out);
+                let head = self.reread(&collector.head, &mut scratch.table);
+                let refused = Refused::of_head(&self.local, &head);
+                let about = (collector.exchange, &refused);
+                let then = self.refuse_fault(client, &fault, about, &mut scratch.desk.out);
+                return step(input.len(), then);
             }
         };
         let Phase::Collecting(collector) = std::mem::replace(&mut state.phase, Phase::Head) else {
             return step(consumed, Then::Wait);
         };
-        let limits = &self.site.limits.http1;
-        let parsed = parse_request(
-            &collector.head,
-            limits,
-            &mut HeadScanner::new(),
-            &mut scratch.table,
-        );
-        let Ok(Parsed::Complete { head, .. }) = parsed else {
-            unreachable!("these bytes were parsed when they came");
-        };
+        let head = self.reread(&collector.head, &mut scratch.table);
         let arrived = Arrived {
             head: &head,
             bytes: &collector.head,
@@ -496,6 +486,15 @@ impl Machine {
         let then = self.serve(conn, state, &arrived, &mut scratch.desk);
         self.put_collector(collector);
         step(consumed, then)
+    }
+
+    /// The head of a request whose body is collected.
+    pub(super) fn reread<'a>(&self, bytes: &'a [u8], table: &'a mut FieldTable) -> RequestHead<'a> {
+        let parsed = parse_request(bytes, &self.site.limits.http1, &mut HeadScanner::new(), table);
+        let Ok(Parsed::Complete { head, .. }) = parsed else {
+            unreachable!("these bytes were parsed when they came");
+        };
+        head
     }
 
     fn collector(&self, head: &[u8], decoder: BodyDecoder, exchange: h1::Exchange) -> Box<Collector> {
@@ -525,12 +524,6 @@ impl Machine {
             }
             idle.push(collector);
         }
-    }
-}
-
-impl Step {
-    fn of(self, consumed: usize) -> Step {
-        Step { consumed, ..self }
     }
 }
 

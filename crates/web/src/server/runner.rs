@@ -2,6 +2,7 @@
 //!
 //! Owns what lies between a launched request and its answer. Knows nothing of how connections are read.
 
+use std::any::Any;
 use std::cell::{Cell, RefCell};
 use std::future::{Future, poll_fn};
 use std::panic::{AssertUnwindSafe, catch_unwind};
@@ -462,11 +463,11 @@ fn switch_stream(line: &Line, exchange: &Exchange, upgrade: Upgrade, reply: &mut
 /// Runs a handler; a panic is an error like another. Takes it pinned: what a handler keeps is large, and is not to be moved.
 pub(crate) fn caught<E>(
     mut handler: Pin<&mut impl Future<Output = std::result::Result<(), E>>>,
-    panicked: impl Fn() -> E,
+    panicked: impl Fn(&(dyn Any + Send)) -> E,
 ) -> impl Future<Output = std::result::Result<(), E>> {
     poll_fn(move |context| {
         let polled = catch_unwind(AssertUnwindSafe(|| handler.as_mut().poll(context)));
-        polled.unwrap_or_else(|_| Poll::Ready(Err(panicked())))
+        polled.unwrap_or_else(|panic| Poll::Ready(Err(panicked(&*panic))))
     })
 }
 

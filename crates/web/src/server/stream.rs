@@ -114,6 +114,10 @@ pub(crate) struct Outgoing<'r> {
     pub(super) length: Option<u64>,
     /// The answer has no body.
     pub(super) bodiless: bool,
+    /// The reply is sent in pieces: hooks do not see all of its body.
+    in_pieces: bool,
+    /// The head has left with a status that forbids content: pieces are dropped.
+    pub(super) forbidden: bool,
     /// After 101: what is written goes out as it is.
     pub(super) tunnel: bool,
     /// There once the head is sent.
@@ -134,6 +138,8 @@ impl<'r> Outgoing<'r> {
             began,
             length: None,
             bodiless: false,
+            in_pieces: false,
+            forbidden: false,
             tunnel: false,
             body: None,
             framed: None,
@@ -158,8 +164,14 @@ impl<'r> Outgoing<'r> {
         self.body.is_some() || self.framed.is_some() || self.tunnel
     }
 
+    pub(crate) fn is_whole(&self) -> bool {
+        !self.in_pieces && !self.has_begun()
+    }
+
+    /// Whether pieces are dropped: the answer to HEAD, and statuses without content.
     pub(super) fn is_silent(&self) -> bool {
-        self.body.as_ref().is_some_and(BodyEncoder::is_silent)
+        self.forbidden
+            || self.body.as_ref().is_some_and(BodyEncoder::is_silent)
             || self.framed.as_ref().is_some_and(|framed| framed.silent)
     }
 }
@@ -177,7 +189,7 @@ impl<'r> Reply<'r> {
     /// Adds a field that follows the body (RFC 9110 §6.5), beside those of its name: until the handler returns, also when the head and
     /// pieces were sent. The answer is sent in chunks for it, without a length unless one was [declared](Reply::length). A client that
     /// does not read such fields ([`Request::takes_trailers`](crate::Request::takes_trailers)) gets none, an answer without content
-    /// (204, 304) has none, and neither has that of a plain handler.
+    /// (204, 205, 304) has none, and neither has that of a plain handler.
     ///
     /// # Errors
     /// 500 if the name is no token, the value has control characters, or the field belongs to the framing.
@@ -196,17 +208,19 @@ impl<'r> Reply<'r> {
     /// Whether a whole answer is followed by fields, and so is sent as one in pieces.
     pub(super) fn ends_in_trailers(&self) -> bool {
         let outgoing = self.outgoing.as_ref();
-        outgoing.is_some_and(|outgoing| outgoing.trailers.is_some()) && !matches!(self.status, 204 | 304)
+        outgoing.is_some_and(|outgoing| outgoing.trailers.is_some()) && h1::allows_content(self.status)
     }
 
     /// Sends what a handler has said as a whole, as one that said it in pieces: what ends it may follow.
     pub(super) async fn send_whole(&mut self) -> Result {
+        // Before the body is taken: they may read and change all of it.
+        answer::run_after(self);
         let long = match &mut self.frame {
             Some(frame) if frame.len() > limits::COPIED_BODY => std::mem::take(frame),
             None if self.body.len() > limits::COPIED_BODY => Bytes::from(std::mem::take(self.body)),
             _ => Bytes::new(),
         };
-        self.begin_stream()?;
+        self.send_stream_head()?;
         self.write_bytes(long).await
     }
 
@@ -214,12 +228,12 @@ impl<'r> Reply<'r> {
     /// sent before ([`WRITE_MARK`]). For asynchronous handlers; a plain one appends to its body.
     ///
     /// # Errors
-    /// The client is gone, or needs only the head (HEAD): end the handler by `?`. Or the piece exceeds the declared [length](Reply::length) (500, and the connection closes:
+    /// The client is gone, or needs only the head (HEAD, and statuses without content: 204, 205, 304): end the handler by `?`. Or the piece exceeds the declared [length](Reply::length) (500, and the connection closes:
     /// an answer that has begun cannot be taken back).
     pub async fn write(&mut self, bytes: impl AsRef<[u8]>) -> Result {
         let bytes = bytes.as_ref();
         if self.outgoing.is_none() {
-            self.body.extend_from_slice(bytes);
+            self.body().extend_from_slice(bytes);
             return Ok(());
         }
         for share in bytes.chunks(limits::SEND_SHARE) {
@@ -234,7 +248,7 @@ impl<'r> Reply<'r> {
     /// As there.
     pub async fn write_bytes(&mut self, mut bytes: Bytes) -> Result {
         if self.outgoing.is_none() {
-            self.body.extend_from_slice(&bytes);
+            self.body().extend_from_slice(&bytes);
             return Ok(());
         }
         while !bytes.is_empty() {
@@ -335,7 +349,7 @@ impl<'r> Reply<'r> {
         let Some(body) = &mut outgoing.body else {
             return Ok(());
         };
-        if body.begin(out, length).map_err(Error::internal)? {
+        if !outgoing.forbidden && body.begin(out, length).map_err(Error::internal)? {
             put(share, conn, out).map_err(gone)?;
             body.end(out);
             self.sent += length;
@@ -348,16 +362,26 @@ impl<'r> Reply<'r> {
         taken(outgoing.exchange).await
     }
 
-    /// Encodes the head, unless that was done.
+    /// Runs the hooks behind the handler and encodes the head, unless that was done.
     pub(super) fn begin_stream(&mut self) -> Result {
         if self.is_streaming() {
             return Ok(());
         }
+        if let Some(outgoing) = &mut self.outgoing {
+            outgoing.in_pieces = true;
+        }
         answer::run_after(self);
+        self.send_stream_head()
+    }
+
+    /// Encodes the head, and the part of the body that was written before the first piece.
+    fn send_stream_head(&mut self) -> Result {
+        let forbidden = !h1::allows_content(self.status);
         self.request.local.follow_the_clock();
         let Some(outgoing) = &mut self.outgoing else {
             return Ok(());
         };
+        outgoing.forbidden = forbidden;
         outgoing.exchange.answers();
         if let Some(line) = outgoing.exchange.line() {
             return self.begin_framed(line);
@@ -371,6 +395,9 @@ impl<'r> Reply<'r> {
         }
         let framing = match (outgoing.length, exchange.version) {
             _ if outgoing.bodiless => Framing::None,
+            // It describes what 200 would send (RFC 9110 §8.6).
+            (Some(length), _) if self.status == 304 => Framing::Length(length),
+            _ if forbidden => Framing::None,
             (Some(length), _) => Framing::Length(length),
             (None, Version::Http11 | Version::Http2) => Framing::Chunked,
             (None, Version::Http10) => {
@@ -390,7 +417,7 @@ impl<'r> Reply<'r> {
         let mut body =
             answer::head(request.local, &parts, exchange, framing, out).map_err(Error::internal)?;
         let said = self.frame.as_deref().unwrap_or(self.body);
-        if !said.is_empty() {
+        if !said.is_empty() && !forbidden {
             self.sent += said.len() as u64;
             body.data(out, said).map_err(Error::internal)?;
         }
@@ -410,7 +437,7 @@ impl<'r> Reply<'r> {
         let Some(outgoing) = &mut self.outgoing else {
             return Ok(());
         };
-        let bodiless = outgoing.bodiless || matches!(self.status, 204 | 304);
+        let bodiless = outgoing.bodiless || outgoing.forbidden;
         let silent = bodiless || request.head.method == Method::Head;
         let length = match outgoing.length {
             _ if bodiless => Length::None,

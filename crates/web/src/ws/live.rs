@@ -274,7 +274,7 @@ impl Live {
     fn call(&mut self, call: impl FnOnce(&mut dyn Socket, &Ws) -> Result) {
         let (socket, ws) = (&mut *self.socket, &self.ws);
         let outcome = catch_unwind(AssertUnwindSafe(|| call(socket, ws)));
-        if let Err(error) = outcome.unwrap_or_else(|_| Err(answer::panicked())) {
+        if let Err(error) = outcome.unwrap_or_else(|panic| Err(answer::panicked(&*panic))) {
             super::stream::close_for(ws, &error);
         }
     }

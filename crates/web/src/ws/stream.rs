@@ -222,7 +222,7 @@ async fn run(ws: Ws, future: impl Future<Output = Result>) {
     let mut future = pin!(future);
     let outcome = poll_fn(|context| {
         let polled = catch_unwind(AssertUnwindSafe(|| future.as_mut().poll(context)));
-        polled.unwrap_or_else(|_| Poll::Ready(Err(answer::panicked())))
+        polled.unwrap_or_else(|panic| Poll::Ready(Err(answer::panicked(&*panic))))
     })
     .await;
     match outcome {

@@ -16,6 +16,7 @@ mod ending;
 mod entrances;
 mod expect;
 mod framework;
+mod hooks;
 mod inner;
 mod keep_alive;
 mod overload;

@@ -14,6 +14,7 @@ in_every_way!(
     any_takes_every_method,
     health_is_answered,
     an_encoded_slash_is_no_separator,
+    an_absolute_target_names_the_host,
 );
 
 fn show(req: &Request<'_>, reply: &mut Reply<'_>) -> Result {
@@ -49,6 +50,20 @@ fn paths_and_parameters(config: Setting) {
         let answer = server.get(nothing);
         assert_eq!(answer.status, 404, "{nothing}");
         assert!(answer.detail().contains(nothing), "{}", answer.detail());
+    }
+}
+
+/// RFC 9112 §3.2.2: whatever `Host` says.
+fn an_absolute_target_names_the_host(config: Setting) {
+    let app = App::new().get("/host", |req, reply| reply.text(req.host().unwrap_or_default()));
+    let server = serve(config, app);
+    for (target, host) in [
+        ("/host", "other"),
+        ("http://one/host", "one"),
+        ("http://two:81/host", "two:81"),
+    ] {
+        let answer = server.ask(format!("GET {target} HTTP/1.1\r\nHost: other\r\n\r\n"));
+        answer.expect(200, host);
     }
 }
 

@@ -15,6 +15,7 @@ use crate::support::tls::{Secure, acceptor, connector, development, localhost};
 use crate::support::{Client, Server, Setting, get, serve, serve_at};
 
 by_tls!(
+    plain_http_is_answered_in_the_clear,
     what_is_no_tls_ends_the_connection,
     tls_is_no_http,
     a_handshake_has_its_time,
@@ -69,8 +70,7 @@ fn what_is_no_tls_ends_the_connection(setting: Setting) {
     long[3] = 0xff;
     let mut none = hello();
     none[5] = 99;
-    let cases: [(&str, &[u8], bool); 6] = [
-        ("plain HTTP", b"GET / HTTP/1.1\r\nHost: a\r\n\r\n", false),
+    let cases: [(&str, &[u8], bool); 5] = [
         ("zeroes", &[0; 100], false),
         ("another protocol", b"SSH-2.0-OpenSSH_9.9\r\n", false),
         ("a record that is too long", &long, true),
@@ -86,6 +86,33 @@ fn what_is_no_tls_ends_the_connection(setting: Setting) {
         assert_eq!(acceptor.counts().failed, number as u64 + 1, "{name}");
         server.get("/").expect(200, "ok");
     }
+}
+
+/// A request in the clear is answered in the clear, also one whose body is still on its way, and nothing of it reaches a handler.
+fn plain_http_is_answered_in_the_clear(setting: Setting) {
+    let (server, acceptor) = counted(setting, app());
+    let body = [
+        &b"POST / HTTP/1.1\r\nHost: a\r\nContent-Length: 500000\r\n\r\n"[..],
+        &[b'x'; 500_000],
+    ]
+    .concat();
+    for (number, request) in [&b"GET / HTTP/1.1\r\nHost: a\r\n\r\n"[..], &body]
+        .into_iter()
+        .enumerate()
+    {
+        let mut client = Client::new(server.addr);
+        client.send(request);
+        let answer = client.answer();
+        assert_eq!((answer.status, answer.closes()), (400, true));
+        assert!(
+            answer.text().contains("this port speaks TLS"),
+            "{}",
+            answer.text()
+        );
+        client.expect_end();
+        assert_eq!(acceptor.counts().failed, number as u64 + 1);
+    }
+    server.get("/").expect(200, "ok");
 }
 
 fn tls_is_no_http(setting: Setting) {

@@ -228,7 +228,7 @@ impl Side {
             match step.event {
                 LayerEvent::Plain(range) => self.plain.extend_from_slice(&self.wire[range]),
                 LayerEvent::End => self.ended = true,
-                LayerEvent::Failed => {
+                LayerEvent::Failed | LayerEvent::Refused => {
                     self.fault = Some(self.tls.fault().map_or_else(String::new, ToString::to_string));
                 }
                 LayerEvent::Established => {}

@@ -34,6 +34,17 @@ fn constant_arrivals_are_evenly_spaced_from_the_start() {
     );
 }
 
+/// Half a request a second, alone and as two workers share it.
+#[test]
+fn less_than_one_arrival_a_second_is_a_rate() {
+    let second = 1_000_000_000;
+    assert_eq!(moments(Pace::Constant(0.5), 0, 1, 3), [0, 2 * second, 4 * second]);
+    let mut both = moments(Pace::Constant(0.5), 0, 2, 2);
+    both.extend(moments(Pace::Constant(0.5), 1, 2, 2));
+    both.sort_unstable();
+    assert_eq!(both, [0, 2 * second, 4 * second, 6 * second]);
+}
+
 #[test]
 fn workers_share_one_even_schedule() {
     let workers = 3;

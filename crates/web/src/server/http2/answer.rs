@@ -3,7 +3,7 @@
 use bytes::Bytes;
 use ringmain_engine::Conn;
 use ringmain_engine::backend::Time;
-use ringmain_wire::h1::{FieldBlock, Framing, Method};
+use ringmain_wire::h1::{self, FieldBlock, Framing, Method};
 use ringmain_wire::h2::{ErrorCode, Misuse, Stream};
 
 use super::{Core, Session, Work};
@@ -11,6 +11,7 @@ use crate::error::Error;
 use crate::limits;
 use crate::local::Local;
 use crate::reply::{Kind, Reply};
+use crate::request_id::RequestId;
 use crate::server::answer::Parts;
 
 /// What of a body goes with a head.
@@ -78,7 +79,7 @@ impl Core {
             handshake: None,
         };
         let length = reply.frame.as_ref().map_or(reply.body.len(), Bytes::len);
-        let bodiless = matches!(reply.status, 204 | 304);
+        let bodiless = !h1::allows_content(reply.status);
         let silent = bodiless || reply.request.head.method == Method::Head;
         let told = if bodiless {
             Length::None
@@ -151,7 +152,13 @@ impl Core {
     }
 
     /// A whole error as an answer, for what is no request to be shown to a handler.
-    pub(super) fn refuse(&mut self, local: &Local, error: &Error, stream: Stream, out: &mut Vec<u8>) {
+    pub(super) fn refuse(
+        &mut self,
+        local: &Local,
+        error: &Error,
+        (stream, id): (Stream, Option<&RequestId>),
+        out: &mut Vec<u8>,
+    ) {
         local.follow_the_clock();
         let mut problem = Vec::new();
         error.write_problem(&mut problem);
@@ -164,7 +171,7 @@ impl Core {
             status: error.status(),
             kind: Kind::Problem,
             fields: &fields,
-            id: None,
+            id,
             forwarded: false,
             handshake: None,
         };
@@ -225,7 +232,7 @@ impl Session {
 
     /// Answers with an error, in place of a task.
     pub(crate) fn refuse(&self, error: &Error, stream: Stream) {
-        self.write(|core, _, out| core.refuse(&self.local, error, stream, out));
+        self.write(|core, _, out| core.refuse(&self.local, error, (stream, None), out));
     }
 
     /// The pace of a new transfer.

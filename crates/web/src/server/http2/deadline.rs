@@ -104,12 +104,12 @@ impl Machine {
             session.write(|core, _, out| core.wire.go_away(out));
         }
         session.ticking.set(true);
-        self.look_at_streams(session);
+        self.look_at_streams(state, session);
         self.look_for_life(conn, session);
     }
 
     /// Bodies that come too slowly, and answers that nobody makes room for.
-    fn look_at_streams(&self, session: &Rc<Session>) {
+    fn look_at_streams(&self, state: &Connection, session: &Rc<Session>) {
         let now = self.local.cx.now();
         let limits = &self.site.limits;
         let partial = session.partial.get() as u64;
@@ -136,9 +136,16 @@ impl Machine {
             }
         }
         for stream in slow {
-            self.local.stats.answered(408);
-            let error = too_slow(limits.rate_bytes);
-            session.write(|core, _, out| core.refuse(&self.local, &error, stream, out));
+            session.write(|core, _, out| {
+                let lane = core.lane(stream);
+                let (stored, began) = lane.map_or_else(Default::default, |lane| {
+                    (std::mem::take(&mut lane.head), Some(lane.began))
+                });
+                let client = (state.origin.remote, began.unwrap_or(now));
+                let id = self.note_collected(client, 408, &stored);
+                let error = too_slow(limits.rate_bytes);
+                core.refuse(&self.local, &error, (stream, id.as_ref()), out);
+            });
             self.drop_stream(session, stream);
         }
         for stream in stuck {

@@ -7,7 +7,7 @@ use std::rc::Rc;
 use ringmain_engine::Conn;
 use ringmain_engine::backend::Time;
 use ringmain_engine::limits::WRITE_MARK;
-use ringmain_wire::h1::{FieldTable, Framing, RequestHead};
+use ringmain_wire::h1::{FieldTable, Framing, RequestHead, Version};
 use ringmain_wire::h2::{ErrorCode, Event, PeerFault, Stream, load_request, store_request};
 
 use super::{Heads, Line, Session, Speaking, Work, elapsed};
@@ -19,6 +19,7 @@ use crate::server::connection::{Connection, Phase};
 use crate::server::early::{self, Shown};
 use crate::server::exchange::{Exchange, Job};
 use crate::server::receive::{Chosen, choose};
+use crate::server::refused::Refused;
 use crate::server::runner::{Launch, Launched};
 use crate::server::{Desk, Machine, Scratch, Then, answer};
 use crate::site::{Action, Route, Verdict};
@@ -116,7 +117,8 @@ impl Machine {
                     .as_ref()
                     .and_then(|upgrade| check_upgrade(upgrade, end).err());
                 if let Some(error) = refused {
-                    return self.refuse_http2(state, session, stream, &error, &mut desk.out);
+                    let refused = Refused::of_head(&self.local, &head);
+                    return self.refuse_http2(state, (session, stream), &error, &refused, &mut desk.out);
                 }
                 let asked = Asked {
                     conn,
@@ -131,7 +133,7 @@ impl Machine {
             }
             Event::Data { stream, data, end } => {
                 let fed = session.feed_socket(conn, stream, (data, end), &mut desk.out);
-                if !fed && self.data_http2(session, stream, data, end, desk) {
+                if !fed && self.data_http2(state, (session, stream), (data, end), desk) {
                     self.collected(conn, state, session, stream, (table, stored, desk));
                 }
                 if end {
@@ -151,7 +153,8 @@ impl Machine {
             Event::TooLarge { stream, .. } => {
                 self.count_request(state, session, &mut desk.out);
                 let error = Error::new(431, "expected a head within its limits, found a larger one");
-                self.refuse_http2(state, session, stream, &error, &mut desk.out);
+                let refused = Refused::unknown(&self.local, Version::Http2);
+                self.refuse_http2(state, (session, stream), &error, &refused, &mut desk.out);
             }
             Event::Reset { stream, code } => {
                 let (remote, id) = (state.origin.remote, stream.id());
@@ -223,13 +226,9 @@ impl Machine {
             && length > most
         {
             let what = format!("expected a body of at most {most} bytes, found one of {length}");
-            return self.refuse_http2(
-                state,
-                asked.session,
-                asked.stream,
-                &Error::new(413, what),
-                &mut desk.out,
-            );
+            let refused = Refused::of_head(&self.local, head);
+            let to = (&**asked.session, asked.stream);
+            return self.refuse_http2(state, to, &Error::new(413, what), &refused, &mut desk.out);
         }
         if streamed {
             let asked = Asked {
@@ -251,7 +250,13 @@ impl Machine {
     }
 
     /// Part of a body. Whether it is collected, and whole.
-    fn data_http2(&self, session: &Session, stream: Stream, data: &[u8], end: bool, desk: &mut Desk) -> bool {
+    fn data_http2(
+        &self,
+        state: &Connection,
+        (session, stream): (&Session, Stream),
+        (data, end): (&[u8], bool),
+        desk: &mut Desk,
+    ) -> bool {
         if let Some((exchange, _)) = session.running(stream) {
             // Consumed when its handler takes it.
             let dropped = exchange.push_body(data, end);
@@ -274,8 +279,14 @@ impl Machine {
         if lane.received > lane.most {
             let what = format!("expected a body of at most {} bytes, found more", lane.most);
             lane.work = Work::Answered;
-            self.local.stats.answered(413);
-            core.refuse(&self.local, &Error::new(413, what), stream, &mut desk.out);
+            let (stored, began) = (std::mem::take(&mut lane.head), lane.began);
+            let id = self.note_collected((state.origin.remote, began), 413, &stored);
+            core.refuse(
+                &self.local,
+                &Error::new(413, what),
+                (stream, id.as_ref()),
+                &mut desk.out,
+            );
             return false;
         }
         lane.body.extend_from_slice(data);
@@ -460,16 +471,15 @@ impl Machine {
     fn refuse_http2(
         &self,
         state: &Connection,
-        session: &Session,
-        stream: Stream,
+        (session, stream): (&Session, Stream),
         error: &Error,
+        refused: &Refused<'_>,
         out: &mut Vec<u8>,
     ) {
         let now = self.local.cx.now();
-        self.local.log_refused(state.origin.remote, error.status(), now);
-        self.local.stats.answered(error.status());
-        self.local.stats.refused();
-        session.core.borrow_mut().refuse(&self.local, error, stream, out);
+        self.note_refused((state.origin.remote, now), error.status(), refused);
+        let mut core = session.core.borrow_mut();
+        core.refuse(&self.local, error, (stream, refused.id.as_ref()), out);
     }
 
     /// The client broke a rule of the connection: nothing that follows can be understood.

@@ -227,7 +227,7 @@ impl Secure {
                 LayerEvent::Plain(range) => plain.extend_from_slice(&self.wire[range]),
                 LayerEvent::Established => news = true,
                 LayerEvent::End => self.ended = true,
-                LayerEvent::Failed => {
+                LayerEvent::Failed | LayerEvent::Refused => {
                     let fault = self.tls.fault().map(ToString::to_string);
                     return Err(Error::other(fault.unwrap_or_default()));
                 }
