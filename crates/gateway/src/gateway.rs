@@ -26,7 +26,7 @@ use ringmain_engine::file::Root;
 use ringmain_engine::{Addr, Cx, ListenOptions, Listeners};
 use ringmain_push::{Inlet, KeySource, Options, Push};
 use ringmain_tls::Counts;
-use ringmain_web::{self as web, App};
+use ringmain_web::{self as web, App, LogLimit, RedactedParams};
 
 use crate::care::{self, Lookup};
 use crate::changes::Changes;
@@ -40,7 +40,7 @@ use crate::front::{self, Doors, Followed, Fronts, Ids};
 use crate::health::Target;
 use crate::limits;
 use crate::metrics::{Counting, Metrics, RouteReport, StreamReport};
-use crate::model::{Config, Hostname, Name};
+use crate::model::{Config, Hostname, Name, secret_params};
 use crate::passage::StreamPlan;
 use crate::plan::Plan;
 use crate::policy;
@@ -73,6 +73,8 @@ struct Inner {
     /// For connections to all upstreams.
     room: Arc<Room>,
     push: Push,
+    /// Parameters of queries that the configuration, or one before it, has declared to hold secrets.
+    redacted: RedactedParams,
 }
 
 /// What workers see of a configuration.
@@ -117,6 +119,8 @@ impl Gateway {
         // They are the engine's to open at its start.
         doors.turn(&followed);
         let room = Arc::clone(registry.room());
+        let redacted = RedactedParams::new();
+        redacted.add(secret_params(table.config()));
         let push = Push::new();
         follow_push(&push, None, (table.config(), known.push()));
         Gateway(Arc::new(Inner {
@@ -128,6 +132,7 @@ impl Gateway {
                 ids: followed.ids,
             }),
             metrics,
+            redacted,
             current: Mutex::new(State {
                 table,
                 registry,
@@ -190,6 +195,8 @@ impl Gateway {
             &self.0.metrics,
             now,
         );
+        // Before a worker asks for them.
+        self.0.redacted.add(secret_params(table.config()));
         let mut followed = fronts.follow(&table, now);
         state.entrance_problems = std::mem::take(&mut followed.problems);
         let streams = StreamPlan::all(table.config(), &state.registry, &self.0.metrics);
@@ -314,6 +321,7 @@ impl Gateway {
         let gateway = self.clone();
         let app = App::new().limits(self.limits());
         app.entrances(self.doors().fronts.entrances())
+            .redacted_params(&self.0.redacted)
             .per_worker(move |cx| Worker::new(cx, gateway.clone()))
             .inner(self.0.push.serve(App::new()))
             .early(|req, ticket| match req.local::<Rc<Worker>>() {
@@ -435,6 +443,8 @@ pub(crate) struct Worker {
     pub(crate) standings: Standings,
     pub(crate) beginnings: exchange::beginnings::Beginnings,
     pub(crate) filters: filters::Instances,
+    /// Lines about requests in the clear on listeners of TLS.
+    pub(crate) plain_http: LogLimit,
 }
 
 impl Worker {
@@ -456,6 +466,7 @@ impl Worker {
             standings: Standings::default(),
             beginnings: exchange::beginnings::Beginnings::default(),
             filters: filters::Instances::default(),
+            plain_http: LogLimit::new(),
         });
         if cx.spawn(care::follow(Rc::clone(&worker), gateway)).is_err() {
             log::error!("a worker without room for a task does not look names up");

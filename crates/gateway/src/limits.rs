@@ -4,6 +4,13 @@ use std::time::Duration;
 
 pub use ringmain_jwt::limits::{KEY_SET_BYTES, KEYS, TOKEN_BYTES};
 
+/// How long a client is waited for that spoke HTTP in the clear on a listener of TLS, once it was answered 400; then the
+/// connection is closed.
+pub const PLAIN_HTTP_LINGER: Duration = Duration::from_secs(2);
+
+/// Bytes of such a client that are read and dropped meanwhile; with more the connection is closed.
+pub const PLAIN_HTTP_LINGER_BYTES: usize = 256 * 1024;
+
 /// Bytes of the name of a listener, route, upstream, certificate or set of authorities.
 pub const NAME_BYTES: usize = 253;
 
@@ -30,6 +37,9 @@ pub const PATTERN_CACHE_BYTES: usize = 64 * 1024;
 
 /// Bytes of a query's value, decoded, that an expression is tried on; a longer one matches none.
 pub const PATTERN_VALUE_BYTES: usize = 1024;
+
+/// Media types that a rule adds for its files; a file with more is refused.
+pub const FILE_TYPES: usize = 1024;
 
 /// Rules of a route; a route with more is left out.
 pub const RULES: usize = 1024;

@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use ringmain_engine::Cx;
 use ringmain_web::{Note, Request};
-use ringmain_wire::h1::{FieldBlock, Framing};
+use ringmain_wire::h1::{FieldBlock, Framing, allows_content};
 
 use super::{Error, Want};
 use crate::exchange::is_folded;
@@ -314,12 +314,12 @@ impl<'h> ResponseHead<'h> {
     /// Sets the status, from 200 to 599.
     ///
     /// # Errors
-    /// It is none of these, or it is one without a body (204, 304) and there is a body.
+    /// It is none of these, or it is one without a body (204, 205, 304) and there is a body.
     pub fn set_status(&mut self, status: u16) -> Result<(), Error> {
         if !(200..=599).contains(&status) {
             return Err(format!("expected a status from 200 to 599, found {status}").into());
         }
-        if matches!(status, 204 | 304) && self.has_body {
+        if !allows_content(status) && self.has_body {
             return Err(format!("expected a status of an answer with a body, found {status}").into());
         }
         self.status = status;

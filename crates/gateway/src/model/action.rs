@@ -210,6 +210,12 @@ pub struct Files {
     pub fallback: Option<Path>,
     /// `Cache-Control: max-age`. Default: `None`, no such header; `ETag` and `Last-Modified` always are.
     pub max_age: Option<Duration>,
+    /// Media types by file extension: in small letters, without a dot; before those that the gateway knows. Default: none.
+    /// At most [`crate::limits::FILE_TYPES`].
+    pub types: Vec<(Arc<str>, HeaderValue)>,
+    /// Paths with a segment that begins with a dot (`.env`, `.git/config`) are served, too. Default `false`: 404, but for
+    /// `.well-known` (RFC 8615).
+    pub dot_files: bool,
 }
 
 impl Files {
@@ -222,6 +228,8 @@ impl Files {
             index: vec!["index.html".into()],
             fallback: None,
             max_age: None,
+            types: Vec::new(),
+            dot_files: false,
         }
     }
 }

@@ -60,6 +60,7 @@ mod policy;
 mod process;
 mod push;
 mod route;
+mod secret;
 mod text;
 mod tls;
 mod upstream;
@@ -96,6 +97,7 @@ pub use ringmain_sys::addr::{Addr, AddrError};
 pub use route::{
     Affinity, AffinityBy, BodyLimits, Cookie, Retry, RetryOn, Route, Rule, StreamRoute, Timeouts,
 };
+pub(crate) use secret::secret_params;
 pub use text::{
     HeaderName, HeaderValue, Hostname, MethodName, Name, Network, Path, Pattern, Secret, TextFault,
 };

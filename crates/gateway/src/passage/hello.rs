@@ -1,10 +1,11 @@
-//! A client's first message of TLS, which stays where it is: who ends TLS reads it again.
+//! A client's first message of TLS, which stays where it is: who ends TLS reads it again. A client that speaks HTTP in the clear
+//! instead is answered in its own protocol.
 
 use std::future::poll_fn;
 use std::task::Poll;
 
 use ringmain_engine::stream::Stream;
-use ringmain_wire::tls::{Hello, HelloScanner, Looked, NoHello};
+use ringmain_wire::tls::{Hello, HelloScanner, Looked, NoHello, plain};
 
 use crate::fault::Fault;
 use crate::limits;
@@ -16,7 +17,12 @@ pub(super) async fn read(stream: &Stream) -> Result<Hello, Fault> {
     let found = poll_fn(|context| {
         let mut looked = Ok(Looked::NeedMore);
         let received = stream.poll_received(context, |bytes| {
-            looked = scanner.look(bytes);
+            match plain::is_http(bytes) {
+                Some(true) => looked = Err(NoHello::NotTls("plain HTTP")),
+                Some(false) => looked = scanner.look(bytes),
+                // It begins like a method.
+                None => {}
+            }
             0
         });
         match (looked, received) {
@@ -33,4 +39,39 @@ pub(super) async fn read(stream: &Stream) -> Result<Hello, Fault> {
     .await;
     stream.set_deadline(None);
     found
+}
+
+/// The answer to a client that has sent a request of HTTP in the clear; `None` for other bytes.
+pub(super) async fn plain_http_answer(stream: &Stream) -> Option<Vec<u8>> {
+    let mut answer = None;
+    let looked = poll_fn(|context| {
+        let _ = stream.poll_received(context, |bytes| {
+            if plain::is_http(bytes) == Some(true) {
+                let mut out = Vec::new();
+                plain::respond(bytes, &mut out);
+                answer = Some(out);
+            }
+            0
+        });
+        Poll::Ready(())
+    });
+    looked.await;
+    answer
+}
+
+/// Sends an answer and the end behind it, and waits a while for the client's: bytes that were left unread would have the kernel
+/// reset the connection, which could cost the client the answer.
+pub(super) async fn answer_and_end(stream: &Stream, answer: &[u8]) {
+    stream.set_deadline(Some(limits::PLAIN_HTTP_LINGER));
+    // Both fail if the client has left.
+    let _ = stream.write_now(answer);
+    let _ = stream.shutdown().await;
+    let mut left = limits::PLAIN_HTTP_LINGER_BYTES;
+    while left > 0 {
+        let dropped = poll_fn(|context| stream.poll_received(context, <[u8]>::len)).await;
+        match dropped {
+            Ok(count @ 1..) => left = left.saturating_sub(count),
+            Ok(0) | Err(_) => break,
+        }
+    }
 }

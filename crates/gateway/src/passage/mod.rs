@@ -64,6 +64,12 @@ pub(crate) async fn serve(incoming: Incoming) {
         }
         Err(fault) => {
             passing.fail(fault);
+            if fault == Fault::NotTls
+                && let Some(answer) = hello::plain_http_answer(&incoming.stream).await
+            {
+                log_plain_http(&worker, &incoming);
+                return hello::answer_and_end(&incoming.stream, &answer).await;
+            }
             refuse(incoming, fault, passing.is_asked());
         }
     }
@@ -235,6 +241,17 @@ fn addresses(incoming: &Incoming) -> Option<Addresses> {
             to,
         }),
         _ => None,
+    }
+}
+
+fn log_plain_http(worker: &Worker, incoming: &Incoming) {
+    if let Some(left_out) = worker.plain_http.admit(worker.cx.now()) {
+        let remote = incoming
+            .remote()
+            .map_or_else(|| "unix".to_owned(), |remote| remote.to_string());
+        log::info!(
+            "{remote}: plain HTTP where TLS is expected; answered 400: this port speaks TLS{left_out}"
+        );
     }
 }
 

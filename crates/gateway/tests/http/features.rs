@@ -303,6 +303,17 @@ fn answers_without_bodies(engine: Config) {
             Some("99"),
         ),
         ("GET", "HTTP/1.1 200 OK\r\nContent-Length: 0\r\n\r\n", Some("0")),
+        // RFC 9110 §15.3.6: what an upstream sends all the same goes no further.
+        (
+            "GET",
+            "HTTP/1.1 205 Reset Content\r\nContent-Length: 7\r\n\r\ncontent",
+            Some("0"),
+        ),
+        (
+            "GET",
+            "HTTP/1.1 205 Reset Content\r\nTransfer-Encoding: chunked\r\n\r\n7\r\ncontent\r\n0\r\n\r\n",
+            Some("0"),
+        ),
     ] {
         let origin = Origin::answering(head);
         let edge = edge(engine.clone(), to(&[origin.addr], |_, _| {}));

@@ -3,7 +3,7 @@
 use std::path::PathBuf;
 
 use ringmain_engine::Config;
-use ringmain_gateway::model::{Action, Files, Match, Path, PathMatch, Rule};
+use ringmain_gateway::model::{Action, Files, HeaderValue, Match, Path, PathMatch, Rule};
 
 use crate::origin::{Edge, edge, rules};
 
@@ -11,6 +11,9 @@ on_every_backend! {
     files_and_directories,
     nothing_outside,
     validators_and_ranges,
+    preconditions_in_their_order,
+    names_with_a_dot,
+    types_that_a_rule_adds,
     a_directory_in_place_of_another,
 }
 
@@ -175,6 +178,82 @@ fn validators_and_ranges(engine: Config) {
         (outside.status, outside.field("content-range")),
         (416, Some("bytes */300000"))
     );
+    edge.server.shut_down();
+}
+
+/// RFC 9110 §13.2.2; what each condition means is tested where it is evaluated, in `ringmain-web`.
+fn preconditions_in_their_order(engine: Config) {
+    let place = Place::new("conditions");
+    place.put("root/data.bin", "0123456789");
+    let edge = serve(engine, Files::of(place.0.join("root")));
+    let whole = edge.server.get("/static/data.bin");
+    let (tag, date) = (
+        whole.field("etag").expect("a tag").to_owned(),
+        whole.field("last-modified").expect("a date").to_owned(),
+    );
+    let old = "Sun, 06 Nov 1994 08:49:37 GMT";
+    for (fields, status, length) in [
+        ("If-Match: \"zz\"\r\n".to_owned(), 412, 0),
+        ("If-Match: \"zz\"\r\nRange: bytes=1-2\r\n".to_owned(), 412, 0),
+        (format!("If-Match: {tag}\r\nRange: bytes=1-2\r\n"), 206, 2),
+        (format!("If-Match: {tag}\r\nIf-None-Match: {tag}\r\n"), 304, 0),
+        (format!("If-Match: W/{tag}\r\n"), 412, 0),
+        (format!("If-Unmodified-Since: {old}\r\n"), 412, 0),
+        (format!("If-Unmodified-Since: {date}\r\n"), 200, 10),
+        (format!("If-Modified-Since: {old}\r\n"), 200, 10),
+        (format!("Range: bytes=1-2\r\nIf-Range: {date}\r\n"), 206, 2),
+        (format!("Range: bytes=1-2\r\nIf-Range: W/{tag}\r\n"), 200, 10),
+    ] {
+        let answer = edge.server.ask(format!(
+            "GET /static/data.bin HTTP/1.1\r\nHost: a\r\n{fields}\r\n"
+        ));
+        assert_eq!((answer.status, answer.body.len()), (status, length), "{fields}");
+        assert_eq!(answer.field("etag"), Some(&*tag), "{fields}");
+    }
+    edge.server.shut_down();
+}
+
+fn names_with_a_dot(engine: Config) {
+    let place = Place::new("dots");
+    for name in [".env", ".git/config", "a/.htpasswd", ".well-known/security.txt"] {
+        place.put(&format!("root/{name}"), name);
+    }
+    let hidden = [
+        "/.env",
+        "/%2Eenv",
+        "/.git/config",
+        "/.git/",
+        "/.git",
+        "/a/.htpasswd",
+    ];
+    let edge = serve(engine.clone(), Files::of(place.0.join("root")));
+    for path in hidden {
+        let answer = edge.server.get(&format!("/static{path}"));
+        answer.expect(404, "no such file\n");
+    }
+    edge.server
+        .get("/static/.well-known/security.txt")
+        .expect(200, ".well-known/security.txt");
+    edge.server.shut_down();
+    let mut files = Files::of(place.0.join("root"));
+    files.dot_files = true;
+    let edge = serve(engine, files);
+    edge.server.get("/static/.env").expect(200, ".env");
+    edge.server.shut_down();
+}
+
+fn types_that_a_rule_adds(engine: Config) {
+    let place = Place::new("types");
+    place.put("root/a.usdz", "");
+    place.put("root/a.vtt", "");
+    let mut files = Files::of(place.0.join("root"));
+    let kind = HeaderValue::parse("model/vnd.usdz+zip").expect("a value");
+    files.types = vec![("usdz".into(), kind)];
+    let edge = serve(engine, files);
+    for (name, kind) in [("a.usdz", "model/vnd.usdz+zip"), ("a.vtt", "text/vtt")] {
+        let answer = edge.server.get(&format!("/static/{name}"));
+        assert_eq!(answer.field("content-type"), Some(kind), "{name}");
+    }
     edge.server.shut_down();
 }
 

@@ -89,8 +89,7 @@ pub(super) fn front(text: &str, request: &Request<'_>, reply: &mut Reply<'_>) ->
     reply
         .header("Vary", "Accept")?
         .header("Cache-Control", "no-cache")?;
-    let accepts = request.header("Accept").unwrap_or_default();
-    if !accepts.to_ascii_lowercase().contains("text/html") {
+    if request.preferred_type(&["text/plain", "text/html"]) != Some("text/html") {
         return reply.text(text);
     }
     reply

@@ -2,6 +2,7 @@
 
 use std::sync::Arc;
 
+use ringmain_gateway::limits;
 use ringmain_gateway::model::{
     self, Action, Affinity, AffinityBy, Answer, Body, Cors, ErrorPage, Forward, HeaderValue, Mirror,
     PathRewrite, Policy, Retry, RetryOn, StatusRange, WeightedBackend,
@@ -367,7 +368,39 @@ impl Builder<'_> {
         }
         files.fallback = text(part.fallback);
         files.max_age = text(part.max_age).map(|time| time.0);
+        files.types = self.file_types(part.types, position);
+        put(&mut files.dot_files, value(part.dot_files));
         Some(files)
+    }
+
+    fn file_types(
+        &self,
+        pairs: Pairs<Text<HeaderValue>>,
+        position: Position,
+    ) -> Vec<(Arc<str>, HeaderValue)> {
+        if pairs.0.len() > limits::FILE_TYPES {
+            let expected = format!("at most {} types", limits::FILE_TYPES);
+            self.errors.tell(position, &expected, &pairs.0.len().to_string());
+            return Vec::new();
+        }
+        let mut types = Vec::new();
+        for (extension, kind) in pairs.0 {
+            let (Some(name), Some(Text(kind))) = (extension.value, kind.value) else {
+                continue;
+            };
+            if name.is_empty() || name.contains(['.', '/']) {
+                let expected = "a file extension without a dot, such as `usdz`";
+                self.errors
+                    .tell(extension.position, expected, &format!("`{name}`"));
+            } else if !kind.as_str().contains('/') {
+                let expected = "a media type such as `model/vnd.usdz+zip`";
+                self.errors
+                    .tell(extension.position, expected, &format!("`{}`", kind.as_str()));
+            } else {
+                types.push((name.to_ascii_lowercase().into(), kind));
+            }
+        }
+        types
     }
 
     fn affinity(&self, at: At<document::Affinity>) -> Option<Affinity> {

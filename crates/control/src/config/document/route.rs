@@ -230,6 +230,13 @@ pub(in crate::config) struct Files {
     pub(in crate::config) fallback: Maybe<Text<Path>>,
     /// How long it may be kept. Nothing is said of it if it does not say.
     pub(in crate::config) max_age: Maybe<Text<Time>>,
+    /// Media types by file extension, without a dot (`usdz: model/vnd.usdz+zip`). They take precedence over the built-in
+    /// table, which has those registered with IANA and the usual ones of nginx and Apache; default for others:
+    /// `application/octet-stream`.
+    pub(in crate::config) types: Pairs<Text<HeaderValue>>,
+    /// Serves files and directories whose name begins with a dot, such as `.env` and `.git`, too. Default: `false`, 404;
+    /// `.well-known` is always served.
+    pub(in crate::config) dot_files: Maybe<bool>,
 }
 
 /// A copy of requests for another upstream.

@@ -5,11 +5,10 @@ mod range;
 
 use std::io;
 use std::rc::Rc;
-use std::time::Duration;
 
 use ringmain_engine::file::{File, Kind, Root, Stat};
 use ringmain_web::path::ENCODED_SLASH;
-use ringmain_web::{Error, Method, Reply, Request, http_date};
+use ringmain_web::{Error, Method, Precondition, Reply, Request, Validators};
 use ringmain_wire::h1::{Framing, Known};
 
 use self::range::Range;
@@ -65,6 +64,9 @@ async fn find(worker: &Worker, root: &Root, files: &Files, path: &str) -> Result
     }
     let ends = path.is_empty() || path.ends_with('/');
     let name = path.trim_matches('/');
+    if !files.dot_files && has_dot_name(name) {
+        return Err(Fault::NoFile);
+    }
     let opened = open(worker, root, if name.is_empty() { "." } else { name }).await?;
     match opened.stat.kind {
         Kind::Directory if !ends => Ok(None),
@@ -86,6 +88,12 @@ async fn find(worker: &Worker, root: &Root, files: &Files, path: &str) -> Result
         Kind::File if !path.ends_with('/') => Ok(Some(opened)),
         _ => Err(Fault::NoFile),
     }
+}
+
+/// Whether a segment names what is not meant to be seen: `.env`, `.git`, `.htpasswd`. `.well-known` is (RFC 8615).
+fn has_dot_name(path: &str) -> bool {
+    path.split('/')
+        .any(|segment| segment.starts_with('.') && segment != ".well-known")
 }
 
 async fn fallback(worker: &Worker, root: &Root, files: &Files) -> Result<Served, Fault> {
@@ -142,20 +150,17 @@ impl Served {
         let length = self.stat.len;
         let nanos = self.stat.modified.as_nanos();
         let tag = format!("\"{nanos:x}-{length:x}\"");
-        let date = http_date(Duration::from_secs(self.stat.modified.as_secs()));
-        reply.header("ETag", &tag)?;
-        reply.header("Last-Modified", date)?;
+        let validators = Validators::new().etag(tag).modified(self.stat.modified);
         if let Some(age) = files.max_age {
             reply.header("Cache-Control", format!("max-age={}", age.as_secs()))?;
         }
-        if is_known(req, &tag, &date) {
-            reply.status(304);
+        let Precondition::Proceed { range } = reply.conditional(&validators)? else {
             own::changes(reply, &plan.response)?;
             return Ok(());
-        }
-        reply.header("Content-Type", media::of(&self.name))?;
+        };
+        reply.header("Content-Type", media::of(&self.name, &files.types).as_ref())?;
         reply.header("Accept-Ranges", "bytes")?;
-        let (from, to) = match wanted(req, &tag, &date, length) {
+        let (from, to) = match wanted(req, range, length) {
             Range::All => (0, length),
             Range::Part { from, to } => {
                 reply.status(206);
@@ -219,27 +224,11 @@ impl Served {
     }
 }
 
-/// Whether the client has it (RFC 9110 §13.1.2, §13.1.3). Dates are compared as texts: those that we said.
-fn is_known(req: &Request<'_>, tag: &str, date: &[u8]) -> bool {
+/// What of it is wanted (RFC 9110 §14.2). `may`: `If-Range` does not name another version.
+fn wanted(req: &Request<'_>, may: bool, length: u64) -> Range {
     let fields = &req.head().fields;
-    let mut tags = fields.all_known(Known::IfNoneMatch).peekable();
-    if tags.peek().is_some() {
-        let mut all = tags.flat_map(|value| value.split(|&byte| byte == b',').map(<[u8]>::trim_ascii));
-        return all
-            .any(|found| found == b"*" || found.strip_prefix(b"W/").unwrap_or(found) == tag.as_bytes());
+    match (fields.known(Known::Range), req.method()) {
+        (Some(value), Method::Get) if may && !fields.is_repeated(Known::Range) => Range::of(value, length),
+        _ => Range::All,
     }
-    fields.known(Known::IfModifiedSince) == Some(date)
-}
-
-/// What of it is wanted (RFC 9110 §14.2, §13.1.5).
-fn wanted(req: &Request<'_>, tag: &str, date: &[u8], length: u64) -> Range {
-    let fields = &req.head().fields;
-    let (Some(value), Method::Get) = (fields.known(Known::Range), req.method()) else {
-        return Range::All;
-    };
-    let same = |condition: &[u8]| condition == tag.as_bytes() || condition == date;
-    if fields.is_repeated(Known::Range) || !fields.get("If-Range").is_none_or(same) {
-        return Range::All;
-    }
-    Range::of(value, length)
 }

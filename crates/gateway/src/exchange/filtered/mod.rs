@@ -19,6 +19,7 @@ use bytes::Bytes;
 use ringmain_engine::Cx;
 use ringmain_engine::backend::Time;
 use ringmain_web::{Error, Reply, Request};
+use ringmain_wire::h1::allows_content;
 
 use self::call::Seat;
 use super::{Failure, Found, Rest, client, own};
@@ -151,7 +152,7 @@ pub(super) fn instead(
     afresh(found, cleared, reply);
     reply.status(answer.status);
     reply.add_headers(&answer.fields);
-    if !matches!(answer.status, 204 | 304) {
+    if allows_content(answer.status) {
         reply.body().extend_from_slice(&answer.body);
     }
     match found.matched.plan() {

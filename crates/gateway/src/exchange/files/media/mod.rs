@@ -1,0 +1,60 @@
+//! Types of content by the extensions of names: those that a rule adds, a few that browsers care about, and the table of
+//! `mime-db`, which follows the registry of IANA and those of nginx and Apache.
+
+use std::borrow::Cow;
+use std::sync::Arc;
+
+use crate::model::HeaderValue;
+
+/// Of files whose extension says nothing.
+const UNKNOWN: &str = "application/octet-stream";
+
+/// Bytes of the longest extension that is looked up.
+const EXTENSION_BYTES: usize = 32;
+
+/// The type of a file's content.
+pub(super) fn of<'t>(name: &str, added: &'t [(Arc<str>, HeaderValue)]) -> Cow<'t, str> {
+    let file = name.rsplit('/').next().unwrap_or_default();
+    let extension = file
+        .rsplit_once('.')
+        .map_or("", |(_, extension)| extension)
+        .to_ascii_lowercase();
+    if let Some((_, kind)) = added.iter().find(|(known, _)| **known == *extension) {
+        return Cow::Borrowed(kind.as_str());
+    }
+    if let Some((_, kind)) = PREFERRED.iter().find(|(known, _)| **known == *extension) {
+        return Cow::Borrowed(kind);
+    }
+    let known = match extension.len() {
+        1..=EXTENSION_BYTES => mime_db::lookup(&*extension),
+        _ => None,
+    };
+    match known {
+        // Without it browsers guess, by the place they are in.
+        Some(text) if text.starts_with("text/") && text != "text/vtt" => {
+            Cow::Owned(format!("{text}; charset=utf-8"))
+        }
+        Some(kind) => Cow::Borrowed(kind),
+        None => Cow::Borrowed(UNKNOWN),
+    }
+}
+
+/// Where one extension has several registered types, or an older one: the type that browsers and players expect.
+const PREFERRED: &[(&str, &str)] = &[
+    // RFC 9239
+    ("js", "text/javascript; charset=utf-8"),
+    ("mjs", "text/javascript; charset=utf-8"),
+    ("cjs", "text/javascript; charset=utf-8"),
+    ("mp3", "audio/mpeg"),
+    ("mp4", "video/mp4"),
+    ("m4s", "video/iso.segment"),
+    // RFC 9639
+    ("flac", "audio/flac"),
+    ("xml", "application/xml"),
+    ("br", "application/x-brotli"),
+    // RFC 8878
+    ("zst", "application/zstd"),
+];
+
+#[cfg(test)]
+mod tests;
