@@ -14,6 +14,7 @@ use crate::json;
 use crate::limits;
 use crate::location;
 use crate::media_type;
+use crate::preamble::Omitted;
 use crate::request::Request;
 use crate::server::stream::Outgoing;
 use crate::site::Hooks;
@@ -26,6 +27,8 @@ pub struct Reply<'r> {
     pub(crate) hooks: &'r Hooks,
     pub(crate) status: u16,
     pub(crate) kind: Kind,
+    /// Fields of every response that this one goes without.
+    pub(crate) omitted: Omitted,
     /// The head is another server's.
     pub(crate) forwarded: bool,
     pub(crate) fields: &'r mut FieldBlock,
@@ -86,6 +89,7 @@ impl<'r> Reply<'r> {
             hooks: request.hooks(),
             status: 200,
             kind: Kind::None,
+            omitted: Omitted::default(),
             forwarded: false,
             fields,
             body,
@@ -135,21 +139,30 @@ impl<'r> Reply<'r> {
         if name.eq_ignore_ascii_case("content-type") {
             self.kind = Kind::Own;
         }
+        self.omitted.note(name);
         self.fields
             .push(name, value.as_ref())
             .map_err(|misuse| Error::internal(format!("field `{}`: {misuse}", name.escape_debug())))?;
         Ok(self)
     }
 
-    /// Adds fields that were checked before beside those of their names.
+    /// Adds fields that were checked before beside those of their names. `Server`, `Date` and `Content-Type` take the place of the
+    /// server's own.
     pub fn add_headers(&mut self, fields: &FieldBlock) -> &mut Self {
+        for (name, _) in fields.iter() {
+            self.omitted.note(name);
+            if name.eq_ignore_ascii_case("content-type") {
+                self.kind = Kind::Own;
+            }
+        }
         self.fields.append(fields);
         self
     }
 
-    /// Takes a field out that was set before.
+    /// Removes a field that was set before. `Server` and `Date`, which the server sets, are then missing from the response.
     pub fn remove_header(&mut self, name: &str) -> &mut Self {
         self.fields.remove(name);
+        self.omitted.note(name);
         if name.eq_ignore_ascii_case("content-type") {
             self.kind = Kind::None;
         }
@@ -248,6 +261,7 @@ impl<'r> Reply<'r> {
     pub fn forget(&mut self) {
         if !self.is_streaming() {
             self.kind = Kind::None;
+            self.omitted = Omitted::default();
             self.fields.clear();
             self.begin(Kind::None);
             self.status = 200;
@@ -295,6 +309,7 @@ impl<'r> Reply<'r> {
             log::debug!("{:?}: {error}", self.request);
         }
         self.kind = Kind::None;
+        self.omitted = Omitted::default();
         self.fields.clear();
         self.begin(Kind::Problem);
         self.status = error.status();

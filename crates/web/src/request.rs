@@ -292,6 +292,21 @@ impl<'r> Request<'r> {
         Ok(piece)
     }
 
+    /// Whether the client waits for `100 Continue` (RFC 9110 §10.1.1) and has sent nothing of its body. [`Request::chunk`] sends it that;
+    /// an intermediary relays it by [`Reply::interim`](crate::Reply::interim).
+    #[must_use]
+    pub fn expects_continue(&self) -> bool {
+        self.exchange.is_some_and(Exchange::expects_continue)
+    }
+
+    /// Waits until the client of a request that [expects `100 Continue`](Request::expects_continue) sends its body, or was told to.
+    /// Never ends if the final response began before: then the client may send none.
+    pub async fn body_begins(&self) {
+        if let Some(exchange) = self.exchange {
+            exchange.body_begins().await;
+        }
+    }
+
     /// Exempts a streamed body from the minimum rate ([`Limits::rate_bytes`](crate::Limits::rate_bytes)): its client has nothing to send at
     /// times. The handler must bound the wait itself.
     pub fn wait_patiently(&self) {

@@ -19,6 +19,39 @@ pub(crate) struct Preamble {
     second: u64,
 }
 
+/// The fields of the preamble that a response goes without: its handler has set others in their place, or removed them.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(crate) struct Omitted {
+    server: bool,
+    date: bool,
+}
+
+impl Omitted {
+    /// Notes a field that a handler has set or removed.
+    #[inline]
+    pub(crate) fn note(&mut self, name: &str) {
+        match name.len() {
+            4 => self.date |= name.eq_ignore_ascii_case("date"),
+            6 => self.server |= name.eq_ignore_ascii_case("server"),
+            _ => {}
+        }
+    }
+
+    /// Whether the preamble is sent as it is.
+    #[inline]
+    pub(crate) fn is_none(self) -> bool {
+        !self.server && !self.date
+    }
+
+    fn has(self, name: &str) -> bool {
+        match name {
+            "Server" => self.server,
+            "Date" => self.date,
+            _ => false,
+        }
+    }
+}
+
 /// How answers with one kind of content begin.
 struct Beginning {
     fields: FieldBlock,
@@ -64,6 +97,21 @@ impl Preamble {
     #[inline]
     pub(crate) fn id(&self, kind: Kind) -> u64 {
         (self.second + 1) * Kind::COUNT as u64 + kind.index() as u64
+    }
+
+    /// Passes the fields of an answer with any status to `write`, without those that are omitted.
+    pub(crate) fn write_fields<E>(
+        &self,
+        kind: Kind,
+        omitted: Omitted,
+        mut write: impl FnMut(&str, &[u8]) -> Result<(), E>,
+    ) -> Result<(), E> {
+        for (name, value) in self.fields(kind).iter() {
+            if !omitted.has(name) {
+                write(name, value)?;
+            }
+        }
+        Ok(())
     }
 
     /// The beginning of an answer with status 200.

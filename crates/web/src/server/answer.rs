@@ -11,6 +11,7 @@ use ringmain_wire::ws::{Acceptance, HandshakeFault};
 use crate::error::{Error, Result};
 use crate::limits;
 use crate::local::Local;
+use crate::preamble::Omitted;
 use crate::reply::{Kind, Reply};
 use crate::request::Request;
 use crate::request_id::RequestId;
@@ -20,6 +21,8 @@ use crate::site::{Flow, Hooks, Verdict};
 pub(crate) struct Parts<'a> {
     pub(crate) status: u16,
     pub(crate) kind: Kind,
+    /// What of the server's own fields is not sent.
+    pub(crate) omitted: Omitted,
     pub(crate) fields: &'a FieldBlock,
     pub(crate) id: Option<&'a RequestId>,
     /// Another server's head: nothing of our own is added but the id.
@@ -111,6 +114,7 @@ fn try_encode(
     let parts = Parts {
         status: reply.status,
         kind: reply.kind,
+        omitted: reply.omitted,
         fields: reply.fields,
         id: reply.request.id(),
         forwarded: reply.forwarded,
@@ -149,6 +153,10 @@ pub(crate) fn head(
     let preamble = local.preamble.borrow();
     let mut head = if parts.forwarded {
         ResponseEncoder::new(out, parts.status, exchange)?
+    } else if !parts.omitted.is_none() {
+        let mut head = ResponseEncoder::new(out, parts.status, exchange)?;
+        preamble.write_fields(parts.kind, parts.omitted, |name, value| head.field(name, value))?;
+        head
     } else if parts.status == 200 {
         ResponseEncoder::with_preface(out, preamble.ok(parts.kind), exchange)
     } else {
@@ -173,7 +181,7 @@ pub(crate) fn switch(reply: &Reply<'_>, acceptance: &Acceptance<'_>, out: &mut V
     let exchange = reply.request.head.exchange();
     let preamble = reply.request.local.preamble.borrow();
     let encoded = ResponseEncoder::new(out, 101, exchange).and_then(|mut head| {
-        head.block(preamble.fields(Kind::None));
+        preamble.write_fields(Kind::None, reply.omitted, |name, value| head.field(name, value))?;
         head.block(reply.fields);
         if let Some(id) = reply.request.id() {
             head.field("X-Request-Id", id.as_str().as_bytes())?;
@@ -198,6 +206,7 @@ pub(crate) fn refuse(local: &Local, error: &Error, exchange: Exchange, out: &mut
     let parts = Parts {
         status: error.status(),
         kind: Kind::Problem,
+        omitted: Omitted::default(),
         fields: &fields,
         id: None,
         forwarded: false,

@@ -61,6 +61,8 @@ pub(super) struct Incoming {
     pub(super) fault: Option<Error>,
     /// The client waits for `100 Continue`.
     pub(super) expects: bool,
+    /// It has received it, so that its body is on its way.
+    pub(super) invited: bool,
     pub(super) paused: bool,
     /// The handler has held it up since the rate was last looked at.
     pub(super) held: bool,

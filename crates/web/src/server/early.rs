@@ -23,6 +23,7 @@ use super::{Machine, Then, answer, runner};
 use crate::error::Error;
 use crate::local::Local;
 use crate::path;
+use crate::preamble::Omitted;
 use crate::reply::Kind;
 use crate::request::Request;
 use crate::router::Params;
@@ -32,6 +33,11 @@ use crate::site::{Action, Route, Verdict};
 pub trait Early {
     /// The client has left: nobody is to be answered any more.
     fn abandon(&self);
+
+    /// Has the access log say something of a request whose client has left, before it is [abandoned](Early::abandon).
+    fn note(&self, request: &Request<'_>) {
+        let _ = request;
+    }
 }
 
 /// Looks at a request before its task is begun: keeps the ticket, or gives it back.
@@ -377,15 +383,19 @@ fn left(exchange: &Rc<Exchange>, local: &Rc<Local>) {
     let Some(asked) = exchange.take_asked() else {
         return;
     };
-    if let Some(early) = exchange.take_early() {
-        early.abandon();
-    }
+    let early = exchange.take_early();
     // As with a task; nginx has made the number usual.
     local.stats.answered(499);
     if local.access.is_some() {
         look_again(exchange, local, asked, |request| {
+            if let Some(early) = &early {
+                early.note(request);
+            }
             local.log(request, 499, 0, asked.job.began);
         });
+    }
+    if let Some(early) = early {
+        early.abandon();
     }
     exchange.forget();
     local.runners.leave();
@@ -421,6 +431,7 @@ fn encode(
     let parts = answer::Parts {
         status,
         kind: Kind::None,
+        omitted: Omitted::default(),
         fields,
         id: None,
         forwarded: true,

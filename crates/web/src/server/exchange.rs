@@ -9,6 +9,8 @@
 //! The connection recognises by the serial that its exchange is over: the exchange may be serving another one by
 //! then. Knows nothing of handlers and routes.
 
+mod expect;
+
 use std::cell::{Cell, RefCell};
 use std::future::poll_fn;
 use std::rc::Rc;
@@ -146,6 +148,7 @@ impl Exchange {
         let mut incoming = self.incoming.borrow_mut();
         incoming.coming = coming;
         incoming.expects = expects && coming.is_some();
+        incoming.invited = false;
         incoming.fault = None;
         incoming.paused = false;
         incoming.held = false;
@@ -420,7 +423,9 @@ impl Exchange {
             let Some(coming) = incoming.coming else {
                 return Poll::Ready(Ok(None));
             };
-            if std::mem::take(&mut incoming.expects) {
+            // What has sent its body without waiting needs no invitation.
+            if std::mem::take(&mut incoming.expects) && incoming.queue.is_empty() {
+                incoming.invited = true;
                 // Refused only when the connection is over; then the task is ended.
                 let _ = match &line {
                     Some(line) => line.session.interim(line.stream, 100, &FieldBlock::new()),

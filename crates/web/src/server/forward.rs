@@ -144,7 +144,7 @@ impl Reply<'_> {
             return Ok(());
         }
         if status == 100 {
-            outgoing.exchange.answers();
+            outgoing.exchange.invites();
         }
         if let Some(line) = outgoing.exchange.line() {
             return line.session.interim(line.stream, status, fields);

@@ -381,6 +381,7 @@ impl<'r> Reply<'r> {
         let parts = answer::Parts {
             status: self.status,
             kind: self.kind,
+            omitted: self.omitted,
             fields: self.fields,
             id: request.id(),
             forwarded: self.forwarded,
@@ -420,6 +421,7 @@ impl<'r> Reply<'r> {
         let parts = answer::Parts {
             status: self.status,
             kind: self.kind,
+            omitted: self.omitted,
             fields: self.fields,
             id: request.id(),
             forwarded: self.forwarded,

@@ -10,6 +10,7 @@ use super::{Core, Session, Work};
 use crate::error::Error;
 use crate::limits;
 use crate::local::Local;
+use crate::preamble::Omitted;
 use crate::reply::{Kind, Reply};
 use crate::server::answer::Parts;
 
@@ -47,7 +48,11 @@ impl Core {
         let mut head = self.wire.respond(stream, parts.status, out)?;
         if !parts.forwarded {
             let preamble = local.preamble.borrow();
-            head.known_block(preamble.id(parts.kind), preamble.fields(parts.kind));
+            if parts.omitted.is_none() {
+                head.known_block(preamble.id(parts.kind), preamble.fields(parts.kind));
+            } else {
+                preamble.write_fields(parts.kind, parts.omitted, |name, value| head.field(name, value))?;
+            }
         }
         if !parts.fields.is_empty() {
             head.block(parts.fields);
@@ -72,6 +77,7 @@ impl Core {
         let parts = Parts {
             status: reply.status,
             kind: reply.kind,
+            omitted: reply.omitted,
             fields: reply.fields,
             id: reply.request.id(),
             forwarded: reply.forwarded,
@@ -163,6 +169,7 @@ impl Core {
         let parts = Parts {
             status: error.status(),
             kind: Kind::Problem,
+            omitted: Omitted::default(),
             fields: &fields,
             id: None,
             forwarded: false,
@@ -215,6 +222,7 @@ impl Session {
         let parts = Parts {
             status,
             kind: Kind::None,
+            omitted: Omitted::default(),
             fields,
             id: None,
             forwarded: true,

@@ -22,6 +22,7 @@ use super::answer::Length;
 use super::{Core, Line, Session, Work};
 use crate::error::{Error, Result};
 use crate::limits;
+use crate::preamble::Omitted;
 use crate::reply::{Kind, Reply};
 use crate::server::answer::Parts;
 use crate::ws::{Carrier, Live, Upgrade};
@@ -97,6 +98,7 @@ impl Session {
         let parts = Parts {
             status: 200,
             kind: Kind::None,
+            omitted: reply.omitted,
             fields: reply.fields,
             id: reply.request.id(),
             forwarded: false,
@@ -440,6 +442,7 @@ impl Session {
         let parts = Parts {
             status: 200,
             kind: Kind::None,
+            omitted: Omitted::default(),
             fields: &fields,
             id: None,
             forwarded: true,
