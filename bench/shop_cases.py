@@ -397,11 +397,11 @@ def endpoint(shop, upstream, key):
 @case("active health: who is not well gets no requests, and gets them again")
 def active_health(shop):
     shop.backend(3003, "/control?healthy=false", "POST")
-    stage.until("catalogue-b found ill", lambda: endpoint(shop, "catalogue", 3003)["health"] == "ill")
+    stage.until("catalogue-b found ill", lambda: endpoint(shop, "catalogue", 3003)["health"] == "unhealthy")
     servers = {shop.ask("/catalogue/1").json()["server"] for _ in range(40)}
     expect("the other one", {"catalogue-a"}, servers)
     shop.backend(3003, "/control?healthy=true", "POST")
-    stage.until("catalogue-b found well", lambda: endpoint(shop, "catalogue", 3003)["health"] == "well")
+    stage.until("catalogue-b found well", lambda: endpoint(shop, "catalogue", 3003)["health"] == "healthy")
     stage.until("its requests", lambda: shop.ask("/catalogue/1").json()["server"] == "catalogue-b")
 
 

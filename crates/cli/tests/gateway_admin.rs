@@ -102,14 +102,25 @@ fn it_shows_what_is_served_and_counted() {
         let text = &metrics.body;
         let count = |name: &str| sample(text, name).unwrap_or_else(|| panic!("no {name} in {text}"));
         assert_eq!(
-            count("ringmain_requests_total{route=\"shop\",class=\"2xx\"}"),
+            count("ringmain_requests_total{route=\"shop\",upstream=\"backend\",code=\"200\"}"),
             1.0
         );
-        assert_eq!(count("ringmain_requests_total{route=\"\",class=\"4xx\"}"), 1.0);
         assert_eq!(
-            count("ringmain_request_duration_seconds_count{route=\"shop\"}"),
+            count("ringmain_requests_total{route=\"\",upstream=\"\",code=\"404\"}"),
             1.0
         );
+        assert_eq!(
+            count(
+                "ringmain_request_duration_seconds_count{route=\"shop\",upstream=\"backend\",class=\"2xx\"}"
+            ),
+            1.0
+        );
+        let endpoint = format!("{{upstream=\"backend\",endpoint=\"{}\"}}", origin.addr());
+        assert_eq!(count(&format!("ringmain_endpoint_healthy{endpoint}")), 1.0);
+        assert_eq!(count(&format!("ringmain_endpoint_failures_total{endpoint}")), 0.0);
+        let begun = count("process_start_time_seconds");
+        assert!(begun > 1.6e9, "{begun}");
+        assert!(count("process_open_fds") > 3.0 && count("process_max_fds") > 3.0);
         assert_eq!(
             count("ringmain_faults_total{fault=\"no_route\",side=\"client\"}"),
             1.0

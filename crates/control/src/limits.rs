@@ -29,6 +29,12 @@ pub const ADMIN_BODY_BYTES: u64 = 4096;
 /// Upstreams that metrics name; more are left out.
 pub const METRIC_UPSTREAMS: usize = 1000;
 
+/// Endpoints of all upstreams together that metrics name; further ones are left out.
+pub const METRIC_ENDPOINTS: usize = 5000;
+
+/// Certificates that metrics name; further ones are left out.
+pub const METRIC_CERTIFICATES: usize = 1000;
+
 /// Routes that the administration's page shows, those with most requests first, and streams; of more only the number is told.
 pub const DASHBOARD_ROUTES: usize = 100;
 

@@ -43,12 +43,15 @@ pub(crate) fn compile(
     let table = Table::compile_but(config, last, &stale, &mut plan);
     for route in table.routes() {
         // One that is shared with the last table has its number already.
-        let mut unnumbered = plans(route).filter(|plan| plan.number.get().is_none()).peekable();
-        if unnumbered.peek().is_some() {
-            let number = metrics.number(&route.route().name);
-            for plan in unnumbered {
-                plan.number.get_or_init(|| number);
+        for plan in plans(route).filter(|plan| plan.number.get().is_none()) {
+            let name = &route.route().name;
+            for backend in &plan.backends {
+                let upstream = backend.upstream.as_ref().map(|upstream| &upstream.name);
+                backend
+                    .series
+                    .get_or_init(|| metrics.series_number(name, upstream));
             }
+            plan.number.get_or_init(|| metrics.series_number(name, None));
         }
     }
     known.retain(

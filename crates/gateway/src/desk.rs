@@ -1,5 +1,9 @@
 //! A worker's memory for steps that nothing waits in.
 
+use std::time::Duration;
+
+use ringmain_engine::backend::Time;
+use ringmain_web::http_date;
 use ringmain_wire::h1::{FieldBlock, FieldTable, Limits};
 
 use crate::limits;
@@ -14,6 +18,54 @@ pub(crate) struct Desk {
     pub(crate) host: String,
     pub(crate) path: String,
     pub(crate) fields: FieldBlock,
+    pub(crate) date: Date,
+    /// Of rules that upstreams broke.
+    pub(crate) fault_log: LogLimit,
+}
+
+/// Bounds how many lines of one kind are logged.
+#[derive(Debug, Default)]
+pub(crate) struct LogLimit {
+    /// When the current span ends.
+    ends: Time,
+    lines: u32,
+    skipped: u64,
+}
+
+impl LogLimit {
+    /// Admits a line. Returns how many were skipped before it; `None`: it is skipped.
+    pub(crate) fn admit(&mut self, now: Time) -> Option<u64> {
+        if now >= self.ends {
+            self.ends = now.after(limits::FAULT_LOG_SPAN);
+            self.lines = 0;
+        }
+        if self.lines >= limits::FAULT_LOG_LINES {
+            self.skipped += 1;
+            return None;
+        }
+        self.lines += 1;
+        Some(std::mem::take(&mut self.skipped))
+    }
+}
+
+/// The current date as `Date` has it, formatted once a second.
+#[derive(Debug)]
+pub(crate) struct Date {
+    second: u64,
+    text: [u8; 29],
+}
+
+impl Date {
+    /// Adds `Date` to a response that has none (RFC 9110 §6.6.1). `wall`: the time since the Unix epoch.
+    pub(crate) fn add(&mut self, wall: Duration, fields: &mut FieldBlock) {
+        if self.second != wall.as_secs() {
+            self.second = wall.as_secs();
+            self.text = http_date(Duration::from_secs(self.second));
+        }
+        if let Err(misuse) = fields.push("Date", &self.text) {
+            log::error!("`Date` cannot be written: {misuse}");
+        }
+    }
 }
 
 impl Desk {
@@ -31,6 +83,11 @@ impl Desk {
             host: String::new(),
             path: String::new(),
             fields: FieldBlock::new(),
+            date: Date {
+                second: 0,
+                text: http_date(Duration::ZERO),
+            },
+            fault_log: LogLimit::default(),
         }
     }
 }

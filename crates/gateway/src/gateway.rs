@@ -39,7 +39,7 @@ use crate::filter::Filters;
 use crate::front::{self, Doors, Followed, Fronts, Ids};
 use crate::health::Target;
 use crate::limits;
-use crate::metrics::{Counting, Metrics, RouteReport, StreamReport};
+use crate::metrics::{Counting, Metrics, RouteReport, SeriesReport, StreamReport};
 use crate::model::{Config, Hostname, Name};
 use crate::passage::StreamPlan;
 use crate::plan::Plan;
@@ -237,6 +237,22 @@ impl Gateway {
         Arc::clone(&self.published().table)
     }
 
+    /// Returns when each configured certificate expires, in seconds since the Unix epoch; one that cannot be read is left out.
+    #[must_use]
+    pub fn certificate_expiries(&self) -> Vec<(Name, u64)> {
+        let table = self.table();
+        let certificates = table.config().certificates.iter();
+        let expiry = |certificate: &Arc<crate::model::Certificate>| {
+            let pem = ringmain_tls::Pem {
+                source: certificate.name.to_string(),
+                bytes: certificate.chain.to_vec(),
+            };
+            let leaf = pem.first_certificate().ok()?;
+            Some((Arc::clone(&certificate.name), leaf.not_after))
+        };
+        certificates.filter_map(expiry).collect()
+    }
+
     /// What is known of the upstreams now, in the order of their names.
     #[must_use]
     pub fn upstreams(&self) -> Vec<UpstreamStatus> {
@@ -269,7 +285,13 @@ impl Gateway {
         self.doors().fronts.unheard(&published.table, &published.ids)
     }
 
-    /// What was counted of requests by route since the start; routes that nobody asked for are not among them.
+    /// Returns the counts of requests by route and upstream since the start; pairs without a request are not among them.
+    #[must_use]
+    pub fn series(&self) -> Vec<SeriesReport> {
+        self.0.metrics.series()
+    }
+
+    /// Returns the counts of requests by route since the start; routes without a request are not among them.
     #[must_use]
     pub fn requests(&self) -> Vec<RouteReport> {
         self.0.metrics.routes()
@@ -493,9 +515,9 @@ impl Worker {
         Rc::clone(&view)
     }
 
-    /// The number of a route, for what is counted.
+    /// Returns the series of a route's requests that are not forwarded, in metrics.
     pub(crate) fn route_number(&self, name: &Name) -> u32 {
-        self.gateway.0.metrics.number(name)
+        self.gateway.0.metrics.series_number(name, None)
     }
 
     /// An upstream as this worker sees it.

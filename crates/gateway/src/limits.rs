@@ -322,8 +322,15 @@ pub(crate) const SWEEP_ENDING: Duration = Duration::from_millis(10);
 /// How often a connection that others wait for may be handed on within its worker before it is closed for their sake.
 pub const HANDED_ON: u32 = 32;
 
-/// Routes that are counted each for itself, since the start. More are counted together.
+/// Stream routes that are counted each for itself, since the start. Further ones are counted together.
 pub const COUNTED_ROUTES: usize = 1000;
+
+/// Pairs of a route and an upstream whose requests are counted each for itself, since the start. Further ones are counted together.
+/// Each takes 3 KiB of each worker that had a request of it.
+pub const COUNTED_SERIES: usize = 2000;
+
+/// Status codes that a worker counts each for itself for a route and an upstream, those first met. Further ones are counted by class.
+pub const COUNTED_CODES: usize = 32;
 
 /// For how long an endpoint that could not be connected to is passed over, if there are others.
 pub const PASSED_OVER: Duration = Duration::from_secs(1);
@@ -397,3 +404,14 @@ pub const FINDINGS_IDLE: usize = 1024;
 
 /// Bytes of such memory: more, as of a chain of certificates, is freed with its request.
 pub const FINDINGS_BYTES: usize = 4096;
+
+/// How long an upstream may take to answer `Expect: 100-continue` before the gateway answers it by 100 in its place. An upstream that
+/// ignores the field waits for the body, and the client for the 100: curl and Go stop waiting after as long.
+pub const EXPECT_WAIT: Duration = Duration::from_secs(1);
+
+/// Log lines about rules that upstreams broke, for a worker within [`FAULT_LOG_SPAN`]; further ones are counted, and the count is part of the next
+/// line.
+pub const FAULT_LOG_LINES: u32 = 5;
+
+/// See [`FAULT_LOG_LINES`].
+pub const FAULT_LOG_SPAN: Duration = Duration::from_secs(1);

@@ -6,7 +6,9 @@ use ringmain_wire::h1::FieldBlock;
 
 use crate::exchange::is_folded;
 use crate::filter::Use;
-use crate::model::{Action, Forward, HeaderChanges, HeaderName, HeaderValue, Name, Rule, Target};
+use crate::model::{
+    Action, Forward, HeaderChanges, HeaderName, HeaderValue, Name, Rule, StatusHeaders, StatusRange, Target,
+};
 use crate::policy::{self, Guards, Policies};
 use crate::upstream::Shared;
 use crate::upstream::registry::Registry;
@@ -14,14 +16,14 @@ use crate::upstream::registry::Registry;
 /// The data plane's plan of a rule.
 #[derive(Debug)]
 pub struct Plan {
-    /// Of the route, for what is counted. Set when its table is.
+    /// The series of requests that are not forwarded, in metrics. Set when its table is.
     pub(crate) number: OnceLock<u32>,
     /// What a request must pass before.
     pub(crate) policies: Policies,
     /// Filters that it passes then; `None`: there are none, which costs a request a look at this.
     pub(crate) filters: Option<Box<[Use]>>,
-    /// Of the gateway's own answers.
-    pub(crate) response: Changes,
+    /// Of responses that the gateway makes itself.
+    pub(crate) response: StatusChanges,
     pub(crate) backends: Box<[Backend]>,
     /// Of all backends.
     pub(crate) weight: u64,
@@ -44,9 +46,66 @@ pub(crate) struct Backend {
     pub(crate) until: u64,
     /// `None`: its share is answered 500.
     pub(crate) upstream: Option<Arc<Shared>>,
+    /// The series of requests to it, in metrics. Set when the table is.
+    pub(crate) series: OnceLock<u32>,
     /// The rule's, then its own.
     pub(crate) request: Changes,
-    pub(crate) response: Changes,
+    pub(crate) response: StatusChanges,
+}
+
+/// Changes of a response's headers, by its status.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct StatusChanges {
+    /// For statuses without changes of their own.
+    all: Changes,
+    /// Ranges that do not overlap, with everything that applies to them. Usually none.
+    some: Box<[(StatusRange, Changes)]>,
+}
+
+impl StatusChanges {
+    /// Compiles changes in the order in which they apply: for each pair those for every status, then those for some.
+    fn new(all: &[(&HeaderChanges, &[StatusHeaders])]) -> Result<StatusChanges, String> {
+        let ranges = all.iter().flat_map(|(_, some)| some.iter());
+        let ranges = ranges.flat_map(|some| &some.statuses);
+        let mut edges: Vec<u16> = ranges.flat_map(|range| [range.first, range.last + 1]).collect();
+        edges.sort_unstable();
+        edges.dedup();
+        let mut some = Vec::new();
+        for pair in edges.windows(2) {
+            let segment = StatusRange {
+                first: pair[0],
+                last: pair[1] - 1,
+            };
+            let (mut changes, mut is_special) = (Vec::new(), false);
+            for (every, by_status) in all {
+                changes.push(*every);
+                let applies = |it: &&StatusHeaders| it.statuses.iter().any(|range| range.contains(pair[0]));
+                let applying = by_status.iter().filter(applies).map(|it| &it.changes);
+                let before = changes.len();
+                changes.extend(applying);
+                is_special |= changes.len() > before;
+            }
+            if is_special {
+                some.push((segment, Changes::of(&changes)?));
+            }
+        }
+        let every: Vec<&HeaderChanges> = all.iter().map(|(every, _)| *every).collect();
+        Ok(StatusChanges {
+            all: Changes::of(&every)?,
+            some: some.into(),
+        })
+    }
+
+    /// Returns the changes of a response with this status.
+    pub(crate) fn at(&self, status: u16) -> &Changes {
+        let found = self.some.iter().find(|(range, _)| range.contains(status));
+        found.map_or(&self.all, |(_, changes)| changes)
+    }
+
+    /// Whether no response is changed, whatever its status.
+    pub(crate) fn is_empty(&self) -> bool {
+        self.all.is_empty() && self.some.is_empty()
+    }
 }
 
 /// Changes of headers: what goes, and what comes behind the rest.
@@ -64,7 +123,7 @@ impl Plan {
         registry: &Registry,
         known: &mut policy::Registry,
     ) -> Result<Plan, String> {
-        let response = Changes::of(&[&rule.response_headers])?;
+        let response = StatusChanges::new(&[(&rule.response_headers, &rule.status_headers)])?;
         let policies = Policies::of(rule, missing, known, registry)?;
         conflict(rule, &policies)?;
         let dropped = HeaderChanges {
@@ -130,13 +189,17 @@ fn backends(
         backends.push(Backend {
             until: weight,
             upstream,
+            series: OnceLock::new(),
             request: Changes::of(&[
                 dropped,
                 &guarded(guards, &backend.target),
                 &rule.request_headers,
                 &backend.request_headers,
             ])?,
-            response: Changes::of(&[&rule.response_headers, &backend.response_headers])?,
+            response: StatusChanges::new(&[
+                (&rule.response_headers, &rule.status_headers),
+                (&backend.response_headers, &backend.status_headers),
+            ])?,
         });
     }
     Ok((backends.into(), weight))
@@ -229,6 +292,14 @@ impl Changes {
     /// Whether nothing is changed.
     pub(crate) fn is_empty(&self) -> bool {
         self.drop.is_empty() && self.add.is_empty()
+    }
+
+    /// Whether `Date` is removed, set or added.
+    pub(crate) fn touches_date(&self) -> bool {
+        let is_date = |name: &str| name.eq_ignore_ascii_case("date");
+        !self.is_empty()
+            && (self.drop.iter().any(|name| is_date(name.as_str()))
+                || self.add.iter().any(|(name, _)| is_date(name)))
     }
 
     /// What goes.

@@ -1,7 +1,9 @@
 //! What is known of upstreams at a moment: for whoever looks after them.
 
+use std::sync::Arc;
 use std::time::Duration;
 
+use crate::fault::Fault;
 use crate::health::{Reason, Verdict};
 use crate::model::{Addr, Name};
 pub use crate::upstream::breaker::Cap;
@@ -30,6 +32,8 @@ pub struct UpstreamStatus {
     pub retries_refused: u64,
     /// Copies of requests for it, in the order of [`Copied::ALL`].
     pub copies: [u64; Copied::ALL.len()],
+    /// How often attempts at it ended by each fault, since its name is configured; faults that have not occurred are left out.
+    pub faults: Vec<(Fault, u64)>,
     /// Whom it has now.
     pub endpoints: Vec<EndpointStatus>,
 }
@@ -68,8 +72,12 @@ pub struct EndpointStatus {
     pub draining: bool,
     /// Requests under way.
     pub requests: u32,
-    /// What asking it has shown.
+    /// Attempts that failed since it is configured: no connection, no response, or one with a status from 500 on.
+    pub failures: u64,
+    /// What its active health checks have shown.
     pub verdict: Verdict,
+    /// Why the last of these checks failed; `None`: it succeeded, or there was none.
+    pub check_error: Option<Arc<str>>,
     /// When it was passed over last for what requests have met. It may be over.
     pub ejection: Option<Ejection>,
     /// Until when it is passed over because it could not be connected to, since the Unix epoch; it may be over. `None`: it never was.
@@ -101,6 +109,7 @@ impl UpstreamStatus {
             retries: shared.counts.0.retries(),
             retries_refused: shared.counts.0.refused(),
             copies: shared.counts.0.copies(),
+            faults: shared.counts.0.faults(),
             endpoints: current
                 .endpoints
                 .iter()
@@ -118,7 +127,9 @@ impl EndpointStatus {
             weight: endpoint.weight,
             draining: endpoint.draining,
             requests: endpoint.state.active(),
+            failures: health.record.failures(),
             verdict: health.verdict(),
+            check_error: health.check_error(),
             ejection: health.record.ejection(),
             unreachable_until: health.unreachable_until(),
         }

@@ -3,13 +3,15 @@
 //! Labels are of bounded sets: routes and upstreams up to a number of them, kinds of faults, workers, classes of statuses. Nothing
 //! of a client's is among them.
 
+mod endpoints;
 mod nats;
+mod requests;
 
 use std::fmt::{Display, Write};
 
 use ringmain_engine::WorkerReport;
 use ringmain_gateway::health::Verdict;
-use ringmain_gateway::metrics::{BUCKETS, Ended, RouteReport};
+use ringmain_gateway::metrics::Ended;
 use ringmain_gateway::status::Counted;
 use ringmain_gateway::{Copied, UpstreamStatus};
 use ringmain_sys::{clock, process};
@@ -23,7 +25,9 @@ pub(super) fn text(inner: &Inner) -> String {
     let mut page = Page::default();
     process_of(&mut page, inner);
     workers(&mut page, inner);
-    requests(&mut page, inner);
+    requests::requests(&mut page, inner);
+    handshakes(&mut page, inner);
+    certificates(&mut page, inner);
     streams(&mut page, inner);
     if let Some(report) = inner.gateway.push() {
         super::pushed::counts(&mut page, &report);
@@ -89,6 +93,32 @@ fn process_of(page: &mut Page, inner: &Inner) {
     );
     if let Some(bytes) = process::resident_bytes() {
         page.one("process_resident_memory_bytes", "gauge", "Memory in use.", bytes);
+    }
+    let gauges = [
+        (
+            "process_virtual_memory_bytes",
+            "Address space.",
+            process::virtual_bytes(),
+        ),
+        (
+            "process_open_fds",
+            "Open file descriptors.",
+            process::open_descriptors(),
+        ),
+        (
+            "process_max_fds",
+            "File descriptors that may be open.",
+            process::max_descriptors(),
+        ),
+    ];
+    for (name, help, value) in gauges {
+        if let Some(value) = value {
+            page.one(name, "gauge", help, value);
+        }
+    }
+    if let Some(begun) = process::start_time() {
+        let help = "When the process began, since the Unix epoch.";
+        page.one("process_start_time_seconds", "gauge", help, begun.as_secs_f64());
     }
     page.one(
         "process_cpu_seconds_total",
@@ -172,52 +202,7 @@ fn workers(page: &mut Page, inner: &Inner) {
     }
 }
 
-const CLASSES: [&str; 5] = ["1xx", "2xx", "3xx", "4xx", "5xx"];
-
-fn requests(page: &mut Page, inner: &Inner) {
-    let totals = inner.site.stats().totals();
-    page.metric(
-        "ringmain_answers_total",
-        "counter",
-        "Answers to clients, also to what was refused before routing.",
-    );
-    for (class, count) in CLASSES.iter().zip(&totals.classes[1..]) {
-        page.sample("ringmain_answers_total", &[("class", class)], count);
-    }
-    page.one(
-        "ringmain_requests_refused_total",
-        "counter",
-        "Requests that broke a rule of HTTP.",
-        totals.refused,
-    );
-    let routes = inner.gateway.requests();
-    let name = "ringmain_requests_total";
-    page.metric(
-        name,
-        "counter",
-        "Requests by route; without one: no route took them.",
-    );
-    for route in &routes {
-        for (class, count) in CLASSES.iter().zip(route.classes).filter(|(_, count)| *count > 0) {
-            page.sample(name, &[("route", &route.name), ("class", class)], count);
-        }
-    }
-    let name = "ringmain_request_duration_seconds";
-    page.metric(
-        name,
-        "histogram",
-        "From a request's head to the end of its answer; not of tunnels.",
-    );
-    routes.iter().for_each(|route| histogram(page, name, route));
-    let name = "ringmain_faults_total";
-    page.metric(name, "counter", "What went wrong, by kind: docs/faults.md.");
-    for (fault, count) in inner.gateway.faults() {
-        page.sample(
-            name,
-            &[("fault", fault.label()), ("side", fault.side().label())],
-            count,
-        );
-    }
+fn handshakes(page: &mut Page, inner: &Inner) {
     let handshakes = inner.gateway.handshakes();
     let name = "ringmain_tls_handshakes_total";
     page.metric(name, "counter", "TLS handshakes of clients.");
@@ -228,6 +213,19 @@ fn requests(page: &mut Page, inner: &Inner) {
         ("failed", handshakes.failed),
     ] {
         page.sample(name, &[("outcome", outcome)], count);
+    }
+}
+
+fn certificates(page: &mut Page, inner: &Inner) {
+    let name = "ringmain_certificate_expiry_timestamp_seconds";
+    page.metric(
+        name,
+        "gauge",
+        "When a configured certificate expires, since the Unix epoch.",
+    );
+    let expiries = inner.gateway.certificate_expiries();
+    for (certificate, at) in expiries.iter().take(limits::METRIC_CERTIFICATES) {
+        page.sample(name, &[("certificate", certificate)], at);
     }
 }
 
@@ -260,21 +258,6 @@ fn streams(page: &mut Page, inner: &Inner) {
             page.sample(name, &[("route", &stream.name), ("direction", direction)], count);
         }
     }
-}
-
-fn histogram(page: &mut Page, name: &str, route: &RouteReport) {
-    let bucket = format!("{name}_bucket");
-    let mut sum = 0;
-    for (index, count) in route.buckets.iter().enumerate() {
-        sum += count;
-        let end = BUCKETS
-            .get(index)
-            .map_or_else(|| "+Inf".to_owned(), f64::to_string);
-        page.sample(&bucket, &[("route", &route.name), ("le", &end)], sum);
-    }
-    let labels = [("route", &*route.name)];
-    page.sample(&format!("{name}_sum"), &labels, route.micros as f64 / 1e6);
-    page.sample(&format!("{name}_count"), &labels, sum);
 }
 
 fn upstreams(page: &mut Page, inner: &Inner) {
@@ -326,6 +309,8 @@ fn upstreams(page: &mut Page, inner: &Inner) {
         }
     }
     tries(page, &upstreams);
+    upstream_faults(page, &upstreams);
+    endpoints::endpoints(page, &upstreams);
     let name = "ringmain_upstream_endpoints";
     page.metric(
         name,
@@ -344,6 +329,21 @@ fn upstreams(page: &mut Page, inner: &Inner) {
                 &[("upstream", &upstream.name), ("health", label(health))],
                 count,
             );
+        }
+    }
+}
+
+fn upstream_faults(page: &mut Page, upstreams: &[UpstreamStatus]) {
+    let name = "ringmain_upstream_faults_total";
+    page.metric(
+        name,
+        "counter",
+        "Faults of attempts at an upstream by kind (docs/faults.md), retried ones included; those that never occurred are left out.",
+    );
+    for upstream in upstreams {
+        for (fault, count) in &upstream.faults {
+            let labels = [("upstream", &*upstream.name), ("fault", fault.label())];
+            page.sample(name, &labels, count);
         }
     }
 }

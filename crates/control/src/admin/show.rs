@@ -66,6 +66,8 @@ pub(super) fn upstreams(gateway: &Gateway, wall: Duration) -> Value {
                     "draining": endpoint.draining,
                     "requests": endpoint.requests,
                     "health": label(endpoint.verdict),
+                    "health_error": endpoint.check_error.as_deref(),
+                    "failures": endpoint.failures,
                     "ejected": ejected(endpoint, wall),
                     "unreachable": endpoint.unreachable_until.and_then(|until| span_to(until, wall)),
                 })
@@ -110,7 +112,7 @@ fn span_to(until: Duration, wall: Duration) -> Option<Value> {
 pub(super) fn label(health: Verdict) -> &'static str {
     match health {
         Verdict::Unknown => "unknown",
-        Verdict::Well => "well",
-        Verdict::Ill => "ill",
+        Verdict::Well => "healthy",
+        Verdict::Ill => "unhealthy",
     }
 }

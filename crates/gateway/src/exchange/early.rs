@@ -28,11 +28,11 @@ use super::forward::Begun;
 use super::relay::Clock;
 use super::request::Sending;
 use super::{Found, Place, client, find, note, request, response, unfit};
-use crate::desk::Desk;
+use crate::desk::{Date, Desk};
 use crate::gateway::{View, Worker};
 use crate::limits;
 use crate::model::{Action, Forward};
-use crate::plan::{Changes, Plan};
+use crate::plan::{Changes, Plan, StatusChanges};
 use crate::policy::{self, Cleared, Refusal, Walk};
 use crate::table::Compiled;
 use crate::upstream::h2::{Channel, Reader};
@@ -60,7 +60,7 @@ pub(crate) struct Ahead {
     pub(super) began: Time,
     ticket: Option<Ticket>,
     id: TicketId,
-    /// The number of its route.
+    /// Its series in metrics.
     counted: u32,
     to_head: bool,
     /// What the answer depends on of the rule; `None` where it does not.
@@ -157,7 +157,11 @@ fn begin(worker: &Rc<Worker>, req: &Request<'_>, id: TicketId) -> Option<Ahead> 
         .as_ref()
         .map(|started| &plan.backends[started.number].response);
     let needed = changes.is_some_and(|changes| is_needed(rule, changes, logged));
-    let counted = plan.number.get().copied();
+    let series = match &started {
+        Some(started) => &plan.backends[started.number].series,
+        None => &plan.number,
+    };
+    let counted = series.get().copied();
     let client = logged.then(|| client::address(&found.listener.client_address, req));
     Some(Ahead {
         walked,
@@ -262,7 +266,7 @@ fn is_patient(worker: &Rc<Worker>, span: Option<Duration>) -> bool {
 }
 
 /// Whether the answer depends on the rule. Where it does not, nothing that workers share is counted for it.
-fn is_needed(rule: &Forward, changes: &Changes, logged: bool) -> bool {
+fn is_needed(rule: &Forward, changes: &StatusChanges, logged: bool) -> bool {
     let again = rule
         .retry
         .as_ref()
@@ -374,6 +378,15 @@ impl Early for Underway {
     fn abandon(&self) {
         self.give_up(499);
     }
+
+    fn note(&self, req: &Request<'_>) {
+        let ahead = self.ahead.borrow();
+        if let (Some(worker), Some(ahead)) = (self.worker.upgrade(), &*ahead)
+            && let Some(started) = &ahead.started
+        {
+            ahead.note(&worker, started, req);
+        }
+    }
 }
 
 impl Started {
@@ -426,6 +439,7 @@ impl Ahead {
             limits,
             table,
             fields,
+            date,
             ..
         } = &mut *worker.desk.borrow_mut();
         let method = if self.to_head { Method::Head } else { Method::Get };
@@ -440,7 +454,7 @@ impl Ahead {
             Framing::Chunked | Framing::UntilClose => false,
         };
         match is_whole && !head.switches {
-            true => self.pass_on(worker, (&head, body), fields, ticket),
+            true => self.pass_on(worker, (&head, body), (fields, date), ticket),
             false => Err(ticket),
         }
     }
@@ -450,7 +464,9 @@ impl Ahead {
         let Some(Link::Shared(channel)) = self.link() else {
             return Err(ticket);
         };
-        let Desk { table, fields, .. } = &mut *worker.desk.borrow_mut();
+        let Desk {
+            table, fields, date, ..
+        } = &mut *worker.desk.borrow_mut();
         let mut ticket = Some(ticket);
         let passed = channel.whole(|stored, body| {
             let head = load_response(stored, table)?;
@@ -458,7 +474,7 @@ impl Ahead {
             if !body.is_empty() && (self.to_head || matches!(head.status, 204 | 304)) {
                 return None;
             }
-            let passed = self.pass_on(worker, (&head, body), fields, ticket.take()?);
+            let passed = self.pass_on(worker, (&head, body), (fields, date), ticket.take()?);
             passed.map_err(|back| ticket = Some(back)).ok()
         });
         match (passed.flatten(), ticket) {
@@ -472,7 +488,7 @@ impl Ahead {
         &self,
         worker: &Rc<Worker>,
         (head, body): (&ResponseHead<'_>, &[u8]),
-        fields: &mut FieldBlock,
+        (fields, date): (&mut FieldBlock, &mut Date),
         ticket: Ticket,
     ) -> Result<(u16, bool), Ticket> {
         let (Ok(cleared), Some(started)) = (&self.walked, &self.started) else {
@@ -488,8 +504,10 @@ impl Ahead {
             Some(changes) => response::copy(&head.fields, changes, cross, fields),
             None => response::copy(&head.fields, &Changes::default(), cross, fields),
         };
-        if copied.is_err() {
-            return Err(ticket);
+        match copied {
+            Ok(true) => {}
+            Ok(false) => date.add(worker.cx.wall(), fields),
+            Err(_) => return Err(ticket),
         }
         if let Some(cross) = &self.cross {
             fields.append(cross);
@@ -519,7 +537,11 @@ impl Ahead {
             return None;
         }
         let plan = route.plan(*number).ok()?;
-        Some(plan.backends.get(backend).map(|backend| &backend.response))
+        Some(
+            plan.backends
+                .get(backend)
+                .map(|backend| backend.response.at(status)),
+        )
     }
 
     /// What the access log says of it.

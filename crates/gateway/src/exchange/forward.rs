@@ -31,8 +31,8 @@ use super::request::{self, Sending};
 use super::response::Reading;
 use super::tunnel::Tunnel;
 use super::upload::Unsent;
-use super::{Failure, Found, Rest, note, own};
-use crate::fault::{Fault, Side};
+use super::{Failure, Found, Rest, client_scheme, note, own};
+use crate::fault::{Detail, Fault, Side};
 use crate::gateway::Worker;
 use crate::health::Meeting;
 use crate::model::{AffinityBy, ErrorPage, Forward, HashKey};
@@ -77,6 +77,8 @@ struct Broken {
     stale: bool,
     /// The endpoint has said that it has done nothing for it.
     unseen: bool,
+    /// The rule that the endpoint broke, if it broke one.
+    detail: Option<Box<Detail>>,
 }
 
 impl Broken {
@@ -85,6 +87,7 @@ impl Broken {
         Broken {
             stale: before && is_stale(&failure),
             unseen: matches!(failure, Failure::Fault(Fault::StreamRefused)),
+            detail: None,
             why: Why::Failure(failure),
         }
     }
@@ -120,6 +123,9 @@ pub(super) async fn forward(
         ),
         None => draw(worker, plan)?,
     };
+    if let (Some(count), Some(series)) = (found.count, backend.series.get()) {
+        count.series(*series);
+    }
     let shared = backend.upstream.as_ref().ok_or(Fault::BrokenBackend)?;
     if is_too_large(forward, req) {
         return Err(Fault::RequestTooLarge.into());
@@ -218,6 +224,7 @@ impl Job<'_, '_> {
         if first.is_none() {
             self.local.settle(self.local.connect_timeout()).await;
         }
+        let pending = note::Pending::new(self.worker, self.req, &self.local.shared.name);
         loop {
             self.tries.before.set(tried.len());
             let (chosen, link, begun) = match first.take() {
@@ -227,9 +234,11 @@ impl Job<'_, '_> {
                     (chosen, None, self.worker.cx.now())
                 }
             };
+            pending.begin(&chosen.end, begun, tried.len());
             let (attempted, end, begun) = self
                 .first_or_next((chosen, link, begun), hedge, (&mut tried, fresh), reply)
                 .await;
+            pending.end();
             note::attempt(
                 self.worker,
                 self.req,
@@ -247,6 +256,14 @@ impl Job<'_, '_> {
                 Why::Failure(failure) => return Err(failure),
                 Why::Status(_) => None,
             };
+            if let Some(fault) = fault.filter(|fault| fault.side() != Side::Client) {
+                self.local.shared.counts.0.fault(fault);
+                let trouble = || end.endpoint.state.trouble(fault);
+                if let Some(detail) = broken.detail.as_deref().cloned().or_else(trouble) {
+                    let whose = (&self.local.shared.name, &end.endpoint.addr);
+                    note::detail(self.worker, self.req, whose, &detail);
+                }
+            }
             let can = !reply.is_streaming() && self.can_replay();
             // RFC 9112 §9.3.1: once, without being asked, on a connection of its own. RFC 9113 §8.7: whatever its method.
             let stale = broken.stale && is_idempotent(self.req.method());
@@ -334,7 +351,10 @@ impl Job<'_, '_> {
         let got = self
             .converse(&chosen, (&link, is_sent), &mut clock, &mut reading, reply)
             .await;
-        let got = got.map_err(|failure| Broken::by(failure, link.requests() > 0 && !reading.begun))?;
+        let got = got.map_err(|failure| Broken {
+            detail: reading.detail.take(),
+            ..Broken::by(failure, link.requests() > 0 && !reading.begun)
+        })?;
         let download = match got {
             Got::Switch => {
                 return Ok(Rest::Tunnel(Tunnel {
@@ -351,6 +371,7 @@ impl Job<'_, '_> {
                     why: Why::Status(status),
                     stale: false,
                     unseen: false,
+                    detail: None,
                 });
             }
             // Neither is that of one that is replaced.
@@ -381,7 +402,7 @@ impl Job<'_, '_> {
             self.sending.trailers,
         );
         if let Some(affinity) = &self.forward.affinity {
-            let secure = self.req.scheme() == "https";
+            let secure = client_scheme(self.sending.listener, self.req) == "https";
             let token = chosen.end.endpoint.token;
             if let Some((name, value)) =
                 self.session

@@ -12,7 +12,9 @@ mod aim;
 pub(crate) mod beginnings;
 mod client;
 mod cross;
+mod decoding;
 pub(crate) mod early;
+mod expect;
 mod fields;
 mod files;
 mod filtered;
@@ -97,13 +99,15 @@ pub(crate) struct Found<'v> {
     pub(crate) matched: Matched<'v, Plan>,
     /// What its answer says to browsers of other origins, if the rule says what.
     pub(crate) cross: Option<Cross>,
+    /// Where it is counted, once it has a task.
+    pub(crate) count: Option<&'v Count<'v>>,
 }
 
 /// What is known of where a request belongs before its answer.
 enum Place<'v> {
     Rule(Found<'v>),
-    /// Whatever it asks for, it is to ask for it by TLS.
-    ToHttps(HttpsRedirect),
+    /// The listener redirects every request to the same URL under `https`.
+    ToHttps(&'v Listener, HttpsRedirect),
 }
 
 /// What is left to do when the view is not needed any more.
@@ -164,9 +168,12 @@ async fn begin(
         None => (worker.view(), None, None),
     };
     let found = match find(worker, &view, req) {
-        Ok(Place::Rule(found)) => found,
-        Ok(Place::ToHttps(how)) => {
-            return redirect::to_https(worker, how, req, reply).map(|()| Rest::Nothing);
+        Ok(Place::Rule(mut found)) => {
+            found.count = Some(count);
+            found
+        }
+        Ok(Place::ToHttps(listener, how)) => {
+            return redirect::to_https(worker, listener, how, req, reply).map(|()| Rest::Nothing);
         }
         Err(Failure::Fault(fault)) => {
             note::fault(worker, req, fault);
@@ -280,8 +287,11 @@ fn find<'v>(worker: &Worker, view: &'v View, req: &Request<'_>) -> Result<Place<
     {
         return Err(Fault::NoCertificate.into());
     }
-    if let Some(how) = listener.redirect_to_https {
-        return Ok(Place::ToHttps(how));
+    // A trusted proxy may have received it over TLS already: it would be redirected to its own URL, without end.
+    if let Some(how) = listener.redirect_to_https
+        && !client::RequestUrl::is_https(listener, req)
+    {
+        return Ok(Place::ToHttps(listener, how));
     }
     let facts = |method| RequestFacts {
         host,
@@ -301,6 +311,7 @@ fn find<'v>(worker: &Worker, view: &'v View, req: &Request<'_>) -> Result<Place<
         listener,
         matched,
         cross: policy.map(|cors| cross::fields(cors, req)),
+        count: None,
     }))
 }
 
@@ -325,6 +336,14 @@ fn unfit(found: &Found<'_>, req: &Request<'_>) -> Result<(), Fault> {
 /// The client's address; `None` on a Unix socket whose word is not taken.
 pub(crate) fn client_address(listener: &Listener, req: &Request<'_>) -> Option<IpAddr> {
     client::address(&listener.client_address, req)
+}
+
+/// Returns the scheme that the client used, as far as trusted proxies report it.
+pub(crate) fn client_scheme(listener: &Listener, req: &Request<'_>) -> &'static str {
+    match client::RequestUrl::is_https(listener, req) {
+        true => "https",
+        false => "http",
+    }
 }
 
 /// The name that the client asked for in its TLS handshake.

@@ -1,12 +1,15 @@
 //! What is counted of a request and said of it in the access log, beside what every request has.
 
+use std::cell::RefCell;
+use std::rc::Rc;
 use std::sync::Arc;
 
+use ringmain_engine::Addr;
 use ringmain_engine::backend::Time;
 use ringmain_web::{Note, Request};
 
 use super::{Found, client};
-use crate::fault::Fault;
+use crate::fault::{Detail, Fault};
 use crate::gateway::Worker;
 use crate::metrics::Count;
 use crate::model::{Name, Route};
@@ -15,10 +18,11 @@ use crate::upstream::local::End;
 /// Fields of the access log that a gateway's requests have beside those of all: templates may name them.
 ///
 /// `route` and `rule` (its name, or its number from 0) took the request; `identity` is who asks, as far as a policy has found out; `upstream`, `endpoint`, `upstream_us` (from the choice of
-/// the endpoint to the answer's head, microseconds) and `tries` are of the last try; `fault` is the kind of what went wrong, `over_limit` the name of a rate limit that has let a request pass all the same. Of
+/// the endpoint to the answer's head, microseconds) and `tries` are of the last try; `fault` is the kind of what went wrong, `fault_rule` the rule
+/// that the upstream broke (docs/http1-rules.md, HTTP/2, docs/tls-rules.md), `over_limit` the name of a rate limit that has let a request pass all the same. Of
 /// connections that were passed on `upstream_us` ends when it is connected, `received` are bytes of the client and `ended` says
 /// how it ended ([`Ended`](crate::metrics::Ended)).
-pub const FIELDS: [&str; 11] = [
+pub const FIELDS: [&str; 12] = [
     "route",
     "rule",
     "identity",
@@ -27,6 +31,7 @@ pub const FIELDS: [&str; 11] = [
     "upstream_us",
     "tries",
     "fault",
+    "fault_rule",
     "over_limit",
     "received",
     "ended",
@@ -36,9 +41,9 @@ pub const FIELDS: [&str; 11] = [
 pub(super) fn route(worker: &Worker, count: &Count<'_>, found: &Found<'_>, req: &Request<'_>) {
     let route = found.matched.route().route();
     match found.matched.plan().map(|plan| plan.number.get()) {
-        Ok(Some(number)) => count.route(*number),
+        Ok(Some(number)) => count.series(*number),
         // One that is broken has no plan.
-        _ => count.route(worker.route_number(&route.name)),
+        _ => count.series(worker.route_number(&route.name)),
     }
     if !req.is_logged() {
         return;
@@ -88,10 +93,66 @@ pub(super) fn attempt(
     req.note("tries", Note::Number(tried as u64 + 1));
 }
 
+/// An attempt that has not ended. Dropped with its task, since the client has left, it is noted as one that has.
+pub(super) struct Pending<'a, 'r> {
+    worker: &'a Worker,
+    req: &'a Request<'r>,
+    upstream: &'a Name,
+    attempt: RefCell<Option<(Rc<End>, Time, usize)>>,
+}
+
+impl<'a, 'r> Pending<'a, 'r> {
+    pub(super) fn new(worker: &'a Worker, req: &'a Request<'r>, upstream: &'a Name) -> Pending<'a, 'r> {
+        Pending {
+            worker,
+            req,
+            upstream,
+            attempt: RefCell::new(None),
+        }
+    }
+
+    /// An attempt at this endpoint begins.
+    pub(super) fn begin(&self, end: &Rc<End>, begun: Time, tried: usize) {
+        if self.req.is_logged() {
+            self.attempt.replace(Some((Rc::clone(end), begun, tried)));
+        }
+    }
+
+    /// It has ended.
+    pub(super) fn end(&self) {
+        self.attempt.take();
+    }
+}
+
+impl Drop for Pending<'_, '_> {
+    fn drop(&mut self) {
+        if let Some((end, begun, tried)) = self.attempt.take() {
+            attempt(self.worker, self.req, self.upstream, &end, begun, tried);
+        }
+    }
+}
+
 /// Something went wrong.
 pub(super) fn fault(worker: &Worker, req: &Request<'_>, fault: Fault) {
     worker.counting.fault(fault);
     if req.is_logged() {
         req.note("fault", Note::Word(fault.label()));
+    }
+}
+
+/// Logs the rule that an endpoint broke, unless too many were logged within [`limits::FAULT_LOG_SPAN`], and has the access log name it.
+#[cold]
+pub(super) fn detail(worker: &Worker, req: &Request<'_>, (upstream, addr): (&Name, &Addr), detail: &Detail) {
+    let now = worker.cx.now();
+    if let Some(skipped) = worker.desk.borrow_mut().fault_log.admit(now) {
+        let more = match skipped {
+            0 => String::new(),
+            count => format!(" ({count} similar lines were not logged)"),
+        };
+        let Detail { rule, text } = detail;
+        log::warn!("upstream `{upstream}`: {addr}: {rule}: {text}{more}");
+    }
+    if req.is_logged() {
+        req.note("fault_rule", Note::Text(detail.rule.as_str().into()));
     }
 }

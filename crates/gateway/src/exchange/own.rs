@@ -5,7 +5,7 @@ use ringmain_web::{Error, Reply};
 use super::Failure;
 use crate::fault::Fault;
 use crate::model::{Answer, ErrorPage};
-use crate::plan::{Changes, Plan};
+use crate::plan::{Plan, StatusChanges};
 use crate::policy::Refusal;
 use crate::table::Matched;
 
@@ -95,8 +95,9 @@ pub(super) fn plain(reply: &mut Reply<'_>, fault: Fault) -> Result<(), Error> {
         .map(|_| ())
 }
 
-/// Changes the head of an answer of the gateway's own.
-pub(super) fn changes(reply: &mut Reply<'_>, changes: &Changes) -> Result<(), Error> {
+/// Changes the head of a response that the gateway makes itself. Its status must be final.
+pub(super) fn changes(reply: &mut Reply<'_>, changes: &StatusChanges) -> Result<(), Error> {
+    let changes = changes.at(reply.status_now());
     for name in changes.dropped() {
         reply.remove_header(name.as_str());
     }

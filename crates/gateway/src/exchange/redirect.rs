@@ -1,14 +1,15 @@
-//! Another URL for a request.
+//! Redirects: the URL in `Location`. Parts that a redirect does not set are those of the URL that the client requested.
 
 use ringmain_web::{Error, Reply, Request, path};
 
+use super::client::RequestUrl;
 use super::{Failure, Found};
 use crate::desk::Desk;
 use crate::gateway::{View, Worker};
-use crate::model::{HttpsRedirect, PathRewrite, Redirect};
+use crate::model::{HttpsRedirect, Listener, PathRewrite, Redirect};
 use crate::plan::Plan;
 
-/// As a rule has it.
+/// Redirects as a rule has it.
 pub(super) fn redirect(
     worker: &Worker,
     view: &View,
@@ -18,43 +19,50 @@ pub(super) fn redirect(
     req: &Request<'_>,
     reply: &mut Reply<'_>,
 ) -> Result<(), Failure> {
-    let https = redirect.https.unwrap_or(req.scheme() == "https");
+    let requested = RequestUrl::new(found.listener, req);
+    let https = redirect.https.unwrap_or(requested.https);
     let port = match (redirect.port, redirect.https) {
         (Some(port), _) => Some(port),
         (None, Some(_)) => None,
-        (None, None) => own_port(view, req),
+        (None, None) if redirect.listener_port => listener_port(view, req).or(requested.port),
+        (None, None) => requested_port(&requested, view, req),
     };
     let host = redirect.host.as_ref().map(|host| host.as_str());
     let desk = &mut *worker.desk.borrow_mut();
-    begin(desk, https, host.unwrap_or_else(|| host_of(req)), port);
+    begin(desk, https, host.or(requested.host), port);
     write_path(desk, redirect.path.as_ref(), found.matched.prefix(), req);
     send(reply, redirect.status, &desk.host)?;
     super::own::changes(reply, &plan.response)?;
     Ok(())
 }
 
-/// The same under `https`, as a listener has it.
+/// Redirects to the same URL under `https`, as a listener has it.
 pub(super) fn to_https(
     worker: &Worker,
+    listener: &Listener,
     redirect: HttpsRedirect,
     req: &Request<'_>,
     reply: &mut Reply<'_>,
 ) -> Result<(), Error> {
+    let requested = RequestUrl::new(listener, req);
     let desk = &mut *worker.desk.borrow_mut();
-    begin(desk, true, host_of(req), Some(redirect.port));
+    begin(desk, true, requested.host, Some(redirect.port));
     write_path(desk, None, 0, req);
     send(reply, redirect.status, &desk.host)
 }
 
-/// The same path with a slash at its end, which a directory has: else its relative links would lead elsewhere.
+/// Redirects to the same path with a slash at its end, which a directory has: else its relative links would lead elsewhere.
 pub(super) fn to_directory(
     worker: &Worker,
     view: &View,
+    listener: &Listener,
     req: &Request<'_>,
     reply: &mut Reply<'_>,
 ) -> Result<(), Error> {
+    let requested = RequestUrl::new(listener, req);
+    let port = requested_port(&requested, view, req);
     let desk = &mut *worker.desk.borrow_mut();
-    begin(desk, req.scheme() == "https", host_of(req), own_port(view, req));
+    begin(desk, requested.https, requested.host, port);
     let raw = req.head().target.path();
     let passed = path::pass_on(raw, &mut desk.path).unwrap_or(raw);
     desk.host.push_str(passed);
@@ -71,12 +79,12 @@ fn send(reply: &mut Reply<'_>, status: u16, location: &str) -> Result<(), Error>
     reply.header("Location", location).map(|_| ())
 }
 
-/// Scheme, host and port. A scheme's own port is not written.
-fn begin(desk: &mut Desk, https: bool, host: &str, port: Option<u16>) {
+/// Writes scheme, host and port. The default port of a scheme is not written.
+fn begin(desk: &mut Desk, https: bool, host: Option<&str>, port: Option<u16>) {
     let url = &mut desk.host;
     url.clear();
     url.push_str(if https { "https://" } else { "http://" });
-    url.push_str(host);
+    url.push_str(host.unwrap_or("localhost"));
     let own = if https { 443 } else { 80 };
     if let Some(port) = port.filter(|port| *port != own) {
         url.push(':');
@@ -104,20 +112,15 @@ fn write_path(desk: &mut Desk, rewrite: Option<&PathRewrite>, prefix: usize, req
     }
 }
 
-/// The host that was asked, without its port.
-fn host_of<'r>(req: &Request<'r>) -> &'r str {
-    let authority = req.host().unwrap_or("localhost");
-    match authority.rfind([':', ']']) {
-        Some(at) if authority.as_bytes()[at] == b':' => &authority[..at],
-        _ => authority,
+/// Returns the port that the client requested. A request without a host names none: the listener's, then.
+fn requested_port(requested: &RequestUrl<'_>, view: &View, req: &Request<'_>) -> Option<u16> {
+    match requested.host {
+        Some(_) => requested.port,
+        None => listener_port(view, req),
     }
 }
 
-/// The listener's port; the one that was asked if the kernel has chosen it.
-fn own_port(view: &View, req: &Request<'_>) -> Option<u16> {
-    let told = view.address(req.listener()).and_then(|id| view.port(id));
-    told.or_else(|| {
-        let authority = req.host()?;
-        authority[host_of(req).len()..].strip_prefix(':')?.parse().ok()
-    })
+/// Returns the port that the listener is configured with; `None` if the kernel has chosen it.
+fn listener_port(view: &View, req: &Request<'_>) -> Option<u16> {
+    view.address(req.listener()).and_then(|id| view.port(id))
 }

@@ -11,13 +11,14 @@ use ringmain_engine::backend::Time;
 use ringmain_engine::stream::Stream;
 use ringmain_web::limits::SEND_SHARE;
 use ringmain_web::{Error, Reply, Request};
-use ringmain_wire::h1::{BodyDecoder, BodyEvent, FieldBlock, Framing};
+use ringmain_wire::h1::{BodyEvent, FieldBlock, Framing};
 
+use super::decoding::Decoding;
 use super::filtered::Chain;
 use super::grpc::Wrapping;
 use super::trailers::Sieve;
 use super::{Failure, cut, filtered, note};
-use crate::fault::Fault;
+use crate::fault::{Detail, Fault};
 use crate::gateway::Worker;
 use crate::limits;
 use crate::model::Timeouts;
@@ -107,39 +108,6 @@ pub(super) struct Download {
     pub(super) clock: Clock,
 }
 
-/// How an answer's body is taken out of what comes.
-pub(super) enum Decoding {
-    /// Out of the framing of HTTP/1.1.
-    Encoded(BodyDecoder),
-    /// It comes in frames.
-    Framed {
-        /// Bytes of it that the rule still lets pass; `None`: any number.
-        left: Option<u64>,
-        /// Its head says that nothing follows.
-        is_bare: bool,
-    },
-}
-
-impl Decoding {
-    /// Of a body that comes in frames.
-    pub(super) fn framed(framing: Framing, most: Option<u64>) -> Result<Decoding, Fault> {
-        match (framing, most) {
-            (Framing::Length(length), Some(most)) if length > most => Err(Fault::ResponseTooLarge),
-            _ => Ok(Decoding::Framed {
-                left: most,
-                is_bare: framing == Framing::None,
-            }),
-        }
-    }
-
-    fn is_over(&self) -> bool {
-        match self {
-            Decoding::Encoded(decoder) => decoder.is_over(),
-            Decoding::Framed { is_bare, .. } => *is_bare,
-        }
-    }
-}
-
 /// What is known of the body.
 pub(super) struct Down {
     decoding: Decoding,
@@ -158,6 +126,8 @@ pub(super) struct Down {
     pub(super) is_over: bool,
     /// The rest of the request's body is not sent: its connection is closed without it.
     pub(super) is_request_cut: bool,
+    /// The rule that it broke, after a fault.
+    pub(super) detail: Option<Box<Detail>>,
 }
 
 /// What filters have not seen yet of an answer.
@@ -188,6 +158,7 @@ impl Down {
             filtered: None,
             keep_alive,
             is_request_cut: false,
+            detail: None,
         }
     }
 
@@ -218,6 +189,7 @@ impl Down {
             let step = match decoder.decode(&bytes[consumed..]) {
                 Ok(step) => step,
                 Err(fault) => {
+                    self.detail = Some(Detail::http1(&fault));
                     let fault = if fault.status() == 413 {
                         Fault::ResponseTooLarge
                     } else {
@@ -304,6 +276,7 @@ impl Down {
             }
             Poll::Ready(Err(lost)) => lost,
         };
+        self.detail = lost.detail();
         let fault = lost.within_body(|| clock.fault(channel.cx().now(), Fault::BodyTimeout));
         Poll::Ready(Err(fault.into()))
     }
@@ -428,9 +401,10 @@ impl Download {
             let is_late = left.is_some_and(|left| waited >= left && span.is_none_or(|span| left < span));
             match step {
                 Err(Failure::Fault(Fault::BodyTimeout)) if is_late || was_late => {
-                    return Err(Fault::BodyTooSlow.into());
+                    return Err(self.failed(worker, req, Fault::BodyTooSlow));
                 }
                 Ok(()) => {}
+                Err(Failure::Fault(fault)) => return Err(self.failed(worker, req, fault)),
                 Err(failure) => return Err(failure),
             }
             if let Some(chain) = chain {
@@ -443,6 +417,16 @@ impl Download {
             }
             was_late = is_late;
         }
+    }
+
+    /// Records a fault within the body.
+    fn failed(&mut self, worker: &Worker, req: &Request<'_>, fault: Fault) -> Failure {
+        let (upstream, addr) = (&self.local.shared, &self.chosen.end.endpoint.addr);
+        upstream.counts.0.fault(fault);
+        if let Some(detail) = self.down.detail.take() {
+            note::detail(worker, req, (&upstream.name, addr), &detail);
+        }
+        fault.into()
     }
 
     /// The answer is over. A connection is used again if all of the request has left it.

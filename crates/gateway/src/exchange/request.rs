@@ -262,6 +262,10 @@ fn fields(
             framed = Framing::Chunked;
         }
     }
+    // The upstream decides whether the body is wanted (RFC 9110 §10.1.1), unless it is on its way already.
+    if head.expect_continue && framed != Framing::None && req.expects_continue() {
+        encoder.field("Expect", b"100-continue").map_err(misuse)?;
+    }
     trailers(encoder, req, sending, (framed, text))?;
     Ok(framing(framed, req.method().as_str()))
 }

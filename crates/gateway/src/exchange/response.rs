@@ -10,16 +10,16 @@ use ringmain_wire::h2::load_response;
 use ringmain_wire::ws::Challenge;
 
 use super::Failure;
+use super::decoding::Decoding;
 use super::fields::{Named, options, starts_folded};
 use super::grpc::{self, Wrapping};
-use super::relay::Decoding;
 use super::request::WEBSOCKET;
 use super::trailers::Sieve;
-use crate::desk::Desk;
-use crate::fault::Fault;
+use crate::desk::{Date, Desk};
+use crate::fault::{Detail, Fault};
 use crate::limits;
 use crate::model::{ErrorPage, StatusRange};
-use crate::plan::Changes;
+use crate::plan::{Changes, StatusChanges};
 
 /// Reads the answer's head.
 pub(super) struct Reading<'m, 'a> {
@@ -50,6 +50,8 @@ pub(super) struct Reading<'m, 'a> {
     pub(super) filtered: bool,
     /// The client speaks gRPC-Web, the upstream gRPC.
     pub(super) web: Option<Dialect>,
+    /// The rule that the upstream broke, after a fault.
+    pub(super) detail: Option<Box<Detail>>,
 }
 
 /// What a whole head says about what follows.
@@ -95,6 +97,7 @@ impl<'m, 'a> Reading<'m, 'a> {
             pages: &[],
             filtered: false,
             web: None,
+            detail: None,
         }
     }
 
@@ -103,7 +106,7 @@ impl<'m, 'a> Reading<'m, 'a> {
         &mut self,
         bytes: &[u8],
         desk: &mut Desk,
-        changes: &Changes,
+        changes: &StatusChanges,
         most: Option<u64>,
         reply: &mut Reply<'_>,
     ) -> (usize, Result<Option<Head>, Failure>) {
@@ -115,6 +118,7 @@ impl<'m, 'a> Reading<'m, 'a> {
                 table,
                 fields,
                 text,
+                date,
                 ..
             } = desk;
             let parsed = parse_response(&bytes[consumed..], self.method, limits, &mut self.scanner, table);
@@ -122,6 +126,7 @@ impl<'m, 'a> Reading<'m, 'a> {
                 Ok(Parsed::Complete { head, bytes }) => (head, bytes),
                 Ok(Parsed::Partial) => return (consumed, Ok(None)),
                 Err(fault) => {
+                    self.detail = Some(Detail::http1(&fault));
                     let too_large = fault.status() == 431 || fault.status() == 414;
                     let fault = if too_large {
                         Fault::HeadTooLarge
@@ -135,7 +140,7 @@ impl<'m, 'a> Reading<'m, 'a> {
                 return (consumed, Ok(Some(special)));
             }
             consumed += length;
-            match self.take(&head, (limits, text, fields), changes, most, reply) {
+            match self.take(&head, (limits, text, fields, date), changes, most, reply) {
                 Ok(None) => {}
                 looked => return (consumed, looked),
             }
@@ -147,7 +152,7 @@ impl<'m, 'a> Reading<'m, 'a> {
         &mut self,
         stored: &[u8],
         desk: &mut Desk,
-        changes: &Changes,
+        changes: &StatusChanges,
         most: Option<u64>,
         reply: &mut Reply<'_>,
     ) -> Result<Option<Head>, Failure> {
@@ -157,12 +162,13 @@ impl<'m, 'a> Reading<'m, 'a> {
             table,
             fields,
             text,
+            date,
             ..
         } = desk;
         let head = load_response(stored, table).ok_or(Fault::GarbageHead)?;
         match self.special(head.status) {
             Some(special) => Ok(Some(special)),
-            None => self.take(&head, (limits, text, fields), changes, most, reply),
+            None => self.take(&head, (limits, text, fields, date), changes, most, reply),
         }
     }
 
@@ -179,20 +185,23 @@ impl<'m, 'a> Reading<'m, 'a> {
     fn take(
         &mut self,
         head: &ResponseHead<'_>,
-        (limits, text, fields): (&Limits, &mut Vec<u8>, &mut FieldBlock),
-        changes: &Changes,
+        (limits, text, fields, date): (&Limits, &mut Vec<u8>, &mut FieldBlock, &mut Date),
+        changes: &StatusChanges,
         most: Option<u64>,
         reply: &mut Reply<'_>,
     ) -> Result<Option<Head>, Failure> {
         if !head.is_interim() {
-            return self.finish(head, limits, text, changes, most, reply).map(Some);
+            return self
+                .finish(head, limits, (text, date), changes, most, reply)
+                .map(Some);
         }
         self.interim += 1;
         if self.interim > limits::INTERIM_ANSWERS {
+            self.detail = Some(Detail::interim());
             return Err(Fault::GarbageHead.into());
         }
-        // The client was told to go on when its body was asked for.
-        if head.status != 100 {
+        // A client that expects none received it when its body was requested.
+        if head.status != 100 || reply.request().expects_continue() {
             fields.clear();
             copy(&head.fields, &Changes::default(), false, fields)?;
             reply.interim(head.status, fields)?;
@@ -201,23 +210,30 @@ impl<'m, 'a> Reading<'m, 'a> {
     }
 
     fn finish(
-        &self,
+        &mut self,
         head: &ResponseHead<'_>,
         limits: &Limits,
-        text: &mut Vec<u8>,
-        changes: &Changes,
+        (text, date): (&mut Vec<u8>, &mut Date),
+        changes: &StatusChanges,
         most: Option<u64>,
         reply: &mut Reply<'_>,
     ) -> Result<Head, Failure> {
+        let changes = changes.at(head.status);
         if head.switches {
             let offered = self.upgrade.filter(|_| head.status == 101);
             let offered = offered.ok_or(Fault::SwitchUnasked)?;
-            let protocol = head.fields.known(Known::Upgrade).ok_or(Fault::GarbageHead)?;
+            let Some(protocol) = head.fields.known(Known::Upgrade) else {
+                return Err(self.broken(
+                    "UpgradeMissing",
+                    "expected `Upgrade` in a response 101; found none",
+                ));
+            };
             if !is_among(protocol, offered) {
                 return Err(Fault::SwitchUnasked.into());
             }
             if self.challenge.is_some_and(|challenge| !challenge.is_met(head)) {
-                return Err(Fault::GarbageHead.into());
+                let text = "expected the `Sec-WebSocket-Accept` that belongs to the request's key";
+                return Err(self.broken("WebSocketAccept", text));
             }
             return self.switch(head, protocol, changes, reply);
         }
@@ -234,8 +250,20 @@ impl<'m, 'a> Reading<'m, 'a> {
                 BodyDecoder::new(head.framing, &limits).map_err(|_| Fault::ResponseTooLarge)?,
             ),
         };
+        let wall = reply.request().cx().wall();
         let fields = reply.forward(head.status)?;
-        copy(&head.fields, changes, self.cross, fields)?;
+        let copied = copy(&head.fields, changes, self.cross, fields);
+        if copied.is_err() {
+            let text = format!(
+                "expected at most {} options of `Connection`",
+                limits::CONNECTION_OPTIONS
+            );
+            self.detail = Some(Detail::new("ConnectionOptions", text));
+        }
+        let is_dated = copied?;
+        if !is_dated {
+            date.add(wall, fields);
+        }
         fields.append(&self.extra);
         let web = self.web.and_then(|dialect| wrapping(dialect, head, fields));
         let behind = self.trailers && head.framing == Framing::Chunked;
@@ -261,6 +289,12 @@ impl<'m, 'a> Reading<'m, 'a> {
             sieve,
             web,
         })
+    }
+
+    #[cold]
+    fn broken(&mut self, rule: &str, text: &str) -> Failure {
+        self.detail = Some(Detail::new(rule, text.to_owned()));
+        Fault::GarbageHead.into()
     }
 
     /// Tells the client that its protocol is spoken from here on.
@@ -320,15 +354,17 @@ fn is_among(protocol: &[u8], offered: &[u8]) -> bool {
     offers.any(|offer| offer.eq_ignore_ascii_case(protocol.trim_ascii()))
 }
 
-/// Copies the fields that go further.
+/// Copies the fields that go further. Returns whether nothing more is to be said of `Date`: it is there, or the rule changes it.
 pub(super) fn copy(
     from: &Fields<'_>,
     changes: &Changes,
     cross: bool,
     into: &mut FieldBlock,
-) -> Result<(), Failure> {
+) -> Result<bool, Failure> {
     let named = Named::of(from).map_err(|_| Fault::GarbageHead)?;
+    let mut is_dated = false;
     for (known, field) in from.iter_known() {
+        is_dated |= known == Some(Known::Date);
         let hop = match known {
             Some(
                 Known::Connection
@@ -356,5 +392,5 @@ pub(super) fn copy(
         into.push(name, field.value).map_err(|_| Fault::GarbageHead)?;
     }
     into.append(changes.added());
-    Ok(())
+    Ok(is_dated || changes.touches_date())
 }

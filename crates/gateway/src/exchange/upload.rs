@@ -10,6 +10,7 @@ use ringmain_web::{Error, Request};
 use ringmain_wire::h1::{BodyEncoder, FieldBlock, Misuse};
 
 use super::Failure;
+use super::expect;
 use super::filtered::Chain;
 use super::grpc::Unwrapping;
 use super::kept::Kept;
@@ -202,6 +203,7 @@ impl Upload<'_, '_> {
         let taken = self.kept.to_bytes();
         let mut total = taken.len() as u64;
         outlet.piece(self.worker, taken).await?;
+        expect::wait(cx, self.req).await;
         while let Some(bytes) = self.next().await? {
             self.kept.take(&bytes);
             total += bytes.len() as u64;

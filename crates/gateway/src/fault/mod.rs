@@ -3,8 +3,11 @@
 //! One table: statuses, labels of metrics and fields of logs come from it, and `docs/faults.md` is checked against it. Knows
 //! nothing of how a fault is found out.
 
+mod detail;
 #[cfg(test)]
 mod tests;
+
+pub(crate) use self::detail::Detail;
 
 /// On whose side a fault lies.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]

@@ -49,18 +49,24 @@ pub(crate) async fn watch(cx: Cx, target: Target) {
     let mut streak = Streak::default();
     loop {
         let answer = within(&cx, target.health.timeout, ask(&cx, &target, tls.as_deref())).await;
-        let good = answer.unwrap_or(false);
+        let checked =
+            answer.unwrap_or_else(|| Err(format!("no response within {:?}", target.health.timeout)));
         let health = &target.endpoint.state.health();
+        let error = checked.as_ref().err().map(String::as_str);
+        health.record_check(error);
         let before = health.verdict();
-        let verdict = streak.add(good, before, &target.health);
+        let verdict = streak.add(checked.is_ok(), before, &target.health);
         if verdict != before {
             health.tell(verdict);
             target.shared.health_changed();
             let (name, addr) = (&target.shared.name, &target.endpoint.addr);
             match verdict {
-                Verdict::Ill => log::warn!("upstream `{name}`: {addr} is not well"),
+                Verdict::Ill => log::warn!(
+                    "upstream `{name}`: {addr} is unhealthy: {}",
+                    error.unwrap_or_default()
+                ),
                 Verdict::Well | Verdict::Unknown if before == Verdict::Ill => {
-                    log::info!("upstream `{name}`: {addr} is well again");
+                    log::info!("upstream `{name}`: {addr} is healthy again");
                 }
                 Verdict::Well | Verdict::Unknown => {}
             }
@@ -97,10 +103,13 @@ impl Streak {
     }
 }
 
-/// Asks once.
-async fn ask(cx: &Cx, target: &Target, tls: Option<&ConnectHandle>) -> bool {
-    if matches!(target.transport.connector, Some(Err(_))) {
-        return false;
+/// Checks once.
+///
+/// # Errors
+/// Why the endpoint did not pass, for people.
+async fn ask(cx: &Cx, target: &Target, tls: Option<&ConnectHandle>) -> Result<(), String> {
+    if let Some(Err(why)) = &target.transport.connector {
+        return Err(format!("no TLS: {why}"));
     }
     let endpoint = &*target.endpoint;
     let addr = match (&endpoint.addr, target.health.port) {
@@ -119,17 +128,21 @@ async fn ask(cx: &Cx, target: &Target, tls: Option<&ConnectHandle>) -> bool {
         tls,
         first: &greeting,
     };
-    let Ok(stream) = connect::connect(cx, &way, target.health.timeout).await else {
-        return false;
-    };
+    let connected = connect::connect(cx, &way, target.health.timeout).await;
+    let stream = connected.map_err(|error| match error.detail {
+        Some(detail) => format!("{}: {}", detail.rule, detail.text),
+        None => error.fault.text().to_owned(),
+    })?;
     let by_streams = match target.transport.protocol() {
         UpstreamProtocol::Http1 => false,
         UpstreamProtocol::Http2 if tls.is_none() => true,
-        UpstreamProtocol::Http2 if !is_agreed(&stream) => return false,
+        UpstreamProtocol::Http2 if !is_agreed(&stream) => {
+            return Err("the endpoint does not speak HTTP/2".to_owned());
+        }
         UpstreamProtocol::Http2 | UpstreamProtocol::Auto => is_agreed(&stream),
     };
     match &target.health.check {
-        HealthCheck::Connect => true,
+        HealthCheck::Connect => Ok(()),
         HealthCheck::Http {
             target: path,
             host,
@@ -143,7 +156,14 @@ async fn ask(cx: &Cx, target: &Target, tls: Option<&ConnectHandle>) -> bool {
                 stream.set_deadline(Some(target.health.timeout));
                 status(&stream, path, host).await
             };
-            status.is_some_and(|status| statuses.contains(status))
+            match status {
+                Some(status) if statuses.contains(status) => Ok(()),
+                Some(status) => Err(format!(
+                    "expected a status from {} to {}, found {status}",
+                    statuses.first, statuses.last
+                )),
+                None => Err("no valid response to the health check".to_owned()),
+            }
         }
     }
 }

@@ -14,6 +14,7 @@ pub use outlier::Reason;
 pub(crate) use outlier::{Meeting, Record, may_eject};
 
 use std::sync::atomic::{AtomicU8, AtomicU64, Ordering};
+use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
 use ringmain_engine::backend::Time;
@@ -29,6 +30,8 @@ pub(crate) struct Health {
     shunned_until: AtomicU64,
     /// The same for people: milliseconds since the Unix epoch.
     shunned_until_wall_ms: AtomicU64,
+    /// Why the last health check failed, if it did.
+    check_error: Mutex<Option<Arc<str>>>,
     /// What requests have met.
     pub(crate) record: Record,
     /// Since when it is known and well; 0: nobody has looked.
@@ -54,6 +57,22 @@ impl Health {
             1 => Verdict::Well,
             2 => Verdict::Ill,
             _ => Verdict::Unknown,
+        }
+    }
+
+    /// Why the last health check failed; `None`: it succeeded, or there was none.
+    pub(crate) fn check_error(&self) -> Option<Arc<str>> {
+        self.check_error
+            .lock()
+            .unwrap_or_else(PoisonError::into_inner)
+            .clone()
+    }
+
+    /// Records why a health check failed, or that it succeeded.
+    pub(crate) fn record_check(&self, error: Option<&str>) {
+        let mut last = self.check_error.lock().unwrap_or_else(PoisonError::into_inner);
+        if last.as_deref() != error {
+            *last = error.map(Arc::from);
         }
     }
 

@@ -62,6 +62,8 @@ impl Reason {
 /// What has been met so far, by all workers. Counts may be off by what happens at the same moment.
 #[derive(Debug, Default)]
 pub(crate) struct Record {
+    /// Bad ones since the endpoint is known.
+    failures: AtomicU64,
     /// Bad ones in a row.
     row: AtomicU32,
     /// When the interval has begun, nanoseconds.
@@ -91,6 +93,16 @@ impl Record {
             why: Reason::unpacked(self.reason.load(Ordering::Relaxed)),
             times: self.ejections.load(Ordering::Relaxed),
         })
+    }
+
+    /// Counts a bad one, whether or not endpoints are ejected.
+    pub(crate) fn failed(&self) {
+        self.failures.fetch_add(1, Ordering::Relaxed);
+    }
+
+    /// Returns how many were bad since the endpoint is known.
+    pub(crate) fn failures(&self) -> u64 {
+        self.failures.load(Ordering::Relaxed)
     }
 
     /// Notes how a request went. Why the endpoint is to be passed over, if it is: what to do then is [`Record::eject`].

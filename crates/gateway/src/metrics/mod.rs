@@ -1,8 +1,8 @@
-//! What is counted of requests: by route, status and duration, and of faults by kind. Each worker counts for itself, read at
-//! any time.
+//! Counts of requests by route, upstream, status and duration, and of faults by kind. Each worker counts for itself; they are read
+//! at any time.
 //!
-//! Routes are known by numbers, which belong to their names and survive a change of configuration. How many there can be is
-//! bounded: what comes later is counted together.
+//! A series is a route with an upstream. Series are known by numbers, which belong to their names and survive a change of
+//! configuration. Their number is bounded: further ones are counted together.
 
 use std::cell::{Cell, RefCell};
 use std::collections::BTreeMap;
@@ -16,11 +16,13 @@ use ringmain_engine::backend::Time;
 use crate::fault::Fault;
 use crate::limits;
 use crate::model::Name;
-use spans::SpanCounts;
+use series::SeriesCounts;
+pub use series::{Durations, SeriesReport};
 pub use spans::Spans;
 pub(crate) use streams::StreamCounts;
 pub use streams::{Ended, StreamReport};
 
+mod series;
 mod spans;
 mod streams;
 
@@ -38,9 +40,9 @@ const BUCKETS_US: [u64; 13] = [
     10_000_000,
 ];
 
-/// Of requests that no route took.
+/// The series of requests that no route took, and the number of connections that no stream route took.
 pub(crate) const NO_ROUTE: u32 = 0;
-/// Of routes beyond [`limits::COUNTED_ROUTES`].
+/// Of series beyond [`limits::COUNTED_SERIES`], and of stream routes beyond [`limits::COUNTED_ROUTES`].
 const OTHERS: u32 = 1;
 
 /// The label of requests that no route took.
@@ -51,82 +53,83 @@ pub const OTHERS_LABEL: &str = "(others)";
 /// Counts of all workers.
 #[derive(Debug, Default)]
 pub(crate) struct Metrics {
-    numbers: Mutex<Numbers>,
+    /// Of series: names of routes and upstreams.
+    series: Mutex<Numbers<(Name, Name)>>,
     /// Of stream routes.
-    streams: Mutex<Numbers>,
+    streams: Mutex<Numbers<Name>>,
     workers: Mutex<Vec<Arc<WorkerCounts>>>,
 }
 
 #[derive(Debug)]
-struct Numbers {
-    by_name: BTreeMap<Name, u32>,
-    names: Vec<Name>,
+struct Numbers<K> {
+    by_name: BTreeMap<K, u32>,
+    names: Vec<K>,
+    most: usize,
 }
 
 /// One worker's.
 #[derive(Debug)]
 struct WorkerCounts {
     /// By number.
-    routes: Mutex<Vec<Option<Arc<RouteCounts>>>>,
+    series: Mutex<Numbered<SeriesCounts>>,
     /// By the numbers of stream routes.
-    streams: Mutex<Vec<Option<Arc<StreamCounts>>>>,
+    streams: Mutex<Numbered<StreamCounts>>,
     /// In the order of [`Fault::ALL`].
     faults: Box<[AtomicU64]>,
 }
 
-/// One worker's counts of one route. Only the worker writes them.
-#[derive(Debug, Default)]
-struct RouteCounts {
-    /// By the first digit of the status, from 1.
-    classes: [AtomicU64; 5],
-    buckets: [AtomicU64; BUCKETS.len() + 1],
-    micros: AtomicU64,
-    spans: SpanCounts,
-}
-
-/// What was counted of a route, all workers together. Workers go on meanwhile.
+/// What was counted of a route with all of its upstreams, all workers together. Workers continue meanwhile.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct RouteReport {
     /// Its name, or one of the labels of this module.
     pub name: Name,
-    /// Answers with status 1xx to 5xx. Tunnels are 1xx; clients that left before the answer count as 4xx.
+    /// Responses with status 1xx to 5xx. Tunnels are 1xx; clients that left before the response count as 4xx.
     pub classes: [u64; 5],
-    /// How many answers took as long as a bucket says, the last one longer than all; tunnels are in none.
-    pub buckets: [u64; BUCKETS.len() + 1],
-    /// All of them together, in microseconds.
-    pub micros: u64,
-    /// The same by finer buckets, for percentiles.
+    /// How long they took, for percentiles.
     pub spans: Spans,
 }
 
-impl Default for Numbers {
-    fn default() -> Numbers {
+impl Default for Numbers<Name> {
+    fn default() -> Numbers<Name> {
         Numbers {
             by_name: BTreeMap::new(),
             names: vec![NO_ROUTE_LABEL.into(), OTHERS_LABEL.into()],
+            most: limits::COUNTED_ROUTES,
         }
     }
 }
 
-impl Numbers {
-    fn of(&mut self, name: &Name) -> u32 {
+impl Default for Numbers<(Name, Name)> {
+    fn default() -> Numbers<(Name, Name)> {
+        let without = |route: &str| (Name::from(route), Name::from(""));
+        Numbers {
+            by_name: BTreeMap::new(),
+            names: vec![without(NO_ROUTE_LABEL), without(OTHERS_LABEL)],
+            most: limits::COUNTED_SERIES,
+        }
+    }
+}
+
+impl<K: Ord + Clone> Numbers<K> {
+    fn of(&mut self, name: &K) -> u32 {
         if let Some(number) = self.by_name.get(name) {
             return *number;
         }
-        if self.by_name.len() >= limits::COUNTED_ROUTES {
+        if self.by_name.len() >= self.most {
             return OTHERS;
         }
         let number = self.names.len() as u32;
-        self.names.push(Arc::clone(name));
-        self.by_name.insert(Arc::clone(name), number);
+        self.names.push(name.clone());
+        self.by_name.insert(name.clone(), number);
         number
     }
 }
 
 impl Metrics {
-    /// The number of a route.
-    pub(crate) fn number(&self, name: &Name) -> u32 {
-        lock(&self.numbers).of(name)
+    /// Returns the number of a route's requests to an upstream. `None`: those that are not forwarded.
+    pub(crate) fn series_number(&self, route: &Name, upstream: Option<&Name>) -> u32 {
+        let upstream = upstream.map_or_else(|| Name::from(""), Arc::clone);
+        lock(&self.series).of(&(Arc::clone(route), upstream))
     }
 
     /// The number of a stream route.
@@ -137,30 +140,53 @@ impl Metrics {
     /// A worker's own way in.
     pub(crate) fn worker(&self) -> Counting {
         let counts = Arc::new(WorkerCounts {
-            routes: Mutex::default(),
+            series: Mutex::default(),
             streams: Mutex::default(),
             faults: Fault::ALL.iter().map(|_| AtomicU64::new(0)).collect(),
         });
         lock(&self.workers).push(Arc::clone(&counts));
         Counting {
             counts,
-            routes: RefCell::default(),
+            series: RefCell::default(),
             streams: RefCell::default(),
         }
     }
 
-    /// What was counted of routes that were asked for, in the order of their first configuration.
-    pub(crate) fn routes(&self) -> Vec<RouteReport> {
-        let names = lock(&self.numbers).names.clone();
-        let mut reports: Vec<RouteReport> = names.into_iter().map(RouteReport::new).collect();
+    /// Returns the counts of series that had requests, in the order of their first configuration.
+    pub(crate) fn series(&self) -> Vec<SeriesReport> {
+        let names = lock(&self.series).names.clone();
+        let report = |(route, upstream)| SeriesReport::new(route, upstream);
+        let mut reports: Vec<SeriesReport> = names.into_iter().map(report).collect();
         for worker in lock(&self.workers).iter() {
-            for (report, counts) in reports.iter_mut().zip(lock(&worker.routes).iter()) {
+            for (report, counts) in reports.iter_mut().zip(lock(&worker.series).iter()) {
                 if let Some(counts) = counts {
                     report.add(counts);
                 }
             }
         }
-        reports.retain(|report| report.classes.iter().any(|count| *count > 0));
+        reports.retain(|report| !report.is_empty());
+        reports
+    }
+
+    /// Returns the counts of routes that had requests.
+    pub(crate) fn routes(&self) -> Vec<RouteReport> {
+        let mut reports: Vec<RouteReport> = Vec::new();
+        let mut places: BTreeMap<Name, usize> = BTreeMap::new();
+        for series in self.series() {
+            let place = *places.entry(Arc::clone(&series.route)).or_insert(reports.len());
+            if place == reports.len() {
+                reports.push(RouteReport {
+                    name: Arc::clone(&series.route),
+                    classes: [0; 5],
+                    spans: Spans::default(),
+                });
+            }
+            let report = &mut reports[place];
+            for (sum, count) in report.classes.iter_mut().zip(series.classes()) {
+                *sum += count;
+            }
+            report.spans.add(&series.spans);
+        }
         reports
     }
 
@@ -180,44 +206,18 @@ fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
     mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
-impl RouteReport {
-    fn new(name: Name) -> RouteReport {
-        RouteReport {
-            name,
-            classes: [0; 5],
-            buckets: [0; BUCKETS.len() + 1],
-            micros: 0,
-            spans: Spans::default(),
-        }
-    }
-
-    fn add(&mut self, counts: &RouteCounts) {
-        let load = |count: &AtomicU64| count.load(Ordering::Relaxed);
-        self.classes
-            .iter_mut()
-            .zip(&counts.classes)
-            .for_each(|(sum, count)| *sum += load(count));
-        self.buckets
-            .iter_mut()
-            .zip(&counts.buckets)
-            .for_each(|(sum, count)| *sum += load(count));
-        self.micros += load(&counts.micros);
-        self.spans.count(&counts.spans);
-    }
-}
-
 /// What a worker counts with.
 #[derive(Debug)]
 pub(crate) struct Counting {
     counts: Arc<WorkerCounts>,
     /// By number: what `counts` has, without its lock.
-    routes: RefCell<Vec<Option<Arc<RouteCounts>>>>,
-    streams: RefCell<Vec<Option<Arc<StreamCounts>>>>,
+    series: RefCell<Numbered<SeriesCounts>>,
+    streams: RefCell<Numbered<StreamCounts>>,
 }
 
 impl Counting {
-    fn route(&self, number: u32) -> Arc<RouteCounts> {
-        own(number, &self.routes, &self.counts.routes)
+    fn series(&self, number: u32) -> Arc<SeriesCounts> {
+        own(number, &self.series, &self.counts.series)
     }
 
     /// This worker's counts of a stream route.
@@ -225,14 +225,9 @@ impl Counting {
         own(number, &self.streams, &self.counts.streams)
     }
 
-    /// A request of a route was answered with that status after such a time; 499: its client has left.
-    pub(crate) fn answered(&self, route: u32, status: u16, span: Duration) {
-        let counts = self.route(route);
-        bump(&counts.classes[usize::from(status / 100).clamp(1, 5) - 1], 1);
-        // How long a tunnel was open says nothing of how fast anybody is.
-        if status != 101 {
-            counts.took(span);
-        }
+    /// Counts a request of a series that received a response of this status after this time; 499: its client has left.
+    pub(crate) fn answered(&self, series: u32, status: u16, span: Duration) {
+        self.series(series).answered(status, span);
     }
 
     /// A request ended by this, or a try of it.
@@ -273,7 +268,7 @@ pub(crate) struct Count<'w> {
     counting: &'w Counting,
     cx: &'w Cx,
     began: Time,
-    route: Cell<u32>,
+    series: Cell<u32>,
     /// What it ended with; `None`: its client has left.
     ended: Cell<Option<u16>>,
 }
@@ -284,14 +279,14 @@ impl<'w> Count<'w> {
             counting,
             cx,
             began,
-            route: Cell::new(NO_ROUTE),
+            series: Cell::new(NO_ROUTE),
             ended: Cell::new(None),
         }
     }
 
-    /// A route took it.
-    pub(crate) fn route(&self, number: u32) {
-        self.route.set(number);
+    /// It belongs to this series.
+    pub(crate) fn series(&self, number: u32) {
+        self.series.set(number);
     }
 
     /// It was answered.
@@ -304,16 +299,6 @@ impl Drop for Count<'_> {
     fn drop(&mut self) {
         let status = self.ended.get().unwrap_or(499);
         let span = self.cx.now().since(self.began);
-        self.counting.answered(self.route.get(), status, span);
-    }
-}
-
-impl RouteCounts {
-    fn took(&self, span: Duration) {
-        let micros = u64::try_from(span.as_micros()).unwrap_or(u64::MAX);
-        let bucket = BUCKETS_US.partition_point(|end| *end < micros);
-        bump(&self.buckets[bucket], 1);
-        bump(&self.micros, micros);
-        self.spans.took(micros);
+        self.counting.answered(self.series.get(), status, span);
     }
 }

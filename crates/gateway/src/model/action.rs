@@ -82,6 +82,8 @@ pub struct WeightedBackend {
     pub request_headers: HeaderChanges,
     /// After those of the rule.
     pub response_headers: HeaderChanges,
+    /// After [`response_headers`](Self::response_headers).
+    pub status_headers: Vec<StatusHeaders>,
     /// In place of the rule's where it says something.
     pub rewrite: Rewrite,
 }
@@ -95,6 +97,7 @@ impl WeightedBackend {
             weight: 1,
             request_headers: HeaderChanges::default(),
             response_headers: HeaderChanges::default(),
+            status_headers: Vec::new(),
             rewrite: Rewrite::default(),
         }
     }
@@ -126,6 +129,15 @@ pub struct HeaderChanges {
     pub add: Vec<(HeaderName, HeaderValue)>,
 }
 
+/// Changes of the headers of responses with some statuses: as nginx's `add_header` without `always`.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct StatusHeaders {
+    /// At least one range, each within 200 to 599. The status is the one that the client receives.
+    pub statuses: Vec<StatusRange>,
+    /// Applied after the changes that hold for every status.
+    pub changes: HeaderChanges,
+}
+
 impl HeaderChanges {
     /// Whether nothing is changed.
     #[must_use]
@@ -153,16 +165,22 @@ pub enum PathRewrite {
     Prefix(Path),
 }
 
-/// Another URL. What it does not say stays as the request has it; the query always stays.
+/// Another URL. Parts that it does not set are those of the URL that the client requested; the query always stays.
+///
+/// Scheme, host and port that the client requested are those of the connection and of `Host`, unless the peer is trusted
+/// ([`ClientAddress`](super::ClientAddress)): then `X-Forwarded-Proto`, `X-Forwarded-Host` and `X-Forwarded-Port` (or `Forwarded`) override them.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Redirect {
-    /// `http` or `https`. Default: the listener's.
+    /// `http` or `https`. Default: the one that the client used.
     pub https: Option<bool>,
     /// The host. Default: the request's.
     pub host: Option<Hostname>,
-    /// The port. Default: the scheme's own if the scheme is told, else the listener's; a scheme's own port is not
-    /// written.
+    /// The port. Default: the scheme's default port if [`https`](Self::https) is set, else the one that the client requested. The
+    /// default port of a scheme is not written.
     pub port: Option<u16>,
+    /// Without [`port`](Self::port) and [`https`](Self::https): the listener's port in place of the one that the client requested,
+    /// as the Gateway API's `HTTPRequestRedirectFilter` has it. Default `false`.
+    pub listener_port: bool,
     /// The path. Default: the request's.
     pub path: Option<PathRewrite>,
     /// 301, 302, 303, 307 or 308. Default 302.
@@ -175,6 +193,7 @@ impl Default for Redirect {
             https: None,
             host: None,
             port: None,
+            listener_port: false,
             path: None,
             status: 302,
         }

@@ -71,7 +71,7 @@ use std::sync::Arc;
 
 pub use action::{
     Action, Answer, Body, ErrorPage, Files, Forward, HeaderChanges, Mirror, PathRewrite, Redirect, Rewrite,
-    Share, StatusRange, Target, WeightedBackend,
+    Share, StatusHeaders, StatusRange, Target, WeightedBackend,
 };
 pub use bounds::{Concurrency, Inject, RateHeaders, RateKey, RateLimit, Redis, Shed};
 pub use filter::{FilterUse, Options};

@@ -4,7 +4,8 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use super::{
-    Action, ErrorPage, HeaderChanges, HeaderName, Hostname, Match, Name, Policy, StatusRange, WeightedBackend,
+    Action, ErrorPage, HeaderChanges, HeaderName, Hostname, Match, Name, Policy, StatusHeaders, StatusRange,
+    WeightedBackend,
 };
 use crate::limits;
 
@@ -32,8 +33,10 @@ pub struct Rule {
     pub policies: Vec<Policy>,
     /// Of the request, before it is sent on.
     pub request_headers: HeaderChanges,
-    /// Of the answer, also the gateway's own.
+    /// Of every response of the rule, whoever makes it: upstream, gateway, error page.
     pub response_headers: HeaderChanges,
+    /// Of responses with some statuses, after [`response_headers`](Self::response_headers).
+    pub status_headers: Vec<StatusHeaders>,
     /// In place of errors, the first that has the status. Default: none, errors are told in a line.
     pub error_pages: Vec<ErrorPage>,
     /// How it is answered.
@@ -50,6 +53,7 @@ impl Rule {
             policies: Vec::new(),
             request_headers: HeaderChanges::default(),
             response_headers: HeaderChanges::default(),
+            status_headers: Vec::new(),
             error_pages: Vec::new(),
             action,
         }

@@ -18,7 +18,7 @@ use ringmain_wire::h1::{FieldBlock, Method};
 
 use super::call::{Answered, Call, call};
 use super::{At, Cleared, Names, Outcome, Refusal, Said};
-use crate::exchange::{client_address, is_folded};
+use crate::exchange::{client_address, client_scheme, is_folded};
 use crate::fault::Fault;
 use crate::limits;
 use crate::model::{Ask, ExternalAuth, HeaderName, Target};
@@ -118,7 +118,10 @@ impl Authz {
             })
         };
         tell("X-Forwarded-Method", at.req.method().as_str().as_bytes())?;
-        tell("X-Forwarded-Proto", at.req.scheme().as_bytes())?;
+        tell(
+            "X-Forwarded-Proto",
+            client_scheme(at.found.listener, at.req).as_bytes(),
+        )?;
         tell("X-Forwarded-Uri", uri.as_bytes())?;
         if let Some(host) = at.req.host() {
             tell("X-Forwarded-Host", host.as_bytes())?;

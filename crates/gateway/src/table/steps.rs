@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use crate::model::{
     Action, AffinityBy, Forward, HeaderChanges, Inject, PathRewrite, Policy, RateKey, RateLimit, Redirect,
-    Rewrite, Rule, Share, Target, Upstream, UpstreamProtocol, WeightedBackend,
+    Rewrite, Rule, Share, StatusHeaders, Target, Upstream, UpstreamProtocol, WeightedBackend,
 };
 use crate::policy;
 
@@ -32,6 +32,7 @@ pub fn steps(rule: &Rule) -> Vec<String> {
         Action::Broken { reason } => steps.push(format!("answer 500: {reason}")),
     }
     headers(&mut steps, "response", &rule.response_headers);
+    status_headers(&mut steps, "response", &rule.status_headers);
     for page in &rule.error_pages {
         let (first, last) = (page.statuses.first, page.statuses.last);
         let which = if first == last {
@@ -185,6 +186,7 @@ fn forward(steps: &mut Vec<String>, forward: &Forward) {
         headers(steps, "its request", &backend.request_headers);
         rewrite(steps, &backend.rewrite);
         headers(steps, "its response", &backend.response_headers);
+        status_headers(steps, "its response", &backend.status_headers);
     });
     if forward.grpc_web {
         steps.push("send gRPC-Web on as gRPC".to_owned());
@@ -295,6 +297,22 @@ fn redirect(redirect: &Redirect) -> String {
         None => {}
     }
     format!("redirect by {} to {}", redirect.status, changed.join(", "))
+}
+
+fn status_headers(steps: &mut Vec<String>, whose: &str, all: &[StatusHeaders]) {
+    for StatusHeaders { statuses, changes } in all {
+        let ranges = statuses.iter().map(|range| match range.first == range.last {
+            true => range.first.to_string(),
+            false => format!("{} to {}", range.first, range.last),
+        });
+        let which = ranges.collect::<Vec<_>>().join(", ");
+        let begun = steps.len();
+        headers(steps, whose, changes);
+        for step in &mut steps[begun..] {
+            step.push_str(" if the status is ");
+            step.push_str(&which);
+        }
+    }
 }
 
 fn headers(steps: &mut Vec<String>, whose: &str, changes: &HeaderChanges) {

@@ -7,7 +7,7 @@ use ringmain_engine::stream::Stream;
 use ringmain_engine::{Addr, Cx};
 use ringmain_tls::{ConnectHandle, FaultKind, PeerName, Tls};
 
-use crate::fault::Fault;
+use crate::fault::{Detail, Fault};
 
 /// Where to, and what is said there first.
 pub(crate) struct Way<'a> {
@@ -20,8 +20,22 @@ pub(crate) struct Way<'a> {
     pub(crate) first: &'a [u8],
 }
 
+/// A connection that failed.
+#[derive(Debug)]
+pub(crate) struct ConnectError {
+    pub(crate) fault: Fault,
+    /// The rule of TLS that the endpoint broke, if it broke one.
+    pub(crate) detail: Option<Box<Detail>>,
+}
+
+impl From<Fault> for ConnectError {
+    fn from(fault: Fault) -> ConnectError {
+        ConnectError { fault, detail: None }
+    }
+}
+
 /// Connects within `span`, TLS included.
-pub(crate) async fn connect(cx: &Cx, way: &Way<'_>, span: Duration) -> Result<Stream, Fault> {
+pub(crate) async fn connect(cx: &Cx, way: &Way<'_>, span: Duration) -> Result<Stream, ConnectError> {
     let begun = cx.now();
     let connected = cx.connect_within(way.addr, None, span).await;
     let stream = connected.map_err(|error| fault_of(&error))?;
@@ -39,7 +53,7 @@ pub(crate) async fn connect(cx: &Cx, way: &Way<'_>, span: Duration) -> Result<St
     let session = handle.connect(peer, cx.wall());
     match stream.secure(Box::new(session)).await {
         Ok(()) => Ok(stream),
-        Err(error) => Err(tls_fault(&stream, &error, way.addr)),
+        Err(error) => Err(tls_fault(&stream, &error)),
     }
 }
 
@@ -58,16 +72,15 @@ fn fault_of(error: &io::Error) -> Fault {
     }
 }
 
-fn tls_fault(stream: &Stream, error: &io::Error, addr: &Addr) -> Fault {
+fn tls_fault(stream: &Stream, error: &io::Error) -> ConnectError {
     if error.kind() == io::ErrorKind::TimedOut {
-        return Fault::ConnectTimeout;
+        return Fault::ConnectTimeout.into();
     }
     let found = stream.layer(|tls: &mut Tls| tls.fault().cloned()).flatten();
     let Some(found) = found else {
-        return Fault::TlsFailed;
+        return Fault::TlsFailed.into();
     };
-    log::warn!("TLS to {addr}: {found}");
-    match found.kind {
+    let fault = match found.kind {
         FaultKind::CertificateName
         | FaultKind::CertificateExpired
         | FaultKind::CertificateNotYetValid
@@ -75,5 +88,9 @@ fn tls_fault(stream: &Stream, error: &io::Error, addr: &Addr) -> Fault {
         | FaultKind::Certificate
         | FaultKind::CertificateMissing => Fault::TlsCertificate,
         _ => Fault::TlsFailed,
+    };
+    ConnectError {
+        fault,
+        detail: Some(Detail::tls(&found)),
     }
 }

@@ -1,7 +1,10 @@
 //! What is counted of an upstream as long as its name is configured: tries and copies. Rare beside requests, so all workers
 //! count in one place.
 
+use std::sync::OnceLock;
 use std::sync::atomic::{AtomicU64, Ordering};
+
+use crate::fault::Fault;
 
 /// What became of a request's copy for another upstream.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -48,6 +51,8 @@ pub(crate) struct Counts {
     refused: AtomicU64,
     /// In the order of [`Copied::ALL`].
     copies: [AtomicU64; Copied::ALL.len()],
+    /// In the order of [`Fault::ALL`]; there once a fault has occurred.
+    faults: OnceLock<Box<[AtomicU64]>>,
 }
 
 impl Counts {
@@ -60,6 +65,26 @@ impl Counts {
     /// A copy is over.
     pub(crate) fn copied(&self, copied: Copied) {
         self.copies[copied as usize].fetch_add(1, Ordering::Relaxed);
+    }
+
+    /// An attempt at the upstream ended by a fault.
+    pub(crate) fn fault(&self, fault: Fault) {
+        let faults = self
+            .faults
+            .get_or_init(|| Fault::ALL.iter().map(|_| AtomicU64::new(0)).collect());
+        faults[fault as usize].fetch_add(1, Ordering::Relaxed);
+    }
+
+    /// Returns how often each fault has occurred, those that have.
+    pub(crate) fn faults(&self) -> Vec<(Fault, u64)> {
+        let counts = self.faults.get().into_iter().flatten();
+        let counts = counts.map(|count| count.load(Ordering::Relaxed));
+        Fault::ALL
+            .iter()
+            .copied()
+            .zip(counts)
+            .filter(|(_, count)| *count > 0)
+            .collect()
     }
 
     /// Tries that the budget has granted.

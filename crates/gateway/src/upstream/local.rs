@@ -25,6 +25,7 @@ use self::endpoints::{ends, is_same};
 pub(crate) use self::link::Link;
 use super::breaker::{Cap, Retrying};
 use super::choose::{self, Wellness, Wish};
+use super::connect::ConnectError;
 use super::h2::{Channel, Common, Sessions};
 use super::transport::Handles;
 use super::waiting::{Place, Waiting};
@@ -280,6 +281,9 @@ impl Local {
 
     /// A request met this at an endpoint, which may be passed over for it.
     pub(crate) fn met(&self, end: &End, meeting: Meeting) {
+        if meeting == Meeting::Bad {
+            end.endpoint.state.health().record.failed();
+        }
         let seen = self.follow();
         let Some(rules) = &seen.current.config.health.outliers else {
             return;
@@ -416,7 +420,8 @@ impl Local {
                 requests: 0,
                 is_greeted: !greeting.is_empty(),
             }),
-            Err(fault) => {
+            Err(ConnectError { fault, detail }) => {
+                end.endpoint.state.note_trouble(fault, detail);
                 if fault != Fault::NoResources {
                     self.shun(end);
                 }

@@ -34,7 +34,7 @@ use self::share::Shares;
 use self::transport::Transport;
 use self::waiting::Waiting;
 use crate::balance::Ewma;
-use crate::fault::Fault;
+use crate::fault::{Detail, Fault};
 use crate::health::Health;
 use crate::model::{Name, Upstream};
 
@@ -124,6 +124,8 @@ pub(crate) struct EndpointState {
     /// Written now and then, read with each choice.
     health: Line<Health>,
     latency: Line<Latency>,
+    /// Of the last connection that failed by a broken rule.
+    trouble: Mutex<Option<(Fault, Box<Detail>)>>,
 }
 
 #[derive(Debug, Default)]
@@ -286,6 +288,24 @@ impl EndpointState {
     /// Whether it is well.
     pub(crate) fn health(&self) -> &Health {
         &self.health.0
+    }
+
+    /// Notes the rule that the endpoint broke when it was connected to.
+    pub(crate) fn note_trouble(&self, fault: Fault, detail: Option<Box<Detail>>) {
+        if let Some(detail) = detail {
+            let mut trouble = self.trouble.lock().unwrap_or_else(PoisonError::into_inner);
+            *trouble = Some((fault, detail));
+        }
+    }
+
+    /// Returns the rule that the endpoint broke when it was last connected to, if that led to this fault.
+    pub(crate) fn trouble(&self, fault: Fault) -> Option<Detail> {
+        if !matches!(fault, Fault::TlsFailed | Fault::TlsCertificate) {
+            return None;
+        }
+        let trouble = self.trouble.lock().unwrap_or_else(PoisonError::into_inner);
+        let (of, detail) = trouble.as_ref()?;
+        (*of == fault).then(|| Detail::clone(detail))
     }
 
     /// How long its answers take.

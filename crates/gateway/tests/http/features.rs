@@ -187,6 +187,7 @@ fn redirects(engine: Config) {
                 https: Some(true),
                 path: Some(PathRewrite::Full(path("/é"))),
                 status: 308,
+                ..Redirect::default()
             },
         ),
     ];

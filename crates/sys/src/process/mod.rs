@@ -20,6 +20,42 @@ pub fn resident_bytes() -> Option<u64> {
     Some(pages * rustix::param::page_size() as u64)
 }
 
+/// Address space of this process, bytes; `None` without `/proc`.
+#[must_use]
+pub fn virtual_bytes() -> Option<u64> {
+    let text = fs::read_to_string("/proc/self/statm").ok()?;
+    let pages: u64 = text.split(' ').next()?.parse().ok()?;
+    Some(pages * rustix::param::page_size() as u64)
+}
+
+/// Open file descriptors of this process; `None` without `/proc`. Linear in their number.
+#[must_use]
+pub fn open_descriptors() -> Option<u64> {
+    // The one that reads the directory is among them.
+    let count = fs::read_dir("/proc/self/fd").ok()?.count() as u64;
+    Some(count.saturating_sub(1))
+}
+
+/// How many file descriptors this process may have open; `None`: any number.
+#[must_use]
+pub fn max_descriptors() -> Option<u64> {
+    rustix::process::getrlimit(rustix::process::Resource::Nofile).current
+}
+
+/// When this process began, since the Unix epoch, to a hundredth of a second; `None` without `/proc`.
+#[must_use]
+pub fn start_time() -> Option<Duration> {
+    // Field 22 is in clock ticks since the boot; the name before it (field 2) may hold spaces and parentheses.
+    let text = fs::read_to_string("/proc/self/stat").ok()?;
+    let (_, fields) = text.rsplit_once(") ")?;
+    let ticks: f64 = fields.split(' ').nth(19)?.parse().ok()?;
+    let boot = fs::read_to_string("/proc/stat").ok()?;
+    let boot = boot.lines().find_map(|line| line.strip_prefix("btime "))?;
+    let boot: f64 = boot.trim().parse().ok()?;
+    let per_second = rustix::param::clock_ticks_per_second() as f64;
+    Duration::try_from_secs_f64(boot + ticks / per_second).ok()
+}
+
 /// The effective user: the one that permissions are checked against.
 #[must_use]
 pub fn uid() -> u32 {

@@ -3,6 +3,7 @@
 use rustls::pki_types::pem::PemObject;
 use rustls::pki_types::{CertificateDer, PrivateKeyDer};
 
+use super::certificate::Certificate;
 use super::finding::Finding;
 
 /// A text in PEM, and where it is from.
@@ -33,6 +34,15 @@ pub struct KeyPair {
 }
 
 impl Pem {
+    /// Returns what the first certificate says of itself.
+    ///
+    /// # Errors
+    /// There is none, or it cannot be read.
+    pub fn first_certificate(&self) -> Result<Certificate, Finding> {
+        let all = self.certificates()?;
+        Certificate::read(&self.source, &all[0])
+    }
+
     /// The certificates, in their order.
     pub(super) fn certificates(&self) -> Result<Vec<CertificateDer<'static>>, Finding> {
         let read: Result<Vec<_>, _> = CertificateDer::pem_slice_iter(&self.bytes).collect();

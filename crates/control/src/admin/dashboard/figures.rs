@@ -37,6 +37,16 @@ pub(super) struct Moment {
     pub(super) streams: Vec<StreamReport>,
     pub(super) upstreams: Vec<UpstreamStatus>,
     pub(super) faults: Vec<(Fault, u64)>,
+    pub(super) brokers: Vec<Broker>,
+}
+
+/// A broker (NATS) whose messages are published.
+#[derive(Clone, Debug, Serialize)]
+pub(super) struct Broker {
+    pub(super) name: String,
+    pub(super) is_connected: bool,
+    /// Connections that were lost, and attempts that led to none.
+    pub(super) failures: u64,
 }
 
 /// What is served, and whether that is what was read last.
@@ -82,6 +92,8 @@ struct Document<'a> {
     routes: Vec<Route<'a>>,
     more_routes: usize,
     streams: Vec<Stream<'a>>,
+    /// Brokers whose messages are published.
+    brokers: &'a [Broker],
     upstreams: Vec<Upstream<'a>>,
     more_upstreams: usize,
     faults: Vec<Fallen<'a>>,
@@ -131,7 +143,7 @@ struct Upstream<'a> {
 #[derive(Serialize)]
 struct End {
     address: String,
-    /// `well`, `ill`, `unknown`, `ejected`, `unreachable` or `draining`.
+    /// `healthy`, `unhealthy`, `unknown`, `ejected`, `unreachable` or `draining`.
     state: &'static str,
     /// Why, if there is more to say, and for how long still.
     why: Option<String>,
@@ -178,6 +190,7 @@ impl Figures {
             more_routes: routes.len().saturating_sub(DASHBOARD_ROUTES),
             routes,
             streams: self.streams(&now, per_s),
+            brokers: &now.brokers,
             more_upstreams: now.upstreams.len().saturating_sub(DASHBOARD_UPSTREAMS),
             upstreams: now
                 .upstreams
@@ -323,7 +336,7 @@ impl<'a> Upstream<'a> {
 /// Those that are not as they should be first.
 fn ends(endpoints: &[EndpointStatus], wall: Duration) -> Vec<End> {
     let mut ends: Vec<End> = endpoints.iter().map(|endpoint| End::of(endpoint, wall)).collect();
-    ends.sort_by_key(|end| matches!(end.state, "well" | "unknown"));
+    ends.sort_by_key(|end| matches!(end.state, "healthy" | "unknown"));
     ends.truncate(DASHBOARD_ENDPOINTS);
     ends
 }
@@ -334,11 +347,17 @@ impl End {
         let ejected = endpoint.ejection.and_then(|it| Some((it.why, left(it.until)?)));
         let unreachable = endpoint.unreachable_until.and_then(left);
         let (state, why, until) = match (endpoint.verdict, ejected, unreachable) {
-            (Verdict::Ill, ..) => ("ill", Some("its health check fails".to_owned()), None),
+            (Verdict::Ill, ..) => {
+                let reason = endpoint
+                    .check_error
+                    .as_deref()
+                    .unwrap_or("the health check fails");
+                ("unhealthy", Some(reason.to_owned()), None)
+            }
             (_, Some((why, until)), _) => ("ejected", Some(why.to_string()), Some(until)),
-            (.., Some(until)) => ("unreachable", Some("no connection".to_owned()), Some(until)),
+            (.., Some(until)) => ("unreachable", Some("connecting failed".to_owned()), Some(until)),
             _ if endpoint.draining => ("draining", None, None),
-            (Verdict::Well, ..) => ("well", None, None),
+            (Verdict::Well, ..) => ("healthy", None, None),
             (Verdict::Unknown, ..) => ("unknown", None, None),
         };
         End {
@@ -354,7 +373,8 @@ impl End {
 /// Rounded to what is worth being read.
 fn tenth(number: f64) -> f64 {
     match number.is_finite() {
-        true => (number * 10.0).round() / 10.0,
+        // An empty sum of floats is -0.
+        true => (number * 10.0).round() / 10.0 + 0.0,
         false => 0.0,
     }
 }

@@ -13,7 +13,7 @@ use std::time::Duration;
 use ringmain_sys::{clock, process};
 use ringmain_web::{Event, Reply, Request, Result};
 
-use self::figures::{Config, Figures, Moment};
+use self::figures::{Broker, Config, Figures, Moment};
 use super::Inner;
 use crate::limits::{DASHBOARD_EVERY, DASHBOARD_RETRY};
 
@@ -22,7 +22,7 @@ const PAGE: &str = include_str!("page.html");
 
 /// What a browser may do for the page: run its one script and style, by their digests (a test computes them), and ask this
 /// server.
-const POLICY: &str = "default-src 'none'; style-src 'sha256-OfPqZSG8L3oOvz9eimtWId6Hgq+kQMpdrF/idun2Ylk='; script-src 'sha256-i1Vxg80fUIjegaGluYUpi/fgYq4k3XC0hfX8FuPmfao='; connect-src 'self'; img-src data:; \
+const POLICY: &str = "default-src 'none'; style-src 'sha256-OfPqZSG8L3oOvz9eimtWId6Hgq+kQMpdrF/idun2Ylk='; script-src 'sha256-xIajpp2+pbUvM1TwilUuBs66/uAzlSTRBnAEAjCgS5c='; connect-src 'self'; img-src data:; \
      base-uri 'none'; form-action 'none'; frame-ancestors 'none'";
 
 /// What viewers see.
@@ -116,6 +116,16 @@ pub(super) async fn live(inner: &Inner, request: &Request<'_>, reply: &mut Reply
     }
 }
 
+fn brokers(inner: &Inner) -> Vec<Broker> {
+    let reports = inner.control.consumers().reports();
+    let broker = |report: &crate::nats::Report| Broker {
+        name: report.name.to_string(),
+        is_connected: report.connected,
+        failures: report.failures,
+    };
+    reports.iter().map(broker).collect()
+}
+
 /// What is counted now.
 fn moment(inner: &Inner, at: Duration) -> Moment {
     let state = inner.control.state();
@@ -146,5 +156,6 @@ fn moment(inner: &Inner, at: Duration) -> Moment {
         streams: inner.gateway.streams(),
         upstreams: inner.gateway.upstreams(),
         faults: inner.gateway.faults(),
+        brokers: brokers(inner),
     }
 }

@@ -29,7 +29,7 @@ impl Builder<'_> {
             rule.request_headers = self.header_changes(changes);
         }
         if let Some(changes) = value(part.response_headers.take()) {
-            rule.response_headers = self.header_changes(changes);
+            (rule.response_headers, rule.status_headers) = self.response_headers(changes);
         }
         for at in list(part.error_pages.take()) {
             let position = at.position;
@@ -190,7 +190,7 @@ impl Builder<'_> {
                         backend.request_headers = self.header_changes(changes);
                     }
                     if let Some(changes) = value(part.response_headers) {
-                        backend.response_headers = self.header_changes(changes);
+                        (backend.response_headers, backend.status_headers) = self.response_headers(changes);
                     }
                     if let Some(at) = part.rewrite {
                         backend.rewrite = self.rewrite(at);
@@ -257,6 +257,33 @@ impl Builder<'_> {
             set: values(part.set),
             add: values(part.add),
         }
+    }
+
+    fn response_headers(
+        &self,
+        part: document::ResponseHeaders,
+    ) -> (model::HeaderChanges, Vec<model::StatusHeaders>) {
+        let changes = self.header_changes(document::HeaderChanges {
+            remove: part.remove,
+            set: part.set,
+            add: part.add,
+        });
+        let mut by_status = Vec::new();
+        for at in list(part.by_status) {
+            let position = at.position;
+            let Some(part) = at.value else { continue };
+            let statuses: Vec<StatusRange> = texts(part.status);
+            if statuses.is_empty() && at.clean {
+                self.errors.tell(position, "the key `status`", "none");
+            }
+            let changes = self.header_changes(document::HeaderChanges {
+                remove: part.remove,
+                set: part.set,
+                add: part.add,
+            });
+            by_status.push(model::StatusHeaders { statuses, changes });
+        }
+        (changes, by_status)
     }
 
     fn rewrite(&self, at: At<document::Rewrite>) -> model::Rewrite {

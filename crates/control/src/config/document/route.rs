@@ -48,8 +48,8 @@ pub(in crate::config) struct Rule {
     pub(in crate::config) push: Maybe<Switch<PushAt>>,
     /// Changes of the request's headers.
     pub(in crate::config) request_headers: Maybe<HeaderChanges>,
-    /// Changes of the answer's headers.
-    pub(in crate::config) response_headers: Maybe<HeaderChanges>,
+    /// Changes of the response's headers, whoever makes the response: upstream, gateway or error page.
+    pub(in crate::config) response_headers: Maybe<ResponseHeaders>,
     /// What clients see in place of errors.
     pub(in crate::config) error_pages: Some1<ErrorPage>,
     /// What requests must pass, beside what the route says.
@@ -131,7 +131,7 @@ pub(in crate::config) struct Backend {
     /// After those of the rule.
     pub(in crate::config) request_headers: Maybe<HeaderChanges>,
     /// After those of the rule.
-    pub(in crate::config) response_headers: Maybe<HeaderChanges>,
+    pub(in crate::config) response_headers: Maybe<ResponseHeaders>,
     /// In place of the rule's.
     pub(in crate::config) rewrite: Maybe<Rewrite>,
 }
@@ -148,6 +148,34 @@ pub(in crate::config) struct HeaderChanges {
     pub(in crate::config) add: Pairs<Text<HeaderValue>>,
 }
 
+/// Changes of a response's headers, in this order.
+#[derive(Debug, Default, Deserialize, JsonSchema)]
+#[serde(default, deny_unknown_fields)]
+pub(in crate::config) struct ResponseHeaders {
+    /// Removed. `server` and `date` are also removed from the gateway's own responses.
+    pub(in crate::config) remove: Some1<Text<HeaderName>>,
+    /// Present once, with this value.
+    pub(in crate::config) set: Pairs<Text<HeaderValue>>,
+    /// Present once more, with this value.
+    pub(in crate::config) add: Pairs<Text<HeaderValue>>,
+    /// Further changes, only for responses with some statuses: `{status: 2xx, set: {cache-control: immutable}}`.
+    pub(in crate::config) by_status: Some1<StatusHeaders>,
+}
+
+/// Changes of the headers of responses with some statuses, in this order.
+#[derive(Debug, Default, Deserialize, JsonSchema)]
+#[serde(default, deny_unknown_fields)]
+pub(in crate::config) struct StatusHeaders {
+    /// Which: the status that the client receives.
+    pub(in crate::config) status: Some1<Text<StatusRange>>,
+    /// Removed.
+    pub(in crate::config) remove: Some1<Text<HeaderName>>,
+    /// Present once, with this value.
+    pub(in crate::config) set: Pairs<Text<HeaderValue>>,
+    /// Present once more, with this value.
+    pub(in crate::config) add: Pairs<Text<HeaderValue>>,
+}
+
 /// What the upstream sees: a host, and a path in place of the whole or of the prefix that matched.
 #[derive(Debug, Default, Deserialize, JsonSchema)]
 #[serde(default, deny_unknown_fields)]
@@ -160,7 +188,8 @@ pub(in crate::config) struct Rewrite {
     pub(in crate::config) prefix: Maybe<Text<Path>>,
 }
 
-/// Another URL. What it does not say stays as the request has it.
+/// Another URL. Parts that it does not set are those of the URL that the client requested: behind a trusted proxy
+/// (`client_address`) those of `X-Forwarded-Proto`, `X-Forwarded-Host` and `X-Forwarded-Port`, or of `Forwarded`.
 #[derive(Debug, Default, Deserialize, JsonSchema)]
 #[serde(default, deny_unknown_fields)]
 pub(in crate::config) struct Redirect {

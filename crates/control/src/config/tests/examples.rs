@@ -158,3 +158,26 @@ fn an_empty_file_serves_nothing_and_says_so() {
         "c.yaml:1:1: expected keys with values, found nothing"
     );
 }
+
+#[test]
+fn headers_of_responses_by_status() {
+    let config = right(
+        "listen: 127.0.0.1:8080\nroutes:\n  all:\n    rules:\n      - respond: 200\n        response_headers:\n          remove: server\n          \
+         by_status:\n            - {status: [2xx, 304], set: {cache-control: immutable}}\n            - {status: 404, remove: etag}\n",
+    );
+    let rule = &config.routes[0].rules[0];
+    assert_eq!(rule.response_headers.remove.len(), 1);
+    let ranges: Vec<Vec<(u16, u16)>> = rule
+        .status_headers
+        .iter()
+        .map(|it| {
+            it.statuses
+                .iter()
+                .map(|range| (range.first, range.last))
+                .collect()
+        })
+        .collect();
+    assert_eq!(ranges, [vec![(200, 299), (304, 304)], vec![(404, 404)]]);
+    assert_eq!(rule.status_headers[0].changes.set.len(), 1);
+    assert_eq!(rule.status_headers[1].changes.remove.len(), 1);
+}

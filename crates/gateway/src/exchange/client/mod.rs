@@ -1,10 +1,13 @@
-//! Who the client is: the one algorithm for all that asks for its address ([`ClientAddress`]).
+//! The client as trusted proxies report it: its address ([`ClientAddress`]), and the URL that it requested (`url`).
+
+mod url;
 
 use std::net::{IpAddr, SocketAddr};
 
 use ringmain_web::Request;
 use ringmain_wire::h1::{Fields, Known};
 
+pub(super) use self::url::RequestUrl;
 use crate::model::{ClientAddress, ClientHeader};
 
 /// The client's address; `None` on a Unix socket whose word is not taken.
@@ -13,16 +16,28 @@ pub(super) fn address(config: &ClientAddress, req: &Request<'_>) -> Option<IpAdd
     Some(find(config, peer, &req.head().fields))
 }
 
-/// The client's address, as a peer tells it.
+/// Returns the client's address as a peer reports it.
 pub(super) fn find(config: &ClientAddress, peer: IpAddr, fields: &Fields<'_>) -> IpAddr {
+    search(config, peer, fields, &mut |_| {})
+}
+
+/// Returns the client's address as a peer reports it, and shows each element of `Forwarded` that names an address on the way to it,
+/// the nearest first; the other headers have one element of one address for each call.
+fn search<'v>(
+    config: &ClientAddress,
+    peer: IpAddr,
+    fields: &Fields<'v>,
+    visit: &mut dyn FnMut(&'v [u8]),
+) -> IpAddr {
     let trusted = |address: IpAddr| config.trusted.iter().any(|network| network.contains(address));
     if !trusted(peer) {
         return peer;
     }
     let mut client = peer;
     let mut hops = 1;
-    let mut look = |address: Option<IpAddr>| {
+    let mut look = |element: &'v [u8], address: Option<IpAddr>| {
         let Some(address) = address else { return true };
+        visit(element);
         client = address;
         hops += 1;
         !trusted(address) || config.hops.is_some_and(|most| hops > most)
@@ -32,16 +47,18 @@ pub(super) fn find(config: &ClientAddress, peer: IpAddr, fields: &Fields<'_>) ->
             // One address, said once: who could add a second could choose.
             let mut values = fields.all(name.as_str());
             if let (Some(value), None) = (values.next(), values.next()) {
-                look(plain(value));
+                look(value, plain(value));
             }
         }
         ClientHeader::XForwardedFor => {
             backwards(fields.all_known(Known::XForwardedFor), &mut |element| {
-                look(plain(element))
+                look(element, plain(element))
             });
         }
         ClientHeader::Forwarded => {
-            backwards(fields.all("Forwarded"), &mut |element| look(of_element(element)));
+            backwards(fields.all("Forwarded"), &mut |element| {
+                look(element, of_element(element))
+            });
         }
     }
     client
@@ -78,17 +95,22 @@ fn plain(text: &[u8]) -> Option<IpAddr> {
         .map(|address| address.to_canonical())
 }
 
-/// The `for` parameter of an element of `Forwarded` (RFC 7239 §4).
+/// Returns the address in the `for` parameter of an element of `Forwarded`.
 fn of_element(element: &[u8]) -> Option<IpAddr> {
+    plain(parameter(element, b"for=")?)
+}
+
+/// Returns a parameter of an element of `Forwarded` (RFC 7239 §4), without its quotation marks. `name` ends with `=`.
+fn parameter<'v>(element: &'v [u8], name: &[u8]) -> Option<&'v [u8]> {
     let mut pairs = element.split(|&byte| byte == b';').map(<[u8]>::trim_ascii);
     let value = pairs.find_map(|pair| {
-        let (name, value) = (pair.get(..4)?, pair.get(4..)?);
-        name.eq_ignore_ascii_case(b"for=").then_some(value)
+        let (start, value) = pair.split_at_checked(name.len())?;
+        start.eq_ignore_ascii_case(name).then_some(value)
     })?;
     let quoted = value
         .strip_prefix(b"\"")
         .and_then(|rest| rest.strip_suffix(b"\""));
-    plain(quoted.unwrap_or(value))
+    Some(quoted.unwrap_or(value))
 }
 
 #[cfg(test)]

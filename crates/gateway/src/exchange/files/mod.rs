@@ -44,7 +44,11 @@ pub(super) async fn answer(
     let path = &req.path()[from..];
     let served = match find(worker, &root, files, path).await {
         Ok(Some(served)) => served,
-        Ok(None) => return redirect::to_directory(worker, view, req, reply).map_err(Failure::Web),
+        Ok(None) => {
+            redirect::to_directory(worker, view, found.listener, req, reply)?;
+            own::changes(reply, &plan.response)?;
+            return Ok(());
+        }
         Err(Fault::NoFile) => fallback(worker, &root, files).await?,
         Err(fault) => return Err(fault.into()),
     };

@@ -101,7 +101,8 @@ impl Chain {
         if head.status != reply.status_now() {
             reply.status(head.status);
         }
-        *reply.fields_mut() = head.fields;
+        reply.fields_mut().clear();
+        reply.add_headers(&head.fields);
         self.down.dropped.replace(head.dropped);
         Ok(None)
     }
@@ -192,7 +193,8 @@ impl Chain {
             if head.status != reply.status_now() {
                 reply.status(head.status);
             }
-            *reply.fields_mut() = head.fields;
+            reply.fields_mut().clear();
+            reply.add_headers(&head.fields);
         }
         let bytes = body.piece.bytes;
         match verdict {

@@ -74,7 +74,11 @@ impl Job<'_, '_> {
                 }
                 let polled = match &mut got {
                     None => self.poll_head(link, clock, reading, reply, context),
-                    Some(down) => Down::poll(down, link, clock, reply, context).map_ok(|()| None),
+                    Some(down) => {
+                        let polled = Down::poll(down, link, clock, reply, context);
+                        reading.detail = down.detail.take();
+                        polled.map_ok(|()| None)
+                    }
                 };
                 if sending && polled.is_pending() {
                     return watch

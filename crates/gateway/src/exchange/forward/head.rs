@@ -43,6 +43,7 @@ impl Job<'_, '_> {
             Poll::Pending => return Poll::Pending,
             Poll::Ready(Ok(stored)) => stored,
             Poll::Ready(Err(lost)) => {
+                reading.detail = lost.detail();
                 let late = || clock.fault(self.worker.cx.now(), Fault::HeadTimeout);
                 return Poll::Ready(Err(lost.before_head(late).into()));
             }
@@ -75,6 +76,7 @@ impl Job<'_, '_> {
                     channel.ends_with_head();
                 } else if let Poll::Ready(fed) = down.poll(link, clock, reply, context) {
                     // What has come along is passed on with the head.
+                    reading.detail = down.detail.take();
                     fed?;
                 }
                 Some(Got::Body(down))
@@ -118,6 +120,7 @@ impl Job<'_, '_> {
                         down.filter(framing);
                     }
                     let (fed, outcome) = down.feed(&bytes[consumed..], reply);
+                    reading.detail = down.detail.take();
                     (fed, outcome.map(|()| Some(Got::Body(down))))
                 }
                 Ok(Some(Head::Switch)) => (0, Ok(Some(Got::Switch))),

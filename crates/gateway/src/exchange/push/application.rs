@@ -10,7 +10,7 @@ use ringmain_web::Request;
 use ringmain_wire::h1::{FieldBlock, Method};
 
 use super::super::fields::{Sort, is_folded, sort};
-use super::super::{Found, client_address, request};
+use super::super::{Found, client_address, client_scheme, request};
 use crate::gateway::Worker;
 use crate::model::{ClientHeader, Config, HeaderName, PushAsk, PushProxy, Target};
 use crate::plan::Plan;
@@ -129,7 +129,7 @@ impl Asking {
                 self.tell(name, client.to_string().as_bytes());
             }
         } else if is("X-Forwarded-Proto") {
-            self.tell(name, req.scheme().as_bytes());
+            self.tell(name, client_scheme(found.listener, req).as_bytes());
         } else if is("X-Forwarded-Host") {
             if let Some(host) = req.host() {
                 self.tell(name, host.as_bytes());

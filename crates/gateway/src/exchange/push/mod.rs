@@ -12,7 +12,7 @@ use ringmain_web::{Error, Reply, Request};
 use super::{Found, own};
 use crate::gateway::{View, Worker};
 use crate::model::{Path, PushAt};
-use crate::plan::{Changes, Plan};
+use crate::plan::{Plan, StatusChanges};
 use crate::policy::Cleared;
 use application::Asking;
 pub(crate) use application::Asks;
@@ -21,7 +21,7 @@ pub(crate) use application::Asks;
 pub(super) struct Pushed {
     below: Option<Path>,
     /// Of the answer's head, if there are any.
-    changes: Option<Box<Changes>>,
+    changes: Option<Box<StatusChanges>>,
     /// Whom its session asks.
     backend: Option<Backend>,
 }

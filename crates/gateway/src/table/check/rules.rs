@@ -8,7 +8,7 @@ use super::listeners::is_redirect;
 use crate::limits;
 use crate::model::{
     Action, AffinityBy, Answer, Forward, HeaderChanges, JwtKeys, Listener, Name, PathMatch, PathRewrite,
-    Policy, RateKey, Rewrite, Route, Rule, Share, StreamRoute, Target,
+    Policy, RateKey, Rewrite, Route, Rule, Share, StatusHeaders, StreamRoute, Target,
 };
 use crate::table::problem::{Outcome, Place};
 
@@ -178,6 +178,7 @@ pub(super) fn check(route: &Route, number: usize, problems: &mut Problems) -> Op
     };
     headers(&rule.request_headers, &mut tell);
     headers(&rule.response_headers, &mut tell);
+    status_headers(&rule.status_headers, &mut tell);
     for page in &rule.error_pages {
         let range = page.statuses;
         if !(400..=599).contains(&range.first) || !(range.first..=599).contains(&range.last) {
@@ -286,6 +287,7 @@ fn forward(rule: &Rule, forward: &Forward, tell: &mut impl FnMut(&'static str, &
         rewrite(rule, &backend.rewrite, tell);
         headers(&backend.request_headers, tell);
         headers(&backend.response_headers, tell);
+        status_headers(&backend.status_headers, tell);
         if backend.weight > limits::WEIGHT {
             let expected = format!("a weight of at most {}", limits::WEIGHT);
             tell("backends.weight", &expected, backend.weight.to_string());
@@ -384,6 +386,25 @@ fn answer(answer: &Answer, tell: &mut impl FnMut(&'static str, &str, String)) {
     if answer.body.0.len() > limits::ANSWER_BYTES {
         let expected = format!("at most {} bytes", limits::ANSWER_BYTES);
         tell("answer.body", &expected, answer.body.0.len().to_string());
+    }
+}
+
+fn status_headers(all: &[StatusHeaders], tell: &mut impl FnMut(&'static str, &str, String)) {
+    for StatusHeaders { statuses, changes } in all {
+        headers(changes, tell);
+        if statuses.is_empty() {
+            tell(
+                "response_headers.by_status",
+                "at least one status",
+                "none".to_owned(),
+            );
+        }
+        for range in statuses {
+            if !(200..=599).contains(&range.first) || !(range.first..=599).contains(&range.last) {
+                let found = format!("{} to {}", range.first, range.last);
+                tell("response_headers.by_status", "statuses from 200 to 599", found);
+            }
+        }
     }
 }
 

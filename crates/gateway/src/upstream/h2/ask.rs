@@ -58,7 +58,7 @@ pub(crate) async fn ask(
     loop {
         let stored = poll_fn(|context| channel.poll_head(context)).await;
         let stored = stored.map_err(|lost| (lost, false))?;
-        let head = load_response(&stored, table).ok_or((Lost::Garbage, false))?;
+        let head = load_response(&stored, table).ok_or((Lost::Garbage(None), false))?;
         if head.is_interim() {
             continue;
         }

@@ -22,9 +22,9 @@ pub(crate) use self::opening::is_agreed;
 pub(crate) use self::receive::Reader;
 pub(crate) use self::session::{Beginning, Common, Session};
 
-use ringmain_wire::h2::{Budgets, Limits, Rate};
+use ringmain_wire::h2::{Budgets, FaultKind, Limits, Rate};
 
-use crate::fault::Fault;
+use crate::fault::{Detail, Fault};
 use crate::limits;
 
 /// Why a stream brings nothing more.
@@ -36,10 +36,10 @@ pub(crate) enum Lost {
     Reset,
     /// The endpoint closed the connection.
     Closed,
-    /// What was said was no HTTP/2 of any use.
-    Garbage,
-    /// A head or trailers beyond their limits.
-    TooLarge,
+    /// The endpoint broke this rule of HTTP/2. `None`: it sent more interim responses than are passed on.
+    Garbage(Option<FaultKind>),
+    /// A head or trailers beyond this limit.
+    TooLarge(FaultKind),
     /// The endpoint speaks something else.
     NotHttp2,
     /// The channel's deadline has passed.
@@ -53,10 +53,19 @@ impl Lost {
             Lost::Refused => Fault::StreamRefused,
             Lost::Reset => Fault::ResetBeforeHead,
             Lost::Closed => Fault::ClosedBeforeHead,
-            Lost::Garbage => Fault::GarbageHead,
-            Lost::TooLarge => Fault::HeadTooLarge,
+            Lost::Garbage(_) => Fault::GarbageHead,
+            Lost::TooLarge(_) => Fault::HeadTooLarge,
             Lost::NotHttp2 => Fault::NoHttp2,
             Lost::Late => late(),
+        }
+    }
+
+    /// Returns the rule that was broken, if one was.
+    pub(crate) fn detail(self) -> Option<Box<Detail>> {
+        match self {
+            Lost::Garbage(Some(kind)) | Lost::TooLarge(kind) => Some(Detail::http2(kind)),
+            Lost::Garbage(None) => Some(Detail::interim()),
+            _ => None,
         }
     }
 
@@ -64,7 +73,7 @@ impl Lost {
     pub(crate) fn within_body(self, late: impl FnOnce() -> Fault) -> Fault {
         match self {
             Lost::Late => late(),
-            Lost::Garbage | Lost::TooLarge | Lost::NotHttp2 => Fault::GarbageBody,
+            Lost::Garbage(_) | Lost::TooLarge(_) | Lost::NotHttp2 => Fault::GarbageBody,
             Lost::Refused | Lost::Reset | Lost::Closed => Fault::BodyCut,
         }
     }

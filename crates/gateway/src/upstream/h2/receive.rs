@@ -208,7 +208,10 @@ impl Session {
                 Ok(step) => step,
                 Err(fault) => {
                     let known = state.connection.is_established();
-                    heard.broken = Some(if known { Lost::Garbage } else { Lost::NotHttp2 });
+                    heard.broken = Some(match known {
+                        true => lost(fault),
+                        false => Lost::NotHttp2,
+                    });
                     log::debug!("{self:?}: {fault}");
                     return input.len();
                 }
@@ -296,7 +299,7 @@ impl Session {
         let came = &mut *incoming.came.borrow_mut();
         // More of them than anybody passes on.
         if came.heads.len() > limits::INTERIM_ANSWERS as usize {
-            came.lost.get_or_insert(Lost::Garbage);
+            came.lost.get_or_insert(Lost::Garbage(None));
             state
                 .connection
                 .reset(stream, ErrorCode::ENHANCE_YOUR_CALM, &mut state.out);
@@ -364,8 +367,8 @@ impl State {
 
 fn lost(fault: PeerFault) -> Lost {
     match fault.kind {
-        FaultKind::HeadTooLarge | FaultKind::TooManyFields => Lost::TooLarge,
-        _ => Lost::Garbage,
+        kind @ (FaultKind::HeadTooLarge | FaultKind::TooManyFields) => Lost::TooLarge(kind),
+        kind => Lost::Garbage(Some(kind)),
     }
 }
 

@@ -1,0 +1,103 @@
+//! Requests by route, upstream and status, responses, and faults.
+
+use ringmain_gateway::metrics::{BUCKETS, SeriesReport};
+
+use super::Page;
+use crate::admin::Inner;
+
+const CLASSES: [&str; 5] = ["1xx", "2xx", "3xx", "4xx", "5xx"];
+
+pub(super) fn requests(page: &mut Page, inner: &Inner) {
+    let totals = inner.site.stats().totals();
+    let name = "ringmain_answers_total";
+    page.metric(
+        name,
+        "counter",
+        "Responses to clients, also to what was refused before routing.",
+    );
+    for (class, count) in CLASSES.iter().zip(&totals.classes[1..]) {
+        page.sample(name, &[("class", class)], count);
+    }
+    page.one(
+        "ringmain_requests_refused_total",
+        "counter",
+        "Requests that broke a rule of HTTP.",
+        totals.refused,
+    );
+    series(page, &inner.gateway.series());
+    let name = "ringmain_faults_total";
+    page.metric(name, "counter", "Faults by kind: docs/faults.md.");
+    for (fault, count) in inner.gateway.faults() {
+        page.sample(
+            name,
+            &[("fault", fault.label()), ("side", fault.side().label())],
+            count,
+        );
+    }
+}
+
+/// What was counted of pairs of a route and an upstream.
+pub(super) fn series(page: &mut Page, all: &[SeriesReport]) {
+    let name = "ringmain_requests_total";
+    page.metric(
+        name,
+        "counter",
+        "Requests by route, upstream and status code. No route: none took them; no upstream: they were not forwarded.",
+    );
+    for series in all {
+        let mut sample = |code: &str, count: u64| {
+            let labels = [
+                ("route", &*series.route),
+                ("upstream", &*series.upstream),
+                ("code", code),
+            ];
+            page.sample(name, &labels, count);
+        };
+        for (code, count) in &series.codes {
+            sample(&code.to_string(), *count);
+        }
+        for (class, count) in CLASSES.iter().zip(series.other_codes) {
+            if count > 0 {
+                sample(class, count);
+            }
+        }
+    }
+    let name = "ringmain_request_duration_seconds";
+    page.metric(
+        name,
+        "histogram",
+        "From a request's head to the end of its response, by route, upstream and class of status; not of tunnels.",
+    );
+    for series in all {
+        histograms(page, name, series);
+    }
+}
+
+fn histograms(page: &mut Page, name: &str, series: &SeriesReport) {
+    let (bucket, sum_name, count_name) = (
+        format!("{name}_bucket"),
+        format!("{name}_sum"),
+        format!("{name}_count"),
+    );
+    for (class, durations) in CLASSES.iter().zip(&series.durations) {
+        if durations.buckets.iter().all(|count| *count == 0) {
+            continue;
+        }
+        let labels = [
+            ("route", &*series.route),
+            ("upstream", &*series.upstream),
+            ("class", *class),
+        ];
+        let mut sum = 0;
+        for (index, count) in durations.buckets.iter().enumerate() {
+            sum += count;
+            let end = BUCKETS
+                .get(index)
+                .map_or_else(|| "+Inf".to_owned(), f64::to_string);
+            let [route, upstream, class] = labels;
+            page.sample(&bucket, &[route, upstream, class, ("le", &end)], sum);
+        }
+        page.sample(&sum_name, &labels, durations.micros as f64 / 1e6);
+        page.sample(&count_name, &labels, sum);
+    }
+}
