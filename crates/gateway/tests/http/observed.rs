@@ -85,7 +85,7 @@ fn broken_rules_are_named(engine: Config) {
             "garbage_head",
             "FieldName",
         ),
-        ("SSH-2.0-OpenSSH\r\n\r\n".to_owned(), "garbage_head", "StatusLine"),
+        ("SSH-2.0-OpenSSH\r\n\r\n".to_owned(), "garbage_head", "Version"),
         (
             format!("{ok}A: {}\r\n\r\n", "x".repeat(300_000)),
             "head_too_large",

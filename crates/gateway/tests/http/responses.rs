@@ -422,11 +422,13 @@ fn expectations_over_http2(engine: Config) {
                 continue;
             }
             peer.respond(stream, 100, &[], false);
+            let mut body = Vec::new();
             loop {
                 match peer.next() {
                     Happened::Data(_, data, end) => {
+                        body.extend_from_slice(&data);
                         if end {
-                            peer.answer(stream, 200, &[], &data);
+                            peer.answer(stream, 200, &[], &body);
                             break;
                         }
                     }

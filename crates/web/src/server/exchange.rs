@@ -423,8 +423,7 @@ impl Exchange {
             let Some(coming) = incoming.coming else {
                 return Poll::Ready(Ok(None));
             };
-            // What has sent its body without waiting needs no invitation.
-            if std::mem::take(&mut incoming.expects) && incoming.queue.is_empty() {
+            if std::mem::take(&mut incoming.expects) {
                 incoming.invited = true;
                 // Refused only when the connection is over; then the task is ended.
                 let _ = match &line {
