@@ -77,7 +77,7 @@ pub(crate) fn ask_by_tls(addr: &str, request: &str) -> String {
                     tls.send(request.as_bytes(), &mut wire).unwrap();
                 }
                 LayerEvent::End => return String::from_utf8(plain).unwrap(),
-                LayerEvent::Failed => panic!("{:?}", tls.fault()),
+                LayerEvent::Failed | LayerEvent::Refused => panic!("{:?}", tls.fault()),
                 LayerEvent::Nothing if step.consumed > 0 => {}
                 LayerEvent::Nothing | LayerEvent::NeedMore => break,
             }
