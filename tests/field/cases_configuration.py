@@ -279,6 +279,7 @@ def check_and_run(r):
         ("another's key", "two", "", ""),
         ("a log in a directory that does not exist", "one", "", "access_log: /no/such/directory/a.log\n"),
         ("a log that is a directory", "one", "", f"access_log: {r.dir}\n"),
+        ("a folder for state that is a file", "one", "", "push: {anonymous: true, state_dir: one.crt}\n"),
     ]:
         port = free_port()
         path = r.file("tls.yaml", tls.format(port=port, key=key, clients=clients, more=more))

@@ -52,12 +52,13 @@ impl Rejected {
 pub(crate) fn start(loaded: &mut Loaded, filters: &Filters) -> Result<Gateway, Rejected> {
     // A file with errors is compiled, too: everything that is wrong is reported at once.
     let config = loaded.config.take().map(Arc::new);
-    let log = config.as_ref().and_then(|config| wrong_log(loaded, config));
+    let places = config.as_ref().map(|config| wrong_places(loaded, config));
+    let places = places.unwrap_or_default();
     let gateway = config.map(|config| Gateway::with_filters(config, filters.clone(), clock::realtime()));
     let problems = gateway.as_ref().map(Gateway::problems).unwrap_or_default();
     match gateway {
-        Some(gateway) if is_right(loaded) && problems.is_empty() && log.is_none() => Ok(gateway),
-        _ => Err(rejected(loaded, &problems, log)),
+        Some(gateway) if is_right(loaded) && problems.is_empty() && places.is_empty() => Ok(gateway),
+        _ => Err(rejected(loaded, &problems, places)),
     }
 }
 
@@ -66,12 +67,11 @@ pub(crate) fn start(loaded: &mut Loaded, filters: &Filters) -> Result<Gateway, R
 /// # Errors
 /// Anything is wrong with it: the gateway serves on as before.
 pub(crate) fn reload(gateway: &Gateway, loaded: &mut Loaded, last: &Config) -> Result<Arc<Config>, Rejected> {
-    let log = loaded
-        .config
-        .as_ref()
-        .and_then(|config| wrong_log(loaded, config));
+    let places = loaded.config.as_ref().map(|config| wrong_places(loaded, config));
+    let places = places.unwrap_or_default();
     let now = clock::realtime();
-    if let (None, Some(config)) = (&log, loaded.take(Some(last))) {
+    let right = places.is_empty().then(|| loaded.take(Some(last)));
+    if let Some(config) = right.flatten() {
         let config = Arc::new(config);
         // An address that could not be listened at may be free now.
         if *config == *last && gateway.unheard().is_empty() {
@@ -80,28 +80,45 @@ pub(crate) fn reload(gateway: &Gateway, loaded: &mut Loaded, last: &Config) -> R
         let replaced = gateway.replace_whole(Arc::clone(&config), now);
         return match replaced {
             Ok(()) => Ok(config),
-            Err(problems) => Err(rejected(loaded, &problems, None)),
+            Err(problems) => Err(rejected(loaded, &problems, places)),
         };
     }
     let config = loaded.config.take().map(Arc::new);
     let problems = config
         .map(|config| gateway.check(config, now))
         .unwrap_or_default();
-    Err(rejected(loaded, &problems, log))
+    Err(rejected(loaded, &problems, places))
 }
 
 fn is_right(loaded: &Loaded) -> bool {
     loaded.errors.is_empty() && loaded.more == 0
 }
 
-fn rejected(loaded: &Loaded, problems: &[Problem], log: Option<ConfigError>) -> Rejected {
+fn rejected(loaded: &Loaded, problems: &[Problem], places: Vec<ConfigError>) -> Rejected {
     let mut errors = loaded.wrong(problems);
-    errors.extend(log);
+    errors.extend(places);
     errors.sort_by_key(|error| error.position);
     Rejected {
         errors,
         more: loaded.more,
     }
+}
+
+/// Files and folders that are to be written and cannot be.
+fn wrong_places(loaded: &Loaded, config: &Config) -> Vec<ConfigError> {
+    let log = wrong_log(loaded, config);
+    log.into_iter().chain(wrong_state_dir(loaded, config)).collect()
+}
+
+fn wrong_state_dir(loaded: &Loaded, config: &Config) -> Option<ConfigError> {
+    let folder = config.push.as_ref()?.state_dir.as_ref()?;
+    // One that does not exist is made at the start, with those on its way.
+    let existing = folder.ancestors().find(|path| fs::symlink_metadata(path).is_ok());
+    let probe = existing
+        .unwrap_or(folder)
+        .join(format!(".ringmain-check-{}", std::process::id()));
+    let error = appendable(&probe).err()?;
+    Some(loaded.wrong_state_dir(format!("`{}`: {error}", folder.display())))
 }
 
 fn wrong_log(loaded: &Loaded, config: &Config) -> Option<ConfigError> {

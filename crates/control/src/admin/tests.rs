@@ -74,5 +74,5 @@ fn what_is_pushed_is_counted_by_labels_of_bounded_sets() {
     }
     let names = page.0.lines().filter(|line| line.starts_with("# TYPE")).count();
     let samples = page.0.lines().filter(|line| !line.starts_with('#')).count();
-    assert_eq!((names, samples), (15, 11 + 4 + 2 + 5 + 2));
+    assert_eq!((names, samples), (16, 11 + 4 + 2 + 5 + 2 + 1));
 }

@@ -141,6 +141,18 @@ impl Loaded {
         }
     }
 
+    /// A folder for the state of push that cannot be used, with its place.
+    pub(crate) fn wrong_state_dir(&self, why: String) -> ConfigError {
+        ConfigError {
+            file: self.file.clone(),
+            position: self.position(&Place::Push),
+            what: "push.state_dir".to_owned(),
+            expected: "a folder that this user may write, or make".to_owned(),
+            found: why,
+            advice: String::new(),
+        }
+    }
+
     /// Adds warnings of what no request reaches.
     fn warn_of_unreachable(&mut self) {
         let Some(config) = self.config.as_ref().filter(|_| self.errors.is_empty()) else {

@@ -22,7 +22,7 @@ const PAGE: &str = include_str!("page.html");
 
 /// What a browser may do for the page: run its one script and style, by their digests (a test computes them), and ask this
 /// server.
-const POLICY: &str = "default-src 'none'; style-src 'sha256-OfPqZSG8L3oOvz9eimtWId6Hgq+kQMpdrF/idun2Ylk='; script-src 'sha256-qFy5v9Qu+BrxXATG7+aYpuAUM9Z1ve11M6z2Z7BeNTk='; connect-src 'self'; img-src data:; \
+const POLICY: &str = "default-src 'none'; style-src 'sha256-OfPqZSG8L3oOvz9eimtWId6Hgq+kQMpdrF/idun2Ylk='; script-src 'sha256-Z5cYPd399/EiWM0Gv+5YA8UW0fVkAv5qz1QG8cOwKus='; connect-src 'self'; img-src data:; \
      base-uri 'none'; form-action 'none'; frame-ancestors 'none'";
 
 /// What viewers see.

@@ -262,7 +262,7 @@ routes:
             "8:13: expected the key `keep` beside `every`: it is of what is kept, found none",
             "8:31: expected `publications`, `size` and `time` of more than nothing, or no `keep`, found 0",
             "9:11: expected a time of more than nothing at `every`, found 0",
-            "10:18: expected `meta_time` of at least `time`, which is 3600s, found 1800s",
+            "10:19: expected `meta_time` of at least `time`, which is 3600s, found 1800s",
             "14:27: expected `true`, or the path that clients connect below, found `false`",
             "15:9: expected one of the keys `to`, `redirect`, `respond`, `files` and `push`, found several",
             "16:40: expected the key `retry` only beside `to`, found it beside another action",

@@ -387,7 +387,7 @@ fn no_misspelt_key_and_no_value_of_another_type_is_taken() {
                 changed += 1;
             }
         }
-        assert!(changed > 8, "few keys of this example were changed: {changed}");
+        assert!(changed > 6, "few keys of this example were changed: {changed}");
     }
 }
 
