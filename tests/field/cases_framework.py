@@ -366,8 +366,8 @@ def refused_lines(r):
         rig.expect("too long a target", 414, answer.status)
     lines = rig.until("three lines", lambda: (found := log.read_text().splitlines()) and len(found) == 3 and found)
     found = [json.loads(line) for line in lines]
-    rig.expect("targets", [("POST", "/echo"), ("POST", "/echo?chunks"), ("GET", "/long?")],
-               [(line.get("method"), line.get("target", "")[:12].split("x")[0]) for line in found])
+    rig.expect("targets", [("GET", "/long?"), ("POST", "/echo"), ("POST", "/echo?chunks")],
+               sorted((line.get("method"), line.get("target", "")[:12].split("x")[0]) for line in found))
     rig.expect("versions", True, all("version" in line or "protocol" in line for line in found))
 
 
@@ -394,7 +394,7 @@ def declared_secrets(r):
     def config(name):
         return (f"access_log: {{to: {log}}}\nlisteners: {{main: {{address: 127.0.0.1:{port}}}}}\n"
                 "routes:\n  main:\n    rules:\n"
-                f"      - {{match: /, respond: 200, policies: {{api_keys: {{from: [{{query: {name}}}], keys: "
+                f"      - {{match: /, respond: 200, policies: {{api_keys: {{query: {name}, keys: "
                 "{one: 'sha256:531854cef641648c7817441c3a04ae025e91d882aa1ac318057cba7e979b2140'}}}}\n")
 
     server = r.gateway(config("apikey"), port=port)

@@ -4,7 +4,7 @@ use std::time::Duration;
 
 pub use ringmain_jwt::limits::{KEY_SET_BYTES, KEYS, TOKEN_BYTES};
 
-/// How long a client is waited for that spoke HTTP in the clear on a listener of TLS, once it was answered 400; then the
+/// Time for a client that sent HTTP in the clear to a TLS listener, and was answered 400, to end its side; then the
 /// connection is closed.
 pub const PLAIN_HTTP_LINGER: Duration = Duration::from_secs(2);
 

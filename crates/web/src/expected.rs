@@ -1,9 +1,9 @@
-//! Types as clients are told what was expected: in the words of the field, not in those of Rust.
+//! Descriptions of types for errors that clients receive: in the words of the field, not in those of Rust.
 
 /// The integers of a type by its name in Rust, with those that exclude 0.
 macro_rules! integers {
     ($($name:literal $from:literal $to:literal,)*) => {
-        /// What a type of integers takes; `None` for another type.
+        /// Describes an integer type by its range; `None` for another type.
         pub(crate) fn integer(name: &str) -> Option<&'static str> {
             match name {
                 $($name => Some(concat!("an integer from ", $from, " to ", $to)),)*
@@ -37,7 +37,7 @@ integers! {
     "i128" "-170141183460469231731687303715884105728" "170141183460469231731687303715884105727",
 }
 
-/// What a type of the standard library is read from; `None` for an application's own, whose name means nothing to a client.
+/// Describes a type of the standard library; `None` for an application's own, whose name means nothing to a client.
 pub(crate) fn of_type<T>() -> Option<&'static str> {
     let name = std::any::type_name::<T>();
     let inside = name

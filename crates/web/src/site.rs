@@ -83,7 +83,7 @@ pub struct Site {
     pub(crate) server_name: Option<String>,
     pub(crate) access_log: Option<AccessLog>,
     pub(crate) request_ids: bool,
-    /// What logs hide of queries beside [`HIDDEN`](crate::HIDDEN).
+    /// Query parameters that logs redact beside [`HIDDEN`](crate::HIDDEN).
     pub(crate) redacted: RedactedParams,
     pub(crate) stats: Stats,
     pub(crate) admission: Admission,

@@ -108,7 +108,7 @@ pub struct ApiKeys {
 pub enum KeyPlace {
     /// A header's whole value; of `Authorization` what is behind `Bearer`.
     Header(HeaderName),
-    /// A parameter of the query. Logs of what was asked have it, too.
+    /// A parameter of the query. Logs redact its value.
     Query(Arc<str>),
     /// A cookie.
     Cookie(Arc<str>),

@@ -1,4 +1,4 @@
-//! Where a configuration has clients put secrets that logs would show.
+//! Query parameters that a configuration declares to hold secrets.
 
 use std::sync::Arc;
 

@@ -2,7 +2,7 @@
 
 use crate::media_type;
 
-/// How well a client takes a media type: its quality in thousandths, and how closely it named the type.
+/// A client's preference for a media type: its quality in thousandths, and how closely the client named the type.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
 struct Preference {
     quality: u16,

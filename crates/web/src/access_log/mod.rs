@@ -204,7 +204,7 @@ pub struct AccessWriter {
     shared: Arc<Shared>,
     thread: Thread,
     format: Format,
-    /// What the log was told to hide.
+    /// The names that the log itself hides.
     own: Arc<[Box<str>]>,
     redacted: RedactedParams,
     /// Of `redacted`, as `hidden` has it.

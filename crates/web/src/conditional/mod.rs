@@ -18,7 +18,7 @@ pub struct Validators {
     modified: Option<Duration>,
 }
 
-/// What the preconditions of a request come to, evaluated in the order of RFC 9110 §13.2.2.
+/// The outcome of a request's preconditions, evaluated in the order of RFC 9110 §13.2.2.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Precondition {
     /// The method is performed. `range`: a `Range` of the request may be answered with 206; `false`: `If-Range` names another

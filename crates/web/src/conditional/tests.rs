@@ -133,7 +133,7 @@ fn if_range_takes_strong_tags_and_the_very_date() {
     for condition in ["\"zz\"", "W/\"v,1\"", BEFORE, AFTER, "x"] {
         check("GET", &[("If-Range", condition)], WHOLE);
     }
-    // Part of another version is never sent: preconditions come before the range.
+    // Part of another version is never sent: preconditions precede the range.
     check("GET", &[("If-Match", "\"zz\""), ("If-Range", "\"v,1\"")], Failed);
 }
 

@@ -52,7 +52,7 @@ fn wrong_value(sentence: &str, path: &str, place: &str) -> String {
     }
 }
 
-/// A sentence of serde's as a client is told it, without names of Rust's types and of the application's own.
+/// Translates a sentence of serde's for clients, without names of Rust's types and of the application's own.
 pub(crate) fn plainly(sentence: &str) -> String {
     if let Some((expected, found)) = expected_and_found(sentence) {
         return format!("expected {expected}, found {found}");

@@ -1,5 +1,5 @@
-//! What a client is told about pairs that do not fit a type: they are read once more, by a reader that knows what each value was to
-//! be. Not for pairs that fit.
+//! Errors about pairs that do not fit a type: the pairs are read once more, by a reader that knows the type of each value. Not for
+//! pairs that fit.
 
 use std::borrow::Cow;
 
@@ -12,7 +12,7 @@ use crate::expected;
 use crate::json::plainly;
 use crate::text;
 
-/// Where the pairs do not fit, and why; `None` if this reader takes them.
+/// Returns the path of the first pair that does not fit, and why; `None` if this reader takes them all.
 pub(super) fn fault<'a, T: Deserialize<'a>>(raw: &'a [u8]) -> Option<(String, String)> {
     let pairs = Pairs::new(raw);
     let error = serde_path_to_error::deserialize::<_, T>(pairs).err()?;
@@ -20,7 +20,7 @@ pub(super) fn fault<'a, T: Deserialize<'a>>(raw: &'a [u8]) -> Option<(String, St
     Some((path, plainly(&error.inner().to_string())))
 }
 
-/// The pairs by their names, in the order in which those come first.
+/// The pairs by their names, in the order of their first appearance.
 struct Pairs<'a> {
     left: std::vec::IntoIter<(Cow<'a, str>, Vec<Cow<'a, str>>)>,
     values: Vec<Cow<'a, str>>,

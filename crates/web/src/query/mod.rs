@@ -156,7 +156,7 @@ impl<'a> Query<'a> {
             return Ok(value);
         }
         // Only what is wrong is read again, to find out where.
-        let told = |path: &str, what: &str| {
+        let refuse = |path: &str, what: &str| {
             let path = match path {
                 "." => String::new(),
                 _ => format!(" `{}`", text::cut(path)),
@@ -164,11 +164,11 @@ impl<'a> Query<'a> {
             Error::bad_request(format!("{}{path}: {}", self.kind.pair(), text::cut(what)))
         };
         if let Some((path, what)) = explain::fault::<T>(self.raw) {
-            return Err(told(&path, &what));
+            return Err(refuse(&path, &what));
         }
         let parser = serde_html_form::Deserializer::from_bytes(self.raw);
         serde_path_to_error::deserialize(parser)
-            .map_err(|error| told(&error.path().to_string(), &error.inner().to_string()))
+            .map_err(|error| refuse(&error.path().to_string(), &error.inner().to_string()))
     }
 
     fn pairs(&self) -> impl Iterator<Item = (&'a [u8], &'a [u8])> + use<'a> {

@@ -71,7 +71,7 @@ pub(crate) fn run_after(reply: &mut Reply<'_>) {
     }
 }
 
-/// What a panic in a handler is to the client: 500. The log is told its message, and for the commonest mistake what to do.
+/// Returns the 500 for a panic in a handler. Its cause, for the log, has the message, and for the commonest mistake the remedy.
 #[cold]
 pub(crate) fn panicked(panic: &(dyn Any + Send)) -> Error {
     Error::internal(panic_text(panic))
@@ -91,7 +91,7 @@ pub(crate) fn panic_text(panic: &(dyn Any + Send)) -> String {
     }
 }
 
-/// What a program that calls a library of tokio's from a worker reads in its log.
+/// The hint in the log of a program that calls a library of tokio's from a worker.
 const NO_TOKIO: &str = "workers run no tokio runtime; call libraries that need one (reqwest, sqlx, tokio's timers and sockets) \
     on a runtime of their own and await the result: see \"Libraries of tokio\" in docs/framework.md";
 
@@ -254,3 +254,6 @@ pub(crate) fn refuse(
         let _ = body.data(out, &problem);
     }
 }
+
+#[cfg(test)]
+mod tests;

@@ -311,7 +311,7 @@ impl Machine {
                 }
                 let refused = Refused::unknown(local, h1::Version::Http11);
                 self.note_refused(state.client(), 400, &refused);
-                // What still arrives is dropped by the engine.
+                // The engine drops the bytes that still arrive.
                 state.phase = Phase::Lingering { left: 0 };
             }
             FaultKind::ServerName => {

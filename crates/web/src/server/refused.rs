@@ -16,7 +16,7 @@ use crate::request_id::RequestId;
 /// The client's address, and when its request began.
 pub(crate) type Client = (Option<SocketAddr>, Time);
 
-/// What is known of a refused request.
+/// The known parts of a refused request.
 #[derive(Debug)]
 pub(crate) struct Refused<'a> {
     /// `-` if there is none.

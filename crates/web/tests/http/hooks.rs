@@ -102,7 +102,7 @@ fn every_body_is_seen_and_can_be_appended_to(setting: Setting) {
             "{target}"
         );
         assert!(found.body == body, "{target}");
-        // Nothing of a body is told of that is not there.
+        // HEAD has the same length.
         client.send(get(target).replace("GET", "HEAD"));
         let head = client.answer_to("HEAD");
         if target != "/nothing" {
@@ -250,7 +250,7 @@ fn a_body_before_trailers_is_seen(setting: Setting) {
     }
 }
 
-/// RFC 9110 §15.3.5, §15.3.6, §15.4.5: by whatever way they come.
+/// RFC 9110 §15.3.5, §15.3.6, §15.4.5, for every way of sending a reply.
 fn statuses_without_content_have_none(setting: Setting) {
     let long: Arc<str> = "long".repeat(LONG).into();
     let (plain, later) = (Arc::clone(&long), Arc::clone(&long));

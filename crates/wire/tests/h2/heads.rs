@@ -1,4 +1,4 @@
-//! What of a head counts as one field, and which heads name one origin.
+//! Fields that count as one, and heads that name one origin.
 
 use ringmain_wire::h2::Limits;
 
@@ -59,7 +59,7 @@ fn the_bytes_of_cookies_are_bounded() {
             .hear(&frame(HEADERS, END_HEADERS | END_STREAM, 1, &block))
             .expect("no fault");
         assert_eq!(texts(&heard), ["1 too large end=true"], "{} bytes", value.len());
-        // What follows builds on the same table.
+        // The next block uses the same table.
         let heard = server.hear(&get(3)).expect("no fault");
         assert_eq!(texts(&heard), ["3 GET / localhost None end=true"]);
     }

@@ -228,7 +228,7 @@ impl Served {
     }
 }
 
-/// What of it is wanted (RFC 9110 §14.2). `may`: `If-Range` does not name another version.
+/// The requested range (RFC 9110 §14.2). `may`: `If-Range` does not name another version.
 fn wanted(req: &Request<'_>, may: bool, length: u64) -> Range {
     let fields = &req.head().fields;
     match (fields.known(Known::Range), req.method()) {

@@ -39,7 +39,7 @@ pub(super) fn of<'t>(name: &str, added: &'t [(Arc<str>, HeaderValue)]) -> Cow<'t
     }
 }
 
-/// Where one extension has several registered types, or an older one: the type that browsers and players expect.
+/// The types that browsers and players expect of extensions with several registered types, or an older one in the table.
 const PREFERRED: &[(&str, &str)] = &[
     // RFC 9239
     ("js", "text/javascript; charset=utf-8"),
