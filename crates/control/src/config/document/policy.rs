@@ -208,6 +208,6 @@ pub(in crate::config) struct ExternalAuth {
     pub(in crate::config) identity: Maybe<Text<HeaderName>>,
     /// How long it may take: `1s` if it does not say.
     pub(in crate::config) timeout: Maybe<Text<Time>>,
-    /// What becomes of requests when it fails: `deny` if it does not say.
+    /// What becomes of a request that it fails: `deny` by default. The gateway's own limits always deny.
     pub(in crate::config) on_failure: Maybe<OnFailure>,
 }
