@@ -62,7 +62,7 @@ pub(in crate::config) struct Redis {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Deserialize, JsonSchema)]
 #[serde(rename_all = "snake_case")]
 pub(in crate::config) enum OnFailure {
-    /// They pass, unasked and uncounted.
+    /// They are allowed: counted by this process alone, or without the decision of the service.
     Allow,
     /// 503.
     Deny,

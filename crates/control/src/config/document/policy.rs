@@ -85,7 +85,7 @@ pub(in crate::config) struct ClientCertificate {
     pub(in crate::config) fingerprint: Maybe<Text<HeaderName>>,
 }
 
-/// A name and a password (RFC 7617). Passwords are checked off the workers, at most 16 at once for each.
+/// A name and a password (RFC 7617). Passwords are checked off the workers, at most 8 at once in the process.
 #[derive(Debug, Default, Deserialize, JsonSchema)]
 #[serde(default, deny_unknown_fields)]
 pub(in crate::config) struct BasicAuth {
