@@ -97,6 +97,7 @@ fn config(routes: usize, hosts: usize, version: usize) -> Config {
             tls: None,
             proxy_protocol: None,
             redirect_to_https: None,
+            paths: Default::default(),
             client_address: Default::default(),
             limits: HttpLimits::default(),
             policies: Vec::new(),

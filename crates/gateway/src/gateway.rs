@@ -383,6 +383,8 @@ pub(crate) struct Worker {
     pub(crate) mirroring: Cell<u32>,
     /// Bytes of bodies that were collected for requests which are not worth a place of their upstream yet.
     pub(crate) collected: Cell<usize>,
+    /// Responses that are read to their end though their clients have left.
+    pub(crate) abandoned: Cell<u32>,
     /// Requests that are held by delays which rules put in.
     pub(crate) delaying: Cell<u32>,
     /// Whether those who count for several gateways are to be asked.
@@ -408,6 +410,7 @@ impl Worker {
             sweeping: Cell::new(false),
             mirroring: Cell::new(0),
             collected: Cell::new(0),
+            abandoned: Cell::new(0),
             delaying: Cell::new(0),
             standings: Standings::default(),
             beginnings: exchange::beginnings::Beginnings::default(),

@@ -75,6 +75,16 @@ pub const MIRROR_BODY_BYTES: u64 = 16 << 20;
 /// Bytes of an answer to a copy that are read, to keep its connection. With more the connection is closed.
 pub const MIRROR_ANSWER_BYTES: u64 = 1 << 20;
 
+/// Responses of one worker that are read to their end after their clients have left, so that their connections are pooled again.
+/// Beyond it the connections are closed.
+pub const ABANDONED_RESPONSES: u32 = 64;
+
+/// Bytes of the body of such a response. A longer one closes its connection.
+pub const ABANDONED_BYTES: u64 = 64 * 1024;
+
+/// How long such a response may take. Later its connection is closed, which tells the endpoint to stop.
+pub const ABANDONED_TIME: Duration = Duration::from_millis(500);
+
 /// How many trusted proxies may stand between a client and a listener.
 pub const HOPS: u8 = 16;
 
@@ -93,8 +103,21 @@ pub const SHA_CRYPT_ROUNDS: u32 = 1_000_000;
 /// Users of a policy of basic authentication, and keys of one of API keys.
 pub const CREDENTIALS: usize = 10_000;
 
-/// Passwords that a worker has checked at once. Who comes then is answered 503: checks cost the CPUs dearly.
-pub const PASSWORD_CHECKS: u32 = 16;
+/// Passwords that are checked at once, process-wide: half of the threads that do so, which also read files.
+pub const PASSWORD_CHECKS: u32 = 8;
+
+/// Bytes of memory that these checks take together, process-wide. A check that needs more runs alone.
+pub const PASSWORD_BYTES: u64 = 256 << 20;
+
+/// Requests that wait for such a check, process-wide. Beyond it the client with most of them loses one; without such a client
+/// the request is answered 503.
+pub const PASSWORDS_WAITING: usize = 1024;
+
+/// Requests of one client address (IPv6: of its network) that wait for such a check. Beyond it: 503.
+pub const PASSWORDS_WAITING_CLIENT: usize = 16;
+
+/// How long a request waits for such a check; then 503.
+pub const PASSWORD_WAIT: Duration = Duration::from_secs(10);
 
 /// Passwords that a worker knows to be right without checking them again; beyond it the oldest is forgotten.
 pub const PASSWORDS_KNOWN: usize = 4096;
@@ -138,13 +161,6 @@ pub const KEY_UNKNOWN: Duration = Duration::from_mins(1);
 
 /// Bytes of the body of a refusal by a service that is asked; with more it has failed.
 pub const AUTHZ_BODY_BYTES: u64 = 64 * 1024;
-
-/// Failures in a row of a service that is asked whether requests may pass, process-wide; then it is not asked for
-/// [`AUTHZ_OPEN`].
-pub const AUTHZ_FAILURES: u32 = 5;
-
-/// For how long such a service is not asked, and each request is as if it had failed; then one asks.
-pub const AUTHZ_OPEN: Duration = Duration::from_secs(1);
 
 /// Bytes of the certificates behind a client's own that an upstream is told of; of more it is told none of these.
 pub const CERTIFICATE_CHAIN_BYTES: usize = 16 * 1024;
@@ -344,6 +360,13 @@ pub const COUNTED_CODES: usize = 32;
 
 /// For how long an endpoint that could not be connected to is passed over, if there are others.
 pub const PASSED_OVER: Duration = Duration::from_secs(1);
+
+/// A connect timeout that is shorter than this, because its caller's deadline is near, says nothing about the endpoint.
+pub const CONNECT_TIMEOUT_LEAST: Duration = Duration::from_millis(250);
+
+/// For how many times the upstream's `connect_timeout` a request that could not be connected continues with endpoints not yet
+/// tried; endpoints that refuse connections take no time.
+pub const FAILOVER_CONNECT_TIMEOUTS: u32 = 4;
 
 /// How long a client may take to say for which host its connection is, where TLS is not ended or ends before bytes, and how long
 /// its handshake may take then. Later: `no_hello`, `handshake_failed`.

@@ -70,6 +70,7 @@ fn check(front: Engine, back: Engine) {
         tls: None,
         proxy_protocol: None,
         redirect_to_https: None,
+        paths: Default::default(),
         client_address: Default::default(),
         limits: Default::default(),
         policies: Vec::new(),

@@ -1,6 +1,7 @@
 //! Every limit of an HTTP application: what a client may make a server hold, read or wait for, with unit, default
 //! and outcome.
 
+use std::net::{IpAddr, Ipv6Addr};
 use std::time::Duration;
 
 use ringmain_wire::h1;
@@ -45,8 +46,8 @@ pub struct Limits {
     /// Streams that a client of HTTP/2 may have open at once on a connection. More are refused (REFUSED_STREAM), and count in
     /// the budget of resets ([`h2::Limits`](ringmain_wire::h2::Limits), whose other limits are those for the internet).
     pub streams: u32,
-    /// Connections from one client address at once, process-wide; those from loopback addresses and Unix sockets do not
-    /// count (a local proxy, a load test). More: 503 and the connection closes. `None`: no limit.
+    /// Connections from one client address ([`client_network`]) at once, process-wide; those from loopback addresses and Unix
+    /// sockets do not count (a local proxy, a load test). More: 503 and the connection closes. `None`: no limit.
     pub connections_per_address: Option<u32>,
     /// How long a request may have waited in a busy worker before its handler runs. Longer: 503 with `Retry-After`, since
     /// whoever asked has better been told than kept waiting; so an overloaded worker goes on answering as many in
@@ -261,6 +262,22 @@ pub const ACCESS_LOG_FLUSH: Duration = Duration::from_millis(500);
 
 /// Bytes of lines that the access log's writer gathers for one write.
 pub const ACCESS_LOG_WRITE_BYTES: usize = 64 * 1024;
+
+/// Bits of an IPv6 address that tell clients apart wherever something is counted by address: a client that has one address of such a
+/// network mostly has all of them.
+pub const CLIENT_IPV6_BITS: u8 = 64;
+
+/// The address that a client counts as: of IPv6 the network of [`CLIENT_IPV6_BITS`], and IPv4 for an address that IPv6 maps.
+#[must_use]
+pub fn client_network(address: IpAddr) -> IpAddr {
+    match address.to_canonical() {
+        IpAddr::V6(address) => {
+            let mask = u128::MAX << (128 - CLIENT_IPV6_BITS);
+            Ipv6Addr::from_bits(address.to_bits() & mask).into()
+        }
+        address @ IpAddr::V4(_) => address,
+    }
+}
 
 /// Parameters of one route, a wildcard counted. More: the route is refused when it is added.
 pub(crate) const PARAMS: usize = 16;

@@ -326,6 +326,7 @@ pub(crate) fn config(rules: Vec<Rule>, origin: SocketAddr) -> Config {
         tls: None,
         proxy_protocol: None,
         redirect_to_https: None,
+        paths: Default::default(),
         client_address: Default::default(),
         limits: Default::default(),
         policies: Vec::new(),

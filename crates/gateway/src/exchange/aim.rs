@@ -33,6 +33,7 @@ pub(super) fn sending<'a>(
         rule: &forward.rewrite,
         backend: &forward.backends[number].rewrite,
         prefix: found.matched.prefix(),
+        decoded: found.decoded.clone(),
         upgrade,
         challenge: upgrade
             .filter(|_| req.version() == Version::Http2)

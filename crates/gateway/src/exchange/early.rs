@@ -11,6 +11,8 @@
 //! Nothing of an answer is consumed before all of it is there: so a task that takes over finds what it would have found.
 //! Decides nothing that the way by tasks decides otherwise; what it cannot do as that one does, it leaves to it.
 
+mod abandoned;
+
 use std::cell::{Cell, RefCell};
 use std::net::IpAddr;
 use std::rc::{Rc, Weak};
@@ -348,7 +350,7 @@ impl Underway {
 
     /// Nobody is to be answered any more.
     fn give_up(&self, status: u16) {
-        let (Some(worker), Some(ahead)) = (self.worker.upgrade(), self.ahead.take()) else {
+        let (Some(worker), Some(mut ahead)) = (self.worker.upgrade(), self.ahead.take()) else {
             return;
         };
         let span = worker.cx.now().since(ahead.began);
@@ -360,7 +362,7 @@ impl Underway {
         let handed = worker.beginnings.unhand(ahead.id);
         worker.beginnings.leave(self);
         ahead.attend_no_more();
-        // With the connection: what it would still answer is nobody's.
+        ahead.finish_abandoned(&worker);
         drop(ahead);
         if let Some(underway) = handed.or_else(|| self.me.upgrade()) {
             worker.beginnings.put(underway);

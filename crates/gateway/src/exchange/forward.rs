@@ -279,13 +279,17 @@ impl Job<'_, '_> {
             fresh = false;
             tried.push(end);
             // After a status it was decided when that was seen.
+            let mut fails_over = false;
             if let Some(fault) = fault {
-                if !(can && self.goes_on(fault)) {
+                fails_over = can && self.fails_over(fault, begun, &tried);
+                if !(fails_over || can && self.goes_on(fault)) {
                     return Err(fault.into());
                 }
                 self.worker.counting.fault(fault);
             }
-            self.pause(tried.len()).await;
+            if !fails_over {
+                self.pause(tried.len()).await;
+            }
             if self.clock.total.is_some_and(|at| self.worker.cx.now() >= at) {
                 return Err(Fault::RequestTimeout.into());
             }

@@ -149,6 +149,7 @@ fn prepare(
         rule: &forward.rewrite,
         backend: &Rewrite::default(),
         prefix: found.matched.prefix(),
+        decoded: found.decoded.clone(),
         upgrade: None,
         challenge: None,
         trailers: false,

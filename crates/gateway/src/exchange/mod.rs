@@ -24,6 +24,7 @@ mod kept;
 mod mirror;
 pub(crate) mod note;
 mod own;
+mod path;
 pub(crate) mod push;
 mod redirect;
 mod relay;
@@ -101,6 +102,7 @@ pub(crate) struct Found<'v> {
     pub(crate) cross: Option<Cross>,
     /// Where it is counted, once it has a task.
     pub(crate) count: Option<&'v Count<'v>>,
+    decoded: path::Decoded,
 }
 
 /// What is known of where a request belongs before its answer.
@@ -296,9 +298,10 @@ fn find<'v>(worker: &Worker, view: &'v View, req: &Request<'_>) -> Result<Place<
     {
         return Ok(Place::ToHttps(listener, how));
     }
+    let decoded = path::decode(listener.paths, view.table.guards_paths(id), req)?;
     let facts = |method| RequestFacts {
         host,
-        path: req.path(),
+        path: decoded.as_deref().unwrap_or_else(|| req.path()),
         method,
         query: req.head().target.query().unwrap_or_default(),
         headers: Headers::Fields(req.head().fields),
@@ -315,6 +318,7 @@ fn find<'v>(worker: &Worker, view: &'v View, req: &Request<'_>) -> Result<Place<
         matched,
         cross: policy.map(|cors| cross::fields(cors, req)),
         count: None,
+        decoded,
     }))
 }
 
@@ -347,6 +351,19 @@ pub(crate) fn client_scheme(listener: &Listener, req: &Request<'_>) -> &'static 
         true => "https",
         false => "http",
     }
+}
+
+/// Path and query of a request as an upstream receives them, without the rule's changes.
+pub(crate) fn forwarded_uri(found: &Found<'_>, req: &Request<'_>) -> String {
+    let target = req.head().target;
+    let mut scratch = String::new();
+    let decoded = found.decoded.as_deref();
+    let mut uri = path::forwarded(found.listener.paths, decoded, target.path(), &mut scratch).to_owned();
+    if let Some(query) = target.query() {
+        uri.push('?');
+        uri.push_str(query);
+    }
+    uri
 }
 
 /// The name that the client asked for in its TLS handshake.

@@ -3,10 +3,11 @@
 use ringmain_web::{Error, Reply, Request, path};
 
 use super::client::RequestUrl;
+use super::path::forwarded;
 use super::{Failure, Found};
 use crate::desk::Desk;
 use crate::gateway::{View, Worker};
-use crate::model::{HttpsRedirect, Listener, PathRewrite, Redirect};
+use crate::model::{HttpsRedirect, Listener, PathRewrite, Paths, Redirect};
 use crate::plan::Plan;
 
 /// Redirects as a rule has it.
@@ -30,7 +31,14 @@ pub(super) fn redirect(
     let host = redirect.host.as_ref().map(|host| host.as_str());
     let desk = &mut *worker.desk.borrow_mut();
     begin(desk, https, host.or(requested.host), port);
-    write_path(desk, redirect.path.as_ref(), found.matched.prefix(), req);
+    let prefix = &found.path(req)[..found.matched.prefix()];
+    write_path(
+        desk,
+        redirect.path.as_ref(),
+        prefix,
+        found.decoded.as_deref(),
+        req,
+    );
     send(reply, redirect.status, &desk.host)?;
     super::own::changes(reply, &plan.response)?;
     Ok(())
@@ -47,7 +55,7 @@ pub(super) fn to_https(
     let requested = RequestUrl::new(listener, req);
     let desk = &mut *worker.desk.borrow_mut();
     begin(desk, true, requested.host, Some(redirect.port));
-    write_path(desk, None, 0, req);
+    write_path(desk, None, "", None, req);
     send(reply, redirect.status, &desk.host)
 }
 
@@ -92,19 +100,27 @@ fn begin(desk: &mut Desk, https: bool, host: Option<&str>, port: Option<u16>) {
     }
 }
 
-fn write_path(desk: &mut Desk, rewrite: Option<&PathRewrite>, prefix: usize, req: &Request<'_>) {
+/// Writes the path in its normal form: one that begins with two slashes would lead to another host.
+fn write_path(
+    desk: &mut Desk,
+    rewrite: Option<&PathRewrite>,
+    prefix: &str,
+    decoded: Option<&str>,
+    req: &Request<'_>,
+) {
     let Desk {
         host: url,
         path: scratch,
         ..
     } = desk;
-    let raw = req.head().target.path();
+    let normal = Paths {
+        merge_slashes: true,
+        ..Paths::default()
+    };
+    let passed = forwarded(normal, decoded, req.head().target.path(), scratch);
     match rewrite {
-        None => url.push_str(path::pass_on(raw, scratch).unwrap_or(raw)),
-        Some(rewrite) => {
-            let passed = path::pass_on(raw, scratch).unwrap_or(raw);
-            super::request::rewritten(rewrite, passed, &req.path()[..prefix], url);
-        }
+        None => url.push_str(passed),
+        Some(rewrite) => super::request::rewritten(rewrite, passed, prefix, url),
     }
     if let Some(query) = req.head().target.query() {
         url.push('?');

@@ -11,6 +11,7 @@ use ringmain_wire::ws::Challenge;
 
 use super::fields::{Claim, Named, Sort, is_folded, sort};
 use super::grpc;
+use super::path::{Decoded, behind, forwarded};
 use super::trailers::Sieve;
 use crate::desk::Desk;
 use crate::fault::Fault;
@@ -34,6 +35,8 @@ pub(super) struct Sending<'a> {
     pub(super) backend: &'a Rewrite,
     /// Bytes of the normal path that the rule's prefix matched.
     pub(super) prefix: usize,
+    /// The normal path, where that is not the request's own.
+    pub(super) decoded: Decoded,
     /// The protocol to offer a switch to.
     pub(super) upgrade: Option<&'a [u8]>,
     /// The key of a WebSocket that the client asks for over HTTP/2, where it says none.
@@ -329,18 +332,21 @@ fn misuse(misuse: Misuse) -> Fault {
     Fault::BrokenRule
 }
 
-/// The target, in the form that was decided by; into `target`, which stays empty if it is as it came.
+/// Writes the target to `target`, which stays empty if the target is sent as it arrived.
 fn target_of(req: &Request<'_>, sending: &Sending<'_>, scratch: &mut String, target: &mut String) {
     target.clear();
     let came = req.head().target;
     let raw = came.path();
     let rewrite = sending.backend.path.as_ref().or(sending.rule.path.as_ref());
-    // It was normalised before, so it has a form to be passed on in.
-    let passed = path::pass_on(raw, scratch).unwrap_or(raw);
+    let decoded = sending.decoded.as_deref();
+    let passed = forwarded(sending.listener.paths, decoded, raw, scratch);
     match rewrite {
         None if std::ptr::eq(passed, raw) && req.target().starts_with('/') => return,
         None => target.push_str(passed),
-        Some(rewrite) => rewritten(rewrite, passed, &req.path()[..sending.prefix], target),
+        Some(rewrite) => {
+            let normal = decoded.unwrap_or_else(|| req.path());
+            rewritten(rewrite, passed, &normal[..sending.prefix], target);
+        }
     }
     if let Some(query) = came.query() {
         target.push('?');
@@ -363,13 +369,6 @@ pub(super) fn rewritten(rewrite: &PathRewrite, passed: &str, prefix: &str, into:
             });
         }
     }
-}
-
-/// What of an escaped path is behind a prefix of its normal form: as many segments.
-fn behind<'p>(passed: &'p str, prefix: &str) -> &'p str {
-    let segments = prefix.bytes().filter(|&byte| byte == b'/').count();
-    let mut slashes = passed.bytes().enumerate().filter(|(_, byte)| *byte == b'/');
-    slashes.nth(segments).map_or("", |(at, _)| &passed[at..])
 }
 
 /// Whether the peer of a connection is a proxy whose word is taken.

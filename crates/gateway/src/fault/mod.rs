@@ -69,6 +69,8 @@ faults! {
     NoRoute "no_route" Client 404 Never "no route matches",
     /// The host belongs to another listener than the one that the TLS handshake led to.
     Misdirected "misdirected" Client 421 Never "this host is not served on this connection",
+    /// The path has an escaped slash or a backslash, which the listener rejects.
+    EscapedSlash "escaped_slash" Client 400 Never "the path has an escaped slash or a backslash",
     /// The listener wants a certificate of the client, which has shown none.
     NoCertificate "no_certificate" Client 403 Never "a client certificate is needed here",
     /// The client's address is one that the rule does not let in.
@@ -245,6 +247,15 @@ impl Fault {
                 | Fault::PendingTimeout
                 | Fault::ProcessPendingFull
                 | Fault::ProcessPendingTimeout
+        )
+    }
+
+    /// Whether no connection to an endpoint could be established: nothing of the request was sent there.
+    #[must_use]
+    pub const fn is_connect_failure(self) -> bool {
+        matches!(
+            self,
+            Fault::ConnectRefused | Fault::ConnectTimeout | Fault::ConnectFailed | Fault::TlsFailed
         )
     }
 

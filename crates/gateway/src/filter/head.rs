@@ -1,6 +1,7 @@
 //! Heads of requests and answers, as filters see and change them.
 
 use std::net::IpAddr;
+use std::rc::Rc;
 use std::sync::Arc;
 
 use ringmain_engine::Cx;
@@ -43,6 +44,8 @@ pub(crate) struct Whose {
     pub(crate) route: Name,
     pub(crate) client: Option<IpAddr>,
     pub(crate) identity: Option<Arc<str>>,
+    /// The path that the rule was found by, where that is not the request's own.
+    pub(crate) path: Option<Rc<str>>,
 }
 
 /// A request and where it belongs.
@@ -67,7 +70,7 @@ impl<'h> About<'h> {
     /// The path in the form by which a rule was found: decoded once, without dot segments; an encoded slash stands as U+0000.
     #[must_use]
     pub fn path(&self) -> &'h str {
-        self.req.path()
+        self.whose.path.as_deref().unwrap_or_else(|| self.req.path())
     }
 
     /// Path and query as the client has written them.

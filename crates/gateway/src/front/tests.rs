@@ -15,6 +15,7 @@ fn listener(name: &str, address: &str, protocol: Protocol) -> Listener {
         tls: None,
         proxy_protocol: None,
         redirect_to_https: None,
+        paths: Default::default(),
         client_address: ClientAddress::default(),
         limits: HttpLimits::default(),
         policies: Vec::new(),

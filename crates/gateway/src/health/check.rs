@@ -49,16 +49,24 @@ pub(crate) async fn watch(cx: Cx, target: Target) {
     let mut streak = Streak::default();
     loop {
         let answer = within(&cx, target.health.timeout, ask(&cx, &target, tls.as_deref())).await;
-        let checked =
-            answer.unwrap_or_else(|| Err(format!("no response within {:?}", target.health.timeout)));
+        let checked = answer.unwrap_or_else(|| {
+            let why = format!("no response within {:?}", target.health.timeout);
+            Err(CheckError::no_response(why))
+        });
         let health = &target.endpoint.state.health();
-        let error = checked.as_ref().err().map(String::as_str);
+        let error = checked.as_ref().err().map(|error| error.why.as_str());
         health.record_check(error);
         let before = health.verdict();
         let verdict = streak.add(checked.is_ok(), before, &target.health);
+        let responds = checked.as_ref().map_or_else(|error| error.responds, |()| true);
+        let is_new = health.record_response(responds);
         if verdict != before {
             health.tell(verdict);
+        }
+        if verdict != before || is_new {
             target.shared.health_changed();
+        }
+        if verdict != before {
             let (name, addr) = (&target.shared.name, &target.endpoint.addr);
             match verdict {
                 Verdict::Ill => log::warn!(
@@ -103,13 +111,32 @@ impl Streak {
     }
 }
 
+/// The reason for a failed health check.
+#[derive(Debug)]
+struct CheckError {
+    /// For people.
+    why: String,
+    /// There was a response, though not one that is wanted.
+    responds: bool,
+}
+
+impl CheckError {
+    fn no_response(why: String) -> CheckError {
+        CheckError { why, responds: false }
+    }
+
+    fn bad_response(why: String) -> CheckError {
+        CheckError { why, responds: true }
+    }
+}
+
 /// Checks once.
 ///
 /// # Errors
-/// Why the endpoint did not pass, for people.
-async fn ask(cx: &Cx, target: &Target, tls: Option<&ConnectHandle>) -> Result<(), String> {
+/// The endpoint did not pass.
+async fn ask(cx: &Cx, target: &Target, tls: Option<&ConnectHandle>) -> Result<(), CheckError> {
     if let Some(Err(why)) = &target.transport.connector {
-        return Err(format!("no TLS: {why}"));
+        return Err(CheckError::no_response(format!("no TLS: {why}")));
     }
     let endpoint = &*target.endpoint;
     let addr = match (&endpoint.addr, target.health.port) {
@@ -129,15 +156,19 @@ async fn ask(cx: &Cx, target: &Target, tls: Option<&ConnectHandle>) -> Result<()
         first: &greeting,
     };
     let connected = connect::connect(cx, &way, target.health.timeout).await;
-    let stream = connected.map_err(|error| match error.detail {
-        Some(detail) => format!("{}: {}", detail.rule, detail.text),
-        None => error.fault.text().to_owned(),
+    let stream = connected.map_err(|error| {
+        CheckError::no_response(match error.detail {
+            Some(detail) => format!("{}: {}", detail.rule, detail.text),
+            None => error.fault.text().to_owned(),
+        })
     })?;
     let by_streams = match target.transport.protocol() {
         UpstreamProtocol::Http1 => false,
         UpstreamProtocol::Http2 if tls.is_none() => true,
         UpstreamProtocol::Http2 if !is_agreed(&stream) => {
-            return Err("the endpoint does not speak HTTP/2".to_owned());
+            return Err(CheckError::bad_response(
+                "the endpoint does not speak HTTP/2".to_owned(),
+            ));
         }
         UpstreamProtocol::Http2 | UpstreamProtocol::Auto => is_agreed(&stream),
     };
@@ -158,11 +189,13 @@ async fn ask(cx: &Cx, target: &Target, tls: Option<&ConnectHandle>) -> Result<()
             };
             match status {
                 Some(status) if statuses.contains(status) => Ok(()),
-                Some(status) => Err(format!(
+                Some(status) => Err(CheckError::bad_response(format!(
                     "expected a status from {} to {}, found {status}",
                     statuses.first, statuses.last
+                ))),
+                None => Err(CheckError::no_response(
+                    "no valid response to the health check".to_owned(),
                 )),
-                None => Err("no valid response to the health check".to_owned()),
             }
         }
     }

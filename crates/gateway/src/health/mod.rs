@@ -13,7 +13,7 @@ pub(crate) use check::{Target, watch};
 pub use outlier::Reason;
 pub(crate) use outlier::{Meeting, Record, may_eject};
 
-use std::sync::atomic::{AtomicU8, AtomicU64, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU8, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
@@ -26,6 +26,8 @@ use crate::limits;
 pub(crate) struct Health {
     /// [`Verdict`].
     asked: AtomicU8,
+    /// The last health check got no response at all.
+    silent: AtomicBool,
     /// Until when it is passed over because it could not be connected to.
     shunned_until: AtomicU64,
     /// The same for people: milliseconds since the Unix epoch.
@@ -83,6 +85,23 @@ impl Health {
         if last == Verdict::Ill && verdict == Verdict::Well {
             self.since.store(0, Ordering::Relaxed);
         }
+    }
+
+    /// Records whether the last health check got a response, whatever it was. Returns whether that is a change.
+    pub(crate) fn record_response(&self, responds: bool) -> bool {
+        self.silent.swap(!responds, Ordering::Relaxed) == responds
+    }
+
+    /// Whether it responds at all, as far as is known: an endpoint that fails its health check or is ejected may, one that
+    /// accepts no connections does not.
+    pub(crate) fn responds(&self, now: u64) -> bool {
+        let is_silent = self.verdict() == Verdict::Ill && self.silent.load(Ordering::Relaxed);
+        !is_silent && self.shunned_until.load(Ordering::Relaxed) <= now
+    }
+
+    /// Whether nothing but a connection that failed a moment ago speaks against it.
+    pub(crate) fn is_last_resort(&self, now: u64) -> bool {
+        self.verdict() != Verdict::Ill && self.record.ejected_until() <= now
     }
 
     /// Passes it over for [`limits::PASSED_OVER`]. `now` is the engine's time, `wall` that since the Unix epoch.

@@ -3,6 +3,8 @@
 use std::sync::Arc;
 use std::time::Duration;
 
+use ringmain_web::limits::CLIENT_IPV6_BITS;
+
 use super::{ClaimPath, HeaderName, Name, Secret, Share, Target};
 use crate::limits;
 
@@ -66,7 +68,7 @@ pub struct Redis {
     pub password: Option<Secret>,
     /// How long an answer may take, connecting included. Default [`limits::REDIS_TIMEOUT`].
     pub timeout: Duration,
-    /// While it does not answer in time requests are answered 503; else they pass uncounted. Default `false`.
+    /// Whether requests are answered 503 while it does not respond in time; else this process counts them alone. Default `false`.
     pub denies: bool,
 }
 
@@ -114,8 +116,11 @@ pub enum RateKey {
 }
 
 impl RateKey {
-    /// The client's address, IPv6 by /64.
-    pub const SOURCE: RateKey = RateKey::Source { v4: 32, v6: 64 };
+    /// The client's address as [`client_network`](ringmain_web::limits::client_network) has it.
+    pub const SOURCE: RateKey = RateKey::Source {
+        v4: 32,
+        v6: CLIENT_IPV6_BITS,
+    };
 }
 
 /// What answers say of limits.

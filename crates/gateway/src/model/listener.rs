@@ -29,6 +29,8 @@ pub struct Listener {
     pub redirect_to_https: Option<HttpsRedirect>,
     /// Whose word is taken for the client's address. Default: nobody's, the client is who is connected.
     pub client_address: ClientAddress,
+    /// How paths are read and sent to upstreams.
+    pub paths: Paths,
     /// Of connections and heads.
     pub limits: HttpLimits,
     /// What every request meets before a route is looked for.
@@ -105,12 +107,38 @@ impl Default for HttpsRedirect {
     }
 }
 
+/// How paths are read and sent to upstreams.
+///
+/// Rules are matched against the path in its normal form: decoded once, with repeated slashes merged and dot segments removed.
+/// Upstreams receive the path as it arrived, octet for octet, unless it has dot segments: then they receive it without these
+/// and with repeated slashes merged, since a recipient could resolve them in another order (RFC 3986 §5.2.4).
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Paths {
+    /// Whether upstreams receive repeated slashes as one. Default `false`.
+    pub merge_slashes: bool,
+    /// Handling of `%2F`, `%5C` and `\`. Default: `None`, [`EscapedSlashes::Reject`] at a listener with a rule that guards a
+    /// part of its paths ([`guards_path`](super::Rule::guards_path)), else [`EscapedSlashes::Keep`].
+    pub escaped_slashes: Option<EscapedSlashes>,
+}
+
+/// Handling of escaped slashes and of backslashes, which some origins take for slashes.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum EscapedSlashes {
+    /// They belong to their segment. `/admin%2fx` does not match `/admin`, but is `/admin/x` for an origin that decodes it.
+    Keep,
+    /// They are slashes, for rules and for upstreams.
+    Decode,
+    /// The request is answered 400, `escaped_slash`.
+    Reject,
+}
+
 /// Which address counts as the client's: the one algorithm for all that asks for it (logs, limits, affinity, policies).
 ///
 /// The peer of the connection (or what its PROXY protocol header says) is the client, unless it is in
-/// [`trusted`](Self::trusted). Then the header is read from its end: addresses of trusted networks are passed over, at
-/// most [`hops`](Self::hops) of them, and the first other one is the client. What is no address ends the search, and the
-/// client is the last address found before it: nobody can make himself another one by what he adds in front.
+/// [`trusted`](Self::trusted). Then the header is read from its end: addresses of trusted networks are skipped, at
+/// most [`hops`](Self::hops) of them, and the first other one is the client. A value that is no address (`unknown`, an empty
+/// element) ends the search, and the client is unknown: it is refused by rules about addresses, and all unknown clients share
+/// one key of limits. So no client can choose its address by what it adds in front.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct ClientAddress {
     /// Networks of proxies in front. Default: none.

@@ -80,7 +80,8 @@ pub use jwt::{
     ClaimHeader, ClaimPath, ClaimRule, Jwt, JwtAlgorithm, JwtKeys, JwtProvider, KeySet, RemoteKeys,
 };
 pub use listener::{
-    ClientAddress, ClientHeader, HttpLimits, HttpsRedirect, Listener, Protocol, ProxyProtocol,
+    ClientAddress, ClientHeader, EscapedSlashes, HttpLimits, HttpsRedirect, Listener, Paths, Protocol,
+    ProxyProtocol,
 };
 pub use matching::{HeaderMatch, Match, PathMatch, QueryMatch, ValueMatch};
 pub use nats::{Nats, NatsAccess, NatsChannel, NatsLogin, NatsServer, NatsTls};

@@ -82,6 +82,19 @@ impl PasswordHash {
         &self.0
     }
 
+    /// Bytes of memory that a check takes.
+    pub(crate) fn memory(&self) -> u64 {
+        let blocks = match Kind::of(&self.0) {
+            Some(Kind::Argon2) => phc::PasswordHash::new(&self.0)
+                .ok()
+                .and_then(|hash| argon2::Params::try_from(&hash).ok())
+                .map_or(limits::ARGON2_KIB, |params| params.m_cost()),
+            // bcrypt's tables have 4 KiB.
+            _ => 8,
+        };
+        u64::from(blocks) << 10
+    }
+
     /// Whether it is that of this password. Takes some 10 to 1000 ms of a CPU: never on a worker.
     #[must_use]
     pub fn verify(&self, password: &[u8]) -> bool {

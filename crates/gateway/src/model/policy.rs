@@ -133,10 +133,8 @@ impl std::fmt::Debug for ApiKey {
 
 /// A service is asked by HTTP whether a request may pass: by its head, without its body.
 ///
-/// A status of 200 to 299 lets it pass. One of 300 to 499 refuses it, and is what the client is answered. Anything else is a
-/// failure: other statuses, no answer in time, an upstream that is full or not there. After
-/// [`AUTHZ_FAILURES`](crate::limits::AUTHZ_FAILURES) in a row nobody asks for [`AUTHZ_OPEN`](crate::limits::AUTHZ_OPEN), and one
-/// request finds out then whether it is back.
+/// A status of 200 to 299 allows the request. One of 300 to 499 refuses it, and is sent to the client. Anything else is a failure of
+/// this request: other statuses, no response in time, an upstream that is full or unreachable. It changes nothing for other requests.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ExternalAuth {
     /// Who is asked.
@@ -156,7 +154,7 @@ pub struct ExternalAuth {
     pub identity: Option<HeaderName>,
     /// How long it may take. Default 1 s.
     pub timeout: Duration,
-    /// Requests pass when it fails. Default `false`: 503.
+    /// Whether a request that the service fails is allowed; never because of a limit of the gateway. Default `false`: 503.
     pub fail_open: bool,
 }
 

@@ -4,8 +4,8 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use super::{
-    Action, ErrorPage, HeaderChanges, HeaderName, Hostname, Match, Name, Policy, StatusHeaders, StatusRange,
-    WeightedBackend,
+    Action, ErrorPage, HeaderChanges, HeaderName, Hostname, Match, Name, PathMatch, Policy, StatusHeaders,
+    StatusRange, WeightedBackend,
 };
 use crate::limits;
 
@@ -43,6 +43,13 @@ pub struct Rule {
     pub action: Action,
 }
 
+impl Route {
+    /// Whether it belongs to a listener, by its name.
+    pub(crate) fn is_of(&self, listener: &Name) -> bool {
+        self.listeners.is_empty() || self.listeners.contains(listener)
+    }
+}
+
 impl Rule {
     /// For every request, with nothing but an action.
     #[must_use]
@@ -57,6 +64,32 @@ impl Rule {
             error_pages: Vec::new(),
             action,
         }
+    }
+
+    /// Whether requests for a part of the paths must not get past this rule to a wider one: it has a policy that refuses
+    /// requests, or refuses them itself.
+    #[must_use]
+    pub fn guards_path(&self) -> bool {
+        let is_root = |found: &Match| matches!(&found.path, PathMatch::Prefix(path) if path.as_str() == "/");
+        let is_guard = |policy: &Policy| {
+            matches!(
+                policy,
+                Policy::Addresses(_)
+                    | Policy::ClientCertificate(_)
+                    | Policy::Basic(_)
+                    | Policy::ApiKeys(_)
+                    | Policy::Jwt(_)
+                    | Policy::ExternalAuth(_)
+                    | Policy::RateLimit(_)
+                    | Policy::Filter(_)
+            )
+        };
+        let refuses = match &self.action {
+            Action::Answer(answer) => answer.status >= 400,
+            Action::Broken { .. } => true,
+            _ => false,
+        };
+        (refuses || self.policies.iter().any(is_guard)) && self.matches.iter().any(|found| !is_root(found))
     }
 }
 

@@ -239,8 +239,9 @@ pub struct Health {
     pub active: Option<ActiveHealth>,
     /// By what requests meet. Default: `None`, only whoever cannot be connected to is passed over for a second.
     pub outliers: Option<OutlierDetection>,
-    /// When fewer than so many percent of an upstream's endpoints are well, all count as well: too few would break under
-    /// what was meant for many. 0: never. Default 50.
+    /// When fewer than so many percent of the endpoints that respond are healthy, all that respond are used: too few would break
+    /// under the load of many. Endpoints that accept no connections or do not respond to health checks are neither counted nor
+    /// used. 0: never. Default 0.
     pub panic_percent: u8,
 }
 
@@ -249,7 +250,7 @@ impl Default for Health {
         Health {
             active: None,
             outliers: None,
-            panic_percent: 50,
+            panic_percent: 0,
         }
     }
 }

@@ -37,7 +37,10 @@ impl Addresses {
     }
 
     pub(super) fn pass(&self, at: &At<'_, '_>) -> Outcome {
-        if self.lets_in(client_address(at.found.listener, at.req)) {
+        let client = client_address(at.found.listener, at.req);
+        // A trusted proxy does not name the client, which may be one that is denied.
+        let may_be_denied = client.is_none() && at.req.remote().is_some() && !self.0.deny.is_empty();
+        if !may_be_denied && self.lets_in(client) {
             return Ok(());
         }
         Err(Fault::AddressDenied.into())

@@ -1,25 +1,22 @@
-//! A service that is asked by HTTP whether a request may pass (Envoy's `ext_authz`, nginx's `auth_request`, `forwardAuth`).
+//! A service that decides over HTTP whether a request is allowed (Envoy's `ext_authz`, nginx's `auth_request`, `forwardAuth`).
 //!
-//! ```text
-//! closed ── failures in a row ─▶ open: nobody asks ── its time is over ─▶ one asks ─┬─ answered ─▶ closed
-//!                                  ▲                                               │
-//!                                  └────────────── failed ─────────────────────────┘
-//! ```
-
-#[cfg(test)]
-mod tests;
+//! The decision of one request says nothing about another one, and neither does its failure: there is no state between
+//! requests that a client could change for others. A 5xx, a broken response and a timeout fail the request whose question
+//! caused them. A service that accepts no connections is the business of its upstream's health, as with any upstream.
+//!
+//! `on_failure: allow` applies to the failures of the service alone. It never applies to the gateway's own limits (a full
+//! pool, no descriptors), which clients can fill, to an endpoint that is ejected or fails its health check, which is queried
+//! all the same, or to a refusal whose body cannot be read.
 
 use std::sync::Arc;
-use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
+use std::time::Duration;
 
-use ringmain_engine::backend::Time;
-use ringmain_web::{Request, path};
 use ringmain_wire::h1::{FieldBlock, Method};
 
-use super::call::{Answered, Call, call};
+use super::call::{Answered, Call, CallError, call};
 use super::{At, Cleared, Names, Outcome, Refusal, Said};
-use crate::exchange::{client_address, client_scheme, is_folded};
-use crate::fault::Fault;
+use crate::exchange::{client_address, client_scheme, forwarded_uri, is_folded};
+use crate::fault::{Fault, Side};
 use crate::limits;
 use crate::model::{Ask, ExternalAuth, HeaderName, Target};
 use crate::resolve::within;
@@ -33,7 +30,6 @@ pub(super) struct Authz {
     upstream: Arc<Shared>,
     /// Headers that policies before it write: what a client says there is not the service's to see.
     written: Box<[HeaderName]>,
-    breaker: Breaker,
 }
 
 /// Headers of requests that every such service needs.
@@ -59,7 +55,6 @@ impl Authz {
             policy: Arc::clone(policy),
             upstream,
             written: names.written.clone().into(),
-            breaker: Breaker::default(),
         })
     }
 
@@ -69,27 +64,36 @@ impl Authz {
     }
 
     pub(super) async fn pass_waiting(&self, at: &At<'_, '_>, cleared: &mut Cleared) -> Outcome {
-        if !self.breaker.lets_ask(at.worker.cx.now()) {
-            return self.failed(at, "it has failed often");
-        }
-        let answered = within(&at.worker.cx, self.policy.timeout, self.ask(at, cleared)).await;
-        let answered = answered.unwrap_or(Err(Fault::HeadTimeout));
-        let outcome = match &answered {
-            Ok(answered) if answered.status < 500 => Ok(()),
-            Ok(answered) => Err(format!("its status is {}", answered.status)),
-            Err(fault) => Err(fault.to_string()),
-        };
-        self.breaker.note(outcome.is_ok(), at.worker.cx.now());
-        match (outcome, answered) {
-            (Ok(()), Ok(answered)) if answered.status < 300 => self.clear(&answered, cleared),
-            (Ok(()), Ok(answered)) => Err(self.refuse(answered)),
-            (Err(why), _) => self.failed(at, &why),
-            (Ok(()), Err(fault)) => self.failed(at, fault.text()),
+        // The call ends by itself in time; this bounds it all the same.
+        let guard = self.policy.timeout + GRACE;
+        let called = within(&at.worker.cx, guard, self.query(at, cleared)).await;
+        match called.unwrap_or_else(|| Err(Fault::HeadTimeout.into())) {
+            Ok(response) if response.status < 300 => self.clear(&response, cleared),
+            Ok(response) if response.status < 500 => Err(self.refuse(response)),
+            Ok(response) => {
+                log::debug!(
+                    "`{}` failed a request: its status is {}",
+                    self.upstream.name,
+                    response.status
+                );
+                self.failed(at, true)
+            }
+            // Its head has refused the request, so no state of its body can allow it.
+            Err(CallError { head: Some(head), .. }) if (300..500).contains(&head.status) => {
+                Err(self.refuse(Answered {
+                    body: Vec::new(),
+                    ..head
+                }))
+            }
+            Err(CallError { fault, .. }) => {
+                log::debug!("`{}` failed a request: {fault}", self.upstream.name);
+                self.failed(at, fault.side() == Side::Upstream)
+            }
         }
     }
 
-    async fn ask(&self, at: &At<'_, '_>, cleared: &Cleared) -> Result<Answered, Fault> {
-        let uri = uri(at.req);
+    async fn query(&self, at: &At<'_, '_>, cleared: &Cleared) -> Result<Answered, CallError> {
+        let uri = forwarded_uri(at.found, at.req);
         let (method, target) = match &self.policy.ask {
             Ask::Prefix(prefix) => (at.req.method(), format!("{prefix}{uri}")),
             Ask::Path(path) => (Method::Get, path.to_string()),
@@ -104,6 +108,7 @@ impl Authz {
             again: true,
             most: limits::AUTHZ_BODY_BYTES,
             until: at.worker.cx.now().after(self.policy.timeout),
+            insists: self.policy.fail_open,
         };
         call(at.worker, &self.upstream, &asked).await
     }
@@ -113,8 +118,8 @@ impl Authz {
         let mut fields = FieldBlock::new();
         let mut tell = |name: &str, value: &[u8]| {
             fields.push(name, value).map_err(|misuse| {
-                log::debug!("the header `{name}` cannot be shown to who is asked: {misuse}");
-                Fault::AuthzUnavailable
+                log::error!("the header `{name}` cannot be sent to the authorization service: {misuse}");
+                Fault::BrokenRule
             })
         };
         tell("X-Forwarded-Method", at.req.method().as_str().as_bytes())?;
@@ -180,12 +185,9 @@ impl Authz {
         refusal
     }
 
-    fn failed(&self, at: &At<'_, '_>, why: &str) -> Outcome {
-        log::debug!(
-            "`{}` does not say whether a request may pass: {why}",
-            self.upstream.name
-        );
-        if self.policy.fail_open {
+    /// `by_service`: the service has failed this request, and not a limit of the gateway.
+    fn failed(&self, at: &At<'_, '_>, by_service: bool) -> Outcome {
+        if self.policy.fail_open && by_service {
             at.worker.counting.fault(Fault::AuthzUnavailable);
             return Ok(());
         }
@@ -193,54 +195,9 @@ impl Authz {
     }
 }
 
+/// How much later than its call a query ends at the latest.
+const GRACE: Duration = Duration::from_millis(50);
+
 fn is(name: &HeaderName, other: &str) -> bool {
     name.as_str().eq_ignore_ascii_case(other)
-}
-
-/// Path and query of a request, in the form that it is sent on in.
-fn uri(req: &Request<'_>) -> String {
-    let target = req.head().target;
-    let raw = target.path();
-    let mut scratch = String::new();
-    let mut uri = path::pass_on(raw, &mut scratch).unwrap_or(raw).to_owned();
-    if let Some(query) = target.query() {
-        uri.push('?');
-        uri.push_str(query);
-    }
-    uri
-}
-
-/// Whether a service is asked at all; process-wide.
-#[derive(Debug, Default)]
-struct Breaker {
-    /// In a row.
-    failures: AtomicU32,
-    /// Until then nobody asks. 0: everybody does.
-    until: AtomicU64,
-}
-
-impl Breaker {
-    /// Of all who come when its time is over one asks; the time begins anew for the others.
-    fn lets_ask(&self, now: Time) -> bool {
-        let until = self.until.load(Ordering::Acquire);
-        if until == 0 {
-            return true;
-        }
-        let next = now.after(limits::AUTHZ_OPEN).0;
-        now.0 >= until
-            && self
-                .until
-                .compare_exchange(until, next, Ordering::AcqRel, Ordering::Relaxed)
-                .is_ok()
-    }
-
-    fn note(&self, good: bool, now: Time) {
-        if good {
-            self.failures.store(0, Ordering::Release);
-            self.until.store(0, Ordering::Release);
-        } else if self.failures.fetch_add(1, Ordering::AcqRel) + 1 >= limits::AUTHZ_FAILURES {
-            self.until
-                .store(now.after(limits::AUTHZ_OPEN).0.max(1), Ordering::Release);
-        }
-    }
 }

@@ -1,11 +1,19 @@
-//! Basic authentication (RFC 7617). Checking a password is slow by design: it is done off the worker, and once.
+//! Basic authentication (RFC 7617). Checking a password is slow by design: it runs off the worker, at a place of
+//! [`super::passwords`], and once.
+//!
+//! A name that no user has costs what one of the users costs, drawn by a hash of the name with a key that only the process knows.
+//! So a response's time says as little about a name whose users have hashes of different costs.
 
 use std::sync::Arc;
 
+use aws_lc_rs::hmac;
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
+use ringmain_web::limits::client_network;
 
+use super::passwords::PasswordChecks;
 use super::{At, Cleared, Names, Outcome, Refusal};
+use crate::exchange::client_address;
 use crate::fault::Fault;
 use crate::limits;
 use crate::model::{self, BasicAuth, HeaderName, User};
@@ -16,26 +24,35 @@ pub(super) struct Basic {
     policy: Arc<BasicAuth>,
     /// Users in the order of their names.
     users: Box<[User]>,
+    /// Which user's hash is checked for a name that no user has: keyed by all hashes, so it is the same for all workers and after
+    /// a restart.
+    decoy: hmac::Key,
+    checks: Arc<PasswordChecks>,
     challenge: Box<str>,
 }
 
 /// What a request has shown.
 struct Shown<'b> {
-    /// `None`: nobody has that name.
+    /// `None`: no user has that name.
     user: Option<&'b User>,
+    /// The user whose hash is checked.
+    checked: Option<&'b User>,
     password: Vec<u8>,
 }
 
 impl Basic {
-    pub(super) fn of(policy: &Arc<BasicAuth>, names: &mut Names) -> Basic {
+    pub(super) fn of(policy: &Arc<BasicAuth>, names: &mut Names, checks: &Arc<PasswordChecks>) -> Basic {
         names.written.extend(Basic::written(policy));
         if policy.hide {
             names.hidden.extend(HeaderName::parse("Authorization").ok());
         }
         let mut users = policy.users.to_vec();
         users.sort_by(|one, two| one.name.cmp(&two.name));
+        let hashes: Vec<&str> = users.iter().map(|user| user.password.expose()).collect();
         Basic {
             policy: Arc::clone(policy),
+            decoy: hmac::Key::new(hmac::HMAC_SHA256, hashes.join("\n").as_bytes()),
+            checks: Arc::clone(checks),
             users: users.into(),
             challenge: format!("Basic realm=\"{}\", charset=\"UTF-8\"", policy.realm).into(),
         }
@@ -64,16 +81,20 @@ impl Basic {
     pub(super) async fn pass_waiting(&self, at: &At<'_, '_>, cleared: &mut Cleared) -> Outcome {
         let shown = self.shown(at).map_err(|fault| self.refuse(fault))?;
         let local = &at.worker.policies;
-        let check = local.check().ok_or(Fault::PasswordsBusy)?;
-        // A name that nobody has takes as long as one that somebody has.
-        let by = shown.user.or(self.users.first());
-        let Some(hash) = by.map(|user| user.password.clone()) else {
+        let Some(hash) = shown.checked.map(|user| user.password.clone()) else {
             return Err(self.refuse(Fault::CredentialsWrong));
         };
+        let client = client_address(at.found.listener, at.req).map(client_network);
+        let permit = self.checks.acquire(&at.worker.cx, client, hash.memory()).await;
+        let permit = permit.ok_or(Fault::PasswordsBusy)?;
         let password = shown.password.clone();
-        let checked = at.worker.cx.blocking(move || hash.verify(&password)).await;
-        drop(check);
-        let right = checked.map_err(|_full| Fault::PasswordsBusy)?;
+        let checked = at.worker.cx.blocking(move || {
+            let right = hash.verify(&password);
+            // Here, since the check runs to its end also when its client has left.
+            drop(permit);
+            right
+        });
+        let right = checked.await.map_err(|_full| Fault::PasswordsBusy)?;
         let Some(user) = shown.user.filter(|_| right) else {
             return Err(self.refuse(Fault::CredentialsWrong));
         };
@@ -114,10 +135,22 @@ impl Basic {
             .users
             .binary_search_by(|user| user.name.as_bytes().cmp(name))
             .ok();
+        let user = found.map(|index| &self.users[index]);
         Ok(Shown {
-            user: found.map(|index| &self.users[index]),
+            user,
+            checked: user.or_else(|| self.decoy(name)),
             password: password[1..].to_vec(),
         })
+    }
+
+    /// The user whose hash is checked for a name that no user has.
+    fn decoy(&self, name: &[u8]) -> Option<&User> {
+        let tag = hmac::sign(&self.decoy, name);
+        let number = tag
+            .as_ref()
+            .first_chunk()
+            .map_or(0, |bytes| u64::from_le_bytes(*bytes));
+        self.users.get((number % self.users.len().max(1) as u64) as usize)
     }
 
     fn is_known(&self, at: &At<'_, '_>, shown: &Shown<'_>) -> bool {
@@ -133,3 +166,6 @@ pub(super) fn scheme<'v>(value: &'v [u8], scheme: &[u8]) -> Option<&'v [u8]> {
     let is_scheme = found.eq_ignore_ascii_case(scheme) && rest.first() == Some(&b' ');
     is_scheme.then(|| rest.trim_ascii())
 }
+
+#[cfg(test)]
+mod tests;

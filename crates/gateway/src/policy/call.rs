@@ -12,10 +12,10 @@ use ringmain_wire::h1::{
 
 use crate::fault::Fault;
 use crate::gateway::Worker;
-use crate::upstream::Prefer;
-use crate::upstream::Shared;
+use crate::limits;
 use crate::upstream::h2::{Asked, Channel, Heard, ask};
-use crate::upstream::local::{End, Link, Local, Sole};
+use crate::upstream::local::{Chosen, End, Link, Local, Sole};
+use crate::upstream::{Admitted, Prefer, Shared};
 
 /// What is asked.
 pub(crate) struct Call<'a> {
@@ -33,6 +33,8 @@ pub(crate) struct Call<'a> {
     pub(crate) most: u64,
     /// When it must be over.
     pub(crate) until: Time,
+    /// Whether it is also sent to an endpoint that is ejected or fails its health check, if there is no other one.
+    pub(crate) insists: bool,
 }
 
 /// What was answered.
@@ -44,33 +46,74 @@ pub(crate) struct Answered {
     pub(crate) body: Vec<u8>,
 }
 
-/// Asks; once more on a new connection if a kept one turns out to be closed and it may be.
+/// A call that failed.
+#[derive(Debug)]
+pub(crate) struct CallError {
+    pub(crate) fault: Fault,
+    /// The head of the response without its body, if it was received.
+    pub(crate) head: Option<Answered>,
+}
+
+impl From<Fault> for CallError {
+    fn from(fault: Fault) -> CallError {
+        CallError { fault, head: None }
+    }
+}
+
+impl std::fmt::Display for CallError {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        self.fault.fmt(f)
+    }
+}
+
+/// Sends a request and reads its response. Continues with the endpoints not yet tried as long as no connection can be
+/// established; sends it once more on a new connection if a pooled one turns out to be closed and it may be repeated.
 pub(crate) async fn call(
     worker: &Rc<Worker>,
     shared: &Arc<Shared>,
     call: &Call<'_>,
-) -> Result<Answered, Fault> {
+) -> Result<Answered, CallError> {
     let local = worker.local(shared);
     let _admitted = local.admit()?;
-    let left = call.until.since(worker.cx.now());
-    local.settle(local.connect_timeout().min(left)).await;
-    let chosen = local.choose(&[], None, Prefer::Any)?;
+    let left = || call.until.since(worker.cx.now());
+    local.settle(local.connect_timeout().min(left())).await;
+    let choose = |tried: &[Rc<End>]| match local.choose(tried, None, Prefer::Any) {
+        Err(Fault::AllDown) if call.insists => local.choose_regardless(tried),
+        chosen => chosen,
+    };
+    let mut tried: Vec<Rc<End>> = Vec::new();
+    let mut chosen = choose(&tried)?;
     let mut fresh = false;
     loop {
-        let left = call.until.since(worker.cx.now());
         let greeting = local.greeting(|| None);
-        let span = local.connect_timeout().min(left);
-        let link = worker.link(&local, &chosen.end, (fresh, &greeting), span).await?;
+        let span = local.connect_timeout().min(left());
+        let link = match worker.link(&local, &chosen.end, (fresh, &greeting), span).await {
+            Ok(link) => link,
+            Err(fault) if fault.is_connect_failure() && !left().is_zero() => {
+                tried.push(Rc::clone(&chosen.end));
+                let next = choose(&tried)?;
+                if tried.iter().any(|end| Rc::ptr_eq(end, &next.end)) {
+                    return Err(fault.into());
+                }
+                chosen = next;
+                continue;
+            }
+            Err(fault) => return Err(fault.into()),
+        };
         let kept = link.requests() > 0;
         let answered = match link {
             Link::Sole(sole) => exchange(worker, &local, &chosen.end, sole, call).await,
             Link::Shared(channel) => by_stream(worker, &chosen.end, &channel, call).await,
         };
         match answered {
-            Err(Fault::ClosedBeforeHead | Fault::ResetBeforeHead) if kept && !fresh && call.again => {
-                fresh = true
-            }
-            Err(Fault::StreamRefused) if !fresh => fresh = true,
+            Err(CallError {
+                fault: Fault::ClosedBeforeHead | Fault::ResetBeforeHead,
+                ..
+            }) if kept && !fresh && call.again => fresh = true,
+            Err(CallError {
+                fault: Fault::StreamRefused,
+                ..
+            }) if !fresh => fresh = true,
             outcome => return outcome,
         }
     }
@@ -82,7 +125,7 @@ async fn exchange(
     end: &Rc<End>,
     link: Sole,
     call: &Call<'_>,
-) -> Result<Answered, Fault> {
+) -> Result<Answered, CallError> {
     let mut out = Vec::new();
     write(call, &end.endpoint.authority, &mut out)?;
     let stream = &link.stream;
@@ -92,19 +135,24 @@ async fn exchange(
         .since(worker.cx.now())
         .max(std::time::Duration::from_millis(1));
     stream.set_deadline(Some(left));
-    let mut reading = Reading {
-        scanner: HeadScanner::new(),
-        method: call.method,
-        most: call.most,
-        body: None,
-        keep_alive: false,
-        is_over: false,
-        answered: Answered::default(),
-        begun: false,
-    };
+    let mut reading = Reading::new(call.method, call.most);
     if stream.write_all(&out).await.is_err() {
-        return Err(Fault::ResetBeforeHead);
+        return Err(Fault::ResetBeforeHead.into());
     }
+    if let Err(fault) = receive(worker, &link, &mut reading).await {
+        let head = reading.begun.then_some(reading.answered);
+        return Err(CallError { fault, head });
+    }
+    if reading.keep_alive {
+        local.keep(end, link);
+        worker.sweep_later();
+    }
+    Ok(reading.answered)
+}
+
+/// Reads a whole response over HTTP/1.1.
+async fn receive(worker: &Rc<Worker>, link: &Sole, reading: &mut Reading<'_>) -> Result<(), Fault> {
+    let stream = &link.stream;
     while !reading.is_over {
         let mut fault = None;
         let received = poll_fn(|context| {
@@ -129,20 +177,16 @@ async fn exchange(
             (Err(_), None) => return Err(Fault::ResetBeforeHead),
         }
     }
-    if reading.keep_alive {
-        local.keep(end, link);
-        worker.sweep_later();
-    }
-    Ok(reading.answered)
+    Ok(())
 }
 
-/// The same by HTTP/2.
+/// The same over HTTP/2.
 async fn by_stream(
     worker: &Rc<Worker>,
     end: &Rc<End>,
     channel: &Channel,
     call: &Call<'_>,
-) -> Result<Answered, Fault> {
+) -> Result<Answered, CallError> {
     let left = call.until.since(worker.cx.now());
     channel.set_deadline(Some(left.max(std::time::Duration::from_millis(1))));
     let has_content = matches!(call.method, Method::Post | Method::Put | Method::Patch);
@@ -169,12 +213,14 @@ async fn by_stream(
         }
         fits
     });
-    match heard.await {
-        Ok(()) if fits => Ok(answered),
-        Ok(()) => Err(Fault::ResponseTooLarge),
-        Err((lost, false)) => Err(lost.before_head(|| Fault::HeadTimeout)),
-        Err((lost, true)) => Err(lost.within_body(|| Fault::HeadTimeout)),
-    }
+    let fault = match heard.await {
+        Ok(()) if fits => return Ok(answered),
+        Ok(()) => Fault::ResponseTooLarge,
+        Err((lost, false)) => lost.before_head(|| Fault::HeadTimeout),
+        Err((lost, true)) => lost.within_body(|| Fault::HeadTimeout),
+    };
+    let head = (answered.status != 0).then_some(answered);
+    Err(CallError { fault, head })
 }
 
 /// An answer's fields but for those that frame it.
@@ -220,7 +266,20 @@ struct Reading<'m> {
     begun: bool,
 }
 
-impl Reading<'_> {
+impl<'m> Reading<'m> {
+    fn new(method: Method<'m>, most: u64) -> Reading<'m> {
+        Reading {
+            scanner: HeadScanner::new(),
+            method,
+            most,
+            body: None,
+            keep_alive: false,
+            is_over: false,
+            answered: Answered::default(),
+            begun: false,
+        }
+    }
+
     /// Takes received bytes: how many.
     fn feed(&mut self, bytes: &[u8], worker: &Worker) -> Result<usize, Fault> {
         let mut consumed = 0;
@@ -274,5 +333,44 @@ impl Reading<'_> {
             self.keep_alive &= consumed == bytes.len();
             return Ok(consumed);
         }
+    }
+}
+
+/// Reads the response to a request whose client has left, within small bounds, so that the connection is pooled again. A client
+/// that resets its requests would otherwise cost the endpoint a connection for each of them.
+pub(crate) fn finish_abandoned(
+    worker: &Rc<Worker>,
+    local: Rc<Local>,
+    (admitted, chosen): (Admitted, Chosen),
+    link: Sole,
+    method: Method<'static>,
+) {
+    let count = worker.abandoned.get();
+    if count >= limits::ABANDONED_RESPONSES {
+        return;
+    }
+    worker.abandoned.set(count + 1);
+    let counted = Abandoned(Rc::clone(worker));
+    let finish = async move {
+        let worker = &counted.0;
+        link.stream.set_deadline(Some(limits::ABANDONED_TIME));
+        let mut reading = Reading::new(method, limits::ABANDONED_BYTES);
+        let received = receive(worker, &link, &mut reading).await;
+        if received.is_ok() && reading.keep_alive {
+            local.keep(&chosen.end, link);
+            worker.sweep_later();
+        }
+        drop((admitted, chosen));
+    };
+    // Without room for a task the connection is closed.
+    let _ = worker.cx.spawn(finish);
+}
+
+/// Counts a response that is read for no client.
+struct Abandoned(Rc<Worker>);
+
+impl Drop for Abandoned {
+    fn drop(&mut self) {
+        self.0.abandoned.set(self.0.abandoned.get() - 1);
     }
 }

@@ -44,7 +44,7 @@ pub(super) fn parts(by: &[RateKey], at: &At<'_, '_>, cleared: &Cleared, add: &mu
                 Some(host) => add(Some(lower(host, &mut [0; 256]))),
                 None => add(None),
             },
-            RateKey::Path => add(Some(req.path().as_bytes())),
+            RateKey::Path => add(Some(at.found.path(req).as_bytes())),
             RateKey::Method => add(Some(req.method().as_str().as_bytes())),
         }
     }

@@ -48,6 +48,8 @@ struct Limit {
 struct Said {
     key: u64,
     verdict: Option<Verdict>,
+    /// The verdict is of this process' own count.
+    counted_here: bool,
 }
 
 impl Limits {
@@ -101,14 +103,32 @@ impl Limits {
         for (index, limit) in self.all.iter().enumerate() {
             let Some(redis) = &limit.redis else { continue };
             let key = limit.digest(at, cleared);
-            match redis.take(at.worker, key.as_bytes(), limit.rate).await {
-                Ok(verdict) => self.judge(at, index, verdict, &mut said)?,
+            let taken = redis.take(at.worker, key.as_bytes(), limit.rate).await;
+            let mut count_here = || {
+                said[index].key = limit.key(at, cleared);
+                limit
+                    .cells
+                    .take(said[index].key, limit.rate, at.worker.cx.now().0)
+            };
+            match taken {
+                Ok(verdict) => {
+                    if verdict.passes && !redis.denies {
+                        // So that a key has no second budget when the Redis fails.
+                        count_here();
+                    }
+                    self.judge(at, index, verdict, &mut said)?;
+                }
                 Err(fault) if redis.denies && !limit.log_only => {
                     self.give_back(&said);
                     return Err(fault.into());
                 }
-                // It passes uncounted.
-                Err(fault) => at.worker.counting.fault(fault),
+                Err(fault) if redis.denies => at.worker.counting.fault(fault),
+                Err(fault) => {
+                    at.worker.counting.fault(fault);
+                    let verdict = count_here();
+                    said[index].counted_here = true;
+                    self.judge(at, index, verdict, &mut said)?;
+                }
             }
         }
         self.passed(&said, cleared);
@@ -121,6 +141,7 @@ impl Limits {
             if limit.redis.is_none() {
                 said[index].key = limit.key(at, cleared);
                 let verdict = limit.cells.take(said[index].key, limit.rate, now);
+                said[index].counted_here = true;
                 self.judge(at, index, verdict, said)?;
             }
         }
@@ -152,7 +173,7 @@ impl Limits {
     fn give_back(&self, said: &[Said]) {
         for (limit, said) in self.all.iter().zip(said) {
             let counted = said.verdict.is_some_and(|verdict| verdict.passes);
-            if counted && limit.redis.is_none() {
+            if counted && said.counted_here {
                 limit.cells.give_back(said.key, limit.rate);
             }
         }
@@ -229,10 +250,10 @@ impl Limit {
             .transpose()
             .map_err(|why: &str| format!("rate limit `{}`: {why}", policy.name))?;
         let keys = if policy.by.is_empty() { 1 } else { policy.keys };
-        let cells = match redis {
-            // Nobody counts here.
-            Some(_) => Arc::new(Cells::new(1)),
-            None => registry.counters().cells(&policy.name, keys),
+        let cells = match &redis {
+            // Nothing is counted here.
+            Some(redis) if redis.denies => Arc::new(Cells::new(1)),
+            _ => registry.counters().cells(&policy.name, keys),
         };
         let visible = |byte: char| matches!(byte, ' '..='~') && !matches!(byte, '"' | '\\');
         let quoted: String = policy

@@ -1,6 +1,6 @@
 //! What a worker remembers for policies: secrets that it knows to be right. Nothing of it is shared, nothing outlives it.
 
-use std::cell::{Cell, RefCell};
+use std::cell::RefCell;
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::rc::Rc;
 
@@ -18,8 +18,6 @@ pub(crate) struct Local {
     key: hmac::Key,
     passwords: RefCell<Known>,
     tokens: RefCell<Tokens>,
-    /// Passwords that are checked now.
-    checks: Cell<u32>,
     spare: Rc<Spare>,
 }
 
@@ -60,9 +58,6 @@ impl Tokens {
 /// A keyed hash of a secret, and of what it was found to be right by.
 pub(super) type Proof = [u8; 32];
 
-/// One of a worker's checks.
-pub(super) struct Check<'l>(&'l Local);
-
 impl Local {
     pub(crate) fn new(cx: &Cx) -> Local {
         let mut key = [0; 32];
@@ -76,7 +71,6 @@ impl Local {
                 seed: cx.random(),
                 ..Tokens::default()
             }),
-            checks: Cell::new(0),
             spare: Rc::default(),
         }
     }
@@ -132,21 +126,6 @@ impl Local {
         while tokens.order.len() > limits::TOKENS_KNOWN || tokens.bytes > limits::TOKENS_KNOWN_BYTES {
             tokens.forget_oldest();
         }
-    }
-
-    /// `None`: there are as many as may be.
-    pub(super) fn check(&self) -> Option<Check<'_>> {
-        let checks = self.checks.get();
-        (checks < limits::PASSWORD_CHECKS).then(|| {
-            self.checks.set(checks + 1);
-            Check(self)
-        })
-    }
-}
-
-impl Drop for Check<'_> {
-    fn drop(&mut self) {
-        self.0.checks.set(self.0.checks.get() - 1);
     }
 }
 

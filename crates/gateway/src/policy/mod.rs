@@ -25,6 +25,7 @@ mod key;
 mod keys;
 mod limit;
 mod local;
+pub(crate) mod passwords;
 mod redis;
 mod shed;
 
@@ -452,7 +453,7 @@ impl Policies {
                 Policy::ClientCertificate(policy) => {
                     Step::Certificate(Certificate::of(policy, any, &mut names))
                 }
-                Policy::Basic(policy) => Step::Basic(Basic::of(policy, &mut names)),
+                Policy::Basic(policy) => Step::Basic(Basic::of(policy, &mut names, counters.passwords())),
                 Policy::ApiKeys(policy) => Step::Keys(Keys::of(policy, &mut names)),
                 Policy::Jwt(policy) => Step::Jwt(Jwt::of(policy, &mut names, known, upstreams)?),
                 Policy::ExternalAuth(policy) => Step::Authz(Authz::of(policy, &mut names, upstreams)?),

@@ -1,7 +1,10 @@
 //! Rate limits that several gateways count together, in a Redis: one script, run there by its own clock, decides.
 //!
 //! A request takes a connection of the Redis' upstream, as one for an origin would (its caps, TLS and endpoints hold), asks,
-//! and keeps it. Nothing waits for longer than the limit's timeout; after a failure nobody asks for a while, and then one does:
+//! and keeps it. Nothing waits for longer than the limit's timeout; after a failure of the Redis it is not queried for a while,
+//! and then by one request. A cap of the gateway that is reached is no failure of the Redis: it fails that query alone, since
+//! clients could otherwise switch a limit off by reaching the cap. A limit that does not deny is counted by this process
+//! meanwhile ([`super::limit`]), so it never fails open.
 //!
 //! ```text
 //! Up ── failure ─▶ Down until now + back-off ── over: one asks ─┬─ answered ─▶ Up
@@ -21,7 +24,7 @@ use std::time::Duration;
 use aws_lc_rs::digest::{SHA1_FOR_LEGACY_USE_ONLY, digest};
 use ringmain_engine::backend::Time;
 
-use crate::fault::Fault;
+use crate::fault::{Fault, Side};
 use crate::gateway::Worker;
 use crate::limits;
 use crate::model::{self, Name, Secret};
@@ -41,7 +44,7 @@ pub(super) struct Redis {
     user: Option<Arc<str>>,
     password: Option<Secret>,
     timeout: Duration,
-    /// What is refused while it does not answer: everything.
+    /// Whether requests are refused while it does not respond; else this process counts them alone.
     pub(super) denies: bool,
     /// The script's name there.
     sha: String,
@@ -102,6 +105,11 @@ impl Redis {
                 standing.set(Standing::default());
                 Ok(verdict)
             }
+            // It does not say anything about the Redis.
+            Err(fault) if fault.side() == Side::Gateway => {
+                standing.set(before);
+                Err(Fault::LimiterDown)
+            }
             Err(fault) => {
                 let failures = before.failures.saturating_add(1);
                 let span = limits::REDIS_BACKOFF.saturating_mul(1 << before.failures.min(16));
@@ -121,14 +129,26 @@ impl Redis {
         let left = || until.since(worker.cx.now());
         local.settle(local.connect_timeout().min(left())).await;
         let _admitted = local.admit()?;
-        let chosen = local.choose(&[], None, Prefer::Any)?;
+        let mut tried = Vec::new();
+        let mut chosen = local.choose(&tried, None, Prefer::Any)?;
         let mut fresh = false;
         loop {
             let span = local.connect_timeout().min(left());
             if span.is_zero() {
                 return Err(Fault::HeadTimeout);
             }
-            let link = local.link_alone(&chosen.end, fresh, span).await?;
+            let link = match local.link_alone(&chosen.end, fresh, span).await {
+                Ok(link) => link,
+                Err(fault) if fault.is_connect_failure() => {
+                    tried.push(Rc::clone(&chosen.end));
+                    if !local.has_untried(&tried) {
+                        return Err(fault);
+                    }
+                    chosen = local.choose(&tried, None, Prefer::Any)?;
+                    continue;
+                }
+                Err(fault) => return Err(fault),
+            };
             let kept = link.requests > 0;
             match self.converse(worker, &link, key, rate, until).await {
                 Ok(verdict) => {

@@ -9,6 +9,7 @@ use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
 use super::cells::Cells;
 use crate::limits;
 use crate::model::Name;
+use crate::policy::passwords::PasswordChecks;
 use crate::status::{Counted, CounterStatus};
 use crate::upstream::Line;
 
@@ -18,6 +19,8 @@ pub(crate) struct Counters {
     cells: Mutex<BTreeMap<Name, Arc<Cells>>>,
     running: Mutex<BTreeMap<Name, Arc<Running>>>,
     crowds: Mutex<BTreeMap<Name, Arc<Crowd>>>,
+    /// Of all rules together.
+    passwords: Arc<PasswordChecks>,
 }
 
 /// Requests at once.
@@ -70,6 +73,11 @@ impl Counters {
     /// The counts of a name, by key.
     pub(crate) fn crowd(&self, name: &Name) -> Arc<Crowd> {
         of(&self.crowds, name, Crowd::default)
+    }
+
+    /// Places for password checks.
+    pub(crate) fn passwords(&self) -> &Arc<PasswordChecks> {
+        &self.passwords
     }
 
     /// What is counted at this moment, by name.

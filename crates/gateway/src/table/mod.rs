@@ -86,6 +86,7 @@ struct Attached<P> {
     listener: Arc<Listener>,
     hosts: Arc<Hosts<P>>,
     streams: Arc<Streams>,
+    guards_paths: bool,
 }
 
 impl<P> Table<P> {
@@ -114,6 +115,10 @@ impl<P> Table<P> {
             }
             compiled.push(shared);
         }
+        let guarding = compiled.iter().map(|route| &**route.route());
+        let guarding: Vec<&Route> = guarding
+            .filter(|route| route.rules.iter().any(Rule::guards_path))
+            .collect();
         let mut builder = hosts::Builder::new(&compiled, &checked.streams);
         let listeners = checked.listeners.iter().map(|listener| {
             let last = last.and_then(|last| {
@@ -125,12 +130,14 @@ impl<P> Table<P> {
                 listener: Arc::clone(listener),
                 hosts,
                 streams,
+                guards_paths: guarding.iter().any(|route| route.is_of(&listener.name)),
             }
         });
         let listeners = listeners.collect();
         let addresses = Addresses::new(&checked.listeners);
         let problems = std::mem::take(&mut checked.problems.0).into();
         drop(builder);
+        drop(guarding);
         drop(checked);
         let config = shared(config, &alike);
         let routes = compiled
@@ -175,6 +182,15 @@ impl<P> Table<P> {
     #[must_use]
     pub fn listener(&self, id: ListenerId) -> &Arc<Listener> {
         &self.listeners[id.0 as usize].listener
+    }
+
+    /// Whether a rule of a listener guards a part of its paths.
+    ///
+    /// # Panics
+    /// `id` is of another table and beyond this one's listeners.
+    #[must_use]
+    pub fn guards_paths(&self, id: ListenerId) -> bool {
+        self.listeners[id.0 as usize].guards_paths
     }
 
     /// The addresses to listen at, each with its listeners.

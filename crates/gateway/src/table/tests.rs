@@ -80,6 +80,7 @@ pub(super) fn listener(name: &str, port: u16, hosts: &[&str]) -> Listener {
         tls: None,
         proxy_protocol: None,
         redirect_to_https: None,
+        paths: Default::default(),
         client_address: Default::default(),
         limits: HttpLimits::default(),
         policies: Vec::new(),

@@ -1,7 +1,10 @@
 //! Which endpoint a request goes to: those that are well, and of them whose turn it is.
 
 use std::rc::Rc;
+use std::sync::Arc;
 use std::time::Duration;
+
+use ringmain_engine::Cx;
 
 use super::local::End;
 use super::{Current, Endpoint, Shared};
@@ -90,25 +93,39 @@ impl Wellness {
         self.until = u64::MAX;
         let endpoints = &current.endpoints;
         let lasting = endpoints.iter().any(|endpoint| !endpoint.draining);
+        let is_wanted = |endpoint: &Endpoint| !(endpoint.draining && lasting);
         self.usable.clear();
-        let mut well = 0;
-        let mut meant = 0;
+        let (mut healthy, mut responding) = (0, 0);
         for endpoint in endpoints {
-            let wanted = !(endpoint.draining && lasting);
-            let (is_well, until) = endpoint.state.health().is_well(now);
+            let health = endpoint.state.health();
+            let (is_well, until) = health.is_well(now);
             self.until = self.until.min(until);
+            let wanted = is_wanted(endpoint);
             self.usable.push(wanted && is_well);
-            well += usize::from(wanted && is_well);
-            meant += usize::from(wanted);
+            healthy += usize::from(wanted && is_well);
+            responding += usize::from(wanted && health.responds(now));
         }
-        self.count = well;
         let least = usize::from(current.config.health.panic_percent);
-        if well * 100 < meant * least {
-            // Too few would break under what was meant for many.
-            for (usable, endpoint) in self.usable.iter_mut().zip(endpoints) {
-                *usable = !(endpoint.draining && lasting);
-            }
-            self.count = meant;
+        if healthy * 100 < responding * least {
+            // Too few would break under the load of many. Endpoints that accept no connections carry none of it.
+            self.use_those(endpoints, |endpoint| {
+                is_wanted(endpoint) && endpoint.state.health().responds(now)
+            });
+        } else if healthy == 0 {
+            // A failed connection is cheap, and whether it fails again is only known by trying.
+            self.use_those(endpoints, |endpoint| {
+                is_wanted(endpoint) && endpoint.state.health().is_last_resort(now)
+            });
+        } else {
+            self.count = healthy;
+        }
+    }
+
+    fn use_those(&mut self, endpoints: &[Arc<Endpoint>], mut is_usable: impl FnMut(&Endpoint) -> bool) {
+        self.count = 0;
+        for (usable, endpoint) in self.usable.iter_mut().zip(endpoints) {
+            *usable = is_usable(endpoint);
+            self.count += usize::from(*usable);
         }
     }
 }
@@ -137,8 +154,10 @@ pub(super) struct Wish<'a> {
     /// A hash of what tells requests apart.
     pub(super) key: Option<u64>,
     pub(super) prefer: Prefer,
+    /// Whether an unhealthy endpoint is chosen rather than none.
+    pub(super) regardless: bool,
     pub(super) now: u64,
-    pub(super) random: &'a dyn Fn() -> u64,
+    pub(super) cx: &'a Cx,
 }
 
 /// Chooses one of the endpoints, by its place.
@@ -154,20 +173,35 @@ pub(super) fn choose(
         return Err(current.absence);
     }
     wellness.follow(shared, current, wish.now);
-    if wellness.count == 0 {
+    let regardless = wish.regardless && wellness.count == 0;
+    if wellness.count == 0 && !regardless {
         return Err(Fault::AllDown);
     }
-    let tried = |index: usize| {
-        wish.tried
-            .iter()
-            .any(|end| end.endpoint.addr == ends[index].endpoint.addr)
-    };
-    let usable = &wellness.usable;
-    let fresh = |index: usize| usable[index] && (wish.tried.is_empty() || !tried(index));
+    let usable = |index: usize| wellness.usable[index] || regardless;
+    let fresh = |index: usize| usable(index) && !is_tried(wish.tried, &ends[index]);
     preferred(current, wish, &fresh)
         .or_else(|| pick(current, turns, wish, &fresh))
-        .or_else(|| pick(current, turns, wish, &|index| usable[index]))
+        .or_else(|| pick(current, turns, wish, &usable))
         .ok_or(Fault::AllDown)
+}
+
+/// Whether there is an endpoint that can be chosen and is none of `tried`.
+pub(super) fn has_untried(
+    shared: &Shared,
+    current: &Current,
+    ends: &[Rc<End>],
+    wellness: &mut Wellness,
+    (tried, now): (&[Rc<End>], u64),
+) -> bool {
+    wellness.follow(shared, current, now);
+    let usable = wellness.usable.iter().zip(ends).filter(|(usable, _)| **usable);
+    usable
+        .map(|(_, end)| end)
+        .any(|end| end.endpoint.weight > 0 && !is_tried(tried, end))
+}
+
+fn is_tried(tried: &[Rc<End>], end: &End) -> bool {
+    tried.iter().any(|other| other.endpoint.addr == end.endpoint.addr)
 }
 
 /// The endpoint that a request belongs to.
@@ -240,17 +274,17 @@ const TRIES: usize = 8;
 fn draw(current: &Current, wish: &Wish<'_>, usable: &dyn Fn(usize) -> bool) -> Option<usize> {
     let count = current.endpoints.len();
     let drawn = (0..TRIES).filter_map(|_| {
-        let index = current.picker.shares.draw((wish.random)())?;
+        let index = current.picker.shares.draw(wish.cx.random())?;
         // Somebody new is taken now and then only.
         let share = current
             .config
             .slow_start
             .map_or(PERMILLE, |slow| warmth(current, index, wish.now, slow));
-        (usable(index) && (share == PERMILLE || (wish.random)() % PERMILLE < share)).then_some(index)
+        (usable(index) && (share == PERMILLE || wish.cx.random() % PERMILLE < share)).then_some(index)
     });
     let mut drawn = drawn;
     drawn.next().or_else(|| {
-        let start = (wish.random)() as usize % count;
+        let start = wish.cx.random() as usize % count;
         let mut all = (start..count).chain(0..start);
         all.find(|index| usable(*index) && current.endpoints[*index].weight > 0)
     })

@@ -4,6 +4,7 @@
 //! requests share are in `h2`.
 
 pub(crate) mod bytes;
+mod choosing;
 mod endpoints;
 mod keeping;
 mod link;
@@ -24,12 +25,12 @@ use ringmain_wire::proxy::Addresses;
 use self::endpoints::{ends, is_same};
 pub(crate) use self::link::Link;
 use super::breaker::{Cap, Retrying};
-use super::choose::{self, Wellness, Wish};
+use super::choose::Wellness;
 use super::connect::ConnectError;
 use super::h2::{Channel, Common, Sessions};
 use super::transport::Handles;
 use super::waiting::{Place, Waiting};
-use super::{Active, Admitted, Current, Endpoint, Full, Permit, Prefer, Shared, Toward, connect, transport};
+use super::{Active, Admitted, Current, Endpoint, Full, Permit, Shared, Toward, connect, transport};
 use crate::balance::Turns;
 use crate::fault::Fault;
 use crate::health::{Meeting, may_eject};
@@ -218,36 +219,6 @@ impl Local {
         self.shared.begin_request(most)
     }
 
-    /// Chooses an endpoint, none of `tried` if there are others; `key` is a hash of what tells requests apart.
-    pub(crate) fn choose(
-        &self,
-        tried: &[Rc<End>],
-        key: Option<u64>,
-        prefer: Prefer,
-    ) -> Result<Chosen, Fault> {
-        let seen = &mut *self.follow();
-        let wish = Wish {
-            tried,
-            key,
-            prefer,
-            now: self.cx.now().0,
-            random: &|| self.cx.random(),
-        };
-        let index = choose::choose(
-            &self.shared,
-            &seen.current,
-            &seen.ends,
-            &mut seen.wellness,
-            &mut seen.turns,
-            &wish,
-        )?;
-        let end = &seen.ends[index];
-        Ok(Chosen {
-            end: Rc::clone(end),
-            _active: end.endpoint.state.begin(),
-        })
-    }
-
     /// A request is begun whose rule has it tried again.
     pub(crate) fn bring_budget(&self) {
         self.shared
@@ -422,16 +393,20 @@ impl Local {
             }),
             Err(ConnectError { fault, detail }) => {
                 end.endpoint.state.note_trouble(fault, detail);
-                if fault != Fault::NoResources {
-                    self.shun(end);
-                }
+                self.connect_failed(end, fault, span);
                 Err(fault)
             }
         }
     }
 
-    /// No connection to an endpoint came about: others are asked for a while.
-    pub(super) fn shun(&self, end: &End) {
+    /// No connection to an endpoint could be established within `span`: others are preferred for a while, unless the failure
+    /// says more about this process or about the caller's deadline than about the endpoint.
+    pub(super) fn connect_failed(&self, end: &End, fault: Fault, span: Duration) {
+        let too_short = fault == Fault::ConnectTimeout
+            && span < limits::CONNECT_TIMEOUT_LEAST.min(self.connect_timeout());
+        if fault == Fault::NoResources || too_short {
+            return;
+        }
         let health = end.endpoint.state.health();
         health.shun(self.cx.now(), self.cx.wall());
         self.shared.health_changed();

@@ -107,6 +107,7 @@ fn rules(rules: Vec<Rule>) -> Config {
         tls: None,
         proxy_protocol: None,
         redirect_to_https: None,
+        paths: Default::default(),
         client_address: Default::default(),
         limits: Default::default(),
         policies: Vec::new(),

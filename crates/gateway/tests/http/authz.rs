@@ -1,12 +1,14 @@
 //! A service that is asked whether requests may pass: that lets them, does not, is slow, down, lies, and is back.
 
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
 use ringmain_engine::Config;
+use ringmain_gateway::health::Verdict;
 use ringmain_gateway::limits;
-use ringmain_gateway::model::{Answer, Ask, Body, ErrorPage, ExternalAuth, Policy, StatusRange, Target};
+use ringmain_gateway::model::{
+    ActiveHealth, Answer, Ask, Body, ErrorPage, ExternalAuth, HealthCheck, Policy, StatusRange, Target,
+};
 
 use crate::origin::{Edge, Origin, edge, nobody, to, upstream};
 use crate::policies::{ask, header, with};
@@ -18,7 +20,11 @@ on_every_backend! {
     a_refusal_is_its_own,
     what_fails_lets_nobody_pass,
     what_fails_lets_all_pass_if_that_is_wanted,
-    it_is_left_alone_and_comes_back,
+    a_failure_concerns_its_own_request,
+    allow_is_never_for_a_full_pool,
+    allow_asks_an_endpoint_that_fails_its_health_check,
+    a_refusal_that_is_too_long_or_cut_is_a_refusal,
+    the_next_endpoint_is_asked_without_a_connection,
 }
 
 fn policy() -> ExternalAuth {
@@ -224,8 +230,7 @@ fn what_fails_lets_all_pass_if_that_is_wanted(engine: Config) {
         ..policy()
     };
     let edge = guarded(engine, &origin, authz.addr, policy);
-    // Also when it is asked no more.
-    for _ in 0..2 * limits::AUTHZ_FAILURES {
+    for _ in 0..FAILURES {
         assert_eq!(ask(&edge, "GET", "X-Who: root\r\n").status, 200);
         assert_eq!(origin.seen().field("x-who"), None);
     }
@@ -233,42 +238,145 @@ fn what_fails_lets_all_pass_if_that_is_wanted(engine: Config) {
     let failed = faults
         .iter()
         .find(|(fault, _)| fault.label() == "authz_unavailable");
-    assert_eq!(
-        failed.map(|(_, count)| *count),
-        Some(u64::from(2 * limits::AUTHZ_FAILURES))
-    );
+    assert_eq!(failed.map(|(_, count)| *count), Some(FAILURES));
     edge.server.shut_down();
 }
 
-fn it_is_left_alone_and_comes_back(engine: Config) {
-    let origin = Origin::echo();
-    let well = Arc::new(AtomicBool::new(false));
-    let is_well = Arc::clone(&well);
+/// More failures than any breaker would wait for.
+const FAILURES: u64 = 20;
+
+/// Fails one input, allows requests with credentials, refuses others.
+fn choosy() -> Origin {
+    Origin::new(|mut peer| {
+        while let Some(seen) = peer.request() {
+            let status = match (seen.line().contains("/poison"), seen.field("authorization")) {
+                (true, _) => "500 Internal Server Error",
+                (false, Some(_)) => "200 OK",
+                (false, None) => "401 Unauthorized",
+            };
+            peer.send(answer(status, ""));
+        }
+    })
+}
+
+fn a_failure_concerns_its_own_request(engine: Config) {
+    for fail_open in [false, true] {
+        let (origin, authz) = (Origin::echo(), choosy());
+        let policy = ExternalAuth {
+            fail_open,
+            ..policy()
+        };
+        let edge = guarded(engine.clone(), &origin, authz.addr, policy);
+        for _ in 0..FAILURES {
+            let poison = edge.server.get("/poison").status;
+            assert_eq!(poison, if fail_open { 200 } else { 503 });
+            assert_eq!(ask(&edge, "GET", "Authorization: Bearer t\r\n").status, 200);
+            assert_eq!(ask(&edge, "GET", "").status, 401, "fail_open: {fail_open}");
+        }
+        edge.server.shut_down();
+    }
+}
+
+fn allow_is_never_for_a_full_pool(engine: Config) {
+    let origin = Origin::new(|_| panic!("no request is allowed"));
+    let (asked, is_asked) = std::sync::mpsc::channel();
+    let asked = std::sync::Mutex::new(asked);
     let authz = Origin::new(move |mut peer| {
         while peer.request().is_some() {
-            let head = if is_well.load(Ordering::SeqCst) {
-                "200 OK"
-            } else {
-                "503 Service Unavailable"
-            };
-            peer.send(answer(head, ""));
+            asked.lock().expect("no panic").send(()).expect("the test waits");
         }
     });
-    let edge = guarded(engine, &origin, authz.addr, policy());
-    for _ in 0..3 * limits::AUTHZ_FAILURES {
+    let policy = ExternalAuth {
+        fail_open: true,
+        ..policy()
+    };
+    let policies = vec![Policy::ExternalAuth(Arc::new(policy))];
+    let mut config = with(to(&[origin.addr], |_, _| {}), policies);
+    let mut service = upstream("authz", &[authz.addr]);
+    service.pool.requests = 1;
+    config.upstreams.push(Arc::new(service));
+    let edge = edge(engine, config);
+    let mut first = edge.server.client();
+    first.send("GET / HTTP/1.1\r\nHost: a\r\n\r\n");
+    is_asked.recv_timeout(PATIENCE).expect("the first is asked about");
+    for _ in 0..FAILURES {
         assert_eq!(ask(&edge, "GET", "").status, 503);
     }
-    well.store(true, Ordering::SeqCst);
-    let began = Instant::now();
-    loop {
-        match ask(&edge, "GET", "").status {
-            200 => break,
-            status => assert_eq!(status, 503),
-        }
-        assert!(began.elapsed() < PATIENCE, "it is asked again");
+    drop(first);
+    edge.server.shut_down();
+}
+
+fn allow_asks_an_endpoint_that_fails_its_health_check(engine: Config) {
+    let (origin, authz) = (Origin::echo(), choosy());
+    let policy = ExternalAuth {
+        fail_open: true,
+        ..policy()
+    };
+    let policies = vec![Policy::ExternalAuth(Arc::new(policy))];
+    let mut config = with(to(&[origin.addr], |_, _| {}), policies);
+    let mut service = upstream("authz", &[authz.addr]);
+    let mut check = ActiveHealth::new(HealthCheck::Http {
+        target: "/health".into(),
+        host: None,
+        statuses: StatusRange::one(204),
+    });
+    check.every = Duration::from_millis(10);
+    service.health.active = Some(check);
+    config.upstreams.push(Arc::new(service));
+    let edge = edge(engine, config);
+    let begun = Instant::now();
+    let verdict = || {
+        let upstreams = edge.gateway.upstreams();
+        let found = upstreams.iter().find(|upstream| &*upstream.name == "authz");
+        found.expect("it is configured").endpoints[0].verdict
+    };
+    while verdict() != Verdict::Ill {
+        assert!(begun.elapsed() < PATIENCE, "it is checked");
         std::thread::yield_now();
     }
-    // And from now on each time.
-    assert_eq!(ask(&edge, "GET", "").status, 200);
+    assert_eq!(ask(&edge, "GET", "").status, 401);
+    assert_eq!(ask(&edge, "GET", "Authorization: Bearer t\r\n").status, 200);
+    edge.server.shut_down();
+}
+
+fn a_refusal_that_is_too_long_or_cut_is_a_refusal(engine: Config) {
+    let long = "x".repeat(usize::try_from(limits::AUTHZ_BODY_BYTES).expect("few") + 1);
+    let refusals = [
+        answer("403 Forbidden\r\nX-Reason: why", &long),
+        "HTTP/1.1 403 Forbidden\r\nX-Reason: why\r\nContent-Length: 10\r\n\r\nhalf".to_owned(),
+        "HTTP/1.1 403 Forbidden\r\nX-Reason: why\r\nTransfer-Encoding: chunked\r\n\r\nx\r\n".to_owned(),
+    ];
+    for refusal in refusals {
+        let origin = Origin::new(|_| panic!("no request is allowed"));
+        let authz = Origin::new(move |mut peer| {
+            if peer.request().is_some() {
+                peer.send(&refusal);
+            }
+        });
+        let policy = ExternalAuth {
+            fail_open: true,
+            ..policy()
+        };
+        let edge = guarded(engine.clone(), &origin, authz.addr, policy);
+        let refused = ask(&edge, "GET", "");
+        assert_eq!(
+            (refused.status, &*refused.text(), refused.field("x-reason")),
+            (403, "", Some("why"))
+        );
+        edge.server.shut_down();
+    }
+}
+
+fn the_next_endpoint_is_asked_without_a_connection(engine: Config) {
+    let (origin, authz) = (Origin::echo(), choosy());
+    let policies = vec![Policy::ExternalAuth(Arc::new(policy()))];
+    let mut config = with(to(&[origin.addr], |_, _| {}), policies);
+    let service = upstream("authz", &[nobody(), authz.addr, nobody()]);
+    config.upstreams.push(Arc::new(service));
+    let edge = edge(engine, config);
+    for _ in 0..10 {
+        assert_eq!(ask(&edge, "GET", "Authorization: Bearer t\r\n").status, 200);
+        assert_eq!(ask(&edge, "GET", "").status, 401);
+    }
     edge.server.shut_down();
 }

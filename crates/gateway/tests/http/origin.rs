@@ -204,6 +204,7 @@ pub(crate) fn listener() -> Listener {
         tls: None,
         proxy_protocol: None,
         redirect_to_https: None,
+        paths: Default::default(),
         client_address: Default::default(),
         limits: Default::default(),
         policies: Vec::new(),

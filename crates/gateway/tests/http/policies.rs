@@ -16,6 +16,7 @@ use crate::support;
 
 on_every_backend! {
     addresses_are_let_in_or_not,
+    an_unknown_address_is_not_the_proxy,
     a_preflight_meets_addresses_and_no_more,
     a_refusal_is_an_error_like_another,
     passwords_let_in,
@@ -66,13 +67,30 @@ fn addresses_are_let_in_or_not(engine: Config) {
         // What a client says in front of its proxy's word is no proof.
         ("10.1.2.3, 192.0.2.1", 403),
         ("192.0.2.1, 10.1.2.3", 200),
+        // A client whose address its proxy does not say may be any.
+        ("unknown", 403),
+        ("", 403),
+        ("10.1.2.3, x", 403),
     ] {
         assert_eq!(ask(&edge, "GET", &from(address)).status, status, "{address}");
     }
     let faults = edge.gateway.faults();
     let denied = faults.iter().find(|(fault, _)| fault.label() == "address_denied");
-    assert_eq!(denied.map(|(_, count)| *count), Some(4));
+    assert_eq!(denied.map(|(_, count)| *count), Some(7));
     edge.server.shut_down();
+}
+
+fn an_unknown_address_is_not_the_proxy(engine: Config) {
+    let origin = Origin::echo();
+    for (allow, deny) in [(&["127.0.0.0/8"][..], &[][..]), (&[], &["192.0.2.0/24"])] {
+        let config = with(to(&[origin.addr], |_, _| {}), vec![addresses(allow, deny)]);
+        let edge = edge(engine.clone(), config);
+        for address in ["unknown", "x", "", "10.0.0.1, ", "_hidden"] {
+            assert_eq!(ask(&edge, "GET", &from(address)).status, 403, "{address}");
+        }
+        assert_eq!(ask(&edge, "GET", "").status, 200, "the proxy's own");
+        edge.server.shut_down();
+    }
 }
 
 fn a_preflight_meets_addresses_and_no_more(engine: Config) {

@@ -25,6 +25,8 @@ on_every_backend! {
     one_that_goes_and_comes_back,
     one_that_lies,
     one_that_says_nothing,
+    one_that_goes_gives_no_second_budget,
+    a_full_pool_switches_no_limit_off,
 }
 
 /// A redis-server at a Unix socket, without files.
@@ -218,7 +220,8 @@ fn one_that_lies(engine: Config) {
         let liar = Origin::new(move |mut peer| while peer.line().is_some() && peer.send(answer) {});
         let redis = upstream("redis", &[liar.addr]);
         let edge = edge(engine.clone(), limited(redis, 1, |_| {}));
-        assert_eq!(statuses(&edge, 3), [200; 3], "{answer}");
+        // This process counts alone then.
+        assert_eq!(statuses(&edge, 3), [200, 429, 429], "{answer}");
         assert_eq!(down(&edge), 3);
         edge.server.shut_down();
     }
@@ -233,11 +236,48 @@ fn one_that_says_nothing(engine: Config) {
         })
     };
     for addr in [mute.addr, nobody()] {
-        for (denies, status) in [(true, 503), (false, 200)] {
+        for (denies, expected) in [(true, [503; 3]), (false, [200, 429, 429])] {
             let edge = edge(engine.clone(), short(addr, denies));
-            assert_eq!(statuses(&edge, 3), [status; 3]);
+            assert_eq!(statuses(&edge, 3), expected);
             assert_eq!(down(&edge), 3);
             edge.server.shut_down();
         }
+    }
+}
+
+fn one_that_goes_gives_no_second_budget(engine: Config) {
+    let Some(server) = Server::start(socket("budget", &engine), &[]) else {
+        return;
+    };
+    let edge = edge(engine, limited(at(&server.socket), 3, |_| {}));
+    assert_eq!(statuses(&edge, 2), [200; 2]);
+    server.stop();
+    assert_eq!(statuses(&edge, 3), [200, 429, 429]);
+    edge.server.shut_down();
+}
+
+fn a_full_pool_switches_no_limit_off(engine: Config) {
+    let (asked, is_asked) = std::sync::mpsc::channel();
+    let asked = std::sync::Mutex::new(asked);
+    let slow = Origin::new(move |mut peer| {
+        while peer.some().is_some() {
+            // The test may be over.
+            let _ = asked.lock().expect("no panic").send(());
+        }
+    });
+    for (denies, expected) in [(true, [503; 3]), (false, [200, 429, 429])] {
+        let mut redis = upstream("redis", &[slow.addr]);
+        redis.pool.requests = 1;
+        let limited = limited(redis, 1, |redis| {
+            redis.denies = denies;
+            redis.timeout = Duration::from_secs(2);
+        });
+        let edge = edge(engine.clone(), limited);
+        let mut first = edge.server.client();
+        first.send("GET / HTTP/1.1\r\nHost: other\r\n\r\n");
+        is_asked.recv_timeout(PATIENCE).expect("the first asks");
+        assert_eq!(statuses(&edge, 3), expected);
+        drop(first);
+        edge.server.shut_down();
     }
 }

@@ -122,6 +122,46 @@ pub fn pass_on<'a>(raw: &'a str, scratch: &'a mut String) -> Result<&'a str, Pat
     Ok(scratch)
 }
 
+/// Whether `raw` has a dot segment, escaped or not: recipients may resolve it in different ways.
+#[must_use]
+pub fn has_dot_segment(raw: &str) -> bool {
+    // Most paths have none of the two characters that one begins with.
+    raw.as_bytes()
+        .windows(2)
+        .any(|pair| matches!(pair, b"/." | b"/%"))
+        && raw.split('/').any(|segment| {
+            let mut rest = segment.as_bytes();
+            let mut dots = 0;
+            while let Some(length) = dot(rest) {
+                rest = &rest[length..];
+                dots += 1;
+            }
+            rest.is_empty() && (1..=2).contains(&dots)
+        })
+}
+
+/// The length of a dot at the front, escaped or not.
+fn dot(text: &[u8]) -> Option<usize> {
+    match text {
+        [b'.', ..] => Some(1),
+        [b'%', b'2', b'e' | b'E', ..] => Some(3),
+        _ => None,
+    }
+}
+
+/// The normal form of a normal path whose escaped slashes and backslashes are slashes. `None`: it has none.
+#[must_use]
+pub fn with_slashes(normal: &str) -> Option<String> {
+    let is_slash = |&byte: &u8| byte == STAND_IN || byte == b'\\';
+    if !normal.as_bytes().iter().any(|byte| is_slash(byte)) {
+        return None;
+    }
+    let slash = |byte: u8| if is_slash(&byte) { b'/' } else { byte };
+    let mut bytes: Vec<u8> = normal.bytes().map(slash).collect();
+    remove_segments(&mut bytes);
+    Some(String::from_utf8(bytes).expect("ASCII for ASCII, and whole segments are gone"))
+}
+
 /// Appends a normal path escaped, so that it can stand in a request line.
 pub fn escape(normal: &str, into: &mut String) {
     for &byte in normal.as_bytes() {

@@ -259,3 +259,45 @@ fn what_is_passed_on_means_the_same() {
         );
     }
 }
+
+#[test]
+fn dot_segments_are_found_in_any_form() {
+    for raw in [
+        "/.", "/..", "/a/./b", "/a/../b", "/%2e", "/.%2E/a", "/%2e%2e", "/a/..", "//..",
+    ] {
+        assert!(has_dot_segment(raw), "{raw}");
+    }
+    for raw in [
+        "/",
+        "/a",
+        "/...",
+        "/.a",
+        "/a.",
+        "/a..b",
+        "/%2e%2e%2e",
+        "/%2ea",
+        "/%25",
+        "/a%2e",
+        "//",
+    ] {
+        assert!(!has_dot_segment(raw), "{raw}");
+    }
+}
+
+#[test]
+fn escaped_slashes_become_slashes() {
+    for (raw, expected) in [
+        ("/a/b", None),
+        ("/admin%2fx", Some("/admin/x")),
+        ("/admin%5cx", Some("/admin/x")),
+        ("/admin\\x", Some("/admin/x")),
+        ("/%2f%2fadmin", Some("/admin")),
+        ("/public%5c..%5cadmin", Some("/admin")),
+        ("/a%2f", Some("/a/")),
+        ("/a%252fb", None),
+    ] {
+        let mut scratch = String::new();
+        let normal = normalise(raw, &mut scratch).expect("a path");
+        assert_eq!(with_slashes(normal).as_deref(), expected, "{raw}");
+    }
+}

@@ -1,5 +1,7 @@
 //! What a peer may make this codec read, hold or do. Every limit with its unit and what happens beyond it.
 
+use std::time::Duration;
+
 /// Bytes of a dynamic table, either direction, as RFC 7541 §4.1 counts: the default, which is never changed. Its memory is at most
 /// about twice that, and nothing on a connection that is not used.
 pub const TABLE_BYTES: usize = 4096;
@@ -10,6 +12,17 @@ pub const FRAME_BYTES: usize = 16_384;
 /// Streams that a server has reset of which late frames are still ignored: those beyond answer late frames by another reset, which
 /// counts in [`Budgets::resets`].
 pub const RESET_MEMORY: usize = 64;
+
+/// Streams that a server answers to their end for each reset that they give back. One for one would let a peer pay for costly
+/// requests that it resets by cheap ones that it does not.
+pub const ANSWERS_PER_RESET: u8 = 8;
+
+/// Streams that a client may reset before their response's head within [`EARLY_RESET_WINDOW`], if these are half of the streams
+/// that it has opened in that time or more. Beyond: `TooManyResets`.
+pub const EARLY_RESETS: u8 = 100;
+
+/// See [`EARLY_RESETS`].
+pub const EARLY_RESET_WINDOW: Duration = Duration::from_mins(1);
 
 /// Limits of one connection. There is no connection without them.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -50,8 +63,8 @@ pub struct Rate {
 /// Budgets of what costs work and brings nothing. Beyond each the connection ends with ENHANCE_YOUR_CALM.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Budgets {
-    /// Streams that the peer gives up before they are answered, or has reset by breaking a rule. Each stream that is answered to
-    /// its end brings one back. More: `TooManyResets`.
+    /// Streams that the peer resets before they are answered, or has reset by breaking a rule. [`ANSWERS_PER_RESET`] streams that
+    /// are answered to their end give one back. More: `TooManyResets`.
     pub resets: Rate,
     /// PING, SETTINGS, PRIORITY, late and unknown frames. Each frame of data that is sent, and each stream that is answered, brings one
     /// back: clients measure by pings, and give up what is on its way. More: `TooManyControlFrames`.

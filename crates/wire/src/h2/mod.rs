@@ -34,7 +34,10 @@ pub use connection::{Connection, Event, Repeated, Request, ResponseWriter, Role,
 pub use fault::{FaultKind, PeerFault, Scope};
 pub use frame::PREFACE;
 pub use head::HeadBuffer;
-pub use limits::{Budgets, FRAME_BYTES, Limits, RESET_MEMORY, Rate, SMALL_DATA, TABLE_BYTES};
+pub use limits::{
+    ANSWERS_PER_RESET, Budgets, EARLY_RESET_WINDOW, EARLY_RESETS, FRAME_BYTES, Limits, RESET_MEMORY, Rate,
+    SMALL_DATA, TABLE_BYTES,
+};
 pub use misuse::Misuse;
 pub use stored::{load_request, load_response, store_request, store_response};
 pub use streams::Stream;

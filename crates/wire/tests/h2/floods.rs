@@ -45,27 +45,47 @@ fn rapid_reset_ends() {
         borne(&limits, 1000, NOW, round),
         (100, Some(FaultKind::TooManyResets))
     );
-    // Ten a second are given up by people, too.
+    // Also at a pace that the budget would bear: no response is left to begin.
     assert_eq!(
         borne(&limits, 1000, Duration::from_millis(100), round),
-        (1000, None)
+        (100, Some(FaultKind::TooManyResets))
     );
+    // One a second is what people do.
+    assert_eq!(borne(&limits, 1000, Duration::from_secs(1), round), (1000, None));
+}
+
+/// Resets one stream for each `answered` streams that are answered to their end; returns how many were reset, up to 1000.
+fn resets_between_answers(answered: u32, pause: Duration) -> u32 {
+    let mut side = Side::server(&Limits::INTERNET);
+    let mut id = 1;
+    for count in 0..1000 {
+        side.now += pause;
+        for _ in 0..answered {
+            let heard = side.hear(&get(id)).expect("no flood");
+            let stream = heard[0].0.expect("a stream");
+            side.connection
+                .respond(stream, 200, &mut side.out)
+                .expect("a head")
+                .finish(true);
+            side.out.clear();
+            id += 2;
+        }
+        if let Err(fault) = side.hear(&[get(id), rst(id)].concat()) {
+            assert_eq!(fault.kind, FaultKind::TooManyResets);
+            return count;
+        }
+        id += 2;
+    }
+    1000
 }
 
 #[test]
-fn rapid_reset_between_answers_is_no_flood() {
-    let mut side = Side::server(&Limits::INTERNET);
-    for count in 0..1000 {
-        let (answered, given_up) = (1 + 4 * count, 3 + 4 * count);
-        let heard = side
-            .hear(&[get(answered), get(given_up), rst(given_up)].concat())
-            .expect("no flood");
-        let stream = heard[0].0.expect("a stream");
-        side.connection
-            .respond(stream, 200, &mut side.out)
-            .expect("a head")
-            .finish(true);
-    }
+fn cheap_requests_do_not_pay_for_resets() {
+    assert_eq!(resets_between_answers(1, NOW), 100, "half of the streams");
+    assert_eq!(resets_between_answers(1, Duration::from_millis(100)), 100);
+    assert_eq!(resets_between_answers(4, NOW), 200, "eight answers give one back");
+    assert_eq!(resets_between_answers(8, NOW), 1000);
+    assert_eq!(resets_between_answers(1, Duration::from_secs(1)), 1000);
 }
 
 #[test]

@@ -106,7 +106,7 @@ impl Builder<'_> {
         };
         let v4 = prefix(&part.ipv4_prefix, 32);
         let v6 = match &part.ipv6_prefix {
-            None => 64,
+            None => CLIENT_IPV6_BITS,
             given => prefix(given, 128),
         };
         limit.by = self.rate_keys(part.by, v4, v6);

@@ -3,8 +3,8 @@
 use std::sync::Arc;
 
 use ringmain_gateway::model::{
-    self, Addr, ClientAddress, ClientCertificateMode, ClientHeader, HttpLimits, ListenerTls, Protocol,
-    TlsVersion,
+    self, Addr, ClientAddress, ClientCertificateMode, ClientHeader, EscapedSlashes, HttpLimits, ListenerTls,
+    Paths, Protocol, TlsVersion,
 };
 use ringmain_gateway::table::Place;
 
@@ -25,6 +25,7 @@ fn plain(name: &str, addresses: Vec<Addr>, protocol: Protocol) -> model::Listene
         proxy_protocol: None,
         redirect_to_https: None,
         client_address: ClientAddress::default(),
+        paths: Paths::default(),
         limits: HttpLimits::default(),
         policies: Vec::new(),
     }
@@ -82,6 +83,12 @@ impl Builder<'_> {
             if let Some(part) = value(part.client_address) {
                 listener.client_address = client_address(part);
             }
+            put(&mut listener.paths.merge_slashes, value(part.merge_slashes));
+            listener.paths.escaped_slashes = value(part.escaped_slashes).map(|slashes| match slashes {
+                document::EscapedSlashes::Keep => EscapedSlashes::Keep,
+                document::EscapedSlashes::Decode => EscapedSlashes::Decode,
+                document::EscapedSlashes::Reject => EscapedSlashes::Reject,
+            });
             if let Some(part) = value(part.limits) {
                 builder.http_limits(&mut listener.limits, part);
             }

@@ -54,7 +54,7 @@ pub(in crate::config) struct Redis {
     pub(in crate::config) password: Maybe<String>,
     /// How long it may take, connecting included: `50ms` if it does not say.
     pub(in crate::config) timeout: Maybe<Text<Time>>,
-    /// What becomes of requests while it does not answer: `allow` if it does not say.
+    /// What becomes of requests while it does not respond. Default: `allow`, they are counted by this process alone.
     pub(in crate::config) on_failure: Maybe<OnFailure>,
 }
 
@@ -62,7 +62,7 @@ pub(in crate::config) struct Redis {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Deserialize, JsonSchema)]
 #[serde(rename_all = "snake_case")]
 pub(in crate::config) enum OnFailure {
-    /// They pass, unasked and uncounted.
+    /// They are allowed: counted by this process alone, or without the decision of the service.
     Allow,
     /// 503.
     Deny,

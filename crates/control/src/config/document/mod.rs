@@ -81,8 +81,26 @@ pub(super) struct Listener {
     pub(super) redirect_to_https: Maybe<Switch<HttpsRedirect>>,
     /// Whose word is taken for the client's address. Nobody's if it does not say.
     pub(super) client_address: Maybe<ClientAddress>,
+    /// Whether upstreams receive repeated slashes of a path as one. Default: `false`, the path is sent as it arrived. Rules are
+    /// matched against a path with merged slashes in any case.
+    pub(super) merge_slashes: Maybe<bool>,
+    /// Handling of `%2F`, `%5C` and `\` in paths. Default: `reject` if a rule of the listener guards a part of its paths, else
+    /// `keep`.
+    pub(super) escaped_slashes: Maybe<EscapedSlashes>,
     /// Of connections and heads.
     pub(super) limits: Maybe<HttpLimits>,
+}
+
+/// Handling of escaped slashes and of backslashes in paths.
+#[derive(Clone, Copy, Debug, Deserialize, JsonSchema)]
+#[serde(rename_all = "snake_case")]
+pub(super) enum EscapedSlashes {
+    /// They belong to their segment: `/admin%2fx` does not match `/admin`.
+    Keep,
+    /// They are slashes, for rules and for upstreams.
+    Decode,
+    /// The request is answered 400.
+    Reject,
 }
 
 /// What is spoken at a listener.

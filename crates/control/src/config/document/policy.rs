@@ -85,7 +85,7 @@ pub(in crate::config) struct ClientCertificate {
     pub(in crate::config) fingerprint: Maybe<Text<HeaderName>>,
 }
 
-/// A name and a password (RFC 7617). Passwords are checked off the workers, at most 16 at once for each.
+/// A name and a password (RFC 7617). Passwords are checked off the workers, at most 8 at once in the process.
 #[derive(Debug, Default, Deserialize, JsonSchema)]
 #[serde(default, deny_unknown_fields)]
 pub(in crate::config) struct BasicAuth {
@@ -208,6 +208,6 @@ pub(in crate::config) struct ExternalAuth {
     pub(in crate::config) identity: Maybe<Text<HeaderName>>,
     /// How long it may take: `1s` if it does not say.
     pub(in crate::config) timeout: Maybe<Text<Time>>,
-    /// What becomes of requests when it fails: `deny` if it does not say.
+    /// What becomes of a request that it fails: `deny` by default. The gateway's own limits always deny.
     pub(in crate::config) on_failure: Maybe<OnFailure>,
 }

@@ -178,7 +178,7 @@ pub(in crate::config) struct Health {
     pub(in crate::config) active: Maybe<Switch<ActiveHealth>>,
     /// By what requests meet: `true`, or how.
     pub(in crate::config) outliers: Maybe<Switch<Outliers>>,
-    /// When fewer than so many percent are well, all count as well: 50 if it does not say; 0 is never.
+    /// When fewer than so many percent of the endpoints that respond are healthy, all that respond are used. Default: 0, never.
     pub(in crate::config) panic_percent: Maybe<u8>,
 }
 

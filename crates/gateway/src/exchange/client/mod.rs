@@ -10,14 +10,15 @@ use ringmain_wire::h1::{Fields, Known};
 pub(super) use self::url::RequestUrl;
 use crate::model::{ClientAddress, ClientHeader};
 
-/// The client's address; `None` on a Unix socket whose word is not taken.
+/// The client's address. `None`: on a Unix socket whose peer is not trusted, and for a client that a trusted proxy does not name.
 pub(super) fn address(config: &ClientAddress, req: &Request<'_>) -> Option<IpAddr> {
     let peer = req.remote()?.ip().to_canonical();
-    Some(find(config, peer, &req.head().fields))
+    find(config, peer, &req.head().fields)
 }
 
-/// Returns the client's address as a peer reports it.
-pub(super) fn find(config: &ClientAddress, peer: IpAddr, fields: &Fields<'_>) -> IpAddr {
+/// Returns the client's address as a peer reports it. `None`: a trusted proxy sends a value that is no address (`unknown`, an
+/// obfuscated name, an empty element), so the client is unknown. It must not count as the proxy, which rules may allow more.
+pub(super) fn find(config: &ClientAddress, peer: IpAddr, fields: &Fields<'_>) -> Option<IpAddr> {
     search(config, peer, fields, &mut |_| {})
 }
 
@@ -28,44 +29,54 @@ fn search<'v>(
     peer: IpAddr,
     fields: &Fields<'v>,
     visit: &mut dyn FnMut(&'v [u8]),
-) -> IpAddr {
+) -> Option<IpAddr> {
     let trusted = |address: IpAddr| config.trusted.iter().any(|network| network.contains(address));
     if !trusted(peer) {
-        return peer;
+        return Some(peer);
     }
-    let mut client = peer;
+    let mut client = Some(peer);
     let mut hops = 1;
-    let mut look = |element: &'v [u8], address: Option<IpAddr>| {
-        let Some(address) = address else { return true };
-        visit(element);
+    // Returns whether the search is over.
+    let mut look = |element: Option<&'v [u8]>, address: Option<IpAddr>| {
         client = address;
+        let (Some(element), Some(address)) = (element, address) else {
+            client = None;
+            return true;
+        };
+        visit(element);
         hops += 1;
         !trusted(address) || config.hops.is_some_and(|most| hops > most)
     };
     match &config.header {
         ClientHeader::Named(name) => {
-            // One address, said once: who could add a second could choose.
+            // One address, said once: a peer that can add a second one could choose.
             let mut values = fields.all(name.as_str());
-            if let (Some(value), None) = (values.next(), values.next()) {
-                look(value, plain(value));
+            match (values.next(), values.next()) {
+                (Some(value), None) => {
+                    look(Some(value), plain(value));
+                }
+                (Some(_), Some(_)) => {
+                    look(None, None);
+                }
+                (None, _) => {}
             }
         }
         ClientHeader::XForwardedFor => {
             backwards(fields.all_known(Known::XForwardedFor), &mut |element| {
-                look(element, plain(element))
+                look(element, element.and_then(plain))
             });
         }
         ClientHeader::Forwarded => {
             backwards(fields.all("Forwarded"), &mut |element| {
-                look(element, of_element(element))
+                look(element, element.and_then(of_element))
             });
         }
     }
     client
 }
 
-/// Shows the elements of a list from the last to the first, until `look` has seen enough.
-fn backwards<'v>(values: impl Iterator<Item = &'v [u8]>, look: &mut dyn FnMut(&'v [u8]) -> bool) {
+/// Shows the elements of a list from the last to the first, until `visit` returns `true`. `None`: there are more than are read.
+fn backwards<'v>(values: impl Iterator<Item = &'v [u8]>, visit: &mut dyn FnMut(Option<&'v [u8]>) -> bool) {
     // Fields in reverse without memory: almost always there is one.
     let mut lines = [&b""[..]; LINES];
     let mut count = 0;
@@ -75,14 +86,17 @@ fn backwards<'v>(values: impl Iterator<Item = &'v [u8]>, look: &mut dyn FnMut(&'
     }
     for index in (count.saturating_sub(LINES)..count).rev() {
         for element in lines[index % LINES].rsplit(|&byte| byte == b',') {
-            if look(element.trim_ascii()) {
+            if visit(Some(element.trim_ascii())) {
                 return;
             }
         }
     }
+    if count > LINES {
+        visit(None);
+    }
 }
 
-/// Lines of a list that are looked at, from the last on; those before are as if they were not there.
+/// Lines of a list that are read, from the last one. A client that is named before them is unknown.
 const LINES: usize = 16;
 
 /// `192.0.2.1`, `192.0.2.1:80`, `2001:db8::1`, `[2001:db8::1]`, `[2001:db8::1]:80`.

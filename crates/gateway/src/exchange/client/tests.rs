@@ -14,6 +14,9 @@ fn config(header: ClientHeader, hops: Option<u8>) -> ClientAddress {
     }
 }
 
+/// No address: the client is unknown.
+const UNKNOWN: &str = "unknown";
+
 #[track_caller]
 fn check(config: &ClientAddress, peer: &str, headers: &str, expected: &str) {
     let text = format!("GET / HTTP/1.1\r\nHost: a\r\n{headers}\r\n");
@@ -28,7 +31,8 @@ fn check(config: &ClientAddress, peer: &str, headers: &str, expected: &str) {
         panic!("a head: {text}");
     };
     let found = find(config, peer.parse().expect("an address"), &head.fields);
-    assert_eq!(found.to_string(), expected, "{headers}");
+    let found = found.map_or_else(|| UNKNOWN.to_owned(), |address| address.to_string());
+    assert_eq!(found, expected, "{headers}");
 }
 
 #[test]
@@ -55,14 +59,27 @@ fn x_forwarded_for() {
         "X-Forwarded-For: 6.6.6.6\r\nX-Forwarded-For: 1.2.3.4\r\n",
         "1.2.3.4",
     );
-    // What is no address ends the search.
-    check(
-        &config,
-        "10.0.0.1",
-        "X-Forwarded-For: 6.6.6.6, unknown, 10.2.2.2\r\n",
-        "10.2.2.2",
-    );
-    check(&config, "10.0.0.1", "X-Forwarded-For: 6.6.6.6, \r\n", "10.0.0.1");
+    // A value that is no address ends the search, and is no trusted proxy.
+    for value in [
+        "6.6.6.6, unknown, 10.2.2.2",
+        "6.6.6.6, ",
+        "",
+        "unknown",
+        "x",
+        "6.6.6.6, _hidden",
+        "6.6.6.6, 1.2.3",
+        "6.6.6.6, fe80::1%eth0",
+        "6.6.6.6, \"1.2.3.4\"",
+    ] {
+        let header = format!("X-Forwarded-For: {value}\r\n");
+        check(&config, "10.0.0.1", &header, UNKNOWN);
+        check(&config, "192.0.2.9", &header, "192.0.2.9");
+    }
+    // As many lines as are read, and one more.
+    let lines = "X-Forwarded-For: 10.3.3.3\r\n".repeat(super::LINES);
+    check(&config, "10.0.0.1", &lines, "10.3.3.3");
+    let lines = format!("X-Forwarded-For: 6.6.6.6\r\n{lines}");
+    check(&config, "10.0.0.1", &lines, UNKNOWN);
     check(&config, "10.0.0.1", "X-Forwarded-For: 10.3.3.3\r\n", "10.3.3.3");
     check(
         &config,
@@ -123,12 +140,17 @@ fn forwarded() {
         "Forwarded: for=1.2.3.4;proto=https, for=10.9.9.9\r\n",
         "1.2.3.4",
     );
-    check(
-        &config,
-        "10.0.0.1",
-        "Forwarded: for=1.2.3.4, for=_hidden\r\n",
-        "10.0.0.1",
-    );
+    for value in [
+        "for=_hidden",
+        "for=unknown",
+        "proto=https",
+        "",
+        "for=",
+        "for=\"x\"",
+    ] {
+        let header = format!("Forwarded: for=1.2.3.4, {value}\r\n");
+        check(&config, "10.0.0.1", &header, UNKNOWN);
+    }
     check(&config, "10.0.0.1", "X-Forwarded-For: 6.6.6.6\r\n", "10.0.0.1");
 }
 
@@ -141,7 +163,10 @@ fn a_header_of_one_address() {
         &config,
         "10.0.0.1",
         "cf-connecting-ip: 1.2.3.4\r\ncf-connecting-ip: 6.6.6.6\r\n",
-        "10.0.0.1",
+        UNKNOWN,
     );
+    check(&config, "10.0.0.1", "cf-connecting-ip: unknown\r\n", UNKNOWN);
+    check(&config, "10.0.0.1", "cf-connecting-ip:\r\n", UNKNOWN);
+    check(&config, "10.0.0.1", "", "10.0.0.1");
     check(&config, "192.0.2.1", "cf-connecting-ip: 1.2.3.4\r\n", "192.0.2.1");
 }

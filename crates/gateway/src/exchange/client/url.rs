@@ -79,9 +79,10 @@ impl<'r> RequestUrl<'r> {
         let element = |name: &str| {
             let (mut found, mut number) = (None, 0);
             backwards(fields.all(name), &mut |element| {
-                found = Some(element);
                 number += 1;
-                number == place
+                let is_found = number == place || element.is_none();
+                found = element;
+                is_found
             });
             found
         };

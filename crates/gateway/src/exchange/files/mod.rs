@@ -40,7 +40,7 @@ pub(super) async fn answer(
     } else {
         0
     };
-    let path = &req.path()[from..];
+    let path = &found.path(req)[from..];
     let served = match find(worker, &root, files, path).await {
         Ok(Some(served)) => served,
         Ok(None) => {

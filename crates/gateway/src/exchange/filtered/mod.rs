@@ -182,6 +182,7 @@ impl Chain {
             route: found.matched.route().route().name.clone(),
             client: client::address(&found.listener.client_address, req),
             identity: cleared.identity().cloned(),
+            path: found.decoded.clone(),
         };
         let about = About { req, whose: &whose };
         let begin = |wanted: &Use| {

@@ -2,20 +2,28 @@
 //! room for.
 
 use std::cell::Cell;
+use std::rc::Rc;
 
+use ringmain_engine::backend::Time;
 use ringmain_web::Method;
 
 use super::Job;
 use crate::exchange::filtered::Chain;
 use crate::fault::{Fault, Retryable};
+use crate::limits;
 use crate::model::Retry;
 use crate::upstream::breaker::Retrying;
+use crate::upstream::local::End;
 
 /// How far a request is.
 #[derive(Default)]
 pub(super) struct Tries {
     /// How many there were before this one.
     pub(super) before: Cell<usize>,
+    /// Those of them that ended without a connection and were continued elsewhere: no retries.
+    failovers: Cell<usize>,
+    /// When the first of these began.
+    failing_since: Cell<Option<Time>>,
     /// What it is counted by from the second one on.
     retrying: Cell<Option<Retrying>>,
 }
@@ -24,7 +32,25 @@ impl Job<'_, '_> {
     /// Whether this try may be followed by another one, as far as the rule's number of them goes.
     pub(super) fn has_tries(&self) -> Option<&Retry> {
         let retry = self.forward.retry.as_ref()?;
-        (self.tries.before.get() < usize::from(retry.attempts)).then_some(retry)
+        let retries = self.tries.before.get().saturating_sub(self.tries.failovers.get());
+        (retries < usize::from(retry.attempts)).then_some(retry)
+    }
+
+    /// Whether an attempt that got no connection continues at once with an endpoint not yet tried. That is no retry, since
+    /// no endpoint has seen the request: it needs no rule and no budget. `begun`: when the attempt began.
+    pub(super) fn fails_over(&self, fault: Fault, begun: Time, tried: &[Rc<End>]) -> bool {
+        if !fault.is_connect_failure() || !self.local.has_untried(tried) {
+            return false;
+        }
+        let tries = &self.tries;
+        let since = tries.failing_since.get().unwrap_or(begun);
+        tries.failing_since.set(Some(since));
+        let most = self.local.connect_timeout() * limits::FAILOVER_CONNECT_TIMEOUTS;
+        let fails_over = self.worker.cx.now().since(since) < most;
+        tries
+            .failovers
+            .set(tries.failovers.get() + usize::from(fails_over));
+        fails_over
     }
 
     /// Whether the request is tried again after such a fault; then that is counted.
@@ -50,6 +76,7 @@ impl Job<'_, '_> {
     /// A random part of a time that is twice as long after each try: those who fail together do not come back together.
     pub(super) async fn pause(&self, tries: usize) {
         let Some(retry) = &self.forward.retry else { return };
+        let tries = tries.saturating_sub(self.tries.failovers.get()).max(1);
         let doubled = retry.backoff.saturating_mul(1 << (tries - 1).min(16));
         let span = doubled.min(retry.backoff_most);
         let share = self.worker.cx.random() as u32 as f64 / f64::from(u32::MAX);

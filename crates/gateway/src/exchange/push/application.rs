@@ -204,6 +204,7 @@ impl Application for Asking {
                 again: !matches!(question.event, Event::Rpc | Event::Publish),
                 most: ANSWER_BYTES as u64,
                 until: worker.cx.now().after(question.within),
+                insists: false,
             };
             let answered = call(&worker, upstream, &asked).await;
             let answered = answered.map_err(|fault| Unanswered(fault.to_string()))?;

@@ -20,6 +20,8 @@ pub(crate) use application::Asks;
 /// What is left to do.
 pub(super) struct Pushed {
     below: Option<Path>,
+    /// The path that the rule was found by, where that is not the request's own.
+    path: Option<Rc<str>>,
     /// Of the answer's head, if there are any.
     changes: Option<Box<StatusChanges>>,
     /// Whom its session asks.
@@ -39,6 +41,7 @@ impl Pushed {
         let asking = asks.map(|asks| Asking::of(worker, asks, (found, plan), cleared, req));
         Pushed {
             below: at.below.clone(),
+            path: found.decoded.clone(),
             changes: (!plan.response.is_empty()).then(|| Box::new(plan.response.clone())),
             backend: asking.map(|asking| Backend(Rc::new(asking))),
         }
@@ -52,7 +55,8 @@ impl Pushed {
             req.extend(backend);
         }
         let below = self.below.as_ref().map_or("", |path| path.as_str());
-        let path = req.path().strip_prefix(below.trim_end_matches('/'));
+        let whole = self.path.as_deref().unwrap_or_else(|| req.path());
+        let path = whole.strip_prefix(below.trim_end_matches('/'));
         // What other matches of the rule bring is no endpoint: `/live` itself, or `/lively` beside `/live`.
         let path = path.filter(|path| path.starts_with('/')).unwrap_or("/");
         let outcome = reply.lead_inside(path).await;

@@ -18,6 +18,7 @@ fn listener(name: &str, address: &str) -> Arc<Listener> {
         tls: None,
         proxy_protocol: None,
         redirect_to_https: None,
+        paths: crate::model::Paths::default(),
         client_address: crate::model::ClientAddress::default(),
         limits: HttpLimits::default(),
         policies: Vec::new(),

@@ -98,6 +98,8 @@ async fn fetch(worker: &Rc<Worker>, provider: &Provider, remote: &RemoteKeys) ->
         again: true,
         most: limits::KEY_SET_BYTES as u64,
         until: worker.cx.now().after(limits::KEYS_TIMEOUT),
+        // Other requests to the same upstream must not keep all tokens out.
+        insists: true,
     };
     let answered = call(worker, upstream, &asked).await;
     let answered = answered.map_err(|fault| fault.to_string())?;

@@ -272,7 +272,7 @@ impl Local {
         }
         if let Err(fault) = self.heard(&session, until).await {
             if fault == Fault::ConnectTimeout {
-                self.shun(end);
+                self.connect_failed(end, fault, span);
             }
             return Err(fault);
         }

@@ -47,8 +47,6 @@ pub(super) enum Mood {
     Good,
     /// Mostly it does not, or not well; it comes and goes.
     Bad,
-    /// It answers that it cannot answer.
-    Failing,
     /// It is there, and takes seconds for everything.
     Late,
 }
@@ -191,7 +189,6 @@ impl<T: Trade> Service<T> {
         let soon = Duration::from_micros(random.u64(10..40));
         let late = Duration::from_micros(random.u64(10..20_000));
         match self.mood {
-            Mood::Failing => How::Failure,
             Mood::Late => How::Whole(Duration::from_millis(random.u64(1_000..8_000))),
             Mood::Good => match random.u32(0..4) {
                 0 => How::Whole(late),

@@ -20,9 +20,6 @@ impl Run {
         if !self.asks.is_any() || !self.bounds.lets_one_in() {
             return;
         }
-        if self.asks.has_verdicts() && !self.calm {
-            self.trip();
-        }
         self.asks.heal();
         self.pass(AGAIN);
         self.let_in();
@@ -58,20 +55,6 @@ impl Run {
         self.clients
             .push(Client::new(&self.world, peer, ids, self.most, true, &self.asks));
         id
-    }
-
-    /// Who is asked for verdicts fails all the time: then nobody asks, but one in a second.
-    fn trip(&mut self) {
-        let asked = self.asks.break_verdicts();
-        let begun = self.world.now();
-        for _ in 0..10 {
-            self.send_one(Asked::favour);
-            self.serve("being refused");
-        }
-        let more = self.asks.verdicts_asked() - asked;
-        let seconds = self.world.now().since(begun).as_secs();
-        let most = u64::from(limits::AUTHZ_FAILURES) + seconds + 2;
-        assert!(more <= most, "{more} of {most} have asked");
     }
 
     /// Somebody who may come in does, in the end: in a calm world as soon as keys may be fetched again.

@@ -22,7 +22,14 @@ pub(super) fn config(world: &World, calm: bool, bounds: &Bounds, asked: &Asked) 
     let count = 1 + world.below(usize::from(ORIGINS)) as u16;
     let first = world.below(usize::from(ORIGINS)) as u16;
     let endpoints = (0..count).map(|step| Endpoint::new(Where::Address(origin((first + step) % ORIGINS))));
-    let mut upstream = Upstream::new("origin", endpoints.collect());
+    let mut endpoints: Vec<_> = endpoints.collect();
+    // In calm worlds too, where every request gets an answer of an origin: up to three times as many as there are origins.
+    for number in 0..[0, 0, 1, 2 * count, 3 * count][world.below(5)] {
+        let place = world.below(endpoints.len() + 1);
+        endpoints.insert(place, Endpoint::new(Where::Address(dead(number))));
+    }
+    let mut upstream = Upstream::new("origin", endpoints);
+    upstream.health.panic_percent = [0, 0, 50, 100][world.below(4)];
     upstream.balance = match world.below(5) {
         0 => Balance::RoundRobin,
         1 => Balance::PeakEwma {
@@ -84,6 +91,11 @@ pub(super) fn config(world: &World, calm: bool, bounds: &Bounds, asked: &Asked) 
     }
 }
 
+/// An endpoint that refuses every connection.
+fn dead(number: u16) -> SocketAddr {
+    SocketAddr::from(([127, 0, 0, 2], 7000 + number))
+}
+
 /// How long connecting may take.
 fn patience(calm: bool) -> Duration {
     Duration::from_secs(if calm { 600 } else { 3 })
@@ -98,6 +110,7 @@ fn listener(name: &str, address: Addr, protocol: Protocol) -> Arc<Listener> {
         tls: None,
         proxy_protocol: None,
         redirect_to_https: None,
+        paths: Default::default(),
         client_address: Default::default(),
         limits: Default::default(),
         policies: Vec::new(),

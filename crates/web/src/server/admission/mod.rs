@@ -1,8 +1,11 @@
-//! How many connections an address may have: counted when they open and close, process-wide.
+//! How many connections a client address may have: counted when they open and close, process-wide. A client has one address of IPv4
+//! or a network of IPv6 ([`client_network`]).
 
 use std::collections::BTreeMap;
 use std::net::IpAddr;
 use std::sync::{Mutex, MutexGuard, PoisonError};
+
+use crate::limits::client_network;
 
 /// Parts of the table, each behind a lock of its own, so that workers seldom meet.
 const SHARDS: usize = 16;
@@ -32,6 +35,7 @@ impl Admission {
         let Some(limit) = self.limit.filter(|_| !is_exempt(address)) else {
             return true;
         };
+        let address = client_network(address);
         let mut shard = self.shard(address);
         let count = shard.entry(address).or_insert(0);
         if *count >= limit {
@@ -46,6 +50,7 @@ impl Admission {
         if self.limit.is_none() || is_exempt(address) {
             return;
         }
+        let address = client_network(address);
         let mut shard = self.shard(address);
         if let Some(count) = shard.get_mut(&address) {
             *count -= 1;

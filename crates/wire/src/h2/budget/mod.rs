@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use super::limits::Rate;
+use super::limits::{ANSWERS_PER_RESET, EARLY_RESET_WINDOW, EARLY_RESETS, Rate};
 
 /// What is left of a [`Rate`].
 #[derive(Clone, Copy, Debug)]
@@ -47,6 +47,55 @@ impl Budget {
             self.filled = now;
             self.left = due.min(u64::from(rate.most)) as u32;
         }
+    }
+}
+
+/// Streams that a client opens, and resets before their response's head, within a window of time. Small, since each connection has
+/// one.
+#[derive(Clone, Copy, Debug, Default)]
+pub(super) struct EarlyResets {
+    /// Seconds at which the window began, in sixteen bits.
+    since: u16,
+    opened: u16,
+    early: u8,
+    /// Streams that were answered since the last one was counted as a reset given back.
+    answered: u8,
+}
+
+impl EarlyResets {
+    /// A stream was opened.
+    #[inline]
+    pub(super) fn open(&mut self) {
+        self.opened = self.opened.saturating_add(1);
+    }
+
+    /// A stream was answered; returns the resets that this gives back.
+    #[inline]
+    pub(super) fn answer(&mut self) -> u32 {
+        self.answered += 1;
+        let gives_back = self.answered >= ANSWERS_PER_RESET;
+        if gives_back {
+            self.answered = 0;
+        }
+        u32::from(gives_back)
+    }
+
+    /// A stream was reset early; returns `false` if that is too often.
+    pub(super) fn reset(&mut self, now: Duration) -> bool {
+        let now = now.as_secs() as u16;
+        if u64::from(now.wrapping_sub(self.since)) >= EARLY_RESET_WINDOW.as_secs() {
+            self.since = now;
+            // This one, at least.
+            self.opened = 1;
+            self.early = 0;
+        }
+        if self.early == u8::MAX {
+            // The share stays the same.
+            self.early /= 2;
+            self.opened /= 2;
+        }
+        self.early += 1;
+        self.early <= EARLY_RESETS || u32::from(self.early) * 2 < u32::from(self.opened)
     }
 }
 

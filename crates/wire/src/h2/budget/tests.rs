@@ -35,3 +35,31 @@ fn what_is_earned_is_bounded() {
     budget.earn(RATE, 3);
     assert_eq!(spent(&mut budget, now), 3);
 }
+
+#[test]
+fn half_of_the_streams_reset_early_is_too_many() {
+    let at = |millis| Duration::from_secs(100) + Duration::from_millis(millis);
+    // As many as the limit may be all there are.
+    let mut early = EarlyResets::default();
+    for _ in 0..EARLY_RESETS {
+        early.open();
+        assert!(early.reset(at(0)));
+    }
+    early.open();
+    assert!(!early.reset(at(0)));
+    // One of three at any number.
+    let mut early = EarlyResets::default();
+    assert!(early.reset(at(0)));
+    for _ in 0..10_000 {
+        (0..3).for_each(|_| early.open());
+        assert!(early.reset(at(1)));
+    }
+    // A window later they are forgotten.
+    let mut early = EarlyResets::default();
+    for second in 0..100 {
+        for _ in 0..EARLY_RESETS / 2 {
+            early.open();
+            assert!(early.reset(at(second * 30_001)));
+        }
+    }
+}

@@ -141,6 +141,7 @@ impl Connection {
     }
 
     fn new_request(&mut self, id: u32, end: bool, heads: &HeadBuffer) -> Taken {
+        self.early.open();
         let mut record = Record::new(id, self.peer.window, self.first_receive());
         record.remote = if end { Side::Ended } else { Side::Open };
         let head = match heads.request(end, &self.limits) {

@@ -19,7 +19,7 @@ mod send;
 
 use std::time::Duration;
 
-use super::budget::Budget;
+use super::budget::{Budget, EarlyResets};
 use super::code::ErrorCode;
 use super::fault::PeerFault;
 use super::frame;
@@ -205,6 +205,7 @@ pub struct Connection {
     /// By which a head buffer knows this connection.
     owner: u64,
     spending: Spending,
+    early: EarlyResets,
     /// Streams that were reset here, of which frames may still be on their way.
     resets: Vec<u32>,
     /// The peer goes by the settings of this side.
@@ -249,6 +250,7 @@ impl Connection {
                 empty: budget(budgets.empty),
                 small: budget(budgets.small),
             },
+            early: EarlyResets::default(),
             resets: Vec::new(),
             is_heeded: false,
         };
@@ -411,4 +413,4 @@ impl Connection {
     }
 }
 
-const _: () = assert!(size_of::<Connection>() <= 640, "an idle connection is this");
+const _: () = assert!(size_of::<Connection>() <= 648, "an idle connection is this");

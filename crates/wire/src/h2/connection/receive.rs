@@ -375,8 +375,16 @@ impl Connection {
         let Some(stream) = self.streams.find(id) else {
             return self.charge_late(now).map(|()| Came::Nothing);
         };
-        if self.role == Role::Server && !self.spending.resets.spend(self.limits.budgets.resets, now) {
-            return Err(FaultKind::TooManyResets.of_connection());
+        if self.role == Role::Server {
+            let is_early = self
+                .streams
+                .get(stream)
+                .is_some_and(|record| record.local == Side::Idle);
+            let fits = self.spending.resets.spend(self.limits.budgets.resets, now)
+                && (!is_early || self.early.reset(now));
+            if !fits {
+                return Err(FaultKind::TooManyResets.of_connection());
+            }
         }
         self.forget(stream, out);
         Ok(Came::Reset(stream, code))

@@ -353,7 +353,8 @@ impl Connection {
     fn finish_local(&mut self, stream: Stream, out: &mut Vec<u8>) {
         if self.role == Role::Server {
             let budgets = self.limits.budgets;
-            self.spending.resets.earn(budgets.resets, 1);
+            let given_back = self.early.answer();
+            self.spending.resets.earn(budgets.resets, given_back);
             // A client may give a stream up when its answer is on its way.
             self.spending.control.earn(budgets.control, 1);
         }

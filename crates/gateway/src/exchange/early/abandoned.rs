@@ -1,0 +1,27 @@
+//! A request whose client has left while its response was awaited.
+
+use std::rc::Rc;
+
+use ringmain_web::Method;
+
+use super::{Ahead, Started};
+use crate::gateway::Worker;
+use crate::policy::call::finish_abandoned;
+use crate::upstream::local::Link;
+
+impl Ahead {
+    /// Has the response read to its end without a client. Nothing of it was consumed yet.
+    pub(super) fn finish_abandoned(&mut self, worker: &Rc<Worker>) {
+        let method = if self.to_head { Method::Head } else { Method::Get };
+        if let Some(Started {
+            local,
+            admitted,
+            chosen,
+            link: Some(Link::Sole(sole)),
+            ..
+        }) = self.started.take()
+        {
+            finish_abandoned(worker, local, (admitted, chosen), sole, method);
+        }
+    }
+}

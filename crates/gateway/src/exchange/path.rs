@@ -1,0 +1,80 @@
+//! The path of a request: the form that its rule is found by, and the form that upstreams receive.
+//!
+//! ```text
+//! raw ─ web: normal form ─┬─ escaped slashes: keep ───▶ matched as it is ─▶ sent as it arrived
+//!                         ├─ decode: slashes ─────────▶ matched ──────────▶ sent, escaped again
+//!                         └─ reject ──────────────────▶ 400
+//! ```
+//!
+//! An upstream receives what arrived, octet for octet, because a proxy does not know which octets matter to it (RFC 9110 §7.7,
+//! RFC 3986 §3.3). The exception is a path with dot segments: whether `/a//../b` is `/b` or `/a/b` depends on the recipient, and
+//! a rule must not be passed by the difference.
+
+use std::rc::Rc;
+
+use ringmain_web::{Request, path};
+
+use super::Found;
+use crate::fault::Fault;
+use crate::model::{EscapedSlashes, Paths};
+
+/// The path that a request is matched by, where that is not its own normal form.
+pub(super) type Decoded = Option<Rc<str>>;
+
+impl Found<'_> {
+    /// The normal path that the rule was found by.
+    pub(crate) fn path<'p>(&'p self, req: &'p Request<'_>) -> &'p str {
+        self.decoded.as_deref().unwrap_or_else(|| req.path())
+    }
+}
+
+/// Handles the escaped slashes of a request as its listener says. `guards`: a rule of the listener guards a part of its paths.
+pub(super) fn decode(paths: Paths, guards: bool, req: &Request<'_>) -> Result<Decoded, Fault> {
+    let default = if guards {
+        EscapedSlashes::Reject
+    } else {
+        EscapedSlashes::Keep
+    };
+    let how = paths.escaped_slashes.unwrap_or(default);
+    if how == EscapedSlashes::Keep {
+        return Ok(None);
+    }
+    match (path::with_slashes(req.path()), how) {
+        (Some(_), EscapedSlashes::Reject) => Err(Fault::EscapedSlash),
+        (decoded, _) => Ok(decoded.map(Rc::from)),
+    }
+}
+
+/// The path as an upstream receives it. Only a form that differs from `raw` is written to `scratch`.
+pub(super) fn forwarded<'p>(
+    paths: Paths,
+    decoded: Option<&str>,
+    raw: &'p str,
+    scratch: &'p mut String,
+) -> &'p str {
+    if let Some(decoded) = decoded {
+        scratch.clear();
+        path::escape(decoded, scratch);
+        return scratch;
+    }
+    if paths.merge_slashes || path::has_dot_segment(raw) {
+        return path::pass_on(raw, scratch).unwrap_or(raw);
+    }
+    raw
+}
+
+/// The rest of a path behind a prefix of its normal form, which has as many segments. Repeated slashes in front of a segment
+/// belong to it.
+pub(super) fn behind<'p>(sent: &'p str, prefix: &str) -> &'p str {
+    let segments = prefix.bytes().filter(|&byte| byte == b'/').count();
+    let bytes = sent.as_bytes();
+    let mut at = 0;
+    for _ in 0..segments {
+        at += bytes[at..].iter().take_while(|&&byte| byte == b'/').count();
+        at += bytes[at..].iter().take_while(|&&byte| byte != b'/').count();
+    }
+    &sent[at..]
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,155 @@
+//! The order of password checks: bounded in checks and bytes, in turn by client. Pure: knows no clocks, wakers or requests.
+//!
+//! ```text
+//! join ─┬─ room, no queue ─▶ Granted
+//!       ├─ queue of its client, or of all, is full ─▶ Refused (or the longest queue loses its last entry)
+//!       └─ Queued ─▶ release ─▶ next client in turn ─▶ granted
+//! ```
+
+use std::collections::{BTreeMap, VecDeque};
+
+use super::Client;
+use crate::limits;
+
+/// See the module.
+#[derive(Debug, Default)]
+pub(super) struct Queue {
+    checks: u32,
+    bytes: u64,
+    waiting: usize,
+    clients: BTreeMap<Client, VecDeque<Entry>>,
+    /// Clients with entries, the next one first.
+    turns: VecDeque<Client>,
+    last_ticket: u64,
+}
+
+#[derive(Debug)]
+struct Entry {
+    ticket: u64,
+    bytes: u64,
+}
+
+/// The outcome of a request for a place.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Joined {
+    Granted,
+    Queued {
+        ticket: u64,
+        /// The entry that lost its place for this one.
+        evicted: Option<u64>,
+    },
+    Refused,
+}
+
+impl Queue {
+    /// A client wants to check a password that takes `bytes`.
+    pub(super) fn join(&mut self, client: Client, bytes: u64) -> Joined {
+        if self.waiting == 0 && self.fits(bytes) {
+            self.take(bytes);
+            return Joined::Granted;
+        }
+        let own = self.clients.get(&client).map_or(0, VecDeque::len);
+        if own >= limits::PASSWORDS_WAITING_CLIENT {
+            return Joined::Refused;
+        }
+        let evicted = match self.waiting >= limits::PASSWORDS_WAITING {
+            false => None,
+            true => match self.evict(own) {
+                None => return Joined::Refused,
+                evicted => evicted,
+            },
+        };
+        self.last_ticket += 1;
+        let ticket = self.last_ticket;
+        let entries = self.clients.entry(client).or_default();
+        if entries.is_empty() {
+            self.turns.push_back(client);
+        }
+        entries.push_back(Entry { ticket, bytes });
+        self.waiting += 1;
+        Joined::Queued { ticket, evicted }
+    }
+
+    /// A check has ended: the tickets whose turn it is now.
+    pub(super) fn release(&mut self, bytes: u64) -> Vec<u64> {
+        self.checks -= 1;
+        self.bytes -= bytes;
+        self.grant()
+    }
+
+    /// An entry waits no longer: the tickets whose turn it is now.
+    pub(super) fn leave(&mut self, client: Client, ticket: u64) -> Vec<u64> {
+        let Some(entries) = self.clients.get_mut(&client) else {
+            return Vec::new();
+        };
+        if let Some(at) = entries.iter().position(|entry| entry.ticket == ticket) {
+            entries.remove(at);
+            self.waiting -= 1;
+        }
+        self.forget_if_empty(client);
+        self.grant()
+    }
+
+    /// Checks that run, and their bytes.
+    #[cfg(test)]
+    pub(super) fn running(&self) -> (u32, u64) {
+        (self.checks, self.bytes)
+    }
+
+    #[cfg(test)]
+    pub(super) fn waiting(&self) -> usize {
+        self.waiting
+    }
+
+    /// A large check is not overtaken: it would wait for as long as small ones arrive.
+    fn grant(&mut self) -> Vec<u64> {
+        let mut granted = Vec::new();
+        while let Some(&client) = self.turns.front() {
+            let first = self.clients.get(&client).and_then(VecDeque::front);
+            let Some(bytes) = first.map(|entry| entry.bytes) else {
+                self.turns.pop_front();
+                continue;
+            };
+            if !self.fits(bytes) {
+                break;
+            }
+            self.take(bytes);
+            self.waiting -= 1;
+            let entry = self.clients.get_mut(&client).and_then(VecDeque::pop_front);
+            granted.extend(entry.map(|entry| entry.ticket));
+            self.turns.rotate_left(1);
+            self.forget_if_empty(client);
+        }
+        granted
+    }
+
+    /// One check always fits.
+    fn fits(&self, bytes: u64) -> bool {
+        self.checks == 0
+            || (self.checks < limits::PASSWORD_CHECKS && self.bytes + bytes <= limits::PASSWORD_BYTES)
+    }
+
+    fn take(&mut self, bytes: u64) {
+        self.checks += 1;
+        self.bytes += bytes;
+    }
+
+    /// Takes the last entry from the client that has most, if it has more than `own` and one.
+    fn evict(&mut self, own: usize) -> Option<u64> {
+        let (&client, entries) = self.clients.iter_mut().max_by_key(|(_, entries)| entries.len())?;
+        if entries.len() <= own + 1 {
+            return None;
+        }
+        let evicted = entries.pop_back()?;
+        self.waiting -= 1;
+        self.forget_if_empty(client);
+        Some(evicted.ticket)
+    }
+
+    fn forget_if_empty(&mut self, client: Client) {
+        if self.clients.get(&client).is_some_and(VecDeque::is_empty) {
+            self.clients.remove(&client);
+            self.turns.retain(|other| *other != client);
+        }
+    }
+}

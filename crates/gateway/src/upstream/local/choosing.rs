@@ -1,0 +1,68 @@
+//! The choice of an endpoint, as one worker makes it.
+
+use std::rc::Rc;
+
+use super::{Chosen, End, Local, Seen};
+use crate::fault::Fault;
+use crate::upstream::Prefer;
+use crate::upstream::choose::{self, Wish};
+
+impl Local {
+    /// Chooses an endpoint, none of `tried` if there are others; `key` is a hash of what tells requests apart.
+    pub(crate) fn choose(
+        &self,
+        tried: &[Rc<End>],
+        key: Option<u64>,
+        prefer: Prefer,
+    ) -> Result<Chosen, Fault> {
+        self.choose_as(&self.wish(tried, key, prefer))
+    }
+
+    /// Chooses an endpoint even if none is healthy, none of `tried` if there are others.
+    pub(crate) fn choose_regardless(&self, tried: &[Rc<End>]) -> Result<Chosen, Fault> {
+        self.choose_as(&Wish {
+            regardless: true,
+            ..self.wish(tried, None, Prefer::Any)
+        })
+    }
+
+    /// Whether another endpoint than those that were tried can be chosen.
+    pub(crate) fn has_untried(&self, tried: &[Rc<End>]) -> bool {
+        let seen = &mut *self.follow();
+        let now = self.cx.now().0;
+        choose::has_untried(
+            &self.shared,
+            &seen.current,
+            &seen.ends,
+            &mut seen.wellness,
+            (tried, now),
+        )
+    }
+
+    fn wish<'a>(&'a self, tried: &'a [Rc<End>], key: Option<u64>, prefer: Prefer) -> Wish<'a> {
+        Wish {
+            tried,
+            key,
+            prefer,
+            regardless: false,
+            now: self.cx.now().0,
+            cx: &self.cx,
+        }
+    }
+
+    fn choose_as(&self, wish: &Wish<'_>) -> Result<Chosen, Fault> {
+        let Seen {
+            current,
+            ends,
+            wellness,
+            turns,
+            ..
+        } = &mut *self.follow();
+        let index = choose::choose(&self.shared, current, ends, wellness, turns, wish)?;
+        let end = &ends[index];
+        Ok(Chosen {
+            end: Rc::clone(end),
+            _active: end.endpoint.state.begin(),
+        })
+    }
+}
