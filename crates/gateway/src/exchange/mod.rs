@@ -11,6 +11,7 @@ mod affinity;
 mod aim;
 pub(crate) mod beginnings;
 mod client;
+mod contention;
 mod cross;
 pub(crate) mod early;
 mod fields;
