@@ -193,12 +193,7 @@ impl Edge {
         let settings = &self.settings;
         let (gateway, begun) = self.load()?;
         let config = Arc::clone(&begun.config);
-        let folder = config.push.as_ref().and_then(|push| push.state_dir.clone());
-        state::begin(&gateway.pushing(), folder.as_deref()).map_err(other)?;
-        let mut engine = settings.engine.clone();
-        engine.max_connections = config.limits.connections;
-        engine.grace = config.limits.drain;
-        let mut engine = Engine::new(engine).map_err(other)?;
+        let mut engine = self.engine(&config)?;
         watch.begin(&engine);
         let may_wait = !inherited.is_empty();
         let addrs = addresses::open(settings, &mut engine, &mut inherited, &gateway.addrs())?;
@@ -207,6 +202,8 @@ impl Edge {
             (&admin.addresses, addresses::take(&mut inherited, wanted))
         });
         addresses::say_unused(&inherited);
+        // Behind what can fail: a file of state is used once.
+        state::begin(&gateway.pushing(), config.push.as_deref()).map_err(other)?;
         let mut app = gateway.app().limits(self.limits(gateway.limits()));
         if let Some(wanted) = &config.access_log {
             app = app.access_log(logs::open(wanted)?);
@@ -242,13 +239,7 @@ impl Edge {
         };
         let (served, consumers) = (Arc::clone(&site), Arc::clone(&serving.control));
         // Sources have to deliver here before they end in the process before this one.
-        let is_ready = || {
-            consumers
-                .consumers()
-                .reports()
-                .iter()
-                .all(|report| report.delivers)
-        };
+        let is_ready = || consumers.consumers().all_deliver();
         let observe = |running: &Running<_>| {
             let report = serving.look(running);
             watch.look(&report, &addrs, site.stats().totals().requests());
@@ -261,6 +252,13 @@ impl Edge {
             report: summary.report,
             requests: site.stats().totals().requests(),
         })
+    }
+
+    fn engine(&self, config: &ringmain_gateway::model::Config) -> Result<Engine, EdgeError> {
+        let mut engine = self.settings.engine.clone();
+        engine.max_connections = config.limits.connections;
+        engine.grace = config.limits.drain;
+        Engine::new(engine).map_err(other)
     }
 
     fn gateway(&self, config: Arc<ringmain_gateway::model::Config>) -> Gateway {
