@@ -213,25 +213,14 @@ impl Edge {
         let settings = &self.settings;
         let (gateway, begun) = self.load()?;
         let config = Arc::clone(&begun.config);
-        let folder = config.push.as_ref().and_then(|push| push.state_dir.clone());
-        state::begin(&gateway.pushing(), folder.as_deref()).map_err(other)?;
-        let mut engine = settings.engine.clone();
-        engine.max_connections = config.limits.connections;
-        engine.grace = config.limits.drain;
-        let mut engine = Engine::new(engine).map_err(other)?;
+        let mut engine = self.engine(&config)?;
         watch.begin(&engine);
         let may_wait = !inherited.is_empty();
         let addrs = addresses::open(settings, &mut engine, &mut inherited, &gateway.addrs())?;
-        let for_admin = config.admin.iter().flat_map(|admin| {
-            let all = [("administration", &admin.addresses), (METRICS, &admin.metrics)];
-            all.into_iter().filter(|(_, addrs)| !addrs.is_empty())
-        });
-        let for_admin = for_admin.map(|(name, addrs)| {
-            let taken = addresses::take(&mut inherited, |addr: &Addr| addrs.contains(addr));
-            (name, addrs, taken)
-        });
-        let for_admin: Vec<_> = for_admin.collect();
+        let for_admin = admin_listeners(&config, &mut inherited);
         addresses::say_unused(&inherited);
+        // Behind what can fail: a file of state is used once.
+        state::begin(&gateway.pushing(), config.push.as_deref()).map_err(other)?;
         let mut app = gateway.app().limits(self.limits(gateway.limits()));
         if let Some(wanted) = &config.access_log {
             app = app.access_log(logs::open(wanted)?);
@@ -268,13 +257,7 @@ impl Edge {
         };
         let (served, consumers) = (Arc::clone(&site), Arc::clone(&serving.control));
         // Sources have to deliver here before they end in the process before this one.
-        let is_ready = || {
-            consumers
-                .consumers()
-                .reports()
-                .iter()
-                .all(|report| report.delivers)
-        };
+        let is_ready = || consumers.consumers().all_deliver();
         let observe = |running: &Running<_>| {
             let report = serving.look(running);
             watch.look(&report, &addrs, site.stats().totals().requests());
@@ -287,6 +270,13 @@ impl Edge {
             report: summary.report,
             requests: site.stats().totals().requests(),
         })
+    }
+
+    fn engine(&self, config: &ringmain_gateway::model::Config) -> Result<Engine, EdgeError> {
+        let mut engine = self.settings.engine.clone();
+        engine.max_connections = config.limits.connections;
+        engine.grace = config.limits.drain;
+        Engine::new(engine).map_err(other)
     }
 
     /// Reads the file, and logs what is wrong with it: then nothing of it is served.
@@ -376,4 +366,19 @@ impl Serving<'_> {
             self.control.reload();
         }
     }
+}
+
+/// Returns the administration's listeners by name: the addresses of each, and those of them that were inherited.
+fn admin_listeners<'c>(
+    config: &'c ringmain_gateway::model::Config,
+    inherited: &mut Vec<Inherited>,
+) -> Vec<(&'static str, &'c Vec<Addr>, Vec<Inherited>)> {
+    let admin = config.admin.iter();
+    let all = admin.flat_map(|admin| [("administration", &admin.addresses), (METRICS, &admin.metrics)]);
+    let used = all.filter(|(_, addrs)| !addrs.is_empty());
+    used.map(|(name, addrs)| {
+        let taken = addresses::take(inherited, |addr: &Addr| addrs.contains(addr));
+        (name, addrs, taken)
+    })
+    .collect()
 }

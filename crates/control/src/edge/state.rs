@@ -14,6 +14,7 @@ use std::os::unix::fs::{DirBuilderExt, MetadataExt, OpenOptionsExt};
 use std::path::Path;
 use std::sync::Arc;
 
+use ringmain_gateway::model;
 use ringmain_push::{Push, Record, State, limits};
 use ringmain_sys::clock;
 use ringmain_sys::inherit::{self, StatePipe};
@@ -27,7 +28,8 @@ const FILE: &str = "push.state";
 ///
 /// # Errors
 /// The folder cannot be used.
-pub(super) fn begin(push: &Push, folder: Option<&Path>) -> Result<(), String> {
+pub(super) fn begin(push: &Push, settings: Option<&model::Push>) -> Result<(), String> {
+    let folder = settings.and_then(|settings| settings.state_dir.as_deref());
     if let Some(folder) = folder {
         let made = DirBuilder::new().recursive(true).mode(0o700).create(folder);
         made.map_err(|error| format!("push.state_dir {}: {error}", folder.display()))?;

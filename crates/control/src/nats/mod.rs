@@ -114,6 +114,12 @@ impl Consumers {
             .collect()
     }
 
+    /// Whether the servers of all consumers deliver.
+    #[must_use]
+    pub fn all_deliver(&self) -> bool {
+        self.reports().iter().all(|report| report.delivers)
+    }
+
     /// Publications that wait for workers.
     #[must_use]
     pub fn waiting(&self) -> usize {

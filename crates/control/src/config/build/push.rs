@@ -1,5 +1,6 @@
 //! What is pushed.
 
+use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -74,14 +75,7 @@ impl Builder<'_> {
                 }
             }
         }
-        push.state_dir = part.state_dir.and_then(|at| {
-            let (position, text) = (at.position, at.value?);
-            if text.is_empty() {
-                self.errors.tell(position, "the path of a folder", "nothing");
-                return None;
-            }
-            Some(self.path(&text))
-        });
+        push.state_dir = part.state_dir.and_then(|at| self.push_folder(at));
         push.user_channel = value(part.user_channel).map(Arc::from);
         push.tokens = part.tokens.and_then(|at| self.push_tokens(at));
         push.api_key = part.api_key.and_then(|at| self.api_key(at));
@@ -120,6 +114,15 @@ impl Builder<'_> {
         if self.errors.count() == before {
             self.built.config.push = Some(Arc::new(push));
         }
+    }
+
+    fn push_folder(&self, at: At<String>) -> Option<PathBuf> {
+        let text = at.value?;
+        if text.is_empty() {
+            self.errors.tell(at.position, "the path of a folder", "nothing");
+            return None;
+        }
+        Some(self.path(&text))
     }
 
     fn push_tokens(&self, at: At<document::PushTokens>) -> Option<PushTokens> {

@@ -5,6 +5,7 @@ use std::os::unix::fs::PermissionsExt;
 use std::path::PathBuf;
 
 use super::{FILE, begin, take_file, write_file};
+use ringmain_gateway::model;
 use ringmain_push::{Options, Push};
 
 /// A folder of the test's own.
@@ -22,6 +23,13 @@ impl Folder {
 impl Drop for Folder {
     fn drop(&mut self) {
         let _ = fs::remove_dir_all(&self.0);
+    }
+}
+
+fn settings(folder: PathBuf) -> model::Push {
+    model::Push {
+        state_dir: Some(folder),
+        ..model::Push::default()
     }
 }
 
@@ -71,8 +79,8 @@ fn damaged_state_is_no_reason_not_to_start() {
         let path = folder.0.join(FILE);
         fs::write(&path, bytes).expect("written");
         fs::set_permissions(&path, fs::Permissions::from_mode(0o600)).expect("changed");
-        begin(&push(), Some(&folder.0)).expect("it starts");
+        begin(&push(), Some(&settings(folder.0.clone()))).expect("it starts");
         assert!(!path.exists());
     }
-    assert!(begin(&push(), Some("/proc/none/state".as_ref())).is_err());
+    assert!(begin(&push(), Some(&settings("/proc/none/state".into()))).is_err());
 }
