@@ -14,5 +14,6 @@ mod bodies;
 mod client;
 mod ending;
 mod grpc;
+mod refused;
 mod requests;
 mod sockets;

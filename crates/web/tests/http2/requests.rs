@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use ringmain_engine::Config;
-use ringmain_web::{App, Entrance, Error};
+use ringmain_web::{App, Bytes, Entrance, Error};
 use ringmain_wire::h1::FieldBlock;
 use ringmain_wire::h2::{ErrorCode, Limits, PREFACE};
 
@@ -15,6 +15,8 @@ in_every_way!(
     many_streams_at_once_are_each_answered,
     tasks_answer_in_the_order_in_which_they_are_done,
     answers_without_a_body_have_none,
+    hooks_see_and_change_every_body,
+    statuses_without_content_have_none,
     what_is_no_request_costs_its_stream,
     a_head_that_is_too_large_is_told,
     interim_answers_come_first,
@@ -129,6 +131,65 @@ fn answers_without_a_body_have_none(setting: Setting) {
             Some(if path == "/" { "4" } else { "9" })
         };
         assert_eq!(got.field("content-length"), length, "{path}");
+    }
+}
+
+/// Bodies that are copied, shared, and handed over by tasks, as the hook left them.
+fn hooks_see_and_change_every_body(setting: Setting) {
+    let long = Bytes::from(vec![b'x'; 100_000]);
+    let later = long.clone();
+    let app = App::new()
+        .get("/text", |_, reply| reply.text("text"))
+        .get("/long", move |_, reply| reply.bytes("text/x-own", long.clone()))
+        .get_async("/later", async move |_, reply| {
+            reply.bytes("text/x-own", later.clone())
+        })
+        .get_async("/trailers", async |_, reply| {
+            reply.trailer("X-End", "yes")?;
+            reply.bytes("text/x-own", Bytes::from(vec![b'x'; 50_000]))
+        })
+        .after(|_, reply| {
+            let seen = reply.body_bytes().len().to_string();
+            reply.header("X-Seen", &seen)?;
+            reply.body().extend_from_slice(b"(hook)");
+            Ok(())
+        });
+    let server = serve(setting.clone(), app);
+    let mut client = Http2::new(&setting, &server);
+    for (path, length) in [
+        ("/text", 4),
+        ("/long", 100_000),
+        ("/later", 100_000),
+        ("/trailers", 50_000),
+    ] {
+        let got = client.ask(path);
+        assert_eq!(got.field("x-seen"), Some(&*length.to_string()), "{path}");
+        assert_eq!(got.body.len(), length + 6, "{path}");
+        assert!(got.body.ends_with(b"(hook)") && got.end, "{path}");
+    }
+}
+
+/// RFC 9110 §15.3.5, §15.3.6, §15.4.5.
+fn statuses_without_content_have_none(setting: Setting) {
+    let app = App::new()
+        .get("/plain/{status}", |req, reply| {
+            reply.text("content")?;
+            reply.status(req.param_as("status")?);
+            Ok(())
+        })
+        .get_async("/pieces/{status}", async |req, reply| {
+            reply.status(req.param_as("status")?);
+            reply.write("one").await?;
+            reply.write("two").await
+        });
+    let server = serve(setting.clone(), app);
+    let mut client = Http2::new(&setting, &server);
+    for way in ["plain", "pieces"] {
+        for status in [204, 205, 304] {
+            let got = client.ask(&format!("/{way}/{status}"));
+            got.expect(status, "");
+            assert_eq!(got.field("content-length"), None, "{way} {status}");
+        }
     }
 }
 
