@@ -60,6 +60,23 @@ fn sample(text: &str, name: &str) -> Option<f64> {
     line.parse().ok()
 }
 
+/// What the administration shows of the configuration, of its routes and of its endpoints.
+fn shows_configuration_and_endpoints(admin: &str, origin: &Origin) {
+    let config = json(admin, "/config");
+    assert_eq!(config["is_current"], true);
+    let rules = &config["config"]["routes"]["shop"]["rules"];
+    assert_eq!(rules[0]["request_headers"]["set"]["x-token"], "(not shown)");
+    assert_eq!(config["wrong"], Value::Array(Vec::new()));
+    assert_eq!(config["last_reload"]["successful"], true);
+    let routes = json(admin, "/routes");
+    assert_eq!(routes["routes"][0]["rules"][0]["name"], "cart");
+    let upstreams = json(admin, "/upstreams");
+    let endpoint = &upstreams["upstreams"][0]["endpoints"][0];
+    assert_eq!(endpoint["address"], origin.addr());
+    assert_eq!(endpoint["ejected"], Value::Null);
+    assert_eq!(upstreams["upstreams"][0]["retries"]["refused"], 0);
+}
+
 #[test]
 fn it_shows_what_is_served_and_counted() {
     for engine in engines() {
@@ -69,20 +86,7 @@ fn it_shows_what_is_served_and_counted() {
         assert_eq!(get(proxy.addr(), "a", "/cart").status, 200);
         assert_eq!(get(proxy.addr(), "a", "/none").status, 404);
 
-        let config = json(&admin, "/config");
-        assert_eq!(config["is_current"], true);
-        let rules = &config["config"]["routes"]["shop"]["rules"];
-        assert_eq!(rules[0]["request_headers"]["set"]["x-token"], "(not shown)");
-        assert_eq!(config["wrong"], Value::Array(Vec::new()));
-        assert_eq!(config["last_reload"]["successful"], true);
-        let routes = json(&admin, "/routes");
-        assert_eq!(routes["routes"][0]["rules"][0]["name"], "cart");
-        let upstreams = json(&admin, "/upstreams");
-        let endpoint = &upstreams["upstreams"][0]["endpoints"][0];
-        assert_eq!(endpoint["address"], origin.addr());
-        assert_eq!(endpoint["ejected"], Value::Null);
-        assert_eq!(upstreams["upstreams"][0]["retries"]["refused"], 0);
-
+        shows_configuration_and_endpoints(&admin, &origin);
         let ready = until(&admin, "localhost", "/readyz", |answer| answer.status == 200);
         assert_eq!(ready.body, "ok\n");
         assert_eq!(get(&admin, "localhost", "/healthz").status, 200);

@@ -311,13 +311,17 @@ fn upstreams(page: &mut Page, inner: &Inner) {
     tries(page, &upstreams);
     upstream_faults(page, &upstreams);
     endpoints::endpoints(page, &upstreams);
+    endpoints_by_health(page, &upstreams);
+}
+
+fn endpoints_by_health(page: &mut Page, upstreams: &[UpstreamStatus]) {
     let name = "ringmain_upstream_endpoints";
     page.metric(
         name,
         "gauge",
         "Endpoints of an upstream, by what active health checks have shown.",
     );
-    for upstream in &upstreams {
+    for upstream in upstreams {
         for health in [Verdict::Unknown, Verdict::Well, Verdict::Ill] {
             let count = upstream
                 .endpoints

@@ -116,13 +116,7 @@ pub(super) async fn forward(
     req: &Request<'_>,
     reply: &mut Reply<'_>,
 ) -> Result<Rest, Failure> {
-    let (number, backend) = match &started {
-        Some(started) => (
-            started.number,
-            plan.backends.get(started.number).ok_or(Fault::NoBackend)?,
-        ),
-        None => draw(worker, plan)?,
-    };
+    let (number, backend) = backend(worker, plan, started.as_ref())?;
     if let (Some(count), Some(series)) = (found.count, backend.series.get()) {
         count.series(*series);
     }
@@ -134,14 +128,17 @@ pub(super) async fn forward(
         req.wait_patiently();
     }
     let is_new = started.is_none();
-    let (local, admitted, clock, first) = match started {
-        Some(started) => {
-            let (local, admitted, clock, first) = started.into_parts();
-            (local, Some(admitted), clock, first)
-        }
+    let fresh = || {
+        (
+            worker.local(shared),
+            Clock::of(&forward.timeouts, worker.cx.now()),
+        )
+    };
+    let (local, admitted, clock, first) = match started.map(Started::into_parts) {
+        Some((local, admitted, clock, first)) => (local, Some(admitted), clock, first),
         None => {
-            let clock = Clock::of(&forward.timeouts, worker.cx.now());
-            (worker.local(shared), None, clock, None)
+            let (local, clock) = fresh();
+            (local, None, clock, None)
         }
     };
     let session = match &forward.affinity {
@@ -186,6 +183,21 @@ pub(super) async fn forward(
         mirror::send(worker, found, cleared, plan, forward, req, &job.kept);
     }
     rest
+}
+
+/// The backend that a request goes to, and its number: that of the attempt that was started before, or one that is drawn.
+fn backend<'p>(
+    worker: &Worker,
+    plan: &'p Plan,
+    started: Option<&Started>,
+) -> Result<(usize, &'p Backend), Failure> {
+    match started {
+        Some(started) => {
+            let backend = plan.backends.get(started.number).ok_or(Fault::NoBackend)?;
+            Ok((started.number, backend))
+        }
+        None => Ok(draw(worker, plan)?),
+    }
 }
 
 /// Whether the request says that its body is longer than the rule allows.
@@ -239,14 +251,7 @@ impl Job<'_, '_> {
                 .first_or_next((chosen, link, begun), hedge, (&mut tried, fresh), reply)
                 .await;
             pending.end();
-            note::attempt(
-                self.worker,
-                self.req,
-                &self.local.shared.name,
-                &end,
-                begun,
-                tried.len(),
-            );
+            self.note_attempt(&end, begun, tried.len());
             let broken = match attempted {
                 Ok(rest) => return Ok(rest),
                 Err(broken) => broken,
@@ -257,12 +262,7 @@ impl Job<'_, '_> {
                 Why::Status(_) => None,
             };
             if let Some(fault) = fault.filter(|fault| fault.side() != Side::Client) {
-                self.local.shared.counts.0.fault(fault);
-                let trouble = || end.endpoint.state.trouble(fault);
-                if let Some(detail) = broken.detail.as_deref().cloned().or_else(trouble) {
-                    let whose = (&self.local.shared.name, &end.endpoint.addr);
-                    note::detail(self.worker, self.req, whose, &detail);
-                }
+                self.count_fault(fault, &broken, &end);
             }
             let can = !reply.is_streaming() && self.can_replay();
             // RFC 9112 §9.3.1: once, without being asked, on a connection of its own. RFC 9113 §8.7: whatever its method.
@@ -293,6 +293,21 @@ impl Job<'_, '_> {
             if self.clock.total.is_some_and(|at| self.worker.cx.now() >= at) {
                 return Err(Fault::RequestTimeout.into());
             }
+        }
+    }
+
+    fn note_attempt(&self, end: &End, begun: Time, before: usize) {
+        let upstream = &self.local.shared.name;
+        note::attempt(self.worker, self.req, upstream, end, begun, before);
+    }
+
+    /// Counts a fault that is not the client's, and records the rule that was broken if it is known.
+    fn count_fault(&self, fault: Fault, broken: &Broken, end: &End) {
+        self.local.shared.counts.0.fault(fault);
+        let trouble = || end.endpoint.state.trouble(fault);
+        if let Some(detail) = broken.detail.as_deref().cloned().or_else(trouble) {
+            let whose = (&self.local.shared.name, &end.endpoint.addr);
+            note::detail(self.worker, self.req, whose, &detail);
         }
     }
 

@@ -220,22 +220,7 @@ impl<'m, 'a> Reading<'m, 'a> {
     ) -> Result<Head, Failure> {
         let changes = changes.at(head.status);
         if head.switches {
-            let offered = self.upgrade.filter(|_| head.status == 101);
-            let offered = offered.ok_or(Fault::SwitchUnasked)?;
-            let Some(protocol) = head.fields.known(Known::Upgrade) else {
-                return Err(self.broken(
-                    "UpgradeMissing",
-                    "expected `Upgrade` in a response 101; found none",
-                ));
-            };
-            if !is_among(protocol, offered) {
-                return Err(Fault::SwitchUnasked.into());
-            }
-            if self.challenge.is_some_and(|challenge| !challenge.is_met(head)) {
-                let text = "expected the `Sec-WebSocket-Accept` that belongs to the request's key";
-                return Err(self.broken("WebSocketAccept", text));
-            }
-            return self.switch(head, protocol, changes, reply);
+            return self.switch_protocols(head, changes, reply);
         }
         if self.connects && (200..300).contains(&head.status) {
             return self.switch(head, WEBSOCKET.as_bytes(), changes, reply);
@@ -289,6 +274,31 @@ impl<'m, 'a> Reading<'m, 'a> {
             sieve,
             web,
         })
+    }
+
+    /// The response is a 101: it must be for a protocol that the request offered (RFC 9110 §7.8).
+    fn switch_protocols(
+        &mut self,
+        head: &ResponseHead<'_>,
+        changes: &Changes,
+        reply: &mut Reply<'_>,
+    ) -> Result<Head, Failure> {
+        let offered = self.upgrade.filter(|_| head.status == 101);
+        let offered = offered.ok_or(Fault::SwitchUnasked)?;
+        let Some(protocol) = head.fields.known(Known::Upgrade) else {
+            return Err(self.broken(
+                "UpgradeMissing",
+                "expected `Upgrade` in a response 101; found none",
+            ));
+        };
+        if !is_among(protocol, offered) {
+            return Err(Fault::SwitchUnasked.into());
+        }
+        if self.challenge.is_some_and(|challenge| !challenge.is_met(head)) {
+            let text = "expected the `Sec-WebSocket-Accept` that belongs to the request's key";
+            return Err(self.broken("WebSocketAccept", text));
+        }
+        self.switch(head, protocol, changes, reply)
     }
 
     #[cold]

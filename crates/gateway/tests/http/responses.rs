@@ -56,6 +56,84 @@ fn asked(edge: &Edge, target: &str, headers: &str) -> Answer {
     edge.server.ask(format!("GET {target} HTTP/1.1\r\n{headers}\r\n"))
 }
 
+const HTTPS: &str = "X-Forwarded-Proto: https\r\n";
+
+/// Target, host, further fields; the location by a trusted proxy, and by any other client.
+const REDIRECTS: [(&str, &str, &str, &str, &str); 10] = [
+    (
+        "/moved/a?b",
+        "shop.example",
+        "",
+        "http://shop.example/to/a?b",
+        "http://shop.example/to/a?b",
+    ),
+    (
+        "/moved",
+        "shop.example:81",
+        "",
+        "http://shop.example:81/to",
+        "http://shop.example:81/to",
+    ),
+    (
+        "/moved",
+        "shop.example",
+        HTTPS,
+        "https://shop.example/to",
+        "http://shop.example/to",
+    ),
+    (
+        "/moved",
+        "[::1]:9",
+        HTTPS,
+        "https://[::1]:9/to",
+        "http://[::1]:9/to",
+    ),
+    (
+        "/away",
+        "shop.example:8443",
+        HTTPS,
+        "https://other.example:8443/away",
+        "http://other.example:8443/away",
+    ),
+    // The default port of the scheme between proxy and gateway.
+    (
+        "/moved",
+        "shop.example:80",
+        HTTPS,
+        "https://shop.example/to",
+        "http://shop.example/to",
+    ),
+    (
+        "/moved",
+        "inside:8080",
+        "X-Forwarded-Proto: https\r\nX-Forwarded-Host: shop.example\r\nX-Forwarded-Port: 8443\r\n",
+        "https://shop.example:8443/to",
+        "http://inside:8080/to",
+    ),
+    (
+        "/moved",
+        "shop.example",
+        "X-Forwarded-For: 6.6.6.6, 192.0.2.1\r\nX-Forwarded-Proto: http, https\r\nX-Forwarded-Host: forged, real\r\n",
+        "https://real/to",
+        "http://shop.example/to",
+    ),
+    // Values that are neither scheme, host nor port.
+    (
+        "/moved",
+        "shop.example",
+        "X-Forwarded-Proto: gopher\r\nX-Forwarded-Host: a@b\r\nX-Forwarded-Port: 0\r\n",
+        "http://shop.example/to",
+        "http://shop.example/to",
+    ),
+    (
+        "/moved",
+        "a",
+        "X-Forwarded-Host: b/c\r\nX-Forwarded-Proto: HTTPS\r\n",
+        "https://a/to",
+        "http://a/to",
+    ),
+];
+
 fn redirects_name_the_url_that_the_client_requested(engine: Config) {
     let moved = Redirect {
         path: Some(PathRewrite::Prefix(Path::parse("/to").expect("a path"))),
@@ -71,84 +149,9 @@ fn redirects_name_the_url_that_the_client_requested(engine: Config) {
             at("/away", Action::Redirect(away.clone())),
         ]
     };
-    let https = "X-Forwarded-Proto: https\r\n";
-    let cases = [
-        (
-            "/moved/a?b",
-            "shop.example",
-            "",
-            "http://shop.example/to/a?b",
-            "http://shop.example/to/a?b",
-        ),
-        (
-            "/moved",
-            "shop.example:81",
-            "",
-            "http://shop.example:81/to",
-            "http://shop.example:81/to",
-        ),
-        (
-            "/moved",
-            "shop.example",
-            https,
-            "https://shop.example/to",
-            "http://shop.example/to",
-        ),
-        (
-            "/moved",
-            "[::1]:9",
-            https,
-            "https://[::1]:9/to",
-            "http://[::1]:9/to",
-        ),
-        (
-            "/away",
-            "shop.example:8443",
-            https,
-            "https://other.example:8443/away",
-            "http://other.example:8443/away",
-        ),
-        // The default port of the scheme between proxy and gateway.
-        (
-            "/moved",
-            "shop.example:80",
-            https,
-            "https://shop.example/to",
-            "http://shop.example/to",
-        ),
-        (
-            "/moved",
-            "inside:8080",
-            "X-Forwarded-Proto: https\r\nX-Forwarded-Host: shop.example\r\nX-Forwarded-Port: 8443\r\n",
-            "https://shop.example:8443/to",
-            "http://inside:8080/to",
-        ),
-        (
-            "/moved",
-            "shop.example",
-            "X-Forwarded-For: 6.6.6.6, 192.0.2.1\r\nX-Forwarded-Proto: http, https\r\nX-Forwarded-Host: forged, real\r\n",
-            "https://real/to",
-            "http://shop.example/to",
-        ),
-        // Values that are neither scheme, host nor port.
-        (
-            "/moved",
-            "shop.example",
-            "X-Forwarded-Proto: gopher\r\nX-Forwarded-Host: a@b\r\nX-Forwarded-Port: 0\r\n",
-            "http://shop.example/to",
-            "http://shop.example/to",
-        ),
-        (
-            "/moved",
-            "a",
-            "X-Forwarded-Host: b/c\r\nX-Forwarded-Proto: HTTPS\r\n",
-            "https://a/to",
-            "http://a/to",
-        ),
-    ];
     let trusted = edge(engine.clone(), trusting(rules(all(), Vec::new())));
     let strangers = edge(engine, rules(all(), Vec::new()));
-    for (target, host, fields, from_proxy, from_client) in cases {
+    for (target, host, fields, from_proxy, from_client) in REDIRECTS {
         let headers = format!("Host: {host}\r\n{fields}");
         for (edge, expected) in [(&trusted, from_proxy), (&strangers, from_client)] {
             let answer = asked(edge, target, &headers);

@@ -1,6 +1,6 @@
 //! Paths as they come and the form they are matched in.
 
-use super::{PathFault, PathFaultKind, escape, normalise, pass_on, shown};
+use super::{PathFault, PathFaultKind, escape, has_dot_segment, normalise, pass_on, shown, with_slashes};
 use crate::error::Error;
 
 #[track_caller]

@@ -16,7 +16,7 @@ use crate::config::error::{Position, quoted};
 use crate::config::reader::Reader;
 use crate::config::texts::{GrpcName, To};
 use crate::config::tree::Pair;
-use crate::config::values::{At, Either, Pairs, Text};
+use crate::config::values::{At, Either, OneOrMany, Pairs, Text};
 
 /// Who answers, as it is written.
 pub(super) type Backends = Some1<Either<Text<To>, document::Backend>>;
@@ -88,18 +88,7 @@ impl Builder<'_> {
         }
         let rules = match (part.rules, part.to) {
             (Some(rules), None) => rules,
-            (None, Some(to)) => {
-                let (position, clean) = (to.position, to.clean);
-                let rule = document::Rule {
-                    to: Some(to),
-                    ..document::Rule::default()
-                };
-                vec![At {
-                    value: Some(rule),
-                    position,
-                    clean,
-                }]
-            }
+            (None, Some(to)) => vec![rule_to(to)],
             (both, _) => {
                 let found = if both.is_some() { "both" } else { "neither" };
                 self.errors.tell(position, "either `rules` or `to`", found);
@@ -347,4 +336,18 @@ fn grpc(name: GrpcName) -> Option<(PathMatch, Option<model::MethodName>)> {
         None => PathMatch::Prefix(path(format!("/{}", name.service))?),
     };
     Some((path, model::MethodName::parse("POST").ok()))
+}
+
+/// The one rule of a route that has `to` in place of rules.
+fn rule_to(to: At<OneOrMany<Either<Text<To>, document::Backend>>>) -> At<document::Rule> {
+    let (position, clean) = (to.position, to.clean);
+    let rule = document::Rule {
+        to: Some(to),
+        ..document::Rule::default()
+    };
+    At {
+        value: Some(rule),
+        position,
+        clean,
+    }
 }

@@ -48,10 +48,11 @@ impl Job<'_, '_> {
         reply: &mut Reply<'_>,
     ) -> Result<Got, Failure> {
         let cx = &self.worker.cx;
-        let unsent = match is_sent {
-            // What is sent before there is a task has no body.
-            true => Unsent::Nothing,
-            false => self.send_head(chosen, link)?,
+        // What is sent before there is a task has no body.
+        let unsent = if is_sent {
+            Unsent::Nothing
+        } else {
+            self.send_head(chosen, link)?
         };
         let begun = cx.now();
         let progress = Progress::new(begun);
@@ -72,14 +73,7 @@ impl Job<'_, '_> {
                     clock.exclude(progress.client_time(cx.now()));
                     link.set_deadline(clock.span(cx.now()));
                 }
-                let polled = match &mut got {
-                    None => self.poll_head(link, clock, reading, reply, context),
-                    Some(down) => {
-                        let polled = Down::poll(down, link, clock, reply, context);
-                        reading.detail = down.detail.take();
-                        polled.map_ok(|()| None)
-                    }
-                };
+                let polled = self.poll_response(got.as_mut(), link, (clock, reading), reply, context);
                 if sending && polled.is_pending() {
                     return watch
                         .poll(clock, &progress, got.is_some(), context)
@@ -106,13 +100,8 @@ impl Job<'_, '_> {
                 self.pass((chain, down, link), (up.as_mut(), &mut sending), reply)
                     .await?;
             }
-            match got.take() {
-                Some(mut down) if down.is_over || down.is_request_cut || !sending => {
-                    down.is_request_cut |= sending;
-                    down.keep_alive &= !down.is_request_cut;
-                    return Ok(Got::Body(down));
-                }
-                down => got = down,
+            if let Some(down) = got.take_if(|down| down.is_over || down.is_request_cut || !sending) {
+                return Ok(Got::Body(cut_request(down, sending)));
             }
             if got.is_some() {
                 link.set_deadline(None);
@@ -120,6 +109,23 @@ impl Job<'_, '_> {
             }
             link.set_deadline(clock.span(cx.now()).filter(|_| !sending));
         }
+    }
+
+    /// Polls for the head of the response, or for more of its body.
+    fn poll_response(
+        &self,
+        down: Option<&mut Down>,
+        link: &Link,
+        (clock, reading): (&mut Clock, &mut Reading<'_, '_>),
+        reply: &mut Reply<'_>,
+        context: &mut Context<'_>,
+    ) -> Poll<Result<Option<Got>, Failure>> {
+        let Some(down) = down else {
+            return self.poll_head(link, clock, reading, reply, context);
+        };
+        let polled = Down::poll(down, link, clock, reply, context);
+        reading.detail = down.detail.take();
+        polled.map_ok(|()| None)
     }
 
     /// When an attempt would have begun if its client had been waited for never.
@@ -200,4 +206,11 @@ fn poll_up(
         }
     }
     Ok(())
+}
+
+/// A response that is over before its request was sent takes the rest of the request with it, and its connection.
+fn cut_request(mut down: Down, sending: bool) -> Down {
+    down.is_request_cut |= sending;
+    down.keep_alive &= !down.is_request_cut;
+    down
 }

@@ -12,24 +12,7 @@ pub(super) fn check(upstream: &Upstream, known: &Known<'_>, problems: &mut Probl
         let place = Place::Upstream(upstream.name.clone());
         problems.tell(place, part, expected, found, Outcome::LeftOut);
     };
-    for endpoint in &upstream.endpoints {
-        match &endpoint.at {
-            Where::Address(address) if address.port() == 0 => {
-                tell("endpoints", "a port", address.to_string())
-            }
-            Where::Host { name, port } if name.wildcard_suffix().is_some() || *port == 0 => {
-                tell("endpoints", "a host and a port", format!("`{name}:{port}`"));
-            }
-            Where::Unix(path) if !path.is_absolute() => {
-                tell("endpoints", "an absolute path", format!("`{}`", path.display()));
-            }
-            _ => {}
-        }
-        if endpoint.weight > limits::WEIGHT {
-            let expected = format!("a weight of at most {}", limits::WEIGHT);
-            tell("endpoints.weight", &expected, endpoint.weight.to_string());
-        }
-    }
+    endpoints(upstream, &mut tell);
     if let Some(found) = &upstream.tls {
         tls(found, known, &mut tell);
     }
@@ -76,6 +59,28 @@ pub(super) fn check(upstream: &Upstream, known: &Known<'_>, problems: &mut Probl
     }
     health(upstream, &mut tell);
     problems.0.len() == before
+}
+
+/// Checks addresses and weights.
+fn endpoints(upstream: &Upstream, tell: &mut impl FnMut(&'static str, &str, String)) {
+    for endpoint in &upstream.endpoints {
+        match &endpoint.at {
+            Where::Address(address) if address.port() == 0 => {
+                tell("endpoints", "a port", address.to_string())
+            }
+            Where::Host { name, port } if name.wildcard_suffix().is_some() || *port == 0 => {
+                tell("endpoints", "a host and a port", format!("`{name}:{port}`"));
+            }
+            Where::Unix(path) if !path.is_absolute() => {
+                tell("endpoints", "an absolute path", format!("`{}`", path.display()));
+            }
+            _ => {}
+        }
+        if endpoint.weight > limits::WEIGHT {
+            let expected = format!("a weight of at most {}", limits::WEIGHT);
+            tell("endpoints.weight", &expected, endpoint.weight.to_string());
+        }
+    }
 }
 
 /// What TLS towards an upstream can be wrong in.

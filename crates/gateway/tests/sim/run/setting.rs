@@ -45,20 +45,7 @@ pub(super) fn config(world: &World, calm: bool, bounds: &Bounds, asked: &Asked) 
     if world.below(2) == 0 {
         upstream.protocol = UpstreamProtocol::Http2;
     }
-    if world.below(3) == 0 {
-        upstream.health.active = Some(ActiveHealth {
-            every: Duration::from_millis(100 + world.below(5000) as u64),
-            timeout: Duration::from_secs(if calm { 60 } else { 1 }),
-            ..ActiveHealth::new(HealthCheck::Connect)
-        });
-    }
-    if world.below(3) == 0 {
-        upstream.health.outliers = Some(OutlierDetection {
-            consecutive: 2,
-            ejected: Duration::from_secs(1),
-            ..OutlierDetection::default()
-        });
-    }
+    check_health(world, calm, &mut upstream);
     upstream.slow_start = (world.below(4) == 0).then(SlowStart::default);
     upstream.connect_timeout = patience(calm);
     bounds.upstream(&mut upstream);
@@ -88,6 +75,24 @@ pub(super) fn config(world: &World, calm: bool, bounds: &Bounds, asked: &Asked) 
             ..Limits::default()
         },
         ..Config::default()
+    }
+}
+
+/// Health checks, outlier detection, both or neither.
+fn check_health(world: &World, calm: bool, upstream: &mut Upstream) {
+    if world.below(3) == 0 {
+        upstream.health.active = Some(ActiveHealth {
+            every: Duration::from_millis(100 + world.below(5000) as u64),
+            timeout: Duration::from_secs(if calm { 60 } else { 1 }),
+            ..ActiveHealth::new(HealthCheck::Connect)
+        });
+    }
+    if world.below(3) == 0 {
+        upstream.health.outliers = Some(OutlierDetection {
+            consecutive: 2,
+            ejected: Duration::from_secs(1),
+            ..OutlierDetection::default()
+        });
     }
 }
 

@@ -151,10 +151,7 @@ impl Machine {
                 session.ended_by_client(stream);
             }
             Event::TooLarge { stream, .. } => {
-                self.count_request(state, session, &mut desk.out);
-                let error = Error::new(431, "expected a head within its limits, found a larger one");
-                let refused = Refused::unknown(&self.local, Version::Http2);
-                self.refuse_http2(state, (session, stream), &error, &refused, &mut desk.out);
+                self.head_too_large(state, session, stream, &mut desk.out);
             }
             Event::Reset { stream, code } => {
                 let (remote, id) = (state.origin.remote, stream.id());
@@ -172,6 +169,19 @@ impl Machine {
             Event::Pong { .. } => session.pinged.set(None),
             Event::NeedMore | Event::GoAway { .. } | Event::Response { .. } => {}
         }
+    }
+
+    fn head_too_large(
+        &self,
+        state: &mut Connection,
+        session: &Rc<Session>,
+        stream: Stream,
+        out: &mut Vec<u8>,
+    ) {
+        self.count_request(state, session, out);
+        let error = Error::new(431, "expected a head within its limits, found a larger one");
+        let refused = Refused::unknown(&self.local, Version::Http2);
+        self.refuse_http2(state, (session, stream), &error, &refused, out);
     }
 
     /// The client broke a rule of a stream, which is gone if it was one.
