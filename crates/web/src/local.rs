@@ -15,6 +15,7 @@ use crate::access_log::{AccessWriter, Record};
 use crate::preamble::Preamble;
 use crate::request::Request;
 use crate::request_id::RequestId;
+use crate::server::held::BodyBudget;
 use crate::server::runner::Runners;
 use crate::site::Site;
 use crate::stats::WorkerStats;
@@ -32,6 +33,8 @@ pub(crate) struct Local {
     states: Vec<(TypeId, Box<dyn Any>)>,
     pub(crate) preamble: RefCell<Preamble>,
     pub(crate) runners: Runners,
+    /// Bodies that are collected.
+    pub(crate) bodies: Rc<BodyBudget>,
     pub(crate) stats: Arc<WorkerStats>,
     pub(crate) sockets: Rc<Sockets>,
     pub(crate) access: Option<RefCell<AccessWriter>>,
@@ -62,6 +65,7 @@ impl Local {
             states,
             preamble: RefCell::new(preamble),
             runners: Runners::new(site.limits.running_requests),
+            bodies: BodyBudget::new(&cx, site.limits.collected_bytes),
             stats,
             sockets: Rc::new(sockets),
             access: site.access_log.as_ref().map(|log| RefCell::new(log.writer())),

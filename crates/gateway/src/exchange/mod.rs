@@ -12,6 +12,7 @@ mod aim;
 pub(crate) mod beginnings;
 mod client;
 mod cross;
+mod decoding;
 pub(crate) mod early;
 mod fields;
 mod files;

@@ -10,10 +10,10 @@ use bytes::Bytes;
 use ringmain_engine::Cx;
 use ringmain_engine::backend::Time;
 use ringmain_engine::stream::Stream;
-use ringmain_web::limits::SEND_SHARE;
 use ringmain_web::{Error, Reply, Request};
 use ringmain_wire::h1::{BodyDecoder, BodyEncoder, BodyEvent, FieldBlock, Framing, Misuse};
 
+pub(super) use super::decoding::Decoding;
 use super::filtered::Chain;
 use super::grpc::{Unwrapping, Wrapping};
 use super::kept::Kept;
@@ -247,39 +247,6 @@ pub(super) struct Download {
     pub(super) clock: Clock,
 }
 
-/// How an answer's body is taken out of what comes.
-pub(super) enum Decoding {
-    /// Out of the framing of HTTP/1.1.
-    Encoded(BodyDecoder),
-    /// It comes in frames.
-    Framed {
-        /// Bytes of it that the rule still lets pass; `None`: any number.
-        left: Option<u64>,
-        /// Its head says that nothing follows.
-        is_bare: bool,
-    },
-}
-
-impl Decoding {
-    /// Of a body that comes in frames.
-    pub(super) fn framed(framing: Framing, most: Option<u64>) -> Result<Decoding, Fault> {
-        match (framing, most) {
-            (Framing::Length(length), Some(most)) if length > most => Err(Fault::ResponseTooLarge),
-            _ => Ok(Decoding::Framed {
-                left: most,
-                is_bare: framing == Framing::None,
-            }),
-        }
-    }
-
-    fn is_over(&self) -> bool {
-        match self {
-            Decoding::Encoded(decoder) => decoder.is_over(),
-            Decoding::Framed { is_bare, .. } => *is_bare,
-        }
-    }
-}
-
 /// What is known of the body.
 pub(super) struct Down {
     decoding: Decoding,
@@ -344,9 +311,34 @@ impl Down {
             .unwrap_or_default()
     }
 
-    /// Passes on what belongs to the body: how many bytes that were.
+    /// Passes on what belongs to the body, up to [`limits::RELAY_SHARE`]: how many bytes that were.
     pub(super) fn feed(&mut self, bytes: &[u8], reply: &mut Reply<'_>) -> (usize, Result<(), Failure>) {
-        let bytes = &bytes[..bytes.len().min(SEND_SHARE)];
+        self.feed_share(bytes, limits::RELAY_SHARE, reply)
+    }
+
+    /// The same, up to `share`, which is less while many clients are slow.
+    fn feed_at_present(
+        &mut self,
+        bytes: &[u8],
+        cx: &Cx,
+        reply: &mut Reply<'_>,
+    ) -> (usize, Result<(), Failure>) {
+        let share = cx.write_mark().min(limits::RELAY_SHARE);
+        match self.feed_share(bytes, share, reply) {
+            // A line that is longer than the share is taken as a whole.
+            (0, Ok(())) if bytes.len() > share && !self.is_over => self.feed(bytes, reply),
+            fed => fed,
+        }
+    }
+
+    fn feed_share(
+        &mut self,
+        bytes: &[u8],
+        share: usize,
+        reply: &mut Reply<'_>,
+    ) -> (usize, Result<(), Failure>) {
+        let all = bytes.len();
+        let bytes = &bytes[..all.min(share)];
         let mut consumed = 0;
         loop {
             let Decoding::Encoded(decoder) = &mut self.decoding else {
@@ -377,7 +369,7 @@ impl Down {
                 BodyEvent::NeedMore if !self.decoding.is_over() => return (consumed, Ok(())),
                 BodyEvent::NeedMore | BodyEvent::End => {
                     // What is behind a whole answer is nobody's.
-                    self.keep_alive &= consumed == bytes.len();
+                    self.keep_alive &= consumed == all;
                     self.is_over = true;
                     return (consumed, self.behind(reply));
                 }
@@ -421,7 +413,7 @@ impl Down {
     ) -> Poll<Result<(), Failure>> {
         let mut outcome = Ok(());
         let polled = channel.poll_body(context, |bytes| {
-            let (consumed, fed) = self.feed(bytes, reply);
+            let (consumed, fed) = self.feed_at_present(bytes, channel.cx(), reply);
             outcome = fed;
             consumed
         });
@@ -469,7 +461,7 @@ impl Down {
     ) -> Poll<Result<(), Failure>> {
         let mut outcome = Ok(());
         let received = stream.poll_received(context, |bytes| {
-            let (consumed, fed) = self.feed(bytes, reply);
+            let (consumed, fed) = self.feed_at_present(bytes, stream.cx(), reply);
             outcome = fed;
             consumed
         });
