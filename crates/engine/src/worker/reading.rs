@@ -55,9 +55,13 @@ impl Core {
         }
         let whole = connection.unread.len() + bytes.len();
         if whole > connection.unread.capacity() {
-            // In steps, not doubled: what waits is bounded, and so is its memory.
-            let step = whole.next_multiple_of(limits::READ_MARK);
-            connection.unread.reserve_exact(step - connection.unread.len());
+            // Doubled up to the mark, then in steps of it: what waits beyond is bounded, and so is its memory.
+            let capacity = if whole <= limits::READ_MARK {
+                whole.next_power_of_two()
+            } else {
+                whole.next_multiple_of(limits::READ_MARK)
+            };
+            connection.unread.reserve_exact(capacity - connection.unread.len());
         }
         connection.unread.extend_from_slice(bytes);
         self.count_unread(slot);

@@ -11,7 +11,7 @@ use ringmain_engine::Cx;
 use ringmain_engine::backend::Time;
 use ringmain_engine::stream::Stream;
 use ringmain_web::{Error, Reply, Request};
-use ringmain_wire::h1::{BodyDecoder, BodyEncoder, BodyEvent, FieldBlock, Framing, Misuse};
+use ringmain_wire::h1::{BodyEncoder, BodyEvent, FieldBlock, Framing, Misuse};
 
 pub(super) use super::decoding::Decoding;
 use super::filtered::Chain;
