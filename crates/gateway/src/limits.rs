@@ -206,14 +206,14 @@ pub const TURNS_FREE: u32 = 32;
 /// wait register again.
 pub const SHARE_WAKERS: usize = 1024;
 
-/// How often it is checked whether others wait for the place of a body that is sent slowly.
+/// How often it is checked whether others wait for the place of a body that is sent slowly, or of a response that is read slowly.
 pub const CONTENDED_LOOK: Duration = Duration::from_secs(1);
 
 /// Checks after which such a body must bring its rate: twice its listener's minimum rate, twice as much after each further check.
 pub const CONTENDED_GRACE: u32 = 2;
 
 /// Bytes a second to which that rate rises at most.
-pub const CONTENDED_RATE: u64 = 64 * 1024;
+pub const CONTENDED_RATE: u64 = 16 * 1024;
 
 /// Connections to one upstream, process-wide, unless it says otherwise.
 pub const UPSTREAM_CONNECTIONS: u32 = 1024;

@@ -277,6 +277,13 @@ impl<'r> Request<'r> {
         self.chunk_within(&self.left).await
     }
 
+    /// Returns a count that grows with each byte of the response that the client takes, up to date at the next call: two of them tell a
+    /// rate. 0 in a handler that is not asynchronous.
+    #[must_use]
+    pub fn response_bytes_taken(&self) -> u64 {
+        self.exchange.map_or(0, Exchange::taken)
+    }
+
     /// Whether all of the body was received: its pieces are taken without waiting. False once it broke a rule.
     #[must_use]
     pub fn is_body_received(&self) -> bool {

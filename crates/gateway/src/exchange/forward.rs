@@ -389,6 +389,7 @@ impl Job<'_, '_> {
                 link,
                 down,
                 clock,
+                client_rate: self.sending.listener.limits.rate_bytes,
             },
         };
         if download.down.is_over {

@@ -11,6 +11,7 @@ mod affinity;
 mod aim;
 pub(crate) mod beginnings;
 mod client;
+mod contention;
 mod cross;
 mod decoding;
 pub(crate) mod early;

@@ -2,8 +2,9 @@
 
 use std::future::poll_fn;
 use std::io;
+use std::pin::{Pin, pin};
 use std::rc::Rc;
-use std::task::{Context, Poll};
+use std::task::{Context, Poll, ready};
 use std::time::Duration;
 
 use ringmain_engine::Cx;
@@ -12,6 +13,7 @@ use ringmain_engine::stream::Stream;
 use ringmain_web::{Error, Reply, Request};
 use ringmain_wire::h1::{BodyEvent, FieldBlock, Framing};
 
+use super::contention::Contention;
 use super::decoding::Decoding;
 use super::filtered::Chain;
 use super::grpc::Wrapping;
@@ -105,6 +107,8 @@ pub(super) struct Download {
     pub(super) link: Link,
     pub(super) down: Down,
     pub(super) clock: Clock,
+    /// Bytes a second that the client's listener wants.
+    pub(super) client_rate: u32,
 }
 
 /// What is known of the body.
@@ -378,6 +382,30 @@ fn body_fault(error: &io::Error, clock: &Clock, cx: &Cx) -> Fault {
     }
 }
 
+/// Waits until the client has taken enough of the answer. While others wait for the upstream, it must take it at a rate that rises.
+async fn flush(
+    worker: &Worker,
+    (req, reply): (&Request<'_>, &mut Reply<'_>),
+    contention: &mut Contention<'_>,
+) -> Result<(), Failure> {
+    let mut flush = pin!(reply.flush());
+    let mut sleep = None;
+    poll_fn(|context| {
+        if let Poll::Ready(flushed) = flush.as_mut().poll(context) {
+            return Poll::Ready(flushed.map_err(Failure::from));
+        }
+        loop {
+            let waits = sleep.get_or_insert_with(|| worker.cx.sleep(limits::CONTENDED_LOOK));
+            ready!(Pin::new(waits).poll(context));
+            sleep = None;
+            if contention.is_too_slow(req.response_bytes_taken()) {
+                return Poll::Ready(Err(Fault::ClientTooSlow.into()));
+            }
+        }
+    })
+    .await
+}
+
 impl Download {
     /// Passes the rest on.
     pub(super) async fn run(
@@ -406,6 +434,7 @@ impl Download {
         reply: &mut Reply<'_>,
         chain: Option<&Chain>,
     ) -> Result<(), Failure> {
+        let mut contention = Contention::new(&self.local.shared, self.client_rate);
         let mut pace = Pace::default();
         let rate = self.clock.rate;
         // The rate's time was up, and bytes that came at the same moment were taken first.
@@ -413,7 +442,7 @@ impl Download {
         loop {
             // The client's own pace is the server's to judge.
             self.link.set_deadline(None);
-            reply.flush().await?;
+            flush(worker, (req, &mut *reply), &mut contention).await?;
             let (began, came) = (worker.cx.now(), self.down.came);
             let span = self.clock.span(began);
             let left = (rate > 0).then(|| pace.left(rate).max(Duration::from_millis(1)));

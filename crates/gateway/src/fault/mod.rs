@@ -107,6 +107,8 @@ faults! {
     RequestIdle "request_idle" Client 408 Never "the request's body did not arrive in time",
     /// The client has as many requests with unfinished bodies, and tunnels, at the upstream as one client may.
     ClientShareFull "client_share_full" Client 503 Never "too many unfinished requests of this client",
+    /// The client took its response slower than a rate that rises while others wait for the upstream: the response is cut.
+    ClientTooSlow "client_too_slow" Client 408 Never "the response is read too slowly",
     /// The method is none that files are served for.
     MethodNotAllowed "method_not_allowed" Client 405 Never "only GET and HEAD are answered here",
     /// The method is TRACE, which goes further only by a rule that names it.

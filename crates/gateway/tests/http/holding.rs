@@ -16,6 +16,7 @@ on_every_backend! {
     streams_of_one_client_have_a_share,
     tunnels_of_one_client_have_a_share,
     others_who_wait_make_a_slow_body_leave,
+    others_who_wait_make_a_slow_reader_leave,
 }
 
 /// Answers whole requests, and switches protocols where it is asked to.
@@ -28,6 +29,13 @@ fn origin() -> Origin {
                 );
                 while peer.some().is_some() {}
                 return;
+            }
+            if seen.line().contains("/large") {
+                peer.send("HTTP/1.1 200 OK\r\nContent-Length: 50000000\r\n\r\n");
+                if !peer.send(pattern(50_000_000)) {
+                    return;
+                }
+                continue;
             }
             let length = seen.body.len().to_string();
             peer.send(format!(
@@ -186,5 +194,26 @@ fn others_who_wait_make_a_slow_body_leave(engine: Config) {
     assert_eq!(slow.answer().status, 408);
     waiting.answer().expect(200, "0");
     assert_eq!(count(&edge, Fault::RequestTooSlow), 1);
+    edge.server.shut_down();
+}
+
+/// It reads nothing of its answer.
+fn others_who_wait_make_a_slow_reader_leave(engine: Config) {
+    let origin = origin();
+    let edge = edge(
+        engine,
+        to(&[origin.addr], |_, upstream| {
+            upstream.pool.connections = 1;
+            upstream.connect_timeout = PATIENCE;
+        }),
+    );
+    let mut slow = edge.server.slow_client();
+    slow.send(get("/large"));
+    assert_eq!(slow.head().status, 200);
+    let mut waiting = edge.server.client();
+    waiting.send(get("/"));
+    waiting.answer().expect(200, "0");
+    until(|| count(&edge, Fault::ClientTooSlow) == 1);
+    drop(slow);
     edge.server.shut_down();
 }

@@ -559,6 +559,16 @@ impl Exchange {
         self.cx.conn(id)
     }
 
+    /// Bytes that the client has taken: of its connection, or of its stream of HTTP/2. Up to date at the next call.
+    pub(crate) fn taken(&self) -> u64 {
+        if let Some(line) = self.line() {
+            return line.session.sent(line.stream);
+        }
+        let conn = self.conn();
+        conn.count_sent();
+        conn.sent()
+    }
+
     /// Whether the client has sent its last byte.
     pub(crate) fn has_ended(&self) -> bool {
         self.incoming.borrow().ended

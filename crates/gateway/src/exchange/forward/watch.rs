@@ -7,7 +7,7 @@
 //! request                 runs: `request_timeout`    runs: `request_timeout`
 //! ```
 //!
-//! While others wait for a place of the upstream (`Contention`), a body that has no answer yet must bring a rate that rises each second.
+//! While others wait for a place of the upstream ([`Contention`]), a body that has no answer yet must bring a rate that rises each second.
 //!
 //! Silence of the client is never an endpoint's failure. A body that moves is not idle, in whatever direction and however slowly: for
 //! uploads the listener has a minimum rate.
@@ -21,11 +21,11 @@ use ringmain_engine::backend::Time;
 use ringmain_engine::{Cx, Sleep};
 
 use super::Job;
+use crate::exchange::contention::Contention;
 use crate::exchange::relay::Clock;
 use crate::exchange::upload::Progress;
 use crate::fault::Fault;
 use crate::limits;
-use crate::upstream::Shared;
 use crate::upstream::local::Link;
 
 /// See the module.
@@ -37,39 +37,8 @@ pub(super) struct Watch<'a> {
     /// Wakes the attempt, and when.
     sleep: Option<(Time, Sleep)>,
     contention: Contention<'a>,
-}
-
-/// Whether others wait for the place of a body that is sent slowly: then it must bring a rate that rises.
-struct Contention<'a> {
-    shared: &'a Shared,
-    /// Bytes a second that its listener wants.
-    rate: u64,
-    /// The next check.
-    next: Time,
-    /// Bytes that had been received at the last one.
-    base: u64,
-    /// Checks in a row at which others waited.
-    checks: u32,
-}
-
-impl Contention<'_> {
-    /// Whether the body is to make room. `answered`: the upstream takes part in a conversation, which may have pauses.
-    fn is_too_slow(&mut self, progress: &Progress, answered: bool, now: Time) -> bool {
-        if now < self.next {
-            return false;
-        }
-        self.next = now.after(limits::CONTENDED_LOOK);
-        let received = progress.received();
-        let brought = received - std::mem::replace(&mut self.base, received);
-        if answered || self.shared.waiting.len() == 0 {
-            self.checks = 0;
-            return false;
-        }
-        self.checks += 1;
-        let rises = self.checks.saturating_sub(limits::CONTENDED_GRACE).min(16);
-        let due = (self.rate << rises).min(limits::CONTENDED_RATE);
-        rises > 0 && progress.is_waiting() && brought < due
-    }
+    /// When that is checked next.
+    check: Time,
 }
 
 impl<'a> Watch<'a> {
@@ -79,13 +48,8 @@ impl<'a> Watch<'a> {
             link,
             sent: 0,
             sleep: None,
-            contention: Contention {
-                shared: &job.local.shared,
-                rate: u64::from(job.sending.listener.limits.rate_bytes.max(1)),
-                next: job.worker.cx.now().after(limits::CONTENDED_LOOK),
-                base: 0,
-                checks: 0,
-            },
+            contention: Contention::new(&job.local.shared, job.sending.listener.limits.rate_bytes),
+            check: job.worker.cx.now().after(limits::CONTENDED_LOOK),
         }
     }
 
@@ -104,8 +68,13 @@ impl<'a> Watch<'a> {
                 self.sent = sent;
                 progress.advance(now);
             }
-            if self.contention.is_too_slow(progress, answered, now) {
-                return Poll::Ready(Fault::RequestTooSlow);
+            if now >= self.check {
+                self.check = now.after(limits::CONTENDED_LOOK);
+                // With an answer it is a conversation, which may have pauses.
+                let slow = self.contention.is_too_slow(progress.received());
+                if slow && !answered && progress.is_waiting() {
+                    return Poll::Ready(Fault::RequestTooSlow);
+                }
             }
             let due = due(clock, progress, answered, now);
             if let Some((_, fault)) = due.filter(|(at, _)| now >= *at) {
@@ -114,7 +83,7 @@ impl<'a> Watch<'a> {
                 }
                 return Poll::Ready(fault);
             }
-            let mut at = due.map_or(Time::NEVER, |(at, _)| at).min(self.contention.next);
+            let mut at = due.map_or(Time::NEVER, |(at, _)| at).min(self.check);
             if let Some(idle) = clock.idle.filter(|_| !progress.is_waiting()) {
                 // What the upstream takes of a long piece is told by nobody.
                 at = at.min(now.after(idle / LOOKS));
