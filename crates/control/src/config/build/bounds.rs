@@ -7,6 +7,7 @@ use std::time::Duration;
 use ringmain_gateway::limits;
 use ringmain_gateway::model::{self, ClaimPath, Name, Policy, RateHeaders, RateKey, RateLimit, Share};
 use ringmain_gateway::table::Place;
+use ringmain_web::limits::CLIENT_IPV6_BITS;
 
 use super::{Builder, list, put, text, value};
 use crate::config::document::{self, Maybe, Some1};
