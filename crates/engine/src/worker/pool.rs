@@ -48,6 +48,11 @@ impl Pool {
         }
     }
 
+    /// Frees all buffers.
+    pub(crate) fn empty(&mut self) {
+        *self = Pool::default();
+    }
+
     /// Bytes of buffers that were freed since the last call.
     pub(crate) fn take_freed(&mut self) -> usize {
         std::mem::take(&mut self.freed)

@@ -61,7 +61,9 @@ impl Core {
             } else {
                 whole.next_multiple_of(limits::READ_MARK)
             };
-            connection.unread.reserve_exact(capacity - connection.unread.len());
+            connection
+                .unread
+                .reserve_exact(capacity - connection.unread.len());
         }
         connection.unread.extend_from_slice(bytes);
         self.count_unread(slot);
@@ -203,6 +205,8 @@ impl Core {
             }
             free -= 1;
         }
+        // Only once: from here on they wait for their turn as all others.
+        self.parked.append(&mut self.parked_fed);
     }
 
     /// Connections that took their share of the last turn may receive again.

@@ -158,7 +158,7 @@ fn slow_readers_hold_a_share_and_little_beyond_it() {
         let after = peers[READERS - 1].read(usize::MAX).len();
         assert!(before > 0 && after > 0, "{before} and {after} bytes");
         // They leave: all is free, and the next has its whole mark.
-        drop(peers);
+        peers.iter().for_each(Peer::reset);
         all.rest();
         assert_eq!(all.cluster.held(0), 0);
         let peer = all.world.connect(&addr(HANDLER)).expect("it listens");

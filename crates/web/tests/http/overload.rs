@@ -73,7 +73,7 @@ fn what_has_waited_too_long_in_an_overloaded_worker_is_refused(config: Config) {
     first.send(get("/gate"));
     held.has_entered.recv().expect("the handler runs");
     // While the worker is held, all these arrive: many times what it can answer in its patience.
-    let mut workers: Vec<_> = (0..300).map(|_| server.client()).collect();
+    let mut workers: Vec<_> = (0..100).map(|_| server.client()).collect();
     workers.iter_mut().for_each(|client| client.send(get("/work")));
     let mut probe = server.client();
     probe.send(get("/healthz"));
