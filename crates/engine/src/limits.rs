@@ -28,6 +28,17 @@ pub const RECEIVE_BUFFERS: u16 = 256;
 /// 60,000 bytes cost 13 to 44 % less CPU, of 512 and 1,024 bytes no more.
 pub const RECEIVE_BUFFER_BYTES: u32 = 16_384;
 
+/// Free receive buffers that the kernel has at a time on `uring` (128 KiB): as much as one connection may take before its
+/// worker can stop it. Used up by many connections at once: the number doubles, up to all of [`RECEIVE_BUFFERS`], and
+/// halves again when one of them took more than this, or when [`QUIET_BATCHES`] batches in a row used less than a quarter.
+pub const RECEIVE_WINDOW: u16 = 8;
+
+/// The same while slow readers hold the worker's share of [`HELD_BYTES`] (32 KiB).
+pub const FRUGAL_WINDOW: u16 = 2;
+
+/// See [`RECEIVE_WINDOW`].
+pub const QUIET_BATCHES: u16 = 64;
+
 /// Datagram buffers of a worker on `uring`. None free: receiving ends with `NoBuffers` and starts again
 /// when one is back; the kernel's socket buffer holds or drops what comes meanwhile.
 pub const DATAGRAM_BUFFERS: u16 = 32;
@@ -48,10 +59,43 @@ pub const WRITE_MARK: usize = 64 * 1024;
 /// connection with `Reason::WriteLimit`.
 pub const WRITE_LIMIT: usize = 1024 * 1024;
 
-/// Received bytes that wait unconsumed, above which receiving pauses. What the kernel has received before the pause
-/// takes effect comes on top: up to [`READ_PER_TURN`], and on `uring` up to all receive buffers of the worker (4 MiB)
-/// when a peer sends as fast as one entry of the kernel receives (1.6 MB were seen).
+/// Received bytes that wait unconsumed, above which receiving pauses. What one entry of the kernel has received before the
+/// pause takes effect comes on top: one buffer on `epoll` ([`EPOLL_BUFFER_BYTES`]), [`RECEIVE_WINDOW`] buffers on `uring`
+/// (128 KiB), and there more only while many connections use up the window at once.
 pub const READ_MARK: usize = 64 * 1024;
+
+/// Bytes for slow readers that the connections of a process hold together, unsent or unread, before each may hold less:
+/// from a worker's share of it on, [`WRITE_MARK`] and [`READ_MARK`] count as [`FRUGAL_MARK`] there, until half of the share
+/// is free again. So a thousand stalled downloads hold 128 MiB, and each one beyond them at most [`FRUGAL_MARK`] and
+/// [`FRUGAL_RECEIPT`] on either side. Nobody is refused or closed for it: a slow reader has less in advance.
+pub const HELD_BYTES: usize = 128 * 1024 * 1024;
+
+/// See [`HELD_BYTES`].
+pub const FRUGAL_MARK: usize = 8 * 1024;
+
+/// Bytes that one receive brings in while that holds, before the worker may stop it.
+pub const FRUGAL_RECEIPT: usize = 32 * 1024;
+
+/// Bytes of freed buffers from which on a worker has the allocator return memory to the system.
+pub const RECLAIM_BYTES: usize = 8 * 1024 * 1024;
+
+/// How long after that it does: what is freed and used again in between is not given back for nothing, and allocators
+/// themselves wait for a second.
+pub const RECLAIM_AFTER: std::time::Duration = std::time::Duration::from_millis(1500);
+
+/// Time within a turn of the loop after which what was written leaves before the turn ends. Checked between two steps:
+/// completions, polls of tasks, letters.
+pub const FLUSH_WITHIN: std::time::Duration = std::time::Duration::from_millis(1);
+
+/// Connections written to within one step after which that is checked in the middle of it: a fan-out is one step.
+pub const FLUSH_CHECK: usize = 64;
+
+/// A step of a turn that lasts so long is a long one: bytes that were there before it ended have not waited in a queue, and
+/// [`Cx::queued`](crate::Cx::queued) does not count it.
+pub const LONG_STEP: std::time::Duration = std::time::Duration::from_millis(25);
+
+/// Long steps of a worker that are remembered for that, the last ones. More: the oldest count as time in the queue.
+pub const LONG_STEPS: usize = 64;
 
 /// Bytes that one connection may take in one loop turn while others wait; then it pauses until the next turn.
 pub const READ_PER_TURN: usize = 256 * 1024;
@@ -111,6 +155,9 @@ pub const MAIL_PER_TURN: usize = 1024;
 const _: () = assert!(WRITE_MARK < WRITE_LIMIT && SEND_BYTES <= WRITE_MARK);
 const _: () = assert!(SHARED_PIECES < SEND_PIECES && JOINED_FRAME_BYTES <= SMALL_BUFFER_BYTES);
 const _: () = assert!(SMALL_BUFFER_BYTES < LARGE_BUFFER_BYTES && LARGE_BUFFER_BYTES <= SEND_BYTES);
+const _: () = assert!(FRUGAL_WINDOW < RECEIVE_WINDOW && RECEIVE_WINDOW <= RECEIVE_BUFFERS);
+const _: () = assert!(FRUGAL_RECEIPT == FRUGAL_WINDOW as usize * RECEIVE_BUFFER_BYTES as usize);
+const _: () = assert!(FRUGAL_MARK < WRITE_MARK && FRUGAL_MARK < READ_MARK && READ_MARK == WRITE_MARK);
 const _: () = assert!(RECEIVE_BUFFERS.is_power_of_two() && DATAGRAM_BUFFERS.is_power_of_two());
 const _: () = assert!(CONNECTIONS_PER_WORKER <= crate::backend::Slot::LIMIT);
 

@@ -18,7 +18,6 @@ use ringmain_sys::addr::Addr;
 
 use crate::backend::Slot;
 use crate::layer::Layer;
-use crate::limits;
 use crate::worker::closing::stream_error;
 use crate::worker::core::WriteError;
 use crate::worker::cx::{Conn, ConnId, Cx, keep_waker};
@@ -200,6 +199,7 @@ impl Stream {
                 Some(connection) if !unread.is_empty() => connection.unread = unread,
                 _ => core.pool.put(unread),
             }
+            core.count_unread(self.slot);
             if count > 0 {
                 core.update_recv(self.slot);
                 return Poll::Ready(Ok(count));
@@ -230,7 +230,7 @@ impl Stream {
         Poll::Pending
     }
 
-    /// Queues bytes, as many as fit below [`limits::WRITE_MARK`]; pending while nothing does.
+    /// Queues bytes, as many as fit below [`crate::limits::WRITE_MARK`]; pending while nothing does.
     pub fn poll_write(&self, context: &mut Context<'_>, bytes: &[u8]) -> Poll<io::Result<usize>> {
         if bytes.is_empty() {
             return Poll::Ready(Ok(0));
@@ -247,7 +247,7 @@ impl Stream {
         }
     }
 
-    /// Queues the pieces in order, as many bytes as fit below [`limits::WRITE_MARK`]; pending while nothing does.
+    /// Queues the pieces in order, as many bytes as fit below [`crate::limits::WRITE_MARK`]; pending while nothing does.
     pub fn poll_write_vectored(
         &self,
         context: &mut Context<'_>,
@@ -273,9 +273,10 @@ impl Stream {
         Poll::Ready(Ok(count))
     }
 
-    /// How many bytes fit below [`limits::WRITE_MARK`]; pending while none does.
+    /// How many bytes fit below [`crate::limits::WRITE_MARK`]; pending while none does.
     pub fn poll_room(&self, context: &mut Context<'_>) -> Poll<io::Result<usize>> {
         let mut core = self.cx.core();
+        let mark = core.holding.mark();
         let Some(connection) = core.connection(self.slot) else {
             return Poll::Ready(Err(io::ErrorKind::NotConnected.into()));
         };
@@ -285,7 +286,7 @@ impl Stream {
         if !connection.writable() {
             return Poll::Ready(Err(io::ErrorKind::BrokenPipe.into()));
         }
-        match limits::WRITE_MARK.saturating_sub(connection.unsent()) {
+        match mark.saturating_sub(connection.unsent()) {
             0 => {
                 let stream = connection.stream.as_mut().expect("made with the stream");
                 keep_waker(&mut stream.writer, context.waker());
@@ -383,11 +384,11 @@ impl Stream {
         self.cx.core().write_frame(self.slot, frame).map_err(closed_error)
     }
 
-    /// Queues bytes without waiting, also above [`limits::WRITE_MARK`]: [`Stream::poll_room`] tells when there is room
+    /// Queues bytes without waiting, also above [`crate::limits::WRITE_MARK`]: [`Stream::poll_room`] tells when there is room
     /// again.
     ///
     /// # Errors
-    /// [`WriteError::Full`] beyond [`limits::WRITE_LIMIT`]: the connection is closed for it.
+    /// [`WriteError::Full`] beyond [`crate::limits::WRITE_LIMIT`]: the connection is closed for it.
     pub fn write_now(&self, bytes: &[u8]) -> Result<(), WriteError> {
         self.cx.core().write(self.slot, bytes)
     }
@@ -447,6 +448,7 @@ impl Drop for Stream {
         if let Some(connection) = core.connection(self.slot) {
             let unread = std::mem::take(&mut connection.unread);
             core.pool.put(unread);
+            core.count_unread(self.slot);
         }
         core.close(self.slot, Reason::Closed);
         let state = core

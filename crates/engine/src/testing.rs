@@ -29,6 +29,8 @@ pub struct ClusterConfig {
     pub mail_per_pair: usize,
     /// Letters that wait from outside to one worker.
     pub inbox: usize,
+    /// Bytes that all of them hold for slow readers; see [`crate::limits::HELD_BYTES`].
+    pub held_bytes: usize,
     /// How long connections may go on after [`SimCluster::shut_down`].
     pub grace: Duration,
 }
@@ -42,6 +44,7 @@ impl Default for ClusterConfig {
             queue_limit: 16,
             mail_per_pair: 64,
             inbox: 64,
+            held_bytes: crate::limits::HELD_BYTES,
             grace: Duration::from_secs(5),
         }
     }
@@ -80,6 +83,7 @@ impl<H: Handler> SimCluster<H> {
                 index,
                 capacity: config.capacity,
                 queue_limit: config.queue_limit,
+                held_bytes: config.held_bytes,
                 grace: config.grace,
                 flush: crate::limits::FLUSH,
             };
@@ -173,6 +177,13 @@ impl<H: Handler> SimCluster<H> {
     pub fn connections(&self, worker: usize) -> u32 {
         let load = &self.shared.workers[worker].load;
         load.load(std::sync::atomic::Ordering::Relaxed)
+    }
+
+    /// Bytes that a worker's connections hold for slow readers; none once it has ended.
+    #[must_use]
+    pub fn held(&self, worker: usize) -> usize {
+        let worker = self.workers[worker].as_ref();
+        worker.map_or(0, |worker| worker.cx.held())
     }
 
     /// Tasks of a worker that are not over; none once it has ended.

@@ -330,6 +330,10 @@ pub const INTERIM_ANSWERS: u32 = 16;
 /// [`Timeouts::minimum_rate`](crate::model::Timeouts::minimum_rate) holds.
 pub const ANSWER_RATE_GRACE: Duration = Duration::from_secs(5);
 
+/// Bytes of a body's piece that is passed on at once, either way, and so the most that is written beyond
+/// [`WRITE_MARK`](ringmain_engine::limits::WRITE_MARK).
+pub const RELAY_SHARE: usize = 64 * 1024;
+
 /// How long that rate is averaged, behind the grace; then both begin anew.
 pub const ANSWER_RATE_WINDOW: Duration = Duration::from_secs(5);
 

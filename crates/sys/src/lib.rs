@@ -25,4 +25,5 @@ pub mod socket;
 pub mod steering;
 pub mod sysctl;
 pub mod terminal;
+pub mod ticks;
 pub mod watch;

@@ -22,15 +22,23 @@ pub struct Limits {
     pub idle_timeout: Duration,
     /// Bytes of a body that is collected before its handler runs. More: 413, and the connection closes.
     pub body_bytes: u64,
+    /// Bytes of collected bodies that one worker holds at once: those that are not whole, and those whose asynchronous handlers
+    /// run. A connection of HTTP/2 holds an eighth of it at most ([`CONNECTION_SHARE`]), or one body. More: 503 with
+    /// `Retry-After`.
+    pub collected_bytes: usize,
     /// Bytes of a body that its handler streams; `None`: no limit. More: 413 if nothing was answered yet, and the
     /// connection closes.
     pub streamed_body_bytes: Option<u64>,
-    /// Bytes a second that a body must bring in, and an answer must be taken at, behind [`Limits::rate_grace`] and on
-    /// average over [`RATE_WINDOW`]. Slower: 408 (or a cut answer), and the connection closes. Time in which the handler
-    /// itself does not read does not count.
+    /// Bytes a second that a body must bring in, behind [`Limits::rate_grace`] and on average over [`RATE_WINDOW`]. Slower: 408,
+    /// and the connection closes. Time in which the handler itself does not read does not count. And bytes a second at which a
+    /// client must take an answer, but for pauses of up to [`Limits::send_pause`].
     pub rate_bytes: u32,
-    /// How long a transfer may be slow before [`Limits::rate_bytes`] holds.
+    /// How long a body may be slow before [`Limits::rate_bytes`] holds.
     pub rate_grace: Duration,
+    /// How long a client may take nothing of an answer that waits for it; a slower client than [`Limits::rate_bytes`] uses this
+    /// time up, a faster one earns it back. Longer: the answer is cut, and the connection (or stream of HTTP/2) is reset. Checked
+    /// every [`RATE_TICK`].
+    pub send_pause: Duration,
     /// Bytes of an unwanted body (as behind a 404) that are read and dropped to keep the connection. More announced:
     /// the answer says `Connection: close`.
     pub discard_bytes: u64,
@@ -49,9 +57,10 @@ pub struct Limits {
     /// Connections from one client address ([`client_network`]) at once, process-wide; those from loopback addresses and Unix
     /// sockets do not count (a local proxy, a load test). More: 503 and the connection closes. `None`: no limit.
     pub connections_per_address: Option<u32>,
-    /// How long a request may have waited in a busy worker before its handler runs. Longer: 503 with `Retry-After`, since
-    /// whoever asked has better been told than kept waiting; so an overloaded worker goes on answering as many in
-    /// time as it can. `None`: each is answered, however late. The routes of [`App::health`](crate::App::health) are
+    /// How long a request may have waited in an overloaded worker before its handler runs. Longer: 503 with `Retry-After`, so that
+    /// the worker answers as many in time as it can. Overloaded is a worker whose requests have waited that long for
+    /// [`OVERLOAD_AFTER`] times as long without a pause; time behind one long computation
+    /// ([`LONG_STEP`](ringmain_engine::limits::LONG_STEP)) does not count. `None`: each is answered, however late. The routes of [`App::health`](crate::App::health) are
     /// answered at any time.
     pub patience: Option<Duration>,
     /// How deep JSON in a body may nest. Deeper: 400.
@@ -116,9 +125,11 @@ impl Default for Limits {
             header_timeout: Duration::from_secs(10),
             idle_timeout: Duration::from_secs(75),
             body_bytes: 1024 * 1024,
+            collected_bytes: 64 * 1024 * 1024,
             streamed_body_bytes: None,
             rate_bytes: 240,
             rate_grace: Duration::from_secs(5),
+            send_pause: Duration::from_secs(20),
             discard_bytes: 64 * 1024,
             linger: Duration::from_secs(2),
             linger_bytes: 1024 * 1024,
@@ -208,6 +219,13 @@ pub const IDLE_RUNNERS: usize = 256;
 
 /// Collected bodies' buffers that a worker keeps. More are freed.
 pub const IDLE_COLLECTORS: usize = 64;
+
+/// Times [`Limits::patience`] for which requests must have been late before a worker counts as overloaded, and for which none may
+/// have been before it does no more.
+pub const OVERLOAD_AFTER: u32 = 3;
+
+/// The part of [`Limits::collected_bytes`] that one connection of HTTP/2 may hold: one in so many.
+pub const CONNECTION_SHARE: usize = 8;
 
 /// Receipts of a worker that is not late between two looks at the clock, see [`Limits::patience`].
 pub const RECEIPTS_UNTIMED: u32 = 8;

@@ -16,6 +16,7 @@ use crate::log_limit::LogLimit;
 use crate::preamble::Preamble;
 use crate::request::Request;
 use crate::request_id::RequestId;
+use crate::server::held::BodyBudget;
 use crate::server::refused::Refused;
 use crate::server::runner::Runners;
 use crate::site::Site;
@@ -34,6 +35,8 @@ pub(crate) struct Local {
     states: Vec<(TypeId, Box<dyn Any>)>,
     pub(crate) preamble: RefCell<Preamble>,
     pub(crate) runners: Runners,
+    /// Bodies that are collected.
+    pub(crate) bodies: Rc<BodyBudget>,
     pub(crate) stats: Arc<WorkerStats>,
     pub(crate) sockets: Rc<Sockets>,
     pub(crate) access: Option<RefCell<AccessWriter>>,
@@ -67,6 +70,7 @@ impl Local {
             states,
             preamble: RefCell::new(preamble),
             runners: Runners::new(site.limits.running_requests),
+            bodies: BodyBudget::new(&cx, site.limits.collected_bytes),
             stats,
             sockets: Rc::new(sockets),
             plain_http: LogLimit::new(),

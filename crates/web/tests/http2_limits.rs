@@ -163,6 +163,86 @@ fn the_rest_of_a_head_must_come_in_time_whatever_comes_of_it() {
     assert_eq!(http2.heard(), ["away NO_ERROR"]);
 }
 
+/// A frame as a client might send it that keeps no rule.
+fn frame(kind: u8, flags: u8, stream: u32, payload: &[u8]) -> Vec<u8> {
+    let mut bytes = (payload.len() as u32).to_be_bytes()[1..].to_vec();
+    bytes.extend([kind, flags]);
+    bytes.extend(stream.to_be_bytes());
+    bytes.extend(payload);
+    bytes
+}
+
+const HEADERS: u8 = 0x1;
+const PING: u8 = 0x6;
+const CONTINUATION: u8 = 0x9;
+const END_STREAM: u8 = 0x1;
+
+/// Fields of a head that never ends, one each second, as a literal without indexing.
+const DRIP: &[u8] = b"\x00\x01x\x01y";
+
+#[test]
+fn a_head_in_parts_has_the_time_of_one_head() {
+    for busy in [false, true] {
+        let mut client = client();
+        let mut http2 = Http2::new(&mut client, &h2::Limits::INTERNET);
+        let mut first = 1;
+        if busy {
+            http2.begin("GET", "/wait/3600", true);
+            http2.turn();
+            first = 3;
+        }
+        http2.raw.send(frame(HEADERS, END_STREAM, first, DRIP));
+        let timeout = Limits::default().header_timeout.as_secs();
+        for second in 0..timeout - 1 {
+            http2.turn_after(seconds(1));
+            assert_eq!(
+                http2.heard,
+                Vec::<String>::new(),
+                "busy: {busy}, after {second} s"
+            );
+            http2.raw.send(frame(CONTINUATION, 0, first, DRIP));
+        }
+        http2.turn_after(seconds(4));
+        assert_eq!(http2.heard(), ["away NO_ERROR"], "busy: {busy}");
+        http2.raw.end();
+        assert_eq!(http2.raw.read_to_end().unwrap().1, Ending::Closed);
+    }
+}
+
+/// Of a head's first frame there is no more than its header, while another stream is answered.
+#[test]
+fn part_of_a_heads_frame_has_that_time_too() {
+    let mut client = client();
+    let mut http2 = Http2::new(&mut client, &h2::Limits::INTERNET);
+    http2.begin("GET", "/wait/3600", true);
+    http2.turn();
+    let whole = frame(HEADERS, END_STREAM, 3, DRIP);
+    http2.raw.send(&whole[..11]);
+    http2.turn_after(Limits::default().header_timeout + seconds(4));
+    assert_eq!(http2.heard(), ["away NO_ERROR"]);
+}
+
+#[test]
+fn pings_do_not_keep_an_idle_connection() {
+    let mut client = client();
+    let mut http2 = Http2::new(&mut client, &h2::Limits::INTERNET);
+    let idle = Limits::default().idle_timeout.as_secs();
+    // A request does: the time counts from its response.
+    for _ in 0..2 {
+        http2.begin("GET", "/", true);
+        http2.turn();
+        http2.heard.clear();
+        for second in 0..idle - 2 {
+            http2.raw.send(frame(PING, 0, 0, b"are we?!"));
+            http2.turn_after(seconds(1));
+            assert_eq!(http2.heard, Vec::<String>::new(), "after {second} s");
+        }
+    }
+    http2.raw.send(frame(PING, 0, 0, b"are we?!"));
+    http2.turn_after(seconds(4));
+    assert_eq!(http2.heard(), ["away NO_ERROR"]);
+}
+
 #[test]
 fn a_body_that_comes_too_slowly_is_refused() {
     for (path, drips, refused) in [
@@ -209,10 +289,10 @@ fn an_answer_that_nobody_makes_room_for_is_given_up() {
     let mut http2 = Http2::new(&mut client, &limits);
     http2.begin("GET", "/large", true);
     assert_eq!(http2.heard(), ["1 200", "1 1000 bytes false"]);
-    http2.turn_after(Limits::default().rate_grace - seconds(1));
+    http2.turn_after(Limits::default().send_pause - seconds(1));
     assert_eq!(http2.heard(), Vec::<String>::new());
-    // What was taken at first pays for some seconds.
-    http2.turn_after(seconds(8));
+    // What was taken at first earns some seconds, up to the same figure.
+    http2.turn_after(seconds(4));
     assert_eq!(http2.heard(), ["1 CANCEL"]);
     http2.begin("GET", "/", true);
     assert_eq!(http2.heard(), ["3 200", "3 4 bytes true"]);

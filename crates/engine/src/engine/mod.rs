@@ -374,6 +374,7 @@ impl SetUp {
             queue_limit: self.queue_limit,
             grace: self.grace,
             flush: self.flush,
+            held_bytes: limits::HELD_BYTES,
         };
         let mut worker = Worker::new(parts, make);
         for (tag, fd) in self.listeners {

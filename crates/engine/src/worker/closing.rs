@@ -111,6 +111,7 @@ impl Core {
         if connection.stream.is_none() {
             let unread = std::mem::take(&mut connection.unread);
             self.pool.put(unread);
+            self.count_unread(slot);
         }
         self.clear_layer(slot);
         self.told_end(slot, reason);
@@ -165,6 +166,7 @@ impl Core {
             connection.phase = Phase::Closed;
             connection.output.clear(&mut self.pool);
             self.backend.close(slot, connection.socket);
+            self.count_unsent(slot);
         }
     }
 
@@ -199,7 +201,9 @@ impl Core {
         if !connection.flags.kernel_done || connection.stream.is_some() {
             return;
         }
-        self.records.remove(slot);
+        if let Some(Record::Connection(connection)) = self.records.remove(slot) {
+            self.uncount(&connection);
+        }
         self.connections -= 1;
         Counters::add(&self.counters().closed, 1);
         self.publish_load();

@@ -1,4 +1,4 @@
-//! A worker's state and what happens to connections: reading, writing, marks.
+//! A worker's state and what is written to connections. Reading is in `reading.rs`, the marks are in `holding.rs`.
 //!
 //! Owns the slab, the output queues and the back-end. Knows nothing of handlers and tasks; what they have to
 //! be told is queued in `told` and delivered by the worker when no borrow is held.
@@ -11,11 +11,13 @@ use std::time::Duration;
 
 use bytes::Bytes;
 
+use super::holding::Holding;
 use super::pool::Pool;
 use super::record::{Connection, Phase, Reason, Record};
 use super::shared::{Counters, Shared};
 use super::sleep::Sleepers;
-use crate::backend::{Backend, Op, RecvEnd, Slot, Time};
+use super::steps::Steps;
+use crate::backend::{Backend, Op, Slot, Time};
 use crate::limits;
 use crate::slab::Slab;
 use crate::timer::Wheel;
@@ -73,8 +75,15 @@ pub(crate) struct Core {
     pub(crate) exact: bool,
     pub(crate) pool: Pool,
     pub(crate) dirty: Vec<Slot>,
+    /// Connections that wait for a receive buffer and had none in their last turn, first in, first out.
     pub(crate) parked: VecDeque<Slot>,
+    /// The same that had some: they wait behind those.
+    pub(crate) parked_fed: VecDeque<Slot>,
     pub(crate) sated: Vec<Slot>,
+    /// Connections that yielded, and since when their bytes have waited: they are offered them again in the next turn.
+    pub(crate) yielded: Vec<(Slot, Time)>,
+    pub(crate) holding: Holding,
+    pub(crate) steps: Steps,
     /// Streams that hear of their peer's end in the next turn.
     pub(crate) ending: Vec<Slot>,
     /// Connections with a failed send, and how they end once what had come before is received.
@@ -137,6 +146,10 @@ impl Core {
             pool: Default::default(),
             dirty: Vec::new(),
             parked: Default::default(),
+            parked_fed: Default::default(),
+            yielded: Vec::new(),
+            holding: Holding::new(limits::HELD_BYTES / shared.workers.len().max(1)),
+            steps: Steps::default(),
             sated: Vec::new(),
             ending: Vec::new(),
             breaking: Vec::new(),
@@ -220,11 +233,13 @@ impl Core {
     }
 
     pub(crate) fn wrote(&mut self, slot: Slot) {
+        let mark = self.holding.mark();
         let connection = self.connection(slot).expect("the caller has just written to it");
-        if connection.output.len() > limits::WRITE_MARK && !connection.flags.blocked {
+        if connection.output.len() > mark && !connection.flags.blocked {
             connection.flags.blocked = true;
             self.update_recv(slot);
         }
+        self.count_unsent(slot);
         self.mark_dirty(slot);
     }
 
@@ -234,6 +249,9 @@ impl Core {
         {
             connection.flags.dirty = true;
             self.dirty.push(slot);
+            if self.dirty.len().is_multiple_of(limits::FLUSH_CHECK) {
+                self.within_step();
+            }
         }
     }
 
@@ -266,7 +284,7 @@ impl Core {
         unsafe { self.backend.send(slot, connection.socket, &slices[..count]) };
     }
 
-    /// Takes back a send that waits for room: its completion says how much was taken, and the rest is sent anew.
+    /// Takes back a send that waits for room: its completion says how much was taken, and the rest is sent again.
     pub(crate) fn count_sent(&mut self, slot: Slot) {
         if let Some(connection) = self.connection(slot)
             && connection.phase == Phase::Open
@@ -292,6 +310,7 @@ impl Core {
             connection.output.held = sent as u32;
         } else {
             connection.output.advance(sent, &mut self.pool);
+            self.count_unsent(slot);
         }
         Counters::add(&self.shared.workers[self.index].counters.bytes_sent, sent as u64);
         match result {
@@ -328,17 +347,19 @@ impl Core {
         connection.flags.send_held = false;
         let sent = std::mem::take(&mut connection.output.held) as usize;
         connection.output.advance(sent, &mut self.pool);
+        self.count_unsent(slot);
         self.sent_some(slot);
         self.close_if_quiet(slot);
     }
 
     fn sent_some(&mut self, slot: Slot) {
+        let mark = self.holding.mark();
         let Some(connection) = self.connection(slot) else {
             return;
         };
         let left = connection.output.len();
         let was_blocked = connection.flags.blocked;
-        if was_blocked && left <= limits::WRITE_MARK / 2 {
+        if was_blocked && left <= mark / 2 {
             connection.flags.blocked = false;
         }
         let unblocked = was_blocked && !connection.flags.blocked;
@@ -373,211 +394,6 @@ impl Core {
             connection.flags.fin_sent = true;
             self.backend.shutdown_write(connection.socket);
             self.close_if_over(slot);
-        }
-    }
-
-    /// Arms or cancels the receive, as the connection's state asks.
-    pub(crate) fn update_recv(&mut self, slot: Slot) {
-        let Some(Record::Connection(connection)) = self.records.get_mut(slot) else {
-            return;
-        };
-        let flags = &mut connection.flags;
-        if flags.recv_armed {
-            let flags = *flags;
-            if !connection.wants_data() && !flags.recv_cancelled {
-                connection.flags.recv_cancelled = true;
-                self.backend.cancel(Op::Recv, slot);
-            }
-        } else if connection.wants_data() {
-            connection.flags.recv_armed = true;
-            connection.flags.recv_cancelled = false;
-            self.backend.recv(slot, connection.socket, true);
-        }
-    }
-
-    /// The first receive of a new connection: its first request is often there already.
-    pub(crate) fn first_recv(&mut self, slot: Slot) {
-        let Some(Record::Connection(connection)) = self.records.get_mut(slot) else {
-            return;
-        };
-        if connection.wants_data() && !connection.flags.recv_armed {
-            connection.flags.recv_armed = true;
-            connection.flags.recv_cancelled = false;
-            self.backend.recv(slot, connection.socket, false);
-        }
-    }
-
-    /// Keeps received bytes until somebody looks at them.
-    pub(crate) fn keep_unread(&mut self, slot: Slot, bytes: &[u8]) {
-        let Some(Record::Connection(connection)) = self.records.get_mut(slot) else {
-            return;
-        };
-        if connection.phase != Phase::Open {
-            return;
-        }
-        if connection.unread.capacity() == 0 {
-            connection.unread = self.pool.take(bytes.len());
-        }
-        connection.unread.extend_from_slice(bytes);
-        self.tell_reader(slot);
-    }
-
-    /// Whoever reads a stream has something to look at: bytes that are kept, the end, or what ended it.
-    pub(crate) fn tell_reader(&mut self, slot: Slot) {
-        let Some(Record::Connection(connection)) = self.records.get_mut(slot) else {
-            return;
-        };
-        let Some(stream) = &mut connection.stream else {
-            return;
-        };
-        if stream.receiver.is_some() {
-            self.told.push_back(Told::News(slot));
-        }
-        if let Some(reader) = stream.reader.take() {
-            reader.wake();
-        }
-    }
-
-    /// Asks that the handler or stream looks at unconsumed bytes again.
-    pub(crate) fn offer_unread(&mut self, slot: Slot) {
-        let Some(connection) = self.connection(slot) else {
-            return;
-        };
-        let has_news = !connection.unread.is_empty() || (connection.flags.eof && !connection.flags.eof_told);
-        if has_news && !connection.flags.streamed && !connection.flags.paused {
-            self.told.push_back(Told::Unread(slot));
-        }
-    }
-
-    /// Ends a connection whose handler leaves a full buffer and wants more.
-    pub(crate) fn end_if_stuck(&mut self, slot: Slot) {
-        let Some(connection) = self.connection(slot).filter(|c| c.phase == Phase::Open) else {
-            return;
-        };
-        let flags = &connection.flags;
-        let wants = !(flags.paused || flags.blocked || flags.streamed);
-        if wants && connection.unread.len() >= limits::READ_MARK {
-            self.fail(slot, Reason::ReadLimit);
-        }
-    }
-
-    /// The receive operation has ended without bytes.
-    pub(crate) fn on_recv_ended(&mut self, slot: Slot, end: RecvEnd) {
-        let now = self.now();
-        let Some(Record::Connection(connection)) = self.records.get_mut(slot) else {
-            return;
-        };
-        connection.flags.recv_armed = false;
-        match end {
-            RecvEnd::Cancelled => {}
-            RecvEnd::Eof if connection.flags.broken => {
-                // The failed send took the error along.
-                let found = self.breaking.iter().find(|(breaking, _)| *breaking == slot);
-                let reason = found.map_or(Reason::Failed(io::ErrorKind::ConnectionReset), |(_, reason)| {
-                    *reason
-                });
-                self.fail(slot, reason);
-            }
-            // A layer may have told it before.
-            RecvEnd::Eof if connection.flags.eof => {}
-            RecvEnd::Eof => {
-                connection.flags.eof = true;
-                self.tell_eof_in_order(slot);
-            }
-            RecvEnd::NoBuffers => {
-                Counters::add(&self.shared.workers[self.index].counters.no_buffers, 1);
-                if connection.wants_data() {
-                    connection.flags.parked = true;
-                    if connection.parked_at == Time(0) {
-                        connection.parked_at = now;
-                    }
-                    self.parked.push_back(slot);
-                }
-            }
-            RecvEnd::Failed(error) => self.fail_with(slot, &error),
-        }
-        self.update_recv(slot);
-        self.close_if_quiet(slot);
-    }
-
-    /// A send that a reset has cut short takes the error along, and receiving then sees an end. The next send knows better,
-    /// so a stream with unsent bytes hears of it a turn later.
-    ///
-    /// What waits for a costly step of a layer came before the end: [`Worker::costly_steps`](super::Worker) tells it behind that.
-    pub(crate) fn tell_eof_in_order(&mut self, slot: Slot) {
-        if self.connection(slot).is_some_and(|c| c.layer_waits()) {
-            return;
-        }
-        let late = self
-            .connection(slot)
-            .is_some_and(|c| c.stream.is_some() && !c.output.is_empty());
-        if late {
-            self.ending.push(slot);
-        } else {
-            self.tell_eof(slot);
-        }
-    }
-
-    pub(crate) fn tell_eof(&mut self, slot: Slot) {
-        let Some(connection) = self.connection(slot) else {
-            return;
-        };
-        if connection.stream.is_some() {
-            connection.flags.eof_told = true;
-            self.tell_reader(slot);
-        } else if connection.phase == Phase::Open && !connection.flags.paused && !connection.flags.blocked {
-            connection.flags.eof_told = true;
-            self.told.push_back(Told::EndOfData(slot));
-        }
-    }
-
-    /// Arms connections that wait for a receive buffer: first in, first out, one for each free one.
-    pub(crate) fn rearm_parked(&mut self) {
-        if self.parked.is_empty() {
-            return;
-        }
-        let mut free = self.backend.buffers_free();
-        while free > 0
-            && let Some(slot) = self.parked.pop_front()
-        {
-            match self.records.get_mut(slot) {
-                Some(Record::Connection(connection)) => {
-                    connection.flags.parked = false;
-                    self.update_recv(slot);
-                }
-                Some(Record::Datagrams(_)) => self.rearm_datagrams(slot),
-                _ => continue,
-            }
-            free -= 1;
-        }
-    }
-
-    /// Connections that took their share of the last turn may receive again.
-    pub(crate) fn rearm_sated(&mut self) {
-        for slot in std::mem::take(&mut self.sated) {
-            if let Some(connection) = self.connection(slot) {
-                connection.flags.sated = false;
-                self.update_recv(slot);
-            }
-        }
-    }
-
-    /// Counts what a connection takes in this turn; above its share it pauses until the next.
-    pub(crate) fn count_received(&mut self, slot: Slot, bytes: usize) {
-        let turn = self.turn;
-        Counters::add(&self.counters().bytes_received, bytes as u64);
-        let Some(connection) = self.connection(slot) else {
-            return;
-        };
-        if connection.turn != turn {
-            connection.turn = turn;
-            connection.turn_bytes = 0;
-        }
-        connection.turn_bytes = connection.turn_bytes.saturating_add(bytes as u32);
-        if connection.turn_bytes as usize > limits::READ_PER_TURN && !connection.flags.sated {
-            connection.flags.sated = true;
-            self.sated.push(slot);
-            self.update_recv(slot);
         }
     }
 

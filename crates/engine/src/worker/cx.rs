@@ -87,6 +87,47 @@ impl Cx {
         self.core().ready_at
     }
 
+    /// How long the bytes that the handler is shown have waited in the worker's queue: the time since [`Cx::ready_at`], without
+    /// steps of the worker that were long by themselves ([`crate::limits::LONG_STEP`]). One handler that computes for a second
+    /// is no overload; more requests than the worker can answer are. Costs a reading of the clock.
+    #[must_use]
+    pub fn queued(&self) -> Duration {
+        self.core().queued()
+    }
+
+    /// Whether the handler has been at work for so long within its present step that what it has written should leave
+    /// ([`crate::limits::FLUSH_WITHIN`]): whoever has more bytes to look at had better [yield](Conn::yield_turn). Cheap enough to
+    /// be asked between two messages.
+    #[must_use]
+    pub fn step_is_long(&self) -> bool {
+        self.core().step_is_long()
+    }
+
+    /// Counts bytes that the caller holds for a slow reader, beside those of the engine, in [`crate::limits::HELD_BYTES`]: so
+    /// many instead of so many `before`.
+    pub fn hold(&self, before: usize, now: usize) {
+        self.core().adjust_held(before, now);
+    }
+
+    /// Bytes that this worker's connections hold for slow readers; see [`crate::limits::HELD_BYTES`].
+    #[must_use]
+    pub fn held(&self) -> usize {
+        self.core().holding.bytes()
+    }
+
+    /// What [`crate::limits::WRITE_MARK`] is at present: less while the worker holds its share of
+    /// [`crate::limits::HELD_BYTES`].
+    #[must_use]
+    pub fn write_mark(&self) -> usize {
+        self.core().holding.mark()
+    }
+
+    /// Notes that buffers of so many bytes were freed, so that memory goes back to the system; see
+    /// [`crate::limits::RECLAIM_BYTES`].
+    pub fn freed(&self, bytes: usize) {
+        self.core().holding.freed += bytes;
+    }
+
     /// Wall-clock time since the Unix epoch, read once a loop turn.
     #[must_use]
     pub fn wall(&self) -> Duration {
@@ -247,6 +288,25 @@ impl<'a> Conn<'a> {
         self.cx.core().connection(self.id.0).map_or(0, |c| c.unsent())
     }
 
+    /// Whether `more` bytes fit below the present mark ([`Cx::write_mark`]) with those that are unsent. If they do not, the
+    /// handler's `drained` follows once there is room again.
+    #[must_use]
+    pub fn has_room(&self, more: usize) -> bool {
+        let core = &mut *self.cx.core();
+        let mark = core.holding.mark();
+        let Some(connection) = core.connection(self.id.0) else {
+            return true;
+        };
+        let unsent = connection.unsent();
+        if unsent + more <= mark {
+            return true;
+        }
+        if connection.output.len() > 0 && !std::mem::replace(&mut connection.flags.blocked, true) {
+            core.update_recv(self.id.0);
+        }
+        false
+    }
+
     /// Bytes handed to the kernel since it was opened: what a slow reader has taken, but for what the kernel's socket
     /// buffers hold.
     #[must_use]
@@ -282,6 +342,19 @@ impl<'a> Conn<'a> {
     /// As [`Conn::abort`], with the reason that `closed` is told.
     pub fn abort_because(&self, reason: Reason) {
         self.cx.core().abort(self.id.0, reason);
+    }
+
+    /// Receives nothing more in this turn: bytes that `data` leaves are offered again in the next, behind the other
+    /// connections' steps, and count as waiting since they arrived.
+    pub fn yield_turn(&self) {
+        let core = &mut *self.cx.core();
+        let since = core.ready_at;
+        if let Some(connection) = core.connection(self.id.0)
+            && !std::mem::replace(&mut connection.flags.yielded, true)
+        {
+            core.yielded.push((self.id.0, since));
+            core.update_recv(self.id.0);
+        }
     }
 
     /// Receives nothing until [`Conn::resume`]; what is on its way is kept.

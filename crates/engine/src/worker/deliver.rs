@@ -44,7 +44,7 @@ impl<H: Handler> Worker<H> {
                     Route::Drop
                 } else if layered {
                     Route::Layer
-                } else if flags.streamed || flags.paused || flags.blocked {
+                } else if flags.streamed || flags.paused || flags.blocked || flags.yielded {
                     connection.receiver().map_or(Route::Keep, Route::Receiver)
                 } else if connection.unread.is_empty() {
                     Route::Handler
@@ -150,13 +150,16 @@ impl<H: Handler> Worker<H> {
         let consumed = self.offer_in_shares(slot, &mut kept);
         let core = &mut *self.cx.core();
         let Some(connection) = core.connection(slot).filter(|c| c.phase == Phase::Open) else {
-            return core.pool.put(kept);
+            core.pool.put(kept);
+            return core.count_unread(slot);
         };
         if consumed == kept.len() {
-            return core.pool.put(kept);
+            core.pool.put(kept);
+            return core.count_unread(slot);
         }
         kept.drain(..consumed);
         connection.unread = kept;
+        core.count_unread(slot);
         core.end_if_stuck(slot);
         core.tell_fresh_layer(slot);
     }
@@ -173,7 +176,11 @@ impl<H: Handler> Worker<H> {
             let more = shown < kept.len() && taken > 0;
             let open = self.cx.core().connection(slot).is_some_and(|c| {
                 c.phase == Phase::Open
-                    && !(c.flags.paused || c.flags.blocked || c.flags.streamed || c.has_fresh_layer())
+                    && !(c.flags.paused
+                        || c.flags.blocked
+                        || c.flags.streamed
+                        || c.flags.yielded
+                        || c.has_fresh_layer())
             });
             if !(more && open) {
                 return consumed;
@@ -215,6 +222,7 @@ impl<H: Handler> Worker<H> {
                     self.guard(outcome);
                 }
             }
+            self.end_step();
         }
     }
 
@@ -254,8 +262,36 @@ impl<H: Handler> Worker<H> {
         }
     }
 
+    /// A step has ended that may have written something.
+    pub(super) fn end_step(&mut self) {
+        let core = &mut *self.cx.core();
+        if !core.dirty.is_empty() {
+            core.end_step();
+        }
+    }
+
+    /// Offers connections that yielded in the last turn what they left, as bytes that have waited since they arrived.
+    pub(super) fn offer_yielded(&mut self) {
+        let yielded = std::mem::take(&mut self.cx.core().yielded);
+        for (slot, since) in yielded {
+            let mut core = self.cx.core();
+            if let Some(connection) = core.connection(slot) {
+                connection.flags.yielded = false;
+                drop(core);
+                self.unread_since(slot, Some(since));
+                self.deliver_told();
+                self.end_step();
+            }
+        }
+    }
+
     /// Kept bytes first, then the end of data if that has come.
     fn unread(&mut self, slot: Slot) {
+        self.unread_since(slot, None);
+    }
+
+    /// The same for bytes that have waited for the worker since then; `None`: they waited for their own connection.
+    fn unread_since(&mut self, slot: Slot, since: Option<Time>) {
         if self
             .cx
             .core()
@@ -265,14 +301,14 @@ impl<H: Handler> Worker<H> {
             self.look_at_wire(slot);
         }
         let ready = self.cx.core().connection(slot).is_some_and(|c| {
-            c.phase == Phase::Open && !c.flags.paused && !c.flags.blocked && !c.flags.streamed
+            c.phase == Phase::Open
+                && !(c.flags.paused || c.flags.blocked || c.flags.streamed || c.flags.yielded)
         });
         if !ready {
             return;
         }
-        // They waited for their own connection, not for the worker.
         let mut core = self.cx.core();
-        core.ready_at = core.now();
+        core.ready_at = since.unwrap_or(core.now());
         drop(core);
         self.offer_kept(slot);
         let mut core = self.cx.core();
@@ -281,7 +317,7 @@ impl<H: Handler> Worker<H> {
         };
         let waits = connection.layer_waits();
         let flags = &mut connection.flags;
-        if flags.eof && !waits && !flags.eof_told && !flags.paused && !flags.blocked {
+        if flags.eof && !waits && !flags.eof_told && !flags.paused && !flags.blocked && !flags.yielded {
             flags.eof_told = true;
             core.told.push_back(Told::EndOfData(slot));
         }

@@ -372,7 +372,7 @@ impl<H: Handler> Worker<H> {
             return;
         };
         let flags = &connection.flags;
-        if flags.streamed || flags.paused || flags.blocked {
+        if flags.streamed || flags.paused || flags.blocked || flags.yielded {
             let Some(receiver) = connection.receiver() else {
                 return core.keep_unread(slot, plain);
             };

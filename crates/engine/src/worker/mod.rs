@@ -12,12 +12,15 @@ pub(crate) mod datagrams;
 pub(crate) mod deadline;
 pub(crate) mod deliver;
 pub(crate) mod handler;
+pub(crate) mod holding;
 pub(crate) mod layered;
 pub(crate) mod output;
 pub(crate) mod pool;
+pub(crate) mod reading;
 pub(crate) mod record;
 pub(crate) mod shared;
 pub(crate) mod sleep;
+pub(crate) mod steps;
 pub(crate) mod tasks;
 
 use std::cell::RefCell;
@@ -31,6 +34,7 @@ use std::time::Duration;
 use self::core::Core;
 use self::cx::{Cx, Inner};
 use self::handler::Handler;
+use self::holding::Holding;
 use self::record::{Reason, Record};
 use self::shared::{Counters, Opened, Order, Shared, State};
 use self::sleep::Fired;
@@ -120,6 +124,8 @@ pub(crate) struct Parts<M> {
     pub(crate) grace: Duration,
     /// How long a closed connection may take to hand over its last bytes.
     pub(crate) flush: Duration,
+    /// Bytes that all workers hold for slow readers.
+    pub(crate) held_bytes: usize,
 }
 
 impl<H: Handler> Worker<H> {
@@ -133,6 +139,7 @@ impl<H: Handler> Worker<H> {
             queue_limit,
             grace,
             flush,
+            held_bytes,
         } = parts;
         let own = &shared.workers[index];
         own.capacity.store(capacity, Ordering::Relaxed);
@@ -143,6 +150,7 @@ impl<H: Handler> Worker<H> {
         core.capacity = capacity.min(limits::CONNECTIONS_PER_WORKER - 1);
         core.queue_limit = queue_limit;
         core.flush = flush;
+        core.holding = Holding::new(held_bytes / shared.workers.len());
         let cx = Cx(Rc::new(Inner {
             core: RefCell::new(core),
             tasks,
@@ -213,6 +221,7 @@ impl<H: Handler> Worker<H> {
     /// What a turn does after its wait.
     pub(crate) fn work(&mut self) {
         self.shared.beats[self.index].enter(self.cx.now(), self.step);
+        self.cx.core().begin_steps();
         let ending = std::mem::take(&mut self.cx.core().ending);
         let breaking = std::mem::take(&mut self.cx.core().breaking);
         self.costly_steps();
@@ -223,6 +232,7 @@ impl<H: Handler> Worker<H> {
         for slot in ending {
             self.cx.core().tell_eof(slot);
         }
+        self.offer_yielded();
         self.timers();
         self.mail();
         self.orders();
@@ -234,6 +244,8 @@ impl<H: Handler> Worker<H> {
         core.rearm_parked();
         core.rearm_sated();
         core.flush_dirty();
+        core.plan_reclaim();
+        core.reclaim();
         drop(core);
         self.deliver_told();
         self.shared.beats[self.index].leave();
@@ -269,7 +281,10 @@ impl<H: Handler> Worker<H> {
         let busy = self.more_completions
             || self.more_mail
             || self.cx.0.tasks.pending()
-            || !(core.told.is_empty() && core.dirty.is_empty() && core.sated.is_empty())
+            || !(core.told.is_empty()
+                && core.dirty.is_empty()
+                && core.sated.is_empty()
+                && core.yielded.is_empty())
             || !(core.ending.is_empty() && core.breaking.is_empty() && core.costly.is_empty())
             || !(self.newcomers.is_empty() && self.settled.is_empty())
             || (self.state == State::Stopping && core.holds_nothing());
@@ -278,7 +293,8 @@ impl<H: Handler> Worker<H> {
         }
         let now = core.now();
         let timer = core.wheel.next_deadline(now);
-        let next = timer.into_iter().chain(self.stop_at).min();
+        let reclaim = Some(core.holding.reclaim_at).filter(|at| *at != Time::NEVER);
+        let next = timer.into_iter().chain(self.stop_at).chain(reclaim).min();
         if core.alarm == Time::NEVER {
             return Some(next?.since(now));
         }
@@ -296,7 +312,13 @@ impl<H: Handler> Worker<H> {
         self.more_completions = true;
         let mut count = 0;
         while count < limits::COMPLETIONS_PER_TURN {
-            let next = self.cx.core().backend.next();
+            let next = {
+                let core = &mut *self.cx.core();
+                if !core.dirty.is_empty() {
+                    core.end_step();
+                }
+                core.backend.next()
+            };
             let Some(completion) = next else {
                 self.more_completions = false;
                 break;
@@ -384,7 +406,7 @@ impl<H: Handler> Worker<H> {
 
     fn tasks(&mut self) {
         let tasks = &self.cx.0.tasks;
-        tasks.run();
+        tasks.run(|| self.cx.core().end_step());
         Counters::add(
             &self.shared.workers[self.index].counters.panics,
             tasks.take_panics(),
@@ -397,6 +419,7 @@ impl<H: Handler> Worker<H> {
             let next = self.mailbox.borrow_mut().pop();
             let Some(mail) = next else { return };
             self.deliver_mail(mail);
+            self.end_step();
         }
         self.more_mail = true;
     }

@@ -10,6 +10,8 @@ use crate::limits;
 
 #[derive(Default)]
 pub(crate) struct Pool {
+    /// Bytes of freed buffers.
+    freed: usize,
     small: Vec<Vec<u8>>,
     large: Vec<Vec<u8>>,
     /// For what waits behind a connection's first piece.
@@ -33,13 +35,29 @@ impl Pool {
         let (idle, most) = match buffer.capacity() {
             limits::SMALL_BUFFER_BYTES => (&mut self.small, limits::POOLED_SMALL_BUFFERS),
             limits::LARGE_BUFFER_BYTES => (&mut self.large, limits::POOLED_LARGE_BUFFERS),
-            _ => return,
+            bytes => {
+                self.freed += bytes;
+                return;
+            }
         };
         if idle.len() < most {
             buffer.clear();
             idle.push(buffer);
+        } else {
+            self.freed += buffer.capacity();
         }
     }
+
+    /// Frees all buffers.
+    pub(crate) fn empty(&mut self) {
+        *self = Pool::default();
+    }
+
+    /// Bytes of buffers that were freed since the last call.
+    pub(crate) fn take_freed(&mut self) -> usize {
+        std::mem::take(&mut self.freed)
+    }
+
     /// An empty queue.
     #[expect(
         clippy::box_collection,

@@ -94,7 +94,14 @@ pub(crate) struct Flags {
     pub(crate) kernel_done: bool,
     /// A [`crate::stream::Stream`] owns it, not the handler.
     pub(crate) streamed: bool,
+    /// The handler wants no more in this turn: it is offered what it left in the next.
+    pub(crate) yielded: bool,
 }
+
+/// Bytes of a unit in which a turn's receipts are counted.
+pub(crate) const TURN_UNIT: usize = 16;
+
+const _: () = assert!(crate::limits::READ_PER_TURN / TURN_UNIT < u16::MAX as usize);
 
 // In this order: what is needed to send to a connection that was idle comes first and is two cache lines, with the place's
 // generation before it; what receiving needs besides is in the third.
@@ -104,8 +111,12 @@ pub(crate) struct Connection {
     pub(crate) phase: Phase,
     pub(crate) flags: Flags,
     pub(crate) reason: Option<Reason>,
-    pub(crate) turn: u32,
-    pub(crate) turn_bytes: u32,
+    /// What the connection counts in [`super::holding`], in units.
+    pub(crate) held_unsent: u8,
+    pub(crate) held_unread: u8,
+    /// The turn in which it received last, its lowest digits, and how much in that turn, in units of [`TURN_UNIT`].
+    pub(crate) turn: u16,
+    pub(crate) turn_units: u16,
     pub(crate) layer: Option<Box<Layered>>,
     pub(crate) stream: Option<Box<StreamState>>,
     /// Bytes handed to the kernel.
@@ -150,8 +161,10 @@ impl Connection {
             listener,
             output: Output::default(),
             sent: 0,
+            held_unsent: 0,
+            held_unread: 0,
             turn: 0,
-            turn_bytes: 0,
+            turn_units: 0,
             unread: Vec::new(),
             parked_at: Time(0),
             deadline: Time(0),
@@ -176,20 +189,30 @@ impl Connection {
         self.stream.as_ref()?.receiver.clone()
     }
 
+    /// Whether its owner has looked at all that is kept and waits for what follows it: then [`crate::limits::READ_MARK`] holds,
+    /// or a message longer than the present mark would never be whole.
+    fn needs_more(&self) -> bool {
+        self.unread.len() < crate::limits::READ_MARK
+            && self
+                .stream
+                .as_ref()
+                .is_none_or(|stream| stream.reader.is_some() || stream.receiver.is_some())
+    }
+
     /// Whether the application may still write.
     pub(crate) fn writable(&self) -> bool {
         matches!(self.phase, Phase::Open | Phase::Connecting) && !self.flags.fin_wanted && !self.flags.broken
     }
 
-    /// Whether bytes should be received now. A handler's connection receives nothing while its peer does not take what was written: its
-    /// next request would only be answered behind that. The two directions of a stream are independent: a server may answer, and
-    /// must be heard, while it reads nothing (RFC 9112 §9.5).
-    pub(crate) fn wants_data(&self) -> bool {
+    /// Whether bytes should be received now; `mark`: the present value of [`crate::limits::READ_MARK`]. A handler's connection receives
+    /// nothing while its peer does not take what was written: its next request would only be answered behind that. The two directions of
+    /// a stream are independent: a server may answer, and must be heard, while it reads nothing (RFC 9112 §9.5).
+    pub(crate) fn wants_data(&self, mark: usize) -> bool {
         let f = &self.flags;
         let blocked = f.blocked && !f.streamed;
         self.phase == Phase::Open
-            && !(f.paused || blocked || f.sated || f.eof || f.parked)
-            && self.unread.len() < crate::limits::READ_MARK
+            && !(f.paused || blocked || f.sated || f.eof || f.parked || f.yielded)
+            && (self.unread.len() < mark || self.needs_more())
             && self
                 .layer
                 .as_ref()

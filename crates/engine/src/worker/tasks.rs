@@ -104,8 +104,8 @@ impl Tasks {
         !self.ready.borrow().is_empty() || !self.wake_set.is_empty()
     }
 
-    /// Polls the tasks that were woken, at most [`limits::TASKS_PER_TURN`].
-    pub(crate) fn run(&self) {
+    /// Polls the tasks that were woken, at most [`limits::TASKS_PER_TURN`], and calls `polled` after each.
+    pub(crate) fn run(&self, polled: impl Fn()) {
         if !self.wake_set.is_empty() {
             let mut ready = self.ready.borrow_mut();
             self.wake_set.drain(|index| ready.push_back(index));
@@ -114,6 +114,7 @@ impl Tasks {
             let next = self.ready.borrow_mut().pop_front();
             let Some(index) = next else { return };
             self.poll(index);
+            polled();
         }
     }
 

@@ -9,12 +9,14 @@ mod alarms;
 mod clients;
 mod courier;
 mod doors;
+mod holding;
 mod layers;
 mod marks;
 mod run;
 #[path = "../support/scramble.rs"]
 mod scramble;
 mod sharing;
+mod turns;
 
 use std::ops::Range;
 

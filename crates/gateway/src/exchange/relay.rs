@@ -10,7 +10,6 @@ use std::time::Duration;
 use ringmain_engine::Cx;
 use ringmain_engine::backend::Time;
 use ringmain_engine::stream::Stream;
-use ringmain_web::limits::SEND_SHARE;
 use ringmain_web::{Error, Reply, Request};
 use ringmain_wire::h1::{BodyEvent, FieldBlock, Framing};
 
@@ -182,9 +181,34 @@ impl Down {
             .unwrap_or_default()
     }
 
-    /// Passes on what belongs to the body: how many bytes that were.
+    /// Passes on what belongs to the body, up to [`limits::RELAY_SHARE`]: how many bytes that were.
     pub(super) fn feed(&mut self, bytes: &[u8], reply: &mut Reply<'_>) -> (usize, Result<(), Failure>) {
-        let bytes = &bytes[..bytes.len().min(SEND_SHARE)];
+        self.feed_share(bytes, limits::RELAY_SHARE, reply)
+    }
+
+    /// The same, up to `share`, which is less while many clients are slow.
+    fn feed_at_present(
+        &mut self,
+        bytes: &[u8],
+        cx: &Cx,
+        reply: &mut Reply<'_>,
+    ) -> (usize, Result<(), Failure>) {
+        let share = cx.write_mark().min(limits::RELAY_SHARE);
+        match self.feed_share(bytes, share, reply) {
+            // A line that is longer than the share is taken as a whole.
+            (0, Ok(())) if bytes.len() > share && !self.is_over => self.feed(bytes, reply),
+            fed => fed,
+        }
+    }
+
+    fn feed_share(
+        &mut self,
+        bytes: &[u8],
+        share: usize,
+        reply: &mut Reply<'_>,
+    ) -> (usize, Result<(), Failure>) {
+        let all = bytes.len();
+        let bytes = &bytes[..all.min(share)];
         let mut consumed = 0;
         loop {
             let Decoding::Encoded(decoder) = &mut self.decoding else {
@@ -216,7 +240,7 @@ impl Down {
                 BodyEvent::NeedMore if !self.decoding.is_over() => return (consumed, Ok(())),
                 BodyEvent::NeedMore | BodyEvent::End => {
                     // What is behind a whole answer is nobody's.
-                    self.keep_alive &= consumed == bytes.len();
+                    self.keep_alive &= consumed == all;
                     self.is_over = true;
                     return (consumed, self.behind(reply));
                 }
@@ -260,7 +284,7 @@ impl Down {
     ) -> Poll<Result<(), Failure>> {
         let mut outcome = Ok(());
         let polled = channel.poll_body(context, |bytes| {
-            let (consumed, fed) = self.feed(bytes, reply);
+            let (consumed, fed) = self.feed_at_present(bytes, channel.cx(), reply);
             outcome = fed;
             consumed
         });
@@ -309,7 +333,7 @@ impl Down {
     ) -> Poll<Result<(), Failure>> {
         let mut outcome = Ok(());
         let received = stream.poll_received(context, |bytes| {
-            let (consumed, fed) = self.feed(bytes, reply);
+            let (consumed, fed) = self.feed_at_present(bytes, stream.cx(), reply);
             outcome = fed;
             consumed
         });

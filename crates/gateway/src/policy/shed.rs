@@ -12,7 +12,7 @@ pub(super) struct Shed(pub(super) Duration);
 impl Shed {
     pub(super) fn pass(self, at: &At<'_, '_>) -> Outcome {
         let cx = &at.worker.cx;
-        if cx.clock().since(cx.ready_at()) > self.0 {
+        if cx.queued() > self.0 {
             return Err(Fault::Shed.into());
         }
         Ok(())

@@ -23,6 +23,7 @@ use ringmain_wire::h1::{self, BodyDecoder, HeadProgress};
 use super::Then;
 use super::entering::{Choosing, Way};
 use super::exchange::Exchange;
+use super::held::Collected;
 use super::http2::Speaking;
 use super::refused::Client;
 use crate::origin::Origin;
@@ -99,6 +100,8 @@ pub(crate) struct Sending {
 pub(crate) struct Collector {
     pub(crate) head: Vec<u8>,
     pub(crate) body: Vec<u8>,
+    /// What that counts in the worker's budget.
+    pub(crate) collected: Option<Collected>,
     pub(crate) decoder: BodyDecoder,
     /// What an answer depends on that comes before the body is there.
     pub(crate) exchange: h1::Exchange,

@@ -55,6 +55,44 @@ impl Pace {
     }
 }
 
+/// How much longer a client may leave an answer where it is: it uses up [`Limits::send_pause`] while it takes nothing, and earns
+/// time back by what it takes.
+#[derive(Clone, Copy, Debug, Default)]
+pub(super) struct Allowance {
+    /// When it is used up.
+    until: Time,
+    /// Bytes that were taken when it was last looked at.
+    base: u64,
+}
+
+impl Allowance {
+    /// One that begins by [`Allowance::begin`].
+    pub(super) fn new(now: Time) -> Allowance {
+        Allowance { until: now, base: 0 }
+    }
+
+    /// All of it counts from here.
+    pub(super) fn begin(&mut self, limits: &Limits, now: Time, count: u64) {
+        *self = Allowance {
+            until: now.after(limits.send_pause),
+            base: count,
+        };
+    }
+
+    /// Whether it is used up, when `count` bytes have been taken by now; `rate`: bytes a second, if the request has its own.
+    pub(super) fn is_used_up(&mut self, limits: &Limits, rate: Option<u32>, now: Time, count: u64) -> bool {
+        let rate = rate.unwrap_or(limits.rate_bytes);
+        if rate == 0 {
+            return false;
+        }
+        let taken = count.saturating_sub(std::mem::replace(&mut self.base, count));
+        let most = now.after(limits.send_pause);
+        let earned = Duration::try_from_secs_f64(taken as f64 / f64::from(rate));
+        self.until = earned.map_or(most, |earned| self.until.after(earned).min(most));
+        now > self.until
+    }
+}
+
 impl Machine {
     /// Sets the deadline that fits the phase.
     pub(super) fn arm(&self, conn: Conn<'_>, state: &mut Connection) {
@@ -191,18 +229,21 @@ impl Machine {
 
     /// Whether an answer is taken fast enough: looked at each tick, as long as it is not all handed over.
     pub(super) fn check_sending(&self, conn: Conn<'_>, state: &mut Connection) {
-        let sent = conn.sent();
+        let (sent, now, limits) = (conn.sent(), self.local.cx.now(), &self.site.limits);
         let rate = match &state.phase {
             Phase::Running { exchange, .. } => exchange.rate(),
             _ => None,
         };
+        let mut allowance = Allowance {
+            until: state.began,
+            base: state.base,
+        };
         if !std::mem::replace(&mut state.slow, true) {
-            // From here the rate counts.
-            state.began = self.local.cx.now();
-            state.base = sent;
-        } else if self.is_too_slow(state, rate, sent) {
+            allowance.begin(limits, now, sent);
+        } else if allowance.is_used_up(limits, rate, now, sent) {
             return conn.abort();
         }
+        (state.began, state.base) = (allowance.until, allowance.base);
         // For the next look.
         conn.count_sent();
         conn.set_deadline(Some(limits::RATE_TICK));

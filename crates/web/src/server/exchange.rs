@@ -24,6 +24,7 @@ use ringmain_wire::h1::{BodyDecoder, BodyEvent, Field, FieldBlock};
 
 use super::coming::{Coming, Incoming, Receiving};
 use super::early::{Asked, Early};
+use super::held::Collected;
 use super::http2::Line;
 use super::stream::EventFraming;
 use crate::error::{Error, Result};
@@ -45,6 +46,8 @@ pub(crate) struct Job {
 pub(crate) struct Buffers {
     pub(crate) head: Vec<u8>,
     pub(crate) body: Vec<u8>,
+    /// What the body counts in the worker's budget.
+    pub(crate) collected: Option<Collected>,
 }
 
 /// See the module.

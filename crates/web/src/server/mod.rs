@@ -4,6 +4,7 @@
 
 pub(crate) mod admission;
 pub(crate) mod answer;
+mod collect;
 mod coming;
 mod connection;
 mod deadline;
@@ -11,7 +12,9 @@ pub(crate) mod early;
 pub(crate) mod entering;
 pub(crate) mod exchange;
 mod forward;
+pub(crate) mod held;
 pub(crate) mod http2;
+pub(crate) mod overload;
 mod receive;
 pub(crate) mod refused;
 pub(crate) mod runner;
@@ -23,7 +26,6 @@ use std::convert::Infallible;
 use std::rc::Rc;
 use std::sync::Arc;
 
-use ringmain_engine::limits::WRITE_MARK;
 use ringmain_engine::{Conn, Cx, Handler, Reason, Start, Via};
 use ringmain_tls::Tls;
 use ringmain_wire::h1::{self, FieldBlock, FieldTable};
@@ -33,6 +35,7 @@ use self::connection::{Collector, Connection, Phase, Sending};
 use self::entering::Ways;
 use self::exchange::Exchange;
 use self::http2::Heads;
+use self::overload::Overload;
 use self::stream::EventFraming;
 use crate::limits;
 use crate::local::Local;
@@ -58,8 +61,9 @@ struct Machine {
     until_sample: Cell<u32>,
     /// Receipts until the clock is looked at.
     until_timed: Cell<u32>,
-    /// What is at hand has waited for longer than patience allows.
+    /// What is at hand has waited for longer than patience allows, in an overloaded worker.
     late: Cell<bool>,
+    overload: Overload,
     ways: Ways,
 }
 
@@ -120,6 +124,7 @@ impl Server {
                 until_sample: Cell::new(0),
                 until_timed: Cell::new(0),
                 late: Cell::new(false),
+                overload: Overload::default(),
                 ways: Ways::new(&site.entrances),
                 site: Arc::clone(site),
             },
@@ -211,7 +216,7 @@ impl Machine {
         };
         let Sending { rest, then, unwanted } = &mut **sending;
         let then = *then;
-        while !rest.is_empty() && conn.unsent() <= WRITE_MARK {
+        while !rest.is_empty() && conn.has_room(0) {
             let share = rest.split_to(rest.len().min(limits::SEND_SHARE));
             if conn.write_frame(share).is_err() {
                 return;

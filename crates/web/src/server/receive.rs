@@ -13,7 +13,7 @@ use ringmain_wire::h1::{
     parse_request,
 };
 
-use super::connection::{Collector, Connection, Phase, Sending};
+use super::connection::{Connection, Phase, Sending};
 use super::exchange::{CONTINUE, Exchange, Job};
 use super::refused::Refused;
 use super::runner::{Launch, Launched};
@@ -28,12 +28,12 @@ use crate::site::{Action, Route, Site, Verdict};
 use crate::stats::SAMPLE;
 
 /// What became of some bytes.
-struct Step {
-    consumed: usize,
-    then: Then,
+pub(super) struct Step {
+    pub(super) consumed: usize,
+    pub(super) then: Then,
 }
 
-fn step(consumed: usize, then: Then) -> Step {
+pub(super) fn step(consumed: usize, then: Then) -> Step {
     Step { consumed, then }
 }
 
@@ -56,11 +56,11 @@ pub(super) struct Arrived<'a> {
     pub(super) head: &'a RequestHead<'a>,
     /// The head as it came.
     pub(super) bytes: &'a [u8],
-    content: &'a [u8],
+    pub(super) content: &'a [u8],
     /// Of a body that is streamed.
-    decoder: Option<BodyDecoder>,
+    pub(super) decoder: Option<BodyDecoder>,
     /// Bytes of the client's that nobody will look at may be there or on their way.
-    unread: bool,
+    pub(super) unread: bool,
 }
 
 /// Who answers a request, and the path that said so.
@@ -132,6 +132,11 @@ impl Machine {
                 // The engine offers the rest when the client has taken this.
                 then = Then::Wait;
             }
+            if then == Then::Next && consumed < bytes.len() && self.local.cx.step_is_long() {
+                // What is answered leaves first, and other connections have their turn.
+                conn.yield_turn();
+                then = Then::Wait;
+            }
         }
         self.flush(conn, state, &mut scratch.desk.out, then);
         if matches!(then, Then::Next | Then::Wait) {
@@ -143,7 +148,8 @@ impl Machine {
         consumed
     }
 
-    /// Whether what is at hand has waited for too long: looked at now and then, and each time while that is so.
+    /// Whether what is at hand has waited for too long in an overloaded worker: checked now and then, and each time while it
+    /// has waited.
     pub(super) fn look_at_the_clock(&self) {
         let until = self.until_timed.get();
         if until > 0 {
@@ -151,8 +157,8 @@ impl Machine {
         }
         if let Some(patience) = self.site.limits.patience {
             let cx = &self.local.cx;
-            let late = cx.clock().since(cx.ready_at()) > patience;
-            self.late.set(late);
+            let late = cx.queued() > patience;
+            self.late.set(self.overload.refuses(cx.clock(), late, patience));
             self.until_timed
                 .set(if late { 0 } else { limits::RECEIPTS_UNTIMED });
         }
@@ -325,7 +331,13 @@ impl Machine {
     }
 
     /// Has a request answered: by its task, or here and now.
-    fn serve(&self, conn: Conn<'_>, state: &mut Connection, arrived: &Arrived<'_>, desk: &mut Desk) -> Then {
+    pub(super) fn serve(
+        &self,
+        conn: Conn<'_>,
+        state: &mut Connection,
+        arrived: &Arrived<'_>,
+        desk: &mut Desk,
+    ) -> Then {
         let head = arrived.head;
         let mut chosen = choose(&self.site, head, &mut desk.path);
         if self.late.get() && matches!(chosen.verdict, Verdict::Route(Route { urgent: false, .. })) {
@@ -454,40 +466,6 @@ impl Machine {
         Then::Wait
     }
 
-    /// More of a body that is collected; whole, its request is answered as if it had come at once.
-    fn collect(&self, conn: Conn<'_>, state: &mut Connection, input: &[u8], scratch: &mut Scratch) -> Step {
-        let client = state.client();
-        let Phase::Collecting(collector) = &mut state.phase else {
-            return step(0, Then::Wait);
-        };
-        let consumed = match fill(collector, input) {
-            Ok((consumed, true)) => consumed,
-            // What is left is part of a line: more of it has to come.
-            Ok((consumed, false)) => return step(consumed, Then::Wait),
-            Err(fault) => {
-                let head = self.reread(&collector.head, &mut scratch.table);
-                let refused = Refused::of_head(&self.local, &head);
-                let about = (collector.exchange, &refused);
-                let then = self.refuse_fault(client, &fault, about, &mut scratch.desk.out);
-                return step(input.len(), then);
-            }
-        };
-        let Phase::Collecting(collector) = std::mem::replace(&mut state.phase, Phase::Head) else {
-            return step(consumed, Then::Wait);
-        };
-        let head = self.reread(&collector.head, &mut scratch.table);
-        let arrived = Arrived {
-            head: &head,
-            bytes: &collector.head,
-            content: &collector.body,
-            decoder: None,
-            unread: consumed < input.len(),
-        };
-        let then = self.serve(conn, state, &arrived, &mut scratch.desk);
-        self.put_collector(collector);
-        step(consumed, then)
-    }
-
     /// The head of a request whose body is collected.
     pub(super) fn reread<'a>(&self, bytes: &'a [u8], table: &'a mut FieldTable) -> RequestHead<'a> {
         let parsed = parse_request(bytes, &self.site.limits.http1, &mut HeadScanner::new(), table);
@@ -495,35 +473,6 @@ impl Machine {
             unreachable!("these bytes were parsed when they came");
         };
         head
-    }
-
-    fn collector(&self, head: &[u8], decoder: BodyDecoder, exchange: h1::Exchange) -> Box<Collector> {
-        let mut collector = match self.collectors.borrow_mut().pop() {
-            Some(mut idle) => {
-                idle.decoder = decoder;
-                idle.exchange = exchange;
-                idle
-            }
-            None => Box::new(Collector {
-                head: Vec::new(),
-                body: Vec::new(),
-                decoder,
-                exchange,
-            }),
-        };
-        collector.head.extend_from_slice(head);
-        collector
-    }
-
-    pub(super) fn put_collector(&self, mut collector: Box<Collector>) {
-        let mut idle = self.collectors.borrow_mut();
-        if idle.len() < limits::IDLE_COLLECTORS {
-            for buffer in [&mut collector.head, &mut collector.body] {
-                buffer.clear();
-                buffer.shrink_to(limits::SCRATCH_BYTES);
-            }
-            idle.push(collector);
-        }
     }
 }
 
@@ -565,21 +514,6 @@ fn discard(decoder: &mut BodyDecoder, input: &[u8]) -> Result<(usize, bool), Pee
         match step.event {
             BodyEvent::Data(_) | BodyEvent::Trailers(_) => {}
             BodyEvent::NeedMore => return Ok((consumed, decoder.is_over())),
-            BodyEvent::End => return Ok((consumed, true)),
-        }
-    }
-}
-
-/// Collects what belongs to a body; whether that was the last of it.
-fn fill(collector: &mut Collector, input: &[u8]) -> Result<(usize, bool), PeerFault> {
-    let mut consumed = 0;
-    loop {
-        let step = collector.decoder.decode(&input[consumed..])?;
-        consumed += step.consumed;
-        match step.event {
-            BodyEvent::Data(data) => collector.body.extend_from_slice(data),
-            BodyEvent::Trailers(_) => {}
-            BodyEvent::NeedMore => return Ok((consumed, false)),
             BodyEvent::End => return Ok((consumed, true)),
         }
     }

@@ -19,6 +19,7 @@ use ringmain_wire::h1::{
 use ringmain_wire::h2::{ErrorCode, load_request};
 
 use super::exchange::{Buffers, Exchange, Job};
+use super::held::Collected;
 use super::http2::Line;
 use super::stream::{self, Outgoing};
 use super::{Then, answer};
@@ -80,6 +81,14 @@ where
         local: &Rc<Local>,
         request: Launched<'_>,
     ) -> Option<(Rc<Exchange>, u64)> {
+        let mut collected = None;
+        if request.body.len() >= limits::LANE_BYTES {
+            let mut counted = Collected::new(&local.bodies, None);
+            if !counted.grow(request.body.len(), u64::MAX) {
+                return None;
+            }
+            collected = Some(counted);
+        }
         if !local.runners.enter() {
             return None;
         }
@@ -88,6 +97,7 @@ where
         let mut buffers = exchange.buffers.borrow_mut();
         buffers.head.extend_from_slice(request.head);
         buffers.body.extend_from_slice(request.body);
+        buffers.collected = collected;
         drop(buffers);
         let serial = match request.http2 {
             None => exchange.begin(request.job, request.decoder, request.expects),
@@ -266,6 +276,7 @@ where
 
 /// Gives back what one large request has made grow.
 fn shrink(buffers: &mut Buffers, scratch: &mut Scratch) {
+    buffers.collected = None;
     let all = [
         &mut buffers.head,
         &mut buffers.body,

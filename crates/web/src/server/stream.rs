@@ -7,7 +7,6 @@ use std::task::Poll;
 
 use bytes::Bytes;
 use ringmain_engine::backend::Time;
-use ringmain_engine::limits::WRITE_MARK;
 use ringmain_engine::{Conn, WriteError};
 use ringmain_wire::h1::{self, BodyEncoder, FieldBlock, Framing, Method, Version};
 use ringmain_wire::sse::HEARTBEAT;
@@ -225,7 +224,7 @@ impl<'r> Reply<'r> {
     }
 
     /// Sends a piece of the body; the first one sends the head. Waits while the client does not take what was
-    /// sent before ([`WRITE_MARK`]). For asynchronous handlers; a plain one appends to its body.
+    /// sent before ([`WRITE_MARK`](ringmain_engine::limits::WRITE_MARK)). For asynchronous handlers; a plain one appends to its body.
     ///
     /// # Errors
     /// The client is gone, or needs only the head (HEAD, and statuses without content: 204, 205, 304): end the handler by `?`. Or the piece exceeds the declared [length](Reply::length) (500, and the connection closes:
@@ -511,7 +510,7 @@ pub(crate) async fn taken(exchange: &Exchange) -> Result {
         .await;
     }
     poll_fn(|context| {
-        if conn.unsent() <= WRITE_MARK {
+        if conn.has_room(0) {
             return Poll::Ready(Ok(()));
         }
         if !conn.is_open() {

@@ -27,6 +27,12 @@ impl Inside {
         self.0.upgrade().map_or(0, |local| local.runners.idle_count())
     }
 
+    /// Bytes of bodies that are collected, as the worker's budget counts them.
+    #[must_use]
+    pub fn collected(&self) -> usize {
+        self.0.upgrade().map_or(0, |local| local.bodies.used())
+    }
+
     /// Whether the server and all that it has spawned are gone.
     #[must_use]
     pub fn is_gone(&self) -> bool {

@@ -5,9 +5,9 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use std::time::Duration;
 
-use ringmain_engine::Addr;
 use ringmain_engine::backend::sim::{Fault, Plan, Step, World};
 use ringmain_engine::testing::{ClusterConfig, SimCluster};
+use ringmain_engine::{Addr, limits as engine_limits};
 use ringmain_tls::Connector;
 use ringmain_web::testing::{Inside, counted_addresses};
 use ringmain_web::{Entrance, Limits, Server, Site};
@@ -90,6 +90,12 @@ impl Run {
         };
         let config = ClusterConfig {
             workers,
+            // In two worlds of five slow readers soon hold more than their share.
+            held_bytes: if seed % 5 < 2 {
+                48 * 1024
+            } else {
+                engine_limits::HELD_BYTES
+            },
             grace: Duration::from_millis(world.below(4) as u64 * 700),
             ..ClusterConfig::default()
         };
@@ -175,6 +181,8 @@ impl Run {
     fn check_idle(&self) {
         for (worker, inside) in self.inside.iter().enumerate() {
             assert_eq!(inside.running(), 0, "requests that run on worker {worker}");
+            assert_eq!(inside.collected(), 0, "bodies that worker {worker} counts");
+            assert_eq!(self.cluster.held(worker), 0, "bytes that worker {worker} holds");
             let tasks = self.cluster.tasks(worker) as usize;
             assert_eq!(tasks, inside.idle_runners(), "tasks of worker {worker}");
         }

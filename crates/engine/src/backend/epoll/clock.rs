@@ -5,6 +5,7 @@
 use std::time::Duration;
 
 use ringmain_sys::clock;
+use ringmain_sys::ticks::TickClock;
 
 use crate::backend::Time;
 
@@ -14,6 +15,7 @@ pub(super) struct Clock {
     start: Duration,
     now: Time,
     wall: Duration,
+    ticks: TickClock,
 }
 
 impl Clock {
@@ -22,6 +24,7 @@ impl Clock {
             start,
             now: Time(0),
             wall: Duration::ZERO,
+            ticks: TickClock::new(),
         };
         clock.read();
         clock
@@ -29,11 +32,17 @@ impl Clock {
 
     pub(super) fn read(&mut self) {
         self.now = self.precise();
+        self.ticks.anchor(self.now.0);
         self.wall = clock::realtime();
     }
 
     pub(super) fn precise(&self) -> Time {
         Time::default().after(clock::monotonic().saturating_sub(self.start))
+    }
+
+    /// The time by the CPU's tick counter, where it has one.
+    pub(super) fn rough(&self) -> Time {
+        self.ticks.read().map_or_else(|| self.precise(), Time)
     }
 
     pub(super) fn now(&self) -> Time {

@@ -52,6 +52,8 @@ pub struct Epoll {
     skipped: u32,
     /// The receive buffer, [`limits::EPOLL_BUFFER_BYTES`] long.
     scratch: Box<[u8]>,
+    /// Bytes of it that one receive uses.
+    receipt: usize,
     lent: bool,
     clock: Clock,
     random: ringmain_sys::clock::Random,
@@ -72,6 +74,7 @@ impl Epoll {
             turn_left: limits::COMPLETIONS_PER_TURN,
             skipped: 0,
             scratch: vec![0; limits::EPOLL_BUFFER_BYTES].into_boxed_slice(),
+            receipt: limits::EPOLL_BUFFER_BYTES,
             lent: false,
             clock: Clock::new(group.start()),
             random: ringmain_sys::clock::Random::new(),
@@ -195,6 +198,22 @@ impl Backend for Epoll {
 
     fn clock(&self) -> Time {
         self.clock.precise()
+    }
+
+    fn rough_clock(&self) -> Time {
+        self.clock.rough()
+    }
+
+    fn give_memory_back(&mut self) {
+        ringmain_sys::memory::give_back();
+    }
+
+    fn set_frugal(&mut self, frugal: bool) {
+        self.receipt = if frugal {
+            limits::FRUGAL_RECEIPT
+        } else {
+            limits::EPOLL_BUFFER_BYTES
+        };
     }
 
     fn wall(&self) -> Duration {

@@ -74,7 +74,7 @@ impl Epoll {
     fn advance_recv(&mut self, index: u32) -> Option<Completion> {
         let record = self.table.get_mut(index)?;
         let slot = record.slot;
-        match socket::recv(record.fd(), &mut self.scratch) {
+        match socket::recv(record.fd(), &mut self.scratch[..self.receipt]) {
             Ok(0) => {
                 record.armed.remove(Armed::RECV);
                 Some(Completion::RecvEnded {
@@ -83,7 +83,7 @@ impl Epoll {
                 })
             }
             Ok(count) => {
-                if count == self.scratch.len() {
+                if count == self.receipt {
                     record.share = 0;
                 } else if !record.probe {
                     // epoll(7): a short receive means drained, and the next byte will be an edge.

@@ -1,6 +1,11 @@
 //! A ring of receive buffers shared with the kernel (provided-buffer ring, Linux 5.19).
 //!
-//! Owns the memory and the ring's tail. Knows nothing of sockets or completions.
+//! Owns the memory, the ring's tail, and how many free buffers the kernel may have at a time (the window). Knows nothing of
+//! sockets or completions.
+//!
+//! A multishot receive takes buffers as long as there are any and its peer sends: one connection can fill all that are
+//! free within one entry of the kernel, before the worker can stop it. So the kernel is given few at a time, and more when
+//! many connections have used them up.
 
 use std::io;
 use std::ptr::NonNull;
@@ -10,6 +15,7 @@ use io_uring::IoUring;
 use io_uring::types::BufRingEntry;
 
 use crate::backend::Lent;
+use crate::limits;
 
 /// One buffer group.
 pub(super) struct Buffers {
@@ -19,14 +25,45 @@ pub(super) struct Buffers {
     bytes: u32,
     group: u16,
     tail: u16,
+    /// Buffers that the kernel has, or has filled in completions that were not taken yet.
     free: u16,
+    /// As many of those as there may be.
+    window: u16,
+    /// The window is never smaller.
+    floor: u16,
+    /// Buffers outside the window.
+    reserve: Vec<u16>,
+    batch: Batch,
+    /// Batches in a row that used little of the window.
+    quiet: u16,
+}
+
+/// The receipts since the last entry of the kernel.
+#[derive(Debug, Default)]
+struct Batch {
+    /// Buffers that they filled.
+    taken: u16,
+    /// Connections that filled them: receipts of one connection lie side by side.
+    runs: u16,
+    /// Buffers in the present run and in the longest.
+    run: u16,
+    longest: u16,
+    last: u32,
+    /// A receive found no buffer.
+    short: bool,
 }
 
 impl Buffers {
-    /// Maps and registers `count` (a power of two) buffers of `bytes` bytes as group `group`.
+    /// Maps and registers `count` (a power of two) buffers of `bytes` bytes as group `group`. The kernel has `floor` of them at
+    /// first.
     ///
     /// The pages are touched only when the kernel first writes to them.
-    pub(super) fn register(ring: &IoUring, group: u16, count: u16, bytes: u32) -> io::Result<Buffers> {
+    pub(super) fn register(
+        ring: &IoUring,
+        group: u16,
+        (count, bytes): (u16, u32),
+        floor: u16,
+    ) -> io::Result<Buffers> {
         assert!(
             count.is_power_of_two() && count <= 32_768,
             "the kernel takes 2^0 to 2^15 buffers"
@@ -41,6 +78,11 @@ impl Buffers {
             group,
             tail: 0,
             free: 0,
+            window: floor.min(count),
+            floor: floor.min(count),
+            reserve: Vec::new(),
+            batch: Batch::default(),
+            quiet: 0,
         };
         // SAFETY: the mapping is page-aligned, large enough for `count` entries, and lives until `drop`,
         // which runs after the ring is gone (field order in `Uring`).
@@ -60,6 +102,86 @@ impl Buffers {
 
     pub(super) fn free(&self) -> usize {
         usize::from(self.free)
+    }
+
+    /// Notes that a receive of the connection at `index` filled a buffer.
+    pub(super) fn note_receipt(&mut self, index: u32) {
+        let batch = &mut self.batch;
+        batch.taken = batch.taken.saturating_add(1);
+        if batch.run == 0 || batch.last != index {
+            batch.last = index;
+            batch.run = 0;
+            batch.runs = batch.runs.saturating_add(1);
+        }
+        batch.run = batch.run.saturating_add(1);
+        batch.longest = batch.longest.max(batch.run);
+    }
+
+    /// Notes that a receive found no buffer.
+    pub(super) fn note_shortage(&mut self) {
+        self.batch.short = true;
+    }
+
+    /// Sets the window by what the last batch was, before the kernel is entered again: larger when many connections shared it
+    /// and it was too small, smaller when one of them took more than a floor's worth, or when little of it is used.
+    pub(super) fn adapt(&mut self) {
+        if self.batch.taken == 0 && !self.batch.short {
+            return;
+        }
+        let Batch {
+            taken,
+            runs,
+            longest,
+            short,
+            ..
+        } = std::mem::take(&mut self.batch);
+        if longest > limits::RECEIVE_WINDOW {
+            self.quiet = 0;
+            self.window = (self.window / 2).max(self.floor);
+        } else if short && runs.saturating_mul(2) >= taken {
+            self.quiet = 0;
+            self.widen();
+        } else if taken < self.window / 4 {
+            self.quiet += 1;
+            if self.quiet == limits::QUIET_BATCHES {
+                self.quiet = 0;
+                self.window = (self.window / 2).max(self.floor);
+            }
+        } else {
+            self.quiet = 0;
+        }
+    }
+
+    fn widen(&mut self) {
+        self.window = self.window.saturating_mul(2).min(self.count);
+        self.refill();
+    }
+
+    /// Offers buffers of the reserve up to the window.
+    fn refill(&mut self) {
+        while self.free < self.window
+            && let Some(id) = self.reserve.pop()
+        {
+            self.offer(id);
+        }
+    }
+
+    /// Narrows the window to the smallest there is, or lets it be as usual.
+    pub(super) fn set_frugal(&mut self, frugal: bool) {
+        let floor = if frugal {
+            limits::FRUGAL_WINDOW
+        } else {
+            limits::RECEIVE_WINDOW
+        };
+        self.floor = floor.min(self.count);
+        self.window = if frugal {
+            self.floor
+        } else {
+            self.window.max(self.floor)
+        };
+        if !frugal {
+            self.refill();
+        }
     }
 
     /// Takes the buffer that a completion named.
@@ -98,11 +220,20 @@ impl Buffers {
     }
 
     fn put(&mut self, id: u16) {
+        if self.free < self.window {
+            self.offer(id);
+        } else {
+            self.reserve.push(id);
+        }
+    }
+
+    /// Hands a buffer to the kernel.
+    fn offer(&mut self, id: u16) {
         let index = usize::from(self.tail & (self.count - 1));
         self.tail = self.tail.wrapping_add(1);
         self.free += 1;
         // SAFETY: `index` is below `count`; entries between head and tail belong to the kernel and this
-        // one is not among them, since never more than `count` buffers are out. The tail lies in the
+        // one is not among them, since each buffer is in one place and never more than `count` are out. The tail lies in the
         // first entry, as the kernel's interface says, and is only ever accessed atomically.
         unsafe {
             let entry = &mut *self.ring.add(index).as_ptr();

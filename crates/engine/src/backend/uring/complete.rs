@@ -46,21 +46,25 @@ impl Uring {
         let more = cqueue::more(entry.flags());
         let buffer = cqueue::buffer_select(entry.flags());
         match (entry.result(), buffer) {
-            (len @ 1.., Some(id)) => Completion::Received {
-                slot,
-                data: self.buffers.lend(id, 0, len as usize),
-                more,
-            },
+            (len @ 1.., Some(id)) => {
+                self.buffers.note_receipt(slot.index);
+                Completion::Received {
+                    slot,
+                    data: self.buffers.lend(id, 0, len as usize),
+                    more,
+                }
+            }
             (result, buffer) => {
                 if let Some(id) = buffer {
                     // A buffer was picked although nothing came (EOF on some kernels).
                     let unused = self.buffers.lend(id, 0, 0);
                     self.buffers.give_back(unused.id() as u16);
                 }
-                Completion::RecvEnded {
-                    slot,
-                    end: recv_end(result),
+                let end = recv_end(result);
+                if matches!(end, RecvEnd::NoBuffers) {
+                    self.buffers.note_shortage();
                 }
+                Completion::RecvEnded { slot, end }
             }
         }
     }

@@ -58,7 +58,12 @@ impl Uring {
     pub(super) fn push_recv_from(&mut self, slot: Slot, socket: Socket) {
         if self.datagrams.buffers.is_none() {
             let ring = self.ring.io_uring();
-            match Buffers::register(ring, GROUP, limits::DATAGRAM_BUFFERS, BUFFER_BYTES as u32) {
+            match Buffers::register(
+                ring,
+                GROUP,
+                (limits::DATAGRAM_BUFFERS, BUFFER_BYTES as u32),
+                limits::DATAGRAM_BUFFERS,
+            ) {
                 Ok(buffers) => self.datagrams.buffers = Some(buffers),
                 Err(error) => {
                     let end = RecvEnd::Failed(error);

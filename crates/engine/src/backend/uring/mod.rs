@@ -20,6 +20,7 @@ macro_rules! with_fd {
 mod buffers;
 mod canary;
 mod complete;
+mod config;
 mod datagram;
 mod group;
 mod ring;
@@ -38,9 +39,11 @@ use std::time::Duration;
 use io_uring::{IoUring, opcode, squeue, types};
 use ringmain_sys::addr::{Addr, SockAddr};
 use ringmain_sys::clock;
+use ringmain_sys::ticks::TickClock;
 
 use self::buffers::Buffers;
 use self::canary::Canary;
+pub use self::config::UringConfig;
 use self::datagram::Datagrams;
 pub use self::group::Group;
 use self::ring::Ring;
@@ -48,48 +51,6 @@ use self::user_data::{Kind, pack, plain};
 use super::{Backend, Completion, Job, Lent, Op, PoolFull, Slot, Socket, SocketOption, Time};
 use crate::features::{Feature, Features};
 use crate::limits;
-
-/// How a ring is built.
-#[derive(Clone, Debug)]
-pub struct UringConfig {
-    /// Operations that can be queued between two entries of the kernel; a power of two.
-    pub submission_entries: u32,
-    /// Completions that fit before the kernel keeps them in a list of its own; a power of two.
-    pub completion_entries: u32,
-    /// Receive buffers shared by all connections of the worker; a power of two up to 32,768.
-    pub receive_buffers: u16,
-    /// Bytes in each of them.
-    pub receive_buffer_bytes: u32,
-    /// Direct descriptors in the ring's table, at most `RLIMIT_NOFILE`.
-    pub table: u32,
-    /// Let a kernel thread submit; it sleeps after being idle so long.
-    pub sqpoll: Option<Duration>,
-    /// Busy-poll the network device for so long before sleeping.
-    pub napi: Option<Duration>,
-    /// Send without copying from so many bytes on.
-    pub zero_copy: Option<u32>,
-    /// What may be used beyond the floor.
-    pub features: Features,
-    /// For tests: every n-th entry submits one operation less than queued; zero is never.
-    pub short_submit_every: u32,
-}
-
-impl Default for UringConfig {
-    fn default() -> UringConfig {
-        UringConfig {
-            submission_entries: limits::SUBMISSION_ENTRIES,
-            completion_entries: limits::COMPLETION_ENTRIES,
-            receive_buffers: limits::RECEIVE_BUFFERS,
-            receive_buffer_bytes: limits::RECEIVE_BUFFER_BYTES,
-            table: 1024,
-            sqpoll: None,
-            napi: None,
-            zero_copy: None,
-            features: Features::all(),
-            short_submit_every: 0,
-        }
-    }
-}
 
 /// Marks a [`Socket`] that is an index of the ring's table rather than a descriptor.
 const DIRECT: u32 = 1 << 31;
@@ -113,6 +74,7 @@ pub struct Uring {
     run_job: super::RunJob,
     now: Time,
     wall: Duration,
+    ticks: TickClock,
     /// Zero-copy sends in a row that the kernel copied after all.
     copied_sends: u32,
     canary: Canary,
@@ -155,7 +117,12 @@ impl Uring {
             let mut napi = types::Napi::new().set_busy_poll_timeout(micros);
             io_uring.submitter().register_napi(&mut napi)?;
         }
-        let buffers = Buffers::register(&io_uring, 0, config.receive_buffers, config.receive_buffer_bytes)?;
+        let buffers = Buffers::register(
+            &io_uring,
+            0,
+            (config.receive_buffers, config.receive_buffer_bytes),
+            limits::RECEIVE_WINDOW,
+        )?;
         let register = config.features.has(Feature::RegisteredRing);
         let ring = Ring::new(io_uring, register, config.short_submit_every);
         group.join(index, ring.as_raw_fd());
@@ -174,6 +141,7 @@ impl Uring {
             run_job,
             now: Time(0),
             wall: Duration::ZERO,
+            ticks: TickClock::new(),
             copied_sends: 0,
             canary: Canary::default(),
             config,
@@ -195,6 +163,7 @@ impl Uring {
 
     fn read_clocks(&mut self) {
         self.now = self.group.now();
+        self.ticks.anchor(self.now.0);
         self.wall = clock::realtime();
     }
 
@@ -330,6 +299,10 @@ impl Backend for Uring {
         self.group.now()
     }
 
+    fn rough_clock(&self) -> Time {
+        self.ticks.read().map_or_else(|| self.clock(), Time)
+    }
+
     fn lag(&self) -> Duration {
         self.canary.lag(self.now)
     }
@@ -348,6 +321,7 @@ impl Backend for Uring {
         } else {
             Some(Duration::ZERO)
         };
+        self.buffers.adapt();
         let outcome = self.ring.wait(timeout);
         if self.ring.submission_is_empty() {
             self.headers.reset();
@@ -364,6 +338,21 @@ impl Backend for Uring {
             ));
         }
         outcome
+    }
+
+    fn submit(&mut self) {
+        self.ring.submit();
+        if self.ring.submission_is_empty() {
+            self.headers.reset();
+        }
+    }
+
+    fn set_frugal(&mut self, frugal: bool) {
+        self.buffers.set_frugal(frugal);
+    }
+
+    fn give_memory_back(&mut self) {
+        ringmain_sys::memory::give_back();
     }
 
     fn exact_timeouts(&mut self) {

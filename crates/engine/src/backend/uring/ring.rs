@@ -130,6 +130,15 @@ impl Ring {
         }
     }
 
+    /// Submits everything and does not wait. What the kernel cannot take now goes with the next wait.
+    pub(super) fn submit(&mut self) {
+        if self.ring.submission().is_empty() || (self.sqpoll && !self.needs_entry()) {
+            return;
+        }
+        // EBUSY, EAGAIN and EINTR leave the queue as it is; anything else the next wait reports.
+        let _ = self.enter(0, 0, None);
+    }
+
     /// A second try; the third is the next wait.
     fn submit_rest(&mut self) -> io::Result<()> {
         match self.enter(0, ENTER_GETEVENTS, None) {

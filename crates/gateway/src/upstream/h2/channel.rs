@@ -211,6 +211,10 @@ impl Channel {
                 body.clear();
                 body.shrink_to(limits::CHANNEL_BODY_KEPT);
                 came.read = 0;
+            } else if came.read >= body.len() / 2 {
+                // What was read makes room for what follows: a slow reader may never take all of it.
+                body.drain(..came.read);
+                came.read = 0;
             }
             came.body = body;
             self.session.with(|state| {

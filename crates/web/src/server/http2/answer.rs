@@ -121,7 +121,7 @@ impl Core {
     /// Sends what is left of a body as far as it may be sent, and has the rest wait.
     fn send_last(&mut self, conn: Conn<'_>, (stream, now): (Stream, Time), body: Bytes, out: &mut Vec<u8>) {
         let lane = self.lane_or_new(stream, now);
-        lane.push(body);
+        lane.push(conn.cx(), body);
         lane.end = true;
         self.transmit(conn, stream, out);
     }

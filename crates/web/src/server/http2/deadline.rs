@@ -1,6 +1,7 @@
 //! When a connection of HTTP/2 is looked at again, what becomes of one that is slow or silent, and how it ends.
 
 use std::rc::Rc;
+use std::time::Duration;
 
 use ringmain_engine::Conn;
 use ringmain_engine::backend::Time;
@@ -12,6 +13,9 @@ use crate::limits;
 use crate::server::Machine;
 use crate::server::connection::Connection;
 use crate::server::stream::EventFraming;
+
+/// Types of the frames that heads are in: HEADERS and CONTINUATION (RFC 9113 §6).
+const HEAD_FRAMES: [u8; 2] = [0x1, 0x9];
 
 /// What our pings say.
 const PING: [u8; 8] = *b"are you?";
@@ -47,7 +51,11 @@ impl Session {
             return;
         }
         self.quiet.set(false);
-        match (idle, self.partial.get() > 0) {
+        let partial = self.partial.get() > 0 || self.head_since.get().is_some();
+        if !idle {
+            self.rest_until.set(None);
+        }
+        match (idle, partial) {
             (false, _) if ticks => {}
             (false, _) => {
                 self.ticking.set(true);
@@ -64,12 +72,28 @@ impl Session {
             (true, false) => {
                 self.ticking.set(false);
                 self.begun.set(false);
-                // The preface's time began when the connection was opened.
+                // The preface's time began when the connection was opened. What is no request does not prolong an idle
+                // connection's time.
                 if self.core.borrow().wire.is_established() {
-                    conn.set_deadline(Some(self.local.site.limits.idle_timeout));
+                    let now = self.now();
+                    let until = self.rest_until.get();
+                    let until = until.unwrap_or_else(|| now.after(self.local.site.limits.idle_timeout));
+                    self.rest_until.set(Some(until));
+                    conn.set_deadline(Some(until.since(now).max(Duration::from_millis(1))));
                 }
             }
         }
+    }
+}
+
+impl Session {
+    /// Notes what is left of a receipt: part of a frame, perhaps of a head, and whether a head in several frames is not whole.
+    pub(super) fn note_rest(&self, rest: &[u8], now: Time) {
+        self.partial.set(rest.len());
+        let begun = rest.get(3).is_some_and(|kind| HEAD_FRAMES.contains(kind));
+        let within = begun || self.core.borrow().wire.is_within_a_head();
+        let since = within.then(|| self.head_since.get().unwrap_or(now));
+        self.head_since.set(since);
     }
 }
 
@@ -91,6 +115,22 @@ impl Machine {
             // Silent, or the rest of a frame does not come.
             session.write(|core, _, out| core.wire.go_away(out));
             return session.settle();
+        }
+        let late = session
+            .head_since
+            .get()
+            .is_some_and(|since| self.local.cx.now().since(since) > self.site.limits.header_timeout);
+        if late {
+            // The head of a stream does not arrive, and no frame can until it has.
+            log::debug!(
+                "{:?}: the rest of a head did not arrive in time",
+                state.origin.remote
+            );
+            self.local.stats.refused();
+            session.write(|core, _, out| core.wire.go_away(out));
+            session.over.set(true);
+            self.drop_all(session);
+            return self.linger(conn, state);
         }
         if conn.unsent() > 0 {
             // Reset if the client takes too little; the next look is set there.
@@ -130,7 +170,7 @@ impl Machine {
                 slow.push(stream);
             } else if !matches!(lane.work, Work::Socket(_))
                 && !lane.pending.is_empty()
-                && lane.going.is_too_slow(limits, lane.work.rate(), now, lane.sent)
+                && lane.going.is_used_up(limits, lane.work.rate(), now, lane.sent)
             {
                 stuck.push(stream);
             }

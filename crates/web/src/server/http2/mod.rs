@@ -28,14 +28,15 @@ use std::time::Duration;
 
 use bytes::Bytes;
 use ringmain_engine::backend::Time;
-use ringmain_engine::{Conn, ConnId};
+use ringmain_engine::{Conn, ConnId, Cx};
 use ringmain_wire::h1::{FieldBlock, FieldTable};
 use ringmain_wire::h2::{self, HeadBuffer, PREFACE, Role, Stream};
 
 use self::socket::OpenSocket;
 use super::connection::Connection;
-use super::deadline::Pace;
+use super::deadline::{Allowance, Pace};
 use super::exchange::Exchange;
+use super::held::{Collected, Held};
 use crate::limits;
 use crate::local::Local;
 
@@ -66,6 +67,12 @@ pub(crate) struct Session {
     armed: Cell<Time>,
     /// The client has sent its end.
     half: Cell<bool>,
+    /// Since when part of a head is there.
+    head_since: Cell<Option<Time>>,
+    /// Until when it may be idle.
+    rest_until: Cell<Option<Time>>,
+    /// Bytes of its streams' bodies that are collected.
+    collected: Rc<Cell<usize>>,
     /// When something was heard last.
     heard: Cell<Time>,
     /// When the ping was sent that is not answered.
@@ -112,12 +119,16 @@ struct Lane {
     /// A request that waits for its body: as `h2::store_request` has it.
     head: Vec<u8>,
     body: Vec<u8>,
+    /// What that counts in the worker's budget.
+    collected: Option<Collected>,
     /// Bytes that its body may have.
     most: u64,
     /// Bytes of the answer's body that the windows did not let through.
     pending: VecDeque<Bytes>,
     /// How many those are.
     waiting: usize,
+    /// Those bytes, counted at the worker.
+    held: Option<Held>,
     /// The answer ends behind them.
     end: bool,
     trailers: Option<FieldBlock>,
@@ -126,7 +137,7 @@ struct Lane {
     coming: Pace,
     received: u64,
     /// Of the answer that waits.
-    going: Pace,
+    going: Allowance,
     sent: u64,
 }
 
@@ -186,6 +197,9 @@ impl Session {
             quiet: Cell::new(false),
             armed: Cell::new(Time::NEVER),
             half: Cell::new(false),
+            head_since: Cell::new(None),
+            rest_until: Cell::new(None),
+            collected: Rc::default(),
             heard: Cell::new(now),
             pinged: Cell::new(None),
         })
@@ -236,7 +250,7 @@ impl Core {
         lane.stream = Some(stream);
         lane.began = now;
         lane.coming = Pace::new(now);
-        lane.going = Pace::new(now);
+        lane.going = Allowance::new(now);
         lane
     }
 
@@ -272,19 +286,33 @@ impl Core {
 
 impl Lane {
     /// Has bytes wait for their turn.
-    fn push(&mut self, bytes: Bytes) {
+    fn push(&mut self, cx: &Cx, bytes: Bytes) {
         self.waiting += bytes.len();
         self.pending.push_back(bytes);
+        let held = self.held.get_or_insert_with(|| Held::new(cx));
+        held.set(self.waiting);
+    }
+
+    /// So many bytes of them are sent.
+    fn pulled(&mut self, bytes: usize) {
+        self.waiting -= bytes;
+        if self.waiting == 0 {
+            self.held = None;
+        } else if let Some(held) = &mut self.held {
+            held.set(self.waiting);
+        }
     }
 
     fn forget_pending(&mut self) {
         self.pending.clear();
         self.waiting = 0;
+        self.held = None;
     }
 
     fn clear(&mut self) {
         self.stream = None;
         self.work = Work::Answered;
+        self.collected = None;
         for buffer in [&mut self.head, &mut self.body] {
             buffer.clear();
             buffer.shrink_to(limits::LANE_BYTES);

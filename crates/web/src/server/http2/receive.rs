@@ -18,6 +18,7 @@ use crate::request::Request;
 use crate::server::connection::{Connection, Phase};
 use crate::server::early::{self, Shown};
 use crate::server::exchange::{Exchange, Job};
+use crate::server::held::Collected;
 use crate::server::receive::{Chosen, choose};
 use crate::server::refused::Refused;
 use crate::server::runner::{Launch, Launched};
@@ -93,9 +94,14 @@ impl Machine {
                 // The engine offers the rest when the client has taken this.
                 break;
             }
+            if consumed < bytes.len() && self.local.cx.step_is_long() {
+                // What is answered leaves first, and other connections have their turn.
+                conn.yield_turn();
+                break;
+            }
         }
         self.flush(conn, state, &mut desk.out, Then::Wait);
-        session.partial.set(bytes.len() - consumed);
+        session.note_rest(&bytes[consumed..], now);
         session.settle();
         consumed
     }
@@ -194,6 +200,7 @@ impl Machine {
 
     fn count_request(&self, state: &mut Connection, session: &Session, out: &mut Vec<u8>) {
         state.requests = state.requests.saturating_add(1);
+        session.rest_until.set(None);
         let most = self.site.limits.requests_per_connection;
         if most.is_some_and(|most| state.requests >= most) {
             session.core.borrow_mut().wire.go_away(out);
@@ -300,6 +307,19 @@ impl Machine {
             return false;
         }
         lane.body.extend_from_slice(data);
+        let (held, most) = (lane.head.capacity() + lane.body.capacity(), lane.most);
+        let collected = lane
+            .collected
+            .get_or_insert_with(|| Collected::new(&self.local.bodies, Some(&session.collected)));
+        if !collected.grow(held, most) {
+            lane.work = Work::Answered;
+            let (stored, began) = (std::mem::take(&mut lane.head), lane.began);
+            let id = self.note_collected((state.origin.remote, began), 503, &stored);
+            let error = Error::new(503, "the server holds as many bodies as it may");
+            let error = error.with_header("Retry-After", "1");
+            core.refuse(&self.local, &error, (stream, id.as_ref()), &mut desk.out);
+            return false;
+        }
         end
     }
 
@@ -323,10 +343,14 @@ impl Machine {
                     std::mem::take(&mut lane.head),
                     std::mem::take(&mut lane.body),
                     lane.began,
+                    lane.collected.take(),
                 )
             })
         };
-        let Some((head, body, began)) = taken else { return };
+        // Counted until its memory is given back or its task has a copy.
+        let Some((head, body, began, _collected)) = taken else {
+            return;
+        };
         let Some(loaded) = load_request(&head, table) else {
             unreachable!("these bytes were stored when it came");
         };

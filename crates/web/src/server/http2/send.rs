@@ -2,7 +2,6 @@
 
 use bytes::Bytes;
 use ringmain_engine::Conn;
-use ringmain_engine::limits::WRITE_MARK;
 use ringmain_wire::h1::FieldBlock;
 use ringmain_wire::h2::{ErrorCode, Stream};
 
@@ -37,7 +36,7 @@ impl Core {
                 let _ = ended;
                 return self.finish(stream, out);
             };
-            if conn.unsent() + out.len() > WRITE_MARK {
+            if !conn.has_room(out.len()) {
                 return;
             }
             let length = front.len();
@@ -53,7 +52,7 @@ impl Core {
                 return;
             };
             let piece = front.split_to(taken);
-            lane.waiting -= taken;
+            lane.pulled(taken);
             if whole {
                 lane.pending.pop_front();
             }
@@ -95,7 +94,7 @@ impl Core {
             let Some(stream) = lane.stream.filter(|_| !lane.pending.is_empty()) else {
                 continue;
             };
-            if conn.unsent() + out.len() > WRITE_MARK {
+            if !conn.has_room(out.len()) {
                 return;
             }
             // The next has the first turn the next time.
@@ -187,9 +186,9 @@ impl Session {
         self.write(|core, conn, out| {
             let lane = core.lane_or_new(stream, now);
             if lane.pending.is_empty() {
-                lane.going.begin(now, lane.sent);
+                lane.going.begin(&self.local.site.limits, now, lane.sent);
             }
-            lane.push(bytes);
+            lane.push(conn.cx(), bytes);
             core.transmit(conn, stream, out);
         });
         Ok(())
@@ -199,7 +198,7 @@ impl Session {
     pub(crate) fn data_copied(&self, stream: Stream, bytes: &[u8]) -> Result {
         let sent = self.write(|core, conn, out| {
             let busy = core.lane(stream).is_some_and(|lane| !lane.pending.is_empty());
-            if busy || conn.unsent() > WRITE_MARK {
+            if busy || !conn.has_room(0) {
                 return Ok(0);
             }
             let sent = core.wire.data(stream, bytes, false, out)?;
@@ -230,7 +229,7 @@ impl Session {
     pub(crate) fn is_clear(&self, stream: Stream) -> bool {
         let mut core = self.core.borrow_mut();
         let waits = core.lane(stream).is_some_and(|lane| !lane.pending.is_empty());
-        !waits && self.conn().unsent() <= WRITE_MARK
+        !waits && self.conn().has_room(0)
     }
 
     /// Gives a stream up: its client sees that the answer is not whole.

@@ -1,0 +1,110 @@
+//! Memory that requests and replies hold, counted: bodies that are collected, and bytes that wait for slow readers.
+//!
+//! Owns the counting, by values that count as long as they live. Knows no connection.
+
+use std::cell::Cell;
+use std::rc::Rc;
+
+use ringmain_engine::Cx;
+
+use crate::limits::CONNECTION_SHARE;
+
+/// Bytes of collected bodies on one worker, and how many there may be.
+pub(crate) struct BodyBudget {
+    cx: Cx,
+    limit: usize,
+    used: Cell<usize>,
+}
+
+impl BodyBudget {
+    pub(crate) fn new(cx: &Cx, limit: usize) -> Rc<BodyBudget> {
+        Rc::new(BodyBudget {
+            cx: cx.clone(),
+            limit,
+            used: Cell::new(0),
+        })
+    }
+
+    /// Bytes that are counted now.
+    #[cfg(feature = "testing")]
+    pub(crate) fn used(&self) -> usize {
+        self.used.get()
+    }
+}
+
+/// What one body counts. Dropped, it counts no more.
+pub(crate) struct Collected {
+    budget: Rc<BodyBudget>,
+    /// The count of its connection, where several are collected on one.
+    connection: Option<Rc<Cell<usize>>>,
+    bytes: usize,
+}
+
+impl Collected {
+    pub(crate) fn new(budget: &Rc<BodyBudget>, connection: Option<&Rc<Cell<usize>>>) -> Collected {
+        Collected {
+            budget: Rc::clone(budget),
+            connection: connection.map(Rc::clone),
+            bytes: 0,
+        }
+    }
+
+    /// Counts `bytes` in all; `false`: that is more than the worker, or the connection, may hold, and nothing changes. One
+    /// body of up to `most` bytes is never too much for its connection.
+    pub(crate) fn grow(&mut self, bytes: usize, most: u64) -> bool {
+        let more = bytes.saturating_sub(self.bytes);
+        let used = self.budget.used.get() + more;
+        if used > self.budget.limit {
+            return false;
+        }
+        if let Some(connection) = &self.connection {
+            let held = connection.get() + more;
+            let share = (self.budget.limit / CONNECTION_SHARE) as u64;
+            if held as u64 > share.max(most) {
+                return false;
+            }
+            connection.set(held);
+        }
+        self.budget.used.set(used);
+        self.bytes += more;
+        true
+    }
+}
+
+impl Drop for Collected {
+    fn drop(&mut self) {
+        let budget = &self.budget;
+        budget.used.set(budget.used.get() - self.bytes);
+        if let Some(connection) = &self.connection {
+            connection.set(connection.get() - self.bytes);
+        }
+        budget.cx.freed(self.bytes);
+    }
+}
+
+/// Bytes that wait for a slow reader outside the engine. Dropped, they are counted no more.
+pub(crate) struct Held {
+    cx: Cx,
+    bytes: usize,
+}
+
+impl Held {
+    pub(crate) fn new(cx: &Cx) -> Held {
+        Held {
+            cx: cx.clone(),
+            bytes: 0,
+        }
+    }
+
+    pub(crate) fn set(&mut self, bytes: usize) {
+        let before = std::mem::replace(&mut self.bytes, bytes);
+        self.cx.hold(before, bytes);
+    }
+}
+
+impl Drop for Held {
+    fn drop(&mut self) {
+        self.cx.hold(self.bytes, 0);
+        self.cx.freed(self.bytes);
+    }
+}

@@ -1,0 +1,53 @@
+//! Whether a worker is overloaded: more requests arrive than it can answer, for some time.
+//!
+//! ```text
+//!           a request waited for longer than patience,
+//! Calm ──── and none was on time for long enough ────────► Shedding
+//!   ▲                                                         │
+//!   └──────────── no request has waited that long for a while ┘
+//! ```
+//!
+//! One request that waited behind a long computation, or a burst that is answered in a second, is no overload. Knows no
+//! request.
+
+use std::cell::Cell;
+use std::time::Duration;
+
+use ringmain_engine::backend::Time;
+
+use crate::limits::OVERLOAD_AFTER;
+
+/// One worker's state.
+#[derive(Debug, Default)]
+pub(crate) struct Overload {
+    /// When the first of the present row of late requests was seen.
+    since: Cell<Time>,
+    /// When the last late one was seen.
+    last: Cell<Option<Time>>,
+    shedding: Cell<bool>,
+}
+
+impl Overload {
+    /// Notes a request that is looked at now, and whether it has waited for longer than `patience`. Returns whether it is to be
+    /// refused.
+    pub(crate) fn refuses(&self, now: Time, late: bool, patience: Duration) -> bool {
+        let pause = self.last.get().map(|last| now.since(last));
+        if self.shedding.get() && pause.is_some_and(|pause| pause > patience * OVERLOAD_AFTER) {
+            self.shedding.set(false);
+        }
+        if !late {
+            return false;
+        }
+        if pause.is_none_or(|pause| pause > patience) {
+            self.since.set(now);
+        }
+        self.last.set(Some(now));
+        if now.since(self.since.get()) >= patience * OVERLOAD_AFTER {
+            self.shedding.set(true);
+        }
+        self.shedding.get()
+    }
+}
+
+#[cfg(test)]
+mod tests;
