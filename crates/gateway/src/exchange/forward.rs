@@ -8,6 +8,7 @@ mod watch;
 mod worth;
 
 use std::rc::Rc;
+use std::sync::Arc;
 use std::time::Duration;
 
 use ringmain_engine::backend::Time;
@@ -38,8 +39,8 @@ use crate::health::Meeting;
 use crate::model::{AffinityBy, ErrorPage, Forward, HashKey};
 use crate::plan::{Backend, Plan};
 use crate::policy::Cleared;
-use crate::upstream::Prefer;
 use crate::upstream::local::{Chosen, End, Link, Local};
+use crate::upstream::{Prefer, Shared};
 
 /// What stays the same from try to try.
 struct Job<'a, 'r> {
@@ -128,19 +129,7 @@ pub(super) async fn forward(
         req.wait_patiently();
     }
     let is_new = started.is_none();
-    let fresh = || {
-        (
-            worker.local(shared),
-            Clock::of(&forward.timeouts, worker.cx.now()),
-        )
-    };
-    let (local, admitted, clock, first) = match started.map(Started::into_parts) {
-        Some((local, admitted, clock, first)) => (local, Some(admitted), clock, first),
-        None => {
-            let (local, clock) = fresh();
-            (local, None, clock, None)
-        }
-    };
+    let (local, admitted, clock, first) = begin(worker, shared, started, forward);
     let session = match &forward.affinity {
         Some(affinity) => Session::of(affinity, req, worker.cx.wall().as_secs()),
         None => Session::default(),
@@ -168,11 +157,8 @@ pub(super) async fn forward(
     if is_new {
         job.become_worthy().await?;
     }
-    // Who is not worth a place yet is not counted.
-    let admitted = match admitted {
-        Some(admitted) => admitted,
-        None => local.admit()?,
-    };
+    // A request that is not worth a place yet is not counted.
+    let admitted = admitted.map_or_else(|| local.admit(), Ok)?;
     let again = forward.retry.as_ref().is_some_and(|retry| retry.attempts > 0);
     if is_new && (again || forward.hedge.is_some()) {
         local.bring_budget();
@@ -183,6 +169,25 @@ pub(super) async fn forward(
         mirror::send(worker, found, cleared, plan, forward, req, &job.kept);
     }
     rest
+}
+
+/// What a request begins with: its upstream as this worker has it, its place there if it has one, its times, and its first attempt if that
+/// was started before.
+type Beginning = (Rc<Local>, Option<Admitted>, Clock, Option<Begun>);
+
+fn begin(
+    worker: &Rc<Worker>,
+    shared: &Arc<Shared>,
+    started: Option<Started>,
+    forward: &Forward,
+) -> Beginning {
+    match started.map(Started::into_parts) {
+        Some((local, admitted, clock, first)) => (local, Some(admitted), clock, first),
+        None => {
+            let clock = Clock::of(&forward.timeouts, worker.cx.now());
+            (worker.local(shared), None, clock, None)
+        }
+    }
 }
 
 /// The backend that a request goes to, and its number: that of the attempt that was started before, or one that is drawn.

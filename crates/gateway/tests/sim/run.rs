@@ -97,6 +97,20 @@ fn origin(number: u16) -> SocketAddr {
     SocketAddr::from(([127, 0, 0, 1], 8000 + number))
 }
 
+fn cluster(world: &World, seed: u64, workers: usize) -> ClusterConfig {
+    ClusterConfig {
+        workers,
+        // In two worlds of five slow readers soon hold more than their share.
+        held_bytes: if seed % 5 < 2 {
+            48 * 1024
+        } else {
+            limits::HELD_BYTES
+        },
+        grace: Duration::from_millis(world.below(4) as u64 * 700),
+        ..ClusterConfig::default()
+    }
+}
+
 impl Run {
     pub(crate) fn new(seed: u64) -> Run {
         let workers = 1 + (seed % 3) as usize;
@@ -106,17 +120,7 @@ impl Run {
             seed,
             world: world.clone(),
         };
-        let cluster_config = ClusterConfig {
-            workers,
-            // In two worlds of five slow readers soon hold more than their share.
-            held_bytes: if seed % 5 < 2 {
-                48 * 1024
-            } else {
-                limits::HELD_BYTES
-            },
-            grace: Duration::from_millis(world.below(4) as u64 * 700),
-            ..ClusterConfig::default()
-        };
+        let cluster_config = cluster(&world, seed, workers);
         let asks = Asked::draw(&world, seed, calm);
         let origins = (0..ORIGINS).map(|number| {
             let addr = Addr::Inet(origin(number));

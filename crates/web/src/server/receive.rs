@@ -96,14 +96,8 @@ impl Machine {
                         state.phase = Phase::Head;
                         // A shutdown may have begun meanwhile, and what it closes are idle connections.
                         let idle = used == input.len();
-                        step(
-                            used,
-                            if idle && state.last {
-                                Then::Close
-                            } else {
-                                Then::Next
-                            },
-                        )
+                        let ends = idle && state.last;
+                        step(used, if ends { Then::Close } else { Then::Next })
                     }
                     // It was answered already; what follows cannot be found.
                     Err(_) => step(input.len(), Then::Linger),
@@ -339,12 +333,7 @@ impl Machine {
         desk: &mut Desk,
     ) -> Then {
         let head = arrived.head;
-        let mut chosen = choose(&self.site, head, &mut desk.path);
-        if self.late.get() && matches!(chosen.verdict, Verdict::Route(Route { urgent: false, .. })) {
-            chosen.verdict = Verdict::TooLate;
-            // A body that its handler would have read is not read now.
-            state.last |= arrived.decoder.is_some();
-        }
+        let mut chosen = self.choose_in_time(state, arrived, &mut desk.path);
         if let Verdict::Route(Route {
             action: Action::Task { launch, .. },
             index,
@@ -388,9 +377,8 @@ impl Machine {
         let mut exchange = head.exchange();
         exchange.keep_alive &= !state.last;
         let rest = answer::encode(&mut reply, exchange, &mut desk.out);
-        let (status, sent) = (reply.status, reply.sent);
-        self.count(status, state);
-        self.local.log(&request, status, sent, state.began);
+        self.count(reply.status, state);
+        self.local.log(&request, reply.status, reply.sent, state.began);
         // A client that did not ask for the end may have sent its next request already: with bytes unread the kernel would
         // reset the connection, and the answer could be lost. By TLS every client may still announce its end.
         let comes = arrived.unread || head.keep_alive || state.origin.secure;
@@ -403,6 +391,22 @@ impl Machine {
             None => then,
             Some(rest) => self.begin_rest(conn, state, rest, then, &mut desk.out),
         }
+    }
+
+    /// Who answers, unless the request has waited for too long in an overloaded worker.
+    fn choose_in_time<'a>(
+        &'a self,
+        state: &mut Connection,
+        arrived: &Arrived<'a>,
+        scratch: &'a mut String,
+    ) -> Chosen<'a> {
+        let mut chosen = choose(&self.site, arrived.head, scratch);
+        if self.late.get() && matches!(chosen.verdict, Verdict::Route(Route { urgent: false, .. })) {
+            chosen.verdict = Verdict::TooLate;
+            // A body that its handler would have read is not read now.
+            state.last |= arrived.decoder.is_some();
+        }
+        chosen
     }
 
     /// Hands a request to its task. `None`: the worker runs as many as it may.

@@ -48,12 +48,7 @@ impl Job<'_, '_> {
         reply: &mut Reply<'_>,
     ) -> Result<Got, Failure> {
         let cx = &self.worker.cx;
-        // What is sent before there is a task has no body.
-        let unsent = if is_sent {
-            Unsent::Nothing
-        } else {
-            self.send_head(chosen, link)?
-        };
+        let unsent = self.begin_sending(chosen, link, is_sent)?;
         let begun = cx.now();
         let progress = Progress::new(begun);
         let upload = self.upload(link, &progress);
@@ -83,9 +78,9 @@ impl Job<'_, '_> {
             });
             match step.await? {
                 Some(got @ (Got::Switch | Got::Again(_))) => return Ok(got),
-                Some(Got::Replaced(status)) => {
+                Some(got @ Got::Replaced(status)) => {
                     self.answered(chosen, self.upstream_time(begun, &progress), status);
-                    return Ok(Got::Replaced(status));
+                    return Ok(got);
                 }
                 Some(Got::Body(mut down)) => {
                     let status = reply.status_now();
@@ -108,6 +103,14 @@ impl Job<'_, '_> {
                 flush((up.as_mut(), &mut sending), reply).await?;
             }
             link.set_deadline(clock.span(cx.now()).filter(|_| !sending));
+        }
+    }
+
+    /// Sends the head, unless it is sent. What is sent before there is a task has no body.
+    fn begin_sending(&self, chosen: &Chosen, link: &Link, is_sent: bool) -> Result<Unsent, Failure> {
+        match is_sent {
+            true => Ok(Unsent::Nothing),
+            false => self.send_head(chosen, link),
         }
     }
 

@@ -14,6 +14,7 @@
 //! has none. Knows no route; what differs from HTTP/1 for handlers is here and in `Line`.
 
 mod answer;
+mod collect;
 mod deadline;
 mod receive;
 mod send;
