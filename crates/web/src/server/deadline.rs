@@ -59,18 +59,13 @@ impl Pace {
 /// time back by what it takes.
 #[derive(Clone, Copy, Debug, Default)]
 pub(super) struct Allowance {
-    /// When it is used up.
+    /// When it is used up; `Time(0)`: it begins when it is looked at first.
     until: Time,
     /// Bytes that were taken when it was last looked at.
     base: u64,
 }
 
 impl Allowance {
-    /// One that begins by [`Allowance::begin`].
-    pub(super) fn new(now: Time) -> Allowance {
-        Allowance { until: now, base: 0 }
-    }
-
     /// All of it counts from here.
     pub(super) fn begin(&mut self, limits: &Limits, now: Time, count: u64) {
         *self = Allowance {
@@ -84,6 +79,9 @@ impl Allowance {
         let rate = rate.unwrap_or(limits.rate_bytes);
         if rate == 0 {
             return false;
+        }
+        if self.until == Time(0) {
+            self.begin(limits, now, count);
         }
         let taken = count.saturating_sub(std::mem::replace(&mut self.base, count));
         let most = now.after(limits.send_pause);

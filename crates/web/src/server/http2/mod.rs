@@ -251,7 +251,7 @@ impl Core {
         lane.stream = Some(stream);
         lane.began = now;
         lane.coming = Pace::new(now);
-        lane.going = Allowance::new(now);
+        lane.going = Allowance::default();
         lane
     }
 
