@@ -40,7 +40,7 @@ use crate::model::{AffinityBy, ErrorPage, Forward, HashKey};
 use crate::plan::{Backend, Plan};
 use crate::policy::Cleared;
 use crate::upstream::local::{Chosen, End, Link, Local};
-use crate::upstream::{Prefer, Shared};
+use crate::upstream::{Admitted, Prefer, Shared};
 
 /// What stays the same from try to try.
 struct Job<'a, 'r> {

@@ -110,7 +110,7 @@ impl Job<'_, '_> {
     fn begin_sending(&self, chosen: &Chosen, link: &Link, is_sent: bool) -> Result<Unsent, Failure> {
         match is_sent {
             true => Ok(Unsent::Nothing),
-            false => self.send_head(chosen, link),
+            false => Ok(self.send_head(chosen, link)?),
         }
     }
 
