@@ -10,6 +10,7 @@ mod common;
 mod secure;
 
 use std::fs;
+use std::os::unix::fs::PermissionsExt;
 use std::path::PathBuf;
 use std::process::{Command, Output};
 
@@ -49,7 +50,9 @@ fn shop() -> (Directory, String) {
     for name in ["shop", "wildcard", "gateway"] {
         let pair = authority.sign(&format!("{name}.example"));
         fs::write(folder.join(format!("{name}.crt")), pair.chain.bytes).unwrap();
-        fs::write(folder.join(format!("{name}.key")), pair.key.bytes).unwrap();
+        let key = folder.join(format!("{name}.key"));
+        fs::write(&key, pair.key.bytes).unwrap();
+        fs::set_permissions(&key, fs::Permissions::from_mode(0o600)).unwrap();
     }
     for name in ["staff-ca.crt", "internal-ca.crt"] {
         fs::write(folder.join(name), &authority.pem.bytes).unwrap();

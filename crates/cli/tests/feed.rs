@@ -210,7 +210,9 @@ fn it_goes_by_a_nats_to_browsers() {
         assert_eq!((&*channel, &trade["n"]), ("market:ARDN", &Value::from(number)));
     }
     let heard = "\nringmain_push_nats_messages_total{consumer=\"feed\"} 100\n";
-    until(&admin, "admin", "/metrics", |answer| answer.body.contains(heard));
+    until(&admin, "localhost", "/metrics", |answer| {
+        answer.body.contains(heard)
+    });
 
     let url = format!("nats://127.0.0.1:{port}");
     let refused = fails(Command::new(program()).args(["feed", &url, "-d", "1s"]), 1);

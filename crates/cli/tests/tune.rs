@@ -301,11 +301,11 @@ fn locality_shows_what_each_worker_has_accepted() {
     let file = directory.join("r.yaml");
     fs::write(
         &file,
-        "listen: 127.0.0.1:0\nadmin: {address: 127.0.0.1:0}\nworkers: 2\n\
+        "listen: 127.0.0.1:0\nadmin: {address: 127.0.0.1:0}\n\
          routes: {all: {rules: [{match: /, respond: {status: 200}}]}}\n",
     )
     .unwrap();
-    let mut server = Server::spawn(Command::new(program()).arg("run").arg(&file));
+    let mut server = Server::spawn(Command::new(program()).args(["run", "--workers", "2"]).arg(&file));
     let admin = server.wait_for("administration at ");
     let admin = admin.split_once("administration at ").unwrap().1;
     let addr = server.listening();

@@ -295,7 +295,7 @@ fn a_stream_that_breaks_leaves_its_channels(server: &Server) {
         stream.until(r#"{"connect":{"#);
         await_count(r#"{"num_clients":1,"#);
         drop(stream);
-        await_count("{}");
+        await_count(r#"{"num_clients":0,"num_users":0}"#);
     }
 }
 

@@ -283,7 +283,7 @@ struct Disk(Directory);
 impl Disk {
     fn new(options: &str) -> Disk {
         let disk = Disk(Directory::new());
-        disk.mount(&["-t", "tmpfs", "-o", options, "none"]);
+        disk.mount(&["-t", "tmpfs", "-o", &format!("mode=700,{options}"), "none"]);
         disk
     }
 

@@ -301,7 +301,7 @@ impl<'a> Conn<'a> {
         if unsent + more <= mark {
             return true;
         }
-        if connection.output.len() > 0 && !std::mem::replace(&mut connection.flags.blocked, true) {
+        if !connection.output.is_empty() && !std::mem::replace(&mut connection.flags.blocked, true) {
             core.update_recv(self.id.0);
         }
         false

@@ -114,10 +114,6 @@ enum Place<'v> {
 }
 
 /// What is left to do when the view is not needed any more.
-#[expect(
-    clippy::large_enum_variant,
-    reason = "one for each request, on its task's stack: a box would be an allocation"
-)]
 enum Rest {
     Nothing,
     Body(relay::Download),

@@ -233,7 +233,7 @@ impl Default for SlowStart {
 }
 
 /// How it is found out who is well.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Health {
     /// By asking. Default: `None`, nobody asks.
     pub active: Option<ActiveHealth>,
@@ -243,16 +243,6 @@ pub struct Health {
     /// under the load of many. Endpoints that accept no connections or do not respond to health checks are neither counted nor
     /// used. 0: never. Default 0.
     pub panic_percent: u8,
-}
-
-impl Default for Health {
-    fn default() -> Health {
-        Health {
-            active: None,
-            outliers: None,
-            panic_percent: 0,
-        }
-    }
 }
 
 /// Endpoints are asked from time to time, once per process.

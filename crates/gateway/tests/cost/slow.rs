@@ -91,12 +91,11 @@ fn heads() -> Vec<Case> {
     ]
 }
 
-/// Slow bodies: 240 bytes a second behind 5 s of grace.
+/// Slow bodies: 240 bytes a second behind 5 s of grace for those with an announced length. One in chunks is a live stream, which only
+/// silence ends; its chunk sizes have a limit of digits.
 fn bodies() -> Vec<Case> {
     let long = format!("{POST}{}", "x".repeat(60_000));
     let size = format!("{CHUNKED}5");
-    let extension = format!("{CHUNKED}5;a=");
-    let trailer = format!("{CHUNKED}2\r\nhi\r\n0\r\nX: ");
     let expect = "POST /x HTTP/1.1\r\nHost: a\r\nExpect: 100-continue\r\nContent-Length: 100\r\n\r\n";
     vec![
         case(
@@ -112,28 +111,10 @@ fn bodies() -> Vec<Case> {
             (5, 12),
         ),
         case(
-            "chunks of a byte",
-            Script::drip(CHUNKED, "1\r\nx\r\n", SECOND),
-            "408",
-            (5, 12),
-        ),
-        case(
             "a chunk's size, a digit a second",
             Script::drip(&size, "0", SECOND),
-            "408",
-            (5, 12),
-        ),
-        case(
-            "a chunk's extension, a byte a second",
-            Script::drip(&extension, "b", SECOND),
-            "408",
-            (5, 12),
-        ),
-        case(
-            "a trailer, a byte a second",
-            Script::drip(&trailer, "x", SECOND),
-            "408",
-            (5, 12),
+            "400",
+            (14, 18),
         ),
         case(
             "leave to send that nobody uses",

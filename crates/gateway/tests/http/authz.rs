@@ -360,7 +360,7 @@ fn a_refusal_that_is_too_long_or_cut_is_a_refusal(engine: Config) {
         let edge = guarded(engine.clone(), &origin, authz.addr, policy);
         let refused = ask(&edge, "GET", "");
         assert_eq!(
-            (refused.status, &*refused.text(), refused.field("x-reason")),
+            (refused.status, refused.text(), refused.field("x-reason")),
             (403, "", Some("why"))
         );
         edge.server.shut_down();

@@ -269,7 +269,7 @@ fn certificates_that_are_replaced(engine: Config) {
         (503, "no endpoint of the upstream is well\n"),
     ];
     assert!(
-        expected.contains(&(refused.status, &*refused.text())),
+        expected.contains(&(refused.status, refused.text())),
         "{refused:?}"
     );
     // The same names, other contents: what was made of the old ones is not used.

@@ -392,7 +392,7 @@ fn a_server_that_does_not_want_to_is_an_error_that_says_why() {
         ),
         (
             Manner::UnknownChannel,
-            "error 102 unknown channel; is the namespace",
+            "error 102 unknown channel; check that the namespace",
         ),
     ];
     for (manner, expect) in cases {

@@ -153,7 +153,7 @@ fn dot(text: &[u8]) -> Option<usize> {
 #[must_use]
 pub fn with_slashes(normal: &str) -> Option<String> {
     let is_slash = |&byte: &u8| byte == STAND_IN || byte == b'\\';
-    if !normal.as_bytes().iter().any(|byte| is_slash(byte)) {
+    if !normal.as_bytes().iter().any(is_slash) {
         return None;
     }
     let slash = |byte: u8| if is_slash(&byte) { b'/' } else { byte };

@@ -204,7 +204,6 @@ fn what_was_expected_is_told_in_plain_words() {
     }
     #[derive(Debug, Default, Deserialize)]
     #[serde(default)]
-    #[expect(dead_code, reason = "read to fail")]
     struct All {
         byte: u8,
         signed: i64,

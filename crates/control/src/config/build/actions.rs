@@ -409,7 +409,7 @@ impl Builder<'_> {
     ) -> Vec<(Arc<str>, HeaderValue)> {
         if pairs.0.len() > limits::FILE_TYPES {
             let expected = format!("at most {} types", limits::FILE_TYPES);
-            self.errors.tell(position, &expected, &pairs.0.len().to_string());
+            self.errors.tell(position, &expected, pairs.0.len().to_string());
             return Vec::new();
         }
         let mut types = Vec::new();
@@ -420,11 +420,11 @@ impl Builder<'_> {
             if name.is_empty() || name.contains(['.', '/']) {
                 let expected = "a file extension without a dot, such as `usdz`";
                 self.errors
-                    .tell(extension.position, expected, &format!("`{name}`"));
+                    .tell(extension.position, expected, format!("`{name}`"));
             } else if !kind.as_str().contains('/') {
                 let expected = "a media type such as `model/vnd.usdz+zip`";
                 self.errors
-                    .tell(extension.position, expected, &format!("`{}`", kind.as_str()));
+                    .tell(extension.position, expected, format!("`{}`", kind.as_str()));
             } else {
                 types.push((name.to_ascii_lowercase().into(), kind));
             }

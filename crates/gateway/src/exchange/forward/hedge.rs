@@ -111,6 +111,7 @@ impl Job<'_, '_> {
             Poll::Ready(ended) => Poll::Ready(Some(ended)),
             Poll::Pending => sleep.as_mut().poll(context).map(|()| None),
         });
+        #[expect(clippy::result_large_err, reason = "returned once, to the only caller")]
         let alone = |ended: Result<Begun, Lost>| match ended {
             Ok(begun) => Ok(Won { begun, beside: None }),
             Err(lost) => Err((lost.broken, vec![lost.end])),

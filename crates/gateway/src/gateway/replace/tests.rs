@@ -78,13 +78,6 @@ fn wrong() -> Vec<(&'static str, Config)> {
     case("an upstream that does not exist", &|config| {
         edit(config, &|route| route.rules[0] = rule("/admin", "ap"));
     });
-    case("a rule that is broken", &|config| {
-        edit(config, &|route| {
-            route.rules[0].action = Action::Broken {
-                reason: "a test".into(),
-            };
-        });
-    });
     case("a header that frames", &|config| {
         edit(config, &|route| {
             route.rules[0].request_headers = HeaderChanges {

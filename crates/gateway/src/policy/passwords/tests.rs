@@ -136,6 +136,6 @@ fn nothing_is_lost_whatever_the_order() {
         assert_eq!(queue.running(), (running.len() as u32, bytes), "seed {seed}");
         assert_eq!(queue.waiting(), waiting.len(), "seed {seed}");
         assert!(bytes <= limits::PASSWORD_BYTES, "seed {seed}");
-        assert!(running.len() > 0 || waiting.is_empty(), "seed {seed}");
+        assert!(!running.is_empty() || waiting.is_empty(), "seed {seed}");
     }
 }

@@ -23,8 +23,9 @@ pub(super) fn config(world: &World, calm: bool, bounds: &Bounds, asked: &Asked) 
     let first = world.below(usize::from(ORIGINS)) as u16;
     let endpoints = (0..count).map(|step| Endpoint::new(Where::Address(origin((first + step) % ORIGINS))));
     let mut endpoints: Vec<_> = endpoints.collect();
-    // In calm worlds too, where every request gets an answer of an origin: up to three times as many as there are origins.
-    for number in 0..[0, 0, 1, 2 * count, 3 * count][world.below(5)] {
+    // Up to three times as many as there are origins; none in calm worlds, where every request must get a response of an origin.
+    let dead_endpoints = [0, 0, 1, 2 * count, 3 * count][world.below(5)];
+    for number in 0..if calm { 0 } else { dead_endpoints } {
         let place = world.below(endpoints.len() + 1);
         endpoints.insert(place, Endpoint::new(Where::Address(dead(number))));
     }
