@@ -13,7 +13,6 @@ use crate::support::{get, serve};
 on_every_backend!(
     what_has_waited_too_long_in_an_overloaded_worker_is_refused,
     what_waited_behind_one_long_computation_is_answered,
-    a_burst_is_answered,
 );
 
 /// By the worker's own clock.
@@ -114,22 +113,5 @@ fn what_waited_behind_one_long_computation_is_answered(config: Config) {
     first.answer().expect(200, "open");
     for (client, _, body) in &mut clients {
         client.answer().expect(200, body);
-    }
-}
-
-fn a_burst_is_answered(config: Config) {
-    let held = held();
-    let server = serve(config, held.app);
-    let mut first = server.client();
-    first.send(get("/gate"));
-    held.has_entered.recv().expect("the handler runs");
-    // Twice what is answered within patience.
-    let count = 2 * PATIENCE.as_millis() / WORK.as_millis();
-    let mut clients: Vec<_> = (0..count).map(|_| server.client()).collect();
-    clients.iter_mut().for_each(|client| client.send(get("/work")));
-    held.open.send(()).expect("the handler waits");
-    first.answer().expect(200, "open");
-    for client in &mut clients {
-        client.answer().expect(200, "done");
     }
 }
