@@ -1,5 +1,5 @@
 //! Types of content by the extensions of names: those that a rule adds, a few that browsers care about, and the table of
-//! `mime-db`, which follows the registry of IANA and those of nginx and Apache.
+//! `mime_guess`.
 
 use std::borrow::Cow;
 use std::sync::Arc;
@@ -26,7 +26,7 @@ pub(super) fn of<'t>(name: &str, added: &'t [(Arc<str>, HeaderValue)]) -> Cow<'t
         return Cow::Borrowed(kind);
     }
     let known = match extension.len() {
-        1..=EXTENSION_BYTES => mime_db::lookup(&*extension),
+        1..=EXTENSION_BYTES => mime_guess::from_ext(&extension).first_raw(),
         _ => None,
     };
     match known {
@@ -45,6 +45,29 @@ const PREFERRED: &[(&str, &str)] = &[
     ("js", "text/javascript; charset=utf-8"),
     ("mjs", "text/javascript; charset=utf-8"),
     ("cjs", "text/javascript; charset=utf-8"),
+    ("map", "application/json"),
+    ("webmanifest", "application/manifest+json"),
+    ("log", "text/plain; charset=utf-8"),
+    ("md", "text/markdown; charset=utf-8"),
+    ("ics", "text/calendar; charset=utf-8"),
+    ("rss", "application/rss+xml"),
+    ("atom", "application/atom+xml"),
+    ("xhtml", "application/xhtml+xml"),
+    ("avif", "image/avif"),
+    ("bmp", "image/bmp"),
+    ("ico", "image/vnd.microsoft.icon"),
+    ("wasm", "application/wasm"),
+    ("woff2", "font/woff2"),
+    ("gz", "application/gzip"),
+    ("vtt", "text/vtt"),
+    ("m3u8", "application/vnd.apple.mpegurl"),
+    ("mpd", "application/dash+xml"),
+    ("ts", "video/mp2t"),
+    ("m4a", "audio/mp4"),
+    ("aac", "audio/aac"),
+    ("opus", "audio/ogg"),
+    ("mov", "video/quicktime"),
+    ("webm", "video/webm"),
     ("mp3", "audio/mpeg"),
     ("mp4", "video/mp4"),
     ("m4s", "video/iso.segment"),
