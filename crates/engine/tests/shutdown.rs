@@ -310,6 +310,12 @@ fn it_restarts_on_the_same_port_at_once(config: Config) {
         // The server closes first: its side stays in TIME_WAIT.
         server.running.shut_down();
         server.running.join().unwrap();
+        // A child that another test is just starting holds copies of all descriptors until its exec.
+        let end = std::time::Instant::now() + scripted::PATIENCE;
+        while let Err(error) = std::net::TcpListener::bind(addr) {
+            assert!(std::time::Instant::now() < end, "{addr}: {error}");
+            std::thread::yield_now();
+        }
         let same = ringmain_engine::Addr::Inet(addr);
         server = serve_at(config.clone(), &same, &ListenOptions::default(), Setting::echo);
         assert_eq!(server.addr, addr);

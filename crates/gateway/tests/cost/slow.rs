@@ -129,7 +129,7 @@ fn bodies() -> Vec<Case> {
                 ..Script::drip(&long, "", SECOND)
             },
             "408",
-            (5, 22),
+            (5, 26),
         ),
     ]
 }
@@ -151,14 +151,14 @@ fn readers() -> Vec<Case> {
             GET.into(),
             8 << 20,
             Reads::Nothing,
-            (5, 22),
+            (5, 26),
         ),
         unread(
             "an answer, a byte a second",
             GET.into(),
             8 << 20,
             Reads::Byte(SECOND),
-            (5, 22),
+            (5, 26),
         ),
         // What is in the queue as a whole is looked at when the connection would be idle for too long.
         unread(
@@ -166,7 +166,7 @@ fn readers() -> Vec<Case> {
             GET.repeat(20_000),
             10_000,
             Reads::Nothing,
-            (75, 90),
+            (75, 100),
         ),
     ]
 }
