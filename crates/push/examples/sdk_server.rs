@@ -5,7 +5,7 @@
 use std::time::Duration;
 
 use ringmain_hub::history::Keep;
-use ringmain_push::{KeySet, Namespace, Options, Tokens};
+use ringmain_push::{DataFormat, KeySet, Namespace, Options, Tokens};
 use ringmain_web::{App, Exit};
 
 /// `tests/sdk/sessions.mjs` signs by it.
@@ -39,6 +39,8 @@ fn main() -> Exit {
         plain: {
             let mut plain = kept(100);
             plain.rules.presence = false;
+            // It publishes bytes that are no JSON, too.
+            plain.data_format = DataFormat::Binary;
             plain
         },
         namespaces: [

@@ -65,10 +65,10 @@ const PASSED: Bound = Bound {
     first: 256,
     step: 6 * STEP,
 };
-/// An answer of the gateway's own says what is wrong.
+/// A response of the gateway's own says what is wrong; a relayed one has a Date.
 const ANSWERED: Bound = Bound {
     first: 512,
-    step: 2 * STEP,
+    step: 3 * STEP,
 };
 
 /// Bytes by which lists and queues may have grown for good.
