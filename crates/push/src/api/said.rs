@@ -119,7 +119,10 @@ pub(super) struct Disconnect {
     user: String,
     client: Option<String>,
     session: Option<String>,
+    // gocent 3 sends these two with the names of Go's fields.
+    #[serde(alias = "ClientWhitelist")]
     whitelist: Option<Vec<String>>,
+    #[serde(alias = "Disconnect")]
     disconnect: Option<Why>,
 }
 
@@ -127,9 +130,12 @@ pub(super) struct Disconnect {
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields)]
 struct Why {
+    #[serde(default)]
     code: u32,
     #[serde(rename = "reason")]
     _reason: Option<String>,
+    #[serde(rename = "reconnect")]
+    _reconnect: Option<bool>,
 }
 
 #[derive(Deserialize)]
