@@ -193,7 +193,7 @@ async function tokens(transport, format) {
   assert.equal(client.state, 'connected');
 
   const gone = later(client, 'disconnected');
-  assert.deepEqual(await api('disconnect', { user }), { result: {} });
+  assert.deepEqual(await api('disconnect', { user }), { result: { num_clients: 1 } });
   assert.equal((await gone).code, 3503);
   console.log(`${user}: tokens as expected`);
 }
