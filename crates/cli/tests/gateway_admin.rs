@@ -60,7 +60,7 @@ fn sample(text: &str, name: &str) -> Option<f64> {
     line.parse().ok()
 }
 
-/// What the administration shows of the configuration, of its routes and of its endpoints.
+/// Checks the views of the configuration, its routes and its endpoints.
 fn shows_configuration_and_endpoints(admin: &str, origin: &Origin) {
     let config = json(admin, "/config");
     assert_eq!(config["is_current"], true);

@@ -36,7 +36,7 @@ pub(super) fn requests(page: &mut Page, inner: &Inner) {
     }
 }
 
-/// What was counted of pairs of a route and an upstream.
+/// The counts of each pair of a route and an upstream.
 pub(super) fn series(page: &mut Page, all: &[SeriesReport]) {
     let name = "ringmain_requests_total";
     page.metric(
