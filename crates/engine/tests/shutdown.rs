@@ -11,6 +11,7 @@ use std::cell::{Cell, RefCell};
 use std::io::{Read, Write};
 use std::os::linux::net::SocketAddrExt;
 use std::rc::Rc;
+use std::sync::RwLock;
 use std::sync::mpsc::channel;
 use std::time::Duration;
 
@@ -36,6 +37,10 @@ on_every_backend!(
 );
 
 const HOUR: Duration = Duration::from_secs(3600);
+
+/// Keeps the tests that start a process apart from those that look at a closed listener: until its exec, a child of this process
+/// holds copies of all of its descriptors.
+static STARTING: RwLock<()> = RwLock::new(());
 
 /// Answers what is under way and closes then.
 fn finishes(setting: Setting) -> App {
@@ -278,6 +283,7 @@ fn dropping_it_ends_everything(config: Config) {
 
 /// By an abstract name, which no other test can take over as it might a port that has become free.
 fn dropping_it_closes_its_listener(config: Config) {
+    let _nothing_starts = STARTING.read().unwrap();
     let name = format!(
         "@ringmain-dropped-{}-{:?}",
         std::process::id(),
@@ -296,6 +302,7 @@ fn dropping_it_closes_its_listener(config: Config) {
 }
 
 fn it_restarts_on_the_same_port_at_once(config: Config) {
+    let _nothing_starts = STARTING.read().unwrap();
     let config = Config {
         workers: Some(2),
         ..config
@@ -310,12 +317,6 @@ fn it_restarts_on_the_same_port_at_once(config: Config) {
         // The server closes first: its side stays in TIME_WAIT.
         server.running.shut_down();
         server.running.join().unwrap();
-        // A child that another test is just starting holds copies of all descriptors until its exec.
-        let end = std::time::Instant::now() + scripted::PATIENCE;
-        while let Err(error) = std::net::TcpListener::bind(addr) {
-            assert!(std::time::Instant::now() < end, "{addr}: {error}");
-            std::thread::yield_now();
-        }
         let same = ringmain_engine::Addr::Inet(addr);
         server = serve_at(config.clone(), &same, &ListenOptions::default(), Setting::echo);
         assert_eq!(server.addr, addr);
@@ -404,10 +405,12 @@ fn a_successor_takes_over_without_a_refused_connection(config: Config) {
         arguments.extend(["--skip".into(), "epoll".into()]);
     }
     let program = std::env::current_exe().unwrap();
+    let starting = STARTING.write().unwrap();
     let pid = server
         .running
         .hand_over(&program, &arguments, scripted::PATIENCE)
         .unwrap();
+    drop(starting);
     for thread in threads {
         thread.join().unwrap();
     }
