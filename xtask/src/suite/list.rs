@@ -18,14 +18,14 @@ pub(super) const SUITES: &[Suite] = &[
     Suite {
         name: "hold",
         about: "80,000 echo connections held by one process under a limit of 20,000 descriptors, each answered",
-        lines: &[Line::new("bench/build.sh client"), RELEASE, HOLD],
+        lines: &[Line::new("bench/build.sh client"), DIST, HOLD],
     },
     Suite {
         name: "bench",
         about: "CPU per echoed message against the bare server and the peers, interleaved pairs",
         lines: &[
             Line::new("bench/build.sh"),
-            RELEASE,
+            DIST,
             Line::new("python3 bench/echo.py"),
         ],
     },
@@ -34,7 +34,8 @@ pub(super) const SUITES: &[Suite] = &[
         about: "CPU per HTTP request against bare servers, frameworks and servers, interleaved pairs: forty minutes",
         lines: &[
             Line::new("bench/build.sh http"),
-            RELEASE,
+            PEERS,
+            DIST,
             Line::new("python3 bench/http.py"),
         ],
     },
@@ -43,14 +44,14 @@ pub(super) const SUITES: &[Suite] = &[
         about: "`ringmain bench` against wrk and the lean client: throughput, CPU per request, stalls; ten minutes, needs wrk",
         lines: &[
             Line::new("bench/build.sh client floor go"),
-            RELEASE,
+            DIST,
             Line::new("python3 bench/client.py"),
         ],
     },
     Suite {
         name: "hold-http",
         about: "80,000 HTTP connections held by one process, each answered twice; memory of an idle one",
-        lines: &[Line::new("bench/build.sh client"), RELEASE, HOLD_HTTP],
+        lines: &[Line::new("bench/build.sh client"), DIST, HOLD_HTTP],
     },
     Suite {
         name: "tools",
@@ -63,7 +64,8 @@ pub(super) const SUITES: &[Suite] = &[
         lines: &[
             Line::new("bench/install.sh https"),
             Line::new("bench/build.sh https"),
-            RELEASE,
+            PEERS,
+            DIST,
             Line::new("python3 -m unittest discover -s bench -p test_tls.py"),
             Line::new("python3 bench/tls.py"),
         ],
@@ -73,8 +75,9 @@ pub(super) const SUITES: &[Suite] = &[
         about: "CPU per HTTP/2 request against h2o, nginx and hyper, by prior knowledge and over TLS, and per call of gRPC against tonic and grpc-go; ten minutes, needs h2load",
         lines: &[
             Line::new("bench/build.sh h2"),
-            RELEASE,
-            Line::new("cargo build --release -p ringmain-web --example grpc_unary"),
+            PEERS,
+            DIST,
+            Line::new("cargo build --profile dist -p ringmain-web --example grpc_unary"),
             Line::new("python3 bench/h2.py"),
         ],
     },
@@ -83,7 +86,7 @@ pub(super) const SUITES: &[Suite] = &[
         about: "CPU per echoed WebSocket message against our raw echo and fastwebsockets; three minutes",
         lines: &[
             Line::new("bench/build.sh https"),
-            RELEASE,
+            DIST,
             Line::new("python3 -m unittest discover -s bench -p test_ws.py"),
             Line::new("python3 bench/ws.py"),
         ],
@@ -121,8 +124,8 @@ pub(super) const SUITES: &[Suite] = &[
         name: "routes",
         about: "5,000 and 50,000 routes: loading, one change live on every worker, memory; one minute",
         lines: &[
-            RELEASE,
-            Line::new("cargo run --release -p ringmain-gateway --example table_time"),
+            DIST,
+            Line::new("cargo run --profile dist -p ringmain-gateway --example table_time"),
             Line::new("python3 bench/routes.py"),
         ],
     },
@@ -132,7 +135,8 @@ pub(super) const SUITES: &[Suite] = &[
         lines: &[
             Line::new("bench/install.sh proxy"),
             Line::new("bench/build.sh proxy"),
-            RELEASE,
+            PEERS,
+            DIST,
             Line::new("python3 -m unittest discover -s bench -p test_proxy.py"),
             Line::new("python3 bench/proxy.py"),
         ],
@@ -143,7 +147,8 @@ pub(super) const SUITES: &[Suite] = &[
         lines: &[
             Line::new("bench/install.sh proxy"),
             Line::new("bench/build.sh floor"),
-            RELEASE,
+            PEERS,
+            DIST,
             Line::new("python3 bench/h2proxy.py"),
         ],
     },
@@ -152,9 +157,18 @@ pub(super) const SUITES: &[Suite] = &[
         about: "what each policy of the gateway costs a request, in instructions, allocations and CPU; fifteen minutes",
         lines: &[
             Line::new("bench/build.sh client floor"),
-            RELEASE,
-            Line::new("cargo build --release -p ringmain-gateway --example policy_cost"),
+            DIST,
+            Line::new("cargo build --profile dist -p ringmain-gateway --example policy_cost"),
             Line::new("python3 bench/policies.py"),
+        ],
+    },
+    Suite {
+        name: "push",
+        about: "fan-out against the bare floor and a server on the Go library centrifuge: time to the last client, CPU of a delivery, memory; ten minutes, needs Go and its module proxy",
+        lines: &[
+            Line::new("bench/build.sh push"),
+            Line::new("cargo build --profile dist -p ringmain-push --example bench_server"),
+            Line::new("python3 bench/push.py"),
         ],
     },
     Suite {
@@ -232,6 +246,16 @@ pub(super) const SUITES: &[Suite] = &[
         lines: &[RELEASE, Line::new("tests/exports/run.sh target/release/ringmain")],
     },
     Suite {
+        name: "deny",
+        about: "licences, bans, sources and advisories of the dependencies, whether or not they changed; needs cargo-deny and the network",
+        lines: &[Line::new("cargo xtask deny")],
+    },
+    Suite {
+        name: "profiles",
+        about: "what cargo profiles cost: build time, size, CPU per request; an hour or more",
+        lines: &[Line::new("python3 bench/profiles.py")],
+    },
+    Suite {
         name: "fuzz",
         about: "ten minutes of mutations on each fuzz target",
         lines: &[FUZZ],
@@ -252,20 +276,27 @@ pub(super) const SUITES: &[Suite] = &[
 /// All tests of the simulation read it; `SIM_SEED=n` runs one seed.
 const SEEDS: &[(&str, &str)] = &[("SIM_SEEDS", "10000")];
 
+/// For checks of behaviour.
 const RELEASE: Line = Line::new("cargo build --release");
 
+/// For figures: as it is published.
+const DIST: Line = Line::new("cargo build --profile dist");
+
+/// nginx and HAProxy in the versions that figures are compared with.
+const PEERS: Line = Line::new("bench/peers.sh");
+
 const HOLD: Line = Line::new(
-    "python3 bench/hold.py --connections 80000 -- target/release/ringmain run --echo --listen 127.0.0.1:$PORT",
+    "python3 bench/hold.py --connections 80000 -- target/dist/ringmain run --echo --listen 127.0.0.1:$PORT",
 );
 
 const HOLD_HTTP: Line = Line::new(
-    "python3 bench/hold.py --http /json --connections 80000 -- target/release/ringmain run --listen 127.0.0.1:$PORT --max-connections 80000 --patience 1h",
+    "python3 bench/hold.py --http /json --connections 80000 -- target/dist/ringmain run --listen 127.0.0.1:$PORT --max-connections 80000 --patience 1h",
 );
 
-const REPORT: Line = Line::new("cargo build --release --example report");
+const REPORT: Line = Line::new("cargo build --profile dist --example report");
 
 const OVERLOAD: Line = Line::new(
-    "python3 bench/overload.py --share 1 --path /report?measurements=40000 -- target/release/examples/report 127.0.0.1:$PORT",
+    "python3 bench/overload.py --share 1 --path /report?measurements=40000 -- target/dist/examples/report 127.0.0.1:$PORT",
 );
 
 const TOOLS: Line =
