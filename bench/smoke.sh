@@ -10,4 +10,4 @@ export PYTHONDONTWRITEBYTECODE=1
 # The selection and features of the test command, so that nothing is built twice.
 (cd "$here/.." && cargo test --workspace --all-features --no-run --quiet)
 cd "$here"
-exec python3 -m unittest --quiet test_bench test_h2 test_h2proxy test_http test_client test_ws test_tls test_shop test_proxy test_policies test_tune_noise
+exec python3 -m unittest --quiet test_bench test_h2 test_h2proxy test_http test_client test_ws test_tls test_shop test_proxy test_policies test_tune_noise test_push test_programs
