@@ -1,4 +1,4 @@
-//! Developer tasks: `cargo xtask tidy|ci|suite`.
+//! Developer tasks: `cargo xtask tidy|ci|deny|suite`.
 //!
 //! Owns what "clean" means for this repository and the order in which it is checked.
 //! Knows nothing of what the product does.
@@ -19,7 +19,10 @@ usage: cargo xtask <task>
   tidy                      structure and style that the compiler does not check
   ci [--except STEP]...     everything that a change must pass
   ci --list                 the steps of `ci` and their commands
-  suite [NAME [ARGS]...]    the slower suites; alone it lists them";
+  deny                      licences, bans, sources and advisories of the dependencies
+  suite [NAME [ARGS]...]    the slower suites; without a name it lists them
+  suite all [--except NAME]...
+                            every suite in turn, then a table of times";
 
 fn main() -> ExitCode {
     let args: Vec<String> = std::env::args().skip(1).collect();
@@ -28,6 +31,7 @@ fn main() -> ExitCode {
     match words.as_slice() {
         ["tidy"] => tidy::run(&root),
         ["ci", rest @ ..] => ci::run(&root, rest),
+        ["deny"] => deny(&root),
         ["suite"] => suite::list(),
         ["suite", name, rest @ ..] => suite::run(&root, name, rest),
         ["help" | "--help" | "-h"] => {
@@ -36,6 +40,16 @@ fn main() -> ExitCode {
         }
         [] => usage_error("a task is missing"),
         _ => usage_error(&format!("no such task: `{}`", words.join(" "))),
+    }
+}
+
+fn deny(root: &Path) -> ExitCode {
+    match ci::deny(root) {
+        Ok(()) => ExitCode::SUCCESS,
+        Err(what) => {
+            eprintln!("deny: {what}");
+            ExitCode::FAILURE
+        }
     }
 }
 
