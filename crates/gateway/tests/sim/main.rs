@@ -45,7 +45,7 @@ fn number(name: &str) -> Option<u64> {
 fn seeds() -> Range<u64> {
     match number("SIM_SEED") {
         Some(seed) => seed..seed + 1,
-        None => number("SIM_FIRST").unwrap_or(0)..number("SIM_SEEDS").unwrap_or(200),
+        None => number("SIM_FIRST").unwrap_or(0)..number("SIM_SEEDS").unwrap_or(100),
     }
 }
 
@@ -88,7 +88,7 @@ fn main() {
         runs += 1;
         let bytes = held(&region);
         assert_eq!(bytes, 0, "seed {seed}: bytes that were not freed");
-        if runs <= 20 {
+        if runs <= 10 {
             let again = Run::new(seed);
             let world = again.world();
             again.finish();
