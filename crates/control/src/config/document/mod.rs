@@ -268,8 +268,8 @@ pub(super) struct Limits {
     pub(super) connections: Maybe<u32>,
     /// The maximum number of connections to all upstreams together. Default: unlimited, the limits of each upstream apply.
     pub(super) upstream_connections: Maybe<u32>,
-    /// The maximum number of connections per client address; further connections are closed. Default: 1024, or `off` if a
-    /// listener trusts proxies (`client_address`, `proxy_protocol`). The flag `--per-address` takes precedence.
+    /// The maximum number of connections per client address (IPv6: per /64); further connections are closed. Default: 1024, or
+    /// `off` if a listener trusts proxies (`client_address`, `proxy_protocol`). The flag `--per-address` takes precedence.
     pub(super) connections_per_address: Maybe<Text<NumberOrOff>>,
     /// The maximum size of request bodies sent to upstreams, for rules without `body.request`. Default: `16MiB`.
     pub(super) body: Maybe<Text<SizeOrOff>>,

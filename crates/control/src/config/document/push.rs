@@ -8,9 +8,9 @@ use crate::config::texts::{PageUrl, Size, Time, To};
 use crate::config::values::{Either, Pairs, Text, secret};
 use ringmain_gateway::model::{HeaderName, HeaderValue, Hostname, JwtAlgorithm, Path};
 
-/// The push server. Clients connect at rules with `push: true`, over WebSocket, SSE and HTTP streams, with the protocol of
-/// Centrifuge's SDKs or unidirectionally without any. Changes apply from the next command of a client on; connections stay
-/// open, even when the key is removed.
+/// The push server. Clients connect at rules with `push: true`, over WebSocket, SSE and HTTP streams, with the client protocol
+/// of Centrifuge's SDKs or unidirectionally. Changes apply from the next command of a client on; connections stay open, even
+/// when the key is removed.
 #[derive(Debug, Default, Deserialize, JsonSchema)]
 #[serde(default, deny_unknown_fields)]
 pub(in crate::config) struct Push {
@@ -33,7 +33,7 @@ pub(in crate::config) struct Push {
     pub(in crate::config) channels: Maybe<PushNamespace>,
     /// The options of other channels, by the part of the name before the `:`.
     pub(in crate::config) namespaces: Pairs<PushNamespace>,
-    /// The ping interval, in whole seconds. Default: `25s`.
+    /// The ping interval, in whole seconds, at most `1h`. Default: `25s`.
     pub(in crate::config) ping_interval: Maybe<Text<Time>>,
     /// The timeout for a client's pong, in whole seconds: at least `2s`, and at least `2s` less than `ping_interval`. Default:
     /// `10s`. A connection whose sent bytes are not acknowledged for the sum of both plus five seconds is closed.
@@ -69,8 +69,8 @@ pub(in crate::config) struct PushProxy {
     pub(in crate::config) sub_refresh: Maybe<Either<Text<PageUrl>, PushAsk>>,
     /// The default timeout of requests to the application, at most `20s`. Default: `1s`.
     pub(in crate::config) timeout: Maybe<Text<Time>>,
-    /// The headers of the client's connection request that are sent to the application, besides those that policies of its rule
-    /// set: `Cookie`, `Authorization`, `Origin`, `X-Forwarded-For`. Default: none.
+    /// The headers of the client's connection request that are sent to the application, such as `Cookie`, `Authorization`,
+    /// `Origin` and `X-Forwarded-For`, in addition to those that policies of its rule set. Default: none.
     pub(in crate::config) headers: Some1<Text<HeaderName>>,
     /// The headers that a client may send with its connect command in place of headers that it cannot set (`headers` of the
     /// SDKs). Their values are chosen by the client, and the application must verify these. Default: none.

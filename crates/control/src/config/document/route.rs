@@ -10,7 +10,7 @@ use super::{Maybe, Policies, PushAt, Some1};
 use crate::config::texts::{Condition, GrpcName, Share, Size, SizeOrOff, Time, TimeOrOff, To};
 use crate::config::values::{Either, Pairs, Switch, Text, secret};
 
-/// A set of rules for the requests of some hosts: `rules`, or the keys of a single rule.
+/// A set of rules for the requests of some hosts: either `rules` or `to`.
 #[derive(Debug, Default, Deserialize, JsonSchema)]
 #[serde(default, deny_unknown_fields)]
 pub(in crate::config) struct Route {
