@@ -151,6 +151,8 @@ pub(super) enum ClientCertificateMode {
     Required,
     /// A client without one is admitted without an identity; one whose certificate does not pass is not.
     Optional,
+    /// All clients are admitted, and a certificate that does not pass counts as none: for tests, and while authorities are replaced.
+    Unchecked,
 }
 
 /// A PROXY protocol header, version 1 or 2.

@@ -83,6 +83,9 @@ pub(in crate::config) struct ClientCertificate {
     pub(in crate::config) chain: Maybe<bool>,
     /// A header for its SHA-256 in hexadecimal digits. None if it does not say.
     pub(in crate::config) fingerprint: Maybe<Text<HeaderName>>,
+    /// A header that tells upstreams whether it is valid: `verified`, `unverified` or `none`. With it they receive certificates that are
+    /// not valid too, from a listener with `mode: unchecked`. Default: none, and a certificate that is not valid counts as none.
+    pub(in crate::config) verification: Maybe<Text<HeaderName>>,
 }
 
 /// A name and a password (RFC 7617). Passwords are checked off the workers, at most 8 at once in the process.
