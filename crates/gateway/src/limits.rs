@@ -249,6 +249,10 @@ pub const UPSTREAM_STREAMS_ASSUMED: u32 = 100;
 /// a stream. The endpoint sends no more then.
 pub const UPSTREAM_STREAM_WINDOW: u32 = 128 * 1024;
 
+/// Bytes of memory for such bodies are counted in [`HELD_BYTES`](ringmain_engine::limits::HELD_BYTES) in units of this many. Beyond that
+/// limit clients have less of a response in advance; the window of a stream stays as it is.
+pub const HELD_UNIT: usize = 8 * 1024;
+
 /// Bytes of all streams of one such connection together, at most: the window of a connection.
 pub const UPSTREAM_CONNECTION_WINDOW: u64 = 1 << 30;
 

@@ -151,6 +151,8 @@ pub(super) enum ClientCertificateMode {
     Required,
     /// Clients without a certificate are admitted without an identity; clients with an invalid certificate are rejected.
     Optional,
+    /// All clients are admitted, and a certificate that does not pass counts as none: for tests, and while authorities are replaced.
+    Unchecked,
 }
 
 /// A PROXY protocol header, version 1 or 2.

@@ -83,6 +83,9 @@ pub(in crate::config) struct ClientCertificate {
     pub(in crate::config) chain: Maybe<bool>,
     /// A header for the certificate's SHA-256 fingerprint, in hexadecimal digits. Default: none.
     pub(in crate::config) fingerprint: Maybe<Text<HeaderName>>,
+    /// A header that tells upstreams whether it is valid: `verified`, `unverified` or `none`. With it they receive certificates that are
+    /// not valid too, from a listener with `mode: unchecked`. Default: none, and a certificate that is not valid counts as none.
+    pub(in crate::config) verification: Maybe<Text<HeaderName>>,
 }
 
 /// Basic authentication (RFC 7617). Passwords are verified outside the workers, at most 8 at a time in the process.

@@ -217,6 +217,7 @@ impl Channel {
                 came.read = 0;
             }
             came.body = body;
+            came.count(&self.session.cx);
             self.session.with(|state| {
                 state.connection.consume(incoming.stream, taken, &mut state.out);
             });
@@ -367,7 +368,8 @@ impl Drop for Channel {
         };
         let stream = incoming.stream;
         let (unread, ended) = {
-            let came = incoming.came.borrow();
+            let mut came = incoming.came.borrow_mut();
+            came.release(&session.cx);
             (came.body.len() - came.read, came.ended)
         };
         session.with(|state| {

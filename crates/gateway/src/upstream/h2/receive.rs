@@ -6,6 +6,7 @@ use std::rc::Rc;
 use std::task::Waker;
 use std::time::Duration;
 
+use ringmain_engine::Cx;
 use ringmain_engine::stream::Receiver;
 use ringmain_wire::h1::{FieldBlock, Fields, ResponseHead};
 use ringmain_wire::h2::{ErrorCode, Event, FaultKind, PeerFault, Stream, store_response};
@@ -47,6 +48,8 @@ pub(super) struct Came {
     pub(super) writer: Option<Waker>,
     /// Memory for the next head.
     spare: Vec<u8>,
+    /// Bytes of the body's memory that are counted among what the worker holds for slow readers.
+    counted: usize,
 }
 
 impl Incoming {
@@ -87,6 +90,28 @@ impl Incoming {
 }
 
 impl Came {
+    /// Counts the body's memory in [`HELD_BYTES`](ringmain_engine::limits::HELD_BYTES), in whole units: a body of less costs a
+    /// comparison.
+    pub(super) fn count(&mut self, cx: &Cx) {
+        let held = if self.body.is_empty() {
+            0
+        } else {
+            self.body.capacity() / limits::HELD_UNIT * limits::HELD_UNIT
+        };
+        if held != self.counted {
+            cx.hold(std::mem::replace(&mut self.counted, held), held);
+        }
+    }
+
+    /// Counts it no more: nothing reads it.
+    pub(super) fn release(&mut self, cx: &Cx) {
+        let counted = std::mem::take(&mut self.counted);
+        if counted > 0 {
+            cx.hold(counted, 0);
+            cx.freed(counted);
+        }
+    }
+
     fn wake(&mut self) {
         self.reader.take().into_iter().for_each(Waker::wake);
         self.writer.take().into_iter().for_each(Waker::wake);
@@ -240,7 +265,7 @@ impl Session {
     fn event(&self, state: &mut State, event: Event<'_>, heard: &mut Turn) {
         match event {
             Event::Response { stream, head, end } => self.response(state, stream, (&head, end), heard),
-            Event::Data { stream, data, end } => data_came(state, stream, (data, end), heard),
+            Event::Data { stream, data, end } => data_came(&self.cx, state, stream, (data, end), heard),
             Event::Trailers { stream, fields } => {
                 if let Some(incoming) = state.find(stream) {
                     heard.note(&incoming);
@@ -315,11 +340,12 @@ impl Session {
 }
 
 /// Part of a body has come.
-fn data_came(state: &mut State, stream: Stream, (data, end): (&[u8], bool), heard: &mut Turn) {
+fn data_came(cx: &Cx, state: &mut State, stream: Stream, (data, end): (&[u8], bool), heard: &mut Turn) {
     if let Some(incoming) = state.find(stream) {
         heard.note(&incoming);
         let came = &mut *incoming.came.borrow_mut();
         came.body.extend_from_slice(data);
+        came.count(cx);
         came.ended |= end;
         came.reader.take().into_iter().for_each(Waker::wake);
         return;
