@@ -168,12 +168,16 @@ impl Channel {
             return (Some(place), None);
         };
         let is_ours = match since.life {
-            Life::Any => since.offset > 0,
+            Life::Any => true,
             Life::Of(epoch) => epoch == place.epoch,
             Life::Foreign => false,
         };
-        if place.offset == 0 || (is_ours && since.offset == place.offset) {
+        if is_ours && since.offset == place.offset {
             return (Some(place), Some(Vec::new()));
+        }
+        if place.offset == 0 {
+            // What the client has is of another life, and nothing takes its place.
+            return (Some(place), None);
         }
         let last = match held {
             Some(shown) => shown,
