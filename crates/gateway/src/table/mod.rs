@@ -54,6 +54,7 @@ use address::Addresses;
 pub(crate) use address::rank;
 pub use address::{AddressId, ListenerId};
 use check::Checked;
+pub(crate) use check::unresolved_parts;
 pub use compiled::{Compiled, Matched};
 pub use explain::{Explanation, Rejected, Taken, Why};
 pub use explain_stream::{StreamExplanation, StreamTaken};

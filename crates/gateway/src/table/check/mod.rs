@@ -3,6 +3,7 @@
 
 mod listeners;
 mod rules;
+mod unresolved;
 mod upstreams;
 
 use std::collections::BTreeSet;
@@ -13,6 +14,8 @@ use super::problem::{Outcome, Place, Problem};
 use crate::model::{
     Action, Authorities, Certificate, Config, Listener, Name, Route, Rule, StreamRoute, Upstream,
 };
+
+pub(crate) use unresolved::unresolved_parts;
 
 /// The parts of a configuration that are as they should be, and what is wrong with the others.
 pub(super) struct Checked<'c> {
