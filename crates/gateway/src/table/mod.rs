@@ -55,6 +55,7 @@ use crate::model::{Action, Config, Listener, Name, Policy, Route, Rule, StreamRo
 use address::Addresses;
 pub(crate) use address::rank;
 pub use address::{AddressId, ListenerId};
+pub(crate) use check::unresolved_parts;
 use check::{Checked, Listed};
 pub use compiled::{Compiled, Matched};
 pub use explain::{Explanation, Rejected, Taken, Why};

@@ -3,6 +3,7 @@
 
 mod listeners;
 mod rules;
+mod unresolved;
 mod upstreams;
 
 use std::collections::BTreeSet;
@@ -14,6 +15,8 @@ use crate::model::{
     Action, Authorities, Certificate, Config, Listener, Name, Route, Rule, StreamRoute, Target, Upstream,
     WeightedBackend,
 };
+
+pub(crate) use unresolved::unresolved_parts;
 
 /// The parts of a configuration that are as they should be, and what is wrong with the others.
 pub(super) struct Checked<'c> {
