@@ -56,8 +56,8 @@ pub const WEIGHT: u32 = 1_000_000;
 /// How often a request may be tried again.
 pub const RETRIES: u8 = 10;
 
-/// Bytes of a request's body that are kept for another try, where a rule has requests tried again or at two endpoints. With more
-/// sent there is none.
+/// Bytes of a request's body that are retained for another attempt while they are sent, where a rule has requests retried or hedged.
+/// With more sent there is no other attempt; before any byte was sent a request can be sent to another endpoint whatever its body.
 pub const REPLAY_BYTES: usize = 64 * 1024;
 
 /// Tries that a [`RetryBudget`](crate::model::RetryBudget) saves up at most while none is needed.
@@ -376,7 +376,8 @@ pub const FAILOVER_CONNECT_TIMEOUTS: u32 = 4;
 /// its handshake may take then. Later: `no_hello`, `handshake_failed`.
 pub const HANDSHAKE_TIMEOUT: Duration = Duration::from_secs(10);
 
-/// Endpoints that are tried for a connection of a stream route, one after the other; then it is closed.
+/// Endpoints that are tried for a connection of a stream route, one after the other; then it is closed. Endpoints to which no
+/// connection can be established count only after [`FAILOVER_CONNECT_TIMEOUTS`].
 pub const STREAM_TRIES: usize = 3;
 
 /// Keys that a rate limit remembers unless it says otherwise, with 16 bytes each. Beyond it the one that owes least is forgotten.
