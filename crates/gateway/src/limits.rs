@@ -245,9 +245,16 @@ pub const UPSTREAM_STREAMS_MOST: u32 = 10_000;
 /// there is another one.
 pub const UPSTREAM_STREAMS_ASSUMED: u32 = 100;
 
-/// Bytes of an answer's body that are held for a client which does not read them, where the upstream speaks HTTP/2: the window of
-/// a stream. The endpoint sends no more then.
+/// Bytes of a response's body that are held for a client which does not read them, where the upstream speaks HTTP/2: the window of
+/// a stream. The endpoint sends no more then. They count in [`HELD_BYTES`](ringmain_engine::limits::HELD_BYTES).
 pub const UPSTREAM_STREAM_WINDOW: u32 = 128 * 1024;
+
+/// The window that a stream begins with. Once as much of its response was taken it has the whole window, unless the worker holds its share
+/// of [`HELD_BYTES`](ringmain_engine::limits::HELD_BYTES): so each stalled download beyond that holds this at most.
+pub const UPSTREAM_FIRST_WINDOW: u32 = 64 * 1024;
+
+/// Bytes by which the memory of such a body grows from [`UPSTREAM_FIRST_WINDOW`] on; below it doubles.
+pub const CHANNEL_BODY_STEP: usize = 16 * 1024;
 
 /// Bytes of all streams of one such connection together, at most: the window of a connection.
 pub const UPSTREAM_CONNECTION_WINDOW: u64 = 1 << 30;
