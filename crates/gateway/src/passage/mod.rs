@@ -180,6 +180,10 @@ async fn connect(
     let greeting = local.greeting(|| addresses(incoming));
     let mut tried: Vec<Rc<End>> = Vec::new();
     let mut last = None;
+    let failing_until = worker
+        .cx
+        .now()
+        .after(local.connect_timeout() * limits::FAILOVER_CONNECT_TIMEOUTS);
     loop {
         let chosen = match (local.choose(&tried, key, Prefer::Any), last) {
             (Ok(chosen), None) => chosen,
@@ -210,7 +214,9 @@ async fn connect(
             Err(fault) => {
                 tried.push(end);
                 blame(&local, &tried, fault);
-                if fault.retryable() != Retryable::Always || tried.len() >= limits::STREAM_TRIES {
+                let fails_over = fault.is_connect_failure() && worker.cx.now() < failing_until;
+                let may_retry = fault.retryable() == Retryable::Always && tried.len() < limits::STREAM_TRIES;
+                if !(fails_over || may_retry) {
                     return Err(fault);
                 }
                 last = Some(fault);

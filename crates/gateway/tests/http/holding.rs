@@ -14,6 +14,7 @@ use crate::support::{Client, PATIENCE, get, pattern};
 on_every_backend! {
     slow_uploads_leave_places,
     an_upload_that_is_worth_a_place_takes_it,
+    an_upload_that_cannot_be_collected_has_the_only_place,
     streams_of_one_client_have_a_share,
     tunnels_of_one_client_have_a_share,
     others_who_wait_make_a_slow_body_leave,
@@ -76,6 +77,24 @@ fn count(edge: &Edge, fault: Fault) -> u64 {
 
 fn connections(edge: &Edge) -> u32 {
     edge.gateway.upstreams()[0].connections
+}
+
+/// One that waits for `100 Continue` sends nothing that could be collected.
+fn an_upload_that_cannot_be_collected_has_the_only_place(engine: Config) {
+    let origin = origin();
+    let edge = trusting(engine, &origin, |upstream| {
+        upstream.pool.connections = 1;
+        upstream.connect_timeout = Duration::from_millis(300);
+    });
+    for _ in 0..2 {
+        let rest = "Content-Length: 2\r\nExpect: 100-continue\r\n\r\n";
+        let mut client = from(&edge, "192.0.2.1", rest);
+        assert_eq!(client.answer().status, 100);
+        client.send("ab");
+        client.answer().expect(200, "2");
+    }
+    assert_eq!(count(&edge, Fault::ClientShareFull), 0);
+    edge.server.shut_down();
 }
 
 /// More of them than there are places: half of these are still for others, and each is answered when its body is whole.
