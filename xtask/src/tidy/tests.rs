@@ -85,6 +85,24 @@ fn dependencies_point_one_way() {
         &["1 `ringmain-engine` depends on `ringmain-wire`"],
     );
 
+    // For tests alone: at any place, but not in what is built.
+    let of_tests = |kind: &str| {
+        let packages = json!({ "packages": [
+            { "name": "ringmain-testkit", "manifest_path": "/t/Cargo.toml" },
+            {
+                "name": "ringmain-sys",
+                "manifest_path": "/s/Cargo.toml",
+                "dependencies": [{ "name": "ringmain-testkit", "kind": kind }],
+            },
+        ] });
+        crates::packages(&packages, Path::new("/")).expect("well-formed metadata")
+    };
+    check(crates::direction(&of_tests("dev")), &[]);
+    check(
+        crates::direction(&of_tests("build")),
+        &["1 `ringmain-sys` depends on `ringmain-testkit`"],
+    );
+
     let stranger = metadata(&[("ringmain-utils", &[])]);
     check(
         crates::direction(&stranger),
