@@ -3,7 +3,7 @@
 //! Owns the three ways to reach the kernel ([`direct`], [`plain`], [`epoll`]), the handler [`App`] whose every
 //! event can be scripted and is told to the test, and clients that give up after [`PATIENCE`]
 //! rather than hang. Knows no single case.
-#![allow(dead_code, unreachable_pub, reason = "each test binary uses its own part")]
+#![allow(unreachable_pub, reason = "a module of one test binary")]
 #![allow(
     clippy::disallowed_methods,
     reason = "clients and servers in a test are real threads and sockets"
@@ -12,6 +12,7 @@
 use std::io::{ErrorKind, Read, Write};
 use std::net::{SocketAddr, TcpStream};
 use std::sync::mpsc::{Receiver, Sender, channel};
+use std::sync::{PoisonError, RwLock, RwLockReadGuard, RwLockWriteGuard};
 use std::time::Duration;
 
 use ringmain_engine::backend::Time;
@@ -22,6 +23,20 @@ use ringmain_engine::{
 
 /// How long a test waits for what must come: a guard against hanging, never a measure.
 pub const PATIENCE: Duration = Duration::from_secs(30);
+
+/// Until its exec, a child of this process holds copies of all of its descriptors: [`starts_process`] and [`no_process_starts`]
+/// exclude each other.
+static STARTING: RwLock<()> = RwLock::new(());
+
+/// Held by a test while it starts a process.
+pub fn starts_process() -> RwLockWriteGuard<'static, ()> {
+    STARTING.write().unwrap_or_else(PoisonError::into_inner)
+}
+
+/// Held by a test that checks that a listener is closed.
+pub fn no_process_starts() -> RwLockReadGuard<'static, ()> {
+    STARTING.read().unwrap_or_else(PoisonError::into_inner)
+}
 
 /// io_uring with all that works here, one worker.
 pub fn direct() -> Config {
@@ -50,12 +65,11 @@ pub fn epoll() -> Config {
 }
 
 /// Runs each case on each back-end.
-#[allow(unused_macros, reason = "each test binary uses its own part")]
 macro_rules! on_every_backend {
     ($($case:ident),+ $(,)?) => {
-        mod direct { $(#[test] fn $case() { super::$case(super::scripted::direct()) })+ }
-        mod plain { $(#[test] fn $case() { super::$case(super::scripted::plain()) })+ }
-        mod epoll { $(#[test] fn $case() { super::$case(super::scripted::epoll()) })+ }
+        mod direct { $(#[test] fn $case() { super::$case($crate::scripted::direct()) })+ }
+        mod plain { $(#[test] fn $case() { super::$case($crate::scripted::plain()) })+ }
+        mod epoll { $(#[test] fn $case() { super::$case($crate::scripted::epoll()) })+ }
     };
 }
 
@@ -102,6 +116,8 @@ pub struct App {
     pub timer: OnWorker<u64>,
     pub alarm: Box<dyn FnMut(&Cx)>,
     pub tell: Sender<(usize, Told)>,
+    /// In the log.
+    pub name: &'static str,
 }
 
 /// What an app is made from, on its worker's thread.
@@ -128,6 +144,7 @@ impl Setting {
             timer: Box::new(|_, _| {}),
             alarm: Box::new(|_| {}),
             tell: self.tell,
+            name: "scripted app",
         }
     }
 }
@@ -144,7 +161,7 @@ impl Handler for App {
     type Mail = Letter;
 
     fn name(&self) -> &'static str {
-        "scripted app"
+        self.name
     }
 
     fn open(&mut self, conn: Conn<'_>, _via: Via) -> Option<()> {

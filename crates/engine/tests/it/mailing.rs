@@ -4,9 +4,6 @@
     reason = "clients in a test are real threads and sockets"
 )]
 
-#[macro_use]
-mod scripted;
-
 use std::collections::BTreeMap;
 use std::future::poll_fn;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -15,10 +12,10 @@ use std::sync::{Arc, Mutex};
 use std::task::{Poll, Waker};
 use std::time::Duration;
 
+use crate::scripted::{self, App, Letter, Server, Setting, Told, echo, serve};
 use ringmain_engine::limits::{INBOX, MAIL_PER_PAIR};
 use ringmain_engine::mail::PostError;
 use ringmain_engine::{Config, Cx};
-use scripted::{App, Letter, Server, Setting, Told, echo, serve};
 
 on_every_backend!(
     mail_from_worker_to_worker_keeps_its_order,

@@ -4,15 +4,12 @@
     reason = "clients in a test are real threads and sockets"
 )]
 
-#[macro_use]
-mod scripted;
-
 use std::io::{Read, Write};
 use std::time::Duration;
 
+use crate::scripted::{self, App, Server, Setting, direct, echo, pattern, serve};
 use ringmain_engine::features::{FEATURES, Feature, Features};
 use ringmain_engine::{Config, Engine, EngineError};
-use scripted::{App, Server, Setting, direct, echo, pattern, serve};
 
 on_every_backend!(basics);
 

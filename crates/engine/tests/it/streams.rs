@@ -1,7 +1,5 @@
 //! Streams on workers of both real back-ends: connecting, moving bytes, half-close, and every way to end.
 
-mod support;
-
 use std::cell::{Cell, RefCell};
 use std::future::poll_fn;
 use std::io::{self, Read, Write};
@@ -11,10 +9,10 @@ use std::sync::mpsc;
 use std::task::{Poll, Waker};
 use std::time::Duration;
 
+use crate::support::{PATIENCE, Rig, for_each_engine, pattern, thread};
 use ringmain_engine::stream::{Receiver, Stream};
 use ringmain_engine::{Addr, Choice, Cx};
 use rustix::net::sockopt::set_socket_linger;
-use support::{PATIENCE, Rig, for_each_engine, pattern, thread};
 
 const LARGE: usize = 10_000_000;
 

@@ -1,5 +1,4 @@
 //! An engine of one worker on which a test runs asynchronous code. Knows nothing of what is tested.
-#![allow(dead_code, reason = "each test file uses a part of it")]
 #![allow(clippy::print_stdout, reason = "a failed test says on which engine it ran")]
 #![allow(
     clippy::disallowed_methods,

@@ -4,16 +4,13 @@
     reason = "clients in a test are real threads and sockets"
 )]
 
-#[macro_use]
-mod scripted;
-
 use std::io::{BufRead, BufReader, Read, Write};
 use std::net::{SocketAddr, TcpStream};
 use std::process::{Command, Stdio};
 
+use crate::scripted::{self, Setting, client, serve};
 use ringmain_engine::Config;
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
-use scripted::{Setting, client, serve};
 
 on_every_backend!(
     beyond_the_connection_limit_clients_wait_their_turn,
@@ -134,15 +131,17 @@ fn beyond_the_descriptor_limit_clients_wait_their_turn(config: Config) {
         (_, without) if without == scripted::direct().without => "direct",
         _ => "plain",
     };
+    let starting = scripted::starts_process();
     let mut child = Command::new("sh")
         .args(["-c", "ulimit -n 100 && exec \"$0\" \"$@\""])
         .arg(std::env::current_exe().unwrap())
-        .args(["--exact", "server_with_few_descriptors", "--nocapture"])
+        .args(["--exact", "overload::server_with_few_descriptors", "--nocapture"])
         .env(CHILD, backend)
         .stdin(Stdio::piped())
         .stdout(Stdio::piped())
         .spawn()
         .unwrap();
+    drop(starting);
     let mut lines = BufReader::new(child.stdout.take().unwrap()).lines();
     let mut until = |part: &str| {
         let mut seen = Vec::new();

@@ -4,16 +4,13 @@
     reason = "clients in a test are real threads and sockets"
 )]
 
-#[macro_use]
-mod scripted;
-
 use std::io::{Read, Write};
 use std::os::linux::net::SocketAddrExt;
 use std::os::unix::net::{SocketAddr as UnixAddr, UnixListener, UnixStream};
 use std::path::PathBuf;
 
+use crate::scripted::{self, Setting, client, echo, serve_at};
 use ringmain_engine::{Addr, Config, Engine, ListenOptions};
-use scripted::{Setting, client, echo, serve_at};
 
 on_every_backend!(
     an_ipv6_listener_serves,

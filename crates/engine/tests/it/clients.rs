@@ -4,9 +4,6 @@
     reason = "servers in a test are real threads and sockets"
 )]
 
-#[macro_use]
-mod scripted;
-
 use std::io::{ErrorKind, Read, Write};
 use std::net::{Ipv4Addr, SocketAddr, TcpListener};
 use std::os::fd::{AsRawFd, OwnedFd};
@@ -14,9 +11,9 @@ use std::os::linux::net::SocketAddrExt;
 use std::os::unix::net::{SocketAddr as UnixAddr, UnixListener};
 use std::time::{Duration, Instant};
 
+use crate::scripted::{self, PATIENCE, Server, Setting, Told, start};
 use ringmain_engine::{Addr, Choice, Config, Engine, EngineError, Reason};
 use rustix::net::{AddressFamily, SocketFlags, SocketType, bind, connect, getsockname, listen, socket_with};
-use scripted::{PATIENCE, Server, Setting, Told, start};
 
 on_every_backend!(
     without_listeners_it_opens_connections_and_ends,

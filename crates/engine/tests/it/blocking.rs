@@ -1,13 +1,11 @@
 //! Blocking work of workers of both real back-ends: results, panics, a full queue, cancelled tasks.
 
-mod support;
-
 use std::io;
 use std::sync::mpsc;
 use std::time::Duration;
 
+use crate::support::{PATIENCE, Rig, for_each_engine};
 use ringmain_engine::{Cx, limits};
-use support::{PATIENCE, Rig, for_each_engine};
 
 #[test]
 fn results_come_back_in_whatever_order() {

@@ -6,9 +6,6 @@
     reason = "clients in a test are real threads and sockets"
 )]
 
-#[macro_use]
-mod scripted;
-
 use std::cell::Cell;
 use std::io::{ErrorKind, Read, Write};
 use std::net::Shutdown;
@@ -17,9 +14,9 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Duration;
 
+use crate::scripted::{self, Setting, Told, echo, pattern, read_all, reset, serve};
 use ringmain_engine::limits::{READ_MARK, READ_PER_TURN, WRITE_LIMIT, WRITE_MARK};
 use ringmain_engine::{Config, Reason, WriteError};
-use scripted::{Setting, Told, echo, pattern, read_all, reset, serve};
 
 on_every_backend!(
     a_stalled_reader_is_held_back_and_gets_every_byte,

@@ -4,13 +4,10 @@
     reason = "clients in a test are real threads and sockets"
 )]
 
-#[macro_use]
-mod scripted;
-
 use std::io::Write;
 
+use crate::scripted::{self, Letter, Server, Setting, Told, echo, serve};
 use ringmain_engine::{Config, EngineError, Reason};
-use scripted::{Letter, Server, Setting, Told, echo, serve};
 
 on_every_backend!(
     in_data_it_costs_the_connection,

@@ -4,17 +4,14 @@
     reason = "clients in a test are real threads and sockets"
 )]
 
-#[macro_use]
-mod scripted;
-
 use std::cell::RefCell;
 use std::io::Write;
 use std::rc::Rc;
 
+use crate::scripted::{Setting, echo, pattern, serve_at};
 use ringmain_engine::limits::{READ_MARK, RECEIVE_BUFFER_BYTES, RECEIVE_WINDOW};
 use ringmain_engine::stream::Stream;
 use ringmain_engine::{Config, ListenOptions};
-use scripted::{Setting, echo, pattern, serve_at};
 
 on_every_backend!(
     a_stream_that_nobody_reads_holds_its_mark_and_one_receipt,

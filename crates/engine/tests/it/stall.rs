@@ -4,15 +4,13 @@
     reason = "clients in a test are real threads and sockets"
 )]
 
-#[macro_use]
-mod scripted;
-
 use std::sync::mpsc::{Receiver, Sender, channel};
 use std::sync::{Mutex, MutexGuard, Once, PoisonError};
+use std::thread::ThreadId;
 use std::time::Duration;
 
+use crate::scripted::{self, App, Letter, Server, Setting, Told, echo, serve};
 use ringmain_engine::{Config, Cx};
-use scripted::{Letter, Server, Setting, Told, echo, serve};
 
 on_every_backend!(
     the_handler_that_holds_a_worker_is_named,
@@ -22,7 +20,10 @@ on_every_backend!(
     an_engine_that_shuts_down_during_a_stall_ends,
 );
 
-static LOG: Mutex<Vec<String>> = Mutex::new(Vec::new());
+/// Lines with the thread that wrote them: each engine's watchdog is one.
+static LOG: Mutex<Vec<(ThreadId, String)>> = Mutex::new(Vec::new());
+const NAME: &str = "an app that is held";
+
 static ALONE: Mutex<()> = Mutex::new(());
 
 struct Capture;
@@ -34,7 +35,9 @@ impl log::Log for Capture {
 
     fn log(&self, record: &log::Record<'_>) {
         let line = format!("{} {}", record.level(), record.args());
-        LOG.lock().unwrap_or_else(PoisonError::into_inner).push(line);
+        LOG.lock()
+            .unwrap_or_else(PoisonError::into_inner)
+            .push((std::thread::current().id(), line));
     }
 
     fn flush(&self) {}
@@ -52,15 +55,26 @@ fn captured() -> MutexGuard<'static, ()> {
     guard
 }
 
-fn await_line(part: &str) {
+/// Waits until a watchdog has logged that the handler of these cases holds the worker; returns that watchdog.
+fn await_held(worker: usize) -> ThreadId {
+    await_line(None, &format!("WARN worker {worker} is held by {NAME} for"))
+}
+
+/// Waits for a line, of this watchdog if one is given: other tests of this process have workers that are held as well.
+fn await_line(watchdog: Option<ThreadId>, part: &str) -> ThreadId {
     let found = || {
         let log = LOG.lock().unwrap_or_else(PoisonError::into_inner);
-        log.iter().any(|line| line.contains(part))
+        let mut lines = log
+            .iter()
+            .filter(|(thread, _)| watchdog.is_none_or(|watchdog| watchdog == *thread));
+        lines
+            .find(|(_, line)| line.contains(part))
+            .map(|(thread, _)| *thread)
     };
     let (_never, nothing) = channel::<()>();
     for _ in 0..10_000 {
-        if found() {
-            return;
+        if let Some(thread) = found() {
+            return thread;
         }
         let _ = nothing.recv_timeout(Duration::from_millis(3));
     }
@@ -87,16 +101,23 @@ fn watched(config: Config, workers: usize) -> Server {
         stall: Duration::from_millis(20),
         ..config
     };
-    serve(config, Setting::echo)
+    serve(config, stallable)
+}
+
+/// Echoes, under a name that no other test's handler has.
+fn stallable(setting: Setting) -> App {
+    let mut app = setting.echo();
+    app.name = NAME;
+    app
 }
 
 fn the_handler_that_holds_a_worker_is_named(config: Config) {
     let _alone = captured();
     let server = watched(config, 1);
     let release = hold(&server, 0);
-    await_line("WARN worker 0 is held by scripted app for");
+    let watchdog = await_held(0);
     drop(release);
-    await_line("INFO worker 0 goes on after");
+    await_line(Some(watchdog), "INFO worker 0 goes on after");
     echo(&mut server.client(), b"as before");
 }
 
@@ -105,7 +126,7 @@ fn others_take_the_connections_of_a_worker_that_is_held(config: Config) {
     let server = watched(config, 2);
     let release = hold(&server, 0);
     // Until it is noticed, connections may still be given to it.
-    await_line("WARN worker 0 is held");
+    let watchdog = await_held(0);
     let mut clients: Vec<_> = (0..64).map(|_| server.client()).collect();
     for client in &mut clients {
         echo(client, b"answered");
@@ -118,7 +139,7 @@ fn others_take_the_connections_of_a_worker_that_is_held(config: Config) {
     assert!(report.workers[1].adopted > 0, "none of 64 was hashed to worker 0");
     assert_eq!(report.workers[1].accepted + report.workers[1].adopted, 64);
     drop(release);
-    await_line("INFO worker 0 goes on after");
+    await_line(Some(watchdog), "INFO worker 0 goes on after");
     while server.running.report().workers[0].accepted == 0 {
         echo(&mut server.client(), b"it accepts again");
     }
@@ -129,7 +150,7 @@ fn without_another_worker_they_wait(config: Config) {
     let server = watched(config, 1);
     let release = hold(&server, 0);
     let mut clients: Vec<_> = (0..16).map(|_| server.client()).collect();
-    await_line("WARN worker 0 is held");
+    await_held(0);
     assert_eq!(server.running.report().workers[0].accepted, 0);
     drop(release);
     for client in &mut clients {
@@ -169,7 +190,7 @@ fn an_engine_that_shuts_down_during_a_stall_ends(config: Config) {
     let _alone = captured();
     let server = watched(config, 2);
     let release = hold(&server, 1);
-    await_line("WARN worker 1 is held");
+    await_held(1);
     let mut client = server.client();
     echo(&mut client, b"served");
     server.running.shut_down();

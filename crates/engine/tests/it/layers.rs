@@ -1,21 +1,17 @@
 //! Connections with a layer between the wire and their owner, on both real back-ends.
 
-#[path = "support/scramble.rs"]
-mod scramble;
-mod support;
-
 use std::io::{self, Read, Write};
 use std::net::TcpStream;
 use std::sync::{Arc, Mutex, mpsc};
 
+use crate::scramble::Scramble;
+use crate::support::{PATIENCE, Rig, for_each_engine, pattern};
 use ringmain_engine::backend::Time;
 use ringmain_engine::stream::Stream;
 use ringmain_engine::{
     Addr, Choice, Config, Conn, Cx, Engine, Handler, Layer, LayerFault, LayerStep, ListenOptions, Reason,
     Running, Via, limits,
 };
-use scramble::Scramble;
-use support::{PATIENCE, Rig, for_each_engine, pattern};
 
 const LARGE: usize = 3_000_000;
 

@@ -4,15 +4,12 @@
     reason = "one case runs on a thread of its own, whose system calls are filtered"
 )]
 
-#[macro_use]
-mod scripted;
-
 use std::cell::Cell;
 use std::time::Duration;
 
+use crate::scripted::{self, Server, Setting, Told, echo, serve};
 use ringmain_engine::backend::Time;
 use ringmain_engine::{Config, Cx};
-use scripted::{Server, Setting, Told, echo, serve};
 
 on_every_backend!(
     an_alarm_comes_once_and_never_early,

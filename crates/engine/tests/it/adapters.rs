@@ -1,8 +1,6 @@
 //! tokio's I/O helpers and hyper's own HTTP/1 connections on workers of both real back-ends, without a
 //! tokio runtime anywhere.
 
-mod support;
-
 use std::cell::Cell;
 use std::convert::Infallible;
 use std::future::Future;
@@ -15,6 +13,7 @@ use std::sync::{Arc, mpsc};
 use std::task::{Context, Poll, Wake, Waker};
 use std::time::Duration;
 
+use crate::support::{PATIENCE, Rig, for_each_engine, pattern, thread};
 use bytes::Bytes;
 use hyper::body::{Body, Frame, Incoming, SizeHint};
 use hyper::rt::{Executor, Timer};
@@ -25,7 +24,6 @@ use ringmain_engine::adapters::tokio::TokioStream;
 use ringmain_engine::stream::Stream;
 use ringmain_engine::{Addr, Choice, Cx, limits};
 use rustix::net::sockopt::set_socket_linger;
-use support::{PATIENCE, Rig, for_each_engine, pattern, thread};
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 
 const LARGE: usize = 5_000_000;

@@ -1,7 +1,5 @@
 //! Files on workers of both real back-ends: caches, misses, the root that paths cannot leave.
 
-mod support;
-
 use std::fs;
 use std::io::{self, Write};
 use std::os::fd::AsRawFd;
@@ -10,11 +8,11 @@ use std::path::{Path, PathBuf};
 use std::sync::mpsc;
 use std::time::Duration;
 
+use crate::support::{PATIENCE, Rig, for_each_engine, pattern};
 use ringmain_engine::file::{Kind, Root};
 use ringmain_engine::{Cx, limits};
 use ringmain_sys::file as sys;
 use rustix::fs::{Advice, fadvise};
-use support::{PATIENCE, Rig, for_each_engine, pattern};
 
 /// A directory of this test's own; removed at its end.
 struct Place(PathBuf);

@@ -4,20 +4,20 @@
     reason = "clients in a test are real threads and sockets"
 )]
 
-#[macro_use]
-mod scripted;
-
 use std::cell::{Cell, RefCell};
 use std::io::{Read, Write};
+use std::net::SocketAddr;
+use std::os::fd::OwnedFd;
 use std::os::linux::net::SocketAddrExt;
 use std::rc::Rc;
-use std::sync::RwLock;
 use std::sync::mpsc::channel;
 use std::time::Duration;
 
+use crate::scripted::{self, App, Letter, Setting, Told, client, echo, pattern, read_all, serve, serve_at};
 use ringmain_engine::{Config, Engine, ListenOptions, Reason};
 use ringmain_sys::inherit;
-use scripted::{App, Letter, Setting, Told, client, echo, pattern, read_all, serve, serve_at};
+use rustix::net::sockopt::set_socket_reuseaddr;
+use rustix::net::{AddressFamily, SocketType, bind, getsockname, socket};
 
 on_every_backend!(
     connections_in_the_listen_queue_are_answered,
@@ -37,10 +37,6 @@ on_every_backend!(
 );
 
 const HOUR: Duration = Duration::from_secs(3600);
-
-/// Keeps the tests that start a process apart from those that look at a closed listener: until its exec, a child of this process
-/// holds copies of all of its descriptors.
-static STARTING: RwLock<()> = RwLock::new(());
 
 /// Answers what is under way and closes then.
 fn finishes(setting: Setting) -> App {
@@ -283,7 +279,7 @@ fn dropping_it_ends_everything(config: Config) {
 
 /// By an abstract name, which no other test can take over as it might a port that has become free.
 fn dropping_it_closes_its_listener(config: Config) {
-    let _nothing_starts = STARTING.read().unwrap();
+    let _nothing_starts = scripted::no_process_starts();
     let name = format!(
         "@ringmain-dropped-{}-{:?}",
         std::process::id(),
@@ -301,13 +297,26 @@ fn dropping_it_closes_its_listener(config: Config) {
     assert_eq!(refused.kind(), std::io::ErrorKind::ConnectionRefused);
 }
 
+/// A port that the kernel gives to no other socket as long as the returned one is open: bound, but not listening, so that a
+/// listener which names the port may still have it.
+fn reserve_port() -> (OwnedFd, SocketAddr) {
+    let socket = socket(AddressFamily::INET, SocketType::STREAM, None).unwrap();
+    set_socket_reuseaddr(&socket, true).unwrap();
+    bind(&socket, &SocketAddr::from(([127, 0, 0, 1], 0))).unwrap();
+    let addr = SocketAddr::try_from(getsockname(&socket).unwrap()).unwrap();
+    (socket, addr)
+}
+
 fn it_restarts_on_the_same_port_at_once(config: Config) {
-    let _nothing_starts = STARTING.read().unwrap();
+    let _nothing_starts = scripted::no_process_starts();
     let config = Config {
         workers: Some(2),
         ..config
     };
-    let mut server = serve(config.clone(), Setting::echo);
+    let reserved = reserve_port();
+    let same = ringmain_engine::Addr::Inet(reserved.1);
+    let again = || serve_at(config.clone(), &same, &ListenOptions::default(), Setting::echo);
+    let mut server = again();
     for _ in 0..5 {
         let mut clients: Vec<_> = (0..8).map(|_| server.client()).collect();
         for client in &mut clients {
@@ -317,8 +326,7 @@ fn it_restarts_on_the_same_port_at_once(config: Config) {
         // The server closes first: its side stays in TIME_WAIT.
         server.running.shut_down();
         server.running.join().unwrap();
-        let same = ringmain_engine::Addr::Inet(addr);
-        server = serve_at(config.clone(), &same, &ListenOptions::default(), Setting::echo);
+        server = again();
         assert_eq!(server.addr, addr);
         echo(&mut server.client(), b"again");
     }
@@ -363,7 +371,7 @@ fn successor() {
 }
 
 /// One connection with one request; returns the process that answered.
-fn ask(addr: std::net::SocketAddr, line: &str) -> u32 {
+fn ask(addr: SocketAddr, line: &str) -> u32 {
     let mut client = client(addr);
     client.write_all(line.as_bytes()).unwrap();
     let mut answer = Vec::new();
@@ -400,12 +408,16 @@ fn a_successor_takes_over_without_a_refused_connection(config: Config) {
     for _ in 0..100 {
         assert_eq!(ask(addr, "who\n"), own);
     }
-    let mut arguments = vec!["--exact".into(), "successor".into(), "--nocapture".into()];
+    let mut arguments = vec![
+        "--exact".into(),
+        "shutdown::successor".into(),
+        "--nocapture".into(),
+    ];
     if epoll {
         arguments.extend(["--skip".into(), "epoll".into()]);
     }
     let program = std::env::current_exe().unwrap();
-    let starting = STARTING.write().unwrap();
+    let starting = scripted::starts_process();
     let pid = server
         .running
         .hand_over(&program, &arguments, scripted::PATIENCE)

@@ -1,15 +1,13 @@
 //! Datagrams on workers of both real back-ends: sizes, families, late errors, bounds, the end.
 
-mod support;
-
 use std::io;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr, UdpSocket};
 use std::sync::mpsc;
 use std::time::Duration;
 
+use crate::support::{PATIENCE, Rig, for_each_engine, pattern};
 use ringmain_engine::udp::Udp;
 use ringmain_engine::{Addr, Cx, limits};
-use support::{PATIENCE, Rig, for_each_engine, pattern};
 
 const V4: IpAddr = IpAddr::V4(Ipv4Addr::LOCALHOST);
 const V6: IpAddr = IpAddr::V6(Ipv6Addr::LOCALHOST);
