@@ -4,13 +4,6 @@
     reason = "tests of the real program have real threads and real time"
 )]
 
-mod common;
-#[path = "common/proxy.rs"]
-mod proxy;
-#[path = "../../web/tests/http/support/tls.rs"]
-#[allow(dead_code, reason = "each test crate uses a part")]
-mod secure;
-
 use std::ffi::OsString;
 use std::fs;
 use std::io::Write;
@@ -18,12 +11,12 @@ use std::net::{TcpListener, TcpStream};
 use std::os::fd::AsFd;
 use std::time::Instant;
 
-use common::{Directory, PATIENCE, program, wait_end};
-use proxy::{Answer, Origin, Proxy, get, until};
+use crate::common::{self, Directory, PATIENCE, program, wait_end};
+use crate::proxy::{Answer, Origin, Proxy, get, until};
+use crate::secure::{Authority, Secure, connector_of, trusting};
 use ringmain_sys::inherit::spawn_with;
 use ringmain_tls::{ClientSettings, KeyPair, PeerName};
 use rustix::process::{Pid, Signal, kill_process};
-use secure::{Authority, Secure, connector_of, trusting};
 
 fn install(folder: &Directory, name: &str, pair: &KeyPair) {
     fs::write(folder.join(&format!("{name}.key")), &pair.key.bytes).expect("written");

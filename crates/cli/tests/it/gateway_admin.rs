@@ -4,15 +4,11 @@
     reason = "tests of the real program have real threads and real time"
 )]
 
-mod common;
-#[path = "common/proxy.rs"]
-mod proxy;
-
 use std::fs;
 use std::time::Instant;
 
-use common::{PATIENCE, engines, try_connect};
-use proxy::{Answer, Origin, Proxy, ask, get, until};
+use crate::common::{self, PATIENCE, engines, try_connect};
+use crate::proxy::{Answer, Origin, Proxy, ask, get, until};
 use rustix::process::Signal;
 use serde_json::Value;
 

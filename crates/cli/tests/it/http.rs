@@ -5,13 +5,11 @@
 )]
 #![allow(clippy::print_stderr, reason = "a skipped test says so")]
 
-mod common;
-
 use std::fs::{self, File};
 use std::io::{BufRead, BufReader, Read};
 use std::process::Command;
 
-use common::{Directory, Server, Stream, connect, engines, program};
+use crate::common::{self, Directory, Server, Stream, connect, engines, program};
 use rustix::process::Signal;
 use serde_json::Value;
 

@@ -4,25 +4,21 @@
     reason = "tests of the real program have real threads and real time"
 )]
 
-mod common;
-#[path = "common/proxy.rs"]
-mod proxy;
-
 use std::io::{BufRead, BufReader, Read, Write};
 use std::net::{SocketAddr, TcpListener, TcpStream};
 use std::sync::Arc;
 use std::time::{Instant, UNIX_EPOCH};
 
+use crate::common::{PATIENCE, connect, engines};
+use crate::proxy::{Answer, Proxy};
 use aws_lc_rs::rand::SystemRandom;
 use aws_lc_rs::rsa::KeySize;
 use aws_lc_rs::signature::{KeyPair, RSA_PKCS1_SHA256, RsaKeyPair};
 use base64::Engine as _;
 use base64::engine::general_purpose::URL_SAFE_NO_PAD;
-use common::{PATIENCE, connect, engines};
-use proxy::{Answer, Proxy};
 use serde_json::{Value, json};
 
-const EXAMPLE: &str = include_str!("../../../examples/policies.yaml");
+const EXAMPLE: &str = include_str!("../../../../examples/policies.yaml");
 
 const KEYCLOAK: &str = "https://id.shop.example/realms/shop";
 const AUTH0: &str = "https://shop.eu.auth0.com/";

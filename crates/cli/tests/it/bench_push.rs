@@ -4,14 +4,12 @@
     reason = "tests of the real program have real threads and real time"
 )]
 
-mod common;
-
 use std::convert::Infallible;
 use std::net::SocketAddr;
 use std::process::Command;
 use std::time::Duration;
 
-use common::{Directory, fails, program};
+use crate::common::{Directory, fails, program};
 use ringmain_engine::{Addr, Config, Engine, ListenOptions, Running};
 use ringmain_hub::history::Keep;
 use ringmain_push::{Namespace, Options};

@@ -4,12 +4,10 @@
     reason = "tests of the real program have real threads and real time"
 )]
 
-mod common;
-
 use std::fs;
 use std::process::{Command, Output, Stdio};
 
-use common::{Directory, program};
+use crate::common::{Directory, program};
 
 fn output(args: &[&str]) -> String {
     let output = Command::new(program()).args(args).output().unwrap();

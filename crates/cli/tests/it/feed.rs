@@ -6,10 +6,6 @@
     reason = "tests of the real program have real threads and real time"
 )]
 
-mod common;
-#[path = "common/proxy.rs"]
-mod proxy;
-
 use std::fs;
 use std::io::{BufRead as _, BufReader, Read as _, Write as _};
 use std::net::{TcpListener, TcpStream};
@@ -18,8 +14,8 @@ use std::process::{Child, Command, Stdio};
 use std::sync::atomic::{AtomicU16, Ordering};
 use std::time::{Duration, Instant};
 
-use common::{Directory, PATIENCE, Server, fails, program, skipped};
-use proxy::{Proxy, until};
+use crate::common::{self, Directory, PATIENCE, Server, fails, program, skipped};
+use crate::proxy::{Proxy, until};
 use rustix::process::Signal;
 use serde_json::Value;
 

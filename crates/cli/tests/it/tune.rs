@@ -4,8 +4,6 @@
     reason = "tests of the real program have real processes and real time"
 )]
 
-mod common;
-
 use std::collections::BTreeSet;
 use std::fs;
 use std::io::{BufRead, BufReader, Write};
@@ -14,7 +12,7 @@ use std::path::{Path, PathBuf};
 use std::process::{Command, Output};
 use std::time::{Duration, Instant};
 
-use common::{Directory, PATIENCE, Server, connect, program};
+use crate::common::{Directory, PATIENCE, Server, connect, program};
 use ringmain_tune::profile::suspects::SUSPECTS;
 use rustix::process::Signal;
 use serde_json::Value;

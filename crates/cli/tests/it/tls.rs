@@ -2,11 +2,6 @@
 #![allow(clippy::disallowed_methods, reason = "a real program in real time")]
 #![allow(clippy::print_stderr, reason = "a skipped test says so")]
 
-mod common;
-#[path = "../../web/tests/http/support/tls.rs"]
-#[allow(dead_code, reason = "each test crate uses a part")]
-mod secure;
-
 use std::fs;
 use std::io::{Read, Write};
 use std::net::TcpStream;
@@ -14,10 +9,10 @@ use std::os::unix::fs::PermissionsExt;
 use std::path::PathBuf;
 use std::process::{Command, Stdio};
 
-use common::{Directory, PATIENCE, Server, connect, fails, program, skipped};
+use crate::common::{Directory, PATIENCE, Server, connect, fails, program, skipped};
+use crate::secure::{Authority, Secure, connector_of, localhost, trusting};
 use ringmain_tls::{ClientSettings, Connector, KeyPair};
 use rustix::process::{Pid, Signal, kill_process};
-use secure::{Authority, Secure, connector_of, localhost, trusting};
 
 /// Certificates in files, and clients that trust them.
 struct Rig {

@@ -5,13 +5,11 @@
     reason = "tests of the real program have real threads and real time"
 )]
 
-mod common;
-
 use std::io::Write;
 use std::path::PathBuf;
 use std::process::{Command, Output, Stdio};
 
-use common::{Directory, Server, engines, program, skipped, wait_end};
+use crate::common::{Directory, Server, engines, program, skipped, wait_end};
 
 /// Connections that resume a session: with two workers, one of them gets none once in eight million runs.
 const RESUMPTIONS: usize = 24;

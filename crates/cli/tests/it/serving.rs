@@ -5,14 +5,12 @@
 )]
 #![allow(clippy::print_stderr, reason = "a skipped test says so")]
 
-mod common;
-
 use std::io::{ErrorKind, Read};
 use std::os::unix::fs::PermissionsExt;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
 
-use common::{Directory, Server, check_echo, connect, echo, engines, exchange, try_connect};
+use crate::common::{Directory, Server, check_echo, connect, echo, engines, exchange, try_connect};
 use rustix::process::{Signal, kill_process};
 
 #[test]

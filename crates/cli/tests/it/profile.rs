@@ -4,12 +4,10 @@
     reason = "tests of the real program have real threads and real time"
 )]
 
-mod common;
-
 use std::fs;
 use std::process::{Command, Output};
 
-use common::{Directory, fails, program, skipped};
+use crate::common::{Directory, fails, program, skipped};
 use serde_json::Value;
 
 const BEFORE: &str = "w;main;f 500\nw;main;g;nf_hook_slow_[k] 500\n";

@@ -4,14 +4,12 @@
     reason = "tests of the real program have real threads and real time"
 )]
 
-mod common;
-
 use std::fs;
 use std::net::TcpListener;
 use std::os::unix::net::UnixListener;
 use std::process::{Command, Output, Stdio};
 
-use common::{Directory, Server, engines, fails, program, wait_end};
+use crate::common::{Directory, Server, engines, fails, program, wait_end};
 use rustix::process::{Signal, kill_process};
 use serde_json::Value;
 

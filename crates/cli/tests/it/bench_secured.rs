@@ -4,12 +4,10 @@
     reason = "tests of the real program have real threads and real time"
 )]
 
-mod common;
-
 use std::fs;
 use std::process::{Command, Output};
 
-use common::{Directory, Server, program};
+use crate::common::{Directory, Server, program};
 use serde_json::Value;
 
 /// A server, and its address.

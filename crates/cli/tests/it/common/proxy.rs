@@ -1,7 +1,5 @@
 //! A gateway at work on a file of the test's own, and origins behind it: threads that say their name and what they were asked.
 
-#![allow(dead_code, reason = "each test crate uses a part")]
-
 use std::fs;
 use std::io::{BufRead, BufReader, Read, Write};
 use std::net::{SocketAddr, TcpListener, TcpStream};

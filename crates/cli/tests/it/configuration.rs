@@ -4,22 +4,17 @@
     reason = "tests of the real program have real threads and real time"
 )]
 
-mod common;
-#[path = "../../web/tests/http/support/tls.rs"]
-#[allow(dead_code, reason = "each test crate uses a part")]
-mod secure;
-
 use std::fs;
 use std::os::unix::fs::PermissionsExt;
 use std::path::PathBuf;
 use std::process::{Command, Output};
 
-use common::{Directory, program};
-use secure::Authority;
+use crate::common::{Directory, program};
+use crate::secure::Authority;
 use serde_json::Value;
 
-const SHOP: &str = include_str!("../../../examples/shop.yaml");
-const PROXY: &str = include_str!("../../../examples/proxy.yaml");
+const SHOP: &str = include_str!("../../../../examples/shop.yaml");
+const PROXY: &str = include_str!("../../../../examples/proxy.yaml");
 
 fn run(args: &[&str]) -> Output {
     Command::new(program())
@@ -304,6 +299,7 @@ fn what_is_no_request_is_refused() {
 fn the_schema_is_printed() {
     let output = run(&["schema"]);
     let printed: Value = serde_json::from_slice(&output.stdout).unwrap();
-    let checked_in: Value = serde_json::from_str(include_str!("../../../docs/config.schema.json")).unwrap();
+    let checked_in: Value =
+        serde_json::from_str(include_str!("../../../../docs/config.schema.json")).unwrap();
     assert!(printed == checked_in);
 }

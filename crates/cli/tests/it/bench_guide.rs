@@ -4,13 +4,11 @@
     reason = "tests of the real program have real threads and real time"
 )]
 
-mod common;
-
 use std::fs;
 use std::path::Path;
 use std::process::Command;
 
-use common::{Directory, Server, program};
+use crate::common::{Directory, Server, program};
 
 /// The repository.
 fn root() -> &'static Path {

@@ -5,25 +5,18 @@
     reason = "tests of the real program have real processes and real time"
 )]
 
-mod common;
-#[path = "common/proxy.rs"]
-mod proxy;
-#[path = "../../web/tests/http/support/tls.rs"]
-#[allow(dead_code, reason = "each test crate uses a part")]
-mod secure;
-
 use std::fs;
 use std::io::{Read, Write};
 use std::net::TcpStream;
 use std::os::unix::process::CommandExt;
 use std::process::Command;
 
-use common::{Directory, PATIENCE, Server, program};
-use proxy::{Origin, get, until};
+use crate::common::{Directory, PATIENCE, Server, program};
+use crate::proxy::{Origin, get, until};
+use crate::secure::{Authority, Secure, connector_of, trusting};
 use ringmain_sys::seccomp;
 use ringmain_tls::PeerName;
 use ringmain_tune::export::CALLS;
-use secure::{Authority, Secure, connector_of, trusting};
 
 /// What the program is started with under the filter, a line each.
 const INSIDE: &str = "RINGMAIN_TEST_ALLOWED";
@@ -87,7 +80,7 @@ fn the_server_serves_with_the_exported_profile() {
     assert_eq!(names, CALLS, "this table and the profile name the same calls");
     for engine in ["uring", "epoll"] {
         let args = ["--listen", "127.0.0.1:0", "--engine", engine];
-        let test = "the_server_serves_with_the_exported_profile";
+        let test = "tune_seccomp::the_server_serves_with_the_exported_profile";
         let (_server, addrs) = Server::start(&mut confined(test, &args), 1);
         for path in ["/json", "/live"] {
             let mut stream = TcpStream::connect(&addrs[0]).unwrap();
@@ -152,7 +145,7 @@ routes:
             "--workers",
             "2",
         ];
-        let test = "a_gateway_serves_with_the_exported_profile";
+        let test = "tune_seccomp::a_gateway_serves_with_the_exported_profile";
         let (mut server, addrs) = Server::start(&mut confined(test, &args), 2);
         let (plain, secure) = (&addrs[0], &addrs[1]);
 

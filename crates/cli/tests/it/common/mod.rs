@@ -1,6 +1,5 @@
 //! The binary under test: starting it, reading what it says, ending it. Every wait has an end.
 
-#![allow(dead_code, reason = "each test crate uses a part")]
 #![allow(
     clippy::disallowed_methods,
     reason = "tests of the real program have real threads and real time"

@@ -4,18 +4,14 @@
     reason = "tests of the real program have real threads and real time"
 )]
 
-mod common;
-#[path = "common/proxy.rs"]
-mod proxy;
-
 use std::fs;
 use std::io::{Read, Write};
 use std::net::{Ipv4Addr, Shutdown, TcpListener, TcpStream};
 use std::sync::atomic::{AtomicU8, Ordering};
 use std::time::Instant;
 
-use common::{PATIENCE, engines};
-use proxy::{Origin, Proxy, get};
+use crate::common::{PATIENCE, engines};
+use crate::proxy::{Origin, Proxy, get};
 use rustix::process::Signal;
 
 /// A file with these listeners, whose requests and connections go to an origin.

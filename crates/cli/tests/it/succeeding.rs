@@ -4,8 +4,6 @@
     reason = "tests of the real program have real threads and real time"
 )]
 
-mod common;
-
 use std::ffi::OsString;
 use std::fs;
 use std::net::TcpListener;
@@ -14,7 +12,7 @@ use std::os::unix::net::UnixListener;
 use std::path::Path;
 use std::process::Command;
 
-use common::{Directory, PATIENCE, Server, check_echo, program, wait_end};
+use crate::common::{Directory, PATIENCE, Server, check_echo, program, wait_end};
 use ringmain_sys::inherit::spawn_with;
 use rustix::process::{Pid, Signal, kill_process};
 

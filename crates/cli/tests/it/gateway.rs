@@ -4,18 +4,14 @@
     reason = "tests of the real program have real threads and real time"
 )]
 
-mod common;
-#[path = "common/proxy.rs"]
-mod proxy;
-
 use std::fs;
 use std::os::unix::fs::symlink;
 
-use common::{Directory, Stream, connect, engines};
-use proxy::{Answer, Origin, Proxy, get, until};
+use crate::common::{self, Directory, Stream, connect, engines};
+use crate::proxy::{Answer, Origin, Proxy, get, until};
 use rustix::process::Signal;
 
-const EXAMPLE: &str = include_str!("../../../examples/proxy.yaml");
+const EXAMPLE: &str = include_str!("../../../../examples/proxy.yaml");
 
 #[test]
 fn the_example_of_five_lines_serves() {

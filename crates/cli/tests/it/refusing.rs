@@ -5,14 +5,14 @@
 )]
 #![allow(clippy::print_stderr, reason = "a skipped test says so")]
 
-mod common;
-
 use std::fs::{self, Permissions};
 use std::net::TcpListener;
 use std::os::unix::fs::PermissionsExt;
 use std::process::Command;
 
-use common::{Directory, Server, check_echo, echo, engines, fails, fails_with, program, skipped, wrapped};
+use crate::common::{
+    Directory, Server, check_echo, echo, engines, fails, fails_with, program, skipped, wrapped,
+};
 use ringmain_sys::seccomp;
 
 fn check(command: &mut Command, code: i32, expect: &[&str]) {
