@@ -1,14 +1,12 @@
 //! Files beneath a root on the real kernel: what cannot be escaped, what is cached.
 
-mod common;
-
 use std::fs;
 use std::io::ErrorKind;
 use std::os::unix::fs::symlink;
 use std::path::Path;
 use std::time::{Duration, UNIX_EPOCH};
 
-use common::Directory;
+use crate::common::Directory;
 use ringmain_sys::file::{Kind, Root, read_at, read_at_cached, stat};
 use rustix::fs::{Advice, CWD, FileType, Mode, fadvise, mknodat};
 

@@ -1,7 +1,5 @@
 //! Listeners handed from process to process: this binary starts itself, and shells that misbehave.
 
-mod common;
-
 use std::ffi::OsString;
 use std::io::{ErrorKind, Read, Write};
 use std::net::TcpStream;
@@ -10,7 +8,7 @@ use std::os::unix::net::UnixStream;
 use std::path::Path;
 use std::time::Duration;
 
-use common::Directory;
+use crate::common::{self, Directory};
 use ringmain_sys::addr::Addr;
 use ringmain_sys::inherit::{Successor, ready, spawn_with, state, take};
 use ringmain_sys::listen::{ListenOptions, listen};
@@ -60,7 +58,7 @@ fn a_successor_takes_over_and_serves() {
     let Some(Addr::Inet(addr)) = socket::local_addr(&listeners[0]).unwrap() else {
         panic!()
     };
-    let mut successor = spawn_test(&listeners, "a_successor_takes_over_and_serves");
+    let mut successor = spawn_test(&listeners, "inherit::a_successor_takes_over_and_serves");
     successor.wait_ready(Some(Duration::from_secs(30))).unwrap();
     drop(listeners);
     check_answer(TcpStream::connect(addr).unwrap(), "one");
@@ -119,7 +117,7 @@ fn a_successor_receives_state() {
         return;
     }
     let bytes: Vec<u8> = (0..=255).cycle().take(STATE).collect();
-    let mut successor = spawn_test(&[any_port()], "a_successor_receives_state");
+    let mut successor = spawn_test(&[any_port()], "inherit::a_successor_receives_state");
     successor.wait_ready(Some(Duration::from_secs(30))).unwrap();
     let pipe = successor.take_state().unwrap();
     pipe.send(bytes.chunks(1 << 20), Duration::from_secs(30)).unwrap();
@@ -151,7 +149,7 @@ fn a_successor_refuses_what_does_not_listen() {
         (stream, "found a stream socket that does not listen"),
     ];
     for (socket, expect) in cases {
-        let test = "a_successor_refuses_what_does_not_listen";
+        let test = "inherit::a_successor_refuses_what_does_not_listen";
         let args = ["--exact", test, "--nocapture", expect];
         let mut successor = spawn(&[socket], &program, &args).unwrap();
         assert!(successor.process.wait().unwrap().success(), "{expect}");
@@ -207,7 +205,7 @@ fn check_take(redirections: &str, variables: &str, expect: &str) {
     command
         .args(["-c", &script, "sh"])
         .arg(std::env::current_exe().unwrap());
-    command.args(["--exact", "what_take_says", "--nocapture"]);
+    command.args(["--exact", "inherit::what_take_says", "--nocapture"]);
     let output = command.env("RINGMAIN_TEST_CHILD", "1").output().unwrap();
     let text = String::from_utf8_lossy(&output.stdout);
     assert!(text.contains(expect), "{script}\n{text}");

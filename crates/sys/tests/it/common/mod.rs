@@ -1,6 +1,6 @@
 //! What the tests share: temporary directories and running a test of this binary in a child process.
 
-#![allow(dead_code, unreachable_pub, reason = "each test binary uses its own part")]
+#![allow(unreachable_pub, reason = "a module of one test binary")]
 
 use std::path::{Path, PathBuf};
 use std::process::Command;

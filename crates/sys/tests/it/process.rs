@@ -1,8 +1,7 @@
 //! CPU time and affinity, of a real busy child and of this thread.
 #![allow(clippy::disallowed_methods, reason = "tests of real threads and processes")]
 
-mod common;
-
+use crate::common;
 use std::io::{BufRead, BufReader, Read, Write};
 use std::process::{Child, Stdio};
 use std::time::Duration;
@@ -38,7 +37,7 @@ fn last_cpu() -> usize {
 /// All of it runs on [`last_cpu`].
 fn busy_child() -> Child {
     use std::os::unix::process::CommandExt;
-    let mut command = common::in_child("a_busy_process");
+    let mut command = common::in_child("process::a_busy_process");
     let cpu = last_cpu();
     // SAFETY: between fork and exec it makes one system call, and allocates nothing as this CPU is below 1024.
     unsafe { command.pre_exec(move || cpu::pin(cpu)) };

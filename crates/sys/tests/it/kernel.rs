@@ -5,8 +5,7 @@
     reason = "tests of the real clocks and of real threads"
 )]
 
-mod common;
-
+use crate::common;
 use std::io::{ErrorKind, Read, Write};
 use std::os::fd::{AsFd, OwnedFd};
 use std::os::unix::net::UnixStream;
@@ -211,7 +210,7 @@ fn as_many_descriptors_as_the_limit_says() {
 #[test]
 fn descriptors_that_do_not_fit_are_an_error() {
     if !common::is_child() {
-        return common::run_in_child("descriptors_that_do_not_fit_are_an_error");
+        return common::run_in_child("kernel::descriptors_that_do_not_fit_are_an_error");
     }
     let (sender, receiver) = UnixStream::pair().unwrap();
     send_fds(&sender, &[sender.as_fd(), sender.as_fd()], b"x").unwrap();

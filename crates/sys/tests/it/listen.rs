@@ -1,7 +1,5 @@
 //! Listeners on the real kernel: families, Unix files, inheritance, and what errors say.
 
-mod common;
-
 use std::fs;
 use std::net::{SocketAddr, TcpListener, TcpStream};
 use std::os::fd::OwnedFd;
@@ -10,7 +8,7 @@ use std::os::unix::net::{UnixListener, UnixStream};
 use std::path::Path;
 use std::sync::Barrier;
 
-use common::Directory;
+use crate::common::{self, Directory};
 use ringmain_sys::addr::Addr;
 use ringmain_sys::listen::{ListenOptions, attach_cpu_steering, listen, owner, unlink_if_ours};
 use ringmain_sys::{cpu, socket};
@@ -105,7 +103,7 @@ fn a_low_port_without_the_privilege_names_the_remedy() {
         assert!(text.contains("net.ipv4.ip_unprivileged_port_start"), "{text}");
         assert!(!text.contains('\n'), "{text}");
     } else if common::is_root() {
-        common::run_in_child("a_low_port_without_the_privilege_names_the_remedy");
+        common::run_in_child("listen::a_low_port_without_the_privilege_names_the_remedy");
     }
 }
 
@@ -230,7 +228,7 @@ fn a_missing_directory_is_named() {
 
 #[test]
 fn a_directory_without_permission_is_named() {
-    let test = "a_directory_without_permission_is_named";
+    let test = "listen::a_directory_without_permission_is_named";
     if common::is_child() {
         common::become_nobody();
         let path = std::env::var_os("RINGMAIN_TEST_PATH").unwrap();
@@ -249,7 +247,7 @@ fn a_directory_without_permission_is_named() {
 
 #[test]
 fn another_users_socket_is_not_judged() {
-    let test = "another_users_socket_is_not_judged";
+    let test = "listen::another_users_socket_is_not_judged";
     if common::is_child() {
         common::become_nobody();
         let path = std::env::var_os("RINGMAIN_TEST_PATH").unwrap();
@@ -295,7 +293,7 @@ fn mode_and_owner_are_set() {
 
 #[test]
 fn an_owner_that_may_not_be_given_leaves_no_file() {
-    let test = "an_owner_that_may_not_be_given_leaves_no_file";
+    let test = "listen::an_owner_that_may_not_be_given_leaves_no_file";
     if common::is_child() {
         common::become_nobody();
         let path = std::env::var_os("RINGMAIN_TEST_PATH").unwrap();
