@@ -6,7 +6,7 @@ use ringmain_hub::history::{Epoch, History, Query};
 use ringmain_hub::local::home_of;
 use ringmain_hub::mail::{Life, Rules, Since};
 
-use crate::workers::{JSON, KEPT, LIMITS, PLAIN, Workers, name, number};
+use crate::hub::workers::{JSON, KEPT, LIMITS, PLAIN, Workers, name, number};
 
 fn since(offset: u64) -> Option<Since> {
     let life = Life::Any;

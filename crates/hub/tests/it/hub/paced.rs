@@ -6,7 +6,7 @@ use ringmain_hub::local::{ConnId, Event, home_of};
 use ringmain_hub::mail::{Life, Rules, Since};
 use ringmain_hub::protocol::{Format, Replies, Unsubscribed};
 
-use crate::workers::{JSON, KEPT, LIMITS, PLAIN, Workers, name, number};
+use crate::hub::workers::{JSON, KEPT, LIMITS, PLAIN, Workers, name, number};
 
 const EVERY: Duration = Duration::from_millis(200);
 

@@ -8,7 +8,7 @@ use ringmain_hub::local::{ConnId, Event, Limits};
 use ringmain_hub::mail::{Manner, Rules, Slow};
 use ringmain_hub::protocol::{Format, Published, Replies, Unsubscribed, Variant};
 
-use crate::workers::{JSON, KEPT, LIMITS, Workers, name, number};
+use crate::hub::workers::{JSON, KEPT, LIMITS, Workers, name, number};
 
 const EVERY: Duration = Duration::from_millis(200);
 /// How often a home hands on what is published in such a channel.

@@ -15,7 +15,7 @@ use ringmain_hub::local::{Limits, home_of};
 use ringmain_hub::mail::{Life, Question, Rules, Since, Slow, ToWorker};
 use ringmain_hub::protocol::{Disconnect, Fault, Format, Published, Push, Replies, Unsubscribed, Variant};
 
-use workers::{JSON, KEPT, LIMITS, PLAIN, Workers, info, name, number};
+use self::workers::{JSON, KEPT, LIMITS, PLAIN, Workers, info, name, number};
 
 #[test]
 fn who_listens_hears_it_once_and_who_does_not_hears_nothing() {

@@ -8,8 +8,6 @@
     reason = "real processes in real namespaces; nothing of it is simulated"
 )]
 
-mod support;
-
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::Path;
 use std::process::Command;
@@ -23,7 +21,7 @@ use ringmain_tune::root::{Ethtool, Key, Root};
 use rustix::net::{AddressFamily, Protocol, SocketFlags, SocketType, socket_with};
 use rustix::process::{Signal, getpid, kill_process};
 
-use support::Directory;
+use crate::support::Directory;
 
 const CARD: &str = "v0";
 const INSIDE: &str = "RINGMAIN_TUNE_INSIDE";
@@ -190,7 +188,7 @@ fn wishes() -> [Wish; 2] {
 
 #[test]
 fn settings_are_applied_verified_and_taken_back() {
-    if !inside("settings_are_applied_verified_and_taken_back") {
+    if !inside("namespace::settings_are_applied_verified_and_taken_back") {
         return;
     }
     let root = Root::live();
@@ -241,7 +239,7 @@ fn victim(wish: &Wish, end: usize) {
 
 #[test]
 fn killed_at_every_point_all_is_taken_back() {
-    const TEST: &str = "killed_at_every_point_all_is_taken_back";
+    const TEST: &str = "namespace::killed_at_every_point_all_is_taken_back";
     if !inside(TEST) {
         return;
     }
@@ -312,7 +310,7 @@ impl Drop for Disk {
 #[test]
 fn a_disk_that_is_full_wherever_the_journal_is_leaves_the_host_as_it_was() {
     const ROOM: usize = 89;
-    if !inside("a_disk_that_is_full_wherever_the_journal_is_leaves_the_host_as_it_was") {
+    if !inside("namespace::a_disk_that_is_full_wherever_the_journal_is_leaves_the_host_as_it_was") {
         return;
     }
     let root = Root::live();
@@ -363,7 +361,7 @@ fn a_disk_that_is_full_wherever_the_journal_is_leaves_the_host_as_it_was() {
 /// had written is taken back, too.
 #[test]
 fn a_disk_that_is_full_at_the_second_look_has_the_first_taken_back() {
-    if !inside("a_disk_that_is_full_at_the_second_look_has_the_first_taken_back") {
+    if !inside("namespace::a_disk_that_is_full_at_the_second_look_has_the_first_taken_back") {
         return;
     }
     const MEDDLED: &str = "/proc/sys/net/core/somaxconn";
@@ -406,7 +404,7 @@ fn filled(host: &Host, directory: &Path, used: usize) {
 
 #[test]
 fn settings_are_taken_back_on_a_full_disk_too() {
-    if !inside("settings_are_taken_back_on_a_full_disk_too") {
+    if !inside("namespace::settings_are_taken_back_on_a_full_disk_too") {
         return;
     }
     let root = Root::live();
@@ -438,7 +436,7 @@ fn settings_are_taken_back_on_a_full_disk_too() {
 
 #[test]
 fn a_read_only_disk_is_written_nothing_about_and_so_nothing_is_written() {
-    if !inside("a_read_only_disk_is_written_nothing_about_and_so_nothing_is_written") {
+    if !inside("namespace::a_read_only_disk_is_written_nothing_about_and_so_nothing_is_written") {
         return;
     }
     let root = Root::live();
@@ -476,7 +474,7 @@ fn a_read_only_disk_is_written_nothing_about_and_so_nothing_is_written() {
 
 #[test]
 fn packet_sockets_and_what_a_namespace_cannot_reach_are_seen() {
-    if !inside("packet_sockets_and_what_a_namespace_cannot_reach_are_seen") {
+    if !inside("namespace::packet_sockets_and_what_a_namespace_cannot_reach_are_seen") {
         return;
     }
     let root = Root::live();

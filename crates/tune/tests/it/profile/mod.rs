@@ -45,7 +45,7 @@ impl Spin {
         }
         let number = NUMBER.fetch_add(1, Ordering::Relaxed);
         let path = std::env::temp_dir().join(format!("ringmain-spin-{}-{number}", std::process::id()));
-        let source = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/profile/spin.c");
+        let source = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/it/profile/spin.c");
         let flag = if frame_pointers {
             "-fno-omit-frame-pointer"
         } else {

@@ -9,7 +9,7 @@
 //! 16x /sys/class/net/eth0/queues/rx-#/rps_cpus = 0      # counts from 0; #+40 from 40; #1 is its mask
 //! ```
 
-#![allow(dead_code, unreachable_pub, reason = "each test binary uses its own part")]
+#![allow(unreachable_pub, reason = "a module of one test binary")]
 
 use std::fs;
 use std::path::{Path, PathBuf};

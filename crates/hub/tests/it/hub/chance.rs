@@ -8,7 +8,7 @@ use ringmain_hub::local::{ConnId, Event, home_of};
 use ringmain_hub::mail::{Life, Since};
 use ringmain_hub::protocol::{Format, Replies, Unsubscribed};
 
-use crate::workers::{JSON, KEPT, LIMITS, Workers, name, number};
+use crate::hub::workers::{JSON, KEPT, LIMITS, Workers, name, number};
 
 /// What one subscriber has, for a channel with numbers.
 #[derive(Default)]

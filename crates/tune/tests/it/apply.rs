@@ -1,8 +1,6 @@
 //! Applying and taking back on recorded hosts, where everything can go wrong: refused writes, values that do not take,
 //! others who change values, restarts, journals that cannot be written.
 
-mod support;
-
 use std::collections::BTreeMap;
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -15,7 +13,7 @@ use ringmain_tune::journal::{Journal, JournalError};
 use ringmain_tune::plan::plan;
 use ringmain_tune::root::{Key, Root};
 
-use support::{Directory, host};
+use crate::support::{Directory, host};
 
 fn wish(profile: Profile, steps: &[Id], accept: &[Accept]) -> Wish {
     Wish {

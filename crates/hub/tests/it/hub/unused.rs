@@ -9,7 +9,7 @@ use ringmain_hub::history::{Keep, Query};
 use ringmain_hub::home::Home;
 use ringmain_hub::mail::{Life, Question, Rules, Since};
 
-use crate::workers::{JSON, KEPT, LIMITS, PLAIN, Workers, name, number};
+use crate::hub::workers::{JSON, KEPT, LIMITS, PLAIN, Workers, name, number};
 
 const MOST: usize = 5;
 

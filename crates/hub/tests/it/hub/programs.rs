@@ -7,7 +7,7 @@ use ringmain_hub::history::Query;
 use ringmain_hub::limits::PUSHES_WAITING;
 use ringmain_hub::mail::{Life, Manner, Once, Question, Rules, Slow};
 
-use crate::workers::{JSON, KEPT, LIMITS, PLAIN, Workers, name, number};
+use crate::hub::workers::{JSON, KEPT, LIMITS, PLAIN, Workers, name, number};
 
 const ALL: Question = Question::History {
     query: Query {

@@ -1,9 +1,7 @@
 //! Recorded hosts, and what is said about them: the report, the plan and JSON are compared with files.
 //!
-//! After a change that is meant, `UPDATE_GOLDEN=1 cargo test -p ringmain-tune --test golden` writes the files anew; the
+//! After a change that is meant, `UPDATE_GOLDEN=1 cargo test -p ringmain-tune --test it golden` writes the files anew; the
 //! difference is for the review.
-
-mod support;
 
 use std::fs;
 
@@ -13,7 +11,7 @@ use ringmain_tune::host::{Asked, Host, HostError};
 use ringmain_tune::report::{self, Style, json};
 use ringmain_tune::{export, limits, locality, plan};
 
-use support::{fixtures, host};
+use crate::support::{fixtures, host};
 
 fn wish(profile: Profile) -> Wish {
     Wish {
