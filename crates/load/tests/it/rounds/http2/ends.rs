@@ -12,7 +12,7 @@ use ringmain_tls::{Acceptor, ClientSettings, Development, ServerSettings, Trust}
 use ringmain_wire::h2::{ErrorCode, Limits};
 
 use super::{Served, on_streams, serving};
-use crate::support::{Server, get, round};
+use crate::rounds::support::{Server, get, round};
 
 on_every_backend!(
     streams_that_are_reset,

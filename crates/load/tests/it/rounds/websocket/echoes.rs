@@ -10,7 +10,7 @@ use ringmain_load::traffic::{Body, Request, Traffic};
 use ringmain_wire::ws::{Deflation, Kind, Mask, ServerWish, Window};
 
 use super::{Came, message, messages, open, plainly, run, texts};
-use crate::support::{Server, plan};
+use crate::rounds::support::{Server, plan};
 
 on_every_backend!(
     echoed_messages,

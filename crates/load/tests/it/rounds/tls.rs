@@ -12,7 +12,7 @@ use ringmain_tls::{
     Acceptor, ClientCertificates, ClientSettings, Development, KeyPair, Pem, ServerSettings, Trust, Version,
 };
 
-use crate::support::{Gate, Peer, Server, get, plan, round};
+use crate::rounds::support::{Gate, Peer, Server, get, plan, round};
 
 on_every_backend!(
     requests_over_tls,
@@ -118,7 +118,7 @@ fn uploads_over_tls(engine: Choice) {
 fn websockets_over_tls(engine: Choice) {
     let made = made();
     let server = Server::tls(&acceptor(&made), |peer| {
-        if let Some(mut socket) = crate::websocket::plainly(peer) {
+        if let Some(mut socket) = crate::rounds::websocket::plainly(peer) {
             assert_eq!(socket.echo(), Some(1000), "it says goodbye");
         }
     });

@@ -10,7 +10,7 @@ use ringmain_load::plan::{Extent, Plan};
 use ringmain_load::run::{RunError, Session};
 use ringmain_load::traffic::{Check, Request, Test, Traffic};
 
-use crate::support::{Peer, Server, answer, get, plan, plan_to, round};
+use crate::rounds::support::{Peer, Server, answer, get, plan, plan_to, round};
 
 on_every_backend!(
     no_answer_in_time,

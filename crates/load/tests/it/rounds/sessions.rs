@@ -10,7 +10,7 @@ use ringmain_load::limits;
 use ringmain_load::plan::{Extent, Pace, Plan, Protocol};
 use ringmain_load::run::{Progress, RunError, Session};
 
-use crate::support::{Peer, Server, check, get, plan, round};
+use crate::rounds::support::{Peer, Server, check, get, plan, round};
 
 on_every_backend!(
     several_rounds,
@@ -90,7 +90,7 @@ fn cut_short_before_anything_was_measured(engine: Choice) {
 
 /// One worker's connection is answered at once, the other one's late: intervals are told while the slow one goes on.
 fn workers_that_end_apart(engine: Choice) {
-    let gate = crate::support::Gate::default();
+    let gate = crate::rounds::support::Gate::default();
     let shut = gate.clone();
     let server = Server::new(move |peer| {
         if peer.number == 0 && peer.request().is_some() {

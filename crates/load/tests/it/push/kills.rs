@@ -7,8 +7,8 @@ use ringmain_load::push::{Kill, Plan, PushError, Session};
 use ringmain_load::report::text::Style;
 use serde_json::Value;
 
-use crate::server::{Manner, Server, right};
-use crate::{ALL, fails, plan, run};
+use crate::push::server::{Manner, Server, right};
+use crate::push::{ALL, fails, plan, run};
 
 /// Subscriptions of [`plan`].
 const SUBSCRIPTIONS: u64 = 8 * 2;

@@ -9,7 +9,7 @@ use ringmain_engine::Choice;
 use ringmain_load::plan::{Extent, Pace, Plan, Protocol};
 use ringmain_load::traffic::{Body, Capture, FlowDraft, Request, Source, StepDraft, Traffic};
 
-use crate::support::{Peer, Server, answer, get, plan, round};
+use crate::rounds::support::{Peer, Server, answer, get, plan, round};
 
 on_every_backend!(
     captured_values_go_on,

@@ -9,8 +9,8 @@ use ringmain_load::push::{Plan, PushError, Session};
 use ringmain_load::report::text::Style;
 use serde_json::Value;
 
-use crate::plan;
-use crate::server::{Manner, Server, right};
+use crate::push::plan;
+use crate::push::server::{Manner, Server, right};
 
 /// Of each run's publications the server delivers so many: what 480 a second are in a quarter of a second.
 const MOST: u64 = 120;

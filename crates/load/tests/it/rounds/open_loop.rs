@@ -7,7 +7,7 @@ use ringmain_engine::Choice;
 use ringmain_load::plan::{Extent, Pace, Plan};
 use ringmain_load::run::{Progress, Session};
 
-use crate::support::{Gate, Peer, Server, check, get, plan, round};
+use crate::rounds::support::{Gate, Peer, Server, check, get, plan, round};
 
 on_every_backend!(
     each_arrival_is_sent_or_dropped,
@@ -83,7 +83,7 @@ fn more_than_can_be_sent(engine: Choice) {
     // The worker still reads.
     let plan = Plan {
         pace: Pace::Constant(1e9),
-        ..crate::support::plan(&server, engine)
+        ..crate::rounds::support::plan(&server, engine)
     };
     assert_eq!(round(plan, get()).figures.counts.answered, 10);
     server.finish();

@@ -9,7 +9,7 @@ use ringmain_engine::Choice;
 use ringmain_load::plan::{Extent, Plan};
 use ringmain_load::traffic::{Expect, FlowDraft, Request, StepDraft, Traffic};
 
-use crate::support::{Server, answer, get, plan, round};
+use crate::rounds::support::{Server, answer, get, plan, round};
 
 on_every_backend!(
     exactly_so_many_requests,

@@ -6,7 +6,7 @@ use std::time::Duration;
 use ringmain_wire::h1::FieldBlock;
 use ringmain_wire::h2::{Connection, ErrorCode, Event, HeadBuffer, Limits, Role, Stream};
 
-use crate::support::Peer;
+use crate::rounds::support::Peer;
 
 /// A request that has come as a whole.
 #[derive(Clone, Debug)]

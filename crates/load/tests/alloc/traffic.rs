@@ -1,18 +1,13 @@
-//! No allocation per request once buffers are warm: counted by the allocator. A binary without the test harness, so that
-//! nothing else allocates meanwhile.
-#![forbid(unsafe_code)]
-
-use std::alloc::System;
+//! No allocation per request once buffers are warm: counted by the allocator.
 
 use ringmain_load::traffic::{
     Body, Capture, Check, Expect, FlowDraft, Request, Sequence, Source, Step, StepDraft, Test, Traffic,
     Values,
 };
 use ringmain_wire::h1::{FieldTable, HeadScanner, Limits, Parsed, parse_response};
-use stats_alloc::{INSTRUMENTED_SYSTEM, Region, StatsAlloc};
+use stats_alloc::Region;
 
-#[global_allocator]
-static ALLOCATOR: &StatsAlloc<System> = &INSTRUMENTED_SYSTEM;
+use crate::ALLOCATOR;
 
 const REQUESTS: usize = 1000;
 
@@ -29,7 +24,7 @@ struct Warm {
     out: Vec<u8>,
 }
 
-fn main() {
+pub(crate) fn run() {
     let limits = Limits::default();
     let mut warm = Warm {
         traffic: Traffic::mix(&[flow("a"), flow("b")]).expect("traffic"),

@@ -12,7 +12,7 @@ use ringmain_load::traffic::Body;
 use ringmain_wire::ws::CloseCode;
 
 use super::{Came, messages, plainly, run};
-use crate::support::{Gate, Server, get, plan};
+use crate::rounds::support::{Gate, Server, get, plan};
 
 on_every_backend!(
     goodbye_at_reconnects_and_at_the_end,

@@ -8,7 +8,7 @@ use ringmain_load::report::Round;
 use ringmain_load::traffic::{Body, Request, Traffic};
 
 use super::{Asked, Served, on_streams, serving};
-use crate::support::round;
+use crate::rounds::support::round;
 
 on_every_backend!(
     unary_calls,

@@ -15,7 +15,7 @@ use ringmain_load::traffic::{Body, Capture, Check, FlowDraft, Request, Source, S
 use ringmain_wire::h2::Limits;
 
 pub(crate) use self::server::{Asked, Served};
-use crate::support::{Server, get, plan, round};
+use crate::rounds::support::{Server, get, plan, round};
 
 on_every_backend!(
     requests_on_streams,

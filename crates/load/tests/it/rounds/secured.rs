@@ -6,7 +6,7 @@ use std::net::TcpStream;
 use ringmain_engine::{Layer, LayerEvent};
 use ringmain_tls::Tls;
 
-use crate::support::Duplex;
+use crate::rounds::support::Duplex;
 
 pub(crate) struct Secured {
     stream: TcpStream,

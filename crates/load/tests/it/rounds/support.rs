@@ -16,7 +16,7 @@ use ringmain_load::run::Session;
 use ringmain_load::traffic::{Request, Traffic};
 use ringmain_tls::{AcceptHandle, Acceptor};
 
-use crate::secured::Secured;
+use crate::rounds::secured::Secured;
 
 /// How long a test waits for what must come: a guard against hanging, never a measure.
 pub(crate) const PATIENCE: Duration = Duration::from_secs(30);
@@ -24,7 +24,7 @@ pub(crate) const PATIENCE: Duration = Duration::from_secs(30);
 /// Runs each case on each back-end; says so where io_uring is not there.
 macro_rules! on_every_backend {
     ($($case:ident),+ $(,)?) => {
-        mod uring { $(#[test] fn $case() { crate::support::on_uring(stringify!($case), super::$case) })+ }
+        mod uring { $(#[test] fn $case() { crate::rounds::support::on_uring(stringify!($case), super::$case) })+ }
         mod epoll { $(#[test] fn $case() { super::$case(ringmain_engine::Choice::Epoll) })+ }
     };
 }

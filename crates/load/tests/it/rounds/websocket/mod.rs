@@ -14,7 +14,7 @@ use ringmain_wire::ws::{
     ServerWish, accept,
 };
 
-use crate::support::{Peer, round};
+use crate::rounds::support::{Peer, round};
 
 /// What came of a client.
 #[derive(Debug, PartialEq)]
