@@ -1,11 +1,8 @@
 //! What an idle client holds, and that nothing is allocated for a publication once buffers are warm: on a real worker over real
-//! sockets, counted by the allocator over all threads. A binary without the test harness, so that nothing else allocates.
-#![forbid(unsafe_code)]
-#![allow(clippy::print_stdout, reason = "a test without harness reports its counts")]
+//! sockets, counted by the allocator over all threads.
 
 mod client;
 
-use std::alloc::System;
 use std::convert::Infallible;
 use std::future::poll_fn;
 use std::net::SocketAddr;
@@ -18,12 +15,10 @@ use ringmain_engine::{Addr, Choice, Config, Engine, ListenOptions, Running};
 use ringmain_push::{Inlet, Keep, Namespace, Options, Publisher, Push};
 use ringmain_web::{App, Limits};
 use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
-use stats_alloc::{INSTRUMENTED_SYSTEM, Region, StatsAlloc};
+use stats_alloc::Region;
 
-use crate::client::Client;
-
-#[global_allocator]
-static ALLOCATOR: &StatsAlloc<System> = &INSTRUMENTED_SYSTEM;
+use crate::ALLOCATOR;
+use crate::cost::client::Client;
 
 /// Clients that are there before those that are counted, and these: tables that grow by 256 places or by doubling are nearly full
 /// before and behind them.
@@ -129,7 +124,7 @@ struct Server {
 const JSON: &[u8] =
     br#"{"text":"something that has happened, in so many words","at":{"x":[1,2,3],"y":{"z":4}}}"#;
 
-fn main() {
+pub(crate) fn run() {
     let files = getrlimit(Resource::Nofile);
     let all = Rlimit {
         current: files.maximum,

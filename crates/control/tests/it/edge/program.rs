@@ -8,7 +8,7 @@ use std::time::Instant;
 
 use rustix::process::{Pid, Signal, kill_process};
 
-use crate::upstream::PATIENCE;
+use super::upstream::PATIENCE;
 
 /// A directory that is gone at the end.
 pub(crate) struct Directory(PathBuf);
@@ -44,7 +44,7 @@ pub(crate) struct Program {
 
 impl Program {
     pub(crate) fn start(file: &Path, key: &str) -> Program {
-        // Beside this test: …/deps/edge-0123456789abcdef and …/examples/edge.
+        // Beside this test: …/deps/it-0123456789abcdef and …/examples/edge.
         let mut path = std::env::current_exe().expect("a program");
         path.pop();
         path.set_file_name("examples");

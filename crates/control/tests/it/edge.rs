@@ -4,9 +4,7 @@
     reason = "tests of a real program have real threads and real time"
 )]
 
-#[path = "edge/program.rs"]
 mod program;
-#[path = "edge/upstream.rs"]
 mod upstream;
 
 use aws_lc_rs::hmac;
@@ -16,7 +14,7 @@ use serde_json::Value;
 use program::{Directory, Program};
 use upstream::{Message, PATIENCE, ask, upstream};
 
-const EXAMPLE: &str = include_str!("../../../examples/edge/edge.yaml");
+const EXAMPLE: &str = include_str!("../../../../examples/edge/edge.yaml");
 const KEY: &str = "0123456789abcdef0123456789abcdef";
 
 /// The example's file, for a test.

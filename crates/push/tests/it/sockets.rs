@@ -34,8 +34,8 @@ const PATIENCE: Duration = Duration::from_secs(30);
 /// Runs each case on each back-end; says so where io_uring is not there.
 macro_rules! on_every_backend {
     ($($case:ident),+ $(,)?) => {
-        mod uring { $(#[test] fn $case() { crate::run(crate::Choice::Uring, stringify!($case), super::$case) })+ }
-        mod epoll { $(#[test] fn $case() { crate::run(crate::Choice::Epoll, stringify!($case), super::$case) })+ }
+        mod uring { $(#[test] fn $case() { crate::sockets::run(crate::sockets::Choice::Uring, stringify!($case), super::$case) })+ }
+        mod epoll { $(#[test] fn $case() { crate::sockets::run(crate::sockets::Choice::Epoll, stringify!($case), super::$case) })+ }
     };
 }
 

@@ -21,6 +21,7 @@ mod refreshing;
 mod servers;
 mod sessions;
 mod signing;
+mod sockets;
 mod storms;
 mod streams;
 mod support;
