@@ -1,7 +1,5 @@
 //! Every example does what its first lines promise: started as a process, asked by a socket, ended by SIGTERM.
 
-mod support;
-
 use std::fs;
 use std::io::{BufRead, BufReader, Read, Write};
 use std::path::Path;
@@ -11,7 +9,7 @@ use ringmain::tls::Development;
 use rustix::process::{Signal, kill_process};
 use serde_json::json;
 
-use self::support::{Answer, Server, ask_by_tls, example};
+use crate::support::{Answer, Server, ask_by_tls, example};
 
 #[test]
 fn echo_sends_every_byte_back() {

@@ -6,14 +6,14 @@ use std::time::Duration;
 use ringmain::Limits;
 use ringmain::limits::WsLimits;
 
-const README: &str = include_str!("../README.md");
-const GUIDE: &str = include_str!("../docs/framework.md");
+const README: &str = include_str!("../../README.md");
+const GUIDE: &str = include_str!("../../docs/framework.md");
 
 #[test]
 fn the_first_application_is_the_example() {
     let code = README.split("```rust\n").nth(1).unwrap();
     let code = code.split("```\n").next().unwrap();
-    assert_eq!(code, include_str!("../examples/hello.rs"));
+    assert_eq!(code, include_str!("../../examples/hello.rs"));
 }
 
 #[test]

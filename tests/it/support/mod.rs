@@ -21,7 +21,7 @@ pub(crate) const PATIENCE: Duration = Duration::from_secs(60);
 
 /// An example of this package, not started yet.
 pub(crate) fn example(name: &str) -> Command {
-    // Beside this test: …/deps/examples-0123456789abcdef and …/examples/NAME.
+    // Beside this test: …/deps/it-0123456789abcdef and …/examples/NAME.
     let mut path: PathBuf = std::env::current_exe().unwrap();
     path.pop();
     path.set_file_name("examples");
