@@ -218,6 +218,48 @@ fn unfinished_work_names_a_decision() {
 }
 
 #[test]
+fn tests_wait_for_events_and_let_the_kernel_choose_ports() {
+    let (sleep, yields, port) = (
+        "2 `thread::sleep` in a test",
+        "2 `yield_now` in a test",
+        "2 a test chooses its port",
+    );
+    let of = |code: &str| format!("//! A.\n{code}\n");
+    for (code, expect) in [
+        ("fn a() { std::thread::sleep(SOON) }", &[sleep][..]),
+        ("fn a() { while !b() { thread::yield_now() } }", &[yields]),
+        ("use std::thread::{self, yield_now};", &[yields]),
+        ("fn a() { TcpListener::bind(\"127.0.0.1:8080\") }", &[port]),
+        ("fn a() { UdpSocket::bind((Ipv4Addr::LOCALHOST, 8080)) }", &[port]),
+        (
+            "fn a() -> u16 { 10_000 + (std::process::id() % 100) as u16 }",
+            &[port],
+        ),
+        // Virtual time, imports of other things, a free port, a name.
+        ("async fn a() { cx.sleep(SOON).await }", &[]),
+        ("use std::thread::{self, JoinHandle};", &[]),
+        (
+            "fn a() { TcpListener::bind(\"127.0.0.1:0\"); bind((host, 0)); bind(&socket, &at) }",
+            &[],
+        ),
+        ("fn a() { format!(\"a-{}\", std::process::id()) }", &[]),
+        ("// thread::sleep", &[]),
+    ] {
+        for path in [
+            "crates/web/tests/it/http/early.rs",
+            "crates/web/src/path/tests.rs",
+            "tests/it/examples.rs",
+        ] {
+            check_source(path, &of(code), expect);
+        }
+        // What is no test, and the crate that does it for them.
+        for path in ["crates/load/src/server/child.rs", "crates/testkit/src/wait.rs"] {
+            check_source(path, &of(code), &[]);
+        }
+    }
+}
+
+#[test]
 fn an_ignored_test_has_a_reason() {
     let silent = ["2 test ignored without a reason"];
     check_source(
