@@ -7,11 +7,15 @@
     reason = "tests of real programs and sockets have real threads and real time"
 )]
 
+#[cfg(test)]
+mod tests;
+
 pub mod cases;
 pub mod folder;
 pub mod port;
 pub mod program;
 pub mod servers;
+pub mod subscriber;
 pub mod wait;
 
 use std::io::Write;

@@ -31,6 +31,28 @@ impl Program {
         Program::try_spawn(command).unwrap_or_else(|error| panic!("{command:?}: {error}"))
     }
 
+    /// Starts it and waits until it listens at so many addresses; returns these too, in the order of its lines.
+    #[track_caller]
+    pub fn start(command: &mut Command, count: usize) -> (Program, Vec<String>) {
+        Program::spawn(command).until_listening(count)
+    }
+
+    /// As [`Program::start`], with another standard output.
+    #[track_caller]
+    pub fn start_with(
+        command: &mut Command,
+        stdout: impl Into<Stdio>,
+        count: usize,
+    ) -> (Program, Vec<String>) {
+        Program::spawn_with(command, stdout).until_listening(count)
+    }
+
+    #[track_caller]
+    fn until_listening(mut self, count: usize) -> (Program, Vec<String>) {
+        let addrs = (0..count).map(|_| self.listening()).collect();
+        (self, addrs)
+    }
+
     /// Starts it, and reads what of standard output and error is piped. An error where there is no such program.
     pub(crate) fn try_spawn(command: &mut Command) -> std::io::Result<Program> {
         let mut child = command.stdin(Stdio::null()).spawn()?;

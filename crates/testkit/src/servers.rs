@@ -1,10 +1,12 @@
 //! Real servers of others: redis-server and nats-server, where they are installed.
 
+use std::io::{BufRead, BufReader, Write};
+use std::net::TcpStream;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 
 use crate::program::Program;
-use crate::skipped;
+use crate::{PATIENCE, skipped};
 
 /// Starts a server that writes `ready` when clients may connect. `None`, reported, where it is not installed.
 fn start(command: &mut Command, ready: &str) -> Option<(Program, String)> {
@@ -41,6 +43,28 @@ impl Nats {
             _program: program,
             port: port.trim().parse().expect("a port"),
         })
+    }
+
+    /// Publishes subjects with their payloads, and waits until the server has them.
+    pub fn publish(&self, messages: &[(&str, &str)]) {
+        let stream = TcpStream::connect(("127.0.0.1", self.port)).expect("a server");
+        stream.set_read_timeout(Some(PATIENCE)).expect("a time limit");
+        let mut reader = BufReader::new(stream.try_clone().expect("a descriptor"));
+        let mut commands = "CONNECT {\"verbose\":false}\r\n".to_owned();
+        for (subject, payload) in messages {
+            commands += &format!("PUB {subject} {}\r\n{payload}\r\n", payload.len());
+        }
+        commands += "PING\r\n";
+        (&stream).write_all(commands.as_bytes()).expect("it is read");
+        let mut line = String::new();
+        while line != "PONG\r\n" {
+            line.clear();
+            assert!(
+                reader.read_line(&mut line).expect("a line") > 0,
+                "no end before PONG"
+            );
+            assert!(!line.starts_with("-ERR"), "{line}");
+        }
     }
 }
 

@@ -27,6 +27,11 @@ pub fn until(what: &str, mut is_true: impl FnMut() -> bool) {
     find(what, || is_true().then_some(()));
 }
 
+/// Gives the CPU to other threads once: for a loop that retries while a bounded queue is full, and to vary how threads interleave.
+pub fn give_way() {
+    std::thread::yield_now();
+}
+
 /// Lets time pass for a peer that is slow on purpose. Never a way to wait for an event: that is [`until`].
 pub fn pause(span: Duration) {
     sleep(span);

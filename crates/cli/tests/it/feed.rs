@@ -7,136 +7,19 @@
 )]
 
 use std::fs;
-use std::io::{BufRead as _, BufReader, Read as _, Write as _};
-use std::net::{TcpListener, TcpStream};
+use std::io::{BufRead as _, BufReader};
+use std::net::TcpListener;
 use std::path::Path;
 use std::process::{Child, Command, Stdio};
-use std::sync::atomic::{AtomicU16, Ordering};
-use std::time::{Duration, Instant};
+use std::time::Instant;
 
 use crate::common::{self, Directory, PATIENCE, Server, fails, program, skipped};
 use crate::proxy::{Proxy, until};
+use ringmain_testkit::port::Reserved;
+use ringmain_testkit::servers::Nats;
+use ringmain_testkit::subscriber::Subscriber;
 use rustix::process::Signal;
 use serde_json::Value;
-
-/// A nats-server.
-struct Nats(Child);
-
-impl Nats {
-    /// At this port; `None`: it is not installed here.
-    fn start(port: u16, more: &[&str]) -> Option<Nats> {
-        let child = Command::new("nats-server")
-            .args(["-a", "127.0.0.1", "-p", &port.to_string()])
-            .args(more)
-            .stdin(Stdio::null())
-            .stdout(Stdio::null())
-            .stderr(Stdio::null())
-            .spawn();
-        let mut child = match child {
-            Ok(child) => child,
-            Err(error) => {
-                skipped(&format!("a test with a NATS: no nats-server: {error}"));
-                return None;
-            }
-        };
-        let end = Instant::now() + PATIENCE;
-        while TcpStream::connect(("127.0.0.1", port)).is_err() {
-            assert!(Instant::now() < end, "nats-server listens");
-            let ended = child.try_wait().expect("a child");
-            assert!(ended.is_none(), "nats-server has ended: {ended:?}");
-            std::thread::sleep(Duration::from_millis(5));
-        }
-        Some(Nats(child))
-    }
-}
-
-impl Drop for Nats {
-    fn drop(&mut self) {
-        let _ = self.0.kill();
-        let _ = self.0.wait();
-    }
-}
-
-/// One that is free, and that the kernel gives to nobody who asks for any: it has those from 32,768 on for that.
-fn free_port() -> u16 {
-    static NEXT: AtomicU16 = AtomicU16::new(0);
-    let first = 10_000 + (std::process::id() % 100) as u16 * 200;
-    let mut ports = std::iter::repeat_with(|| first + NEXT.fetch_add(1, Ordering::Relaxed) % 200);
-    let free = |port: &u16| TcpListener::bind(("127.0.0.1", *port)).is_ok();
-    ports.find(free).expect("some are free")
-}
-
-/// A client of push on a WebSocket.
-struct Listener {
-    stream: TcpStream,
-}
-
-impl Listener {
-    /// Connects and subscribes.
-    fn to(addr: &str, channels: &[&str]) -> Listener {
-        let stream = TcpStream::connect(addr).expect("a gateway");
-        stream.set_read_timeout(Some(PATIENCE)).expect("a time limit");
-        let mut listener = Listener { stream };
-        let opening = format!(
-            "GET /connection/websocket HTTP/1.1\r\nHost: {addr}\r\nConnection: upgrade\r\nUpgrade: websocket\r\n\
-             Sec-WebSocket-Version: 13\r\nSec-WebSocket-Key: dGhlIHNhbXBsZSBub25jZQ==\r\n\r\n"
-        );
-        listener.stream.write_all(opening.as_bytes()).expect("it is read");
-        let mut head = Vec::new();
-        while !head.ends_with(b"\r\n\r\n") {
-            let mut byte = [0];
-            listener.stream.read_exact(&mut byte).expect("a head");
-            head.push(byte[0]);
-        }
-        assert!(
-            head.starts_with(b"HTTP/1.1 101 "),
-            "{}",
-            String::from_utf8_lossy(&head)
-        );
-        listener.say(r#"{"id":1,"connect":{}}"#);
-        assert!(listener.hear()["connect"].is_object());
-        for (id, channel) in (2..).zip(channels) {
-            listener.say(&format!(r#"{{"id":{id},"subscribe":{{"channel":"{channel}"}}}}"#));
-            let answer = listener.hear();
-            assert!(answer["subscribe"].is_object(), "{answer}");
-        }
-        listener
-    }
-
-    /// A text, masked by nothing.
-    fn say(&mut self, text: &str) {
-        let length = u8::try_from(text.len()).expect("a short one");
-        assert!(length < 126);
-        let mut frame = vec![0x81, 0x80 | length, 0, 0, 0, 0];
-        frame.extend(text.as_bytes());
-        self.stream.write_all(&frame).expect("it is read");
-    }
-
-    /// The next message.
-    fn hear(&mut self) -> Value {
-        let mut head = [0; 2];
-        self.stream.read_exact(&mut head).expect("a frame");
-        assert_eq!(head[0], 0x81, "a text, all of it");
-        let length = match head[1] {
-            126 => {
-                let mut long = [0; 2];
-                self.stream.read_exact(&mut long).expect("a length");
-                u16::from_be_bytes(long)
-            }
-            short => u16::from(short),
-        };
-        let mut text = vec![0; usize::from(length)];
-        self.stream.read_exact(&mut text).expect("a payload");
-        serde_json::from_slice(&text).expect("JSON")
-    }
-
-    /// The next publication: its channel and data.
-    fn publication(&mut self) -> (String, Value) {
-        let mut push = self.hear();
-        let channel = push["push"]["channel"].as_str().expect("a channel").to_owned();
-        (channel, push["push"]["pub"]["data"].take())
-    }
-}
 
 /// Clients connect by any path, programs publish, and `more` is what else `push` says.
 fn file(listen: &str, more: &str) -> String {
@@ -176,8 +59,9 @@ fn interrupted(feed: Server) -> String {
 
 #[test]
 fn it_goes_by_a_nats_to_browsers() {
-    let port = free_port();
-    let Some(_nats) = Nats::start(port, &["--user", "ada", "--pass", "pass"]) else {
+    let reserved = Reserved::new();
+    let port = reserved.port();
+    let Some(_nats) = Nats::start(Some(port), &["--user", "ada", "--pass", "pass"]) else {
         return;
     };
     let more = consumer(port, ", user: ada, password: pass");
@@ -186,7 +70,7 @@ fn it_goes_by_a_nats_to_browsers() {
     let mut said = proxy.server.said.iter();
     let line = said.find_map(|line| line.split_once("administration at "));
     let admin = line.expect("an administration").1.to_owned();
-    let mut listener = Listener::to(proxy.addr(), &["market:ARDN"]);
+    let mut subscriber = Subscriber::to(proxy.addr(), &["market:ARDN"]);
     let to = format!("nats://ada:pass@127.0.0.1:{port}");
     let mut feed = feed(&[&to, "--symbols", "1", "-r", "200", "-d", "500ms", "--seed", "1"]);
     let first = feed.wait_for("trades a second");
@@ -199,9 +83,9 @@ fn it_goes_by_a_nats_to_browsers() {
         "{last}"
     );
     // The gateway may have subscribed a little later than it said; from then on it has all of them.
-    let mut number = listener.publication().1["n"].as_u64().expect("a number");
+    let mut number = subscriber.publication().1["n"].as_u64().expect("a number");
     while number < 99 {
-        let (channel, trade) = listener.publication();
+        let (channel, trade) = subscriber.publication();
         number += 1;
         assert_eq!((&*channel, &trade["n"]), ("market:ARDN", &Value::from(number)));
     }
@@ -218,27 +102,28 @@ fn it_goes_by_a_nats_to_browsers() {
 
 #[test]
 fn it_goes_on_when_its_nats_comes_back() {
-    let port = free_port();
-    let Some(nats) = Nats::start(port, &[]) else {
+    let reserved = Reserved::new();
+    let port = reserved.port();
+    let Some(nats) = Nats::start(Some(port), &[]) else {
         return;
     };
     let mut proxy = Proxy::start(&file("127.0.0.1:0", &consumer(port, "")), &[]);
     proxy.server.wait_for("NATS feed: listens at");
-    let mut listener = Listener::to(proxy.addr(), &["market:ARDN"]);
+    let mut subscriber = Subscriber::to(proxy.addr(), &["market:ARDN"]);
     let to = format!("nats://127.0.0.1:{port}");
     let mut feed = feed(&[&to, "--symbols", "1", "-r", "100"]);
-    let before = listener.publication().1["n"].as_u64().expect("a number");
+    let before = subscriber.publication().1["n"].as_u64().expect("a number");
     drop(nats);
     feed.wait_for("it is tried again");
     proxy.server.wait_for("it tries again");
-    let _nats = Nats::start(port, &[]).expect("it was there before");
+    let _nats = Nats::start(Some(port), &[]).expect("it was there before");
     feed.wait_for("connected again");
     proxy.server.wait_for("NATS feed: listens at");
     // What was on its way when the server ended comes first.
     let mut last = before;
     let end = Instant::now() + PATIENCE;
     loop {
-        let number = listener.publication().1["n"].as_u64().expect("a number");
+        let number = subscriber.publication().1["n"].as_u64().expect("a number");
         assert!(number > last, "{number} after {last}");
         if number > last + 1 {
             break;
@@ -260,8 +145,9 @@ fn a_nats_that_lets_nobody_publish_ends_it() {
     let config = folder.join("nats.conf");
     let user = "{user: ada, password: pass, permissions: {publish: {deny: \"market.>\"}}}";
     fs::write(&config, format!("authorization {{users: [{user}]}}\n")).expect("a file");
-    let port = free_port();
-    let Some(_nats) = Nats::start(port, &["-c", &config.display().to_string()]) else {
+    let reserved = Reserved::new();
+    let port = reserved.port();
+    let Some(_nats) = Nats::start(Some(port), &["-c", &config.display().to_string()]) else {
         return;
     };
     let to = format!("nats://ada:pass@127.0.0.1:{port}");
@@ -279,7 +165,7 @@ fn a_nats_that_lets_nobody_publish_ends_it() {
 #[test]
 fn it_goes_to_a_push_server() {
     let proxy = Proxy::start(&file("127.0.0.1:0", ""), &[]);
-    let mut listener = Listener::to(proxy.addr(), &["market:ARDN"]);
+    let mut subscriber = Subscriber::to(proxy.addr(), &["market:ARDN"]);
     let to = format!("http://{}", proxy.addr());
     let short = [&*to, "--symbols", "1", "-d", "300ms", "--api-key", "owner"];
     let (status, said) = feed(&[&short[..], &["-r", "1k"]].concat()).finish();
@@ -290,7 +176,7 @@ fn it_goes_to_a_push_server() {
         "{last}"
     );
     for number in 0..300 {
-        assert_eq!(listener.publication().1["n"], number);
+        assert_eq!(subscriber.publication().1["n"], number);
     }
     for (args, expect) in [
         (
@@ -321,20 +207,21 @@ fn it_goes_to_a_push_server() {
 
 #[test]
 fn it_goes_on_when_its_push_server_comes_back() {
-    let listen = format!("127.0.0.1:{}", free_port());
+    let reserved = Reserved::new();
+    let listen = reserved.addr().to_string();
     let text = file(&listen, "");
     let proxy = Proxy::start(&text, &[]);
     let to = format!("http://{listen}");
     let mut feed = feed(&[&to, "--symbols", "1", "-r", "100", "--api-key", "owner"]);
-    let mut listener = Listener::to(proxy.addr(), &["market:ARDN"]);
-    let before = listener.publication().1["n"].as_u64().expect("a number");
-    drop(listener);
+    let mut subscriber = Subscriber::to(proxy.addr(), &["market:ARDN"]);
+    let before = subscriber.publication().1["n"].as_u64().expect("a number");
+    drop(subscriber);
     proxy.server.terminate();
     feed.wait_for("it is tried again");
     let proxy = Proxy::start(&text, &[]);
     feed.wait_for("connected again");
-    let mut listener = Listener::to(proxy.addr(), &["market:ARDN"]);
-    let after = listener.publication().1["n"].as_u64().expect("a number");
+    let mut subscriber = Subscriber::to(proxy.addr(), &["market:ARDN"]);
+    let after = subscriber.publication().1["n"].as_u64().expect("a number");
     assert!(after > before, "{after} after {before}");
     let said = interrupted(feed);
     assert!(said.contains("; the connection was lost 1 time"), "{said}");
@@ -416,7 +303,8 @@ fn a_reader_that_leaves_ends_it() {
 
 #[test]
 fn what_cannot_be_is_refused() {
-    let nobody = format!("nats://127.0.0.1:{}", free_port());
+    let reserved = Reserved::new();
+    let nobody = format!("nats://{}", reserved.addr());
     for (args, code, expect) in [
         (&["feed", "ftp://a"][..], 2, "expected"),
         (&["feed", "https://a"], 2, "nothing else is spoken here"),

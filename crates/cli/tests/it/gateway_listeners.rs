@@ -6,12 +6,12 @@
 
 use std::fs;
 use std::io::{Read, Write};
-use std::net::{Ipv4Addr, Shutdown, TcpListener, TcpStream};
-use std::sync::atomic::{AtomicU8, Ordering};
-use std::time::Instant;
+use std::net::{Shutdown, TcpListener, TcpStream};
 
 use crate::common::{PATIENCE, engines};
 use crate::proxy::{Origin, Proxy, get};
+use ringmain_testkit::port::own_host;
+use ringmain_testkit::wait;
 use rustix::process::Signal;
 
 /// A file with these listeners, whose requests and connections go to an origin.
@@ -29,13 +29,6 @@ access_log: {{to: ./access.log, format: json}}
 ",
         origin.addr()
     )
-}
-
-/// A host that no other test or process has, so that its ports are nobody else's once they are free.
-fn own_host() -> Ipv4Addr {
-    static HOSTS: AtomicU8 = AtomicU8::new(1);
-    let [.., high, low] = std::process::id().to_be_bytes();
-    Ipv4Addr::new(127, 1 + high % 200, low, HOSTS.fetch_add(1, Ordering::Relaxed))
 }
 
 const WEB: (&str, &str) = ("web", "address: 127.0.0.1:0");
@@ -68,15 +61,11 @@ fn a_listener_comes_is_noted_and_goes() {
         assert!(answer.ends_with("\r\n\r\norigin /bytes"), "{answer}");
         // One line for it, when it is over.
         let log = proxy.folder.join("access.log");
-        let end = Instant::now() + PATIENCE;
-        let noted = loop {
+        let noted = wait::find("a line of the access log", || {
             let text = fs::read_to_string(&log).unwrap_or_default();
-            if let Some(line) = text.lines().find(|line| line.contains("\"ended\"")) {
-                break line.to_owned();
-            }
-            assert!(Instant::now() < end, "it is not noted: {text}");
-            std::thread::sleep(std::time::Duration::from_millis(5));
-        };
+            let line = text.lines().find(|line| line.contains("\"ended\""));
+            line.map(str::to_owned)
+        });
         let length = answer.len();
         for part in [
             "\"remote\":\"127.0.0.1\",\"method\":\"TCP\",\"target\":\"-\",\"status\":200,",

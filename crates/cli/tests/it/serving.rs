@@ -11,6 +11,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
 
 use crate::common::{Directory, Server, check_echo, connect, echo, engines, exchange, try_connect};
+use ringmain_testkit::wait::until;
 use rustix::process::{Signal, kill_process};
 
 #[test]
@@ -147,13 +148,13 @@ fn load(addr: &str, stop: &Arc<AtomicBool>, done: &Arc<AtomicU32>) -> std::threa
 /// Waits until the clients have made `more` exchanges from now on.
 fn progress(done: &AtomicU32, more: u32, clients: &[std::thread::JoinHandle<()>]) {
     let target = done.load(Ordering::Relaxed) + more;
-    while done.load(Ordering::Relaxed) < target {
+    until("exchanges", || {
         assert!(
             clients.iter().all(|client| !client.is_finished()),
             "a client has failed"
         );
-        std::thread::yield_now();
-    }
+        done.load(Ordering::Relaxed) >= target
+    });
 }
 
 #[test]

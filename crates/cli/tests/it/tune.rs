@@ -13,6 +13,7 @@ use std::process::{Command, Output};
 use std::time::{Duration, Instant};
 
 use crate::common::{Directory, PATIENCE, Server, connect, program};
+use ringmain_testkit::wait::pause;
 use ringmain_tune::profile::suspects::SUSPECTS;
 use rustix::process::Signal;
 use serde_json::Value;
@@ -368,7 +369,7 @@ fn server_by(setting: PathBuf, slow: &'static str) -> String {
         while reader.read_line(&mut line)? > 0 {
             if line == "\r\n" {
                 if fs::read_to_string(setting)?.trim() == slow {
-                    std::thread::sleep(SLOW);
+                    pause(SLOW);
                 }
                 stream.write_all(b"HTTP/1.1 200 OK\r\nContent-Length: 2\r\n\r\nok")?;
             }

@@ -11,7 +11,7 @@ use aws_lc_rs::hmac;
 use rustix::process::Signal;
 use serde_json::Value;
 
-use program::{Directory, Program};
+use program::Directory;
 use upstream::{Message, PATIENCE, ask, upstream};
 
 const EXAMPLE: &str = include_str!("../../../../examples/edge/edge.yaml");
@@ -53,10 +53,10 @@ fn requests_are_signed_and_answers_tell_no_secrets() {
         r#"{"user":{"name":"ada","password":"hunter2"},"cards":[{"card_number":"4111"},{"kind":"x"}]}"#;
     let (origin, seen) = upstream(answer);
     let seen = || seen.recv_timeout(PATIENCE).expect("the upstream is asked");
-    let directory = Directory::new("serves");
+    let directory = Directory::new();
     let text = file(&origin);
-    let mut program = Program::start(&directory.file(&text), KEY);
-    let addr = program.address();
+    let mut program = program::start(&directory.file(&text), KEY);
+    let addr = program.listening();
 
     let got = ask(&addr, "GET", "/api/me", "");
     assert_eq!((&*got.first, got.field("etag")), ("HTTP/1.1 200 OK", None));
@@ -109,7 +109,7 @@ fn requests_are_signed_and_answers_tell_no_secrets() {
 #[test]
 fn wrong_names_and_options_are_told() {
     let (origin, _seen) = upstream("{}");
-    let directory = Directory::new("wrong");
+    let directory = Directory::new();
     let text = file(&origin)
         .replace("name: redact", "name: redcat")
         .replace("key: ${env:SIGNING_KEY}", "kye: x");
@@ -117,14 +117,14 @@ fn wrong_names_and_options_are_told() {
         .replace("kye: x", "key: ${env:SIGNING_KEY}")
         .replace("redcat", "redact");
     // At the start nothing is served.
-    let mut program = Program::start(&directory.file(&text), KEY);
+    let mut program = program::start(&directory.file(&text), KEY);
     program.wait_for("`kye`");
     program.wait_for("`redcat`");
     program.wait_for("error: ");
-    assert_ne!(program.wait().code(), Some(0));
+    assert_ne!(program.finish().0.code(), Some(0));
     // While it serves nothing changes.
-    let mut program = Program::start(&directory.file(&right), KEY);
-    let addr = program.address();
+    let mut program = program::start(&directory.file(&right), KEY);
+    let addr = program.listening();
     assert_eq!(ask(&addr, "GET", "/api/me", "").first, "HTTP/1.1 200 OK");
     directory.file(&text);
     let line = program.wait_for("`kye`");

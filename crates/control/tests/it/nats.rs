@@ -8,176 +8,21 @@
 
 use std::convert::Infallible;
 use std::fs;
-use std::io::{BufRead, BufReader, Read, Write};
-use std::net::{TcpListener, TcpStream};
 use std::path::PathBuf;
-use std::process::{Child, Command, Stdio};
 use std::sync::Arc;
-use std::sync::atomic::{AtomicU16, Ordering};
-use std::time::{Duration, Instant, SystemTime};
+use std::time::{Duration, SystemTime};
 
 use ringmain_control::file::{self, Reading};
 use ringmain_control::follow::{Begun, Control};
 use ringmain_control::nats::{Dropped, Report};
 use ringmain_engine::{Config, Engine, ListenOptions, Running};
 use ringmain_gateway::Gateway;
+use ringmain_testkit::port::Reserved;
+use ringmain_testkit::servers::Nats;
+use ringmain_testkit::subscriber::Subscriber;
+use ringmain_testkit::wait;
 use ringmain_tls::Development;
 use serde_json::Value;
-
-/// How long anything may take before a test fails. Generous: the machine may be busy.
-const PATIENCE: Duration = Duration::from_secs(60);
-
-/// Says that something was not tested here, past the test runner, which shows nothing of a test that passes.
-fn skipped(what: &str) {
-    let line = format!("SKIPPED: {what}\n");
-    std::io::stderr()
-        .write_all(line.as_bytes())
-        .expect("standard error");
-}
-
-/// A nats-server.
-struct Nats {
-    child: Child,
-    port: u16,
-}
-
-impl Nats {
-    /// At this port; `None`: it is not installed here.
-    fn start(port: u16, more: &[&str]) -> Option<Nats> {
-        let child = Command::new("nats-server")
-            .args(["-a", "127.0.0.1", "-p", &port.to_string()])
-            .args(more)
-            .stdin(Stdio::null())
-            .stdout(Stdio::null())
-            .stderr(Stdio::null())
-            .spawn();
-        let mut child = match child {
-            Ok(child) => child,
-            Err(error) => {
-                skipped(&format!("a test with a NATS: no nats-server: {error}"));
-                return None;
-            }
-        };
-        let end = Instant::now() + PATIENCE;
-        while TcpStream::connect(("127.0.0.1", port)).is_err() {
-            assert!(Instant::now() < end, "nats-server listens");
-            let ended = child.try_wait().expect("a child");
-            assert!(ended.is_none(), "nats-server has ended: {ended:?}");
-            std::thread::sleep(Duration::from_millis(5));
-        }
-        Some(Nats { child, port })
-    }
-
-    /// Publishes, and waits until the server has it.
-    fn publish(&self, messages: &[(&str, &str)]) {
-        let stream = TcpStream::connect(("127.0.0.1", self.port)).expect("a server");
-        stream.set_read_timeout(Some(PATIENCE)).expect("a time limit");
-        let mut reader = BufReader::new(stream.try_clone().expect("a descriptor"));
-        let mut said = "CONNECT {\"verbose\":false}\r\n".to_owned();
-        for (subject, payload) in messages {
-            said += &format!("PUB {subject} {}\r\n{payload}\r\n", payload.len());
-        }
-        said += "PING\r\n";
-        (&stream).write_all(said.as_bytes()).expect("it is read");
-        let mut line = String::new();
-        while line != "PONG\r\n" {
-            line.clear();
-            assert!(
-                reader.read_line(&mut line).expect("a line") > 0,
-                "no end before PONG"
-            );
-            assert!(!line.starts_with("-ERR"), "{line}");
-        }
-    }
-}
-
-impl Drop for Nats {
-    fn drop(&mut self) {
-        let _ = self.child.kill();
-        let _ = self.child.wait();
-    }
-}
-
-/// One that is free, and that the kernel gives to nobody who asks for any: it has those from 32,768 on for that.
-fn free_port() -> u16 {
-    static NEXT: AtomicU16 = AtomicU16::new(0);
-    let first = 10_000 + (std::process::id() % 100) as u16 * 200;
-    let mut ports = std::iter::repeat_with(|| first + NEXT.fetch_add(1, Ordering::Relaxed) % 200);
-    let free = |port: &u16| TcpListener::bind(("127.0.0.1", *port)).is_ok();
-    ports.find(free).expect("some are free")
-}
-
-/// A client of push on a WebSocket.
-struct Listener {
-    stream: TcpStream,
-}
-
-impl Listener {
-    /// Connects and subscribes.
-    fn to(addr: &str, channels: &[&str]) -> Listener {
-        let stream = TcpStream::connect(addr).expect("a gateway");
-        stream.set_read_timeout(Some(PATIENCE)).expect("a time limit");
-        let mut listener = Listener { stream };
-        let opening = format!(
-            "GET /connection/websocket HTTP/1.1\r\nHost: {addr}\r\nConnection: upgrade\r\nUpgrade: websocket\r\n\
-             Sec-WebSocket-Version: 13\r\nSec-WebSocket-Key: dGhlIHNhbXBsZSBub25jZQ==\r\n\r\n"
-        );
-        listener.stream.write_all(opening.as_bytes()).expect("it is read");
-        let mut head = Vec::new();
-        while !head.ends_with(b"\r\n\r\n") {
-            let mut byte = [0];
-            listener.stream.read_exact(&mut byte).expect("a head");
-            head.push(byte[0]);
-        }
-        assert!(
-            head.starts_with(b"HTTP/1.1 101 "),
-            "{}",
-            String::from_utf8_lossy(&head)
-        );
-        listener.say(r#"{"id":1,"connect":{}}"#);
-        assert!(listener.hear()["connect"].is_object());
-        for (id, channel) in (2..).zip(channels) {
-            listener.say(&format!(r#"{{"id":{id},"subscribe":{{"channel":"{channel}"}}}}"#));
-            let answer = listener.hear();
-            assert!(answer["subscribe"].is_object(), "{answer}");
-        }
-        listener
-    }
-
-    /// A text, masked by nothing.
-    fn say(&mut self, text: &str) {
-        let length = u8::try_from(text.len()).expect("a short one");
-        assert!(length < 126);
-        let mut frame = vec![0x81, 0x80 | length, 0, 0, 0, 0];
-        frame.extend(text.as_bytes());
-        self.stream.write_all(&frame).expect("it is read");
-    }
-
-    /// The next message.
-    fn hear(&mut self) -> Value {
-        let mut head = [0; 2];
-        self.stream.read_exact(&mut head).expect("a frame");
-        assert_eq!(head[0], 0x81, "a text, all of it");
-        let length = match head[1] {
-            126 => {
-                let mut long = [0; 2];
-                self.stream.read_exact(&mut long).expect("a length");
-                u16::from_be_bytes(long)
-            }
-            short => u16::from(short),
-        };
-        let mut text = vec![0; usize::from(length)];
-        self.stream.read_exact(&mut text).expect("a payload");
-        serde_json::from_slice(&text).expect("JSON")
-    }
-
-    /// The next publication: its channel and data.
-    fn publication(&mut self) -> (String, Value) {
-        let mut push = self.hear();
-        let channel = push["push"]["channel"].as_str().expect("a channel").to_owned();
-        (channel, push["push"]["pub"]["data"].take())
-    }
-}
 
 /// A gateway on a file of the test's own.
 struct Edge {
@@ -233,15 +78,10 @@ impl Edge {
 
     /// Waits until the consumer is as wanted.
     fn until(&self, wanted: impl Fn(&Report) -> bool) -> Report {
-        let end = Instant::now() + PATIENCE;
-        loop {
+        wait::find("the consumer as wanted", || {
             let report = self.control.consumers().reports().into_iter().next();
-            if let Some(report) = report.clone().filter(&wanted) {
-                return report;
-            }
-            assert!(Instant::now() < end, "never as wanted: {report:?}");
-            std::thread::sleep(Duration::from_millis(5));
-        }
+            report.filter(&wanted)
+        })
     }
 }
 
@@ -274,8 +114,9 @@ routes:
 
 #[test]
 fn what_is_published_reaches_browsers_also_after_a_restart() {
-    let port = free_port();
-    let Some(nats) = Nats::start(port, &[]) else {
+    let reserved = Reserved::new();
+    let port = reserved.port();
+    let Some(nats) = Nats::start(Some(port), &[]) else {
         return;
     };
     let consumer = format!(
@@ -284,7 +125,7 @@ fn what_is_published_reaches_browsers_also_after_a_restart() {
     let edge = Edge::start("restart", &configuration(&consumer));
     edge.until(|it| it.connected);
     // The server has the subscription once it answers what came behind it.
-    let mut listener = Listener::to(&edge.addr, &["prices:eu.acme", "prices:b"]);
+    let mut subscriber = Subscriber::to(&edge.addr, &["prices:eu.acme", "prices:b"]);
     heard(&edge, &nats, "prices.warm.up");
     nats.publish(&[
         ("other.eu.acme", "0"),
@@ -293,25 +134,26 @@ fn what_is_published_reaches_browsers_also_after_a_restart() {
         ("prices.eu.acme", "2"),
     ]);
     let acme = || "prices:eu.acme".to_owned();
-    assert_eq!(listener.publication(), (acme(), serde_json::json!({"bid": 1})));
-    assert_eq!(listener.publication(), (acme(), 2.into()));
+    assert_eq!(subscriber.publication(), (acme(), serde_json::json!({"bid": 1})));
+    assert_eq!(subscriber.publication(), (acme(), 2.into()));
     let report = edge.until(|it| it.messages == it.handed_over + 1);
     assert_eq!((report.connects, report.failures), (1, 0));
     assert_eq!(report.dropped[Dropped::NotJson as usize], 1);
 
     drop(nats);
     edge.until(|it| !it.connected && it.failures > 1);
-    let nats = Nats::start(port, &[]).expect("it was there before");
+    let nats = Nats::start(Some(port), &[]).expect("it was there before");
     edge.until(|it| it.connected && it.connects == 2);
     heard(&edge, &nats, "prices.warm.up");
     nats.publish(&[("prices.b", "3")]);
-    assert_eq!(listener.publication(), ("prices:b".to_owned(), 3.into()));
+    assert_eq!(subscriber.publication(), ("prices:b".to_owned(), 3.into()));
 }
 
 #[test]
 fn positioned_clients_are_notified_of_what_a_restart_has_lost() {
-    let port = free_port();
-    let Some(nats) = Nats::start(port, &[]) else {
+    let reserved = Reserved::new();
+    let port = reserved.port();
+    let Some(nats) = Nats::start(Some(port), &[]) else {
         return;
     };
     let consumer = format!(
@@ -325,16 +167,16 @@ fn positioned_clients_are_notified_of_what_a_restart_has_lost() {
     edge.until(|it| it.delivers);
     assert!(edge.control.consumers().undelivered().is_empty());
     // One channel had publications, one had none yet, one is not the consumer's.
-    let mut listener = Listener::to(&edge.addr, &["prices:a", "prices:quiet", "other:x"]);
+    let mut subscriber = Subscriber::to(&edge.addr, &["prices:a", "prices:quiet", "other:x"]);
     nats.publish(&[("prices.a", "1")]);
-    assert_eq!(listener.publication(), ("prices:a".to_owned(), 1.into()));
+    assert_eq!(subscriber.publication(), ("prices:a".to_owned(), 1.into()));
     drop(nats);
     edge.until(|it| !it.connected);
     assert_eq!(edge.control.consumers().undelivered().len(), 1);
-    let _nats = Nats::start(port, &[]).expect("it was there before");
+    let _nats = Nats::start(Some(port), &[]).expect("it was there before");
     let mut notified = Vec::new();
     for _ in 0..2 {
-        let push = listener.hear();
+        let push = subscriber.receive();
         assert_eq!(push["push"]["unsubscribe"]["code"], 2500, "{push}");
         notified.push(push["push"]["channel"].as_str().expect("a channel").to_owned());
     }
@@ -342,10 +184,10 @@ fn positioned_clients_are_notified_of_what_a_restart_has_lost() {
     assert_eq!(notified, ["prices:a", "prices:quiet"]);
     edge.until(|it| it.delivers);
     // Nothing more, and what is kept is there still.
-    listener.say(
+    subscriber.send(
         r#"{"id":9,"subscribe":{"channel":"prices:a","recover":true,"offset":1,"epoch":"0123456789abcdef"}}"#,
     );
-    let answer = listener.hear();
+    let answer = subscriber.receive();
     assert_eq!(answer["subscribe"]["offset"], 1, "{answer}");
     assert_ne!(answer["subscribe"]["recovered"], true, "{answer}");
 }
@@ -353,18 +195,20 @@ fn positioned_clients_are_notified_of_what_a_restart_has_lost() {
 /// Publishes until a message is heard: the server may not have the subscription yet.
 fn heard(edge: &Edge, nats: &Nats, subject: &str) {
     let before = edge.until(|_| true).messages;
-    let end = Instant::now() + PATIENCE;
-    while edge.until(|_| true).messages == before {
-        assert!(Instant::now() < end, "nothing is heard of {subject}");
-        nats.publish(&[(subject, "0")]);
-        std::thread::sleep(Duration::from_millis(20));
-    }
+    wait::until(subject, || {
+        let is_heard = edge.until(|_| true).messages > before;
+        if !is_heard {
+            nats.publish(&[(subject, "0")]);
+        }
+        is_heard
+    });
 }
 
 #[test]
 fn a_change_of_the_configuration_replaces_consumers_and_cuts_nobody() {
-    let port = free_port();
-    let Some(nats) = Nats::start(port, &[]) else {
+    let reserved = Reserved::new();
+    let port = reserved.port();
+    let Some(nats) = Nats::start(Some(port), &[]) else {
         return;
     };
     let on = |subjects: &str| {
@@ -374,24 +218,20 @@ fn a_change_of_the_configuration_replaces_consumers_and_cuts_nobody() {
     };
     let edge = Edge::start("change", &on("old.*"));
     edge.until(|it| it.connected);
-    let mut listener = Listener::to(&edge.addr, &["prices:a"]);
+    let mut subscriber = Subscriber::to(&edge.addr, &["prices:a"]);
     heard(&edge, &nats, "old.warm");
     nats.publish(&[("old.a", "1"), ("new.a", "2")]);
-    assert_eq!(listener.publication().1, 1);
+    assert_eq!(subscriber.publication().1, 1);
     fs::write(&edge.file, on("new.*")).expect("a file");
     edge.until(|it| it.connected && it.connects == 2);
     heard(&edge, &nats, "new.warm");
     nats.publish(&[("old.a", "3"), ("new.a", "4")]);
-    assert_eq!(listener.publication().1, 4, "the old one hears no more");
+    assert_eq!(subscriber.publication().1, 4, "the old one hears no more");
     // Without it nothing is listened to.
     fs::write(&edge.file, configuration("")).expect("a file");
-    let end = Instant::now() + PATIENCE;
-    while !edge.control.consumers().reports().is_empty() {
-        assert!(Instant::now() < end, "it is still there");
-        std::thread::sleep(Duration::from_millis(5));
-    }
-    listener.say(r#"{"id":9,"publish":{"channel":"prices:a","data":5}}"#);
-    assert_eq!(listener.hear()["id"], 9, "who is there stays");
+    wait::until("no consumer", || edge.control.consumers().reports().is_empty());
+    subscriber.send(r#"{"id":9,"publish":{"channel":"prices:a","data":5}}"#);
+    assert_eq!(subscriber.receive()["id"], 9, "who is there stays");
 }
 
 #[test]
@@ -417,8 +257,9 @@ fn tls_and_an_nkey_let_it_in() {
         "tls {{ cert_file: {chain:?}, key_file: {key:?} }}\nauthorization {{ users: [ {{ nkey: {user} }} ] }}\n"
     );
     let config = write("nats.conf", config.as_bytes());
-    let port = free_port();
-    let Some(_nats) = Nats::start(port, &["-c", &config]) else {
+    let reserved = Reserved::new();
+    let port = reserved.port();
+    let Some(_nats) = Nats::start(Some(port), &["-c", &config]) else {
         return;
     };
     let on = |more: &str| {

@@ -246,12 +246,15 @@ fn a_foreign_source_is_not_available(config: Config) {
     assert_eq!(error.kind(), ErrorKind::AddrNotAvailable);
 }
 
+const HTTP: u16 = 80;
+
 /// Every connection to one address needs a port of its own here, and there are eight (of which the probe of io_uring may
 /// have left one in TIME_WAIT).
 fn used_up_ports_are_not_available(config: Config) {
     in_own_network(move || {
         set("net/ipv4/ip_local_port_range", "40000 40007");
-        let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, 80)).unwrap();
+        // Outside of that range, in a network that has no other socket.
+        let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, HTTP)).unwrap();
         let addr = listener.local_addr().unwrap().into();
         let server = clients(config);
         for _ in 0..9 {

@@ -10,6 +10,7 @@ use std::time::Duration;
 use crate::scripted::{self, App, Server, Setting, direct, echo, pattern, serve};
 use ringmain_engine::features::{FEATURES, Feature, Features};
 use ringmain_engine::{Config, Engine, EngineError};
+use ringmain_testkit::wait::until;
 
 on_every_backend!(basics);
 
@@ -89,9 +90,9 @@ fn a_skewed_worker_gives(server: &Server) {
         if report[1].adopted > 0 {
             assert_eq!(number, 1, "what was given is served over there");
             // The giver may hear of it later than the receiver.
-            while server.running.report().workers[0].given == 0 {
-                std::thread::yield_now();
-            }
+            until("the giver's count", || {
+                server.running.report().workers[0].given > 0
+            });
             break;
         }
         if number == 0 {

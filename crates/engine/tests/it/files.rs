@@ -12,6 +12,7 @@ use crate::support::{PATIENCE, Rig, for_each_engine, pattern};
 use ringmain_engine::file::{Kind, Root};
 use ringmain_engine::{Cx, limits};
 use ringmain_sys::file as sys;
+use ringmain_testkit::wait::give_way;
 use rustix::fs::{Advice, fadvise};
 
 /// A directory of this test's own; removed at its end.
@@ -51,7 +52,7 @@ fn make_cold(path: &Path) {
         fadvise(&file, 0, None, Advice::DontNeed).expect("a file takes advice");
         match cached_pages(&file) {
             Ok(0) => return,
-            Ok(_) => std::thread::yield_now(),
+            Ok(_) => give_way(),
             // Before Linux 6.5, or forbidden: the advice has to do.
             Err(_) => return,
         }

@@ -5,12 +5,13 @@
 )]
 
 use std::io::{ErrorKind, Read, Write};
-use std::net::{Ipv4Addr, SocketAddr, TcpListener, TcpStream};
+use std::net::{SocketAddr, TcpListener, TcpStream};
 use std::os::unix::net::UnixStream;
-use std::sync::atomic::{AtomicU8, Ordering};
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use ringmain_engine::{Addr, Choice, Config, Conn, Engine, Handler, ListenOptions, Running, Via};
+use ringmain_testkit::port::own_host;
+use ringmain_testkit::wait::until;
 
 /// A guard against hanging, never a measure.
 const PATIENCE: Duration = Duration::from_secs(30);
@@ -77,13 +78,6 @@ fn inet(addr: &Addr) -> SocketAddr {
         Addr::Inet(addr) => *addr,
         other => panic!("{other} is no internet address"),
     }
-}
-
-/// A host that no other test or process has, so that its ports are nobody else's once they are free.
-fn own_host() -> Ipv4Addr {
-    static HOSTS: AtomicU8 = AtomicU8::new(1);
-    let [.., high, low] = std::process::id().to_be_bytes();
-    Ipv4Addr::new(127, 1 + high % 200, low, HOSTS.fetch_add(1, Ordering::Relaxed))
 }
 
 /// A connection that has been told by which listener it came.
@@ -262,11 +256,7 @@ fn a_shutdown_ends_those_that_came_later() {
             .expect("a free port");
         let mut there = client(inet(&addr), 1);
         running.shut_down();
-        let guard = Instant::now() + PATIENCE;
-        while TcpStream::connect(inet(&addr)).is_ok() {
-            assert!(Instant::now() < guard, "it still listens");
-            std::thread::sleep(Duration::from_millis(1));
-        }
+        until("it listens no more", || TcpStream::connect(inet(&addr)).is_err());
         expect_echo(&mut there);
         drop(there);
         running.stop();

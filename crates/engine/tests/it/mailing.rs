@@ -16,6 +16,7 @@ use crate::scripted::{self, App, Letter, Server, Setting, Told, echo, serve};
 use ringmain_engine::limits::{INBOX, MAIL_PER_PAIR};
 use ringmain_engine::mail::PostError;
 use ringmain_engine::{Config, Cx};
+use ringmain_testkit::wait::give_way;
 
 on_every_backend!(
     mail_from_worker_to_worker_keeps_its_order,
@@ -118,7 +119,7 @@ fn the_inbox_keeps_each_senders_order(config: Config) {
                     let mut letter = Letter::Number(sender << 32 | count);
                     while let Err(error) = inbox.post(letter) {
                         letter = error.into_message();
-                        std::thread::yield_now();
+                        give_way();
                     }
                 }
             })
@@ -191,7 +192,7 @@ fn a_thread_wakes_a_task(config: Config) {
                 waker.wake();
                 break;
             }
-            std::thread::yield_now();
+            give_way();
         }
         assert_eq!(take.recv_timeout(scripted::PATIENCE), Ok(round));
     }

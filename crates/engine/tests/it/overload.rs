@@ -10,6 +10,7 @@ use std::process::{Command, Stdio};
 
 use crate::scripted::{self, Setting, client, serve};
 use ringmain_engine::Config;
+use ringmain_testkit::wait::until;
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 
 on_every_backend!(
@@ -52,9 +53,7 @@ fn crowd(addr: SocketAddr, count: usize, all_open: impl FnOnce(), mut each: impl
 fn beyond_the_connection_limit_clients_wait_their_turn(config: Config) {
     let server = serve(with_limit(config, 1, 5), Setting::echo);
     let paused = || {
-        while server.running.report().workers[0].accept_pauses == 0 {
-            std::thread::yield_now();
-        }
+        until("a pause", || server.running.report().workers[0].accept_pauses > 0);
     };
     let below = || {
         let open = server.running.report().workers[0].connections;

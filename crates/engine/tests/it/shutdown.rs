@@ -7,7 +7,6 @@
 use std::cell::{Cell, RefCell};
 use std::io::{Read, Write};
 use std::net::SocketAddr;
-use std::os::fd::OwnedFd;
 use std::os::linux::net::SocketAddrExt;
 use std::rc::Rc;
 use std::sync::mpsc::channel;
@@ -16,8 +15,8 @@ use std::time::Duration;
 use crate::scripted::{self, App, Letter, Setting, Told, client, echo, pattern, read_all, serve, serve_at};
 use ringmain_engine::{Config, Engine, ListenOptions, Reason};
 use ringmain_sys::inherit;
-use rustix::net::sockopt::set_socket_reuseaddr;
-use rustix::net::{AddressFamily, SocketType, bind, getsockname, socket};
+use ringmain_testkit::port::Reserved;
+use ringmain_testkit::wait::until;
 
 on_every_backend!(
     connections_in_the_listen_queue_are_answered,
@@ -159,9 +158,7 @@ fn blocking_work_under_way_does_not_hold_the_workers(config: Config) {
     });
     begins.recv_timeout(scripted::PATIENCE).unwrap();
     server.running.shut_down();
-    while !server.running.is_over() {
-        std::thread::yield_now();
-    }
+    until("the end of the workers", || server.running.is_over());
     drop(release);
     server.running.join().unwrap();
 }
@@ -297,24 +294,14 @@ fn dropping_it_closes_its_listener(config: Config) {
     assert_eq!(refused.kind(), std::io::ErrorKind::ConnectionRefused);
 }
 
-/// A port that the kernel gives to no other socket as long as the returned one is open: bound, but not listening, so that a
-/// listener which names the port may still have it.
-fn reserve_port() -> (OwnedFd, SocketAddr) {
-    let socket = socket(AddressFamily::INET, SocketType::STREAM, None).unwrap();
-    set_socket_reuseaddr(&socket, true).unwrap();
-    bind(&socket, &SocketAddr::from(([127, 0, 0, 1], 0))).unwrap();
-    let addr = SocketAddr::try_from(getsockname(&socket).unwrap()).unwrap();
-    (socket, addr)
-}
-
 fn it_restarts_on_the_same_port_at_once(config: Config) {
     let _nothing_starts = scripted::no_process_starts();
     let config = Config {
         workers: Some(2),
         ..config
     };
-    let reserved = reserve_port();
-    let same = ringmain_engine::Addr::Inet(reserved.1);
+    let reserved = Reserved::new();
+    let same = ringmain_engine::Addr::Inet(reserved.addr());
     let again = || serve_at(config.clone(), &same, &ListenOptions::default(), Setting::echo);
     let mut server = again();
     for _ in 0..5 {

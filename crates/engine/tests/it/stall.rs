@@ -11,6 +11,7 @@ use std::time::Duration;
 
 use crate::scripted::{self, App, Letter, Server, Setting, Told, echo, serve};
 use ringmain_engine::{Config, Cx};
+use ringmain_testkit::wait::give_way;
 
 on_every_backend!(
     the_handler_that_holds_a_worker_is_named,
@@ -174,7 +175,7 @@ fn a_worker_that_recovers_in_between_loses_none(config: Config) {
         let mut clients: Vec<_> = (0..20).map(|_| server.client()).collect();
         // Before the stall is noticed, at that moment, or after.
         for _ in 0..round * 100 {
-            std::thread::yield_now();
+            give_way();
         }
         drop(release);
         for client in &mut clients {

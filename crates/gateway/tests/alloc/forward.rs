@@ -170,7 +170,7 @@ fn plain() -> Rule {
     rule
 }
 
-pub(crate) fn run() {
+pub(crate) fn main() {
     for engine in [Choice::Uring, Choice::Epoll] {
         let config = Config {
             engine,

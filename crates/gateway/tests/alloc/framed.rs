@@ -29,7 +29,7 @@ const STREAMS: u32 = 4;
 /// GET, http and `/` of the static table, the authority `a` as it is, and a field of an own name (RFC 7541 §6).
 const HEAD: &[u8] = b"\x82\x86\x84\x01\x01a\x00\x05x-one\x011";
 
-pub(crate) fn run() {
+pub(crate) fn main() {
     for choice in [Choice::Uring, Choice::Epoll] {
         let config = Config {
             engine: choice,

@@ -17,9 +17,9 @@ static ALLOCATOR: &StatsAlloc<System> = &INSTRUMENTED_SYSTEM;
 
 fn main() -> ExitCode {
     ringmain_testkit::cases::main(&[
-        ("cost", cost::run),
-        ("forward", forward::run),
-        ("framed", framed::run),
-        ("table", table::run),
+        ("cost", cost::main),
+        ("forward", forward::main),
+        ("framed", framed::main),
+        ("table", table::main),
     ])
 }

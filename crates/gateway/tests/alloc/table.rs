@@ -15,7 +15,7 @@ use crate::ALLOCATOR;
 
 const ROUTES: usize = 5_000;
 
-pub(crate) fn run() {
+pub(crate) fn main() {
     for hosts in [ROUTES, 1] {
         let region = Region::new(ALLOCATOR);
         let config = config(hosts);

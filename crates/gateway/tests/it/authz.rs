@@ -1,7 +1,7 @@
 //! A service that is asked whether requests may pass: that lets them, does not, is slow, down, lies, and is back.
 
 use std::sync::Arc;
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use ringmain_engine::Config;
 use ringmain_gateway::health::Verdict;
@@ -9,6 +9,7 @@ use ringmain_gateway::limits;
 use ringmain_gateway::model::{
     ActiveHealth, Answer, Ask, Body, ErrorPage, ExternalAuth, HealthCheck, Policy, StatusRange, Target,
 };
+use ringmain_testkit::wait::until;
 
 use crate::origin::{Edge, Origin, edge, nobody, to, upstream};
 use crate::policies::{ask, header, with};
@@ -324,16 +325,12 @@ fn allow_asks_an_endpoint_that_fails_its_health_check(engine: Config) {
     service.health.active = Some(check);
     config.upstreams.push(Arc::new(service));
     let edge = edge(engine, config);
-    let begun = Instant::now();
     let verdict = || {
         let upstreams = edge.gateway.upstreams();
         let found = upstreams.iter().find(|upstream| &*upstream.name == "authz");
         found.expect("it is configured").endpoints[0].verdict
     };
-    while verdict() != Verdict::Ill {
-        assert!(begun.elapsed() < PATIENCE, "it is checked");
-        std::thread::yield_now();
-    }
+    until("it is checked", || verdict() == Verdict::Ill);
     assert_eq!(ask(&edge, "GET", "").status, 401);
     assert_eq!(ask(&edge, "GET", "Authorization: Bearer t\r\n").status, 200);
     edge.server.shut_down();

@@ -12,6 +12,7 @@ use ringmain_gateway::model::{
     Retry, RetryOn, Rule, Share, Shed, StatusRange,
 };
 use ringmain_gateway::status::{Cap, Counted, CounterStatus};
+use ringmain_testkit::wait;
 use ringmain_web::Limits;
 
 use crate::origin::{Edge, Origin, edge, rules, to};
@@ -71,16 +72,6 @@ fn faults(edge: &Edge, wanted: Fault) -> u64 {
         .filter(|(fault, _)| *fault == wanted)
         .map(|(_, count)| count)
         .sum()
-}
-
-/// Waits for what must come.
-#[track_caller]
-fn until(is: impl Fn() -> bool) {
-    let begun = std::time::Instant::now();
-    while !is() {
-        assert!(begun.elapsed() < PATIENCE, "it comes");
-        std::thread::yield_now();
-    }
 }
 
 fn a_burst_passes_and_then_nothing(engine: Config) {
@@ -266,7 +257,7 @@ fn so_many_at_once(engine: Config) {
         origin.seen();
         drop(holder);
         let runs = |it: &CounterStatus| it.counted == Counted::Requests(1);
-        until(|| !edge.gateway.counters().iter().any(runs));
+        wait::until("nothing runs", || !edge.gateway.counters().iter().any(runs));
     }
     assert_eq!(faults(&edge, Fault::ConcurrencyFull), 3);
     edge.server.shut_down();
@@ -400,6 +391,6 @@ fn tries_have_a_cap(engine: Config) {
     // One request counts once, however often it is tried.
     (0..3).for_each(|_| drop(origin.seen()));
     assert_eq!(refused(Cap::Retries), (Cap::Retries, 1));
-    until(|| edge.gateway.upstreams()[0].retrying == 0);
+    wait::until("no retry", || edge.gateway.upstreams()[0].retrying == 0);
     edge.server.shut_down();
 }

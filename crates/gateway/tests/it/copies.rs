@@ -9,7 +9,7 @@ use ringmain_gateway::model::{self, Mirror, Share, Target};
 
 use crate::gates::until;
 use crate::origin::{Edge, Origin, edge, nobody, to, upstream};
-use crate::support::{PATIENCE, get, pattern};
+use crate::support::{get, pattern};
 
 on_every_backend! {
     the_same_request_marked,
@@ -55,11 +55,7 @@ fn the_same_request_marked(engine: Config) {
         );
         // Its connection is kept as others are.
         assert_eq!((own.connection, copy.connection), (0, 0));
-        let begun = std::time::Instant::now();
-        while edge.gateway.upstreams()[1].requests > 0 {
-            assert!(begun.elapsed() < PATIENCE, "its answer is read");
-            std::thread::yield_now();
-        }
+        until(|| edge.gateway.upstreams()[1].requests == 0);
     }
     client.send("HEAD / HTTP/1.1\r\nHost: a\r\n\r\n");
     assert_eq!(client.answer_to("HEAD").status, 200);

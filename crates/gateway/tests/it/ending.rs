@@ -3,10 +3,11 @@
 
 use std::sync::Mutex;
 use std::sync::mpsc::channel;
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use ringmain_engine::Config;
 use ringmain_gateway::fault::Fault;
+use ringmain_testkit::wait;
 
 use crate::gates::until;
 use crate::origin::{Edge, Origin, edge, to};
@@ -29,8 +30,7 @@ on_every_backend! {
 /// Waits until nothing is held: no request, no connection of a client, and of upstreams none that is not kept.
 #[track_caller]
 fn nothing_left(edge: &Edge, kept: u32) {
-    let begun = Instant::now();
-    loop {
+    wait::until("no request and no more connections than are kept", || {
         let upstream = &edge.gateway.upstreams()[0];
         let found = (
             upstream.requests,
@@ -38,12 +38,8 @@ fn nothing_left(edge: &Edge, kept: u32) {
             upstream.connections,
             edge.server.connections(),
         );
-        if found.0 == 0 && found.1 == 0 && found.2 <= kept && found.3 <= found.2 {
-            return;
-        }
-        assert!(begun.elapsed() < PATIENCE, "still held: {found:?}");
-        std::thread::sleep(Duration::from_millis(1));
-    }
+        found.0 == 0 && found.1 == 0 && found.2 <= kept && found.3 <= found.2
+    });
 }
 
 /// Waits until no request and no connection of an upstream is held, whatever its client does.
@@ -301,7 +297,7 @@ fn an_upstream_that_dribbles(engine: Config) {
         peer.send("HTTP/1.1 200 OK\r\nContent-Length: 1000000\r\n\r\n");
         // Never silent for long, and far below the rate.
         while peer.send("x") {
-            std::thread::sleep(Duration::from_millis(20));
+            wait::pause(Duration::from_millis(20));
         }
     });
     let edge = edge(

@@ -3,14 +3,14 @@
 
 use std::net::SocketAddr;
 use std::sync::Arc;
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use ringmain_engine::Config;
 use ringmain_gateway::health::Verdict;
 use ringmain_gateway::model::{self, ActiveHealth, Balance, HealthCheck, StatusRange};
+use ringmain_testkit::wait::until;
 
 use crate::origin::{Edge, Origin, edge, nobody, to};
-use crate::support::PATIENCE;
 
 on_every_backend! {
     the_dead_get_nothing_after_a_health_check,
@@ -56,19 +56,13 @@ fn to_all(addrs: &[SocketAddr], panic_percent: Option<u8>, is_checked: bool) -> 
 }
 
 fn wait_for(edge: &Edge, expected: &[Verdict]) {
-    let begun = Instant::now();
-    loop {
+    until("health checks", || {
         let upstreams = edge.gateway.upstreams();
         let endpoints = upstreams[0].endpoints.iter();
-        if endpoints
+        endpoints
             .map(|endpoint| endpoint.verdict)
             .eq(expected.iter().copied())
-        {
-            return;
-        }
-        assert!(begun.elapsed() < PATIENCE, "health checks");
-        std::thread::yield_now();
-    }
+    });
 }
 
 fn the_dead_get_nothing_after_a_health_check(engine: Config) {

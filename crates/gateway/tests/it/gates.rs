@@ -1,10 +1,8 @@
 //! A gateway with several listeners, and origins of bytes behind it.
 
 use std::io::{Read, Write};
-use std::net::{Ipv4Addr, Shutdown, SocketAddr, TcpListener, TcpStream};
+use std::net::{Shutdown, SocketAddr, TcpListener, TcpStream};
 use std::sync::Arc;
-use std::sync::atomic::{AtomicU8, Ordering};
-use std::time::{Duration, Instant};
 
 use ringmain_engine::{Addr, Config as EngineConfig, Engine, ListenOptions, Running};
 use ringmain_gateway::Gateway;
@@ -115,21 +113,13 @@ impl Gates {
 
 /// An address where nobody listens, and nobody will who does not ask for it: no other test or process has this host.
 pub(crate) fn reserved() -> SocketAddr {
-    static HOSTS: AtomicU8 = AtomicU8::new(1);
-    let [.., high, low] = std::process::id().to_be_bytes();
-    let host = Ipv4Addr::new(127, 1 + high % 200, low, HOSTS.fetch_add(1, Ordering::Relaxed));
-    let listener = TcpListener::bind((host, 0)).expect("a free port");
-    listener.local_addr().expect("it is bound")
+    ringmain_testkit::port::unused()
 }
 
 /// Waits for what another thread brings about.
 #[track_caller]
-pub(crate) fn until(mut true_now: impl FnMut() -> bool) {
-    let end = Instant::now() + PATIENCE;
-    while !true_now() {
-        assert!(Instant::now() < end, "it did not come about");
-        std::thread::sleep(Duration::from_millis(1));
-    }
+pub(crate) fn until(true_now: impl FnMut() -> bool) {
+    ringmain_testkit::wait::until("another thread's doing", true_now);
 }
 
 /// A listener at a port of the kernel's choice.

@@ -3,12 +3,13 @@
 use std::net::SocketAddr;
 use std::sync::Mutex;
 use std::sync::mpsc::{Sender, channel};
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use ringmain_engine::Config;
 use ringmain_gateway::limits;
 use ringmain_gateway::model::{self, Balance, RetryBudget};
 use ringmain_gateway::status::Cap;
+use ringmain_testkit::wait::{pause, until};
 
 use crate::origin::{Edge, Origin, edge, nobody, to};
 use crate::support::{PATIENCE, chunked, get, pattern, post};
@@ -61,11 +62,7 @@ fn held() -> (Origin, Sender<Option<&'static str>>) {
 
 #[track_caller]
 fn until_hedged(edge: &Edge, count: u64) {
-    let begun = Instant::now();
-    while edge.gateway.upstreams()[0].hedged < count {
-        assert!(begun.elapsed() < PATIENCE, "a second try");
-        std::thread::yield_now();
-    }
+    until("a second try", || edge.gateway.upstreams()[0].hedged >= count);
 }
 
 fn the_second_answers_and_the_first_is_cancelled(engine: Config) {
@@ -81,11 +78,10 @@ fn the_second_answers_and_the_first_is_cancelled(engine: Config) {
     edge.server.get("/").expect(200, "second");
     assert_eq!(is_closed.recv_timeout(PATIENCE), Ok(true));
     assert_eq!(edge.gateway.upstreams()[0].hedged, 1);
-    let begun = Instant::now();
-    while edge.gateway.upstreams()[0].retrying > 0 || edge.gateway.upstreams()[0].requests > 0 {
-        assert!(begun.elapsed() < PATIENCE, "nothing is held");
-        std::thread::yield_now();
-    }
+    until("nothing is held", || {
+        let upstream = &edge.gateway.upstreams()[0];
+        upstream.retrying == 0 && upstream.requests == 0
+    });
     edge.server.shut_down();
 }
 
@@ -190,7 +186,7 @@ fn what_may_have_been_done_is_not_done_twice(engine: Config) {
         Origin::new(|mut peer| {
             while let Some(seen) = peer.request() {
                 // Time enough for a second try, if there were one.
-                std::thread::sleep(10 * SOON);
+                pause(10 * SOON);
                 peer.send(ok(&seen.body.len().to_string()));
             }
         })
@@ -223,11 +219,9 @@ fn without_budget_there_is_none(engine: Config) {
     let mut client = edge.server.client();
     client.send(get("/"));
     first.seen();
-    let begun = Instant::now();
-    while edge.gateway.upstreams()[0].refused[Cap::Budget as usize].1 == 0 {
-        assert!(begun.elapsed() < PATIENCE, "it is asked");
-        std::thread::yield_now();
-    }
+    until("it is refused", || {
+        edge.gateway.upstreams()[0].refused[Cap::Budget as usize].1 > 0
+    });
     go.send(Some("first")).expect("it waits");
     client.answer().expect(200, "first");
     assert_eq!(edge.gateway.upstreams()[0].hedged, 0);

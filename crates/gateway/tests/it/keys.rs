@@ -7,6 +7,7 @@ use std::time::{Duration, Instant};
 use ringmain_engine::Config;
 use ringmain_gateway::limits;
 use ringmain_gateway::model::{JwtAlgorithm, JwtKeys, Policy, RemoteKeys, Target};
+use ringmain_testkit::wait::until;
 use serde_json::json;
 
 use crate::origin::{Edge, Origin, edge, nobody, to, upstream};
@@ -131,15 +132,13 @@ fn keys_that_are_none_are_no_keys(engine: Config) {
 
 /// Keys are fetched again and again until they are there; until then nobody passes.
 fn until_let_in(edge: &Edge, token: &str) {
-    let began = std::time::Instant::now();
-    loop {
-        match shown(edge, token).status {
-            200 => return,
-            status => assert_eq!(status, 503),
+    until("the keys are fetched", || match shown(edge, token).status {
+        200 => true,
+        status => {
+            assert_eq!(status, 503);
+            false
         }
-        assert!(began.elapsed() < PATIENCE, "the keys are fetched");
-        std::thread::yield_now();
-    }
+    });
 }
 
 /// The provider changes its key: who has a token of the new one is let in after one more fetch, which he waits for, and what was known of
@@ -165,16 +164,14 @@ fn keys_that_change(engine: Config) {
     *served.0.lock().expect("no panic") = answer_with(&set(&[&new]));
     // Known already: nobody asks for keys, and nobody knows yet that these have changed.
     assert_eq!(shown(&edge, &before).status, 200);
-    let since = Instant::now();
-    loop {
-        match shown(&edge, &after).status {
-            200 => break,
-            // Until keys may be fetched again.
-            status => assert_eq!(status, 401),
+    until("they are fetched again", || match shown(&edge, &after).status {
+        200 => true,
+        // Until keys may be fetched again.
+        status => {
+            assert_eq!(status, 401);
+            false
         }
-        assert!(since.elapsed() < PATIENCE, "they are fetched again");
-        std::thread::sleep(Duration::from_millis(20));
-    }
+    });
     assert_eq!(served.1.load(Ordering::SeqCst), begun + 1, "once");
     // On every connection, so by each worker.
     for _ in 0..8 {

@@ -1,7 +1,7 @@
 //! Rules that lead to push: clients connect by them, with the rule's policies before and its headers around.
 
 use std::sync::{Arc, Mutex};
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use ringmain_engine::Config;
 use ringmain_gateway::model::{
@@ -9,13 +9,14 @@ use ringmain_gateway::model::{
     Path, PathMatch, Policy, Push, PushAsk, PushAt, PushEvent, PushKeys, PushNamespace, PushProxy,
     PushTokens, RemoteKeys, Rule, Secret, Target,
 };
+use ringmain_testkit::wait;
 use serde_json::{Value, json};
 
 use crate::keys::Gate;
 use crate::origin::{Edge, Origin, Seen, edge, nobody, rules, upstream};
 use crate::policies::{addresses, header, with};
 use crate::signer::{Signer, claims, provider, set};
-use crate::support::{Client, PATIENCE, get};
+use crate::support::{Client, get};
 
 on_every_backend! {
     clients_connect_by_a_rule_and_hear_what_is_published,
@@ -477,15 +478,13 @@ fn shows(edge: &Edge, token: &str) -> u32 {
 /// Shows it until it is let in. Until then it is told each time that it may be later.
 #[track_caller]
 fn until_let_in(edge: &Edge, token: &str, meanwhile: &[u32]) {
-    let end = Instant::now() + PATIENCE;
-    loop {
-        match shows(edge, token) {
-            0 => return,
-            code => assert!(meanwhile.contains(&code), "{code}"),
+    wait::until("the keys are fetched", || match shows(edge, token) {
+        0 => true,
+        code => {
+            assert!(meanwhile.contains(&code), "{code}");
+            false
         }
-        assert!(Instant::now() < end, "the keys are fetched");
-        std::thread::sleep(Duration::from_millis(5));
-    }
+    });
 }
 
 fn served(keys: &str) -> String {

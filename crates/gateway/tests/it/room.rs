@@ -6,6 +6,7 @@ use std::time::{Duration, Instant};
 
 use ringmain_engine::Config;
 use ringmain_gateway::model::{self, Action, Forward, Match, Path, PathMatch, Rule, Upstream};
+use ringmain_testkit::wait::until;
 
 use crate::origin::{Edge, Origin, edge, rules, to, upstream};
 use crate::support::{Client, PATIENCE, get};
@@ -182,11 +183,7 @@ fn more_room(engine: Config) {
     first.seen();
     let mut waiter = edge.server.client();
     waiter.send(get("/b"));
-    let begun = Instant::now();
-    while edge.gateway.upstreams()[1].waiting == 0 {
-        assert!(begun.elapsed() < PATIENCE, "it waits");
-        std::thread::yield_now();
-    }
+    until("it waits", || edge.gateway.upstreams()[1].waiting > 0);
     config.limits.upstream_connections = Some(2);
     assert_eq!(edge.gateway.replace(Arc::new(config), Duration::ZERO), []);
     waiter.answer().expect(200, "ok");

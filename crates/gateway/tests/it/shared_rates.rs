@@ -1,12 +1,9 @@
 //! Rates that several gateways count in a Redis: a real one, started by each test, which comes and goes; and one that lies.
 
-use std::io::Write;
 use std::net::SocketAddr;
-use std::os::unix::net::UnixStream;
 use std::path::{Path, PathBuf};
-use std::process::{Child, Command, Stdio};
 use std::sync::Arc;
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use ringmain_engine::Config;
 use ringmain_gateway::fault::Fault;
@@ -14,6 +11,8 @@ use ringmain_gateway::model::{
     self, Action, Answer, Body, Endpoint, Policy, RateKey, RateLimit, Redis, Rule, Secret, Target, Upstream,
     Where,
 };
+use ringmain_testkit::servers;
+use ringmain_testkit::wait::until;
 
 use crate::origin::{Edge, Origin, edge, nobody, rules, upstream};
 use crate::policies::{ask, with};
@@ -27,58 +26,6 @@ on_every_backend! {
     one_that_says_nothing,
     one_that_goes_gives_no_second_budget,
     a_full_pool_switches_no_limit_off,
-}
-
-/// A redis-server at a Unix socket, without files.
-struct Server {
-    child: Child,
-    socket: PathBuf,
-}
-
-impl Server {
-    /// `None`: it is not installed here.
-    fn start(socket: PathBuf, more: &[&str]) -> Option<Server> {
-        let _ = std::fs::remove_file(&socket);
-        let child = Command::new("redis-server")
-            .args(["--port", "0", "--save", "", "--appendonly", "no", "--unixsocket"])
-            .arg(&socket)
-            .args(more)
-            .stdout(Stdio::null())
-            .stderr(Stdio::null())
-            .spawn();
-        let child = match child {
-            Ok(child) => child,
-            Err(error) => {
-                // Past the test harness, which would hide it.
-                let line = format!("SKIPPED a test with a Redis: no redis-server: {error}\n");
-                std::io::stderr()
-                    .write_all(line.as_bytes())
-                    .expect("standard error");
-                return None;
-            }
-        };
-        let begun = Instant::now();
-        while UnixStream::connect(&socket).is_err() {
-            assert!(begun.elapsed() < PATIENCE, "redis-server listens");
-            std::thread::yield_now();
-        }
-        Some(Server { child, socket })
-    }
-
-    fn stop(mut self) -> PathBuf {
-        self.child.kill().expect("it runs");
-        self.child.wait().expect("it ends");
-        std::mem::take(&mut self.socket)
-    }
-}
-
-impl Drop for Server {
-    fn drop(&mut self) {
-        // A test that has failed leaves none behind.
-        let _ = self.child.kill();
-        let _ = self.child.wait();
-        let _ = std::fs::remove_file(&self.socket);
-    }
 }
 
 fn socket(name: &str, engine: &Config) -> PathBuf {
@@ -123,10 +70,10 @@ fn down(edge: &Edge) -> u64 {
 
 fn gateways_count_together(mut engine: Config) {
     engine.workers = Some(2);
-    let Some(server) = Server::start(socket("together", &engine), &[]) else {
+    let Some(server) = servers::Redis::start(socket("together", &engine), &[]) else {
         return;
     };
-    let config = || limited(at(&server.socket), 50, |_| {});
+    let config = || limited(at(server.socket()), 50, |_| {});
     let edges = [edge(engine.clone(), config()), edge(engine, config())];
     let first = ask(&edges[0], "GET", "");
     assert_eq!(first.status, 200);
@@ -164,11 +111,12 @@ fn gateways_count_together(mut engine: Config) {
 }
 
 fn who_signs_in(engine: Config) {
-    let Some(server) = Server::start(socket("secret", &engine), &["--requirepass", "open sesame"]) else {
+    let Some(server) = servers::Redis::start(socket("secret", &engine), &["--requirepass", "open sesame"])
+    else {
         return;
     };
     let config = |password: &str| {
-        limited(at(&server.socket), 2, |redis| {
+        limited(at(server.socket()), 2, |redis| {
             redis.password = Some(Secret::new(password.as_bytes()));
             redis.denies = true;
         })
@@ -183,27 +131,26 @@ fn who_signs_in(engine: Config) {
 }
 
 fn one_that_goes_and_comes_back(engine: Config) {
-    let Some(server) = Server::start(socket("back", &engine), &[]) else {
+    let Some(server) = servers::Redis::start(socket("back", &engine), &[]) else {
         return;
     };
     let edge = edge(
         engine,
-        limited(at(&server.socket), 2, |redis| redis.denies = true),
+        limited(at(server.socket()), 2, |redis| redis.denies = true),
     );
     assert_eq!(statuses(&edge, 3), [200, 200, 429]);
     let socket = server.stop();
     assert_eq!(statuses(&edge, 3), [503; 3]);
     assert_eq!(down(&edge), 3);
     // What it had counted is gone with it.
-    let _server = Server::start(socket, &[]).expect("it was there before");
-    let begun = Instant::now();
-    loop {
-        assert!(begun.elapsed() < PATIENCE, "it is asked again");
-        match ask(&edge, "GET", "").status {
-            503 => std::thread::yield_now(),
-            status => break assert_eq!(status, 200),
+    let _server = servers::Redis::start(socket, &[]).expect("it was there before");
+    until("it is asked again", || match ask(&edge, "GET", "").status {
+        503 => false,
+        status => {
+            assert_eq!(status, 200);
+            true
         }
-    }
+    });
     assert_eq!(statuses(&edge, 2), [200, 429]);
     edge.server.shut_down();
 }
@@ -246,10 +193,10 @@ fn one_that_says_nothing(engine: Config) {
 }
 
 fn one_that_goes_gives_no_second_budget(engine: Config) {
-    let Some(server) = Server::start(socket("budget", &engine), &[]) else {
+    let Some(server) = servers::Redis::start(socket("budget", &engine), &[]) else {
         return;
     };
-    let edge = edge(engine, limited(at(&server.socket), 3, |_| {}));
+    let edge = edge(engine, limited(at(server.socket()), 3, |_| {}));
     assert_eq!(statuses(&edge, 2), [200; 2]);
     server.stop();
     assert_eq!(statuses(&edge, 3), [200, 429, 429]);

@@ -7,6 +7,7 @@ use std::time::Duration;
 use ringmain_engine::Config;
 use ringmain_gateway::fault::Fault;
 use ringmain_gateway::model::{self, Balance, Endpoint, UpstreamProtocol, Where};
+use ringmain_testkit::wait::pause;
 use ringmain_wire::h2::Limits;
 
 use crate::framed::Framed;
@@ -189,7 +190,7 @@ fn a_deadline_that_comes_closer_is_met(engine: Config) {
     let origin = Framed::new(|mut peer| {
         let Some((stream, _)) = peer.request() else { return };
         // Its head is waited for when this is begun.
-        std::thread::sleep(Duration::from_millis(100));
+        pause(Duration::from_millis(100));
         peer.respond(stream, 200, &[], false);
         peer.data(stream, b"x", false);
         peer.request();

@@ -8,6 +8,7 @@ use std::time::{Duration, Instant};
 use ringmain_engine::Config;
 use ringmain_gateway::fault::Fault;
 use ringmain_gateway::model::{self, Balance, Forward, OutlierDetection, Retry, RetryOn, StatusRange};
+use ringmain_testkit::wait::pause;
 use ringmain_wire::h1::FieldBlock;
 use ringmain_wire::h2::Limits;
 
@@ -86,7 +87,7 @@ fn a_live_stream_has_no_minimum_rate(engine: Config) {
     assert_eq!(client.head().status, 200);
     assert_eq!(client.chunk().as_deref(), Some(&b"x"[..]));
     while begun.elapsed() < Duration::from_millis(2500) {
-        std::thread::sleep(Duration::from_millis(100));
+        pause(Duration::from_millis(100));
         client.send("1\r\nx\r\n");
         assert_eq!(client.chunk().as_deref(), Some(&b"x"[..]));
     }
@@ -115,7 +116,7 @@ fn a_live_stream_over_http2_has_none(engine: Config) {
     let stream = client.head("POST", "/s/m", &head, false);
     for _ in 0..25 {
         client.send_piece(stream, b"x", false);
-        std::thread::sleep(Duration::from_millis(100));
+        pause(Duration::from_millis(100));
     }
     client.send_piece(stream, b"x", true);
     let got = client.wait(stream);
@@ -139,7 +140,7 @@ fn an_upload_has_that_of_its_listener(engine: Config) {
         client.send("POST / HTTP/1.1\r\nHost: a\r\nContent-Length: 20\r\n\r\n");
         let begun = Instant::now();
         let pieces = (0..20).take_while(|_| {
-            std::thread::sleep(Duration::from_millis(110));
+            pause(Duration::from_millis(110));
             let is_cut = count(&edge, Fault::RequestTooSlow) > 0;
             if !is_cut {
                 client.send("x");
@@ -193,7 +194,7 @@ fn a_call_that_is_cut_has_its_status(engine: Config) {
 fn trickle(client: &mut Client, request: &str) {
     client.send(request);
     for _ in 0..10 {
-        std::thread::sleep(Duration::from_millis(100));
+        pause(Duration::from_millis(100));
         client.send(pattern(1000));
     }
 }
@@ -329,7 +330,7 @@ fn early(
             return;
         }
         // All that fits between here and the client is on its way when this is sent.
-        std::thread::sleep(Duration::from_millis(100));
+        pause(Duration::from_millis(100));
         peer.send(answer);
         let _ = gone.lock().expect("one").recv_timeout(PATIENCE);
         let mut length = 0;
@@ -388,10 +389,10 @@ fn an_early_answer_over_http2_is_relayed(engine: Config) {
         let origin = Framed::with(limits, move |mut peer| {
             peer.consumes = false;
             while let Some((stream, ..)) = peer.head() {
-                std::thread::sleep(Duration::from_millis(100));
+                pause(Duration::from_millis(100));
                 peer.answer(stream, 413, &[], b"too large");
                 // The client is answered before anything else is read.
-                std::thread::sleep(Duration::from_millis(300));
+                pause(Duration::from_millis(300));
             }
         });
         let edge = by_streams(engine.clone(), &origin, |forward, _| forward.body.request = None);
@@ -545,7 +546,7 @@ fn empty_pieces_are_no_chunks(engine: Config) {
     for piece in ["A", "A", "A", "A", "AGF", "iYw=="] {
         client.send(format!("{:x}\r\n{piece}\r\n", piece.len()));
         // Each by itself, as a rule.
-        std::thread::sleep(Duration::from_millis(20));
+        pause(Duration::from_millis(20));
     }
     client.send("0\r\n\r\n");
     let seen = origin.seen();

@@ -12,5 +12,5 @@ use stats_alloc::{INSTRUMENTED_SYSTEM, StatsAlloc};
 static ALLOCATOR: &StatsAlloc<System> = &INSTRUMENTED_SYSTEM;
 
 fn main() -> ExitCode {
-    ringmain_testkit::cases::main(&[("traffic", traffic::run)])
+    ringmain_testkit::cases::main(&[("traffic", traffic::main)])
 }

@@ -24,7 +24,7 @@ struct Warm {
     out: Vec<u8>,
 }
 
-pub(crate) fn run() {
+pub(crate) fn main() {
     let limits = Limits::default();
     let mut warm = Warm {
         traffic: Traffic::mix(&[flow("a"), flow("b")]).expect("traffic"),

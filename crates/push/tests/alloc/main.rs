@@ -13,5 +13,5 @@ use stats_alloc::{INSTRUMENTED_SYSTEM, StatsAlloc};
 static ALLOCATOR: &StatsAlloc<System> = &INSTRUMENTED_SYSTEM;
 
 fn main() -> ExitCode {
-    ringmain_testkit::cases::main(&[("cost", cost::run)])
+    ringmain_testkit::cases::main(&[("cost", cost::main)])
 }

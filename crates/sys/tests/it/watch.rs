@@ -6,36 +6,12 @@
 
 use std::fs;
 use std::os::unix::fs::symlink;
-use std::path::{Path, PathBuf};
-use std::sync::atomic::{AtomicU32, Ordering};
+use std::path::Path;
 use std::time::{Duration, Instant};
 
 use ringmain_sys::event::Event;
 use ringmain_sys::watch::{Watcher, Woken};
-
-struct Folder(PathBuf);
-
-impl Folder {
-    fn new() -> Folder {
-        static NEXT: AtomicU32 = AtomicU32::new(0);
-        let number = NEXT.fetch_add(1, Ordering::Relaxed);
-        let path = std::env::temp_dir().join(format!("ringmain-watch-{}-{number}", std::process::id()));
-        fs::create_dir(&path).expect("a folder");
-        Folder(path)
-    }
-
-    fn file(&self, name: &str, text: &str) -> PathBuf {
-        let path = self.0.join(name);
-        fs::write(&path, text).expect("a file");
-        path
-    }
-}
-
-impl Drop for Folder {
-    fn drop(&mut self) {
-        let _ = fs::remove_dir_all(&self.0);
-    }
-}
+use ringmain_testkit::folder::Folder;
 
 /// Whether what is done is heard.
 fn heard(files: &[&Path], act: impl FnOnce()) -> bool {
@@ -65,7 +41,7 @@ fn what_happens_beside_it_is_not_heard() {
     let file = folder.file("a.yaml", "1");
     let acts = || {
         folder.file("b.yaml", "2");
-        fs::rename(folder.0.join("b.yaml"), folder.0.join("c.yaml")).expect("renamed");
+        fs::rename(folder.path().join("b.yaml"), folder.path().join("c.yaml")).expect("renamed");
     };
     assert!(!heard(&[&file], acts));
     assert!(!heard(&[&file], || drop(fs::read(&file))));
@@ -76,15 +52,15 @@ fn links_on_the_way_are_followed() {
     // As Kubernetes mounts a volume: a.yaml -> ..data/a.yaml, ..data -> ..1
     let folder = Folder::new();
     for (number, text) in [("..1", "1"), ("..2", "2")] {
-        fs::create_dir(folder.0.join(number)).expect("a folder");
+        fs::create_dir(folder.path().join(number)).expect("a folder");
         folder.file(&format!("{number}/a.yaml"), text);
     }
-    symlink("..1", folder.0.join("..data")).expect("a link");
-    symlink("..data/a.yaml", folder.0.join("a.yaml")).expect("a link");
-    let file = folder.0.join("a.yaml");
+    symlink("..1", folder.path().join("..data")).expect("a link");
+    symlink("..data/a.yaml", folder.path().join("a.yaml")).expect("a link");
+    let file = folder.path().join("a.yaml");
     let swap = || {
-        symlink("..2", folder.0.join("..data_tmp")).expect("a link");
-        fs::rename(folder.0.join("..data_tmp"), folder.0.join("..data")).expect("renamed");
+        symlink("..2", folder.path().join("..data_tmp")).expect("a link");
+        fs::rename(folder.path().join("..data_tmp"), folder.path().join("..data")).expect("renamed");
     };
     assert!(heard(&[&file], swap));
     assert_eq!(fs::read_to_string(&file).expect("a file"), "2");
@@ -95,14 +71,14 @@ fn links_on_the_way_are_followed() {
 #[test]
 fn a_folder_that_is_replaced_is_heard_and_watched_anew() {
     let folder = Folder::new();
-    fs::create_dir(folder.0.join("one")).expect("a folder");
+    fs::create_dir(folder.path().join("one")).expect("a folder");
     let file = folder.file("one/a.yaml", "1");
     let mut watcher = Watcher::new().expect("inotify");
     assert!(watcher.watch([&*file].into_iter()).is_empty());
-    fs::rename(folder.0.join("one"), folder.0.join("old")).expect("renamed");
+    fs::rename(folder.path().join("one"), folder.path().join("old")).expect("renamed");
     assert!(watcher.has_changed().expect("events"));
     assert!(watcher.watch([&*file].into_iter()).is_empty());
-    fs::create_dir(folder.0.join("one")).expect("a folder");
+    fs::create_dir(folder.path().join("one")).expect("a folder");
     assert!(watcher.has_changed().expect("events"));
     assert!(watcher.watch([&*file].into_iter()).is_empty());
     folder.file("one/a.yaml", "2");
@@ -114,12 +90,12 @@ fn a_folder_that_is_replaced_is_heard_and_watched_anew() {
 #[test]
 fn links_in_a_circle_end() {
     let folder = Folder::new();
-    symlink("b", folder.0.join("a")).expect("a link");
-    symlink("a", folder.0.join("b")).expect("a link");
+    symlink("b", folder.path().join("a")).expect("a link");
+    symlink("a", folder.path().join("b")).expect("a link");
     let mut watcher = Watcher::new().expect("inotify");
     assert!(
         watcher
-            .watch([&*folder.0.join("a/c.yaml")].into_iter())
+            .watch([&*folder.path().join("a/c.yaml")].into_iter())
             .is_empty()
     );
 }

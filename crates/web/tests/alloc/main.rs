@@ -17,9 +17,9 @@ static ALLOCATOR: &StatsAlloc<System> = &INSTRUMENTED_SYSTEM;
 
 fn main() -> ExitCode {
     ringmain_testkit::cases::main(&[
-        ("parts", parts::run),
-        ("requests", requests::run),
-        ("router", router::run),
-        ("ws", ws::run),
+        ("parts", parts::main),
+        ("requests", requests::main),
+        ("router", router::main),
+        ("ws", ws::main),
     ])
 }

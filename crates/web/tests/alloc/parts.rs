@@ -15,7 +15,7 @@ use crate::ALLOCATOR;
 
 const TIMES: u64 = 1000;
 
-pub(crate) fn run() {
+pub(crate) fn main() {
     let mut out = Vec::with_capacity(4096);
     check("queries", |_| query());
     check("what is set and sent", |number| {

@@ -191,7 +191,7 @@ fn counted() -> Vec<Case> {
     ]
 }
 
-pub(crate) fn run() {
+pub(crate) fn main() {
     for (engine, tls) in [
         (Choice::Uring, false),
         (Choice::Epoll, false),

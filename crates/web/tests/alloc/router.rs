@@ -30,7 +30,7 @@ const CASES: &[(Method<'_>, &str, Option<usize>)] = &[
     (Method::Get, "/nothing/here", None),
 ];
 
-pub(crate) fn run() {
+pub(crate) fn main() {
     let (table, refused) = Table::new(ROUTES.iter().copied());
     assert!(refused.is_empty(), "{refused:?}");
     let mut scratch = String::new();

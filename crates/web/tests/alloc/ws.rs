@@ -111,7 +111,7 @@ fn cases() -> Vec<Case> {
     ]
 }
 
-pub(crate) fn run() {
+pub(crate) fn main() {
     for engine in [Choice::Uring, Choice::Epoll] {
         let config = Config {
             engine,

@@ -20,7 +20,7 @@ struct Warm {
     deflater: Deflater,
 }
 
-pub(crate) fn run() {
+pub(crate) fn main() {
     let mut warm = Warm {
         body: Vec::new(),
         text: Vec::new(),

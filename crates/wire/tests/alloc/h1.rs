@@ -19,7 +19,7 @@ struct Warm {
     out: Vec<u8>,
 }
 
-pub(crate) fn run() {
+pub(crate) fn main() {
     let limits = Limits::default();
     let mut warm = Warm {
         limits,

@@ -121,7 +121,7 @@ fn listen(pair: &mut Pair) {
     pair.to_client.clear();
 }
 
-pub(crate) fn run() {
+pub(crate) fn main() {
     let mut pair = pair();
     for _ in 0..10 {
         round(&mut pair);

@@ -17,10 +17,10 @@ static ALLOCATOR: &StatsAlloc<System> = &INSTRUMENTED_SYSTEM;
 
 fn main() -> ExitCode {
     ringmain_testkit::cases::main(&[
-        ("grpc", grpc::run),
-        ("h1", h1::run),
-        ("h2", h2::run),
-        ("tls", tls::run),
-        ("ws", ws::run),
+        ("grpc", grpc::main),
+        ("h1", h1::main),
+        ("h2", h2::main),
+        ("tls", tls::main),
+        ("ws", ws::main),
     ])
 }

@@ -29,7 +29,7 @@ const SUITES: [&str; 4] = [
     "TLS_ECDHE_ECDSA_WITH_CHACHA20_POLY1305_SHA256",
 ];
 
-pub(crate) fn run() {
+pub(crate) fn main() {
     // Kept to the end, so that no session lies in the pages of an earlier one.
     let mut held = Vec::with_capacity(SUITES.len() * 2 * SESSIONS);
     for suite in SUITES {

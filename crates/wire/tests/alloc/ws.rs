@@ -21,7 +21,7 @@ struct Warm {
     bomb: Vec<u8>,
 }
 
-pub(crate) fn run() {
+pub(crate) fn main() {
     let mut warm = Warm {
         out: Vec::new(),
         input: Vec::new(),

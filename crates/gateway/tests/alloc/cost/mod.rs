@@ -168,7 +168,7 @@ fn lies() {
     }
 }
 
-pub(crate) fn run() {
+pub(crate) fn main() {
     payloads();
     lies();
     slow::all();

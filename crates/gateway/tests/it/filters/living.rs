@@ -3,7 +3,7 @@
 use std::sync::mpsc;
 
 use super::*;
-use crate::support::PATIENCE;
+use ringmain_testkit::wait::until;
 
 on_every_backend! {
     one_for_each_worker_and_place,
@@ -17,15 +17,6 @@ fn lines(told: &Told) -> Vec<String> {
 
 fn count(told: &Told, line: &str) -> usize {
     lines(told).iter().filter(|found| *found == line).count()
-}
-
-/// Waits for what another thread does.
-fn until(what: &str, is_there: impl Fn() -> bool) {
-    let begun = std::time::Instant::now();
-    while !is_there() {
-        assert!(begun.elapsed() < PATIENCE, "{what}");
-        std::thread::yield_now();
-    }
 }
 
 fn one_for_each_worker_and_place(engine: Config) {

@@ -124,7 +124,7 @@ struct Server {
 const JSON: &[u8] =
     br#"{"text":"something that has happened, in so many words","at":{"x":[1,2,3],"y":{"z":4}}}"#;
 
-pub(crate) fn run() {
+pub(crate) fn main() {
     let files = getrlimit(Resource::Nofile);
     let all = Rlimit {
         current: files.maximum,

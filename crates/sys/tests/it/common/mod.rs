@@ -2,37 +2,9 @@
 
 #![allow(unreachable_pub, reason = "a module of one test binary")]
 
-use std::path::{Path, PathBuf};
 use std::process::Command;
-use std::sync::atomic::{AtomicU32, Ordering};
 
-/// A fresh directory that anybody may enter, removed at the end.
-pub struct Directory(PathBuf);
-
-impl Directory {
-    pub fn new() -> Directory {
-        static NEXT: AtomicU32 = AtomicU32::new(0);
-        let number = NEXT.fetch_add(1, Ordering::Relaxed);
-        let name = format!("ringmain-sys-{}-{number}", std::process::id());
-        let path = std::env::temp_dir().join(name);
-        std::fs::create_dir(&path).unwrap();
-        Directory(path)
-    }
-
-    pub fn path(&self) -> &Path {
-        &self.0
-    }
-
-    pub fn join(&self, name: &str) -> PathBuf {
-        self.0.join(name)
-    }
-}
-
-impl Drop for Directory {
-    fn drop(&mut self) {
-        std::fs::remove_dir_all(&self.0).unwrap();
-    }
-}
+pub use ringmain_testkit::folder::Folder as Directory;
 
 /// Whether this process is a child made by [`in_child`].
 pub fn is_child() -> bool {

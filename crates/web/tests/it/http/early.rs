@@ -4,13 +4,13 @@ use std::cell::RefCell;
 use std::rc::Rc;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, Ordering};
-use std::time::Instant;
 
 use ringmain_engine::{Config, Cx};
+use ringmain_testkit::wait::until;
 use ringmain_web::{App, Early, Framing, Request, Ticket};
 use ringmain_wire::h1::FieldBlock;
 
-use crate::support::{End, PATIENCE, get, post, serve};
+use crate::support::{End, get, post, serve};
 
 on_every_backend! {
     each_is_answered_by_who_keeps_its_ticket,
@@ -30,15 +30,6 @@ struct Seen {
 impl Seen {
     fn abandoned(&self) -> u32 {
         self.abandoned.load(Ordering::Relaxed)
-    }
-}
-
-/// Waits for another thread; the time is a guard against hanging.
-fn wait_until(condition: impl Fn() -> bool) {
-    let begun = Instant::now();
-    while !condition() {
-        assert!(begun.elapsed() < PATIENCE, "it does not come");
-        std::thread::yield_now();
     }
 }
 
@@ -204,9 +195,9 @@ fn a_client_that_leaves_is_told_of(engine: Config) {
     client.send(get("/other"));
     client.answer().expect(200, "task /other 0\n");
     client.send(get("/hold"));
-    wait_until(|| seen.held.load(Ordering::Relaxed) == 1);
+    until("another thread", || seen.held.load(Ordering::Relaxed) == 1);
     client.reset();
-    wait_until(|| seen.abandoned() == 1);
+    until("another thread", || seen.abandoned() == 1);
     // Its place is used again.
     server.get("/keep").expect(200, "/keep");
     server.get("/run").expect(200, "task /run 0\n");

@@ -4,6 +4,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::thread::JoinHandle;
 
+use ringmain_testkit::wait::until;
 use ringmain_tls::{Acceptor, ClientSettings, Connector, KeyPair, ServerSettings};
 use ringmain_web::{App, Entrance};
 
@@ -64,13 +65,13 @@ fn load(
 /// Waits until the clients have had so many more answers.
 fn progress(done: &AtomicU64, clients: &[JoinHandle<()>]) {
     let target = done.load(Ordering::Relaxed) + MORE;
-    while done.load(Ordering::Relaxed) < target {
+    until("more answers", || {
         assert!(
             clients.iter().all(|client| !client.is_finished()),
             "a client has failed"
         );
-        std::thread::yield_now();
-    }
+        done.load(Ordering::Relaxed) >= target
+    });
 }
 
 fn a_reload_under_load_fails_nobody(setting: Setting) {
