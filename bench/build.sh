@@ -6,7 +6,7 @@
 #   bench/build.sh https              what tls.py and ws.py need: client floor tls
 #   bench/build.sh h2                 what h2.py needs: hyper with and without TLS, tonic, grpc-go
 #   bench/build.sh proxy              what proxy.py needs: client floor proxies
-#   bench/build.sh push               what push.py needs, from ../shared/bench/push: its client, floor and Go server
+#   bench/build.sh push               what push.py needs: client floor gopush
 #   bench/build.sh client floor       only these
 #
 # Writes below $PEERS, besides the download caches of cargo and go. Needs gcc, cargo and,
@@ -22,8 +22,8 @@ caddy_version=v2.11.9
 
 build_client() {
   local name
-  for name in lg hold surge; do
-    "${CC:-gcc}" -O2 -march=native -Wall -Wextra -o "$bin/$name" "$here/client/$name.c"
+  for name in lg hold surge fanout; do
+    "${CC:-gcc}" -O2 -march=native -Wall -Wextra -o "$bin/$name" "$here/client/$name.c" -lm
   done
 }
 
@@ -33,11 +33,8 @@ build_floor() {
   cp "$PEERS/floor/release/floor" "$bin/floor"
 }
 
-build_push() {
-  local from=$here/../../shared/bench/push
-  "${CC:-gcc}" -O2 -o "$bin/pl" "$from/pl.c"
-  "${CC:-gcc}" -O2 -o "$bin/push-floor" "$from/floor.c"
-  (cd "$from/centrifuge-srv" && go build -o "$bin/centrifuge-srv" .)
+build_gopush() {
+  (cd "$here/peers" && go build -mod=readonly -o "$bin/gopush" ./gopush)
 }
 
 # The HTTPS and WebSocket peers, and the lean HTTPS client, which share rustls.
@@ -51,7 +48,7 @@ build_tls() {
   done
   for name in nginx openssl; do
     PATH=$PATH:/usr/sbin command -v "$name" >/dev/null ||
-      echo "build.sh: no $name here (on Debian: apt-get install $name; do not let it start)" >&2
+      echo "build.sh: no $name here (on Debian: bench/install.sh https)" >&2
   done
 }
 
@@ -126,10 +123,11 @@ mkdir -p "$bin"
 [ "$*" != http ] || set -- client floor go rust
 [ "$*" != https ] || set -- client floor tls
 [ "$*" != proxy ] || set -- client floor proxies
+[ "$*" != push ] || set -- client floor gopush
 for part in "$@"; do
   case $part in
-    client | floor | go | h2 | proxies | push | rust | tls) ;;
-    *) echo "build.sh: expected http, https, proxy, or some of client, floor, go, h2, proxies, push, rust and tls, found \"$part\"" >&2; exit 2 ;;
+    client | floor | go | gopush | h2 | proxies | rust | tls) ;;
+    *) echo "build.sh: expected http, https, proxy, push, or some of client, floor, go, gopush, h2, proxies, rust and tls, found \"$part\"" >&2; exit 2 ;;
   esac
   ("build_$part")
 done

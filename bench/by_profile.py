@@ -1,13 +1,13 @@
 #!/usr/bin/env python3
 """Builds the ringmain binary by a profile of its own work (PGO), as packages should have it.
 
-    bench/by_profile.py                        the binary is target/by-profile/ringmain
+    bench/by_profile.py                        target/package/ringmain and its symbols, target/package/ringmain.debug
     bench/by_profile.py --secs 1 --keep        shorter loads; the profile stays in target/by-profile/data
 
 Three steps: a build that counts, loads of every kind on it (plain and pipelined HTTP, TLS kept and with handshakes,
 WebSocket echo, the gateway before a server, a file of many routes), made by the same binary's `ringmain bench`; then
 the build that uses the counts. Which code is hot is learned, not which input: figures by bench/*.py are made with other
-clients. Takes two release builds and a minute of load.
+clients. Takes two builds of the profile `dist` and a minute of load.
 
 Needs llvm-profdata of rustc's LLVM (`rustc -vV` names it): the component llvm-tools of rustup, or a package such as
 llvm-22, whose programs are looked for in /usr/lib/llvm-NN/bin.
@@ -28,8 +28,10 @@ import tempfile
 import certificates
 import routes
 import server as servers
+import symbols
 
-FOLDER = servers.REPO / "target" / "by-profile"
+FOLDER = servers.TARGET / "by-profile"
+PACKAGE = servers.TARGET / "package"
 DATA = FOLDER / "data"
 MERGED = FOLDER / "merged.profdata"
 CONNECTIONS = 64
@@ -62,14 +64,14 @@ def profdata():
 
 
 def build(flags, target):
-    """The release binary, built with more flags for rustc; what only builds it (macros, build scripts) has none of them."""
+    """The binary for publication, built with more flags for rustc, which macros and build scripts do not get."""
     host = told_by_rustc("host")
     flags = f"{os.environ.get('RUSTFLAGS', '')} {flags}".strip()
-    command = ["cargo", "build", "--release", "--locked", "--package", "ringmain-cli",
+    command = ["cargo", "build", "--profile", "dist", "--locked", "--package", "ringmain-cli",
                "--target", host, "--target-dir", str(target)]
     if subprocess.run(command, cwd=servers.REPO, env=dict(os.environ, RUSTFLAGS=flags)).returncode:
         raise Failed("cargo build failed")
-    return target / host / "release" / "ringmain"
+    return target / host / "dist" / "ringmain"
 
 
 def serving(ours, *more, settings=None):
@@ -124,11 +126,11 @@ def proxy_file(upstream, folder):
     return path
 
 
-def main():
+def main(arguments=None):
     ap = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     ap.add_argument("--secs", type=float, default=3, help="of each load (3)")
     ap.add_argument("--keep", action="store_true", help="the raw profiles, too")
-    args = ap.parse_args()
+    args = ap.parse_args(arguments)
     servers.end_on_signals()
     try:
         merge = profdata()
@@ -139,14 +141,14 @@ def main():
         subprocess.run([str(merge), "merge", "-o", str(MERGED), *raw], check=True)
         if not args.keep:
             shutil.rmtree(DATA)
-        ours = shutil.copy2(build(f"-Cprofile-use={MERGED}", FOLDER / "using"), FOLDER / "ringmain")
-    except (Failed, subprocess.CalledProcessError, certificates.CertificateError, servers.ServerError) as e:
+        stripped, debug = symbols.split(build(f"-Cprofile-use={MERGED}", FOLDER / "using"), PACKAGE)
+    except (Failed, symbols.SymbolsError, subprocess.CalledProcessError, certificates.CertificateError, servers.ServerError) as e:
         print(f"by_profile.py: {e}", file=sys.stderr)
         return 1
     except OSError as e:
         print(f"by_profile.py: could not be run: {e}", file=sys.stderr)
         return 2
-    print(ours)
+    print(stripped, debug, sep="\n")
     return 0
 
 

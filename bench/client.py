@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
 """Load generators compared: `ringmain bench` on io_uring and on epoll, wrk, and the lean client.
 
-    bench/build.sh client floor go && cargo build --release && bench/client.py
+    bench/build.sh client floor go && cargo build --profile dist && bench/client.py
     bench/client.py --part cost --pairs 20                       one part
 
     throughput   a server that is the limit (Go net/http): every client must find the same
@@ -104,7 +104,7 @@ def require(args):
               "wrk": (shutil.which("wrk") or "wrk", "apt-get install wrk (on Debian)")}
     for name, command in commands(args.ours).items():
         if any(name in TARGETS[part] for part in args.part):
-            remedy = "cargo build --release (or name it with --ours)" if name == "ours" else f"bench/build.sh {name}"
+            remedy = "cargo build --profile dist (or name it with --ours)" if name == "ours" else f"bench/build.sh {name}"
             needed[name] = (command[0], remedy)
     for name, (path, remedy) in needed.items():
         if not os.access(path, os.X_OK):

@@ -5,6 +5,7 @@ Must not know of protocols. A cell is a named tuple; results are those of `runs.
 
 import collections
 import os
+import re
 import statistics
 import sys
 
@@ -137,3 +138,9 @@ def locked_versions(names):
         if fields.get("name", "").strip('"') in names:
             found.append(f"{fields['name']} {fields['version']}".replace('"', ""))
     return found
+
+
+def go_versions(names):
+    """Versions of these modules in the peers' go.mod, those that it has."""
+    text = (servers.REPO / "bench" / "peers" / "go.mod").read_text()
+    return [f"{name} {version}" for name, version in re.findall(r"^\s*(?:require )?(\S+) (v\S+)$", text, re.M) if name in names]

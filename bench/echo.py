@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
 """Echo compared: Ringmain on io_uring and on epoll, the bare floors, gnet and Go net.
 
-    bench/build.sh && cargo build --release && bench/echo.py
+    bench/build.sh && cargo build --profile dist && bench/echo.py
     bench/echo.py --only floor-uring gnet go-net --pairs 2       peers alone
 
 Rounds are interleaved: in each round every server runs every cell once, in an order that
@@ -20,7 +20,9 @@ import statistics
 import sys
 import time
 
+import comparison
 import loads
+import programs
 import runs
 import server as servers
 
@@ -72,7 +74,7 @@ def choose(args):
         if name not in known:
             sys.exit(f"echo.py: --only: expected some of {' '.join(known)}, found {name}")
         if not os.access(known[name][0], os.X_OK):
-            remedy = "cargo build --release (or name it with --ours)" if name.startswith("ours") else "bench/build.sh"
+            remedy = "cargo build --profile dist (or name it with --ours)" if name.startswith("ours") else "bench/build.sh"
             others = " ".join(n for n in chosen if os.access(known[n][0], os.X_OK))
             print(f"echo.py: {name}: no program at {known[name][0]}: run {remedy};"
                   f" or leave it out: --only {others}", file=sys.stderr)
@@ -131,7 +133,8 @@ def report(results, args):
     """Prints the report. Returns the exit code."""
     lines = [f"## Echo: {args.pairs} interleaved rounds of {args.secs:g} s, server on CPU {args.server_cpu},"
              f" client on CPU {args.load_cpu}", "",
-             f"Linux {os.uname().release}, {os.cpu_count()} CPUs, {time.strftime('%Y-%m-%d')}.", ""]
+             f"Linux {os.uname().release}, {os.cpu_count()} CPUs, {time.strftime('%Y-%m-%d')}."
+             f" {'; '.join(comparison.go_versions({'github.com/panjf2000/gnet/v2'}) + programs.versions('go'))}.", ""]
     for where in args.cells:
         lines += cell_table(where, results)
     bars, missed = compare(results)

@@ -2,7 +2,7 @@
 """HTTP/2 compared: Ringmain on io_uring and on epoll, h2o, nginx, hyper; by prior knowledge and over TLS. And unary calls of
 gRPC, with tonic and grpc-go.
 
-    bench/build.sh h2 && cargo build --release && cargo build --release -p ringmain-web --example grpc_unary && bench/h2.py
+    bench/build.sh h2 && cargo build --profile dist && cargo build --profile dist -p ringmain-web --example grpc_unary && bench/h2.py
     bench/h2.py --only h2o hyper --pairs 2          peers alone
     bench/h2.py --scenario h2c --load 32x100        one cell
 
@@ -28,13 +28,15 @@ import time
 
 import certificates
 import comparison
+import programs
 import runs
 import server as servers
 import tls
 from comparison import Bar, Subject
+from programs import program
 
 SETTINGS = tls.SETTINGS
-EXAMPLE = servers.REPO / "target/release/examples/grpc_unary"
+EXAMPLE = servers.TARGET / "dist/examples/grpc_unary"
 PATH = "/json"
 BODY = b'{"message":"Hello, World!"}'
 METHOD = "/demo.Greeter/Greet"
@@ -73,7 +75,7 @@ def subjects(ours, made):
     names = {"$CERT": cert, "$KEY": key}
     for found, suffix in ((plain, "h2"), (secure, "h2-tls")):
         for name, words in (("h2o", ["-c", "$SETTINGS"]), ("nginx", ["-c", "$SETTINGS"])):
-            found[name] = Subject("peer", [tls.program(name), *words],
+            found[name] = Subject("peer", [program(name), *words],
                                   {"settings": SETTINGS / f"{name}-{suffix}.conf", "names": names})
     plain["hyper"] = Subject("peer", [str(servers.PEERS / "bin" / "peer-hyper"), "h2c"])
     secure["hyper"] = Subject("peer", [str(servers.PEERS / "bin" / "peer-hyper-rustls"), cert, key, "h2"])
@@ -240,6 +242,12 @@ def bars(results, wanted=tuple(BARS)):
     return lines + [""], missed
 
 
+def versions():
+    """The versions that were compared, of the lock file, of go.mod and of the programs themselves."""
+    found = comparison.locked_versions({"hyper", "rustls", "tonic"}) + comparison.go_versions({"google.golang.org/grpc"})
+    return "; ".join(found + programs.versions("nginx", "h2o", "h2load", "go"))
+
+
 def main():
     args = parse_arguments()
     for tool in ("h2load", "curl"):
@@ -255,7 +263,7 @@ def main():
         args.call = os.path.join(folder, "call")
         with open(args.call, "wb") as file:
             file.write(CALL)
-        remedies = {"ours": "cargo build --release (or name it with --ours), for grpc its example grpc_unary", "peer": "bench/build.sh h2, and install nginx and h2o"}
+        remedies = {"ours": "cargo build --profile dist (or name it with --ours), for grpc its example grpc_unary", "peer": "bench/build.sh h2, and install nginx and h2o"}
         runs.take_places(args)
         results, planned = {}, 0
         for scenario in args.scenario:
@@ -270,7 +278,7 @@ def main():
             for name, by_cell in found.items():
                 results.setdefault(name, {}).update(by_cell)
         lines = [f"## HTTP/2: {args.pairs} interleaved rounds of {args.secs:g} s, server on CPU {args.server_cpu},"
-                 f" client on CPU {args.load_cpu}", "", f"Linux {os.uname().release}, {os.cpu_count()} CPUs, {time.strftime('%Y-%m-%d')}.", ""]
+                 f" client on CPU {args.load_cpu}", "", f"Linux {os.uname().release}, {os.cpu_count()} CPUs, {time.strftime('%Y-%m-%d')}. {versions()}.", ""]
         for scenario in args.scenario:
             for cell in cells(args, scenario):
                 lines += table(cell, results)

@@ -2,7 +2,7 @@
 """Reverse proxies that clients ask by HTTP/2: Ringmain on io_uring and on epoll, HAProxy, nginx, h2o, Envoy; before an upstream of
 HTTP/1.1 (h2-h1) and before one of HTTP/2 (h2-h2), both in the clear by prior knowledge.
 
-    bench/install.sh proxy && bench/build.sh floor && cargo build --release && bench/h2proxy.py --out h2proxy.md
+    bench/install.sh proxy && bench/build.sh floor && cargo build --profile dist && bench/h2proxy.py --out h2proxy.md
     bench/h2proxy.py --only ours-uring haproxy --pairs 2 --secs 1
     bench/h2proxy.py --scenario h2-h2 --load 32x100
 
@@ -31,7 +31,7 @@ import proxy
 import runs
 import server as servers
 from comparison import Bar, Subject
-from tls import program
+from programs import program
 
 SCENARIOS = {
     "h2-h1": "JSON through the proxy: HTTP/2 from the client, HTTP/1.1 to the upstream.",
@@ -116,7 +116,7 @@ def measured(scenario, args, nginx):
         only = [name for name in args.only if name in known] if args.only else None
         if only == []:
             return {}, 0, list(args.only)
-        remedies = {"ours": "cargo build --release (or name it with --ours)", "peer": "bench/install.sh proxy"}
+        remedies = {"ours": "cargo build --profile dist (or name it with --ours)", "peer": "bench/install.sh proxy"}
         chosen, left_out = comparison.choose("h2proxy.py", known, only, remedies)
         cells = [h2.Cell(scenario, *map(int, load.split("x"))) for load in args.load]
         results, planned = comparison.run_rounds(chosen, cells, lambda *_: True, functools.partial(h2.one_run), args)

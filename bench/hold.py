@@ -1,9 +1,9 @@
 #!/usr/bin/env python3
 """Holds many connections against an echo or HTTP server, and proves that each of them is answered.
 
-    bench/hold.py --connections 80000 -- target/release/ringmain run --echo --listen '127.0.0.1:$PORT'
+    bench/hold.py --connections 80000 -- target/dist/ringmain run --echo --listen '127.0.0.1:$PORT'
     bench/hold.py --connections 15000 -- target/peers/bin/floor uring
-    bench/hold.py --http /json --connections 80000 -- target/release/ringmain run --listen '127.0.0.1:$PORT'
+    bench/hold.py --http /json --connections 80000 -- target/dist/ringmain run --listen '127.0.0.1:$PORT'
 
 The server and every client process run under a limit of 20,000 descriptors. The clients
 (client/hold.c) dial from several addresses of 127.0.0.0/8, one message per connection is

@@ -97,11 +97,11 @@ def main():
     ap = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     ap.add_argument("--connections", type=int, default=4000)
     ap.add_argument("--websocket", metavar="PATH", help="open a WebSocket there, where nothing is asked")
-    ap.add_argument("--ours", default=str(servers.REPO / "target" / "release" / "ringmain"), help="the binary")
+    ap.add_argument("--ours", default=str(servers.TARGET / "dist" / "ringmain"), help="the binary")
     args = ap.parse_args()
     servers.end_on_signals()
     if not os.access(args.ours, os.X_OK):
-        print(f"hold_tls.py: no binary at {args.ours}: cargo build --release", file=sys.stderr)
+        print(f"hold_tls.py: no binary at {args.ours}: cargo build --profile dist", file=sys.stderr)
         return 2
     try:
         with tempfile.TemporaryDirectory() as folder:

@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
 """HTTP compared: Ringmain on io_uring and on epoll, bare loops, frameworks and servers.
 
-    bench/build.sh http && cargo build --release && bench/http.py
+    bench/build.sh http && cargo build --profile dist && bench/http.py
     bench/http.py --only floor-uring hyper nginx --pairs 2       peers alone
     bench/http.py --scenario json --conns 256                    one cell
 
@@ -22,15 +22,16 @@ import os
 import re
 import shutil
 import statistics
-import subprocess
 import sys
 import time
 
 import answers
 import comparison
 import loads
+import programs
 import runs
 import server as servers
+from programs import program
 
 PEERS_SOURCE = servers.REPO / "bench" / "peers"
 # Dialled from, since one address has some 28,000 ports and each is kept a while after its end.
@@ -63,11 +64,6 @@ BARS = [
     Bar("reconnect", "ours-uring", "floor-uring", 1.10),
     Bar("reconnect", "ours-epoll", "floor-epoll", 1.10),
 ]
-
-
-def program(name):
-    """Where a program of the distribution is; its bare name if it is not here."""
-    return shutil.which(name, path=os.environ.get("PATH", "") + ":/usr/sbin") or name
 
 
 def subjects(ours):
@@ -117,7 +113,7 @@ def parse_arguments():
 def choose(args):
     """The servers to run and the names of those left out, or an error that says what to do."""
     build = "bench/build.sh http"
-    remedies = {"ours": "cargo build --release (or name it with --ours)",
+    remedies = {"ours": "cargo build --profile dist (or name it with --ours)",
                 **{kind: build for kind in ("floor", "bare", *comparison.OTHERS)}}
     chosen, left_out = comparison.choose("http.py", subjects(args.ours), args.only, remedies)
     runs.require_client("http.py", args)
@@ -277,14 +273,9 @@ def versions(chosen):
     for name in ("actix-web", "axum", "hyper", "may_minihttp", "monoio", "ntex", "tokio", "xitca-http"):
         m = re.search(rf'name = "{name}"\nversion = "([^"]+)"', lock)
         found.append(f"{name} {m.group(1)}")
-    for path, version in re.findall(r"^\s*(\S+/(?:gnet/v2|fasthttp)) (v\S+)$", (PEERS_SOURCE / "go.mod").read_text(), re.M):
-        found.append(f"{path} {version}")
-    commands = {"nginx": "-v", "haproxy": "-v", "h2o": "-v", "node": "-v", "go": "version"}
-    for name, flag in commands.items():
-        if name in chosen or (name == "go" and shutil.which("go")):
-            r = subprocess.run([program(name), flag], capture_output=True, text=True, timeout=10)
-            found.append(f"{name}: {(r.stdout + r.stderr).splitlines()[0].strip()}")
-    return "; ".join(found)
+    found += comparison.go_versions({"github.com/panjf2000/gnet/v2", "github.com/valyala/fasthttp"})
+    named = [name for name in ("nginx", "haproxy", "h2o", "node") if name in chosen]
+    return "; ".join(found + programs.versions(*named, "go"))
 
 
 def report(results, planned, opinions, chosen, left_out, args):

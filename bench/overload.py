@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
 """Overload: an HTTP server at three times the load that it can carry, and what comes after.
 
-    bench/overload.py -- target/release/ringmain run --listen '127.0.0.1:$PORT' --workers 1
+    bench/overload.py -- target/dist/ringmain run --listen '127.0.0.1:$PORT' --workers 1
     bench/overload.py --share 1 --path /slow -- my-server '$PORT'
 
 Finds the knee first: the highest rate at which 99 % of the requests are answered by a 200

@@ -1,8 +1,8 @@
 #!/usr/bin/env python3
 """What each policy costs a request: instructions, allocations, CPU; and three of them together over real sockets.
 
-    cargo build --release -p ringmain-gateway --example policy_cost && bench/policies.py --scenario counts
-    bench/build.sh client floor && cargo build --release && bench/policies.py --scenario sockets
+    cargo build --profile dist -p ringmain-gateway --example policy_cost && bench/policies.py --scenario counts
+    bench/build.sh client floor && cargo build --profile dist && bench/policies.py --scenario sockets
     bench/policies.py --scenario counts --only jwt_cached rate_limit --requests 200
 
 `counts` runs the example `policy_cost`, which is a gateway in a simulated world without system calls, with a policy and
@@ -244,7 +244,7 @@ def sockets_report(args, upstream, keys):
 
 def parse_arguments():
     ap = runs.arguments(__doc__, pairs=10, secs=2)
-    ap.add_argument("--program", default=str(servers.REPO / "target/release/examples/policy_cost"), help="the example of ringmain-gateway")
+    ap.add_argument("--program", default=str(servers.TARGET / "dist/examples/policy_cost"), help="the example of ringmain-gateway")
     ap.add_argument("--scenario", nargs="+", choices=("counts", "sockets"), default=["counts", "sockets"], help="(both)")
     ap.add_argument("--only", nargs="+", metavar="CASE", help="of those that the example lists")
     ap.add_argument("--requests", type=int, default=500, help="N of counts (500)")
@@ -264,12 +264,12 @@ def missing(args):
         if not shutil.which("valgrind"):
             found.append("no valgrind: apt-get install valgrind")
         if not os.access(args.program, os.X_OK):
-            found.append(f"no program at {args.program}: run cargo build --release -p ringmain-gateway --example policy_cost")
+            found.append(f"no program at {args.program}: run cargo build --profile dist -p ringmain-gateway --example policy_cost")
     if "sockets" in args.scenario:
         if not os.access(BIN / "floor", os.X_OK):
             found.append("no upstream: run bench/build.sh floor")
         if not os.access(args.ours, os.X_OK):
-            found.append(f"no program at {args.ours}: run cargo build --release (or name it with --ours)")
+            found.append(f"no program at {args.ours}: run cargo build --profile dist (or name it with --ours)")
     return found
 
 

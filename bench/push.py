@@ -1,16 +1,16 @@
 #!/usr/bin/env python3
 """Fan-out beside the bare floor and a server on the Go library centrifuge: same client, same run, in turns.
 
-    bench/build.sh push && cargo build --release -p ringmain-push --example bench_server
+    bench/build.sh push && cargo build --profile dist -p ringmain-push --example bench_server
     bench/push.py                                  10,000 clients: one channel, and 1,000 of them at 80,000 deliveries/s
     bench/push.py --rounds 5 --cell fan
     bench/push.py --rounds 3 --cell knee --secs 2
     bench/push.py --cell symbols --rate 80000 --clients 80000 --workers 5     beside the floor with five rings
 
-The client (`pl`), the floor and the library's server are those of ../shared/bench/push, whose notes say what they do: one
-connection a client, 200 bytes of JSON a publication, the server on CPU 0, clients and publisher on CPU 1. CPU of a delivery is the
-server's run time by its scheduler, the reading of publications included. Ratios are taken within a round, the interval is of
-their median (95 %, rounds drawn again). The cells:
+The client is client/fanout.c, the floor `floor uring-push`, the library's server peers/gopush. One connection a client, 200 bytes
+of JSON a publication, the server on the first CPU, clients and publisher on the last. CPU of a delivery is the server's CPU time,
+reading the publications included. Ratios are taken within a round, the interval is of their median (95 %, rounds drawn
+again). The cells:
 
     fan      one channel, one publication a second: time to the last of all, CPU of a delivery
     symbols  1,000 channels, each client on one: CPU of a delivery, p50 and p99 in the report
@@ -23,133 +23,128 @@ Exit code: 0 all bars met, 1 not, 2 could not be run.
 import argparse
 import os
 import re
-import socket
 import subprocess
 import sys
 import time
 
+import comparison
+import programs
 import server as servers
 import stats
 
 BIN = servers.PEERS / "bin"
-OURS = servers.REPO / "target/release/examples/bench_server"
-FLOOR_RING = 20_000  # direct descriptors of one ring of the floor
+OURS = servers.TARGET / "dist/examples/bench_server"
+DESCRIPTORS = 20_000  # of each process; also the largest table of a ring
 PER_PROCESS = 16_000  # clients of one process of the client
+CLIENT_SECONDS = 300
 BARS = {  # (cell, figure, against): at most
-    ("fan", "last", "floor"): 1.3,
-    ("fan", "last", "library"): 0.65,
-    ("fan", "cpu", "floor"): 1.2,
-    ("fan", "cpu", "library"): 0.6,
-    ("symbols", "cpu", "floor"): 1.2,
-    ("symbols", "cpu", "library"): 0.6,
-    ("fan", "memory", "library"): 0.05,
+    ("fan", "last_ms", "floor"): 1.3,
+    ("fan", "last_ms", "library"): 0.65,
+    ("fan", "cpu_us", "floor"): 1.2,
+    ("fan", "cpu_us", "library"): 0.6,
+    ("symbols", "cpu_us", "floor"): 1.2,
+    ("symbols", "cpu_us", "library"): 0.6,
+    ("fan", "memory_bytes", "library"): 0.05,
 }
 AT_LEAST = {("knee", "knee", "library"): 1.8}
 KNEE_RATES = [round(30_000 * (13 / 12) ** step, -2) for step in range(24)]  # to 189,000 deliveries a second
-KNEE_P99 = 100  # ms
-FIGURES = {
-    "memory": r"= (\d+) B/conn",
-    "connect": r"server-cpu/conn=([\d.]+)us",
-    "p50": r"p50=([\d.]+)",
-    "p99": r"p99=([\d.]+)",
-    "cpu": r"server task=([\d.]+)s/M",
-    "last": r"time to last of \d+: median=([\d.]+)ms",
-    "lost": r"lost=(\d+)",
-}
+KNEE_P99_MS = 100
+SERVERS = ("ours", "floor", "library")
 
 
 def main():
     args = parse()
+    servers.end_on_signals()
+    go = comparison.go_versions({"github.com/centrifugal/centrifuge"}) + programs.versions("go")
+    print(f"Linux {os.uname().release}, {os.cpu_count()} CPUs, {time.strftime('%Y-%m-%d')}. {'; '.join(go)}.", flush=True)
     found = {}
-    for turn in range(args.rounds):
-        for cell in args.cell:
-            for name in args.server:
-                figures = measure(name, cell, args)
-                print(f"round {turn + 1} {cell} {name}: " + " ".join(f"{k}={v:g}" for k, v in figures.items()), flush=True)
-                for figure, value in figures.items():
-                    found.setdefault((cell, figure), {}).setdefault(name, {})[turn] = value
-    sys.exit(report(found))
+    try:
+        for turn in range(args.rounds):
+            for cell in args.cell:
+                for name in args.server:
+                    figures = measure(name, cell, args)
+                    print(f"round {turn + 1} {cell} {name}: " + " ".join(f"{k}={v:g}" for k, v in figures.items()), flush=True)
+                    for figure, value in figures.items():
+                        found.setdefault((cell, figure), {}).setdefault(name, {})[turn] = value
+    except (servers.ServerError, OSError, subprocess.TimeoutExpired) as e:
+        print(f"push.py: could not be run: {e}", file=sys.stderr)
+        return 2
+    return report(found)
 
 
 def parse():
-    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--rounds", type=int, default=3)
     parser.add_argument("--cell", nargs="+", choices=("fan", "symbols", "knee"), default=["fan", "symbols"])
-    parser.add_argument("--server", nargs="+", choices=("ours", "floor", "library"), default=["ours", "floor", "library"])
+    parser.add_argument("--server", nargs="+", choices=SERVERS, default=list(SERVERS))
     parser.add_argument("--clients", type=int, default=10_000)
     parser.add_argument("--rate", type=int, default=80_000, help="deliveries a second of the cell symbols")
     parser.add_argument("--secs", type=int, default=5)
     parser.add_argument("--workers", type=int, default=1, help="of ours, and rings of the floor")
+    parser.add_argument("--ours", default=str(OURS), help="the example bench_server of ringmain-push")
     args = parser.parse_args()
-    needed = [BIN / "pl", BIN / "push-floor", BIN / "centrifuge-srv", OURS]
-    if missing := [str(path) for path in needed if not path.exists()]:
-        sys.stderr.write(f"push.py: expected {', '.join(missing)}; see the commands in --help\n")
+    needed = {"floor": BIN / "floor", "library": BIN / "gopush", "ours": args.ours}
+    wanted = [BIN / "fanout", *(needed[name] for name in args.server)]
+    if missing := [str(path) for path in wanted if not os.access(path, os.X_OK)]:
+        print(f"push.py: expected {', '.join(missing)}; see the commands in --help", file=sys.stderr)
         sys.exit(2)
     return args
 
 
+def load(name, cell, args):
+    """The client's words for one cell, without ports."""
+    channels = ["-C", 1000]
+    return ["-m", "raw" if name == "floor" else "ws", "-c", args.clients, "-k", -(-args.clients // PER_PROCESS), "-d", args.secs, *{
+        "fan": ["-i", 2, "-r", 1],
+        "symbols": [*channels, "-i", 0, "-r", args.rate],
+        "knee": [*channels, "-i", 0, "-r", ",".join(f"{rate:.0f}" for rate in KNEE_RATES)],
+    }[cell]]
+
+
 def measure(name, cell, args):
-    """One server with its clients, ended after it."""
-    port = {"ours": 20300, "floor": 21000, "library": 20204}[name]
+    """The figures of one server with its clients; it is ended after them."""
+    cpus = sorted(os.sched_getaffinity(0))
+    publish = str(servers.free_port())
     command = {
-        "ours": [OURS, f"127.0.0.1:{port}", "K", f"--workers={args.workers}"],
-        "floor": [BIN / "push-floor", "uring", port, args.workers, FLOOR_RING],
-        "library": [BIN / "centrifuge-srv"],
+        "ours": [args.ours, "127.0.0.1:$PORT", "K", f"--workers={args.workers}"],
+        "floor": [str(BIN / "floor"), "uring-push", str(args.workers)],
+        "library": [str(BIN / "gopush")],
     }[name]
-    processes = -(-args.clients // PER_PROCESS)
-    load = ["-m", "raw" if name == "floor" else "lib", "-n", args.clients, "-k", processes, "-z", 100, "-d", args.secs]
-    load += {
-        "fan": ["-w", 2, "-i", 2, "-r", 1],
-        "symbols": ["-s", 1000, "-w", 2, "-i", 0, "-r", args.rate],
-        "knee": ["-s", 1000, "-w", 2, "-i", 0, "-r", ",".join(f"{rate:.0f}" for rate in KNEE_RATES)],
-    }[cell]
-    if name == "floor" and args.workers > 1:
-        load += ["-R", args.workers, "-k", args.workers]
-    server = start(0, command, subprocess.DEVNULL)
-    try:
-        await_port(port, server)
-        client = start(1, [BIN / "pl", "-P", server.pid, "-p", port, "-l", name, *load], subprocess.PIPE)
-        told, _ = client.communicate(timeout=300)
-    finally:
-        server.terminate()
-        server.wait()
-    if cell == "knee":
-        return {"knee": knee(name, told)}
-    matches = {figure: re.search(pattern, told) for figure, pattern in FIGURES.items()}
-    if not matches["cpu"]:
-        raise SystemExit(f"push.py: {name} in {cell} gave no figures:\n{told}")
-    return {figure: float(match[1]) for figure, match in matches.items() if match}
+    os.environ.update(PUBLISH=publish, GOMAXPROCS="1")
+    with servers.Server(command, cpu=cpus[0], descriptors=DESCRIPTORS, ready=listens) as server:
+        words = [BIN / "fanout", "-p", server.port, "-P", publish, "-S", server.process.pid, *load(name, cell, args)]
+        done = subprocess.run(list(map(str, words)), capture_output=True, text=True, timeout=CLIENT_SECONDS, check=False,
+                              preexec_fn=servers.prepare_child(cpu=cpus[-1], descriptors=DESCRIPTORS))
+        if done.returncode:
+            raise servers.ServerError(f"{name} in {cell}: {done.stdout} {done.stderr}; the server: {server.last_output()}")
+    return knee(name, done.stdout) if cell == "knee" else figures_of(name, cell, done.stdout)
 
 
-def knee(name, told):
-    """The highest rate kept: the client gives rates up by itself once one is far from being kept."""
-    line = r"rate (\d+) deliveries/s: .* lost=(\d+) .* p99=([\d.]+)"
-    kept = [int(rate) for rate, lost, p99 in re.findall(line, told) if lost == "0" and float(p99) <= KNEE_P99]
+def figures_of(name, cell, text):
+    """The figures of the client's lines."""
+    found = dict(re.findall(r"(\w+)=([\d.]+)", text))
+    if "rate" not in found:
+        raise servers.ServerError(f"{name} in {cell} gave no figures: {text}")
+    wanted = ("memory_bytes", "p50_ms", "p99_ms", "cpu_us", "last_ms", "missed", "lost")
+    # The line of the clients' connections has a figure of the same name.
+    found["cpu_us"] = re.search(r"^rate=.* cpu_us=([\d.]+)", text, re.M)[1]
+    return {figure: float(found[figure]) for figure in wanted if figure in found}
+
+
+def knee(name, text):
+    """The highest rate kept; the client ends at the first that is far from being kept."""
+    line = r"^rate=(\d+) .* missed=(\d+) .* lost=(\d+) .* p99_ms=([\d.]+)"
+    kept = [int(rate) for rate, missed, lost, p99 in re.findall(line, text, re.M)
+            if missed == lost == "0" and float(p99) <= KNEE_P99_MS]
     if not kept:
-        raise SystemExit(f"push.py: {name} keeps none of the rates of the cell knee:\n{told}")
-    return max(kept)
+        raise servers.ServerError(f"{name} keeps none of the rates of the cell knee: {text}")
+    return {"knee": max(kept)}
 
 
-def start(cpu, command, out):
-    return subprocess.Popen(
-        [str(word) for word in command],
-        stdout=out,
-        stderr=subprocess.STDOUT,
-        text=True,
-        env={**os.environ, "GOMAXPROCS": "1"},
-        preexec_fn=servers.prepare_child(cpu=cpu, descriptors=20_000),
-    )
-
-
-def await_port(port, server):
-    until = time.monotonic() + 10
-    while time.monotonic() < until and server.poll() is None:
-        with socket.socket() as probe:
-            if probe.connect_ex(("127.0.0.1", port)) == 0:
-                time.sleep(0.5)  # the floor's rings listen one after the other
-                return
-        time.sleep(0.1)
-    raise SystemExit(f"push.py: nothing listens on port {port}")
+def listens(port):
+    """Whether a connection to `port` is accepted, before any client's."""
+    with servers.socket.create_connection(("127.0.0.1", port), 1):
+        return True
 
 
 def report(found):
@@ -171,4 +166,4 @@ def report(found):
 
 
 if __name__ == "__main__":
-    main()
+    sys.exit(main())

@@ -311,7 +311,7 @@ def certificates_replaced(stage):
 
 def parse_arguments():
     ap = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    ours = str(servers.REPO / "target/release/ringmain")
+    ours = str(servers.TARGET / "release/ringmain")
     ap.add_argument("--ours", default=ours, help="the ringmain binary")
     ap.add_argument("--client", default=ours, help="the ringmain binary whose `bench` makes the load")
     ap.add_argument("--engine", default="auto", help="of the gateway (auto)")

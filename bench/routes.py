@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
 """Many routes in one file: how soon a change of one is live on every worker, and how much memory they take.
 
-    cargo build --release && bench/routes.py
+    cargo build --profile dist && bench/routes.py
     bench/routes.py --ours target/debug/ringmain --routes 500 --changes 3
 
 The file has each route on a host of its own, with two rules. One route is changed again and again by putting another
@@ -155,7 +155,7 @@ def measure(args, routes, folder):
 
 def parse_arguments():
     ap = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    ap.add_argument("--ours", default=str(servers.REPO / "target/release/ringmain"), help="the ringmain binary")
+    ap.add_argument("--ours", default=str(servers.TARGET / "dist/ringmain"), help="the ringmain binary")
     ap.add_argument("--routes", nargs="+", type=int, default=[5000, 50_000], help="(5000 50000)")
     ap.add_argument("--changes", type=int, default=20, help="of one route (20)")
     ap.add_argument("--workers", type=int, default=2, help="of the gateway (2)")
@@ -170,7 +170,7 @@ def main():
     args = parse_arguments()
     servers.end_on_signals()
     if not os.access(args.ours, os.X_OK):
-        print(f"routes.py: no program at {args.ours}: run cargo build --release", file=sys.stderr)
+        print(f"routes.py: no program at {args.ours}: run cargo build --profile dist", file=sys.stderr)
         return 2
     missed = 0
     for routes in args.routes:

@@ -32,9 +32,9 @@ def arguments(description, pairs, secs=1.5):
     """The options that every comparison has, with its own defaults of rounds and of their length."""
     cpus = sorted(os.sched_getaffinity(0))
     ap = argparse.ArgumentParser(description=description, formatter_class=argparse.RawDescriptionHelpFormatter)
-    ap.add_argument("--ours", default=str(servers.REPO / "target/release/ringmain"), help="the ringmain binary")
-    ap.add_argument("--client", metavar="PATH", default=str(servers.REPO / "target/release/ringmain"),
-                    help="the ringmain binary whose `bench` makes the load (target/release/ringmain)")
+    ap.add_argument("--ours", default=str(servers.TARGET / "dist/ringmain"), help="the ringmain binary")
+    ap.add_argument("--client", metavar="PATH", default=str(servers.TARGET / "dist/ringmain"),
+                    help="the ringmain binary whose `bench` makes the load (target/dist/ringmain)")
     ap.add_argument("--client-kind", choices=("bench", "lg"), default="bench",
                     help="`ringmain bench`, or the lean client/lg.c, for HTTPS client/tls (bench)")
     ap.add_argument("--pairs", type=int, default=pairs, help=f"rounds ({pairs})")
@@ -76,7 +76,7 @@ def sample(server, args):
 def require_client(name, args):
     """Ends the program `name` with what to do if there is no load client."""
     if args.client_kind == "bench" and not os.access(args.client, os.X_OK):
-        print(f"{name}: no load client at {args.client}: run cargo build --release (or name it with --client,"
+        print(f"{name}: no load client at {args.client}: run cargo build --profile dist (or name it with --client,"
               " or take the lean one: --client-kind lg)", file=sys.stderr)
         raise SystemExit(2)
     if args.client_kind == "lg":

@@ -18,6 +18,7 @@ import threading
 import time
 
 REPO = pathlib.Path(__file__).resolve().parent.parent
+TARGET = REPO / (os.environ.get("CARGO_TARGET_DIR") or "target")
 PEERS = pathlib.Path(os.environ.get("PEERS") or REPO / "target" / "peers")
 TICKS_PER_SECOND = os.sysconf("SC_CLK_TCK")
 READY_SECONDS = 20.0

@@ -43,7 +43,7 @@ def run(shop, chosen):
 
 def parse_arguments():
     ap = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    ap.add_argument("--ours", default=str(servers.REPO / "target/release/ringmain"), help="the ringmain binary")
+    ap.add_argument("--ours", default=str(servers.TARGET / "release/ringmain"), help="the ringmain binary")
     ap.add_argument("--only", nargs="+", metavar="WORD", help="cases with one of these words in their names")
     ap.add_argument("--list", action="store_true", help="print the cases' names")
     return ap.parse_args()

@@ -14,6 +14,7 @@ import subprocess
 import time
 
 import asking
+import programs
 import server as servers
 
 EXAMPLES = servers.REPO / "examples"
@@ -129,7 +130,7 @@ class Shop:
         address = str(self.folder / "admin.sock") if key == "admin" else ("127.0.0.1", self.ports[key])
         options = {}
         if kind == "nginx":
-            command = ["nginx", "-c", "$SETTINGS", "-e", "stderr"]
+            command = [programs.program("nginx"), "-c", "$SETTINGS", "-e", "stderr"]
             options = {"settings": self.here / "backends" / "nginx.conf", "names": {"$PAGES": f"127.0.0.1:{address[1]}"}}
         elif kind == "node":
             command = ["node", self.here / "backends" / "cart.js", name, *address]

@@ -17,7 +17,7 @@ import stats
 
 BENCH = pathlib.Path(__file__).resolve().parent
 BIN = servers.PEERS / "bin"
-RINGMAIN = servers.REPO / os.environ.get("CARGO_TARGET_DIR", "target") / "debug/ringmain"
+RINGMAIN = servers.TARGET / "debug/ringmain"
 FLOOR = [str(BIN / "floor"), "epoll"]
 
 # An echo server on $PORT that answers the harness's short readiness probe as it should, and

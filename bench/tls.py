@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
 """HTTPS compared: Ringmain on io_uring and on epoll, hyper + rustls, nginx; and plain HTTP against a binary from before.
 
-    bench/build.sh https && cargo build --release && bench/tls.py --before /tmp/ringmain-before
+    bench/build.sh https && cargo build --profile dist && bench/tls.py --before /tmp/ringmain-before
     bench/tls.py --only hyper-rustls nginx --client-kind lg --pairs 2      peers alone
     bench/tls.py --scenario resumed                                        one kind of load
 
@@ -19,8 +19,6 @@ import argparse
 import collections
 import functools
 import os
-import shutil
-import subprocess
 import sys
 import tempfile
 import time
@@ -29,9 +27,11 @@ import answers
 import certificates
 import comparison
 import loads
+import programs
 import runs
 import server as servers
 from comparison import Bar, Subject
+from programs import program
 
 SETTINGS = servers.REPO / "bench" / "peers" / "settings"
 # Dialled from, since one address has some 28,000 ports and each is kept a while after its end.
@@ -60,11 +60,6 @@ BARS = [
     Bar("plain", "plain-uring", "before-uring", None),
     Bar("plain", "plain-epoll", "before-epoll", None),
 ]
-
-
-def program(name):
-    """Where a program of the distribution is; its bare name if it is not here."""
-    return shutil.which(name, path=os.environ.get("PATH", "") + ":/usr/sbin") or name
 
 
 def subjects(ours, before, made):
@@ -157,12 +152,7 @@ def one_run(made, subject, cell, args):
 def versions():
     """What was compared: from the lock file and from the programs themselves."""
     found = comparison.locked_versions({"hyper", "rustls", "tokio-rustls", "aws-lc-rs", "tokio"})
-    for words in (["nginx", "-V"], ["openssl", "version"]):
-        if shutil.which(program(words[0])):
-            r = subprocess.run([program(words[0]), *words[1:]], capture_output=True, text=True, timeout=10)
-            said = [line.strip() for line in (r.stdout + r.stderr).splitlines()]
-            found += said[:1] + [line for line in said if line.startswith("built with OpenSSL")]
-    return "; ".join(found)
+    return "; ".join(found + programs.versions("nginx", "openssl"))
 
 
 def report(results, planned, chosen, left_out, args):
@@ -189,7 +179,7 @@ def main():
         except certificates.CertificateError as e:
             print(f"tls.py: {e}", file=sys.stderr)
             return 2
-        remedies = {"ours": "cargo build --release (or name it with --ours)", "before": "a build of the commit before",
+        remedies = {"ours": "cargo build --profile dist (or name it with --ours)", "before": "a build of the commit before",
                     "peer": "bench/build.sh https, and install nginx"}
         chosen, left_out = comparison.choose("tls.py", subjects(args.ours, args.before, made), args.only, remedies)
         if any(cell.scenario != "plain" for cell in cells(args)) and (

@@ -72,7 +72,7 @@ def main():
 
 def arguments():
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--ringmain", default=str(servers.REPO / "target/release/ringmain"))
+    parser.add_argument("--ringmain", default=str(servers.TARGET / "dist/ringmain"))
     parser.add_argument("--runs", type=int, default=40)
     parser.add_argument("--profiles", nargs="+", choices=STEPS, default=list(STEPS))
     parser.add_argument("--load", default="-c 32 -d 400ms -w 100ms --rounds 5", help="as ringmain bench takes it (%(default)s)")

@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
 """WebSocket echo compared: Ringmain on io_uring and on epoll, its own echo of raw bytes, fastwebsockets.
 
-    bench/build.sh https && cargo build --release && bench/ws.py
+    bench/build.sh https && cargo build --profile dist && bench/ws.py
     bench/ws.py --only fastwebsockets --client-kind lg --pairs 2       a peer alone
 
 Rounds are interleaved as in echo.py. Messages are masked and binary, one in flight on a connection. The raw echo gets
@@ -121,7 +121,7 @@ def report(results, planned, chosen, left_out, args):
 
 def main():
     args = parse_arguments()
-    remedies = {"ours": "cargo build --release (or name it with --ours)", "peer": "bench/build.sh https"}
+    remedies = {"ours": "cargo build --profile dist (or name it with --ours)", "peer": "bench/build.sh https"}
     chosen, left_out = comparison.choose("ws.py", subjects(args.ours), args.only, remedies)
     runs.require_client("ws.py", args)
     runs.take_places(args)

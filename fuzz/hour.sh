@@ -22,7 +22,8 @@ ticks=$(getconf CLK_TCK)
 mkdir -p "$logs/$target.corpus" "$logs/$target.artifacts"
 [ -d "corpus/$target" ] || { echo "no target $target: fuzz/corpus has no such folder" >&2; exit 2; }
 
-./build.sh "$target" "$logs/$target.binary"
+./build.sh "$logs/$target.binary"
+export FUZZ_TARGET=$target
 
 # cpu_of PID: seconds of processor time; nothing once it is gone.
 cpu_of() {

@@ -14,7 +14,8 @@ logs=${FUZZ_LOGS:-$PWD/logs}
 [ -d "corpus/$target" ] || { echo "no target $target: fuzz/corpus has no such folder" >&2; exit 2; }
 [ -d "$logs/$target.corpus" ] || { echo "nothing grown: no $logs/$target.corpus; run fuzz/hour.sh $target first" >&2; exit 2; }
 
-./build.sh "$target" "$logs/$target.binary"
+./build.sh "$logs/$target.binary"
+export FUZZ_TARGET=$target
 merged=$(mktemp -d "$logs/$target.merged.XXXXXX")
 trap 'rm -rf "$merged"' EXIT
 cp "corpus/$target"/* "$merged"/

@@ -1,7 +1,7 @@
 //! Fuzz targets as plain functions: bytes in, a panic when a law is broken.
 //!
-//! Two drivers share them: libFuzzer (`fuzz_targets/`) and the smoke runner on stable Rust
-//! (`src/bin/smoke`). Neither what drives a target nor where inputs lie is known here.
+//! Two drivers share them: libFuzzer (`src/bin/libfuzzer.rs`) and the smoke runner on stable Rust
+//! (`src/bin/fuzz-smoke`). Neither what drives a target nor where inputs lie is known here.
 #![forbid(unsafe_code)]
 
 pub mod addr;
@@ -39,7 +39,7 @@ pub mod ws_frames;
 /// One target.
 #[derive(Clone, Copy, Debug)]
 pub struct Target {
-    /// Its name, also that of its folder in `corpus/` and of its libFuzzer binary.
+    /// Its name, also that of its folder in `corpus/`.
     pub name: &'static str,
     /// Runs one input; panics when a law is broken.
     pub run: fn(&[u8]),

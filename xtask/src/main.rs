@@ -1,4 +1,4 @@
-//! Developer tasks: `cargo xtask tidy|ci|suite`.
+//! Developer tasks: `cargo xtask test|tidy|ci|deny|suite`.
 //!
 //! Owns what "clean" means for this repository and the order in which it is checked.
 //! Knows nothing of what the product does.
@@ -8,6 +8,7 @@
 mod ci;
 mod steps;
 mod suite;
+mod test;
 mod tidy;
 
 use std::path::{Path, PathBuf};
@@ -16,18 +17,24 @@ use std::process::ExitCode;
 const USAGE: &str = "\
 usage: cargo xtask <task>
 
+  test [NAME]...            all tests, by cargo nextest where it is installed; with names, those that contain one
   tidy                      structure and style that the compiler does not check
   ci [--except STEP]...     everything that a change must pass
   ci --list                 the steps of `ci` and their commands
-  suite [NAME [ARGS]...]    the slower suites; alone it lists them";
+  deny                      licences, bans, sources and advisories of the dependencies
+  suite [NAME [ARGS]...]    the slower suites; without a name it lists them
+  suite all [--except NAME]...
+                            every suite in turn, then a table of times";
 
 fn main() -> ExitCode {
     let args: Vec<String> = std::env::args().skip(1).collect();
     let words: Vec<&str> = args.iter().map(String::as_str).collect();
     let root = root();
     match words.as_slice() {
+        ["test", filters @ ..] => test::run(&root, filters),
         ["tidy"] => tidy::run(&root),
         ["ci", rest @ ..] => ci::run(&root, rest),
+        ["deny"] => deny(&root),
         ["suite"] => suite::list(),
         ["suite", name, rest @ ..] => suite::run(&root, name, rest),
         ["help" | "--help" | "-h"] => {
@@ -36,6 +43,16 @@ fn main() -> ExitCode {
         }
         [] => usage_error("a task is missing"),
         _ => usage_error(&format!("no such task: `{}`", words.join(" "))),
+    }
+}
+
+fn deny(root: &Path) -> ExitCode {
+    match ci::deny(root) {
+        Ok(()) => ExitCode::SUCCESS,
+        Err(what) => {
+            eprintln!("deny: {what}");
+            ExitCode::FAILURE
+        }
     }
 }
 

@@ -6,22 +6,28 @@
 //!
 //! Usage: `PORT=n floor uring|epoll` echoes; `uring-http|epoll-http` answers every head with
 //! one constant response; `uring-bare|epoll-bare` parses requests and answers by path;
-//! `UPSTREAM=n uring-relay|epoll-relay` is a bare reverse proxy.
+//! `UPSTREAM=n uring-relay|epoll-relay` is a bare reverse proxy; `PUBLISH=n uring-push [RINGS]` sends what is published at that
+//! port to every subscriber.
 //! A fault of the set-up ends the process by a panic.
 
 mod app;
 mod epoll;
+mod push;
 mod relay;
 mod uring;
 
-/// A listener on 127.0.0.1:`port`. Accepted sockets inherit TCP_NODELAY.
-fn listen(port: u16) -> i32 {
+/// A listener on 127.0.0.1:`port`. Accepted sockets inherit TCP_NODELAY. The kernel spreads connections over listeners that
+/// share a port.
+fn listen(port: u16, is_shared: bool) -> i32 {
     let one: i32 = 1;
     let one_ptr: *const libc::c_void = (&raw const one).cast();
     // SAFETY: the address and the option value live across the calls that read them.
     unsafe {
         let fd = libc::socket(libc::AF_INET, libc::SOCK_STREAM | libc::SOCK_CLOEXEC, 0);
         libc::setsockopt(fd, libc::SOL_SOCKET, libc::SO_REUSEADDR, one_ptr, 4);
+        if is_shared {
+            libc::setsockopt(fd, libc::SOL_SOCKET, libc::SO_REUSEPORT, one_ptr, 4);
+        }
         libc::setsockopt(fd, libc::IPPROTO_TCP, libc::TCP_NODELAY, one_ptr, 4);
         let address = address(port);
         let length = size_of_val(&address) as u32;
@@ -53,9 +59,22 @@ fn port(name: &str) -> u16 {
     found.unwrap_or_else(|| panic!("{name}: expected a port number in the environment"))
 }
 
+/// Descriptors that the process may have: as many slots has the largest table of a ring.
+fn descriptors() -> u32 {
+    // SAFETY: the limit lives across the call that writes it.
+    let limit = unsafe {
+        let mut limit: libc::rlimit = std::mem::zeroed();
+        assert_eq!(libc::getrlimit(libc::RLIMIT_NOFILE, &mut limit), 0);
+        limit.rlim_cur
+    };
+    limit.min(1 << 20) as u32
+}
+
 fn main() {
-    let listener = listen(port("PORT"));
-    match std::env::args().nth(1).as_deref() {
+    let mode = std::env::args().nth(1);
+    let is_shared = mode.as_deref() == Some("uring-push");
+    let listener = listen(port("PORT"), is_shared);
+    match mode.as_deref() {
         Some("uring") => uring::run(listener, app::Echo),
         Some("epoll") => epoll::run(listener, app::Echo),
         Some("uring-http") => uring::run(listener, app::Constant::new()),
@@ -64,6 +83,16 @@ fn main() {
         Some("epoll-bare") => epoll::run(listener, app::Bare::default()),
         Some("uring-relay") => relay::uring::run(listener, port("UPSTREAM")),
         Some("epoll-relay") => relay::epoll::run(listener, port("UPSTREAM")),
-        other => panic!("expected uring or epoll, alone or with -http, -bare or -relay, found {other:?}"),
+        Some("uring-push") => {
+            let rings = std::env::args()
+                .nth(2)
+                .map_or(1, |text| text.parse().expect("a number of rings"));
+            let more = (1..rings).map(|_| listen(port("PORT"), true));
+            let listeners = std::iter::once(listener).chain(more).collect();
+            push::run(listeners, listen(port("PUBLISH"), false), descriptors())
+        }
+        other => panic!(
+            "expected uring or epoll, alone or with -http, -bare or -relay, or uring-push, found {other:?}"
+        ),
     }
 }

@@ -96,7 +96,8 @@ fn map(bytes: usize) -> *mut u8 {
     p.cast()
 }
 
-pub fn build_ring() -> IoUring {
+/// A ring with a table of so many connections.
+pub fn build_ring(slots: u32) -> IoUring {
     let mut builder = IoUring::builder();
     builder
         .setup_cqsize(16_384)
@@ -105,7 +106,7 @@ pub fn build_ring() -> IoUring {
     builder.setup_coop_taskrun().setup_submit_all();
     let ring: IoUring = builder.build(4096).expect("set up the ring");
     ring.submitter()
-        .register_files_sparse(SLOTS)
+        .register_files_sparse(slots)
         .expect("register the file table");
     ring
 }
@@ -194,7 +195,7 @@ impl<A: App> Server<A> {
 
 /// Serves until the process is ended.
 pub fn run(listener: i32, app: impl App) -> ! {
-    let mut ring = build_ring();
+    let mut ring = build_ring(SLOTS);
     let mut server = Server {
         app,
         listener,

@@ -4,7 +4,10 @@ use super::lines;
 
 #[track_caller]
 fn check(nextest: bool, filters: &[&str], expect: &[&str]) {
-    let found: Vec<String> = lines(nextest, filters).iter().map(|line| line.join(" ")).collect();
+    let found: Vec<String> = lines(nextest, filters)
+        .iter()
+        .map(|line| line.join(" "))
+        .collect();
     assert_eq!(found, expect);
 }
 
@@ -28,5 +31,9 @@ fn filters_select_tests_by_name() {
         &["stall", "udp"],
         &["test --no-fail-fast --workspace --all-features -- stall udp"],
     );
-    check(true, &["stall"], &["nextest run --workspace --all-features stall"]);
+    check(
+        true,
+        &["stall"],
+        &["nextest run --workspace --all-features stall"],
+    );
 }

@@ -69,6 +69,8 @@ const MAY_KNOW: &[(&str, Option<&[&str]>)] = &[
     ("ringmain-tune", Some(&["ringmain-sys"])),
     ("ringmain-cli", None),
     ("ringmain", Some(&["ringmain-web", "ringmain-engine"])),
+    // Never shipped: targets of every crate that parses.
+    ("ringmain-fuzz", None),
     ("xtask", Some(&[])),
 ];
 

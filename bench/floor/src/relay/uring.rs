@@ -227,7 +227,7 @@ impl Relay {
 
 /// Serves until the process is ended.
 pub fn run(listener: i32, upstream: u16) -> ! {
-    let mut ring = build_ring();
+    let mut ring = build_ring(SLOTS);
     reserve(&ring);
     let mut relay = Relay {
         listener,

@@ -34,15 +34,16 @@ fn number(name: &str) -> Option<u64> {
 fn seeds() -> Range<u64> {
     match number("SIM_SEED") {
         Some(seed) => seed..seed + 1,
-        None => 0..number("SIM_SEEDS").unwrap_or(400),
+        None => 0..number("SIM_SEEDS").unwrap_or(100),
     }
 }
 
-/// A few of them, for tests that need no more.
+/// The seeds of a test that needs few: `count` in the long suite, a fifth of them otherwise.
 fn some_seeds(count: u64) -> Range<u64> {
     match number("SIM_SEED") {
         Some(seed) => seed..seed + 1,
-        None => 0..count,
+        None if number("SIM_SEEDS").is_some() => 0..count,
+        None => 0..count.div_ceil(5),
     }
 }
 

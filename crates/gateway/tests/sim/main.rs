@@ -27,6 +27,7 @@ mod run;
 
 use std::alloc::System;
 use std::ops::Range;
+use std::process::ExitCode;
 
 use ringmain_engine::backend::sim::World;
 use stats_alloc::{INSTRUMENTED_SYSTEM, Region, StatsAlloc};
@@ -45,7 +46,7 @@ fn number(name: &str) -> Option<u64> {
 fn seeds() -> Range<u64> {
     match number("SIM_SEED") {
         Some(seed) => seed..seed + 1,
-        None => number("SIM_FIRST").unwrap_or(0)..number("SIM_SEEDS").unwrap_or(200),
+        None => number("SIM_FIRST").unwrap_or(0)..number("SIM_SEEDS").unwrap_or(100),
     }
 }
 
@@ -75,7 +76,11 @@ fn held(region: &Region<'_, System>) -> isize {
     change.bytes_allocated as isize - change.bytes_deallocated as isize
 }
 
-fn main() {
+fn main() -> ExitCode {
+    ringmain_testkit::cases::main(&[("seeds", seeds_hold)])
+}
+
+fn seeds_hold() {
     let (mut right, mut failed, mut whole, mut runs) = (0, 0, 0, 0);
     for seed in seeds() {
         let region = Region::new(ALLOCATOR);
@@ -88,7 +93,7 @@ fn main() {
         runs += 1;
         let bytes = held(&region);
         assert_eq!(bytes, 0, "seed {seed}: bytes that were not freed");
-        if runs <= 20 {
+        if runs <= 10 {
             let again = Run::new(seed);
             let world = again.world();
             again.finish();

@@ -20,6 +20,7 @@ mod streams;
 
 use std::alloc::System;
 use std::ops::Range;
+use std::process::ExitCode;
 
 use ringmain_engine::backend::sim::World;
 use stats_alloc::{INSTRUMENTED_SYSTEM, Region, StatsAlloc};
@@ -38,7 +39,7 @@ fn number(name: &str) -> Option<u64> {
 fn seeds() -> Range<u64> {
     match number("SIM_SEED") {
         Some(seed) => seed..seed + 1,
-        None => 0..number("SIM_SEEDS").unwrap_or(300),
+        None => 0..number("SIM_SEEDS").unwrap_or(100),
     }
 }
 
@@ -78,7 +79,11 @@ fn held(region: &Region<'_, System>) -> isize {
     change.bytes_allocated as isize - change.bytes_deallocated as isize
 }
 
-fn main() {
+fn main() -> ExitCode {
+    ringmain_testkit::cases::main(&[("seeds", seeds_hold)])
+}
+
+fn seeds_hold() {
     hide_planned_panics();
     // What libraries keep for good is made now.
     Run::new(0).finish();
@@ -93,7 +98,7 @@ fn main() {
         runs += 1;
         let bytes = held(&region);
         assert_eq!(bytes, 0, "seed {seed}: bytes that were not freed");
-        if runs <= 20 {
+        if runs <= 10 {
             let again = Run::new(seed);
             let world = again.world();
             again.finish();

@@ -17,7 +17,7 @@ use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 use mutate::Random;
 use ringmain_fuzz::{TARGETS, Target};
 
-const USAGE: &str = "usage: smoke [--seconds N] [--seed N] [--target NAME [--input FILE]]
+const USAGE: &str = "usage: fuzz-smoke [--seconds N] [--seed N] [--target NAME [--input FILE]]
   --seconds  how long each target runs (default 5)
   --seed     of the mutations (default: from the clock, printed)
   --target   only this one

@@ -1,4 +1,0 @@
-//! The target `push_state` driven by libFuzzer.
-#![no_main]
-
-libfuzzer_sys::fuzz_target!(|input: &[u8]| ringmain_fuzz::push_state::run(input));

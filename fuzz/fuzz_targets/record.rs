@@ -1,4 +1,0 @@
-//! The target `record` driven by libFuzzer.
-#![no_main]
-
-libfuzzer_sys::fuzz_target!(|input: &[u8]| ringmain_fuzz::record::run(input));

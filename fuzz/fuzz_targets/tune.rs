@@ -1,4 +1,0 @@
-//! The target `tune` driven by libFuzzer.
-#![no_main]
-
-libfuzzer_sys::fuzz_target!(|input: &[u8]| ringmain_fuzz::tune::run(input));

@@ -1,0 +1,312 @@
+//! The list of suites: name, purpose, commands. Knows nothing of how they run.
+
+use super::Suite;
+use crate::steps::Line;
+
+pub(super) const SUITES: &[Suite] = &[
+    Suite {
+        name: "sim",
+        about: "10,000 seeds in the simulated world, of the contract alone, of the real workers, and of HTTP applications, the load generator and the gateway on them",
+        lines: &[
+            Line::new("cargo test --release -p ringmain-engine --lib backend::sim").with(SEEDS),
+            Line::new("cargo test --release -p ringmain-engine --test sim -- --nocapture").with(SEEDS),
+            Line::new("cargo test --release -p ringmain-web --test sim").with(SEEDS),
+            Line::new("cargo test --release -p ringmain-load --lib client::sim_tests").with(SEEDS),
+            Line::new("cargo test --release -p ringmain-gateway --test sim").with(SEEDS),
+        ],
+    },
+    Suite {
+        name: "hold",
+        about: "80,000 echo connections held by one process under a limit of 20,000 descriptors, each answered",
+        lines: &[Line::new("bench/build.sh client"), DIST, HOLD],
+    },
+    Suite {
+        name: "bench",
+        about: "CPU per echoed message against the bare server and the peers, interleaved pairs",
+        lines: &[
+            Line::new("bench/build.sh"),
+            DIST,
+            Line::new("python3 bench/echo.py"),
+        ],
+    },
+    Suite {
+        name: "http",
+        about: "CPU per HTTP request against bare servers, frameworks and servers, interleaved pairs: forty minutes",
+        lines: &[
+            Line::new("bench/build.sh http"),
+            PEERS,
+            DIST,
+            Line::new("python3 bench/http.py"),
+        ],
+    },
+    Suite {
+        name: "client",
+        about: "`ringmain bench` against wrk and the lean client: throughput, CPU per request, stalls; ten minutes, needs wrk",
+        lines: &[
+            Line::new("bench/build.sh client floor go"),
+            DIST,
+            Line::new("python3 bench/client.py"),
+        ],
+    },
+    Suite {
+        name: "hold-http",
+        about: "80,000 HTTP connections held by one process, each answered twice; memory of an idle one",
+        lines: &[Line::new("bench/build.sh client"), DIST, HOLD_HTTP],
+    },
+    Suite {
+        name: "tools",
+        about: "curl, wrk, h2load and slowhttptest in each mode against the server with its default limits; one minute",
+        lines: &[RELEASE, TOOLS],
+    },
+    Suite {
+        name: "https",
+        about: "CPU per HTTPS request and per handshake against hyper + rustls and nginx; with `--before BINARY` plain HTTP too; fifteen minutes",
+        lines: &[
+            Line::new("bench/install.sh https"),
+            Line::new("bench/build.sh https"),
+            PEERS,
+            DIST,
+            Line::new("python3 -m unittest discover -s bench -p test_tls.py"),
+            Line::new("python3 bench/tls.py"),
+        ],
+    },
+    Suite {
+        name: "h2",
+        about: "CPU per HTTP/2 request against h2o, nginx and hyper, by prior knowledge and over TLS, and per call of gRPC against tonic and grpc-go; ten minutes, needs h2load",
+        lines: &[
+            Line::new("bench/build.sh h2"),
+            PEERS,
+            DIST,
+            Line::new("cargo build --profile dist -p ringmain-web --example grpc_unary"),
+            Line::new("python3 bench/h2.py"),
+        ],
+    },
+    Suite {
+        name: "ws",
+        about: "CPU per echoed WebSocket message against our raw echo and fastwebsockets; three minutes",
+        lines: &[
+            Line::new("bench/build.sh https"),
+            DIST,
+            Line::new("python3 -m unittest discover -s bench -p test_ws.py"),
+            Line::new("python3 bench/ws.py"),
+        ],
+    },
+    Suite {
+        name: "tls",
+        about: "testssl.sh, openssl s_client and curl against the server, and handshakes that never end; two minutes",
+        lines: &[Line::new("bench/install.sh tls"), RELEASE, TLS_TOOLS],
+    },
+    Suite {
+        name: "browser",
+        about: "WebSocket, HTTPS and the page of the gateway's administration as Chromium sees them, other origins refused; a minute",
+        lines: &[Line::new("bench/install.sh browser"), RELEASE, BROWSER],
+    },
+    Suite {
+        name: "shop",
+        about: "examples/shop.yaml in front of nginx, a Go and a Node server: a script of requests for each feature; two minutes",
+        lines: &[
+            Line::new("bench/install.sh shop"),
+            RELEASE,
+            Line::new("python3 -m unittest discover -s bench -p test_shop.py"),
+            Line::new("python3 bench/shop.py"),
+        ],
+    },
+    Suite {
+        name: "reload",
+        about: "1,000 changes of configuration and 100 of certificates under load, with WebSockets and uploads open; three minutes",
+        lines: &[
+            Line::new("bench/install.sh shop"),
+            RELEASE,
+            Line::new("python3 bench/reload.py"),
+        ],
+    },
+    Suite {
+        name: "routes",
+        about: "5,000 and 50,000 routes: loading, one change live on every worker, memory; one minute",
+        lines: &[
+            DIST,
+            Line::new("cargo run --profile dist -p ringmain-gateway --example table_time"),
+            Line::new("python3 bench/routes.py"),
+        ],
+    },
+    Suite {
+        name: "proxy",
+        about: "CPU per proxied request against the bare relay, nginx, HAProxy and other proxies, and added latency; an hour",
+        lines: &[
+            Line::new("bench/install.sh proxy"),
+            Line::new("bench/build.sh proxy"),
+            PEERS,
+            DIST,
+            Line::new("python3 -m unittest discover -s bench -p test_proxy.py"),
+            Line::new("python3 bench/proxy.py"),
+        ],
+    },
+    Suite {
+        name: "h2proxy",
+        about: "CPU per request that comes by HTTP/2 through proxies, before HTTP/1.1 and HTTP/2, against HAProxy and others; fifteen minutes, needs h2load",
+        lines: &[
+            Line::new("bench/install.sh proxy"),
+            Line::new("bench/build.sh floor"),
+            PEERS,
+            DIST,
+            Line::new("python3 bench/h2proxy.py"),
+        ],
+    },
+    Suite {
+        name: "policies",
+        about: "what each policy of the gateway costs a request, in instructions, allocations and CPU; fifteen minutes",
+        lines: &[
+            Line::new("bench/build.sh client floor"),
+            DIST,
+            Line::new("cargo build --profile dist -p ringmain-gateway --example policy_cost"),
+            Line::new("python3 bench/policies.py"),
+        ],
+    },
+    Suite {
+        name: "push",
+        about: "fan-out against the bare floor and a server on the Go library centrifuge: time to the last client, CPU of a delivery, memory; ten minutes, needs Go and its module proxy",
+        lines: &[
+            Line::new("bench/build.sh push"),
+            Line::new("cargo build --profile dist -p ringmain-push --example bench_server"),
+            Line::new("python3 bench/push.py"),
+        ],
+    },
+    Suite {
+        name: "overload",
+        about: "goodput at three times the load that an application carries, and recovery from it",
+        lines: &[Line::new("bench/build.sh client"), REPORT, OVERLOAD],
+    },
+    Suite {
+        name: "autobahn",
+        about: "Autobahn's WebSocket cases, all of them, against our server and our client; ten minutes, needs Python 2.7",
+        lines: &[
+            Line::new("cargo build --release --example ws_echo"),
+            Line::new("cargo build --release -p ringmain-web --example autobahn_client"),
+            Line::new("tests/autobahn/run.sh server target/release/examples/ws_echo"),
+            Line::new("tests/autobahn/run.sh client target/release/examples/autobahn_client"),
+        ],
+    },
+    Suite {
+        name: "h2spec",
+        about: "h2spec's cases of HTTP/2, all of them, in the clear and by TLS; half a minute, needs Go and its module proxy",
+        lines: &[
+            Line::new("cargo build --release -p ringmain-web --example h2_server"),
+            Line::new("tests/h2spec/run.sh target/release/examples/h2_server"),
+        ],
+    },
+    Suite {
+        name: "field",
+        about: "every entry of docs/field-faults.md replayed against the release binary by its own reproduction; five minutes",
+        lines: &[RELEASE, Line::new("python3 tests/field/run.py")],
+    },
+    Suite {
+        name: "hpack",
+        about: "header compression of HTTP/2 against Go's, both ways; a minute, needs Go and its module proxy",
+        lines: &[Line::new("tests/hpack/run.sh")],
+    },
+    Suite {
+        name: "centrifugo",
+        about: "the same frames and calls sent to Centrifugo 6.9.1 and to the release binary, every difference explained; two minutes, needs Go and its module proxy",
+        lines: &[RELEASE, Line::new("tests/centrifugo/run.sh")],
+    },
+    Suite {
+        name: "sdk",
+        about: "Centrifuge's Go and npm SDKs, npm's grpc-web and grpcurl against our server; a minute, needs Go, Node and the package registries",
+        lines: &[
+            Line::new("cargo build --release -p ringmain-push --example sdk_server"),
+            Line::new("tests/sdk/run.sh target/release/examples/sdk_server"),
+        ],
+    },
+    Suite {
+        name: "grpc",
+        about: "grpc-go's interoperability client, connectrpc.com/conformance, all cases of gRPC and gRPC-Web, and npm's grpc-web against our services, also behind the gateway; three minutes, needs Go, Node and the package registries",
+        lines: &[
+            RELEASE,
+            Line::new("cargo build --release -p ringmain-web --example grpc_conformance"),
+            Line::new("cargo build --release -p ringmain-web --example grpc_interop"),
+            Line::new("cargo build --release --example grpc"),
+            Line::new("tests/grpc/interop.sh target/release/examples/grpc_interop target/release/ringmain"),
+            Line::new(
+                "tests/grpc/run.sh target/release/examples/grpc_conformance target/release/examples/grpc target/release/ringmain",
+            ),
+        ],
+    },
+    Suite {
+        name: "http2-browsers",
+        about: "HTTP/2, WebSockets on its streams, server-sent events and gRPC-Web through the gateway as Chromium and Firefox see them; a minute, needs both, Node and the package registry",
+        lines: &[
+            RELEASE,
+            Line::new("cargo build --release --example grpc"),
+            Line::new("tests/browsers/run.sh target/release/ringmain target/release/examples/grpc"),
+        ],
+    },
+    Suite {
+        name: "exports",
+        about: "what `ringmain tune export` prints, read by systemd, procps, Kubernetes' types and those of container runtimes; needs Go and its module proxy",
+        lines: &[RELEASE, Line::new("tests/exports/run.sh target/release/ringmain")],
+    },
+    Suite {
+        name: "deny",
+        about: "licences, bans, sources and advisories of the dependencies, whether or not they changed; needs cargo-deny and the network",
+        lines: &[Line::new("cargo xtask deny")],
+    },
+    Suite {
+        name: "profiles",
+        about: "what cargo profiles cost: build time, size, CPU per request; an hour or more",
+        lines: &[Line::new("python3 bench/profiles.py")],
+    },
+    Suite {
+        name: "fuzz",
+        about: "ten minutes of mutations on each fuzz target",
+        lines: &[FUZZ],
+    },
+    Suite {
+        name: "hours",
+        about: "one CPU-hour of libFuzzer on each codec's target (needs g++), until a quarter of an hour adds no coverage",
+        lines: &[
+            Line::new("fuzz/hour.sh h1_request"),
+            Line::new("fuzz/hour.sh h1_response"),
+            Line::new("fuzz/hour.sh h1_encode"),
+            Line::new("fuzz/hour.sh tls_server"),
+            Line::new("fuzz/hour.sh ws_frames"),
+        ],
+    },
+];
+
+/// All tests of the simulation read it; `SIM_SEED=n` runs one seed.
+const SEEDS: &[(&str, &str)] = &[("SIM_SEEDS", "10000")];
+
+/// For checks of behaviour.
+const RELEASE: Line = Line::new("cargo build --release");
+
+/// For figures: as it is published.
+const DIST: Line = Line::new("cargo build --profile dist");
+
+/// nginx and HAProxy in the versions that figures are compared with.
+const PEERS: Line = Line::new("bench/peers.sh");
+
+const HOLD: Line = Line::new(
+    "python3 bench/hold.py --connections 80000 -- target/dist/ringmain run --echo --listen 127.0.0.1:$PORT",
+);
+
+const HOLD_HTTP: Line = Line::new(
+    "python3 bench/hold.py --http /json --connections 80000 -- target/dist/ringmain run --listen 127.0.0.1:$PORT --max-connections 80000 --patience 1h",
+);
+
+const REPORT: Line = Line::new("cargo build --profile dist --example report");
+
+const OVERLOAD: Line = Line::new(
+    "python3 bench/overload.py --share 1 --path /report?measurements=40000 -- target/dist/examples/report 127.0.0.1:$PORT",
+);
+
+const TOOLS: Line =
+    Line::new("python3 bench/tools.py -- target/release/ringmain run --listen 127.0.0.1:$PORT");
+
+const TLS_TOOLS: Line = Line::new(
+    "python3 bench/tls_tools.py -- target/release/ringmain run --listen 127.0.0.1:$PORT --cert $CERT --key $KEY --workers 4",
+);
+
+const BROWSER: Line =
+    Line::new("python3 bench/browser.py -- target/release/ringmain run --listen 127.0.0.1:$PORT");
+
+const FUZZ: Line = Line::new("cargo run --profile fuzz -p ringmain-fuzz -- --seconds 600");

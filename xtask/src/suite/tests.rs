@@ -1,0 +1,55 @@
+//! The list of suites is consistent, and names programs that exist.
+
+use std::collections::BTreeSet;
+
+use super::{SUITES, chosen};
+use crate::root;
+
+#[test]
+fn suite_names_are_unique_and_every_suite_has_a_command() {
+    let names: BTreeSet<&str> = SUITES.iter().map(|suite| suite.name).collect();
+    assert_eq!(names.len(), SUITES.len(), "a name occurs twice");
+    assert!(!names.contains("all"), "`all` runs every suite");
+    for suite in SUITES {
+        assert!(!suite.lines.is_empty(), "{} has no command", suite.name);
+    }
+}
+
+/// A script that was moved or renamed fails here instead of at the next release.
+#[test]
+fn scripts_of_suites_exist() {
+    for suite in SUITES {
+        for line in suite.lines {
+            for word in line
+                .words()
+                .filter(|word| word.ends_with(".sh") || word.ends_with(".py"))
+            {
+                let places = [root().join(word), root().join("bench").join(word)];
+                assert!(
+                    places.iter().any(|place| place.is_file()),
+                    "suite {}: no file `{word}`",
+                    suite.name
+                );
+            }
+        }
+    }
+}
+
+#[test]
+fn suites_can_be_left_out_by_name() {
+    assert_eq!(chosen(&[]).map(|left| left.len()), Ok(SUITES.len()));
+    assert_eq!(
+        chosen(&["--except", "hours", "--except", "http"]).map(|left| left.len()),
+        Ok(SUITES.len() - 2)
+    );
+    for (args, part) in [
+        (&["--except", "hour"][..], "no such suite: `hour`"),
+        (&["--quick"], "`--except NAME`"),
+    ] {
+        let found = chosen(args).map(|left| left.len());
+        assert!(
+            found.as_ref().is_err_and(|what| what.contains(part)),
+            "{args:?}: {found:?}"
+        );
+    }
+}
