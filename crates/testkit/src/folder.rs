@@ -27,7 +27,7 @@ impl Folder {
     }
 
     /// The path of something in it.
-    pub fn join(&self, name: impl AsRef<Path>) -> PathBuf {
+    pub fn join(&self, name: &str) -> PathBuf {
         self.0.join(name)
     }
 

@@ -58,8 +58,14 @@ impl Program {
         let mut child = command.stdin(Stdio::null()).spawn()?;
         let (sender, lines) = mpsc::channel();
         let outputs: [Option<Box<dyn Read + Send>>; 2] = [
-            child.stdout.take().map(|pipe| Box::new(pipe) as _),
-            child.stderr.take().map(|pipe| Box::new(pipe) as _),
+            child
+                .stdout
+                .take()
+                .map(|pipe| Box::new(pipe) as Box<dyn Read + Send>),
+            child
+                .stderr
+                .take()
+                .map(|pipe| Box::new(pipe) as Box<dyn Read + Send>),
         ];
         for output in outputs.into_iter().flatten() {
             let sender = sender.clone();

@@ -22,7 +22,6 @@ use ringmain_testkit::servers::Nats;
 use ringmain_testkit::subscriber::Subscriber;
 use ringmain_testkit::wait;
 use ringmain_tls::Development;
-use serde_json::Value;
 
 /// A gateway on a file of the test's own.
 struct Edge {

@@ -11,8 +11,9 @@ use std::os::linux::net::SocketAddrExt;
 use std::os::unix::net::{SocketAddr as UnixAddr, UnixListener};
 use std::time::{Duration, Instant};
 
-use crate::scripted::{self, PATIENCE, Server, Setting, Told, start};
+use crate::scripted::{self, Server, Setting, Told, start};
 use ringmain_engine::{Addr, Choice, Config, Engine, EngineError, Reason};
+use ringmain_testkit::wait::until;
 use rustix::net::{AddressFamily, SocketFlags, SocketType, bind, connect, getsockname, listen, socket_with};
 
 on_every_backend!(
@@ -67,11 +68,10 @@ impl Server {
 
     /// Waits until the slot and the socket are free again.
     fn is_free(&self) {
-        let begin = Instant::now();
-        while self.running.report().workers[0].connections > 0 {
-            assert!(begin.elapsed() < PATIENCE, "the connection stays");
+        until("the connection is gone", || {
             self.on_worker(0, |_| ());
-        }
+            self.running.report().workers[0].connections == 0
+        });
     }
 }
 

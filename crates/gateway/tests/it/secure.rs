@@ -1,7 +1,7 @@
 //! TLS to upstreams: who they have to be, and what it means that they are not.
 
 use std::sync::Arc;
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use ringmain_engine::Config;
 use ringmain_gateway::Gateway;
@@ -9,6 +9,7 @@ use ringmain_gateway::model::{
     ActiveHealth, Authorities, Certificate, HealthCheck, Hostname, Secret, StatusRange, SubjectName, Trust,
     Upstream, UpstreamProtocol, UpstreamTls,
 };
+use ringmain_testkit::wait::until;
 use ringmain_tls::{Acceptor, ClientCertificates, Development, Pem, ServerSettings, Tls};
 use ringmain_web::{App, Entrance, Incoming};
 use ringmain_wire::h2::{Connection, Event, HeadBuffer, Limits, Role};
@@ -16,7 +17,7 @@ use ringmain_wire::h2::{Connection, Event, HeadBuffer, Limits, Role};
 use crate::extended::accept_of;
 use crate::origin::{Edge, to};
 use crate::support::tls::{Authority, development, now, settings};
-use crate::support::{self, PATIENCE, Server};
+use crate::support::{self, Server};
 
 on_every_backend! {
     whom_the_certificate_is_for,
@@ -275,10 +276,7 @@ fn certificates_that_are_replaced(engine: Config) {
     // The same names, other contents: what was made of the old ones is not used.
     let right = config(origin.addr, &development().authority, check);
     assert_eq!(edge.gateway.replace(Arc::new(right), now()), []);
-    let begun = Instant::now();
-    while edge.server.get("/b").status != 200 {
-        assert!(begun.elapsed() < PATIENCE, "the health check passes");
-    }
+    until("the health check passes", || edge.server.get("/b").status == 200);
     edge.server.get("/b").expect(200, "https /b");
     edge.server.shut_down();
     origin.shut_down();

@@ -280,13 +280,7 @@ fn one_that_ends_while_it_is_measured_is_an_error() {
     let (mut server, _listener) = place.start("read x <go; echo >done; echo out of memory; exit 1", &[]);
     server.begin().unwrap();
     place.go();
-    let end = Instant::now() + PATIENCE;
-    let error = loop {
-        assert!(Instant::now() < end, "its end is not noticed");
-        if let Err(error) = server.tick() {
-            break error.to_string();
-        }
-    };
+    let error = wait::find("its end is noticed", || server.tick().err()).to_string();
     assert!(
         error.contains("has ended while it was measured (exit code 1); the last that it said: out of memory"),
         "{error}"

@@ -7,7 +7,7 @@
 use std::fs;
 use std::os::unix::fs::symlink;
 use std::path::Path;
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use ringmain_sys::event::Event;
 use ringmain_sys::watch::{Watcher, Woken};
@@ -116,10 +116,8 @@ fn a_wait_ends_by_the_bell_by_files_and_by_time() {
     bell.signal();
     assert_eq!(wait(60_000), Woken::Bell);
     assert_eq!(wait(1), Woken::Time);
-    let begun = Instant::now();
     fs::write(&file, "2").expect("written");
     assert_eq!(wait(60_000), Woken::Files);
-    assert!(begun.elapsed() < Duration::from_secs(60));
     assert!(watcher.has_changed().expect("events"));
 }
 
