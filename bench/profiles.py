@@ -13,17 +13,14 @@ first variant then measure every binary as server: JSON over 64 kept connections
 Exit code: 0 measured, 1 a build or a run failed, 2 could not be run.
 """
 
-import collections
 import json
 import os
 import shutil
-import statistics
 import subprocess
 import sys
 import time
 
-import answers
-import loads
+import builds
 import proxy
 import runs
 import server as servers
@@ -31,7 +28,6 @@ import symbols
 
 FOLDER = servers.TARGET / "profiles"
 BUILT = FOLDER / "built.json"
-CONNECTIONS = 64
 
 # What cargo's variables CARGO_PROFILE_RELEASE_* are set to.
 VARIANTS = {
@@ -44,9 +40,6 @@ VARIANTS = {
     "local-16-bare": {"LTO": "false", "CODEGEN_UNITS": "16", "DEBUG": "none"},
     "local-256-bare": {"LTO": "false", "CODEGEN_UNITS": "256", "DEBUG": "none"},
 }
-
-Cell = collections.namedtuple("Cell", "scenario connections")
-CELLS = [Cell("server", CONNECTIONS), Cell("gateway", CONNECTIONS)]
 
 
 class Failed(Exception):
@@ -94,18 +87,6 @@ def build_all(names, keep):
     return {name: known[name] for name in names}
 
 
-def one_run(name, cell, upstream, args):
-    """One measured run of a variant as server, or as gateway in front of `upstream`."""
-    load = loads.Load(proxy.PATH, connections=cell.connections, expect=answers.HELLO)
-    run = [str(binary(name)), "run"]
-    if cell.scenario == "server":
-        command = [*run, "--listen", "127.0.0.1:$PORT", "--workers", "1", "--engine", args.engine]
-        return runs.measure(command, load, args, ready=proxy.ready)
-    command = [*run, "$SETTINGS", "--workers", "1", "--engine", args.engine]
-    return runs.measure(command, load, args, check=proxy.check, ready=proxy.ready,
-                        settings=proxy.SETTINGS / "proxy-ringmain.yaml", names={"$UPSTREAM": str(upstream.port)})
-
-
 def report(built, results, args):
     """Prints the table."""
     base = next(iter(built))
@@ -113,15 +94,11 @@ def report(built, results, args):
              f"Linux {os.uname().release}, {os.cpu_count()} CPUs, {time.strftime('%Y-%m-%d')}."
              f" {subprocess.run(['rustc', '-V'], capture_output=True, text=True, check=True).stdout.strip()}.", "",
              "| variant | lto | units | debug | build s | CPU s | peak MB | binary MB | stripped MB | symbols MB |"
-             + "".join(f" {cell.scenario} us | by {base} (95 %) |" for cell in CELLS), "| --- |" + " --- |" * (9 + 2 * len(CELLS))]
+             + "".join(f" {text} |" for text in builds.headings(base)), "| --- |" + " --- |" * (9 + 2 * len(builds.CELLS))]
     for name, figures in built.items():
         settings = VARIANTS[name]
         row = [name, settings["LTO"], settings["CODEGEN_UNITS"], settings["DEBUG"], *(f"{value:.0f}" for value in figures.values())]
-        for cell in CELLS:
-            found = results.get(name, {}).get(cell, {})
-            row.append(f"{statistics.median(f['us_per_message'] for f in found.values()):.3f}" if found else "failed")
-            pair = runs.compare({cell: found}, {cell: results.get(base, {}).get(cell, {})}) if name != base and found else None
-            row.append(f"{pair[1]:.3f} ({pair[2]:.3f} to {pair[3]:.3f})" if pair else "")
+        row += builds.columns(results, name, base)
         lines.append("| " + " | ".join(row) + " |")
     runs.publish(lines + runs.doubts(results), args)
 
@@ -142,8 +119,8 @@ def main():
         args.client = str(binary(args.only[0]))
         runs.take_places(args)
         with servers.Server([args.client, "run", "--listen", "127.0.0.1:$PORT"], cpu=args.load_cpu, ready=proxy.ready) as upstream:
-            results = runs.rounds(lambda _: {cell: list(built) for cell in CELLS},
-                                  lambda name, cell: one_run(name, cell, upstream, args), args)
+            results = runs.rounds(lambda _: {cell: list(built) for cell in builds.CELLS},
+                                  lambda name, cell: builds.one_run(binary(name), cell, upstream, args), args)
     except (Failed, symbols.SymbolsError) as e:
         print(f"profiles.py: {e}", file=sys.stderr)
         return 1
@@ -151,7 +128,7 @@ def main():
         print(f"profiles.py: could not be run: {e}", file=sys.stderr)
         return 2
     report(built, results, args)
-    return 0 if runs.all_sound(results, len(built) * len(CELLS) * args.pairs) else 1
+    return 0 if runs.all_sound(results, len(built) * len(builds.CELLS) * args.pairs) else 1
 
 
 if __name__ == "__main__":

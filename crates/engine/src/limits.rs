@@ -33,7 +33,7 @@ pub const RECEIVE_BUFFER_BYTES: u32 = 16_384;
 /// halves again when one of them took more than this, or when [`QUIET_BATCHES`] batches in a row used less than a quarter.
 pub const RECEIVE_WINDOW: u16 = 8;
 
-/// The same while slow readers hold the worker's share of [`HELD_BYTES`] (32 KiB).
+/// The same while slow readers hold half of the worker's share of [`HELD_BYTES`] (32 KiB).
 pub const FRUGAL_WINDOW: u16 = 2;
 
 /// See [`RECEIVE_WINDOW`].
@@ -64,10 +64,11 @@ pub const WRITE_LIMIT: usize = 1024 * 1024;
 /// (128 KiB), and there more only while many connections use up the window at once.
 pub const READ_MARK: usize = 64 * 1024;
 
-/// Bytes for slow readers that the connections of a process hold together, unsent or unread, before each may hold less:
-/// from a worker's share of it on, [`WRITE_MARK`] and [`READ_MARK`] count as [`FRUGAL_MARK`] there, until half of the share
-/// is free again. So a thousand stalled downloads hold 128 MiB, and each one beyond them at most [`FRUGAL_MARK`] and
-/// [`FRUGAL_RECEIPT`] on either side. Nobody is refused or closed for it: a slow reader has less in advance.
+/// Bytes that the connections of a process hold together for slow readers, unsent or unread; each worker has an equal share. When half of
+/// a share is in use, [`WRITE_MARK`] and [`READ_MARK`] count as [`FRUGAL_MARK`] on that worker, until three quarters of it are free. So some
+/// 500 stalled downloads are buffered in full, and the other half of the limit has room for 1,600 more with [`FRUGAL_MARK`] and
+/// [`FRUGAL_RECEIPT`] each. No connection is refused or closed for it: a slow reader has less in advance. The resident memory of these buffers
+/// is at most twice this number: allocators round sizes up and keep some pages.
 pub const HELD_BYTES: usize = 128 * 1024 * 1024;
 
 /// See [`HELD_BYTES`].

@@ -18,7 +18,7 @@ pub(crate) struct Holding {
     bytes: usize,
     /// The worker's share of [`limits::HELD_BYTES`].
     share: usize,
-    /// The share was used up, and half of it is not free again.
+    /// Half of the share was used up, and a quarter has not yet become free again.
     frugal: bool,
     /// Bytes of buffers outside the engine that were freed since memory was given back last.
     pub(crate) freed: usize,
@@ -110,9 +110,9 @@ impl Core {
         let holding = &mut self.holding;
         holding.bytes = (holding.bytes + now).saturating_sub(before);
         let frugal = if holding.frugal {
-            holding.bytes > holding.share / 2
+            holding.bytes > holding.share / 4
         } else {
-            holding.bytes > holding.share
+            holding.bytes > holding.share / 2
         };
         if frugal != holding.frugal {
             holding.frugal = frugal;

@@ -102,7 +102,7 @@ impl Scene {
             cluster,
             streams,
             marks,
-            bound: SHARE + limits::WRITE_MARK + PIECE + READERS * each,
+            bound: SHARE / 2 + limits::WRITE_MARK + PIECE + READERS * each,
         }
     }
 

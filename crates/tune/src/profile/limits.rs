@@ -53,6 +53,10 @@ pub const IMAGES: usize = 4096;
 /// Bytes of one section of an executable that are read. Of one with a longer section that section is left out.
 pub const SECTION_BYTES: u64 = 1 << 30;
 
+/// Bytes of a file of debug information that belongs to a stripped program. A longer one is not read: its checksum alone would take
+/// seconds.
+pub const SEPARATE_FILE_BYTES: u64 = 4 << 30;
+
 /// Symbols of one executable. Further ones are left out.
 pub const SYMBOLS: usize = 4 << 20;
 

@@ -1,18 +1,12 @@
-//! Which functions were inlined at an address, by the DWARF of an image; and where DWARF and symbols lie that were stripped from it.
+//! The functions that were inlined at an address, by the DWARF of an image.
 
 use std::convert::Infallible;
-use std::fs::File;
-use std::path::{Path, PathBuf};
 
 use addr2line::{Context, LookupResult};
 use gimli::{Dwarf, EndianArcSlice, LittleEndian, SectionId};
-use object::Object;
 
 use super::{Bytes, Elf, bytes};
 use crate::profile::names;
-
-/// Where distributions put what they strip.
-const DEBUG: &str = "/usr/lib/debug";
 
 type Reader = EndianArcSlice<LittleEndian>;
 
@@ -66,33 +60,4 @@ impl Debug {
         functions.reverse();
         functions
     }
-}
-
-/// The file that has the symbols of this one, if it was stripped and that is there.
-pub(super) fn beside(elf: &Elf<'_>, path: &Path) -> Option<File> {
-    by_build_id(elf)
-        .into_iter()
-        .chain(by_link(elf, path))
-        .find_map(|candidate| File::open(candidate).ok())
-}
-
-fn by_build_id(elf: &Elf<'_>) -> Option<PathBuf> {
-    let id = elf.build_id().ok()??;
-    let (first, rest) = id.split_first()?;
-    let rest: String = rest.iter().map(|byte| format!("{byte:02x}")).collect();
-    Some(Path::new(DEBUG).join(format!(".build-id/{first:02x}/{rest}.debug")))
-}
-
-fn by_link(elf: &Elf<'_>, path: &Path) -> Vec<PathBuf> {
-    let Ok(Some((name, _))) = elf.gnu_debuglink() else {
-        return Vec::new();
-    };
-    let name = String::from_utf8_lossy(name).into_owned();
-    let folder = path.parent().unwrap_or(Path::new("/"));
-    let distributed = Path::new(DEBUG).join(folder.strip_prefix("/").unwrap_or(folder));
-    vec![
-        folder.join(&name),
-        folder.join(".debug").join(&name),
-        distributed.join(&name),
-    ]
 }

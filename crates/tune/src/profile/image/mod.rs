@@ -5,6 +5,7 @@
 
 mod debug;
 mod frames;
+mod separate;
 mod symbols;
 #[cfg(test)]
 mod tests;
@@ -69,6 +70,8 @@ pub(super) struct Image {
 struct Source {
     contents: Contents,
     path: PathBuf,
+    /// Views of the file system in which a file of debug information is searched.
+    roots: Vec<PathBuf>,
 }
 
 /// A file, or what there is only in memory.
@@ -134,6 +137,7 @@ impl Image {
         let source = contents.map(|contents| Source {
             contents,
             path: name.path.clone(),
+            roots: vec![root_of(pid), PathBuf::from("/")],
         });
         let mut image = Image::empty(short);
         image.source = source;
@@ -205,18 +209,15 @@ impl Image {
         let mut symbols = Symbols::default();
         if let Some(mut source) = self.source.take() {
             let path = std::mem::take(&mut source.path);
+            let roots = std::mem::take(&mut source.roots);
             let read = source.with(|elf| {
                 symbols.add(elf);
                 self.debug = Debug::read(elf);
-                debug::beside(elf, &path)
+                separate::find(elf, &path, &roots)
             });
-            // Symbols that were stripped may lie in a file of their own.
-            if let Ok(Some(file)) = read {
-                let mut beside = Source {
-                    contents: Contents::File(file),
-                    path: PathBuf::new(),
-                };
-                let _ = beside.with(|elf| {
+            // The symbols of a stripped program are in a file of their own.
+            if let Ok(Some(mut separate)) = read {
+                let _ = separate.with(|elf| {
                     symbols.add(elf);
                     if self.debug.is_none() {
                         self.debug = Debug::read(elf);
@@ -297,7 +298,7 @@ fn find(pid: u32, (start, end): (u64, u64), name: &Name) -> Option<File> {
     if let Ok(file) = File::open(format!("/proc/{pid}/map_files/{start:x}-{end:x}")) {
         return Some(file);
     }
-    let inside = Path::new("/proc").join(pid.to_string()).join("root");
+    let inside = root_of(pid);
     let seen = name.path.strip_prefix("/").ok()?;
     [inside.join(seen), name.path.clone()].iter().find_map(|path| {
         let file = File::open(path).ok()?;
@@ -305,6 +306,11 @@ fn find(pid: u32, (start, end): (u64, u64), name: &Name) -> Option<File> {
         let same = name.inode == 0 || metadata.ino() == name.inode;
         (metadata.is_file() && same).then_some(file)
     })
+}
+
+/// The file system as process `pid` sees it.
+fn root_of(pid: u32) -> PathBuf {
+    Path::new("/proc").join(pid.to_string()).join("root")
 }
 
 /// The kernel's own library: the same in every process of this architecture, so that it is taken from this one.
@@ -327,6 +333,7 @@ pub(super) fn keeps_frame_pointers(path: &Path) -> Option<bool> {
     image.source = Some(Source {
         contents: Contents::File(File::open(path).ok()?),
         path: path.to_owned(),
+        roots: Vec::new(),
     });
     image.read_head().ok()?;
     image.keeps_frame_pointers()
